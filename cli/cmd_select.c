@@ -98,7 +98,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, calm_tabl
     const calm_pool *pool = &s->stored.pool;
     calm_json *target = NULL;
     if (s->solution.cost)
-        target = CALM_OBJECT(CALM_KV("name", calm_engine_name(s->target)),
+        target = CALM_OBJECT(CALM_KV("name", calm_engine_name(s->engine)),
                              CALM_KV("constrained_units", s->solution.total.held),
                              CALM_KV("loss", s->solution.total.loss),
                              CALM_KV("loss_unconstrained", s->solution.total.unconstrained));
@@ -134,7 +134,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const options *o = opts;
     calm_reselect_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
                                .budget = o->budget > 0 ? o->budget : NAN, .forbid = o->forbid, .pins = o->pins,
-                               .target = o->target, .dry_run = o->dry_run};
+                               .engine = o->target, .dry_run = o->dry_run};
     CALM_SCOPED(calm_reselected, calm_reselected_clear) selected = {0};
     calm_progress progress;
     char *command;

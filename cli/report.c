@@ -153,7 +153,7 @@ static calm_json *target_json(const calm_result *r, const calm_pareto *pareto)
 {
     if (!r->limits.takes)
         return NULL;
-    return CALM_OBJECT(CALM_KV("name", calm_engine_name(r->limits.target)),
+    return CALM_OBJECT(CALM_KV("name", calm_engine_name(r->limits.engine)),
                        CALM_KV("constrained_units", pareto ? pareto->total.held : 0),
                        CALM_KV("loss", pareto ? pareto->total.loss : NAN),
                        CALM_KV("loss_unconstrained", pareto ? pareto->total.unconstrained : NAN));

@@ -153,7 +153,7 @@ static calm_status select_options(calm_ctx *ctx, const calm_select_request *requ
                                    .run = request->run,
                                    .metric = request->metric,
                                    .budget = request->budget > 0 ? request->budget : NAN,
-                                   .target = request->engine,
+                                   .engine = request->engine,
                                    .dry_run = request->dry_run,
                                    .command = "calm_select"};
     for (size_t i = 0; i < request->n_forbid; i++)

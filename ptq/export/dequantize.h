@@ -21,8 +21,8 @@ typedef struct calm_dequantize_result {
 } calm_dequantize_result;
 
 /* Write `path` to options->output, one tensor in memory at a time, under a temporary name until it is whole.
- * CALM_EEXIST and CALM_EARG as calm_export_target; CALM_EUNSUPPORTED: nothing is quantized, or a format calm does not
- * read; CALM_ENUMERIC: a weight is not finite, or too large for float16; CALM_EFORMAT, CALM_ENOTFOUND. */
+ * CALM_EEXIST and CALM_EARG as calm_export_destination; CALM_EUNSUPPORTED: nothing is quantized, or a format calm does
+ * not read; CALM_ENUMERIC: a weight is not finite, or too large for float16; CALM_EFORMAT, CALM_ENOTFOUND. */
 calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequantize_options *options,
                             calm_dequantize_result *out);
 

@@ -61,7 +61,7 @@ calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input
 /* May `target` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and is not a
  * checkpoint (no config.json) nor the one file of another format nor an empty directory: --force replaces
  * nothing else. */
-calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force);
+calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool force);
 
 /* A directory that is being written beside its target. */
 typedef struct calm_export_place {

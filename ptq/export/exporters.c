@@ -113,7 +113,7 @@ static calm_status is_export(calm_ctx *ctx, const char *dir, bool *out)
     return CALM_OK;
 }
 
-calm_status calm_export_target(calm_ctx *ctx, const char *target, bool force)
+calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool force)
 {
     char *clean;
     bool known;

@@ -17,7 +17,7 @@ calm_engine_linear calm_limits_linear(const calm_pool_job *job)
 static bool takes(const calm_limits *limits, const calm_pool *pool, const calm_pool_job *job, size_t scheme)
 {
     const calm_engine_linear linear = calm_limits_linear(job);
-    return calm_engine_verdict(limits->target, limits->format, &linear, &pool->schemes[scheme]) == CALM_ENGINE_TAKES;
+    return calm_engine_verdict(limits->engine, limits->format, &linear, &pool->schemes[scheme]) == CALM_ENGINE_TAKES;
 }
 
 bool calm_limits_take(const calm_limits *limits, size_t unit, size_t scheme)
@@ -107,7 +107,7 @@ static calm_status refuse_job(calm_ctx *ctx, const calm_limits *limits, const ca
     }
     return first == pool->n_schemes
                ? CALM_OK
-               : calm_engine_check_scheme(ctx, limits->target, limits->format, &linear, &pool->schemes[first]);
+               : calm_engine_check_scheme(ctx, limits->engine, limits->format, &linear, &pool->schemes[first]);
 }
 
 /* Why a job keeps a scheme from its set, appended to `out`; *keeps false: it does not. */
@@ -120,7 +120,7 @@ static calm_status print_keeper(calm_ctx *ctx, const calm_limits *limits, const 
     if (!*keeps)
         return CALM_OK;
     if (offered)
-        CALM_TRY(calm_engine_explain(ctx, limits->target, limits->format, &linear, &pool->schemes[scheme], &why));
+        CALM_TRY(calm_engine_explain(ctx, limits->engine, limits->format, &linear, &pool->schemes[scheme], &why));
     calm_scheme_name(&pool->schemes[scheme], name);
     calm_text_printf(out, "%s%s not %s (%s)", scheme ? ", " : "", job->name, name, why);
     return CALM_OK;
@@ -150,8 +150,8 @@ static calm_status refuse_set(calm_ctx *ctx, const calm_limits *limits, const ca
     CALM_TRY(print_keepers(ctx, limits, pool, offered, set, &text));
     CALM_TRY(calm_text_check(ctx, &text));
     return calm_fail(ctx, CALM_EARG, "%s%s: %s share a scheme, and none is left to them: %.700s",
-                     calm_engine_is_any(limits->target) ? limits->asks : "`target` ",
-                     calm_engine_is_any(limits->target) ? "" : calm_engine_name(limits->target),
+                     calm_engine_is_any(limits->engine) ? limits->asks : "`target` ",
+                     calm_engine_is_any(limits->engine) ? "" : calm_engine_name(limits->engine),
                      calm_tie_text(limits->tie), text.data);
 }
 
@@ -165,13 +165,13 @@ calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *
     if (!calm_size_mul(&n, pool->n_units, pool->n_schemes))
         return calm_fail(ctx, CALM_ENOMEM, "%zu units of %zu schemes", pool->n_units, pool->n_schemes);
     CALM_TRY(find_sets(ctx, pool, limits));
-    if (calm_engine_is_any(limits->target) && !ties(limits, pool)) {
+    if (calm_engine_is_any(limits->engine) && !ties(limits, pool)) {
         limits->set = NULL;
         return CALM_OK;
     }
-    CALM_TRY(calm_engine_is_any(limits->target)
+    CALM_TRY(calm_engine_is_any(limits->engine)
                  ? calm_strf(ctx, ctx->out, &limits->asks, "the format written")
-                 : calm_strf(ctx, ctx->out, &limits->asks, "target %s", calm_engine_name(limits->target)));
+                 : calm_strf(ctx, ctx->out, &limits->asks, "target %s", calm_engine_name(limits->engine)));
     /* Starts as "everything", so that units of a set can narrow it down in any order. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, limits->takes, n));
     memset(limits->takes, true, n);

@@ -13,7 +13,7 @@
 
 /* Every field 0: no engine and no tie, everything is taken. */
 typedef struct calm_limits {
-    const calm_engine *target;           /* NULL: none                                         */
+    const calm_engine *engine;           /* NULL: none                                         */
     const char *format;                  /* NULL: the engine's first                           */
     calm_tie tie;                        /* of the engine, and of what is written              */
     size_t n_schemes;

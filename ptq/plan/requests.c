@@ -253,8 +253,8 @@ bool calm_scope_pins(const calm_pool *pool, const calm_scope *scope, size_t unit
 static calm_status limit(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, calm_scope *out)
 {
     bool *offered;
-    out->limits = (calm_limits){.target = requests->target, .format = requests->format};
-    out->limits.tie = calm_tie_both(calm_engine_tie(requests->target, requests->format), requests->tie);
+    out->limits = (calm_limits){.engine = requests->engine, .format = requests->format};
+    out->limits.tie = calm_tie_both(calm_engine_tie(requests->engine, requests->format), requests->tie);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, offered, pool->n_units * pool->n_schemes));
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t i = 0; i < pool->n_entries; i++)

@@ -29,7 +29,7 @@ typedef struct calm_requests {
     const calm_pin *pins;              /* [n_pins] rounds rise                                          */
     size_t n_pins;
     double budget;                     /* bits per weight; NaN: none                                    */
-    const calm_engine *target;         /* engine whose kernels must take the plan; NULL: any            */
+    const calm_engine *engine;         /* engine whose kernels must take the plan; NULL: any            */
     const char *format;                /* the one it reads; NULL: its first                             */
     calm_tie tie;                      /* jobs that share a scheme in what is written                   */
 } calm_requests;

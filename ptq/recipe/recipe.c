@@ -223,8 +223,8 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         calm_json_set_string(root, "format", calm_formats_at(&recipe->formats, 0)->name);
     else
         calm_json_set(root, "formats", formats_json(recipe));
-    if (!calm_engine_is_any(recipe->target))
-        calm_json_set_string(root, "target", calm_engine_name(recipe->target));
+    if (!calm_engine_is_any(recipe->engine))
+        calm_json_set_string(root, "target", calm_engine_name(recipe->engine));
     calm_json_set(root, "evaluation", CALM_OBJECT(CALM_KV("text", recipe->eval_path ? recipe->eval_name : NULL),
                                                   CALM_KV("samples", recipe->eval_windows)));
     for (size_t i = 0; i < recipe->n_gates; i++)

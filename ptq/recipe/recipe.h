@@ -74,9 +74,9 @@ typedef struct calm_recipe {
     size_t n_forbidden;
     calm_word *forbid;                      /* [n_forbid] those that name one candidate by its number */
     size_t n_forbid;
-    const calm_engine *target;              /* engine that the result is for; NULL: any */
-    const char *target_format;              /* of the formats to write, one that it reads; NULL: its first */
-    calm_tie target_tie;                    /* jobs that share a scheme for it and for what is written */
+    const calm_engine *engine;              /* engine that the result is for; NULL: any */
+    const char *engine_format;              /* of the formats to write, one that it reads; NULL: its first */
+    calm_tie engine_tie;                    /* jobs that share a scheme for it and for what is written */
     calm_gate *gates;                       /* [n_gates] what the result must hold */
     size_t n_gates;
     const char *kernels;                    /* OpenBLAS core type; NULL: what it takes itself */

@@ -232,11 +232,11 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_recipe_spec *spec, c
 {
     char *format = NULL;
     if (spec->target) {
-        CALM_TRY(calm_engine_parse(ctx, spec->target, &recipe->target));
-        CALM_TRY(calm_formats_read_by(ctx, &recipe->formats, recipe->target, &format));
+        CALM_TRY(calm_engine_parse(ctx, spec->target, &recipe->engine));
+        CALM_TRY(calm_formats_read_by(ctx, &recipe->formats, recipe->engine, &format));
     }
-    recipe->target_format = format;
-    recipe->target_tie = calm_tie_both(calm_engine_tie(recipe->target, format), calm_formats_tie(&recipe->formats));
+    recipe->engine_format = format;
+    recipe->engine_tie = calm_tie_both(calm_engine_tie(recipe->engine, format), calm_formats_tie(&recipe->formats));
     return CALM_OK;
 }
 

@@ -437,7 +437,7 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
 static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     calm_pool_query query;
-    CALM_TRY(calm_export_target(ctx, o->output, o->force));
+    CALM_TRY(calm_export_destination(ctx, o->output, o->force));
     CALM_TRY(calm_store_open(ctx, o->store, NULL, &a->in.store));
     a->result.store = a->in.store;
     CALM_TRY(calm_stored_run_read(ctx, a->in.store, o->run, &a->run));

@@ -67,11 +67,11 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_reselect_options *o,
 {
     const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "target");
     const char *name = calm_json_string(before ? before : calm_json_get(run->recipe, "target"), "any");
-    CALM_TRY(calm_engine_parse(ctx, o->target ? o->target : name, &out->target));
+    CALM_TRY(calm_engine_parse(ctx, o->engine ? o->engine : name, &out->engine));
     calm_formats formats;
     char *format;
     CALM_TRY(calm_formats_of_recipe(ctx, run->recipe, &formats));
-    CALM_TRY(calm_formats_read_by(ctx, &formats, out->target, &format));
+    CALM_TRY(calm_formats_read_by(ctx, &formats, out->engine, &format));
     out->format = format;
     out->tie = calm_formats_tie(&formats);
     return CALM_OK;
@@ -162,7 +162,7 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
     pool->every = strcmp(calm_unit_name(query.unit), out->parent.unit) != 0 || !out->parent.metric ||
                   strcmp(query.metric, out->parent.metric) != 0;
     out->budget = requests->budget;
-    out->target = requests->target;
+    out->engine = requests->engine;
     /* Before solving: a parent whose choices contradict its pool is not a base for another choice. */
     CALM_TRY(calm_stored_run_entries(ctx, &out->parent, &out->stored, &out->before));
     CALM_TRY(calm_solve(ctx, pool, requests, &out->solution));
@@ -176,7 +176,7 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
  * `run` 0: without it, for the key. */
 static calm_json *select_json(const calm_reselected *s, const calm_requests *requests, int64_t run)
 {
-    const char *target = calm_engine_name(requests->target);
+    const char *target = calm_engine_name(requests->engine);
     /* As in the recipe: that says it. */
     const bool own = strcmp(target, calm_json_string(calm_json_get(s->parent.recipe, "target"), "any")) == 0;
     calm_json *forbid = calm_json_new_array(), *pins = calm_json_new_array();

@@ -17,7 +17,7 @@ typedef struct calm_reselect_options {
     double budget;              /* bits per weight; NaN: the run's, if it had one                             */
     calm_words forbid;          /* "gptq", "#12": besides what the run had                                    */
     calm_pairs pins;            /* unit, candidate: besides what the run had, and counting more               */
-    const char *target;         /* engine that the plan is for; NULL: the run's                               */
+    const char *engine;         /* engine that the plan is for; NULL: the run's                               */
     bool dry_run;               /* write nothing                                                              */
     const char *command;        /* as typed                                                                   */
 } calm_reselect_options;
@@ -27,7 +27,7 @@ typedef struct calm_reselected {
     calm_stored_run_pool stored;    /* its pool                                                                   */
     calm_solution solution;
     double budget;              /* that held; NaN: none                                                       */
-    const calm_engine *target;  /* that held                                                                  */
+    const calm_engine *engine;  /* that held                                                                  */
     size_t *before;             /* [n_jobs] entries that the parent chose; SIZE_MAX: none                     */
     double bits_before;         /* per weight, of those; NaN: some job had none                               */
     size_t n_changed;           /* units that differ in at least one job                                      */

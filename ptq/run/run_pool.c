@@ -93,7 +93,7 @@ calm_requests calm_run_requests(const calm_run *p, calm_unit unit)
 {
     const calm_recipe *recipe = p->in.recipe;
     calm_requests out = {.forbid = recipe->forbid, .n_forbid = recipe->n_forbid, .budget = NAN,
-                         .target = recipe->target, .format = recipe->target_format, .tie = recipe->target_tie};
+                         .engine = recipe->engine, .format = recipe->engine_format, .tie = recipe->engine_tie};
     /* Pins name units of the selection; at another unit the same name would be another thing, or nothing. */
     if (unit == recipe->selection.unit) {
         out.pins = recipe->pins;
@@ -113,11 +113,11 @@ static calm_status note_dropped(calm_ctx *ctx, const calm_run *p, const calm_poo
     for (size_t u = 0; u < pool->n_units; u++) {
         size_t entry;
         if (calm_scope_settles(pool, pinned, u, &entry) && pool->entries[entry].of_scheme == scheme)
-            return calm_engine_check_scheme(ctx, requests->target, requests->format, &linear, &pool->schemes[scheme]);
+            return calm_engine_check_scheme(ctx, requests->engine, requests->format, &linear, &pool->schemes[scheme]);
     }
-    CALM_TRY(calm_engine_explain(ctx, requests->target, requests->format, &linear, &pool->schemes[scheme], &why));
+    CALM_TRY(calm_engine_explain(ctx, requests->engine, requests->format, &linear, &pool->schemes[scheme], &why));
     calm_log(ctx, CALM_LOG_INFO, "%s is left out: target %s has no use for it anywhere; of %s it %s", name,
-             calm_engine_name(p->in.recipe->target), linear.name, why);
+             calm_engine_name(p->in.recipe->engine), linear.name, why);
     return CALM_OK;
 }
 
@@ -165,7 +165,7 @@ static calm_status drop_unknown(calm_ctx *ctx, calm_run *p)
 {
     const calm_unit unit = p->in.recipe->selection.unit;
     const calm_requests requests = calm_run_requests(p, unit);
-    const calm_limits limits = {.target = requests.target, .format = requests.format};
+    const calm_limits limits = {.engine = requests.engine, .format = requests.format};
     calm_scope pinned;
     calm_pool pool;
     bool *known;
@@ -194,11 +194,11 @@ calm_status calm_run_rescope(calm_ctx *ctx, calm_run *p)
 calm_status calm_run_restrict(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
-    if (!calm_engine_is_any(recipe->target) && !recipe->target_format && recipe->output)
+    if (!calm_engine_is_any(recipe->engine) && !recipe->engine_format && recipe->output)
         calm_log(ctx, CALM_LOG_WARNING,
                  "target %s reads %s and not what this run writes: the plan is legal for it, the "
                  "checkpoint is for others",
-                 calm_engine_name(recipe->target), calm_engine_formats(recipe->target));
+                 calm_engine_name(recipe->engine), calm_engine_formats(recipe->engine));
     /* First, since the scope is over the pool that is left. */
     CALM_TRY(drop_unknown(ctx, p));
     return calm_run_rescope(ctx, p);

@@ -433,9 +433,9 @@ TEST(targets)
     const char *ours = test_directory(), *theirs = test_directory();
     ck_ok(calm_write_file(ctx, test_format("%s/model.gguf", ours), "x", 1));
     ck_ok(calm_write_file(ctx, test_format("%s/letter.txt", theirs), "x", 1));
-    ck_ok(calm_export_target(ctx, ours, true));
-    ck_fails(calm_export_target(ctx, ours, false), CALM_EEXIST, "exists already");
-    ck_fails(calm_export_target(ctx, theirs, true), CALM_EARG, "so it is no checkpoint");
+    ck_ok(calm_export_destination(ctx, ours, true));
+    ck_fails(calm_export_destination(ctx, ours, false), CALM_EEXIST, "exists already");
+    ck_fails(calm_export_destination(ctx, theirs, true), CALM_EARG, "so it is no checkpoint");
 }
 END_OF_TEST
 

@@ -26,9 +26,9 @@ static play for_target(const play *first, const char *target, double *bits)
 {
     play run = play_elsewhere(first, target);
     run.recipe.store = first->recipe.store;
-    run.recipe.target = calm_engine_find(target);
-    run.recipe.target_format = calm_engine_reads(run.recipe.target, "compressed-tensors") ? "compressed-tensors" : NULL;
-    run.recipe.target_tie = calm_tie_both(calm_engine_tie(run.recipe.target, run.recipe.target_format), CALM_TIE_BLOCK);
+    run.recipe.engine = calm_engine_find(target);
+    run.recipe.engine_format = calm_engine_reads(run.recipe.engine, "compressed-tensors") ? "compressed-tensors" : NULL;
+    run.recipe.engine_tie = calm_tie_both(calm_engine_tie(run.recipe.engine, run.recipe.engine_format), CALM_TIE_BLOCK);
     run.recipe.budgets = bits;
     run.recipe.n_budgets = 1;
     run.recipe.keep_hybrid = true;
@@ -77,7 +77,7 @@ static int64_t select_run(const play *run, int64_t of, const char *target, doubl
                                      .unit = CALM_AS_IN_RUN,
                                      .rule = CALM_AS_IN_RUN,
                                      .budget = budget,
-                                     .target = target,
+                                     .engine = target,
                                      .command = "calm test"};
     calm_reselected selected;
     ck_ok(calm_reselect(ctx, &o, &selected));
@@ -154,7 +154,7 @@ TEST(a_dense_model_of_odd_widths)
     model.head_dim = 32;
     const play first = play_new(&model, "w3a16_g32,w4a16_g32,w8a8", "rtn");
     play run = for_target(&first, "sglang", &bits);
-    run.recipe.target_tie = CALM_TIE_NONE;
+    run.recipe.engine_tie = CALM_TIE_NONE;
     const outcome said = play_must_run(&run);
     const int64_t id = newest(&run);
     ck_assert_int_eq(of_choices(&run, id, "count(*)", "job = 'down' AND scheme <> 'w8a8'"), 0);
@@ -167,7 +167,7 @@ TEST(a_dense_model_of_odd_widths)
                      0);
     ck_assert_int_gt(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"), 0);
     play alone = play_new(&model, "w4a16_g32", "rtn");
-    alone.recipe.target = calm_engine_find("sglang");
+    alone.recipe.engine = calm_engine_find("sglang");
     const outcome refused = play_run(&alone, none);
     ck_assert_int_eq(refused.status, CALM_EARG);
     ck_assert_msg(strstr(refused.message,
@@ -220,8 +220,8 @@ TEST(one_scheme)
     const tiny_model model = mixture();
     const play first = play_new(&model, "w4a16_g32", "rtn,gptq");
     play plain = play_elsewhere(&first, "plain"), vllm = play_elsewhere(&first, "vllm");
-    vllm.recipe.target = calm_engine_find("vllm");
-    vllm.recipe.target_tie = CALM_TIE_BLOCK;
+    vllm.recipe.engine = calm_engine_find("vllm");
+    vllm.recipe.engine_tie = CALM_TIE_BLOCK;
     play_must_run(&plain);
     const outcome said = play_must_run(&vllm);
     ck_assert_msg(strstr(said.verdict, "target vllm: nothing was held back") != NULL, "%s", said.verdict);

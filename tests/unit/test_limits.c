@@ -158,7 +158,7 @@ static size_t n_solved, n_held;
 
 static void check_plan(const char *target, bench *b, double budget)
 {
-    const calm_requests requests = {.budget = budget, .target = calm_engine_find(target)};
+    const calm_requests requests = {.budget = budget, .engine = calm_engine_find(target)};
     double free_loss, loss, bits, best = best_of(target, b, floor(budget * b->weights + 0.5), &free_loss);
     calm_solution found;
     if (isnan(best)) {
@@ -227,7 +227,7 @@ TEST(several_schemes_without_a_budget)
     bench b;
     double loss, bits, free_loss;
     for (size_t t = 1; t < 6; t++) {
-        const calm_requests requests = {.budget = NAN, .target = calm_engine_find(targets[t])};
+        const calm_requests requests = {.budget = NAN, .engine = calm_engine_find(targets[t])};
         calm_solution found;
         make(7, true, &b);
         ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
@@ -243,7 +243,7 @@ TEST(a_pin_ties_the_others)
     const calm_pin pins[] = {{"model.layers.0.experts.1.down", WORD("rtn w4a16_g32"), 1},
                                    {"model.layers.0.experts.0.down", WORD("rtn w8a8"), 1},
                                    {"model.layers.0.experts.0.down", WORD("rtn w3a16_g32"), 1}};
-    calm_requests requests = {.budget = NAN, .pins = pins, .n_pins = 1, .target = calm_engine_find("sglang")};
+    calm_requests requests = {.budget = NAN, .pins = pins, .n_pins = 1, .engine = calm_engine_find("sglang")};
     calm_solution found;
     bench b;
     make(3, false, &b);
@@ -261,7 +261,7 @@ TEST(a_pin_ties_the_others)
              "`target` sglang takes no w3a16_g32 for model.layers.0.experts.0.down");
     requests.pins = &pins[0];
     requests.n_pins = 2;
-    requests.target = calm_engine_find("any");
+    requests.engine = calm_engine_find("any");
     ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
 }
 END_OF_TEST
@@ -270,7 +270,7 @@ TEST(what_nothing_fits)
 {
     const calm_word forbid[] = {WORD("rtn w8a8")};
     const calm_requests requests = {.budget = NAN, .forbid = forbid, .n_forbid = 1,
-                                    .target = calm_engine_find("sglang")};
+                                    .engine = calm_engine_find("sglang")};
     calm_solution found;
     bench b;
     make(3, true, &b);
@@ -284,14 +284,14 @@ END_OF_TEST
 /* Experts whose candidates failed at different widths have none in common. */
 TEST(failures_that_leave_no_scheme)
 {
-    const calm_requests requests = {.budget = 8, .target = calm_engine_find("llamacpp")};
+    const calm_requests requests = {.budget = 8, .engine = calm_engine_find("llamacpp")};
     calm_solution found;
     bench b;
     make(3, false, &b);
     b.rows[1 * N_SCHEMES + W3].failure = "broke";
     b.rows[3 * N_SCHEMES + W4].failure = "broke";
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "`choice.budget` 8");
-    ck_fails(calm_solve(ctx, &b.pool, &(calm_requests){.budget = 4, .target = requests.target}, &found), CALM_ENUMERIC,
+    ck_fails(calm_solve(ctx, &b.pool, &(calm_requests){.budget = 4, .engine = requests.engine}, &found), CALM_ENUMERIC,
              "have none in common");
 }
 END_OF_TEST
@@ -299,7 +299,7 @@ END_OF_TEST
 /* A unit of two jobs joins both projections: units of a set are merged over their jobs. */
 TEST(units_of_several_jobs)
 {
-    const calm_requests requests = {.budget = NAN, .target = calm_engine_find("llamacpp")};
+    const calm_requests requests = {.budget = NAN, .engine = calm_engine_find("llamacpp")};
     calm_solution found;
     bench b;
     make(3, false, &b);
