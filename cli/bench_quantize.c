@@ -14,8 +14,6 @@
 #include "cli/print.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
-#include "ptq/calib/capture.h"
-#include "ptq/calib/gram.h"
 #include "ptq/tensor/linalg.h"
 
 #define FACTORS ((size_t)4)
@@ -32,6 +30,7 @@ static const struct {
 typedef struct bench {
     const calm_bench_quantize *asked;
     calm_linear linear;
+    float *x;             /* [rows, I] its input */
     calm_stats stats;
     double *work[3];      /* [I, I] each: a positive definite matrix, and two to work in */
     double gptq, cholesky, dgemm, other[N_OTHERS];    /* seconds */
@@ -44,7 +43,7 @@ static calm_status make_rows(calm_ctx *ctx, size_t index, void *user)
 {
     const bench *b = user;
     const size_t in = b->asked->in;
-    float *x = (float *)(uintptr_t)b->stats.samples + index * in;
+    float *x = b->x + index * in;
     (void)ctx;
     for (size_t j = 0; j < in; j++) {
         double value = calm_rng_normal(SEED, 1, index * in + j);
@@ -58,28 +57,19 @@ static calm_status make_rows(calm_ctx *ctx, size_t index, void *user)
 /* Weights, 8 rows per input, and their statistics. */
 static calm_status make_linear(calm_ctx *ctx, bench *b)
 {
-    const size_t out = b->asked->out, in = b->asked->in, rows = 8 * in, begin[2] = {0, rows};
-    float *w, *x;
-    double *gram;
-    calm_channel_sums sums;
+    const size_t out = b->asked->out, in = b->asked->in, rows = 8 * in;
+    float *w;
     CALM_TRY(CALM_NEW(ctx, ctx->out, w, out * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, x, rows * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, gram, in * in));
-    CALM_TRY(calm_channel_sums_new(ctx, ctx->out, in, &sums));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, b->x, rows * in));
     for (size_t i = 0; i < out * in; i++)
         w[i] = (float)(0.05 * calm_rng_normal(SEED, 0, i));
     b->linear = (calm_linear){"linear", out, in, w};
-    b->stats = (calm_stats){.rows = rows, .gram = gram, .absmax = sums.absmax, .sum = sums.sum, .sumsq = sums.sumsq,
-                            .sumabs = sums.sumabs, .samples = x, .n_samples = rows};
     CALM_TRY(calm_parallel_for(ctx, rows, make_rows, b));
-    const calm_gram_job job = {gram, x, rows, in, begin, 1};
-    CALM_TRY(calm_gram_add(ctx, &job, 1));
-    calm_dsymmetrize(in, gram, in);
-    calm_channel_sums_add(x, rows, in, &sums);
+    CALM_TRY(calm_stats_new(ctx, b->x, rows, in, &b->stats));
     for (size_t i = 0; i < 3; i++)
         CALM_TRY(CALM_NEW(ctx, ctx->out, b->work[i], in * in));
     for (size_t i = 0; i < in * in; i++)
-        b->work[0][i] = gram[i] / (double)rows + (i / in == i % in);
+        b->work[0][i] = b->stats.gram[i] / (double)rows + (i / in == i % in);
     return CALM_OK;
 }
 

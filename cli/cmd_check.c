@@ -57,23 +57,13 @@ static calm_json *finding_json(const calm_finding *finding)
                        CALM_KV("behaviour", rule->behaviour), CALM_KV("remedy", rule->remedy));
 }
 
-static const char *target_name(const options *o, char text[32])
-{
-    const char *at = CALM_CHECK_ENGINE_NAMES;
-    for (int i = 0; i < o->target; i++)
-        at = strchr(at, '|') + 1;
-    snprintf(text, 32, "%.*s", (int)strcspn(at, "|"), at);
-    return text;
-}
-
 static calm_status print_json(calm_ctx *ctx, const char *path, const options *o, const calm_check_report *report)
 {
-    char target[32];
     calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < report->n; i++)
         calm_json_add(list, finding_json(&report->findings[i]));
     return calm_print_json(
-        ctx, CALM_OBJECT(CALM_KV("path", path), CALM_KV("target", target_name(o, target)),
+        ctx, CALM_OBJECT(CALM_KV("path", path), CALM_KV("target", calm_check_engine_name((calm_check_engine)o->target)),
                          CALM_KV("format", report->format), CALM_KV("tensors", report->n_tensors),
                          CALM_KV("linears", report->n_linears), CALM_KV("quantized_linears", report->n_quantized),
                          CALM_KV("bytes", report->bytes), CALM_KV("errors", report->n_severity[CALM_SEVERITY_ERROR]),

@@ -3,6 +3,8 @@
 
 #include "ptq/api/library.h"
 #include "ptq/base/file.h"
+#include "ptq/base/option.h"
+#include "ptq/base/scope.h"
 #include "ptq/check/check.h"
 #include "ptq/eval/tasks.h"
 #include "ptq/export/dequantize.h"
@@ -55,6 +57,7 @@ static calm_status open_request(calm_ctx *ctx, const calm_measure_request *reque
     return CALM_OK;
 }
 
+/* For scopes. */
 static void close_request(opened *o)
 {
     calm_tokenizer_close(o->tokenizer);
@@ -101,72 +104,54 @@ static calm_status measure_decoder(calm_ctx *ctx, opened *o, const calm_windows 
     return CALM_OK;
 }
 
-static calm_status measure_opened(calm_ctx *ctx, const calm_measure_request *request, opened *o, calm_figures *out)
-{
-    calm_windows windows;
-    CALM_TRY(open_request(ctx, request, o));
-    CALM_TRY(read_windows(ctx, request, o, &windows));
-    out->n_windows = windows.n;
-    return calm_model_config(o->model)->arch->encoder ? measure_encoder(ctx, request, o, &windows, out)
-                                                      : measure_decoder(ctx, o, &windows, out);
-}
-
 calm_status calm_measure_model(calm_ctx *ctx, const calm_measure_request *request, calm_figures *out)
 {
-    opened o = {NULL};
+    CALM_SCOPED(opened, close_request) o = {NULL};
+    calm_windows windows;
     CALM_ENTER(ctx, request && request->model && out);
     *out = (calm_figures){.nll = NAN, .ppl = NAN, .kl = NAN, .top1 = NAN, .top5 = NAN, .error = NAN, .cosine = NAN,
                           .cosine_min = NAN, .spearman = NAN};
-    const calm_status status = measure_opened(ctx, request, &o, out);
-    close_request(&o);
-    return status;
-}
-
-static calm_status embed_opened(calm_ctx *ctx, const calm_measure_request *request, opened *o, calm_embeddings *out)
-{
-    calm_windows windows;
-    CALM_TRY(open_request(ctx, request, o));
-    if (!calm_model_config(o->model)->arch->encoder)
-        return calm_fail(ctx, CALM_EARG, "%s is no encoder: it has no sentence embeddings", request->model);
-    CALM_TRY(read_windows(ctx, request, o, &windows));
-    const calm_subject subject = {.model = o->model};
-    return calm_encode(ctx, &subject, &windows, calm_stage_tick, &o->stage, out);
+    CALM_TRY(open_request(ctx, request, &o));
+    CALM_TRY(read_windows(ctx, request, &o, &windows));
+    out->n_windows = windows.n;
+    return calm_model_config(o.model)->arch->encoder ? measure_encoder(ctx, request, &o, &windows, out)
+                                                     : measure_decoder(ctx, &o, &windows, out);
 }
 
 calm_status calm_embed(calm_ctx *ctx, const calm_measure_request *request, const double **x, size_t *n, size_t *width)
 {
-    opened o = {NULL};
-    calm_embeddings found = {0};
+    CALM_SCOPED(opened, close_request) o = {NULL};
+    calm_embeddings found;
+    calm_windows windows;
     CALM_ENTER(ctx, request && request->model && x && n && width);
-    const calm_status status = embed_opened(ctx, request, &o, &found);
-    close_request(&o);
+    *x = NULL;
+    *n = *width = 0;
+    CALM_TRY(open_request(ctx, request, &o));
+    if (!calm_model_config(o.model)->arch->encoder)
+        return calm_fail(ctx, CALM_EARG, "%s is no encoder: it has no sentence embeddings", request->model);
+    CALM_TRY(read_windows(ctx, request, &o, &windows));
+    const calm_subject subject = {.model = o.model};
+    CALM_TRY(calm_encode(ctx, &subject, &windows, calm_stage_tick, &o.stage, &found));
     *x = found.x;
     *n = found.n;
     *width = found.width;
-    return status;
-}
-
-static calm_status answer_opened(calm_ctx *ctx, const calm_measure_request *request, opened *o, calm_tasks_result *out)
-{
-    calm_task_options options = {.samples = request->samples};
-    CALM_TRY(open_request(ctx, request, o));
-    const calm_subject subject = {.model = o->model}, against = {.model = o->reference};
-    CALM_TRY(calm_eval_text_task_options(ctx, o->model, o->reference, o->tokenizer, &options));
-    return calm_tasks_evaluate(ctx, request->text, o->tokenizer, &options, o->reference ? &against : NULL, &subject,
-                               calm_stage_tick, &o->stage, out);
+    return CALM_OK;
 }
 
 calm_status calm_answer(calm_ctx *ctx, const calm_measure_request *request, calm_task_figures *out)
 {
-    opened o = {NULL};
+    CALM_SCOPED(opened, close_request) o = {NULL};
     calm_tasks_result found;
     CALM_ENTER(ctx, request && request->model && request->text && out);
-    const calm_status status = answer_opened(ctx, request, &o, &found);
-    close_request(&o);
-    CALM_TRY(status);
+    calm_task_options options = {.samples = request->samples};
+    CALM_TRY(open_request(ctx, request, &o));
+    const calm_subject subject = {.model = o.model}, against = {.model = o.reference};
+    CALM_TRY(calm_eval_text_task_options(ctx, o.model, o.reference, o.tokenizer, &options));
+    CALM_TRY(calm_tasks_evaluate(ctx, request->text, o.tokenizer, &options, o.reference ? &against : NULL, &subject,
+                                 calm_stage_tick, &o.stage, &found));
     *out = (calm_task_figures){.n_tasks = found.n, .acc = found.model.acc, .acc_norm = found.model.acc_norm,
                                .acc_se = found.model.acc_se, .acc_norm_se = found.model.acc_norm_se,
-                               .reference_acc = request->reference ? found.reference.acc : NAN, .same = found.same};
+                               .reference_acc = o.reference ? found.reference.acc : NAN, .same = found.same};
     return CALM_OK;
 }
 
@@ -177,7 +162,7 @@ calm_status calm_check_path(calm_ctx *ctx, const char *path, const char *engine,
     calm_check_report report;
     calm_check_fault *faults;
     CALM_ENTER(ctx, path && engine && out);
-    const int number = calm_name_index(CALM_CHECK_ENGINE_NAMES, engine);
+    const int number = calm_option_value_index(CALM_CHECK_ENGINE_NAMES, engine);
     if (number < 0)
         return calm_fail(ctx, CALM_EARG, "calm_check_path: no engine \"%.40s\"; expected %s", engine,
                          CALM_CHECK_ENGINE_NAMES);
@@ -199,7 +184,7 @@ calm_status calm_dequantize_to(calm_ctx *ctx, const char *path, const char *outp
     static const calm_dtype types[] = {CALM_F32, CALM_F16, CALM_BF16};
     calm_dequantize_result result;
     CALM_ENTER(ctx, path && output);
-    const int number = dtype ? calm_name_index("f32|f16|bf16", dtype) : 0;
+    const int number = dtype ? calm_option_value_index("f32|f16|bf16", dtype) : 0;
     if (number < 0)
         return calm_fail(ctx, CALM_EARG, "calm_dequantize_to: no type \"%.40s\"; expected f32, f16 or bf16", dtype);
     const calm_dequantize_options options = {.output = output, .force = force,

@@ -51,16 +51,11 @@ static calm_status resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const ca
 calm_status calm_spec_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const char **json)
 {
     const calm_recipe *recipe;
-    char *copy;
-    CALM_SCOPED_TEXT(text);
     CALM_SCOPED_JSON(root);
     CALM_ENTER(ctx, spec && json);
     CALM_TRY(resolve(ctx, spec, &recipe));
     root = calm_recipe_json(recipe);
-    CALM_TRY(calm_json_write(ctx, root, 0, &text));
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", text.data));
-    *json = copy;
-    return CALM_OK;
+    return calm_json_text(ctx, root, json);
 }
 
 /* ---- runs ---- */
@@ -141,7 +136,7 @@ calm_status calm_quantize(calm_ctx *ctx, const calm_recipe_spec *spec, const cha
 /* The place of a name that was given, or "as in the run". */
 static calm_status pick(calm_ctx *ctx, const char *key, const char *names, const char *name, int *out)
 {
-    *out = name ? calm_name_index(names, name) : CALM_AS_IN_RUN;
+    *out = name ? calm_option_value_index(names, name) : CALM_AS_IN_RUN;
     if (name && *out < 0)
         return calm_fail(ctx, CALM_EARG, "`%s` %s: expected %s", key, name, names);
     return CALM_OK;
@@ -240,13 +235,11 @@ static calm_status verify_lock(calm_ctx *ctx, const calm_verify_request *request
 calm_status calm_verify(calm_ctx *ctx, const calm_verify_request *request, calm_verification *out)
 {
     calm_verified verified;
-    calm_json *lock;
+    CALM_SCOPED_JSON(lock);
     CALM_ENTER(ctx, request && request->lock && out);
     *out = (calm_verification){0};
     CALM_TRY(calm_lock_read(ctx, request->lock, &lock));
-    const calm_status status = verify_lock(ctx, request, lock, &verified);
-    calm_json_free(lock);
-    CALM_TRY(status);
+    CALM_TRY(verify_lock(ctx, request, lock, &verified));
     *out = (calm_verification){verified.differences.checked, verified.differences.n, verified.differences.items};
     if (out->n_differences)
         return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things are not as the lock says", request->lock,

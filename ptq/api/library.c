@@ -2,7 +2,6 @@
 #include "ptq/api/library.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
@@ -84,16 +83,4 @@ calm_status calm_set_events(calm_ctx *ctx, calm_event_fn *fn, void *user)
 const calm_events *calm_library_events(const calm_ctx *ctx)
 {
     return &((const calm_library *)ctx)->events;
-}
-
-int calm_name_index(const char *names, const char *name)
-{
-    const size_t length = strlen(name);
-    for (int index = 0; names; index++) {
-        const size_t word = strcspn(names, "|");
-        if (word == length && memcmp(names, name, length) == 0)
-            return index;
-        names = names[word] ? names + word + 1 : NULL;
-    }
-    return -1;
 }

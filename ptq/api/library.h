@@ -14,7 +14,4 @@ typedef struct calm_library {
 /* Where the context's progress goes. */
 const calm_events *calm_library_events(const calm_ctx *ctx);
 
-/* The place of `name` among `names`, joined by '|'; < 0: it is none of them. */
-int calm_name_index(const char *names, const char *name);
-
 #endif

@@ -101,8 +101,7 @@ calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer)
     return ctx->status;
 }
 
-/* The directory part of a path, "." when it has none. */
-static calm_status parent_of(calm_ctx *ctx, const char *path, char **out)
+calm_status calm_path_parent(calm_ctx *ctx, const char *path, char **out)
 {
     const char *slash = strrchr(path, '/');
     return slash ? calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path)
@@ -113,7 +112,7 @@ calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, 
 {
     char *temporary, *parent;
     calm_writer writer;
-    CALM_TRY(parent_of(ctx, path, &parent));
+    CALM_TRY(calm_path_parent(ctx, path, &parent));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.tmp.%ld", path, (long)getpid()));
     CALM_TRY(calm_writer_open(ctx, &writer, temporary));
     calm_writer_put(ctx, &writer, bytes, n_bytes);
@@ -158,7 +157,7 @@ calm_status calm_make_directories(calm_ctx *ctx, const char *path)
 calm_status calm_make_parent(calm_ctx *ctx, const char *path)
 {
     char *parent;
-    CALM_TRY(parent_of(ctx, path, &parent));
+    CALM_TRY(calm_path_parent(ctx, path, &parent));
     return calm_make_directories(ctx, parent);
 }
 

@@ -62,6 +62,9 @@ calm_status calm_remove_tree(calm_ctx *ctx, const char *path);
 /* The part of a path behind its last slash. */
 const char *calm_path_name(const char *path);
 
+/* The directory part of a path, "." when it has none; in ctx->scratch. */
+calm_status calm_path_parent(calm_ctx *ctx, const char *path, char **out);
+
 /* dir + "/" + name in `arena`. */
 calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *dir, const char *name);
 

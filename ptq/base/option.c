@@ -19,8 +19,7 @@ size_t calm_options_count(const calm_option *table)
     return n;
 }
 
-/* Position of `word` in "a|b|c", or -1. */
-static int word_index(const char *values, const char *word)
+int calm_option_value_index(const char *values, const char *word)
 {
     size_t length = strlen(word);
     int index = 0;
@@ -89,7 +88,7 @@ static calm_status set_double(calm_ctx *ctx, const calm_option *option, void *fi
 
 static calm_status set_enum(calm_ctx *ctx, const calm_option *option, void *field, const char *owner, const char *value)
 {
-    const int index = word_index(option->values, value);
+    const int index = calm_option_value_index(option->values, value);
     if (index < 0)
         return wrong(ctx, option, owner, option->values, value);
     memcpy(field, &index, sizeof index);
@@ -157,7 +156,7 @@ typedef calm_status item_fn(calm_ctx *ctx, const calm_option *option, void *list
 
 static calm_status add_word(calm_ctx *ctx, const calm_option *option, void *list, const char *owner, char *item)
 {
-    if (option->values && word_index(option->values, item) < 0)
+    if (option->values && calm_option_value_index(option->values, item) < 0)
         return no_item(ctx, option, owner, item);
     return calm_words_add(ctx, list, item);
 }

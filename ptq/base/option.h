@@ -87,6 +87,9 @@ calm_status calm_numbers_add(calm_ctx *ctx, calm_numbers *numbers, double number
 /* Order of two strings by their bytes, for qsort on arrays of const char *. */
 int calm_words_compare(const void *a, const void *b);
 
+/* Position of `word` in the values of an ENUM ("a|b|c"), or -1. */
+int calm_option_value_index(const char *values, const char *word);
+
 /* Append the value of an option in the form that calm_option_set reads. */
 void calm_option_print(const calm_option *option, const void *opts, calm_text *out);
 

@@ -137,16 +137,13 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
 {
     const size_t n = calm_model_config(to->input->model)->moe.n_experts;
     CALM_SCOPED_ARENA(arena);
-    calm_arena *caller = ctx->out;
-    calm_status status = CALM_OK;
-    ctx->out = &arena;
-    for (size_t e = 0; e < n && status == CALM_OK; e++) {
+    CALM_SCOPED_OUT(ctx, &arena);
+    for (size_t e = 0; e < n; e++) {
         CALM_SCOPED_SCRATCH(ctx);
-        status = put_expert(ctx, to, from, part, e, type);
+        CALM_TRY(put_expert(ctx, to, from, part, e, type));
         calm_arena_clear(&arena);
     }
-    ctx->out = caller;
-    return status;
+    return CALM_OK;
 }
 
 static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,

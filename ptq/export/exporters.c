@@ -71,17 +71,14 @@ calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input
 {
     const long n = (long)calm_model_config(input->model)->n_blocks;
     CALM_SCOPED_ARENA(arena);
-    calm_arena *caller = ctx->out;
-    calm_status status = CALM_OK;
-    ctx->out = &arena;
-    for (long block = -1; block < n && status == CALM_OK; block++) {
-        status = write(user, ctx, block);
+    CALM_SCOPED_OUT(ctx, &arena);
+    for (long block = -1; block < n; block++) {
+        CALM_TRY(write(user, ctx, block));
         calm_arena_clear(&arena);
-        if (status == CALM_OK && input->tick && block >= 0)
+        if (input->tick && block >= 0)
             input->tick(input->tick_user, (size_t)block + 1, (size_t)n);
     }
-    ctx->out = caller;
-    return status;
+    return CALM_OK;
 }
 
 /* Remove the slashes at the end: the temporary name goes beside the target. */
@@ -130,15 +127,6 @@ calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool forc
                          "replace it",
                          clean);
     return CALM_OK;
-}
-
-/* The directory that `path` lies in, in ctx->scratch. */
-static calm_status parent_of(calm_ctx *ctx, const char *path, char **out)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return calm_strf(ctx, ctx->scratch, out, ".");
-    return calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
 /* ---- locks: a directory that is being written is locked, so that no other process removes it as a leftover ---- */
@@ -200,7 +188,7 @@ static calm_status sweep(calm_ctx *ctx, const char *clean)
     const char *slash = strrchr(clean, '/'), *base = slash ? slash + 1 : clean;
     char *parent, *path;
     long process;
-    CALM_TRY(parent_of(ctx, clean, &parent));
+    CALM_TRY(calm_path_parent(ctx, clean, &parent));
     DIR *dir = opendir(parent);
     calm_status status = CALM_OK;
     if (!dir)
@@ -288,7 +276,7 @@ static calm_status move(calm_ctx *ctx, const char *temporary, const char *clean,
 {
     char *parent;
     *old = NULL;
-    CALM_TRY(parent_of(ctx, clean, &parent));
+    CALM_TRY(calm_path_parent(ctx, clean, &parent));
     CALM_TRY(calm_sync_directory(ctx, temporary));
     if (calm_path_exists(clean))
         CALM_TRY(replace(ctx, temporary, clean, old));

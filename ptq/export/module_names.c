@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/option.h"
 #include "ptq/base/scope.h"
 
 /* ---- schemes ---- */
@@ -153,11 +154,6 @@ void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *mat
 
 /* ---- what stays float ---- */
 
-static int compare_modules(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Modules of the linears that the plan quantizes, sorted. */
 static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input, const char ***out, size_t *n)
 {
@@ -168,7 +164,7 @@ static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input,
         for (size_t i = layout->jobs[j].first;
              input->plan->jobs[j].quantized && i < layout->jobs[j].first + layout->jobs[j].n; i++)
             (*out)[(*n)++] = layout->linears[i].module;
-    qsort(*out, *n, sizeof **out, compare_modules);
+    qsort(*out, *n, sizeof **out, calm_words_compare);
     return CALM_OK;
 }
 
@@ -205,7 +201,7 @@ calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bo
             continue;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
         const char *key = module;
-        if ((!head || strcmp(module, head) != 0) && !bsearch(&key, quantized, n, sizeof *quantized, compare_modules))
+        if ((!head || strcmp(module, head) != 0) && !bsearch(&key, quantized, n, sizeof *quantized, calm_words_compare))
             found[listed++] = module;
     }
     *out = found;

@@ -187,14 +187,10 @@ typedef struct assembled {
 static calm_status assemble_expert(calm_ctx *ctx, const walk *w, long expert, assembled *out)
 {
     calm_weight weight[CALM_N_ROLES] = {{0}};
-    calm_arena *caller = ctx->out;
+    CALM_SCOPED_OUT(ctx, out->arena);
     calm_arena_clear(out->arena);
     out->expert = expert;
-    ctx->out = out->arena;
-    const calm_status status = calm_assemble_expert(ctx, w->input->model, w->input->plan, &out->block, (size_t)expert,
-                                                    weight, &out->one);
-    ctx->out = caller;
-    return status;
+    return calm_assemble_expert(ctx, w->input->model, w->input->plan, &out->block, (size_t)expert, weight, &out->one);
 }
 
 /* A tensor of its own: a part of a quantized weight, what folding changed, or a copy. */

@@ -331,6 +331,14 @@ calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, c
     return calm_text_check(ctx, out);
 }
 
+calm_status calm_json_text(calm_ctx *ctx, const calm_json *value, const char **out)
+{
+    CALM_SCOPED_TEXT(text);
+    *out = NULL;
+    CALM_TRY(calm_json_write(ctx, value, 0, &text));
+    return calm_strf(ctx, ctx->out, out, "%s", text.data);
+}
+
 calm_status calm_json_save(calm_ctx *ctx, const char *path, const calm_json *value)
 {
     CALM_SCOPED_TEXT(text);

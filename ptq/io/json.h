@@ -132,6 +132,9 @@ calm_json *calm_json_copy(const calm_json *value);
  * Fails with CALM_ENOMEM, also when an earlier set ran out of memory. */
 calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, calm_text *out);
 
+/* The same on one line, as a string in ctx->out; NULL on failure. */
+calm_status calm_json_text(calm_ctx *ctx, const calm_json *value, const char **out);
+
 /* Write it, indented by 2 and with a newline at the end, as the file `path`. */
 calm_status calm_json_save(calm_ctx *ctx, const char *path, const calm_json *value);
 

@@ -315,21 +315,12 @@ static calm_status read_all(calm_ctx *ctx, const reading *r)
     return CALM_OK;
 }
 
-/* JSON in one line as a text in ctx->out. */
-static calm_status print_json(calm_ctx *ctx, const calm_json *json, const char **out)
-{
-    CALM_SCOPED_TEXT(text);
-    *out = NULL;
-    CALM_TRY(calm_json_write(ctx, json, 0, &text));
-    return calm_strf(ctx, ctx->out, out, "%s", text.data);
-}
-
 calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char *path, calm_recipe_spec *spec)
 {
     CALM_SCOPED_JSON(overrides);
     overrides = calm_json_new_object();
     CALM_TRY(read_all(ctx, &(reading){document, path, spec, overrides}));
-    return calm_json_size(overrides) ? print_json(ctx, overrides, &spec->overrides) : CALM_OK;
+    return calm_json_size(overrides) ? calm_json_text(ctx, overrides, &spec->overrides) : CALM_OK;
 }
 
 /* ---- spec to document ---- */
@@ -413,5 +404,5 @@ calm_status calm_spec_text(calm_ctx *ctx, const calm_recipe_spec *spec, const ch
     CALM_ENTER(ctx, spec && out);
     CALM_SCOPED_JSON(json);
     CALM_TRY(calm_spec_write(ctx, spec, &json));
-    return print_json(ctx, json, out);
+    return calm_json_text(ctx, json, out);
 }

@@ -19,8 +19,11 @@
 static calm_status text_path(calm_ctx *ctx, const calm_eval_text *text, const char **out)
 {
     char *bundled;
+    *out = text->text;
+    if (text->text)
+        return CALM_OK;
     CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
-    *out = text->text ? text->text : bundled;
+    *out = bundled;
     return CALM_OK;
 }
 

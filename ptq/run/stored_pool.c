@@ -281,12 +281,6 @@ static calm_status name_unit(calm_ctx *ctx, calm_unit unit, const char *block, c
     return calm_strf(ctx, ctx->out, out, "%s.%s", block, sublayer);
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* One job of the model, with the choice that the run made for it, if any.  Sizes become weights and bits: none may
  * be 0. */
 static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
@@ -320,7 +314,7 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
     CALM_TRY(calm_value_copy(ctx, &v[11], &choice->reason));
     CALM_TRY(calm_value_copy(ctx, &v[12], &choice->advice));
     job->expert = strncmp(job->role, "experts.", 8) == 0;
-    job->down = ends_with(job->role, "down");
+    job->down = calm_text_ends_with(job->role, "down");
     return name_unit(ctx, r->query->unit, v[4].text, v[3].text, job->role, job->name, &job->unit);
 }
 
