@@ -80,6 +80,8 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
     case CALM_HOOK_DOWN_IN:
         calm_role_shape(config, CALM_ROLE_DOWN, expert, &out, &in);
         return in;
+    case CALM_HOOK_ROUTER_LOGITS:
+        return config->moe.n_experts;
     default:
         return config->hidden;
     }
@@ -459,18 +461,19 @@ size_t calm_actstat_parts_bytes(size_t n_windows, size_t tokens)
     return CALM_BYTES(calm_actstat_acc *, n_windows) + n_windows * calm_actstat_new_bytes(tokens);
 }
 
-calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_actstat_acc ***out)
+calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, size_t width,
+                                   calm_actstat_acc ***out)
 {
     CALM_TRY(CALM_NEW(ctx, arena, *out, batch->n));
     for (size_t i = 0; i < batch->n; i++)
-        CALM_TRY(calm_actstat_new(ctx, arena, batch->width, calm_batch_tokens(batch, i), &(*out)[i]));
+        CALM_TRY(calm_actstat_new(ctx, arena, width, calm_batch_tokens(batch, i), &(*out)[i]));
     return CALM_OK;
 }
 
 calm_status calm_actstat_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc *const *parts,
                                      calm_actstat_acc **out)
 {
-    CALM_TRY(calm_actstat_new(ctx, ctx->out, batch->width, batch->rows, out));
+    CALM_TRY(calm_actstat_new(ctx, ctx->out, (*parts)->channels, batch->rows, out));
     for (size_t i = 0; i < batch->n; i++)
         CALM_TRY(calm_actstat_merge(ctx, *out, parts[i]));
     return CALM_OK;
@@ -502,7 +505,7 @@ calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actst
 {
     rows_task task = {.batch = batch};
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_actstat_parts_new(ctx, ctx->scratch, batch, &task.parts));
+    CALM_TRY(calm_actstat_parts_new(ctx, ctx->scratch, batch, batch->width, &task.parts));
     CALM_TRY(calm_parallel_for(ctx, batch->n, add_rows, &task));
     return calm_actstat_parts_merge(ctx, batch, task.parts, out);
 }

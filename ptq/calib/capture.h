@@ -69,11 +69,12 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
                                  size_t first, size_t n, const calm_capture_options *options, calm_moe_sum *sum,
                                  calm_capture *out);
 
-/* Activation statistics of hook points that belong to a sparse block as a whole: what the router reads while `route`
- * runs, what the sublayer adds and the block's output while it ends.  The observer is for calm_moe_route and
- * calm_moe_end. */
+/* Activation statistics of hook points that belong to a sparse block as a whole: what the router reads and its logits
+ * while `route` runs, what the sublayer adds and the block's output while it ends.  The observer is for calm_moe_route
+ * and calm_moe_end. */
 typedef struct calm_moe_watch calm_moe_watch;
-calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_moe_watch **out);
+calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_config *config, const calm_batch *batch,
+                                 calm_moe_watch **out);
 calm_observer calm_moe_watch_observer(calm_moe_watch *watch);
 /* Merge the windows, in order, into out->activations (in ctx->out). */
 calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_capture *out);
@@ -150,8 +151,10 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums);
 /* Width of a hook point of a block or an expert. */
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);
 
-/* Accumulators of hidden rows, one per window of the batch; and all of them merged in order into *out, in ctx->out. */
-calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, calm_actstat_acc ***out);
+/* Accumulators of rows of `width` values, one per window of the batch (at least one window); and all of them merged in
+ * order into *out, in ctx->out. */
+calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, size_t width,
+                                   calm_actstat_acc ***out);
 calm_status calm_actstat_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc *const *parts,
                                  calm_actstat_acc **out);
 

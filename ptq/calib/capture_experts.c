@@ -185,7 +185,8 @@ size_t calm_capture_experts_scratch_bytes(const calm_capture_shape *shape, const
 
 /* ---- the block as a whole ---- */
 
-static const calm_hook block_hooks[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_MLP_OUT, CALM_HOOK_BLOCK_OUT};
+static const calm_hook block_hooks[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_ROUTER_LOGITS, CALM_HOOK_MLP_OUT,
+                                        CALM_HOOK_BLOCK_OUT};
 #define N_BLOCK_HOOKS (sizeof block_hooks / sizeof *block_hooks)
 
 struct calm_moe_watch {
@@ -199,12 +200,14 @@ size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest)
            N_BLOCK_HOOKS * (calm_actstat_parts_bytes(n_windows, longest) + calm_actstat_new_bytes(rows));
 }
 
-calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_batch *batch, calm_moe_watch **out)
+calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_config *config, const calm_batch *batch,
+                                 calm_moe_watch **out)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
     (*out)->batch = batch;
     for (size_t h = 0; h < N_BLOCK_HOOKS; h++)
-        CALM_TRY(calm_actstat_parts_new(ctx, ctx->out, batch, &(*out)->parts[block_hooks[h]]));
+        CALM_TRY(calm_actstat_parts_new(ctx, ctx->out, batch, calm_hook_width(config, block_hooks[h], CALM_NO_EXPERT),
+                                        &(*out)->parts[block_hooks[h]]));
     return CALM_OK;
 }
 

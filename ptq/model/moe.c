@@ -71,11 +71,15 @@ static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
     /* The router and the experts read the same normalised rows; they are made again for each expert rather than kept
      * for all tokens. */
     CALM_TRY(normalised(ctx, task->block, x, n, &h));
-    const calm_observation seen = {
+    calm_observation seen = {
         CALM_HOOK_GATE_UP_IN, CALM_NO_EXPERT, task->batch->first + i, h, n, task->batch->width, NULL};
     CALM_TRY(calm_observe(task->observer, ctx, &seen));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, n * moe->n_experts));
     calm_router_logits(task->block, h, n, logits);
+    seen.hook = CALM_HOOK_ROUTER_LOGITS;
+    seen.x = logits;
+    seen.width = moe->n_experts;
+    CALM_TRY(calm_observe(task->observer, ctx, &seen));
     return calm_router_choose(ctx, task->block, logits, n, task->routes + row * moe->top_k);
 }
 

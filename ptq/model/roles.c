@@ -45,7 +45,7 @@ calm_hook calm_job_input(calm_job_kind job)
 const char *calm_hook_name(calm_hook hook)
 {
     static const char *const names[] = {
-#define CALM_HOOK_ROW(hook, name, help) name,
+#define CALM_HOOK_ROW(hook, name, where, help) name,
         CALM_HOOK_LIST(CALM_HOOK_ROW)
 #undef CALM_HOOK_ROW
     };
@@ -54,5 +54,11 @@ const char *calm_hook_name(calm_hook hook)
 
 bool calm_hook_in_block(calm_hook hook)
 {
-    return hook != CALM_HOOK_EMBED && hook != CALM_HOOK_FINAL_NORM;
+    enum { MODEL, BLOCK, MIXTURE };
+    static const char where[] = {
+#define CALM_HOOK_ROW(hook, name, where, help) where,
+        CALM_HOOK_LIST(CALM_HOOK_ROW)
+#undef CALM_HOOK_ROW
+    };
+    return where[hook] == BLOCK;
 }

@@ -26,18 +26,20 @@
     X(GATE_UP, "gate_up", MLP, GATE_UP_IN)                                                                   \
     X(DOWN, "down", MLP, DOWN_IN)
 
-/* X(HOOK, name, what it is): places where activations are observed */
+/* X(HOOK, name, where, what it is): places where activations are observed, once in the MODEL, in each BLOCK, or in each
+ * block whose MLP is a MIXTURE */
 #define CALM_HOOK_LIST(X)                                                                                    \
-    X(EMBED, "embed", "embedding output")                                                                    \
-    X(QKV_IN, "qkv_in", "input of q, k and v")                                                               \
-    X(O_IN, "o_in", "input of o")                                                                            \
-    X(ATTN_OUT, "attn_out", "attention output, before the residual add")                                     \
-    X(GATE_UP_IN, "gate_up_in", "input of gate and up")                                                      \
-    X(GATE, "gate", "what the activation function reads")                                                    \
-    X(DOWN_IN, "down_in", "input of down")                                                                   \
-    X(MLP_OUT, "mlp_out", "MLP output, before the residual add")                                             \
-    X(BLOCK_OUT, "block_out", "block output")                                                                \
-    X(FINAL_NORM, "final_norm", "final norm: input of the head")
+    X(EMBED, "embed", MODEL, "embedding output")                                                             \
+    X(QKV_IN, "qkv_in", BLOCK, "input of q, k and v")                                                        \
+    X(O_IN, "o_in", BLOCK, "input of o")                                                                     \
+    X(ATTN_OUT, "attn_out", BLOCK, "attention output, before the residual add")                              \
+    X(GATE_UP_IN, "gate_up_in", BLOCK, "input of gate and up")                                               \
+    X(ROUTER_LOGITS, "router_logits", MIXTURE, "router's output, one value per expert, before the softmax")  \
+    X(GATE, "gate", BLOCK, "what the activation function reads")                                             \
+    X(DOWN_IN, "down_in", BLOCK, "input of down")                                                            \
+    X(MLP_OUT, "mlp_out", BLOCK, "MLP output, before the residual add")                                      \
+    X(BLOCK_OUT, "block_out", BLOCK, "block output")                                                         \
+    X(FINAL_NORM, "final_norm", MODEL, "final norm: input of the head")
 
 typedef enum calm_sublayer { CALM_SUBLAYER_ATTENTION, CALM_SUBLAYER_MLP, CALM_N_SUBLAYERS } calm_sublayer;
 
@@ -56,7 +58,7 @@ typedef enum calm_job_kind {
 } calm_job_kind;
 
 typedef enum calm_hook {
-#define CALM_HOOK_ENUM(hook, name, help) CALM_HOOK_##hook,
+#define CALM_HOOK_ENUM(hook, name, where, help) CALM_HOOK_##hook,
     CALM_HOOK_LIST(CALM_HOOK_ENUM)
 #undef CALM_HOOK_ENUM
     CALM_N_HOOKS
@@ -81,7 +83,7 @@ const char *calm_sublayer_name(calm_sublayer sublayer);
 /* "qkv_in" */
 const char *calm_hook_name(calm_hook hook);
 
-/* True for the hook points of a block, false for the two outside. */
+/* True for the hook points that every block has: false for the two outside, and for the router of a mixture. */
 bool calm_hook_in_block(calm_hook hook);
 
 #endif

@@ -18,11 +18,14 @@ static calm_status hook_name(calm_ctx *ctx, const calm_run *p, long block, long 
 
 calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, bool *out)
 {
-    /* A block's output is put after its other hook points: where it is, they are too. */
-    static const calm_hook outside[] = {CALM_HOOK_EMBED, CALM_HOOK_FINAL_NORM}, inside[] = {CALM_HOOK_BLOCK_OUT};
+    /* A block's output is put after its other hook points: where it is, they are too.  Stores of earlier versions have
+     * it without the router's logits. */
+    static const calm_hook outside[] = {CALM_HOOK_EMBED, CALM_HOOK_FINAL_NORM},
+                           inside[] = {CALM_HOOK_BLOCK_OUT, CALM_HOOK_ROUTER_LOGITS};
     const calm_hook *hooks = block < 0 ? outside : inside;
+    const bool one = block >= 0 && !calm_model_config(p->in.model)->moe.sparse[block];
     *out = true;
-    for (size_t i = 0; i < (block < 0 ? 2 : 1) && *out; i++) {
+    for (size_t i = 0; i < (one ? 1 : 2) && *out; i++) {
         char *name;
         CALM_TRY(hook_name(ctx, p, block, CALM_NO_EXPERT, hooks[i], &name));
         CALM_TRY(

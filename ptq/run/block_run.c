@@ -322,7 +322,7 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
     calm_moe_sum sum = {.rows.file = -1};
     calm_capture whole;
     if (run->activations)
-        CALM_TRY(calm_moe_watch_begin(ctx, run->batch, &watch));
+        CALM_TRY(calm_moe_watch_begin(ctx, run->block.config, run->batch, &watch));
     const calm_observer observer = calm_moe_watch_observer(watch);
     CALM_TRY(calm_moe_route(ctx, &run->block, run->batch, &observer, &routing));
     CALM_TRY(keep_counts(ctx, run, &routing));

@@ -65,8 +65,9 @@ TEST(roles_jobs_and_hooks)
     size_t n_outside = 0;
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         n_outside += !calm_hook_in_block(hook);
-    ck_assert_uint_eq(n_outside, 2);
+    ck_assert_uint_eq(n_outside, 3);
     ck_assert(!calm_hook_in_block(CALM_HOOK_EMBED) && !calm_hook_in_block(CALM_HOOK_FINAL_NORM));
+    ck_assert(!calm_hook_in_block(CALM_HOOK_ROUTER_LOGITS));    /* of mixtures alone */
 }
 END_OF_TEST
 

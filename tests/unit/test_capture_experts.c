@@ -62,7 +62,7 @@ static captured *capture(bench *b, int threads, size_t wave)
     calm_moe_watch *watch;
     ctx->n_threads = threads;
     ck_ok(CALM_NEW(ctx, ctx->out, out, 1));
-    ck_ok(calm_moe_watch_begin(ctx, &b->batch, &watch));
+    ck_ok(calm_moe_watch_begin(ctx, b->block.config, &b->batch, &watch));
     const calm_observer observer = calm_moe_watch_observer(watch);
     ck_ok(calm_moe_route(ctx, &b->block, &b->batch, &observer, &b->routing));
     ck_ok(calm_moe_begin(ctx, &b->batch, ctx->out, &sum));
@@ -319,18 +319,26 @@ TEST(kept_rows_of_many_tokens)
 }
 END_OF_TEST
 
-/* The router's input, what is added and what leaves: over all tokens, in order. */
+/* The router's input and logits, what is added and what leaves: over all tokens, in order. */
 TEST(the_block_as_a_whole)
 {
     bench b;
     new_bench(&b, "qwen3_moe", many, 5);
     const captured *found = capture(&b, 2, 2);
     const float *h = normalised(&b);
-    bounded *x;
+    bounded *x, *logits;
     ck_ok(CALM_NEW(ctx, ctx->out, x, b.n_rows * HIDDEN));
+    ck_ok(CALM_NEW(ctx, ctx->out, logits, b.n_rows * EXPERTS));
     exactly(h, b.n_rows * HIDDEN, x);
     check_accumulator(found->whole.activations[CALM_HOOK_GATE_UP_IN], x, b.n_rows, HIDDEN);
     check_place(&b, found->whole.activations[CALM_HOOK_GATE_UP_IN], h);
+    /* Before the softmax: one value per expert, as an outlier of the router is seen. */
+    for (size_t t = 0; t < b.n_rows; t++)
+        for (size_t e = 0; e < EXPERTS; e++)
+            logits[t * EXPERTS + e] = dot(b.block.moe.router + e * HIDDEN, x + t * HIDDEN, HIDDEN);
+    check_accumulator(found->whole.activations[CALM_HOOK_ROUTER_LOGITS], logits, b.n_rows, EXPERTS);
+    for (size_t e = 0; e < EXPERTS; e++)    /* the block's, not an expert's */
+        ck_assert_ptr_null(found->expert[e].activations[CALM_HOOK_ROUTER_LOGITS]);
     exactly(found->moved, b.n_rows * HIDDEN, x);
     check_accumulator(found->whole.activations[CALM_HOOK_BLOCK_OUT], x, b.n_rows, HIDDEN);
     for (size_t i = 0; i < b.n_rows * HIDDEN; i++)    /* off by the addition's rounding */
@@ -502,7 +510,7 @@ TEST(memory)
             check_memory(&b, &options, &sum);
             calm_row_store_close(&sum.rows);
             test_memory_begin();
-            ck_ok(calm_moe_watch_begin(ctx, &b.batch, &watch));
+            ck_ok(calm_moe_watch_begin(ctx, b.block.config, &b.batch, &watch));
             ck_ok(calm_moe_watch_end(ctx, watch, &whole));
             ck_assert_uint_eq(test_memory_end().out, calm_moe_watch_bytes(280, 4, 70));
             calm_batch_close(&b.batch);
