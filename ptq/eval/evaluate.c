@@ -78,13 +78,45 @@ static calm_status find_targets(calm_ctx *ctx, evaluation *e, const calm_batch *
     return CALM_OK;
 }
 
+/* Are the first blocks of model m those of the reference? */
+static bool follows(const evaluation *e, size_t m)
+{
+    const calm_subject *subject = e->set.models[m].subject;
+    return m > 0 && e->set.has_reference && subject->model == e->reference->model && !e->reference->override &&
+           subject->first_block > 0 && subject->first_block < calm_model_config(subject->model)->n_blocks;
+}
+
+/* The first model, the reference where there is one, over all its blocks.  Models that differ from it from some block
+ * on get its rows there. */
+static calm_status run_first(calm_ctx *ctx, evaluation *e, size_t first, size_t n, calm_arena *arena)
+{
+    const calm_predictor *model = &e->set.models[0];
+    const calm_subject *subject = model->subject;
+    calm_batch *batch = &e->batches[0];
+    CALM_TRY(calm_batch_embed(ctx, subject->model, e->windows, first, n, arena, NULL, batch));
+    for (size_t i = 0; i < calm_model_config(subject->model)->n_blocks; i++) {
+        for (size_t m = 1; m < e->set.n; m++)
+            if (follows(e, m) && e->set.models[m].subject->first_block == i)
+                CALM_TRY(calm_batch_copy(ctx, batch, batch->n, arena, NULL, &e->batches[m]));
+        CALM_TRY(calm_batch_load_block(ctx, subject->model, &model->rope, i, subject->override, subject->user, batch));
+    }
+    return calm_batch_norm(ctx, &model->head.norm, batch);
+}
+
 /* Model m over windows first .. first + n - 1, and room for what it predicts. */
 static calm_status run_model(calm_ctx *ctx, evaluation *e, size_t m, size_t first, size_t n, calm_arena *arena)
 {
     calm_predictor *model = &e->set.models[m];
+    const calm_subject *subject = model->subject;
     calm_batch *batch = &e->batches[m];
-    CALM_TRY(calm_batch_forward(ctx, model->subject->model, &model->rope, &model->head, e->windows, first, n,
-                                model->subject->override, model->subject->user, arena, batch));
+    if (m == 0)
+        CALM_TRY(run_first(ctx, e, first, n, arena));
+    else if (follows(e, m))
+        CALM_TRY(calm_batch_finish(ctx, subject->model, &model->rope, &model->head, subject->first_block,
+                                   subject->override, subject->user, batch));
+    else
+        CALM_TRY(calm_batch_forward(ctx, subject->model, &model->rope, &model->head, e->windows, first, n,
+                                    subject->override, subject->user, arena, batch));
     model->hidden = &batch->hidden;
     CALM_TRY(CALM_NEW(ctx, arena, model->rows, batch->rows));
     return e->set.has_reference && m > 0 ? CALM_NEW(ctx, arena, model->top, batch->rows) : CALM_OK;

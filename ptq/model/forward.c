@@ -93,12 +93,18 @@ calm_status calm_batch_load_block(calm_ctx *ctx, const calm_model *model, const 
     return calm_batch_block(ctx, &block, rope, batch, NULL);
 }
 
+calm_status calm_batch_finish(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
+                              size_t begin, calm_override_fn *override, void *user, calm_batch *batch)
+{
+    for (size_t i = begin; i < calm_model_config(model)->n_blocks; i++)
+        CALM_TRY(calm_batch_load_block(ctx, model, rope, i, override, user, batch));
+    return calm_batch_norm(ctx, &head->norm, batch);
+}
+
 calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
                                const calm_windows *windows, size_t first, size_t n, calm_override_fn *override,
                                void *user, calm_arena *arena, calm_batch *out)
 {
     CALM_TRY(calm_batch_embed(ctx, model, windows, first, n, arena, NULL, out));
-    for (size_t i = 0; i < calm_model_config(model)->n_blocks; i++)
-        CALM_TRY(calm_batch_load_block(ctx, model, rope, i, override, user, out));
-    return calm_batch_norm(ctx, &head->norm, out);
+    return calm_batch_finish(ctx, model, rope, head, 0, override, user, out);
 }

@@ -33,8 +33,12 @@ typedef calm_status calm_override_fn(void *user, calm_ctx *ctx, size_t index, ca
 calm_status calm_batch_load_block(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, size_t index,
                                   calm_override_fn *override, void *user, calm_batch *batch);
 
-/* Embed, run all blocks (each loaded, overridden by `override` unless NULL, run, released) and apply the final norm.
- * Rows are in `arena`. */
+/* Run blocks begin .. (each loaded, overridden by `override` unless NULL, run, released) in place and apply the final
+ * norm. */
+calm_status calm_batch_finish(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
+                              size_t begin, calm_override_fn *override, void *user, calm_batch *batch);
+
+/* Embed and run all blocks, as above.  Rows are in `arena`. */
 calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
                                const calm_windows *windows, size_t first, size_t n, calm_override_fn *override,
                                void *user, calm_arena *arena, calm_batch *out);

@@ -27,7 +27,7 @@ static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
         rule = p->in.recipe->schemes[i].act_bits ? p->in.recipe->schemes[i].act_rule : rule;
     CALM_TRY(calm_outputs_checkpoint(ctx, &p->in.recipe->formats, dir, &folder));
     calm_plan_override override = {p->in.model, &p->result.plan};
-    calm_subject subject = {p->in.model, calm_plan_apply, &override};
+    calm_subject subject = {.model = p->in.model, .override = calm_plan_apply, .user = &override};
     if (folder) {
         CALM_TRY(calm_model_open(ctx, folder, &written));
         subject = (calm_subject){.model = written};

@@ -100,6 +100,13 @@ calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *run, calm_unit unit);
 
 /* ---- trials (trials.c) ---- */
 
+/* Progress of several measurements as that of one: `before` units of `total` were done when this one began. */
+typedef struct calm_shared_tick {
+    calm_tick_fn *fn;    /* NULL: nothing is reported */
+    void *user;
+    size_t before, total;
+} calm_shared_tick;
+
 /* Mark a trial of choice [n_jobs] as missing, with the reason, if the target does not take one of its jobs: it is then
  * not measured. */
 calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *run, const size_t *choice, calm_trial *trial);
@@ -108,6 +115,10 @@ calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *run, const size_
  * that miss a candidate are left out.  Sets id, measure, delta and se. */
 calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *run, calm_trial *trials, size_t n,
                                 const calm_windows *windows, const char *text_name, calm_stage stage);
+
+/* The same for some of a stage's trials.  ticks->before: what the stage has done; ticks->total 0: these are all. */
+calm_status calm_trials_measure_part(calm_ctx *ctx, const calm_run *run, calm_trial *trials, size_t n,
+                                     const calm_windows *windows, const char *text_name, calm_shared_tick *ticks);
 
 /* At most so many trials are in memory at once. */
 #define CALM_TRIALS_AT_ONCE ((size_t)12)
@@ -136,13 +147,6 @@ calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *run, const c
 calm_status calm_run_put_evaluation(calm_ctx *ctx, const calm_run *run, const char *subject_key, const char *subject,
                                     const char *text_name, const calm_windows *windows, const calm_measure *measure,
                                     int64_t *id);
-
-/* Progress of several measurements as that of one: `before` units of `total` were done when this one began. */
-typedef struct calm_shared_tick {
-    calm_tick_fn *fn;    /* NULL: nothing is reported */
-    void *user;
-    size_t before, total;
-} calm_shared_tick;
 
 /* A calm_tick_fn; `user` is a calm_shared_tick. */
 void calm_run_tick_shared(void *user, size_t done, size_t total);

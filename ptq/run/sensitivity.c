@@ -44,22 +44,44 @@ static calm_status keep(calm_ctx *ctx, const calm_run *p, calm_unit unit, const 
     return CALM_OK;
 }
 
-static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
-                           const calm_windows *windows)
+/* Measure a group of probes; what their trials hold is gone afterwards. */
+static calm_status measure_group(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
+                                 const calm_windows *windows, calm_shared_tick *ticks)
 {
-    calm_trial *trials;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, trials, n));
+    calm_trial trials[CALM_TRIALS_AT_ONCE];
+    /* A plan has a row for each job of the model, and there are units x entries plans: together they would outgrow the
+     * model, of a mixture with thousands of experts many times. */
+    CALM_SCOPED_ARENA(plans);
+    CALM_SCOPED_OUT(ctx, &plans);
     for (size_t i = 0; i < n; i++)
         CALM_TRY(new_trial(ctx, p, unit, &probes[i], &trials[i]));
-    CALM_TRY(calm_trials_measure(ctx, p, trials, n, windows, p->in.recipe->calib_name, CALM_STAGE_PROBE));
+    CALM_TRY(calm_trials_measure_part(ctx, p, trials, n, windows, p->in.recipe->calib_name, ticks));
     /* The measures are in the store already; these rows make the next run find the scores without them. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        /* A difference from another unit's probe means nothing: the loss itself is that from the float model. */
+        trials[i].delta = trials[i].se = NAN;
         /* Those that miss a candidate were not measured and have no score. */
         if (trials[i].id)
             CALM_TRY(keep(ctx, p, unit, &probes[i], &trials[i]));
+    }
     CALM_TRY(calm_store_commit(ctx, p->in.store));
     return calm_trials_put(ctx, p, trials, n, "probe");
+}
+
+/* In groups of neighbours: the float model runs once per group, and each probe from its unit's block on. */
+static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
+                           const calm_windows *windows)
+{
+    calm_stage_events events = {&p->events, CALM_STAGE_PROBE};
+    const size_t n_groups = (n + CALM_TRIALS_AT_ONCE - 1) / CALM_TRIALS_AT_ONCE;
+    for (size_t group = 0, first = 0; first < n; group++, first += CALM_TRIALS_AT_ONCE) {
+        calm_shared_tick ticks = {calm_stage_tick, &events, (first + group) * windows->n,
+                                  (n + n_groups) * windows->n};
+        const size_t n_now = calm_size_min(n - first, CALM_TRIALS_AT_ONCE);
+        CALM_TRY(measure_group(ctx, p, unit, probes + first, n_now, windows, &ticks));
+    }
+    return CALM_OK;
 }
 
 calm_status calm_run_probe(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)

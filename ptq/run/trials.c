@@ -31,6 +31,15 @@ static size_t same_as(const calm_trial *trials, size_t i)
     return i;
 }
 
+/* The first block that a plan changes; before it the quantized model is the float model. */
+static size_t first_block(const calm_run *p, const calm_plan *plan)
+{
+    size_t job = 0;
+    while (job < plan->n_jobs && !plan->jobs[job].quantized)
+        job++;
+    return job < plan->n_jobs ? calm_model_layout(p->in.model)->jobs[job].block : 0;
+}
+
 /* Measure trials of[0 .. n) together and keep what they gave. */
 static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *trials, const size_t *of, size_t n,
                                  const calm_windows *windows, const char *text_name, calm_shared_tick *ticks)
@@ -40,7 +49,7 @@ static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *t
     calm_measure measures[CALM_TRIALS_AT_ONCE];
     for (size_t i = 0; i < n; i++) {
         overrides[i] = (calm_plan_override){p->in.model, &trials[of[i]].plan};
-        subjects[i] = (calm_subject){p->in.model, calm_plan_apply, &overrides[i]};
+        subjects[i] = (calm_subject){p->in.model, calm_plan_apply, &overrides[i], first_block(p, &trials[of[i]].plan)};
     }
     /* Together, since each measurement runs the float model too. */
     CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, calm_run_tick_shared, ticks));
@@ -71,20 +80,19 @@ static calm_status list_unknown(calm_ctx *ctx, const calm_run *p, calm_trial *tr
     return CALM_OK;
 }
 
-calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *trials, size_t n,
-                                const calm_windows *windows, const char *text_name, calm_stage stage)
+calm_status calm_trials_measure_part(calm_ctx *ctx, const calm_run *p, calm_trial *trials, size_t n,
+                                     const calm_windows *windows, const char *text_name, calm_shared_tick *ticks)
 {
-    calm_stage_events events = {&p->events, stage};
     size_t *of, n_unknown;
-    calm_shared_tick ticks = {calm_stage_tick, &events, 0, 0};
     CALM_TRY(CALM_NEW(ctx, ctx->out, of, n ? n : 1));
     CALM_TRY(list_unknown(ctx, p, trials, n, windows, of, &n_unknown));
     /* Each group runs the float model too: its ticks are in the total. */
     const size_t n_groups = (n_unknown + CALM_TRIALS_AT_ONCE - 1) / CALM_TRIALS_AT_ONCE;
-    ticks.total = (n_unknown + n_groups) * windows->n;
+    if (!ticks->total)
+        ticks->total = (n_unknown + n_groups) * windows->n;
     for (size_t first = 0; first < n_unknown; first += CALM_TRIALS_AT_ONCE) {
         const size_t n_now = calm_size_min(n_unknown - first, CALM_TRIALS_AT_ONCE);
-        CALM_TRY(measure_group(ctx, p, trials, of + first, n_now, windows, text_name, &ticks));
+        CALM_TRY(measure_group(ctx, p, trials, of + first, n_now, windows, text_name, ticks));
     }
     for (size_t i = 0; i < n; i++) {
         const size_t same = trials[i].missing ? i : same_as(trials, i);
@@ -96,6 +104,14 @@ calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *tr
                                  &trials[i].se);
     }
     return CALM_OK;
+}
+
+calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *trials, size_t n,
+                                const calm_windows *windows, const char *text_name, calm_stage stage)
+{
+    calm_stage_events events = {&p->events, stage};
+    calm_shared_tick ticks = {calm_stage_tick, &events, 0, 0};
+    return calm_trials_measure_part(ctx, p, trials, n, windows, text_name, &ticks);
 }
 
 calm_status calm_trials_put(calm_ctx *ctx, const calm_run *p, const calm_trial *trials, size_t n, const char *role)

@@ -89,7 +89,8 @@ TEST(first_windows)
     calm_model *model = open_bundled(WINDOWS, &windows);
     calm_plan plan = rounded_plan(model, "w4a16_g128_f16s");
     calm_plan_override override = {model, &plan};
-    const calm_subject as_it_is = {.model = model}, subject = {model, calm_plan_apply, &override};
+    const calm_subject as_it_is = {.model = model},
+                       subject = {.model = model, .override = calm_plan_apply, .user = &override};
     ck_ok(calm_evaluate(ctx, &as_it_is, &reference, &subject, 1, &rounded, &windows, NULL, NULL));
     ck_assert_uint_eq(windows.n_tokens, 400738);
     ck_assert_uint_eq(reference.tokens, WINDOWS * (WINDOW - 1));

@@ -466,6 +466,25 @@ TEST(estimates_hold_for_other_recipes)
 }
 END_OF_TEST
 
+/* A plan has a row for every job, and every job is probed: what probes hold must not grow with the product. */
+TEST(probes_of_many_experts)
+{
+    tiny_model spec = tiny_of("qwen3_moe");
+    spec.n_blocks = 1;
+    spec.n_experts = 128;
+    play run = new_play_of(&spec, "w4a16_g32,w3a16_g32", "rtn");
+    run.recipe.calib_windows = 6;
+    run.recipe.probe_windows = 1;
+    of_bits(&run.recipe);
+    const outcome said = run_afresh(&run, &everything_at_once);
+    /* q, k, v; o; and gate, up and down of each expert.  The plans of all probes alone would take the product. */
+    const size_t n_jobs = 2 + 2 * spec.n_experts, plans = n_jobs * n_jobs * sizeof(calm_plan_job);
+    const size_t base = said.memory.base - (said.memory.reserved - said.memory.kept - OUTSIDE);
+    ck_assert_msg(said.held.evaluate - base < plans, "%zu probes held %zu KiB, all their plans would take %zu", n_jobs,
+                  (said.held.evaluate - base) / 1024, plans / 1024);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("run_memory", (const TTest *[]){
@@ -473,5 +492,5 @@ int main(void)
         too_small_a_limit_is_refused_before_any_work, estimates_grow_with_the_work, knobs_need_no_more,
         estimates_hold_for_every_family,
         estimates_hold_for_wide_models, estimates_hold_for_many_windows, estimates_hold_for_kept_rows,
-        estimates_hold_for_other_recipes, NULL});
+        estimates_hold_for_other_recipes, probes_of_many_experts, NULL});
 }

@@ -111,7 +111,7 @@ TEST(failures)
 {
     const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
     calm_model *model = open_encoder(1);
-    const calm_subject broken = {model, break_norm, NULL}, subject = {.model = model};
+    const calm_subject broken = {.model = model, .override = break_norm}, subject = {.model = model};
     calm_embeddings x;
     calm_eval_result result;
     ck_fails(calm_encode(ctx, &broken, &windows, NULL, NULL, &x), CALM_ENUMERIC,

@@ -241,6 +241,38 @@ static calm_status nudge(void *user, calm_ctx *task, size_t index, calm_block *b
     return CALM_OK;
 }
 
+/* The same, and which blocks it was asked for. */
+static calm_status nudge_and_note(void *user, calm_ctx *task, size_t index, calm_block *block)
+{
+    size_t *asked = user;
+    asked[index]++;
+    return nudge(NULL, task, index, block);
+}
+
+/* A model that differs from the reference from block 1 on takes the reference's rows there: block 0 is not run again,
+ * and every figure has the same bits.  So many windows that they come in several batches. */
+TEST(from_the_block_that_differs)
+{
+    enum { WINDOWS = 90, LENGTH = 300 };
+    size_t each[WINDOWS], asked[2][2] = {{0}};
+    for (size_t w = 0; w < WINDOWS; w++)
+        each[w] = LENGTH;
+    const calm_windows windows = tiny_windows(each, WINDOWS);
+    calm_model *model = open_tiny(4, true);
+    const size_t n_batches = (WINDOWS + calm_evaluation_batch(calm_model_config(model), WINDOWS, LENGTH) - 1) /
+                             calm_evaluation_batch(calm_model_config(model), WINDOWS, LENGTH);
+    const calm_subject reference = {.model = model},
+                       subjects[] = {{model, nudge_and_note, asked[0], 0}, {model, nudge_and_note, asked[1], 1}};
+    calm_eval_result ref, results[2];
+    ck_ok(calm_evaluate(ctx, &reference, &ref, subjects, 2, results, &windows, NULL, NULL));
+    ck_assert_uint_gt(n_batches, 1);
+    ck_assert(asked[0][0] == n_batches && asked[0][1] == n_batches && asked[1][0] == 0 && asked[1][1] == n_batches);
+    ck_assert(results[0].kl > 1e-7 && results[0].kl == results[1].kl && results[0].nll == results[1].nll);
+    ck_assert_mem_eq(results[0].windows, results[1].windows, WINDOWS * sizeof *results[0].windows);
+    calm_model_close(model);
+}
+END_OF_TEST
+
 /* The errors of the exponentials (2^-24 = 6e-8 in the mean, of either sign) enter both log sum exp of a token: at most
  * 8.5e-8 by root mean square when one token has all the mass; those of the weights are multiplied by differences of
  * logits of 1e-3.  The mean over 42 tokens is then off by 1.3e-8, and seven times that is asked for: 8 % of this
@@ -249,7 +281,7 @@ TEST(nearly_equal_models)
 {
     const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
     calm_model *model = open_tiny(4, true);
-    const calm_subject reference = {.model = model}, subject = {model, nudge, NULL};
+    const calm_subject reference = {.model = model}, subject = {.model = model, .override = nudge};
     calm_eval_result ref, result;
     ck_ok(calm_evaluate(ctx, &reference, &ref, &subject, 1, &result, &windows, NULL, NULL));
     const calm_eval_result expected = naive(logits_of(&subject, &windows), logits_of(&reference, &windows), &windows,
@@ -423,7 +455,8 @@ TEST(failures)
     calm_model *model = open_tiny(1, true), *wider;
     tiny_model spec = tiny_default;
     calm_eval_result results[2];
-    const calm_subject broken = {model, break_norm, NULL}, failing = {model, refuse, NULL};
+    const calm_subject broken = {.model = model, .override = break_norm},
+                       failing = {.model = model, .override = refuse};
     ck_fails(calm_evaluate(ctx, NULL, NULL, &broken, 1, results, &windows, NULL, NULL), CALM_ENUMERIC, "not finite");
     ck_fails(calm_evaluate(ctx, NULL, NULL, &failing, 1, results, &windows, NULL, NULL), CALM_EFORMAT,
              "no block 1 today");
@@ -505,7 +538,7 @@ int main(void)
 {
     return run_tests("evaluate", (const TTest *[]){
         equals_a_naive_computation, a_vocabulary_of_several_tiles, the_first_of_equal_maxima,
-        nearly_equal_models, a_model_does_not_differ_from_itself, without_a_reference,
+        nearly_equal_models, from_the_block_that_differs, a_model_does_not_differ_from_itself, without_a_reference,
         same_bytes_for_every_number_of_threads, the_worst_positions, equal_positions_keep_their_order, failures,
         ticks_reach_the_end, memory, NULL});
 }

@@ -250,7 +250,7 @@ TEST(failures)
     calm_tokenizer *tokenizer = open_tokenizer();
     calm_model *model = open_tiny(1, 32), *wider;
     tiny_model spec = tiny_default;
-    const calm_subject subject = {.model = model}, broken = {model, break_norm, NULL};
+    const calm_subject subject = {.model = model}, broken = {.model = model, .override = break_norm};
     const char *path = write_tasks(3), *late = test_format("%s/late.jsonl", test_directory());
     static const char text[] = "{\"context\": \"abc\", \"choices\": [\"de\"], \"answer\": 0}\n{\"context\": 1}\n";
     calm_tasks_result result;
