@@ -7,6 +7,7 @@
  * codes descend on the layer's own quadratic loss, and each row stops by itself. */
 #include <stddef.h>
 
+#include "algorithms/descent.h"
 #include "algorithms/rows.h"
 
 #define LEAST_FALL 1e-4
@@ -25,11 +26,11 @@ static const calm_option mkq_table[] = {
 };
 
 /* Rounds until every row has stopped. */
-static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
+static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *most_rounds)
 {
-    const mkq_options *options = opts;
+    const long long *rounds = most_rounds;
     CALM_TRY(calm_rows_begin_scales(ctx, rows));
-    for (long long round = 0; round < options->rounds && rows->n; round++) {
+    for (long long round = 0; round < *rounds && rows->n; round++) {
         calm_rows_scales(ctx, rows);
         calm_rows_sweep(rows);
         /* From the last row down: a dropped one is replaced by the last, which has been looked at already. */
@@ -40,10 +41,15 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
     return CALM_OK;
 }
 
+calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp, calm_qjob *qjob)
+{
+    return calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(problem->n_groups), alternate, &rounds);
+}
+
 static calm_status mkq(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const mkq_options *options = opts;
-    return calm_rows_each(ctx, problem, qjob, options->damp, calm_rows_chunk(problem->n_groups), alternate, options);
+    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, qjob);
 }
 
 const calm_part calm_refit_mkq = {

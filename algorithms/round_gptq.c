@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/part.h"
+#include "algorithms/descent.h"
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 
@@ -73,17 +73,16 @@ static int compare_columns(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* *out [I]: position -> column. */
-static calm_status order_columns(calm_ctx *ctx, const calm_problem *problem, int order, size_t **out)
+/* *out [I]: position -> column, by falling power [I]; NULL: from left to right. */
+static calm_status order_columns(calm_ctx *ctx, size_t in, const double *power, size_t **out)
 {
     ranked *columns;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, problem->in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, columns, problem->in));
-    for (size_t j = 0; j < problem->in; j++)
-        columns[j] = (ranked){problem->h_diag[j], j};
-    if (order == ORDER_ACTIVATION)
-        qsort(columns, problem->in, sizeof *columns, compare_columns);
-    for (size_t j = 0; j < problem->in; j++)
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, columns, in));
+    for (size_t j = 0; j < in; j++)
+        columns[j] = (ranked){power ? power[j] : 0, j};
+    qsort(columns, in, sizeof *columns, compare_columns);
+    for (size_t j = 0; j < in; j++)
         (*out)[j] = columns[j].index;
     return CALM_OK;
 }
@@ -324,28 +323,48 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
 
 /* ---- the rounding ---- */
 
+/* Codes, and with `sequential` grids. */
+static calm_status feed_back(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
+                             bool sequential, calm_qjob *qjob)
+{
+    size_t *order;
+    double *u;
+    CALM_TRY(order_columns(ctx, problem->in, power, &order));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, u, problem->in * problem->in));
+    CALM_TRY(factor_damped(ctx, problem, order, damp, u, &qjob->damp));
+    gptq_job job = {problem, qjob, order, u, sequential};
+    return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
+}
+
+calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape)
+{
+    return (calm_part_memory){CALM_BYTES(size_t, shape->in) + CALM_BYTES(ranked, shape->in) +
+                                  CALM_BYTES(double, shape->in * shape->in),
+                              calm_shape_workers(shape) * chunk_bytes(shape)};
+}
+
+calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
+                            calm_qjob *qjob)
+{
+    return feed_back(ctx, problem, power, damp, false, qjob);
+}
+
 static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const gptq_options *options = opts;
-    size_t *order;
-    double *u;
+    const bool sequential = options->groups == GROUPS_SEQUENTIAL;
     /* Before the grids: a cleared weight must not widen its group's span. */
     clear_dead_columns(problem);
-    CALM_TRY(order_columns(ctx, problem, options->order, &order));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, u, problem->in * problem->in));
-    CALM_TRY(factor_damped(ctx, problem, order, options->damp, u, &qjob->damp));
-    gptq_job job = {problem, qjob, order, u, options->groups == GROUPS_SEQUENTIAL};
-    if (!job.sequential)
+    if (!sequential)
         CALM_TRY(calm_problem_grids(ctx, problem, qjob));
-    return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
+    return feed_back(ctx, problem, options->order == ORDER_ACTIVATION ? problem->h_diag : NULL, options->damp,
+                     sequential, qjob);
 }
 
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     (void)opts;
-    return (calm_part_memory){CALM_BYTES(size_t, shape->in) + CALM_BYTES(ranked, shape->in) +
-                                  CALM_BYTES(double, shape->in * shape->in),
-                              calm_shape_workers(shape) * chunk_bytes(shape)};
+    return calm_descent_gptq_memory(shape);
 }
 
 const calm_part calm_round_gptq = {

@@ -362,3 +362,18 @@ void calm_rows_sweep(calm_rows *rows)
         update_errors(rows, start, end);
     }
 }
+
+/* ---- losses ---- */
+
+void calm_rows_losses(calm_rows *rows)
+{
+    const size_t in = rows->problem->in;
+    update_errors(rows, 0, in);
+    memset(rows->loss, 0, rows->n * sizeof *rows->loss);
+    for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
+        const size_t n = calm_size_min(in - start, CALM_SWEEP_BLOCK);
+        calm_dgemm_nn(rows->n, n, in, 1, rows->product, in, rows->h + start, in, 0, rows->gradient, CALM_SWEEP_BLOCK);
+        for (size_t r = 0; r < rows->n; r++)
+            rows->loss[r] += calm_vec_ddot(n, rows->gradient + r * CALM_SWEEP_BLOCK, rows->product + r * in + start);
+    }
+}

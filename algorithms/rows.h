@@ -54,6 +54,9 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 /* One sweep of cyclic coordinate descent over the codes; lowers `loss` by what each change gains. */
 void calm_rows_sweep(calm_rows *rows);
 
+/* loss of every row as it stands, from its errors alone. */
+void calm_rows_losses(calm_rows *rows);
+
 /* Write row r back to the job and put the last row in its place. */
 void calm_rows_drop(calm_rows *rows, size_t r);
 

@@ -270,6 +270,22 @@ static void slow_scales(const double *h, const float *w, const double *q, float 
         memcpy(scale, next, n * sizeof *scale);
 }
 
+/* Rounds of scales and, if asked, sweeps of row r until one gains next to nothing. */
+static void slow_descent(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, float *scale,
+                         int rounds, bool sweeps)
+{
+    for (int round = 0; round < rounds; round++) {
+        const double start = slow_loss(h, w, q, scale, qjob->in, qjob->group);
+        slow_scales(h, w, q, scale, qjob->in, qjob->group);
+        if (sweeps)
+            slow_sweep(qjob, r, h, w, q, scale);
+        const double loss = slow_loss(h, w, q, scale, qjob->in, qjob->group);
+        ck_assert(loss <= start * (1 + 1e-12));
+        if (!(start - loss > 1e-4 * start))
+            break;
+    }
+}
+
 /* Refit what `chain` makes slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes
  * of it. */
 static void check_refit(const char *scheme, const char *chain, const char *refit, int rounds, bool sweeps)
@@ -283,19 +299,10 @@ static void check_refit(const char *scheme, const char *chain, const char *refit
     for (size_t r = 0; r < p.out; r++) {
         const float *w = p.w + r * p.in;
         float *scale = before.scales + r * before.n_groups;
-        double *row = q + r * p.in, loss, start;
+        double *row = q + r * p.in;
         for (size_t j = 0; j < p.in; j++)
             row[j] = (double)before.codes[r * p.in + j] - (double)slow_zero(&before, r, j / before.group);
-        for (int round = 0; round < rounds; round++) {
-            start = slow_loss(h, w, row, scale, p.in, before.group);
-            slow_scales(h, w, row, scale, p.in, before.group);
-            if (sweeps)
-                slow_sweep(&before, r, h, w, row, scale);
-            loss = slow_loss(h, w, row, scale, p.in, before.group);
-            ck_assert(loss <= start * (1 + 1e-12));
-            if (!(start - loss > 1e-4 * start))
-                break;
-        }
+        slow_descent(&before, r, h, w, row, scale, rounds, sweeps);
         for (size_t g = 0; g < before.n_groups; g++)
             ck_assert(scale[g] == after.scales[r * before.n_groups + g]);
     }
@@ -322,6 +329,91 @@ TEST(mkq_by_plain_descent)
 }
 END_OF_TEST
 
+/* Codes of one row on scales that are given, columns in this order: errors go to the columns that are left by the
+ * inverse of what is left of H. */
+static void slow_feedback(const calm_qjob *qjob, size_t r, const slow_problem *p, const size_t *order,
+                          const float *scale, double *q)
+{
+    const size_t in = p->in;
+    double *w = slow_doubles(in), *inverse = inverted(slow_damped(p), in);
+    bool *done;
+    ck_ok(CALM_NEW(ctx, ctx->out, done, in));
+    for (size_t i = 0; i < in; i++)
+        w[i] = p->w[r * in + i];
+    for (size_t step = 0; step < in; step++) {
+        const size_t j = order[step], g = j / qjob->group;
+        done[j] = true;
+        q[j] = slow_rounded(&qjob->scheme, w[j] / (double)scale[g], slow_zero(qjob, r, g));
+        const double e = (w[j] - (double)scale[g] * q[j]) / inverse[j * in + j];
+        for (size_t k = 0; k < in; k++)
+            if (!done[k])
+                w[k] -= e * inverse[j * in + k];
+        eliminate(inverse, in, j);
+    }
+}
+
+/* Columns by falling H_jj exp(jitter z_j). */
+static void slow_order(const slow_problem *p, double jitter, uint64_t k, size_t *order)
+{
+    for (size_t j = 0; j < p->in; j++) {
+        const double power = p->h[j * p->in + j] * exp(jitter * calm_rng_normal(0x63616c6d, k, j));
+        size_t at = j;
+        for (; at > 0; at--) {
+            const size_t other = order[at - 1];
+            if (p->h[other * p->in + other] * exp(jitter * calm_rng_normal(0x63616c6d, k, other)) >= power)
+                break;
+            order[at] = other;
+        }
+        order[at] = j;
+    }
+}
+
+/* Row by row the best of what is there and of GPTQ and descent in other orders, each from the best scales so far.  The
+ * product does not say which it took: some rows must be of each kind, or this would test nothing. */
+static void check_restarts(const char *scheme, double jitter, int n)
+{
+    slow_problem p;
+    size_t order[96], n_taken = 0, n_kept = 0;
+    slow_problem_new(&p, 20, 96, 500, scheme);
+    calm_qjob best = slow_run(&p, "hls+gptq");
+    const calm_qjob after = slow_run(&p, test_format("hls+gptq+restarts(n=%d,jitter=%g,rounds=2)", n, jitter));
+    double *h = slow_damped(&p), *q = slow_doubles(p.out * p.in), *trial = slow_doubles(p.in);
+    for (size_t r = 0; r < p.out; r++) {
+        const float *w = p.w + r * p.in;
+        float *scale = best.scales + r * best.n_groups, other[96];
+        double *row = q + r * p.in;
+        bool taken = false;
+        for (size_t j = 0; j < p.in; j++)
+            row[j] = (double)best.codes[r * p.in + j] - (double)slow_zero(&best, r, j / best.group);
+        for (int k = 1; k <= n; k++) {
+            slow_order(&p, jitter, (uint64_t)k, order);
+            memcpy(other, scale, best.n_groups * sizeof *scale);
+            slow_feedback(&best, r, &p, order, other, trial);
+            slow_descent(&best, r, h, w, trial, other, 2, true);
+            if (!(slow_loss(h, w, trial, other, p.in, best.group) < slow_loss(h, w, row, scale, p.in, best.group)))
+                continue;
+            memcpy(row, trial, p.in * sizeof *row);
+            memcpy(scale, other, best.n_groups * sizeof *scale);
+            taken = true;
+        }
+        n_taken += taken;
+        n_kept += !taken;
+        for (size_t g = 0; g < best.n_groups; g++)
+            ck_assert(scale[g] == after.scales[r * best.n_groups + g]);
+    }
+    slow_check_codes(&after, q);
+    ck_assert_msg(n_taken > 0, "%s: no restart was better in any row", scheme);
+    ck_assert_msg(n > 1 || n_kept > 0, "%s: a restart was better in every row", scheme);
+}
+
+TEST(restarts_row_by_row)
+{
+    check_restarts("w3a16_g32", 0.5, 1);
+    check_restarts("w2a16_g32_asym", 1, 3);
+    check_restarts("w4a16", 0.25, 2);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("gptq_oracle", (const TTest *[]){gptq_by_explicit_inverse, gptq_sequential_groups,
@@ -329,5 +421,6 @@ int main(void)
                                                       gptq_clears_dead_columns, searches_by_brute_force,
                                                       dead_groups_are_searched_unweighted,
                                                       search_leaves_out_what_cannot_be_stored,
-                                                      ls_by_elimination, mkq_by_plain_descent, NULL});
+                                                      ls_by_elimination, mkq_by_plain_descent, restarts_row_by_row,
+                                                      NULL});
 }

@@ -1,0 +1,155 @@
+/* Restarts: GPTQ again on the best scales, its columns in other orders; every row keeps the best that it has met.
+ *
+ *   for k = 1 .. n:  columns by falling H_jj exp(jitter z_j), z_j standard normal
+ *                    codes by GPTQ on the scales as they stand, then rounds of mkq
+ *                    a row whose loss fell takes these codes and scales
+ *   loss = (w - s q) H (w - s q)^T per row, H damped
+ *
+ * GPTQ is greedy and descent stops at the next minimum: where a row ends depends on the order of its columns, and on
+ * little else.  Rows are independent, so the best of n + 1 ends is taken row by row, which no single order gives. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "algorithms/descent.h"
+#include "algorithms/rows.h"
+#include "ptq/base/rng.h"
+#include "ptq/base/scope.h"
+
+/* The same orders in every run and on every machine. */
+#define SEED ((uint64_t)0x63616c6d)    /* "calm" */
+
+typedef struct restarts_options {
+    long long n, rounds;
+    double jitter, damp;
+} restarts_options;
+
+static const calm_option restarts_table[] = {
+    {.name = "n", .help = "orders to try", .offset = offsetof(restarts_options, n), .type = CALM_OPTION_INT,
+     .fallback = "3", .min = 1, .max = 100},
+    {.name = "jitter", .help = "standard deviation of log H_jj in an order",
+     .offset = offsetof(restarts_options, jitter), .type = CALM_OPTION_DOUBLE, .fallback = "0.5", .min = 0, .max = 100},
+    {.name = "rounds", .help = "of scales and codes at most, after each", .offset = offsetof(restarts_options, rounds),
+     .type = CALM_OPTION_INT, .fallback = "4", .min = 1, .max = 1000},
+    {.name = "damp", .help = "share of the mean of diag H added to it", .offset = offsetof(restarts_options, damp),
+     .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
+    {.name = NULL},
+};
+
+/* A copy of the job's codes, scales and zeros, in scratch. */
+static calm_status copy_job(calm_ctx *ctx, const calm_qjob *from, calm_qjob *to)
+{
+    const size_t cells = from->out * from->n_groups;
+    *to = *from;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->codes, from->out * from->in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->scales, cells));
+    return from->zeros ? CALM_NEW(ctx, ctx->scratch, to->zeros, cells) : CALM_OK;
+}
+
+/* What that takes, zeros or not. */
+static size_t copy_bytes(const calm_job_shape *shape)
+{
+    const size_t cells = shape->out * shape->n_groups;
+    return CALM_BYTES(uint8_t, shape->out * shape->in) + CALM_BYTES(float, cells) +
+           (shape->symmetric ? 0 : CALM_BYTES(uint8_t, cells));
+}
+
+/* The grids of one row, or of all. */
+static void copy_grids(const calm_qjob *from, calm_qjob *to, size_t first, size_t n)
+{
+    const size_t cell = first * from->n_groups, cells = n * from->n_groups;
+    memcpy(to->scales + cell, from->scales + cell, cells * sizeof *to->scales);
+    if (from->zeros)
+        memcpy(to->zeros + cell, from->zeros + cell, cells * sizeof *to->zeros);
+}
+
+/* ---- losses ---- */
+
+typedef struct losses {
+    double *of;    /* [O] */
+} losses;
+
+static calm_status keep_losses(calm_ctx *ctx, calm_rows *rows, const void *opts)
+{
+    const losses *out = opts;
+    (void)ctx;
+    calm_rows_losses(rows);
+    for (size_t r = 0; r < rows->n; r++)
+        out->of[rows->row[r]] = rows->loss[r];
+    return CALM_OK;
+}
+
+/* loss [O] of the job as it stands. */
+static calm_status measure(calm_ctx *ctx, const calm_problem *problem, double damp, calm_qjob *qjob, double *loss)
+{
+    const losses out = {loss};
+    CALM_SCOPED_SCRATCH(ctx);
+    return calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(problem->n_groups), keep_losses, &out);
+}
+
+/* ---- the refit ---- */
+
+/* power [I] of the k-th order. */
+static void jitter_powers(const calm_problem *problem, double jitter, uint64_t k, double *power)
+{
+    for (size_t j = 0; j < problem->in; j++)
+        power[j] = problem->h_diag[j] * exp(jitter * calm_rng_normal(SEED, k, j));
+}
+
+/* New codes of the trial by GPTQ, and what descent makes of them. */
+static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const restarts_options *options,
+                           const double *power, calm_qjob *trial)
+{
+    {
+        CALM_SCOPED_SCRATCH(ctx);    /* the factor of H goes before the rows come */
+        CALM_TRY(calm_descent_gptq(ctx, problem, power, options->damp, trial));
+    }
+    CALM_SCOPED_SCRATCH(ctx);
+    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, trial);
+}
+
+static calm_status restarts(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
+{
+    const restarts_options *options = opts;
+    double *power, *best, *loss;
+    calm_qjob trial;
+    CALM_TRY(copy_job(ctx, qjob, &trial));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, power, problem->in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, best, problem->out));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, loss, problem->out));
+    CALM_TRY(measure(ctx, problem, options->damp, qjob, best));
+    for (long long k = 1; k <= options->n; k++) {
+        jitter_powers(problem, options->jitter, (uint64_t)k, power);
+        copy_grids(qjob, &trial, 0, qjob->out);
+        CALM_TRY(descend(ctx, problem, options, power, &trial));
+        CALM_TRY(measure(ctx, problem, options->damp, &trial, loss));
+        for (size_t r = 0; r < qjob->out; r++) {
+            if (!(loss[r] < best[r]))
+                continue;
+            best[r] = loss[r];
+            memcpy(qjob->codes + r * qjob->in, trial.codes + r * qjob->in, qjob->in);
+            copy_grids(&trial, qjob, r, 1);
+        }
+    }
+    return CALM_OK;
+}
+
+static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
+{
+    const calm_part_memory gptq = calm_descent_gptq_memory(shape), rows = calm_rows_refit_memory(shape, opts);
+    const size_t kept = copy_bytes(shape) + CALM_BYTES(double, shape->in) + 2 * CALM_BYTES(double, shape->out);
+    return (calm_part_memory){kept, calm_size_max(gptq.kept + gptq.most, rows.kept + rows.most)};
+}
+
+const calm_part calm_refit_restarts = {
+    .name = "restarts",
+    .revision = 1,
+    .summary = "GPTQ and descent again in other orders of the columns; the best row by row",
+    .reference = "arXiv 2210.17323 and 2203.13483",
+    .kind = CALM_KIND_REFIT,
+    .caps = CALM_NEEDS_GRAM,
+    .opts_size = sizeof(restarts_options),
+    .opts = restarts_table,
+    .memory = memory,
+    .run.refit = restarts,
+};
