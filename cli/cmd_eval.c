@@ -33,6 +33,8 @@ static const calm_option table[] = {
              .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N"),
     CALM_OPT("worst", worst, INT, "also the N tokens where the model differs most from --reference, with the text "
              "around them", .fallback = "0", .min = 0, .max = 10000, .metavar = "N"),
+    CALM_OPT("detail", detail, BOOL, "also quantiles of the KL divergence to --reference, and its mean by position in "
+             "the window"),
     CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
              "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
              .metavar = CALM_ACT_RULE_NAMES),
@@ -49,15 +51,19 @@ static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokeni
                               const calm_eval_result *reference, const calm_eval_worst *worst)
 {
     CALM_SCOPED_TABLE(rows);
+    calm_json *detail = calm_json_new_null();
     if (o->worst)
         CALM_TRY(calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows));
+    if (o->detail)
+        CALM_TRY(calm_eval_detail_json(ctx, windows, worst, &detail));
     return calm_print_json(
         ctx, CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference), CALM_KV("windows", windows->n),
                          CALM_KV("seqlen", o->seqlen), CALM_KV("tokens", result->tokens), CALM_KV("nll", result->nll),
                          CALM_KV("ppl", result->ppl), CALM_KV("kl", result->kl), CALM_KV("top1", result->top1),
                          CALM_KV("top5", result->top5),
                          CALM_KV("reference_ppl", o->reference ? reference->ppl : NAN),
-                         CALM_KV("worst", o->worst ? calm_rows_json(ctx, &rows) : calm_json_new_null())));
+                         CALM_KV("worst", o->worst ? calm_rows_json(ctx, &rows) : calm_json_new_null()),
+                         CALM_KV("detail", detail)));
 }
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer, const calm_windows *windows,
@@ -74,6 +80,8 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *
         printf("KL           %.6f to %s (perplexity %.4f)\ntop-1        %.2f %% the same first choice\n"
                "top-5        %.2f %% its first choice among the first five\n", result->kl, o->reference, reference->ppl,
                100 * result->top1, 100 * result->top5);
+    if (o->detail)
+        CALM_TRY(calm_eval_detail_print(ctx, windows, worst));
     if (!o->worst)
         return CALM_OK;
     CALM_TRY(calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows));
@@ -100,7 +108,7 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
     CALM_TRY(read_windows(ctx, o, model, tokenizer, &windows));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "evaluate", "windows");
-    if (o->worst)
+    if (o->worst || o->detail)
         calm_evaluate_worst(ctx, &against, &reference_result, &subject, &result, &windows, (size_t)o->worst,
                             calm_progress_tick, &progress, &worst);
     else
@@ -140,9 +148,9 @@ static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_
     calm_windows windows;
     calm_progress progress;
     calm_embedding_result result;
-    if (o->tasks || o->worst)
+    if (o->tasks || o->worst || o->detail)
         return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, which predicts no next token: %s is not for it",
-                         o->model, o->tasks ? "--tasks" : "--worst");
+                         o->model, o->tasks ? "--tasks" : o->worst ? "--worst" : "--detail");
     if (!reference)
         return calm_fail(ctx, CALM_EARG, "calm eval: %s is an encoder, which is judged by its distance to the float "
                          "one: --reference is missing", o->model);
@@ -163,11 +171,12 @@ static calm_status check(calm_ctx *ctx, const options *o)
         return calm_fail(ctx, CALM_EARG, "calm eval: --model is missing; try: calm eval --model qwen");
     if (o->tokens && (o->text || o->special))
         return calm_fail(ctx, CALM_EARG, "calm eval: --tokens takes the place of --text and --special");
-    if (o->tasks && (o->text || o->tokens || o->worst))
-        return calm_fail(ctx, CALM_EARG, "calm eval: --tasks takes the place of --text, --tokens and --worst");
-    if (o->worst && !o->reference)
-        return calm_fail(ctx, CALM_EARG, "calm eval: --worst shows where the model differs from another one: "
-                         "--reference is missing");
+    if (o->tasks && (o->text || o->tokens || o->worst || o->detail))
+        return calm_fail(ctx, CALM_EARG,
+                         "calm eval: --tasks takes the place of --text, --tokens, --worst and --detail");
+    if ((o->worst || o->detail) && !o->reference)
+        return calm_fail(ctx, CALM_EARG, "calm eval: %s shows where the model differs from another one: --reference is "
+                         "missing", o->worst ? "--worst" : "--detail");
     return CALM_OK;
 }
 

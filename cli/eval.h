@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "ptq/eval/evaluate.h"
+#include "ptq/io/json.h"
 #include "ptq/text/table.h"
 #include "ptq/tokenizer/tokenizer.h"
 
@@ -13,7 +14,7 @@ typedef struct calm_eval_options {
     const char *model, *text, *tokens, *tasks, *reference;    /* as typed; NULL: not given   */
     long long seqlen, samples, worst;                         /* samples 0: all              */
     int act_rule;                                             /* a calm_act_rule             */
-    bool special, json;
+    bool special, json, detail;
 } calm_eval_options;
 
 /* Let both models (reference NULL: one) answer the file o->tasks, encoded as calm_eval_text_task_options says, and
@@ -25,5 +26,10 @@ calm_status calm_eval_tasks(calm_ctx *ctx, const calm_eval_options *o, const cal
  * reference_predicted, predicted} each; tokens as text, or as ids when `tokenizer` is NULL. */
 calm_status calm_eval_worst_table(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                                   const calm_eval_worst *worst, calm_table *table);
+
+/* Quantiles of the divergence and its mean by position: as tables, or as {quantiles, positions}. */
+calm_status calm_eval_detail_print(calm_ctx *ctx, const calm_windows *windows, const calm_eval_worst *worst);
+calm_status calm_eval_detail_json(calm_ctx *ctx, const calm_windows *windows, const calm_eval_worst *worst,
+                                  calm_json **out);
 
 #endif

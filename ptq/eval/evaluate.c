@@ -30,7 +30,7 @@ typedef struct evaluation {
 /* Behind all that differ as much: positions come in rising order. */
 static void keep_worst(calm_eval_worst *worst, const calm_eval_position *position)
 {
-    if (worst->n == worst->most && !(position->kl > worst->each[worst->n - 1].kl))
+    if (worst->n == worst->most && (!worst->most || !(position->kl > worst->each[worst->n - 1].kl)))
         return;
     size_t at = worst->n < worst->most ? worst->n++ : worst->n - 1;
     for (; at > 0 && position->kl > worst->each[at - 1].kl; at--)
@@ -58,9 +58,11 @@ static calm_status add_window(calm_ctx *ctx, const evaluation *e, size_t i, size
         sums->kl += kl;
         sums->top1 += compared && row->best == ref->best;
         sums->top5 += compared && (m == 0 || calm_top_has(&model->top[t], ref->best));
-        if (e->worst && m == 1)
-            keep_worst(e->worst, &(calm_eval_position){window, t - begin + 1, kl, nll, calm_prediction_nll(ref),
-                                                       e->targets[t], row->best, ref->best});
+        if (!e->worst || m != 1)
+            continue;
+        e->worst->kl[e->worst->n_kl++] = kl;
+        keep_worst(e->worst, &(calm_eval_position){window, t - begin + 1, kl, nll, calm_prediction_nll(ref),
+                                                   e->targets[t], row->best, ref->best});
     }
     return CALM_OK;
 }
@@ -211,7 +213,9 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
     evaluation e = {reference, reference_result, subject, 1, result, tick, tick_user, .windows = windows,
                     .worst = worst};
     *worst = (calm_eval_worst){.most = most};
-    CALM_TRY(CALM_NEW(ctx, ctx->out, worst->each, most));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, worst->each, most ? most : 1));
+    /* One token a window is not predicted, so this is enough. */
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, worst->kl, windows->begin[windows->n] ? windows->begin[windows->n] : 1));
     return evaluate(ctx, &e);
 }
 

@@ -42,10 +42,12 @@ typedef struct calm_eval_position {
 typedef struct calm_eval_worst {
     size_t n, most;              /* found; asked for                                            */
     calm_eval_position *each;    /* [n] by falling kl, ties by window and token; in ctx->out    */
+    size_t n_kl;                 /* predicted tokens                                            */
+    double *kl;                  /* [n_kl] of each, window after window; in ctx->out            */
 } calm_eval_worst;
 
-/* Evaluate one subject like calm_evaluate, and find the `most` >= 1 positions where it differs most from the
- * reference. */
+/* Evaluate one subject like calm_evaluate, keep the kl of every predicted token, and find the `most` (0: none)
+ * positions where it differs most from the reference. */
 calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, calm_eval_result *reference_result,
                                 const calm_subject *subject, calm_eval_result *result, const calm_windows *windows,
                                 size_t most, calm_tick_fn *tick, void *tick_user, calm_eval_worst *worst);

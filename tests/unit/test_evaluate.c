@@ -396,6 +396,14 @@ TEST(the_worst_positions)
         calm_eval_worst worst;
         ck_ok(calm_evaluate_worst(ctx, &reference, &ref, &subject, &result, &windows, most, NULL, NULL, &worst));
         ck_assert_uint_eq(worst.n, most < n ? most : n);
+        ck_assert_uint_eq(worst.n_kl, n);
+        for (size_t i = 0; i < n; i++) {    /* in the text's order */
+            const calm_eval_position *e = &expected[i];
+            size_t at = e->token - 1;
+            for (size_t w = 0; w < e->window; w++)
+                at += lengths[w] - 1;
+            ck_near(worst.kl[at], e->kl, TOLERANCE);
+        }
         for (size_t i = 0; i < worst.n; i++) {
             const calm_eval_position *f = &worst.each[i], *e = &expected[i];
             if (i + 1 < n)    /* no two are so near that rounding could swap them */
