@@ -126,7 +126,6 @@ static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";
     CALM_SCOPED_TEXT(text);
-    char *copy;
     calm_text_printf(&text, "calm");
     for (int i = 0; i < argc; i++) {
         const bool quoted = !argv[i][0] || argv[i][strspn(argv[i], plain)];
@@ -135,9 +134,7 @@ static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const
             calm_text_append(&text, *at == '\'' ? "'\\''" : at, *at == '\'' ? 4 : 1);
         calm_text_printf(&text, "%s", quoted ? "'" : "");
     }
-    CALM_TRY(calm_text_take(ctx, ctx->out, &text, &copy, NULL));
-    *out = copy;
-    return CALM_OK;
+    return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }
 
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts)

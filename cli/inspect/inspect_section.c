@@ -84,17 +84,17 @@ static calm_status add_value(calm_ctx *ctx, calm_table *table, const column *how
     else if (value->type == CALM_VALUE_BLOB)
         return add_blob(ctx, table, value);
     else if (value->type == CALM_VALUE_NULL)
-        calm_table_empty(table);
+        CALM_CELLS(table, CALM_EMPTY);
     else if (how && how->style == STYLE_BOOL)
-        calm_table_bool(table, value->integer != 0);
+        CALM_CELLS(table, CALM_BOOL(value->integer != 0));
     else if (how && how->style == STYLE_FIXED)
-        calm_table_fixed(table, number, how->digits);
+        CALM_CELLS(table, CALM_FIXED(number, how->digits));
     else if (how && how->style == STYLE_SCIENTIFIC)
-        calm_table_scientific(table, number, how->digits);
+        CALM_CELLS(table, CALM_SCIENTIFIC(number, how->digits));
     else if (value->type == CALM_VALUE_INTEGER)
-        calm_table_int(table, value->integer);
+        CALM_CELLS(table, CALM_INT(value->integer));
     else
-        calm_table_number(table, number);
+        CALM_CELLS(table, CALM_NUMBER(number));
     return CALM_OK;
 }
 
@@ -143,13 +143,17 @@ calm_inspect_section *calm_inspect_section_new(calm_inspection *in, const char *
     return section;
 }
 
-calm_status calm_inspect_select(calm_ctx *ctx, calm_inspection *in, const char *key, const char *title, const char *sql,
-                                const calm_value *params, size_t n, calm_inspect_section **out)
+calm_status calm_inspect_fill(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *lists,
+                              const calm_value *params)
 {
-    calm_inspect_section *section = calm_inspect_section_new(in, key, title);
-    if (out)
-        *out = section;
-    return calm_store_query(ctx, in->store, sql, params, n, add_row, in);
+    for (const calm_inspect_list *list = lists; list->key; list++) {
+        calm_inspect_section *section = calm_inspect_section_new(in, list->key, list->title);
+        section->none = list->none;
+        section->fields = list->fields;
+        CALM_TRY(list->fill ? list->fill(ctx, in, list, &section->table)
+                            : calm_store_query(ctx, in->store, list->sql, params, list->n_params, add_row, in));
+    }
+    return CALM_OK;
 }
 
 void calm_inspection_clear(calm_inspection *in)
@@ -165,11 +169,8 @@ void calm_inspection_clear(calm_inspection *in)
 calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char **out)
 {
     CALM_SCOPED_TEXT(shown);
-    char *copy;
     calm_table_printable(text, &shown, NULL);
-    CALM_TRY(calm_text_take(ctx, ctx->out, &shown, &copy, NULL));
-    *out = copy;
-    return CALM_OK;
+    return calm_text_take(ctx, ctx->out, &shown, out, NULL);
 }
 
 /* ---- printing ---- */

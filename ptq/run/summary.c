@@ -69,14 +69,14 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
                CALM_FIXED(calm_value_as_real(&values[PEAK]), 2));
     /* The token is shown by its text, and found again by window and position. */
     if (values[PEAK].type == CALM_VALUE_NULL)
-        calm_table_empty(table);
+        CALM_CELLS(table, CALM_EMPTY);
     else
         calm_table_format(table, "\"%s\" %lld:%lld, channel %lld",
                           values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?", (long long)values[WINDOW].integer,
                           (long long)values[POSITION].integer, (long long)values[CHANNEL].integer);
-    calm_table_fixed(table, calm_value_as_real(&values[CREST]), 1);
+    CALM_CELLS(table, CALM_FIXED(calm_value_as_real(&values[CREST]), 1));
     if (rows->bits)
-        calm_table_fixed(table, calm_value_as_real(&values[BITS]), 3);
+        CALM_CELLS(table, CALM_FIXED(calm_value_as_real(&values[BITS]), 3));
     calm_table_text(table, values[ADVICE].text);
     return CALM_OK;
 }
