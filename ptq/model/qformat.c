@@ -76,7 +76,11 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
     if ((codes->n_dims != 2 && !stacked) || codes->shape[stacked] > (size_t)CALM_SIZE_LIMIT ||
         codes->shape[1 + stacked] > (size_t)CALM_SIZE_LIMIT)
         return CALM_OK;
-    format->shape(scheme, codes->dtype, codes->shape[stacked], codes->shape[1 + stacked], out, in);
+    *out = codes->shape[stacked + format->inputs_first];
+    *in = codes->shape[stacked + !format->inputs_first];
+    size_t *packed = format->packs_outputs ? out : in;
+    if (!format->plain_bytes || codes->dtype != CALM_I8)
+        *packed = *packed * 32 / (size_t)scheme->bits;
     /* Packed codes give the columns only up to a whole word (of 2 bits, up to 15 columns too many).  What the file says
      * itself is believed only if it needs the same number of words; bytes have no such doubt. */
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {
