@@ -79,16 +79,13 @@ static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_optio
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, p->n_flags + 1));
     for (size_t i = 0; i < p->n_flags; i++) {
         const calm_option *option = p->flags[i].option;
-        char *doc;
+        struct argp_option *to = &(*out)[i];
         const bool shown = option->fallback && option->fallback[0] && strcmp(option->fallback, "-1") != 0;
-        CALM_TRY(calm_strf(ctx, ctx->out, &doc, "%s%s%s%s", option->help, shown ? " (default " : "",
+        to->name = option->name;
+        to->key = option->key ? option->key : FIRST_KEY + (int)i;
+        to->arg = option->type == CALM_OPTION_BOOL ? NULL : option->metavar ? option->metavar : "VALUE";
+        CALM_TRY(calm_strf(ctx, ctx->out, &to->doc, "%s%s%s%s", option->help, shown ? " (default " : "",
                            shown ? option->fallback : "", shown ? ")" : ""));
-        (*out)[i] = (struct argp_option){
-            .name = option->name,
-            .key = option->key ? option->key : FIRST_KEY + (int)i,
-            .arg = option->type == CALM_OPTION_BOOL ? NULL : option->metavar ? option->metavar : "VALUE",
-            .doc = doc,
-        };
     }
     return CALM_OK;
 }

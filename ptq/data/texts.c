@@ -51,8 +51,7 @@ calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text,
     const calm_json *json;
     *text = NULL;
     if (!texts->is_json) {
-        if (!next_line(texts, text, n))
-            *text = NULL;
+        next_line(texts, text, n);
         while (*text && *n && (*text)[*n - 1] == '\r')
             --*n;
         return CALM_OK;

@@ -180,23 +180,14 @@ static calm_status read_one(calm_ctx *ctx, const source *from, double theta, con
     CALM_TRY(number(ctx, from, "rope_theta", &theta, 1, 1e12, &out->theta));
     CALM_TRY(read_rotary(ctx, from, config, out));
     CALM_TRY(read_original(ctx, from, config, out));
-    switch (out->kind) {
-    case CALM_ROPE_LINEAR:
-    case CALM_ROPE_DYNAMIC:
+    if (out->kind == CALM_ROPE_LLAMA3)
+        return read_llama3(ctx, from, out);
+    if (out->kind == CALM_ROPE_YARN)
+        return read_yarn(ctx, from, config, out);
+    if (out->kind == CALM_ROPE_LONGROPE)
+        return read_longrope(ctx, from, config, out);
+    if (out->kind == CALM_ROPE_LINEAR || out->kind == CALM_ROPE_DYNAMIC)
         CALM_TRY(number(ctx, from, "factor", NULL, 1e-6, FACTOR_MAX, &out->factor));
-        break;
-    case CALM_ROPE_LLAMA3:
-        CALM_TRY(read_llama3(ctx, from, out));
-        break;
-    case CALM_ROPE_YARN:
-        CALM_TRY(read_yarn(ctx, from, config, out));
-        break;
-    case CALM_ROPE_LONGROPE:
-        CALM_TRY(read_longrope(ctx, from, config, out));
-        break;
-    case CALM_ROPE_DEFAULT:
-        break;
-    }
     /* The exponent r / (r - 2) of the stretched theta. */
     if (out->kind == CALM_ROPE_DYNAMIC && out->rotary < 4)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type dynamic: expected at least 4 rotary channels, found %zu",

@@ -115,16 +115,10 @@ static bool is_word(const char *text, size_t n, const char *expected)
     return expected && strlen(expected) == n && memcmp(text, expected, n) == 0;
 }
 
-static bool ends_with(const char *text, size_t n, const char *end)
-{
-    const size_t m = strlen(end);
-    return n >= m && memcmp(text + n - m, end, m) == 0;
-}
-
 /* Norms of a family that multiplies by 1 + w are stored as 1 + w. */
 static bool adds_one(const calm_arch *arch, const char *name)
 {
-    return arch->norm == CALM_NORM_RMS_PLUS_ONE && ends_with(name, strlen(name), "norm.weight");
+    return arch->norm == CALM_NORM_RMS_PLUS_ONE && calm_text_ends_with(name, "norm.weight");
 }
 
 /* A number without sign or leading zeros at *text, which moves behind it and the dot that must follow. */
@@ -213,7 +207,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
 bool calm_gguf_is_experts(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return strncmp(name, "blk.", 4) == 0 && dot && ends_with(name, (size_t)(dot - name), "_exps");
+    return strncmp(name, "blk.", 4) == 0 && dot && dot - name > 5 && strncmp(dot - 5, "_exps", 5) == 0;
 }
 
 /* The way back: the module of block N that has this word. */

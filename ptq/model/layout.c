@@ -67,18 +67,11 @@ static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
 static bool can_absorb(const calm_config *config, const calm_job_ref *job)
 {
     const calm_names *names = config->arch->names;
-    switch (job->kind) {
-    case CALM_JOB_QKV:
+    if (job->kind == CALM_JOB_QKV)
         return names->norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN] != NULL;
-    case CALM_JOB_GATE_UP:
+    if (job->kind == CALM_JOB_GATE_UP)
         return job->expert == CALM_NO_EXPERT && names->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN] != NULL;
-    case CALM_JOB_DOWN:
-        return names->role[CALM_ROLE_GATE] || names->role[CALM_ROLE_FUSED_GATE_UP];
-    case CALM_JOB_O:
-    case CALM_N_JOBS:
-        break;
-    }
-    return true;
+    return job->kind == CALM_JOB_O || names->role[CALM_ROLE_GATE] || names->role[CALM_ROLE_FUSED_GATE_UP];
 }
 
 /* The next row of the table, and a row for each of its linears that the family has. */

@@ -141,13 +141,6 @@ static int search(calm_matcher *matcher, const char *text, size_t n, size_t offs
     return pcre2_match(code, (PCRE2_SPTR)text, n, offset, options, matcher->match, matcher->limits);
 }
 
-/* \K inside a look-ahead can put the begin behind the end; such a match has no text. */
-static bool result_in_order(const calm_matcher *matcher)
-{
-    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(matcher->match);
-    return span[0] <= span[1];
-}
-
 static calm_status report(calm_ctx *ctx, const calm_matcher *matcher, int result)
 {
     PCRE2_UCHAR reason[128] = "the match ends before it begins";
@@ -166,7 +159,8 @@ calm_status calm_matcher_find(calm_ctx *ctx, calm_matcher *matcher, const char *
     if (result == PCRE2_ERROR_NOMATCH)
         return CALM_OK;
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(matcher->match);
-    if (result < 0 || !result_in_order(matcher) || span[0] < offset)
+    /* \K inside a look-ahead can put the begin behind the end; such a match has no text. */
+    if (result < 0 || span[0] > span[1] || span[0] < offset)
         return report(ctx, matcher, result);
     *found = true;
     *begin = span[0];

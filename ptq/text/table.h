@@ -62,14 +62,15 @@ void calm_table_columns(calm_table *table, const char *headings);
 void calm_table_text(calm_table *table, const char *text);
 void calm_table_format(calm_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The next cells, as a list: CALM_CELLS(table, CALM_TEXT(name), CALM_INT(n), CALM_FIXED(ppl, 4)).  A NULL text and NaN
- * give an empty cell (JSON null).  Numbers are shown with so many digits behind the point, and have up to 15 in JSON. */
+/* The next cells, as a list: CALM_CELLS(table, CALM_TEXT(name), CALM_INT(n), CALM_FIXED(ppl, 4)).  Texts are copied; a
+ * NULL text and NaN give an empty cell (JSON null).  Numbers are shown with `n` digits behind the point, and have up to
+ * 15 in JSON. */
 typedef struct calm_cell {
     calm_cell_type type;
     const char *text;
     int64_t integer;
     double number;
-    char form;     /* of a number: that of printf, 'f', 'e' or 'g'; '+': 'f' with its sign */
+    char form;     /* of a number: 'f', 'e' or 'g' as printf has them; '+': 'f' with a sign */
     int digits;
 } calm_cell;
 
@@ -80,7 +81,7 @@ typedef struct calm_cell {
 #define CALM_FIXED(value, n) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'f', .digits = (n)}
 #define CALM_SIGNED(value, n) {.type = CALM_CELL_NUMBER, .number = (value), .form = '+', .digits = (n)}
 #define CALM_SCIENTIFIC(value, n) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'e', .digits = (n)}
-#define CALM_NUMBER(value) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'g', .digits = 6}    /* 4.125, 1.25e-05 */
+#define CALM_NUMBER(value) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'g', .digits = 6}
 #define CALM_CELLS(table, ...)                                                                               \
     calm_table_cells((table), (const calm_cell[]){__VA_ARGS__},                                              \
                      sizeof(const calm_cell[]){__VA_ARGS__} / sizeof(calm_cell))
