@@ -59,8 +59,7 @@ static const char choices_sql[] =
     "FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id "
     "LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id" SCORES
     " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = "
-    "j.input_hook "
-    "LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
+    "j.input_hook LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
     "WHERE c.run_id = ?1" OF_UNIT " ORDER BY b.number, j.position";
 
 static const char evaluations_sql[] =
@@ -96,8 +95,7 @@ static const char calibrations_sql[] =
     "SELECT c.id, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
     "e.emergence_block, c.text_name AS text FROM calibration c "
     "LEFT JOIN v_emergence e ON e.calibration = c.id WHERE ?1 = 0 OR c.id = (SELECT calibration_id FROM run WHERE id = "
-    "?1) "
-    "ORDER BY c.id";
+    "?1) ORDER BY c.id";
 
 static const char brief_runs_sql[] =
     "SELECT r.id AS run, m.name AS model, r.status, r.result, r.bits_per_weight, "

@@ -236,7 +236,7 @@ static calm_status print_text(calm_ctx *ctx, calm_inspection *in, bool several)
     for (size_t i = 0; i < in->n_sections && ctx->status == CALM_OK; i++) {
         if (i || in->headed)
             calm_text_append(&text, "\n", 1);
-        write_section(ctx, &in->sections[i], several || in->sections[i].titled, in->raw, &text);
+        write_section(ctx, &in->sections[i], several, in->raw, &text);
     }
     return calm_print_text(ctx, &text);
 }

@@ -16,7 +16,6 @@ typedef struct calm_inspect_section {
     const char *title;     /* above it where a view has several sections                           */
     const char *none;      /* text that is printed when there are no rows; NULL: the headings      */
     bool fields;           /* text has one line per cell                                           */
-    bool titled;           /* the title is printed even when there is no other section             */
     calm_table table;
     calm_json *json;       /* in the JSON instead of the rows; NULL: the rows; owned               */
     calm_text text;        /* in the text form instead of the table; empty: the table; owned       */

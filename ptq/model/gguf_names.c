@@ -291,8 +291,7 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
     calm_gguf_next_string(key, &at, &text, &n);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
                      "%s: architecture %.*s; calm knows llama, qwen2, qwen3, qwen2moe, qwen3moe, gemma2, "
-                     "gemma3 and olmo2",
-                     calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
+                     "gemma3 and olmo2", calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
 }
 
 /* Rows of a head of a permuted tensor. */

@@ -31,25 +31,17 @@ const calm_qformat *const *calm_qformats(size_t *n)
 
 /* ---- suffixes and shapes ---- */
 
-/* The part that a suffix stands for in one format; *part is left alone when it has none of that name. */
-static bool find_suffix(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
-{
-    for (const calm_qformat_suffix *at = format->suffixes; at->suffix; at++)
-        if (strcmp(at->suffix, suffix) == 0) {
-            *part = at->part;
-            return true;
-        }
-    return false;
-}
-
 bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
 {
     size_t n;
     const calm_qformat *const *formats = calm_qformats(&n);
-    bool found = format && find_suffix(format, suffix, part);
-    for (size_t i = 0; i < n && !format && !found; i++)
-        found = find_suffix(formats[i], suffix, part);
-    return found;
+    for (size_t i = 0; i < n; i++)
+        for (const calm_qformat_suffix *at = formats[i]->suffixes; at->suffix && (!format || format == formats[i]); at++)
+            if (strcmp(at->suffix, suffix) == 0) {
+                *part = at->part;
+                return true;
+            }
+    return false;
 }
 
 /* Number of columns that a tensor beside the codes states, of a weight with `rows` rows: its shape, or the length of

@@ -69,8 +69,7 @@ calm_status calm_regex_new(calm_ctx *ctx, const char *where, const char *pattern
     else if (!calm_regex_translate(pattern, n, &translated))
         calm_fail(ctx, CALM_EUNSUPPORTED,
                   "%s: pattern \"%.300s\": not supported: \\h, \\H, \\W in a set, [^ ] inside a set, &&, [:alpha:] and "
-                  "other classes of letters", where,
-                  regex->pattern);
+                  "other classes of letters", where, regex->pattern);
     else if (calm_text_check(ctx, &translated) == CALM_OK)
         compile(ctx, regex, &translated);
     if (regex && regex->code) {

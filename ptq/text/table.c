@@ -221,19 +221,19 @@ static void end_line(calm_text *out)
     calm_text_append(out, "\n", 1);
 }
 
-static void pad(calm_text *out, size_t n)
+static void pad(calm_text *out, size_t n, const char *with)
 {
     for (size_t i = 0; i < n; i++)
-        calm_text_append(out, " ", 1);
+        calm_text_append(out, with, 1);
 }
 
 static void put(calm_text *out, const char *shown, size_t columns, size_t width, calm_align align)
 {
     if (align == CALM_ALIGN_RIGHT)
-        pad(out, width - columns);
+        pad(out, width - columns, " ");
     calm_text_append(out, shown, strlen(shown));
     if (align == CALM_ALIGN_LEFT)
-        pad(out, width - columns);
+        pad(out, width - columns, " ");
 }
 
 /* Width of each column into width [n_columns]. */
@@ -249,16 +249,15 @@ static void measure(const calm_table *table, size_t *width)
 
 static void write_headings(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
 {
-    pad(out, indent);
+    pad(out, indent, " ");
     for (size_t c = 0; c < table->n_columns; c++) {
         put(out, table->headings[c].shown, table->headings[c].columns, width[c], table->headings[c].align);
         calm_text_append(out, GAP, sizeof GAP - 1);
     }
     end_line(out);
-    pad(out, indent);
+    pad(out, indent, " ");
     for (size_t c = 0; c < table->n_columns; c++) {
-        for (size_t i = 0; i < width[c]; i++)
-            calm_text_append(out, "-", 1);
+        pad(out, width[c], "-");
         calm_text_append(out, GAP, sizeof GAP - 1);
     }
     end_line(out);
@@ -267,7 +266,7 @@ static void write_headings(const calm_table *table, size_t indent, const size_t 
 static void write_rows(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
 {
     for (size_t row = 0; row < calm_table_rows(table); row++) {
-        pad(out, indent);
+        pad(out, indent, " ");
         for (size_t c = 0; c < table->n_columns; c++) {
             const calm_table_cell *cell = &table->cells[row * table->n_columns + c];
             put(out, cell->shown, cell->columns, width[c], table->headings[c].align);
@@ -297,7 +296,7 @@ calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size
         const calm_table_heading *heading = &table->headings[i % table->n_columns];
         if (table->cells[i].columns == 0)
             continue;
-        pad(out, indent);
+        pad(out, indent, " ");
         put(out, heading->shown, heading->columns, width, CALM_ALIGN_LEFT);
         calm_text_printf(out, GAP "%s\n", table->cells[i].shown);
     }
