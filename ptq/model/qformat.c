@@ -36,8 +36,8 @@ bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, ca
     size_t n;
     const calm_qformat *const *formats = calm_qformats(&n);
     for (size_t i = 0; i < n; i++)
-        for (const calm_qformat_suffix *at = formats[i]->suffixes; at->suffix && (!format || format == formats[i]); at++)
-            if (strcmp(at->suffix, suffix) == 0) {
+        for (const calm_qformat_suffix *at = formats[i]->suffixes; at->suffix; at++)
+            if ((!format || format == formats[i]) && strcmp(at->suffix, suffix) == 0) {
                 *part = at->part;
                 return true;
             }
