@@ -78,8 +78,7 @@ calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece
 
 static bool well_formed(const char *digest)
 {
-    return strlen(digest) == CALM_SHA256_HEX - 1 &&
-           strspn(digest, "0123456789abcdef") == CALM_SHA256_HEX - 1;
+    return strlen(digest) == CALM_SHA256_HEX - 1 && strspn(digest, "0123456789abcdef") == CALM_SHA256_HEX - 1;
 }
 
 /* The path of a blob, in ctx->scratch. */

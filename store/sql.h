@@ -72,6 +72,19 @@ double calm_sql_real(calm_statement *statement, int column);
 calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out);
 calm_value calm_sql_value(calm_statement *statement, int column);
 
+/* Several columns from `first` on, one after another, as the three functions above give them:
+ * CALM_SQL_READ(ctx, row, 0, CALM_TO(&id), CALM_TO(&out->name)).  What is read follows from the pointer's type. */
+typedef struct calm_sql_target {
+    calm_value_type type;
+    void *at;
+} calm_sql_target;
+#define CALM_SQL_READ(ctx, row, first, ...)                                                                        \
+    calm_sql_read((ctx), (row), (first), (const calm_sql_target[]){__VA_ARGS__, {0}})
+#define CALM_TO(pointer)                                                                                           \
+    {_Generic((pointer), int64_t *: CALM_VALUE_INTEGER, double *: CALM_VALUE_REAL, const char **: CALM_VALUE_TEXT), \
+     (pointer)}
+calm_status calm_sql_read(calm_ctx *ctx, calm_statement *statement, int first, const calm_sql_target *targets);
+
 /* Rows that the last statement changed. */
 int64_t calm_sql_changes(calm_sql *sql);
 

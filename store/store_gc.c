@@ -152,11 +152,8 @@ static calm_status count_kind(calm_ctx *ctx, calm_sql *sql, const struct kind *k
     CALM_TRY(calm_strf(ctx, ctx->scratch, &query, "SELECT count(*), coalesce(sum(%s), 0) FROM %s WHERE %s", size,
                        kind->table, kind->doomed));
     CALM_TRY(calm_sql_first(ctx, sql, query, CALM_NONE, &row));
-    if (calm_sql_next(ctx, sql, row)) {
-        out->rows = calm_sql_int(row, 0);
-        out->bytes = calm_sql_int(row, 1);
-    }
-    return ctx->status;
+    return calm_sql_next(ctx, sql, row) ? CALM_SQL_READ(ctx, row, 0, CALM_TO(&out->rows), CALM_TO(&out->bytes))
+                                        : ctx->status;
 }
 
 static calm_status delete_rows(calm_ctx *ctx, calm_store *store)

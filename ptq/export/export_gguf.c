@@ -26,19 +26,14 @@ typedef struct output {
     size_t next; /* part to be written */
 } output;
 
-static calm_dtype dtype_of(calm_ggml_type type)
-{
-    return type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_F16 ? CALM_F16 : CALM_BF16;
-}
-
 static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type,
                               const float *values, size_t n)
 {
-    const size_t size = calm_dtype_bytes(dtype_of(type));
+    const size_t size = calm_dtype_bytes(calm_ggml_dtype(type));
     CALM_SCOPED_SCRATCH(ctx);
     uint8_t *bytes;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bytes, n * size));
-    CALM_TRY(calm_from_f32(ctx, dtype_of(type), values, n, bytes));
+    CALM_TRY(calm_from_f32(ctx, calm_ggml_dtype(type), values, n, bytes));
     if (type == CALM_GGML_F16)    /* float16 ends at 65504 */
         for (size_t i = 0; i < n; i++)
             if ((bytes[2 * i + 1] & 0x7c) == 0x7c)
@@ -69,7 +64,7 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
 {
     const size_t rows = source->shape[0], cols = source->shape[1];
     const size_t most = part->head_dim || cols >= PIECE ? 1 : PIECE / cols;
-    const bool raw = !values && source->dtype == dtype_of(type);
+    const bool raw = !values && source->dtype == calm_ggml_dtype(type);
     float *piece;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, piece, most * cols));
     for (size_t row = 0; row < rows; row += most) {

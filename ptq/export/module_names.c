@@ -60,15 +60,10 @@ static place place_of(const calm_job_ref *job)
     return job->expert == CALM_NO_EXPERT ? IN_BLOCK : job->expert == CALM_SHARED_EXPERT ? IN_SHARED : IN_EXPERTS;
 }
 
-static void add_escaped(calm_text *text, const char *name, size_t n)
+void calm_append_escaped(calm_text *text, const char *name, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         calm_text_printf(text, "%s%c", name[i] == '.' ? "\\" : "", name[i]);
-}
-
-void calm_append_escaped(calm_text *text, const char *name)
-{
-    add_escaped(text, name, strlen(name));
 }
 
 /* "self_attn\.(q_proj|k_proj|v_proj|qkv_proj)": the modules of a job within its block, as the checkpoint and as fusing
@@ -94,9 +89,9 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
         calm_text_printf(&words, "|gate_up_proj");
     const char *dot = stem ? strrchr(stem, '.') : NULL;
     if (parent)
-        add_escaped(text, parent, strlen(parent));
+        calm_append_escaped(text, parent, strlen(parent));
     else if (dot)
-        add_escaped(text, stem, (size_t)(dot - stem));
+        calm_append_escaped(text, stem, (size_t)(dot - stem));
     calm_text_printf(text, where == IN_EXPERTS ? "\\.\\d+\\." : parent || dot ? "\\." : "");
     calm_text_printf(text, n > 1 ? "(%s)" : "%s", words.data ? words.data : "");
 }
@@ -125,14 +120,15 @@ static void add_target(const wanted *w, calm_job_kind kind, place where)
 {
     const calm_config *config = calm_model_config(w->input->model);
     const calm_names *names = config->arch->names;
+    const char *prefix = calm_model_prefix(w->input->model);
     CALM_SCOPED_TEXT(text);
     size_t n = 0, listed = 0;
     for (size_t block = 0; block < config->n_blocks; block++)
         n += block_has(w, block, kind, where);
     if (!n)
         return;
-    calm_append_escaped(&text, calm_model_prefix(w->input->model));
-    calm_append_escaped(&text, names->blocks);
+    calm_append_escaped(&text, prefix, strlen(prefix));
+    calm_append_escaped(&text, names->blocks, strlen(names->blocks));
     calm_text_printf(&text, "\\.%s", n == config->n_blocks ? "\\d+" : "");
     for (size_t block = 0; n < config->n_blocks && block < config->n_blocks; block++)
         if (block_has(w, block, kind, where))

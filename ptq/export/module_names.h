@@ -62,7 +62,7 @@ bool calm_is_folded_norm(const calm_names *names, const char *rest, calm_sublaye
 /* Is `module` a linear of the layout (not a router, an embedding, the head)?  Linear in the number of linears. */
 bool calm_is_layout_linear(const calm_layout *layout, const char *module);
 
-/* `name` as a regex that matches it alone: dots with a backslash. */
-void calm_append_escaped(calm_text *text, const char *name);
+/* `name` [n] as a regex that matches it alone: dots with a backslash. */
+void calm_append_escaped(calm_text *text, const char *name, size_t n);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "ptq/export/module_names.h"
 #include "ptq/model/arch.h"
+#include "ptq/quant/pack.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
@@ -152,17 +153,28 @@ calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, co
     return calm_export_put_f16(ctx, writer, scales, out * groups);
 }
 
-void calm_export_transpose(const uint8_t *in, uint8_t constant, size_t rows, size_t cols, uint8_t *out)
+calm_status calm_export_transpose(calm_ctx *ctx, const uint8_t *in, uint8_t constant, size_t rows, size_t cols,
+                                  uint8_t **out)
 {
     const size_t tile = 64;    /* columns whose lines of `out` stay in the cache */
-    if (!in) {
-        memset(out, constant, rows * cols);
-        return;
-    }
-    for (size_t first = 0; first < cols; first += tile)
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, rows * cols));
+    if (!in)
+        memset(*out, constant, rows * cols);
+    for (size_t first = 0; in && first < cols; first += tile)
         for (size_t r = 0; r < rows; r++)
             for (size_t c = first; c < cols && c < first + tile; c++)
-                out[c * rows + r] = in[r * cols + c];
+                (*out)[c * rows + r] = in[r * cols + c];
+    return CALM_OK;
+}
+
+calm_status calm_export_put_packed(calm_ctx *ctx, calm_shards_writer *writer, const uint8_t *codes, size_t rows,
+                                   size_t cols, int bits, bool by_column)
+{
+    const size_t n = by_column ? calm_pack_words(rows, bits) * cols : rows * calm_pack_words(cols, bits);
+    uint32_t *words;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n));
+    (by_column ? calm_pack_columns : calm_pack_rows)(codes, rows, cols, bits, words);
+    return calm_shards_put(ctx, writer, words, n * sizeof *words);
 }
 
 /* What all of the walk needs. */
