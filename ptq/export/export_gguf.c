@@ -102,40 +102,27 @@ typedef struct assembled {
     calm_fold_set sublayer[CALM_N_SUBLAYERS];
 } assembled;
 
-/* The checkpoint's tensor of one expert in the place of that of expert 0. */
-static calm_status expert_source(calm_ctx *ctx, const output *to, const calm_gguf_part *part, size_t expert,
-                                 const calm_tensor **out)
-{
-    const calm_model *model = to->input->model;
-    char *module, *name;
-    CALM_TRY(calm_role_module(ctx, calm_model_config(model), calm_model_prefix(model), (size_t)part->block, part->role,
-                              (long)expert, &module));
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
-    return calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->source->shape, out);
-}
-
-static calm_status put_expert(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
-                              size_t expert, calm_ggml_type type)
-{
-    calm_weight weight[CALM_N_ROLES] = {{0}};
-    const calm_tensor *source;
-    calm_fold_set one;
-    CALM_TRY(calm_assemble_expert(ctx, to->input->model, to->input->plan, &from->block, expert, weight, &one));
-    CALM_TRY(expert_source(ctx, to, part, expert, &source));
-    CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->role]));
-    calm_safetensors_release(calm_model_tensors(to->input->model), source);
-    return CALM_OK;
-}
-
+/* The weights of all experts, of which the part has expert 0's. */
 static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
                                calm_ggml_type type)
 {
-    const size_t n = calm_model_config(to->input->model)->moe.n_experts;
+    const calm_model *model = to->input->model;
+    const calm_config *config = calm_model_config(model);
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
-    for (size_t e = 0; e < n; e++) {
+    for (size_t e = 0; e < config->moe.n_experts; e++) {
+        calm_weight weight[CALM_N_ROLES] = {{0}};
+        const calm_tensor *source;
+        calm_fold_set one;
+        char *module, *name;
         CALM_SCOPED_SCRATCH(ctx);
-        CALM_TRY(put_expert(ctx, to, from, part, e, type));
+        CALM_TRY(calm_assemble_expert(ctx, model, to->input->plan, &from->block, e, weight, &one));
+        CALM_TRY(calm_role_module(ctx, config, calm_model_prefix(model), (size_t)part->block, part->role, (long)e,
+                                  &module));
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
+        CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->source->shape, &source));
+        CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->role]));
+        calm_safetensors_release(calm_model_tensors(model), source);
         calm_arena_clear(&arena);
     }
     return CALM_OK;
