@@ -356,11 +356,6 @@ int64_t calm_sql_int(calm_statement *statement, int column)
     return sqlite3_column_int64(statement, column);
 }
 
-double calm_sql_real(calm_statement *statement, int column)
-{
-    return sqlite3_column_type(statement, column) == SQLITE_NULL ? NAN : sqlite3_column_double(statement, column);
-}
-
 calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out)
 {
     const calm_value text = calm_value_text((const char *)sqlite3_column_text(statement, column));
@@ -392,7 +387,9 @@ calm_status calm_sql_read(calm_ctx *ctx, calm_statement *statement, int first, c
         if (to->type == CALM_VALUE_INTEGER)
             *(int64_t *)to->at = calm_sql_int(statement, first);
         else if (to->type == CALM_VALUE_REAL)
-            *(double *)to->at = calm_sql_real(statement, first);
+            *(double *)to->at = sqlite3_column_type(statement, first) == SQLITE_NULL
+                                    ? NAN
+                                    : sqlite3_column_double(statement, first);
         else
             CALM_TRY(calm_sql_text(ctx, statement, first, to->at));
     return CALM_OK;

@@ -39,18 +39,18 @@ static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *p
             if ((bytes[2 * i + 1] & 0x7c) == 0x7c)
                 return calm_fail(ctx, CALM_ENUMERIC,
                                  "gguf: tensor %s: the value %g is out of float16's range; write bf16 or f32",
-                                 part->source->name, (double)values[i]);
+                                 part->of.source->name, (double)values[i]);
     return calm_gguf_put(ctx, &to->writer, bytes, n * size);
 }
 
 /* A vector: `values`, or the checkpoint's own where they are NULL. */
 static calm_status put_vector(calm_ctx *ctx, output *to, const calm_gguf_part *part, const float *values)
 {
-    const size_t n = part->source->n_elements;
+    const size_t n = part->of.source->n_elements;
     float *out;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, 2 * n));
     if (!values) {
-        CALM_TRY(calm_tensor_to_f32(ctx, part->source, out + n));
+        CALM_TRY(calm_tensor_to_f32(ctx, part->of.source, out + n));
         values = out + n;
     }
     for (size_t i = 0; i < n; i++)
@@ -117,11 +117,11 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
         char *module, *name;
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(calm_assemble_expert(ctx, model, to->input->plan, &from->block, e, weight, &one));
-        CALM_TRY(calm_role_module(ctx, config, calm_model_prefix(model), (size_t)part->block, part->role, (long)e,
+        CALM_TRY(calm_role_module(ctx, config, calm_model_prefix(model), (size_t)part->of.block, part->of.role, (long)e,
                                   &module));
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
-        CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->source->shape, &source));
-        CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->role]));
+        CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->of.source->shape, &source));
+        CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->of.role]));
         calm_safetensors_release(calm_model_tensors(model), source);
         calm_arena_clear(&arena);
     }
@@ -131,27 +131,18 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
 static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
                             calm_ggml_type type)
 {
-    const calm_fold_set *group =
-        part->block < 0 ? NULL : &from->sublayer[part->job ? calm_job_sublayer(part->job->kind) : part->sublayer];
+    const calm_fold_set *set = &from->sublayer[part->of.sublayer];
     float *factors;
-    switch (part->kind) {
-    case CALM_GGUF_NORM:
-        return put_vector(ctx, to, part, group->norm);
-    case CALM_GGUF_BIAS:
-        return put_vector(ctx, to, part, group->linear[part->role].bias);
-    case CALM_GGUF_WEIGHT:
-        return put_linear(ctx, to, part, part->source, type, &group->linear[part->role]);
-    case CALM_GGUF_EXPERTS:
+    if (part->of.kind == CALM_PART_EXPERTS)
         return put_experts(ctx, to, from, part, type);
-    case CALM_GGUF_ROPE_FACTORS:
+    if (part->of.kind == CALM_PART_WEIGHT)
+        return put_linear(ctx, to, part, part->of.source, type, &set->linear[part->of.role]);
+    if (part->of.kind == CALM_PART_ROPE_FACTORS) {
         CALM_TRY(calm_gguf_rope_factors(ctx, to->input->model, &factors));
-        return put_floats(ctx, to, part, type, factors, part->source->shape[0]);
-    case CALM_GGUF_COPY:
-        break;
+        return put_floats(ctx, to, part, type, factors, part->of.source->shape[0]);
     }
-    if (part->source->n_dims != 2)
-        return put_vector(ctx, to, part, NULL);
-    return put_matrix(ctx, to, part, part->source, type, NULL);
+    return part->of.source->n_dims == 2 ? put_matrix(ctx, to, part, part->of.source, type, NULL)
+                                        : put_vector(ctx, to, part, calm_part_floats(&part->of, set));
 }
 
 /* A calm_export_block_fn. */
@@ -162,12 +153,12 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
     assembled from = {0};
     if (block >= 0)
         CALM_TRY(calm_assemble_block(ctx, model, to->input->plan, (size_t)block, &from.block, from.sublayer));
-    for (; to->next < to->layout->n && to->layout->parts[to->next].block == block; to->next++) {
+    for (; to->next < to->layout->n && to->layout->parts[to->next].of.block == block; to->next++) {
         const calm_gguf_part *part = &to->layout->parts[to->next];
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(put_part(ctx, to, &from, part, to->layout->tensors[to->next].type));
-        if (part->source->data)
-            calm_safetensors_release(calm_model_tensors(model), part->source);
+        if (part->of.source->data)
+            calm_safetensors_release(calm_model_tensors(model), part->of.source);
     }
     return CALM_OK;
 }

@@ -97,7 +97,7 @@ static bool is_export(const char *dir)
 {
     size_t n;
     const calm_exporter *const *exporters = calm_exporters(&n);
-    bool found = calm_path_has(dir, "config.json") || calm_path_has(dir, "calm_recipe.json"); /* above several formats */
+    bool found = calm_path_has(dir, "config.json") || calm_path_has(dir, "calm_recipe.json"); /* of several formats */
     for (size_t i = 0; i < n && !found; i++)
         found = exporters[i]->file && calm_path_has(dir, exporters[i]->file);
     return found;

@@ -225,6 +225,12 @@ bool calm_is_layout_linear(const calm_layout *layout, const char *module)
 
 /* ---- linears by name ---- */
 
+struct calm_named_linear {
+    const char *module;    /* of the layout */
+    const calm_job_ref *job;
+    calm_role role;
+};
+
 static int compare_linears(const void *a, const void *b)
 {
     return strcmp(((const calm_named_linear *)a)->module, ((const calm_named_linear *)b)->module);
@@ -250,12 +256,6 @@ static int compare_tensor(const void *tensor, const void *linear)
     return order ? order : -(int)(module[n] != '\0');
 }
 
-const calm_named_linear *calm_linear_of_tensor(const calm_model *model, const calm_named_linear *linears,
-                                               const char *tensor)
-{
-    return bsearch(tensor, linears, calm_model_layout(model)->n_linears, sizeof *linears, compare_tensor);
-}
-
 /* ---- tensors by place ---- */
 
 long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest)
@@ -272,17 +272,51 @@ long calm_tensor_block(const calm_model *model, const char *tensor, const char *
     return (long)block;
 }
 
-bool calm_is_folded_norm(const calm_names *names, const char *rest, calm_sublayer *sublayer, bool *bias)
+/* Is the tensor of this name within its block the weight or the bias of the norm before a sublayer? */
+static bool is_folded_norm(const calm_names *names, const char *rest, calm_part *part)
 {
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const char *norm = names->norm[s][CALM_NORM_IN];
         const size_t length = norm ? strlen(norm) : 0;
         if (!norm || strncmp(rest, norm, length) != 0)
             continue;
-        *sublayer = s;
-        *bias = strcmp(rest + length, ".bias") == 0;
-        if (*bias || strcmp(rest + length, ".weight") == 0)
+        const bool bias = strcmp(rest + length, ".bias") == 0;
+        part->sublayer = s;
+        part->kind = bias ? CALM_PART_NORM_BIAS : CALM_PART_NORM;
+        if (bias || strcmp(rest + length, ".weight") == 0)
             return true;
     }
     return false;
+}
+
+calm_part calm_part_of(const calm_model *model, const calm_named_linear *linears, const calm_tensor *source)
+{
+    const char *name = source->name, *rest, *dot = strrchr(name, '.');
+    calm_part part = {.block = calm_tensor_block(model, name, &rest), .source = source};
+    if (part.block < 0 || is_folded_norm(calm_model_config(model)->arch->names, rest, &part))
+        return part;
+    const calm_named_linear *found =
+        bsearch(name, linears, calm_model_layout(model)->n_linears, sizeof *linears, compare_tensor);
+    part.kind = !found || !dot                ? CALM_PART_COPY
+                : strcmp(dot, ".weight") == 0 ? CALM_PART_WEIGHT
+                : strcmp(dot, ".bias") == 0   ? CALM_PART_BIAS
+                                              : CALM_PART_COPY;
+    if (found) {
+        part.job = found->job;
+        part.role = found->role;
+        part.module = found->module;
+        part.sublayer = calm_job_sublayer(found->job->kind);
+    }
+    return part;
+}
+
+const float *calm_part_floats(const calm_part *part, const calm_fold_set *set)
+{
+    const calm_qlinear *linear = &set->linear[part->role];
+    const float *const floats[] = {[CALM_PART_COPY] = NULL,
+                                   [CALM_PART_NORM] = set->norm,
+                                   [CALM_PART_NORM_BIAS] = set->norm_bias,
+                                   [CALM_PART_BIAS] = linear->bias,
+                                   [CALM_PART_WEIGHT] = linear->w};
+    return floats[part->kind];
 }
