@@ -133,16 +133,16 @@ static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, co
 {
     const calm_fold_set *set = &from->sublayer[part->of.sublayer];
     float *factors;
-    if (part->of.kind == CALM_PART_EXPERTS)
+    if (part->of.kind == CALM_EXPORT_EXPERTS)
         return put_experts(ctx, to, from, part, type);
-    if (part->of.kind == CALM_PART_WEIGHT)
+    if (part->of.kind == CALM_EXPORT_WEIGHT)
         return put_linear(ctx, to, part, part->of.source, type, &set->linear[part->of.role]);
-    if (part->of.kind == CALM_PART_ROPE_FACTORS) {
+    if (part->of.kind == CALM_EXPORT_ROPE_FACTORS) {
         CALM_TRY(calm_gguf_rope_factors(ctx, to->input->model, &factors));
         return put_floats(ctx, to, part, type, factors, part->of.source->shape[0]);
     }
     return part->of.source->n_dims == 2 ? put_matrix(ctx, to, part, part->of.source, type, NULL)
-                                        : put_vector(ctx, to, part, calm_part_floats(&part->of, set));
+                                        : put_vector(ctx, to, part, calm_export_part_floats(&part->of, set));
 }
 
 /* A calm_export_block_fn. */

@@ -62,9 +62,9 @@ static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_g
 
 static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_part *part, calm_ggml_type *out)
 {
-    if (part->of.kind == CALM_PART_EXPERTS)
+    if (part->of.kind == CALM_EXPORT_EXPERTS)
         return type_of_experts(ctx, b, part, out);
-    const calm_plan_job *job = part->of.kind == CALM_PART_WEIGHT ? planned(b, part->of.job) : NULL;
+    const calm_plan_job *job = part->of.kind == CALM_EXPORT_WEIGHT ? planned(b, part->of.job) : NULL;
     if (job && job->quantized)
         return calm_gguf_type_of(ctx, &job->scheme, part->of.module, part->of.source->shape[1], out);
     /* Vectors and what routes tokens are float32, as llama.cpp computes with them. */
@@ -89,7 +89,7 @@ static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
         if (shape[0] == 1 && strstr(part->spot.name, "ffn_gate_inp_shexp"))
             tensor->n_dims = 1;    /* the shared expert's gate is a vector */
     }
-    if (part->of.kind == CALM_PART_EXPERTS) {
+    if (part->of.kind == CALM_EXPORT_EXPERTS) {
         tensor->n_dims = 3;
         tensor->dims[2] = config->moe.n_experts;
     }
@@ -108,13 +108,13 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
 {
     const calm_config *config = calm_model_config(b->input->model);
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
-    calm_gguf_part part = {.of = calm_part_of(b->input->model, b->linears, source), .spot = *spot};
+    calm_gguf_part part = {.of = calm_export_part_of(b->input->model, b->linears, source), .spot = *spot};
     part.head_dim = spot->permutes ? config->head_dim : 0;
     part.of.block = block;
-    if (part.of.kind == CALM_PART_BIAS && !as->biases && calm_role_job(part.of.role) != CALM_JOB_QKV)
+    if (part.of.kind == CALM_EXPORT_BIAS && !as->biases && calm_role_job(part.of.role) != CALM_JOB_QKV)
         return no_place(ctx, b, source->name);
     if (spot->expert >= 0) {
-        part.of.kind = CALM_PART_EXPERTS;
+        part.of.kind = CALM_EXPORT_EXPERTS;
         return spot->expert == 0 ? add(ctx, b, &part) : CALM_OK;
     }
     if (config->tied && strcmp(spot->name, "output.weight") == 0)
@@ -135,7 +135,7 @@ static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
     calm_tensor *none;
     CALM_TRY(CALM_NEW(ctx, ctx->out, none, 1));
     *none = (calm_tensor){.name = "rope_freqs.weight", .dtype = CALM_F32, .n_dims = 1, .shape = {config->head_dim / 2}};
-    const calm_gguf_part part = {.of = {.kind = CALM_PART_ROPE_FACTORS, .block = -1, .source = none},
+    const calm_gguf_part part = {.of = {.kind = CALM_EXPORT_ROPE_FACTORS, .block = -1, .source = none},
                                  .spot = {.name = none->name, .expert = CALM_NO_EXPERT}};
     return add(ctx, b, &part);
 }

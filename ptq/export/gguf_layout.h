@@ -10,7 +10,7 @@
 
 /* One tensor of the file. */
 typedef struct calm_gguf_part {
-    calm_part of;       /* of all experts: expert 0's; rope factors have a source without data */
+    calm_export_part of;       /* of all experts: expert 0's; rope factors have a source without data */
     calm_gguf_spot spot;
     size_t head_dim;    /* of permuted rows; 0: their order stays                              */
 } calm_gguf_part;

@@ -273,7 +273,7 @@ long calm_tensor_block(const calm_model *model, const char *tensor, const char *
 }
 
 /* Is the tensor of this name within its block the weight or the bias of the norm before a sublayer? */
-static bool is_folded_norm(const calm_names *names, const char *rest, calm_part *part)
+static bool is_folded_norm(const calm_names *names, const char *rest, calm_export_part *part)
 {
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const char *norm = names->norm[s][CALM_NORM_IN];
@@ -282,25 +282,25 @@ static bool is_folded_norm(const calm_names *names, const char *rest, calm_part 
             continue;
         const bool bias = strcmp(rest + length, ".bias") == 0;
         part->sublayer = s;
-        part->kind = bias ? CALM_PART_NORM_BIAS : CALM_PART_NORM;
+        part->kind = bias ? CALM_EXPORT_NORM_BIAS : CALM_EXPORT_NORM;
         if (bias || strcmp(rest + length, ".weight") == 0)
             return true;
     }
     return false;
 }
 
-calm_part calm_part_of(const calm_model *model, const calm_named_linear *linears, const calm_tensor *source)
+calm_export_part calm_export_part_of(const calm_model *model, const calm_named_linear *all, const calm_tensor *source)
 {
     const char *name = source->name, *rest, *dot = strrchr(name, '.');
-    calm_part part = {.block = calm_tensor_block(model, name, &rest), .source = source};
+    calm_export_part part = {.block = calm_tensor_block(model, name, &rest), .source = source};
     if (part.block < 0 || is_folded_norm(calm_model_config(model)->arch->names, rest, &part))
         return part;
     const calm_named_linear *found =
-        bsearch(name, linears, calm_model_layout(model)->n_linears, sizeof *linears, compare_tensor);
-    part.kind = !found || !dot                ? CALM_PART_COPY
-                : strcmp(dot, ".weight") == 0 ? CALM_PART_WEIGHT
-                : strcmp(dot, ".bias") == 0   ? CALM_PART_BIAS
-                                              : CALM_PART_COPY;
+        bsearch(name, all, calm_model_layout(model)->n_linears, sizeof *all, compare_tensor);
+    part.kind = !found || !dot                ? CALM_EXPORT_COPY
+                : strcmp(dot, ".weight") == 0 ? CALM_EXPORT_WEIGHT
+                : strcmp(dot, ".bias") == 0   ? CALM_EXPORT_BIAS
+                                              : CALM_EXPORT_COPY;
     if (found) {
         part.job = found->job;
         part.role = found->role;
@@ -310,13 +310,13 @@ calm_part calm_part_of(const calm_model *model, const calm_named_linear *linears
     return part;
 }
 
-const float *calm_part_floats(const calm_part *part, const calm_fold_set *set)
+const float *calm_export_part_floats(const calm_export_part *part, const calm_fold_set *set)
 {
     const calm_qlinear *linear = &set->linear[part->role];
-    const float *const floats[] = {[CALM_PART_COPY] = NULL,
-                                   [CALM_PART_NORM] = set->norm,
-                                   [CALM_PART_NORM_BIAS] = set->norm_bias,
-                                   [CALM_PART_BIAS] = linear->bias,
-                                   [CALM_PART_WEIGHT] = linear->w};
+    const float *const floats[] = {[CALM_EXPORT_COPY] = NULL,
+                                   [CALM_EXPORT_NORM] = set->norm,
+                                   [CALM_EXPORT_NORM_BIAS] = set->norm_bias,
+                                   [CALM_EXPORT_BIAS] = linear->bias,
+                                   [CALM_EXPORT_WEIGHT] = linear->w};
     return floats[part->kind];
 }

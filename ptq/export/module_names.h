@@ -41,34 +41,34 @@ calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bo
 calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input, calm_json *array);
 
 /* What a tensor of the checkpoint is, as assembly changes it, and what a format makes of it. */
-typedef enum calm_part_kind {
-    CALM_PART_COPY,         /* stays as the checkpoint has it                                   */
-    CALM_PART_NORM,         /* the norm before a sublayer, which input scales fold into         */
-    CALM_PART_NORM_BIAS,
-    CALM_PART_BIAS,         /* of a linear                                                      */
-    CALM_PART_WEIGHT,
-    CALM_PART_QUANTIZED,    /* one of the tensors that a weight becomes (safetensors_export.h)  */
-    CALM_PART_EXPERTS,      /* weights of all experts (gguf_layout.h)                           */
-    CALM_PART_ROPE_FACTORS, /* of no tensor of the checkpoint (gguf_layout.h)                   */
-} calm_part_kind;
+typedef enum calm_export_part_kind {
+    CALM_EXPORT_COPY,         /* stays as the checkpoint has it                                   */
+    CALM_EXPORT_NORM,         /* the norm before a sublayer, which input scales fold into         */
+    CALM_EXPORT_NORM_BIAS,
+    CALM_EXPORT_BIAS,         /* of a linear                                                      */
+    CALM_EXPORT_WEIGHT,
+    CALM_EXPORT_QUANTIZED,    /* one of the tensors that a weight becomes (safetensors_export.h)  */
+    CALM_EXPORT_EXPERTS,      /* weights of all experts (gguf_layout.h)                           */
+    CALM_EXPORT_ROPE_FACTORS, /* of no tensor of the checkpoint (gguf_layout.h)                   */
+} calm_export_part_kind;
 
-typedef struct calm_part {
-    calm_part_kind kind;
+typedef struct calm_export_part {
+    calm_export_part_kind kind;
     long block;                    /* -1: outside the blocks                                           */
     const calm_job_ref *job;       /* of a linear's tensors; else NULL                                 */
     calm_role role;                /* likewise                                                         */
     const char *module;            /* likewise: "model.layers.0.self_attn.q_proj"                      */
     calm_sublayer sublayer;        /* of a norm, of a linear's tensors                                 */
     const calm_tensor *source;     /* of the float checkpoint                                          */
-} calm_part;
+} calm_export_part;
 
 /* All linears of a model, sorted by name, in ctx->out; and what a tensor is by them and by its name. */
 typedef struct calm_named_linear calm_named_linear;
 calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_named_linear **out);
-calm_part calm_part_of(const calm_model *model, const calm_named_linear *linears, const calm_tensor *source);
+calm_export_part calm_export_part_of(const calm_model *model, const calm_named_linear *all, const calm_tensor *source);
 
-/* What assembly made of the floats of a part up to CALM_PART_WEIGHT; NULL: they stay. */
-const float *calm_part_floats(const calm_part *part, const calm_fold_set *set);
+/* What assembly made of the floats of a part up to CALM_EXPORT_WEIGHT; NULL: they stay. */
+const float *calm_export_part_floats(const calm_export_part *part, const calm_fold_set *set);
 
 /* Number of the block that a tensor of the checkpoint lies in, *rest is its name within the block; -1: outside. */
 long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest);

@@ -11,7 +11,7 @@
 
 /* One tensor of the output. */
 typedef struct entry {
-    calm_part of;
+    calm_export_part of;
     size_t which;                   /* of the tensors that a quantized weight becomes */
     bool stacked;                   /* of all experts of the block */
     uint8_t *stack;                 /* its bytes, once the block is being written */
@@ -52,7 +52,7 @@ static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, 
     const size_t n = form->tensors(scheme, e.of.source->shape[0], e.of.source->shape[1], list);
     const size_t experts = calm_model_config(input->model)->moe.n_experts;
     char *stack = NULL, *name;
-    e.of.kind = CALM_PART_QUANTIZED;
+    e.of.kind = CALM_EXPORT_QUANTIZED;
     e.stacked = form->stack && e.of.job->expert >= 0;
     if (e.stacked && e.of.job->expert > 0)
         return CALM_OK;
@@ -80,7 +80,7 @@ static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, con
 {
     const calm_job_ref *jobs = calm_model_layout(input->model)->jobs;
     const calm_plan_job *planned = e.of.job ? &input->plan->jobs[e.of.job - jobs] : NULL;
-    if (e.of.kind == CALM_PART_WEIGHT && planned->quantized)
+    if (e.of.kind == CALM_EXPORT_WEIGHT && planned->quantized)
         return add_quantized(ctx, input, form, out, e, &planned->scheme);
     add(out, e, *e.of.source); /* name, dtype and shape stay */
     return CALM_OK;
@@ -100,7 +100,7 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
             const calm_tensor *source = calm_safetensors_at(set, i);
             if (calm_tensor_block(input->model, source->name, &rest) != block)
                 continue;
-            const entry e = {.of = calm_part_of(input->model, linears, source)};
+            const entry e = {.of = calm_export_part_of(input->model, linears, source)};
             CALM_TRY(add_source(ctx, input, form, e, out));
         }
     return CALM_OK;
@@ -197,9 +197,9 @@ static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entr
         CALM_TRY(assemble_expert(ctx, w, e->of.job->expert, from));
     const calm_fold_set *set = expert ? &from->one : &from->sublayer[e->of.sublayer];
     const calm_tensor *source = e->of.source;
-    if (e->of.kind == CALM_PART_QUANTIZED)
+    if (e->of.kind == CALM_EXPORT_QUANTIZED)
         return w->form->put(ctx, &w->writer, &set->linear[e->of.role], e->which, w->asymmetric);
-    const float *changed = calm_part_floats(&e->of, set);
+    const float *changed = calm_export_part_floats(&e->of, set);
     return changed ? calm_export_put_floats(ctx, &w->writer, source->dtype, changed, source->n_elements)
                    : calm_shards_put(ctx, &w->writer, source->data, source->bytes);
 }
