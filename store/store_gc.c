@@ -232,14 +232,12 @@ static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
     CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA freelist_count", CALM_NONE, &unused));
     CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA page_size", CALM_NONE, &page));
     const double needed = 2.0 * (double)(pages - unused) * (double)page;
-    char *words = NULL;
     if (statvfs(store->path, &room) == 0 && (double)room.f_bavail * (double)room.f_frsize < needed)
         CALM_TRY(calm_strf(
-            ctx, ctx->out, &words,
+            ctx, ctx->out, note,
             "not compacted: that takes %.1f MB beside the store, %.1f MB are free; %.1f MB in it are free for "
             "new rows",
             needed / 1e6, (double)room.f_bavail * (double)room.f_frsize / 1e6, (double)unused * (double)page / 1e6));
-    *note = words;
     return CALM_OK;
 }
 
@@ -247,7 +245,7 @@ static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
 static calm_status compact(calm_ctx *ctx, calm_store *store, const char **note)
 {
     int64_t unused, held;
-    char *words, message[CALM_MESSAGE_MAX];
+    char message[CALM_MESSAGE_MAX];
     CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA freelist_count", CALM_NONE, &unused));
     CALM_TRY(unused ? has_room(ctx, store, note) : CALM_OK);
     if (*note)
@@ -259,9 +257,7 @@ static calm_status compact(calm_ctx *ctx, calm_store *store, const char **note)
     }
     memcpy(message, ctx->message, sizeof message);
     calm_ctx_forgive(ctx);
-    CALM_TRY(calm_strf(ctx, ctx->out, &words, "not compacted: %s", message));
-    *note = words;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, note, "not compacted: %s", message);
 }
 
 /* ---- all of it ---- */

@@ -289,14 +289,6 @@ calm_status calm_option_set(calm_ctx *ctx, const calm_option *table, void *opts,
                      n ? calm_did_you_mean(hint, name, names, n) : "; it takes none");
 }
 
-static void print_enum(calm_text *out, const char *values, int index)
-{
-    const char *at = values;
-    while (index-- > 0)
-        at += strcspn(at, "|") + 1;
-    calm_text_append(out, at, strcspn(at, "|"));
-}
-
 void calm_option_print(const calm_option *option, const void *opts, calm_text *out)
 {
     const void *field = (const char *)opts + option->offset;
@@ -304,6 +296,7 @@ void calm_option_print(const calm_option *option, const void *opts, calm_text *o
     const calm_pairs *pairs = field;
     const calm_numbers *numbers = field;
     const calm_range *range = field;
+    const char *word = option->values;
     switch (option->type) {
     case CALM_OPTION_BOOL:
         calm_text_printf(out, "%s", *(const bool *)field ? "true" : "false");
@@ -315,7 +308,9 @@ void calm_option_print(const calm_option *option, const void *opts, calm_text *o
         calm_text_number(out, *(const double *)field, 1);
         break;
     case CALM_OPTION_ENUM:
-        print_enum(out, option->values, *(const int *)field);
+        for (int i = *(const int *)field; i > 0; i--)
+            word += strcspn(word, "|") + 1;
+        calm_text_append(out, word, strcspn(word, "|"));
         break;
     case CALM_OPTION_STRING:
         calm_text_printf(out, "%s", *(char *const *)field ? *(char *const *)field : "");

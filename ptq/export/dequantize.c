@@ -77,20 +77,6 @@ static calm_json *plain_config(const calm_json *read, calm_dtype asked)
 
 /* ---- a directory ---- */
 
-/* Rows and columns of a quantized weight from the tensors that hold it; calm_qformat_load checks all of them against
- * it. */
-static calm_status find_shape(work *w, const calm_tensor *codes, const char *module,
-                              const calm_qformat_scheme *scheme, calm_tensor *out)
-{
-    out->n_dims = 2;
-    CALM_TRY(calm_qformat_shape(w->ctx, calm_qformat_of(w->stored), w->set, module, scheme, codes, &out->shape[0],
-                                &out->shape[1]));
-    return out->shape[0] && out->shape[1] ? CALM_OK
-                                          : calm_fail(w->ctx, CALM_EFORMAT,
-                                                      "%s: tensor %s: expected a matrix of codes", codes->file,
-                                                      codes->name);
-}
-
 /* Experts that share a tensor of codes; 0: it is one matrix. */
 static size_t n_stacked(const calm_tensor *tensor)
 {
@@ -110,14 +96,18 @@ static calm_status add_weight(work *w, const calm_tensor *tensor, const char *do
                            tensor->name, expert, (int)(dot - stack - (long)strlen(STACK)), stack + strlen(STACK)));
     else
         CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
-    *to = (calm_tensor){.dtype = dtype};
+    *to = (calm_tensor){.dtype = dtype, .n_dims = 2};
     CALM_TRY(calm_strf(w->ctx, w->ctx->out, &to->name, "%s.weight", module));
     CALM_TRY(calm_qformat_find(w->ctx, w->stored, w->set, module, &quantized, &from->scheme));
     if (!quantized)
         return calm_fail(w->ctx, CALM_EFORMAT,
                          "%s: %s has quantized tensors, but config.json says that it stays float; calm check says more",
                          w->path, module);
-    CALM_TRY(find_shape(w, tensor, module, &from->scheme, to));
+    /* From the tensors that hold it; calm_qformat_load checks all of them against it. */
+    CALM_TRY(calm_qformat_shape(w->ctx, calm_qformat_of(w->stored), w->set, module, &from->scheme, tensor,
+                                &to->shape[0], &to->shape[1]));
+    if (!to->shape[0] || !to->shape[1])
+        return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: expected a matrix of codes", tensor->file, tensor->name);
     from->module = module;
     w->n++;
     w->result->n_dequantized++;

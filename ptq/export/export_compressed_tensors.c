@@ -20,7 +20,7 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
 {
     const size_t groups = calm_scheme_groups(scheme, in);
     list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
-    if (calm_ct_is_int_quantized(scheme)) {
+    if (scheme->act_bits) { /* int-quantized */
         list[0] = (calm_export_tensor){"weight", CALM_I8, 2, {out, in}};
         return 2;
     }
@@ -47,7 +47,7 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
     const int64_t shape[2] = {(int64_t)linear->out, (int64_t)linear->in};
     const int bits = linear->scheme.bits;
     (void)asymmetric;
-    if (which == 0 && calm_ct_is_int_quantized(&linear->scheme))
+    if (which == 0 && linear->scheme.act_bits)
         return put_codes(ctx, writer, linear);
     if (which == 0)
         return calm_export_put_packed(ctx, writer, linear->codes, linear->out, linear->in, bits, false);

@@ -51,7 +51,7 @@ static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, 
     calm_export_tensor list[CALM_EXPORT_TENSORS];
     const size_t n = form->tensors(scheme, e.of.source->shape[0], e.of.source->shape[1], list);
     const size_t experts = calm_model_config(input->model)->moe.n_experts;
-    char *stack = NULL, *name;
+    char *stack = NULL;
     e.of.kind = CALM_EXPORT_QUANTIZED;
     e.stacked = form->stack && e.of.job->expert >= 0;
     if (e.stacked && e.of.job->expert > 0)
@@ -63,13 +63,11 @@ static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, 
     for (e.which = 0; e.which < n; e.which++) {
         const calm_export_tensor *from = &list[e.which];
         calm_tensor to = {.dtype = from->dtype, .n_dims = from->n_dims, .shape = {from->shape[0], from->shape[1]}};
-        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*s%s", length, stem, from->suffix));
-        to.name = name;
         if (e.stacked)
-            to = (calm_tensor){.name = name,
-                               .dtype = from->dtype,
+            to = (calm_tensor){.dtype = from->dtype,
                                .n_dims = from->n_dims + 1,
                                .shape = {experts, from->shape[0], from->shape[1]}};
+        CALM_TRY(calm_strf(ctx, ctx->out, &to.name, "%.*s%s", length, stem, from->suffix));
         add(out, e, to);
     }
     return CALM_OK;
@@ -273,17 +271,6 @@ bool calm_export_is_asymmetric(const calm_plan *plan)
     return asymmetric;
 }
 
-static calm_status put_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
-                               const char *dir)
-{
-    const size_t limit = input->options ? input->options->max_shard_bytes : 0;
-    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input->plan)};
-    CALM_TRY(lay_out(ctx, input, form, &w.plan));
-    if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
-        calm_export_each_block(ctx, input, put_block, &w);
-    return calm_shards_end(ctx, &w.writer); /* the first failure is in the context */
-}
-
 /* ---- memory ---- */
 
 /* The largest of the tensors that a linear's weight becomes; *all: all of them. */
@@ -386,7 +373,12 @@ static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, c
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
                                     const char *dir)
 {
-    CALM_TRY(put_weights(ctx, input, form, dir));
+    const size_t limit = input->options ? input->options->max_shard_bytes : 0;
+    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input->plan)};
+    CALM_TRY(lay_out(ctx, input, form, &w.plan));
+    if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
+        calm_export_each_block(ctx, input, put_block, &w);
+    CALM_TRY(calm_shards_end(ctx, &w.writer)); /* the first failure is in the context */
     CALM_SCOPED(calm_json *, calm_json_release) quantization = calm_json_new_object();
     CALM_TRY(form->entry(ctx, input, quantization));
     CALM_TRY(write_config(ctx, input, form, quantization, dir));
