@@ -35,7 +35,7 @@ static calm_json *values(const double *from, size_t n)
 {
     calm_json *array = calm_json_new_array();
     for (size_t i = 0; i < n; i++)
-        calm_json_add_number(array, from[i]);
+        calm_json_add(array, calm_json_of_number(from[i]));
     return array;
 }
 

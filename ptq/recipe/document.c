@@ -32,15 +32,15 @@ static calm_json *numbers_json(const calm_numbers *numbers)
 {
     calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < numbers->n; i++)
-        calm_json_add_number(list, numbers->of[i]);
+        calm_json_add(list, calm_json_of_number(numbers->of[i]));
     return list;
 }
 
 static calm_json *range_json(const calm_range *range)
 {
     calm_json *list = calm_json_new_array();
-    calm_json_add_int(list, range->first);
-    calm_json_add_int(list, range->last);
+    calm_json_add(list, calm_json_of_int(range->first));
+    calm_json_add(list, calm_json_of_int(range->last));
     return list;
 }
 

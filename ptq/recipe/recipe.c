@@ -162,7 +162,7 @@ static void add_schemes(const calm_recipe *recipe, calm_json *root)
             calm_json_add_string(schemes, name);
     }
     for (size_t i = 0; i < recipe->n_budgets; i++)
-        calm_json_add_number(budgets, recipe->budgets[i]);
+        calm_json_add(budgets, calm_json_of_number(recipe->budgets[i]));
     CALM_EXTEND(root, CALM_KV("schemes", calm_recipe_filled(schemes)), CALM_KV("budget", calm_recipe_filled(budgets)));
 }
 
@@ -215,8 +215,8 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
                 CALM_KV("choice", choice_json(recipe)));
     if (recipe->last_block >= 0) {
         calm_json *blocks = calm_json_new_array();
-        calm_json_add_int(blocks, recipe->first_block);
-        calm_json_add_int(blocks, recipe->last_block);
+        calm_json_add(blocks, calm_json_of_int(recipe->first_block));
+        calm_json_add(blocks, calm_json_of_int(recipe->last_block));
         calm_json_set(root, "blocks", blocks);
     }
     if (calm_formats_count(&recipe->formats) == 1)
