@@ -5,8 +5,6 @@
  * order, so that nothing is reported twice. */
 #include "ptq/run/check_recipe.h"
 
-#include <string.h>
-
 #include "ptq/model/arch.h"
 #include "ptq/run/run_pool.h"
 
@@ -67,10 +65,7 @@ static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm
 static calm_status document_faults(calm_ctx *ctx, const calm_json *document, const char *path, calm_faults *faults)
 {
     calm_recipe_spec spec;
-    calm_document_fault *found;
-    CALM_TRY(calm_document_faults(ctx, document, &found, &faults->n));
-    /* Both lists hold CALM_DOCUMENT_FAULTS. */
-    memcpy(faults->of, found, faults->n * sizeof *found);
+    CALM_TRY(calm_document_faults(ctx, document, faults));
     if (faults->n)
         return CALM_OK;
     CALM_TRY(calm_spec_init(ctx, &spec));
