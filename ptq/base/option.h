@@ -57,7 +57,7 @@ typedef struct calm_option {
     const char *metavar;          /* command line only: the word for the value in the help         */
     char key;                     /* command line only: one-letter form, 0: none                   */
     const char *place;            /* recipes only: the value's place in the document, "choice.budget" */
-    const char *yields_to;        /* recipes only: options, joined by ' ', that take its place too  */
+    const char *yields_to;        /* recipes only: options, joined by '|', that take its place too  */
 } calm_option;
 
 /* Fill `opts` with the defaults of the table. */
