@@ -18,13 +18,8 @@
 
 static calm_status text_path(calm_ctx *ctx, const calm_eval_text *text, const char **out)
 {
-    char *bundled;
     *out = text->text;
-    if (text->text)
-        return CALM_OK;
-    CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
-    *out = bundled;
-    return CALM_OK;
+    return *out ? CALM_OK : calm_recipes_path(ctx, "text/wikitext2-test.txt", out);
 }
 
 static calm_status decoder_windows(calm_ctx *ctx, const calm_config *config, const calm_tokenizer *tokenizer,

@@ -8,17 +8,16 @@
 
 #include "ptq/recipe/document.h"
 
-
 /* What came out.  Windows are inputs that only the run makes known. */
 static calm_status compare_outputs(calm_ctx *ctx, const calm_json *expected, calm_locked_run *run)
 {
     static const char *const parts[] = {"plan", "outputs", "result"};
     const calm_json *windows = calm_json_get(calm_json_get(run->lock, "inputs"), "windows");
     CALM_SCOPED_JSON(alone);    /* the others were compared before the run */
-    alone = CALM_OBJECT(CALM_KV("inputs", CALM_OBJECT(CALM_KV("windows", calm_json_copy(windows)))));
-    CALM_TRY(calm_lock_compare(ctx, expected, alone, "inputs", &run->differences));
+    alone = CALM_OBJECT(CALM_KV("windows", calm_json_copy(windows)));
+    CALM_TRY(calm_lock_compare(ctx, expected, "inputs", alone, &run->differences));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        CALM_TRY(calm_lock_compare(ctx, expected, run->lock, parts[i], &run->differences));
+        CALM_TRY(calm_lock_compare(ctx, expected, parts[i], calm_json_get(run->lock, parts[i]), &run->differences));
     return CALM_OK;
 }
 
@@ -50,9 +49,7 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
     if (expected) {
         CALM_TRY(calm_lock_inputs(ctx, recipe, &inputs));
         /* The windows of `expected` are left out: there are none yet. */
-        CALM_SCOPED_JSON(found);
-        found = CALM_OBJECT(CALM_KV("inputs", calm_json_copy(inputs)));
-        CALM_TRY(calm_lock_compare(ctx, expected, found, "inputs", &out->differences));
+        CALM_TRY(calm_lock_compare(ctx, expected, "inputs", inputs, &out->differences));
     }
     /* Differing inputs are a result, not a failure: the caller shows them. */
     if (out->differences.n)

@@ -11,19 +11,15 @@
 static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, calm_differences *out)
 {
     CALM_SCOPED_JSON(found);
-    calm_json *environment;
-    CALM_TRY(calm_environment_json(ctx, &environment));
-    found = CALM_OBJECT(CALM_KV("environment", environment));
-    return calm_lock_compare(ctx, lock, found, "environment", out);
+    CALM_TRY(calm_environment_json(ctx, &found));
+    return calm_lock_compare(ctx, lock, "environment", found, out);
 }
 
 static calm_status verify_output(calm_ctx *ctx, const calm_json *lock, const char *dir, calm_verified *out)
 {
     CALM_SCOPED_JSON(found);
-    calm_json *outputs;
-    CALM_TRY(calm_lock_outputs(ctx, dir, &outputs));
-    found = CALM_OBJECT(CALM_KV("outputs", outputs));
-    return calm_lock_compare(ctx, lock, found, "outputs", &out->differences);
+    CALM_TRY(calm_lock_outputs(ctx, dir, &found));
+    return calm_lock_compare(ctx, lock, "outputs", found, &out->differences);
 }
 
 /* What the lock's recipe asks, and where this run is to work. */
