@@ -404,44 +404,33 @@ static calm_status stages(calm_ctx *ctx, calm_run *p, void *user)
  * stay in memory until the end. */
 static calm_status run_one(calm_ctx *ctx, const calm_recipe *recipe, experiment *e)
 {
-    const calm_arena_mark mark = calm_arena_save(ctx->out);
-    calm_run *run;
+    CALM_SCOPED(calm_scratch_scope, calm_scratch_leave) results = {ctx->out, calm_arena_save(ctx->out)};
+    CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
     const char *note = recipe->scheme_note;
     if (e->repeats)
         calm_log(ctx, CALM_LOG_INFO, "%s with calibration windows of seed %lld", e->out->scheme, recipe->seed);
     else
         calm_log(ctx, CALM_LOG_INFO, "%s%s%s", e->out->scheme, note ? ": " : "", note ? note : "");
-    const calm_status status = calm_run_stages(ctx, recipe, &e->plan->options, stages, e, &run);
-    calm_run_close(ctx, run);
-    calm_arena_rewind(ctx->out, mark);
-    return status;
+    return calm_run_stages(ctx, recipe, &e->plan->options, stages, e, &run);
 }
 
 /* ---- an experiment ---- */
 
-static calm_status check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, const calm_run *run)
+calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan)
 {
+    CALM_SCOPED(calm_scratch_scope, calm_scratch_leave) results = {ctx->out, calm_arena_save(ctx->out)};
+    CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
+    calm_log_fn *log = ctx->log;
+    ctx->log = NULL;    /* the experiment will say it */
+    const calm_status status = calm_run_open(ctx, recipe, &run);
+    ctx->log = log;
+    CALM_TRY(status);
     if (!run->result.evaluates)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: without its tokenizer there is no text to evaluate on",
                          recipe->model.dir);
     if (plan->n_seeds && run->result.encoder)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "seeds: an encoder's sentences are the first of the text, not drawn");
     return CALM_OK;
-}
-
-calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan)
-{
-    const calm_arena_mark mark = calm_arena_save(ctx->out);
-    calm_log_fn *log = ctx->log;
-    calm_run *run;
-    ctx->log = NULL;    /* the experiment will say it */
-    calm_status status = calm_run_open(ctx, recipe, &run);
-    if (status == CALM_OK)
-        status = check(ctx, recipe, plan, run);
-    calm_run_close(ctx, run);
-    ctx->log = log;
-    calm_arena_rewind(ctx->out, mark);
-    return status;
 }
 
 calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, calm_arena *keep,

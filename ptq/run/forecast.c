@@ -250,20 +250,16 @@ static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
 
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_forecast *out)
 {
-    forecast f = {.out = out};
+    CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
     /* Everything below adds to it. */
     memset(out, 0, sizeof *out);
-    calm_status status = calm_run_open(ctx, recipe, &f.p);
+    CALM_TRY(calm_run_open(ctx, recipe, &run));
+    forecast f = {.p = run, .out = out};
     /* Opening set the limit that the run would have; the measurements here are not the run. */
     calm_memory_set_limit(ctx->memory, 0);
-    if (status == CALM_OK)
-        status = measure_products(ctx, &f);
-    if (status == CALM_OK)
-        status = measure_algorithms(ctx, &f);
-    if (status == CALM_OK)
-        status = count_evaluation(ctx, &f);
-    if (status == CALM_OK)
-        add_up(&f, ctx->n_threads);
-    calm_run_close(ctx, f.p);
-    return status;
+    CALM_TRY(measure_products(ctx, &f));
+    CALM_TRY(measure_algorithms(ctx, &f));
+    CALM_TRY(count_evaluation(ctx, &f));
+    add_up(&f, ctx->n_threads);
+    return CALM_OK;
 }

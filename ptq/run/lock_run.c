@@ -61,10 +61,9 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
     return expected && out->lock ? compare_outputs(ctx, expected, out) : CALM_OK;
 }
 
-void calm_locked_run_close(calm_ctx *ctx, calm_locked_run *run)
+void calm_locked_run_close(calm_locked_run *run)
 {
-    calm_run_close(ctx, run->run);
+    calm_run_close(&run->run);
     calm_json_free(run->lock);
     run->lock = NULL;
-    run->run = NULL;
 }

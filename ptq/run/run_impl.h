@@ -14,6 +14,7 @@ struct calm_run {
     calm_events events;
     const char *command;
     calm_arena *arena;                         /* what lives as long as the run       */
+    calm_memory *account;                      /* whose limit it sets; NULL: none     */
     char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
     calm_rope rope;
     int64_t *job_ids;                          /* [n_jobs] numbered as in the layout  */
