@@ -38,7 +38,7 @@ static const calm_option table[] = {
     {0},
 };
 
-static calm_status print_json(calm_ctx *ctx, const options *o, const calm_assembly *a, char **names, size_t n)
+static calm_status print_json(calm_ctx *ctx, const options *o, const calm_assembly *a, const char **names, size_t n)
 {
     calm_json *files = calm_json_new_array();
     for (size_t i = 0; i < n; i++)
@@ -50,7 +50,7 @@ static calm_status print_json(calm_ctx *ctx, const options *o, const calm_assemb
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a)
 {
-    char **names;
+    const char **names;
     size_t n;
     CALM_TRY(calm_outputs_files(ctx, o->output, &names, &n));
     if (o->json)

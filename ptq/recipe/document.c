@@ -262,25 +262,20 @@ static calm_status read_digests(calm_ctx *ctx, const reading *r)
     return CALM_OK;
 }
 
-static calm_status read_all(calm_ctx *ctx, const reading *r)
-{
-    size_t n;
-    const calm_document_row *rows = calm_document_rows(&n);
-    CALM_TRY(note_override(ctx, r, calm_option_find(calm_spec_table, "model")));
-    CALM_TRY(note_override(ctx, r, calm_option_find(calm_spec_table, "bits")));
-    CALM_TRY(read_model(ctx, r));
-    CALM_TRY(read_digests(ctx, r));
-    for (size_t i = 0; i < n; i++)
-        if (calm_document_option(&rows[i]))
-            CALM_TRY(read_row(ctx, r, &rows[i]));
-    return CALM_OK;
-}
-
 calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char *path, calm_recipe_spec *spec)
 {
     CALM_SCOPED_JSON(overrides);
     overrides = calm_json_new_object();
-    CALM_TRY(read_all(ctx, &(reading){document, path, spec, overrides}));
+    const reading r = {document, path, spec, overrides};
+    size_t n;
+    const calm_document_row *rows = calm_document_rows(&n);
+    CALM_TRY(note_override(ctx, &r, calm_option_find(calm_spec_table, "model")));
+    CALM_TRY(note_override(ctx, &r, calm_option_find(calm_spec_table, "bits")));
+    CALM_TRY(read_model(ctx, &r));
+    CALM_TRY(read_digests(ctx, &r));
+    for (size_t i = 0; i < n; i++)
+        if (calm_document_option(&rows[i]))
+            CALM_TRY(read_row(ctx, &r, &rows[i]));
     return calm_json_size(overrides) ? calm_json_text(ctx, overrides, &spec->overrides) : CALM_OK;
 }
 
@@ -328,6 +323,7 @@ static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const 
     const calm_option *option = calm_document_option(row);
     const char *dot = strchr(row->place, '.'), *key = dot ? dot + 1 : row->place;
     const bool evaluation = strncmp(row->place, "evaluation", 10) == 0;
+    const char *sha256 = evaluation ? spec->demanded.eval_sha256 : spec->demanded.calib_sha256;
     if (strncmp(row->place, "model", 5) == 0 || (evaluation && dot && spec->no_eval))
         return CALM_OK;
     if (is_negation(row) && spec->no_eval)
@@ -336,10 +332,8 @@ static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const 
         *section = open_section(root, key);
     else if (option)
         return write_value(ctx, option, spec, dot ? *section : root, key);
-    else if (strcmp(row->place, "calibration.sha256") == 0 && spec->demanded.calib_sha256)
-        calm_json_set_string(*section, key, spec->demanded.calib_sha256);
-    else if (strcmp(row->place, "evaluation.sha256") == 0 && spec->demanded.eval_sha256)
-        calm_json_set_string(*section, key, spec->demanded.eval_sha256);
+    else if (strcmp(key, "sha256") == 0 && sha256)
+        calm_json_set_string(*section, key, sha256);
     return CALM_OK;
 }
 

@@ -148,20 +148,16 @@ static calm_status check_text(comparison *c, const calm_shape *shape, const calm
 static calm_status check_word(comparison *c, const calm_shape *shape, const calm_json *value)
 {
     const char *names[NAMES_MAX], *text = calm_json_string(value, NULL);
-    char all[400] = "", listed[MESSAGE_MAX] = "", room[96], hint[CALM_HINT_MAX], *at = all;
-    size_t n = 0;
+    char all[400], listed[MESSAGE_MAX] = "", room[96], hint[CALM_HINT_MAX], *rest = all;
+    size_t n = 0, used = 0;
+    if (text && strlen(text) == calm_json_string_length(value) && calm_option_value_index(shape->values, text) >= 0)
+        return CALM_OK;
     snprintf(all, sizeof all, "%s", shape->values);
-    for (char *next; at && n < NAMES_MAX; at = next) {
-        next = strchr(at, '|');
-        if (next)
-            *next++ = '\0';
-        names[n++] = at;
-        if (text && strcmp(at, text) == 0 && strlen(text) == calm_json_string_length(value))
-            return CALM_OK;
+    while (rest && n < NAMES_MAX && used < sizeof listed) {
+        names[n] = strsep(&rest, "|");
+        used += (size_t)snprintf(listed + used, sizeof listed - used, "%s\"%s\"", n ? ", " : "", names[n]);
+        n++;
     }
-    size_t used = 0;
-    for (size_t i = 0; i < n && used < sizeof listed; i++)
-        used += (size_t)snprintf(listed + used, sizeof listed - used, "%s\"%s\"", i ? ", " : "", names[i]);
     return add_fault(c, NULL, "expected one of %s, found %s%s", listed, shown(value, room),
                      text ? calm_did_you_mean(hint, text, names, n) : "");
 }

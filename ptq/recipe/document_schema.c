@@ -18,13 +18,10 @@ static calm_json *shape_json(const calm_shape *shape)
 static calm_json *words_json(const char *values)
 {
     calm_json *list = calm_json_new_array();
-    char word[64];
-    for (const char *at = values; *at;) {
-        const size_t n = strcspn(at, "|");
-        snprintf(word, sizeof word, "%.*s", (int)n, at);
-        calm_json_add_string(list, word);
-        at += n + (at[n] == '|');
-    }
+    char all[400], *rest = all;
+    snprintf(all, sizeof all, "%s", values);
+    while (rest)
+        calm_json_add_string(list, strsep(&rest, "|"));
     return list;
 }
 

@@ -70,7 +70,7 @@ static calm_status put_artifact(calm_ctx *ctx, const calm_result *result, const 
 
 calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result)
 {
-    char **names;
+    const char **names;
     size_t n;
     CALM_TRY(calm_outputs_files(ctx, result->recipe->output, &names, &n));
     /* In one transaction: a run has all of its artifacts or none. */

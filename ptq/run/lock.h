@@ -54,9 +54,9 @@ typedef struct calm_differences {
     size_t checked;                   /* things that were compared                       */
 } calm_differences;
 
-/* Compare member `part` ("inputs", "outputs", "plan", "result", "environment") of a lock with what was found there; what
- * differs is added to *out in the order of names.  Members that are absent from `found`, such as the windows of inputs
- * before a run, are not compared. */
+/* Compare member `part` ("inputs", "outputs", "plan", "result", "environment") of a lock with what was found there;
+ * what differs is added to *out in the order of names.  Members that are absent from `found`, such as the windows of
+ * inputs before a run, are not compared. */
 calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *lock, const char *part, const calm_json *found,
                               calm_differences *out);
 

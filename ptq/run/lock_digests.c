@@ -76,7 +76,7 @@ static calm_status hash_file(calm_ctx *ctx, size_t index, void *user)
 }
 
 /* Digests of files, the member "files" of `out`. */
-static calm_status hash_files(calm_ctx *ctx, const char *dir, char *const *names, size_t n, calm_json *out)
+static calm_status hash_files(calm_ctx *ctx, const char *dir, const char *const *names, size_t n, calm_json *out)
 {
     file_work work;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, work.paths, n + 1));
@@ -98,7 +98,7 @@ static calm_status hash_files(calm_ctx *ctx, const char *dir, char *const *names
 calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
 {
     CALM_SCOPED_JSON(outputs);
-    char **names;
+    const char **names;
     size_t n;
     bool tensors = false;
     if (!calm_is_directory(dir))
@@ -121,17 +121,17 @@ calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
  * changes changes the output, so it is an input. */
 static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *out)
 {
-    size_t n_companions, n = 0;
-    const char *const *companions = calm_export_companions(&n_companions);
-    char **names, *path;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n_companions + 1));
-    for (size_t i = 0; i <= n_companions; i++) {
+    size_t n;
+    const char *const *companions = calm_export_companions(&n);
+    calm_words names = {0};
+    char *path;
+    for (size_t i = 0; i <= n; i++) {
         const char *name = i ? companions[i - 1] : "config.json";
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, name));
         if (calm_path_exists(path))
-            CALM_TRY(calm_strf(ctx, ctx->scratch, &names[n++], "%s", name));
+            CALM_TRY(calm_words_add(ctx, &names, name));
     }
-    return hash_files(ctx, dir, names, n, out);
+    return hash_files(ctx, dir, names.of, names.n, out);
 }
 
 static calm_status hash_text(calm_ctx *ctx, const char *name, const char *path, calm_json *out)

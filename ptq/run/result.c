@@ -6,10 +6,8 @@
 
 calm_window_facts calm_window_facts_of(const calm_windows *windows)
 {
-    calm_window_facts out = {.n = windows->n, .longest = windows->longest};
-    /* NULL: windows that were never read. */
-    if (windows->begin)
-        out.tokens = windows->begin[windows->n];
+    calm_window_facts out = {.n = windows->n, .longest = windows->longest,
+                             .tokens = windows->begin ? windows->begin[windows->n] : 0};    /* NULL: never read */
     memcpy(out.sha256, windows->sha256, sizeof out.sha256);
     return out;
 }

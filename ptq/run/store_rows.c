@@ -27,8 +27,8 @@ static calm_status put_model(calm_ctx *ctx, calm_run *p)
     return calm_store_calibration_id(ctx, p->in.store, &calibration, &p->result.calibration_id);
 }
 
-/* "model.layers.3.down_in", "model.layers.3.experts.7.down_in": where the input of a job is described; "model.embed" and
- * "model.final_norm" outside the blocks. */
+/* "model.layers.3.down_in", "model.layers.3.experts.7.down_in": where the input of a job is described; "model.embed"
+ * and "model.final_norm" outside the blocks. */
 calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook, char **out)
 {
     char *name = "model";

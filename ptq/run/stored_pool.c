@@ -177,16 +177,6 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
     return find_entry(ctx, r, v[2].text, v[3].text, v[4].text, &raw->entry);
 }
 
-/* A run that was interrupted before its first candidate was there. */
-static calm_status nothing_competed(calm_ctx *ctx, const reading *r)
-{
-    const calm_stored_run *run = r->run;
-    return calm_fail(ctx, CALM_ENOTFOUND,
-                     "%s: run %lld (%s%s%s) has no candidates: the same calm quantize goes on where it stopped",
-                     calm_store_path(r->store), (long long)run->id, run->status,
-                     run->reason ? ": " : "", run->reason ? run->reason : "");
-}
-
 /* By rising id, so that scores, in the same order, need one pass.  CROSS JOIN keeps SQLite to the order of the
  * tables as written: from the run to its candidates, by their keys. */
 static calm_status read_candidates(calm_ctx *ctx, reading *r)
@@ -196,8 +186,11 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
     CALM_TRY(calm_store_query_one(ctx, r->store, "SELECT count(*) FROM run_candidate WHERE run_id = ?1", &run, 1,
                                   &count, 1));
     r->raw_room = (size_t)calm_value_as_int(&count);
-    if (!r->raw_room && !r->query->partial)
-        return nothing_competed(ctx, r);
+    if (!r->raw_room && !r->query->partial)    /* it was interrupted before its first candidate was there */
+        return calm_fail(ctx, CALM_ENOTFOUND,
+                         "%s: run %lld (%s%s%s) has no candidates: the same calm quantize goes on where it stopped",
+                         calm_store_path(r->store), (long long)r->run->id, r->run->status, r->run->reason ? ": " : "",
+                         r->run->reason ? r->run->reason : "");
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->raw, r->raw_room));
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->of_raw, r->raw_room));
     return calm_store_query(ctx, r->store,
