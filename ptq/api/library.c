@@ -19,6 +19,8 @@ calm_status calm_start(calm_ctx **out)
     *out = library ? &library->ctx : NULL;
     if (!library)
         return CALM_ENOMEM;
+    calm_arena_init(&library->out);
+    calm_arena_init(&library->scratch);
     calm_ctx_init(&library->ctx, &library->out, &library->scratch);
     /* Also what is allocated without calm_alloc is counted. */
     library->ctx.memory = library->out.memory = library->scratch.memory = &library->memory;

@@ -82,7 +82,6 @@ calm_status calm_words_split(calm_ctx *ctx, const char *list, calm_words *out);
 /* Append one more item to a list, in ctx->out. */
 calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item);
 calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, const char *value);
-calm_status calm_numbers_add(calm_ctx *ctx, calm_numbers *numbers, double number);
 
 /* Order of two strings by their bytes, for qsort on arrays of const char *. */
 int calm_words_compare(const void *a, const void *b);

@@ -33,7 +33,7 @@ calm_status calm_words_parse(calm_ctx *ctx, const calm_words *words, calm_word *
     return CALM_OK;
 }
 
-calm_status calm_pin_add(calm_ctx *ctx, const char *unit, const char *candidate, int round, calm_pin *out, size_t *n)
+calm_status calm_pins_add(calm_ctx *ctx, const char *unit, const char *candidate, int round, calm_pin *out, size_t *n)
 {
     if (!unit || !candidate)
         return CALM_OK;
@@ -44,7 +44,7 @@ calm_status calm_pin_add(calm_ctx *ctx, const char *unit, const char *candidate,
 calm_status calm_pins_parse(calm_ctx *ctx, const calm_pairs *pairs, int round, calm_pin *out, size_t *n)
 {
     for (size_t i = 0; i < pairs->n; i++)
-        CALM_TRY(calm_pin_add(ctx, pairs->of[i].key, pairs->of[i].value, round, out, n));
+        CALM_TRY(calm_pins_add(ctx, pairs->of[i].key, pairs->of[i].value, round, out, n));
     return CALM_OK;
 }
 

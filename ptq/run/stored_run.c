@@ -122,7 +122,7 @@ static calm_status add_own_pins(calm_ctx *ctx, const calm_json *object, calm_pin
     const char *unit;
     void *iter = NULL;
     while (calm_json_typeof(object) == CALM_JSON_OBJECT && calm_json_next(object, &iter, &unit, &value))
-        CALM_TRY(calm_pin_add(ctx, unit, calm_json_string(value, NULL), 0, pins, n));
+        CALM_TRY(calm_pins_add(ctx, unit, calm_json_string(value, NULL), 0, pins, n));
     return CALM_OK;
 }
 
@@ -137,7 +137,7 @@ static calm_status add_later_pins(calm_ctx *ctx, const calm_json *array, calm_pi
         const char *candidate = calm_json_string(calm_json_get(at, "candidate"), NULL);
         const int64_t said = calm_json_int(calm_json_get(at, "round"), 1);
         round = said > round && said < INT_MAX ? (int)said : round;
-        CALM_TRY(calm_pin_add(ctx, unit, candidate, round, pins, n));
+        CALM_TRY(calm_pins_add(ctx, unit, candidate, round, pins, n));
     }
     return CALM_OK;
 }
