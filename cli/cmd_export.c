@@ -40,7 +40,7 @@ static const calm_option table[] = {
 
 static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a)
 {
-    char **names;
+    const char **names;
     size_t n;
     CALM_TRY(calm_outputs_files(ctx, o->output, &names, &n));
     if (o->json) {

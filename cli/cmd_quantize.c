@@ -77,7 +77,7 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
         status = settle(ctx, o, &run);
     if (status == CALM_OK && run.run)
         status = calm_gates_verdict(ctx, calm_run_result(run.run));
-    calm_locked_run_close(ctx, &run);
+    calm_locked_run_close(&run);
     return status;
 }
 

@@ -127,7 +127,7 @@ calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, co
     return CALM_OK;
 }
 
-calm_status calm_numbers_add(calm_ctx *ctx, calm_numbers *numbers, double number)
+static calm_status add_number(calm_ctx *ctx, calm_numbers *numbers, double number)
 {
     CALM_TRY(grow(ctx, &numbers->of, numbers->n, sizeof *numbers->of));
     numbers->of[numbers->n++] = number;
@@ -197,7 +197,7 @@ static calm_status add_numbers(calm_ctx *ctx, const calm_option *option, void *f
         if (end == at || (*end && *end != ',') || !isfinite(number))
             return wrong(ctx, option, owner, "numbers, as 2.5,3", value);
         CALM_TRY(check_range(ctx, option, owner, value, number));
-        CALM_TRY(calm_numbers_add(ctx, field, number));
+        CALM_TRY(add_number(ctx, field, number));
         at = end;
         if (!*at)
             return CALM_OK;

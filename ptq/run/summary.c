@@ -164,23 +164,18 @@ static void guard_table(const calm_result *r, calm_table *table)
     }
 }
 
-/* An encoder predicts no tokens: its result is compared by sentence embeddings. */
-static void encoding_table(const calm_result *r, calm_table *table)
-{
-    const calm_embedding_result *e = &r->eval_result.embeddings;
-    calm_table_columns(table, "test text|#cosine to float|#least|#rel. error|#rank correlation");
-    CALM_CELLS(table, CALM_TEXT(r->name), CALM_FIXED(e->cosine, 6), CALM_FIXED(e->cosine_min, 6),
-               CALM_FIXED(e->error, 6), CALM_FIXED(e->spearman, 6));
-}
-
-/* Float and result on the text that decided nothing. */
+/* Float and result on the text that decided nothing.  An encoder predicts no tokens: its result is compared by sentence
+ * embeddings. */
 static void evaluation_table(const calm_result *r, calm_table *table)
 {
+    const calm_embedding_result *embeddings = &r->eval_result.embeddings;
+    const calm_eval_result *result = &r->eval_result.predictions;
     if (r->encoder) {
-        encoding_table(r, table);
+        calm_table_columns(table, "test text|#cosine to float|#least|#rel. error|#rank correlation");
+        CALM_CELLS(table, CALM_TEXT(r->name), CALM_FIXED(embeddings->cosine, 6), CALM_FIXED(embeddings->cosine_min, 6),
+                   CALM_FIXED(embeddings->error, 6), CALM_FIXED(embeddings->spearman, 6));
         return;
     }
-    const calm_eval_result *result = &r->eval_result.predictions;
     calm_table_columns(table, "test text|#perplexity|#KL to float|#top-1 %");
     CALM_CELLS(table, CALM_TEXT("float"), CALM_FIXED(r->eval_float.predictions.ppl, 4), CALM_FIXED(0, 5),
                CALM_TEXT(NULL));
