@@ -34,28 +34,18 @@ static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table 
 {
     for (size_t i = 0; i < of->n_rows; i++) {
         const calm_ablation_row *row = &of->rows[i];
-        const double values[] = {row->bits, of->encoder ? row->error : row->ppl, row->loss, row->delta, row->se,
-                                 of->encoder ? row->spearman : row->top1};
         if (with_scheme)
             calm_table_text(table, of->scheme);
         CALM_CELLS(table, CALM_TEXT(row->kind), CALM_TEXT(row->unit), CALM_TEXT(row->metric), CALM_TEXT(row->rule),
-                   count(row->seed), CALM_TEXT(row->name), count(row->plan));
-        for (size_t v = 0; v < sizeof values / sizeof *values; v++)
-            calm_table_fixed(table, values[v], 6);
-        CALM_CELLS(table, count(row->units), count(row->differs), CALM_FIXED(row->seconds, 3),
-                   CALM_TEXT(row->failure));
+                   count(row->seed), CALM_TEXT(row->name), count(row->plan), CALM_FIXED(row->bits, 6),
+                   CALM_FIXED(of->encoder ? row->error : row->ppl, 6), CALM_FIXED(row->loss, 6),
+                   CALM_FIXED(row->delta, 6), CALM_FIXED(row->se, 6),
+                   CALM_FIXED(of->encoder ? row->spearman : row->top1, 6), count(row->units), count(row->differs),
+                   CALM_FIXED(row->seconds, 3), CALM_TEXT(row->failure));
     }
 }
 
 /* ---- readable tables: rounded, empty columns left out ---- */
-
-static void add_signed(calm_table *table, double value, int digits)
-{
-    if (isnan(value))
-        calm_table_empty(table);
-    else
-        calm_table_format(table, "%+.*f", digits, value);
-}
 
 /* All rows but those of seeds. */
 static void rows_table(const calm_ablation *of, calm_table *table)
@@ -67,12 +57,11 @@ static void rows_table(const calm_ablation *of, calm_table *table)
     for (size_t i = 0; i < of->n_rows - of->n_seed_rows; i++) {
         const calm_ablation_row *row = &of->rows[i];
         CALM_CELLS(table, CALM_TEXT(row->kind), CALM_TEXT(row->name), CALM_FIXED(row->bits, 3),
-                   CALM_FIXED(of->encoder ? row->error : row->ppl, of->encoder ? 5 : 4), CALM_FIXED(row->loss, 5));
-        add_signed(table, row->delta, 5);
-        CALM_CELLS(table, CALM_FIXED(row->se, 5),
+                   CALM_FIXED(of->encoder ? row->error : row->ppl, of->encoder ? 5 : 4), CALM_FIXED(row->loss, 5),
+                   CALM_SIGNED(row->delta, 5), CALM_FIXED(row->se, 5),
                    CALM_FIXED(of->encoder ? row->spearman : 100 * row->top1, of->encoder ? 4 : 2));
         if (row->differs < 0)
-            calm_table_empty(table);
+            CALM_CELLS(table, CALM_EMPTY);
         else
             calm_table_format(table, "%lld of %lld", row->differs, row->units);
         CALM_CELLS(table, CALM_FIXED(row->seconds, 1), CALM_TEXT(row->failure));
@@ -98,9 +87,8 @@ static void noise_table(const calm_ablation *of, calm_table *table)
                                             "#mean minus best uniform|#its std. deviation");
     for (size_t i = 0; i < of->n_noise; i++) {
         const calm_ablation_noise *row = &of->noise[i];
-        CALM_CELLS(table, CALM_TEXT(row->name), CALM_INT(row->n), CALM_FIXED(row->mean, 5), CALM_FIXED(row->sd, 5));
-        add_signed(table, row->delta_mean, 5);
-        calm_table_fixed(table, row->delta_sd, 5);
+        CALM_CELLS(table, CALM_TEXT(row->name), CALM_INT(row->n), CALM_FIXED(row->mean, 5), CALM_FIXED(row->sd, 5),
+                   CALM_SIGNED(row->delta_mean, 5), CALM_FIXED(row->delta_sd, 5));
     }
 }
 

@@ -20,6 +20,7 @@ typedef struct flag {
 typedef struct parse {
     calm_ctx *ctx;
     const calm_command *command;
+    char *owner;      /* "calm quantize" */
     flag *flags;      /* [n_flags] */
     size_t n_flags;
     calm_words *args;
@@ -57,18 +58,16 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
 {
     parse *p = state->input;
     const flag *found = by_key(p, key);
-    char owner[64];
-    snprintf(owner, sizeof owner, "calm %s", p->command->name);
     if (found) {
         if (found->given)
             *found->given = true;
-        calm_option_set_one(p->ctx, found->option, found->into, owner, value ? value : "true", false);
+        calm_option_set_one(p->ctx, found->option, found->into, p->owner, value ? value : "true", false);
         return 0;
     }
     if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
     if (p->args->n == p->command->max_args)
-        calm_fail(p->ctx, CALM_EARG, "%s: unexpected word \"%s\"; see calm %s --help", owner, value, p->command->name);
+        calm_fail(p->ctx, CALM_EARG, "%s: unexpected word \"%s\"; see %s --help", p->owner, value, p->owner);
     else
         p->args->of[p->args->n++] = value;
     return 0;
@@ -80,16 +79,13 @@ static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_optio
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, p->n_flags + 1));
     for (size_t i = 0; i < p->n_flags; i++) {
         const calm_option *option = p->flags[i].option;
-        char *doc;
+        struct argp_option *to = &(*out)[i];
         const bool shown = option->fallback && option->fallback[0] && strcmp(option->fallback, "-1") != 0;
-        CALM_TRY(calm_strf(ctx, ctx->out, &doc, "%s%s%s%s", option->help, shown ? " (default " : "",
+        to->name = option->name;
+        to->key = option->key ? option->key : FIRST_KEY + (int)i;
+        to->arg = option->type == CALM_OPTION_BOOL ? NULL : option->metavar ? option->metavar : "VALUE";
+        CALM_TRY(calm_strf(ctx, ctx->out, &to->doc, "%s%s%s%s", option->help, shown ? " (default " : "",
                            shown ? option->fallback : "", shown ? ")" : ""));
-        (*out)[i] = (struct argp_option){
-            .name = option->name,
-            .key = option->key ? option->key : FIRST_KEY + (int)i,
-            .arg = option->type == CALM_OPTION_BOOL ? NULL : option->metavar ? option->metavar : "VALUE",
-            .doc = doc,
-        };
     }
     return CALM_OK;
 }
@@ -115,7 +111,7 @@ static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **a
         if (known)
             continue;
         const char *near = calm_nearest(word, names, n + n_builtin);
-        return calm_fail(ctx, CALM_EARG, "calm %s: unknown option --%s%s%s%s", p->command->name, word,
+        return calm_fail(ctx, CALM_EARG, "%s: unknown option --%s%s%s%s", p->owner, word,
                          near ? "; did you mean --" : "; see --help", near ? near : "", near ? "?" : "");
     }
     return CALM_OK;
@@ -126,7 +122,6 @@ static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";
     CALM_SCOPED_TEXT(text);
-    char *copy;
     calm_text_printf(&text, "calm");
     for (int i = 0; i < argc; i++) {
         const bool quoted = !argv[i][0] || argv[i][strspn(argv[i], plain)];
@@ -135,31 +130,28 @@ static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const
             calm_text_append(&text, *at == '\'' ? "'\\''" : at, *at == '\'' ? 4 : 1);
         calm_text_printf(&text, "%s", quoted ? "'" : "");
     }
-    CALM_TRY(calm_text_take(ctx, ctx->out, &text, &copy, NULL));
-    *out = copy;
-    return CALM_OK;
+    return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }
 
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts)
 {
     struct argp_option *options;
-    char *doc, *name;
+    char *doc;
     calm_common *common = opts;
     parse p = {.ctx = ctx, .command = command, .args = &common->args};
+    CALM_TRY(calm_strf(ctx, ctx->out, &p.owner, "calm %s", command->name));
     CALM_TRY(list_flags(ctx, command, opts, &p));
     CALM_TRY(CALM_NEW(ctx, ctx->out, common->args.of, command->max_args + 1));
     CALM_TRY(quote_words(ctx, argc, argv, &common->command));
     CALM_TRY(make_options(ctx, &p, &options));
     CALM_TRY(check_names(ctx, &p, argc, argv));
     CALM_TRY(calm_strf(ctx, ctx->out, &doc, "%s\vExamples:\n%s", command->description, command->examples));
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "calm %s", command->name));
     const struct argp argp = {options, parse_one, command->arguments, doc, NULL, NULL, NULL};
-    argv[0] = name;
+    argv[0] = p.owner;
     argp_err_exit_status = 2;
     if (argp_parse(&argp, argc, argv, 0, NULL, &p) != 0 && ctx->status == CALM_OK)
-        return calm_fail(ctx, CALM_EARG, "calm %s: cannot parse the command line", command->name);
+        return calm_fail(ctx, CALM_EARG, "%s: cannot parse the command line", p.owner);
     if (ctx->status == CALM_OK && common->args.n < command->min_args)
-        return calm_fail(ctx, CALM_EARG, "calm %s: expected %s; see calm %s --help", command->name, command->arguments,
-                         command->name);
+        return calm_fail(ctx, CALM_EARG, "%s: expected %s; see %s --help", p.owner, command->arguments, p.owner);
     return ctx->status;
 }

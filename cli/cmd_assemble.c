@@ -50,15 +50,13 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_named_model model;
     calm_progress progress;
     CALM_SCOPED(calm_assembly, calm_assembly_close) assembly = {0};
-    char *command;
     CALM_TRY(calm_stored_run_number(ctx, "assemble", run_name, &how.run));
     if (!o->output)
         return calm_fail(ctx, CALM_EARG, "calm assemble: --output is missing; try: calm assemble %s --output out",
                          run_name);
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
     how.model = model.dir;
-    CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm assemble %lld --output %s", (long long)how.run, o->output));
-    how.command = command;
+    CALM_TRY(calm_strf(ctx, ctx->out, &how.command, "calm assemble %lld --output %s", (long long)how.run, o->output));
     how.events = calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_reassemble(ctx, &how, &assembly);
     CALM_TRY(calm_progress_end(ctx, &progress));

@@ -141,19 +141,6 @@ static double sgemm_flops(const bench *b)
     return 2.0 * (double)b->tokens * (double)b->config.inner * (double)b->config.hidden * (double)b->n;
 }
 
-/* Something to time once. */
-typedef calm_status work_fn(calm_ctx *ctx, bench *b);
-
-static calm_status forward_all(calm_ctx *ctx, bench *b)
-{
-    return calm_parallel_for(ctx, b->n, run_forward, b);
-}
-
-static calm_status sgemm_all(calm_ctx *ctx, bench *b)
-{
-    return calm_parallel_for(ctx, b->n, run_sgemm, b);
-}
-
 static calm_status gram_all(calm_ctx *ctx, bench *b)
 {
     const size_t rows = b->n * b->tokens, begin[2] = {0, rows};
@@ -161,12 +148,13 @@ static calm_status gram_all(calm_ctx *ctx, bench *b)
     return calm_gram_add(ctx, &job, 1);
 }
 
-static calm_status best_seconds(calm_ctx *ctx, const options *o, bench *b, work_fn *work, double *best)
+/* `task` NULL: the Gram matrix, which divides its work itself. */
+static calm_status best_seconds(calm_ctx *ctx, const options *o, bench *b, calm_task_fn *task, double *best)
 {
     *best = INFINITY;
     for (long long i = 0; i < o->repeats; i++) {
         const double begun = calm_seconds();
-        CALM_TRY(work(ctx, b));
+        CALM_TRY(task ? calm_parallel_for(ctx, b->n, task, b) : gram_all(ctx, b));
         *best = fmin(*best, calm_seconds() - begun);
     }
     return CALM_OK;
@@ -198,8 +186,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (!forward && strcmp(subject, "gram") != 0)
         return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, gram or quantize", subject);
     CALM_TRY(set_up(ctx, o, &b));
-    CALM_TRY(best_seconds(ctx, o, &b, sgemm_all, &sgemm));
-    CALM_TRY(best_seconds(ctx, o, &b, forward ? forward_all : gram_all, &seconds));
+    CALM_TRY(best_seconds(ctx, o, &b, run_sgemm, &sgemm));
+    CALM_TRY(best_seconds(ctx, o, &b, forward ? run_forward : NULL, &seconds));
     return report(ctx, o, subject, (forward ? forward_flops(&b) : gram_flops(&b)) / seconds, sgemm_flops(&b) / sgemm);
 }
 

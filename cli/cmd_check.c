@@ -142,9 +142,8 @@ const calm_command calm_cmd_check = {
     .arguments = "DIR|FILE.gguf",
     .description =
         "Reads a quantized directory (compressed-tensors, GPTQ, AWQ, MLX; calm's or not) or a GGUF file as engines "
-        "read "
-        "it, and prints one line for each thing that they would fail on or read otherwise: the rule, where, what was "
-        "found, and what to do.",
+        "read it, and prints one line for each thing that they would fail on or read otherwise: the rule, where, what "
+        "was found, and what to do.",
     .examples = "  calm check ./Qwen3-0.6B-W4A16\n"
                 "  calm check ./Qwen3-0.6B-W4A16 --target vllm\n"
                 "  calm check model.gguf --json\n"

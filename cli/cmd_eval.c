@@ -46,33 +46,26 @@ static const calm_option table[] = {
     {0},
 };
 
-static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer,
-                              const calm_windows *windows, const calm_eval_result *result,
-                              const calm_eval_result *reference, const calm_eval_worst *worst)
-{
-    CALM_SCOPED_TABLE(rows);
-    calm_json *detail = calm_json_new_null();
-    if (o->worst)
-        CALM_TRY(calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows));
-    if (o->detail)
-        CALM_TRY(calm_eval_detail_json(ctx, windows, worst, &detail));
-    return calm_print_json(
-        ctx, CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference), CALM_KV("windows", windows->n),
-                         CALM_KV("seqlen", o->seqlen), CALM_KV("tokens", result->tokens), CALM_KV("nll", result->nll),
-                         CALM_KV("ppl", result->ppl), CALM_KV("kl", result->kl), CALM_KV("top1", result->top1),
-                         CALM_KV("top5", result->top5),
-                         CALM_KV("reference_ppl", o->reference ? reference->ppl : NAN),
-                         CALM_KV("worst", o->worst ? calm_rows_json(ctx, &rows) : calm_json_new_null()),
-                         CALM_KV("detail", detail)));
-}
-
 static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer, const calm_windows *windows,
                          const calm_eval_result *result, const calm_eval_result *reference,
                          const calm_eval_worst *worst)
 {
     CALM_SCOPED_TABLE(rows);
+    calm_json *detail = calm_json_new_null();
+    if (o->worst)
+        CALM_TRY(calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows));
+    if (o->detail && o->json)
+        CALM_TRY(calm_eval_detail_json(ctx, windows, worst, &detail));
     if (o->json)
-        return print_json(ctx, o, tokenizer, windows, result, reference, worst);
+        return calm_print_json(
+            ctx, CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference),
+                             CALM_KV("windows", windows->n), CALM_KV("seqlen", o->seqlen),
+                             CALM_KV("tokens", result->tokens), CALM_KV("nll", result->nll),
+                             CALM_KV("ppl", result->ppl), CALM_KV("kl", result->kl), CALM_KV("top1", result->top1),
+                             CALM_KV("top5", result->top5),
+                             CALM_KV("reference_ppl", o->reference ? reference->ppl : NAN),
+                             CALM_KV("worst", o->worst ? calm_rows_json(ctx, &rows) : calm_json_new_null()),
+                             CALM_KV("detail", detail)));
     printf("tokens       %zu predicted, in %zu windows (the text has %zu tokens)\n", result->tokens, windows->n,
            windows->n_tokens);
     printf("nll          %.6f\nperplexity   %.4f\n", result->nll, result->ppl);
@@ -84,7 +77,6 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_tokenizer *
         CALM_TRY(calm_eval_detail_print(ctx, windows, worst));
     if (!o->worst)
         return CALM_OK;
-    CALM_TRY(calm_eval_worst_table(ctx, tokenizer, windows, worst, &rows));
     printf("\n");
     return calm_print_table(ctx, &rows, stdout);
 }

@@ -38,23 +38,19 @@ static const calm_option table[] = {
     {0},
 };
 
-static calm_status print_json(calm_ctx *ctx, const options *o, const calm_assembly *a, char **names, size_t n)
-{
-    calm_json *files = calm_json_new_array();
-    for (size_t i = 0; i < n; i++)
-        calm_json_add_string(files, names[i]);
-    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", a->result.name),
-                                            CALM_KV("bits_per_weight", a->result.bits_per_weight),
-                                            CALM_KV("output", o->output), CALM_KV("files", files)));
-}
-
 static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a)
 {
-    char **names;
+    const char **names;
     size_t n;
     CALM_TRY(calm_outputs_files(ctx, o->output, &names, &n));
-    if (o->json)
-        return print_json(ctx, o, a, names, n);
+    if (o->json) {
+        calm_json *files = calm_json_new_array();
+        for (size_t i = 0; i < n; i++)
+            calm_json_add_string(files, names[i]);
+        return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", a->result.name),
+                                                CALM_KV("bits_per_weight", a->result.bits_per_weight),
+                                                CALM_KV("output", o->output), CALM_KV("files", files)));
+    }
     printf("  result       %s of run %lld: %.4f bits per weight\n  written to   %s\n", a->result.name,
            (long long)a->run.id, a->result.bits_per_weight, o->output);
     for (size_t i = 0; i < n; i++)

@@ -65,7 +65,7 @@ static calm_json *numbers(const int64_t *ids, size_t n)
 {
     calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < n; i++)
-        calm_json_add_int(list, ids[i]);
+        calm_json_add(list, calm_json_of_int(ids[i]));
     return list;
 }
 

@@ -77,23 +77,15 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
         status = settle(ctx, o, &run);
     if (status == CALM_OK && run.run)
         status = calm_gates_verdict(ctx, calm_run_result(run.run));
-    calm_locked_run_close(ctx, &run);
+    calm_locked_run_close(&run);
     return status;
-}
-
-/* The run under the lock of --locked, with the kernels it names. */
-static calm_status run_locked(calm_ctx *ctx, const options *o, const calm_recipe *recipe, calm_progress *progress)
-{
-    CALM_SCOPED_JSON(lock);
-    CALM_TRY(read_lock(ctx, &o->spec, o->lock, &lock));
-    CALM_TRY(calm_kernels_pin(ctx, calm_lock_kernels(lock)));
-    return run_and_report(ctx, o, recipe, lock, progress);
 }
 
 static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
 {
     const calm_events events = calm_progress_events(progress);
     calm_recipe recipe;
+    CALM_SCOPED_JSON(lock);
     CALM_TRY(calm_recipe_resolve(ctx, &o->spec, &events, &recipe));
     if (o->dry_run) {
         calm_progress_end(ctx, progress);    /* its notes are what a dry run prints anyway */
@@ -101,7 +93,11 @@ static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
     }
     if (!o->lock)
         CALM_TRY(calm_lock_path(ctx, o->recipe_file, recipe.output, &o->lock));
-    return o->locked ? run_locked(ctx, o, &recipe, progress) : run_and_report(ctx, o, &recipe, NULL, progress);
+    if (o->locked) {
+        CALM_TRY(read_lock(ctx, &o->spec, o->lock, &lock));
+        CALM_TRY(calm_kernels_pin(ctx, calm_lock_kernels(lock)));
+    }
+    return run_and_report(ctx, o, &recipe, lock, progress);
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts)

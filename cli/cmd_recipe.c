@@ -71,7 +71,7 @@ static calm_status add_digest(calm_ctx *ctx, calm_json *object, const char *key,
 /* {"model": {file: SHA-256}, "calibration": SHA-256, "evaluation": SHA-256} */
 static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_json *digests)
 {
-    char **names, *path;
+    const char **names, *path;
     size_t n;
     calm_json *model = calm_json_new_object();
     calm_json_set(digests, "model", model);

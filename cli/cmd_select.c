@@ -137,12 +137,10 @@ static calm_status run(calm_ctx *ctx, const void *opts)
                                .engine = o->target, .dry_run = o->dry_run};
     CALM_SCOPED(calm_reselected, calm_reselected_clear) selected = {0};
     calm_progress progress;
-    char *command;
     if (o->json && o->csv)
         return calm_fail(ctx, CALM_EARG, "calm select: --json and --csv are two ways of printing; give one");
     CALM_TRY(calm_stored_run_number(ctx, "select", o->common.args.of[0], &how.run));
-    CALM_TRY(calm_strf(ctx, ctx->out, &command, "calm select %lld --store %s", (long long)how.run, o->store));
-    how.command = command;
+    CALM_TRY(calm_strf(ctx, ctx->out, &how.command, "calm select %lld --store %s", (long long)how.run, o->store));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_reselect(ctx, &how, &selected);
     CALM_TRY(calm_progress_end(ctx, &progress));

@@ -160,13 +160,11 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_named_model named;
     CALM_SCOPED_TOKENIZER(tok);
     CALM_SCOPED(input, close_input) in = {0};
-    char *path;
+    const char *path = o->tokenizer;
     if (!o->model == !o->tokenizer)
         return calm_fail(ctx, CALM_EARG, "calm tokenize: expected either --model or --tokenizer; try: "
                          "calm tokenize --model qwen");
-    if (o->tokenizer) {
-        CALM_TRY(calm_strf(ctx, ctx->out, &path, "%s", o->tokenizer));
-    } else {
+    if (!path) {
         CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
         CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
     }

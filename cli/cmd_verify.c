@@ -33,16 +33,6 @@ static const calm_option table[] = {
 
 /* ---- what was found ---- */
 
-static calm_status print_json(calm_ctx *ctx, const char *path, const options *o, const calm_differences *found,
-                              const calm_differences *environment)
-{
-    return calm_print_json(
-        ctx, CALM_OBJECT(CALM_KV("lock", path), CALM_KV("mode", o->output_only ? "output" : "run"),
-                         CALM_KV("equal", (bool)(found->n == 0)), CALM_KV("checked", found->checked),
-                         CALM_KV("differences", calm_lock_report_json(ctx, found)),
-                         CALM_KV("environment", calm_lock_report_json(ctx, environment))));
-}
-
 /* Print the outcome.  CALM_EMISMATCH: something differs. */
 static calm_status report(calm_ctx *ctx, const char *path, const options *o, const calm_verified *verified)
 {
@@ -50,7 +40,11 @@ static calm_status report(calm_ctx *ctx, const char *path, const options *o, con
     if (verified->n_cached && !o->common.quiet)
         fprintf(stderr, "calm: %zu candidates were taken from %s, not computed again\n", verified->n_cached, o->store);
     if (o->json)
-        CALM_TRY(print_json(ctx, path, o, found, environment));
+        CALM_TRY(calm_print_json(ctx, CALM_OBJECT(
+            CALM_KV("lock", path), CALM_KV("mode", o->output_only ? "output" : "run"),
+            CALM_KV("equal", (bool)(found->n == 0)), CALM_KV("checked", found->checked),
+            CALM_KV("differences", calm_lock_report_json(ctx, found)),
+            CALM_KV("environment", calm_lock_report_json(ctx, environment)))));
     else if (found->n)
         CALM_TRY(calm_lock_print(ctx, found, stdout));
     for (size_t i = 0; i < environment->n && found->n && !o->common.quiet && !o->json; i++)

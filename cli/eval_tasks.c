@@ -1,6 +1,5 @@
 /* Multiple-choice tasks: what calm eval --tasks runs and prints. */
 #include <math.h>
-#include <string.h>
 
 #include "cli/eval.h"
 #include "cli/progress.h"
@@ -36,21 +35,8 @@ static calm_json *values(const double *from, size_t n)
 {
     calm_json *array = calm_json_new_array();
     for (size_t i = 0; i < n; i++)
-        calm_json_add_number(array, from[i]);
+        calm_json_add(array, calm_json_of_number(from[i]));
     return array;
-}
-
-/* `prefix`: "" or "reference_"; null where there is no reference. */
-static void set_answers(calm_json *root, const char *prefix, const calm_task_answers *answers)
-{
-    const struct { const char *name; double value; } members[] = {
-        {"acc", answers->acc}, {"acc_se", answers->acc_se}, {"acc_norm", answers->acc_norm},
-        {"acc_norm_se", answers->acc_norm_se}};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        char key[64];
-        snprintf(key, sizeof key, "%s%s", prefix, members[i].name);
-        calm_json_set_number(root, key, answers->log_prob ? members[i].value : NAN);
-    }
 }
 
 static calm_json *task_json(const calm_tasks_result *result, size_t t)
@@ -69,13 +55,18 @@ static calm_status print_json(calm_ctx *ctx, const calm_eval_options *o, const c
     calm_json *each = calm_json_new_array();
     for (size_t t = 0; t < result->n; t++)
         calm_json_add(each, task_json(result, t));
-    calm_json *root = CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("reference", o->reference),
-                                  CALM_KV("tasks", result->n), CALM_KV("choices", result->n_choices),
-                                  CALM_KV("tokens", result->tokens));
-    set_answers(root, "", &result->model);
-    set_answers(root, "reference_", &result->reference);
-    return calm_print_json(ctx, CALM_EXTEND(root, CALM_KV("agreement", result->same),
-                                            CALM_KV("agreement_norm", result->same_norm), CALM_KV("per_task", each)));
+    const calm_task_answers *model = &result->model;
+    calm_task_answers reference = result->reference;
+    if (!o->reference)
+        reference.acc = reference.acc_se = reference.acc_norm = reference.acc_norm_se = NAN;
+    return calm_print_json(ctx, CALM_OBJECT(
+        CALM_KV("model", o->model), CALM_KV("reference", o->reference), CALM_KV("tasks", result->n),
+        CALM_KV("choices", result->n_choices), CALM_KV("tokens", result->tokens), CALM_KV("acc", model->acc),
+        CALM_KV("acc_se", model->acc_se), CALM_KV("acc_norm", model->acc_norm),
+        CALM_KV("acc_norm_se", model->acc_norm_se), CALM_KV("reference_acc", reference.acc),
+        CALM_KV("reference_acc_se", reference.acc_se), CALM_KV("reference_acc_norm", reference.acc_norm),
+        CALM_KV("reference_acc_norm_se", reference.acc_norm_se), CALM_KV("agreement", result->same),
+        CALM_KV("agreement_norm", result->same_norm), CALM_KV("per_task", each)));
 }
 
 /* ---- running ---- */

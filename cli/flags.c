@@ -10,11 +10,7 @@
 /* The flag of a recipe key, or of an option that recipes do not have; NULL: it is neither. */
 static const char *find_flag(const char *key)
 {
-    static const char *const others[] = {"asymmetric", "dtype", "max-shard-size"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(others[i], key) == 0)
-            return others[i];
-    return calm_spec_flag(key);
+    return calm_option_value_index("asymmetric|dtype|max-shard-size", key) >= 0 ? key : calm_spec_flag(key);
 }
 
 void calm_flags_print(FILE *stream, const char *message)

@@ -64,19 +64,13 @@ static calm_json *text_json(const char *text)
 
 static calm_json *cell_json(const calm_table_cell *cell)
 {
-    switch (cell->type) {
-    case CALM_CELL_EMPTY:
-        break;
-    case CALM_CELL_TEXT:
+    if (cell->type == CALM_CELL_TEXT)
         return text_json(cell->text);
-    case CALM_CELL_INT:
+    if (cell->type == CALM_CELL_INT)
         return calm_json_of_int(cell->integer);
-    case CALM_CELL_BOOL:
+    if (cell->type == CALM_CELL_BOOL)
         return calm_json_of_bool(cell->integer != 0);
-    case CALM_CELL_NUMBER:
-        return calm_json_of_number(cell->number);
-    }
-    return calm_json_new_null();
+    return cell->type == CALM_CELL_NUMBER ? calm_json_of_number(cell->number) : calm_json_new_null();
 }
 
 calm_json *calm_rows_json(calm_ctx *ctx, calm_table *table)

@@ -114,23 +114,17 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
 
 /* ---- JSON ---- */
 
-static calm_json *predictions_json(const calm_eval_result *result)
-{
-    return CALM_OBJECT(CALM_KV("tokens", result->tokens), CALM_KV("nll", result->nll), CALM_KV("ppl", result->ppl),
-                       CALM_KV("kl", result->kl), CALM_KV("top1", result->top1));
-}
-
-static calm_json *embeddings_json(const calm_embedding_result *result)
-{
-    return CALM_OBJECT(CALM_KV("sentences", result->n), CALM_KV("error", result->error),
-                       CALM_KV("cosine", result->cosine), CALM_KV("cosine_min", result->cosine_min),
-                       CALM_KV("spearman", result->spearman));
-}
-
 static calm_json *measure_json(const calm_measure *measure)
 {
-    return measure->kind == CALM_STORE_EMBEDDINGS ? embeddings_json(&measure->embeddings)
-                                                  : predictions_json(&measure->predictions);
+    const calm_eval_result *predictions = &measure->predictions;
+    const calm_embedding_result *embeddings = &measure->embeddings;
+    if (measure->kind == CALM_STORE_EMBEDDINGS)
+        return CALM_OBJECT(CALM_KV("sentences", embeddings->n), CALM_KV("error", embeddings->error),
+                           CALM_KV("cosine", embeddings->cosine), CALM_KV("cosine_min", embeddings->cosine_min),
+                           CALM_KV("spearman", embeddings->spearman));
+    return CALM_OBJECT(CALM_KV("tokens", predictions->tokens), CALM_KV("nll", predictions->nll),
+                       CALM_KV("ppl", predictions->ppl), CALM_KV("kl", predictions->kl),
+                       CALM_KV("top1", predictions->top1));
 }
 
 static calm_json *trials_json(const calm_trial *trials, size_t n, bool encoder)

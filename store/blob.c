@@ -10,15 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static calm_status digest_of(calm_ctx *ctx, const calm_blob_piece *pieces, size_t n_pieces, char *digest)
-{
-    calm_sha256 sha;
-    calm_sha256_init(&sha);
-    for (size_t i = 0; i < n_pieces; i++)
-        calm_sha256_update(&sha, pieces[i].bytes, pieces[i].n_bytes);
-    return calm_sha256_finish(ctx, &sha, digest);
-}
-
 static calm_status write_all(calm_ctx *ctx, int fd, const char *root, const calm_blob_piece *piece)
 {
     const char *at = piece->bytes;
@@ -55,8 +46,12 @@ calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece
                           char digest[CALM_SHA256_HEX])
 {
     char *folder, *path, *temporary;
+    calm_sha256 sha;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(digest_of(ctx, pieces, n_pieces, digest));
+    calm_sha256_init(&sha);
+    for (size_t i = 0; i < n_pieces; i++)
+        calm_sha256_update(&sha, pieces[i].bytes, pieces[i].n_bytes);
+    CALM_TRY(calm_sha256_finish(ctx, &sha, digest));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s/tmp", root));
     CALM_TRY(calm_make_directories(ctx, folder));
     /* One writing process, so a thread's own number keeps equal blobs of two threads apart. */
@@ -78,8 +73,7 @@ calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece
 
 static bool well_formed(const char *digest)
 {
-    return strlen(digest) == CALM_SHA256_HEX - 1 &&
-           strspn(digest, "0123456789abcdef") == CALM_SHA256_HEX - 1;
+    return strlen(digest) == CALM_SHA256_HEX - 1 && strspn(digest, "0123456789abcdef") == CALM_SHA256_HEX - 1;
 }
 
 /* The path of a blob, in ctx->scratch. */

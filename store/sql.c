@@ -73,30 +73,17 @@ static int system_reason(sqlite3 *db, int code)
 
 static calm_status status_of(int code, int reason)
 {
-    switch (code & 0xff) {
-    case SQLITE_FULL:
-        return CALM_ENOSPC;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return CALM_EBUSY;
-    case SQLITE_NOTADB:
-    case SQLITE_CORRUPT:
-        return CALM_EFORMAT;
-    case SQLITE_NOMEM:
-        return CALM_ENOMEM;
-    case SQLITE_CONSTRAINT:
-    case SQLITE_ERROR:
-    case SQLITE_AUTH:
-    case SQLITE_RANGE:
-    case SQLITE_MISMATCH:
-    case SQLITE_TOOBIG:
-        return CALM_EARG;
-    case SQLITE_INTERRUPT:
-        return CALM_EINTERRUPTED;
-    default:
-        /* A full disk shows as SQLITE_IOERR where SQLite extends its shared memory or syncs. */
-        return reason == ENOSPC || reason == EDQUOT ? CALM_ENOSPC : CALM_EIO;
-    }
+    static const calm_status known[] = {
+        [SQLITE_FULL] = CALM_ENOSPC,     [SQLITE_BUSY] = CALM_EBUSY,     [SQLITE_LOCKED] = CALM_EBUSY,
+        [SQLITE_NOTADB] = CALM_EFORMAT,  [SQLITE_CORRUPT] = CALM_EFORMAT, [SQLITE_NOMEM] = CALM_ENOMEM,
+        [SQLITE_CONSTRAINT] = CALM_EARG, [SQLITE_ERROR] = CALM_EARG,     [SQLITE_AUTH] = CALM_EARG,
+        [SQLITE_RANGE] = CALM_EARG,      [SQLITE_MISMATCH] = CALM_EARG,  [SQLITE_TOOBIG] = CALM_EARG,
+        [SQLITE_INTERRUPT] = CALM_EINTERRUPTED};
+    const size_t kind = code & 0xff;
+    if (kind < sizeof known / sizeof *known && known[kind] != CALM_OK)
+        return known[kind];
+    /* A full disk shows as SQLITE_IOERR where SQLite extends its shared memory or syncs. */
+    return reason == ENOSPC || reason == EDQUOT ? CALM_ENOSPC : CALM_EIO;
 }
 
 static calm_status fail(calm_ctx *ctx, calm_sql *sql, int code)
@@ -165,12 +152,8 @@ calm_value calm_value_id(int64_t id)
 static calm_status immutable_uri(calm_ctx *ctx, const char *path, calm_text *uri)
 {
     calm_text_printf(uri, "file:");
-    for (const char *at = path; *at; at++) {
-        if (*at == '%' || *at == '?' || *at == '#')
-            calm_text_printf(uri, "%%%02X", (unsigned char)*at);
-        else
-            calm_text_append(uri, at, 1);
-    }
+    for (const char *at = path; *at; at++)
+        calm_text_printf(uri, strchr("%?#", *at) ? "%%%02X" : "%c", (unsigned char)*at);
     calm_text_printf(uri, "?immutable=1");
     return calm_text_check(ctx, uri);
 }
@@ -253,10 +236,9 @@ void calm_sql_remove(calm_ctx *ctx, const char *path, bool itself)
 {
     static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
     char *name;
-    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
         if (calm_strf(ctx, ctx->scratch, &name, "%s%s", path, suffixes[i]) == CALM_OK)
             unlink(name);
-    }
     if (itself)
         unlink(path);
 }
@@ -265,13 +247,12 @@ void calm_sql_remove(calm_ctx *ctx, const char *path, bool itself)
 
 static calm_status prepare(calm_ctx *ctx, calm_sql *sql, const char *text, sqlite3_stmt **out)
 {
-    for (size_t i = 0; i < sql->n_cached; i++) {
+    for (size_t i = 0; i < sql->n_cached; i++)
         if (strcmp(sqlite3_sql(sql->cache[i]), text) == 0) {
             *out = sql->cache[i];
             assert(!sqlite3_stmt_busy(*out));
             return CALM_OK;
         }
-    }
     int code = sqlite3_prepare_v3(sql->db, text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
     if (code != SQLITE_OK)
         return fail(ctx, sql, code);
@@ -307,14 +288,11 @@ static calm_status bind_all(calm_ctx *ctx, calm_sql *sql, sqlite3_stmt *statemen
 {
     int expected = sqlite3_bind_parameter_count(statement);
     if ((size_t)expected != n_params)
-        return calm_fail(ctx, CALM_EARG, "%s: %zu parameters, the statement takes %d", sql->path, n_params,
-                         expected);
-    for (size_t i = 0; i < n_params; i++) {
-        int code = bind_one(statement, (int)i + 1, &params[i]);
-        if (code != SQLITE_OK)
-            return fail(ctx, sql, code);
-    }
-    return CALM_OK;
+        return calm_fail(ctx, CALM_EARG, "%s: %zu parameters, the statement takes %d", sql->path, n_params, expected);
+    int code = SQLITE_OK;
+    for (size_t i = 0; i < n_params && code == SQLITE_OK; i++)
+        code = bind_one(statement, (int)i + 1, &params[i]);
+    return code == SQLITE_OK ? CALM_OK : fail(ctx, sql, code);
 }
 
 calm_status calm_sql_script(calm_ctx *ctx, calm_sql *sql, const char *script)
@@ -378,11 +356,6 @@ int64_t calm_sql_int(calm_statement *statement, int column)
     return sqlite3_column_int64(statement, column);
 }
 
-double calm_sql_real(calm_statement *statement, int column)
-{
-    return sqlite3_column_type(statement, column) == SQLITE_NULL ? NAN : sqlite3_column_double(statement, column);
-}
-
 calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out)
 {
     const calm_value text = calm_value_text((const char *)sqlite3_column_text(statement, column));
@@ -406,6 +379,20 @@ calm_value calm_sql_value(calm_statement *statement, int column)
     default:
         return (calm_value){.type = CALM_VALUE_NULL};
     }
+}
+
+calm_status calm_sql_read(calm_ctx *ctx, calm_statement *statement, int first, const calm_sql_target *targets)
+{
+    for (const calm_sql_target *to = targets; to->at; to++, first++)
+        if (to->type == CALM_VALUE_INTEGER)
+            *(int64_t *)to->at = calm_sql_int(statement, first);
+        else if (to->type == CALM_VALUE_REAL)
+            *(double *)to->at = sqlite3_column_type(statement, first) == SQLITE_NULL
+                                    ? NAN
+                                    : sqlite3_column_double(statement, first);
+        else
+            CALM_TRY(calm_sql_text(ctx, statement, first, to->at));
+    return CALM_OK;
 }
 
 int64_t calm_sql_changes(calm_sql *sql)
@@ -439,17 +426,11 @@ static int allow(void *user, int action, const char *first, const char *second, 
     static const char *const settings[] = {"user_version", "application_id", "journal_mode", "page_count",
                                            "page_size", NULL};
     (void)user, (void)database, (void)trigger;
-    switch (action) {
-    case SQLITE_ATTACH:
-    case SQLITE_DETACH:
-    case SQLITE_TRANSACTION:
-    case SQLITE_SAVEPOINT:
-        return SQLITE_DENY;
-    case SQLITE_PRAGMA:
-        return named(first, describing) || (!second && named(first, settings)) ? SQLITE_OK : SQLITE_DENY;
-    default:
-        return SQLITE_OK;
-    }
+    const bool denied = action == SQLITE_PRAGMA
+                            ? !named(first, describing) && (second || !named(first, settings))
+                            : action == SQLITE_ATTACH || action == SQLITE_DETACH || action == SQLITE_TRANSACTION
+                                  || action == SQLITE_SAVEPOINT;
+    return denied ? SQLITE_DENY : SQLITE_OK;
 }
 
 /* Prepare `text`, which must be one statement; the caller finalizes *out, also after a failure. */

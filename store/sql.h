@@ -65,12 +65,23 @@ static inline void calm_sql_leave(calm_statement **statement)
     calm_sql_end(*statement);
 }
 
-/* Columns of the current row.  real: NULL is NaN; text: a copy in ctx->out, NULL is NULL; value: borrowed until the
- * next step. */
+/* Columns of the current row.  text: a copy in ctx->out, NULL is NULL; value: borrowed until the next step. */
 int64_t calm_sql_int(calm_statement *statement, int column);
-double calm_sql_real(calm_statement *statement, int column);
 calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out);
 calm_value calm_sql_value(calm_statement *statement, int column);
+
+/* Several columns from `first` on, one after another: CALM_SQL_READ(ctx, row, 0, CALM_TO(&id), CALM_TO(&out->name)).
+ * The pointer's type says what is read: an int64_t or a string as by the functions above, a double, NULL as NaN. */
+typedef struct calm_sql_target {
+    calm_value_type type;
+    void *at;
+} calm_sql_target;
+#define CALM_SQL_READ(ctx, row, first, ...)                                                                        \
+    calm_sql_read((ctx), (row), (first), (const calm_sql_target[]){__VA_ARGS__, {0}})
+#define CALM_TO(pointer)                                                                                           \
+    {_Generic((pointer), int64_t *: CALM_VALUE_INTEGER, double *: CALM_VALUE_REAL, const char **: CALM_VALUE_TEXT), \
+     (pointer)}
+calm_status calm_sql_read(calm_ctx *ctx, calm_statement *statement, int first, const calm_sql_target *targets);
 
 /* Rows that the last statement changed. */
 int64_t calm_sql_changes(calm_sql *sql);

@@ -152,11 +152,8 @@ static calm_status count_kind(calm_ctx *ctx, calm_sql *sql, const struct kind *k
     CALM_TRY(calm_strf(ctx, ctx->scratch, &query, "SELECT count(*), coalesce(sum(%s), 0) FROM %s WHERE %s", size,
                        kind->table, kind->doomed));
     CALM_TRY(calm_sql_first(ctx, sql, query, CALM_NONE, &row));
-    if (calm_sql_next(ctx, sql, row)) {
-        out->rows = calm_sql_int(row, 0);
-        out->bytes = calm_sql_int(row, 1);
-    }
-    return ctx->status;
+    return calm_sql_next(ctx, sql, row) ? CALM_SQL_READ(ctx, row, 0, CALM_TO(&out->rows), CALM_TO(&out->bytes))
+                                        : ctx->status;
 }
 
 static calm_status delete_rows(calm_ctx *ctx, calm_store *store)
@@ -235,14 +232,12 @@ static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
     CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA freelist_count", CALM_NONE, &unused));
     CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA page_size", CALM_NONE, &page));
     const double needed = 2.0 * (double)(pages - unused) * (double)page;
-    char *words = NULL;
     if (statvfs(store->path, &room) == 0 && (double)room.f_bavail * (double)room.f_frsize < needed)
         CALM_TRY(calm_strf(
-            ctx, ctx->out, &words,
+            ctx, ctx->out, note,
             "not compacted: that takes %.1f MB beside the store, %.1f MB are free; %.1f MB in it are free for "
             "new rows",
             needed / 1e6, (double)room.f_bavail * (double)room.f_frsize / 1e6, (double)unused * (double)page / 1e6));
-    *note = words;
     return CALM_OK;
 }
 
@@ -250,7 +245,7 @@ static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
 static calm_status compact(calm_ctx *ctx, calm_store *store, const char **note)
 {
     int64_t unused, held;
-    char *words, message[CALM_MESSAGE_MAX];
+    char message[CALM_MESSAGE_MAX];
     CALM_TRY(calm_sql_number(ctx, store->sql, "PRAGMA freelist_count", CALM_NONE, &unused));
     CALM_TRY(unused ? has_room(ctx, store, note) : CALM_OK);
     if (*note)
@@ -262,9 +257,7 @@ static calm_status compact(calm_ctx *ctx, calm_store *store, const char **note)
     }
     memcpy(message, ctx->message, sizeof message);
     calm_ctx_forgive(ctx);
-    CALM_TRY(calm_strf(ctx, ctx->out, &words, "not compacted: %s", message));
-    *note = words;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, note, "not compacted: %s", message);
 }
 
 /* ---- all of it ---- */

@@ -66,27 +66,17 @@ static calm_status read_candidate(calm_ctx *ctx, calm_store *store, const char *
 {
     CALM_SCOPED_ROWS(row);
     CALM_TRY(calm_sql_first(ctx, store->sql,
-                            "SELECT c.id, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure, c.blob,"
-                            " c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds, c.key"
+                            "SELECT c.id, c.key, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure,"
+                            " c.blob, c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds"
                             " FROM candidate c JOIN algorithm a ON a.id = c.algorithm_id WHERE c.key = ?1",
                             CALM_BIND(CALM_T(key)), &row));
     if (!calm_sql_next(ctx, store->sql, row))
         return ctx->status;
-    *id = calm_sql_int(row, 0);
-    out->job_id = calm_sql_int(row, 1);
-    out->calibration_id = calm_sql_int(row, 2);
-    CALM_TRY(calm_sql_text(ctx, row, 3, &out->algorithm));
-    CALM_TRY(calm_sql_text(ctx, row, 4, &out->chain));
-    CALM_TRY(calm_sql_text(ctx, row, 5, &out->scheme));
-    CALM_TRY(calm_sql_text(ctx, row, 6, &out->failure));
-    CALM_TRY(calm_sql_text(ctx, row, 7, &out->blob));
-    out->blob_bytes = calm_sql_int(row, 8);
-    out->bits_per_weight = calm_sql_real(row, 9);
-    out->damp = calm_sql_real(row, 10);
-    out->score_rows = calm_sql_int(row, 11);
-    out->dropped_rows = calm_sql_int(row, 12);
-    out->seconds = calm_sql_real(row, 13);
-    return calm_sql_text(ctx, row, 14, &out->key);
+    return CALM_SQL_READ(ctx, row, 0, CALM_TO(id), CALM_TO(&out->key), CALM_TO(&out->job_id),
+                         CALM_TO(&out->calibration_id), CALM_TO(&out->algorithm), CALM_TO(&out->chain),
+                         CALM_TO(&out->scheme), CALM_TO(&out->failure), CALM_TO(&out->blob), CALM_TO(&out->blob_bytes),
+                         CALM_TO(&out->bits_per_weight), CALM_TO(&out->damp), CALM_TO(&out->score_rows),
+                         CALM_TO(&out->dropped_rows), CALM_TO(&out->seconds));
 }
 
 static calm_status read_scores(calm_ctx *ctx, calm_store *store, int64_t id, calm_store_candidate *out)
@@ -103,9 +93,7 @@ static calm_status read_scores(calm_ctx *ctx, calm_store *store, int64_t id, cal
                             CALM_BIND(CALM_I(id)), &row));
     while (out->n_scores < (size_t)n && calm_sql_next(ctx, store->sql, row)) {
         calm_store_score *score = &scores[out->n_scores++];
-        score->value = calm_sql_real(row, 2);
-        CALM_TRY(calm_sql_text(ctx, row, 0, &score->unit));
-        CALM_TRY(calm_sql_text(ctx, row, 1, &score->metric));
+        CALM_TRY(CALM_SQL_READ(ctx, row, 0, CALM_TO(&score->unit), CALM_TO(&score->metric), CALM_TO(&score->value)));
     }
     return ctx->status;
 }
@@ -167,33 +155,22 @@ static calm_status read_evaluation(calm_ctx *ctx, calm_store *store, const char 
 {
     CALM_SCOPED_ROWS(row);
     CALM_TRY(calm_sql_first(ctx, store->sql,
-                            "SELECT id, model_id, subject, text_name, text_digest, window_tokens,"
-                            " kind = 'embeddings', pairs, error, cosine, cosine_min, spearman, tokens, nll, ppl, kl,"
-                            " top1, key FROM evaluation WHERE key = ?1",
+                            "SELECT pairs, error, cosine, cosine_min, spearman, tokens, nll, ppl, kl, top1,"
+                            " kind = 'embeddings', id, key, model_id, subject, text_name, text_digest, window_tokens"
+                            " FROM evaluation WHERE key = ?1",
                             CALM_BIND(CALM_T(key)), &row));
     if (!calm_sql_next(ctx, store->sql, row))
         return ctx->status;
-    *id = calm_sql_int(row, 0);
-    out->model_id = calm_sql_int(row, 1);
-    CALM_TRY(calm_sql_text(ctx, row, 2, &out->subject));
-    CALM_TRY(calm_sql_text(ctx, row, 3, &out->text_name));
-    CALM_TRY(calm_sql_text(ctx, row, 4, &out->text_digest));
-    out->window_tokens = calm_sql_int(row, 5);
-    out->kind = calm_sql_int(row, 6) ? CALM_STORE_EMBEDDINGS : CALM_STORE_PREDICTIONS;
-    if (out->kind == CALM_STORE_EMBEDDINGS) {
-        out->pairs = calm_sql_int(row, 7);
-        out->error = calm_sql_real(row, 8);
-        out->cosine = calm_sql_real(row, 9);
-        out->cosine_min = calm_sql_real(row, 10);
-        out->spearman = calm_sql_real(row, 11);
-    } else {
-        out->tokens = calm_sql_int(row, 12);
-        out->nll = calm_sql_real(row, 13);
-        out->ppl = calm_sql_real(row, 14);
-        out->kl = calm_sql_real(row, 15);
-        out->top1 = calm_sql_real(row, 16);
-    }
-    return calm_sql_text(ctx, row, 17, &out->key);
+    out->kind = calm_sql_int(row, 10) ? CALM_STORE_EMBEDDINGS : CALM_STORE_PREDICTIONS;
+    if (out->kind == CALM_STORE_EMBEDDINGS)
+        CALM_TRY(CALM_SQL_READ(ctx, row, 0, CALM_TO(&out->pairs), CALM_TO(&out->error), CALM_TO(&out->cosine),
+                               CALM_TO(&out->cosine_min), CALM_TO(&out->spearman)));
+    else
+        CALM_TRY(CALM_SQL_READ(ctx, row, 5, CALM_TO(&out->tokens), CALM_TO(&out->nll), CALM_TO(&out->ppl),
+                               CALM_TO(&out->kl), CALM_TO(&out->top1)));
+    return CALM_SQL_READ(ctx, row, 11, CALM_TO(id), CALM_TO(&out->key), CALM_TO(&out->model_id),
+                         CALM_TO(&out->subject), CALM_TO(&out->text_name), CALM_TO(&out->text_digest),
+                         CALM_TO(&out->window_tokens));
 }
 
 static calm_status read_windows(calm_ctx *ctx, calm_store *store, int64_t id, calm_store_evaluation *out)
@@ -211,11 +188,10 @@ static calm_status read_windows(calm_ctx *ctx, calm_store *store, int64_t id, ca
                             CALM_BIND(CALM_I(id)), &row));
     while (out->n_windows < (size_t)n && calm_sql_next(ctx, store->sql, row)) {
         calm_store_window *w = &windows[out->n_windows++];
-        if (out->kind == CALM_STORE_EMBEDDINGS)
-            *w = (calm_store_window){.error = calm_sql_real(row, 4), .cosine = calm_sql_real(row, 5)};
-        else
-            *w = (calm_store_window){.tokens = calm_sql_int(row, 0), .nll = calm_sql_real(row, 1),
-                                     .kl = calm_sql_real(row, 2), .top1 = calm_sql_real(row, 3)};
+        CALM_TRY(out->kind == CALM_STORE_EMBEDDINGS
+                     ? CALM_SQL_READ(ctx, row, 4, CALM_TO(&w->error), CALM_TO(&w->cosine))
+                     : CALM_SQL_READ(ctx, row, 0, CALM_TO(&w->tokens), CALM_TO(&w->nll), CALM_TO(&w->kl),
+                                     CALM_TO(&w->top1)));
     }
     return ctx->status;
 }

@@ -49,13 +49,10 @@ static calm_status write_copy(calm_ctx *ctx, const char *path, const char *to)
 static calm_status rename_copy(calm_ctx *ctx, const char *from, const char *to)
 {
     char *folder;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s", to));
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        slash[slash == folder] = '\0';
+    CALM_TRY(calm_path_parent(ctx, to, &folder));
     if (rename(from, to) != 0)
         return calm_fail_errno(ctx, errno, "%s: cannot rename to it", to);
-    return calm_sync_directory(ctx, slash ? folder : ".");
+    return calm_sync_directory(ctx, folder);
 }
 
 calm_status calm_store_back_up(calm_ctx *ctx, const char *path, int64_t version)

@@ -134,13 +134,9 @@ calm_status calm_store_open(calm_ctx *ctx, const char *path, const calm_store_ho
     store->path = strdup(path);
     if (asprintf(&store->blobs, "%s.blobs", path) < 0)
         store->blobs = NULL;
-    calm_status status;
-    if (!store->path || !store->blobs)
-        status = calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    else if (how && how->mode == CALM_STORE_WRITE)
-        status = open_for_writing(ctx, store, how);
-    else
-        status = open_for_reading(ctx, store);
+    const calm_status status = !store->path || !store->blobs ? calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path)
+                               : how && how->mode == CALM_STORE_WRITE ? open_for_writing(ctx, store, how)
+                                                                      : open_for_reading(ctx, store);
     if (status == CALM_OK)
         *out = store;
     else

@@ -32,16 +32,11 @@ static const char activations_sql[] =
     OF_RUN "LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
     "WHERE r.id = ?1 ORDER BY x.block, x.id";
 
-calm_status calm_inspect_activations(calm_ctx *ctx, calm_inspection *in)
-{
-    const calm_value run = calm_value_int(in->run);
-    calm_inspect_section *emergence;
-    CALM_TRY(calm_inspect_select(ctx, in, "maxima", "Largest values", maxima_sql, &run, 1, NULL));
-    CALM_TRY(calm_inspect_select(ctx, in, "emergence",
-                                 "Emergence: the first block whose output's maximum is 10 times the one before",
-                                 emergence_sql, &run, 1, &emergence));
-    emergence->fields = true;
-    CALM_TRY(calm_inspect_select(ctx, in, "tokens", "Tokens that carry the largest values of each hook point",
-                                 tokens_sql, &run, 1, NULL));
-    return calm_inspect_select(ctx, in, "activations", "Hook points", activations_sql, &run, 1, NULL);
-}
+const calm_inspect_list calm_inspect_activations[] = {
+    {"maxima", "Largest values", .sql = maxima_sql, .n_params = 1},
+    {"emergence", "Emergence: the first block whose output's maximum is 10 times the one before",
+     .sql = emergence_sql, .n_params = 1, .fields = true},
+    {"tokens", "Tokens that carry the largest values of each hook point", .sql = tokens_sql, .n_params = 1},
+    {"activations", "Hook points", .sql = activations_sql, .n_params = 1},
+    {0},
+};

@@ -48,17 +48,16 @@ static bool same(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static calm_status add_facts(calm_ctx *ctx, calm_inspection *in, const char *key, const char *title, const char *sql)
+static calm_status add_facts(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table)
 {
-    calm_inspect_section *section = calm_inspect_section_new(in, key, title);
     const calm_value first = calm_value_int(in->run), second = calm_value_int(in->other);
     facts a = {.n = 0}, b = {.n = 0};
-    calm_table_columns(&section->table, "name|first|second");
-    CALM_TRY(calm_store_query(ctx, in->store, sql, &first, 1, keep_facts, &a));
-    CALM_TRY(calm_store_query(ctx, in->store, sql, &second, 1, keep_facts, &b));
+    calm_table_columns(table, "name|first|second");
+    CALM_TRY(calm_store_query(ctx, in->store, list->sql, &first, 1, keep_facts, &a));
+    CALM_TRY(calm_store_query(ctx, in->store, list->sql, &second, 1, keep_facts, &b));
     for (size_t i = 0; i < a.n; i++) {
         if (!same(a.values[i], b.values[i]))
-            CALM_CELLS(&section->table, CALM_TEXT(a.names[i]), CALM_TEXT(a.values[i]), CALM_TEXT(b.values[i]));
+            CALM_CELLS(table, CALM_TEXT(a.names[i]), CALM_TEXT(a.values[i]), CALM_TEXT(b.values[i]));
     }
     return CALM_OK;
 }
@@ -73,25 +72,24 @@ static calm_status add_value(calm_ctx *ctx, void *user, const char *pointer, con
     return CALM_OK;
 }
 
-static calm_status read_recipe(calm_ctx *ctx, calm_inspection *in, int64_t run, calm_json **out)
+static calm_status read_recipe(calm_ctx *ctx, calm_inspection *in, const char *sql, int64_t run, calm_json **out)
 {
     const calm_value param = calm_value_int(run);
     calm_value text;
     char *name;
-    CALM_TRY(calm_store_query_one(ctx, in->store, "SELECT recipe FROM run WHERE id = ?1", &param, 1, &text, 1));
+    CALM_TRY(calm_store_query_one(ctx, in->store, sql, &param, 1, &text, 1));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "the recipe of run %lld", (long long)run));
     return text.type == CALM_VALUE_TEXT ? calm_json_parse(ctx, name, text.text, text.n_bytes, out) : CALM_OK;
 }
 
-static calm_status add_recipes(calm_ctx *ctx, calm_inspection *in)
+static calm_status add_recipes(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table)
 {
-    calm_inspect_section *section = calm_inspect_section_new(in, "recipe", "Recipe");
     CALM_SCOPED_JSON(first);
     CALM_SCOPED_JSON(second);
-    calm_table_columns(&section->table, "pointer|first|second");
-    CALM_TRY(read_recipe(ctx, in, in->run, &first));
-    CALM_TRY(read_recipe(ctx, in, in->other, &second));
-    return calm_inspect_walk(ctx, first, second, add_value, &section->table);
+    calm_table_columns(table, "pointer|first|second");
+    CALM_TRY(read_recipe(ctx, in, list->sql, in->run, &first));
+    CALM_TRY(read_recipe(ctx, in, list->sql, in->other, &second));
+    return calm_inspect_walk(ctx, first, second, add_value, table);
 }
 
 /* ---- lists of both ---- */
@@ -152,20 +150,13 @@ static const char evaluations_sql[] =
     "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id IN (?1, ?2) "
     "GROUP BY v.role, v.subject ORDER BY v.role, v.subject";
 
-calm_status calm_inspect_diff(calm_ctx *ctx, calm_inspection *in)
-{
-    const calm_value params[] = {calm_value_int(in->run), calm_value_int(in->other),
-                                 calm_value_text(in->query->metric)};
-    calm_inspect_section *section;
-    CALM_TRY(add_facts(ctx, in, "run", "Run", run_sql));
-    CALM_TRY(add_recipes(ctx, in));
-    CALM_TRY(add_facts(ctx, in, "calibration", "Calibration", calibration_sql));
-    CALM_TRY(calm_inspect_select(ctx, in, "environment", "Environment", environment_sql, params, 2, NULL));
-    CALM_TRY(calm_inspect_select(ctx, in, "choices", "Choices", choices_sql, params, 2, NULL));
-    CALM_TRY(calm_inspect_select(ctx, in, "scores", "Scores of what was chosen", scores_sql, params, 3, NULL));
-    for (size_t i = 0; i < in->n_sections; i++)
-        in->sections[i].none = "no difference";
-    CALM_TRY(calm_inspect_select(ctx, in, "evaluations", "Evaluations", evaluations_sql, params, 2, &section));
-    section->none = "none";
-    return CALM_OK;
-}
+const calm_inspect_list calm_inspect_diff[] = {
+    {"run", "Run", run_sql, 1, "no difference", false, add_facts},
+    {"recipe", "Recipe", "SELECT recipe FROM run WHERE id = ?1", 1, "no difference", false, add_recipes},
+    {"calibration", "Calibration", calibration_sql, 1, "no difference", false, add_facts},
+    {"environment", "Environment", environment_sql, 2, "no difference", false, NULL},
+    {"choices", "Choices", choices_sql, 2, "no difference", false, NULL},
+    {"scores", "Scores of what was chosen", scores_sql, 3, "no difference", false, NULL},
+    {"evaluations", "Evaluations", evaluations_sql, 2, "none", false, NULL},
+    {0},
+};

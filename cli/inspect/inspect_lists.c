@@ -2,7 +2,7 @@
  *
  * The queries read the tables, not the views v_*: those round their figures.  Each finds its rows by primary keys; none
  * counts what all runs together have. */
-#include "cli/inspect/inspect_units.h"
+#include "cli/inspect/inspect_view.h"
 
 /* ---- queries: ?1 is the run ---- */
 
@@ -59,8 +59,7 @@ static const char choices_sql[] =
     "FROM choice c JOIN run r ON r.id = c.run_id JOIN job j ON j.id = c.job_id JOIN block b ON b.id = j.block_id "
     "LEFT JOIN candidate k ON k.id = c.candidate_id LEFT JOIN algorithm a ON a.id = k.algorithm_id" SCORES
     " LEFT JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id AND x.hook = "
-    "j.input_hook "
-    "LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
+    "j.input_hook LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
     "WHERE c.run_id = ?1" OF_UNIT " ORDER BY b.number, j.position";
 
 static const char evaluations_sql[] =
@@ -96,8 +95,7 @@ static const char calibrations_sql[] =
     "SELECT c.id, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
     "e.emergence_block, c.text_name AS text FROM calibration c "
     "LEFT JOIN v_emergence e ON e.calibration = c.id WHERE ?1 = 0 OR c.id = (SELECT calibration_id FROM run WHERE id = "
-    "?1) "
-    "ORDER BY c.id";
+    "?1) ORDER BY c.id";
 
 static const char brief_runs_sql[] =
     "SELECT r.id AS run, m.name AS model, r.status, r.result, r.bits_per_weight, "
@@ -106,47 +104,21 @@ static const char brief_runs_sql[] =
     "r.started_at AS started, r.command "
     "FROM run r JOIN model m ON m.id = r.model_id WHERE ?1 IN (0, r.id) ORDER BY r.id";
 
-
 /* ---- views ---- */
 
-#define LIST(ctx, in, what, n) calm_inspect_select(ctx, in, #what, #what, what##_sql, params, n, NULL)
-
-/* A list of all runs or of one. */
-#define LIST_OF_RUNS(what)                                                                                   \
-    calm_status calm_inspect_##what(calm_ctx *ctx, calm_inspection *in)                                      \
-    {                                                                                                        \
-        const calm_value params[] = {calm_value_int(in->run)};                                               \
-        return LIST(ctx, in, what, 1);                                                                       \
-    }
-LIST_OF_RUNS(runs)
-LIST_OF_RUNS(evaluations)
-LIST_OF_RUNS(ablation)
-
-/* A list of the jobs of a run, or of one unit of it. */
-#define LIST_OF_UNITS(what)                                                                                  \
-    calm_status calm_inspect_##what(calm_ctx *ctx, calm_inspection *in)                                      \
-    {                                                                                                        \
-        calm_value params[4] = {calm_value_int(in->run)};                                                    \
-        CALM_TRY(calm_inspect_unit_params(ctx, in, params + 1));                                             \
-        return LIST(ctx, in, what, 4);                                                                       \
-    }
-LIST_OF_UNITS(blocks)
-LIST_OF_UNITS(candidates)
-LIST_OF_UNITS(scores)
-LIST_OF_UNITS(choices)
-
-calm_status calm_inspect_summary(calm_ctx *ctx, calm_inspection *in)
-{
-    const calm_value run = calm_value_int(in->run);
-    calm_inspect_section *store;
-    CALM_TRY(calm_inspect_select(ctx, in, "store", "Store", store_sql, &run, 1, &store));
-    store->fields = true;
-    CALM_TRY(calm_inspect_select(ctx, in, "models", "Models", models_sql, &run, 1, NULL));
-    CALM_TRY(calm_inspect_select(ctx, in, "calibrations", "Calibrations", calibrations_sql, &run, 1, NULL));
-    return calm_inspect_select(ctx, in, "runs", "Runs", brief_runs_sql, &run, 1, NULL);
-}
-
-calm_status calm_inspect_sql(calm_ctx *ctx, calm_inspection *in)
-{
-    return calm_inspect_select(ctx, in, "sql", "sql", in->query->args[0], NULL, 0, NULL);
-}
+const calm_inspect_list calm_inspect_runs[] = {{"runs", "runs", .sql = runs_sql, .n_params = 1}, {0}};
+const calm_inspect_list calm_inspect_evaluations[] = {
+    {"evaluations", "evaluations", .sql = evaluations_sql, .n_params = 1}, {0}};
+const calm_inspect_list calm_inspect_ablation[] = {{"ablation", "ablation", .sql = ablation_sql, .n_params = 1}, {0}};
+const calm_inspect_list calm_inspect_blocks[] = {{"blocks", "blocks", .sql = blocks_sql, .n_params = 4}, {0}};
+const calm_inspect_list calm_inspect_candidates[] = {
+    {"candidates", "candidates", .sql = candidates_sql, .n_params = 4}, {0}};
+const calm_inspect_list calm_inspect_scores[] = {{"scores", "scores", .sql = scores_sql, .n_params = 4}, {0}};
+const calm_inspect_list calm_inspect_choices[] = {{"choices", "choices", .sql = choices_sql, .n_params = 4}, {0}};
+const calm_inspect_list calm_inspect_summary[] = {
+    {"store", "Store", .sql = store_sql, .n_params = 1, .fields = true},
+    {"models", "Models", .sql = models_sql, .n_params = 1},
+    {"calibrations", "Calibrations", .sql = calibrations_sql, .n_params = 1},
+    {"runs", "Runs", .sql = brief_runs_sql, .n_params = 1},
+    {0},
+};

@@ -136,11 +136,9 @@ static void fill_summary(const contents *in, calm_table *table)
 
 #define SIZE_COLUMNS "#out|#in|#weights|#bytes|scheme|#bits"
 
-static void add_sizes(calm_table *table, size_t out, size_t in, size_t bytes, const char *scheme)
-{
-    CALM_CELLS(table, CALM_INT(out), CALM_INT(in), CALM_INT(out * in), CALM_INT(bytes), CALM_TEXT(scheme),
-               CALM_FIXED(bits_per_weight(bytes, out * in), 3));
-}
+#define SIZE_CELLS(out, in, bytes, scheme)                                                                             \
+    CALM_INT(out), CALM_INT(in), CALM_INT((out) * (in)), CALM_INT(bytes), CALM_TEXT(scheme),                           \
+        CALM_FIXED(bits_per_weight((bytes), (out) * (in)), 3)
 
 /* A linear's name within its block: "self_attn.q_proj". */
 static const char *short_name(const contents *in, const stored_linear *linear)
@@ -169,9 +167,8 @@ static void fill_blocks(const contents *in, calm_table *table)
             scheme = strcmp(at->scheme, scheme) == 0 ? scheme : "mixed";
         }
         CALM_CELLS(table, CALM_INT(linear->job->block), CALM_TEXT(linear->job->role),
-                   CALM_TEXT(calm_sublayer_name(calm_job_sublayer(linear->job->kind))));
-        add_sizes(table, out, linear->in, bytes, scheme);
-        calm_table_text(table, modules);
+                   CALM_TEXT(calm_sublayer_name(calm_job_sublayer(linear->job->kind))),
+                   SIZE_CELLS(out, linear->in, bytes, scheme), CALM_TEXT(modules));
     }
 }
 
@@ -180,8 +177,8 @@ static void fill_linears(const contents *in, calm_table *table)
     calm_table_columns(table, "#block|linear|" SIZE_COLUMNS);
     for (size_t i = 0; i < in->n; i++) {
         const stored_linear *linear = &in->linears[i];
-        CALM_CELLS(table, CALM_INT(linear->job->block), CALM_TEXT(linear->module));
-        add_sizes(table, linear->out, linear->in, linear->bytes, linear->scheme);
+        CALM_CELLS(table, CALM_INT(linear->job->block), CALM_TEXT(linear->module),
+                   SIZE_CELLS(linear->out, linear->in, linear->bytes, linear->scheme));
     }
 }
 

@@ -23,31 +23,28 @@ calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *w
 
 /* ---- columns: how numbers are shown; everything else is text ---- */
 
-typedef enum style { STYLE_INT, STYLE_BOOL, STYLE_FIXED, STYLE_SCIENTIFIC } style;
-
 typedef struct column {
-    style style;
-    int digits;
+    calm_cell cell;
     const char *names;    /* between spaces */
 } column;
 
 static const column numeric[] = {
-    {STYLE_INT, 0, " run block candidate version models runs candidates failed scores activations choices id "
+    {CALM_INT(0), " run block candidate version models runs candidates failed scores activations choices id "
                    "blob_bytes bytes bytes_before bytes_after parameters blocks hidden_size vocab_size windows "
                    "window_tokens tokens seed score_windows out in weights channel channels window position massive "
                    "changed_units "},
-    {STYLE_BOOL, 0, " chosen disagrees holds same_text "},
-    {STYLE_FIXED, 1, " crest crest_max ratio_median ratio_max times_median percent "},
-    {STYLE_FIXED, 2, " seconds activation_max max largest_growth max_block_out "},
-    {STYLE_FIXED, 3, " bits bits_per_weight log_rel_mse q999 "},
-    {STYLE_FIXED, 4, " ppl ppl_float ppl_result ppl_first ppl_second top1 top1_first top1_second median rms mean std "
+    {CALM_BOOL(false), " chosen disagrees holds same_text "},
+    {CALM_FIXED(0, 1), " crest crest_max ratio_median ratio_max times_median percent "},
+    {CALM_FIXED(0, 2), " seconds activation_max max largest_growth max_block_out "},
+    {CALM_FIXED(0, 3), " bits bits_per_weight log_rel_mse q999 "},
+    {CALM_FIXED(0, 4), " ppl ppl_float ppl_result ppl_first ppl_second top1 top1_first top1_second median rms mean std "
                      "size_ratio "},
-    {STYLE_FIXED, 5, " nll kl kl_result kl_first kl_second delta_kl delta_se error one_minus_cosine "
+    {CALM_FIXED(0, 5), " nll kl kl_result kl_first kl_second delta_kl delta_se error one_minus_cosine "
                      "delta_one_minus_cosine "},
-    {STYLE_FIXED, 6, " cosine cosine_min cosine_result cosine_first cosine_second spearman "},
-    {STYLE_SCIENTIFIC, 1, " damp "},
-    {STYLE_SCIENTIFIC, 2, " one_minus_cka one_minus_cka_token rel_mse "},
-    {STYLE_SCIENTIFIC, 3, " value "},
+    {CALM_FIXED(0, 6), " cosine cosine_min cosine_result cosine_first cosine_second spearman "},
+    {CALM_SCIENTIFIC(0, 1), " damp "},
+    {CALM_SCIENTIFIC(0, 2), " one_minus_cka one_minus_cka_token rel_mse "},
+    {CALM_SCIENTIFIC(0, 3), " value "},
 };
 
 /* How a column of this name is shown; NULL: as its values are. */
@@ -78,23 +75,18 @@ static calm_status add_blob(calm_ctx *ctx, calm_table *table, const calm_value *
 
 static calm_status add_value(calm_ctx *ctx, calm_table *table, const column *how, const calm_value *value)
 {
-    const double number = value->type == CALM_VALUE_INTEGER ? (double)value->integer : value->real;
-    if (value->type == CALM_VALUE_TEXT)
-        calm_table_text(table, value->text);
-    else if (value->type == CALM_VALUE_BLOB)
+    calm_cell cell = value->type == CALM_VALUE_INTEGER ? (calm_cell)CALM_INT(0) : (calm_cell)CALM_NUMBER(0);
+    if (value->type == CALM_VALUE_BLOB)
         return add_blob(ctx, table, value);
+    if (value->type == CALM_VALUE_TEXT)
+        cell = (calm_cell)CALM_TEXT(value->text);
     else if (value->type == CALM_VALUE_NULL)
-        calm_table_empty(table);
-    else if (how && how->style == STYLE_BOOL)
-        calm_table_bool(table, value->integer != 0);
-    else if (how && how->style == STYLE_FIXED)
-        calm_table_fixed(table, number, how->digits);
-    else if (how && how->style == STYLE_SCIENTIFIC)
-        calm_table_scientific(table, number, how->digits);
-    else if (value->type == CALM_VALUE_INTEGER)
-        calm_table_int(table, value->integer);
-    else
-        calm_table_number(table, number);
+        cell = (calm_cell)CALM_EMPTY;
+    else if (how && how->cell.type != CALM_CELL_INT)
+        cell = how->cell;
+    cell.integer = value->integer;
+    cell.number = value->type == CALM_VALUE_INTEGER ? (double)value->integer : value->real;
+    calm_table_cells(table, &cell, 1);
     return CALM_OK;
 }
 
@@ -125,12 +117,12 @@ static calm_status add_row(calm_ctx *ctx, void *user, size_t n, const char *cons
     calm_table *table = &in->sections[in->n_sections - 1].table;
     for (size_t i = 0; i < n; i++) {
         const column *how = in->raw ? NULL : find_column(names[i]);
-        if (values && table->n_cells == i && !(how && how->style == STYLE_BOOL))
+        if (values && table->n_cells == i && !(how && how->cell.type == CALM_CELL_BOOL))
             align_by(&values[i], &table->headings[i]);
         if (values)
             CALM_TRY(add_value(ctx, table, how, &values[i]));
         else
-            add_heading(table, names, i, how && how->style != STYLE_BOOL ? CALM_ALIGN_RIGHT : CALM_ALIGN_LEFT);
+            add_heading(table, names, i, how && how->cell.type != CALM_CELL_BOOL ? CALM_ALIGN_RIGHT : CALM_ALIGN_LEFT);
     }
     return in->streams && table->n_cells >= STREAM_CELLS ? calm_print_csv(ctx, table, stdout) : CALM_OK;
 }
@@ -143,13 +135,17 @@ calm_inspect_section *calm_inspect_section_new(calm_inspection *in, const char *
     return section;
 }
 
-calm_status calm_inspect_select(calm_ctx *ctx, calm_inspection *in, const char *key, const char *title, const char *sql,
-                                const calm_value *params, size_t n, calm_inspect_section **out)
+calm_status calm_inspect_fill(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *lists,
+                              const calm_value *params)
 {
-    calm_inspect_section *section = calm_inspect_section_new(in, key, title);
-    if (out)
-        *out = section;
-    return calm_store_query(ctx, in->store, sql, params, n, add_row, in);
+    for (const calm_inspect_list *list = lists; list->key; list++) {
+        calm_inspect_section *section = calm_inspect_section_new(in, list->key, list->title);
+        section->none = list->none;
+        section->fields = list->fields;
+        CALM_TRY(list->fill ? list->fill(ctx, in, list, &section->table)
+                            : calm_store_query(ctx, in->store, list->sql, params, list->n_params, add_row, in));
+    }
+    return CALM_OK;
 }
 
 void calm_inspection_clear(calm_inspection *in)
@@ -165,11 +161,8 @@ void calm_inspection_clear(calm_inspection *in)
 calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char **out)
 {
     CALM_SCOPED_TEXT(shown);
-    char *copy;
     calm_table_printable(text, &shown, NULL);
-    CALM_TRY(calm_text_take(ctx, ctx->out, &shown, &copy, NULL));
-    *out = copy;
-    return CALM_OK;
+    return calm_text_take(ctx, ctx->out, &shown, out, NULL);
 }
 
 /* ---- printing ---- */
@@ -243,7 +236,7 @@ static calm_status print_text(calm_ctx *ctx, calm_inspection *in, bool several)
     for (size_t i = 0; i < in->n_sections && ctx->status == CALM_OK; i++) {
         if (i || in->headed)
             calm_text_append(&text, "\n", 1);
-        write_section(ctx, &in->sections[i], several || in->sections[i].titled, in->raw, &text);
+        write_section(ctx, &in->sections[i], several, in->raw, &text);
     }
     return calm_print_text(ctx, &text);
 }

@@ -1,6 +1,4 @@
 /* calm inspect STORE show: everything about one run. */
-#include <string.h>
-
 #include "cli/inspect/inspect_recipe.h"
 #include "cli/inspect/inspect_view.h"
 
@@ -50,44 +48,30 @@ static calm_status add_value(calm_ctx *ctx, void *user, const char *pointer, con
 }
 
 /* Rows of pointer and value; programs that read JSON have the recipe itself. */
-static calm_status add_recipe(calm_ctx *ctx, calm_inspection *in)
+static calm_status add_recipe(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table)
 {
     const calm_value run = calm_value_int(in->run);
-    calm_inspect_section *section = calm_inspect_section_new(in, "recipe", "Recipe, resolved");
+    calm_json **json = &in->sections[in->n_sections - 1].json;
     calm_value text;
-    calm_table_columns(&section->table, "pointer|value");
+    calm_table_columns(table, "pointer|value");
     if (!in->run)
         return CALM_OK;
-    CALM_TRY(calm_store_query_one(ctx, in->store, "SELECT recipe FROM run WHERE id = ?1", &run, 1, &text, 1));
+    CALM_TRY(calm_store_query_one(ctx, in->store, list->sql, &run, 1, &text, 1));
     if (text.type != CALM_VALUE_TEXT)
         return CALM_OK;
-    CALM_TRY(calm_json_parse(ctx, "the run's recipe", text.text, text.n_bytes, &section->json));
-    return calm_inspect_walk(ctx, section->json, NULL, add_value, &section->table);
+    CALM_TRY(calm_json_parse(ctx, "the run's recipe", text.text, text.n_bytes, json));
+    return calm_inspect_walk(ctx, *json, NULL, add_value, table);
 }
 
-calm_status calm_inspect_show(calm_ctx *ctx, calm_inspection *in)
-{
-    static const struct {
-        const char *key, *title, *sql;
-        bool fields;
-    } lists[] = {
-        {"run", "Run", run_sql, true},
-        {"model", "Model", model_sql, true},
-        {"calibration", "Calibration", calibration_sql, true},
-        {"environment", "Environment", environment_sql, false},
-        {"chosen", "Chosen", chosen_sql, false},
-        {"evaluations", "Evaluations", evaluations_sql, false},
-        {"gates", "Gates", gates_sql, false},
-        {"artifacts", "Artifacts", artifacts_sql, false},
-    };
-    const calm_value run = calm_value_int(in->run);
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        calm_inspect_section *section;
-        CALM_TRY(calm_inspect_select(ctx, in, lists[i].key, lists[i].title, lists[i].sql, &run, 1, &section));
-        section->fields = lists[i].fields;
-        section->none = "none";
-        if (strcmp(lists[i].key, "calibration") == 0)
-            CALM_TRY(add_recipe(ctx, in));
-    }
-    return CALM_OK;
-}
+const calm_inspect_list calm_inspect_show[] = {
+    {"run", "Run", run_sql, 1, "none", true, NULL},
+    {"model", "Model", model_sql, 1, "none", true, NULL},
+    {"calibration", "Calibration", calibration_sql, 1, "none", true, NULL},
+    {"recipe", "Recipe, resolved", "SELECT recipe FROM run WHERE id = ?1", 1, NULL, false, add_recipe},
+    {"environment", "Environment", environment_sql, 1, "none", false, NULL},
+    {"chosen", "Chosen", chosen_sql, 1, "none", false, NULL},
+    {"evaluations", "Evaluations", evaluations_sql, 1, "none", false, NULL},
+    {"gates", "Gates", gates_sql, 1, "none", false, NULL},
+    {"artifacts", "Artifacts", artifacts_sql, 1, "none", false, NULL},
+    {0},
+};

@@ -1,8 +1,7 @@
 /* calm inspect STORE: the table of views, and the runs to show. */
 #include <string.h>
 
-#include "cli/inspect/inspect_view.h"
-#include "ptq/run/stored_run.h"
+#include "cli/inspect/inspect_units.h"
 
 /* The words that may follow WHAT. */
 typedef enum words { RUNS_ALL, RUN_NEWEST, RUNS_TWO, SELECT } words;
@@ -11,7 +10,8 @@ typedef enum words { RUNS_ALL, RUN_NEWEST, RUNS_TWO, SELECT } words;
 typedef struct view {
     const char *name;
     words takes;          /* RUNS_ALL shows all runs unless one is named; RUN_NEWEST means the newest then */
-    calm_status (*fill)(calm_ctx *ctx, calm_inspection *in);
+    const calm_inspect_list *lists;
+    calm_status (*fill)(calm_ctx *ctx, calm_inspection *in);    /* instead of them; neither: the SELECT */
     bool several;         /* sections */
     bool unit, metric;    /* takes --unit, --metric */
     bool needs_unit;
@@ -21,17 +21,17 @@ static const view views[] = {
     {"summary", RUNS_ALL, calm_inspect_summary, .several = true},
     {"runs", RUNS_ALL, calm_inspect_runs, .several = false},
     {"show", RUN_NEWEST, calm_inspect_show, .several = true},
-    {"layers", RUN_NEWEST, calm_inspect_layers, .metric = true},
+    {"layers", RUN_NEWEST, .fill = calm_inspect_layers, .metric = true},
     {"blocks", RUN_NEWEST, calm_inspect_blocks, .unit = true},
     {"candidates", RUN_NEWEST, calm_inspect_candidates, .unit = true},
     {"scores", RUN_NEWEST, calm_inspect_scores, .unit = true},
     {"choices", RUN_NEWEST, calm_inspect_choices, .unit = true},
-    {"why", RUN_NEWEST, calm_inspect_why, .several = true, .unit = true, .needs_unit = true},
+    {"why", RUN_NEWEST, .fill = calm_inspect_why, .several = true, .unit = true, .needs_unit = true},
     {"activations", RUN_NEWEST, calm_inspect_activations, .several = true},
     {"evaluations", RUN_NEWEST, calm_inspect_evaluations, .several = false},
     {"ablation", RUNS_ALL, calm_inspect_ablation, .several = false},
     {"diff", RUNS_TWO, calm_inspect_diff, .several = true, .metric = true},
-    {"sql", SELECT, calm_inspect_sql, .several = false},
+    {"sql", SELECT, .several = false},
 };
 #define N_VIEWS (sizeof views / sizeof *views)
 
@@ -112,6 +112,18 @@ static calm_status find_runs(calm_ctx *ctx, const view *shown, calm_inspection *
 
 /* ---- the command's part ---- */
 
+/* Run, and of the view: the unit that is asked for; the other run and the metric. */
+static calm_status fill(calm_ctx *ctx, const view *shown, calm_inspection *in)
+{
+    const calm_inspect_list select[] = {{"sql", "sql", .sql = in->query->n_args ? in->query->args[0] : NULL}, {0}};
+    calm_value params[4] = {calm_value_int(in->run), calm_value_int(in->other), calm_value_text(in->query->metric)};
+    if (shown->fill)
+        return shown->fill(ctx, in);
+    if (shown->unit)
+        CALM_TRY(calm_inspect_unit_params(ctx, in, params + 1));
+    return calm_inspect_fill(ctx, in, shown->lists ? shown->lists : select, params);
+}
+
 static void close_inspection(calm_inspection *in)
 {
     calm_store_rollback(in->store);
@@ -132,6 +144,6 @@ calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspe
     in.headed = shown->takes != RUNS_ALL && in.run;
     in.raw = shown->takes == SELECT;
     in.streams = query->form == CALM_INSPECT_CSV && !shown->several;
-    CALM_TRY(shown->fill(ctx, &in));
+    CALM_TRY(fill(ctx, shown, &in));
     return calm_inspect_print_sections(ctx, &in, shown->several);
 }

@@ -231,19 +231,14 @@ calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, 
     const bool limited = units->budget && units->chosen[unit] != CALM_INSPECT_NONE;
     const size_t scheme = limited ? pool->entries[units->chosen[unit]].of_scheme : CALM_ANY_SCHEME;
     bool any = false;
-    char *text;
     *out = CALM_INSPECT_NONE;
     for (size_t i = 0; i < pool->n_entries; i++)
         any |= calm_inspect_cell(units, unit, i) != NULL;
     if (!units->rule_known)
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "this program has no rule \"%s\" of \"%s\"",
-                           units->rule ? units->rule : "", units->metric ? units->metric : ""));
-    else if (!any)
-        CALM_TRY(calm_strf(ctx, ctx->out, &text, "it has no candidate"));
-    if (!units->rule_known || !any) {
-        *reason = text;
-        return CALM_OK;
-    }
+        return calm_strf(ctx, ctx->out, reason, "this program has no rule \"%s\" of \"%s\"",
+                         units->rule ? units->rule : "", units->metric ? units->metric : "");
+    if (!any)
+        return calm_strf(ctx, ctx->out, reason, "it has no candidate");
     const calm_status status = calm_solve_unit(ctx, pool, &units->scope, unit, scheme, out, reason);
     if (status != CALM_ENUMERIC && status != CALM_EARG)
         return status;
@@ -251,7 +246,5 @@ calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, 
     char said[CALM_MESSAGE_MAX];
     memcpy(said, ctx->message, sizeof said);
     calm_ctx_forgive(ctx);
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", said));
-    *reason = text;
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, reason, "%s", said);
 }

@@ -1,6 +1,6 @@
 /* Views of a store: one per WHAT of `calm inspect STORE`.
  *
- * A view fills sections, each a table under a name; inspect_section.c prints them as text, JSON or CSV.  The table of
+ * A view has sections, each a table under a name; inspect_section.c prints them as text, JSON or CSV.  The table of
  * views is in inspect_store.c. */
 #ifndef CALM_CLI_INSPECT_INSPECT_VIEW_H
 #define CALM_CLI_INSPECT_INSPECT_VIEW_H
@@ -16,7 +16,6 @@ typedef struct calm_inspect_section {
     const char *title;     /* above it where a view has several sections                           */
     const char *none;      /* text that is printed when there are no rows; NULL: the headings      */
     bool fields;           /* text has one line per cell                                           */
-    bool titled;           /* the title is printed even when there is no other section             */
     calm_table table;
     calm_json *json;       /* in the JSON instead of the rows; NULL: the rows; owned               */
     calm_text text;        /* in the text form instead of the table; empty: the table; owned       */
@@ -34,14 +33,26 @@ typedef struct calm_inspection {
     size_t n_sections;
 } calm_inspection;
 
+/* A section to be filled with the rows of a query, or by a function of its own. */
+typedef struct calm_inspect_list calm_inspect_list;
+struct calm_inspect_list {
+    const char *key, *title;    /* NULL ends an array                                          */
+    const char *sql;
+    size_t n_params;            /* of the view's parameters: ?1 is the run; of a view of units ?2 .. ?4 as
+                                 * calm_inspect_unit_params has them; of two runs ?2 the other one, ?3 the metric */
+    const char *none;
+    bool fields;
+    calm_status (*fill)(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table);
+};
+
 /* ---- sections (inspect_section.c) ---- */
 
 /* A new section without columns, owned by `in`. */
 calm_inspect_section *calm_inspect_section_new(calm_inspection *in, const char *key, const char *title);
 
-/* A new section with the rows of a query with params [n]; *out (NULL: not wanted) is it.  Fails as calm_store_query. */
-calm_status calm_inspect_select(calm_ctx *ctx, calm_inspection *in, const char *key, const char *title, const char *sql,
-                                const calm_value *params, size_t n, calm_inspect_section **out);
+/* A new section for each of `lists`.  Fails as calm_store_query. */
+calm_status calm_inspect_fill(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *lists,
+                              const calm_value *params);
 
 /* Print all sections to stdout in the form of the query; text begins with a line per run.  Of a view of several
  * sections CSV is one block per section, its name on a line of its own and an empty line between blocks. */
@@ -56,32 +67,18 @@ calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char *
 /* ---- views, one per file ---- */
 
 /* Plain lists (inspect_lists.c). */
-calm_status calm_inspect_summary(calm_ctx *ctx, calm_inspection *in);
-calm_status calm_inspect_runs(calm_ctx *ctx, calm_inspection *in);
-calm_status calm_inspect_blocks(calm_ctx *ctx, calm_inspection *in);
-calm_status calm_inspect_candidates(calm_ctx *ctx, calm_inspection *in);
-calm_status calm_inspect_scores(calm_ctx *ctx, calm_inspection *in);
-calm_status calm_inspect_choices(calm_ctx *ctx, calm_inspection *in);
-calm_status calm_inspect_evaluations(calm_ctx *ctx, calm_inspection *in);
-calm_status calm_inspect_ablation(calm_ctx *ctx, calm_inspection *in);
+extern const calm_inspect_list calm_inspect_summary[], calm_inspect_runs[], calm_inspect_blocks[],
+    calm_inspect_candidates[], calm_inspect_scores[], calm_inspect_choices[], calm_inspect_evaluations[],
+    calm_inspect_ablation[];
 
-/* One SELECT of the user (inspect_lists.c).  CALM_EARG: it is wrong, or would
- * write. */
-calm_status calm_inspect_sql(calm_ctx *ctx, calm_inspection *in);
-
-/* Everything about one run (inspect_show.c). */
-calm_status calm_inspect_show(calm_ctx *ctx, calm_inspection *in);
+/* Everything about one run (inspect_show.c); the largest activations, where they emerge, the tokens that carry them
+ * (inspect_activations.c); what differs between two runs (inspect_diff.c). */
+extern const calm_inspect_list calm_inspect_show[], calm_inspect_activations[], calm_inspect_diff[];
 
 /* A strip per unit, a cell per candidate of the pool (inspect_layers.c). */
 calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in);
 
 /* Why a unit has what it has (inspect_why.c). */
 calm_status calm_inspect_why(calm_ctx *ctx, calm_inspection *in);
-
-/* The largest activations, where they emerge, the tokens that carry them (inspect_activations.c). */
-calm_status calm_inspect_activations(calm_ctx *ctx, calm_inspection *in);
-
-/* What differs between two runs (inspect_diff.c). */
-calm_status calm_inspect_diff(calm_ctx *ctx, calm_inspection *in);
 
 #endif

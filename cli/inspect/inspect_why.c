@@ -21,9 +21,9 @@ static const char *follows(const calm_inspect_units *units, size_t unit, size_t 
     return units->budget ? "no, and a budget of bits decides schemes alone" : "no";
 }
 
-static void put_name(calm_table *table, const calm_inspect_units *units, size_t entry)
+static const char *name_of(const calm_inspect_units *units, size_t entry)
 {
-    calm_table_text(table, entry == CALM_INSPECT_NONE ? NULL : units->stored.pool.entries[entry].name);
+    return entry == CALM_INSPECT_NONE ? NULL : units->stored.pool.entries[entry].name;
 }
 
 static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, size_t unit, size_t rule,
@@ -40,16 +40,11 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
     for (size_t j = pool->unit_begin[unit]; j < pool->unit_begin[unit + 1]; j++)
         calm_text_printf(&jobs, "%s%s", j > pool->unit_begin[unit] ? " " : "", pool->jobs[j].name);
     CALM_TRY(calm_text_check(ctx, &jobs));
-    CALM_CELLS(table, CALM_TEXT(calm_pool_unit(pool, unit)), CALM_TEXT(jobs.data));
-    if (choice->decided && !choice->candidate)
-        calm_table_text(table, "float");
-    else
-        put_name(table, units, units->chosen[unit]);
-    CALM_CELLS(table, CALM_TEXT(choice->reason), CALM_TEXT(units->rule), CALM_TEXT(units->metric),
-               CALM_TEXT(units->tie));
-    put_name(table, units, rule);
-    CALM_CELLS(table, CALM_TEXT(sentence), CALM_TEXT(follows(units, unit, rule)), CALM_TEXT(choice->advice),
-               CALM_BOOL(choice->disagrees));
+    CALM_CELLS(table, CALM_TEXT(calm_pool_unit(pool, unit)), CALM_TEXT(jobs.data),
+               CALM_TEXT(choice->decided && !choice->candidate ? "float" : name_of(units, units->chosen[unit])),
+               CALM_TEXT(choice->reason), CALM_TEXT(units->rule), CALM_TEXT(units->metric), CALM_TEXT(units->tie),
+               CALM_TEXT(name_of(units, rule)), CALM_TEXT(sentence), CALM_TEXT(follows(units, unit, rule)),
+               CALM_TEXT(choice->advice), CALM_BOOL(choice->disagrees));
     if (result && strncmp(result, "hybrid", 6) != 0)
         calm_table_format(table, "uniform %s: this unit has that in the checkpoint", result);
     else
@@ -130,11 +125,10 @@ static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const judged 
     CALM_CELLS(table, CALM_TEXT(pool->entries[entry].name), CALM_BOOL(entry == j->units->chosen[j->unit]),
                CALM_NUMBER(cell->metric), CALM_NUMBER(cell->metric - j->least),
                CALM_NUMBER(calm_inspect_times(j->units->metric, cell->metric, j->least)), CALM_NUMBER(cell->tie),
-               CALM_TEXT(why));
-    for (size_t i = 0; i < 4; i++)
-        calm_table_scientific(table, calm_value_as_real(&more[i]), 2);
-    CALM_CELLS(table, CALM_FIXED(stored->bits_per_weight, 3), CALM_TEXT(stored->algorithm),
-               CALM_TEXT(pool->entries[entry].scheme_name), CALM_INT(cell->id));
+               CALM_TEXT(why), CALM_SCIENTIFIC(calm_value_as_real(&more[0]), 2),
+               CALM_SCIENTIFIC(calm_value_as_real(&more[1]), 2), CALM_SCIENTIFIC(calm_value_as_real(&more[2]), 2),
+               CALM_SCIENTIFIC(calm_value_as_real(&more[3]), 2), CALM_FIXED(stored->bits_per_weight, 3),
+               CALM_TEXT(stored->algorithm), CALM_TEXT(pool->entries[entry].scheme_name), CALM_INT(cell->id));
     return CALM_OK;
 }
 

@@ -107,30 +107,25 @@ static void take_result(const calm_result *result, calm_outcome *out)
 
 calm_status calm_quantize(calm_ctx *ctx, const calm_recipe_spec *spec, const char *lock, calm_outcome *out)
 {
+    CALM_SCOPED(calm_locked_run, calm_locked_run_close) run = {0};
     const calm_recipe *recipe;
-    calm_locked_run run;
     CALM_ENTER(ctx, spec && out);
     *out = NO_OUTCOME;
     CALM_TRY(resolve(ctx, spec, &recipe));
     const calm_run_options how = {.command = "calm_quantize", .events = *calm_library_events(ctx)};
-    calm_status status = calm_locked_run_do(ctx, spec, recipe, &how, NULL, &run);
-    if (status == CALM_OK) {
-        take_result(calm_run_result(run.run), out);
-        take_figures(calm_run_result(run.run), out);
-        out->store = recipe->store;
-        out->output = recipe->output;
-    }
-    if (status == CALM_OK && lock && run.lock) {
-        status = calm_lock_write(ctx, run.lock, lock);
-        if (status == CALM_OK)
-            out->lock = lock;
-        else
+    CALM_TRY(calm_locked_run_do(ctx, spec, recipe, &how, NULL, &run));
+    take_result(calm_run_result(run.run), out);
+    take_figures(calm_run_result(run.run), out);
+    out->store = recipe->store;
+    out->output = recipe->output;
+    if (lock && run.lock) {
+        if (calm_lock_write(ctx, run.lock, lock) != CALM_OK) {
             calm_run_failed(ctx, run.run);
+            return ctx->status;
+        }
+        out->lock = lock;
     }
-    if (status == CALM_OK)
-        status = calm_gates_verdict(ctx, calm_run_result(run.run));
-    calm_locked_run_close(ctx, &run);
-    return status;
+    return calm_gates_verdict(ctx, calm_run_result(run.run));
 }
 
 /* The place of a name that was given, or "as in the run". */
@@ -163,26 +158,23 @@ static calm_status select_options(calm_ctx *ctx, const calm_select_request *requ
 calm_status calm_select(calm_ctx *ctx, const calm_select_request *request, calm_outcome *out)
 {
     calm_reselect_options options;
-    calm_reselected selected;
+    CALM_SCOPED(calm_reselected, calm_reselected_clear) selected = {0};
     CALM_ENTER(ctx, request && request->store && out && (request->forbid || !request->n_forbid) &&
                         (request->pins || !request->n_pins));
     *out = NO_OUTCOME;
     CALM_TRY(select_options(ctx, request, &options));
-    const calm_status status = calm_reselect(ctx, &options, &selected);
-    if (status == CALM_OK) {
-        out->run = selected.run;
-        out->store = request->store;
-        out->result = "hybrid";
-        out->bits_per_weight = selected.solution.bits_per_weight;
-        out->n_changed = selected.n_changed;
-    }
-    calm_reselected_clear(&selected);
-    return status;
+    CALM_TRY(calm_reselect(ctx, &options, &selected));
+    out->run = selected.run;
+    out->store = request->store;
+    out->result = "hybrid";
+    out->bits_per_weight = selected.solution.bits_per_weight;
+    out->n_changed = selected.n_changed;
+    return CALM_OK;
 }
 
 calm_status calm_assemble(calm_ctx *ctx, const calm_assemble_request *request, calm_outcome *out)
 {
-    calm_assembly assembly;
+    CALM_SCOPED(calm_assembly, calm_assembly_close) assembly = {0};
     CALM_ENTER(ctx, request && request->store && request->output && out && (request->formats || !request->n_formats));
     *out = NO_OUTCOME;
     calm_assemble_options options = {.store = request->store, .run = request->run, .output = request->output,
@@ -190,15 +182,12 @@ calm_status calm_assemble(calm_ctx *ctx, const calm_assemble_request *request, c
                                      .command = "calm_assemble", .events = *calm_library_events(ctx)};
     for (size_t i = 0; i < request->n_formats; i++)
         CALM_TRY(calm_words_add(ctx, &options.formats, request->formats[i]));
-    const calm_status status = calm_reassemble(ctx, &options, &assembly);
-    if (status == CALM_OK) {
-        take_result(&assembly.result, out);
-        out->run = request->run;
-        out->store = request->store;
-        out->output = request->output;
-    }
-    calm_assembly_close(&assembly);
-    return status;
+    CALM_TRY(calm_reassemble(ctx, &options, &assembly));
+    take_result(&assembly.result, out);
+    out->run = request->run;
+    out->store = request->store;
+    out->output = request->output;
+    return CALM_OK;
 }
 
 calm_status calm_gc(calm_ctx *ctx, const calm_gc_request *request, calm_gc_outcome *out)

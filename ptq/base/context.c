@@ -36,17 +36,10 @@ calm_status calm_fail(calm_ctx *ctx, calm_status status, const char *format, ...
 
 static calm_status errno_status(int error_number)
 {
-    switch (error_number) {
-    case ENOSPC:
-    case EDQUOT:
-        return CALM_ENOSPC;
-    case ENOENT:
-        return CALM_ENOTFOUND;
-    case ENOMEM:
-        return CALM_ENOMEM;
-    default:
-        return CALM_EIO;
-    }
+    return error_number == ENOSPC || error_number == EDQUOT ? CALM_ENOSPC
+           : error_number == ENOENT                         ? CALM_ENOTFOUND
+           : error_number == ENOMEM                         ? CALM_ENOMEM
+                                                            : CALM_EIO;
 }
 
 calm_status calm_fail_errno(calm_ctx *ctx, int error_number, const char *format, ...)

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -129,6 +130,12 @@ bool calm_path_exists(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0;
+}
+
+bool calm_path_has(const char *dir, const char *name)
+{
+    char path[PATH_MAX];    /* the system takes no longer ones */
+    return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path && calm_path_exists(path);
 }
 
 bool calm_is_directory(const char *path)

@@ -50,6 +50,9 @@ calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer);
 bool calm_path_exists(const char *path);
 bool calm_is_directory(const char *path);
 
+/* Is there anything of this name in the directory? */
+bool calm_path_has(const char *dir, const char *name);
+
 /* Create a directory and its parents; no error when it is there. */
 calm_status calm_make_directories(calm_ctx *ctx, const char *path);
 

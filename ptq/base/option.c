@@ -127,7 +127,7 @@ calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, co
     return CALM_OK;
 }
 
-calm_status calm_numbers_add(calm_ctx *ctx, calm_numbers *numbers, double number)
+static calm_status add_number(calm_ctx *ctx, calm_numbers *numbers, double number)
 {
     CALM_TRY(grow(ctx, &numbers->of, numbers->n, sizeof *numbers->of));
     numbers->of[numbers->n++] = number;
@@ -151,9 +151,6 @@ static calm_status no_item(calm_ctx *ctx, const calm_option *option, const char 
     return wrong(ctx, option, owner, expected, value);
 }
 
-/* Adds an item to the list; `item` may be written to. */
-typedef calm_status item_fn(calm_ctx *ctx, const calm_option *option, void *list, const char *owner, char *item);
-
 static calm_status add_word(calm_ctx *ctx, const calm_option *option, void *list, const char *owner, char *item)
 {
     if (option->values && calm_option_value_index(option->values, item) < 0)
@@ -161,6 +158,7 @@ static calm_status add_word(calm_ctx *ctx, const calm_option *option, void *list
     return calm_words_add(ctx, list, item);
 }
 
+/* `item` is written to. */
 static calm_status add_pair(calm_ctx *ctx, const calm_option *option, void *list, const char *owner, char *item)
 {
     char *sign = strchr(item, '=');
@@ -170,34 +168,23 @@ static calm_status add_pair(calm_ctx *ctx, const calm_option *option, void *list
     return calm_pairs_add(ctx, list, item, sign + 1);
 }
 
-/* Items of a comma list, one by one; *n is the list's count. */
-static calm_status add_items(calm_ctx *ctx, const calm_option *option, void *list, const size_t *n, const char *owner,
-                             const char *value, item_fn *add)
+/* Items of a comma list, one by one. */
+static calm_status add_items(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
+                             const char *value)
 {
+    const calm_words *words = field;
+    const calm_pairs *pairs = field;
+    const bool paired = option->type == CALM_OPTION_PAIRS;
     for (const char *at = value;;) {
         char *item;
         CALM_TRY(calm_list_next(ctx, &at, &item));
         if (!item)
             return *value ? CALM_OK : no_item(ctx, option, owner, value);
-        if (option->max > 0 && *n >= (size_t)option->max)
+        if (option->max > 0 && (paired ? pairs->n : words->n) >= (size_t)option->max)
             return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f items", owner, option->name,
                              option->max);
-        CALM_TRY(add(ctx, option, list, owner, item));
+        CALM_TRY((paired ? add_pair : add_word)(ctx, option, field, owner, item));
     }
-}
-
-static calm_status add_words(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
-                             const char *value)
-{
-    const calm_words *words = field;
-    return add_items(ctx, option, field, &words->n, owner, value, add_word);
-}
-
-static calm_status add_pairs(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
-                             const char *value)
-{
-    const calm_pairs *pairs = field;
-    return add_items(ctx, option, field, &pairs->n, owner, value, add_pair);
 }
 
 /* NUMBERS have no bound on their count but the length of the argument. */
@@ -210,7 +197,7 @@ static calm_status add_numbers(calm_ctx *ctx, const calm_option *option, void *f
         if (end == at || (*end && *end != ',') || !isfinite(number))
             return wrong(ctx, option, owner, "numbers, as 2.5,3", value);
         CALM_TRY(check_range(ctx, option, owner, value, number));
-        CALM_TRY(calm_numbers_add(ctx, field, number));
+        CALM_TRY(add_number(ctx, field, number));
         at = end;
         if (!*at)
             return CALM_OK;
@@ -251,8 +238,8 @@ static const struct kind {
     [CALM_OPTION_DOUBLE] = {sizeof(double), set_double},
     [CALM_OPTION_ENUM] = {sizeof(int), set_enum},
     [CALM_OPTION_STRING] = {sizeof(char *), set_string},
-    [CALM_OPTION_WORDS] = {sizeof(calm_words), add_words},
-    [CALM_OPTION_PAIRS] = {sizeof(calm_pairs), add_pairs},
+    [CALM_OPTION_WORDS] = {sizeof(calm_words), add_items},
+    [CALM_OPTION_PAIRS] = {sizeof(calm_pairs), add_items},
     [CALM_OPTION_NUMBERS] = {sizeof(calm_numbers), add_numbers},
     [CALM_OPTION_RANGE] = {sizeof(calm_range), set_range},
 };
@@ -302,14 +289,6 @@ calm_status calm_option_set(calm_ctx *ctx, const calm_option *table, void *opts,
                      n ? calm_did_you_mean(hint, name, names, n) : "; it takes none");
 }
 
-static void print_enum(calm_text *out, const char *values, int index)
-{
-    const char *at = values;
-    while (index-- > 0)
-        at += strcspn(at, "|") + 1;
-    calm_text_append(out, at, strcspn(at, "|"));
-}
-
 void calm_option_print(const calm_option *option, const void *opts, calm_text *out)
 {
     const void *field = (const char *)opts + option->offset;
@@ -317,6 +296,7 @@ void calm_option_print(const calm_option *option, const void *opts, calm_text *o
     const calm_pairs *pairs = field;
     const calm_numbers *numbers = field;
     const calm_range *range = field;
+    const char *word = option->values;
     switch (option->type) {
     case CALM_OPTION_BOOL:
         calm_text_printf(out, "%s", *(const bool *)field ? "true" : "false");
@@ -328,7 +308,9 @@ void calm_option_print(const calm_option *option, const void *opts, calm_text *o
         calm_text_number(out, *(const double *)field, 1);
         break;
     case CALM_OPTION_ENUM:
-        print_enum(out, option->values, *(const int *)field);
+        for (int i = *(const int *)field; i > 0; i--)
+            word += strcspn(word, "|") + 1;
+        calm_text_append(out, word, strcspn(word, "|"));
         break;
     case CALM_OPTION_STRING:
         calm_text_printf(out, "%s", *(char *const *)field ? *(char *const *)field : "");

@@ -57,7 +57,7 @@ typedef struct calm_option {
     const char *metavar;          /* command line only: the word for the value in the help         */
     char key;                     /* command line only: one-letter form, 0: none                   */
     const char *place;            /* recipes only: the value's place in the document, "choice.budget" */
-    const char *yields_to;        /* recipes only: options, joined by ' ', that take its place too  */
+    const char *yields_to;        /* recipes only: options, joined by '|', that take its place too  */
 } calm_option;
 
 /* Fill `opts` with the defaults of the table. */
@@ -82,7 +82,6 @@ calm_status calm_words_split(calm_ctx *ctx, const char *list, calm_words *out);
 /* Append one more item to a list, in ctx->out. */
 calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item);
 calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, const char *value);
-calm_status calm_numbers_add(calm_ctx *ctx, calm_numbers *numbers, double number);
 
 /* Order of two strings by their bytes, for qsort on arrays of const char *. */
 int calm_words_compare(const void *a, const void *b);

@@ -78,9 +78,8 @@ static int feed(calm_sha256 *sha, FILE *stream)
     return ferror(stream) ? errno : 0;
 }
 
-/* Digest of a file; `git` puts git's head in front, which has the file's size. */
-static calm_status digest_file(calm_ctx *ctx, const char *path, const EVP_MD *kind, const char *name, bool git,
-                               unsigned n_bytes, char *hex)
+/* SHA-256 of a file or, with `git`, the SHA-1 of it behind git's head, which has the file's size. */
+static calm_status digest_file(calm_ctx *ctx, const char *path, bool git, char *hex)
 {
     FILE *stream = fopen(path, "rb");
     if (!stream)
@@ -88,7 +87,7 @@ static calm_status digest_file(calm_ctx *ctx, const char *path, const EVP_MD *ki
     calm_sha256 sha;
     struct stat info = {0};
     int broken = 0;
-    init(&sha, kind);
+    init(&sha, git ? EVP_sha1() : EVP_sha256());
     if (git) {
         char head[32];
         broken = fstat(fileno(stream), &info) == 0 ? 0 : errno;
@@ -99,16 +98,17 @@ static calm_status digest_file(calm_ctx *ctx, const char *path, const EVP_MD *ki
         broken = feed(&sha, stream);
     fclose(stream);
     /* Also after a failed read: it frees the state. */
-    const calm_status status = finish(ctx, &sha, name, n_bytes, hex);
+    const calm_status status = git ? finish(ctx, &sha, "SHA-1", CALM_SHA1_HEX / 2, hex)
+                                   : calm_sha256_finish(ctx, &sha, hex);
     return broken ? calm_fail_errno(ctx, broken, "%s: cannot read", path) : status;
 }
 
 calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA256_HEX])
 {
-    return digest_file(ctx, path, EVP_sha256(), "SHA-256", false, CALM_SHA256_HEX / 2, hex);
+    return digest_file(ctx, path, false, hex);
 }
 
 calm_status calm_git_blob_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA1_HEX])
 {
-    return digest_file(ctx, path, EVP_sha1(), "SHA-1", true, CALM_SHA1_HEX / 2, hex);
+    return digest_file(ctx, path, true, hex);
 }

@@ -35,8 +35,8 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     ctx.memory = parent->memory;
     ctx.log = parent->log;
     ctx.log_user = parent->log_user;
-    calm_arena_mark mark = calm_arena_save(&scratch);
     for (;;) {
+        CALM_SCOPED_SCRATCH(&ctx);
         size_t index, failed;
 #pragma omp atomic capture
         index = (*next)++;
@@ -49,7 +49,6 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
             note_failure(first, index, &ctx);
             break;
         }
-        calm_arena_rewind(&scratch, mark);
     }
 }
 

@@ -37,9 +37,7 @@ static const char *const other_methods[] = {
 /* ModelOpt may say how in a file of its own, which vLLM and SGLang read. */
 static calm_status find_modelopt(calm_checking *c)
 {
-    char *path;
-    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, "hf_quant_config.json"));
-    c->unread = calm_path_exists(path);
+    c->unread = calm_path_has(c->path, "hf_quant_config.json");
     return c->unread ? calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "hf_quant_config.json",
                                       "the checkpoint is ModelOpt's: calm reads quantization_config of config.json")
                      : CALM_OK;
@@ -95,21 +93,10 @@ static calm_status check_unexplained(calm_checking *c)
         return CALM_OK;
     if (n && !entry)
         return calm_check_say(c, CALM_CHECK_RULE_ENTRY_MISSING, c->modules[first].name,
-                              "%zu modules have quantized tensors, config.json "
-                              "has no quantization_config",
-                              n);
+                              "%zu modules have quantized tensors, config.json has no quantization_config", n);
     return n || entry ? CALM_OK
                       : calm_check_say(c, CALM_CHECK_RULE_FLOAT_MODEL, c->path,
                                        "no quantization entry and no quantized tensor");
-}
-
-static calm_status check_format(calm_checking *c)
-{
-    if (!c->format)
-        return check_unexplained(c);
-    c->report->format = c->format->label;
-    c->by_format = calm_check_format_of(c->format);
-    return c->by_format->entry(c);
 }
 
 static calm_status check_directory(calm_checking *c)
@@ -119,7 +106,9 @@ static calm_status check_directory(calm_checking *c)
     CALM_TRY(calm_check_files(c));
     CALM_TRY(find_format(c));
     CALM_TRY(calm_check_model(c));
-    CALM_TRY(check_format(c));
+    c->report->format = c->format ? c->format->label : NULL;
+    c->by_format = c->format ? calm_check_format_of(c->format) : NULL;
+    CALM_TRY(c->format ? c->by_format->entry(c) : check_unexplained(c));
     CALM_TRY(check_reads(c, &taken));
     if (c->resolved)
         CALM_TRY(calm_check_parts(c));
@@ -145,16 +134,14 @@ static calm_status check_gguf_file(calm_checking *c)
 
 static calm_status check_path(calm_checking *c)
 {
-    char *config, *one, *index, *gguf;
+    char *gguf;
     if (!calm_path_exists(c->path))
         return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: no such file or directory", c->path);
     if (!calm_is_directory(c->path))
         return check_gguf_file(c);
-    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &config, c->path, "config.json"));
-    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &one, c->path, "model.safetensors"));
-    CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &index, c->path, "model.safetensors.index.json"));
     CALM_TRY(calm_path_join(c->ctx, c->ctx->out, &gguf, c->path, "model.gguf"));
-    const bool tensors = calm_path_exists(one) || calm_path_exists(index);
+    const bool tensors =
+        calm_path_has(c->path, "model.safetensors") || calm_path_has(c->path, "model.safetensors.index.json");
     if (!tensors && calm_path_exists(gguf) && !calm_is_directory(gguf)) {    /* as calm export writes it */
         c->path = gguf;
         return check_gguf_file(c);
@@ -162,7 +149,7 @@ static calm_status check_path(calm_checking *c)
     if (!tensors)
         return calm_fail(c->ctx, CALM_ENOTFOUND,
                          "%s: holds neither model.safetensors nor model.safetensors.index.json%s", c->path,
-                         calm_path_exists(config) ? "" : ", and no config.json");
+                         calm_path_has(c->path, "config.json") ? "" : ", and no config.json");
     return check_directory(c);
 }
 

@@ -207,8 +207,7 @@ static calm_status check_group_targets(calm_checking *c, const char *where, cons
             c, CALM_CHECK_RULE_TARGET_FORM, where, "targets is %s, expected an array of names and patterns",
             calm_json_size(targets) ? calm_json_type_name(calm_json_typeof(targets)) : "missing or empty");
     const char *only = calm_json_size(targets) == 1 ? calm_json_string(calm_json_at(targets, 0), "") : "";
-    const size_t length = strlen(only), tail = strlen("Attention");
-    const bool attention = length >= tail && strcmp(only + length - tail, "Attention") == 0;
+    const bool attention = calm_text_ends_with(only, "Attention");
     if (attention && !group->no_weights)
         return calm_check_say(c, CALM_CHECK_RULE_ATTENTION_TARGET, where, "targets [\"%.128s\"]", only);
     if (group->no_weights && !attention)

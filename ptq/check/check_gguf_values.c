@@ -50,15 +50,6 @@ CALM_VECTORIZE static size_t count_nonfinite(const uint8_t *data, size_t n, size
     return bad;
 }
 
-static calm_dtype float_dtype(calm_ggml_type type)
-{
-    return type == CALM_GGML_F32    ? CALM_F32
-           : type == CALM_GGML_F16  ? CALM_F16
-           : type == CALM_GGML_BF16 ? CALM_BF16
-           : type == CALM_GGML_F64  ? CALM_F64
-                                    : CALM_N_DTYPES;
-}
-
 static void scan_blocks(const calm_gguf_tensor *tensor, const calm_ggml_info *info, piece *p)
 {
     const uint8_t *data = tensor->data + p->first * info->bytes;
@@ -82,8 +73,8 @@ static calm_status scan_piece(calm_ctx *ctx, size_t index, void *user)
     const calm_gguf_tensor *tensor = calm_gguf_tensor_at(s->g->file, p->tensor);
     const calm_ggml_info *info = calm_ggml_find(tensor->type);
     (void)ctx;
-    if (float_dtype(tensor->type) != CALM_N_DTYPES)
-        p->nonfinite = calm_scan_nonfinite(float_dtype(tensor->type), tensor->data + p->first * info->bytes, p->n);
+    if (calm_ggml_dtype(tensor->type) != CALM_N_DTYPES)
+        p->nonfinite = calm_scan_nonfinite(calm_ggml_dtype(tensor->type), tensor->data + p->first * info->bytes, p->n);
     else
         scan_blocks(tensor, info, p);
     calm_gguf_release_part(s->g->file, tensor, p->first * info->bytes, p->n * info->bytes);
@@ -113,7 +104,7 @@ calm_status calm_check_gguf_values(calm_check_gguf_state *g)
     CALM_TRY(calm_parallel_for(g->c->ctx, s.n, scan_piece, &s));
     for (size_t begin = 0, end; begin < s.n; begin = end) {
         const calm_gguf_tensor *at = calm_gguf_tensor_at(g->file, s.pieces[begin].tensor);
-        const bool floats = float_dtype(at->type) != CALM_N_DTYPES;
+        const bool floats = calm_ggml_dtype(at->type) != CALM_N_DTYPES;
         size_t nonfinite = 0, zero = 0;
         for (end = begin; end < s.n && s.pieces[end].tensor == s.pieces[begin].tensor; end++) {
             nonfinite += s.pieces[end].nonfinite;

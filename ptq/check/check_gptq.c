@@ -71,17 +71,6 @@ static calm_status check_rule(calm_checking *c, const char *key)
     return hit ? CALM_OK : calm_check_say(c, CALM_CHECK_RULE_DYNAMIC_NOTHING, "dynamic", "\"%.256s\"", key);
 }
 
-static calm_status check_dynamic(calm_checking *c, const calm_json *dynamic)
-{
-    const calm_json *value;
-    const char *key;
-    for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &value);)
-        CALM_TRY(check_rule(c, key));
-    if (calm_json_size(dynamic))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DYNAMIC, "dynamic", "%zu rules", calm_json_size(dynamic)));
-    return CALM_OK;
-}
-
 static bool is_elsewhere(const calm_checking *c)
 {
     static const char *const layouts[] = {"marlin", "marlin_24", "bitblas", "gemm", "qqq", "ipex", "exllamav3"},
@@ -92,8 +81,8 @@ static bool is_elsewhere(const calm_checking *c)
 
 static calm_status check(calm_checking *c)
 {
-    const calm_json *dynamic = calm_json_get(c->entry, "dynamic");
-    const char *format = calm_json_string(calm_json_get(c->entry, "checkpoint_format"), "gptq");
+    const calm_json *dynamic = calm_json_get(c->entry, "dynamic"), *value;
+    const char *format = calm_json_string(calm_json_get(c->entry, "checkpoint_format"), "gptq"), *key;
     const bool reordered = calm_json_bool(calm_json_get(c->entry, "desc_act"), false);
     CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_GPTQ_CONFIG, is_elsewhere));
     CALM_TRY(check_two_configs(c));
@@ -108,7 +97,10 @@ static calm_status check(calm_checking *c)
     if (c->n_modules && calm_json_size(dynamic) > CALM_CHECK_MATCHES / c->n_modules)
         return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules",
                               calm_json_size(dynamic), c->n_modules);
-    CALM_TRY(check_dynamic(c, dynamic));
+    for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &value);)
+        CALM_TRY(check_rule(c, key));
+    if (calm_json_size(dynamic))
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DYNAMIC, "dynamic", "%zu rules", calm_json_size(dynamic)));
     CALM_TRY(calm_check_resolve(c, CALM_CHECK_RULE_GPTQ_CONFIG));
     return c->resolved ? calm_check_fusion(c, CALM_CHECK_RULE_DYNAMIC_FUSED, fused, NULL) : CALM_OK;
 }

@@ -3,13 +3,6 @@
 
 #include "ptq/check/check_state.h"
 
-static calm_scheme scheme_of(const calm_check_module *module)
-{
-    const calm_qformat_scheme *from = &module->scheme;
-    return (calm_scheme){.bits = from->bits, .group = from->group, .symmetric = from->symmetric,
-                         .act_bits = from->act_bits, .act_asymmetric = from->act_asymmetric};
-}
-
 /* The rule of the check that stands for one of the engine. */
 static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, const calm_engine_linear *linear,
                          const calm_scheme *scheme)
@@ -26,7 +19,9 @@ static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, 
 
 static calm_status check_module(calm_checking *c, const calm_check_module *module)
 {
-    const calm_scheme scheme = scheme_of(module);
+    const calm_qformat_scheme *from = &module->scheme;
+    const calm_scheme scheme = {.bits = from->bits, .group = from->group, .symmetric = from->symmetric,
+                                .act_bits = from->act_bits, .act_asymmetric = from->act_asymmetric};
     const char *format = c->report->format;
     const bool fuses = c->asked == CALM_CHECK_VLLM || c->asked == CALM_CHECK_SGLANG;
     calm_engine_linear linear = {module->name, module->out, module->in, calm_check_is_expert(module)};

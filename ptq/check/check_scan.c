@@ -80,7 +80,8 @@ static bool fits_bfloat16(uint16_t half)
     return value < 256 || exponent == 31;
 }
 
-unsigned calm_scan_scale(calm_dtype dtype, const uint8_t *at)
+/* Which faults one scale has, as bits 1 << calm_scale_fault. */
+static unsigned scan_scale(calm_dtype dtype, const uint8_t *at)
 {
     if (dtype == CALM_F32)
         return faults_of(word_at(at, 0) & 0x7fffffffu, word_at(at, 0) >> 31);
@@ -101,7 +102,7 @@ void calm_scan_scales(calm_dtype dtype, const uint8_t *data, size_t n, size_t co
     if (dtype != CALM_F32 && dtype != CALM_F16 && dtype != CALM_BF16)
         return;
     for (size_t i = 0; i < n; i++) {
-        const unsigned faults = calm_scan_scale(dtype, data + i * size);
+        const unsigned faults = scan_scale(dtype, data + i * size);
         if (faults) /* hardly ever */
             for (int f = 0; f < CALM_N_SCALE_FAULTS; f++)
                 counts[f] += faults >> f & 1;

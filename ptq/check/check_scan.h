@@ -23,9 +23,6 @@ size_t calm_scan_nonfinite(calm_dtype dtype, const uint8_t *data, size_t n);
 /* Add to counts how many of n scales (F32, F16, BF16) have each fault; nothing for other dtypes. */
 void calm_scan_scales(calm_dtype dtype, const uint8_t *data, size_t n, size_t counts[CALM_N_SCALE_FAULTS]);
 
-/* Which faults one scale has, as bits 1 << calm_scale_fault. */
-unsigned calm_scan_scale(calm_dtype dtype, const uint8_t *at);
-
 /* How many of n signed bytes are not in [-limit, limit - 1]. */
 size_t calm_scan_range(const uint8_t *data, size_t n, int limit);
 

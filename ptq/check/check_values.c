@@ -60,42 +60,42 @@ static calm_status list_pieces(calm_checking *c, scan *out)
     return CALM_OK;
 }
 
+/* Add what is wrong with `bytes` of a piece. */
+static void look_at(const piece *p, calm_dtype dtype, const uint8_t *data, size_t bytes,
+                    size_t counts[CALM_N_SCALE_FAULTS])
+{
+    const size_t n = bytes / calm_dtype_bytes(dtype);
+    if (p->how == LOOK_SCALES)
+        calm_scan_scales(dtype, data, n, counts);
+    else
+        counts[0] += p->how == LOOK_FLOATS  ? calm_scan_nonfinite(dtype, data, n)
+                     : p->how == LOOK_RANGE ? calm_scan_range(data, n, p->limit)
+                                            : calm_scan_holes(data, bytes);
+}
+
 static calm_status scan_piece(calm_ctx *ctx, size_t index, void *user)
 {
     scan *s = user;
     piece *p = &s->pieces[index];
     const calm_tensor *tensor = s->c->members[p->member].tensor;
-    const uint8_t *data = tensor->data + p->offset;
-    const size_t n = p->bytes / calm_dtype_bytes(tensor->dtype);
     (void)ctx;
-    if (p->how == LOOK_FLOATS)
-        p->counts[0] = calm_scan_nonfinite(tensor->dtype, data, n);
-    else if (p->how == LOOK_SCALES)
-        calm_scan_scales(tensor->dtype, data, n, p->counts);
-    else
-        p->counts[0] = p->how == LOOK_RANGE ? calm_scan_range(data, n, p->limit) : calm_scan_holes(data, p->bytes);
+    look_at(p, tensor->dtype, tensor->data + p->offset, p->bytes, p->counts);
     calm_safetensors_release_part(s->c->set, tensor, p->offset, p->bytes);
     return CALM_OK;
 }
 
 /* ---- what was found ---- */
 
-static bool is_bad(const piece *p, const calm_tensor *tensor, const uint8_t *at, int fault)
-{
-    if (p->how == LOOK_SCALES)
-        return calm_scan_scale(tensor->dtype, at) >> fault & 1;
-    if (p->how == LOOK_RANGE)
-        return calm_scan_range(at, 1, p->limit) != 0;
-    return p->how == LOOK_HOLES ? calm_scan_holes(at, 4096) != 0 : calm_scan_nonfinite(tensor->dtype, at, 1) != 0;
-}
-
 /* Number of the first bad element (byte, of a hole) in a piece that has one. */
 static size_t first_bad(const piece *p, const calm_tensor *tensor, int fault)
 {
     const size_t step = p->how == LOOK_HOLES ? 4096 : calm_dtype_bytes(tensor->dtype);
-    size_t at = 0;
-    while (at + step < p->bytes && !is_bad(p, tensor, tensor->data + p->offset + at, fault))
-        at += step;
+    size_t at = 0, counts[CALM_N_SCALE_FAULTS] = {0};
+    for (; at + step < p->bytes; at += step) {
+        look_at(p, tensor->dtype, tensor->data + p->offset + at, step, counts);
+        if (counts[fault])
+            break;
+    }
     return (p->offset + at) / (p->how == LOOK_HOLES ? 1 : step);
 }
 
@@ -105,16 +105,12 @@ static bool is_bfloat16_model(const calm_checking *c)
     return strcmp(calm_json_string(calm_json_get(c->config, "dtype"), dtype ? dtype : ""), "bfloat16") == 0;
 }
 
-static calm_check_rule rule_of(const piece *p, int fault)
-{
-    static const calm_check_rule scales[CALM_N_SCALE_FAULTS] = {
-        CALM_CHECK_RULE_SCALE_NONFINITE, CALM_CHECK_RULE_SCALE_ZERO, CALM_CHECK_RULE_SCALE_MINUS_ZERO,
-        CALM_CHECK_RULE_SCALE_TINY,      CALM_CHECK_RULE_SCALE_HUGE, CALM_CHECK_RULE_SCALE_ROUNDED};
-    static const calm_check_rule others[] = {[LOOK_FLOATS] = CALM_CHECK_RULE_FLOAT_NONFINITE,
-                                       [LOOK_RANGE] = CALM_CHECK_RULE_CODE_RANGE,
-                                       [LOOK_HOLES] = CALM_CHECK_RULE_CODE_HOLE};
-    return p->how == LOOK_SCALES ? scales[fault] : others[p->how];
-}
+static const calm_check_rule rules[][CALM_N_SCALE_FAULTS] = {
+    [LOOK_FLOATS] = {CALM_CHECK_RULE_FLOAT_NONFINITE},
+    [LOOK_RANGE] = {CALM_CHECK_RULE_CODE_RANGE},
+    [LOOK_HOLES] = {CALM_CHECK_RULE_CODE_HOLE},
+    [LOOK_SCALES] = {CALM_CHECK_RULE_SCALE_NONFINITE, CALM_CHECK_RULE_SCALE_ZERO, CALM_CHECK_RULE_SCALE_MINUS_ZERO,
+                     CALM_CHECK_RULE_SCALE_TINY, CALM_CHECK_RULE_SCALE_HUGE, CALM_CHECK_RULE_SCALE_ROUNDED}};
 
 /* The pieces of one tensor, begin .. end - 1. */
 static calm_status judge(calm_checking *c, const piece *pieces, size_t begin, size_t end)
@@ -129,7 +125,7 @@ static calm_status judge(calm_checking *c, const piece *pieces, size_t begin, si
         if (!sum || (fault == CALM_SCALE_ROUNDED && !is_bfloat16_model(c)))
             continue;
         const bool holes = pieces[begin].how == LOOK_HOLES;
-        CALM_TRY(calm_check_say(c, rule_of(&pieces[begin], fault), tensor->name, "%zu of %zu%s, the first at %s%zu",
+        CALM_TRY(calm_check_say(c, rules[pieces[begin].how][fault], tensor->name, "%zu of %zu%s, the first at %s%zu",
                                 sum, holes ? tensor->bytes / 4096 : tensor->n_elements, holes ? " pages" : "",
                                 holes ? "byte " : "", first_bad(&pieces[first], tensor, fault)));
     }
@@ -143,9 +139,7 @@ static calm_status check_small(calm_checking *c)
     for (size_t i = 0; i < c->n_modules && c->resolved; i++) {
         const calm_check_module *module = &c->modules[i];
         CALM_SCOPED_SCRATCH(c->ctx);
-        if (!module->quantized || !module->out || !module->in)
-            continue;
-        if (c->by_format->values)
+        if (c->by_format->values && module->quantized && module->out && module->in)
             CALM_TRY(c->by_format->values(c, module));
     }
     return CALM_OK;

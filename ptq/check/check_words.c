@@ -31,8 +31,7 @@ calm_status calm_check_padding(calm_checking *c, const calm_tensor *tensor, size
                : CALM_OK;
 }
 
-calm_status calm_check_last_row(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t cols,
-                                size_t used_bits)
+calm_status calm_check_last_row(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t cols, size_t used_bits)
 {
     size_t first = 0;
     if (tensor->dtype != CALM_I32 || tensor->n_elements != rows * cols || !rows)

@@ -82,10 +82,8 @@ static calm_status encode_pair(calm_ctx *ctx, calm_arena *arena, const line *l, 
     const long long prefix = l->reader->options.prefix;
     const bool begins = n_whole && prefix >= 0 && whole[0] == (uint32_t)prefix;
     if (prefix < 0)
-        return calm_fail(ctx, CALM_EFORMAT,
-                         "%s: \"context\" is empty, and the model names no token that could stand in its "
-                         "place (bos_token or eos_token)",
-                         l->where);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"context\" is empty, and the model names no token that could stand "
+                                            "in its place (bos_token or eos_token)", l->where);
     *n = n_whole + !begins;
     *own = *n ? *n - 1 : 0;
     CALM_TRY(CALM_NEW_RAW(ctx, arena, *ids, *n));
@@ -109,10 +107,8 @@ static calm_status tokenize(calm_ctx *ctx, const line *l, const char *text, size
         return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected at least 1 token beyond those of the context, "
                          "found none", l->where, c);
     if (out->own > most)
-        return calm_fail(ctx, CALM_EFORMAT,
-                         "%s: choices[%zu]: expected at most %zu tokens, which the model reads, found "
-                         "%zu",
-                         l->where, c, most, out->own);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: choices[%zu]: expected at most %zu tokens, which the model reads, "
+                                            "found %zu", l->where, c, most, out->own);
     out->n = n > most + 1 ? most + 1 : n;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->ids, out->n));
     memcpy(out->ids, ids + n - out->n, out->n * sizeof *ids);

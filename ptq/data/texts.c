@@ -51,8 +51,7 @@ calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text,
     const calm_json *json;
     *text = NULL;
     if (!texts->is_json) {
-        if (!next_line(texts, text, n))
-            *text = NULL;
+        next_line(texts, text, n);
         while (*text && *n && (*text)[*n - 1] == '\r')
             --*n;
         return CALM_OK;
@@ -72,10 +71,8 @@ calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text,
 calm_status calm_texts_encode(calm_ctx *ctx, calm_arena *arena, const calm_tokenizer *tokenizer, const char *where,
                               const char *text, size_t n_bytes, bool special, uint32_t **ids, size_t *n)
 {
-    calm_arena *const caller = ctx->out;
-    ctx->out = arena;
+    CALM_SCOPED_OUT(ctx, arena);
     calm_tokenizer_encode(ctx, tokenizer, text, n_bytes, special, ids, n);
-    ctx->out = caller;
     return calm_fail_prefix(ctx, "%s", where);    /* the tokenizer does not know where a text comes from */
 }
 

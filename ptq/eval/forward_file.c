@@ -39,11 +39,9 @@ typedef struct run {
 static calm_status add_tensor(calm_ctx *ctx, run *r, const char *name, size_t width, bool per_token)
 {
     calm_tensor *tensor = &r->result->tensors[r->result->n++];
-    char *copy;
-    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", name));
-    *tensor = (calm_tensor){.name = copy, .dtype = CALM_F32, .n_dims = per_token ? 3 : 2,
+    *tensor = (calm_tensor){.dtype = CALM_F32, .n_dims = per_token ? 3 : 2,
                             .shape = {r->windows.n, per_token ? r->length : width, per_token ? width : 0}};
-    return CALM_OK;
+    return calm_strf(ctx, ctx->out, &tensor->name, "%s", name);
 }
 
 static calm_status list_tensors(calm_ctx *ctx, run *r)

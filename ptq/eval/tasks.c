@@ -66,7 +66,7 @@ static calm_status changed(calm_ctx *ctx, const source *s)
 
 typedef struct work {
     calm_predictors set;
-    source source;
+    source *source;
     calm_tasks_result *out;
     size_t capacity;         /* rows of a batch               */
     size_t done;             /* choices before the batch      */
@@ -91,7 +91,7 @@ static calm_status new_batch(calm_ctx *ctx, work *w, calm_arena *arena)
 /* The source's next choice: its last token is not read, and its own tokens are the targets of the rows before them. */
 static void add_choice(work *w)
 {
-    const calm_task_choice *choice = &w->source.task.choices[w->source.choice++];
+    const calm_task_choice *choice = &w->source->task.choices[w->source->choice++];
     calm_windows *windows = &w->windows;
     const size_t begin = windows->begin[windows->n], n_read = choice->n - 1;
     memcpy(windows->ids + begin, choice->ids, n_read * sizeof *windows->ids);
@@ -108,7 +108,7 @@ static void add_choice(work *w)
 /* Choices until the batch is full or the file at its end. */
 static calm_status fill_batch(calm_ctx *ctx, work *w)
 {
-    source *s = &w->source;
+    source *s = w->source;
     for (;;) {
         CALM_TRY(source_fill(ctx, s));
         if (!s->has_task)
@@ -262,15 +262,10 @@ static calm_status answer(calm_ctx *ctx, const calm_subject *reference, const ca
         CALM_TRY(new_batch(ctx, w, &arena));
         CALM_TRY(fill_batch(ctx, w));
         if (w->windows.n == 0)
-            return changed(ctx, &w->source);
+            return changed(ctx, w->source);
         CALM_TRY(run_batch(ctx, w, &arena, tick, tick_user));
     }
     return CALM_OK;
-}
-
-static void work_close(work *w)
-{
-    source_close(&w->source);
 }
 
 calm_status calm_tasks_evaluate(calm_ctx *ctx, const char *path, const calm_tokenizer *tokenizer,
@@ -278,11 +273,12 @@ calm_status calm_tasks_evaluate(calm_ctx *ctx, const char *path, const calm_toke
                                 const calm_subject *subject, calm_tick_fn *tick, void *tick_user,
                                 calm_tasks_result *out)
 {
-    CALM_SCOPED(work, work_close) w = {.out = out};
+    CALM_SCOPED(source, source_close) again = {.index = 0};
+    work w = {.source = &again, .out = out};
     *out = (calm_tasks_result){.same = NAN, .same_norm = NAN};
     CALM_TRY(survey(ctx, path, tokenizer, options, out));
     CALM_TRY(new_result(ctx, reference != NULL, out));
-    CALM_TRY(calm_task_reader_open(ctx, tokenizer, path, options, &w.source.reader));
+    CALM_TRY(calm_task_reader_open(ctx, tokenizer, path, options, &again.reader));
     CALM_TRY(answer(ctx, reference, subject, &w, tick, tick_user));
     judge(out, &out->model);
     if (reference) {

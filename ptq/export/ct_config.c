@@ -5,14 +5,9 @@
 
 #include "ptq/export/module_names.h"
 
-bool calm_ct_is_int_quantized(const calm_scheme *scheme)
-{
-    return scheme->act_bits != 0;
-}
-
 static const char *format_of(const calm_scheme *scheme)
 {
-    return calm_ct_is_int_quantized(scheme) ? "int-quantized" : "pack-quantized";
+    return scheme->act_bits ? "int-quantized" : "pack-quantized";
 }
 
 static calm_json *int_args(int bits, bool symmetric, const char *strategy, size_t group, bool dynamic)
@@ -55,7 +50,7 @@ calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_j
         char name[32];
         snprintf(name, sizeof name, "group_%02zu", s);
         calm_json_set(groups, name, group_entry(input, &schemes[s]));
-        if (calm_ct_is_int_quantized(&schemes[s]) != calm_ct_is_int_quantized(&schemes[0]))
+        if (!schemes[s].act_bits != !schemes[0].act_bits)
             format = "mixed-precision";
         if (schemes[s].bits == 3)
             version = "0.18.0";    /* the first whose readers take the dense 3-bit stream */

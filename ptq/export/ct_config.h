@@ -4,9 +4,6 @@
 
 #include "ptq/export/export.h"
 
-/* Is this scheme stored as int-quantized (I8, activations quantized) rather than pack-quantized? */
-bool calm_ct_is_int_quantized(const calm_scheme *scheme);
-
 /* Fill in the entry "quantization_config", an empty object: one group per scheme of the plan, with disjoint regex
  * targets that match the checkpoint's and the engines' fused names; every linear that stays float is in "ignore". */
 calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_json *entry);

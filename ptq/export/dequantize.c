@@ -77,45 +77,17 @@ static calm_json *plain_config(const calm_json *read, calm_dtype asked)
 
 /* ---- a directory ---- */
 
-/* Rows and columns of a quantized weight from the tensors that hold it; calm_qformat_load checks all of them against
- * it. */
-static calm_status find_shape(work *w, const calm_tensor *codes, const char *module,
-                              const calm_qformat_scheme *scheme, calm_tensor *out)
-{
-    out->n_dims = 2;
-    CALM_TRY(calm_qformat_shape(w->ctx, calm_qformat_of(w->stored), w->set, module, scheme, codes, &out->shape[0],
-                                &out->shape[1]));
-    return out->shape[0] && out->shape[1] ? CALM_OK
-                                          : calm_fail(w->ctx, CALM_EFORMAT,
-                                                      "%s: tensor %s: expected a matrix of codes", codes->file,
-                                                      codes->name);
-}
-
-static bool is_codes(const char *suffix, const calm_tensor *tensor)
-{
-    calm_qformat_part part;
-    return calm_qformat_suffix_part(NULL, suffix, &part) && part == CALM_QFORMAT_CODES &&
-           (strcmp(suffix, "weight") != 0 || tensor->dtype == CALM_I8 || tensor->dtype == CALM_U32);
-}
-
 /* Experts that share a tensor of codes; 0: it is one matrix. */
 static size_t n_stacked(const calm_tensor *tensor)
 {
     return tensor->n_dims == 3 && tensor->dtype == CALM_U32 && strstr(tensor->name, STACK) ? tensor->shape[0] : 0;
 }
 
-/* Tensors beside the codes that make a weight. */
-static bool is_part(const char *suffix)
-{
-    calm_qformat_part part;
-    return calm_qformat_suffix_part(NULL, suffix, &part) && part != CALM_QFORMAT_CODES;
-}
-
 /* The weight of a module whose tensors are `tensor`, codes, and others; of expert `expert` of those that share it. */
 static calm_status add_weight(work *w, const calm_tensor *tensor, const char *dot, calm_dtype dtype, size_t expert)
 {
     const char *stack = tensor->n_dims == 3 ? strstr(tensor->name, STACK) : NULL;
-    char *module, *name;
+    char *module;
     bool quantized = false;
     source *from = &w->sources[w->n];
     calm_tensor *to = &w->tensors[w->n];
@@ -124,15 +96,18 @@ static calm_status add_weight(work *w, const calm_tensor *tensor, const char *do
                            tensor->name, expert, (int)(dot - stack - (long)strlen(STACK)), stack + strlen(STACK)));
     else
         CALM_TRY(calm_strf(w->ctx, w->ctx->out, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
-    CALM_TRY(calm_strf(w->ctx, w->ctx->out, &name, "%s.weight", module));
+    *to = (calm_tensor){.dtype = dtype, .n_dims = 2};
+    CALM_TRY(calm_strf(w->ctx, w->ctx->out, &to->name, "%s.weight", module));
     CALM_TRY(calm_qformat_find(w->ctx, w->stored, w->set, module, &quantized, &from->scheme));
     if (!quantized)
         return calm_fail(w->ctx, CALM_EFORMAT,
-                         "%s: %s has quantized tensors, but config.json says that it stays float; calm check "
-                         "says more",
+                         "%s: %s has quantized tensors, but config.json says that it stays float; calm check says more",
                          w->path, module);
-    *to = (calm_tensor){.name = name, .dtype = dtype};
-    CALM_TRY(find_shape(w, tensor, module, &from->scheme, to));
+    /* From the tensors that hold it; calm_qformat_load checks all of them against it. */
+    CALM_TRY(calm_qformat_shape(w->ctx, calm_qformat_of(w->stored), w->set, module, &from->scheme, tensor,
+                                &to->shape[0], &to->shape[1]));
+    if (!to->shape[0] || !to->shape[1])
+        return calm_fail(w->ctx, CALM_EFORMAT, "%s: tensor %s: expected a matrix of codes", tensor->file, tensor->name);
     from->module = module;
     w->n++;
     w->result->n_dequantized++;
@@ -154,18 +129,21 @@ static calm_status list_directory(work *w, calm_dtype dtype)
     for (size_t i = 0; i < n; i++) {
         const calm_tensor *tensor = calm_safetensors_at(w->set, i);
         const char *dot = strrchr(tensor->name, '.');
+        calm_qformat_part part = CALM_QFORMAT_CODES;
         CALM_SCOPED_SCRATCH(w->ctx);
-        if (dot && is_codes(dot + 1, tensor)) {
-            CALM_TRY(add_weight(w, tensor, dot, dtype, 0));
-            for (size_t e = 1; e < n_stacked(tensor); e++)
-                CALM_TRY(add_weight(w, tensor, dot, dtype, e));
-        } else if (!dot || !is_part(dot + 1)) {
-            calm_tensor *to = &w->tensors[w->n];
-            *to = *tensor;
-            if (w->options->dtype != CALM_N_DTYPES && calm_dtype_is_float(tensor->dtype))
-                to->dtype = dtype;
-            w->sources[w->n++].plain = tensor;
-        }
+        const bool known = dot && calm_qformat_suffix_part(NULL, dot + 1, &part);
+        const bool codes = known && (strcmp(dot, ".weight") != 0 || tensor->dtype == CALM_I8
+                                     || tensor->dtype == CALM_U32);
+        if (part != CALM_QFORMAT_CODES) /* beside the codes of a weight */
+            continue;
+        for (size_t e = 0; codes && e < calm_size_max(1, n_stacked(tensor)); e++)
+            CALM_TRY(add_weight(w, tensor, dot, dtype, e));
+        if (codes)
+            continue;
+        w->tensors[w->n] = *tensor;
+        if (w->options->dtype != CALM_N_DTYPES && calm_dtype_is_float(tensor->dtype))
+            w->tensors[w->n].dtype = dtype;
+        w->sources[w->n++].plain = tensor;
     }
     return CALM_OK;
 }
@@ -316,12 +294,9 @@ static calm_status write_output(work *w)
 {
     calm_export_place place;
     CALM_TRY(calm_export_begin(w->ctx, w->options->output, &place));
-    calm_status status = write_into(w, place.temporary);
-    if (status == CALM_OK)
-        status = calm_export_commit(w->ctx, &place, w->options->output);
-    if (status != CALM_OK)
+    if (write_into(w, place.temporary) != CALM_OK || calm_export_commit(w->ctx, &place, w->options->output) != CALM_OK)
         calm_export_abandon(w->ctx, &place);
-    return status;
+    return w->ctx->status;
 }
 
 calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequantize_options *options,

@@ -33,9 +33,8 @@ static calm_status put_interleaved(calm_ctx *ctx, calm_shards_writer *writer, co
     const size_t n_words = cols * (out / 8);
     uint8_t *transposed;
     uint32_t *words;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, transposed, out * cols));
+    CALM_TRY(calm_export_transpose(ctx, values, 8, out, cols, &transposed));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, words, n_words));
-    calm_export_transpose(values, 8, out, cols, transposed);
     calm_pack_awq(transposed, n_words, words);
     return calm_shards_put(ctx, writer, words, n_words * sizeof *words);
 }
@@ -147,17 +146,11 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-static const calm_export_form form = {
-    .tensors = list_tensors,
-    .put = put,
-    .entry = fill_entry,
-    .keys = {"quantization_config"},
-};
-
 const calm_exporter calm_export_awq = {
     .name = NAME,
     .summary = "AWQ, GEMM layout, uniform 4 bits: vLLM, SGLang, transformers, mlx-lm",
     .tie = CALM_TIE_MODEL,
     .check = check,
-    .form = &form,
+    .form = &(const calm_export_form){
+        .tensors = list_tensors, .put = put, .entry = fill_entry, .keys = {"quantization_config"}},
 };

@@ -20,7 +20,7 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
 {
     const size_t groups = calm_scheme_groups(scheme, in);
     list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
-    if (calm_ct_is_int_quantized(scheme)) {
+    if (scheme->act_bits) { /* int-quantized */
         list[0] = (calm_export_tensor){"weight", CALM_I8, 2, {out, in}};
         return 2;
     }
@@ -28,20 +28,6 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
     list[2] = (calm_export_tensor){"weight_shape", CALM_I64, 1, {2, 0}};
     list[3] = (calm_export_tensor){"weight_zero_point", CALM_I32, 2, {calm_pack_words(out, scheme->bits), groups}};
     return scheme->symmetric ? 3 : 4;
-}
-
-static calm_status put_words(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, bool zeros)
-{
-    const int bits = linear->scheme.bits;
-    uint32_t *words;
-    size_t n =
-        zeros ? calm_pack_words(linear->out, bits) * linear->n_groups : linear->out * calm_pack_words(linear->in, bits);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n));
-    if (zeros)
-        calm_pack_columns(linear->zeros, linear->out, linear->n_groups, bits, words);
-    else
-        calm_pack_rows(linear->codes, linear->out, linear->in, bits, words);
-    return calm_shards_put(ctx, writer, words, n * sizeof *words);
 }
 
 static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
@@ -59,14 +45,17 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
                        bool asymmetric)
 {
     const int64_t shape[2] = {(int64_t)linear->out, (int64_t)linear->in};
+    const int bits = linear->scheme.bits;
     (void)asymmetric;
+    if (which == 0 && linear->scheme.act_bits)
+        return put_codes(ctx, writer, linear);
     if (which == 0)
-        return calm_ct_is_int_quantized(&linear->scheme) ? put_codes(ctx, writer, linear)
-                                                         : put_words(ctx, writer, linear, false);
+        return calm_export_put_packed(ctx, writer, linear->codes, linear->out, linear->in, bits, false);
     if (which == 1)
         return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, linear->scales,
                                       linear->out * linear->n_groups);
-    return which == 2 ? calm_shards_put(ctx, writer, shape, sizeof shape) : put_words(ctx, writer, linear, true);
+    return which == 2 ? calm_shards_put(ctx, writer, shape, sizeof shape)
+                      : calm_export_put_packed(ctx, writer, linear->zeros, linear->out, linear->n_groups, bits, true);
 }
 
 /* ---- what is refused and warned of ---- */
@@ -123,17 +112,11 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-static const calm_export_form form = {
-    .tensors = list_tensors,
-    .put = put,
-    .entry = calm_ct_config,
-    .keys = {"quantization_config"},
-};
-
 const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
     .tie = CALM_TIE_BLOCK,
     .check = check,
-    .form = &form,
+    .form = &(const calm_export_form){
+        .tensors = list_tensors, .put = put, .entry = calm_ct_config, .keys = {"quantization_config"}},
 };

@@ -26,36 +26,31 @@ typedef struct output {
     size_t next; /* part to be written */
 } output;
 
-static calm_dtype dtype_of(calm_ggml_type type)
-{
-    return type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_F16 ? CALM_F16 : CALM_BF16;
-}
-
 static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type,
                               const float *values, size_t n)
 {
-    const size_t size = calm_dtype_bytes(dtype_of(type));
+    const size_t size = calm_dtype_bytes(calm_ggml_dtype(type));
     CALM_SCOPED_SCRATCH(ctx);
     uint8_t *bytes;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bytes, n * size));
-    CALM_TRY(calm_from_f32(ctx, dtype_of(type), values, n, bytes));
+    CALM_TRY(calm_from_f32(ctx, calm_ggml_dtype(type), values, n, bytes));
     if (type == CALM_GGML_F16)    /* float16 ends at 65504 */
         for (size_t i = 0; i < n; i++)
             if ((bytes[2 * i + 1] & 0x7c) == 0x7c)
                 return calm_fail(ctx, CALM_ENUMERIC,
                                  "gguf: tensor %s: the value %g is out of float16's range; write bf16 or f32",
-                                 part->source->name, (double)values[i]);
+                                 part->of.source->name, (double)values[i]);
     return calm_gguf_put(ctx, &to->writer, bytes, n * size);
 }
 
 /* A vector: `values`, or the checkpoint's own where they are NULL. */
 static calm_status put_vector(calm_ctx *ctx, output *to, const calm_gguf_part *part, const float *values)
 {
-    const size_t n = part->source->n_elements;
+    const size_t n = part->of.source->n_elements;
     float *out;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, 2 * n));
     if (!values) {
-        CALM_TRY(calm_tensor_to_f32(ctx, part->source, out + n));
+        CALM_TRY(calm_tensor_to_f32(ctx, part->of.source, out + n));
         values = out + n;
     }
     for (size_t i = 0; i < n; i++)
@@ -69,7 +64,7 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
 {
     const size_t rows = source->shape[0], cols = source->shape[1];
     const size_t most = part->head_dim || cols >= PIECE ? 1 : PIECE / cols;
-    const bool raw = !values && source->dtype == dtype_of(type);
+    const bool raw = !values && source->dtype == calm_ggml_dtype(type);
     float *piece;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, piece, most * cols));
     for (size_t row = 0; row < rows; row += most) {
@@ -107,40 +102,27 @@ typedef struct assembled {
     calm_fold_set sublayer[CALM_N_SUBLAYERS];
 } assembled;
 
-/* The checkpoint's tensor of one expert in the place of that of expert 0. */
-static calm_status expert_source(calm_ctx *ctx, const output *to, const calm_gguf_part *part, size_t expert,
-                                 const calm_tensor **out)
-{
-    const calm_model *model = to->input->model;
-    char *module, *name;
-    CALM_TRY(calm_role_module(ctx, calm_model_config(model), calm_model_prefix(model), (size_t)part->block, part->role,
-                              (long)expert, &module));
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
-    return calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->source->shape, out);
-}
-
-static calm_status put_expert(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
-                              size_t expert, calm_ggml_type type)
-{
-    calm_weight weight[CALM_N_ROLES] = {{0}};
-    const calm_tensor *source;
-    calm_fold_set one;
-    CALM_TRY(calm_assemble_expert(ctx, to->input->model, to->input->plan, &from->block, expert, weight, &one));
-    CALM_TRY(expert_source(ctx, to, part, expert, &source));
-    CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->role]));
-    calm_safetensors_release(calm_model_tensors(to->input->model), source);
-    return CALM_OK;
-}
-
+/* The weights of all experts, of which the part has expert 0's. */
 static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
                                calm_ggml_type type)
 {
-    const size_t n = calm_model_config(to->input->model)->moe.n_experts;
+    const calm_model *model = to->input->model;
+    const calm_config *config = calm_model_config(model);
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
-    for (size_t e = 0; e < n; e++) {
+    for (size_t e = 0; e < config->moe.n_experts; e++) {
+        calm_weight weight[CALM_N_ROLES] = {{0}};
+        const calm_tensor *source;
+        calm_fold_set one;
+        char *module, *name;
         CALM_SCOPED_SCRATCH(ctx);
-        CALM_TRY(put_expert(ctx, to, from, part, e, type));
+        CALM_TRY(calm_assemble_expert(ctx, model, to->input->plan, &from->block, e, weight, &one));
+        CALM_TRY(calm_role_module(ctx, config, calm_model_prefix(model), (size_t)part->of.block, part->of.role, (long)e,
+                                  &module));
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
+        CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->of.source->shape, &source));
+        CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->of.role]));
+        calm_safetensors_release(calm_model_tensors(model), source);
         calm_arena_clear(&arena);
     }
     return CALM_OK;
@@ -149,27 +131,18 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
 static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
                             calm_ggml_type type)
 {
-    const calm_fold_set *group =
-        part->block < 0 ? NULL : &from->sublayer[part->job ? calm_job_sublayer(part->job->kind) : part->sublayer];
+    const calm_fold_set *set = &from->sublayer[part->of.sublayer];
     float *factors;
-    switch (part->kind) {
-    case CALM_GGUF_NORM:
-        return put_vector(ctx, to, part, group->norm);
-    case CALM_GGUF_BIAS:
-        return put_vector(ctx, to, part, group->linear[part->role].bias);
-    case CALM_GGUF_WEIGHT:
-        return put_linear(ctx, to, part, part->source, type, &group->linear[part->role]);
-    case CALM_GGUF_EXPERTS:
+    if (part->of.kind == CALM_EXPORT_EXPERTS)
         return put_experts(ctx, to, from, part, type);
-    case CALM_GGUF_ROPE_FACTORS:
+    if (part->of.kind == CALM_EXPORT_WEIGHT)
+        return put_linear(ctx, to, part, part->of.source, type, &set->linear[part->of.role]);
+    if (part->of.kind == CALM_EXPORT_ROPE_FACTORS) {
         CALM_TRY(calm_gguf_rope_factors(ctx, to->input->model, &factors));
-        return put_floats(ctx, to, part, type, factors, part->source->shape[0]);
-    case CALM_GGUF_COPY:
-        break;
+        return put_floats(ctx, to, part, type, factors, part->of.source->shape[0]);
     }
-    if (part->source->n_dims != 2)
-        return put_vector(ctx, to, part, NULL);
-    return put_matrix(ctx, to, part, part->source, type, NULL);
+    return part->of.source->n_dims == 2 ? put_matrix(ctx, to, part, part->of.source, type, NULL)
+                                        : put_vector(ctx, to, part, calm_export_part_floats(&part->of, set));
 }
 
 /* A calm_export_block_fn. */
@@ -180,12 +153,12 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
     assembled from = {0};
     if (block >= 0)
         CALM_TRY(calm_assemble_block(ctx, model, to->input->plan, (size_t)block, &from.block, from.sublayer));
-    for (; to->next < to->layout->n && to->layout->parts[to->next].block == block; to->next++) {
+    for (; to->next < to->layout->n && to->layout->parts[to->next].of.block == block; to->next++) {
         const calm_gguf_part *part = &to->layout->parts[to->next];
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(put_part(ctx, to, &from, part, to->layout->tensors[to->next].type));
-        if (part->source->data)
-            calm_safetensors_release(calm_model_tensors(model), part->source);
+        if (part->of.source->data)
+            calm_safetensors_release(calm_model_tensors(model), part->of.source);
     }
     return CALM_OK;
 }

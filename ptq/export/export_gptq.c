@@ -29,29 +29,20 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
 
 static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
 {
-    const size_t n_words = calm_pack_words(linear->in, linear->scheme.bits) * linear->out;
     uint8_t *codes;
-    uint32_t *words;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, codes, linear->in * linear->out));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n_words));
-    calm_export_transpose(linear->codes, 0, linear->out, linear->in, codes);
-    calm_pack_columns(codes, linear->in, linear->out, linear->scheme.bits, words);
-    return calm_shards_put(ctx, writer, words, n_words * sizeof *words);
+    CALM_TRY(calm_export_transpose(ctx, linear->codes, 0, linear->out, linear->in, &codes));
+    return calm_export_put_packed(ctx, writer, codes, linear->in, linear->out, linear->scheme.bits, true);
 }
 
 static calm_status put_zeros(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, bool v2)
 {
     const int bits = linear->scheme.bits;
-    const size_t n = linear->n_groups * linear->out, n_words = linear->n_groups * calm_pack_words(linear->out, bits);
+    const uint8_t middle = (uint8_t)(1 << (bits - 1));
     uint8_t *zeros;
-    uint32_t *words;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, zeros, n));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n_words));
-    calm_export_transpose(linear->zeros, (uint8_t)(1 << (bits - 1)), linear->out, linear->n_groups, zeros);
-    for (size_t i = 0; i < n && !v2; i++)
+    CALM_TRY(calm_export_transpose(ctx, linear->zeros, middle, linear->out, linear->n_groups, &zeros));
+    for (size_t i = 0; i < linear->n_groups * linear->out && !v2; i++)
         zeros[i] = (uint8_t)((zeros[i] - 1) & ((1 << bits) - 1));
-    calm_pack_rows(zeros, linear->n_groups, linear->out, bits, words);
-    return calm_shards_put(ctx, writer, words, n_words * sizeof *words);
+    return calm_export_put_packed(ctx, writer, zeros, linear->n_groups, linear->out, bits, false);
 }
 
 static calm_status put_g_idx(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
@@ -109,7 +100,7 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
         CALM_SCOPED_TEXT(regex);
         if (strcmp(modules[i], "lm_head") == 0 || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
             continue;
-        calm_append_escaped(&regex, modules[i]);
+        calm_append_escaped(&regex, modules[i], strlen(modules[i]));
         calm_text_printf(&regex, "$");
         add_rule(to, regex.data ? regex.data : "");
     }
@@ -169,18 +160,14 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-static const calm_export_form form = {
-    .tensors = list_tensors,
-    .put = put,
-    .entry = fill_entry,
-    .keys = {"quantization_config"},
-    .entry_file = "quantize_config.json",
-};
-
 const calm_exporter calm_export_gptq = {
     .name = NAME,
     .summary = "GPTQ v1 (v2 where asymmetric): GPTQModel, vLLM, SGLang, transformers",
     .tie = CALM_TIE_BLOCK,
     .check = check,
-    .form = &form,
+    .form = &(const calm_export_form){.tensors = list_tensors,
+                                      .put = put,
+                                      .entry = fill_entry,
+                                      .keys = {"quantization_config"},
+                                      .entry_file = "quantize_config.json"},
 };

@@ -65,13 +65,11 @@ static calm_status name_tensors(calm_ctx *ctx, const calm_importance *importance
                                 calm_gguf_tensor *tensors)
 {
     for (size_t i = 0; i < n; i++) {
-        char *sums, *counts;
-        CALM_TRY(calm_strf(ctx, ctx->out, &sums, "%s.in_sum2", weights[i].name));
-        CALM_TRY(calm_strf(ctx, ctx->out, &counts, "%s.counts", weights[i].name));
-        tensors[2 * i] = (calm_gguf_tensor){.name = sums, .type = CALM_GGML_F32, .n_dims = 2,
-                                            .dims = {importance->jobs[weights[i].first].width, weights[i].n}};
-        tensors[2 * i + 1] = (calm_gguf_tensor){
-            .name = counts, .type = CALM_GGML_F32, .n_dims = 2, .dims = {1, weights[i].n}};
+        calm_gguf_tensor *sums = &tensors[2 * i], *counts = sums + 1;
+        *sums = *counts = (calm_gguf_tensor){.type = CALM_GGML_F32, .n_dims = 2, .dims = {1, weights[i].n}};
+        sums->dims[0] = importance->jobs[weights[i].first].width;
+        CALM_TRY(calm_strf(ctx, ctx->out, &sums->name, "%s.in_sum2", weights[i].name));
+        CALM_TRY(calm_strf(ctx, ctx->out, &counts->name, "%s.counts", weights[i].name));
     }
     return CALM_OK;
 }
@@ -110,14 +108,6 @@ static calm_status put_weight(calm_ctx *ctx, calm_gguf_writer *writer, const cal
     return CALM_OK;
 }
 
-static calm_status put_all(calm_ctx *ctx, calm_gguf_writer *writer, const calm_export_input *input,
-                           const weight *weights, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        CALM_TRY(put_weight(ctx, writer, input, &weights[i]));
-    return CALM_OK;
-}
-
 /* The sums are there when it is written; a plan is checked before they are. */
 static calm_status check_importance(calm_ctx *ctx, const calm_export_input *input)
 {
@@ -145,8 +135,9 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     CALM_TRY(name_tensors(ctx, input->options->importance, weights, n, tensors));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "imatrix.gguf"));
     add_keys(input->options->importance, &keys);
-    if (calm_gguf_begin(ctx, &writer, path, &keys, tensors, 2 * n) == CALM_OK)
-        put_all(ctx, &writer, input, weights, n);
+    calm_gguf_begin(ctx, &writer, path, &keys, tensors, 2 * n);
+    for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
+        put_weight(ctx, &writer, input, &weights[i]);
     return calm_gguf_end(ctx, &writer); /* the first failure is in the context */
 }
 

@@ -44,15 +44,6 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
     return 3;
 }
 
-static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
-{
-    const size_t n = linear->out * calm_pack_words(linear->in, linear->scheme.bits);
-    uint32_t *words;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n));
-    calm_pack_rows(linear->codes, linear->out, linear->in, linear->scheme.bits, words);
-    return calm_shards_put(ctx, writer, words, n * sizeof *words);
-}
-
 /* Scales or biases, each as often as MLX has groups in one of the plan's. */
 static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, bool biases)
 {
@@ -73,7 +64,9 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
                        bool asymmetric)
 {
     (void)asymmetric;
-    return which == 0 ? put_codes(ctx, writer, linear) : put_floats(ctx, writer, linear, which == 2);
+    if (which == 0)
+        return calm_export_put_packed(ctx, writer, linear->codes, linear->out, linear->in, linear->scheme.bits, false);
+    return put_floats(ctx, writer, linear, which == 2);
 }
 
 /* ---- the configuration ---- */
@@ -155,18 +148,14 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-static const calm_export_form form = {
-    .tensors = list_tensors,
-    .put = put,
-    .stack = STACK,
-    .entry = fill_entry,
-    .keys = {"quantization", "quantization_config"},
-};
-
 const calm_exporter calm_export_mlx = {
     .name = NAME,
     .summary = "MLX affine: mlx-lm",
     .tie = CALM_TIE_BLOCK,
     .check = check,
-    .form = &form,
+    .form = &(const calm_export_form){.tensors = list_tensors,
+                                      .put = put,
+                                      .stack = STACK,
+                                      .entry = fill_entry,
+                                      .keys = {"quantization", "quantization_config"}},
 };

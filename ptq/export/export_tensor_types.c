@@ -7,6 +7,8 @@
  * columns, else q4_0; float: the checkpoint's dtype.  All experts of a projection have the type of the one with the
  * most bits. */
 
+#include <string.h>
+
 #include "ptq/base/file.h"
 #include "ptq/export/gguf_layout.h"
 #include "ptq/export/module_names.h"
@@ -52,7 +54,7 @@ static calm_status add_line(calm_ctx *ctx, const calm_export_input *input, size_
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", linear->module));
     CALM_TRY(calm_gguf_need_spot(ctx, "tensor-types", input->model, name, &spot));
     const calm_tensor *stored = calm_safetensors_find(calm_model_tensors(input->model), name);
-    calm_append_escaped(text, spot.name);
+    calm_append_escaped(text, spot.name, strlen(spot.name));
     calm_text_printf(text, "=%s\n", type_name(deciding(input, job), linear->in, stored ? stored->dtype : CALM_BF16));
     return CALM_OK;
 }

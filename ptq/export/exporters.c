@@ -93,38 +93,28 @@ static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
 }
 
 /* Does the directory hold what an exporter writes: a checkpoint's config.json, or the one file of another format? */
-static calm_status is_export(calm_ctx *ctx, const char *dir, bool *out)
+static bool is_export(const char *dir)
 {
     size_t n;
-    char *path;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "config.json"));
-    *out = calm_path_exists(path);
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "calm_recipe.json"));    /* above several formats */
-    *out |= calm_path_exists(path);
-    for (size_t i = 0; i < (calm_exporters(&n), n) && !*out; i++) {
-        if (!calm_exporters(&n)[i]->file)
-            continue;
-        CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, calm_exporters(&n)[i]->file));
-        *out = calm_path_exists(path);
-    }
-    return CALM_OK;
+    const calm_exporter *const *exporters = calm_exporters(&n);
+    bool found = calm_path_has(dir, "config.json") || calm_path_has(dir, "calm_recipe.json"); /* of several formats */
+    for (size_t i = 0; i < n && !found; i++)
+        found = exporters[i]->file && calm_path_has(dir, exporters[i]->file);
+    return found;
 }
 
 calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool force)
 {
     char *clean;
-    bool known;
     CALM_TRY(clean_target(ctx, target, &clean));
     if (!calm_path_exists(clean))
         return CALM_OK;
     if (!force)
         return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another `output`, or `force` to replace it",
                          clean);
-    CALM_TRY(is_export(ctx, clean, &known));
-    if (!known && rmdir(clean) != 0)
+    if (!is_export(clean) && rmdir(clean) != 0)
         return calm_fail(ctx, CALM_EARG,
-                         "%s: exists and holds no config.json, so it is no checkpoint; `force` does not "
-                         "replace it",
+                         "%s: exists and holds no config.json, so it is no checkpoint; `force` does not replace it",
                          clean);
     return CALM_OK;
 }

@@ -12,8 +12,7 @@ calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_exp
 
 /* Formats of weights alone: no quantized activations, bits among `bits` (as "2, 3, 4 or 8"), and something is
  * quantized. CALM_EUNSUPPORTED with the job and its scheme. */
-calm_status calm_check_weight_only(calm_ctx *ctx, const char *format, const calm_export_input *input,
-                                   const char *bits);
+calm_status calm_check_weight_only(calm_ctx *ctx, const char *format, const calm_export_input *input, const char *bits);
 
 /* Codes fill whole 32-bit words along the columns and, with `rows`, along the rows of each linear.
  * CALM_EUNSUPPORTED. */

@@ -13,11 +13,6 @@
 /* What llama.cpp takes for gemma2 when nothing is said. */
 #define GEMMA2_WINDOW 4096
 
-static calm_status refuse(calm_ctx *ctx, const calm_model *model, const char *what)
-{
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: %s", calm_model_dir(model), what);
-}
-
 static bool is_family(const calm_config *config, const char *name)
 {
     return strcmp(config->arch->name, name) == 0;
@@ -35,45 +30,6 @@ static bool scale_is_known(const calm_config *config)
     return fabs((double)config->attention_scale * sqrt(width) - 1) < 1e-6;
 }
 
-static calm_status check_activation(calm_ctx *ctx, const calm_model *model)
-{
-    const calm_config *config = calm_model_config(model);
-    const bool gemma = is_family(config, "gemma2") || is_family(config, "gemma3");
-    if (config->activation != (gemma ? CALM_ACTIVATION_GELU_TANH : CALM_ACTIVATION_SILU))
-        return refuse(ctx, model, "its activation function is not the one that llama.cpp has for its architecture");
-    if (!scale_is_known(config))
-        return refuse(ctx, model, "attention scores are scaled by another number than llama.cpp derives from head_dim "
-                                  "(query_pre_attn_scalar)");
-    if (config->attention_cap != 0 && !is_family(config, "gemma2"))
-        return refuse(ctx, model, "attention scores are capped, which llama.cpp does in gemma2 alone");
-    if (config->logit_cap != 0 && !gemma)
-        return refuse(ctx, model, "logits are capped, which llama.cpp does in gemma alone");
-    return CALM_OK;
-}
-
-static calm_status check_rope(calm_ctx *ctx, const calm_model *model)
-{
-    const calm_config *config = calm_model_config(model);
-    const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
-    if (rope->rotary != config->head_dim)
-        return refuse(ctx, model, "only some channels of a head turn by their position");
-    if (rope->kind == CALM_ROPE_LONGROPE)
-        return refuse(ctx, model, "longrope");
-    if (rope->kind == CALM_ROPE_YARN && !rope->truncate)
-        return refuse(ctx, model, "yarn without truncation");
-    if (rope->kind == CALM_ROPE_YARN && (rope->beta_fast != 32 || rope->beta_slow != 1))
-        return refuse(
-            ctx, model,
-            "yarn with other beta_fast and beta_slow than 32 and 1, which llama.cpp does not read in files of "
-            "this architecture");
-    if (rope->kind == CALM_ROPE_DYNAMIC)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was "
-                 "trained on",
-                 config->max_positions);
-    return CALM_OK;
-}
-
 /* Does the family slide in llama.cpp? */
 static bool slides(const calm_config *config)
 {
@@ -88,57 +44,71 @@ static size_t largest_window(const calm_config *config)
     return window;
 }
 
-static calm_status check_windows(calm_ctx *ctx, const calm_model *model)
+/* Does a block differ from what llama.cpp has in all of them: *widths: windows of one width; *ropes: the other rotary
+ * embedding with a window; *experts? */
+static void compare_blocks(const calm_config *config, bool *widths, bool *ropes, bool *experts)
 {
-    const calm_config *config = calm_model_config(model);
     const size_t window = largest_window(config);
-    for (size_t i = 0; i < config->n_blocks && slides(config); i++) {
-        if (config->window[i] && config->window[i] != window)
-            return refuse(ctx, model, "blocks slide over windows of different widths");
-        if (is_family(config, "gemma3") && (config->window[i] != 0) != config->local_rope[i])
-            return refuse(ctx, model, "rotary embeddings do not change with the sliding window, as llama.cpp has them");
+    *widths = *ropes = *experts = false;
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        *widths |= slides(config) && config->window[i] && config->window[i] != window;
+        *ropes |= is_family(config, "gemma3") && (config->window[i] != 0) != config->local_rope[i];
+        *experts |= config->moe.n_experts && !config->moe.sparse[i];
     }
-    if (window && !slides(config))
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "gguf: the model's attention slides over %zu tokens, llama.cpp's does not: the same up to "
-                 "that length",
-                 window);
-    return CALM_OK;
-}
-
-static calm_status check_experts(calm_ctx *ctx, const calm_model *model)
-{
-    const calm_config *config = calm_model_config(model);
-    if (!config->moe.n_experts)
-        return CALM_OK;
-    for (size_t i = 0; i < config->n_blocks; i++)
-        if (!config->moe.sparse[i])
-            return refuse(ctx, model, "some blocks have experts and some have none");
-    if (config->moe.norm_top_k != is_family(config, "qwen3_moe"))
-        return refuse(ctx, model,
-                      config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in qwen2moe"
-                                             : "norm_topk_prob is not set, but llama.cpp does it in qwen3moe");
-    return CALM_OK;
 }
 
 calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
 {
     const calm_config *config = calm_model_config(model);
+    const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
+    const bool gemma = slides(config), yarn = rope->kind == CALM_ROPE_YARN;
+    const bool top_k = config->moe.n_experts && config->moe.norm_top_k != is_family(config, "qwen3_moe");
+    bool widths, ropes, experts;
     if (!as)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "gguf: %s: calm does not write %s models to GGUF; it writes llama, mistral, qwen2, "
                          "qwen3, qwen2_moe, qwen3_moe, gemma2, gemma3 and olmo2",
                          calm_model_dir(model), config->arch->name);
-    if (as->square && config->n_heads * config->head_dim != config->hidden)
-        return refuse(ctx, model,
-                      "heads times head_dim is not the hidden size, as llama.cpp has it in this architecture");
-    if (as->fixed_head && !config->tied)
-        return refuse(ctx, model, "it has a head of its own, which llama.cpp does not have in this architecture");
-    CALM_TRY(check_activation(ctx, model));
-    CALM_TRY(check_rope(ctx, model));
-    CALM_TRY(check_windows(ctx, model));
-    return check_experts(ctx, model);
+    compare_blocks(config, &widths, &ropes, &experts);
+    const struct {
+        bool found;
+        const char *what;
+    } refused[] = {
+        {as->square && config->n_heads * config->head_dim != config->hidden,
+         "heads times head_dim is not the hidden size, as llama.cpp has it in this architecture"},
+        {as->fixed_head && !config->tied,
+         "it has a head of its own, which llama.cpp does not have in this architecture"},
+        {config->activation != (gemma ? CALM_ACTIVATION_GELU_TANH : CALM_ACTIVATION_SILU),
+         "its activation function is not the one that llama.cpp has for its architecture"},
+        {!scale_is_known(config), "attention scores are scaled by another number than llama.cpp derives from head_dim "
+                                  "(query_pre_attn_scalar)"},
+        {config->attention_cap != 0 && !is_family(config, "gemma2"),
+         "attention scores are capped, which llama.cpp does in gemma2 alone"},
+        {config->logit_cap != 0 && !gemma, "logits are capped, which llama.cpp does in gemma alone"},
+        {rope->rotary != config->head_dim, "only some channels of a head turn by their position"},
+        {rope->kind == CALM_ROPE_LONGROPE, "longrope"},
+        {yarn && !rope->truncate, "yarn without truncation"},
+        {yarn && (rope->beta_fast != 32 || rope->beta_slow != 1),
+         "yarn with other beta_fast and beta_slow than 32 and 1, which llama.cpp does not read in files of this "
+         "architecture"},
+        {widths, "blocks slide over windows of different widths"},
+        {ropes, "rotary embeddings do not change with the sliding window, as llama.cpp has them"},
+        {experts, "some blocks have experts and some have none"},
+        {top_k, config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in qwen2moe"
+                                       : "norm_topk_prob is not set, but llama.cpp does it in qwen3moe"}};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i].found)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: %s", calm_model_dir(model), refused[i].what);
+    if (rope->kind == CALM_ROPE_DYNAMIC)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was trained on",
+                 config->max_positions);
+    if (largest_window(config) && !gemma)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: the model's attention slides over %zu tokens, llama.cpp's does not: the same up to that length",
+                 largest_window(config));
+    return CALM_OK;
 }
 
 /* ---- keys ---- */

@@ -6,7 +6,6 @@
 
 #include "ptq/export/gguf_arch.h"
 #include "ptq/export/gguf_linear.h"
-#include "ptq/export/module_names.h"
 #include "ptq/model/arch.h"
 
 typedef struct builder {
@@ -36,22 +35,22 @@ static calm_ggml_type float_type(const builder *b, calm_dtype dtype)
 static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_gguf_part *part, calm_ggml_type *out)
 {
     const calm_layout *table = calm_model_layout(b->input->model);
-    const calm_plan_job *first = planned(b, part->job);
-    const size_t in = part->source->shape[1];
+    const calm_plan_job *first = planned(b, part->of.job);
+    const size_t in = part->of.source->shape[1];
     if (first->quantized)
-        CALM_TRY(calm_gguf_type_of(ctx, &first->scheme, part->job->name, in, out));
+        CALM_TRY(calm_gguf_type_of(ctx, &first->scheme, part->of.job->name, in, out));
     else
-        *out = float_type(b, part->source->dtype);
-    for (size_t j = table->block_begin[part->job->block]; j < table->block_begin[part->job->block + 1]; j++) {
+        *out = float_type(b, part->of.source->dtype);
+    for (size_t j = table->block_begin[part->of.job->block]; j < table->block_begin[part->of.job->block + 1]; j++) {
         const calm_job_ref *job = &table->jobs[j];
         const calm_plan_job *plan = planned(b, job);
         calm_ggml_type type;
-        if (job->expert < 0 || job->kind != part->job->kind)
+        if (job->expert < 0 || job->kind != part->of.job->kind)
             continue;
         if (plan->quantized != first->quantized)
             return calm_fail(ctx, CALM_EUNSUPPORTED,
                              "gguf: %s is %s, but %s is %s: GGUF has one type for all experts of a block", job->name,
-                             plan->quantized ? "quantized" : "float", part->job->name,
+                             plan->quantized ? "quantized" : "float", part->of.job->name,
                              first->quantized ? "quantized" : "float");
         if (!plan->quantized)
             continue;
@@ -61,19 +60,16 @@ static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_g
     return CALM_OK;
 }
 
-/* Vectors and what routes tokens are float32, as llama.cpp computes with them. */
-static bool stays_f32(const calm_gguf_part *part)
-{
-    return part->source->n_dims != 2 || strstr(part->spot.name, "ffn_gate_inp") != NULL;
-}
-
 static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_part *part, calm_ggml_type *out)
 {
-    if (part->kind == CALM_GGUF_EXPERTS)
+    if (part->of.kind == CALM_EXPORT_EXPERTS)
         return type_of_experts(ctx, b, part, out);
-    if (part->kind == CALM_GGUF_WEIGHT && planned(b, part->job)->quantized)
-        return calm_gguf_type_of(ctx, &planned(b, part->job)->scheme, part->module, part->source->shape[1], out);
-    *out = stays_f32(part) ? CALM_GGML_F32 : float_type(b, part->source->dtype);
+    const calm_plan_job *job = part->of.kind == CALM_EXPORT_WEIGHT ? planned(b, part->of.job) : NULL;
+    if (job && job->quantized)
+        return calm_gguf_type_of(ctx, &job->scheme, part->of.module, part->of.source->shape[1], out);
+    /* Vectors and what routes tokens are float32, as llama.cpp computes with them. */
+    const bool stays_f32 = part->of.source->n_dims != 2 || strstr(part->spot.name, "ffn_gate_inp");
+    *out = stays_f32 ? CALM_GGML_F32 : float_type(b, part->of.source->dtype);
     return CALM_OK;
 }
 
@@ -82,40 +78,23 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
 static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
 {
     const calm_config *config = calm_model_config(b->input->model);
-    const size_t *shape = part->source->shape;
+    const calm_tensor *source = part->of.source;
+    const size_t *shape = source->shape;
     calm_gguf_tensor *tensor = &b->out->tensors[b->out->n];
-    *tensor = (calm_gguf_tensor){.name = part->spot.name, .n_dims = part->source->n_dims, .dims = {shape[0], 1, 1, 1}};
+    *tensor = (calm_gguf_tensor){.name = part->spot.name, .n_dims = source->n_dims, .dims = {shape[0], 1, 1, 1}};
     CALM_TRY(find_type(ctx, b, part, &tensor->type));
-    if (tensor->n_dims == 2) {
+    if (source->n_dims == 2) {
         tensor->dims[0] = shape[1];
         tensor->dims[1] = shape[0];
         if (shape[0] == 1 && strstr(part->spot.name, "ffn_gate_inp_shexp"))
             tensor->n_dims = 1;    /* the shared expert's gate is a vector */
     }
-    if (part->kind == CALM_GGUF_EXPERTS) {
+    if (part->of.kind == CALM_EXPORT_EXPERTS) {
         tensor->n_dims = 3;
         tensor->dims[2] = config->moe.n_experts;
     }
     b->out->parts[b->out->n++] = *part;
     return CALM_OK;
-}
-
-/* What a tensor of a block is: of a linear, the norm before a sublayer, or neither. */
-static void find_kind(const builder *b, calm_gguf_part *part)
-{
-    const char *name = part->source->name, *rest;
-    const calm_named_linear *found = calm_linear_of_tensor(b->input->model, b->linears, name);
-    bool bias;
-    if (found) {
-        part->job = found->job;
-        part->role = found->role;
-        part->module = found->module;
-        part->kind = strcmp(strrchr(name, '.'), ".bias") == 0 ? CALM_GGUF_BIAS : CALM_GGUF_WEIGHT;
-    } else if (calm_tensor_block(b->input->model, name, &rest) >= 0
-               && calm_is_folded_norm(calm_model_config(b->input->model)->arch->names, rest, &part->sublayer, &bias)
-               && !bias) {
-        part->kind = CALM_GGUF_NORM;
-    }
 }
 
 static calm_status no_place(calm_ctx *ctx, const builder *b, const char *name)
@@ -129,13 +108,13 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
 {
     const calm_config *config = calm_model_config(b->input->model);
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
-    calm_gguf_part part = {.kind = CALM_GGUF_COPY, .block = block, .source = source, .spot = *spot};
+    calm_gguf_part part = {.of = calm_export_part_of(b->input->model, b->linears, source), .spot = *spot};
     part.head_dim = spot->permutes ? config->head_dim : 0;
-    find_kind(b, &part);
-    if (part.kind == CALM_GGUF_BIAS && !as->biases && calm_role_job(part.role) != CALM_JOB_QKV)
+    part.of.block = block;
+    if (part.of.kind == CALM_EXPORT_BIAS && !as->biases && calm_role_job(part.of.role) != CALM_JOB_QKV)
         return no_place(ctx, b, source->name);
     if (spot->expert >= 0) {
-        part.kind = CALM_GGUF_EXPERTS;
+        part.of.kind = CALM_EXPORT_EXPERTS;
         return spot->expert == 0 ? add(ctx, b, &part) : CALM_OK;
     }
     if (config->tied && strcmp(spot->name, "output.weight") == 0)
@@ -156,7 +135,7 @@ static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
     calm_tensor *none;
     CALM_TRY(CALM_NEW(ctx, ctx->out, none, 1));
     *none = (calm_tensor){.name = "rope_freqs.weight", .dtype = CALM_F32, .n_dims = 1, .shape = {config->head_dim / 2}};
-    const calm_gguf_part part = {.kind = CALM_GGUF_ROPE_FACTORS, .block = -1, .source = none,
+    const calm_gguf_part part = {.of = {.kind = CALM_EXPORT_ROPE_FACTORS, .block = -1, .source = none},
                                  .spot = {.name = none->name, .expert = CALM_NO_EXPERT}};
     return add(ctx, b, &part);
 }
@@ -177,7 +156,7 @@ static uint32_t label(const calm_gguf_layout *layout)
         double elements = 0;
         for (size_t i = 0; i < layout->n; i++) {
             const size_t *dims = layout->tensors[i].dims;
-            if (layout->tensors[i].type == labels[l].type && layout->parts[i].job)
+            if (layout->tensors[i].type == labels[l].type && layout->parts[i].of.job)
                 elements += (double)dims[0] * (double)dims[1] * (double)dims[2];
         }
         if (elements > most) {

@@ -4,30 +4,15 @@
 #define CALM_EXPORT_GGUF_LAYOUT_H
 
 #include "ptq/base/context.h"
-#include "ptq/export/export.h"
+#include "ptq/export/module_names.h"
 #include "ptq/io/gguf_write.h"
 #include "ptq/model/gguf_names.h"
 
-typedef enum calm_gguf_part_kind {
-    CALM_GGUF_COPY,            /* as the checkpoint has it, in another type */
-    CALM_GGUF_NORM,            /* the norm before a sublayer, which scales fold into */
-    CALM_GGUF_BIAS,
-    CALM_GGUF_WEIGHT,          /* of a linear */
-    CALM_GGUF_EXPERTS,         /* weights of all experts */
-    CALM_GGUF_ROPE_FACTORS,
-} calm_gguf_part_kind;
-
 /* One tensor of the file. */
 typedef struct calm_gguf_part {
-    calm_gguf_part_kind kind;
-    long block;                    /* -1: outside the blocks                                           */
-    const calm_job_ref *job;       /* of a linear's tensors, of expert 0 for all experts; else NULL    */
-    calm_role role;                /* likewise                                                         */
-    const char *module;            /* likewise: "model.layers.0.self_attn.q_proj"                      */
-    calm_sublayer sublayer;        /* of a norm                                                        */
-    const calm_tensor *source;     /* of the checkpoint, of expert 0 for all; NULL: rope factors       */
+    calm_export_part of;       /* of all experts: expert 0's; rope factors have a source without data */
     calm_gguf_spot spot;
-    size_t head_dim; /* of permuted rows; 0: their order stays                           */
+    size_t head_dim;    /* of permuted rows; 0: their order stays                              */
 } calm_gguf_part;
 
 typedef struct calm_gguf_layout {

@@ -19,8 +19,7 @@ calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const ch
                          name, CALM_GGML_BLOCK, scheme->group);
     if (in % CALM_GGML_BLOCK)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "gguf: %s has %zu input columns, which GGUF's blocks of %d do not divide; leave it "
-                         "float",
+                         "gguf: %s has %zu input columns, which GGUF's blocks of %d do not divide; leave it float",
                          module, in, CALM_GGML_BLOCK);
     if (scheme->bits == 8 && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s: GGUF has no asymmetric type of 8 bits; use %s",
@@ -29,13 +28,6 @@ calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const ch
            : scheme->bits == 4 && !scheme->symmetric ? CALM_GGML_Q4_1
                                                      : CALM_GGML_Q4_0;
     return CALM_OK;
-}
-
-/* Bits of a value that float16 has exactly. */
-static bool exact_half(float value, uint16_t *bits)
-{
-    *bits = calm_f32_to_f16(value);
-    return calm_f16_to_f32(*bits) == value;
 }
 
 static calm_status put_block(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
@@ -47,8 +39,9 @@ static calm_status put_block(calm_ctx *ctx, calm_gguf_writer *writer, const calm
     const int shift = type == CALM_GGML_Q4_0 ? 8 - zero : type == CALM_GGML_Q4_1 ? 0 : -zero;
     const float s = linear->scales[group];
     uint8_t codes[CALM_GGML_BLOCK], block[CALM_GGML_BLOCK_BYTES];
-    uint16_t scale, minimum = 0;
-    if (!exact_half(s, &scale))
+    const uint16_t scale = calm_f32_to_f16(s);
+    uint16_t minimum = 0;
+    if (calm_f16_to_f32(scale) != s)
         return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the scale %g of row %zu, group %zu is no float16", module,
                          (double)s, row, first / linear->group);
     if (type == CALM_GGML_Q4_1) {

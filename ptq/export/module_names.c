@@ -60,15 +60,10 @@ static place place_of(const calm_job_ref *job)
     return job->expert == CALM_NO_EXPERT ? IN_BLOCK : job->expert == CALM_SHARED_EXPERT ? IN_SHARED : IN_EXPERTS;
 }
 
-static void add_escaped(calm_text *text, const char *name, size_t n)
+void calm_append_escaped(calm_text *text, const char *name, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         calm_text_printf(text, "%s%c", name[i] == '.' ? "\\" : "", name[i]);
-}
-
-void calm_append_escaped(calm_text *text, const char *name)
-{
-    add_escaped(text, name, strlen(name));
 }
 
 /* "self_attn\.(q_proj|k_proj|v_proj|qkv_proj)": the modules of a job within its block, as the checkpoint and as fusing
@@ -94,9 +89,9 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
         calm_text_printf(&words, "|gate_up_proj");
     const char *dot = stem ? strrchr(stem, '.') : NULL;
     if (parent)
-        add_escaped(text, parent, strlen(parent));
+        calm_append_escaped(text, parent, strlen(parent));
     else if (dot)
-        add_escaped(text, stem, (size_t)(dot - stem));
+        calm_append_escaped(text, stem, (size_t)(dot - stem));
     calm_text_printf(text, where == IN_EXPERTS ? "\\.\\d+\\." : parent || dot ? "\\." : "");
     calm_text_printf(text, n > 1 ? "(%s)" : "%s", words.data ? words.data : "");
 }
@@ -125,14 +120,15 @@ static void add_target(const wanted *w, calm_job_kind kind, place where)
 {
     const calm_config *config = calm_model_config(w->input->model);
     const calm_names *names = config->arch->names;
+    const char *prefix = calm_model_prefix(w->input->model);
     CALM_SCOPED_TEXT(text);
     size_t n = 0, listed = 0;
     for (size_t block = 0; block < config->n_blocks; block++)
         n += block_has(w, block, kind, where);
     if (!n)
         return;
-    calm_append_escaped(&text, calm_model_prefix(w->input->model));
-    calm_append_escaped(&text, names->blocks);
+    calm_append_escaped(&text, prefix, strlen(prefix));
+    calm_append_escaped(&text, names->blocks, strlen(names->blocks));
     calm_text_printf(&text, "\\.%s", n == config->n_blocks ? "\\d+" : "");
     for (size_t block = 0; n < config->n_blocks && block < config->n_blocks; block++)
         if (block_has(w, block, kind, where))
@@ -229,6 +225,12 @@ bool calm_is_layout_linear(const calm_layout *layout, const char *module)
 
 /* ---- linears by name ---- */
 
+struct calm_named_linear {
+    const char *module;    /* of the layout */
+    const calm_job_ref *job;
+    calm_role role;
+};
+
 static int compare_linears(const void *a, const void *b)
 {
     return strcmp(((const calm_named_linear *)a)->module, ((const calm_named_linear *)b)->module);
@@ -254,12 +256,6 @@ static int compare_tensor(const void *tensor, const void *linear)
     return order ? order : -(int)(module[n] != '\0');
 }
 
-const calm_named_linear *calm_linear_of_tensor(const calm_model *model, const calm_named_linear *linears,
-                                               const char *tensor)
-{
-    return bsearch(tensor, linears, calm_model_layout(model)->n_linears, sizeof *linears, compare_tensor);
-}
-
 /* ---- tensors by place ---- */
 
 long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest)
@@ -276,17 +272,51 @@ long calm_tensor_block(const calm_model *model, const char *tensor, const char *
     return (long)block;
 }
 
-bool calm_is_folded_norm(const calm_names *names, const char *rest, calm_sublayer *sublayer, bool *bias)
+/* Is the tensor of this name within its block the weight or the bias of the norm before a sublayer? */
+static bool is_folded_norm(const calm_names *names, const char *rest, calm_export_part *part)
 {
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const char *norm = names->norm[s][CALM_NORM_IN];
         const size_t length = norm ? strlen(norm) : 0;
         if (!norm || strncmp(rest, norm, length) != 0)
             continue;
-        *sublayer = s;
-        *bias = strcmp(rest + length, ".bias") == 0;
-        if (*bias || strcmp(rest + length, ".weight") == 0)
+        const bool bias = strcmp(rest + length, ".bias") == 0;
+        part->sublayer = s;
+        part->kind = bias ? CALM_EXPORT_NORM_BIAS : CALM_EXPORT_NORM;
+        if (bias || strcmp(rest + length, ".weight") == 0)
             return true;
     }
     return false;
+}
+
+calm_export_part calm_export_part_of(const calm_model *model, const calm_named_linear *all, const calm_tensor *source)
+{
+    const char *name = source->name, *rest, *dot = strrchr(name, '.');
+    calm_export_part part = {.block = calm_tensor_block(model, name, &rest), .source = source};
+    if (part.block < 0 || is_folded_norm(calm_model_config(model)->arch->names, rest, &part))
+        return part;
+    const calm_named_linear *found =
+        bsearch(name, all, calm_model_layout(model)->n_linears, sizeof *all, compare_tensor);
+    part.kind = !found || !dot                ? CALM_EXPORT_COPY
+                : strcmp(dot, ".weight") == 0 ? CALM_EXPORT_WEIGHT
+                : strcmp(dot, ".bias") == 0   ? CALM_EXPORT_BIAS
+                                              : CALM_EXPORT_COPY;
+    if (found) {
+        part.job = found->job;
+        part.role = found->role;
+        part.module = found->module;
+        part.sublayer = calm_job_sublayer(found->job->kind);
+    }
+    return part;
+}
+
+const float *calm_export_part_floats(const calm_export_part *part, const calm_fold_set *set)
+{
+    const calm_qlinear *linear = &set->linear[part->role];
+    const float *const floats[] = {[CALM_EXPORT_COPY] = NULL,
+                                   [CALM_EXPORT_NORM] = set->norm,
+                                   [CALM_EXPORT_NORM_BIAS] = set->norm_bias,
+                                   [CALM_EXPORT_BIAS] = linear->bias,
+                                   [CALM_EXPORT_WEIGHT] = linear->w};
+    return floats[part->kind];
 }

@@ -9,6 +9,7 @@
 #include "ptq/base/text.h"
 #include "ptq/export/export.h"
 #include "ptq/model/arch.h"
+#include "ptq/plan/assemble.h"
 
 /* Is the job one of the requested ones? */
 typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
@@ -39,30 +40,43 @@ calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bo
 /* Add those without embeddings to a JSON array. */
 calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input, calm_json *array);
 
-/* A linear by its module's name. */
-typedef struct calm_named_linear {
-    const char *module;    /* of the layout */
-    const calm_job_ref *job;
-    calm_role role;
-} calm_named_linear;
+/* What a tensor of the checkpoint is, as assembly changes it, and what a format makes of it. */
+typedef enum calm_export_part_kind {
+    CALM_EXPORT_COPY,         /* stays as the checkpoint has it                                   */
+    CALM_EXPORT_NORM,         /* the norm before a sublayer, which input scales fold into         */
+    CALM_EXPORT_NORM_BIAS,
+    CALM_EXPORT_BIAS,         /* of a linear                                                      */
+    CALM_EXPORT_WEIGHT,
+    CALM_EXPORT_QUANTIZED,    /* one of the tensors that a weight becomes (safetensors_export.h)  */
+    CALM_EXPORT_EXPERTS,      /* weights of all experts (gguf_layout.h)                           */
+    CALM_EXPORT_ROPE_FACTORS, /* of no tensor of the checkpoint (gguf_layout.h)                   */
+} calm_export_part_kind;
 
-/* All linears of a model, sorted by name, in ctx->out; and the one among them that a tensor "MODULE.weight" or
- * "MODULE.bias" belongs to, NULL: none. */
+typedef struct calm_export_part {
+    calm_export_part_kind kind;
+    long block;                    /* -1: outside the blocks                                           */
+    const calm_job_ref *job;       /* of a linear's tensors; else NULL                                 */
+    calm_role role;                /* likewise                                                         */
+    const char *module;            /* likewise: "model.layers.0.self_attn.q_proj"                      */
+    calm_sublayer sublayer;        /* of a norm, of a linear's tensors                                 */
+    const calm_tensor *source;     /* of the float checkpoint                                          */
+} calm_export_part;
+
+/* All linears of a model, sorted by name, in ctx->out; and what a tensor is by them and by its name. */
+typedef struct calm_named_linear calm_named_linear;
 calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_named_linear **out);
-const calm_named_linear *calm_linear_of_tensor(const calm_model *model, const calm_named_linear *linears,
-                                               const char *tensor);
+calm_export_part calm_export_part_of(const calm_model *model, const calm_named_linear *all, const calm_tensor *source);
+
+/* What assembly made of the floats of a part up to CALM_EXPORT_WEIGHT; NULL: they stay. */
+const float *calm_export_part_floats(const calm_export_part *part, const calm_fold_set *set);
 
 /* Number of the block that a tensor of the checkpoint lies in, *rest is its name within the block; -1: outside. */
 long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest);
 
-/* Is the tensor of this name within its block the weight (*bias: the bias) of the norm before a sublayer, which input
- * scales fold into? */
-bool calm_is_folded_norm(const calm_names *names, const char *rest, calm_sublayer *sublayer, bool *bias);
-
 /* Is `module` a linear of the layout (not a router, an embedding, the head)?  Linear in the number of linears. */
 bool calm_is_layout_linear(const calm_layout *layout, const char *module);
 
-/* `name` as a regex that matches it alone: dots with a backslash. */
-void calm_append_escaped(calm_text *text, const char *name);
+/* `name` [n] as a regex that matches it alone: dots with a backslash. */
+void calm_append_escaped(calm_text *text, const char *name, size_t n);
 
 #endif

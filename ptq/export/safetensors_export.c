@@ -5,19 +5,13 @@
 
 #include "ptq/export/module_names.h"
 #include "ptq/model/arch.h"
+#include "ptq/quant/pack.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
-typedef enum entry_kind { COPY, NORM, NORM_BIAS, BIAS, WEIGHT, QUANTIZED } entry_kind;
-
 /* One tensor of the output. */
 typedef struct entry {
-    entry_kind kind;
-    long block;                     /* -1: outside the blocks */
-    const calm_job_ref *job;        /* of a linear's tensors; else NULL */
-    calm_role role;                 /* likewise */
-    calm_sublayer sublayer;         /* of a norm */
-    const calm_tensor *source;      /* of the float checkpoint */
+    calm_export_part of;
     size_t which;                   /* of the tensors that a quantized weight becomes */
     bool stacked;                   /* of all experts of the block */
     uint8_t *stack;                 /* its bytes, once the block is being written */
@@ -55,51 +49,38 @@ static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, 
                                  layout *out, entry e, const calm_scheme *scheme)
 {
     calm_export_tensor list[CALM_EXPORT_TENSORS];
-    const size_t n = form->tensors(scheme, e.source->shape[0], e.source->shape[1], list);
+    const size_t n = form->tensors(scheme, e.of.source->shape[0], e.of.source->shape[1], list);
     const size_t experts = calm_model_config(input->model)->moe.n_experts;
-    char *stack = NULL, *name;
-    e.kind = QUANTIZED;
-    e.stacked = form->stack && e.job->expert >= 0;
-    if (e.stacked && e.job->expert > 0)
+    char *stack = NULL;
+    e.of.kind = CALM_EXPORT_QUANTIZED;
+    e.stacked = form->stack && e.of.job->expert >= 0;
+    if (e.stacked && e.of.job->expert > 0)
         return CALM_OK;
     if (e.stacked)
-        CALM_TRY(calm_export_stack_name(ctx, input, e.source->name, form->stack, &stack));
-    const char *stem = stack ? stack : e.source->name;
+        CALM_TRY(calm_export_stack_name(ctx, input, e.of.source->name, form->stack, &stack));
+    const char *stem = stack ? stack : e.of.source->name;
     const int length = (int)(strlen(stem) - strlen("weight"));
     for (e.which = 0; e.which < n; e.which++) {
         const calm_export_tensor *from = &list[e.which];
         calm_tensor to = {.dtype = from->dtype, .n_dims = from->n_dims, .shape = {from->shape[0], from->shape[1]}};
-        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*s%s", length, stem, from->suffix));
-        to.name = name;
         if (e.stacked)
-            to = (calm_tensor){.name = name,
-                               .dtype = from->dtype,
+            to = (calm_tensor){.dtype = from->dtype,
                                .n_dims = from->n_dims + 1,
                                .shape = {experts, from->shape[0], from->shape[1]}};
+        CALM_TRY(calm_strf(ctx, ctx->out, &to.name, "%.*s%s", length, stem, from->suffix));
         add(out, e, to);
     }
     return CALM_OK;
 }
 
-static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
-                              const calm_named_linear *linears, entry e, const char *rest, layout *out)
+static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, entry e,
+                              layout *out)
 {
-    const calm_named_linear *found = NULL;
-    bool bias;
-    if (e.block >= 0 && calm_is_folded_norm(calm_model_config(input->model)->arch->names, rest, &e.sublayer, &bias))
-        e.kind = bias ? NORM_BIAS : NORM;
-    else if (e.block >= 0)
-        found = calm_linear_of_tensor(input->model, linears, e.source->name);
-    if (found) {
-        const char *part = strrchr(e.source->name, '.');
-        const calm_plan_job *planned = &input->plan->jobs[found->job - calm_model_layout(input->model)->jobs];
-        e.job = found->job;
-        e.role = found->role;
-        e.kind = strcmp(part, ".weight") == 0 ? WEIGHT : strcmp(part, ".bias") == 0 ? BIAS : COPY;
-        if (e.kind == WEIGHT && planned->quantized)
-            return add_quantized(ctx, input, form, out, e, &planned->scheme);
-    }
-    add(out, e, *e.source); /* name, dtype and shape stay */
+    const calm_job_ref *jobs = calm_model_layout(input->model)->jobs;
+    const calm_plan_job *planned = e.of.job ? &input->plan->jobs[e.of.job - jobs] : NULL;
+    if (e.of.kind == CALM_EXPORT_WEIGHT && planned->quantized)
+        return add_quantized(ctx, input, form, out, e, &planned->scheme);
+    add(out, e, *e.of.source); /* name, dtype and shape stay */
     return CALM_OK;
 }
 
@@ -107,16 +88,18 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
 {
     const calm_safetensors *set = calm_model_tensors(input->model);
     const size_t n = calm_safetensors_count(set);
-    const char *rest = NULL;
+    const char *rest;
     calm_named_linear *linears;
     CALM_TRY(calm_linears_by_name(ctx, input->model, &linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, CALM_EXPORT_TENSORS * n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, CALM_EXPORT_TENSORS * n));
     for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks; block++)
         for (size_t i = 0; i < n; i++) {
-            const entry e = {.kind = COPY, .block = block, .source = calm_safetensors_at(set, i)};
-            if (calm_tensor_block(input->model, e.source->name, &rest) == block)
-                CALM_TRY(add_source(ctx, input, form, linears, e, rest, out));
+            const calm_tensor *source = calm_safetensors_at(set, i);
+            if (calm_tensor_block(input->model, source->name, &rest) != block)
+                continue;
+            const entry e = {.of = calm_export_part_of(input->model, linears, source)};
+            CALM_TRY(add_source(ctx, input, form, e, out));
         }
     return CALM_OK;
 }
@@ -152,17 +135,28 @@ calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, co
     return calm_export_put_f16(ctx, writer, scales, out * groups);
 }
 
-void calm_export_transpose(const uint8_t *in, uint8_t constant, size_t rows, size_t cols, uint8_t *out)
+calm_status calm_export_transpose(calm_ctx *ctx, const uint8_t *in, uint8_t constant, size_t rows, size_t cols,
+                                  uint8_t **out)
 {
     const size_t tile = 64;    /* columns whose lines of `out` stay in the cache */
-    if (!in) {
-        memset(out, constant, rows * cols);
-        return;
-    }
-    for (size_t first = 0; first < cols; first += tile)
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, rows * cols));
+    if (!in)
+        memset(*out, constant, rows * cols);
+    for (size_t first = 0; in && first < cols; first += tile)
         for (size_t r = 0; r < rows; r++)
             for (size_t c = first; c < cols && c < first + tile; c++)
-                out[c * rows + r] = in[r * cols + c];
+                (*out)[c * rows + r] = in[r * cols + c];
+    return CALM_OK;
+}
+
+calm_status calm_export_put_packed(calm_ctx *ctx, calm_shards_writer *writer, const uint8_t *codes, size_t rows,
+                                   size_t cols, int bits, bool by_column)
+{
+    const size_t n = by_column ? calm_pack_words(rows, bits) * cols : rows * calm_pack_words(cols, bits);
+    uint32_t *words;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, n));
+    (by_column ? calm_pack_columns : calm_pack_rows)(codes, rows, cols, bits, words);
+    return calm_shards_put(ctx, writer, words, n * sizeof *words);
 }
 
 /* What all of the walk needs. */
@@ -196,22 +190,16 @@ static calm_status assemble_expert(calm_ctx *ctx, const walk *w, long expert, as
 /* A tensor of its own: a part of a quantized weight, what folding changed, or a copy. */
 static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entry *e)
 {
-    const bool expert = e->job && e->job->expert >= 0;
-    if (expert && e->job->expert != from->expert)
-        CALM_TRY(assemble_expert(ctx, w, e->job->expert, from));
-    const calm_fold_set *group = expert ? &from->one
-                                      : &from->sublayer[e->job ? calm_job_sublayer(e->job->kind) : e->sublayer];
-    const calm_qlinear *linear = &group->linear[e->role];
-    if (e->kind == QUANTIZED)
-        return w->form->put(ctx, &w->writer, linear, e->which, w->asymmetric);
-    const float *const changed[] = {[COPY] = NULL,
-                                    [NORM] = group->norm,
-                                    [NORM_BIAS] = group->norm_bias,
-                                    [BIAS] = linear->bias,
-                                    [WEIGHT] = linear->w};
-    if (changed[e->kind])
-        return calm_export_put_floats(ctx, &w->writer, e->source->dtype, changed[e->kind], e->source->n_elements);
-    return calm_shards_put(ctx, &w->writer, e->source->data, e->source->bytes);
+    const bool expert = e->of.job && e->of.job->expert >= 0;
+    if (expert && e->of.job->expert != from->expert)
+        CALM_TRY(assemble_expert(ctx, w, e->of.job->expert, from));
+    const calm_fold_set *set = expert ? &from->one : &from->sublayer[e->of.sublayer];
+    const calm_tensor *source = e->of.source;
+    if (e->of.kind == CALM_EXPORT_QUANTIZED)
+        return w->form->put(ctx, &w->writer, &set->linear[e->of.role], e->which, w->asymmetric);
+    const float *changed = calm_export_part_floats(&e->of, set);
+    return changed ? calm_export_put_floats(ctx, &w->writer, source->dtype, changed, source->n_elements)
+                   : calm_shards_put(ctx, &w->writer, source->data, source->bytes);
 }
 
 /* The stacked tensors of a block from entry `first` on, in ctx->out: each expert is assembled once. */
@@ -220,7 +208,7 @@ static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t f
     const size_t experts = calm_model_config(w->input->model)->moe.n_experts;
     entry *entries = w->plan.entries;
     size_t end = first, n_elements, bytes = 0;
-    for (; end < w->plan.n && entries[end].block == entries[first].block; end++)
+    for (; end < w->plan.n && entries[end].of.block == entries[first].of.block; end++)
         if (entries[end].stacked) {
             if (!calm_tensor_size(&w->plan.tensors[end], &n_elements, &bytes))
                 return calm_fail(ctx, CALM_EARG, "tensor %s: its size overflows", w->plan.tensors[end].name);
@@ -234,7 +222,7 @@ static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t f
                 continue;
             calm_tensor_size(&w->plan.tensors[i], &n_elements, &bytes);
             calm_shards_divert(&w->writer, entries[i].stack + bytes / experts * e);
-            const calm_status status = w->form->put(ctx, &w->writer, &from->one.linear[entries[i].role],
+            const calm_status status = w->form->put(ctx, &w->writer, &from->one.linear[entries[i].of.role],
                                                     entries[i].which, w->asymmetric);
             calm_shards_divert(&w->writer, NULL);
             CALM_TRY(status);
@@ -255,11 +243,11 @@ static calm_status put_stacked(calm_ctx *ctx, walk *w, assembled *from, size_t i
 
 static calm_status put_entries(calm_ctx *ctx, walk *w, assembled *from, long block)
 {
-    for (; w->next < w->plan.n && w->plan.entries[w->next].block == block; w->next++) {
+    for (; w->next < w->plan.n && w->plan.entries[w->next].of.block == block; w->next++) {
         const entry *e = &w->plan.entries[w->next];
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(e->stacked ? put_stacked(ctx, w, from, w->next) : put_entry(ctx, w, from, e));
-        calm_safetensors_release(calm_model_tensors(w->input->model), e->source);
+        calm_safetensors_release(calm_model_tensors(w->input->model), e->of.source);
     }
     return CALM_OK;
 }
@@ -281,17 +269,6 @@ bool calm_export_is_asymmetric(const calm_plan *plan)
     for (size_t i = 0; i < plan->n_jobs; i++)
         asymmetric |= plan->jobs[i].quantized && !plan->jobs[i].scheme.symmetric;
     return asymmetric;
-}
-
-static calm_status put_weights(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
-                               const char *dir)
-{
-    const size_t limit = input->options ? input->options->max_shard_bytes : 0;
-    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input->plan)};
-    CALM_TRY(lay_out(ctx, input, form, &w.plan));
-    if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
-        calm_export_each_block(ctx, input, put_block, &w);
-    return calm_shards_end(ctx, &w.writer); /* the first failure is in the context */
 }
 
 /* ---- memory ---- */
@@ -396,7 +373,12 @@ static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, c
 static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
                                     const char *dir)
 {
-    CALM_TRY(put_weights(ctx, input, form, dir));
+    const size_t limit = input->options ? input->options->max_shard_bytes : 0;
+    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input->plan)};
+    CALM_TRY(lay_out(ctx, input, form, &w.plan));
+    if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
+        calm_export_each_block(ctx, input, put_block, &w);
+    CALM_TRY(calm_shards_end(ctx, &w.writer)); /* the first failure is in the context */
     CALM_SCOPED(calm_json *, calm_json_release) quantization = calm_json_new_object();
     CALM_TRY(form->entry(ctx, input, quantization));
     CALM_TRY(write_config(ctx, input, form, quantization, dir));

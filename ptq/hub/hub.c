@@ -189,14 +189,6 @@ static calm_status report(calm_ctx *ctx, const calm_hub_session *s, const wanted
     return CALM_OK;
 }
 
-static calm_status mark_absent(calm_ctx *ctx, const calm_hub_session *s, const calm_hub_listing *listing)
-{
-    for (const char *const *name = calm_hub_fixed_names(); *name; name++)
-        if (!calm_hub_listing_find(listing, *name))
-            CALM_TRY(calm_hub_mark_absent(ctx, s->repo_dir, s->commit, *name));
-    return CALM_OK;
-}
-
 static calm_status pull(calm_ctx *ctx, calm_hub_session *s, calm_tick_fn *tick, calm_hub_snapshot *out)
 {
     calm_hub_listing listing;
@@ -224,7 +216,9 @@ static calm_status pull(calm_ctx *ctx, calm_hub_session *s, calm_tick_fn *tick, 
     }
     /* Absence is noted, as huggingface_hub does: offline, a missing tokenizer.json is then known to be no gap of the
      * cache. */
-    CALM_TRY(mark_absent(ctx, s, &listing));
+    for (const char *const *fixed = calm_hub_fixed_names(); *fixed; fixed++)
+        if (!calm_hub_listing_find(&listing, *fixed))
+            CALM_TRY(calm_hub_mark_absent(ctx, s->repo_dir, s->commit, *fixed));
     CALM_TRY(calm_hub_ref_write(ctx, s->repo_dir, s->name->revision, s->commit));
     return report(ctx, s, &w, out);
 }

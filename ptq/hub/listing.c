@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/base/option.h"
+#include "ptq/base/sha256.h"
 #include "ptq/io/json.h"
 
 #define FILE_BYTES_MAX ((int64_t)1 << 50)
@@ -24,31 +25,31 @@ static calm_status take_name(calm_ctx *ctx, const char *where, const calm_json *
     return calm_strf(ctx, ctx->out, out, "%s", name);
 }
 
-static bool is_hex(const char *text, size_t n)
-{
-    return strlen(text) == n && strspn(text, "0123456789abcdef") == n;
-}
-
 /* {"rfilename": ..., "size": ..., "blobId": ..., "lfs": {"sha256": ..., "size": ...}}; hubs that know no ?blobs=true
  * leave all but the name out. */
 static calm_status take_file(calm_ctx *ctx, const char *where, const calm_json *entry, calm_hub_file *out)
 {
     const calm_json *lfs = calm_json_get(entry, "lfs");
     const bool is_lfs = calm_json_typeof(lfs) == CALM_JSON_OBJECT;
+    const size_t n = is_lfs ? CALM_SHA256_HEX - 1 : CALM_SHA1_HEX - 1;
     const char *etag;
     CALM_TRY(take_name(ctx, where, calm_json_get(entry, "rfilename"), &out->name));
     entry = is_lfs ? lfs : entry;
     CALM_TRY(calm_json_need_string(ctx, where, entry, is_lfs ? "sha256" : "blobId", "", &etag));
     CALM_TRY(calm_json_need_int(ctx, where, entry, "size", &(int64_t){-1}, -1, FILE_BYTES_MAX, &out->bytes));
-    if (etag[0] && !is_hex(etag, is_lfs ? 64 : 40))
+    if (etag[0] && (strlen(etag) != n || strspn(etag, "0123456789abcdef") != n))
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s \"%.80s\" is no %s", where, out->name,
                          is_lfs ? "lfs.sha256" : "blobId", etag, is_lfs ? "SHA-256" : "SHA-1");
     memcpy(out->etag, etag, strlen(etag) + 1);
     return CALM_OK;
 }
 
-static calm_status take_listing(calm_ctx *ctx, const char *where, const calm_json *root, calm_hub_listing *out)
+calm_status calm_hub_listing_parse(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,
+                                   calm_hub_listing *out)
 {
+    CALM_SCOPED_JSON(root);
+    *out = (calm_hub_listing){.n_files = 0};
+    CALM_TRY(calm_json_parse(ctx, where, bytes, n_bytes, &root));
     const calm_json *siblings = calm_json_get(root, "siblings");
     const char *commit = calm_json_string(calm_json_get(root, "sha"), "");
     if (!calm_hub_is_commit(commit) || calm_json_typeof(siblings) != CALM_JSON_ARRAY)
@@ -61,15 +62,6 @@ static calm_status take_listing(calm_ctx *ctx, const char *where, const calm_jso
     for (size_t i = 0; i < out->n_files; i++)
         CALM_TRY(take_file(ctx, where, calm_json_at(siblings, i), &out->files[i]));
     return CALM_OK;
-}
-
-calm_status calm_hub_listing_parse(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,
-                                   calm_hub_listing *out)
-{
-    CALM_SCOPED_JSON(root);
-    *out = (calm_hub_listing){.n_files = 0};
-    CALM_TRY(calm_json_parse(ctx, where, bytes, n_bytes, &root));
-    return take_listing(ctx, where, root, out);
 }
 
 calm_hub_file *calm_hub_listing_find(const calm_hub_listing *listing, const char *name)
@@ -90,11 +82,15 @@ void calm_hub_files_sort(calm_hub_file *files, size_t n)
     qsort(files, n, sizeof *files, by_name);
 }
 
-static calm_status take_shards(calm_ctx *ctx, const char *where, const calm_json *map, const char ***out, size_t *n)
+calm_status calm_hub_index_shards(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,
+                                  const char ***out, size_t *n)
 {
+    CALM_SCOPED_JSON(root);
     const char *tensor, *last = NULL;
     const calm_json *value;
     size_t n_names = 0, n_unique = 0;
+    CALM_TRY(calm_json_parse(ctx, where, bytes, n_bytes, &root));
+    const calm_json *map = calm_json_get(root, "weight_map");
     if (calm_json_typeof(map) != CALM_JSON_OBJECT || calm_json_size(map) == 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: expected \"weight_map\": {tensor: file}", where);
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, calm_json_size(map)));
@@ -111,14 +107,6 @@ static calm_status take_shards(calm_ctx *ctx, const char *where, const calm_json
             (*out)[n_unique++] = (*out)[i];
     *n = n_unique;
     return CALM_OK;
-}
-
-calm_status calm_hub_index_shards(calm_ctx *ctx, const char *where, const char *bytes, size_t n_bytes,
-                                  const char ***out, size_t *n)
-{
-    CALM_SCOPED_JSON(root);
-    CALM_TRY(calm_json_parse(ctx, where, bytes, n_bytes, &root));
-    return take_shards(ctx, where, calm_json_get(root, "weight_map"), out, n);
 }
 
 calm_status calm_hub_listing_check_weights(calm_ctx *ctx, const char *repo, const calm_hub_listing *listing)

@@ -92,14 +92,6 @@ static calm_status place(calm_ctx *ctx, const char *value, const char *dir, cons
     return expand(ctx, value ? value : path, out);
 }
 
-static calm_status read_places(calm_ctx *ctx, calm_hub_settings *s, const char **token_path)
-{
-    const char *xdg = variable("XDG_CACHE_HOME"), *cache = variable("HF_HUB_CACHE"), *hf_home;
-    CALM_TRY(place(ctx, variable("HF_HOME"), xdg ? xdg : "~/.cache", "huggingface", &hf_home));
-    CALM_TRY(place(ctx, cache ? cache : variable("HUGGINGFACE_HUB_CACHE"), hf_home, "hub", &s->cache));
-    return place(ctx, variable("HF_TOKEN_PATH"), hf_home, "token", token_path);
-}
-
 /* Without line ends, and without blanks around it; NULL when nothing is left. */
 static calm_status clean_token(calm_ctx *ctx, const char *raw, const char *source, calm_hub_settings *s)
 {
@@ -169,7 +161,8 @@ static const char *find_certificates(void)
 
 calm_status calm_hub_settings_read(calm_ctx *ctx, calm_hub_settings *out)
 {
-    const char *timeout = variable("HF_HUB_DOWNLOAD_TIMEOUT"), *offline = variable("HF_HUB_OFFLINE"), *token_path;
+    const char *timeout = variable("HF_HUB_DOWNLOAD_TIMEOUT"), *offline = variable("HF_HUB_OFFLINE");
+    const char *xdg = variable("XDG_CACHE_HOME"), *cache = variable("HF_HUB_CACHE"), *hf_home, *token_path;
     char *end;
     *out = (calm_hub_settings){.ca_file = find_certificates(),
                                .connect_seconds = CONNECT_SECONDS,
@@ -184,7 +177,9 @@ calm_status calm_hub_settings_read(calm_ctx *ctx, calm_hub_settings *out)
             return calm_fail(ctx, CALM_EARG, "HF_HUB_DOWNLOAD_TIMEOUT: expected seconds from 1 to 86400, found \"%s\"",
                              timeout);
     }
-    CALM_TRY(read_places(ctx, out, &token_path));
+    CALM_TRY(place(ctx, variable("HF_HOME"), xdg ? xdg : "~/.cache", "huggingface", &hf_home));
+    CALM_TRY(place(ctx, cache ? cache : variable("HUGGINGFACE_HUB_CACHE"), hf_home, "hub", &out->cache));
+    CALM_TRY(place(ctx, variable("HF_TOKEN_PATH"), hf_home, "token", &token_path));
     CALM_TRY(read_endpoint(ctx, out));
     return read_token(ctx, out, token_path);
 }

@@ -4,8 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "ptq/tensor/dtype.h"
-
 #define HALF (CALM_GGML_BLOCK / 2)
 
 const calm_ggml_info *calm_ggml_find(uint32_t number)
@@ -16,6 +14,15 @@ const calm_ggml_info *calm_ggml_find(uint32_t number)
 #undef CALM_GGML_ROW
     };
     return number < sizeof all / sizeof *all && all[number].name ? &all[number] : NULL;
+}
+
+calm_dtype calm_ggml_dtype(calm_ggml_type type)
+{
+    return type == CALM_GGML_F32    ? CALM_F32
+           : type == CALM_GGML_F16  ? CALM_F16
+           : type == CALM_GGML_BF16 ? CALM_BF16
+           : type == CALM_GGML_F64  ? CALM_F64
+                                    : CALM_N_DTYPES;
 }
 
 static float half_at(const uint8_t *at)
@@ -63,11 +70,7 @@ calm_status calm_ggml_to_f32(calm_ctx *ctx, calm_ggml_type type, const void *in,
     if (!info || !info->readable)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "tensors of type %s cannot be widened", info ? info->name : "unknown");
     if (info->elements == 1)
-        return calm_to_f32(ctx,
-                           type == CALM_GGML_F32   ? CALM_F32
-                           : type == CALM_GGML_F16 ? CALM_F16
-                                                   : CALM_BF16,
-                           in, n, out);
+        return calm_to_f32(ctx, calm_ggml_dtype(type), in, n, out);
     assert(n % info->elements == 0);
     for (size_t i = 0; i < n; i += info->elements, at += info->bytes)
         widen_block(type, at, out + i);

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "ptq/base/context.h"
+#include "ptq/tensor/dtype.h"
 
 /* X(NAME, number in files, elements of a block, bytes of a block, readable) */
 #define CALM_GGML_TYPE_LIST(X)                                                                               \
@@ -51,6 +52,9 @@ typedef struct calm_ggml_info {
 
 /* The type with this number; NULL for one that is not in the list. */
 const calm_ggml_info *calm_ggml_find(uint32_t number);
+
+/* The dtype of a type of single floats; CALM_N_DTYPES for the others. */
+calm_dtype calm_ggml_dtype(calm_ggml_type type);
 
 /* Widen `n` elements, a whole number of blocks, from `in` (any alignment) to out [n].  CALM_EUNSUPPORTED for a type
  * that is not readable. */

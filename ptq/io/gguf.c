@@ -36,7 +36,7 @@ struct calm_gguf {
     calm_mapping map;
     calm_gguf_key *keys;
     calm_gguf_tensor *tensors;
-    name_entry *sorted_keys, *sorted_tensors;    /* by name */
+    name_entry *sorted_keys, *sorted_tensors;    /* by name, in one array */
     size_t n_keys, n_tensors;
     size_t end;                                 /* of the last tensor with its padding, in bytes of the file */
 };
@@ -219,23 +219,6 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const name_entry *)a)->name, ((const name_entry *)b)->name);
 }
 
-/* Copies of all names, each with a NUL, in one piece: names[0 .. n_keys - 1] are the keys'. */
-static calm_status keep_names(calm_ctx *ctx, calm_gguf *file, const raw_name *names)
-{
-    size_t bytes = 1;
-    char *at;
-    for (size_t i = 0; i < file->n_keys + file->n_tensors; i++)
-        bytes += names[i].n + 1;
-    CALM_TRY(CALM_NEW_RAW(ctx, &file->arena, at, bytes));
-    for (size_t i = 0; i < file->n_keys + file->n_tensors; i++) {
-        memcpy(at, names[i].text, names[i].n);
-        at[names[i].n] = '\0';
-        *(i < file->n_keys ? &file->keys[i].name : &file->tensors[i - file->n_keys].name) = at;
-        at += names[i].n + 1;
-    }
-    return CALM_OK;
-}
-
 static calm_status sort_names(calm_ctx *ctx, const calm_gguf *file, name_entry *entries, size_t n, const char *what)
 {
     if (n)
@@ -246,15 +229,25 @@ static calm_status sort_names(calm_ctx *ctx, const calm_gguf *file, name_entry *
     return CALM_OK;
 }
 
-static calm_status index_names(calm_ctx *ctx, calm_gguf *file)
+/* Copies of all names, each with a NUL, in one piece: names[0 .. n_keys - 1] are the keys'. */
+static calm_status keep_names(calm_ctx *ctx, calm_gguf *file, const raw_name *names)
 {
-    CALM_TRY(CALM_NEW(ctx, &file->arena, file->sorted_keys, file->n_keys));
-    CALM_TRY(CALM_NEW(ctx, &file->arena, file->sorted_tensors, file->n_tensors));
-    for (size_t i = 0; i < file->n_keys; i++)
-        file->sorted_keys[i] = (name_entry){file->keys[i].name, i};
-    for (size_t i = 0; i < file->n_tensors; i++)
-        file->sorted_tensors[i] = (name_entry){file->tensors[i].name, i};
-    CALM_TRY(sort_names(ctx, file, file->sorted_keys, file->n_keys, "key"));
+    const size_t n_keys = file->n_keys, n = n_keys + file->n_tensors;
+    size_t bytes = 1;
+    char *at;
+    for (size_t i = 0; i < n; i++)
+        bytes += names[i].n + 1;
+    CALM_TRY(CALM_NEW_RAW(ctx, &file->arena, at, bytes));
+    CALM_TRY(CALM_NEW(ctx, &file->arena, file->sorted_keys, n));
+    file->sorted_tensors = file->sorted_keys + n_keys;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(at, names[i].text, names[i].n);
+        at[names[i].n] = '\0';
+        *(i < n_keys ? &file->keys[i].name : &file->tensors[i - n_keys].name) = at;
+        file->sorted_keys[i] = (name_entry){at, i < n_keys ? i : i - n_keys};
+        at += names[i].n + 1;
+    }
+    CALM_TRY(sort_names(ctx, file, file->sorted_keys, n_keys, "key"));
     return sort_names(ctx, file, file->sorted_tensors, file->n_tensors, "tensor");
 }
 
@@ -363,7 +356,6 @@ static calm_status read_all(calm_ctx *ctx, calm_gguf *file)
     if (status != CALM_OK)
         return calm_fail_prefix(ctx, "%s: %s", file->path, in.place);
     CALM_TRY(keep_names(ctx, file, names));
-    CALM_TRY(index_names(ctx, file));
     return place_tensors(ctx, file, &in, offsets);
 }
 
@@ -451,19 +443,15 @@ bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out)
 bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out)
 {
     int64_t whole;
-    if (calm_gguf_int(key, index, &whole)) {
+    float single;
+    if (calm_gguf_int(key, index, &whole))
         *out = (double)whole;
-        return true;
-    }
-    if (!key || index >= key->n || (key->kind != CALM_GGUF_F32 && key->kind != CALM_GGUF_F64))
+    else if (!key || index >= key->n || (key->kind != CALM_GGUF_F32 && key->kind != CALM_GGUF_F64))
         return false;
-    if (key->kind == CALM_GGUF_F64) {
+    else if (key->kind == CALM_GGUF_F64)
         memcpy(out, key->data + index * sizeof *out, sizeof *out);
-        return true;
-    }
-    float value;
-    memcpy(&value, key->data + index * sizeof value, sizeof value);
-    *out = (double)value;
+    else
+        *out = (double)*(float *)memcpy(&single, key->data + index * sizeof single, sizeof single);
     return true;
 }
 

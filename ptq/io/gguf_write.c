@@ -25,13 +25,6 @@ static void append_string(calm_text *to, const char *text, size_t n)
     calm_text_append(to, text, n);
 }
 
-static void append_f32(calm_text *to, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    append_number(to, bits, 4);
-}
-
 void calm_gguf_keys_init(calm_gguf_keys *keys)
 {
     calm_text_init(&keys->bytes);
@@ -60,7 +53,7 @@ void calm_gguf_add_u32(calm_gguf_keys *keys, const char *name, uint32_t value)
 void calm_gguf_add_f32(calm_gguf_keys *keys, const char *name, float value)
 {
     begin_key(keys, name, CALM_GGUF_F32);
-    append_f32(&keys->bytes, value);
+    calm_gguf_element_f32(keys, value);
 }
 
 void calm_gguf_add_bool(calm_gguf_keys *keys, const char *name, bool value)
@@ -94,7 +87,9 @@ void calm_gguf_element_i32(calm_gguf_keys *keys, int32_t value)
 
 void calm_gguf_element_f32(calm_gguf_keys *keys, float value)
 {
-    append_f32(&keys->bytes, value);
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    append_number(&keys->bytes, bits, 4);
 }
 
 void calm_gguf_element_bool(calm_gguf_keys *keys, bool value)

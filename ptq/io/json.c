@@ -278,16 +278,6 @@ void calm_json_add_string(calm_json *array, const char *value)
     json_array_append_new(raw(array), json_string(value));
 }
 
-void calm_json_add_int(calm_json *array, int64_t value)
-{
-    json_array_append_new(raw(array), json_integer(value));
-}
-
-void calm_json_add_number(calm_json *array, double value)
-{
-    json_array_append_new(raw(array), isfinite(value) ? json_real(value) : json_null());
-}
-
 calm_json *calm_json_copy(const calm_json *value)
 {
     return wrap(json_deep_copy(raw(value)));
@@ -322,11 +312,9 @@ static int digits_needed(const json_t *value)
 
 calm_status calm_json_write(calm_ctx *ctx, const calm_json *value, int indent, calm_text *out)
 {
-    if (!value)
-        return calm_fail(ctx, CALM_ENOMEM, "cannot write JSON (out of memory)");
     const size_t flags = JSON_ENCODE_ANY | JSON_INDENT((size_t)indent) | (indent ? 0 : JSON_COMPACT) |
                          JSON_REAL_PRECISION(digits_needed(raw(value)));
-    if (json_dump_callback(raw(value), append, out, flags) != 0)
+    if (!value || json_dump_callback(raw(value), append, out, flags) != 0)
         return calm_fail(ctx, CALM_ENOMEM, "cannot write JSON (out of memory)");
     return calm_text_check(ctx, out);
 }

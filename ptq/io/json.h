@@ -122,8 +122,6 @@ calm_json *calm_json_of_json(calm_json *value);
 /* Append an element; takes over `value`. */
 void calm_json_add(calm_json *array, calm_json *value);
 void calm_json_add_string(calm_json *array, const char *value);
-void calm_json_add_int(calm_json *array, int64_t value);
-void calm_json_add_number(calm_json *array, double value);
 /* A deep copy that may be changed. */
 calm_json *calm_json_copy(const calm_json *value);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/array.h"
 #include "ptq/base/option.h"
 #include "ptq/io/json.h"
 
@@ -23,7 +24,7 @@ struct calm_safetensors {
     shard *shards;
     size_t n_shards;
     calm_tensor *tensors;    /* sorted by name */
-    size_t n_tensors;
+    size_t n_tensors, capacity;
     calm_shard_fault_fn *report;  /* NULL: the first fault ends the opening */
     void *user;
     calm_shard_fault fault;       /* of the check in progress: set before whatever may fail */
@@ -187,36 +188,32 @@ static calm_status read_header(calm_ctx *ctx, shard *file, size_t *data_begin)
     return CALM_OK;
 }
 
-/* Append the shard's tensors to *tensors [n]. */
-static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index, calm_tensor **tensors, size_t *n)
+/* Append the shard's tensors to those of the set. */
+static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index)
 {
     shard *file = &set->shards[index];
-    size_t data_begin = 0, before = *n;
+    size_t data_begin = 0, before = set->n_tensors;
     bool bad, whole = true;
     set->fault = CALM_SHARD_MISSING;
     CALM_TRY(calm_map_file(ctx, file->path, &file->map));
     set->fault = CALM_SHARD_HEADER;
     CALM_TRY(read_header(ctx, file, &data_begin));
-    size_t total = before + calm_json_size(file->header);
-    calm_tensor *grown;
-    CALM_TRY(CALM_NEW(ctx, &set->arena, grown, total ? total : 1));
-    if (before)
-        memcpy(grown, *tensors, before * sizeof *grown);
-    *tensors = grown;
+    CALM_TRY(CALM_GROW(ctx, &set->arena, set->tensors, before, &set->capacity,
+                       before + calm_size_max(1, calm_json_size(file->header))));
 
     const char *name;
     const calm_json *entry;
     for (void *iter = NULL; calm_json_next(file->header, &iter, &name, &entry);) {
         if (strcmp(name, "__metadata__") == 0)
             continue;
-        calm_tensor *tensor = &grown[*n];
+        calm_tensor *tensor = &set->tensors[set->n_tensors];
         *tensor = (calm_tensor){.shard = index};
         CALM_TRY(calm_strf(ctx, &set->arena, &tensor->name, "%s", name));
         CALM_TRY(survive(ctx, set, tensor->name, read_entry(ctx, set, file, data_begin, entry, tensor), &bad));
-        *n += !bad;
+        set->n_tensors += !bad;
         whole &= !bad;
     }
-    return whole ? check_tiling(ctx, set, file, data_begin, grown + before, *n - before) : CALM_OK;
+    return whole ? check_tiling(ctx, set, file, data_begin, set->tensors + before, set->n_tensors - before) : CALM_OK;
 }
 
 /* ---- a set ---- */
@@ -226,21 +223,19 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const calm_tensor *)a)->name, ((const calm_tensor *)b)->name);
 }
 
-static calm_status twice(calm_ctx *ctx, calm_safetensors *set, const calm_tensor *a, const calm_tensor *b)
-{
-    set->fault = CALM_SHARD_TWICE;
-    return calm_fail(ctx, CALM_EFORMAT, "tensor %s stands in %s and in %s", a->name, a->file, b->file);
-}
-
 static calm_status sort_by_name(calm_ctx *ctx, calm_safetensors *set)
 {
     size_t n = 0;
+    set->fault = CALM_SHARD_TWICE;
     if (set->n_tensors)
         qsort(set->tensors, set->n_tensors, sizeof *set->tensors, by_name);
     for (size_t i = 0; i < set->n_tensors; i++) {
         const calm_tensor *last = n ? &set->tensors[n - 1] : NULL, *at = &set->tensors[i];
         if (last && strcmp(last->name, at->name) == 0)
-            CALM_TRY(survive(ctx, set, at->name, twice(ctx, set, last, at), NULL));
+            CALM_TRY(survive(ctx, set, at->name,
+                             calm_fail(ctx, CALM_EFORMAT, "tensor %s stands in %s and in %s", at->name, last->file,
+                                       at->file),
+                             NULL));
         else
             set->tensors[n++] = *at;
     }
@@ -285,21 +280,17 @@ static calm_status list_shards(calm_ctx *ctx, calm_safetensors *set, const char 
     return CALM_OK;
 }
 
+static int compare_file(const void *name, const void *file)
+{
+    return strcmp(name, calm_path_name(((const shard *)file)->path));
+}
+
 /* Was the shard with this name opened?  The tensors of one that was not are not reported one by one. */
 static bool is_open(const calm_safetensors *set, const char *file)
 {
-    size_t begin = 0, end = set->n_shards;    /* sorted by name */
-    while (begin < end) {
-        const size_t middle = begin + (end - begin) / 2;
-        const int order = strcmp(file, calm_path_name(set->shards[middle].path));
-        if (order == 0)
-            return set->shards[middle].header != NULL;
-        if (order < 0)
-            end = middle;
-        else
-            begin = middle + 1;
-    }
-    return false;
+    const shard *found =
+        set->n_shards ? bsearch(file, set->shards, set->n_shards, sizeof *set->shards, compare_file) : NULL;
+    return found && found->header;
 }
 
 /* Every tensor of the index must be in the shard that the index names. */
@@ -349,7 +340,7 @@ static calm_status check_completeness(calm_ctx *ctx, calm_safetensors *set, cons
 static calm_status open_files(calm_ctx *ctx, calm_safetensors *set)
 {
     for (size_t i = 0; i < set->n_shards; i++)
-        CALM_TRY(survive(ctx, set, NULL, open_shard(ctx, set, i, &set->tensors, &set->n_tensors), NULL));
+        CALM_TRY(survive(ctx, set, NULL, open_shard(ctx, set, i), NULL));
     return sort_by_name(ctx, set);
 }
 

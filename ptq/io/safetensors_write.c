@@ -9,9 +9,9 @@ static calm_json *header_entry(const calm_tensor *tensor, size_t begin, size_t e
 {
     calm_json *shape = calm_json_new_array(), *offsets = calm_json_new_array();
     for (int i = 0; i < tensor->n_dims; i++)
-        calm_json_add_int(shape, (int64_t)tensor->shape[i]);
-    calm_json_add_int(offsets, (int64_t)begin);
-    calm_json_add_int(offsets, (int64_t)end);
+        calm_json_add(shape, calm_json_of_int((int64_t)tensor->shape[i]));
+    calm_json_add(offsets, calm_json_of_int((int64_t)begin));
+    calm_json_add(offsets, calm_json_of_int((int64_t)end));
     return CALM_OBJECT(CALM_KV("dtype", calm_dtype_name(tensor->dtype)), CALM_KV("shape", shape),
                        CALM_KV("data_offsets", offsets));
 }

@@ -91,25 +91,20 @@ const calm_tensor *calm_shards_next(const calm_shards_writer *writer)
     return next < writer->n ? &writer->tensors[next] : NULL;
 }
 
-static calm_json *index_of(calm_ctx *ctx, const calm_shards_writer *writer)
+static calm_status write_index(calm_ctx *ctx, const calm_shards_writer *writer)
 {
+    CALM_SCOPED_JSON(root);
     calm_json *map = calm_json_new_object();
     size_t total = 0, bytes = 0;
+    char *path;
     for (size_t shard = 0; shard < writer->n_shards; shard++)
         for (size_t i = writer->begin[shard]; i < writer->begin[shard + 1]; i++) {
             tensor_bytes(ctx, &writer->tensors[i], &bytes);    /* known to fit */
             total += bytes;
             calm_json_set_string(map, writer->tensors[i].name, calm_path_name(writer->paths[shard]));
         }
-    return CALM_OBJECT(CALM_KV("metadata", CALM_OBJECT(CALM_KV("total_size", total))), CALM_KV("weight_map", map));
-}
-
-static calm_status write_index(calm_ctx *ctx, const calm_shards_writer *writer)
-{
-    char *path;
+    root = CALM_OBJECT(CALM_KV("metadata", CALM_OBJECT(CALM_KV("total_size", total))), CALM_KV("weight_map", map));
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, writer->dir, "model.safetensors.index.json"));
-    CALM_SCOPED_JSON(root);
-    root = index_of(ctx, writer);
     return calm_json_save(ctx, path, root);
 }
 

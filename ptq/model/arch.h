@@ -58,9 +58,12 @@ typedef struct calm_arch {
     calm_status (*read_config)(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 } calm_arch;
 
-/* Modules as nearly all families call them, for the initialiser of a calm_names; norms differ. */
+/* Modules as nearly all families call them, for the initialiser of a calm_names; norms differ.  CALM_USUAL_ENDS: those
+ * around the blocks. */
+#define CALM_USUAL_ENDS                                                                                      \
+    .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", .head = "lm_head"
 #define CALM_USUAL_MODULES                                                                                   \
-    .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", .head = "lm_head",                    \
+    CALM_USUAL_ENDS,                                                                                         \
     .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
              [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
              [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \

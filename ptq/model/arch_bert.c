@@ -11,9 +11,8 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const int64_t types = 2;
     const char *positions;
-    CALM_TRY(calm_config_size(ctx, path, root, "type_vocab_size", &types, &config->n_types));
+    CALM_TRY(calm_config_size(ctx, path, root, "type_vocab_size", &(int64_t){2}, &config->n_types));
     CALM_TRY(calm_json_need_string(ctx, path, root, "position_embedding_type", "absolute", &positions));
     /* Relative positions add terms to the scores that the attention here does not have. */
     if (strcmp(positions, "absolute") != 0)

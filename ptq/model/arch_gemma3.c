@@ -12,11 +12,10 @@ static bool between(size_t block, int64_t pattern)
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const int64_t six = 6;
     int64_t pattern;
     /* Soft caps are off unless the config sets them. */
     CALM_TRY(calm_gemma_read(ctx, path, root, 0, 0, config));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &six, 1, 4096, &pattern));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &(int64_t){6}, 1, 4096, &pattern));
     return calm_config_windows(ctx, path, root, 4096, between, pattern, config);
 }
 

@@ -11,10 +11,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 static const calm_names names = {
-    .blocks = "layers",
-    .embed = "embed_tokens",
-    .final_norm = "norm",
-    .head = "lm_head",
+    CALM_USUAL_ENDS,
     .role = {[CALM_ROLE_FUSED_QKV] = "self_attn.qkv_proj", [CALM_ROLE_O] = "self_attn.o_proj",
              [CALM_ROLE_FUSED_GATE_UP] = "mlp.gate_up_proj", [CALM_ROLE_DOWN] = "mlp.down_proj"},
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},

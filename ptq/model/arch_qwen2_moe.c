@@ -13,10 +13,9 @@ static bool slides(size_t block, int64_t max_window_layers)
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const bool yes = true;
     bool bias;
     /* A switch in this class, on by default, where the dense one has no choice. */
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "qkv_bias", &yes, &bias));
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "qkv_bias", &(bool){true}, &bias));
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = bias;
     CALM_TRY(calm_config_experts(ctx, path, root, config));
     CALM_TRY(calm_config_size(ctx, path, root, "shared_expert_intermediate_size", NULL, &config->moe.shared_inner));

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/option.h"
 #include "ptq/model/arch.h"
 
 /* A bound on n_blocks * n_experts, which a config of a few bytes could make as large as it likes. */
@@ -64,10 +65,7 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
 /* "torch_dtype" or "dtype": the type that exporters write floats in. */
 static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    static const struct {
-        const char *name;
-        calm_dtype dtype;
-    } known[] = {{"bfloat16", CALM_BF16}, {"float16", CALM_F16}, {"float32", CALM_F32}};
+    static const calm_dtype known[] = {CALM_BF16, CALM_F16, CALM_F32};
     /* The newer key is read second and so wins where both are present. */
     const char *name = "bfloat16";
     CALM_TRY(calm_json_need_string(ctx, path, root, "torch_dtype", name, &name));
@@ -75,36 +73,30 @@ static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *
     /* What is assumed for a config without either key is corrected when the tensors are open. */
     config->dtype_known = calm_json_typeof(calm_json_get(root, "torch_dtype")) != CALM_JSON_NULL ||
                           calm_json_typeof(calm_json_get(root, "dtype")) != CALM_JSON_NULL;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(name, known[i].name) == 0) {
-            config->dtype = known[i].dtype;
-            return CALM_OK;
-        }
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: dtype \"%s\": expected bfloat16, float16 or float32", path, name);
+    const int index = calm_option_value_index("bfloat16|float16|float32", name);
+    if (index < 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: dtype \"%s\": expected bfloat16, float16 or float32", path, name);
+    config->dtype = known[index];
+    return CALM_OK;
 }
 
 /* "hidden_activation" (gemma) wins over "hidden_act". */
 static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    static const struct {
-        const char *name;
-        calm_activation activation;
-    } known[] = {{"silu", CALM_ACTIVATION_SILU},           {"swish", CALM_ACTIVATION_SILU},
-                 {"gelu", CALM_ACTIVATION_GELU},           {"gelu_pytorch_tanh", CALM_ACTIVATION_GELU_TANH},
-                 {"gelu_new", CALM_ACTIVATION_GELU_TANH},  {"relu", CALM_ACTIVATION_RELU}};
+    static const char names[] = "silu|swish|gelu|gelu_pytorch_tanh|gelu_new|relu";
+    static const calm_activation known[] = {CALM_ACTIVATION_SILU, CALM_ACTIVATION_SILU, CALM_ACTIVATION_GELU,
+                                            CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_RELU};
     /* Gemma configs may carry a hidden_act too, which their own code does not read. */
     const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE;
     const char *usual = gemma ? "gelu_pytorch_tanh" : config->arch->encoder ? "gelu" : "silu";
     const char *key = gemma ? "hidden_activation" : "hidden_act", *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(name, known[i].name) == 0) {
-            config->activation = known[i].activation;
-            return CALM_OK;
-        }
-    return calm_fail(ctx, CALM_EUNSUPPORTED,
-                     "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, gelu_pytorch_tanh, gelu_new or relu",
-                     path, key, name);
+    const int index = calm_option_value_index(names, name);
+    if (index < 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, "
+                         "gelu_pytorch_tanh, gelu_new or relu", path, key, name);
+    config->activation = known[index];
+    return CALM_OK;
 }
 
 /* What every family has, with its defaults where the config is silent; also room for what differs by block. */
@@ -200,9 +192,8 @@ bool calm_slides_always(size_t block, int64_t pattern)
 
 calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const bool no = false;
     bool bias;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &no, &bias));
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){false}, &bias));
     /* Also o: the reference gives all four the same switch. */
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         if (calm_job_sublayer(calm_role_job(role)) == CALM_SUBLAYER_ATTENTION)
@@ -215,9 +206,8 @@ calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const 
 /* Blocks i with (i + 1) % step == 0 are sparse, but for those that mlp_only_layers lists. */
 static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const int64_t every = 1;
     int64_t step;
-    CALM_TRY(calm_json_need_int(ctx, path, root, "decoder_sparse_step", &every, 1, 1 << 20, &step));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "decoder_sparse_step", &(int64_t){1}, 1, 1 << 20, &step));
     for (size_t i = 0; i < config->n_blocks; i++)
         config->moe.sparse[i] = (i + 1) % (size_t)step == 0;
     const calm_json *dense = calm_json_get(root, "mlp_only_layers");
@@ -237,7 +227,6 @@ static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json 
 
 calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const bool no = false;
     const int64_t experts_limit = 1 << 14;
     calm_moe_config *moe = &config->moe;
     /* Mixtral's name of the key; newer files of other families have it too. */
@@ -247,7 +236,7 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
     CALM_TRY(calm_json_need_int(ctx, path, root, key, NULL, 1, experts_limit, &n));
     CALM_TRY(calm_json_need_int(ctx, path, root, "num_experts_per_tok", NULL, 1, n, &k));
     CALM_TRY(calm_config_size(ctx, path, root, "moe_intermediate_size", NULL, &moe->inner));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &no, &moe->norm_top_k));
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &(bool){false}, &moe->norm_top_k));
     moe->n_experts = (size_t)n;
     moe->top_k = (size_t)k;
     if (config->n_blocks * moe->n_experts > EXPERTS_MAX)    /* the layer table has rows for each */

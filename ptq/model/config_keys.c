@@ -40,20 +40,11 @@ static bool is_neutral(const char *key, const calm_json *value)
 /* A value at which an unknown setting does nothing. */
 static bool is_off(const calm_json *value)
 {
+    const calm_json_type type = calm_json_typeof(value);
     /* Zero is not "off": as a number it is a value like any other. */
-    switch (calm_json_typeof(value)) {
-    case CALM_JSON_NULL:
-        return true;
-    case CALM_JSON_BOOL:
-        return !calm_json_bool(value, true);
-    case CALM_JSON_STRING:
-        return calm_json_string_length(value) == 0;
-    case CALM_JSON_ARRAY:
-    case CALM_JSON_OBJECT:
-        return calm_json_size(value) == 0;
-    default:
-        return false;
-    }
+    return type == CALM_JSON_NULL || (type == CALM_JSON_BOOL && !calm_json_bool(value, true)) ||
+           (type == CALM_JSON_STRING && calm_json_string_length(value) == 0) ||
+           ((type == CALM_JSON_ARRAY || type == CALM_JSON_OBJECT) && calm_json_size(value) == 0);
 }
 
 /* Written by models whose code can run both ways: what it must say for this family. */

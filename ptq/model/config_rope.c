@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/option.h"
 #include "ptq/model/arch.h"
 
 /* Keeps products of two factors finite in float32. */
@@ -37,25 +38,19 @@ static calm_status check_names(calm_ctx *ctx, const source *from)
 /* "rope_type" or "type"; none is the plain embedding. */
 static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
-    static const struct {
-        const char *name;
-        calm_rope_kind kind;
-    } kinds[] = {{"default", CALM_ROPE_DEFAULT}, {"linear", CALM_ROPE_LINEAR}, {"dynamic", CALM_ROPE_DYNAMIC},
-                 {"llama3", CALM_ROPE_LLAMA3},   {"yarn", CALM_ROPE_YARN},     {"longrope", CALM_ROPE_LONGROPE},
-                 {"su", CALM_ROPE_LONGROPE}};    /* Phi-3's first name of it */
+    /* In the order of calm_rope_kind; su is Phi-3's first name of longrope. */
+    static const char kinds[] = "default|linear|dynamic|llama3|yarn|longrope|su";
     const char *name = "default";
     /* The old key first, so that the new one wins where both are given. */
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "type", name, &name));
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "rope_type", name, &name));
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(name, kinds[i].name) == 0) {
-            const bool old = config->arch->phi_rope && kinds[i].kind == CALM_ROPE_YARN;
-            out->kind = old ? CALM_ROPE_LONGROPE : kinds[i].kind;
-            return CALM_OK;
-        }
-    return calm_fail(ctx, CALM_EUNSUPPORTED,
-                     "%s: rope_type \"%s\" is not supported; expected default, linear, dynamic, llama3, yarn or "
-                     "longrope", from->path, name);
+    const int kind = calm_option_value_index(kinds, name);
+    if (kind < 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope_type \"%s\" is not supported; expected default, linear, "
+                         "dynamic, llama3, yarn or longrope", from->path, name);
+    const bool old = config->arch->phi_rope && kind == CALM_ROPE_YARN;
+    out->kind = old || kind > CALM_ROPE_LONGROPE ? CALM_ROPE_LONGROPE : (calm_rope_kind)kind;
+    return CALM_OK;
 }
 
 /* A number of the embedding's own object. */
@@ -130,7 +125,6 @@ static calm_status read_yarn(calm_ctx *ctx, const source *from, const calm_confi
 {
     /* The fallbacks are those of transformers; a factor that is absent follows from the two lengths. */
     const double fast = 32, slow = 1, zero = 0, ratio = (double)config->max_positions / out->original;
-    const bool yes = true;
     double scale, scale_all, m;
     /* yarn_bound divides by ln theta. */
     if (out->theta <= 1)
@@ -144,7 +138,7 @@ static calm_status read_yarn(calm_ctx *ctx, const source *from, const calm_confi
     /* DeepSeek's pair of scales; everybody else has the plain one, or attention_factor, which wins below. */
     m = scale > 0 && scale_all > 0 ? yarn_scale(out->factor, scale) / yarn_scale(out->factor, scale_all)
                                    : yarn_scale(out->factor, 1);
-    CALM_TRY(calm_json_need_bool(ctx, from->path, from->described, "truncate", &yes, &out->truncate));
+    CALM_TRY(calm_json_need_bool(ctx, from->path, from->described, "truncate", &(bool){true}, &out->truncate));
     return number(ctx, from, "attention_factor", &m, 1e-6, FACTOR_MAX, &out->m);
 }
 
@@ -186,23 +180,14 @@ static calm_status read_one(calm_ctx *ctx, const source *from, double theta, con
     CALM_TRY(number(ctx, from, "rope_theta", &theta, 1, 1e12, &out->theta));
     CALM_TRY(read_rotary(ctx, from, config, out));
     CALM_TRY(read_original(ctx, from, config, out));
-    switch (out->kind) {
-    case CALM_ROPE_LINEAR:
-    case CALM_ROPE_DYNAMIC:
+    if (out->kind == CALM_ROPE_LLAMA3)
+        return read_llama3(ctx, from, out);
+    if (out->kind == CALM_ROPE_YARN)
+        return read_yarn(ctx, from, config, out);
+    if (out->kind == CALM_ROPE_LONGROPE)
+        return read_longrope(ctx, from, config, out);
+    if (out->kind == CALM_ROPE_LINEAR || out->kind == CALM_ROPE_DYNAMIC)
         CALM_TRY(number(ctx, from, "factor", NULL, 1e-6, FACTOR_MAX, &out->factor));
-        break;
-    case CALM_ROPE_LLAMA3:
-        CALM_TRY(read_llama3(ctx, from, out));
-        break;
-    case CALM_ROPE_YARN:
-        CALM_TRY(read_yarn(ctx, from, config, out));
-        break;
-    case CALM_ROPE_LONGROPE:
-        CALM_TRY(read_longrope(ctx, from, config, out));
-        break;
-    case CALM_ROPE_DEFAULT:
-        break;
-    }
     /* The exponent r / (r - 2) of the stretched theta. */
     if (out->kind == CALM_ROPE_DYNAMIC && out->rotary < 4)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type dynamic: expected at least 4 rotary channels, found %zu",
@@ -243,10 +228,8 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
     double theta = config->arch->default_rope_theta, local = 0;
     /* The top level first; read_one lets the object override it. */
     CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &theta));
-    if (config->arch->keys && calm_arch_listed(config->arch->keys, ' ', "rope_local_base_freq")) {
-        const double usual = 10000;
-        CALM_TRY(calm_json_need_number(ctx, path, root, "rope_local_base_freq", &usual, 1, 1e12, &local));
-    }
+    if (config->arch->keys && calm_arch_listed(config->arch->keys, ' ', "rope_local_base_freq"))
+        CALM_TRY(calm_json_need_number(ctx, path, root, "rope_local_base_freq", &(double){10000}, 1, 1e12, &local));
     if (full || sliding)
         CALM_TRY(check_kinds(ctx, path, parameters, config->arch, local > 0));
     CALM_TRY(read_one(ctx, &global, theta, config, &config->rope[CALM_ROPE_GLOBAL]));

@@ -18,9 +18,8 @@ static calm_status read_cap(calm_ctx *ctx, const char *path, const calm_json *ro
 calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *root, double attention_cap,
                             double logit_cap, calm_config *config)
 {
-    const double usual = 256;
     double scalar;
-    CALM_TRY(calm_json_need_number(ctx, path, root, "query_pre_attn_scalar", &usual, 1e-3, 1e6, &scalar));
+    CALM_TRY(calm_json_need_number(ctx, path, root, "query_pre_attn_scalar", &(double){256}, 1e-3, 1e6, &scalar));
     config->attention_scale = (float)(1.0 / sqrt(scalar));
     /* The reference rounds the scale to the dtype of the model; calm computes in float32 throughout. */
     config->embedding_scale = (float)sqrt((double)config->hidden);

@@ -217,16 +217,13 @@ static void build(builder *b)
     const int64_t n_blocks = take_size(b, "block_count", 0), hidden = take_size(b, "embedding_length", 0);
     const int64_t heads = take_size(b, "attention.head_count", 0), kv = take_size(b, "attention.head_count_kv", heads);
     const int64_t head_dim = take_size(b, "attention.key_length", hidden / heads ? hidden / heads : 1);
-    calm_json_set_int(config, "num_hidden_layers", n_blocks);
-    calm_json_set_int(config, "hidden_size", hidden);
-    set_size(b, "intermediate_size", "feed_forward_length", 0);
-    calm_json_set_int(config, "num_attention_heads", heads);
-    calm_json_set_int(config, "num_key_value_heads", kv);
-    calm_json_set_int(config, "head_dim", head_dim);
-    const int64_t context = take_size(b, "context_length", 0);
-    calm_json_set_int(config, "max_position_embeddings", context);
+    const int64_t inner = take_size(b, "feed_forward_length", 0), context = take_size(b, "context_length", 0);
     /* The size of the table, not of the token list: checkpoints pad their tables. */
-    calm_json_set_int(config, "vocab_size", table ? (int64_t)table->dims[1] : 1);
+    const int64_t vocab = table ? (int64_t)table->dims[1] : 1;
+    CALM_EXTEND(config, CALM_KV("num_hidden_layers", n_blocks), CALM_KV("hidden_size", hidden),
+                CALM_KV("intermediate_size", inner), CALM_KV("num_attention_heads", heads),
+                CALM_KV("num_key_value_heads", kv), CALM_KV("head_dim", head_dim),
+                CALM_KV("max_position_embeddings", context), CALM_KV("vocab_size", vocab));
     set_number(config, "rms_norm_eps", take_number(b, "attention.layer_norm_rms_epsilon", 0));
     calm_json_set_string(config, "hidden_act", is_gemma(b) ? "gelu_pytorch_tanh" : "silu");
     /* A file without output.weight uses the embedding. */

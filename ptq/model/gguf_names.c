@@ -59,53 +59,46 @@ static void add(word *words, size_t *n, const char *module, const char *name)
         words[(*n)++] = (word){.module = module, .word = name};
 }
 
-/* Words of a mixture: of its experts, the shared one, the router and the gate. */
-static void add_experts(const calm_names *names, word *words, size_t *n)
-{
-    static const calm_role roles[] = {CALM_ROLE_GATE, CALM_ROLE_UP, CALM_ROLE_DOWN};
-    static const char *const many[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
-    static const char *const shared[] = {"ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"};
-    /* One tensor holds a matrix of all experts; the shared expert's stand alone. */
-    for (int i = 0; i < 3; i++) {
-        const char *module = names->role[roles[i]];
-        if (names->moe.experts && module)
-            words[(*n)++] = (word){names->moe.experts, last_word(module), many[i], true, 0};
-        if (names->moe.shared && module)
-            words[(*n)++] = (word){names->moe.shared, last_word(module), shared[i], false, 0};
-    }
-    add(words, n, names->moe.router, "ffn_gate_inp");
-    add(words, n, names->moe.shared_gate, "ffn_gate_inp_shexp");
-}
-
 /* All of a family's; their number. */
 static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
 {
+    /* `many`: one tensor holds a matrix of all experts; `shared`: the shared expert's stand alone. */
     static const struct {
         calm_role role;
-        const char *word;
         char permutes;
-    } roles[] = {{CALM_ROLE_Q, "attn_q", 'q'},     {CALM_ROLE_K, "attn_k", 'k'},   {CALM_ROLE_V, "attn_v", 0},
-                 {CALM_ROLE_O, "attn_output", 0},  {CALM_ROLE_GATE, "ffn_gate", 0}, {CALM_ROLE_UP, "ffn_up", 0},
-                 {CALM_ROLE_DOWN, "ffn_down", 0}};
+        const char *word, *many, *shared;
+    } roles[] = {{CALM_ROLE_Q, 'q', "attn_q", NULL, NULL},
+                 {CALM_ROLE_K, 'k', "attn_k", NULL, NULL},
+                 {CALM_ROLE_V, 0, "attn_v", NULL, NULL},
+                 {CALM_ROLE_O, 0, "attn_output", NULL, NULL},
+                 {CALM_ROLE_GATE, 0, "ffn_gate", "ffn_gate_exps", "ffn_gate_shexp"},
+                 {CALM_ROLE_UP, 0, "ffn_up", "ffn_up_exps", "ffn_up_shexp"},
+                 {CALM_ROLE_DOWN, 0, "ffn_down", "ffn_down_exps", "ffn_down_shexp"}};
     /* No word for a norm after a residual add: BERT alone has those, and is not read from GGUF files. */
     static const char *const norms[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES] = {
         {"attn_norm", "post_attention_norm", NULL}, {"ffn_norm", "post_ffw_norm", NULL}};
     const calm_gguf_arch *as = calm_gguf_arch_of(arch);
     const calm_names *names = arch->names;
     size_t n = 0;
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (names->role[roles[i].role])
-            words[n++] = (word){.module = names->role[roles[i].role], .word = roles[i].word,
-                                /* llama.cpp rotates neighbouring channels for these families, so its writers permute
-                                 * rows of q and k. */
-                                .permutes = as && as->permuted ? roles[i].permutes : 0};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        const char *module = names->role[roles[i].role];
+        if (!module)
+            continue;
+        /* llama.cpp rotates neighbouring channels for these families, so its writers permute rows of q and k. */
+        words[n++] = (word){NULL, module, roles[i].word, false, as && as->permuted ? roles[i].permutes : 0};
+        if (roles[i].many && names->moe.experts)
+            words[n++] = (word){names->moe.experts, last_word(module), roles[i].many, true, 0};
+        if (roles[i].shared && names->moe.shared)
+            words[n++] = (word){names->moe.shared, last_word(module), roles[i].shared, false, 0};
+    }
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             if (norms[s][place])
                 add(words, &n, names->norm[s][place], norms[s][place]);
     add(words, &n, names->q_norm, "attn_q_norm");
     add(words, &n, names->k_norm, "attn_k_norm");
-    add_experts(names, words, &n);
+    add(words, &n, names->moe.router, "ffn_gate_inp");
+    add(words, &n, names->moe.shared_gate, "ffn_gate_inp_shexp");
     return n;
 }
 
@@ -122,16 +115,10 @@ static bool is_word(const char *text, size_t n, const char *expected)
     return expected && strlen(expected) == n && memcmp(text, expected, n) == 0;
 }
 
-static bool ends_with(const char *text, size_t n, const char *end)
-{
-    const size_t m = strlen(end);
-    return n >= m && memcmp(text + n - m, end, m) == 0;
-}
-
 /* Norms of a family that multiplies by 1 + w are stored as 1 + w. */
 static bool adds_one(const calm_arch *arch, const char *name)
 {
-    return arch->norm == CALM_NORM_RMS_PLUS_ONE && ends_with(name, strlen(name), "norm.weight");
+    return arch->norm == CALM_NORM_RMS_PLUS_ONE && calm_text_ends_with(name, "norm.weight");
 }
 
 /* A number without sign or leading zeros at *text, which moves behind it and the dot that must follow. */
@@ -181,14 +168,11 @@ static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
     const size_t n = list_words(arch, words);
     const char *dot = ending(rest);
     for (size_t i = 0; dot && i < n; i++) {
-        char *name;
         if (!has_word(&words[i], rest, (size_t)(dot - rest), &out->expert))
             continue;
-        CALM_TRY(calm_strf(ctx, ctx->out, &name, "blk.%zu.%s%s", block, words[i].word, dot));
-        out->name = name;
         out->permutes = words[i].permutes;
         *known = true;
-        return CALM_OK;
+        return calm_strf(ctx, ctx->out, &out->name, "blk.%zu.%s%s", block, words[i].word, dot);
     }
     return CALM_OK;
 }
@@ -201,7 +185,6 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
     const char *rest = strncmp(tensor, prefix, length) == 0 ? tensor + length : NULL, *dot = ending(tensor);
     const char *const modules[] = {names->embed, names->final_norm}, *const words[] = {"token_embd", "output_norm"};
     size_t block;
-    char *name = NULL;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
     *known = false;
     /* Within a block; a number that is no number has no place. */
@@ -209,14 +192,13 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
         const char *at = rest + n_blocks + 1;
         return take_number(&at, &block) ? spot_in_block(ctx, arch, at, block, out, known) : CALM_OK;
     }
-    for (int i = 0; i < 2 && rest && dot && !name; i++)
+    for (int i = 0; i < 2 && rest && dot && !out->name; i++)
         if (is_word(rest, (size_t)(dot - rest), modules[i]))
-            CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s", words[i], dot));
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", words[i], dot));
     /* The head alone stands without the prefix. */
-    if (!name && dot && is_word(tensor, (size_t)(dot - tensor), names->head))
-        CALM_TRY(calm_strf(ctx, ctx->out, &name, "output%s", dot));
-    out->name = name;
-    *known = name != NULL;
+    if (!out->name && dot && is_word(tensor, (size_t)(dot - tensor), names->head))
+        CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "output%s", dot));
+    *known = out->name != NULL;
     return CALM_OK;
 }
 
@@ -225,7 +207,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
 bool calm_gguf_is_experts(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return strncmp(name, "blk.", 4) == 0 && dot && ends_with(name, (size_t)(dot - name), "_exps");
+    return strncmp(name, "blk.", 4) == 0 && dot && dot - name > 5 && strncmp(dot - 5, "_exps", 5) == 0;
 }
 
 /* The way back: the module of block N that has this word. */
@@ -309,8 +291,7 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
     calm_gguf_next_string(key, &at, &text, &n);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
                      "%s: architecture %.*s; calm knows llama, qwen2, qwen3, qwen2moe, qwen3moe, gemma2, "
-                     "gemma3 and olmo2",
-                     calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
+                     "gemma3 and olmo2", calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
 }
 
 /* Rows of a head of a permuted tensor. */

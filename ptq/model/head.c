@@ -13,29 +13,21 @@
 
 /* ---- loading ---- */
 
-/* A matrix with bias that the model need not have. */
-static calm_status load_optional(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
-                                 calm_weight *weight)
-{
-    char *name;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", module));
-    if (!calm_safetensors_find(calm_model_tensors(model), name))
-        return CALM_OK;
-    return calm_model_load_linear(ctx, model, module, out, in, true, weight);
-}
-
 /* Heads of encoders: masked language model and pooler, each there or not. */
 static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_head *out)
 {
     const size_t width = out->hidden;
     const calm_safetensors *set = calm_model_tensors(model);
-    char *pooler;
+    char *pooler, *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &pooler, "%spooler.dense", calm_model_prefix(model)));
-    CALM_TRY(load_optional(ctx, model, pooler, width, width, &out->pooler));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", pooler));
+    if (calm_safetensors_find(set, name))
+        CALM_TRY(calm_model_load_linear(ctx, model, pooler, width, width, true, &out->pooler));
     /* A plain encoder: its result are the hidden rows. */
     if (!calm_safetensors_find(set, "cls.predictions.transform.dense.weight"))
         return CALM_OK;
-    CALM_TRY(load_optional(ctx, model, "cls.predictions.transform.dense", width, width, &out->transform));
+    CALM_TRY(calm_model_load_linear(ctx, model, "cls.predictions.transform.dense", width, width, true,
+                                    &out->transform));
     CALM_TRY(calm_model_load_norm(ctx, model, "cls.predictions.transform.LayerNorm", width, &out->transform_norm));
     /* A decoder that is not tied has a bias of its own; tied, both names mean the same one. */
     const bool own = calm_safetensors_find(set, "cls.predictions.decoder.bias") != NULL;

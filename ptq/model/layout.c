@@ -27,7 +27,7 @@ void calm_role_shape(const calm_config *config, calm_role role, long expert, siz
 }
 
 calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block, calm_role role,
-                             long expert, char **out)
+                             long expert, calm_string_out out)
 {
     const calm_names *names = config->arch->names;
     /* Of an expert only the last word of a dense module's name is left: "up_proj" of "mlp.up_proj". */
@@ -52,18 +52,14 @@ typedef struct builder {
 static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
 {
     const char *kind = calm_job_name(job->kind);
-    char *role, *name;
     if (job->expert == CALM_NO_EXPERT)
-        CALM_TRY(calm_strf(ctx, ctx->out, &role, "%s", kind));
+        CALM_TRY(calm_strf(ctx, ctx->out, &job->role, "%s", kind));
     else if (job->expert == CALM_SHARED_EXPERT)
-        CALM_TRY(calm_strf(ctx, ctx->out, &role, "shared_expert.%s", kind));
+        CALM_TRY(calm_strf(ctx, ctx->out, &job->role, "shared_expert.%s", kind));
     else
-        CALM_TRY(calm_strf(ctx, ctx->out, &role, "experts.%ld.%s", job->expert, kind));
-    CALM_TRY(
-        calm_strf(ctx, ctx->out, &name, "%s%s.%zu.%s", b->prefix, b->config->arch->names->blocks, job->block, role));
-    job->role = role;
-    job->name = name;
-    return CALM_OK;
+        CALM_TRY(calm_strf(ctx, ctx->out, &job->role, "experts.%ld.%s", job->expert, kind));
+    return calm_strf(ctx, ctx->out, &job->name, "%s%s.%zu.%s", b->prefix, b->config->arch->names->blocks, job->block,
+                     job->role);
 }
 
 /* qkv and gate_up need a norm that nothing else reads: not the residual, not a router, not another expert.  o is fed by
@@ -71,18 +67,11 @@ static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
 static bool can_absorb(const calm_config *config, const calm_job_ref *job)
 {
     const calm_names *names = config->arch->names;
-    switch (job->kind) {
-    case CALM_JOB_QKV:
+    if (job->kind == CALM_JOB_QKV)
         return names->norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN] != NULL;
-    case CALM_JOB_GATE_UP:
+    if (job->kind == CALM_JOB_GATE_UP)
         return job->expert == CALM_NO_EXPERT && names->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN] != NULL;
-    case CALM_JOB_DOWN:
-        return names->role[CALM_ROLE_GATE] || names->role[CALM_ROLE_FUSED_GATE_UP];
-    case CALM_JOB_O:
-    case CALM_N_JOBS:
-        break;
-    }
-    return true;
+    return job->kind == CALM_JOB_O || names->role[CALM_ROLE_GATE] || names->role[CALM_ROLE_FUSED_GATE_UP];
 }
 
 /* The next row of the table, and a row for each of its linears that the family has. */
@@ -93,13 +82,11 @@ static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_j
     *job = (calm_job_ref){.block = block, .kind = kind, .expert = expert, .first = out->n_linears};
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_linear_ref *linear = &out->linears[out->n_linears];
-        char *module;
         /* Roles are listed in the order in which a job stacks them, so linears are numbered in that order. */
         if (calm_role_job(role) != kind || !calm_has_role(b->config, role))
             continue;
-        CALM_TRY(calm_role_module(ctx, b->config, b->prefix, block, role, expert, &module));
-        *linear = (calm_linear_ref){.role = role, .module = module,
-                                    .bias = b->config->bias[role] && expert == CALM_NO_EXPERT};
+        *linear = (calm_linear_ref){.role = role, .bias = b->config->bias[role] && expert == CALM_NO_EXPERT};
+        CALM_TRY(calm_role_module(ctx, b->config, b->prefix, block, role, expert, &linear->module));
         calm_role_shape(b->config, role, expert, &linear->out, &linear->in);
         job->out += linear->out;
         job->in = linear->in;

@@ -57,7 +57,7 @@ void calm_role_shape(const calm_config *config, calm_role role, long expert, siz
 
 /* "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.experts.3.up_proj" in ctx->out. */
 calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block, calm_role role,
-                             long expert, char **out);
+                             long expert, calm_string_out out);
 
 /* True when the family has this role (q_proj or the fused qkv_proj, not both). */
 bool calm_has_role(const calm_config *config, calm_role role);

@@ -31,25 +31,17 @@ const calm_qformat *const *calm_qformats(size_t *n)
 
 /* ---- suffixes and shapes ---- */
 
-/* The part that a suffix stands for in one format; *part is left alone when it has none of that name. */
-static bool find_suffix(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
-{
-    for (const calm_qformat_suffix *at = format->suffixes; at->suffix; at++)
-        if (strcmp(at->suffix, suffix) == 0) {
-            *part = at->part;
-            return true;
-        }
-    return false;
-}
-
 bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part)
 {
     size_t n;
     const calm_qformat *const *formats = calm_qformats(&n);
-    bool found = format && find_suffix(format, suffix, part);
-    for (size_t i = 0; i < n && !format && !found; i++)
-        found = find_suffix(formats[i], suffix, part);
-    return found;
+    for (size_t i = 0; i < n; i++)
+        for (const calm_qformat_suffix *at = formats[i]->suffixes; at->suffix; at++)
+            if ((!format || format == formats[i]) && strcmp(at->suffix, suffix) == 0) {
+                *part = at->part;
+                return true;
+            }
+    return false;
 }
 
 /* Number of columns that a tensor beside the codes states, of a weight with `rows` rows: its shape, or the length of
@@ -76,7 +68,11 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
     if ((codes->n_dims != 2 && !stacked) || codes->shape[stacked] > (size_t)CALM_SIZE_LIMIT ||
         codes->shape[1 + stacked] > (size_t)CALM_SIZE_LIMIT)
         return CALM_OK;
-    format->shape(scheme, codes->dtype, codes->shape[stacked], codes->shape[1 + stacked], out, in);
+    *out = codes->shape[stacked + format->inputs_first];
+    *in = codes->shape[stacked + !format->inputs_first];
+    size_t *packed = format->packs_outputs ? out : in;
+    if (!format->plain_bytes || codes->dtype != CALM_I8)
+        *packed = *packed * 32 / (size_t)scheme->bits;
     /* Packed codes give the columns only up to a whole word (of 2 bits, up to 15 columns too many).  What the file says
      * itself is believed only if it needs the same number of words; bytes have no such doubt. */
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {

@@ -79,9 +79,10 @@ typedef struct calm_qformat {
     /* Which tensors a linear of that scheme has; *n at most CALM_N_QFORMAT_PARTS. */
     calm_status (*tensors)(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                            calm_qformat_tensor *list, size_t *n);
-    /* Rows and columns of the weight whose codes are [rows, cols] of that dtype. */
-    void (*shape)(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
-                  size_t *in);
+    /* Codes are packed along the inputs, each row in whole words of 32 bits, but for: */
+    bool inputs_first;     /* codes are [in, out]                            */
+    bool packs_outputs;    /* they are packed along the outputs              */
+    bool plain_bytes;      /* of dtype I8 they are not packed                */
     /* Where the experts of a block share a module: its name in ctx->scratch and the expert's number, for a module that
      * is an expert's; its tensors are then [E, ...].  NULL: they never do; *name NULL: `module` is no expert's. */
     calm_status (*stack)(calm_ctx *ctx, const char *module, char **name, size_t *expert);

@@ -32,7 +32,6 @@ static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json 
 static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry, calm_arena *arena, void *self)
 {
     awq *out = self;
-    const bool yes = true;
     /* The names of older files (llm-awq) and of newer ones (AutoAWQ). */
     const char *bits = calm_json_get(entry, "bits") ? "bits" : "w_bit";
     const char *group = calm_json_get(entry, "group_size") ? "group_size" : "q_group_size", *version;
@@ -40,7 +39,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
     out->scheme = (calm_qformat_scheme){.symmetric = false};
     CALM_TRY(calm_qformat_bits(ctx, path, entry, bits, 4, &out->scheme.bits));
     CALM_TRY(calm_qformat_group(ctx, path, entry, group, 128, &out->scheme.group));
-    CALM_TRY(calm_json_need_bool(ctx, path, entry, "zero_point", &yes, &zero_point));
+    CALM_TRY(calm_json_need_bool(ctx, path, entry, "zero_point", &(bool){true}, &zero_point));
     CALM_TRY(calm_json_need_string(ctx, path, entry, "version", "gemm", &version));
     if (out->scheme.bits != 4)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: AWQ weights of %d bits: 4 are read", path, out->scheme.bits);
@@ -97,16 +96,6 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], true, out, groups, values->scales);
 }
 
-/* qweight [in, out / 8]. */
-static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
-                  size_t *in)
-{
-    (void)scheme;
-    (void)dtype;
-    *out = cols * 8;
-    *in = rows;
-}
-
 static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES}, {"qzeros", CALM_QFORMAT_ZEROS},
                                                {"scales", CALM_QFORMAT_SCALES}, {NULL, CALM_QFORMAT_CODES}};
 
@@ -118,6 +107,7 @@ const calm_qformat calm_qformat_awq = {
     .read = read,
     .find = find,
     .tensors = tensors,
-    .shape = shape,
+    .inputs_first = true,
+    .packs_outputs = true,
     .unpack = unpack,
 };

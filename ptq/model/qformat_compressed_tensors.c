@@ -37,13 +37,11 @@ static calm_status unsupported(calm_ctx *ctx, const char *path, const char *grou
 static calm_status read_weights(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                 calm_qformat_scheme *out)
 {
-    const bool yes = true;
-    const int64_t none = 0;
     int64_t bits = 0, width = 0;
     const char *type, *strategy;
     CALM_TRY(calm_json_need_int(ctx, path, args, "num_bits", NULL, 2, 8, &bits));
-    CALM_TRY(calm_json_need_int(ctx, path, args, "group_size", &none, -1, 1 << 24, &width));
-    CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &yes, &out->symmetric));
+    CALM_TRY(calm_json_need_int(ctx, path, args, "group_size", &(int64_t){0}, -1, 1 << 24, &width));
+    CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &(bool){true}, &out->symmetric));
     CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
     /* Older files leave the strategy out; it follows from the group size. */
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", width > 0 ? "group" : "channel", &strategy));
@@ -63,15 +61,14 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
 static calm_status read_activations(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                     calm_qformat_scheme *out)
 {
-    const bool yes = true, no = false;
     int64_t bits = 0;
     bool symmetric, dynamic;
     const char *strategy, *type;
     if (calm_json_typeof(args) == CALM_JSON_NULL)
         return CALM_OK;
     CALM_TRY(calm_json_need_int(ctx, path, args, "num_bits", NULL, 2, 8, &bits));
-    CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &yes, &symmetric));
-    CALM_TRY(calm_json_need_bool(ctx, path, args, "dynamic", &no, &dynamic));
+    CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &(bool){true}, &symmetric));
+    CALM_TRY(calm_json_need_bool(ctx, path, args, "dynamic", &(bool){false}, &dynamic));
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", "token", &strategy));
     CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
     /* Static scales would be tensors of their own, which the forward pass does not apply. */
@@ -109,7 +106,6 @@ static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *
 {
     const char *text = calm_json_string(value, NULL);
     target *at = &out->targets[out->n_targets];
-    char *copy;
     if (!text)
         return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config: a target that is not a string", path);
     at->group = group;
@@ -117,8 +113,7 @@ static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *
         CALM_TRY(calm_regex_new(ctx, path, text + 3, strlen(text + 3), &at->regex));
         calm_regex_limit(at->regex, CALM_NAME_STEPS);
     } else {
-        CALM_TRY(calm_strf(ctx, arena, &copy, "%s", text));
-        at->name = copy;
+        CALM_TRY(calm_strf(ctx, arena, &at->name, "%s", text));
     }
     out->n_targets++;
     return CALM_OK;
@@ -231,14 +226,6 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     return CALM_OK;
 }
 
-/* weight I8 [out, in], or weight_packed [out, in bits / 32]. */
-static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
-                  size_t *in)
-{
-    *out = rows;
-    *in = dtype == CALM_I8 ? cols : cols * 32 / (size_t)scheme->bits;
-}
-
 /* Signed bytes to codes. */
 static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, const calm_tensor *tensor, uint8_t *codes)
 {
@@ -284,6 +271,6 @@ const calm_qformat calm_qformat_compressed_tensors = {
     .release = release,
     .find = find,
     .tensors = tensors,
-    .shape = shape,
+    .plain_bytes = true,
     .unpack = unpack,
 };

@@ -204,15 +204,6 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return found[CALM_QFORMAT_INDEX] ? read_index(ctx, module, scheme, found[CALM_QFORMAT_INDEX], values) : CALM_OK;
 }
 
-/* qweight [in bits / 32, out]: columns in whole words. */
-static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
-                  size_t *in)
-{
-    (void)dtype;
-    *out = cols;
-    *in = rows * 32 / (size_t)scheme->bits;
-}
-
 static const calm_qformat_suffix suffixes[] = {{"qweight", CALM_QFORMAT_CODES}, {"qzeros", CALM_QFORMAT_ZEROS},
                                                {"scales", CALM_QFORMAT_SCALES}, {"g_idx", CALM_QFORMAT_INDEX},
                                                {NULL, CALM_QFORMAT_CODES}};
@@ -226,6 +217,6 @@ const calm_qformat calm_qformat_gptq = {
     .release = release,
     .find = find,
     .tensors = tensors,
-    .shape = shape,
+    .inputs_first = true,
     .unpack = unpack,
 };

@@ -63,15 +63,13 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);) {
         const calm_json_type type = calm_json_typeof(value);
         module_entry *at = &out->modules[out->n_modules];
-        char *name;
         if (type != CALM_JSON_BOOL && type != CALM_JSON_OBJECT)
             continue;    /* the settings of all, and what others add */
         *at =
             (module_entry){.stays_float = type == CALM_JSON_BOOL && !calm_json_bool(value, true), .scheme = out->base};
         if (type == CALM_JSON_OBJECT)
             CALM_TRY(read_scheme(ctx, path, key, value, &at->scheme));
-        CALM_TRY(calm_strf(ctx, arena, &name, "%s", key));
-        at->name = name;
+        CALM_TRY(calm_strf(ctx, arena, &at->name, "%s", key));
         out->n_modules++;
     }
     /* A large model has an entry for each of its modules, and each is looked up: searched by halves. */
@@ -149,15 +147,6 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     return calm_qformat_floats(ctx, found[CALM_QFORMAT_BIASES], false, 0, 0, values->biases);
 }
 
-/* weight [out, in bits / 32]: columns in whole words. */
-static void shape(const calm_qformat_scheme *scheme, calm_dtype dtype, size_t rows, size_t cols, size_t *out,
-                  size_t *in)
-{
-    (void)dtype;
-    *out = rows;
-    *in = cols * 32 / (size_t)scheme->bits;
-}
-
 static const calm_qformat_suffix suffixes[] = {{"weight", CALM_QFORMAT_CODES}, {"scales", CALM_QFORMAT_SCALES},
                                                {"biases", CALM_QFORMAT_BIASES}, {NULL, CALM_QFORMAT_CODES}};
 
@@ -171,7 +160,6 @@ const calm_qformat calm_qformat_mlx = {
     .read = read,
     .find = find,
     .tensors = tensors,
-    .shape = shape,
     .stack = stack,
     .unpack = unpack,
 };

@@ -10,13 +10,6 @@
  * In float32, in the order of operations of the code that the models were trained with: over some thousand positions a
  * frequency off by one unit in the last place rotates a head visibly wrong. */
 
-/* theta^(2c/r). */
-static float inverse(const calm_rope_config *rope, float theta, size_t c)
-{
-    const float exponent = (float)(2 * c) / (float)rope->rotary;
-    return (float)pow((double)theta, (double)exponent);
-}
-
 /* The frequency f of one pair, stretched if its wavelength is long. */
 static float llama3(const calm_rope_config *rope, float f)
 {
@@ -68,20 +61,15 @@ static float frequency(const calm_rope_config *rope, size_t c, bool beyond, size
         const float stretch = (float)rope->factor * (float)length / (float)max_positions - (float)(rope->factor - 1);
         theta *= (float)pow((double)stretch, r / (r - 2));
     }
-    const float power = inverse(rope, theta, c);
-    switch (rope->kind) {
-    case CALM_ROPE_LINEAR:
+    const float exponent = (float)(2 * c) / (float)rope->rotary, power = (float)pow((double)theta, (double)exponent);
+    if (rope->kind == CALM_ROPE_LINEAR)
         return 1.0f / power / (float)rope->factor;
-    case CALM_ROPE_LLAMA3:
+    if (rope->kind == CALM_ROPE_LLAMA3)
         return llama3(rope, 1.0f / power);
-    case CALM_ROPE_YARN:
+    if (rope->kind == CALM_ROPE_YARN)
         return yarn(rope, power, c);
-    case CALM_ROPE_LONGROPE:
+    if (rope->kind == CALM_ROPE_LONGROPE)
         return 1.0f / ((float)(beyond ? rope->long_factor[c] : rope->short_factor[c]) * power);
-    case CALM_ROPE_DYNAMIC:
-    case CALM_ROPE_DEFAULT:
-        break;
-    }
     return 1.0f / power;
 }
 

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "ptq/base/scope.h"
 #include "ptq/quant/pack.h"
 #include "ptq/tensor/dtype.h"
 
@@ -155,10 +156,9 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
     if (out->zeros)
         memcpy(out->zeros, at, out->out * out->n_groups);
     at += size.zeros;
-    calm_arena_mark mark = calm_arena_save(ctx->scratch);
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, size.codes / 4));
     memcpy(words, at, size.codes);
     calm_unpack_rows(words, out->out, out->in, head.bits, out->codes);
-    calm_arena_rewind(ctx->scratch, mark);
     return check_values(ctx, name, out);
 }

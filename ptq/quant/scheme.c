@@ -50,9 +50,8 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
     if (strncmp(*at, "_g", 2) == 0)
         return read_group(ctx, name, at, out);
     if ((vllm || zeros || none) && !out->act_bits)
-        return refuse(ctx, name,
-                      "_asymact, _symact and _vllmact are about quantized activations; this scheme leaves "
-                      "them float");
+        return refuse(ctx, name, "_asymact, _symact and _vllmact are about quantized activations; this scheme leaves "
+                                 "them float");
     if (is_suffix(*at, length, "_asym"))
         out->symmetric = false;
     else if (is_suffix(*at, length, "_f16s"))

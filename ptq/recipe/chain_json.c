@@ -1,10 +1,12 @@
 /* Options of a named chain. */
 #include "ptq/recipe/chain_json.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "algorithms/part.h"
 #include "ptq/base/message.h"
+#include "ptq/recipe/recipe_impl.h"
 
 #define OPTIONS_MAX 64
 
@@ -64,15 +66,15 @@ static calm_status add_option(calm_ctx *ctx, const char *where, const char *name
                      step + length);
 }
 
-/* A value of JSON as the option's parser reads it. */
-static calm_status value_text(calm_ctx *ctx, const calm_json *value, char **out)
+calm_status calm_recipe_value_text(calm_ctx *ctx, const calm_json *value, char **out)
 {
     const calm_json_type type = calm_json_typeof(value);
+    const double number = calm_json_number(value, 0);
+    const char *truth = calm_json_bool(value, false) ? "true" : "false";
     if (type == CALM_JSON_INT)
         return calm_strf(ctx, ctx->out, out, "%lld", (long long)calm_json_int(value, 0));
-    if (type == CALM_JSON_REAL)
-        return calm_strf(ctx, ctx->out, out, "%.17g", calm_json_number(value, 0));
-    const char *truth = calm_json_bool(value, false) ? "true" : "false";
+    if (type == CALM_JSON_REAL)    /* whole ones are read as such: no exponent */
+        return calm_strf(ctx, ctx->out, out, floor(number) == number ? "%.0f" : "%.17g", number);
     return calm_strf(ctx, ctx->out, out, "%s", type == CALM_JSON_BOOL ? truth : calm_json_string(value, ""));
 }
 
@@ -88,7 +90,7 @@ calm_status calm_chain_of_json(calm_ctx *ctx, const char *where, const calm_json
     CALM_TRY(calm_strf(ctx, ctx->out, out, "%s", chain));
     for (void *iter = NULL; calm_json_next(options, &iter, &option, &value);) {
         char *text;
-        CALM_TRY(value_text(ctx, value, &text));
+        CALM_TRY(calm_recipe_value_text(ctx, value, &text));
         CALM_TRY(add_option(ctx, where, name, option, text, out));
     }
     return CALM_OK;

@@ -17,7 +17,7 @@ static calm_json *words_json(const calm_words *words)
     calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < words->n; i++)
         calm_json_add_string(list, words->of[i]);
-    return list;
+    return calm_recipe_filled(list);
 }
 
 static calm_json *pairs_json(const calm_pairs *pairs)
@@ -25,23 +25,44 @@ static calm_json *pairs_json(const calm_pairs *pairs)
     calm_json *object = calm_json_new_object();
     for (size_t i = 0; i < pairs->n; i++)
         calm_json_set_string(object, pairs->of[i].key, pairs->of[i].value);
-    return object;
+    return calm_recipe_filled(object);
 }
 
 static calm_json *numbers_json(const calm_numbers *numbers)
 {
     calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < numbers->n; i++)
-        calm_json_add_number(list, numbers->of[i]);
-    return list;
+        calm_json_add(list, calm_json_of_number(numbers->of[i]));
+    return calm_recipe_filled(list);
 }
 
-static calm_json *range_json(const calm_range *range)
+/* The value of an option; NULL when it is not given: an empty list, a negative seed. */
+static calm_json *value_json(const calm_option *option, const void *field)
 {
-    calm_json *list = calm_json_new_array();
-    calm_json_add_int(list, range->first);
-    calm_json_add_int(list, range->last);
-    return list;
+    const calm_range *range = field;
+    const char *const *text = field;
+    const long long *number = field;
+    switch (option->type) {
+    case CALM_OPTION_BOOL:
+        return calm_json_of_bool(*(const bool *)field);
+    case CALM_OPTION_INT:
+        return (double)*number >= option->min ? calm_json_of_int(*number) : NULL;
+    case CALM_OPTION_STRING:
+        return *text ? calm_json_of_string(*text) : NULL;
+    case CALM_OPTION_WORDS:
+        return words_json(field);
+    case CALM_OPTION_PAIRS:
+        return pairs_json(field);
+    case CALM_OPTION_NUMBERS:
+        return numbers_json(field);
+    case CALM_OPTION_RANGE:
+        return range->given ? calm_recipe_range(range->first, range->last) : NULL;
+    case CALM_OPTION_DOUBLE:
+        return calm_json_of_number(*(const double *)field);
+    case CALM_OPTION_ENUM:    /* a word: write_value */
+        break;
+    }
+    return NULL;
 }
 
 /* The value as a command line has it, which is how documents name an enum. */
@@ -55,44 +76,13 @@ static calm_status write_text(calm_ctx *ctx, const calm_option *option, const ca
     return CALM_OK;
 }
 
-/* The value of an option into its place; what is not given - an empty list, a negative seed - is left out. */
+/* The value of an option into its place, unless it is not given. */
 static calm_status write_value(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec,
                                calm_json *object, const char *key)
 {
-    const void *field = (const char *)spec + option->offset;
-    const char *text;
-    switch (option->type) {
-    case CALM_OPTION_BOOL:
-        calm_json_set_bool(object, key, *(const bool *)field);
-        break;
-    case CALM_OPTION_INT:
-        if ((double)*(const long long *)field >= option->min)
-            calm_json_set_int(object, key, *(const long long *)field);
-        break;
-    case CALM_OPTION_DOUBLE:
-        calm_json_set_number(object, key, *(const double *)field);
-        break;
-    case CALM_OPTION_ENUM:
+    if (option->type == CALM_OPTION_ENUM)
         return write_text(ctx, option, spec, object, key);
-    case CALM_OPTION_STRING:
-        memcpy(&text, field, sizeof text);
-        if (text)
-            calm_json_set_string(object, key, text);
-        break;
-    case CALM_OPTION_WORDS:
-        calm_json_set(object, key, calm_recipe_filled(words_json(field)));
-        break;
-    case CALM_OPTION_PAIRS:
-        calm_json_set(object, key, calm_recipe_filled(pairs_json(field)));
-        break;
-    case CALM_OPTION_NUMBERS:
-        calm_json_set(object, key, calm_recipe_filled(numbers_json(field)));
-        break;
-    case CALM_OPTION_RANGE:
-        if (((const calm_range *)field)->given)
-            calm_json_set(object, key, range_json(field));
-        break;
-    }
+    calm_json_set(object, key, value_json(option, (const char *)spec + option->offset));
     return CALM_OK;
 }
 
@@ -108,15 +98,10 @@ typedef struct reading {
 
 static bool any_given(const calm_recipe_spec *spec, const char *options)
 {
-    char name[32];
-    for (const char *at = options; at && *at;) {
-        const size_t n = strcspn(at, " ");
-        snprintf(name, sizeof name, "%.*s", (int)n, at);
-        if (calm_spec_given(spec, name))
-            return true;
-        at += n + (at[n] == ' ');
-    }
-    return false;
+    bool any = false;
+    for (const calm_option *option = calm_spec_table; options && option->name; option++)
+        any |= spec->given[option - calm_spec_table] && calm_option_value_index(options, option->name) >= 0;
+    return any;
 }
 
 /* The value at "section.key", or at "key" of the document. */
@@ -172,22 +157,6 @@ static calm_status read_pairs(calm_ctx *ctx, const reading *r, const calm_option
     return CALM_OK;
 }
 
-static calm_status read_numbers(calm_ctx *ctx, const calm_json *value, calm_numbers *out)
-{
-    *out = (calm_numbers){0};
-    if (calm_json_typeof(value) != CALM_JSON_ARRAY)
-        return calm_numbers_add(ctx, out, calm_json_number(value, 0));
-    for (size_t i = 0; i < calm_json_size(value); i++)
-        CALM_TRY(calm_numbers_add(ctx, out, calm_json_number(calm_json_at(value, i), 0)));
-    return CALM_OK;
-}
-
-static long long whole(const calm_json *value)
-{
-    return calm_json_typeof(value) == CALM_JSON_REAL ? (long long)calm_json_number(value, 0)
-                                                     : (long long)calm_json_int(value, 0);
-}
-
 static calm_status read_string(calm_ctx *ctx, const calm_json *value, const char **out)
 {
     *out = NULL;
@@ -200,29 +169,21 @@ static calm_status read_value(calm_ctx *ctx, const reading *r, const calm_docume
                               const calm_json *value)
 {
     void *field = (char *)r->spec + option->offset;
-    switch (option->type) {
-    case CALM_OPTION_BOOL:
-        *(bool *)field = calm_json_bool(value, false);
-        return CALM_OK;
-    case CALM_OPTION_INT:
-        *(long long *)field = whole(value);
-        return CALM_OK;
-    case CALM_OPTION_DOUBLE:
-        *(double *)field = calm_json_number(value, 0);
-        return CALM_OK;
-    case CALM_OPTION_ENUM:
-        return calm_option_set_one(ctx, option, r->spec, r->path, calm_json_string(value, ""), true);
-    case CALM_OPTION_STRING:
-        return read_string(ctx, value, field);
-    case CALM_OPTION_WORDS:
+    const bool list = calm_json_typeof(value) == CALM_JSON_ARRAY;
+    if (option->type == CALM_OPTION_WORDS)
         return read_words(ctx, r, row, value, field);
-    case CALM_OPTION_PAIRS:
+    if (option->type == CALM_OPTION_PAIRS)
         return read_pairs(ctx, r, option, value, field);
-    case CALM_OPTION_NUMBERS:
-        return read_numbers(ctx, value, field);
-    case CALM_OPTION_RANGE:
-        *(calm_range *)field = (calm_range){true, whole(calm_json_at(value, 0)), whole(calm_json_at(value, 1))};
+    if (option->type == CALM_OPTION_RANGE) {    /* which need not rise yet */
+        *(calm_range *)field = (calm_range){true, (long long)calm_json_number(calm_json_at(value, 0), 0),
+                                        (long long)calm_json_number(calm_json_at(value, 1), 0)};
         return CALM_OK;
+    }
+    /* What is left reads as on a command line: a value, or a list of numbers. */
+    for (size_t i = 0; i < (list ? calm_json_size(value) : 1); i++) {
+        char *text;
+        CALM_TRY(calm_recipe_value_text(ctx, list ? calm_json_at(value, i) : value, &text));
+        CALM_TRY(calm_option_set_one(ctx, option, r->spec, r->path, text, i == 0));
     }
     return CALM_OK;
 }
@@ -294,24 +255,10 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
 static calm_status read_digests(calm_ctx *ctx, const reading *r)
 {
     calm_demanded *demanded = &r->spec->demanded;
-    if (!any_given(r->spec, "calib tokens"))
+    if (!any_given(r->spec, "calib|tokens"))
         CALM_TRY(read_string(ctx, value_at(r->document, "calibration.sha256"), &demanded->calib_sha256));
-    if (!any_given(r->spec, "eval-text no-eval"))
+    if (!any_given(r->spec, "eval-text|no-eval"))
         CALM_TRY(read_string(ctx, value_at(r->document, "evaluation.sha256"), &demanded->eval_sha256));
-    return CALM_OK;
-}
-
-static calm_status read_all(calm_ctx *ctx, const reading *r)
-{
-    size_t n;
-    const calm_document_row *rows = calm_document_rows(&n);
-    CALM_TRY(note_override(ctx, r, calm_option_find(calm_spec_table, "model")));
-    CALM_TRY(note_override(ctx, r, calm_option_find(calm_spec_table, "bits")));
-    CALM_TRY(read_model(ctx, r));
-    CALM_TRY(read_digests(ctx, r));
-    for (size_t i = 0; i < n; i++)
-        if (calm_document_option(&rows[i]))
-            CALM_TRY(read_row(ctx, r, &rows[i]));
     return CALM_OK;
 }
 
@@ -319,7 +266,16 @@ calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char 
 {
     CALM_SCOPED_JSON(overrides);
     overrides = calm_json_new_object();
-    CALM_TRY(read_all(ctx, &(reading){document, path, spec, overrides}));
+    const reading r = {document, path, spec, overrides};
+    size_t n;
+    const calm_document_row *rows = calm_document_rows(&n);
+    CALM_TRY(note_override(ctx, &r, calm_option_find(calm_spec_table, "model")));
+    CALM_TRY(note_override(ctx, &r, calm_option_find(calm_spec_table, "bits")));
+    CALM_TRY(read_model(ctx, &r));
+    CALM_TRY(read_digests(ctx, &r));
+    for (size_t i = 0; i < n; i++)
+        if (calm_document_option(&rows[i]))
+            CALM_TRY(read_row(ctx, &r, &rows[i]));
     return calm_json_size(overrides) ? calm_json_text(ctx, overrides, &spec->overrides) : CALM_OK;
 }
 
@@ -367,6 +323,7 @@ static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const 
     const calm_option *option = calm_document_option(row);
     const char *dot = strchr(row->place, '.'), *key = dot ? dot + 1 : row->place;
     const bool evaluation = strncmp(row->place, "evaluation", 10) == 0;
+    const char *sha256 = evaluation ? spec->demanded.eval_sha256 : spec->demanded.calib_sha256;
     if (strncmp(row->place, "model", 5) == 0 || (evaluation && dot && spec->no_eval))
         return CALM_OK;
     if (is_negation(row) && spec->no_eval)
@@ -375,10 +332,8 @@ static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const 
         *section = open_section(root, key);
     else if (option)
         return write_value(ctx, option, spec, dot ? *section : root, key);
-    else if (strcmp(row->place, "calibration.sha256") == 0 && spec->demanded.calib_sha256)
-        calm_json_set_string(*section, key, spec->demanded.calib_sha256);
-    else if (strcmp(row->place, "evaluation.sha256") == 0 && spec->demanded.eval_sha256)
-        calm_json_set_string(*section, key, spec->demanded.eval_sha256);
+    else if (strcmp(key, "sha256") == 0 && sha256)
+        calm_json_set_string(*section, key, sha256);
     return CALM_OK;
 }
 

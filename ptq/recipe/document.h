@@ -22,9 +22,15 @@ typedef struct calm_document_fault {
     const char *message;    /* "expected a whole number, found \"many\""                                    */
 } calm_document_fault;
 
-/* Compare a document with the table.  faults [*n] in the order of the document, in ctx->out; none: it is one.  An
+/* Faults as they are found. */
+typedef struct calm_faults {
+    calm_document_fault of[CALM_DOCUMENT_FAULTS];
+    size_t n;
+} calm_faults;
+
+/* Compare a document with the table.  Faults come in the order of the document, texts in ctx->out; none: it is one.  An
  * unknown key is reported at its own pointer with the nearest known one.  CALM_ENOMEM. */
-calm_status calm_document_faults(calm_ctx *ctx, const calm_json *document, calm_document_fault **faults, size_t *n);
+calm_status calm_document_faults(calm_ctx *ctx, const calm_json *document, calm_faults *faults);
 
 /* The first fault as an error, "WHERE: POINTER: MESSAGE".  CALM_EFORMAT. */
 calm_status calm_document_check(calm_ctx *ctx, const char *where, const calm_json *document);

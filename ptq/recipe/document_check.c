@@ -18,8 +18,7 @@ typedef struct comparison {
     calm_ctx *ctx;
     const char *path[DEPTH];    /* keys that lead to the value; NULL: an index */
     size_t index[DEPTH], depth;
-    calm_document_fault *faults;
-    size_t n;
+    calm_faults *faults;
 } comparison;
 
 static calm_status compare(comparison *c, const calm_shape *shape, const calm_json *value);
@@ -53,7 +52,7 @@ static calm_status __attribute__((format(printf, 3, 4))) add_fault(comparison *c
     CALM_SCOPED_TEXT(pointer);
     char message[MESSAGE_MAX], *where, *what;
     va_list values;
-    if (c->n == CALM_DOCUMENT_FAULTS)
+    if (c->faults->n == CALM_DOCUMENT_FAULTS)
         return CALM_OK;
     va_start(values, format);
     vsnprintf(message, sizeof message, format, values);
@@ -63,7 +62,7 @@ static calm_status __attribute__((format(printf, 3, 4))) add_fault(comparison *c
     CALM_TRY(calm_strf(c->ctx, c->ctx->out, &what, "%s", message));
     make_plain(where);
     make_plain(what);
-    c->faults[c->n++] = (calm_document_fault){where, what};
+    c->faults->of[c->faults->n++] = (calm_document_fault){where, what};
     return CALM_OK;
 }
 
@@ -108,8 +107,8 @@ static calm_status check_number(comparison *c, const calm_shape *shape, const ca
     const double number = calm_json_number(value, 0);
     const bool whole = shape->kind == CALM_SHAPE_INT;
     char words[96];
-    if (whole ? !is_whole(value) : !is_number(value))
-        return expected(c, value, whole ? "a whole number" : "a number");
+    if (whole && !is_whole(value))
+        return expected(c, value, "a whole number");
     if (number > shape->max)
         snprintf(words, sizeof words, "at most %.15g", shape->max);
     else if (whole ? number < shape->min : number <= shape->min)
@@ -137,8 +136,6 @@ static calm_status check_text(comparison *c, const calm_shape *shape, const calm
     size_t characters = 0;
     char words[96];
     bool fits;
-    if (!text)
-        return expected(c, value, "a text");
     for (size_t i = 0; i < n; i++)
         characters += ((unsigned char)text[i] & 0xc0) != 0x80;    /* UTF-8: one lead byte each */
     CALM_TRY(check_size(c, shape, "characters", characters, &fits));
@@ -151,29 +148,32 @@ static calm_status check_text(comparison *c, const calm_shape *shape, const calm
 static calm_status check_word(comparison *c, const calm_shape *shape, const calm_json *value)
 {
     const char *names[NAMES_MAX], *text = calm_json_string(value, NULL);
-    char all[400] = "", listed[MESSAGE_MAX] = "", room[96], hint[CALM_HINT_MAX], *at = all;
-    size_t n = 0;
+    char all[400], listed[MESSAGE_MAX] = "", room[96], hint[CALM_HINT_MAX], *rest = all;
+    size_t n = 0, used = 0;
+    if (text && strlen(text) == calm_json_string_length(value) && calm_option_value_index(shape->values, text) >= 0)
+        return CALM_OK;
     snprintf(all, sizeof all, "%s", shape->values);
-    for (char *next; at && n < NAMES_MAX; at = next) {
-        next = strchr(at, '|');
-        if (next)
-            *next++ = '\0';
-        names[n++] = at;
-        if (text && strcmp(at, text) == 0 && strlen(text) == calm_json_string_length(value))
-            return CALM_OK;
+    while (rest && n < NAMES_MAX && used < sizeof listed) {
+        names[n] = strsep(&rest, "|");
+        used += (size_t)snprintf(listed + used, sizeof listed - used, "%s\"%s\"", n ? ", " : "", names[n]);
+        n++;
     }
-    size_t used = 0;
-    for (size_t i = 0; i < n && used < sizeof listed; i++)
-        used += (size_t)snprintf(listed + used, sizeof listed - used, "%s\"%s\"", i ? ", " : "", names[i]);
     return add_fault(c, NULL, "expected one of %s, found %s%s", listed, shown(value, room),
                      text ? calm_did_you_mean(hint, text, names, n) : "");
 }
 
-static calm_status check_scalar(comparison *c, const calm_json *value)
+static calm_status check_scalar(comparison *c, const calm_shape *shape, const calm_json *value)
 {
     const calm_json_type type = calm_json_typeof(value);
+    (void)shape;
     return type == CALM_JSON_BOOL || is_number(value) || type == CALM_JSON_STRING
                ? CALM_OK : expected(c, value, "true, false, a number or a text");
+}
+
+static calm_status check_false(comparison *c, const calm_shape *shape, const calm_json *value)
+{
+    (void)shape;
+    return calm_json_bool(value, true) ? expected(c, value, "false") : CALM_OK;
 }
 
 static calm_status check_version(comparison *c, const calm_shape *shape, const calm_json *value)
@@ -197,8 +197,6 @@ static calm_status enter(comparison *c, const char *key, size_t index, const cal
 static calm_status check_list(comparison *c, const calm_shape *shape, const calm_json *value)
 {
     bool fits;
-    if (calm_json_typeof(value) != CALM_JSON_ARRAY)
-        return expected(c, value, "a list");
     CALM_TRY(check_size(c, shape, "items", calm_json_size(value), &fits));
     for (size_t i = 0; fits && i < calm_json_size(value); i++)
         CALM_TRY(enter(c, NULL, i, shape->item, calm_json_at(value, i)));
@@ -210,8 +208,6 @@ static calm_status check_map(comparison *c, const calm_shape *shape, const calm_
     const calm_json *member;
     const char *key;
     bool fits;
-    if (calm_json_typeof(value) != CALM_JSON_OBJECT)
-        return expected(c, value, "an object");
     CALM_TRY(check_size(c, shape, "members", calm_json_size(value), &fits));
     for (void *iter = NULL; fits && calm_json_next(value, &iter, &key, &member);) {
         if (shape->pattern && !shape->pattern->fits(key))
@@ -247,14 +243,12 @@ static calm_status unknown_key(comparison *c, const char *section, const char *k
     return add_fault(c, key, "unknown key%s", calm_did_you_mean(hint, key, names, n));
 }
 
-static calm_status check_object(comparison *c, const char *section, const calm_json *value)
+static calm_status check_object(comparison *c, const calm_shape *shape, const calm_json *value)
 {
     const calm_json *member;
-    const char *key;
+    const char *key, *section = shape->section;
     size_t n;
     const calm_document_row *rows = calm_document_rows(&n);
-    if (calm_json_typeof(value) != CALM_JSON_OBJECT)
-        return expected(c, value, "an object");
     for (size_t i = 0; i < n; i++) {
         const char *of = calm_document_key(rows[i].place, section);
         if (of && rows[i].required && !calm_json_get(value, of))
@@ -268,19 +262,33 @@ static calm_status check_object(comparison *c, const char *section, const calm_j
     return CALM_OK;
 }
 
-/* JSON types by which the alternatives of a shape are distinguished, and their names in messages. */
+static calm_status check_either(comparison *c, const calm_shape *shape, const calm_json *value);
+
+/* How a value of each shape is checked once it is of the JSON type `type`, whose name is `words`; alternatives are
+ * distinguished by it.  words NULL: the check looks at the type itself. */
 static const struct {
-    calm_json_type type;
     const char *words;
-} types[] = {
-    [CALM_SHAPE_TEXT] = {CALM_JSON_STRING, "a text"}, [CALM_SHAPE_NUMBER] = {CALM_JSON_REAL, "a number"},
-    [CALM_SHAPE_LIST] = {CALM_JSON_ARRAY, "a list"},  [CALM_SHAPE_OBJECT] = {CALM_JSON_OBJECT, "an object"},
-    [CALM_SHAPE_FALSE] = {CALM_JSON_BOOL, "false"},
+    calm_json_type type;
+    calm_status (*check)(comparison *c, const calm_shape *shape, const calm_json *value);    /* NULL: the type is all */
+} kinds[] = {
+    [CALM_SHAPE_BOOL] = {"true or false", CALM_JSON_BOOL, NULL},
+    [CALM_SHAPE_INT] = {NULL, CALM_JSON_INT, check_number},
+    [CALM_SHAPE_NUMBER] = {"a number", CALM_JSON_REAL, check_number},
+    [CALM_SHAPE_TEXT] = {"a text", CALM_JSON_STRING, check_text},
+    [CALM_SHAPE_WORD] = {NULL, CALM_JSON_STRING, check_word},
+    [CALM_SHAPE_LIST] = {"a list", CALM_JSON_ARRAY, check_list},
+    [CALM_SHAPE_MAP] = {"an object", CALM_JSON_OBJECT, check_map},
+    [CALM_SHAPE_OBJECT] = {"an object", CALM_JSON_OBJECT, check_object},
+    [CALM_SHAPE_ANY] = {"an object", CALM_JSON_OBJECT, NULL},
+    [CALM_SHAPE_SCALAR] = {NULL, CALM_JSON_NULL, check_scalar},
+    [CALM_SHAPE_FALSE] = {"false", CALM_JSON_BOOL, check_false},
+    [CALM_SHAPE_VERSION] = {NULL, CALM_JSON_INT, check_version},
+    [CALM_SHAPE_EITHER] = {NULL, CALM_JSON_NULL, check_either},
 };
 
 static bool is_of_type(const calm_shape *shape, const calm_json *value)
 {
-    return shape->kind == CALM_SHAPE_NUMBER ? is_number(value) : calm_json_typeof(value) == types[shape->kind].type;
+    return shape->kind == CALM_SHAPE_NUMBER ? is_number(value) : calm_json_typeof(value) == kinds[shape->kind].type;
 }
 
 static calm_status check_either(comparison *c, const calm_shape *shape, const calm_json *value)
@@ -290,63 +298,34 @@ static calm_status check_either(comparison *c, const calm_shape *shape, const ca
         return compare(c, shape->item, value);
     if (is_of_type(shape->other, value))
         return compare(c, shape->other, value);
-    snprintf(words, sizeof words, "%s or %s", types[shape->item->kind].words, types[shape->other->kind].words);
+    snprintf(words, sizeof words, "%s or %s", kinds[shape->item->kind].words, kinds[shape->other->kind].words);
     return expected(c, value, words);
 }
 
 static calm_status compare(comparison *c, const calm_shape *shape, const calm_json *value)
 {
-    const calm_json_type type = calm_json_typeof(value);
-    switch (shape->kind) {
-    case CALM_SHAPE_BOOL:
-        return type == CALM_JSON_BOOL ? CALM_OK : expected(c, value, "true or false");
-    case CALM_SHAPE_INT:
-    case CALM_SHAPE_NUMBER:
-        return check_number(c, shape, value);
-    case CALM_SHAPE_TEXT:
-        return check_text(c, shape, value);
-    case CALM_SHAPE_WORD:
-        return check_word(c, shape, value);
-    case CALM_SHAPE_LIST:
-        return check_list(c, shape, value);
-    case CALM_SHAPE_MAP:
-        return check_map(c, shape, value);
-    case CALM_SHAPE_OBJECT:
-        return check_object(c, shape->section, value);
-    case CALM_SHAPE_ANY:
-        return type == CALM_JSON_OBJECT ? CALM_OK : expected(c, value, "an object");
-    case CALM_SHAPE_SCALAR:
-        return check_scalar(c, value);
-    case CALM_SHAPE_FALSE:
-        return type == CALM_JSON_BOOL && !calm_json_bool(value, true) ? CALM_OK : expected(c, value, "false");
-    case CALM_SHAPE_VERSION:
-        return check_version(c, shape, value);
-    case CALM_SHAPE_EITHER:
-        return check_either(c, shape, value);
-    }
-    return CALM_OK;
+    if (kinds[shape->kind].words && !is_of_type(shape, value))
+        return expected(c, value, kinds[shape->kind].words);
+    return kinds[shape->kind].check ? kinds[shape->kind].check(c, shape, value) : CALM_OK;
 }
 
 /* ---- all of it ---- */
 
-calm_status calm_document_faults(calm_ctx *ctx, const calm_json *document, calm_document_fault **faults, size_t *n)
+calm_status calm_document_faults(calm_ctx *ctx, const calm_json *document, calm_faults *faults)
 {
-    comparison c = {.ctx = ctx};
-    CALM_TRY(CALM_NEW(ctx, ctx->out, c.faults, CALM_DOCUMENT_FAULTS));
-    CALM_TRY(check_object(&c, "", document));
-    *faults = c.faults;
-    *n = c.n;
-    return CALM_OK;
+    static const calm_shape root = {CALM_SHAPE_OBJECT, .section = ""};
+    faults->n = 0;
+    return compare(&(comparison){.ctx = ctx, .faults = faults}, &root, document);
 }
 
 calm_status calm_document_check(calm_ctx *ctx, const char *where, const calm_json *document)
 {
-    calm_document_fault *faults;
-    size_t n;
-    CALM_TRY(calm_document_faults(ctx, document, &faults, &n));
-    return n == 0 ? CALM_OK
-                  : calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s", where,
-                              faults[0].pointer[0] ? faults[0].pointer : "the document", faults[0].message);
+    calm_faults faults;
+    CALM_TRY(calm_document_faults(ctx, document, &faults));
+    return faults.n == 0 ? CALM_OK
+                         : calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s", where,
+                                     faults.of[0].pointer[0] ? faults.of[0].pointer : "the document",
+                                     faults.of[0].message);
 }
 
 calm_status calm_document_read(calm_ctx *ctx, const char *path, calm_json **out)

@@ -15,39 +15,14 @@ static calm_json *shape_json(const calm_shape *shape)
     return out;
 }
 
-static void set_bound(calm_json *out, const char *key, double bound)
-{
-    calm_json_set_int(out, key, (int64_t)bound);
-}
-
 static calm_json *words_json(const char *values)
 {
     calm_json *list = calm_json_new_array();
-    char word[64];
-    for (const char *at = values; *at;) {
-        const size_t n = strcspn(at, "|");
-        snprintf(word, sizeof word, "%.*s", (int)n, at);
-        calm_json_add_string(list, word);
-        at += n + (at[n] == '|');
-    }
+    char all[400], *rest = all;
+    snprintf(all, sizeof all, "%s", values);
+    while (rest)
+        calm_json_add_string(list, strsep(&rest, "|"));
     return list;
-}
-
-static void fill_text(const calm_shape *shape, calm_json *out)
-{
-    if (shape->min > 0)
-        set_bound(out, "minLength", shape->min);
-    set_bound(out, "maxLength", shape->max);
-    if (shape->pattern)
-        calm_json_set_string(out, "pattern", shape->pattern->regex);
-}
-
-static void fill_map(const calm_shape *shape, calm_json *out)
-{
-    if (shape->pattern)
-        calm_json_set(out, "propertyNames", CALM_OBJECT(CALM_KV("pattern", shape->pattern->regex)));
-    calm_json_set(out, "additionalProperties", shape_json(shape->item));
-    set_bound(out, "maxProperties", shape->max);
 }
 
 /* "calibration windows (--samples)" */
@@ -82,85 +57,66 @@ static void fill_object(const char *section, calm_json *out)
                 CALM_KV("properties", properties));
 }
 
-static void fill_list(const calm_shape *shape, calm_json *out)
-{
-    calm_json_set(out, "items", shape_json(shape->item));
-    if (shape->min > 0)
-        set_bound(out, "minItems", shape->min);
-    set_bound(out, "maxItems", shape->max);
-}
+/* How JSON Schema says each shape: its type, and the keys of its bounds.  NULL: it has none. */
+static const struct {
+    const char *type, *least, *most;
+} kinds[] = {
+    [CALM_SHAPE_BOOL] = {"boolean", NULL, NULL},
+    [CALM_SHAPE_INT] = {"integer", "minimum", "maximum"},
+    [CALM_SHAPE_NUMBER] = {"number", "exclusiveMinimum", "maximum"},    /* bits per weight are more than the least */
+    [CALM_SHAPE_TEXT] = {"string", "minLength", "maxLength"},
+    [CALM_SHAPE_LIST] = {"array", "minItems", "maxItems"},
+    [CALM_SHAPE_MAP] = {"object", NULL, "maxProperties"},
+    [CALM_SHAPE_OBJECT] = {"object", NULL, NULL},
+    [CALM_SHAPE_ANY] = {"object", NULL, NULL},
+    [CALM_SHAPE_EITHER] = {NULL, NULL, NULL},
+};
 
-static void fill_either(const calm_shape *shape, calm_json *out)
+/* A list of two alternatives. */
+static calm_json *either_json(const calm_shape *shape)
 {
     calm_json *list = calm_json_new_array();
     calm_json_add(list, shape_json(shape->item));
     calm_json_add(list, shape_json(shape->other));
-    calm_json_set(out, "oneOf", list);
+    return list;
 }
 
-/* A number's bounds: whole ones are included, bits per weight are more than the least. */
-static void fill_number(const calm_shape *shape, calm_json *out)
+/* What is said of some kinds alone, before their bounds. */
+static void fill_kind(const calm_shape *shape, calm_json *out)
 {
-    const bool whole = shape->kind == CALM_SHAPE_INT;
-    set_bound(out, whole ? "minimum" : "exclusiveMinimum", shape->min);
-    set_bound(out, "maximum", shape->max);
+    if (shape->kind == CALM_SHAPE_WORD)
+        calm_json_set(out, "enum", words_json(shape->values));
+    else if (shape->kind == CALM_SHAPE_LIST)
+        calm_json_set(out, "items", shape_json(shape->item));
+    else if (shape->kind == CALM_SHAPE_MAP && shape->pattern)
+        calm_json_set(out, "propertyNames", CALM_OBJECT(CALM_KV("pattern", shape->pattern->regex)));
+    else if (shape->kind == CALM_SHAPE_OBJECT)
+        fill_object(shape->section, out);
+    else if (shape->kind == CALM_SHAPE_SCALAR)
+        calm_json_set(out, "type", words_json("boolean|number|string"));
+    else if (shape->kind == CALM_SHAPE_FALSE)
+        calm_json_set_bool(out, "const", false);
+    else if (shape->kind == CALM_SHAPE_VERSION)
+        calm_json_set_int(out, "const", (int64_t)shape->max);
+    else if (shape->kind == CALM_SHAPE_EITHER)
+        calm_json_set(out, "oneOf", either_json(shape));
+    if (shape->kind == CALM_SHAPE_MAP)
+        calm_json_set(out, "additionalProperties", shape_json(shape->item));
 }
-
-static void fill_scalar(calm_json *out)
-{
-    calm_json *types = calm_json_new_array();
-    calm_json_add_string(types, "boolean");
-    calm_json_add_string(types, "number");
-    calm_json_add_string(types, "string");
-    calm_json_set(out, "type", types);
-}
-
-/* NULL: a shape that JSON Schema describes otherwise. */
-static const char *const types[] = {
-    [CALM_SHAPE_BOOL] = "boolean", [CALM_SHAPE_INT] = "integer", [CALM_SHAPE_NUMBER] = "number",
-    [CALM_SHAPE_TEXT] = "string",  [CALM_SHAPE_LIST] = "array",  [CALM_SHAPE_MAP] = "object",
-    [CALM_SHAPE_OBJECT] = "object", [CALM_SHAPE_ANY] = "object", [CALM_SHAPE_EITHER] = NULL,
-};
 
 static void fill_shape(const calm_shape *shape, calm_json *out)
 {
-    if (types[shape->kind])
-        calm_json_set_string(out, "type", types[shape->kind]);
-    switch (shape->kind) {
-    case CALM_SHAPE_INT:
-    case CALM_SHAPE_NUMBER:
-        fill_number(shape, out);
-        break;
-    case CALM_SHAPE_TEXT:
-        fill_text(shape, out);
-        break;
-    case CALM_SHAPE_WORD:
-        calm_json_set(out, "enum", words_json(shape->values));
-        break;
-    case CALM_SHAPE_LIST:
-        fill_list(shape, out);
-        break;
-    case CALM_SHAPE_MAP:
-        fill_map(shape, out);
-        break;
-    case CALM_SHAPE_OBJECT:
-        fill_object(shape->section, out);
-        break;
-    case CALM_SHAPE_SCALAR:
-        fill_scalar(out);
-        break;
-    case CALM_SHAPE_FALSE:
-        calm_json_set_bool(out, "const", false);
-        break;
-    case CALM_SHAPE_VERSION:
-        calm_json_set_int(out, "const", (int64_t)shape->max);
-        break;
-    case CALM_SHAPE_EITHER:
-        fill_either(shape, out);
-        break;
-    default:    /* its type says all */
-        break;
-    }
+    const char *type = kinds[shape->kind].type, *least = kinds[shape->kind].least, *most = kinds[shape->kind].most;
+    const bool number = shape->kind == CALM_SHAPE_INT || shape->kind == CALM_SHAPE_NUMBER;
+    if (type)
+        calm_json_set_string(out, "type", type);
+    fill_kind(shape, out);
+    if (least && (shape->min > 0 || number))    /* nothing is shorter than 0 */
+        calm_json_set_int(out, least, (int64_t)shape->min);
+    if (most)
+        calm_json_set_int(out, most, (int64_t)shape->max);
+    if (shape->kind == CALM_SHAPE_TEXT && shape->pattern)
+        calm_json_set_string(out, "pattern", shape->pattern->regex);
 }
 
 calm_json *calm_document_schema(void)

@@ -87,15 +87,7 @@ calm_status calm_gates_check(calm_ctx *ctx, const calm_gate *gates, size_t n, bo
 
 bool calm_gate_holds(const calm_gate *gate, double value)
 {
-    switch (gate->op) {
-    case CALM_GATE_LE:
-        return value <= gate->bound;
-    case CALM_GATE_LT:
-        return value < gate->bound;
-    case CALM_GATE_GE:
-        return value >= gate->bound;
-    case CALM_GATE_GT:
-        return value > gate->bound;
-    }
-    return false;
+    const bool holds[] = {[CALM_GATE_LE] = value <= gate->bound, [CALM_GATE_LT] = value < gate->bound,
+                          [CALM_GATE_GE] = value >= gate->bound, [CALM_GATE_GT] = value > gate->bound};
+    return holds[gate->op];
 }

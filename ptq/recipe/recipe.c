@@ -149,6 +149,14 @@ calm_json *calm_recipe_filled(calm_json *value)
     return NULL;
 }
 
+calm_json *calm_recipe_range(long long first, long long last)
+{
+    calm_json *list = calm_json_new_array();
+    calm_json_add(list, calm_json_of_int(first));
+    calm_json_add(list, calm_json_of_int(last));
+    return list;
+}
+
 /* "scheme", or "schemes" where several compete; "budget" where bits are limited. */
 static void add_schemes(const calm_recipe *recipe, calm_json *root)
 {
@@ -162,7 +170,7 @@ static void add_schemes(const calm_recipe *recipe, calm_json *root)
             calm_json_add_string(schemes, name);
     }
     for (size_t i = 0; i < recipe->n_budgets; i++)
-        calm_json_add_number(budgets, recipe->budgets[i]);
+        calm_json_add(budgets, calm_json_of_number(recipe->budgets[i]));
     CALM_EXTEND(root, CALM_KV("schemes", calm_recipe_filled(schemes)), CALM_KV("budget", calm_recipe_filled(budgets)));
 }
 
@@ -204,31 +212,32 @@ static calm_json *formats_json(const calm_recipe *recipe)
     return names;
 }
 
+static calm_json *gates_json(const calm_recipe *recipe)
+{
+    calm_json *gates = calm_json_new_array();
+    for (size_t i = 0; i < recipe->n_gates; i++)
+        calm_json_add_string(gates, recipe->gates[i].text);
+    return calm_recipe_filled(gates);
+}
+
 /* The order of members is part of the run's key (run.c hashes this text): a new member must be absent where it has
  * its default. */
 calm_json *calm_recipe_json(const calm_recipe *recipe)
 {
-    calm_json *root = calm_json_new_object(), *gates = calm_json_new_array();
-    calm_json_set_string(root, "model", recipe->model.name);
+    const bool all = recipe->last_block < 0, any = calm_engine_is_any(recipe->engine);
+    const bool several = calm_formats_count(&recipe->formats) > 1;
+    const char *format = calm_formats_at(&recipe->formats, 0)->name;
+    calm_json *root = CALM_OBJECT(CALM_KV("model", recipe->model.name));
     add_schemes(recipe, root);
-    CALM_EXTEND(root, CALM_KV("algorithms", algorithms_json(recipe)), CALM_KV("calibration", calibration_json(recipe)),
-                CALM_KV("choice", choice_json(recipe)));
-    if (recipe->last_block >= 0) {
-        calm_json *blocks = calm_json_new_array();
-        calm_json_add_int(blocks, recipe->first_block);
-        calm_json_add_int(blocks, recipe->last_block);
-        calm_json_set(root, "blocks", blocks);
-    }
-    if (calm_formats_count(&recipe->formats) == 1)
-        calm_json_set_string(root, "format", calm_formats_at(&recipe->formats, 0)->name);
-    else
-        calm_json_set(root, "formats", formats_json(recipe));
-    if (!calm_engine_is_any(recipe->engine))
-        calm_json_set_string(root, "target", calm_engine_name(recipe->engine));
-    calm_json_set(root, "evaluation", CALM_OBJECT(CALM_KV("text", recipe->eval_path ? recipe->eval_name : NULL),
-                                                  CALM_KV("samples", recipe->eval_windows)));
-    for (size_t i = 0; i < recipe->n_gates; i++)
-        calm_json_add_string(gates, recipe->gates[i].text);
-    return CALM_EXTEND(root, CALM_KV("gates", calm_recipe_filled(gates)),
-                       CALM_KV("kernels", recipe->kernels ? calm_json_of_string(recipe->kernels) : NULL));
+    return CALM_EXTEND(
+        root, CALM_KV("algorithms", algorithms_json(recipe)), CALM_KV("calibration", calibration_json(recipe)),
+        CALM_KV("choice", choice_json(recipe)),
+        CALM_KV("blocks", all ? NULL : calm_recipe_range(recipe->first_block, recipe->last_block)),
+        CALM_KV("format", several ? NULL : calm_json_of_string(format)),
+        CALM_KV("formats", several ? formats_json(recipe) : NULL),
+        CALM_KV("target", any ? NULL : calm_json_of_string(calm_engine_name(recipe->engine))),
+        CALM_KV("evaluation", CALM_OBJECT(CALM_KV("text", recipe->eval_path ? recipe->eval_name : NULL),
+                                          CALM_KV("samples", recipe->eval_windows))),
+        CALM_KV("gates", gates_json(recipe)),
+        CALM_KV("kernels", recipe->kernels ? calm_json_of_string(recipe->kernels) : NULL));
 }

@@ -1,4 +1,4 @@
-/* What the writers of a recipe's JSON share.  Only files of this folder and their tests include it. */
+/* What readers and writers of a recipe's JSON share.  Only files of this folder and their tests include it. */
 #ifndef CALM_RECIPE_RECIPE_IMPL_H
 #define CALM_RECIPE_RECIPE_IMPL_H
 
@@ -6,5 +6,11 @@
 
 /* A list or an object itself; NULL, and it is freed, when it is empty: objects then have no such member (recipe.c). */
 calm_json *calm_recipe_filled(calm_json *value);
+
+/* [first, last] */
+calm_json *calm_recipe_range(long long first, long long last);
+
+/* A truth value, a number or a text as an option's parser reads it, in ctx->out. */
+calm_status calm_recipe_value_text(calm_ctx *ctx, const calm_json *value, char **out);
 
 #endif

@@ -253,11 +253,6 @@ static calm_status need_model(calm_ctx *ctx, const calm_recipe_spec *spec)
     return spec->model ? CALM_OK : calm_fail(ctx, CALM_EARG, "`model` is missing; try: `model` qwen `bits` 4");
 }
 
-static void tick_pull(void *user, size_t done, size_t total)
-{
-    calm_event(user, CALM_STAGE_PULL, done, total);
-}
-
 static calm_status resolve_blocks(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const calm_range *blocks = &spec->blocks;
@@ -370,12 +365,12 @@ static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resol
 calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,
                                 calm_recipe *out)
 {
-    calm_events copy = *events;    /* the user of a tick is not const */
+    calm_stage_events pull = {events, CALM_STAGE_PULL};
     *out = start(spec);
     CALM_TRY(need_model(ctx, spec));
     for (size_t i = 0; i < N_STEPS(early); i++)
         CALM_TRY(early[i].resolve(ctx, spec, out));
-    CALM_TRY(calm_model_find(ctx, spec->model, tick_pull, &copy, &out->model));
+    CALM_TRY(calm_model_find(ctx, spec->model, calm_stage_tick, &pull, &out->model));
     CALM_TRY(resolve_range(ctx, out));
     for (size_t i = 0; i < N_STEPS(late); i++)
         CALM_TRY(late[i].resolve(ctx, spec, out));

@@ -16,12 +16,6 @@
 calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,
                                 calm_recipe *out);
 
-/* Faults as they are found. */
-typedef struct calm_faults {
-    calm_document_fault of[CALM_DOCUMENT_FAULTS];
-    size_t n;
-} calm_faults;
-
 /* Resolve the names of a spec and list every fault instead of stopping at the first; the hub is not asked, no file's
  * content is read.  `out` is complete but for what faults leave open and, without a model here, its directory.
  * CALM_ENOMEM. */

@@ -21,25 +21,23 @@ static size_t shipped_length(const char *file)
 calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t *n)
 {
     char *folder;
-    size_t room = 0;
+    calm_words found = {0};
     calm_status status = CALM_OK;
     CALM_TRY(calm_recipes_path(ctx, "", &folder));
     DIR *dir = opendir(folder);
     if (!dir)
         return calm_fail_errno(ctx, errno, "%s: cannot read the directory", folder);
-    while (readdir(dir))
-        room++;
-    rewinddir(dir);
-    *n = 0;
-    status = CALM_NEW(ctx, ctx->out, *names, room + 1);
-    for (struct dirent *entry; status == CALM_OK && *n < room && (entry = readdir(dir));) {
+    for (struct dirent *entry; status == CALM_OK && (entry = readdir(dir));) {
         const size_t length = shipped_length(entry->d_name);
+        entry->d_name[length] = '\0';
         if (length)
-            status = calm_strf(ctx, ctx->out, &(*names)[(*n)++], "%.*s", (int)length, entry->d_name);
+            status = calm_words_add(ctx, &found, entry->d_name);
     }
     closedir(dir);
-    if (status == CALM_OK)
-        qsort(*names, *n, sizeof **names, calm_words_compare);
+    *names = found.of;
+    *n = found.n;
+    if (found.n)
+        qsort(found.of, found.n, sizeof *found.of, calm_words_compare);
     return status;
 }
 

@@ -33,12 +33,18 @@ calm_status calm_words_parse(calm_ctx *ctx, const calm_words *words, calm_word *
     return CALM_OK;
 }
 
+calm_status calm_pins_add(calm_ctx *ctx, const char *unit, const char *candidate, int round, calm_pin *out, size_t *n)
+{
+    if (!unit || !candidate)
+        return CALM_OK;
+    out[*n] = (calm_pin){.unit = unit, .round = round};
+    return calm_word_parse(ctx, candidate, &out[(*n)++].candidate);
+}
+
 calm_status calm_pins_parse(calm_ctx *ctx, const calm_pairs *pairs, int round, calm_pin *out, size_t *n)
 {
-    for (size_t i = 0; i < pairs->n; i++) {
-        out[*n] = (calm_pin){.unit = pairs->of[i].key, .round = round};
-        CALM_TRY(calm_word_parse(ctx, pairs->of[i].value, &out[(*n)++].candidate));
-    }
+    for (size_t i = 0; i < pairs->n; i++)
+        CALM_TRY(calm_pins_add(ctx, pairs->of[i].key, pairs->of[i].value, round, out, n));
     return CALM_OK;
 }
 

@@ -14,6 +14,9 @@ calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out);
 /* Append words to out [*n], which has room for them. */
 calm_status calm_words_parse(calm_ctx *ctx, const calm_words *words, calm_word *out, size_t *n);
 
+/* Append a pin of a round to out [*n], which has room for it; of a unit or candidate that is NULL, nothing. */
+calm_status calm_pins_add(calm_ctx *ctx, const char *unit, const char *candidate, int round, calm_pin *out, size_t *n);
+
 /* Append pins of a round to out [*n], which has room for them. */
 calm_status calm_pins_parse(calm_ctx *ctx, const calm_pairs *pairs, int round, calm_pin *out, size_t *n);
 

@@ -21,7 +21,6 @@
 typedef struct table {
     calm_ablation_row *rows;    /* [room] in `keep`               */
     calm_trial *trials;         /* [room] in ctx->out             */
-    calm_unit *units;           /* [room] in which differences are counted */
     size_t n, room;
     calm_arena *keep;
 } table;
@@ -43,19 +42,17 @@ static calm_status start(calm_ctx *ctx, const calm_run *p, calm_arena *keep, tab
     *out = (table){.keep = keep};
     out->room = p->in.recipe->n_pool + 2 * CALM_N_POINTS * CALM_N_SCORES + CALM_N_UNITS + N_RANDOM;
     CALM_TRY(CALM_NEW(ctx, keep, out->rows, out->room));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->trials, out->room));
-    return CALM_NEW(ctx, ctx->out, out->units, out->room);
+    return CALM_NEW(ctx, ctx->out, out->trials, out->room);
 }
 
 /* Add a row, measured later together with all others.  choice NULL: there is no such plan, because of `failure`. */
-static calm_status add(calm_ctx *ctx, const calm_run *p, table *t, calm_ablation_row row, calm_unit unit,
-                       const size_t *choice, const char *failure)
+static calm_status add(calm_ctx *ctx, const calm_run *p, table *t, calm_ablation_row row, const size_t *choice,
+                       const char *failure)
 {
     calm_trial *trial = &t->trials[t->n];
     *trial = (calm_trial){.name = row.name, .missing = failure, .bits_per_weight = NAN};
     if (choice)
         CALM_TRY(calm_trial_new(ctx, &p->in, row.name, choice, trial));
-    t->units[t->n] = unit;
     t->rows[t->n++] = row;
     return CALM_OK;
 }
@@ -68,7 +65,7 @@ static calm_status add_uniform(calm_ctx *ctx, const calm_run *p, table *t)
         size_t *choice;
         CALM_TRY(calm_strf(ctx, t->keep, &row.name, "%s", p->in.recipe->pool[entry].name));
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
-        CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
+        CALM_TRY(add(ctx, p, t, row, choice, NULL));
     }
     return CALM_OK;
 }
@@ -90,7 +87,7 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
     const calm_status status = calm_solve(ctx, &pool, &requests, &solution);
     if (status == CALM_OK) {
         CALM_TRY(calm_run_spread(ctx, p, &pool, &solution, &choice));
-        return add(ctx, p, t, row, selection->unit, choice, NULL);
+        return add(ctx, p, t, row, choice, NULL);
     }
     /* A missing plan is a finding of the table only where candidates failed; every other failure ends the
      * experiment. */
@@ -102,7 +99,7 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
     memcpy(said, ctx->message, sizeof said);
     calm_ctx_forgive(ctx);
     CALM_TRY(calm_strf(ctx, t->keep, &failure, "%s", said));
-    return add(ctx, p, t, row, selection->unit, NULL, failure);
+    return add(ctx, p, t, row, NULL, failure);
 }
 
 /* Can cka_linear choose for every unit?  It exists for jobs, weight-only schemes, and inputs whose Gram matrix was
@@ -181,7 +178,7 @@ static calm_status add_random(calm_ctx *ctx, const calm_run *p, table *t)
         size_t *choice;
         CALM_TRY(calm_strf(ctx, t->keep, &row.name, "random %lld", seed));
         CALM_TRY(calm_ablation_draw(ctx, p, seed, &choice));
-        CALM_TRY(add(ctx, p, t, row, CALM_UNIT_JOB, choice, NULL));
+        CALM_TRY(add(ctx, p, t, row, choice, NULL));
     }
     return CALM_OK;
 }
@@ -200,17 +197,18 @@ static size_t best_uniform(const table *t, size_t n_pool)
     return best;
 }
 
-/* Units of a plan, and those of which some job has another candidate than in the best uniform run; without one, -1. */
-static void count_units(const calm_run *p, const calm_plan *plan, const calm_plan *best, calm_unit unit,
-                        calm_ablation_row *row)
+/* Units of a plan, of the row's kind or else jobs, and those of which some job has another candidate than in the best
+ * uniform run; without one, -1. */
+static void count_units(const calm_run *p, const calm_plan *plan, const calm_plan *best, calm_ablation_row *row)
 {
+    const int unit = row->unit ? calm_option_value_index(CALM_UNIT_NAMES, row->unit) : CALM_UNIT_JOB;
     size_t first, end;
     row->units = row->differs = 0;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first, unit_end; job < end; job = unit_end) {
         size_t begin;
         bool other = false;
-        calm_layout_unit(calm_model_layout(p->in.model), unit, job, &begin, &unit_end);
+        calm_layout_unit(calm_model_layout(p->in.model), (calm_unit)unit, job, &begin, &unit_end);
         for (size_t j = begin; j < unit_end && best; j++)
             other |= strcmp(((const calm_candidate *)plan->jobs[j].source)->key,
                             ((const calm_candidate *)best->jobs[j].source)->key) != 0;
@@ -270,7 +268,7 @@ static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size
             row->ppl = trial->measure.predictions.ppl;
             row->top1 = trial->measure.predictions.top1;
         }
-        count_units(p, &trial->plan, best < t->n ? &t->trials[best].plan : NULL, t->units[i], row);
+        count_units(p, &trial->plan, best < t->n ? &t->trials[best].plan : NULL, row);
         if (best < t->n)
             calm_measure_compare(&t->trials[best].measure, &trial->measure, p->eval.n, &row->delta, &row->se);
     }
@@ -365,7 +363,7 @@ static calm_status compare_all(calm_ctx *ctx, calm_run *p, const experiment *e)
     e->out->probes = e->plan->probes;
     e->out->rows = t.rows;
     e->out->n_rows = t.n;
-    sort_rows(t.rows, t.n);    /* last: trials and units lie in the order of adding */
+    sort_rows(t.rows, t.n);    /* last: trials lie in the order of adding */
     return calm_ablation_notes(ctx, p, e->keep, e->out);
 }
 
@@ -404,44 +402,33 @@ static calm_status stages(calm_ctx *ctx, calm_run *p, void *user)
  * stay in memory until the end. */
 static calm_status run_one(calm_ctx *ctx, const calm_recipe *recipe, experiment *e)
 {
-    const calm_arena_mark mark = calm_arena_save(ctx->out);
-    calm_run *run;
+    CALM_SCOPED(calm_scratch_scope, calm_scratch_leave) results = {ctx->out, calm_arena_save(ctx->out)};
+    CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
     const char *note = recipe->scheme_note;
     if (e->repeats)
         calm_log(ctx, CALM_LOG_INFO, "%s with calibration windows of seed %lld", e->out->scheme, recipe->seed);
     else
         calm_log(ctx, CALM_LOG_INFO, "%s%s%s", e->out->scheme, note ? ": " : "", note ? note : "");
-    const calm_status status = calm_run_stages(ctx, recipe, &e->plan->options, stages, e, &run);
-    calm_run_close(ctx, run);
-    calm_arena_rewind(ctx->out, mark);
-    return status;
+    return calm_run_stages(ctx, recipe, &e->plan->options, stages, e, &run);
 }
 
 /* ---- an experiment ---- */
 
-static calm_status check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, const calm_run *run)
+calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan)
 {
+    CALM_SCOPED(calm_scratch_scope, calm_scratch_leave) results = {ctx->out, calm_arena_save(ctx->out)};
+    CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
+    calm_log_fn *log = ctx->log;
+    ctx->log = NULL;    /* the experiment will say it */
+    const calm_status status = calm_run_open(ctx, recipe, &run);
+    ctx->log = log;
+    CALM_TRY(status);
     if (!run->result.evaluates)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: without its tokenizer there is no text to evaluate on",
                          recipe->model.dir);
     if (plan->n_seeds && run->result.encoder)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "seeds: an encoder's sentences are the first of the text, not drawn");
     return CALM_OK;
-}
-
-calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan)
-{
-    const calm_arena_mark mark = calm_arena_save(ctx->out);
-    calm_log_fn *log = ctx->log;
-    calm_run *run;
-    ctx->log = NULL;    /* the experiment will say it */
-    calm_status status = calm_run_open(ctx, recipe, &run);
-    if (status == CALM_OK)
-        status = check(ctx, recipe, plan, run);
-    calm_run_close(ctx, run);
-    ctx->log = log;
-    calm_arena_rewind(ctx->out, mark);
-    return status;
 }
 
 calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, calm_arena *keep,

@@ -8,14 +8,6 @@
 /* Peaks that are kept of an expert's hook points: there are many of them. */
 #define EXPERT_PEAKS 10
 
-/* "model.embed" and "model.final_norm" outside the blocks. */
-static calm_status hook_name(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook, char **out)
-{
-    if (block < 0)
-        return calm_strf(ctx, ctx->out, out, "model.%s", calm_hook_name(hook));
-    return calm_run_hook_name(ctx, p, (size_t)block, expert, hook, out);
-}
-
 calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, bool *out)
 {
     /* A block's output is put after its other hook points: where it is, they are too.  Stores of earlier versions have
@@ -27,7 +19,7 @@ calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, 
     *out = true;
     for (size_t i = 0; i < (one ? 1 : 2) && *out; i++) {
         char *name;
-        CALM_TRY(hook_name(ctx, p, block, CALM_NO_EXPERT, hooks[i], &name));
+        CALM_TRY(calm_run_hook_name(ctx, p, block, CALM_NO_EXPERT, hooks[i], &name));
         CALM_TRY(
             calm_store_activation_exists(ctx, p->in.store, p->result.model_id, p->result.calibration_id, name, out));
     }
@@ -42,7 +34,7 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
     char *name;
     /* A block of a mixture has hundreds of hook points: their peaks are not all held. */
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(hook_name(ctx, p, block, expert, hook, &name));
+    CALM_TRY(calm_run_hook_name(ctx, p, block, expert, hook, &name));
     calm_actstat_summarize(acc, &s);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, CALM_ACT_TOP));
     for (size_t i = 0; i < acc->n_top; i++) {

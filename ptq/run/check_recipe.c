@@ -5,8 +5,6 @@
  * order, so that nothing is reported twice. */
 #include "ptq/run/check_recipe.h"
 
-#include <string.h>
-
 #include "ptq/model/arch.h"
 #include "ptq/run/run_pool.h"
 
@@ -64,24 +62,16 @@ static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm
 }
 
 /* The structure, and where that is sound the names. */
-static calm_status document_faults(calm_ctx *ctx, const calm_json *document, const char *path, calm_faults *faults)
+calm_status calm_recipe_file_faults(calm_ctx *ctx, const char *path, calm_faults *faults)
 {
+    CALM_SCOPED_JSON(document);
     calm_recipe_spec spec;
-    calm_document_fault *found;
-    CALM_TRY(calm_document_faults(ctx, document, &found, &faults->n));
-    /* Both lists hold CALM_DOCUMENT_FAULTS. */
-    memcpy(faults->of, found, faults->n * sizeof *found);
+    faults->n = 0;
+    CALM_TRY(calm_json_read(ctx, path, CALM_RECIPE_BYTES, &document));
+    CALM_TRY(calm_document_faults(ctx, document, faults));
     if (faults->n)
         return CALM_OK;
     CALM_TRY(calm_spec_init(ctx, &spec));
     CALM_TRY(calm_fault_note(ctx, calm_spec_read(ctx, document, path, &spec), NULL, faults));
     return faults->n ? CALM_OK : spec_faults(ctx, &spec, faults);
-}
-
-calm_status calm_recipe_file_faults(calm_ctx *ctx, const char *path, calm_faults *faults)
-{
-    CALM_SCOPED_JSON(document);
-    faults->n = 0;
-    CALM_TRY(calm_json_read(ctx, path, CALM_RECIPE_BYTES, &document));
-    return document_faults(ctx, document, path, faults);
 }

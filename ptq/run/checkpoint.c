@@ -45,8 +45,7 @@ static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, 
  * tokenizer's. */
 static const char *file_role(const char *name)
 {
-    const char *slash = strrchr(name, '/');
-    name = slash ? slash + 1 : name;    /* of several formats each has a folder */
+    name = calm_path_name(name);    /* of several formats each has a folder */
     if (strstr(name, ".safetensors") || strstr(name, ".gguf"))
         return "weights";
     if (strcmp(name, "README.md") == 0)
@@ -71,7 +70,7 @@ static calm_status put_artifact(calm_ctx *ctx, const calm_result *result, const 
 
 calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result)
 {
-    char **names;
+    const char **names;
     size_t n;
     CALM_TRY(calm_outputs_files(ctx, result->recipe->output, &names, &n));
     /* In one transaction: a run has all of its artifacts or none. */

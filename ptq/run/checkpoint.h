@@ -38,7 +38,7 @@ calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const
 
 /* Names of all plain files of an output, one level of folders included ("gguf/model.gguf"), sorted; in ctx->out.  Names
  * that begin with a dot are left out. */
-calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, char ***names, size_t *n);
+calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, const char ***names, size_t *n);
 
 /* ---- the card (card.c) ---- */
 

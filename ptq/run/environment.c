@@ -30,44 +30,27 @@ static calm_status cpu_name(calm_ctx *ctx, char **out)
     return calm_strf(ctx, ctx->out, out, "%s", value ? value : "unknown");
 }
 
-typedef struct fact {
-    const char *name;     /* "kernels" */
-    const char *value;    /* "Haswell" */
-} fact;
-
-enum { N_FACTS = 8 };
-
-static calm_status list_facts(calm_ctx *ctx, fact facts[N_FACTS])
+calm_status calm_environment_json(calm_ctx *ctx, calm_json **out)
 {
     char *cpu, *libc;
     CALM_TRY(cpu_name(ctx, &cpu));
     CALM_TRY(calm_strf(ctx, ctx->out, &libc, "glibc %s", gnu_get_libc_version()));
     /* The order is part of the interface: locks and the store show it. */
-    const fact all[N_FACTS] = {
-        {"calm", CALM_VERSION}, {"commit", CALM_COMMIT[0] ? CALM_COMMIT : "unknown"},
-        {"kernels", calm_linalg_kernels()}, {"openblas", calm_linalg_release()}, {"libc", libc},
-        {"compiler", __VERSION__}, {"cpu", cpu}, {"instructions", calm_instructions()},
-    };
-    memcpy(facts, all, sizeof all);
-    return CALM_OK;
-}
-
-calm_status calm_environment_json(calm_ctx *ctx, calm_json **out)
-{
-    fact facts[N_FACTS];
-    CALM_TRY(list_facts(ctx, facts));
-    *out = calm_json_new_object();
-    for (size_t i = 0; i < N_FACTS; i++)
-        calm_json_set_string(*out, facts[i].name, facts[i].value);
+    *out = CALM_OBJECT(CALM_KV("calm", CALM_VERSION), CALM_KV("commit", CALM_COMMIT[0] ? CALM_COMMIT : "unknown"),
+                       CALM_KV("kernels", calm_linalg_kernels()), CALM_KV("openblas", calm_linalg_release()),
+                       CALM_KV("libc", libc), CALM_KV("compiler", __VERSION__), CALM_KV("cpu", cpu),
+                       CALM_KV("instructions", calm_instructions()));
     return CALM_OK;
 }
 
 calm_status calm_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id)
 {
-    fact facts[N_FACTS];
-    CALM_TRY(list_facts(ctx, facts));
+    CALM_SCOPED_JSON(facts);
+    const calm_json *value;
+    const char *name;
+    CALM_TRY(calm_environment_json(ctx, &facts));
     CALM_TRY(calm_store_begin(ctx, store));
-    for (size_t i = 0; i < N_FACTS; i++)
-        CALM_TRY(calm_store_environment_put(ctx, store, run_id, facts[i].name, facts[i].value));
+    for (void *iter = NULL; calm_json_next(facts, &iter, &name, &value);)
+        CALM_TRY(calm_store_environment_put(ctx, store, run_id, name, calm_json_string(value, "")));
     return calm_store_commit(ctx, store);
 }

@@ -8,6 +8,7 @@
 #include "ptq/eval/forward_file.h"
 #include "ptq/model/arch.h"
 #include "ptq/recipe/model_names.h"
+#include "ptq/run/run_impl.h"
 
 /* Where config.json does not say how much a model reads: what the harness takes. */
 #define DEFAULT_LENGTH 2048
@@ -18,13 +19,8 @@
 
 static calm_status text_path(calm_ctx *ctx, const calm_eval_text *text, const char **out)
 {
-    char *bundled;
     *out = text->text;
-    if (text->text)
-        return CALM_OK;
-    CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-test.txt", &bundled));
-    *out = bundled;
-    return CALM_OK;
+    return *out ? CALM_OK : calm_recipes_path(ctx, "text/wikitext2-test.txt", out);
 }
 
 static calm_status decoder_windows(calm_ctx *ctx, const calm_config *config, const calm_tokenizer *tokenizer,
@@ -72,30 +68,16 @@ calm_status calm_eval_text_windows(calm_ctx *ctx, const calm_model *model, const
 
 /* ---- embeddings ---- */
 
-/* Ticks of the second model go on where the first one's ended. */
-typedef struct halves {
-    calm_tick_fn *tick;
-    void *user;
-    size_t done;
-} halves;
-
-static void tick_half(void *user, size_t done, size_t total)
-{
-    const halves *h = user;
-    if (h->tick)
-        h->tick(h->user, h->done + done, 2 * total);
-}
-
 calm_status calm_eval_text_embeddings(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
                                     const calm_windows *windows, calm_tick_fn *tick, void *user,
                                     calm_embedding_result *out)
 {
     const calm_subject subject = {.model = model}, against = {.model = reference};
     calm_embeddings expected, found;
-    halves h = {tick, user, 0};
-    CALM_TRY(calm_encode(ctx, &against, windows, tick_half, &h, &expected));
-    h.done = windows->n;
-    CALM_TRY(calm_encode(ctx, &subject, windows, tick_half, &h, &found));
+    calm_shared_tick both = {tick, user, 0, 2 * windows->n};
+    CALM_TRY(calm_encode(ctx, &against, windows, calm_run_tick_shared, &both, &expected));
+    both.before = windows->n;    /* ticks of the second model go on where the first one's ended */
+    CALM_TRY(calm_encode(ctx, &subject, windows, calm_run_tick_shared, &both, &found));
     return calm_embedding_compare(ctx, &expected, &found, out);
 }
 

@@ -28,7 +28,6 @@
 typedef struct forecast {
     calm_run *p;
     calm_forecast *out;
-    double sgemm, dgemm;           /* multiply-adds count two, per second, all threads together           */
     double *entry;                 /* [n_pool] seconds of one thread per weight of the small job          */
 } forecast;
 
@@ -83,8 +82,8 @@ static calm_status measure_products(calm_ctx *ctx, forecast *f)
     /* Not zeros: kernels may be faster on those, and denormal results slower. */
     for (size_t i = 0; i < cells; i++)
         p.a[i] = (float)(p.da[i] = calm_rng_uniform(1, 0, i) - 0.5);
-    CALM_TRY(product_rate(ctx, &p, false, &f->sgemm));
-    return product_rate(ctx, &p, true, &f->dgemm);
+    CALM_TRY(product_rate(ctx, &p, false, &f->out->sgemm_flops));
+    return product_rate(ctx, &p, true, &f->out->dgemm_flops);
 }
 
 /* Random weights and inputs for the small job.  There are a few more rows than inputs, so that the Gram matrix is
@@ -153,7 +152,7 @@ static double model_flops(const calm_run *p)
 /* Seconds of evaluating the float model and the result on so many tokens. */
 static double evaluation_seconds(const forecast *f, double tokens)
 {
-    return 2 * model_flops(f->p) * tokens / (FORWARD_SHARE * f->sgemm);
+    return 2 * model_flops(f->p) * tokens / (FORWARD_SHARE * f->out->sgemm_flops);
 }
 
 /* Quantizing, scoring and the Gram matrix of one job.  Candidates of a job are computed side by side, hence
@@ -171,15 +170,16 @@ static double job_seconds(const forecast *f, const calm_job_ref *job, double row
          * the inputs. */
         const double growth = uses && in > (double)SAMPLE_IN ? in / (double)SAMPLE_IN : 1;
         seconds += f->entry[a] * out * in * growth / n_threads;
-        seconds += uses ? 4.0 / 3.0 * in * in * in / f->dgemm : 0;    /* factor, inverse, its factor */
+        seconds += uses ? 4.0 / 3.0 * in * in * in / f->out->dgemm_flops : 0;    /* factor, inverse, its factor */
         /* A score needs the candidate's output, and three Gram matrices of width `hidden`: of it, of the float
          * output, of both. */
-        seconds += (2 * score_rows * out * in) / f->sgemm + 3 * 2 * score_rows * hidden * hidden / f->dgemm;
+        seconds += (2 * score_rows * out * in) / f->out->sgemm_flops +
+                   3 * 2 * score_rows * hidden * hidden / f->out->dgemm_flops;
         gram |= uses;
     }
     /* Collected once for all candidates.  One triangle takes half the operations of a product, at about 0.7 of its
      * rate. */
-    return seconds + (gram ? rows * in * in / (0.7 * f->sgemm) : 0);
+    return seconds + (gram ? rows * in * in / (0.7 * f->out->sgemm_flops) : 0);
 }
 
 /* Sums over the jobs of the run, then what is done once per run. */
@@ -190,7 +190,7 @@ static void add_up(forecast *f, int n_threads)
     const calm_recipe *recipe = p->in.recipe;
     const calm_config *config = calm_model_config(p->in.model);
     const calm_layout *layout = calm_model_layout(p->in.model);
-    const double rows = (double)p->in.calib.begin[p->in.calib.n], forward = FORWARD_SHARE * f->sgemm;
+    const double rows = (double)p->in.calib.begin[p->in.calib.n], forward = FORWARD_SHARE * f->out->sgemm_flops;
     const size_t scored = calm_size_min((size_t)recipe->score_windows, p->in.calib.n);
     size_t first, end;
     double bits = 0, weights = 0;
@@ -230,8 +230,6 @@ static void add_up(forecast *f, int n_threads)
     /* Digests and reading: about 400 MB/s, twice; writing the result. */
     out->seconds += 2 * (double)calm_model_bytes(p->in.model) / 4e8 + out->bytes_after / 3e8;
     out->memory = p->memory;
-    out->sgemm_flops = f->sgemm;
-    out->dgemm_flops = f->dgemm;
     out->bytes_before = (double)calm_model_bytes(p->in.model);
 }
 
@@ -250,20 +248,16 @@ static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
 
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_forecast *out)
 {
-    forecast f = {.out = out};
+    CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
     /* Everything below adds to it. */
     memset(out, 0, sizeof *out);
-    calm_status status = calm_run_open(ctx, recipe, &f.p);
+    CALM_TRY(calm_run_open(ctx, recipe, &run));
+    forecast f = {.p = run, .out = out};
     /* Opening set the limit that the run would have; the measurements here are not the run. */
     calm_memory_set_limit(ctx->memory, 0);
-    if (status == CALM_OK)
-        status = measure_products(ctx, &f);
-    if (status == CALM_OK)
-        status = measure_algorithms(ctx, &f);
-    if (status == CALM_OK)
-        status = count_evaluation(ctx, &f);
-    if (status == CALM_OK)
-        add_up(&f, ctx->n_threads);
-    calm_run_close(ctx, f.p);
-    return status;
+    CALM_TRY(measure_products(ctx, &f));
+    CALM_TRY(measure_algorithms(ctx, &f));
+    CALM_TRY(count_evaluation(ctx, &f));
+    add_up(&f, ctx->n_threads);
+    return CALM_OK;
 }

@@ -65,25 +65,29 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
 static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
                              const calm_windows_options *options, calm_windows *out)
 {
+    const bool encoder = calm_inputs_encode(in);
+    calm_windows_options how = *options;
     /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones go on. */
-    const size_t most = calm_model_config(in->model)->max_positions;
-    calm_windows_options shorter = *options;
-    shorter.seqlen = calm_inputs_encode(in) && most < shorter.seqlen ? most : shorter.seqlen;
+    if (encoder)
+        how.seqlen = calm_size_min(how.seqlen, calm_model_config(in->model)->max_positions);
     /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
-    if (!calm_inputs_encode(in) || in->recipe->encoder_stream)
-        return calm_windows_read(ctx, in->tokenizer, path, &shorter, out);
-    return calm_sentences_read(ctx, in->tokenizer, path, options->seqlen < most ? options->seqlen : most,
-                               options->n_windows, options->vocab, out);
+    if (!encoder || in->recipe->encoder_stream)
+        return calm_windows_read(ctx, in->tokenizer, path, &how, out);
+    return calm_sentences_read(ctx, in->tokenizer, path, how.seqlen, how.n_windows, how.vocab, out);
+}
+
+/* Windows as the recipe cuts all its texts. */
+static calm_windows_options cut(const calm_inputs *in, long long n_windows, long long seed)
+{
+    return (calm_windows_options){.seqlen = (size_t)in->recipe->seqlen, .n_windows = (size_t)n_windows, .seed = seed,
+                                  .vocab = calm_model_config(in->model)->vocab,
+                                  .special = in->recipe->add_special_tokens};
 }
 
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
 {
     const calm_recipe *recipe = in->recipe;
-    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen,
-                                          .seed = recipe->seed,
-                                          .n_windows = (size_t)(recipe->calib_windows + recipe->guard_windows),
-                                          .vocab = calm_model_config(in->model)->vocab,
-                                          .special = recipe->add_special_tokens};
+    const calm_windows_options options = cut(in, recipe->calib_windows + recipe->guard_windows, recipe->seed);
     /* Calibration and guard are cut from one draw: no window can be in both. */
     calm_windows all;
     if (recipe->calib_is_token_ids) {
@@ -97,8 +101,7 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
     size_t n_guard = all.n > (size_t)recipe->calib_windows ? all.n - (size_t)recipe->calib_windows : 0;
     if (n_guard < (size_t)recipe->guard_windows) {
         /* A short text: an eighth of it guards, so that there is a guard at all. */
-        const size_t share = all.n / 8 < (size_t)recipe->guard_windows ? all.n / 8 : (size_t)recipe->guard_windows;
-        n_guard = n_guard > share ? n_guard : share;
+        n_guard = calm_size_max(n_guard, calm_size_min(all.n / 8, (size_t)recipe->guard_windows));
         calm_log(ctx, CALM_LOG_WARNING, "%s has %zu windows of %lld tokens: %zu for calibration, %zu for the guard",
                  recipe->calib_name, all.n, recipe->seqlen, all.n - n_guard, n_guard);
     }
@@ -108,13 +111,7 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
 
 calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out)
 {
-    const calm_recipe *recipe = in->recipe;
-    const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen,
-                                          .n_windows = (size_t)recipe->eval_windows,
-                                          /* The first windows, always: results of different runs are compared on
-                                           * this text. */
-                                          .seed = -1,
-                                          .vocab = calm_model_config(in->model)->vocab,
-                                          .special = recipe->add_special_tokens};
-    return read_text(ctx, in, recipe->eval_path, &options, out);
+    /* The first windows, always: results of different runs are compared on this text. */
+    const calm_windows_options options = cut(in, in->recipe->eval_windows, -1);
+    return read_text(ctx, in, in->recipe->eval_path, &options, out);
 }

@@ -20,12 +20,11 @@
  * beside which nothing is written. */
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path)
 {
-    const char *slash = recipe_file ? strrchr(recipe_file, '/') : NULL;
-    const bool in_checkpoint = recipe_file && strcmp(slash ? slash + 1 : recipe_file, "calm_recipe.json") == 0;
-    const bool by_path = recipe_file && !in_checkpoint && (slash || calm_path_exists(recipe_file));
+    const bool by_path = recipe_file && strcmp(calm_path_name(recipe_file), "calm_recipe.json") != 0 &&
+                         (strchr(recipe_file, '/') || calm_path_exists(recipe_file));
     const char *stem = by_path ? recipe_file : output;
     size_t length = strlen(stem);
-    if (by_path && length > 5 && strcmp(stem + length - 5, ".json") == 0)    /* a.json: a.lock.json */
+    if (by_path && length > 5 && calm_text_ends_with(stem, ".json"))    /* a.json: a.lock.json */
         length -= 5;
     while (!by_path && length > 1 && stem[length - 1] == '/')    /* out/: out.lock.json */
         length--;

@@ -54,10 +54,10 @@ typedef struct calm_differences {
     size_t checked;                   /* things that were compared                       */
 } calm_differences;
 
-/* Compare member `part` ("inputs", "outputs", "plan", "result", "environment") of two locks, or of a lock and an object
- * that has that member; what differs is added to *out in the order of names.  Members that are absent from `found`,
- * such as the windows of inputs before a run, are not compared. */
-calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *expected, const calm_json *found, const char *part,
+/* Compare member `part` ("inputs", "outputs", "plan", "result", "environment") of a lock with what was found there;
+ * what differs is added to *out in the order of names.  Members that are absent from `found`, such as the windows of
+ * inputs before a run, are not compared. */
+calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *lock, const char *part, const calm_json *found,
                               calm_differences *out);
 
 /* The first member of the recipe documents that differs; NULL: none does.  In ctx->out. */

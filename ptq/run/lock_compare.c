@@ -13,16 +13,11 @@
  * sections, become one line of JSON. */
 static calm_status words(calm_ctx *ctx, const calm_json *value, const char **out)
 {
-    CALM_SCOPED_TEXT(text);
     *out = NULL;
     if (!value)
         return CALM_OK;
-    if (calm_json_typeof(value) == CALM_JSON_STRING)
-        calm_text_printf(&text, "%s", calm_json_string(value, ""));
-    else
-        CALM_TRY(calm_json_write(ctx, value, 0, &text));
-    CALM_TRY(calm_text_check(ctx, &text));
-    return calm_strf(ctx, ctx->out, out, "%s", text.data ? text.data : "");
+    return calm_json_typeof(value) == CALM_JSON_STRING
+               ? calm_strf(ctx, ctx->out, out, "%s", calm_json_string(value, "")) : calm_json_text(ctx, value, out);
 }
 
 /* Is it the same value?  Numbers are equal in every bit or not equal (they are written with all digits), whether
@@ -86,7 +81,7 @@ static calm_status compare_members(calm_ctx *ctx, const char *what, const calm_j
     return CALM_OK;
 }
 
-calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *expected, const calm_json *found, const char *part,
+calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *lock, const char *part, const calm_json *found,
                               calm_differences *out)
 {
     /* What each part of a lock consists of, and how a difference in it is called. */
@@ -99,14 +94,14 @@ calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *expected, const ca
         {"outputs", "tensors", "output tensor"}, {"result", NULL, "result"},
         {"environment", NULL, "environment"},
     };
-    const calm_json *a = calm_json_get(expected, part), *b = calm_json_get(found, part);
+    const calm_json *expected = calm_json_get(lock, part);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (strcmp(rows[i].part, part) != 0)
             continue;
-        const calm_json *of_a = rows[i].member ? calm_json_get(a, rows[i].member) : a;
-        const calm_json *of_b = rows[i].member ? calm_json_get(b, rows[i].member) : b;
-        if (of_b)    /* windows are missing before the run */
-            CALM_TRY(compare_members(ctx, rows[i].what, of_a, of_b, out));
+        const calm_json *a = rows[i].member ? calm_json_get(expected, rows[i].member) : expected;
+        const calm_json *b = rows[i].member ? calm_json_get(found, rows[i].member) : found;
+        if (b)    /* windows are missing before the run */
+            CALM_TRY(compare_members(ctx, rows[i].what, a, b, out));
     }
     return CALM_OK;
 }

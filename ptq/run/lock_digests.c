@@ -38,20 +38,27 @@ static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)
     return calm_sha256_finish(ctx, &sha, work->digests[index]);
 }
 
-/* Digests of all tensors of a directory by name.  The set is mapped, so that nothing is read twice into memory. */
+/* For scopes. */
+static void close_set(calm_safetensors **set)
+{
+    calm_safetensors_close(*set);
+}
+
+/* Digests of all tensors of a directory by name, the member "tensors" of `out`.  The set is mapped, so that nothing is
+ * read twice into memory. */
 static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
 {
-    calm_safetensors *set;
+    CALM_SCOPED(calm_safetensors *, close_set) set = NULL;
     CALM_TRY(calm_safetensors_open(ctx, dir, &set));
     const size_t n = calm_safetensors_count(set);
     tensor_work work = {.set = set};
-    calm_status status = CALM_NEW(ctx, ctx->scratch, work.digests, n + 1);
-    if (status == CALM_OK)
-        status = calm_parallel_for(ctx, n, hash_tensor, &work);
-    for (size_t i = 0; i < n && status == CALM_OK; i++)    /* the set has them by name, whatever shard they are in */
-        calm_json_set_string(out, calm_safetensors_at(set, i)->name, work.digests[i]);
-    calm_safetensors_close(set);
-    return status;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, work.digests, n + 1));
+    CALM_TRY(calm_parallel_for(ctx, n, hash_tensor, &work));
+    calm_json *tensors = calm_json_new_object();
+    for (size_t i = 0; i < n; i++)    /* the set has them by name, whatever shard they are in */
+        calm_json_set_string(tensors, calm_safetensors_at(set, i)->name, work.digests[i]);
+    calm_json_set(out, "tensors", tensors);
+    return CALM_OK;
 }
 
 /* ---- files ---- */
@@ -68,7 +75,8 @@ static calm_status hash_file(calm_ctx *ctx, size_t index, void *user)
     return calm_sha256_file(ctx, work->paths[index], work->digests[index]);
 }
 
-static calm_status hash_files(calm_ctx *ctx, const char *dir, char *const *names, size_t n, calm_json *out)
+/* Digests of files, the member "files" of `out`. */
+static calm_status hash_files(calm_ctx *ctx, const char *dir, const char *const *names, size_t n, calm_json *out)
 {
     file_work work;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, work.paths, n + 1));
@@ -76,64 +84,54 @@ static calm_status hash_files(calm_ctx *ctx, const char *dir, char *const *names
     for (size_t i = 0; i < n; i++)
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &work.paths[i], dir, names[i]));
     CALM_TRY(calm_parallel_for(ctx, n, hash_file, &work));
+    calm_json *files = calm_json_new_object();
     for (size_t i = 0; i < n; i++)
-        calm_json_set_string(out, names[i], work.digests[i]);
+        calm_json_set_string(files, names[i], work.digests[i]);
+    calm_json_set(out, "files", files);
     return CALM_OK;
-}
-
-/* A checkpoint lies in `dir` itself; of several formats each has a folder, and its files' digests are enough. */
-static bool is_safetensors(const char *name)
-{
-    const size_t length = strlen(name);
-    return length > 12 && strcmp(name + length - 12, ".safetensors") == 0;
 }
 
 /* ---- what a lock has ---- */
 
-/* Free what was made for nothing; returns `status`. */
-static calm_status drop_failed(calm_status status, calm_json **out)
-{
-    if (status != CALM_OK) {
-        calm_json_free(*out);
-        *out = NULL;
-    }
-    return status;
-}
-
-/* The files first: their names show whether there are tensors to open. */
+/* The files first: their names show whether there are tensors to open.  A checkpoint lies in `dir` itself; of several
+ * formats each has a folder, and its files' digests are enough. */
 calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
 {
-    char **names;
+    CALM_SCOPED_JSON(outputs);
+    const char **names;
     size_t n;
     bool tensors = false;
     if (!calm_is_directory(dir))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory", dir);
     CALM_TRY(calm_outputs_files(ctx, dir, &names, &n));
     for (size_t i = 0; i < n; i++)
-        tensors |= is_safetensors(names[i]) && !strchr(names[i], '/');
-    calm_json *of_files = calm_json_new_object(), *of_tensors = calm_json_new_object();
-    calm_status status = hash_files(ctx, dir, names, n, of_files);
-    if (status == CALM_OK && tensors)
-        status = hash_tensors(ctx, dir, of_tensors);
-    *out = CALM_OBJECT(CALM_KV("files", of_files), CALM_KV("tensors", of_tensors));
-    return drop_failed(status, out);
+        tensors |= calm_text_ends_with(names[i], ".safetensors") && !strchr(names[i], '/');
+    outputs = calm_json_new_object();
+    CALM_TRY(hash_files(ctx, dir, names, n, outputs));
+    if (tensors)
+        CALM_TRY(hash_tensors(ctx, dir, outputs));
+    else
+        calm_json_set(outputs, "tensors", calm_json_new_object());
+    *out = outputs;
+    outputs = NULL;
+    return CALM_OK;
 }
 
 /* The files of a model that a run reads or copies, weights apart (those have a digest per tensor).  A licence that
  * changes changes the output, so it is an input. */
 static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *out)
 {
-    size_t n_companions, n = 0;
-    const char *const *companions = calm_export_companions(&n_companions);
-    char **names, *path;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n_companions + 1));
-    for (size_t i = 0; i <= n_companions; i++) {
+    size_t n;
+    const char *const *companions = calm_export_companions(&n);
+    calm_words names = {0};
+    char *path;
+    for (size_t i = 0; i <= n; i++) {
         const char *name = i ? companions[i - 1] : "config.json";
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, name));
         if (calm_path_exists(path))
-            CALM_TRY(calm_strf(ctx, ctx->scratch, &names[n++], "%s", name));
+            CALM_TRY(calm_words_add(ctx, &names, name));
     }
-    return hash_files(ctx, dir, names, n, out);
+    return hash_files(ctx, dir, names.of, names.n, out);
 }
 
 static calm_status hash_text(calm_ctx *ctx, const char *name, const char *path, calm_json *out)
@@ -146,17 +144,18 @@ static calm_status hash_text(calm_ctx *ctx, const char *name, const char *path, 
     return CALM_OK;
 }
 
-/* Every byte of the model is read here.  The members are set also after a failure, so that one free releases them. */
+/* Every byte of the model is read here. */
 calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json **out)
 {
-    calm_json *files = calm_json_new_object(), *tensors = calm_json_new_object(), *texts = calm_json_new_object();
-    calm_status status = hash_model_files(ctx, recipe->model.dir, files);
-    if (status == CALM_OK)
-        status = hash_tensors(ctx, recipe->model.dir, tensors);
-    if (status == CALM_OK)
-        status = hash_text(ctx, "calibration", recipe->calib_path, texts);
-    if (status == CALM_OK)
-        status = hash_text(ctx, "evaluation", recipe->eval_path, texts);
-    *out = CALM_OBJECT(CALM_KV("files", files), CALM_KV("tensors", tensors), CALM_KV("texts", texts));
-    return drop_failed(status, out);
+    CALM_SCOPED_JSON(inputs);
+    CALM_SCOPED_JSON(texts);
+    inputs = calm_json_new_object();
+    texts = calm_json_new_object();
+    CALM_TRY(hash_model_files(ctx, recipe->model.dir, inputs));
+    CALM_TRY(hash_tensors(ctx, recipe->model.dir, inputs));
+    CALM_TRY(hash_text(ctx, "calibration", recipe->calib_path, texts));
+    CALM_TRY(hash_text(ctx, "evaluation", recipe->eval_path, texts));
+    *out = CALM_EXTEND(inputs, CALM_KV("texts", texts));
+    inputs = texts = NULL;
+    return CALM_OK;
 }

@@ -8,39 +8,24 @@
 
 #include "ptq/recipe/document.h"
 
-
 /* What came out.  Windows are inputs that only the run makes known. */
 static calm_status compare_outputs(calm_ctx *ctx, const calm_json *expected, calm_locked_run *run)
 {
     static const char *const parts[] = {"plan", "outputs", "result"};
     const calm_json *windows = calm_json_get(calm_json_get(run->lock, "inputs"), "windows");
     CALM_SCOPED_JSON(alone);    /* the others were compared before the run */
-    alone = CALM_OBJECT(CALM_KV("inputs", CALM_OBJECT(CALM_KV("windows", calm_json_copy(windows)))));
-    CALM_TRY(calm_lock_compare(ctx, expected, alone, "inputs", &run->differences));
+    alone = CALM_OBJECT(CALM_KV("windows", calm_json_copy(windows)));
+    CALM_TRY(calm_lock_compare(ctx, expected, "inputs", alone, &run->differences));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        CALM_TRY(calm_lock_compare(ctx, expected, run->lock, parts[i], &run->differences));
+        CALM_TRY(calm_lock_compare(ctx, expected, parts[i], calm_json_get(run->lock, parts[i]), &run->differences));
     return CALM_OK;
-}
-
-/* *inputs are taken over, and NULL then. */
-static calm_status make_lock(calm_ctx *ctx, const calm_recipe_spec *spec, calm_json **inputs, calm_locked_run *run)
-{
-    const calm_result *result = calm_run_result(run->run);
-    CALM_SCOPED_JSON(document);
-    if (result->recipe->n_budgets > 1)    /* nothing was written */
-        return CALM_OK;
-    /* The document is written from the spec, so that options of the command line are in the lock as in a recipe
-     * file. */
-    CALM_TRY(calm_spec_write(ctx, spec, &document));
-    calm_json *taken = *inputs;
-    *inputs = NULL;
-    return calm_lock_new(ctx, result, document, taken, &run->lock);
 }
 
 calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe,
                                const calm_run_options *options, const calm_json *expected, calm_locked_run *out)
 {
     CALM_SCOPED_JSON(inputs);
+    CALM_SCOPED_JSON(document);
     memset(out, 0, sizeof *out);    /* closing is right from here on */
     if (recipe->model.note)
         calm_log(ctx, CALM_LOG_INFO, "%s", recipe->model.note);
@@ -50,9 +35,7 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
     if (expected) {
         CALM_TRY(calm_lock_inputs(ctx, recipe, &inputs));
         /* The windows of `expected` are left out: there are none yet. */
-        CALM_SCOPED_JSON(found);
-        found = CALM_OBJECT(CALM_KV("inputs", calm_json_copy(inputs)));
-        CALM_TRY(calm_lock_compare(ctx, expected, found, "inputs", &out->differences));
+        CALM_TRY(calm_lock_compare(ctx, expected, "inputs", inputs, &out->differences));
     }
     /* Differing inputs are a result, not a failure: the caller shows them. */
     if (out->differences.n)
@@ -60,14 +43,21 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
     CALM_TRY(calm_run_quantize(ctx, recipe, options, &out->run));
     if (!expected)
         CALM_TRY(calm_lock_inputs(ctx, recipe, &inputs));
-    CALM_TRY(make_lock(ctx, spec, &inputs, out));
-    return expected && out->lock ? compare_outputs(ctx, expected, out) : CALM_OK;
+    const calm_result *result = calm_run_result(out->run);
+    if (result->recipe->n_budgets > 1)    /* nothing was written */
+        return CALM_OK;
+    /* The document is written from the spec, so that options of the command line are in the lock as in a recipe
+     * file. */
+    CALM_TRY(calm_spec_write(ctx, spec, &document));
+    calm_json *taken = inputs;
+    inputs = NULL;    /* the lock's, also after a failure */
+    CALM_TRY(calm_lock_new(ctx, result, document, taken, &out->lock));
+    return expected ? compare_outputs(ctx, expected, out) : CALM_OK;
 }
 
-void calm_locked_run_close(calm_ctx *ctx, calm_locked_run *run)
+void calm_locked_run_close(calm_locked_run *run)
 {
-    calm_run_close(ctx, run->run);
+    calm_run_close(&run->run);
     calm_json_free(run->lock);
     run->lock = NULL;
-    run->run = NULL;
 }

@@ -18,6 +18,6 @@ typedef struct calm_locked_run {
  * Close also after a failure.  Fails as calm_lock_inputs, calm_run_quantize and calm_lock_new do. */
 calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe,
                                const calm_run_options *options, const calm_json *expected, calm_locked_run *out);
-void calm_locked_run_close(calm_ctx *ctx, calm_locked_run *run);
+void calm_locked_run_close(calm_locked_run *run);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "cka/linear.h"
 #include "ptq/run/block_work.h"
+#include "ptq/base/file.h"
 #include "ptq/base/memory.h"
 #include "ptq/calib/importance.h"
 #include "ptq/plan/assemble.h"
@@ -564,18 +565,15 @@ void calm_memory_plan_note(calm_ctx *ctx, size_t *held)
 calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan *out)
 {
     size_t limit;
-    char *dir, *slash;
+    char *dir;
     CALM_TRY(calm_memory_plan_limit(ctx, p->in.recipe, &limit));
     CALM_TRY(choose_knobs(ctx, p, limit, out));
     out->limit = limit;
     const calm_knobs *knobs = &out->knobs;
     if (knobs->spill) {
-        CALM_TRY(calm_strf(ctx, ctx->out, &dir, "%s", p->in.recipe->store));
-        slash = strrchr(dir, '/');
-        if (slash)
-            *slash = 0;
         /* Beside the store, where the user has said that there is room; /tmp may be memory. */
-        p->spill_dir = slash ? dir : ".";
+        CALM_TRY(calm_path_parent(ctx, p->in.recipe->store, &dir));
+        CALM_TRY(calm_strf(ctx, ctx->out, &p->spill_dir, "%s", dir));
     }
     /* The limit that arenas check is for arenas: everything else that is resident is taken off before. */
     const size_t elsewhere = out->base > calm_memory_used(ctx->memory) ? out->base - calm_memory_used(ctx->memory) : 0;

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ptq/base/array.h"
 #include "ptq/base/file.h"
 #include "ptq/calib/importance.h"
 #include "ptq/export/export.h"
@@ -110,19 +109,8 @@ static int visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-typedef struct file_list {
-    char **names;
-    size_t n, room;
-} file_list;
-
-static calm_status add_name(calm_ctx *ctx, file_list *list, const char *name)
-{
-    CALM_TRY(CALM_GROW(ctx, ctx->out, list->names, list->n, &list->room, list->n + 1));
-    return calm_strf(ctx, ctx->out, &list->names[list->n++], "%s", name);
-}
-
 /* Files of dir/below, by names that begin with `below`. */
-static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, file_list *list)
+static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, calm_words *list)
 {
     struct dirent **entries;
     char *folder, *name, *path;
@@ -140,7 +128,7 @@ static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, 
         if (status == CALM_OK)
             status = calm_path_join(ctx, ctx->scratch, &path, dir, name);
         if (status == CALM_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
-            status = add_name(ctx, list, name);
+            status = calm_words_add(ctx, list, name);
         /* One level: the folders of several formats. Exporters write none below. */
         else if (status == CALM_OK && !*below && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
             status = add_files(ctx, dir, name, list);
@@ -150,11 +138,11 @@ static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, 
     return status;
 }
 
-calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, char ***names, size_t *n)
+calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, const char ***names, size_t *n)
 {
-    file_list list = {0};
+    calm_words list = {0};
     CALM_TRY(add_files(ctx, dir, "", &list));
-    *names = list.names;
+    *names = list.of;
     *n = list.n;
     return CALM_OK;
 }

@@ -322,17 +322,21 @@ static void take_measure(const calm_value *v, calm_measure *out)
                                               .top1 = calm_value_as_real(&v[5])}};
 }
 
-/* The guard's figures to the trial of that name.  A name that is no trial is left out: an older calm may have
- * measured plans that this one does not. */
-static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+/* The figures of an evaluation that the run used: the guard's to the trial of that name; on the test text those of the
+ * float model and of the result.  A name that is no trial is left out: an older calm may have measured plans that this
+ * one does not. */
+static calm_status take_evaluation(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
     calm_result *r = user;
+    const char *subject = v ? calm_value_as_string(&v[0]) : NULL, *role = v ? calm_value_as_string(&v[15]) : NULL;
     (void)ctx;
     (void)n;
     (void)names;
-    for (size_t i = 0; v && i < r->n_trials; i++) {
+    if (!subject || !role)
+        return CALM_OK;
+    for (size_t i = 0; strcmp(role, "guard") == 0 && i < r->n_trials; i++) {
         calm_trial *trial = &r->trials[i];
-        if (v[0].type != CALM_VALUE_TEXT || strcmp(trial->name, v[0].text) != 0)
+        if (strcmp(trial->name, subject) != 0)
             continue;
         r->guard.n = (size_t)v[6].integer;
         trial->id = v[7].integer;
@@ -340,39 +344,15 @@ static calm_status take_guard(calm_ctx *ctx, void *user, size_t n, const char *c
         trial->se = calm_value_as_real(&v[2]);
         take_measure(v, &trial->measure);
     }
-    return CALM_OK;
-}
-
-/* The float model and the result on the test text. */
-static calm_status take_test(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
-{
-    calm_result *r = user;
-    (void)ctx;
-    (void)n;
-    (void)names;
-    if (!v || v[0].type != CALM_VALUE_TEXT)
-        return CALM_OK;
-    if (strcmp(v[0].text, "float") == 0)
+    if (strcmp(role, "test") == 0 && strcmp(subject, "float") == 0)
         take_measure(v, &r->eval_float);
-    if (strcmp(v[0].text, r->name) != 0)
+    if (strcmp(role, "test") != 0 || strcmp(subject, r->name) != 0)
         return CALM_OK;
     take_measure(v, &r->eval_result);
     r->eval.n = (size_t)v[6].integer;
     r->eval.longest = (size_t)v[8].integer;
     r->evaluates = v[7].integer > 0;
     return CALM_OK;
-}
-
-/* Evaluations that the run used for one role, with the names and differences that they had there. */
-static calm_status read_measured(calm_ctx *ctx, calm_assembly *a, const char *role, calm_store_row_fn *fn)
-{
-    const calm_value params[] = {calm_value_int(a->run.id), calm_value_text(role)};
-    return calm_store_query(ctx, a->in.store,
-                            "SELECT v.subject, coalesce(v.delta_kl, v.delta_one_minus_cosine), v.delta_se, e.kl,"
-                            " e.ppl, e.top1, e.n_windows, e.id, e.window_tokens, e.kind = 'embeddings', e.error,"
-                            " e.cosine, e.cosine_min, e.spearman, e.pairs"
-                            " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
-                            " WHERE v.run_id = ?1 AND v.role = ?2", params, 2, fn, &a->result);
 }
 
 /* One more trial of the guard, unless it takes more bits than the budget: those were not measured.  It is written
@@ -426,8 +406,13 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
     a->result.calib = (calm_window_facts){.n = (size_t)row[1].integer, .tokens = (size_t)row[2].integer};
     if (row[0].integer)
         CALM_TRY(list_trials(ctx, a));
-    CALM_TRY(read_measured(ctx, a, "guard", take_guard));
-    return read_measured(ctx, a, "test", take_test);
+    /* With the names and differences that evaluations had in this run. */
+    return calm_store_query(ctx, a->in.store,
+                            "SELECT v.subject, coalesce(v.delta_kl, v.delta_one_minus_cosine), v.delta_se, e.kl,"
+                            " e.ppl, e.top1, e.n_windows, e.id, e.window_tokens, e.kind = 'embeddings', e.error,"
+                            " e.cosine, e.cosine_min, e.spearman, e.pairs, v.role"
+                            " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
+                            " WHERE v.run_id = ?1", params, 1, take_evaluation, &a->result);
 }
 
 /* ---- the whole line ---- */
@@ -485,14 +470,12 @@ static calm_status plan(calm_ctx *ctx, calm_assembly *a)
 static calm_status restore_gates(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_json *gates = calm_json_get(a->run.recipe, "gates");
-    const size_t n = calm_json_size(gates);
+    calm_words words = {0};
     if (!a->run.result || strcmp(a->run.result, a->result.name) != 0 || calm_json_get(a->run.recipe, "select"))
         return CALM_OK;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, a->recipe.gates, n + 1));
-    for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_gate_parse(ctx, calm_json_string(calm_json_at(gates, i), ""), &a->recipe.gates[i]));
-    a->recipe.n_gates = n;
-    return CALM_OK;
+    for (size_t i = 0; i < calm_json_size(gates); i++)
+        CALM_TRY(calm_words_add(ctx, &words, calm_json_string(calm_json_at(gates, i), "")));
+    return calm_gates_parse(ctx, &words, &a->recipe.gates, &a->recipe.n_gates);
 }
 
 /* The gates of the card (calm_written_fn).  They are shown, not enforced: the run's verdict is in the store. */

@@ -198,28 +198,22 @@ static calm_json *select_json(const calm_reselected *s, const calm_requests *req
                        CALM_KV("pin", pins));
 }
 
-/* Append a JSON value in one line; it is freed. */
-static calm_status write_json(calm_ctx *ctx, calm_json *value, calm_text *out)
-{
-    const calm_status status = calm_json_write(ctx, value, 0, out);
-    calm_json_free(value);
-    return status;
-}
-
 /* Of the parent, the options and what came of them: the same again is the same run.  The chosen candidates are in it
  * because a later calm quantize may have added scores, after which the same options choose otherwise. */
 static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_requests *requests,
                             char key[CALM_SHA256_HEX])
 {
     const calm_pool *pool = &s->stored.pool;
-    CALM_SCOPED_TEXT(options);
+    CALM_SCOPED_JSON(select);
+    const char *options;
     calm_sha256 sha;
-    CALM_TRY(write_json(ctx, select_json(s, requests, 0), &options));
+    select = select_json(s, requests, 0);
+    CALM_TRY(calm_json_text(ctx, select, &options));
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-select-1");
     calm_sha256_field(&sha, CALM_VERSION);
     calm_sha256_field(&sha, s->parent.key);
-    calm_sha256_field(&sha, options.data);
+    calm_sha256_field(&sha, options);
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++)
             calm_sha256_field(&sha, calm_pool_at(pool, job, s->solution.choice[u])->key);
@@ -253,8 +247,9 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
                                const calm_requests *requests, calm_reselected *s)
 {
     char key[CALM_SHA256_HEX];
+    const char *recipe;
     calm_value known;
-    CALM_SCOPED_TEXT(recipe);
+    CALM_SCOPED_JSON(json);
     CALM_TRY(make_key(ctx, s, requests, key));
     const calm_value param = calm_value_text(key);
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run WHERE key = ?1 AND status = 'finished'", &param,
@@ -265,10 +260,10 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
         return CALM_OK;
     /* The parent's resolved recipe is the run's too, but for "select", which replaces that of an earlier selection
      * and repeats what it asked. */
-    calm_json *json = calm_json_copy(s->parent.recipe);
+    json = calm_json_copy(s->parent.recipe);
     calm_json_set(json, "select", select_json(s, requests, s->parent.id));
-    CALM_TRY(write_json(ctx, json, &recipe));
-    return put_run(ctx, store, o, key, recipe.data, s);
+    CALM_TRY(calm_json_text(ctx, json, &recipe));
+    return put_run(ctx, store, o, key, recipe, s);
 }
 
 /* The store is opened again, for writing: choosing held no lock.  What another program removed meanwhile (calm gc)

@@ -6,58 +6,31 @@
 
 calm_window_facts calm_window_facts_of(const calm_windows *windows)
 {
-    calm_window_facts out = {.n = windows->n, .longest = windows->longest};
-    /* NULL: windows that were never read. */
-    if (windows->begin)
-        out.tokens = windows->begin[windows->n];
+    calm_window_facts out = {.n = windows->n, .longest = windows->longest,
+                             .tokens = windows->begin ? windows->begin[windows->n] : 0};    /* NULL: never read */
     memcpy(out.sha256, windows->sha256, sizeof out.sha256);
     return out;
 }
 
 /* ---- gates ---- */
 
-/* A figure of the other kind of model is not among the gates that calm_gates_check let through. */
-static double measured(const calm_result *r, calm_figure figure)
+calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
 {
     const calm_eval_result *predictions = &r->eval_result.predictions;
     const calm_embedding_result *embeddings = &r->eval_result.embeddings;
-    switch (figure) {
-    case CALM_FIGURE_PPL:
-        return predictions->ppl;
-    case CALM_FIGURE_PPL_FLOAT:
-        return r->eval_float.predictions.ppl;
-    case CALM_FIGURE_PPL_RATIO:
-        return predictions->ppl / r->eval_float.predictions.ppl;
-    case CALM_FIGURE_KL:
-        return predictions->kl;
-    case CALM_FIGURE_TOP1:
-        return predictions->top1;
-    case CALM_FIGURE_BITS:
-        return r->bits_per_weight;
-    case CALM_FIGURE_BYTES:
-        return (double)r->bytes_after;
-    case CALM_FIGURE_SIZE_RATIO:
-        return (double)r->bytes_after / (double)r->bytes_before;
-    case CALM_FIGURE_COSINE:
-        return embeddings->cosine;
-    case CALM_FIGURE_COSINE_MIN:
-        return embeddings->cosine_min;
-    case CALM_FIGURE_SPEARMAN:
-        return embeddings->spearman;
-    case CALM_FIGURE_ERROR:
-        return embeddings->error;
-    case CALM_N_FIGURES:
-        break;
-    }
-    return NAN;
-}
-
-calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
-{
+    const double ppl_float = r->eval_float.predictions.ppl, bytes = (double)r->bytes_after;
+    /* Those of the other kind of model mean nothing: calm_gates_check lets no gate on them through. */
+    const double figures[CALM_N_FIGURES] = {
+        [CALM_FIGURE_PPL] = predictions->ppl, [CALM_FIGURE_PPL_FLOAT] = ppl_float,
+        [CALM_FIGURE_PPL_RATIO] = predictions->ppl / ppl_float, [CALM_FIGURE_KL] = predictions->kl,
+        [CALM_FIGURE_TOP1] = predictions->top1, [CALM_FIGURE_BITS] = r->bits_per_weight, [CALM_FIGURE_BYTES] = bytes,
+        [CALM_FIGURE_SIZE_RATIO] = bytes / (double)r->bytes_before, [CALM_FIGURE_COSINE] = embeddings->cosine,
+        [CALM_FIGURE_COSINE_MIN] = embeddings->cosine_min, [CALM_FIGURE_SPEARMAN] = embeddings->spearman,
+        [CALM_FIGURE_ERROR] = embeddings->error};
     /* One more, so that it is not NULL: NULL says that nothing was measured yet. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->gate_values, r->recipe->n_gates + 1));
     for (size_t i = 0; i < r->recipe->n_gates; i++)
-        r->gate_values[i] = measured(r, r->recipe->gates[i].figure);
+        r->gate_values[i] = figures[r->recipe->gates[i].figure];
     return CALM_OK;
 }
 

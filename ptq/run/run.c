@@ -169,7 +169,7 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
     /* The bits are not known until a plan is exported; 0 would be a figure. */
     **out = (calm_run){.in.recipe = recipe, .result.bits_per_weight = NAN, .arena = ctx->out,
-                       .command = options->command, .events = options->events};
+                       .account = ctx->memory, .command = options->command, .events = options->events};
     return CALM_OK;
 }
 
@@ -276,12 +276,13 @@ const calm_result *calm_run_result(const calm_run *run)
     return &run->result;
 }
 
-void calm_run_close(calm_ctx *ctx, calm_run *run)
+void calm_run_close(calm_run **run)
 {
-    if (!run)
+    if (!*run)
         return;
     /* The limit is the context's, not the run's: its next run begins without one. */
-    calm_memory_set_limit(ctx->memory, 0);
-    calm_inputs_close(&run->in);
-    run->result.store = NULL;
+    calm_memory_set_limit((*run)->account, 0);
+    calm_inputs_close(&(*run)->in);
+    (*run)->result.store = NULL;
+    *run = NULL;
 }

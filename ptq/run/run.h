@@ -21,7 +21,9 @@ typedef struct calm_run_options {
  * output's name. */
 calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
                               calm_run **out);
-void calm_run_close(calm_ctx *ctx, calm_run *run);
+
+/* Close it, if there is one; *run is then NULL. */
+void calm_run_close(calm_run **run);
 
 /* What came of it; complete when the run did not fail. */
 const calm_result *calm_run_result(const calm_run *run);

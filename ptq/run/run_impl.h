@@ -14,6 +14,7 @@ struct calm_run {
     calm_events events;
     const char *command;
     calm_arena *arena;                         /* what lives as long as the run       */
+    calm_memory *account;                      /* whose limit it sets; NULL: none     */
     char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
     calm_rope rope;
     int64_t *job_ids;                          /* [n_jobs] numbered as in the layout  */
@@ -46,9 +47,8 @@ calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **o
 /* Put the rows of model, calibration, blocks and jobs, and compute every candidate's key (store_rows.c). */
 calm_status calm_run_register(calm_ctx *ctx, calm_run *run);
 
-/* Name of a hook point of a block or one of its experts, in ctx->out (store_rows.c). */
-calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *run, size_t block, long expert, calm_hook hook,
-                               char **out);
+/* Name of a hook point of a block (< 0: outside the blocks) or one of its experts, in ctx->out (store_rows.c). */
+calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *run, long block, long expert, calm_hook hook, char **out);
 
 /* run->calib_key: of the calibration windows; with a quantized prefix also of all that decides what the blocks before
  * choose, so that candidates and statistics of different prefixes keep apart (store_rows.c). */

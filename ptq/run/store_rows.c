@@ -27,12 +27,13 @@ static calm_status put_model(calm_ctx *ctx, calm_run *p)
     return calm_store_calibration_id(ctx, p->in.store, &calibration, &p->result.calibration_id);
 }
 
-/* "model.layers.3.down_in", "model.layers.3.experts.7.down_in": where the input of a job is described. */
-calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *p, size_t block, long expert, calm_hook hook,
-                                    char **out)
+/* "model.layers.3.down_in", "model.layers.3.experts.7.down_in": where the input of a job is described; "model.embed"
+ * and "model.final_norm" outside the blocks. */
+calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook, char **out)
 {
-    char *name;
-    CALM_TRY(calm_model_block_name(ctx, p->in.model, block, &name));
+    char *name = "model";
+    if (block >= 0)
+        CALM_TRY(calm_model_block_name(ctx, p->in.model, (size_t)block, &name));
     if (expert == CALM_NO_EXPERT)
         return calm_strf(ctx, ctx->out, out, "%s.%s", name, calm_hook_name(hook));
     if (expert == CALM_SHARED_EXPERT)
@@ -49,7 +50,7 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
     CALM_SCOPED_TEXT(linears);    /* module names, joined by a space */
     /* Once per job, not per candidate: all of the model's weights are read for it. */
     CALM_TRY(calm_key_weights(ctx, p->in.model, job, digest));
-    CALM_TRY(calm_run_hook_name(ctx, p, job->block, job->expert, calm_job_input(job->kind), &hook));
+    CALM_TRY(calm_run_hook_name(ctx, p, (long)job->block, job->expert, calm_job_input(job->kind), &hook));
     for (size_t i = job->first; i < job->first + job->n; i++)
         calm_text_printf(&linears, "%s%s", i > job->first ? " " : "", layout->linears[i].module);
     const calm_store_job row = {

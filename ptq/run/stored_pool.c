@@ -25,12 +25,6 @@ typedef struct raw_row {
     calm_stored_run_cell more;
 } raw_row;
 
-/* A job with what was chosen for it. */
-typedef struct job_row {
-    calm_pool_job job;
-    calm_stored_run_choice choice;
-} job_row;
-
 /* What the queries' callbacks fill, in the order of the members. */
 typedef struct reading {
     calm_store *store;
@@ -41,7 +35,8 @@ typedef struct reading {
     bool several;              /* schemes                                            */
     raw_row *raw;              /* [n_raw] by rising candidate                        */
     size_t n_raw, raw_room;
-    job_row *jobs;             /* [n_jobs]                                           */
+    calm_pool_job *jobs;       /* [n_jobs]                                           */
+    calm_stored_run_choice *choices;    /* [n_jobs] what was chosen for each         */
     size_t n_jobs, job_room;
     calm_pool_cell *cells;     /* [n_jobs][n_entries]                                */
     calm_stored_run_cell *more;    /* the same                                           */
@@ -167,11 +162,9 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
     if (r->n_raw == r->raw_room)    /* the rows were counted before */
         return contradiction(ctx, r, "came while the store was read", calm_value_as_int(&v[0]));
     raw_row *raw = &r->raw[r->n_raw++];
-    *raw = (raw_row){.job_id = calm_value_as_int(&v[1]),
+    *raw = (raw_row){.job_id = calm_value_as_int(&v[1]), .more.bits_per_weight = calm_value_as_real(&v[9]),
                      .cell = {.id = calm_value_as_int(&v[0]), .blob_bytes = calm_value_as_int(&v[8]), .metric = NAN,
-                     .tie = NAN,
-                              .probe = NAN},
-                     .more = {.bits_per_weight = calm_value_as_real(&v[9])}};
+                              .tie = NAN, .probe = NAN}};
     if (!calm_value_as_string(&v[2]) || !calm_value_as_string(&v[3]) || !calm_value_as_string(&v[4])
         || !calm_value_as_string(&v[5]))
         return contradiction(ctx, r, "has no name", raw->cell.id);
@@ -184,16 +177,6 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
     return find_entry(ctx, r, v[2].text, v[3].text, v[4].text, &raw->entry);
 }
 
-/* A run that was interrupted before its first candidate was there. */
-static calm_status nothing_competed(calm_ctx *ctx, const reading *r)
-{
-    const calm_stored_run *run = r->run;
-    return calm_fail(ctx, CALM_ENOTFOUND,
-                     "%s: run %lld (%s%s%s) has no candidates: the same calm quantize goes on where it stopped",
-                     calm_store_path(r->store), (long long)run->id, run->status,
-                     run->reason ? ": " : "", run->reason ? run->reason : "");
-}
-
 /* By rising id, so that scores, in the same order, need one pass.  CROSS JOIN keeps SQLite to the order of the
  * tables as written: from the run to its candidates, by their keys. */
 static calm_status read_candidates(calm_ctx *ctx, reading *r)
@@ -203,8 +186,11 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
     CALM_TRY(calm_store_query_one(ctx, r->store, "SELECT count(*) FROM run_candidate WHERE run_id = ?1", &run, 1,
                                   &count, 1));
     r->raw_room = (size_t)calm_value_as_int(&count);
-    if (!r->raw_room && !r->query->partial)
-        return nothing_competed(ctx, r);
+    if (!r->raw_room && !r->query->partial)    /* it was interrupted before its first candidate was there */
+        return calm_fail(ctx, CALM_ENOTFOUND,
+                         "%s: run %lld (%s%s%s) has no candidates: the same calm quantize goes on where it stopped",
+                         calm_store_path(r->store), (long long)r->run->id, r->run->status, r->run->reason ? ": " : "",
+                         r->run->reason ? r->run->reason : "");
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->raw, r->raw_room));
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->of_raw, r->raw_room));
     return calm_store_query(ctx, r->store,
@@ -217,25 +203,30 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
 }
 
 /* Entries of one scheme side by side, in the order in which schemes and entries came; then their names, which have
- * the scheme where there are several.  `place` moves the candidates' entries along. */
+ * the scheme where there are several.  What is named and was not tried on any job is taken away: a pair that the recipe
+ * forbids, where others have its algorithm or scheme.  Of a light run it may have been left out everywhere.  `place`
+ * moves the candidates' entries along. */
 static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
 {
+    bool tried[MAX_ENTRIES] = {false};
     calm_pool_entry *sorted;
-    size_t *place, n = 0;
+    size_t place[MAX_ENTRIES], n = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->out, sorted, r->n_entries));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, place, r->n_entries));
+    for (size_t i = 0; i < r->n_raw; i++)
+        tried[r->raw[i].entry] = true;
     *n_schemes = 0;
     for (size_t i = 0; i < r->n_entries; i++) {
+        const size_t before = n;
         bool first = true;
         for (size_t j = 0; j < i && first; j++)    /* is it the first of its scheme? */
             first = strcmp(r->entries[j].scheme_name, r->entries[i].scheme_name) != 0;
         for (size_t j = i; j < r->n_entries && first; j++)
-            if (strcmp(r->entries[j].scheme_name, r->entries[i].scheme_name) == 0) {
+            if ((tried[j] || r->light) && strcmp(r->entries[j].scheme_name, r->entries[i].scheme_name) == 0) {
                 sorted[n] = r->entries[j];
                 sorted[n].of_scheme = *n_schemes;
                 place[j] = n++;
             }
-        *n_schemes += first;
+        *n_schemes += n > before;
     }
     for (size_t i = 0; i < n; i++) {
         const bool several = r->several || *n_schemes > 1;
@@ -245,25 +236,8 @@ static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
     for (size_t i = 0; i < r->n_raw; i++)
         r->raw[i].entry = place[r->raw[i].entry];
     r->entries = sorted;
-    return CALM_OK;
-}
-
-/* Take away what is named and was not tried on any job: a pair that the recipe forbids, where others have its
- * algorithm or scheme.  Of a light run it may have been left out everywhere. */
-static void drop_untried(reading *r)
-{
-    bool tried[MAX_ENTRIES] = {false};
-    size_t place[MAX_ENTRIES], n = 0;
-    for (size_t i = 0; i < r->n_raw; i++)
-        tried[r->raw[i].entry] = true;
-    for (size_t i = 0; i < r->n_entries; i++) {
-        place[i] = n;
-        if (tried[i] || r->light)
-            r->entries[n++] = r->entries[i];
-    }
-    for (size_t i = 0; i < r->n_raw; i++)
-        r->raw[i].entry = place[r->raw[i].entry];
     r->n_entries = n;
+    return CALM_OK;
 }
 
 /* ---- jobs ---- */
@@ -299,8 +273,8 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
     const calm_json *blocks = calm_json_get(r->run->recipe, "blocks");
     r->n_expected += calm_value_as_int(&v[5]) >= calm_json_int(calm_json_at(blocks, 0), 0) &&
                      calm_value_as_int(&v[5]) <= calm_json_int(calm_json_at(blocks, 1), INT64_MAX);
-    calm_pool_job *job = &r->jobs[r->n_jobs].job;
-    calm_stored_run_choice *choice = &r->jobs[r->n_jobs++].choice;
+    calm_pool_job *job = &r->jobs[r->n_jobs];
+    calm_stored_run_choice *choice = &r->choices[r->n_jobs++];
     *job = (calm_pool_job){.id = calm_value_as_int(&v[0]),
                            .block = (size_t)calm_value_as_int(&v[5]),
                            .out = (size_t)calm_value_as_int(&v[6]),
@@ -327,7 +301,8 @@ static calm_status read_jobs(calm_ctx *ctx, reading *r)
     CALM_TRY(calm_store_query_one(ctx, r->store, "SELECT count(*) FROM job j JOIN block b ON b.id = j.block_id"
                                   " WHERE b.model_id = ?1", params, 1, &count, 1));
     r->job_room = (size_t)calm_value_as_int(&count);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, r->jobs, r->job_room));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->jobs, r->job_room));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->choices, r->job_room));
     return calm_store_query(ctx, r->store,
                             "SELECT j.id, j.name, j.role, j.sublayer, b.name, b.number, j.out_features, j.in_features,"
                             " x.crest_median, c.candidate_id, c.run_id IS NOT NULL, c.reason, c.advice, c.disagrees,"
@@ -383,7 +358,7 @@ static calm_status place_cells(calm_ctx *ctx, reading *r)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, places, r->n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, now, r->n_jobs));
     for (size_t i = 0; i < r->n_jobs; i++)
-        places[i] = (job_place){.id = r->jobs[i].job.id, .at = i, .used = r->query->partial};
+        places[i] = (job_place){.id = r->jobs[i].id, .at = i, .used = r->query->partial};
     qsort(places, r->n_jobs, sizeof *places, compare_places);
     for (size_t i = 0; i < r->n_raw; i++) {
         job_place *place = find_place(places, r->n_jobs, r->raw[i].job_id);
@@ -393,8 +368,9 @@ static calm_status place_cells(calm_ctx *ctx, reading *r)
     }
     for (size_t i = 0; i < r->n_jobs; i++) {
         now[i] = n_used;    /* where job i stands from now on */
-        if (find_place(places, r->n_jobs, r->jobs[i].job.id)->used)
-            r->jobs[n_used++] = r->jobs[i];
+        r->jobs[n_used] = r->jobs[i];
+        r->choices[n_used] = r->choices[i];
+        n_used += find_place(places, r->n_jobs, r->jobs[i].id)->used;
     }
     CALM_TRY(new_cells(ctx, r, n_used));
     for (size_t i = 0; i < r->n_raw; i++) {
@@ -468,24 +444,17 @@ static calm_status read_scores(calm_ctx *ctx, reading *r)
 
 /* ---- all of it ---- */
 
-/* What was read, as the caller gets it.  Jobs and choices were read side by side in ctx->scratch and are parted into
- * ctx->out. */
+/* What was read, as the caller gets it. */
 static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, calm_stored_run_pool *out)
 {
-    calm_pool_job *jobs;
     calm_scheme *schemes;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, r->n_jobs));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->choices, r->n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, n_schemes));
     for (size_t i = 0; i < r->n_entries; i++)
         schemes[r->entries[i].of_scheme] = r->entries[i].scheme;
-    for (size_t j = 0; j < r->n_jobs; j++) {
-        jobs[j] = r->jobs[j].job;
-        out->choices[j] = r->jobs[j].choice;
-    }
+    out->choices = r->choices;
     out->cells = r->more;
     out->pool = (calm_pool){.entries = r->entries, .n_entries = r->n_entries, .schemes = schemes,
-                            .n_schemes = n_schemes, .jobs = jobs, .n_jobs = r->n_jobs, .cells = r->cells,
+                            .n_schemes = n_schemes, .jobs = r->jobs, .n_jobs = r->n_jobs, .cells = r->cells,
                             .unit = r->query->unit, .rule = r->query->rule, .metric = r->query->metric,
                             .numbered = true};
     return calm_pool_index(ctx, &out->pool);
@@ -501,7 +470,6 @@ calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stor
     r.light = strcmp(calm_json_string(calm_json_get(calm_json_get(run->recipe, "choice"), "effort"), ""), "light") == 0;
     CALM_TRY(list_recipe(ctx, &r));
     CALM_TRY(read_candidates(ctx, &r));
-    drop_untried(&r);
     CALM_TRY(sort_entries(ctx, &r, &n_schemes));
     CALM_TRY(read_jobs(ctx, &r));
     CALM_TRY(place_cells(ctx, &r));

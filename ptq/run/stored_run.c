@@ -121,13 +121,8 @@ static calm_status add_own_pins(calm_ctx *ctx, const calm_json *object, calm_pin
     const calm_json *value;
     const char *unit;
     void *iter = NULL;
-    while (calm_json_typeof(object) == CALM_JSON_OBJECT && calm_json_next(object, &iter, &unit, &value)) {
-        const char *candidate = calm_json_string(value, NULL);
-        if (!candidate)
-            continue;
-        pins[*n] = (calm_pin){.unit = unit};
-        CALM_TRY(calm_word_parse(ctx, candidate, &pins[(*n)++].candidate));
-    }
+    while (calm_json_typeof(object) == CALM_JSON_OBJECT && calm_json_next(object, &iter, &unit, &value))
+        CALM_TRY(calm_pins_add(ctx, unit, calm_json_string(value, NULL), 0, pins, n));
     return CALM_OK;
 }
 
@@ -142,10 +137,7 @@ static calm_status add_later_pins(calm_ctx *ctx, const calm_json *array, calm_pi
         const char *candidate = calm_json_string(calm_json_get(at, "candidate"), NULL);
         const int64_t said = calm_json_int(calm_json_get(at, "round"), 1);
         round = said > round && said < INT_MAX ? (int)said : round;
-        if (!unit || !candidate)
-            continue;
-        pins[*n] = (calm_pin){.unit = unit, .round = round};
-        CALM_TRY(calm_word_parse(ctx, candidate, &pins[(*n)++].candidate));
+        CALM_TRY(calm_pins_add(ctx, unit, candidate, round, pins, n));
     }
     return CALM_OK;
 }

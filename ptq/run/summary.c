@@ -69,14 +69,14 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
                CALM_FIXED(calm_value_as_real(&values[PEAK]), 2));
     /* The token is shown by its text, and found again by window and position. */
     if (values[PEAK].type == CALM_VALUE_NULL)
-        calm_table_empty(table);
+        CALM_CELLS(table, CALM_EMPTY);
     else
         calm_table_format(table, "\"%s\" %lld:%lld, channel %lld",
                           values[PEAK_TEXT].text ? values[PEAK_TEXT].text : "?", (long long)values[WINDOW].integer,
                           (long long)values[POSITION].integer, (long long)values[CHANNEL].integer);
-    calm_table_fixed(table, calm_value_as_real(&values[CREST]), 1);
+    CALM_CELLS(table, CALM_FIXED(calm_value_as_real(&values[CREST]), 1));
     if (rows->bits)
-        calm_table_fixed(table, calm_value_as_real(&values[BITS]), 3);
+        CALM_CELLS(table, CALM_FIXED(calm_value_as_real(&values[BITS]), 3));
     calm_table_text(table, values[ADVICE].text);
     return CALM_OK;
 }
@@ -164,23 +164,18 @@ static void guard_table(const calm_result *r, calm_table *table)
     }
 }
 
-/* An encoder predicts no tokens: its result is compared by sentence embeddings. */
-static void encoding_table(const calm_result *r, calm_table *table)
-{
-    const calm_embedding_result *e = &r->eval_result.embeddings;
-    calm_table_columns(table, "test text|#cosine to float|#least|#rel. error|#rank correlation");
-    CALM_CELLS(table, CALM_TEXT(r->name), CALM_FIXED(e->cosine, 6), CALM_FIXED(e->cosine_min, 6),
-               CALM_FIXED(e->error, 6), CALM_FIXED(e->spearman, 6));
-}
-
-/* Float and result on the text that decided nothing. */
+/* Float and result on the text that decided nothing.  An encoder predicts no tokens: its result is compared by sentence
+ * embeddings. */
 static void evaluation_table(const calm_result *r, calm_table *table)
 {
+    const calm_embedding_result *embeddings = &r->eval_result.embeddings;
+    const calm_eval_result *result = &r->eval_result.predictions;
     if (r->encoder) {
-        encoding_table(r, table);
+        calm_table_columns(table, "test text|#cosine to float|#least|#rel. error|#rank correlation");
+        CALM_CELLS(table, CALM_TEXT(r->name), CALM_FIXED(embeddings->cosine, 6), CALM_FIXED(embeddings->cosine_min, 6),
+                   CALM_FIXED(embeddings->error, 6), CALM_FIXED(embeddings->spearman, 6));
         return;
     }
-    const calm_eval_result *result = &r->eval_result.predictions;
     calm_table_columns(table, "test text|#perplexity|#KL to float|#top-1 %");
     CALM_CELLS(table, CALM_TEXT("float"), CALM_FIXED(r->eval_float.predictions.ppl, 4), CALM_FIXED(0, 5),
                CALM_TEXT(NULL));

@@ -11,19 +11,15 @@
 static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, calm_differences *out)
 {
     CALM_SCOPED_JSON(found);
-    calm_json *environment;
-    CALM_TRY(calm_environment_json(ctx, &environment));
-    found = CALM_OBJECT(CALM_KV("environment", environment));
-    return calm_lock_compare(ctx, lock, found, "environment", out);
+    CALM_TRY(calm_environment_json(ctx, &found));
+    return calm_lock_compare(ctx, lock, "environment", found, out);
 }
 
 static calm_status verify_output(calm_ctx *ctx, const calm_json *lock, const char *dir, calm_verified *out)
 {
     CALM_SCOPED_JSON(found);
-    calm_json *outputs;
-    CALM_TRY(calm_lock_outputs(ctx, dir, &outputs));
-    found = CALM_OBJECT(CALM_KV("outputs", outputs));
-    return calm_lock_compare(ctx, lock, found, "outputs", &out->differences);
+    CALM_TRY(calm_lock_outputs(ctx, dir, &found));
+    return calm_lock_compare(ctx, lock, "outputs", found, &out->differences);
 }
 
 /* What the lock's recipe asks, and where this run is to work. */
@@ -46,19 +42,18 @@ static calm_status run_in(calm_ctx *ctx, const char *path, const calm_verify_opt
                           const char *folder, calm_verified *out)
 {
     const calm_run_options how = {.command = o->command, .events = o->events};
-    calm_locked_run run = {0};
+    CALM_SCOPED(calm_locked_run, calm_locked_run_close) run = {0};
     calm_recipe_spec spec;
     calm_recipe recipe;
     CALM_TRY(make_spec(ctx, path, o, lock, folder, &spec));
     CALM_TRY(calm_recipe_resolve(ctx, &spec, &how.events, &recipe));
-    calm_status status = calm_locked_run_do(ctx, &spec, &recipe, &how, lock, &run);
-    if (status == CALM_OK && run.run && !run.lock)
-        status = calm_fail(ctx, CALM_EFORMAT, "%s: its recipe writes no checkpoint", path);
+    CALM_TRY(calm_locked_run_do(ctx, &spec, &recipe, &how, lock, &run));
+    if (run.run && !run.lock)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: its recipe writes no checkpoint", path);
     out->ran = run.run != NULL;
     out->n_cached = run.run ? calm_run_result(run.run)->n_cached : 0;
     out->differences = run.differences;
-    calm_locked_run_close(ctx, &run);
-    return status;
+    return CALM_OK;
 }
 
 /* Run in a folder of its own, so that nothing of an earlier run is taken for what is to be verified. */

@@ -69,8 +69,7 @@ calm_status calm_regex_new(calm_ctx *ctx, const char *where, const char *pattern
     else if (!calm_regex_translate(pattern, n, &translated))
         calm_fail(ctx, CALM_EUNSUPPORTED,
                   "%s: pattern \"%.300s\": not supported: \\h, \\H, \\W in a set, [^ ] inside a set, &&, [:alpha:] and "
-                  "other classes of letters", where,
-                  regex->pattern);
+                  "other classes of letters", where, regex->pattern);
     else if (calm_text_check(ctx, &translated) == CALM_OK)
         compile(ctx, regex, &translated);
     if (regex && regex->code) {
@@ -141,13 +140,6 @@ static int search(calm_matcher *matcher, const char *text, size_t n, size_t offs
     return pcre2_match(code, (PCRE2_SPTR)text, n, offset, options, matcher->match, matcher->limits);
 }
 
-/* \K inside a look-ahead can put the begin behind the end; such a match has no text. */
-static bool result_in_order(const calm_matcher *matcher)
-{
-    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(matcher->match);
-    return span[0] <= span[1];
-}
-
 static calm_status report(calm_ctx *ctx, const calm_matcher *matcher, int result)
 {
     PCRE2_UCHAR reason[128] = "the match ends before it begins";
@@ -166,7 +158,8 @@ calm_status calm_matcher_find(calm_ctx *ctx, calm_matcher *matcher, const char *
     if (result == PCRE2_ERROR_NOMATCH)
         return CALM_OK;
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(matcher->match);
-    if (result < 0 || !result_in_order(matcher) || span[0] < offset)
+    /* \K inside a look-ahead can put the begin behind the end; such a match has no text. */
+    if (result < 0 || span[0] > span[1] || span[0] < offset)
         return report(ctx, matcher, result);
     *found = true;
     *begin = span[0];

@@ -10,6 +10,7 @@
 #include "ptq/text/unicode.h"
 
 #define GAP "  "    /* between two columns */
+#define ROOM 400    /* the largest double has 309 digits before the point */
 
 void calm_table_clear(calm_table *table)
 {
@@ -87,16 +88,6 @@ static const char *keep_printable(calm_table *table, const char *text, size_t *c
     return keep(table, printable.data ? printable.data : "", printable.length);
 }
 
-static void add_cell(calm_table *table, calm_table_cell cell, const char *shown)
-{
-    void *cells = table->cells;
-    if (!grow(table, &cells, table->n_cells, &table->cell_capacity, sizeof cell))
-        return;
-    table->cells = cells;
-    cell.shown = keep_printable(table, shown, &cell.columns);
-    table->cells[table->n_cells++] = cell;
-}
-
 void calm_table_column(calm_table *table, const char *name, calm_align align)
 {
     void *headings = table->headings;
@@ -123,12 +114,45 @@ void calm_table_columns(calm_table *table, const char *headings)
     }
 }
 
+/* What a cell shows, maybe in `room`; NULL: nothing, it is empty. */
+static const char *show(const calm_cell *cell, char room[ROOM])
+{
+    if (cell->type == CALM_CELL_TEXT)
+        return cell->text;
+    if (cell->type == CALM_CELL_BOOL)
+        return cell->integer ? "yes" : "";
+    if (cell->type == CALM_CELL_EMPTY || (cell->type == CALM_CELL_NUMBER && isnan(cell->number)))
+        return NULL;
+    if (cell->type == CALM_CELL_INT)
+        snprintf(room, ROOM, "%lld", (long long)cell->integer);
+    else
+        snprintf(room, ROOM, cell->form == 'f'   ? "%.*f"
+                             : cell->form == '+' ? "%+.*f"
+                             : cell->form == 'e' ? "%.*e"
+                                                 : "%.*g", cell->digits, cell->number);
+    return room;
+}
+
+void calm_table_cells(calm_table *table, const calm_cell *cells, size_t n)
+{
+    for (const calm_cell *from = cells; from < cells + n; from++) {
+        char room[ROOM];
+        const char *shown = show(from, room);
+        calm_table_cell cell = {shown ? from->type : CALM_CELL_EMPTY, .integer = from->integer, .number = from->number};
+        void *grown = table->cells;
+        if (!grow(table, &grown, table->n_cells, &table->cell_capacity, sizeof cell))
+            return;
+        table->cells = grown;
+        if (cell.type == CALM_CELL_TEXT)
+            cell.text = keep(table, shown, strlen(shown));
+        cell.shown = keep_printable(table, shown ? shown : "", &cell.columns);
+        table->cells[table->n_cells++] = cell;
+    }
+}
+
 void calm_table_text(calm_table *table, const char *text)
 {
-    if (text)
-        add_cell(table, (calm_table_cell){.type = CALM_CELL_TEXT, .text = keep(table, text, strlen(text))}, text);
-    else
-        calm_table_empty(table);
+    CALM_CELLS(table, CALM_TEXT(text));
 }
 
 void calm_table_format(calm_table *table, const char *format, ...)
@@ -144,72 +168,6 @@ void calm_table_format(calm_table *table, const char *format, ...)
     }
     calm_table_text(table, text);
     free(text);
-}
-
-void calm_table_int(calm_table *table, int64_t value)
-{
-    char shown[32];
-    snprintf(shown, sizeof shown, "%lld", (long long)value);
-    add_cell(table, (calm_table_cell){.type = CALM_CELL_INT, .integer = value}, shown);
-}
-
-void calm_table_bool(calm_table *table, bool value)
-{
-    add_cell(table, (calm_table_cell){.type = CALM_CELL_BOOL, .integer = value}, value ? "yes" : "");
-}
-
-static void add_number(calm_table *table, double value, const char *shown)
-{
-    if (isnan(value))
-        calm_table_empty(table);
-    else
-        add_cell(table, (calm_table_cell){.type = CALM_CELL_NUMBER, .number = value}, shown);
-}
-
-void calm_table_fixed(calm_table *table, double value, int digits)
-{
-    char shown[400];    /* the largest double has 309 digits before the point */
-    snprintf(shown, sizeof shown, "%.*f", digits, value);
-    add_number(table, value, shown);
-}
-
-void calm_table_scientific(calm_table *table, double value, int digits)
-{
-    char shown[400];
-    snprintf(shown, sizeof shown, "%.*e", digits, value);
-    add_number(table, value, shown);
-}
-
-void calm_table_number(calm_table *table, double value)
-{
-    char shown[32];
-    snprintf(shown, sizeof shown, "%.6g", value);
-    add_number(table, value, shown);
-}
-
-void calm_table_empty(calm_table *table)
-{
-    add_cell(table, (calm_table_cell){.type = CALM_CELL_EMPTY}, "");
-}
-
-void calm_table_cells(calm_table *table, const calm_cell *cells, size_t n)
-{
-    for (const calm_cell *cell = cells; cell < cells + n; cell++) {
-        if (cell->type == CALM_CELL_TEXT)
-            calm_table_text(table, cell->text);
-        else if (cell->type == CALM_CELL_INT)
-            calm_table_int(table, cell->integer);
-        else if (cell->type == CALM_CELL_BOOL)
-            calm_table_bool(table, cell->integer != 0);
-        else if (cell->type == CALM_CELL_EMPTY)
-            calm_table_empty(table);
-        else if (cell->form == 'f')
-            calm_table_fixed(table, cell->number, cell->digits);
-        else if (cell->form == 'e')
-            calm_table_scientific(table, cell->number, cell->digits);
-        else
-            calm_table_number(table, cell->number);
-    }
 }
 
 size_t calm_table_rows(const calm_table *table)
@@ -255,25 +213,27 @@ static calm_status check(calm_ctx *ctx, const calm_table *table, const calm_text
 
 /* ---- text ---- */
 
-static void trim_end(calm_text *out)
+/* Without blanks at its end. */
+static void end_line(calm_text *out)
 {
     while (out->length && out->data[out->length - 1] == ' ')
         out->data[--out->length] = '\0';
+    calm_text_append(out, "\n", 1);
 }
 
-static void pad(calm_text *out, size_t n)
+static void pad(calm_text *out, size_t n, const char *with)
 {
     for (size_t i = 0; i < n; i++)
-        calm_text_append(out, " ", 1);
+        calm_text_append(out, with, 1);
 }
 
 static void put(calm_text *out, const char *shown, size_t columns, size_t width, calm_align align)
 {
     if (align == CALM_ALIGN_RIGHT)
-        pad(out, width - columns);
+        pad(out, width - columns, " ");
     calm_text_append(out, shown, strlen(shown));
     if (align == CALM_ALIGN_LEFT)
-        pad(out, width - columns);
+        pad(out, width - columns, " ");
 }
 
 /* Width of each column into width [n_columns]. */
@@ -289,34 +249,30 @@ static void measure(const calm_table *table, size_t *width)
 
 static void write_headings(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
 {
-    pad(out, indent);
+    pad(out, indent, " ");
     for (size_t c = 0; c < table->n_columns; c++) {
         put(out, table->headings[c].shown, table->headings[c].columns, width[c], table->headings[c].align);
         calm_text_append(out, GAP, sizeof GAP - 1);
     }
-    trim_end(out);
-    calm_text_append(out, "\n", 1);
-    pad(out, indent);
+    end_line(out);
+    pad(out, indent, " ");
     for (size_t c = 0; c < table->n_columns; c++) {
-        for (size_t i = 0; i < width[c]; i++)
-            calm_text_append(out, "-", 1);
+        pad(out, width[c], "-");
         calm_text_append(out, GAP, sizeof GAP - 1);
     }
-    trim_end(out);
-    calm_text_append(out, "\n", 1);
+    end_line(out);
 }
 
 static void write_rows(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
 {
     for (size_t row = 0; row < calm_table_rows(table); row++) {
-        pad(out, indent);
+        pad(out, indent, " ");
         for (size_t c = 0; c < table->n_columns; c++) {
             const calm_table_cell *cell = &table->cells[row * table->n_columns + c];
             put(out, cell->shown, cell->columns, width[c], table->headings[c].align);
             calm_text_append(out, GAP, sizeof GAP - 1);
         }
-        trim_end(out);
-        calm_text_append(out, "\n", 1);
+        end_line(out);
     }
 }
 
@@ -340,7 +296,7 @@ calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size
         const calm_table_heading *heading = &table->headings[i % table->n_columns];
         if (table->cells[i].columns == 0)
             continue;
-        pad(out, indent);
+        pad(out, indent, " ");
         put(out, heading->shown, heading->columns, width, CALM_ALIGN_LEFT);
         calm_text_printf(out, GAP "%s\n", table->cells[i].shown);
     }

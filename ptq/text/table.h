@@ -1,10 +1,8 @@
 /* Tables: the same rows as aligned text, CSV and Markdown; programs get them as JSON (cli/print.h).
  *
  *   CALM_SCOPED_TABLE(table);
- *   calm_table_column(&table, "block", CALM_ALIGN_RIGHT);
- *   calm_table_column(&table, "algorithm", CALM_ALIGN_LEFT);
- *   calm_table_int(&table, 0);                    cells fill the rows from left to right
- *   calm_table_text(&table, "gptq");
+ *   calm_table_columns(&table, "#block|algorithm");
+ *   CALM_CELLS(&table, CALM_INT(0), CALM_TEXT("gptq"));    cells fill the rows from left to right
  *   status = calm_table_write(ctx, &table, 0, &text);
  *
  * Columns are as wide as their widest cell, in columns of a terminal.  Running out of memory is remembered and
@@ -60,33 +58,30 @@ void calm_table_column(calm_table *table, const char *heading, calm_align align)
 /* Add columns, "unit|#bits per weight|reason": headings between bars, numbers aligned to the right behind a '#'. */
 void calm_table_columns(calm_table *table, const char *headings);
 
-/* The next cell.  Text is copied; NULL and NaN give an empty cell (JSON null).  Numbers are shown with so many digits
- * behind the point, and have up to 15 in JSON. */
+/* The next cell, a text, which is copied; NULL gives an empty cell. */
 void calm_table_text(calm_table *table, const char *text);
 void calm_table_format(calm_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void calm_table_int(calm_table *table, int64_t value);
-void calm_table_bool(calm_table *table, bool value);                          /* yes, or empty */
-void calm_table_fixed(calm_table *table, double value, int digits);         /* 4.125         */
-void calm_table_scientific(calm_table *table, double value, int digits);    /* 1.25e-05      */
-void calm_table_number(calm_table *table, double value);                      /* six digits: 4.125, 1.25e-05 */
-void calm_table_empty(calm_table *table);
 
-/* Several cells as a list: CALM_CELLS(table, CALM_TEXT(name), CALM_INT(n), CALM_FIXED(ppl, 4)). */
+/* The next cells, as a list: CALM_CELLS(table, CALM_TEXT(name), CALM_INT(n), CALM_FIXED(ppl, 4)).  Texts are copied; a
+ * NULL text and NaN give an empty cell (JSON null).  Numbers are shown with `n` digits behind the point, and have up to
+ * 15 in JSON. */
 typedef struct calm_cell {
     calm_cell_type type;
     const char *text;
     int64_t integer;
     double number;
-    char form;     /* of a number: 'f' fixed, 'e' scientific, 'g' six digits */
+    char form;     /* of a number: 'f', 'e' or 'g' as printf has them; '+': 'f' with a sign */
     int digits;
 } calm_cell;
 
 #define CALM_TEXT(value) {.type = CALM_CELL_TEXT, .text = (value)}
 #define CALM_INT(value) {.type = CALM_CELL_INT, .integer = (int64_t)(value)}
-#define CALM_BOOL(value) {.type = CALM_CELL_BOOL, .integer = (value)}
+#define CALM_BOOL(value) {.type = CALM_CELL_BOOL, .integer = (value)}    /* yes, or empty */
+#define CALM_EMPTY {.type = CALM_CELL_EMPTY}
 #define CALM_FIXED(value, n) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'f', .digits = (n)}
+#define CALM_SIGNED(value, n) {.type = CALM_CELL_NUMBER, .number = (value), .form = '+', .digits = (n)}
 #define CALM_SCIENTIFIC(value, n) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'e', .digits = (n)}
-#define CALM_NUMBER(value) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'g'}
+#define CALM_NUMBER(value) {.type = CALM_CELL_NUMBER, .number = (value), .form = 'g', .digits = 6}
 #define CALM_CELLS(table, ...)                                                                               \
     calm_table_cells((table), (const calm_cell[]){__VA_ARGS__},                                              \
                      sizeof(const calm_cell[]){__VA_ARGS__} / sizeof(calm_cell))

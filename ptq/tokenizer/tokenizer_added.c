@@ -134,14 +134,13 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
 {
     int64_t id;
     bool special, normalized;
-    const bool no = false;
     calm_added token = {.id = 0};
     CALM_TRY(calm_json_need_int(ctx, where, json, "id", NULL, 0, CALM_TOKENIZER_MAX_IDS - 1, &id));
     CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, "content", &token.piece));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "special", &no, &special));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "single_word", &no, &token.single_word));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "lstrip", &no, &token.lstrip));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "rstrip", &no, &token.rstrip));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "special", &(bool){false}, &special));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "single_word", &(bool){false}, &token.single_word));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "lstrip", &(bool){false}, &token.lstrip));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "rstrip", &(bool){false}, &token.rstrip));
     const bool usual = !special;
     CALM_TRY(calm_json_need_bool(ctx, where, json, "normalized", &usual, &normalized));
     token.id = (uint32_t)id;

@@ -117,15 +117,13 @@ static calm_status mark_seams(calm_ctx *ctx, calm_tokenizer *tok, calm_bpe *self
 static calm_status read_switches(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                  calm_bpe *self)
 {
-    const double none = 0;
-    const bool no = false;
     double dropout;
-    CALM_TRY(calm_json_need_number(ctx, where, json, "dropout", &none, 0, 1, &dropout));
+    CALM_TRY(calm_json_need_number(ctx, where, json, "dropout", &(double){0}, 0, 1, &dropout));
     if (dropout > 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.dropout %g: not supported: ids would be random", where, dropout);
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "byte_fallback", &no, &self->byte_fallback));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "fuse_unk", &no, &self->fuse_unknown));
-    CALM_TRY(calm_json_need_bool(ctx, where, json, "ignore_merges", &no, &self->ignore_merges));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "byte_fallback", &(bool){false}, &self->byte_fallback));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "fuse_unk", &(bool){false}, &self->fuse_unknown));
+    CALM_TRY(calm_json_need_bool(ctx, where, json, "ignore_merges", &(bool){false}, &self->ignore_merges));
     self->prefix.text = self->suffix.text = "";
     if (calm_json_typeof(calm_json_get(json, "continuing_subword_prefix")) != CALM_JSON_NULL)
         CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, "continuing_subword_prefix", &self->prefix));

@@ -174,23 +174,14 @@ static calm_status flush(splitter *s)
 
 static calm_status add_span(splitter *s, const calm_token_part *self, size_t begin, size_t end, bool match)
 {
-    bool joins = false;
     match ^= self->invert;
-    switch (self->behavior) {
-    case CALM_SPLIT_ISOLATED:
+    if (self->behavior == CALM_SPLIT_REMOVED && match)
+        return CALM_OK;
+    if (self->behavior == CALM_SPLIT_REMOVED || self->behavior == CALM_SPLIT_ISOLATED)
         return pass(s, begin, end);
-    case CALM_SPLIT_REMOVED:
-        return match ? CALM_OK : pass(s, begin, end);
-    case CALM_SPLIT_MERGED_WITH_PREVIOUS:
-        joins = match && !s->previous;
-        break;
-    case CALM_SPLIT_MERGED_WITH_NEXT:
-        joins = !match && s->previous;
-        break;
-    case CALM_SPLIT_CONTIGUOUS:
-        joins = match == s->previous;
-        break;
-    }
+    const bool joins = self->behavior == CALM_SPLIT_MERGED_WITH_PREVIOUS ? match && !s->previous
+                       : self->behavior == CALM_SPLIT_MERGED_WITH_NEXT   ? !match && s->previous
+                                                                         : match == s->previous;
     s->previous = match;
     if (s->holding && joins) {
         s->end = end;

@@ -10,13 +10,11 @@
 static calm_status unsupported_type(calm_ctx *ctx, const char *where, const char *type, const char *list,
                                     const calm_tokenizer_type *types)
 {
-    char known[256] = "";
-    for (const calm_tokenizer_type *row = types; row->name; row++) {
-        strncat(known, row->name, sizeof known - strlen(known) - 1);
-        if (row[1].name || list)
-            strncat(known, ", ", sizeof known - strlen(known) - 1);
-    }
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.type \"%.60s\": not supported; known: %s%s", where, type, known,
+    CALM_SCOPED_TEXT(known);
+    for (const calm_tokenizer_type *row = types; row->name; row++)
+        calm_text_printf(&known, "%s%s", row->name, row[1].name || list ? ", " : "");
+    CALM_TRY(calm_text_check(ctx, &known));
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.type \"%.60s\": not supported; known: %s%s", where, type, known.data,
                      list ? "Sequence" : "");
 }
 

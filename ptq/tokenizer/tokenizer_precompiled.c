@@ -72,13 +72,12 @@ static calm_status look_up(calm_ctx *ctx, const charsmap *self, const char *key,
     return CALM_OK;
 }
 
-/* The map of `text`, or the text itself. */
-static calm_status put(calm_ctx *ctx, const charsmap *self, calm_bytes *out, const char *text, size_t n)
+/* The map of `text`, if there is one. */
+static calm_status put(calm_ctx *ctx, const charsmap *self, calm_bytes *out, const char *text, size_t n, bool *found)
 {
-    bool found;
     calm_piece mapped;
-    CALM_TRY(look_up(ctx, self, text, n, &found, &mapped));
-    return found ? calm_bytes_add(ctx, out, mapped.text, mapped.n) : calm_bytes_add(ctx, out, text, n);
+    CALM_TRY(look_up(ctx, self, text, n, found, &mapped));
+    return *found ? calm_bytes_add(ctx, out, mapped.text, mapped.n) : CALM_OK;
 }
 
 static calm_status run(calm_ctx *ctx, const calm_token_part *part, calm_normal *text)
@@ -88,17 +87,16 @@ static calm_status run(calm_ctx *ctx, const calm_token_part *part, calm_normal *
     calm_bytes out = {0};
     for (size_t at = 0, n; at < in.n; at += n) {
         const char *here = in.text + at;
-        bool found = false;
-        calm_piece mapped;
+        bool whole = false, found;
         n = calm_unicode_grapheme(here, in.n - at);
         if (n < CLUSTER_MAX)
-            CALM_TRY(look_up(ctx, self, here, n, &found, &mapped));
-        if (found)
-            CALM_TRY(calm_bytes_add(ctx, &out, mapped.text, mapped.n));
-        for (size_t i = 0, length; !found && i < n; i += length) {
+            CALM_TRY(put(ctx, self, &out, here, n, &whole));
+        for (size_t i = 0, length; !whole && i < n; i += length) {
             uint32_t c;
             length = calm_utf8_decode(here + i, &c);
-            CALM_TRY(put(ctx, self, &out, here + i, length));
+            CALM_TRY(put(ctx, self, &out, here + i, length, &found));
+            if (!found)
+                CALM_TRY(calm_bytes_add(ctx, &out, here + i, length));
         }
     }
     text->piece = calm_bytes_piece(&out);

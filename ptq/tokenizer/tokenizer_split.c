@@ -3,6 +3,7 @@
  * Each piece goes down the whole chain before the next one is cut, so a text of any length is never listed. */
 #include <string.h>
 
+#include "ptq/base/option.h"
 #include "ptq/tokenizer/tokenizer_encoder.h"
 #include "ptq/text/unicode_classes.h"
 
@@ -67,13 +68,12 @@ static calm_status run_metaspace(calm_encoder *enc, size_t index, calm_piece in)
 static calm_status read_behavior(calm_ctx *ctx, const char *where, const calm_json *json, const char *fallback,
                                  calm_split_behavior *out)
 {
-    static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     const char *name;
     CALM_TRY(calm_json_need_string(ctx, where, json, "behavior", fallback, &name));
-    for (*out = 0; *out < sizeof names / sizeof *names; ++*out)
-        if (strcmp(name, names[*out]) == 0)
-            return CALM_OK;
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.behavior \"%.60s\": not supported", where, name);
+    const int index = calm_option_value_index("Isolated|Removed|MergedWithPrevious|MergedWithNext|Contiguous", name);
+    *out = (calm_split_behavior)index;
+    return index >= 0 ? CALM_OK
+                      : calm_fail(ctx, CALM_EUNSUPPORTED, "%s.behavior \"%.60s\": not supported", where, name);
 }
 
 static calm_status read_split(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
@@ -119,17 +119,14 @@ static calm_status read_bert(calm_ctx *ctx, calm_tokenizer *tok, const char *whe
 calm_status calm_tokenizer_read_metaspace(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                           calm_token_part *part)
 {
-    static const char *const names[] = {"never", "first", "always"};
     const bool yes = true;
     const char *name;
     bool legacy, split;
-    size_t scheme = 0;
     /* Older files have a switch instead of the scheme. */
     CALM_TRY(calm_json_need_bool(ctx, where, json, "add_prefix_space", &yes, &legacy));
     CALM_TRY(calm_json_need_string(ctx, where, json, "prepend_scheme", legacy ? "always" : "never", &name));
-    while (scheme < 3 && strcmp(name, names[scheme]) != 0)
-        scheme++;
-    if (scheme == 3)
+    const int scheme = calm_option_value_index("never|first|always", name);
+    if (scheme < 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s.prepend_scheme \"%.60s\": not supported", where, name);
     if (!legacy && scheme != CALM_PREPEND_NEVER)
         return calm_fail(ctx, CALM_EFORMAT, "%s: add_prefix_space is false, but prepend_scheme is \"%s\"", where, name);

@@ -19,22 +19,21 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
 {
     calm_ctx *ctx = fuzz_context();
     calm_json *recipe, *written;
-    calm_document_fault *faults;
+    calm_faults faults;
     calm_recipe_spec spec;
-    size_t n;
     if (calm_json_parse(ctx, "fuzz", (const char *)data, size, &recipe) != CALM_OK)
         return 0;
-    if (calm_document_faults(ctx, recipe, &faults, &n) != CALM_OK)
+    if (calm_document_faults(ctx, recipe, &faults) != CALM_OK)
         abort();
-    check_faults(faults, n);
+    check_faults(faults.of, faults.n);
     if (calm_spec_init(ctx, &spec) != CALM_OK)
         abort();
-    if (n == 0 && calm_spec_read(ctx, recipe, "fuzz", &spec) == CALM_OK) {
+    if (faults.n == 0 && calm_spec_read(ctx, recipe, "fuzz", &spec) == CALM_OK) {
         if (calm_spec_write(ctx, &spec, &written) != CALM_OK ||
-            calm_document_faults(ctx, written, &faults, &n) != CALM_OK || n)
+            calm_document_faults(ctx, written, &faults) != CALM_OK || faults.n)
             abort();
         calm_json_free(written);
-    } else if (n == 0 && !ctx->message[0]) {
+    } else if (faults.n == 0 && !ctx->message[0]) {
         abort();
     }
     calm_json_free(recipe);

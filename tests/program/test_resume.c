@@ -114,7 +114,7 @@ static void check_late(const late *how)
         late copy = *how;
         said->status = calm_run_stages(ctx, &run.recipe, &options, damage_all, &copy, &damaged);
         memcpy(said->message, ctx->message, sizeof said->message);
-        calm_run_close(ctx, damaged);
+        calm_run_close(&damaged);
         _exit(0);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);

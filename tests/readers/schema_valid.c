@@ -8,16 +8,16 @@
 static void check(calm_ctx *ctx, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    calm_document_fault *faults;
+    calm_faults faults;
     calm_json *value;
-    size_t n;
     if (calm_json_read(ctx, path, CALM_RECIPE_BYTES, &value) != CALM_OK) {
         printf("%s unread\n", name);
         calm_ctx_forgive(ctx);
         return;
     }
-    if (calm_document_faults(ctx, value, &faults, &n) == CALM_OK)
-        printf("%s %s\n", name, n == 0 ? "valid" : faults[0].pointer[0] ? faults[0].pointer : "(document)");
+    if (calm_document_faults(ctx, value, &faults) == CALM_OK)
+        printf("%s %s\n", name,
+               faults.n == 0 ? "valid" : faults.of[0].pointer[0] ? faults.of[0].pointer : "(document)");
     calm_json_free(value);
 }
 

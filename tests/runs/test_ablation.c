@@ -248,7 +248,7 @@ TEST(draws)
     for (size_t entry = 0; entry < 3; entry++)
         calm_candidate_at(&p->in, 3, entry)->failure = "of the test";
     ck_fails(calm_ablation_draw(ctx, p, 0, &choice), CALM_ENUMERIC, "every candidate failed");
-    calm_run_close(ctx, p);
+    calm_run_close(&p);
 }
 END_OF_TEST
 

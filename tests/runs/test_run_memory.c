@@ -186,7 +186,7 @@ static calm_memory_plan estimate(const play *run, size_t n_threads, const calm_k
     open.recipe.knobs = knobs;
     ck_ok(calm_run_open(ctx, &open.recipe, &p));
     calm_memory_plan_estimate(p, n_threads, knobs, &out);
-    calm_run_close(ctx, p);
+    calm_run_close(&p);
     return out;
 }
 

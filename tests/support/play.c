@@ -120,7 +120,7 @@ static void work(const play *run, fault wanted, outcome *said)
     memcpy(said->message, ctx->message, sizeof said->message);
     if (finished)
         describe(finished, said);
-    calm_run_close(ctx, finished);
+    calm_run_close(&finished);
 }
 
 pid_t play_start(const play *run, fault wanted, outcome **said)

@@ -197,7 +197,7 @@ static calm_status add_row(calm_ctx *ctx, void *user, size_t n, const char *cons
         if (!values)
             calm_table_column(shown, names[i], CALM_ALIGN_LEFT);
         else if (values[i].type == CALM_VALUE_INTEGER)
-            calm_table_int(shown, values[i].integer);
+            CALM_CELLS(shown, CALM_INT(values[i].integer));
         else if (values[i].type == CALM_VALUE_REAL)
             calm_table_format(shown, "%.6g", values[i].real);
         else

@@ -189,7 +189,7 @@ TEST(what_is_built_is_written_in_order)
     calm_json_set_number(root, "infinity", -INFINITY);
     calm_json_set_bool(root, "yes", true);
     calm_json_add_string(array, "x");
-    calm_json_add_int(array, 3);
+    calm_json_add(array, calm_json_of_int(3));
     calm_json_add(array, calm_json_new_null());
     calm_json_set(root, "array", array);
     const char *line = "{\"z\":\"a \\\"quoted\\\" \\n ü\",\"none\":null,\"a\":-9223372036854775808,\"half\":0.5,"

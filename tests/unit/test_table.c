@@ -27,14 +27,14 @@ static calm_table new_table(void)
 TEST(columns_are_as_wide_as_their_cells)
 {
     calm_table table = new_table();
-    calm_table_int(&table, 7);
+    CALM_CELLS(&table, CALM_INT(7));
     calm_table_text(&table, "gptq");
-    calm_table_scientific(&table, 1.25e-5, 2);
-    calm_table_bool(&table, true);
-    calm_table_int(&table, 123456);
+    CALM_CELLS(&table, CALM_SCIENTIFIC(1.25e-5, 2));
+    CALM_CELLS(&table, CALM_BOOL(true));
+    CALM_CELLS(&table, CALM_INT(123456));
     calm_table_format(&table, "%s-%d", "a", 5);
-    calm_table_fixed(&table, 4.125, 1);
-    calm_table_bool(&table, false);
+    CALM_CELLS(&table, CALM_FIXED(4.125, 1));
+    CALM_CELLS(&table, CALM_BOOL(false));
     ck_assert_uint_eq(calm_table_rows(&table), 2);
     ck_assert_str_eq(text_of(&table, 2, false), "   block  name      loss  on\n"
                                                 "  ------  ----  --------  ---\n"
@@ -60,17 +60,17 @@ TEST(columns_and_cells_as_lists)
     for (size_t i = 0; i < 6; i++)
         calm_table_column(&other, names[i], i >= 1 && i <= 3 ? CALM_ALIGN_RIGHT : CALM_ALIGN_LEFT);
     calm_table_text(&other, "gptq");
-    calm_table_fixed(&other, 12.345, 1);
-    calm_table_scientific(&other, 1.5e-5, 1);
-    calm_table_int(&other, 3);
-    calm_table_bool(&other, true);
-    calm_table_empty(&other);
+    CALM_CELLS(&other, CALM_FIXED(12.345, 1));
+    CALM_CELLS(&other, CALM_SCIENTIFIC(1.5e-5, 1));
+    CALM_CELLS(&other, CALM_INT(3));
+    CALM_CELLS(&other, CALM_BOOL(true));
+    CALM_CELLS(&other, CALM_EMPTY);
     calm_table_text(&other, "rtn");
-    calm_table_number(&other, 0.5);
-    calm_table_empty(&other);
-    calm_table_int(&other, -1);
-    calm_table_bool(&other, false);
-    calm_table_empty(&other);
+    CALM_CELLS(&other, CALM_NUMBER(0.5));
+    CALM_CELLS(&other, CALM_EMPTY);
+    CALM_CELLS(&other, CALM_INT(-1));
+    CALM_CELLS(&other, CALM_BOOL(false));
+    CALM_CELLS(&other, CALM_EMPTY);
     ck_assert_str_eq(text_of(&one, 0, false), "name  least agrees %       kl   n  on   note\n"
                                               "----  --------------  -------  --  ---  ----\n"
                                               "gptq            12.3  1.5e-05   3  yes\n"
@@ -95,9 +95,9 @@ TEST(numbers_of_six_digits)
     calm_table table;
     table = (calm_table){0};
     calm_table_column(&table, "a\033[1m\n", CALM_ALIGN_RIGHT);    /* a heading is as harmless as a cell */
-    calm_table_number(&table, 1.0 / 3);
-    calm_table_number(&table, 1.25e-9);
-    calm_table_number(&table, NAN);
+    CALM_CELLS(&table, CALM_NUMBER(1.0 / 3));
+    CALM_CELLS(&table, CALM_NUMBER(1.25e-9));
+    CALM_CELLS(&table, CALM_NUMBER(NAN));
     ck_assert_str_eq(text_of(&table, 0, false), "a\\u{1b}[1m\\n\n------------\n    0.333333\n    1.25e-09\n\n");
     ck_assert_str_eq(text_of(&table, 0, true), "a\\u{1b}[1m\\n  0.333333\na\\u{1b}[1m\\n  1.25e-09\n");
     calm_table_clear(&table);
@@ -110,10 +110,10 @@ TEST(empty_columns_can_go)
     calm_table_drop_empty(&table);
     ck_assert_uint_eq(table.n_columns, 4);    /* no rows */
     for (int row = 0; row < 2; row++) {
-        calm_table_empty(&table);
+        CALM_CELLS(&table, CALM_EMPTY);
         calm_table_text(&table, row ? "x" : "");
-        calm_table_fixed(&table, NAN, 1);
-        calm_table_bool(&table, false);
+        CALM_CELLS(&table, CALM_FIXED(NAN, 1));
+        CALM_CELLS(&table, CALM_BOOL(false));
     }
     calm_table_drop_empty(&table);
     ck_assert_str_eq(text_of(&table, 0, false), "name\n----\n\nx\n");
@@ -150,15 +150,15 @@ TEST(json_keeps_types_and_digits)
 {
     calm_table table = new_table();
     calm_json *rows, *row;
-    calm_table_int(&table, -3);
+    CALM_CELLS(&table, CALM_INT(-3));
     calm_table_text(&table, "a\n\"\xff");
-    calm_table_scientific(&table, 0.1234567890123, 1);
-    calm_table_bool(&table, false);
-    calm_table_empty(&table);
+    CALM_CELLS(&table, CALM_SCIENTIFIC(0.1234567890123, 1));
+    CALM_CELLS(&table, CALM_BOOL(false));
+    CALM_CELLS(&table, CALM_EMPTY);
     calm_table_text(&table, NULL);
-    calm_table_fixed(&table, NAN, 3);
-    calm_table_bool(&table, true);
-    calm_table_int(&table, 9);    /* a row that is not complete does not count */
+    CALM_CELLS(&table, CALM_FIXED(NAN, 3));
+    CALM_CELLS(&table, CALM_BOOL(true));
+    CALM_CELLS(&table, CALM_INT(9));    /* a row that is not complete does not count */
     rows = calm_rows_json(ctx, &table);
     ck_ok(ctx->status);
     ck_assert_uint_eq(calm_table_rows(&table), 0);    /* it is released */
@@ -192,14 +192,14 @@ TEST(csv)
 {
     calm_table table = new_table();
     ck_assert_str_eq(written(&table, calm_table_write_csv), "block,name,loss,on\r\n");
-    calm_table_int(&table, -3);
+    CALM_CELLS(&table, CALM_INT(-3));
     calm_table_text(&table, "smooth(alpha=0.5,x=1)+\"q\"");
-    calm_table_scientific(&table, 0.1, 1);
-    calm_table_bool(&table, true);
-    calm_table_empty(&table);
+    CALM_CELLS(&table, CALM_SCIENTIFIC(0.1, 1));
+    CALM_CELLS(&table, CALM_BOOL(true));
+    CALM_CELLS(&table, CALM_EMPTY);
     calm_table_text(&table, "two\nlines");
-    calm_table_fixed(&table, 0.1 + 0.2, 2);
-    calm_table_bool(&table, false);
+    CALM_CELLS(&table, CALM_FIXED(0.1 + 0.2, 2));
+    CALM_CELLS(&table, CALM_BOOL(false));
     ck_assert_str_eq(written(&table, calm_table_write_csv),
                      "block,name,loss,on\r\n-3,\"smooth(alpha=0.5,x=1)+\"\"q\"\"\",0.1,true\r\n"
                      ",\"two\nlines\",0.30000000000000004,false\r\n");
@@ -210,10 +210,10 @@ END_OF_TEST
 TEST(markdown)
 {
     calm_table table = new_table();
-    calm_table_int(&table, 7);
+    CALM_CELLS(&table, CALM_INT(7));
     calm_table_text(&table, "a|b<c");
-    calm_table_fixed(&table, 0.125, 1);
-    calm_table_bool(&table, false);
+    CALM_CELLS(&table, CALM_FIXED(0.125, 1));
+    CALM_CELLS(&table, CALM_BOOL(false));
     ck_assert_str_eq(written(&table, calm_table_write_markdown),
                      "| block | name | loss | on |\n|---:|---|---:|---|\n| 7 | a\\|b\\<c | 0.1 |  |\n");
     calm_table_clear(&table);
@@ -227,7 +227,7 @@ TEST(many_rows)
     for (int c = 0; c < 40; c++)
         calm_table_column(&table, test_format("c%d", c), CALM_ALIGN_RIGHT);
     for (int i = 0; i < 40 * 1000; i++)
-        calm_table_int(&table, i);
+        CALM_CELLS(&table, CALM_INT(i));
     ck_assert_uint_eq(calm_table_rows(&table), 1000);
     ck_assert_ptr_nonnull(strstr(text_of(&table, 0, false), "39999\n"));
     calm_table_clear(&table);
