@@ -52,6 +52,8 @@ static calm_status smooth(calm_ctx *ctx, calm_problem *problem, const void *opts
     for (size_t j = 0; j < n; j++)
         scale[j] = problem->job->stats->absmax[j] / (problem->in_scale ? problem->in_scale[j] : 1);
     calm_smooth_scale(options->alpha, n, scale, w_max, s);
+    for (size_t j = 0; j < n; j++)
+        s[j] = scale[j] > 0 && w_max[j] > 0 ? s[j] : 0;    /* dead: the floors would make it an extreme */
     CALM_TRY(calm_channel_scale(ctx, problem, s, scale));
     return calm_problem_scale(ctx, problem, scale);
 }
@@ -65,7 +67,7 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_transform_smooth = {
     .name = "smooth",
-    .revision = 2,
+    .revision = 3,
     .summary = "channel scales between input and weight maxima",
     .reference = "Xiao et al. 2022, arXiv 2211.10438",
     .kind = CALM_KIND_TRANSFORM,

@@ -56,7 +56,70 @@ TEST(twice_is_once)
 }
 END_OF_TEST
 
+/* From the definition: maxima, shared over absorb groups, divided by what makes their product 1; dead channels are left
+ * out of both. */
+static void slow_scale(const slow_problem *p, double alpha, double *s)
+{
+    double *raw = slow_doubles(p->in), logs = 0, n_live = 0;
+    for (size_t j = 0; j < p->in; j++) {
+        double most = 0;
+        for (size_t i = 0; i < p->out; i++)
+            most = fmax(most, fabs((double)p->w[i * p->in + j]));
+        if (p->stats.absmax[j] > 0 && most > 0)
+            raw[j] = fmax(pow(p->stats.absmax[j], alpha) / pow(fmax(most, 1e-5), 1 - alpha), 1e-5);
+    }
+    for (size_t j = 0; j < p->in; j++) {
+        double product = 1, count = 0;
+        for (size_t k = 0; k < p->in; k++)
+            if (raw[k] > 0 && (k == j || (p->job.absorb_group && p->job.absorb_group[k] == p->job.absorb_group[j]))) {
+                product *= raw[k];
+                count++;
+            }
+        s[j] = count > 0 ? pow(product, 1 / count) : 0;
+        logs += s[j] > 0 ? log(s[j]) : 0;
+        n_live += s[j] > 0;
+    }
+    for (size_t j = 0; j < p->in; j++)
+        s[j] = s[j] > 0 ? s[j] / exp(logs / n_live) : 1;
+}
+
+static void check_smooth(const slow_problem *p, double alpha)
+{
+    double *expected = slow_doubles(p->in);
+    const float *found = scale_of(p, test_format("smooth(alpha=%.17g)+absmax+nearest", alpha));
+    slow_scale(p, alpha, expected);
+    for (size_t j = 0; j < p->in; j++)
+        ck_near(found[j], expected[j], 1e-6 * expected[j]);
+}
+
+/* A channel without input, one without weights, and with groups one whose group is alive and one that is dead with its
+ * group; what is dead has no part in what the others get. */
+TEST(live_channels_decide)
+{
+    slow_problem p;
+    uint32_t share[70];
+    new_problem(&p, 20, 70);
+    check_smooth(&p, 0.5);
+    check_smooth(&p, 0.8);
+    for (size_t t = 0; t < p.rows; t++)
+        p.x[t * p.in + 7] = p.x[t * p.in + 19] = p.x[t * p.in + 39] = p.x[t * p.in + 59] = 0;
+    for (size_t i = 0; i < p.out; i++)
+        p.w[i * p.in + 30] = 0;
+    slow_problem_measure(&p);
+    check_smooth(&p, 0.5);
+    check_smooth(&p, 1);
+    for (size_t j = 0; j < p.in; j++)
+        share[j] = (uint32_t)(j % 20);
+    p.job.absorb_group = share;
+    p.job.n_absorb_groups = 20;
+    check_smooth(&p, 0.5);
+    check_smooth(&p, 0.3);
+    ck_assert(scale_of(&p, "smooth+absmax+nearest")[19] == 1);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("transform_smooth", (const TTest *[]){after_another_transform, twice_is_once, NULL});
+    return run_tests("transform_smooth",
+                     (const TTest *[]){after_another_transform, twice_is_once, live_channels_decide, NULL});
 }
