@@ -440,7 +440,7 @@ CALM_API void calm_qjob_effective(const calm_qjob *qjob, float *w);
 #define CALM_METRIC_LIST(X)                                                                                            \
     X(CKA, "cka", "1 - linear CKA, columns centred")                                                                   \
     X(CKA_DEBIASED, "cka_debiased", "1 - debiased linear CKA (n >= 4; may exceed 1)")                                  \
-    X(CKA_TOKEN, "cka_token", "1 - CKA of rows divided by the float row's norm: every token counts alike")             \
+    X(CKA_TOKEN, "cka_token", "1 - CKA of rows divided by the float row's norm, at least 1/8 of the median one")       \
     X(CKA_DROP, "cka_drop", "1 - CKA without rows whose float norm is above 6 medians")                                \
     X(REL_MSE, "rel_mse", "sum |z-y|^2 / sum |y - mean y|^2")                                                          \
     X(LOG_REL_MSE, "log_rel_mse", "mean over tokens of log(|z-y|^2 / |y|^2)")                                          \

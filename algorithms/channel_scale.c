@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Replace s by its geometric mean over each absorb group. */
+/* Replace s by the geometric mean over the live channels of each absorb group; 0 where there is none. */
 static calm_status share(calm_ctx *ctx, const calm_job *job, size_t n, double *s)
 {
     double *sum;
@@ -13,11 +13,15 @@ static calm_status share(calm_ctx *ctx, const calm_job *job, size_t n, double *s
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, sum, job->n_absorb_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, count, job->n_absorb_groups));
     for (size_t j = 0; j < n; j++) {
+        if (!(s[j] > 0))
+            continue;
         sum[job->absorb_group[j]] += log(s[j]);
         count[job->absorb_group[j]]++;
     }
-    for (size_t j = 0; j < n; j++)
-        s[j] = exp(sum[job->absorb_group[j]] / (double)count[job->absorb_group[j]]);
+    for (size_t j = 0; j < n; j++) {
+        const uint32_t group = job->absorb_group[j];
+        s[j] = count[group] ? exp(sum[group] / (double)count[group]) : 0;
+    }
     return CALM_OK;
 }
 
@@ -29,15 +33,15 @@ size_t calm_channel_scale_bytes(const calm_job_shape *shape)
 
 calm_status calm_channel_scale(calm_ctx *ctx, const calm_problem *problem, double *s, float *scale)
 {
-    double least = INFINITY, most = 0;
+    double sum = 0;
+    size_t n_live = 0;
     CALM_TRY(share(ctx, problem->job, problem->in, s));
     for (size_t j = 0; j < problem->in; j++) {
-        least = fmin(least, s[j]);
-        most = fmax(most, s[j]);
+        sum += s[j] > 0 ? log(s[j]) : 0;
+        n_live += s[j] > 0;
     }
-    /* Largest and smallest scale are then inverses of each other. */
-    double middle = sqrt(least * most);
+    const double middle = n_live ? exp(sum / (double)n_live) : 1;
     for (size_t j = 0; j < problem->in; j++)
-        scale[j] = (float)(s[j] / middle);
+        scale[j] = s[j] > 0 ? (float)(s[j] / middle) : 1;
     return CALM_OK;
 }

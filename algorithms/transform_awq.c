@@ -5,8 +5,8 @@
  *   chain's own grid, H undamped
  *
  * The paper measures outputs on a sample and clips weights by a search of their own; here H measures them on all rows,
- * and the grid is the chain's.  m counts as CALM_CHANNEL_FLOOR at least; channel_scale.c shares and normalises s.  An
- * exponent whose grid cannot be stored is left out. */
+ * and the grid is the chain's.  m > 0 counts as CALM_CHANNEL_FLOOR at least; channel_scale.c shares and normalises s.
+ * An exponent whose grid cannot be stored is left out. */
 #include <math.h>
 #include <stddef.h>
 
@@ -121,7 +121,7 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, awq_searc
             /* An earlier transform divides the input already: m is that of what is left. */
             if (problem->in_scale)
                 mean /= problem->in_scale[j];
-            s[j] = pow(fmax(mean, CALM_CHANNEL_FLOOR), RATIO_STEP * (double)i);
+            s[j] = mean > 0 ? pow(fmax(mean, CALM_CHANNEL_FLOOR), RATIO_STEP * (double)i) : 0;
         }
         CALM_TRY(calm_channel_scale(ctx, problem, s, scale));
         for (size_t j = 0; j < n; j++)
@@ -169,7 +169,7 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_transform_awq = {
     .name = "awq",
-    .revision = 1,
+    .revision = 2,
     .summary = "channel scales by input size, the exponent searched",
     .reference = "Lin et al. 2023, arXiv 2306.00978",
     .kind = CALM_KIND_TRANSFORM,

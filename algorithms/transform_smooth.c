@@ -47,9 +47,13 @@ static calm_status smooth(calm_ctx *ctx, calm_problem *problem, const void *opts
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w_max, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, scale, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s, n));
-    /* Of W as earlier transforms have left it. */
+    /* Of W and of x as earlier transforms have left them; `scale` holds the maxima of x until it is made. */
     column_maxima(problem, w_max);
-    calm_smooth_scale(options->alpha, n, problem->job->stats->absmax, w_max, s);
+    for (size_t j = 0; j < n; j++)
+        scale[j] = problem->job->stats->absmax[j] / (problem->in_scale ? problem->in_scale[j] : 1);
+    calm_smooth_scale(options->alpha, n, scale, w_max, s);
+    for (size_t j = 0; j < n; j++)
+        s[j] = scale[j] > 0 && w_max[j] > 0 ? s[j] : 0;    /* dead: the floors would make it an extreme */
     CALM_TRY(calm_channel_scale(ctx, problem, s, scale));
     return calm_problem_scale(ctx, problem, scale);
 }
@@ -63,7 +67,7 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_transform_smooth = {
     .name = "smooth",
-    .revision = 1,
+    .revision = 3,
     .summary = "channel scales between input and weight maxima",
     .reference = "Xiao et al. 2022, arXiv 2211.10438",
     .kind = CALM_KIND_TRANSFORM,

@@ -7,7 +7,8 @@
  * Where a formula has no value, so that none is ever NaN or infinite:
  *   - a constant Z (Gram norm at most 1e-12 of Y's) gives 1 in every CKA; of a constant Y it is 0 where Z is
  *     constant too, else 1;
- *   - a zero row of Y is a zero row of both matrices in cka_token;
+ *   - cka_token divides a row by an eighth of the median norm where its own is less; where the median is 0, a zero row
+ *     of Y is a zero row of both matrices;
  *   - log_rel_mse: a row's |z-y|^2 / |y|^2 is held within [2^-64, 2^64] (2^-48 is the square of float32's rounding
  *     unit), so equal outputs give -44.4, the only metric whose best value is not 0;
  *   - cosine: a zero row against a zero row gives 0, against another 1;

@@ -9,7 +9,8 @@
 
 #include "cka/cka.h"
 
-/* The matrices that are scored: all rows, those cka_drop keeps, all rows divided by the float row's norm. */
+/* The matrices that are scored: all rows, those cka_drop keeps, all rows divided by the float row's norm, of
+ * which an eighth of the median is the least. */
 typedef enum calm_rowset { CALM_ROWS_ALL, CALM_ROWS_KEPT, CALM_ROWS_TOKEN, CALM_N_ROWSETS } calm_rowset;
 
 /* <K, K>, <K, D>, <D, D>. */
@@ -22,7 +23,7 @@ struct calm_score_ref {
     size_t n, d, n_kept;
     size_t *order;                    /* [n] row numbers: the kept rows in order, then the dropped ones        */
     double *norm2;                    /* [n] |y_t|^2                                                           */
-    double *weight;                   /* [n] 1 / |y_t|, 0 for a zero row                                       */
+    double *weight;                   /* [n] 1 / |y_t| with a floor, what cka_token multiplies rows by           */
     double *kept;                     /* [n] 1 for a kept row, 0 for a dropped one                             */
     double *diagonal;                 /* [n] |y_t - mean|^2, the diagonal of K over all rows                   */
     double *mean[CALM_N_ROWSETS];     /* [d] column means of each rowset                                       */

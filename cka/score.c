@@ -15,6 +15,8 @@ enum { LANES = 8 };
 
 /* cka_drop leaves out rows whose norm is above this many medians (docs/method.md section 3). */
 #define DROP_MEDIANS 6
+/* cka_token divides rows by no less than this part of the median norm. */
+#define TOKEN_MEDIANS (1.0 / 8)
 
 /* Ratios of squares end here (cka.h). */
 #define RATIO_MAX 0x1p64
@@ -124,7 +126,7 @@ static double median(const double *x, size_t n, double *sorted)
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Row norms and weights, and the sum of |y|. */
+/* Row norms, and the sum of |y|. */
 static calm_status measure_rows(calm_ctx *ctx, calm_score_ref *ref)
 {
     for (size_t t = 0; t < ref->n; t++) {
@@ -137,13 +139,14 @@ static calm_status measure_rows(calm_ctx *ctx, calm_score_ref *ref)
         if (!isfinite(norm2))
             return not_finite(ctx, "float", y, t);
         ref->norm2[t] = norm2;
-        ref->weight[t] = norm2 > 0 ? 1 / sqrt(norm2) : 0;
         ref->abs_sum += abs_sum;
     }
     return CALM_OK;
 }
 
-/* Which rows cka_drop keeps: norms within DROP_MEDIANS medians, at least half of all. */
+/* What rows count in cka_token, and which ones cka_drop keeps: norms within DROP_MEDIANS medians, at least half of all.
+ * The value of a sink token is near zero: divided by its own norm, rounding errors of such rows would be all of the
+ * score. */
 static calm_status split_rows(calm_ctx *ctx, calm_score_ref *ref)
 {
     double *norm, *sorted;
@@ -151,7 +154,11 @@ static calm_status split_rows(calm_ctx *ctx, calm_score_ref *ref)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, sorted, ref->n));
     for (size_t t = 0; t < ref->n; t++)
         norm[t] = sqrt(ref->norm2[t]);
-    double limit = DROP_MEDIANS * median(norm, ref->n, sorted);
+    const double middle = median(norm, ref->n, sorted), limit = DROP_MEDIANS * middle;
+    for (size_t t = 0; t < ref->n; t++) {
+        const double divisor = fmax(norm[t], TOKEN_MEDIANS * middle);
+        ref->weight[t] = divisor > 0 ? 1 / divisor : 0;
+    }
     for (size_t t = 0; t < ref->n; t++)
         if (!(norm[t] > limit)) {
             ref->kept[t] = 1;

@@ -56,7 +56,7 @@ static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const c
             values[i * repeat + k] = biases ? -(float)zero * linear->scales[i] : linear->scales[i];
     }
     if (scale_dtype(&linear->scheme) == CALM_F16)
-        return calm_export_put_f16(ctx, writer, values, n * repeat);
+        return calm_export_put_f16(ctx, writer, values, linear->out, linear->n_groups * repeat);
     return calm_export_put_floats(ctx, writer, CALM_F32, values, n * repeat);
 }
 

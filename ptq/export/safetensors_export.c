@@ -115,13 +115,15 @@ calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, ca
     return calm_shards_put(ctx, writer, bytes, n * calm_dtype_bytes(dtype));
 }
 
-calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const float *values, size_t n)
+calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const float *values, size_t rows,
+                                size_t columns)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < rows * columns; i++)
         if (calm_f16_to_f32(calm_f32_to_f16(values[i])) != values[i])
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: %.9g is no float16, which this format stores",
-                             calm_shards_next(writer)->name, (double)values[i]);
-    return calm_export_put_floats(ctx, writer, CALM_F16, values, n);
+            return calm_fail(ctx, CALM_ENUMERIC,
+                             "%s[%zu, %zu]: %.9g is no float16, which this format stores; compressed-tensors stores it",
+                             calm_shards_next(writer)->name, i / columns, i % columns, (double)values[i]);
+    return calm_export_put_floats(ctx, writer, CALM_F16, values, rows * columns);
 }
 
 calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
@@ -132,7 +134,7 @@ calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, co
     for (size_t g = 0; g < groups; g++)
         for (size_t o = 0; o < out; o++)
             scales[g * out + o] = linear->scales[o * groups + g];
-    return calm_export_put_f16(ctx, writer, scales, out * groups);
+    return calm_export_put_f16(ctx, writer, scales, groups, out);
 }
 
 calm_status calm_export_transpose(calm_ctx *ctx, const uint8_t *in, uint8_t constant, size_t rows, size_t cols,

@@ -53,8 +53,10 @@ bool calm_export_is_asymmetric(const calm_plan *plan);
 calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype, const float *values,
                                    size_t n);
 
-/* The same in float16, which must hold every value as it is.  CALM_ENUMERIC with the tensor's name. */
-calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const float *values, size_t n);
+/* The same, [rows, columns], in float16, which must hold every value as it is.  CALM_ENUMERIC with tensor, row and
+ * column. */
+calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const float *values, size_t rows,
+                                size_t columns);
 
 /* The scales of a linear in float16, transposed: [G, out]. */
 calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear);

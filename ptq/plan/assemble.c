@@ -56,20 +56,30 @@ static float round_to(calm_dtype dtype, float value)
     return dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(value)) : value;
 }
 
-/* Round what was folded to the dtype that the checkpoint stores MODULE.PART in; nothing to do for NULL. */
+/* The type that the checkpoint stores MODULE.PART in. */
+static calm_status stored_dtype(calm_ctx *ctx, const calm_model *model, const char *module, const char *part,
+                                calm_dtype *out)
+{
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, part));
+    const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
+    *out = tensor ? tensor->dtype : CALM_BF16;
+    return CALM_OK;
+}
+
+/* Round what was folded to that type; nothing to do for NULL. */
 static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const char *module, const char *part,
                                 float *values, size_t n)
 {
-    char *name;
+    calm_dtype dtype;
     if (!values)
         return CALM_OK;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, part));
-    const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
+    CALM_TRY(stored_dtype(ctx, model, module, part, &dtype));
     for (size_t i = 0; i < n; i++) {
-        values[i] = round_to(tensor ? tensor->dtype : CALM_BF16, values[i]);
+        values[i] = round_to(dtype, values[i]);
         if (!isfinite(values[i]))
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: value %zu is out of range after its input scale was folded in",
-                             name, i);
+            return calm_fail(ctx, CALM_ENUMERIC, "%s.%s: value %zu is out of range after its input scale was folded in",
+                             module, part, i);
     }
     return CALM_OK;
 }
@@ -99,18 +109,47 @@ static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_
     return round_stored(ctx, model, module, "bias", out->norm_bias, config->hidden);
 }
 
-/* scale (code - zero) / s = (scale / s) (code - zero): the codes stay.  The new scale is rounded to what the file
- * stores, a relative error of 2^-9 at most in bfloat16; one that leaves the range of the format is an error here, where
- * the linear and the group of columns are known. */
-static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row,
-                                      float s)
+/* Half a unit in the last place of bfloat16's 8 bits, which is what every format holds of a scale at least. */
+#define FOLD_ERROR 0x1p-8
+/* Is `stored` the scale `wanted` in `dtype`, rounded once, not flushed and not past the end?  Input scales are no
+ * powers of two, which would round nothing: smoothing makes the maxima of all channels equal, and a factor of up to
+ * sqrt 2 in each raises the largest, which costs far more than half a unit in the last place of a scale. */
+static bool is_stored(calm_dtype dtype, double wanted, float *stored)
 {
+    *stored = round_to(dtype, (float)wanted);
+    return fabsf(*stored) <= (float)CALM_SCALE_MAX && fabs((double)*stored - wanted) <= FOLD_ERROR * fabs(wanted);
+}
+
+/* Are all weights of a group zero?  Then any scale says so. */
+static bool is_zero_group(const calm_qlinear *linear, size_t row, size_t g)
+{
+    const size_t first = g * linear->group, end = calm_size_min(first + linear->group, linear->in);
+    const uint8_t *codes = linear->codes + row * linear->in;
+    const uint8_t zero = linear->zeros ? linear->zeros[row * linear->n_groups + g]
+                                       : calm_symmetric_zero(&linear->scheme);
+    size_t j = first;
+    while (j < end && codes[j] == zero)
+        j++;
+    return j == end;
+}
+
+/* scale (code - zero) / s = (scale / s) (code - zero): the codes stay.  They were chosen for the scale as it is, so one
+ * that its type cannot hold after the division must not become another one.  Engines cast scales to the type of the
+ * checkpoint, so that a float16 one must hold them too. */
+static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row,
+                                      float s, calm_dtype checkpoint)
+{
+    const calm_dtype dtype = checkpoint == CALM_F16 ? CALM_F16 : linear->scheme.scale_dtype;
     for (size_t g = 0; g < linear->n_groups; g++) {
-        float *scale = &linear->scales[row * linear->n_groups + g];
-        *scale = calm_scale_round((double)*scale / (double)s, linear->scheme.scale_dtype);
-        if (!isfinite(*scale))
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: scale of row %zu, group %zu is out of range after folding %g",
-                             weight->name, row, g, (double)s);
+        float *scale = &linear->scales[row * linear->n_groups + g], stored;
+        const double wanted = (double)*scale / (double)s;
+        if (is_stored(linear->scheme.scale_dtype, wanted, &stored) && is_stored(dtype, wanted, &(float){0}))
+            *scale = stored;
+        else if (!is_zero_group(linear, row, g))
+            return calm_fail(ctx, CALM_ENUMERIC,
+                             "%s: scale of row %zu, group %zu is %g after folding %g, which is out of range of %s; "
+                             "`forbid` the candidate of the job that reads these rows",
+                             weight->name, row, g, wanted, (double)s, calm_dtype_name(dtype));
     }
     return CALM_OK;
 }
@@ -118,7 +157,8 @@ static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, 
 /* Divide row r of a linear by s: in its scales when it is quantized, else in a copy of its weights.  Copies are made at
  * the first row, since float weights and biases belong to the model and are shared by all plans.  A bias is part of
  * what is divided: (w x + b) / s. */
-static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row, float s)
+static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row, float s,
+                            calm_dtype checkpoint)
 {
     if (weight->bias && !linear->bias) {
         CALM_TRY(CALM_NEW(ctx, ctx->out, linear->bias, weight->out));
@@ -127,7 +167,7 @@ static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qline
     if (linear->bias)
         linear->bias[row] /= s;
     if (linear->quantized)
-        return fold_quantized_row(ctx, weight, linear, row, s);
+        return fold_quantized_row(ctx, weight, linear, row, s, checkpoint);
     if (!linear->w) {
         CALM_TRY(CALM_NEW(ctx, ctx->out, linear->w, weight->out * weight->in));
         memcpy(linear->w, weight->w, weight->out * weight->in * sizeof *linear->w);
@@ -159,10 +199,12 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
     /* With grouped queries several query heads read one kv head, and a transform gives their channels equal scales,
      * because one row of v cannot be divided by two numbers: any of those heads stands for all. */
     const size_t d = config->head_dim, heads_per_kv = config->n_heads / config->n_kv;
+    calm_dtype dtype;
+    CALM_TRY(stored_dtype(ctx, model, weight->name, "weight", &dtype));
     for (size_t row = 0; row < weight->out - first; row++) {
         /* Input channel of o that reads row r of v: the first query head of its kv head. */
         const size_t channel = job == CALM_JOB_O ? row / d * heads_per_kv * d + row % d : row;
-        CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], first + row, in_scale[channel]));
+        CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], first + row, in_scale[channel], dtype));
     }
     CALM_TRY(round_stored(ctx, model, weight->name, "weight", out->linear[feeder].w, weight->out * weight->in));
     return round_stored(ctx, model, weight->name, "bias", out->linear[feeder].bias, weight->out);

@@ -7,8 +7,8 @@
  *   o        v:   row r / s (all query heads of a kv head share s)
  *   down     up:  row r / s (where a gate multiplies it)
  * A folded norm, bias or float weight is rounded to the checkpoint's dtype; a row of a quantized linear is folded into
- * its scales, which are rounded again.  Guard and exporters both start from here, so what is measured is what is
- * written. */
+ * its scales, which are rounded again but never raised: codes are fixed by then.  Guard and exporters both start from
+ * here, so what is measured is what is written. */
 #ifndef CALM_PLAN_ASSEMBLE_H
 #define CALM_PLAN_ASSEMBLE_H
 

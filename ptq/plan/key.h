@@ -18,9 +18,9 @@
 #include "ptq/quant/scheme.h"
 
 /* Raised when capture or scoring give other numbers for the same input. */
-#define CALM_CAPTURE_REVISION 2
+#define CALM_CAPTURE_REVISION 3
 /* Raised when evaluation gives other numbers. */
-#define CALM_EVALUATION_REVISION 2
+#define CALM_EVALUATION_REVISION 3
 
 /* Digest of a checkpoint: config.json and every tensor.  Reads all bytes once. */
 calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX]);

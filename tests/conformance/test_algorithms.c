@@ -340,6 +340,23 @@ TEST(refits_never_lose)
 }
 END_OF_TEST
 
+/* Presets for quantized activations go on to the refit, as mkq-full does. */
+TEST(activation_presets_are_refitted)
+{
+    static const char *const chains[][2] = {
+        {"smoothquant-gptq", "smooth+hls(signed=true)+gptq"}, {"actfit", "actfit+hls(signed=true)+gptq"},
+        {"smoothquant-actfit", "smooth+actfit+hls(signed=true)+gptq"}};
+    for (size_t i = 0; i < 3; i++) {
+        sample s;
+        calm_qjob before, after;
+        make_sample(&s, 30, 70, 600, "w3a8_g16");
+        ck_ok(try(chains[i][1], &s.job, &before));
+        ck_ok(try(chains[i][0], &s.job, &after));
+        ck_assert_double_lt(error_of(&s, &after, true), error_of(&s, &before, true));
+    }
+}
+END_OF_TEST
+
 /* ---- refusals ---- */
 
 TEST(bad_numbers_are_named)
@@ -577,7 +594,7 @@ int main(void)
     return run_tests("algorithms", (const TTest *[]){
         results_are_storable, one_input, one_row_of_weights, zero_row_zero_column_dead_input, zero_weights_stay_zero,
         huge_outliers_in_weights_and_inputs, tiny_weights, no_calibration_rows, not_worse_than_rtn, refits_never_lose,
-        bad_numbers_are_named, missing_statistics_and_float_are_refused, schemes_out_of_reach,
-        fits_need_eight_rows_per_input, each_allocation_may_fail,
+        activation_presets_are_refitted, bad_numbers_are_named, missing_statistics_and_float_are_refused,
+        schemes_out_of_reach, fits_need_eight_rows_per_input, each_allocation_may_fail,
         threads_do_not_matter, channel_scales_are_shared_or_left_out, memory_is_what_it_says, NULL});
 }

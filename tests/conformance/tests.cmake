@@ -2,6 +2,7 @@
 calm_test(conformance test_algorithms calm_algorithms)
 calm_test(conformance test_exporters calm_test_plan)
 calm_test(conformance test_export_gguf calm_test_plan)
+calm_test(conformance test_export_scales calm_test_plan)
 calm_test(conformance test_ct_config calm_test_plan)
 calm_test(conformance test_format_config calm_test_plan)
 calm_test(conformance test_check calm_test_good calm_check calm_test_faults)

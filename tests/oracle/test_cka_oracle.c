@@ -100,12 +100,12 @@ static real median_norm(const float *y, size_t n, size_t d)
 /* The rows of a CKA metric as real matrices; the number of rows. */
 static size_t rows_of(calm_metric metric, const float *y, const float *z, size_t n, size_t d, real *out_y, real *out_z)
 {
-    real limit = 6 * median_norm(y, n, d);
+    const real median = median_norm(y, n, d), limit = 6 * median;
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
         if (metric == CALM_METRIC_CKA_DROP && norm(y + i * d, d) > limit)
             continue;
-        real divisor = metric == CALM_METRIC_CKA_TOKEN ? norm(y + i * d, d) : 1;
+        real divisor = metric == CALM_METRIC_CKA_TOKEN ? fmaxl(norm(y + i * d, d), median / 8) : 1;
         for (size_t j = 0; j < d; j++) {
             out_y[m * d + j] = divisor > 0 ? y[i * d + j] / divisor : 0;
             out_z[m * d + j] = divisor > 0 ? z[i * d + j] / divisor : 0;
@@ -182,20 +182,20 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 /* What Y looks like besides random, and what is done to it besides noise. */
 typedef struct recipe {
     const char *name;
-    double massive, mean, scale;    /* factor of rows 0 and 3; column means; factor of Z */
+    double factor, mean, scale;    /* of rows 0 and 3; column means; of Z */
     bool turned;                    /* a rotation of two columns, which CKA does not see */
 } recipe;
 
 static const recipe recipes[] = {
     {"plain", 1, 0, 1, false},        {"massive rows", 200, 0, 1, false}, {"shifted columns", 1, 50, 1, false},
     {"shrunk", 1, 0, 0.77, false},    {"negated", 1, 1, -2, false},       {"turned", 1, 0, 1, true},
-    {"all of it", 60, 5, 0.9, true},
+    {"all of it", 60, 5, 0.9, true},  {"tiny rows", 1e-3, 0, 1, false},   {"zero rows", 0, 0, 1, false},
 };
 
 static void make(const recipe *r, double noise, size_t n, size_t d, float *y, float *z)
 {
     for (size_t i = 0; i < n * d; i++) {
-        double factor = i / d == 0 || i / d == 3 ? r->massive : 1;
+        double factor = i / d == 0 || i / d == 3 ? r->factor : 1;
         y[i] = (float)(factor * calm_rng_normal(3, 1, i) * (1 + (double)(i % d) / 4) + r->mean * (double)(i % d + 1));
     }
     for (size_t i = 0; i < n * d; i++) {

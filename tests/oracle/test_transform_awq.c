@@ -10,26 +10,28 @@
 
 typedef enum which_grid { ABSMAX, MSE, HMSE } which_grid;
 
-/* s of an exponent: shared over absorb groups by the geometric mean, then normalised. */
+/* s of an exponent: shared over absorb groups by the geometric mean, then divided by what makes the product of all 1;
+ * both of the channels with input, the others have 1. */
 static void slow_scale(const slow_problem *p, double exponent, double *s)
 {
-    double least = INFINITY, most = 0;
+    double logs = 0, n_live = 0;
     double *raw = slow_doubles(p->in);
     for (size_t j = 0; j < p->in; j++)
-        raw[j] = pow(fmax(p->stats.sumabs[j] / (double)p->rows, LEAST), exponent);
+        if (p->stats.sumabs[j] > 0)
+            raw[j] = pow(fmax(p->stats.sumabs[j] / (double)p->rows, LEAST), exponent);
     for (size_t j = 0; j < p->in; j++) {
         double product = 1, count = 0;
         for (size_t k = 0; k < p->in; k++)
-            if (k == j || (p->job.absorb_group && p->job.absorb_group[k] == p->job.absorb_group[j])) {
+            if (raw[k] > 0 && (k == j || (p->job.absorb_group && p->job.absorb_group[k] == p->job.absorb_group[j]))) {
                 product *= raw[k];
                 count++;
             }
-        s[j] = pow(product, 1 / count);
-        least = fmin(least, s[j]);
-        most = fmax(most, s[j]);
+        s[j] = count > 0 ? pow(product, 1 / count) : 0;
+        logs += s[j] > 0 ? log(s[j]) : 0;
+        n_live += s[j] > 0;
     }
     for (size_t j = 0; j < p->in; j++)
-        s[j] /= sqrt(least * most);
+        s[j] = s[j] > 0 ? s[j] / exp(logs / n_live) : 1;
 }
 
 /* Codes less zeros of W diag(s) on a grid, and its scales [O, G]. */
@@ -137,7 +139,7 @@ TEST(no_exponent_where_weights_are_large_with_the_input)
 }
 END_OF_TEST
 
-/* Channels without input count as tiny, those of one group share. */
+/* Channels without input have no part in the scales of others, those of one group share. */
 TEST(shared_and_dead_channels)
 {
     slow_problem p;

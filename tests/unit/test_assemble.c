@@ -215,6 +215,45 @@ TEST(every_family_folds)
 }
 END_OF_TEST
 
+/* Input scales of a job times `factor`, and the scales of its weights with them: the same candidate, that asks more of
+ * the rows before it. */
+static void lean_on_rows(bench *b, calm_job_kind kind, float factor)
+{
+    calm_qjob *q = qjob_of(b, kind);
+    for (size_t i = 0; i < q->in; i++)
+        q->in_scale[i] *= factor;
+    for (size_t i = 0; i < q->out * q->n_groups; i++)
+        q->scales[i] *= factor;
+}
+
+/* Codes are fixed when a scale is folded in: a row whose scale becomes small must not be raised to the least scale that
+ * a grid is made with.  A row of at most .01 has a scale of 8e-5 at 8 bits; 2^-17 is 10.3 times less. */
+TEST(small_scales_fold_exactly)
+{
+    static const char *const schemes[] = {"w8a8", "w8a16", "w4a16_g16", "w4a16_g16_asym"};
+    tiny_model spec = tiny_default;
+    for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
+        for (int kind = CALM_JOB_O; kind <= CALM_JOB_DOWN; kind += CALM_JOB_DOWN - CALM_JOB_O) {
+            bench b;
+            calm_fold_set assembled;
+            float least = INFINITY;
+            spec.n_kv = s & 1 ? 1 : 4;
+            new_bench(&b, &spec, schemes[s], ALL_JOBS, TINY_POWERS_OF_TWO);
+            const float *expected = reference_output(&b);
+            lean_on_rows(&b, (calm_job_kind)kind, 0x1p14f);
+            const float *found = assembled_output(&b);
+            for (size_t i = 0; i < TOKENS * b.block.config->hidden; i++)
+                ck_near(found[i], expected[i], 1e-6 * (1 + fabs((double)expected[i])));
+            ck_ok(assemble(&b, calm_job_sublayer((calm_job_kind)kind), &assembled));
+            const calm_qlinear *fed = &assembled.linear[kind == CALM_JOB_O ? CALM_ROLE_V : CALM_ROLE_UP];
+            for (size_t i = 0; i < fed->out * fed->n_groups; i++)
+                least = fminf(least, fabsf(fed->scales[i]));
+            ck_assert(least < 0x1p-17f);
+            calm_model_close(b.p.model);
+        }
+}
+END_OF_TEST
+
 /* In a float32 checkpoint, folding into what stays float rounds to float32 alone. */
 TEST(folding_into_float_tensors)
 {
@@ -380,6 +419,40 @@ TEST(scales_out_of_range_are_refused)
 }
 END_OF_TEST
 
+/* A scale that its type cannot hold is an error that names the row, in float16 far before bfloat16; a group of zeros
+ * says the same at any scale. */
+TEST(rows_that_a_type_cannot_hold_are_refused)
+{
+    static const struct {
+        const char *scheme, *type;
+        calm_dtype checkpoint;
+        float held, lost;    /* input scales of row 5 */
+    } rows[] = {{"w8a8", "BF16", CALM_BF16, 0x1p60f, 0x1p122f}, {"w8a8", "F16", CALM_F16, 16, 512},
+                {"w8a8_f16s", "F16", CALM_BF16, 16, 512}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tiny_model spec = tiny_default;
+        calm_fold_set assembled;
+        bench b;
+        spec.dtype = rows[i].checkpoint;
+        new_bench(&b, &spec, rows[i].scheme, ALL_JOBS, TINY_POWERS_OF_TWO);
+        calm_qjob *down = qjob_of(&b, CALM_JOB_DOWN), *up = qjob_of(&b, CALM_JOB_GATE_UP);
+        const size_t row = b.block.weight[CALM_ROLE_UP].out + 5;    /* gate's rows come first */
+        up->scales[row] = 0x1.8p-17f;
+        down->in_scale[5] = rows[i].held;
+        ck_ok(assemble(&b, CALM_SUBLAYER_MLP, &assembled));
+        ck_assert(assembled.linear[CALM_ROLE_UP].scales[5] == 0x1.8p-17f / rows[i].held);
+        down->in_scale[5] = rows[i].lost;
+        refused(&b, CALM_SUBLAYER_MLP, CALM_ENUMERIC,
+                test_format("model.layers.1.mlp.up_proj: scale of row 5, group 0 is %g after folding %g, which is out "
+                            "of range of %s", (double)(0x1.8p-17f / rows[i].lost), (double)rows[i].lost, rows[i].type));
+        memset(up->codes + row * up->in, 128, up->in);
+        ck_ok(assemble(&b, CALM_SUBLAYER_MLP, &assembled));
+        ck_assert(assembled.linear[CALM_ROLE_UP].scales[5] == 0x1.8p-17f);
+        calm_model_close(b.p.model);
+    }
+}
+END_OF_TEST
+
 /* ---- memory ---- */
 
 /* Assembling and applying each sublayer, or an expert, from blobs: exactly where all jobs have an input scale or
@@ -440,7 +513,9 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("assemble", (const TTest *[]){
-        powers_of_two_fold_exactly, every_family_folds, folding_into_float_tensors, folding_into_bfloat16,
+        powers_of_two_fold_exactly, small_scales_fold_exactly, every_family_folds, folding_into_float_tensors,
+        folding_into_bfloat16,
         jobs_that_can_absorb, scales_that_nothing_takes_are_refused, folded_values_are_storable, float_jobs_stay,
-        what_does_not_fit_is_refused, scales_out_of_range_are_refused, memory, NULL});
+        what_does_not_fit_is_refused, scales_out_of_range_are_refused, rows_that_a_type_cannot_hold_are_refused, memory,
+        NULL});
 }

@@ -15,7 +15,7 @@ TEST(canonical_has_every_option_and_revision)
     ck_assert_str_eq(canonical, "hls@1(signed=true,rounds=8)+gptq@1(order=none,groups=static,damp=0.01)");
     ck_assert_str_eq(calm_algorithm_canonical(parsed("rtn")), "absmax@1+nearest@1");
     canonical = calm_algorithm_canonical(parsed(" smooth( alpha = 0.75 ) + absmax + nearest( ) + ls + mkq(rounds=2)"));
-    ck_assert_str_eq(canonical, "smooth@1(alpha=0.75)+absmax@1+nearest@1+ls@1(damp=0.01)+mkq@1(rounds=2,damp=0.01)");
+    ck_assert_str_eq(canonical, "smooth@3(alpha=0.75)+absmax@1+nearest@1+ls@1(damp=0.01)+mkq@1(rounds=2,damp=0.01)");
 }
 END_OF_TEST
 

@@ -175,6 +175,26 @@ TEST(a_massive_row_hides_the_text_from_cka_only)
 }
 END_OF_TEST
 
+/* A row of hardly any size - a sink token has no value to give - must not decide by an error as small as others'.  A
+ * row's error counts with the square of its weight, so one at the floor counts as 64 rows at the median: with the rows
+ * that there are, 1 + 64/n times what they would lose without it, and 2 more for how unequal random rows are. */
+TEST(a_tiny_row_does_not_hide_the_text)
+{
+    for (int shape = 0; shape < N_SHAPES; shape++) {
+        size_t n = shapes[shape][0], d = shapes[shape][1];
+        float *y = random_matrix(1, n * d, 1), *e = random_matrix(2, n * d, 0.01), *z = copy(y, n * d);
+        for (size_t j = 0; j < d; j++)
+            y[j] *= 1e-4f;
+        for (size_t i = 0; i < n * d; i++)
+            z[i] = y[i] + e[i];
+        const double without = score(y + d, z + d, n - 1, d).value[CALM_METRIC_CKA_TOKEN];
+        const double with = score(y, z, n, d).value[CALM_METRIC_CKA_TOKEN];
+        ck_assert_msg(with <= 2 * (1 + 64.0 / (double)n) * without, "%zu x %zu: %g, without the row %g", n, d, with,
+                      without);
+    }
+}
+END_OF_TEST
+
 TEST(values_that_are_not_finite_are_rejected_with_their_place)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -316,7 +336,7 @@ int main(void)
                      (const TTest *[]){equal_outputs_lose_nothing, a_dead_output_loses_everything,
                                        a_constant_float_output_gives_no_nan,
                                        a_rescaled_output_is_seen_by_the_error_only, column_means_do_not_enter,
-                                       a_massive_row_hides_the_text_from_cka_only,
+                                       a_massive_row_hides_the_text_from_cka_only, a_tiny_row_does_not_hide_the_text,
                                        values_that_are_not_finite_are_rejected_with_their_place,
                                        the_largest_and_smallest_floats_give_finite_scores,
                                        four_rows_are_enough_and_three_are_not, every_failing_allocation_is_reported,

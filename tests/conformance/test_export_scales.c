@@ -1,0 +1,60 @@
+/* What a format does with a scale that folding has made small: it is in the file as it is, or it is refused with its
+ * row; no exporter rounds it. */
+#include "ptq/export/export.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_plan.h"
+
+/* Row 5 of up in block 1, whose scale becomes `scale` when the input scale of down is folded in. */
+static void new_plan(tiny_plan *p, float scale)
+{
+    static const char *const schemes[] = {"w4a16_g32"};
+    const tiny_model spec = tiny_wide("llama");
+    tiny_plan_open(p, tiny_model_write(&spec));
+    tiny_plan_quantize_all(p, schemes, 1, TINY_POWERS_OF_TWO);
+    const calm_layout *layout = calm_model_layout(p->model);
+    for (size_t j = layout->block_begin[1]; j < layout->block_begin[2]; j++) {
+        calm_qjob *q = &p->qjobs[j];
+        if (layout->jobs[j].kind == CALM_JOB_DOWN)
+            q->in_scale[5] = 0x1p6f;
+        if (layout->jobs[j].kind == CALM_JOB_GATE_UP)
+            for (size_t g = 0; g < q->n_groups; g++)
+                q->scales[(q->out / 2 + 5) * q->n_groups + g] = scale * 0x1p6f;
+    }
+}
+
+static calm_status write_as(const char *format, float scale)
+{
+    static const calm_export_options options = {.asymmetric = true};
+    const calm_exporter *exporter;
+    tiny_plan p;
+    new_plan(&p, scale);
+    ck_ok(calm_exporter_find(ctx, format, &exporter));
+    const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
+    ck_ok(exporter->check(ctx, &input));
+    const calm_status status = calm_exporter_write(ctx, exporter, &input, test_directory());
+    calm_model_close(p.model);
+    return status;
+}
+
+/* 11 * 2^-24 is a float16 below its normal range, 11 * 2^-25 is none; bfloat16 has both. */
+TEST(held_or_refused)
+{
+    static const struct {
+        const char *format, *words;
+    } rows[] = {{"gptq", "model.layers.1.mlp.up_proj.scales[0, 5]: "},
+                {"awq", "model.layers.1.mlp.up_proj.scales[0, 5]: "},
+                {"mlx", "model.layers.1.mlp.up_proj.scales[5, 0]: "},
+                {"gguf", "of row 5, group 0 is no float16"}};
+    ck_ok(write_as("compressed-tensors", 0x1.6p-22f));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_ok(write_as(rows[i].format, 0x1.6p-21f));
+        ck_fails(write_as(rows[i].format, 0x1.6p-22f), CALM_ENUMERIC, rows[i].words);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("export_scales", (const TTest *[]){held_or_refused, NULL});
+}
