@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/rng.h"
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
 #include "ptq/calib/gram.h"
@@ -88,6 +89,8 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
 /* Rows that are kept at least, where there are as many. */
 #define SAMPLES_LEAST ((size_t)8192)
 #define SAMPLES_PER_INPUT ((size_t)8)
+/* Of the numbers that say which: any would do, and every run draws the same. */
+#define SAMPLES_SEED 0
 
 /* A fit of I inputs solves I equations: eight rows for each, and never fewer than suffice for narrow layers. */
 static size_t samples_wanted(size_t width)
@@ -114,14 +117,24 @@ size_t calm_sample_count(size_t rows, size_t width)
     return rows / step + (rows % step != 0);
 }
 
+/* The row that is kept of rows group * step .. + step - 1.  Drawn, since a fixed place would be the same one of every
+ * window where the step divides their length: the first token's, above all, whose activations are like no other's. */
+static size_t kept_row(const calm_job_sums *sums, size_t group)
+{
+    const size_t begin = group * sums->step, n = calm_size_min(sums->step, sums->rows - begin);
+    return begin + (size_t)(calm_rng_uniform(SAMPLES_SEED, 0, group) * (double)n);
+}
+
 void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float *x, size_t n, size_t width)
 {
     if (!sums->samples)
         return;
-    /* The first multiple of the step from `first` on: which rows are kept follows from their numbers alone, not from
-     * how they come. */
-    for (size_t row = (first + sums->step - 1) / sums->step * sums->step; row < first + n; row += sums->step)
-        memcpy(sums->samples + row / sums->step * width, x + (row - first) * width, width * sizeof *x);
+    /* Which rows are kept follows from their numbers alone, not from how they come. */
+    for (size_t group = first / sums->step; group * sums->step < first + n; group++) {
+        const size_t row = kept_row(sums, group);
+        if (row >= first && row < first + n)
+            memcpy(sums->samples + group * width, x + (row - first) * width, width * sizeof *x);
+    }
 }
 
 /* Is anything kept of a job's input? */
@@ -150,6 +163,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
             /* Zeroed: calm_gram_add adds to it. */
             CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].gram, job->width * job->width));
         if (options->samples && out->rows) {
+            sums[kind].rows = out->rows;
             sums[kind].step = sample_step(out->rows, job->width);
             CALM_TRY(
                 CALM_NEW_RAW(ctx, ctx->out, sums[kind].samples, calm_sample_count(out->rows, job->width) * job->width));

@@ -31,8 +31,9 @@ typedef struct calm_capture_options {
 
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
 
-/* Of N rows of width I every k-th is kept, the first one first: k = max(1, floor(N / max(8192, 8 I))), so that a fit
- * has at least 8 rows per input wherever N has: how many that are. */
+/* Of N rows of width I one of every k consecutive ones is kept, k = max(1, floor(N / max(8192, 8 I))): a fit has at
+ * least 8 rows per input wherever N has: how many that are.  Which of the k is drawn for each k by their number, so
+ * that no place in a window is kept more often than another. */
 size_t calm_sample_count(size_t rows, size_t width);
 
 /* The most rows kept of at most N rows: of fewer rows more may be kept, since k falls with them. */
@@ -132,7 +133,7 @@ void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_
 typedef struct calm_job_sums {
     double *gram;                  /* [I, I] or NULL                                */
     float *samples;                /* [calm_sample_count(N, I), I] or NULL          */
-    size_t step;                   /* one row of so many is kept, with samples     */
+    size_t rows, step;             /* N; one of every `step` rows is kept: with samples */
     calm_channel_sums total;
 } calm_job_sums;
 

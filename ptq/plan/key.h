@@ -18,7 +18,7 @@
 #include "ptq/quant/scheme.h"
 
 /* Raised when capture or scoring give other numbers for the same input. */
-#define CALM_CAPTURE_REVISION 2
+#define CALM_CAPTURE_REVISION 3
 /* Raised when evaluation gives other numbers. */
 #define CALM_EVALUATION_REVISION 2
 
