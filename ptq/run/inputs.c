@@ -69,6 +69,8 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
     const size_t most = calm_model_config(in->model)->max_positions;
     calm_windows_options shorter = *options;
     shorter.seqlen = calm_inputs_encode(in) && most < shorter.seqlen ? most : shorter.seqlen;
+    /* The template of an encoder is for sentences, which have both of its ends. */
+    shorter.special = options->special && !calm_inputs_encode(in);
     /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
     if (!calm_inputs_encode(in) || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &shorter, out);
