@@ -195,7 +195,7 @@ TEST(kept_rows_come_in_pieces)
             float kept[N * WIDTH] = {0};
             const calm_job_sums sums = {.samples = kept, .rows = N, .step = step};
             for (size_t first = 0, i = 0; i < 4; first += pieces[p][i++])
-                calm_job_samples_keep(&sums, first, x + first * WIDTH, pieces[p][i], WIDTH);
+                calm_job_samples_keep(&sums, first, x + first * WIDTH, pieces[p][i], WIDTH, NULL);
             if (p == 0)
                 memcpy(whole, kept, sizeof kept);
             ck_assert_mem_eq(kept, whole, sizeof kept);
@@ -228,7 +228,7 @@ TEST(kept_rows_favour_no_place_in_a_window)
     for (size_t i = 0; i < N; i++)
         x[i] = (float)i;
     for (size_t w = 0; w < WINDOWS; w++)
-        calm_job_samples_keep(&sums, w * WINDOW, x + w * WINDOW, WINDOW, 1);
+        calm_job_samples_keep(&sums, w * WINDOW, x + w * WINDOW, WINDOW, 1, NULL);
     for (size_t i = 0; i < N / STEP; i++) {
         first += (size_t)kept[i] % WINDOW == 0;
         at[(size_t)kept[i] % STEP]++;
