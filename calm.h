@@ -287,6 +287,7 @@ typedef struct calm_measure_request {
     const char *model, *reference;          /* directories or names; reference NULL: none (encoders need one)      */
     const char *text;                       /* text or JSON lines; NULL: the bundled WikiText-2 test               */
     size_t seqlen, samples;                 /* tokens per window, 0: 512; windows or sentences, 0: all             */
+    bool no_special;                        /* windows without what the tokenizer's template begins with (BOS)     */
 } calm_measure_request;
 
 /* Means over the text.  Of a decoder all but the last four, of an encoder those; what was not measured is NaN. */

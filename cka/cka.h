@@ -24,6 +24,12 @@
 size_t calm_score_prepare_bytes(size_t n, size_t d);
 size_t calm_score_prepare_scratch_bytes(size_t n, size_t d);
 
+/* calm_score_prepare for rows of Y, and of the Z that are scored against it, that were multiplied by weight [n] each
+ * (NULL: by 1): what counts every token alike - cka_token, log_rel_mse, cosine - counts it by weight^2 instead, as the
+ * other metrics do by themselves.  weight is read only now.  Where all are 0 they count alike. */
+calm_status calm_score_prepare_weighted(calm_ctx *ctx, const float *y, size_t n, size_t d, const float *weight,
+                                        calm_score_ref **out);
+
 /* The most rows whose [n, n] matrices are kept instead of [d, d] ones. */
 size_t calm_score_square_rows(size_t d);
 

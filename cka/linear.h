@@ -23,7 +23,8 @@ typedef struct calm_cka_linear_ref calm_cka_linear_ref;
 
 /* Prepare W [out, in] (rows of a job's linears stacked) in ctx->out, which keeps two [in, in] matrices of doubles, or
  * where `in` is above 1.22 `out` one [in, in], one [out, in] and one [out, out].  An input whose variance is at most
- * 2^-44 of its mean square is taken for a constant one.  Cost 4 in^3 + out in^2 flops, or 2 out in^2 + out^2 in.
+ * 2^-16 of its mean square, what float32 products of 512 rows may be off by, is taken for a constant one.
+ * Cost 4 in^3 + out in^2 flops, or 2 out in^2 + out^2 in.
  * CALM_EARG: less than 2 rows, no input or no output.  CALM_ENUMERIC: a value that is not finite, naming it, or
  * products that overflow. */
 calm_status calm_cka_linear_prepare(calm_ctx *ctx, const float *w, size_t out, const calm_cka_input *input,

@@ -23,7 +23,9 @@ struct calm_score_ref {
     size_t n, d, n_kept;
     size_t *order;                    /* [n] row numbers: the kept rows in order, then the dropped ones        */
     double *norm2;                    /* [n] |y_t|^2                                                           */
-    double *weight;                   /* [n] 1 / |y_t| with a floor, what cka_token multiplies rows by           */
+    double *share;                    /* [n] what each token counts in means over tokens; 1 without weights    */
+    double shares;                    /* their sum                                                             */
+    double *weight;                   /* [n] sqrt(share) / |y_t| with a floor: cka_token multiplies rows by it */
     double *kept;                     /* [n] 1 for a kept row, 0 for a dropped one                             */
     double *diagonal;                 /* [n] |y_t - mean|^2, the diagonal of K over all rows                   */
     double *mean[CALM_N_ROWSETS];     /* [d] column means of each rowset                                       */

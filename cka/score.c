@@ -126,9 +126,18 @@ static double median(const double *x, size_t n, double *sorted)
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Row norms, and the sum of |y|. */
-static calm_status measure_rows(calm_ctx *ctx, calm_score_ref *ref)
+/* Row norms and shares, and the sum of |y|. */
+static calm_status measure_rows(calm_ctx *ctx, calm_score_ref *ref, const float *weight)
 {
+    for (size_t t = 0; t < ref->n; t++) {
+        ref->share[t] = weight ? (double)weight[t] * (double)weight[t] : 1;
+        ref->shares += ref->share[t];
+    }
+    if (!(ref->shares > 0)) {
+        for (size_t t = 0; t < ref->n; t++)
+            ref->share[t] = 1;
+        ref->shares = (double)ref->n;
+    }
     for (size_t t = 0; t < ref->n; t++) {
         const float *y = ref->y + t * ref->d;
         double norm2 = 0, abs_sum = 0;
@@ -157,7 +166,7 @@ static calm_status split_rows(calm_ctx *ctx, calm_score_ref *ref)
     const double middle = median(norm, ref->n, sorted), limit = DROP_MEDIANS * middle;
     for (size_t t = 0; t < ref->n; t++) {
         const double divisor = fmax(norm[t], TOKEN_MEDIANS * middle);
-        ref->weight[t] = divisor > 0 ? 1 / divisor : 0;
+        ref->weight[t] = divisor > 0 ? sqrt(ref->share[t]) / divisor : 0;
     }
     for (size_t t = 0; t < ref->n; t++)
         if (!(norm[t] > limit)) {
@@ -209,7 +218,7 @@ static bool is_by_rows(size_t n, size_t d)
 
 size_t calm_score_prepare_bytes(size_t n, size_t d)
 {
-    return CALM_BYTES(calm_score_ref, 1) + CALM_BYTES(size_t, n) + 4 * CALM_BYTES(double, n) +
+    return CALM_BYTES(calm_score_ref, 1) + CALM_BYTES(size_t, n) + 5 * CALM_BYTES(double, n) +
            CALM_N_ROWSETS * CALM_BYTES(double, d) +
            (is_by_rows(n, d) ? calm_rows_prepare_bytes(n) : calm_columns_prepare_bytes(d));
 }
@@ -224,6 +233,12 @@ size_t calm_score_prepare_scratch_bytes(size_t n, size_t d)
 calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d, calm_score_ref **out)
 {
     CALM_ENTER(ctx, y && out);
+    return calm_score_prepare_weighted(ctx, y, n, d, NULL, out);
+}
+
+calm_status calm_score_prepare_weighted(calm_ctx *ctx, const float *y, size_t n, size_t d, const float *weight,
+                                        calm_score_ref **out)
+{
     *out = NULL;
     if (n < 4 || d == 0)
         return calm_fail(ctx, CALM_EARG, "score: %zu rows of %zu columns, expected at least 4 rows and 1 column", n, d);
@@ -233,12 +248,13 @@ calm_status calm_score_prepare(calm_ctx *ctx, const float *y, size_t n, size_t d
     *ref = (calm_score_ref){.y = y, .n = n, .d = d, .by_rows = is_by_rows(n, d)};
     CALM_TRY(CALM_NEW(ctx, ctx->out, ref->order, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, ref->norm2, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, ref->share, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, ref->weight, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, ref->kept, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, ref->diagonal, n));
     for (int set = 0; set < CALM_N_ROWSETS; set++)
         CALM_TRY(CALM_NEW(ctx, ctx->out, ref->mean[set], d));
-    CALM_TRY(measure_rows(ctx, ref));
+    CALM_TRY(measure_rows(ctx, ref, weight));
     CALM_TRY(split_rows(ctx, ref));
     measure_columns(ref);
     CALM_TRY(ref->by_rows ? calm_rows_prepare(ctx, ref) : calm_columns_prepare(ctx, ref));
@@ -259,15 +275,16 @@ static double ratio(double num, double den)
     return num > 0 ? (num < den * RATIO_MAX ? num / den : RATIO_MAX) : 0;
 }
 
-static void add_row(totals *sum, double yy, const row_sums *row, bool kept)
+/* `share`: what the row counts in means over tokens. */
+static void add_row(totals *sum, double yy, const row_sums *row, double share, bool kept)
 {
     sum->ee += row->ee;
     sum->abs_e += row->abs_e;
-    sum->log_ratio += log(fmax(ratio(row->ee, yy), RATIO_MIN));
+    sum->log_ratio += share * log(fmax(ratio(row->ee, yy), RATIO_MIN));
     if (yy > 0 && row->zz > 0)
-        sum->angle += calm_angle_loss(yy, yy + row->ye, row->zz, row->ye, row->ee);
+        sum->angle += share * calm_angle_loss(yy, yy + row->ye, row->zz, row->ye, row->ee);
     else
-        sum->angle += yy > 0 || row->zz > 0;
+        sum->angle += yy > 0 || row->zz > 0 ? share : 0;
     sum->kept_ye += kept ? row->ye : 0;
 }
 
@@ -282,7 +299,7 @@ static calm_status sum_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm
                   error->mean[CALM_ROWS_TOKEN], &row);
         if (!isfinite(row.zz))
             return not_finite(ctx, "candidate's", z, t);
-        add_row(sum, ref->norm2[t], &row, kept);
+        add_row(sum, ref->norm2[t], &row, ref->share[t], kept);
     }
     return CALM_OK;
 }
@@ -345,15 +362,15 @@ calm_status calm_score(calm_ctx *ctx, const calm_score_ref *ref, const float *z,
     finish_means(ref, &error);
     CALM_TRY((ref->by_rows ? calm_rows_products : calm_columns_products)(ctx, ref, &error, p));
 
-    double *value = out->value, n = (double)ref->n;
+    double *value = out->value;
     out->constant = calm_products_constant(p[CALM_ROWS_ALL], error.s);
     value[CALM_METRIC_CKA] = calm_cka_loss(p[CALM_ROWS_ALL], error.s);
     value[CALM_METRIC_CKA_TOKEN] = calm_cka_loss(p[CALM_ROWS_TOKEN], error.s);
     value[CALM_METRIC_CKA_DROP] = calm_cka_loss(p[CALM_ROWS_KEPT], error.s);
     CALM_TRY(debiased(ctx, ref, &error, p[CALM_ROWS_ALL], &value[CALM_METRIC_CKA_DEBIASED]));
     value[CALM_METRIC_REL_MSE] = ratio(sum.ee, ref->spread);
-    value[CALM_METRIC_LOG_REL_MSE] = sum.log_ratio / n;
-    value[CALM_METRIC_COSINE] = sum.angle / n;
+    value[CALM_METRIC_LOG_REL_MSE] = sum.log_ratio / ref->shares;
+    value[CALM_METRIC_COSINE] = sum.angle / ref->shares;
     value[CALM_METRIC_REL_MAE] = ratio(sum.abs_e, ref->abs_sum);
     return CALM_OK;
 }

@@ -38,8 +38,10 @@ static const calm_option table[] = {
     CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
              "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
              .metavar = CALM_ACT_RULE_NAMES),
-    CALM_OPT("special", special, BOOL, "add the special tokens of the tokenizer's template; sentences always have "
-             "them"),
+    CALM_OPT("no-special", no_special, BOOL, "windows of the text alone, without the special tokens (BOS) that the "
+             "tokenizer's template begins with; sentences always have them"),
+    CALM_OPT("special", special, BOOL, "tasks: with the special tokens of the tokenizer's template, as the harness's "
+             "add_bos_token"),
     CALM_OPT("json", json, BOOL, "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, "
              "acc_norm, agreement, per_task, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)"),
     CALM_OPT_COMMON,
@@ -85,7 +87,7 @@ static calm_status read_windows(calm_ctx *ctx, const options *o, const calm_mode
                                 const calm_tokenizer *tokenizer, calm_windows *windows)
 {
     const calm_eval_text text = {.text = o->text, .tokens = o->tokens, .seqlen = (size_t)o->seqlen,
-                                 .samples = (size_t)o->samples, .special = o->special};
+                                 .samples = (size_t)o->samples, .no_special = o->no_special};
     return calm_eval_text_windows(ctx, model, tokenizer, &text, windows);
 }
 
@@ -161,8 +163,11 @@ static calm_status check(calm_ctx *ctx, const options *o)
 {
     if (!o->model)
         return calm_fail(ctx, CALM_EARG, "calm eval: --model is missing; try: calm eval --model qwen");
-    if (o->tokens && (o->text || o->special))
-        return calm_fail(ctx, CALM_EARG, "calm eval: --tokens takes the place of --text and --special");
+    if (o->tokens && o->text)
+        return calm_fail(ctx, CALM_EARG, "calm eval: --tokens takes the place of --text");
+    if (o->special && !o->tasks)
+        return calm_fail(ctx, CALM_EARG, "calm eval: --special is for --tasks: windows of a text begin as the "
+                         "tokenizer's template does unless --no-special is given");
     if (o->tasks && (o->text || o->tokens || o->worst || o->detail))
         return calm_fail(ctx, CALM_EARG,
                          "calm eval: --tasks takes the place of --text, --tokens, --worst and --detail");

@@ -68,7 +68,8 @@ static void close_request(opened *o)
 static calm_status read_windows(calm_ctx *ctx, const calm_measure_request *request, const opened *o, calm_windows *out)
 {
     const calm_eval_text text = {.text = request->text, .samples = request->samples,
-                                    .seqlen = request->seqlen ? request->seqlen : SEQLEN};
+                                    .seqlen = request->seqlen ? request->seqlen : SEQLEN,
+                                    .no_special = request->no_special};
     return calm_eval_text_windows(ctx, o->model, o->tokenizer, &text, out);
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/rng.h"
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
 #include "ptq/calib/gram.h"
@@ -24,6 +25,7 @@ typedef struct capture_state {
     calm_capture *out;
     size_t first, n, rows;                 /* windows of the batch in progress, their rows        */
     size_t *row_begin;                     /* [n + 1] rows of the group                           */
+    float *gate;                           /* [N] of a shared expert: what its rows weigh; or NULL */
     float *inputs[CALM_N_JOBS];            /* [rows, I]                                           */
     calm_job_sums sums[CALM_N_JOBS];
     window_part *parts;                    /* [n]                                                 */
@@ -32,16 +34,28 @@ typedef struct capture_state {
 /* ---- shared pieces ---- */
 
 /* Rows outside, channels inside: each channel adds in row order whatever the width of vectors. */
-CALM_VECTORIZE void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_sums *sums)
+CALM_VECTORIZE void calm_channel_sums_add(const float *x, size_t n, size_t width, const float *weight,
+                                          calm_channel_sums *sums)
 {
-    for (size_t t = 0; t < n; t++)
+    for (size_t t = 0; t < n; t++) {
+        const float factor = weight ? weight[t] : 1;    /* times 1 changes no bit */
         for (size_t i = 0; i < width; i++) {
-            const float value = x[t * width + i], magnitude = fabsf(value);
-            sums->absmax[i] = magnitude > sums->absmax[i] ? magnitude : sums->absmax[i];
+            const float plain = fabsf(x[t * width + i]), value = factor * x[t * width + i], magnitude = fabsf(value);
+            sums->absmax[i] = plain > sums->absmax[i] ? plain : sums->absmax[i];
             sums->sum[i] += (double)value;
             sums->sumsq[i] += (double)value * (double)value;
             sums->sumabs[i] += (double)magnitude;
         }
+    }
+}
+
+void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *weight, float *out)
+{
+    for (size_t t = 0; t < n; t++) {
+        const float factor = weight ? weight[t] : 1;
+        for (size_t i = 0; i < width; i++)
+            out[t * width + i] = factor * x[t * width + i];
+    }
 }
 
 calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width, calm_channel_sums *sums)
@@ -90,6 +104,8 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
 /* Rows that are kept at least, where there are as many. */
 #define SAMPLES_LEAST ((size_t)8192)
 #define SAMPLES_PER_INPUT ((size_t)8)
+/* Of the numbers that say which: any would do, and every run draws the same. */
+#define SAMPLES_SEED 0
 
 /* A fit of I inputs solves I equations: eight rows for each, and never fewer than suffice for narrow layers. */
 static size_t samples_wanted(size_t width)
@@ -116,14 +132,26 @@ size_t calm_sample_count(size_t rows, size_t width)
     return rows / step + (rows % step != 0);
 }
 
-void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float *x, size_t n, size_t width)
+/* The row that is kept of rows group * step .. + step - 1.  Drawn, since a fixed place would be the same one of every
+ * window where the step divides their length: the first token's, above all, whose activations are like no other's. */
+static size_t kept_row(const calm_job_sums *sums, size_t group)
+{
+    const size_t begin = group * sums->step, n = calm_size_min(sums->step, sums->rows - begin);
+    return begin + (size_t)(calm_rng_uniform(SAMPLES_SEED, 0, group) * (double)n);
+}
+
+void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float *x, size_t n, size_t width,
+                           const float *weight)
 {
     if (!sums->samples)
         return;
-    /* The first multiple of the step from `first` on: which rows are kept follows from their numbers alone, not from
-     * how they come. */
-    for (size_t row = (first + sums->step - 1) / sums->step * sums->step; row < first + n; row += sums->step)
-        memcpy(sums->samples + row / sums->step * width, x + (row - first) * width, width * sizeof *x);
+    /* Which rows are kept follows from their numbers alone, not from how they come. */
+    for (size_t group = first / sums->step; group * sums->step < first + n; group++) {
+        const size_t row = kept_row(sums, group);
+        if (row >= first && row < first + n)
+            calm_job_rows_weigh(x + (row - first) * width, 1, width, weight ? weight + (row - first) : NULL,
+                            sums->samples + group * width);
+    }
 }
 
 /* Is anything kept of a job's input? */
@@ -152,6 +180,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
             /* Zeroed: calm_gram_add adds to it. */
             CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].gram, job->width * job->width));
         if (options->samples && out->rows) {
+            sums[kind].rows = out->rows;
             sums[kind].step = sample_step(out->rows, job->width);
             CALM_TRY(
                 CALM_NEW_RAW(ctx, ctx->out, sums[kind].samples, calm_sample_count(out->rows, job->width) * job->width));
@@ -200,38 +229,39 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
 /* ---- one window ---- */
 
 /* Copy a window's rows to their place among the scoring rows, if it is one of the scoring windows. */
-static void keep_rows(float *kept, const capture_state *state, size_t window, const float *x, size_t n, size_t width)
+static void keep_rows(float *kept, const capture_state *state, const calm_observation *seen, const float *weight)
 {
-    const size_t row = calm_batch_row(state->batch, window - state->batch->first);
-    if (kept && row + n <= state->out->score_rows)
-        memcpy(kept + row * width, x, n * width * sizeof *x);
+    const size_t row = calm_batch_row(state->batch, seen->window - state->batch->first);
+    if (kept && row + seen->n_rows <= state->out->score_rows)
+        calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight, kept + row * seen->width);
 }
 
 /* The observer: runs in the worker of this window and writes what belongs to this window alone. */
 static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observation *seen)
 {
     capture_state *state = user;
-    const size_t index = seen->window - state->batch->first - state->first;
+    const size_t window = seen->window - state->batch->first, index = window - state->first;
+    const size_t row = calm_batch_row(state->batch, window);
+    const float *weight = state->gate ? state->gate + row : NULL;
     window_part *part = &state->parts[index];
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         calm_job_capture *job = &state->out->job[kind];
         if (calm_job_input(kind) != seen->hook)
             continue;
-        keep_rows(job->score_input, state, seen->window, seen->x, seen->n_rows, seen->width);
+        keep_rows(job->score_input, state, seen, NULL);
         if (!job->used)    /* its input alone is wanted */
             continue;
         /* Gram matrices are multiplied after all windows of the group have run: a product over many rows, in one
          * order. */
         if (state->inputs[kind])
-            memcpy(state->inputs[kind] + state->row_begin[index] * seen->width, seen->x,
-                   seen->n_rows * seen->width * sizeof *seen->x);
-        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &part->sums[kind]);
-        calm_job_samples_keep(&state->sums[kind], calm_batch_row(state->batch, seen->window - state->batch->first),
-                              seen->x, seen->n_rows, seen->width);
+            calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight,
+                            state->inputs[kind] + state->row_begin[index] * seen->width);
+        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, weight, &part->sums[kind]);
+        calm_job_samples_keep(&state->sums[kind], row, seen->x, seen->n_rows, seen->width, weight);
     }
     /* A sublayer has one of the two; its output is what candidates are compared with. */
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
-        keep_rows(state->out->score_output, state, seen->window, seen->x, seen->n_rows, seen->width);
+        keep_rows(state->out->score_output, state, seen, weight);
     if (part->activations[seen->hook])
         return calm_actstat_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
     return CALM_OK;
@@ -246,8 +276,11 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
     const calm_observer observer = {observe_window, state};
     float *x, *copy, *h, *y;
     CALM_TRY(calm_row_store_get(ctx, &state->batch->hidden, row, span.n_tokens, &x));
-    if (state->out->expert == CALM_SHARED_EXPERT)    /* alone: only what the observer sees counts */
+    if (state->out->expert == CALM_SHARED_EXPERT) {    /* alone: only what the observer sees counts */
+        if (state->gate)
+            CALM_TRY(calm_moe_shared_gate(ctx, state->block, x, span.n_tokens, state->gate + row));
         return calm_moe_shared(ctx, state->block, x, &span, &observer, &h, &y);
+    }
     if (!state->options->stay) {
         CALM_TRY(calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, x, &span, &observer));
         return calm_row_store_put(ctx, &state->batch->hidden, row, span.n_tokens, x);
@@ -288,6 +321,10 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
     /* Windows are scored whole: the row at which the first unscored one begins. */
     out->score_rows = calm_batch_row(state->batch, score_windows);
     CALM_TRY(calm_job_captures_new(ctx, config, options, out, state->sums));
+    if (out->expert == CALM_SHARED_EXPERT && !options->unweighted)
+        /* Raw: each window writes its own before its rows are observed. */
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, state->gate, out->rows));
+    out->score_weight = state->gate;    /* the scoring rows are the first ones */
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         if (watched(state, hook))
             CALM_TRY(calm_actstat_new(ctx, ctx->out, calm_hook_width(config, hook, out->expert), state->batch->rows,
@@ -411,6 +448,7 @@ static size_t count_watched(const calm_capture_shape *shape, const calm_capture_
 size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
 {
     return calm_job_captures_bytes(shape, options)
+           + (shape->expert == CALM_SHARED_EXPERT && !options->unweighted ? CALM_BYTES(float, shape->rows) : 0)
            + count_watched(shape, options) * calm_actstat_new_bytes(shape->rows);
 }
 

@@ -3,6 +3,10 @@
  *
  *   N calibration rows   I inputs of a job   D hidden size   n rows of the scoring windows (the first ones)
  *
+ * An expert's output is added to x times a number of each token's, its router weight or the shared expert's gate: so
+ * errors count by its square, and X^T X, sums and kept rows of an expert are of rows times that number.  Maxima and
+ * activation statistics are of the rows as they are.
+ *
  * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number; an expert's rows are
  * the tokens routed to it, in that order, in chunks of their own.  Neither the number of threads nor what is handled
  * together changes a bit. */
@@ -24,6 +28,7 @@ typedef struct calm_capture_options {
     bool grams;               /* collect X^T X of those jobs                                         */
     bool samples;             /* keep rows of those jobs' inputs (calm_sample_count)                 */
     bool activations;         /* collect the statistics of every hook point                          */
+    bool unweighted;          /* experts: rows as they are, as llama.cpp's imatrix has them          */
     size_t score_windows;     /* keep inputs and outputs of so many first windows                    */
     bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
     size_t group_bytes;       /* job inputs held at once; 0: the default.  Changes no result.        */
@@ -31,8 +36,9 @@ typedef struct calm_capture_options {
 
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
 
-/* Of N rows of width I every k-th is kept, the first one first: k = max(1, floor(N / max(8192, 8 I))), so that a fit
- * has at least 8 rows per input wherever N has: how many that are. */
+/* Of N rows of width I one of every k consecutive ones is kept, k = max(1, floor(N / max(8192, 8 I))): a fit has at
+ * least 8 rows per input wherever N has: how many that are.  Which of the k is drawn for each k by their number, so
+ * that no place in a window is kept more often than another. */
 size_t calm_sample_count(size_t rows, size_t width);
 
 /* The most rows kept of at most N rows: of fewer rows more may be kept, since k falls with them. */
@@ -53,7 +59,8 @@ typedef struct calm_capture {
     size_t rows;                                 /* N                                                             */
     calm_job_capture job[CALM_N_JOBS];
     size_t score_rows;                           /* n                                                             */
-    float *score_output;                         /* [n, D] as it is added to x; of an expert: before its weight   */
+    float *score_output;                         /* [n, D] as it is added to x                                    */
+    const float *score_weight;                   /* [n] of experts: what their outputs are multiplied by; or NULL */
     calm_actstat_acc *activations[CALM_N_HOOKS];     /* NULL where there is no such point                             */
 } calm_capture;
 
@@ -126,19 +133,24 @@ typedef struct calm_channel_sums {
 } calm_channel_sums;
 calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width, calm_channel_sums *sums);
 
-/* Add the rows x [n, width]. */
-void calm_channel_sums_add(const float *x, size_t n, size_t width, calm_channel_sums *sums);
+/* Add the rows x [n, width], times weight [n] unless that is NULL; absmax is of the rows as they are. */
+void calm_channel_sums_add(const float *x, size_t n, size_t width, const float *weight, calm_channel_sums *sums);
+
+/* out [n, width] = the rows x [n, width], times weight [n] unless that is NULL. */
+void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *weight, float *out);
 
 /* What the jobs of a capture need while it runs. */
 typedef struct calm_job_sums {
     double *gram;                  /* [I, I] or NULL                                */
     float *samples;                /* [calm_sample_count(N, I), I] or NULL          */
-    size_t step;                   /* one row of so many is kept, with samples     */
+    size_t rows, step;             /* N; one of every `step` rows is kept: with samples */
     calm_channel_sums total;
 } calm_job_sums;
 
-/* Keep what is to be kept of x [n, width], rows `first` .. of the N; does nothing without samples. */
-void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float *x, size_t n, size_t width);
+/* Keep what is to be kept of x [n, width], rows `first` .. of the N, times weight [n] unless that is NULL; does nothing
+ * without samples. */
+void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float *x, size_t n, size_t width,
+                           const float *weight);
 
 /* Buffers of the jobs that options ask for, and of the score rows, in ctx->out; out->sublayer, expert, rows and
  * score_rows are set.  `sums` [CALM_N_JOBS]. */

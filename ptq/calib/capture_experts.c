@@ -10,6 +10,7 @@ typedef struct expert_state {
     calm_capture *out;
     const calm_capture_options *options;
     const calm_batch *batch;
+    const float *weight;                   /* [N] what the router multiplies its outputs by; or NULL */
     calm_job_sums sums[CALM_N_JOBS];
     size_t at[CALM_N_HOOKS];               /* rows seen so far at each hook point */
 } expert_state;
@@ -39,19 +40,23 @@ static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uin
 }
 
 /* Rows rise, so those of the scoring windows are an expert's first: copied until score_rows are full. */
-static void keep(float *kept, const expert_state *state, size_t at, const calm_observation *seen)
+static void keep(float *kept, const expert_state *state, size_t at, const calm_observation *seen, const float *weight)
 {
     const size_t left = at < state->out->score_rows ? state->out->score_rows - at : 0;
     const size_t n = seen->n_rows < left ? seen->n_rows : left;
     if (kept && n)
-        memcpy(kept + at * seen->width, seen->x, n * seen->width * sizeof *kept);
+        calm_job_rows_weigh(seen->x, n, seen->width, weight, kept + at * seen->width);
 }
 
-/* gram += X^T X over the rows seen, as one part: pieces come in fixed sizes (CALM_MOE_ROWS). */
-static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation *seen)
+/* gram += X^T X over the weighted rows seen, as one part: pieces come in fixed sizes (CALM_MOE_ROWS). */
+static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation *seen, const float *weight)
 {
     const size_t rows[2] = {0, seen->n_rows};
-    const calm_gram_job job = {gram, seen->x, seen->n_rows, seen->width, rows, 1};
+    float *x;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, x, seen->n_rows * seen->width));
+    calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight, x);
+    const calm_gram_job job = {gram, x, seen->n_rows, seen->width, rows, 1};
     return calm_gram_add(ctx, &job, 1);
 }
 
@@ -62,19 +67,20 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
     CALM_SCOPED_SCRATCH(ctx);
     /* Pieces come in order: where this one starts is what was seen before. */
     const size_t at = state->at[seen->hook];
+    const float *weight = state->weight ? state->weight + at : NULL;
     state->at[seen->hook] += seen->n_rows;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         calm_job_capture *job = &state->out->job[kind];
         if (calm_job_input(kind) != seen->hook || !job->used)
             continue;
-        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, &state->sums[kind].total);
-        calm_job_samples_keep(&state->sums[kind], at, seen->x, seen->n_rows, seen->width);
-        keep(job->score_input, state, at, seen);
+        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, weight, &state->sums[kind].total);
+        calm_job_samples_keep(&state->sums[kind], at, seen->x, seen->n_rows, seen->width, weight);
+        keep(job->score_input, state, at, seen, NULL);
         if (state->sums[kind].gram)
-            CALM_TRY(add_gram(ctx, state->sums[kind].gram, seen));
+            CALM_TRY(add_gram(ctx, state->sums[kind].gram, seen, weight));
     }
     if (seen->hook == CALM_HOOK_MLP_OUT)
-        keep(state->out->score_output, state, at, seen);
+        keep(state->out->score_output, state, at, seen, weight);
     if (state->out->activations[seen->hook]) {
         calm_actstat_place *places;
         CALM_TRY(find_places(ctx, state->batch, seen->rows, seen->n_rows, &places));
@@ -138,8 +144,11 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
         CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, state.weight[i]));
         out[i] = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = (long)expert, .weight = state.weight[i],
                                 .rows = routing->begin[expert + 1] - routing->begin[expert],
-                                .score_rows = count_score_rows(batch, routing, expert, options->score_windows)};
-        state.experts[i] = (expert_state){.out = &out[i], .options = options, .batch = batch};
+                                .score_rows = count_score_rows(batch, routing, expert, options->score_windows),
+                                .score_weight =
+                                    options->unweighted ? NULL : routing->weight + routing->begin[expert]};
+        state.experts[i] = (expert_state){.out = &out[i], .options = options, .batch = batch,
+                                          .weight = out[i].score_weight};
         CALM_TRY(new_results(ctx, block, &state.experts[i]));
     }
     /* A copy of the block with another loader: the caller's block is left alone. */
@@ -166,7 +175,8 @@ static size_t observer_scratch_bytes(const calm_capture_shape *shape, const calm
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
         if (options->grams && calm_job_sublayer(kind) == CALM_SUBLAYER_MLP && options->jobs & 1u << kind)
-            most = calm_size_max(most, calm_gram_add_scratch_bytes(&width, 1, 1));
+            most = calm_size_max(most, CALM_BYTES(float, calm_size_min(shape->most_rows, CALM_MOE_ROWS) * width) +
+                                           calm_gram_add_scratch_bytes(&width, 1, 1));
     }
     return most;
 }

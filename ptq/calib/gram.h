@@ -4,7 +4,8 @@
 
 #include "ptq/base/context.h"
 
-/* Rows of one float32 product; the sum over chunks is in double. */
+/* Rows of one float32 product; the sum over chunks is in double.  A sum of squares is then off by up to CHUNK / 2 times
+ * 2^-24 of itself, 2^-16: a smaller variance of an input cannot be read from it (cka/linear.c). */
 #define CALM_GRAM_CHUNK ((size_t)512)
 
 /* One addition: gram [I, I] (upper triangle, zero before the first call) += X^T X over X [N, I]. */

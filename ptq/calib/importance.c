@@ -39,7 +39,8 @@ static void add(collector *to, size_t block, const calm_capture *seen)
 static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *block, calm_sublayer sublayer,
                                 long expert)
 {
-    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .stay = expert == CALM_SHARED_EXPERT};
+    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .stay = expert == CALM_SHARED_EXPERT,
+                                          .unweighted = true};
     calm_capture seen;
     CALM_TRY(calm_capture_sublayer(ctx, block, sublayer, expert, &to->rope, &to->batch, &options, &seen));
     add(to, block->index, &seen);
@@ -50,7 +51,7 @@ static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *
 static calm_status run_waves(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing,
                              calm_moe_sum *sum)
 {
-    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS};
+    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .unweighted = true};
     for (size_t first = 0, n; first < block->config->moe.n_experts; first += n) {
         calm_capture *seen;
         CALM_SCOPED_ARENA(arena);
@@ -118,7 +119,7 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
 /* A block with what was captured of it, which is released at its end. */
 static size_t block_bytes(const calm_model *model, size_t block, calm_capture_shape *shape, size_t n_threads)
 {
-    calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS};
+    calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .unweighted = true};
     size_t held = 0, most = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const bool mixture = s == CALM_SUBLAYER_MLP && shape->config->moe.sparse[block];

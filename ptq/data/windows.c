@@ -10,8 +10,10 @@
 #define TEXT_MAX ((size_t)4 * 1024 * 1024 * 1024)
 #define RNG_STREAM_WINDOWS 1
 
-/* Windows found so far, as begin and length in one growing token stream. */
+/* Windows found so far, as begin and length in one growing token stream, without their heads. */
 typedef struct cutter {
+    const uint32_t *head;    /* [n_head] what each window begins with */
+    size_t n_head;
     uint32_t *ids;
     size_t n_ids, ids_capacity;
     size_t *begin, *length;
@@ -35,12 +37,32 @@ static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, b
     CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->ids, cut->n_ids, &cut->ids_capacity, cut->n_ids + n));
     if (n)
         memcpy(cut->ids + cut->n_ids, ids, n * sizeof *ids);
+    /* Heads are put before the windows when these are collected: of the text each has so many tokens less. */
+    const size_t own = options->seqlen - cut->n_head;
     size_t at = 0;
-    for (; at + options->seqlen <= n; at += options->seqlen)
-        CALM_TRY(add_window(ctx, cut, cut->n_ids + at, options->seqlen));
-    if (rest && n - at >= 2)
+    for (; at + own <= n; at += own)
+        CALM_TRY(add_window(ctx, cut, cut->n_ids + at, own));
+    if (rest && at < n && cut->n_head + n - at >= 2)
         CALM_TRY(add_window(ctx, cut, cut->n_ids + at, n - at));
     cut->n_ids += n;
+    return CALM_OK;
+}
+
+/* What every window of a text begins with. */
+static calm_status find_head(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
+                             const calm_windows_options *options, cutter *cut)
+{
+    cut->n_head = options->special ? calm_tokenizer_head(tokenizer, &cut->head) : 0;
+    for (size_t i = 0; options->vocab && i < cut->n_head; i++)
+        if (cut->head[i] >= options->vocab)
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: the tokenizer's template begins with id %u (\"%s\"), but the model's vocabulary has "
+                             "%zu: tokenizer and model do not belong together", path, cut->head[i],
+                             calm_tokenizer_token(tokenizer, cut->head[i]), options->vocab);
+    if (options->seqlen <= cut->n_head)
+        return calm_fail(ctx, CALM_EARG,
+                         "windows of %zu tokens: expected more than the %zu that the tokenizer's template begins with",
+                         options->seqlen, cut->n_head);
     return CALM_OK;
 }
 
@@ -50,7 +72,7 @@ static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
     CALM_SCOPED_ARENA(arena);
     uint32_t *ids;
     size_t n;
-    CALM_TRY(calm_texts_encode(ctx, &arena, tokenizer, where, text, n_bytes, options->special, &ids, &n));
+    CALM_TRY(calm_texts_encode(ctx, &arena, tokenizer, where, text, n_bytes, false, &ids, &n));
     CALM_TRY(calm_texts_check_ids(ctx, where, ids, n, options->vocab));
     return cut_ids(ctx, options, rest, ids, n, cut);
 }
@@ -106,6 +128,10 @@ static calm_status collect(calm_ctx *ctx, const char *path, const calm_windows_o
                            calm_windows *out)
 {
     size_t *chosen, total = 0;
+    if (cut->n == 0 && cut->n_head)
+        return calm_fail(ctx, CALM_EARG,
+                         "%s: %zu tokens, expected at least %zu for a window of %zu with what the tokenizer's template "
+                         "begins with", path, cut->n_ids, options->seqlen - cut->n_head, options->seqlen);
     if (cut->n == 0)
         return calm_fail(ctx, CALM_EARG, "%s: %zu tokens, expected at least one window of %zu", path, cut->n_ids,
                          options->seqlen);
@@ -113,11 +139,14 @@ static calm_status collect(calm_ctx *ctx, const char *path, const calm_windows_o
     CALM_TRY(choose(ctx, options, cut->n, &out->n, &chosen));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, out->n + 1));
     for (size_t w = 0; w < out->n; w++)
-        total += cut->length[chosen[w]];
+        total += cut->n_head + cut->length[chosen[w]];
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, total));
     for (size_t w = 0; w < out->n; w++) {
-        const size_t length = cut->length[chosen[w]];
-        memcpy(out->ids + out->begin[w], cut->ids + cut->begin[chosen[w]], length * sizeof *out->ids);
+        const size_t own = cut->length[chosen[w]], length = cut->n_head + own;
+        uint32_t *ids = out->ids + out->begin[w];
+        if (cut->n_head)
+            memcpy(ids, cut->head, cut->n_head * sizeof *ids);
+        memcpy(ids + cut->n_head, cut->ids + cut->begin[chosen[w]], own * sizeof *ids);
         out->begin[w + 1] = out->begin[w] + length;
         out->longest = calm_size_max(out->longest, length);
     }
@@ -131,6 +160,7 @@ calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, co
     if (options->seqlen < 2)
         return calm_fail(ctx, CALM_EARG, "windows of %zu tokens: expected at least 2", options->seqlen);
     CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(find_head(ctx, tokenizer, path, options, &cut));
     CALM_SCOPED(calm_texts, calm_texts_close) texts = {0};
     CALM_TRY(calm_texts_open(ctx, path, TEXT_MAX, &texts));
     CALM_TRY(cut_texts(ctx, tokenizer, &texts, options, &cut));

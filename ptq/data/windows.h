@@ -2,7 +2,11 @@
  *
  * A text is one token stream cut into windows of `seqlen` tokens, the remainder dropped.  JSON lines
  * ({"text": ...}, or a plain string, one document a line) never share a window: each document gives its full windows
- * and, where at least 2 tokens remain, one shorter window. */
+ * and, where at least 2 tokens remain, one shorter window.
+ *
+ * With `special` every window begins with the special tokens that the tokenizer's template puts before a text (BOS),
+ * as a model was trained to read, and has so many tokens of the text less; what the template puts behind a text, which
+ * hardly a window ends with, is left out. */
 #ifndef CALM_DATA_WINDOWS_H
 #define CALM_DATA_WINDOWS_H
 
@@ -18,7 +22,7 @@ typedef struct calm_windows {
     size_t n, longest;        /* windows; tokens of the longest                                 */
     uint32_t *positions;      /* of every id within its window, rising; NULL: 0, 1, ...           */
     uint8_t *types;           /* token type of every id, for encoders; NULL: all 0                 */
-    size_t n_tokens;          /* of the whole text, before windows were chosen                  */
+    size_t n_tokens;          /* of the whole text alone, before windows were chosen            */
     size_t n_available;       /* windows the text has                                           */
     char sha256[CALM_SHA256_HEX];    /* of the lengths and ids of the chosen windows            */
 } calm_windows;
@@ -28,17 +32,18 @@ typedef struct calm_windows_options {
     size_t n_windows;    /* at most so many windows; 0 = all                                     */
     long long seed;      /* < 0: the first ones; else drawn without replacement                  */
     size_t vocab;        /* ids at or above this are an error; 0 = not checked                   */
-    bool special;        /* add the special tokens of the tokenizer's template                   */
+    bool special;        /* begin every window as the tokenizer's template begins a text         */
 } calm_windows_options;
 
 /* Read `path` (a name ending in .jsonl is JSON lines), tokenize, cut and choose, into ctx->out.
- * CALM_EARG: an empty text, or one shorter than a window.  CALM_EFORMAT: text that is not UTF-8 (with its place), a
- * line that is not JSON (with its number), an id outside the vocabulary. */
+ * CALM_EARG: an empty text, or one shorter than a window; a window without room for the text.  CALM_EFORMAT: text that
+ * is not UTF-8 (with its place), a line that is not JSON (with its number), an id outside the vocabulary, of the text
+ * or of the template. */
 calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
                               const calm_windows_options *options, calm_windows *out);
 
-/* The same from the ids of a token file: each sequence, less its padding, is cut as a document of JSON lines is; token
- * types are not kept.  CALM_EARG when not one window comes of it. */
+/* The same from the ids of a token file, as they are: each sequence, less its padding, is cut as a document of JSON
+ * lines is, without `special`; token types are not kept.  CALM_EARG when not one window comes of it. */
 calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file, const calm_windows_options *options,
                                      calm_windows *out);
 

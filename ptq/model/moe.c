@@ -309,6 +309,29 @@ calm_status calm_moe_shared(calm_ctx *ctx, const calm_block *block, const float 
     return calm_observe(observer, ctx, &seen);
 }
 
+/* gate [n] = sigmoid(h . g) of normalised rows h [n, D]. */
+static void gate_rows(const calm_block *block, const float *h, size_t n, float *gate)
+{
+    const size_t width = block->config->hidden;
+    for (size_t t = 0; t < n; t++) {
+        float logit;
+        gate[t] = 1;
+        if (!block->moe.shared_gate)
+            continue;
+        calm_sgemm_nt(1, 1, width, 1.0f, h + t * width, width, block->moe.shared_gate, width, 0.0f, &logit, 1);
+        gate[t] = 1.0f / (1.0f + expf(-logit));
+    }
+}
+
+calm_status calm_moe_shared_gate(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float *gate)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    float *h;
+    CALM_TRY(normalised(ctx, block, x, n, &h));
+    gate_rows(block, h, n, gate);
+    return CALM_OK;
+}
+
 /* sum += sigmoid(h . g) shared(h). */
 static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *sum,
                               const calm_observer *observer)
@@ -317,11 +340,9 @@ static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const floa
     float *h, *y;
     CALM_TRY(calm_moe_shared(ctx, block, x, span, observer, &h, &y));
     for (size_t t = 0; t < n; t++) {
-        float gate = 1;
-        if (block->moe.shared_gate)
-            calm_sgemm_nt(1, 1, width, 1.0f, h + t * width, width, block->moe.shared_gate, width, 0.0f, &gate, 1);
-        calm_vec_axpy(width, block->moe.shared_gate ? 1.0f / (1.0f + expf(-gate)) : 1.0f, y + t * width,
-                      sum + t * width);
+        float gate;
+        gate_rows(block, h + t * width, 1, &gate);
+        calm_vec_axpy(width, gate, y + t * width, sum + t * width);
     }
     return CALM_OK;
 }

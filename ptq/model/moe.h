@@ -78,6 +78,9 @@ size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_
 calm_status calm_moe_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span,
                             const calm_observer *observer, float **h, float **y);
 
+/* gate [n] = what the shared expert's output is multiplied by, of rows x [n, D]; 1 without a gate. */
+calm_status calm_moe_shared_gate(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float *gate);
+
 /* Add the shared expert and the sum to the hidden rows, in parallel over windows: the end of the sublayer. */
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,
                          calm_moe_sum *sum);

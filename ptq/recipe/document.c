@@ -198,6 +198,12 @@ static calm_status note_override(calm_ctx *ctx, const reading *r, const calm_opt
     return write_text(ctx, option, r->spec, r->overrides, option->name);
 }
 
+/* "special": false is the option "no-special". */
+static bool is_negated(const calm_option *option)
+{
+    return option->type == CALM_OPTION_BOOL && strncmp(option->name, "no-", 3) == 0;
+}
+
 /* "evaluation": false is the option "no-eval"; an object there is other options. */
 static bool is_negation(const calm_document_row *row)
 {
@@ -214,10 +220,10 @@ static calm_status read_row(calm_ctx *ctx, const reading *r, const calm_document
     if (calm_json_typeof(value) == CALM_JSON_NULL || empty || r->spec->given[option - calm_spec_table] ||
         any_given(r->spec, option->yields_to))
         return CALM_OK;
-    if (!is_negation(row))
+    if (!is_negated(option))
         return read_value(ctx, r, row, option, value);
     if (calm_json_typeof(value) == CALM_JSON_BOOL)
-        *(bool *)((char *)r->spec + option->offset) = true;
+        *(bool *)((char *)r->spec + option->offset) = !calm_json_bool(value, true);
     return CALM_OK;
 }
 
@@ -330,6 +336,8 @@ static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const 
         calm_json_set_bool(root, key, false);
     else if (is_negation(row) || (!dot && row->shape && row->shape->kind == CALM_SHAPE_OBJECT))
         *section = open_section(root, key);
+    else if (option && is_negated(option))
+        calm_json_set_bool(*section, key, !*(const bool *)((const char *)spec + option->offset));
     else if (option)
         return write_value(ctx, option, spec, dot ? *section : root, key);
     else if (strcmp(key, "sha256") == 0 && sha256)

@@ -47,7 +47,7 @@ typedef struct calm_recipe {
     long long calib_windows, seqlen, seed;  /* windows, tokens per window, < 0: the first windows */
     long long score_windows;                /* of the calibration windows, the first ones */
     long long guard_windows;                /* outside calibration; 0: no guard */
-    bool add_special_tokens;                /* special tokens around the text */
+    bool add_special_tokens;                /* windows of texts begin as the tokenizer's template does */
     bool encoder_stream;                    /* encoders read windows as decoders do, not sentences */
     calm_selection selection;
     unsigned score_points;                  /* bit k: score at calm_point k; of a job always */

@@ -133,14 +133,13 @@ static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bu
 
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    if (spec->tokens && (spec->calib || spec->add_special_tokens))
-        return calm_fail(ctx, CALM_EARG,
-                         "`calibration.tokens` takes the place of `calibration.text` and `calibration.special`");
+    if (spec->tokens && spec->calib)
+        return calm_fail(ctx, CALM_EARG, "`calibration.tokens` takes the place of `calibration.text`");
     recipe->calib_windows = spec->samples;
     recipe->seqlen = spec->seqlen;
     recipe->seed = spec->seed;
     recipe->guard_windows = spec->guard_samples;
-    recipe->add_special_tokens = spec->add_special_tokens;
+    recipe->add_special_tokens = !spec->no_special;
     recipe->encoder_stream = spec->encoder_stream;
     recipe->calib_is_token_ids = spec->tokens != NULL;
     return resolve_text(ctx, spec->tokens ? spec->tokens : spec->calib, "wikitext2-valid.txt", &recipe->calib_path,

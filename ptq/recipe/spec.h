@@ -25,7 +25,7 @@ struct calm_recipe_spec {
     int scale_dtype, act_rule;                 /* 0: bf16, 1: f16; calm_act_rule       */
     const char *calib, *tokens;
     long long samples, seqlen, seed;           /* seed -1: the first windows           */
-    bool add_special_tokens, encoder_stream;
+    bool no_special, encoder_stream;
     long long score_samples, guard_samples, probe_samples, expert_tokens;
     int prefix;                                /* calm_prefix                          */
     const char *eval_text;

@@ -79,8 +79,8 @@ static calm_status prepare_reference(calm_ctx *ctx, const block_run *run, calm_c
     /* Prepared once, also when several slices or the unit's own score ask for it. */
     if (capture->score_rows < CALM_LEAST_SCORE_ROWS || captured->reference)
         return CALM_OK;
-    return calm_score_prepare(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
-                              &captured->reference);
+    return calm_score_prepare_weighted(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
+                                       capture->score_weight, &captured->reference);
 }
 
 /* References of all that was captured together: an output per sublayer or expert, a Gram matrix per job. */

@@ -153,16 +153,20 @@ calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t jo
     return CALM_OK;
 }
 
-/* Output of an expert over its scoring rows. */
+/* Output of an expert over its scoring rows, as it is added. */
 static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const calm_capture *capture,
                                  calm_job_kind kind, const calm_weight weight[CALM_N_ROLES], float *z)
 {
     const calm_observation seen = {.expert = capture->expert};
     const float *input = capture->job[kind].score_input;
+    const size_t n = capture->score_rows;
     /* Its output is the expert's: nothing of the MLP follows. */
     if (kind == CALM_JOB_DOWN)
-        return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], input, capture->score_rows, z);
-    return calm_mlp_run(ctx, block->config, weight, input, capture->score_rows, z, NULL, &seen);
+        CALM_TRY(calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], input, n, z));
+    else
+        CALM_TRY(calm_mlp_run(ctx, block->config, weight, input, n, z, NULL, &seen));
+    calm_job_rows_weigh(z, n, block->config->hidden, capture->score_weight, z);
+    return CALM_OK;
 }
 
 calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_block *block,

@@ -28,7 +28,7 @@ static calm_status decoder_windows(calm_ctx *ctx, const calm_config *config, con
 {
     /* No seed: an evaluation reads a text from its start, so that its figures are those of other tools. */
     const calm_windows_options how = {.seqlen = text->seqlen, .n_windows = text->samples, .seed = -1,
-                                      .vocab = config->vocab, .special = text->special};
+                                      .vocab = config->vocab, .special = !text->no_special};
     calm_token_file file;
     const char *path;
     if (text->tokens) {

@@ -13,7 +13,7 @@ typedef struct calm_eval_text {
     const char *text;           /* text or JSON lines; NULL: the bundled WikiText-2 test                         */
     const char *tokens;         /* token file instead of a text; NULL: none                                      */
     size_t seqlen, samples;     /* tokens per window, or of a sentence at most; windows or sentences, 0: all     */
-    bool special;               /* special tokens around a text; sentences always have them                      */
+    bool no_special;            /* windows of the text alone; sentences always have their special tokens         */
 } calm_eval_text;
 
 /* Windows of a decoder, or sentences of an encoder, in ctx->out.  `tokenizer` may be NULL with a token file.  Fails as

@@ -70,6 +70,8 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
     /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones go on. */
     if (encoder)
         how.seqlen = calm_size_min(how.seqlen, calm_model_config(in->model)->max_positions);
+    /* The template of an encoder is for sentences, which have both of its ends. */
+    how.special = options->special && !encoder;
     /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
     if (!encoder || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &how, out);

@@ -28,6 +28,9 @@ const char *calm_tokenizer_token(const calm_tokenizer *tok, uint32_t id);
 /* One more than the highest id, added tokens included. */
 size_t calm_tokenizer_size(const calm_tokenizer *tok);
 
+/* The special tokens that the template puts before a text (BOS), owned by the tokenizer: how many. */
+size_t calm_tokenizer_head(const calm_tokenizer *tok, const uint32_t **ids);
+
 /* For scopes: `calm_tokenizer *name = NULL` that is closed at their end. */
 #define CALM_SCOPED_TOKENIZER(name) CALM_SCOPED(calm_tokenizer, calm_tokenizer_release) *name = NULL
 static inline void calm_tokenizer_release(calm_tokenizer **tokenizer)

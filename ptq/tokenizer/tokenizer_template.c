@@ -107,3 +107,9 @@ calm_status calm_tokenizer_read_template(calm_ctx *ctx, calm_tokenizer *tok, con
     };
     return calm_tokenizer_read_parts(ctx, tok, where, json, "processors", types, NULL);
 }
+
+size_t calm_tokenizer_head(const calm_tokenizer *tok, const uint32_t **ids)
+{
+    *ids = tok->before.of;
+    return tok->before.n;
+}

@@ -97,15 +97,17 @@ static real median_norm(const float *y, size_t n, size_t d)
     return (lower + upper) / 2;
 }
 
-/* The rows of a CKA metric as real matrices; the number of rows. */
-static size_t rows_of(calm_metric metric, const float *y, const float *z, size_t n, size_t d, real *out_y, real *out_z)
+/* The rows of a CKA metric as real matrices; the number of rows.  `weight` [n] is in the rows already; NULL: 1. */
+static size_t rows_of(calm_metric metric, const float *y, const float *z, const float *weight, size_t n, size_t d,
+                      real *out_y, real *out_z)
 {
     const real median = median_norm(y, n, d), limit = 6 * median;
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
         if (metric == CALM_METRIC_CKA_DROP && norm(y + i * d, d) > limit)
             continue;
-        real divisor = metric == CALM_METRIC_CKA_TOKEN ? fmaxl(norm(y + i * d, d), median / 8) : 1;
+        const real floor = fmaxl(norm(y + i * d, d), median / 8);
+        real divisor = metric == CALM_METRIC_CKA_TOKEN ? floor / (weight ? (real)weight[i] : 1) : 1;
         for (size_t j = 0; j < d; j++) {
             out_y[m * d + j] = divisor > 0 ? y[i * d + j] / divisor : 0;
             out_z[m * d + j] = divisor > 0 ? z[i * d + j] / divisor : 0;
@@ -115,9 +117,9 @@ static size_t rows_of(calm_metric metric, const float *y, const float *z, size_t
     return m;
 }
 
-static expected plain(calm_metric metric, const float *y, const float *z, size_t n, size_t d)
+static expected plain(calm_metric metric, const float *y, const float *z, const float *weight, size_t n, size_t d)
 {
-    real error = 0, abs_error = 0, abs_y = 0, spread = 0, log_sum = 0, angle = 0;
+    real error = 0, abs_error = 0, abs_y = 0, spread = 0, log_sum = 0, angle = 0, shares = 0;
     for (size_t j = 0; j < d; j++) {
         real mean = 0;
         for (size_t i = 0; i < n; i++)
@@ -136,21 +138,24 @@ static expected plain(calm_metric metric, const float *y, const float *z, size_t
             abs_error += fabsl(e);
             abs_y += fabsl((real)y[j]);
         }
+        const real share = weight ? (real)weight[i] * weight[i] : 1;
         error += ee;
-        log_sum += logl(ee / yy);
-        angle += 1 - yz / sqrtl(yy * zz);
+        shares += share;
+        log_sum += share * logl(ee / yy);
+        angle += share * (1 - yz / sqrtl(yy * zz));
     }
     real value = metric == CALM_METRIC_REL_MSE ? error / spread : metric == CALM_METRIC_REL_MAE ? abs_error / abs_y
-                 : metric == CALM_METRIC_COSINE ? angle / (real)n : log_sum / (real)n;
+                 : metric == CALM_METRIC_COSINE ? angle / shares : log_sum / shares;
     /* a cosine of few columns may be 1 by cancellation, to the rounding of double */
     return (expected){value, 1e-15L + RELATIVE * fabsl(value)};
 }
 
-static void compare(const char *name, const float *y, const float *z, size_t n, size_t d, real absolute)
+static void compare(const char *name, const float *y, const float *z, const float *weight, size_t n, size_t d,
+                    real absolute)
 {
     calm_score_ref *ref;
     calm_scores scores;
-    ck_ok(calm_score_prepare(ctx, y, n, d, &ref));
+    ck_ok(calm_score_prepare_weighted(ctx, y, n, d, weight, &ref));
     ck_ok(calm_score(ctx, ref, z, &scores));
     for (int i = 0; i < CALM_N_METRICS; i++) {
         calm_arena_mark mark = calm_arena_save(ctx->scratch);
@@ -160,12 +165,12 @@ static void compare(const char *name, const float *y, const float *z, size_t n, 
             real *ry, *rz;
             ck_ok(CALM_NEW(ctx, ctx->scratch, ry, n * d));
             ck_ok(CALM_NEW(ctx, ctx->scratch, rz, n * d));
-            size_t m = rows_of(metric, y, z, n, d, ry, rz);
+            size_t m = rows_of(metric, y, z, weight, n, d, ry, rz);
             want = cka_of(ry, rz, m, d, metric == CALM_METRIC_CKA_DEBIASED, absolute);
             if (metric == CALM_METRIC_CKA_DROP)
                 ck_assert_uint_eq(scores.n_dropped, n - m);
         } else {
-            want = plain(metric, y, z, n, d);
+            want = plain(metric, y, z, weight, n, d);
         }
         /* h(L, L) of no certain sign has no cosine; calm says 1 there */
         if (isfinite(want.tolerance) && isfinite(want.value))
@@ -218,12 +223,37 @@ TEST(all_metrics_agree_with_their_definitions)
                 ck_ok(CALM_NEW(ctx, ctx->out, y, n * d));
                 ck_ok(CALM_NEW(ctx, ctx->out, z, n * d));
                 make(&recipes[r], noise, n, d, y, z);
-                compare(recipes[r].name, y, z, n, d, recipes[r].turned ? ABSOLUTE_TURNED : ABSOLUTE);
+                compare(recipes[r].name, y, z, NULL, n, d, recipes[r].turned ? ABSOLUTE_TURNED : ABSOLUTE);
             }
+}
+END_OF_TEST
+
+/* Rows times numbers from 2^-4 to 1, as an expert's outputs times its router weights: metrics that count every token
+ * alike count it by their squares. */
+TEST(weighted_rows)
+{
+    for (int shape = 0; shape < N_SHAPES; shape++)
+        for (double noise = 1e-4; noise < 10; noise *= 10) {
+            size_t n = shapes[shape][0], d = shapes[shape][1];
+            float *y, *z, *weight;
+            calm_arena_clear(ctx->out);
+            ck_ok(CALM_NEW(ctx, ctx->out, y, n * d));
+            ck_ok(CALM_NEW(ctx, ctx->out, z, n * d));
+            ck_ok(CALM_NEW(ctx, ctx->out, weight, n));
+            make(&recipes[0], noise, n, d, y, z);
+            for (size_t i = 0; i < n; i++)
+                weight[i] = (float)exp2(-4 * calm_rng_uniform(3, 4, i));
+            for (size_t i = 0; i < n * d; i++) {
+                y[i] *= weight[i / d];
+                z[i] *= weight[i / d];
+            }
+            compare("weighted", y, z, weight, n, d, ABSOLUTE);
+        }
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("cka_oracle", (const TTest *[]){all_metrics_agree_with_their_definitions, NULL});
+    return run_tests("cka_oracle",
+                     (const TTest *[]){all_metrics_agree_with_their_definitions, weighted_rows, NULL});
 }

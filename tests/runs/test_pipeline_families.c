@@ -76,14 +76,23 @@ END_OF_TEST
 
 /* Eight bits leave the model what it was: weights move by 1/255 of the row's largest at most, some 2 % of their size,
  * and logits of size 6 by some 0.2 after two blocks, a divergence of some 0.2^2 / 2.  A matrix in the wrong place costs
- * more than 1. */
+ * more than 1.  Each output, of an expert times its router weight, is off by the same 2 % and so its square by 4e-4,
+ * some linears and a gate after each other by a few times that; without the weight, of 1/2 for two experts, it would be
+ * 1. */
 TEST(eight_bits_are_the_model)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
         if (strncmp(tiny_families[f], "bert", 4) == 0)
             continue;
-        const play run = new_play(tiny_families[f], "w8a16", "rtn");
+        play run = new_play(tiny_families[f], "w8a16", "rtn");
+        run.recipe.score_points |= 1u << CALM_POINT_SUBLAYER;
         play_must_run(&run);
+        for (calm_unit unit = CALM_UNIT_JOB; unit <= CALM_UNIT_SUBLAYER; unit++) {
+            const char *scores = test_format("SELECT count(*) FROM v_scores WHERE metric = 'rel_mse' AND unit = '%s'",
+                                             calm_unit_name(unit));
+            ck_assert_int_gt(play_sql(&run, scores), 0);
+            ck_assert_int_eq(play_sql(&run, test_format("%s AND value > 0.01", scores)), 0);
+        }
         const int64_t millionths =
             play_sql(&run, "SELECT cast(1e6 * e.kl AS INTEGER) FROM run_evaluation v JOIN evaluation e"
                            " ON e.id = v.evaluation_id WHERE v.role = 'test' AND v.subject = 'rtn'");

@@ -1,6 +1,7 @@
 # Whole runs as a library.
 calm_test(runs test_pipeline_faults calm_test_play)
 calm_test(runs test_pipeline calm_test_play)
+calm_test(runs test_pipeline_windows calm_test_play)
 calm_test(runs test_pipeline_choice calm_test_play)
 calm_test(runs test_pipeline_target calm_test_play)
 calm_test(runs test_pipeline_families calm_test_play)

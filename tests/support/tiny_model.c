@@ -8,6 +8,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/rng_impl.h"
+#include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
 #include "tests/support/harness.h"
 
@@ -327,6 +328,28 @@ const char *tiny_model_write(const tiny_model *model)
     ck_ok(calm_safetensors_end(ctx, &writer));
     calm_arena_rewind(ctx->scratch, mark);
     return dir;
+}
+
+long long tiny_tokenizer_write(const char *path, long long id)
+{
+    static const char template[] =
+        "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"B\", \"type_id\": 0}}, "
+        "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, {\"SpecialToken\": {\"id\": \"B\", \"type_id\": 0}}], "
+        "\"special_tokens\": {\"B\": {\"id\": \"B\", \"ids\": [%lld], \"tokens\": [\"B\"]}}}";
+    calm_json *json, *post;
+    calm_text text;
+    ck_ok(calm_json_read(ctx, CALM_SOURCE_DIR "/recipes/models/qwen-demo/tokenizer.json", 64 << 20, &json));
+    if (id < 0)
+        id = calm_json_int(calm_json_get(calm_json_at(calm_json_get(json, "added_tokens"), 0), "id"), -1);
+    const char *written = test_format(template, id);
+    ck_ok(calm_json_parse(ctx, "template", written, strlen(written), &post));
+    calm_json_set(json, "post_processor", post);
+    calm_text_init(&text);
+    ck_ok(calm_json_write(ctx, json, 0, &text));
+    ck_ok(calm_write_file(ctx, path, text.data, text.length));
+    calm_text_clear(&text);
+    calm_json_free(json);
+    return id;
 }
 
 calm_windows tiny_windows(const size_t *lengths, size_t n)

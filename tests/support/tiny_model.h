@@ -48,6 +48,10 @@ const char *tiny_model_write(const tiny_model *model);
 /* Write only config.json into `dir`, replacing it. */
 void tiny_model_write_config(const tiny_model *model, const char *dir);
 
+/* Write `path`: the bundled tokenizer with a template that puts a token before a text and behind it - the one with this
+ * id, or for id < 0 its first added token, whose id is returned. */
+long long tiny_tokenizer_write(const char *path, long long id);
+
 /* Windows of these lengths with random ids below tiny_default's vocabulary, in ctx->out. */
 calm_windows tiny_windows(const size_t *lengths, size_t n);
 

@@ -146,6 +146,30 @@ static slow_rows run_slowly(const calm_weight weight[CALM_N_ROLES], const float 
     return slow;
 }
 
+/* Rows x [n, width] times p [n], which float32 rounds once more. */
+static bounded *weighted(const bounded *x, const bounded *p, size_t n, size_t width)
+{
+    bounded *out;
+    ck_ok(CALM_NEW(ctx, ctx->out, out, n * width));
+    for (size_t i = 0; i < n * width; i++) {
+        const bounded a = x[i], b = p[i / width];
+        out[i].value = a.value * b.value;
+        out[i].error = (fabs(a.value) + a.error) * b.error + a.error * fabs(b.value);
+        out[i].error += UNIT * (fabs(out[i].value) + out[i].error);
+    }
+    return out;
+}
+
+/* What the router multiplies an expert's outputs by; test_moe.c checks these numbers. */
+static bounded *router_weights(const bench *b, size_t expert)
+{
+    const size_t begin = b->routing.begin[expert], n = b->routing.begin[expert + 1] - begin;
+    bounded *out;
+    ck_ok(CALM_NEW(ctx, ctx->out, out, n));
+    exactly(b->routing.weight + begin, n, out);
+    return out;
+}
+
 /* Rows that the router sends to an expert: those whose two largest logits have it. */
 static size_t route_slowly(const bench *b, const float *h, size_t expert, size_t *rows)
 {
@@ -175,24 +199,26 @@ static void check_rows(const float *found, const bounded *expected, size_t n)
         ck_near(found[i], expected[i].value, expected[i].error);
 }
 
-/* Sums over rows x [n, width]: each value may be off, and double sums are off far less than float32 units. */
-static void check_sums(const calm_stats *stats, const bounded *x, size_t n, size_t width)
+/* Sums over weighted rows [n, width], maxima over them as they are: each value may be off, and double sums are off far
+ * less than float32 units. */
+static void check_sums(const calm_stats *stats, const bounded *x, const bounded *plain, size_t n, size_t width)
 {
     for (size_t i = 0; i < width; i++) {
-        double sum = 0, sumsq = 0, sumabs = 0, most = 0, error = 0, error_sq = 0;
+        double sum = 0, sumsq = 0, sumabs = 0, most = 0, error = 0, error_sq = 0, error_most = 0;
         for (size_t t = 0; t < n; t++) {
             const bounded *v = &x[t * width + i];
             sum += v->value;
             sumsq += v->value * v->value;
             sumabs += fabs(v->value);
-            most = fmax(most, fabs(v->value));
+            most = fmax(most, fabs(plain[t * width + i].value));
+            error_most = fmax(error_most, plain[t * width + i].error);
             error += v->error;
             error_sq += 2 * fabs(v->value) * v->error + v->error * v->error;
         }
         ck_near(stats->sum[i], sum, error + 1e-12 * sumabs);
         ck_near(stats->sumabs[i], sumabs, error + 1e-12 * sumabs);
         ck_near(stats->sumsq[i], sumsq, error_sq + 1e-12 * sumsq);
-        ck_near(stats->absmax[i], most, error);
+        ck_near(stats->absmax[i], most, error_most);
     }
 }
 
@@ -212,17 +238,19 @@ static void check_gram(const double *gram, const bounded *x, size_t n, size_t wi
         }
 }
 
-/* One job's input [n, width], of which the first `scored` rows are kept. */
-static void check_job(const calm_job_capture *job, const bounded *x, size_t n, size_t width, size_t scored)
+/* One job's input [n, width], of which the first `scored` rows are kept, and what its rows weigh, p [n]. */
+static void check_job(const calm_job_capture *job, const bounded *plain, const bounded *p, size_t n, size_t width,
+                      size_t scored)
 {
+    const bounded *x = weighted(plain, p, n, width);
     ck_assert(job->used);
     ck_assert_uint_eq(job->width, width);
     ck_assert_uint_eq(job->stats.rows, n);
-    check_sums(&job->stats, x, n, width);
+    check_sums(&job->stats, x, plain, n, width);
     check_gram(job->stats.gram, x, n, width);
     ck_assert_uint_eq(job->stats.n_samples, n);    /* few enough to keep all */
     check_rows(job->stats.samples, x, n * width);
-    check_rows(job->score_input, x, scored * width);
+    check_rows(job->score_input, plain, scored * width);
 }
 
 static void check_accumulator(const calm_actstat_acc *acc, const bounded *x, size_t n, size_t width)
@@ -269,10 +297,12 @@ TEST(each_expert_over_its_tokens)
         ck_assert_int_eq(capture->sublayer, CALM_SUBLAYER_MLP);
         ck_assert_uint_eq(capture->rows, n);
         ck_assert_uint_eq(capture->score_rows, scored);
-        check_job(&capture->job[CALM_JOB_GATE_UP], slow.in, n, HIDDEN, scored);
-        check_job(&capture->job[CALM_JOB_DOWN], slow.middle, n, slow.inner, scored);
+        const bounded *p = router_weights(&b, e);
+        check_job(&capture->job[CALM_JOB_GATE_UP], slow.in, p, n, HIDDEN, scored);
+        check_job(&capture->job[CALM_JOB_DOWN], slow.middle, p, n, slow.inner, scored);
         ck_assert(!capture->job[CALM_JOB_QKV].used && !capture->job[CALM_JOB_O].used);
-        check_rows(capture->score_output, slow.out, scored * HIDDEN);
+        check_rows(capture->score_output, weighted(slow.out, p, scored, HIDDEN), scored * HIDDEN);
+        check_rows(capture->score_weight, p, scored);
         check_accumulator(capture->activations[CALM_HOOK_GATE_UP_IN], slow.in, n, HIDDEN);
         check_accumulator(capture->activations[CALM_HOOK_DOWN_IN], slow.middle, n, slow.inner);
         check_place(&b, capture->activations[CALM_HOOK_GATE_UP_IN], h);
@@ -310,9 +340,10 @@ TEST(kept_rows_of_many_tokens)
         const calm_stats *stats = &found[e].job[CALM_JOB_GATE_UP].stats;
         ck_assert_uint_eq(stats->n_samples, b.routing.begin[e + 1] - b.routing.begin[e]);
         in_pieces += stats->n_samples > CALM_MOE_ROWS;
-        for (size_t i = 0; i < stats->n_samples; i++)
-            ck_assert_mem_eq(stats->samples + i * HIDDEN, h + b.routing.token[b.routing.begin[e] + i] * HIDDEN,
-                             HIDDEN * sizeof *h);
+        for (size_t i = 0; i < stats->n_samples * HIDDEN; i++) {
+            const size_t at = b.routing.begin[e] + i / HIDDEN;
+            ck_assert(stats->samples[i] == b.routing.weight[at] * h[b.routing.token[at] * HIDDEN + i % HIDDEN]);
+        }
     }
     ck_assert_uint_gt(in_pieces, 0);
     calm_model_close(b.model);
@@ -432,6 +463,7 @@ TEST(the_shared_expert_sees_every_token)
     calm_capture_options options = everything;
     calm_capture found;
     size_t *rows;
+    bounded *p;
     options.stay = true;
     ctx->n_threads = 2;
     ck_ok(calm_capture_sublayer(ctx, &b.block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &b.rope, &b.batch, &options,
@@ -441,13 +473,21 @@ TEST(the_shared_expert_sees_every_token)
     for (size_t t = 0; t < b.n_rows; t++)
         rows[t] = t;
     const size_t scored = b.windows.begin[SCORE_WINDOWS];
-    const slow_rows slow = run_slowly(b.block.moe.shared, normalised(&b), rows, b.n_rows);
+    const float *h = normalised(&b);
+    const slow_rows slow = run_slowly(b.block.moe.shared, h, rows, b.n_rows);
+    /* sigmoid(g . h): its slope is below 1/4, and its exponential is good to a few units. */
+    ck_ok(CALM_NEW(ctx, ctx->out, p, b.n_rows));
+    for (size_t t = 0; t < b.n_rows; t++) {
+        const bounded gate = dot(b.block.moe.shared_gate, slow.in + t * HIDDEN, HIDDEN);
+        p[t] = (bounded){1 / (1 + exp(-gate.value)), gate.error / 4 + 8 * UNIT};
+    }
     ck_assert_uint_eq(slow.inner, tiny_default.shared_inner);
     ck_assert_int_eq(found.expert, CALM_SHARED_EXPERT);
     ck_assert_uint_eq(found.score_rows, scored);
-    check_job(&found.job[CALM_JOB_GATE_UP], slow.in, b.n_rows, HIDDEN, scored);
-    check_job(&found.job[CALM_JOB_DOWN], slow.middle, b.n_rows, slow.inner, scored);
-    check_rows(found.score_output, slow.out, scored * HIDDEN);
+    check_job(&found.job[CALM_JOB_GATE_UP], slow.in, p, b.n_rows, HIDDEN, scored);
+    check_job(&found.job[CALM_JOB_DOWN], slow.middle, p, b.n_rows, slow.inner, scored);
+    check_rows(found.score_output, weighted(slow.out, p, scored, HIDDEN), scored * HIDDEN);
+    check_rows(found.score_weight, p, scored);
     check_accumulator(found.activations[CALM_HOOK_DOWN_IN], slow.middle, b.n_rows, slow.inner);
     check_accumulator(found.activations[CALM_HOOK_MLP_OUT], slow.out, b.n_rows, HIDDEN);
     ck_assert_ptr_null(found.activations[CALM_HOOK_BLOCK_OUT]);

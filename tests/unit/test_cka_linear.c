@@ -6,6 +6,7 @@
 #include "cka/cka.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
+#include "ptq/calib/gram.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
 
@@ -136,6 +137,46 @@ TEST(constants)
 }
 END_OF_TEST
 
+/* The loss with a Gram matrix as calibration sums it: float32 products of 512 rows, added in double. */
+static double calibrated_loss(problem *it)
+{
+    enum { PARTS = 8 };
+    size_t row_begin[PARTS + 1];
+    for (size_t p = 0; p <= PARTS; p++)
+        row_begin[p] = p * it->n / PARTS;
+    const calm_gram_job job = {it->gram, it->x, it->n, it->in, row_begin, PARTS};
+    sums(it);
+    memset(it->gram, 0, it->in * it->in * sizeof *it->gram);
+    ck_ok(calm_gram_add(ctx, &job, 1));
+    calm_dsymmetrize(it->in, it->gram, it->in);
+    return loss_of(it);
+}
+
+/* W reads input 0 alone, Q a little of another one besides.  Where input 0 is constant, W's output is too, and Q's
+ * not: the loss is 1, whatever float32 products made of the constant.  Where it varies by 2^-7 of its mean, a variance
+ * of 2^-14 and so four times the bound of cka/linear.h, it is none: then both outputs are nearly the same. */
+TEST(inputs_are_constant_by_the_rounding_of_float_products)
+{
+    for (size_t in = 6; in <= 24; in += 18) {
+        problem it = make(8 * 512, in, 12, 0);
+        memset(it.w, 0, in * 12 * sizeof *it.w);
+        memset(it.q, 0, in * 12 * sizeof *it.q);
+        for (size_t o = 0; o < 12; o++) {
+            it.w[o * in] = it.q[o * in] = (float)(o + 1);
+            it.q[o * in + 1] = o % 2 ? 0x1p-8f : -0x1p-8f;
+        }
+        for (double value = 1.1; value < 1000; value *= 1.7) {
+            for (size_t t = 0; t < it.n; t++)
+                it.x[t * in] = (float)value;
+            ck_assert(calibrated_loss(&it) == 1);
+            for (size_t t = 0; t < it.n; t++)
+                it.x[t * in] = (float)(value * (1 + 0x1p-7 * calm_rng_normal(3, 1, t)));
+            ck_assert(calibrated_loss(&it) < 0.5);
+        }
+    }
+}
+END_OF_TEST
+
 TEST(what_is_refused)
 {
     for (size_t in = 6; in <= 24; in += 18) {
@@ -252,6 +293,7 @@ int main(void)
 {
     calm_linalg_setup();
     return run_tests("cka_linear", (const TTest *[]){equals_the_score_of_the_outputs, a_rescaled_copy_has_no_loss,
-                                                     constants, what_is_refused, failing_allocations, times, memory,
-                                                     NULL});
+                                                     constants,
+                                                     inputs_are_constant_by_the_rounding_of_float_products,
+                                                     what_is_refused, failing_allocations, times, memory, NULL});
 }

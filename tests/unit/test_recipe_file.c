@@ -59,7 +59,7 @@ TEST(every_place_becomes_its_option)
     ck_assert_int_eq(o.samples, 7);
     ck_assert_int_eq(o.seqlen, 33);
     ck_assert_int_eq(o.seed, 5);
-    ck_assert(o.add_special_tokens && o.encoder_stream && o.keep_hybrid && !o.no_eval);
+    ck_assert(o.no_special && o.encoder_stream && o.keep_hybrid && !o.no_eval);
     ck_assert_int_eq(o.prefix, CALM_PREFIX_FLOAT);
     ck_assert_int_eq(o.score_samples, 3);
     ck_assert_int_eq(o.guard_samples, 0);
@@ -144,7 +144,7 @@ TEST(what_was_given_counts_more_and_is_noted)
     ck_assert_uint_eq(o.demanded.n_files, 0);           /* digests of another model                           */
     ck_assert_ptr_null(o.calib);                        /* tokens take the text's place, and its digest's     */
     ck_assert_ptr_null(o.demanded.calib_sha256);
-    ck_assert(!o.add_special_tokens);
+    ck_assert(o.no_special);                            /* of a text to evaluate, whatever calibrates         */
     ck_assert_str_eq(list_of(&o.gates), "kl < 3");      /* lists are replaced, not added to                   */
     ck_assert_int_eq(o.seqlen, 33);
     ck_assert_str_eq(o.overrides, "{\"model\":\"qwen\",\"bits\":8,\"tokens\":\"t.jsonl\",\"samples\":99,"

@@ -6,6 +6,7 @@
 #include "ptq/base/file.h"
 #include "ptq/tokenizer/tokenizer.h"
 #include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 
 static calm_tokenizer *open_tokenizer(void)
 {
@@ -127,6 +128,99 @@ TEST(seeds)
 }
 END_OF_TEST
 
+/* ---- windows that begin with what the tokenizer's template begins with ---- */
+
+/* With a template that puts <|endoftext|> before a text and behind it; its id. */
+static calm_tokenizer *open_with_template(uint32_t *begin)
+{
+    const char *path = test_format("%s/template.json", test_directory());
+    calm_tokenizer *tokenizer;
+    *begin = (uint32_t)tiny_tokenizer_write(path, -1);
+    ck_ok(calm_tokenizer_open(ctx, path, &tokenizer));
+    ck_assert_str_eq(calm_tokenizer_token(tokenizer, *begin), "<|endoftext|>");
+    return tokenizer;
+}
+
+static calm_windows read_begun(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, bool special)
+{
+    const calm_windows_options options = {.seqlen = seqlen, .seed = -1, .special = special};
+    calm_windows windows;
+    ck_ok(calm_windows_read(ctx, tokenizer, path, &options, &windows));
+    return windows;
+}
+
+TEST(every_window_begins_as_the_template_does)
+{
+    uint32_t begin, *ids;
+    calm_tokenizer *tokenizer = open_with_template(&begin), *plain = open_tokenizer();
+    const char *text = long_text(), *path = text_file("a.txt", text, strlen(text));
+    size_t n;
+    ck_ok(calm_tokenizer_encode(ctx, plain, text, strlen(text), false, &ids, &n));
+    const calm_windows w = read_begun(tokenizer, path, 16, true), old = read_begun(tokenizer, path, 16, false);
+    ck_assert_uint_eq(w.n_tokens, n);       /* of the text */
+    ck_assert_uint_eq(w.n, n / 15);
+    ck_assert_uint_eq(w.longest, 16);
+    for (size_t i = 0; i < w.n; i++) {
+        ck_assert_uint_eq(w.begin[i], 16 * i);
+        ck_assert_uint_eq(w.ids[16 * i], begin);
+        ck_assert_mem_eq(w.ids + 16 * i + 1, ids + 15 * i, 15 * sizeof *ids);    /* nothing of the text is left out */
+    }
+    /* Without it a window has one token of the text more; and a tokenizer without a template knows no other. */
+    ck_assert_uint_eq(old.n, n / 16);
+    ck_assert_mem_eq(old.ids, ids, 16 * old.n * sizeof *ids);
+    ck_assert_str_ne(w.sha256, old.sha256);
+    ck_assert_str_eq(read_begun(plain, path, 16, true).sha256, old.sha256);
+    calm_tokenizer_close(tokenizer);
+    calm_tokenizer_close(plain);
+}
+END_OF_TEST
+
+/* Documents of 7, 1 and 3 tokens in windows of 4: of 3, 3, 1; 1; 3 tokens of the text. */
+TEST(documents_begin_as_the_template_does)
+{
+    static const char lines[] = "\"a b c d e f g\"\n\"a\"\n\"a b c\"\n";
+    static const size_t lengths[] = {4, 4, 2, 2, 4};
+    uint32_t begin;
+    calm_tokenizer *tokenizer = open_with_template(&begin);
+    const calm_windows w = read_begun(tokenizer, text_file("a.jsonl", lines, sizeof lines - 1), 4, true);
+    ck_assert_uint_eq(w.n_tokens, 11);
+    ck_assert_uint_eq(w.n, 5);
+    for (size_t i = 0; i < w.n; i++) {
+        ck_assert_uint_eq(w.begin[i + 1] - w.begin[i], lengths[i]);
+        ck_assert_uint_eq(w.ids[w.begin[i]], begin);
+    }
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
+TEST(beginnings_that_cannot_be_used)
+{
+    uint32_t begin;
+    calm_tokenizer *tokenizer = open_with_template(&begin), *broken;
+    const char *unknown = test_format("%s/unknown.json", test_directory());
+    calm_windows_options options = {.seqlen = 8, .seed = -1, .special = true};
+    calm_windows windows;
+    const char *six = text_file("six.txt", "a b c d e f", 11), *enough = text_file("seven.txt", "a b c d e f g", 13);
+    ck_fails(calm_windows_read(ctx, tokenizer, six, &options, &windows), CALM_EARG,
+             "six.txt: 6 tokens, expected at least 7 for a window of 8 with what the tokenizer's template begins with");
+    ck_ok(calm_windows_read(ctx, tokenizer, enough, &options, &windows));
+    ck_assert_uint_eq(windows.n, 1);
+    options.vocab = begin;    /* the model has no such token */
+    ck_fails(calm_windows_read(ctx, tokenizer, enough, &options, &windows), CALM_EFORMAT,
+             test_format("the tokenizer's template begins with id %u (\"<|endoftext|>\"), but the model's vocabulary "
+                         "has %u", begin, begin));
+    options.vocab = begin + 1;
+    ck_ok(calm_windows_read(ctx, tokenizer, enough, &options, &windows));
+    options.seqlen = 1;
+    ck_fails(calm_windows_read(ctx, tokenizer, enough, &options, &windows), CALM_EARG, "windows of 1 tokens");
+    calm_tokenizer_close(tokenizer);
+    /* No token of the tokenizer has that id. */
+    tiny_tokenizer_write(unknown, 99999999);
+    ck_fails(calm_tokenizer_open(ctx, unknown, &broken), CALM_EFORMAT,
+             "\"B\": ids[0] is not the id of a token");
+}
+END_OF_TEST
+
 TEST(texts_that_cannot_be_used)
 {
     calm_tokenizer *tokenizer = open_tokenizer();
@@ -193,6 +287,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("windows", (const TTest *[]){a_text_is_one_stream, lines_never_share_a_window, seeds,
+                                                  every_window_begins_as_the_template_does,
+                                                  documents_begin_as_the_template_does, beginnings_that_cannot_be_used,
                                                   texts_that_cannot_be_used, ids_outside_the_vocabulary,
                                                   slices_have_their_own_digest, NULL});
 }
