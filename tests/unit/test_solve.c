@@ -357,6 +357,106 @@ TEST(missing_scores)
 }
 END_OF_TEST
 
+/* ---- what a budget cannot buy ---- */
+
+/* Losses of a plan of gptq alone, option[j] the number of a scheme; INFINITY where a unit's output is dead. */
+static double dead_loss(bench *b, const size_t *option, double *bits)
+{
+    double loss = 0, weights = 0;
+    *bits = 0;
+    for (size_t j = 0; j < N_JOBS; j++)
+        weights += (double)(b->jobs[j].out * b->jobs[j].in);
+    for (size_t j = 0; j < N_JOBS; j++) {
+        loss += row(b, j, option[j] * N_ALGORITHMS + 1)->metric * (double)(b->jobs[j].out * b->jobs[j].in) / weights;
+        *bits += job_bits(b, j, option[j]) / weights;
+    }
+    return loss;
+}
+
+/* The plan of a budget against all 3^6; false: none that can be had fits. */
+static bool check_dead(bench *b, double budget)
+{
+    static const calm_word rtn[] = {WORD("rtn")};
+    const calm_requests requests = {.forbid = rtn, .n_forbid = 1, .budget = budget};
+    calm_solution found;
+    double least = INFINITY, bits;
+    size_t option[N_JOBS];
+    for (size_t code = 0; code < 729; code++) {
+        size_t rest = code;
+        for (size_t j = 0; j < N_JOBS; j++, rest /= 3)
+            option[j] = rest % 3;
+        const double loss = dead_loss(b, option, &bits);
+        least = bits <= budget + 1e-9 ? fmin(least, loss) : least;
+    }
+    if (isinf(least)) {
+        ck_fails(calm_solve(ctx, &b->pool, &requests, &found), CALM_EARG, "the plans of this pool take from");
+        return false;
+    }
+    ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
+    for (size_t j = 0; j < N_JOBS; j++)
+        option[j] = found.choice[j] / N_ALGORITHMS;
+    /* Six losses are added in another order: a few units in the last place. */
+    ck_near(dead_loss(b, option, &bits), least, 1e-14 * (1 + least));
+    ck_assert_msg(bits <= budget + 1e-9, "%g bits of %g", bits, budget);
+    return true;
+}
+
+/* A score of infinity says that the unit's output is dead: however cheap, no plan has it.  One algorithm, so that no
+ * other candidate of the scheme hides it. */
+TEST(dead_units_are_never_bought)
+{
+    size_t n_solved = 0, n_refused = 0;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        bench b;
+        make(seed, &b);
+        for (size_t j = 0; j < N_JOBS; j++) {
+            for (size_t i = 0; i < N_ENTRIES; i++)
+                row(&b, j, i)->probe = NAN;
+            /* Each scheme but one of the unit may be dead. */
+            for (size_t s = 0; s < N_SCHEMES; s++)
+                if (s != (seed + j) % N_SCHEMES && calm_rng_uniform(seed, 9, j * N_SCHEMES + s) < 0.5)
+                    row(&b, j, s * N_ALGORITHMS + 1)->metric = INFINITY;
+        }
+        for (double budget = 3; budget <= 5; budget += 0.25) {
+            const bool solved = check_dead(&b, budget);
+            n_solved += solved;
+            n_refused += !solved;
+        }
+    }
+    ck_assert_uint_gt(n_solved, 20);
+    ck_assert_uint_gt(n_refused, 20);
+}
+END_OF_TEST
+
+/* A probe of a dead option says nothing of what a finite score costs, and a pin takes what it names. */
+TEST(dead_units_probed_and_pinned)
+{
+    bench b;
+    calm_solution found;
+    static const calm_word rtn[] = {WORD("rtn")};
+    const calm_pin pin = {"0.qkv", WORD("gptq w2a16_g16"), 1};
+    calm_requests requests = {.forbid = rtn, .n_forbid = 1, .budget = 4};
+    make(1, &b);
+    row(&b, 0, 1)->metric = INFINITY;
+    row(&b, 0, 3)->probe = 0.5;
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
+    ck_assert_uint_eq(found.unprobed, 0);
+    ck_assert_uint_ne(found.choice[0], 1);
+    requests.pins = &pin;
+    requests.n_pins = 1;
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
+    ck_assert_uint_eq(found.choice[0], 1);
+    /* Of scores only some of which are there the missing ones lose, as they do without a budget. */
+    row(&b, 1, 1)->metric = NAN;
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
+    ck_assert_uint_ne(found.choice[1], 1);
+    for (size_t s = 0; s < N_SCHEMES; s++)
+        row(&b, 2, s * N_ALGORITHMS + 1)->metric = INFINITY;
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_ENUMERIC,
+             "model.layers.0.down: every candidate of every width failed");
+}
+END_OF_TEST
+
 static calm_status solve_scheme(bench *b, const calm_requests *requests, size_t scheme, calm_solution *found)
 {
     calm_scope scope;
@@ -395,5 +495,6 @@ int main(void)
 {
     return run_tests("solve", (const TTest *[]){
         the_rule_alone, budgets_against_every_plan, a_probe_of_another_entry, budgets_out_of_reach, forbidding, pinning,
-        requests_that_name_nothing, failures, units_of_several_jobs, missing_scores, one_scheme_throughout, NULL});
+        requests_that_name_nothing, failures, units_of_several_jobs, missing_scores,
+        dead_units_are_never_bought, dead_units_probed_and_pinned, one_scheme_throughout, NULL});
 }
