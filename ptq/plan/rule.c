@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/plan/scores.h"
 
 static bool can_win(const calm_contender *contender)
 {
@@ -34,9 +35,12 @@ static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, si
     return calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");
 }
 
-/* Of a metric below 0 (log_rel_mse, cka_debiased) that is above the least too. */
-double calm_near_tie(double least)
+/* The bound is above the least wherever that lies: cka_debiased may be below 0, and a logarithm has no zero, so that a
+ * factor would be wide far from 0 and nothing near it. */
+double calm_near_tie(const char *metric_name, double least)
 {
+    if (calm_score_is_log(metric_name))
+        return least + log(CALM_NEAR_TIE);
     return least < 0 ? least / CALM_NEAR_TIE : least * CALM_NEAR_TIE;
 }
 
@@ -59,7 +63,7 @@ calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric
      * which has less noise than a similarity of outputs. */
     for (size_t i = 0; i < n; i++) {
         const calm_contender *c = &contenders[i];
-        if (!can_win(c) || c->metric > calm_near_tie(contenders[best].metric))
+        if (!can_win(c) || c->metric > calm_near_tie(metric_name, contenders[best].metric))
             continue;
         short_list++;
         if (chosen == n || before(c->tie_metric, contenders[chosen].tie_metric, c->key, contenders[chosen].key))

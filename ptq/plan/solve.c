@@ -227,6 +227,13 @@ calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const cal
     return CALM_OK;
 }
 
+/* A score as a loss that can be added and scaled: of a logarithm the error itself. */
+static double loss_of(const calm_pool *pool, size_t unit, size_t entry)
+{
+    const double metric = calm_pool_at(pool, pool->unit_begin[unit], entry)->metric;
+    return calm_score_is_log(pool->metric) ? exp(metric) : metric;
+}
+
 /* Probe over score of the unit: of its narrowest option that was probed, else of any entry; NaN: nothing was probed. */
 static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_options *options)
 {
@@ -236,12 +243,13 @@ static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_optio
     for (size_t i = 0; i < options->n; i++) {
         const calm_pool_cell *cell = calm_pool_at(pool, job, options->of[i].entry);
         if (isfinite(cell->probe) && isfinite(cell->metric))
-            return calm_unit_kappa(cell->probe, cell->metric);
+            return calm_unit_kappa(cell->probe, loss_of(pool, unit, options->of[i].entry));
     }
     for (size_t i = 0; i < pool->n_entries; i++) {
         const calm_pool_cell *cell = calm_pool_at(pool, job, i);
-        if (cell->id && isfinite(cell->probe) && isfinite(cell->metric) && cell->metric > 0)
-            return calm_unit_kappa(cell->probe, cell->metric);
+        const double loss = loss_of(pool, unit, i);
+        if (cell->id && isfinite(cell->probe) && isfinite(loss) && loss > 0)
+            return calm_unit_kappa(cell->probe, loss);
     }
     return NAN;
 }
@@ -262,7 +270,7 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
         const double factor = out->unprobed ? share : isnan(kappa) ? 0 : kappa;
         for (size_t i = 0; i < units[u].n; i++) {
             calm_unit_option *option = &units[u].of[i];
-            const double loss = factor * calm_pool_at(pool, pool->unit_begin[u], option->entry)->metric;
+            const double loss = factor * loss_of(pool, u, option->entry);
             /* What is not finite here is a unit without scores, or what a pin leaves alone: every plan has it. */
             option->weight.loss = isfinite(loss) ? loss : 0;
         }

@@ -4,7 +4,7 @@
  *   budget    with one: at each scheme the entry that the rule takes, then the schemes of least total
  *             predicted loss within the bits (ptq/plan/allocate.h).  The loss of an option is kappa * score, with kappa
  * = probe_kl / score of the unit's narrowest option: a score compares options of one unit only, the probe measures its
- * effect on the model. */
+ * effect on the model.  Of a score that is a logarithm the error itself counts, e^score. */
 #ifndef CALM_PLAN_SOLVE_H
 #define CALM_PLAN_SOLVE_H
 

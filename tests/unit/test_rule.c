@@ -47,7 +47,29 @@ TEST(the_bound_of_a_near_tie)
 }
 END_OF_TEST
 
-/* log_rel_mse is below 0, and cka_debiased may be: the least itself is always on the shortlist. */
+/* A logarithm has no zero: 1.05 times the error is log 1.05 more of it, wherever the values lie. */
+TEST(near_ties_of_a_logarithm)
+{
+    static const char *const names[] = {"log_rel_mse", "delta_log_rel_mse"};
+    static const double least[] = {-9, -0.01, 0, 0.01, 9};
+    for (size_t i = 0; i < 5; i++)
+        for (size_t m = 0; m < 2; m++)
+            for (int near = 0; near < 2; near++) {
+                /* log 1.05 = 0.0488; by the order of the shortlist's own metric the second would win. */
+                const calm_contender c[] = {{"k1", "a", NULL, least[i], -1},
+                                            {"k2", "b", NULL, least[i] + (near ? 0.0487 : 0.0489), -2}};
+                size_t index;
+                char *reason;
+                ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, names[m], c, 2, &index, &reason));
+                ck_assert_uint_eq(index, (size_t)near);
+            }
+    ck_near(calm_near_tie("log_rel_mse", -9), -9 + log(1.05), 1e-14);
+    ck_near(calm_near_tie("cka_token", 2), 2.1, 1e-14);
+    ck_near(calm_near_tie("cka_debiased", -2.1), -2, 1e-14);
+}
+END_OF_TEST
+
+/* cka_debiased may be below 0: the least itself is always on the shortlist. */
 TEST(metrics_below_zero)
 {
     calm_contender c[] = {{"k1", "a", NULL, -2, -4}, {"k2", "b", NULL, -4.2, -2}, {"k3", "c", NULL, -4.1, -3}};
@@ -125,7 +147,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("rule", (const TTest *[]){the_least_wins_when_no_other_is_near, near_ties_go_to_the_tie_metric,
-                                               the_bound_of_a_near_tie, metrics_below_zero,
+                                               the_bound_of_a_near_tie, near_ties_of_a_logarithm,
+                                               metrics_below_zero,
                                                equal_values_go_to_the_smaller_key, what_is_not_finite_never_wins,
                                                a_nan_tie_metric_loses, failed_candidates_never_win, reasons, NULL});
 }
