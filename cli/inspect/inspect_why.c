@@ -83,7 +83,7 @@ static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *
     if (token && cell->tie != winner->tie && !isnan(cell->tie))
         return calm_strf(ctx, ctx->out, out, "on the shortlist with a larger %s, by %.3g", j->units->tie,
                          cell->tie - winner->tie);
-    return calm_strf(ctx, ctx->out, out, "equal in all that the rule reads; the key decides");
+    return calm_strf(ctx, ctx->out, out, "equal in all that the rule reads; the first of the pool is taken");
 }
 
 static calm_status say_why(calm_ctx *ctx, const judged *j, size_t entry, char **out)

@@ -46,7 +46,7 @@ static calm_status open_contest(calm_ctx *ctx, const calm_pool *pool, const calm
         const calm_pool_cell *cell = calm_pool_at(pool, pool->unit_begin[unit], i);
         const char *failure = calm_pool_failure(pool, unit, i);
         out->contenders[out->n] =
-            (calm_contender){cell->key ? cell->key : "", pool->entries[i].name, failure, cell->metric, cell->tie};
+            (calm_contender){pool->entries[i].name, failure, cell->metric, cell->tie};
         out->entries[out->n++] = i;
         out->alive += !failure;
         out->scored += !failure && !isnan(cell->metric);

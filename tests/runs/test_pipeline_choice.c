@@ -319,6 +319,58 @@ TEST(light_effort)
 }
 END_OF_TEST
 
+/* ---- twins ---- */
+
+/* Pairs of candidates of one job and scheme by these two algorithms where `where` holds. */
+static int64_t pairs(const play *run, const char *one, const char *two, const char *where)
+{
+    return play_sql(run, test_format("SELECT count(*) FROM candidate a JOIN candidate b ON a.job_id = b.job_id"
+                                     " JOIN algorithm na ON na.id = a.algorithm_id"
+                                     " JOIN algorithm nb ON nb.id = b.algorithm_id JOIN job j ON j.id = a.job_id"
+                                     " WHERE na.name = '%s' AND nb.name = '%s' AND a.scheme = b.scheme AND %s",
+                                     one, two, where));
+}
+
+#define SAME_RESULT                                                                                                    \
+    "a.blob = b.blob AND (SELECT group_concat(metric || value) FROM score WHERE candidate_id = a.id)"                  \
+    " = (SELECT group_concat(metric || value) FROM score WHERE candidate_id = b.id)"
+
+/* Nothing before an expert's first product takes an input scale, so smoothing is skipped there: the same bits under two
+ * names.  The one is copied from the other, the seconds that it took with it, which no two measurements share. */
+TEST(twins_are_computed_once)
+{
+    const char *const where = "j.role LIKE 'experts.%.gate_up'";
+    tiny_model spec = tiny_of("qwen3_moe");
+    spec.expert_inner = 32;    /* widths that groups of 16 divide */
+    spec.shared_inner = 48;
+    play run = play_new(&spec, "w4a4_g16", "smoothquant,rtn"), turned = play_elsewhere(&run, "turned");
+    play_pool(&turned, NULL, "rtn,smoothquant");
+    run.recipe.least_tokens = turned.recipe.least_tokens = 1;
+    play_must_run(&run);
+    const int64_t n = pairs(&run, "smoothquant", "rtn", where);
+    ck_assert_int_gt(n, 0);
+    ck_assert_int_eq(pairs(&run, "smoothquant", "rtn", test_format("%s AND " SAME_RESULT, where)), n);
+    ck_assert_int_eq(pairs(&run, "smoothquant", "rtn", test_format("%s AND a.seconds = b.seconds", where)), n);
+    ck_assert_int_eq(pairs(&run, "smoothquant", "rtn", "j.role NOT LIKE 'experts.%' AND a.seconds = b.seconds"), 0);
+    /* Of equals the first of the list is taken. */
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_choices WHERE job LIKE 'experts.%.gate_up'"
+                                    " AND algorithm = 'smoothquant'"), n);
+    play_must_run(&turned);
+    ck_assert_int_eq(play_sql(&turned, "SELECT count(*) FROM v_choices WHERE job LIKE 'experts.%.gate_up'"
+                                       " AND algorithm = 'rtn'"), n);
+    /* What a store has of one is copied to the other. */
+    play first = play_elsewhere(&run, "first");
+    play_pool(&first, NULL, "rtn");
+    play_must_run(&first);
+    play more = play_elsewhere(&run, "more");
+    more.recipe.store = first.recipe.store;
+    play_must_run(&more);
+    ck_assert_int_eq(pairs(&more, "smoothquant", "rtn", test_format("%s AND " SAME_RESULT, where)), n);
+    ck_assert_int_eq(pairs(&more, "smoothquant", "rtn", test_format("%s AND a.seconds = b.seconds", where)), n);
+    ck_assert_str_eq(play_digest(more.recipe.output), play_digest(run.recipe.output));
+}
+END_OF_TEST
+
 /* ---- candidates that must never win ---- */
 
 /* All codes at zero: a dead output. */
@@ -407,6 +459,6 @@ int main(void)
     return run_tests("pipeline_choice", (const TTest *[]){
         a_unit_has_one_choice, units_of_stored_candidates, units_of_a_mixture,
         a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach, light_effort,
-        dead_and_nan_candidates, starved_actfit, too_few_rows_to_choose,
+        twins_are_computed_once, dead_and_nan_candidates, starved_actfit, too_few_rows_to_choose,
         scores_of_units_are_what_they_say, NULL});    /* last: it computes here, and OpenMP does not survive a fork */
 }
