@@ -87,7 +87,7 @@ const calm_option calm_spec_table[] = {
      .place = "choice.budget"},
     {.name = "unit", .help = "what gets one choice", AT(unit), .type = CALM_OPTION_ENUM, .values = CALM_UNIT_NAMES,
      .fallback = "job", .metavar = CALM_UNIT_NAMES, .place = "choice.unit"},
-    {.name = "effort", .help = "light: do not try to smooth inputs without outliers", AT(effort),
+    {.name = "effort", .help = "light: do not try to smooth quantized inputs without outliers", AT(effort),
      .type = CALM_OPTION_ENUM, .values = "full|light", .fallback = "full", .metavar = "full|light",
      .place = "choice.effort"},
     {.name = "rule", .help = "token: near ties by relative error; argmax: CALM as published", AT(rule),

@@ -319,6 +319,20 @@ TEST(light_effort)
 }
 END_OF_TEST
 
+/* Weights alone: smoothing moves what the rounding of a weight loses between columns, for which outliers of the input do
+ * not matter.  Nothing is left out; of a pool with both kinds of schemes the one with float inputs keeps it. */
+TEST(light_effort_is_about_quantized_inputs)
+{
+    play run = play_new(NULL, "w4a16_g16,w4a4_g16", "rtn,smoothquant");
+    run.recipe.skip_smoothing = true;
+    play_must_run(&run);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                    " WHERE a.name = 'smoothquant' AND k.scheme = 'w4a16_g16'"), 8);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                    " WHERE a.name = 'smoothquant' AND k.scheme = 'w4a4_g16'"), 0);
+}
+END_OF_TEST
+
 /* ---- twins ---- */
 
 /* Pairs of candidates of one job and scheme by these two algorithms where `where` holds. */
@@ -459,6 +473,7 @@ int main(void)
     return run_tests("pipeline_choice", (const TTest *[]){
         a_unit_has_one_choice, units_of_stored_candidates, units_of_a_mixture,
         a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach, light_effort,
+        light_effort_is_about_quantized_inputs,
         twins_are_computed_once, dead_and_nan_candidates, starved_actfit, too_few_rows_to_choose,
         scores_of_units_are_what_they_say, NULL});    /* last: it computes here, and OpenMP does not survive a fork */
 }
