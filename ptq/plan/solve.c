@@ -381,6 +381,45 @@ static size_t pinned_uniform(const calm_pool *pool, const calm_scope *scope, siz
     return allowed[entry] ? entry : of_scheme != SIZE_MAX ? of_scheme : first;
 }
 
+/* What stands for a failed entry in a unit of a uniform plan: of its own scheme what the rule takes, else itself. */
+static calm_status find_substitute(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
+                                   size_t entry, size_t *out)
+{
+    const char *reason;
+    const calm_status status =
+        calm_solve_unit(ctx, pool, scope, unit, pool->entries[entry].of_scheme, out, &reason);
+    if (status == CALM_ENUMERIC) {
+        calm_ctx_forgive(ctx);
+        *out = entry;
+    }
+    return status == CALM_ENUMERIC ? CALM_OK : status;
+}
+
+/* Failed entries of a uniform plan are no reason to do without it: the guard compares it, and would lose its best rival
+ * to one matrix that is not positive definite. */
+static calm_status substitute(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
+                              calm_solution *out)
+{
+    size_t n = 0, n_own = 0, first = SIZE_MAX;
+    for (size_t u = 0; u < pool->n_units; u++)
+        n_own += !scope->pin[u] && !calm_pool_failure(pool, u, entry);
+    /* One that failed in every unit is another plan under its name. */
+    for (size_t u = 0; u < pool->n_units && n_own; u++) {
+        if (scope->pin[u] || !calm_pool_failure(pool, u, entry))
+            continue;
+        CALM_TRY(find_substitute(ctx, pool, scope, u, entry, &out->choice[u]));
+        if (out->choice[u] == entry)
+            continue;
+        out->reasons[u] = calm_pool_failure(pool, u, entry);
+        first = n++ ? first : u;
+    }
+    if (!n)
+        return CALM_OK;
+    return calm_strf(ctx, ctx->out, &out->substituted, "no candidate in %zu of %zu units%s %s (%s), there %s", n,
+                     pool->n_units, n > 1 ? ", first" : ":", calm_pool_unit(pool, first), out->reasons[first],
+                     pool->entries[out->choice[first]].name);
+}
+
 calm_status calm_solve_uniform(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
                                calm_solution *out)
 {
@@ -389,6 +428,7 @@ calm_status calm_solve_uniform(calm_ctx *ctx, const calm_pool *pool, const calm_
         out->choice[u] = scope->pin[u] ? pinned_uniform(pool, scope, u, entry) : entry;
         out->reasons[u] = "the same everywhere";
     }
+    CALM_TRY(substitute(ctx, pool, scope, entry, out));
     add_bits(pool, out);
     return CALM_OK;
 }

@@ -21,6 +21,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
         CALM_TRY(calm_solve_uniform(ctx, &p->pool, &p->scope, a, &solution));
         CALM_TRY(calm_run_spread(ctx, p, &p->pool, &solution, &choice));
         CALM_TRY(calm_trial_new(ctx, &p->in, recipe->pool[a].name, choice, &p->result.trials[a + 1]));
+        p->result.trials[a + 1].substituted = solution.substituted;
         CALM_TRY(calm_trial_constrain(ctx, p, choice, &p->result.trials[a + 1]));
     }
     return CALM_OK;

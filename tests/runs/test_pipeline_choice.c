@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "algorithms/chain.h"
+#include "ptq/run/reassemble.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/quant/qblob.h"
 #include "store/blob.h"
@@ -427,6 +428,13 @@ static void check_failed(const play *run, const char *name, const char *why, int
     ck_assert_int_eq(play_sql(run, test_format("SELECT count(*) FROM v_choices WHERE algorithm = '%s'", name)), 0);
 }
 
+static void check_failed_jobs(const play *run, const char *name, int64_t n)
+{
+    ck_assert_int_eq(
+        play_sql(run, test_format("SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                  " WHERE a.name = '%s' AND k.failure IS NOT NULL", name)), n);
+}
+
 TEST(dead_and_nan_candidates)
 {
     static calm_part dead_part = {.name = "dead", .kind = CALM_KIND_ROUND, .run.round = dead};
@@ -442,6 +450,42 @@ TEST(dead_and_nan_candidates)
         check_failed(&run, "nan", "nan at row", 8);
         ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_choices WHERE algorithm = 'gptq'"), 8);
     }
+}
+END_OF_TEST
+
+/* One matrix that is not positive definite, in one job. */
+static calm_status brittle(calm_ctx *c, calm_problem *problem, const void *opts, calm_qjob *qjob)
+{
+    (void)opts;
+    if (strstr(problem->job->name, "layers.1.o") || strstr(problem->job->name, "layers.1.self_attn.o"))
+        return calm_fail(c, CALM_ENUMERIC, "not positive definite");
+    return calm_problem_nearest(c, problem, qjob);
+}
+
+/* Its uniform run stays in the guard, with the rule's candidate in that job, and is what assembly writes. */
+TEST(a_uniform_run_with_a_failed_job)
+{
+    static calm_part part = {.name = "brittle", .kind = CALM_KIND_ROUND, .run.round = brittle};
+    play run = play_new(NULL, "w4a16_g16", "mkq,rtn,gptq");
+    replace_entry(&run, 0, "brittle", &part);
+    play_must_run(&run);
+    check_failed_jobs(&run, "brittle", 1);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND subject = 'brittle'"
+                                    " AND delta_kl IS NOT NULL"), 1);
+    /* As the result it is the same plan from the store, the substitute with it. */
+    play again = play_elsewhere(&run, "again");
+    play_sql(&run, "UPDATE run SET result = 'brittle', reason = 'as the test says'");
+    calm_assembly assembly;
+    const calm_assemble_options o = {.store = run.recipe.store, .run = 1, .output = again.recipe.output,
+                                     .model = run.recipe.model.dir};
+    ck_ok(calm_reassemble(ctx, &o, &assembly));
+    for (size_t j = 0; j < assembly.result.plan.n_jobs; j++) {
+        const char *entry = assembly.result.plan.jobs[j].entry_name;
+        ck_assert_int_eq(strcmp(entry, "brittle") != 0,
+                         strstr(calm_model_layout(assembly.in.model)->jobs[j].name, "layers.1.o") != NULL ||
+                             strstr(calm_model_layout(assembly.in.model)->jobs[j].name, "layers.1.self_attn.o") != NULL);
+    }
+    calm_assembly_close(&assembly);
 }
 END_OF_TEST
 
@@ -474,6 +518,7 @@ int main(void)
         a_unit_has_one_choice, units_of_stored_candidates, units_of_a_mixture,
         a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach, light_effort,
         light_effort_is_about_quantized_inputs,
-        twins_are_computed_once, dead_and_nan_candidates, starved_actfit, too_few_rows_to_choose,
+        twins_are_computed_once, dead_and_nan_candidates, a_uniform_run_with_a_failed_job,
+        starved_actfit, too_few_rows_to_choose,
         scores_of_units_are_what_they_say, NULL});    /* last: it computes here, and OpenMP does not survive a fork */
 }

@@ -518,11 +518,54 @@ TEST(one_scheme_throughout)
 }
 END_OF_TEST
 
+/* A uniform plan with one failed candidate is that plan with the rule's candidate of the same scheme there. */
+TEST(failed_candidates_of_a_uniform_plan)
+{
+    bench b;
+    calm_scope scope;
+    calm_solution found;
+    make(10, &b);
+    ck_ok(calm_scope_open(ctx, &b.pool, &nothing, &scope));
+    row(&b, 4, 3)->failure = "not positive definite";
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
+    for (size_t j = 0; j < N_JOBS; j++)
+        ck_assert_uint_eq(found.choice[j], j == 4 ? 2 : 3);
+    ck_assert_str_eq(found.substituted, "no candidate in 1 of 6 units: model.layers.1.o (not positive definite), there rtn "
+                                        "w3a16_g16");
+    ck_near(found.bits_per_weight, 4, 1e-12);
+    row(&b, 0, 3)->failure = row(&b, 1, 3)->failure = "late";
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
+    ck_assert_str_eq(found.substituted, "no candidate in 3 of 6 units, first model.layers.0.qkv (late), there rtn w3a16_g16");
+    /* No other candidate of the scheme: there is no such plan, and the candidate's failure says why. */
+    row(&b, 1, 2)->failure = "late too";
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
+    ck_assert_uint_eq(found.choice[1], 3);
+    /* One that failed everywhere is no plan either, though others could stand for it in every unit. */
+    for (size_t j = 0; j < N_JOBS; j++)
+        row(&b, j, 5)->failure = "dead";
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 5, &found));
+    for (size_t j = 0; j < N_JOBS; j++)
+        ck_assert_uint_eq(found.choice[j], 5);
+    ck_assert_ptr_null(found.substituted);
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 4, &found));
+    ck_assert_ptr_null(found.substituted);
+    /* Pinned units are not substituted, and say nothing of the entry. */
+    const calm_pin pin = {"0.*", WORD("gptq w2a16_g16"), 0};
+    const calm_requests requests = {.pins = &pin, .n_pins = 1, .budget = NAN};
+    ck_ok(calm_scope_open(ctx, &b.pool, &requests, &scope));
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
+    ck_assert_uint_eq(found.choice[0], 1);
+    ck_assert_uint_eq(found.choice[4], 2);
+    ck_assert(strncmp(found.substituted, "no candidate in 1 of 6 units: model.layers.1.o", 46) == 0);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("solve", (const TTest *[]){
         the_rule_alone, budgets_against_every_plan, budgets_of_a_logarithm,
         a_probe_of_another_entry, budgets_out_of_reach, forbidding, pinning,
         requests_that_name_nothing, failures, units_of_several_jobs, missing_scores,
-        dead_units_are_never_bought, dead_units_probed_and_pinned, one_scheme_throughout, NULL});
+        dead_units_are_never_bought, dead_units_probed_and_pinned, one_scheme_throughout,
+        failed_candidates_of_a_uniform_plan, NULL});
 }
