@@ -95,7 +95,7 @@ const calm_option calm_spec_table[] = {
      .place = "choice.rule"},
     {.name = "metric", .help = "score that the rule reads (default cka_token; cka with --rule argmax)", AT(metric),
      .type = CALM_OPTION_STRING, .max = 64, .metavar = "NAME", .place = "choice.metric"},
-    {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better", AT(keep_hybrid),
+    {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better or as good", AT(keep_hybrid),
      .type = CALM_OPTION_BOOL, .place = "choice.keep_hybrid"},
     {.name = "pin",
      .help = "units of this name, or matching this pattern, take this candidate, or one of several that it matches",

@@ -73,7 +73,7 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
     if (!calm_inputs_encode(in) || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &shorter, out);
     return calm_sentences_read(ctx, in->tokenizer, path, options->seqlen < most ? options->seqlen : most,
-                               options->n_windows, options->vocab, out);
+                               options->n_windows, options->n_spread, options->vocab, out);
 }
 
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
@@ -82,6 +82,8 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
     const calm_windows_options options = {.seqlen = (size_t)recipe->seqlen,
                                           .seed = recipe->seed,
                                           .n_windows = (size_t)(recipe->calib_windows + recipe->guard_windows),
+                                          /* The guard's errors are those of independent windows. */
+                                          .n_spread = (size_t)recipe->guard_windows,
                                           .vocab = calm_model_config(in->model)->vocab,
                                           .special = recipe->add_special_tokens};
     /* Calibration and guard are cut from one draw: no window can be in both. */
