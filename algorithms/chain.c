@@ -291,7 +291,7 @@ unsigned calm_algorithm_caps(const calm_algorithm *algorithm)
     return algorithm->caps;
 }
 
-bool calm_step_skipped(const calm_step *step, bool absorbs)
+bool calm_algorithm_skips(const calm_step *step, bool absorbs)
 {
     return step->part->kind == CALM_KIND_TRANSFORM && (step->part->caps & CALM_SETS_IN_SCALE) && !absorbs;
 }
@@ -313,9 +313,9 @@ bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, boo
 {
     size_t i = 0, j = 0;
     for (bool same = true; same; i++, j++) {
-        while (i < a->n_steps && calm_step_skipped(&a->steps[i], absorbs))
+        while (i < a->n_steps && calm_algorithm_skips(&a->steps[i], absorbs))
             i++;
-        while (j < b->n_steps && calm_step_skipped(&b->steps[j], absorbs))
+        while (j < b->n_steps && calm_algorithm_skips(&b->steps[j], absorbs))
             j++;
         if (i == a->n_steps || j == b->n_steps)
             return i == a->n_steps && j == b->n_steps;

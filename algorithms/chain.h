@@ -19,6 +19,6 @@ struct calm_algorithm {
 };
 
 /* Is the step left out on a job that cannot absorb input scales? */
-bool calm_step_skipped(const calm_step *step, bool absorbs);
+bool calm_algorithm_skips(const calm_step *step, bool absorbs);
 
 #endif

@@ -50,8 +50,8 @@ calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *fi
 /* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
 
-/* Which of `available` windows the i-th of n <= available is, where the last n_spread lie spread over what the others, the
- * first of the text, leave: each in the middle of one of n_spread equal parts.  Rising in i. */
+/* Which of `available` windows the i-th of n <= available is, where the last n_spread lie spread over what the others,
+ * the first of the text, leave: each in the middle of one of n_spread equal parts.  Rising in i. */
 size_t calm_windows_place(size_t i, size_t n, size_t n_spread, size_t available);
 
 /* One more than the largest position of any window: the rows that position tables need. */

@@ -45,8 +45,8 @@ calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric
                         size_t n, size_t *winner, char **reason)
 {
     size_t best = n, chosen = n, short_list = 0;
-    /* Of equals the first of the pool wins, as the recipe has them.  Exact ties are no accident: where no weight can take
-     * an input scale, smoothquant and rtn are the same bits.  A key is a digest, which would draw lots there. */
+    /* Of equals the first of the pool wins, as the recipe has them.  Exact ties are no accident: where no weight can
+     * take an input scale, smoothquant and rtn are the same bits.  A key is a digest, which would draw lots there. */
     for (size_t i = 0; i < n; i++)
         if (can_win(&contenders[i]) && (best == n || before(contenders[i].metric, contenders[best].metric)))
             best = i;

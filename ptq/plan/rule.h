@@ -17,8 +17,8 @@ const char *calm_choice_rule_name(calm_choice_rule rule);
 
 #define CALM_NEAR_TIE 1.05
 
-/* Upper bound of the near-tie range of a metric: 1.05 x least, least / 1.05 where that is below 0; least + log 1.05 where
- * the metric is a logarithm (calm_score_is_log). */
+/* Upper bound of the near-tie range of a metric: 1.05 x least, least / 1.05 where that is below 0; least + log 1.05
+ * where the metric is a logarithm (calm_score_is_log). */
 double calm_near_tie(const char *metric_name, double least);
 
 /* What the rule reads of a candidate. */
@@ -29,8 +29,8 @@ typedef struct calm_contender {
     double tie_metric;        /* log_rel_mse                                                 */
 } calm_contender;
 
-/* Index of the winner among contenders [n], which are in the pool's order, and, in ctx->out, one sentence that says why.
- * A metric that is not finite never wins.  CALM_ENUMERIC when no candidate can win (says why each failed). */
+/* Index of the winner among contenders [n], which are in the pool's order, and, in ctx->out, one sentence that says
+ * why. A metric that is not finite never wins.  CALM_ENUMERIC when no candidate can win (says why each failed). */
 calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric_name, const calm_contender *contenders,
                         size_t n, size_t *winner, char **reason);
 

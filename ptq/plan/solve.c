@@ -167,8 +167,9 @@ static bool has_scores(const calm_pool *pool, const calm_scope *scope, size_t un
     return any;
 }
 
-/* Can a plan have the entry for the unit?  Infinity is the score of a dead output: no bits are few enough for that.  NaN
- * loses where others have scores, as it does without a budget.  What a pin leaves alone is had whatever it scores. */
+/* Can a plan have the entry for the unit?  Infinity is the score of a dead output: no bits are few enough for that.
+ * NaN loses where others have scores, as it does without a budget.  What a pin leaves alone is had whatever it scores.
+ */
 static bool can_be_had(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry, bool scored)
 {
     const double metric = calm_pool_at(pool, pool->unit_begin[unit], entry)->metric;

@@ -37,8 +37,8 @@ calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_sco
 
 /* The plans that a run measures beside its own choice.  One entry throughout; for each unit its own entry of one
  * scheme. Pinned units stay at what their pin allows.  CALM_ENUMERIC: a unit has no entry of the scheme.
- * Where the one entry failed a unit has what the rule takes of the same scheme, unless it failed in all units or nothing
- * of its scheme is left: then the unit keeps the failed entry, and there is no such plan. */
+ * Where the one entry failed a unit has what the rule takes of the same scheme, unless it failed in all units or
+ * nothing of its scheme is left: then the unit keeps the failed entry, and there is no such plan. */
 calm_status calm_solve_uniform(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
                                calm_solution *out);
 calm_status calm_solve_scheme(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t scheme,

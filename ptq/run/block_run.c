@@ -33,7 +33,7 @@ static void add_items(const calm_run *p, const calm_captured *captured, size_t j
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         if (!calm_candidate_at(&p->in, job, entry)->todo)
             continue;
-        const size_t twin = calm_block_twin(p, captured, job, entry);
+        const size_t twin = calm_candidate_twin(p, captured, job, entry);
         if ((twin != entry) != twins)
             continue;
         work->items[work->n + work->n_twins] =
@@ -166,7 +166,7 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
         CALM_TRY(compute_slice(ctx, run, captured, n, &slice));
     }
     *run->done += all.n_twins;
-    return calm_block_keep_twins(ctx, &all);
+    return calm_candidate_keep_twins(ctx, &all);
 }
 
 /* Scores of the sublayer or expert as a whole, of those that were captured with their first job's input. */

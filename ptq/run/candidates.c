@@ -20,8 +20,8 @@ static calm_status absorb_groups(calm_ctx *ctx, const calm_config *config, uint3
     return CALM_OK;
 }
 
-/* Can input scales of the job be had?  Where no earlier weight can take them, quantized activations may still be divided
- * by them at run time, if the recipe says so. */
+/* Can input scales of the job be had?  Where no earlier weight can take them, quantized activations may still be
+ * divided by them at run time, if the recipe says so. */
 static bool absorbs(const calm_run *p, size_t job)
 {
     const calm_job_ref *ref = &calm_model_layout(p->in.model)->jobs[job];
@@ -353,7 +353,7 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
 
 /* ---- twins ---- */
 
-size_t calm_block_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry)
+size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry)
 {
     const calm_entry *pool = p->in.recipe->pool;
     const calm_algorithm *used = pick(p, from->capture, entry);
@@ -406,7 +406,7 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
     return put_row(ctx, p, &row, candidate);
 }
 
-calm_status calm_block_keep_twins(calm_ctx *ctx, calm_block_work *work)
+calm_status calm_candidate_keep_twins(calm_ctx *ctx, calm_block_work *work)
 {
     for (size_t i = 0; i < work->n_twins; i++) {
         CALM_SCOPED_SCRATCH(ctx);

@@ -1,7 +1,7 @@
 /* Guard: the hybrid against every uniform run, on windows that calibration did not see.
  *
- * The least mean loss is taken, but of plans within one standard error the simplest: a uniform run is one algorithm that
- * is named in a word, the hybrid a table of units. */
+ * The least mean loss is taken, but of plans within one standard error the simplest: a uniform run is one algorithm
+ * that is named in a word, the hybrid a table of units. */
 #include <math.h>
 #include <string.h>
 
@@ -44,7 +44,8 @@ static size_t least_uniform(const calm_trial *trials, size_t n)
 {
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
-        if (trials[i].id && (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
+        if (trials[i].id &&
+            (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
             best = i;
     return best;
 }
@@ -102,8 +103,8 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
     CALM_TRY(calm_trials_put(ctx, p, trials, n, "guard"));
     const size_t best = calm_guard_pick(trials, n);
     CALM_TRY(say_verdict(ctx, p, trials, n, best, verdict));
-    /* The verdict says that a uniform run would be taken even when the hybrid is kept.  One with the hybrid's candidates
-     * is the hybrid. */
+    /* The verdict says that a uniform run would be taken even when the hybrid is kept.  One with the hybrid's
+     * candidates is the hybrid. */
     *result = p->in.recipe->keep_hybrid || strcmp(trials[best].key, trials[0].key) == 0 ? 0 : best;
     return CALM_OK;
 }

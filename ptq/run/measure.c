@@ -30,8 +30,8 @@ void calm_measure_compare(const calm_measure *a, const calm_measure *b, size_t n
         total += weight(a, w);
     }
     const double mean = sum / total;
-    /* Windows differ much more from each other than two plans do on one window: only differences show the noise.  A long
-     * window has a large sum by its length alone, which the ratio takes out of its residual. */
+    /* Windows differ much more from each other than two plans do on one window: only differences show the noise.  A
+     * long window has a large sum by its length alone, which the ratio takes out of its residual. */
     for (size_t w = 0; w < n_windows; w++) {
         const double residual = difference(a, b, w) - mean * weight(a, w);
         spread += residual * residual;

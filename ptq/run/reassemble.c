@@ -159,8 +159,8 @@ static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a)
 /* ---- what is written ---- */
 
 /* Units that the run's recipe pinned: its uniform runs left those as they were.  What it forbade is no entry of a width
- * throughout, and stands for no failed entry of a uniform run.  What later selections asked was in force for their choice
- * alone. */
+ * throughout, and stands for no failed entry of a uniform run.  What later selections asked was in force for their
+ * choice alone. */
 static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
 {
     calm_requests requests;

@@ -227,8 +227,8 @@ TEST(keep_hybrid)
     run.recipe.keep_hybrid = true;
     const outcome said = must_run(&run);
     ck_assert_str_eq(said.result, "hybrid");
-    ck_assert_msg(strstr(said.verdict, "uniform gptq-hls has the least KL") && strstr(said.verdict, "--keep-hybrid"), "%s",
-                  said.verdict);
+    ck_assert_msg(strstr(said.verdict, "uniform gptq-hls has the least KL") && strstr(said.verdict, "--keep-hybrid"),
+                  "%s", said.verdict);
 }
 END_OF_TEST
 

@@ -151,6 +151,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("sentences", (const TTest *[]){a_line_is_a_sentence, the_last_are_spread, long_sentences_keep_their_special_tokens,
+    return run_tests("sentences", (const TTest *[]){a_line_is_a_sentence, the_last_are_spread,
+                                                    long_sentences_keep_their_special_tokens,
                                                     many_sentences, what_is_refused, NULL});
 }

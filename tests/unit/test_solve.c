@@ -530,12 +530,13 @@ TEST(failed_candidates_of_a_uniform_plan)
     ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
     for (size_t j = 0; j < N_JOBS; j++)
         ck_assert_uint_eq(found.choice[j], j == 4 ? 2 : 3);
-    ck_assert_str_eq(found.substituted, "no candidate in 1 of 6 units: model.layers.1.o (not positive definite), there rtn "
-                                        "w3a16_g16");
+    ck_assert_str_eq(found.substituted, "no candidate in 1 of 6 units: model.layers.1.o (not positive definite), "
+                                        "there rtn w3a16_g16");
     ck_near(found.bits_per_weight, 4, 1e-12);
     row(&b, 0, 3)->failure = row(&b, 1, 3)->failure = "late";
     ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
-    ck_assert_str_eq(found.substituted, "no candidate in 3 of 6 units, first model.layers.0.qkv (late), there rtn w3a16_g16");
+    ck_assert_str_eq(found.substituted, "no candidate in 3 of 6 units, first model.layers.0.qkv (late), there rtn "
+                                        "w3a16_g16");
     /* No other candidate of the scheme: there is no such plan, and the candidate's failure says why. */
     row(&b, 1, 2)->failure = "late too";
     ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
