@@ -39,6 +39,10 @@ const char *calm_algorithm_name(const calm_algorithm *algorithm);
  * "hls@1(signed=true,rounds=8)+gptq@1(order=activation,damp=0.01)" */
 const char *calm_algorithm_canonical(const calm_algorithm *algorithm);
 
+/* Do both take the same steps, with the same options, on jobs that can absorb input scales, or (`absorbs` false) on
+ * those that cannot, where transforms that set such scales are left out?  Then their results are the same bits. */
+bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, bool absorbs);
+
 /* CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
 unsigned calm_algorithm_caps(const calm_algorithm *algorithm);
 

@@ -290,3 +290,36 @@ unsigned calm_algorithm_caps(const calm_algorithm *algorithm)
 {
     return algorithm->caps;
 }
+
+bool calm_algorithm_skips(const calm_step *step, bool absorbs)
+{
+    return step->part->kind == CALM_KIND_TRANSFORM && (step->part->caps & CALM_SETS_IN_SCALE) && !absorbs;
+}
+
+/* Options as text, since structs have bytes between their members. */
+static bool same_step(const calm_step *a, const calm_step *b)
+{
+    CALM_SCOPED_TEXT(of_a);
+    CALM_SCOPED_TEXT(of_b);
+    if (a->part != b->part)
+        return false;
+    calm_options_canonical(a->part->opts, a->opts, &of_a);
+    calm_options_canonical(b->part->opts, b->opts, &of_b);
+    /* Without memory for the texts nothing is known to agree; without options there is no text. */
+    return !of_a.failed && !of_b.failed && strcmp(of_a.data ? of_a.data : "", of_b.data ? of_b.data : "") == 0;
+}
+
+bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, bool absorbs)
+{
+    size_t i = 0, j = 0;
+    for (bool same = true; same; i++, j++) {
+        while (i < a->n_steps && calm_algorithm_skips(&a->steps[i], absorbs))
+            i++;
+        while (j < b->n_steps && calm_algorithm_skips(&b->steps[j], absorbs))
+            j++;
+        if (i == a->n_steps || j == b->n_steps)
+            return i == a->n_steps && j == b->n_steps;
+        same = same_step(&a->steps[i], &b->steps[j]);
+    }
+    return false;
+}

@@ -208,7 +208,7 @@ static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm
 {
     for (*at = 0; algorithm->steps[*at].part->kind == CALM_KIND_TRANSFORM; (*at)++) {
         const calm_step *step = &algorithm->steps[*at];
-        if (problem->job->can_absorb || !(step->part->caps & CALM_SETS_IN_SCALE))
+        if (!calm_algorithm_skips(step, problem->job->can_absorb))
             CALM_TRY(step->part->run.transform(ctx, problem, step->opts));
     }
     return CALM_OK;

@@ -135,6 +135,7 @@ static calm_json *trials_json(const calm_trial *trials, size_t n, bool encoder)
         calm_json *row = trial->id ? measure_json(&trial->measure) : calm_json_new_object();
         calm_json_add(rows, CALM_EXTEND(row, CALM_KV("name", trial->name), CALM_KV("complete", (bool)(trial->id != 0)),
                                         CALM_KV("missing", trial->missing),
+                                        CALM_KV("substituted", trial->substituted),
                                         CALM_KV("bits_per_weight", trial->bits_per_weight),
                                         CALM_KV(encoder ? "delta_one_minus_cosine" : "delta_kl", trial->delta),
                                          CALM_KV("delta_se", trial->se)));

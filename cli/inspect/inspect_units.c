@@ -197,7 +197,7 @@ double calm_inspect_times(const char *metric, double value, double least)
         return NAN;
     if (value == least)
         return 1;
-    if (metric && strstr(metric, "log_"))
+    if (calm_score_is_log(metric))
         return exp(value - least);
     return 1 + (value - least) / fabs(least);
 }

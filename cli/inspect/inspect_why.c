@@ -70,7 +70,7 @@ static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *
     const double times = calm_inspect_times(j->units->metric, cell->metric, j->least);
     if (!token && cell->metric > j->least)
         return calm_strf(ctx, ctx->out, out, "larger %s: %.3g times the least", j->units->metric, times);
-    if (token && cell->metric > calm_near_tie(j->least))
+    if (token && cell->metric > calm_near_tie(j->units->metric, j->least))
         return calm_strf(ctx, ctx->out, out, "outside the shortlist: %s is %.3g times the least, over %g",
                          j->units->metric, times, CALM_NEAR_TIE);
     if (token && isnan(cell->tie) && !isnan(winner->tie))
@@ -78,7 +78,7 @@ static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *
     if (token && cell->tie != winner->tie && !isnan(cell->tie))
         return calm_strf(ctx, ctx->out, out, "on the shortlist with a larger %s, by %.3g", j->units->tie,
                          cell->tie - winner->tie);
-    return calm_strf(ctx, ctx->out, out, "equal in all that the rule reads; the key decides");
+    return calm_strf(ctx, ctx->out, out, "equal in all that the rule reads; the first of the pool is taken");
 }
 
 static calm_status say_why(calm_ctx *ctx, const judged *j, size_t entry, char **out)

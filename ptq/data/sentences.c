@@ -10,7 +10,7 @@
 typedef struct reader {
     const calm_tokenizer *tokenizer;
     calm_texts texts;
-    size_t seqlen, samples, vocab;
+    size_t seqlen, samples, n_spread, vocab;
     calm_token_file out;
     size_t ids_capacity, capacity;    /* of out.ids; of out.begin */
 } reader;
@@ -70,7 +70,8 @@ static calm_status read_sentences(calm_ctx *ctx, reader *r)
 {
     const char *text;
     size_t n_bytes;
-    while (!r->samples || r->out.n < r->samples) {
+    /* Where they are spread depends on how many there are: then all are read. */
+    while (!r->samples || r->n_spread || r->out.n < r->samples) {
         CALM_TRY(calm_texts_next(ctx, &r->texts, &text, &n_bytes));
         if (!text)
             break;
@@ -79,14 +80,32 @@ static calm_status read_sentences(calm_ctx *ctx, reader *r)
     return r->out.n ? CALM_OK : calm_fail(ctx, CALM_EARG, "%s: no sentence in it", r->texts.path);
 }
 
-calm_status calm_sentences_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, size_t seqlen,
-                                size_t samples, size_t vocab, calm_windows *out)
+/* Keep the wanted ones of all, which rise: each moves towards the front. */
+static void keep_spread(reader *r)
 {
-    reader r = {.tokenizer = tokenizer, .seqlen = seqlen, .samples = samples, .vocab = vocab};
+    calm_token_file *out = &r->out;
+    const size_t available = out->n;
+    if (!r->n_spread || !r->samples || available <= r->samples)
+        return;
+    out->longest = 0;
+    for (out->n = 0; out->n < r->samples; out->n++) {
+        const size_t from = calm_windows_place(out->n, r->samples, r->n_spread, available);
+        const size_t begin = out->begin[from], n = out->begin[from + 1] - begin;
+        memmove(out->ids + out->begin[out->n], out->ids + begin, n * sizeof *out->ids);
+        out->begin[out->n + 1] = out->begin[out->n] + n;
+        out->longest = calm_size_max(out->longest, n);
+    }
+}
+
+calm_status calm_sentences_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, size_t seqlen,
+                                size_t samples, size_t n_spread, size_t vocab, calm_windows *out)
+{
+    reader r = {.tokenizer = tokenizer, .seqlen = seqlen, .samples = samples, .n_spread = n_spread, .vocab = vocab};
     CALM_SCOPED_SCRATCH(ctx);
     if (calm_texts_open(ctx, path, SIZE_MAX, &r.texts) == CALM_OK)
         read_sentences(ctx, &r);
     calm_texts_close(&r.texts);
     CALM_TRY(ctx->status);
+    keep_spread(&r);
     return calm_windows_from_sequences(ctx, &r.out, out);
 }

@@ -94,14 +94,21 @@ static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, cal
     }
 }
 
-/* Which windows: the first ones, or drawn ones in drawing order. */
+size_t calm_windows_place(size_t i, size_t n, size_t n_spread, size_t available)
+{
+    const size_t n_first = n - calm_size_min(n, n_spread), rest = available - n_first;
+    /* Neighbours are of one article and would count for less than their number. */
+    return i < n_first ? i : n_first + (2 * (i - n_first) + 1) * rest / (2 * (n - n_first));
+}
+
+/* Which windows: the first ones, the last of them spread, or drawn ones in drawing order. */
 static calm_status choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
                           size_t **chosen)
 {
     *n = options->n_windows && options->n_windows < available ? options->n_windows : available;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *chosen, *n ? *n : 1));
     for (size_t i = 0; i < *n; i++)
-        (*chosen)[i] = i;
+        (*chosen)[i] = calm_windows_place(i, *n, options->n_spread, available);
     if (options->seed >= 0 &&
         !calm_rng_choose((uint64_t)options->seed, RNG_STREAM_WINDOWS, available, *n, *chosen))
         return calm_fail(ctx, CALM_ENOMEM, "out of memory drawing %zu windows", *n);

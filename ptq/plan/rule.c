@@ -2,9 +2,9 @@
 #include "ptq/plan/rule.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/plan/scores.h"
 
 static bool can_win(const calm_contender *contender)
 {
@@ -17,12 +17,10 @@ const char *calm_choice_rule_name(calm_choice_rule rule)
     return rule == CALM_CHOICE_RULE_ARGMAX ? "argmax" : "token";
 }
 
-/* Is a before b by this value, ties by key?  A NaN comes after every number. */
-static bool before(double a, double b, const char *key_a, const char *key_b)
+/* Is a better than b?  A NaN comes after every number. */
+static bool before(double a, double b)
 {
-    if (isnan(a) || isnan(b))
-        return isnan(a) && isnan(b) ? strcmp(key_a, key_b) < 0 : isnan(b);
-    return a != b ? a < b : strcmp(key_a, key_b) < 0;
+    return isnan(a) || isnan(b) ? isnan(b) && !isnan(a) : a < b;
 }
 
 static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, size_t n)
@@ -34,9 +32,12 @@ static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, si
     return calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");
 }
 
-/* Of a metric below 0 (log_rel_mse, cka_debiased) that is above the least too. */
-double calm_near_tie(double least)
+/* The bound is above the least wherever that lies: cka_debiased may be below 0, and a logarithm has no zero, so that a
+ * factor would be wide far from 0 and nothing near it. */
+double calm_near_tie(const char *metric_name, double least)
 {
+    if (calm_score_is_log(metric_name))
+        return least + log(CALM_NEAR_TIE);
     return least < 0 ? least / CALM_NEAR_TIE : least * CALM_NEAR_TIE;
 }
 
@@ -44,11 +45,10 @@ calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric
                         size_t n, size_t *winner, char **reason)
 {
     size_t best = n, chosen = n, short_list = 0;
-    /* Ties go to the candidate's key, which is a digest: the choice depends neither on the order of the pool nor on
-     * names. */
+    /* Of equals the first of the pool wins, as the recipe has them.  Exact ties are no accident: where no weight can
+     * take an input scale, smoothquant and rtn are the same bits.  A key is a digest, which would draw lots there. */
     for (size_t i = 0; i < n; i++)
-        if (can_win(&contenders[i]) && (best == n || before(contenders[i].metric, contenders[best].metric,
-                                                            contenders[i].key, contenders[best].key)))
+        if (can_win(&contenders[i]) && (best == n || before(contenders[i].metric, contenders[best].metric)))
             best = i;
     if (best == n)
         return no_winner(ctx, contenders, n);
@@ -59,10 +59,10 @@ calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric
      * which has less noise than a similarity of outputs. */
     for (size_t i = 0; i < n; i++) {
         const calm_contender *c = &contenders[i];
-        if (!can_win(c) || c->metric > calm_near_tie(contenders[best].metric))
+        if (!can_win(c) || c->metric > calm_near_tie(metric_name, contenders[best].metric))
             continue;
         short_list++;
-        if (chosen == n || before(c->tie_metric, contenders[chosen].tie_metric, c->key, contenders[chosen].key))
+        if (chosen == n || before(c->tie_metric, contenders[chosen].tie_metric))
             chosen = i;
     }
     *winner = chosen;

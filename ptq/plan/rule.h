@@ -1,8 +1,8 @@
 /* Choice: one candidate per unit from its stored scores (docs/method.md section 5).
  *
- *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c* (c* / 1.05 where c* <
- * 0); the least log_rel_mse of the shortlist wins, ties by candidate key argmax   CALM as published: the least value of
- * the metric (cka) wins, ties by candidate key */
+ *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c* (c* / 1.05 where
+ *            c* < 0; c* + log 1.05 of a logarithm); the least log_rel_mse of the shortlist wins, of equals the first
+ *   argmax   CALM as published: the least value of the metric (cka) wins, of equals the first */
 #ifndef CALM_PLAN_RULE_H
 #define CALM_PLAN_RULE_H
 
@@ -17,20 +17,20 @@ const char *calm_choice_rule_name(calm_choice_rule rule);
 
 #define CALM_NEAR_TIE 1.05
 
-/* Upper bound of the near-tie range: 1.05 x least, least / 1.05 where that is below 0. */
-double calm_near_tie(double least);
+/* Upper bound of the near-tie range of a metric: 1.05 x least, least / 1.05 where that is below 0; least + log 1.05
+ * where the metric is a logarithm (calm_score_is_log). */
+double calm_near_tie(const char *metric_name, double least);
 
 /* What the rule reads of a candidate. */
 typedef struct calm_contender {
-    const char *key;          /* candidate key: breaks ties                                  */
-    const char *entry_name;    /* for the reason                                              */
+    const char *entry_name;   /* for the reason                                              */
     const char *failure;      /* not NULL: it failed, and never wins                         */
     double metric;            /* loss that the rule reads first                              */
     double tie_metric;        /* log_rel_mse                                                 */
 } calm_contender;
 
-/* Index of the winner among contenders [n] and, in ctx->out, one sentence that says why.
- * A metric that is not finite never wins.  CALM_ENUMERIC when no candidate can win (says why each failed). */
+/* Index of the winner among contenders [n], which are in the pool's order, and, in ctx->out, one sentence that says
+ * why. A metric that is not finite never wins.  CALM_ENUMERIC when no candidate can win (says why each failed). */
 calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric_name, const calm_contender *contenders,
                         size_t n, size_t *winner, char **reason);
 

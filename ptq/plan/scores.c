@@ -42,6 +42,12 @@ calm_point calm_unit_point(calm_unit unit)
     return (calm_point)unit;
 }
 
+bool calm_score_is_log(const char *name)
+{
+    return name && (strcmp(name, calm_metric_name(CALM_METRIC_LOG_REL_MSE)) == 0 ||
+                    strcmp(name, delta_names[CALM_METRIC_LOG_REL_MSE]) == 0);
+}
+
 const char *calm_score_name(calm_point point, int score)
 {
     const bool delta = point == CALM_POINT_DELTA;

@@ -42,6 +42,10 @@ void calm_score_set_put(calm_score_set *set, calm_point point, const calm_scores
 calm_unit calm_point_unit(calm_point point);
 calm_point calm_unit_point(calm_unit unit);
 
+/* Is the score of that name a logarithm of an error ("log_rel_mse", "delta_log_rel_mse")?  Then differences of values
+ * compare errors; of the others ratios do.  NULL is none. */
+bool calm_score_is_log(const char *name);
+
 /* "cka_token", "delta_cka_token", "probe_kl"; static storage; NULL: there is no such score at this point. */
 const char *calm_score_name(calm_point point, int score);
 

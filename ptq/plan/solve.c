@@ -46,7 +46,7 @@ static calm_status open_contest(calm_ctx *ctx, const calm_pool *pool, const calm
         const calm_pool_cell *cell = calm_pool_at(pool, pool->unit_begin[unit], i);
         const char *failure = calm_pool_failure(pool, unit, i);
         out->contenders[out->n] =
-            (calm_contender){cell->key ? cell->key : "", pool->entries[i].name, failure, cell->metric, cell->tie};
+            (calm_contender){pool->entries[i].name, failure, cell->metric, cell->tie};
         out->entries[out->n++] = i;
         out->alive += !failure;
         out->scored += !failure && !isnan(cell->metric);
@@ -157,10 +157,33 @@ static calm_status solve_units(calm_ctx *ctx, const calm_pool *pool, const calm_
 
 /* ---- a budget ---- */
 
+/* Has the unit a score at all?  An expert that no scoring token met has none, of whichever entry. */
+static bool has_scores(const calm_pool *pool, const calm_scope *scope, size_t unit)
+{
+    bool any = false;
+    for (size_t i = 0; i < pool->n_entries; i++)
+        any |= scope->allowed[unit * pool->n_entries + i] &&
+               isfinite(calm_pool_at(pool, pool->unit_begin[unit], i)->metric);
+    return any;
+}
+
+/* Can a plan have the entry for the unit?  Infinity is the score of a dead output: no bits are few enough for that.
+ * NaN loses where others have scores, as it does without a budget.  What a pin leaves alone is had whatever it scores.
+ */
+static bool can_be_had(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry, bool scored)
+{
+    const double metric = calm_pool_at(pool, pool->unit_begin[unit], entry)->metric;
+    size_t only;
+    if (calm_pool_failure(pool, unit, entry))
+        return false;
+    return isfinite(metric) || (isnan(metric) && !scored) || calm_scope_settles(pool, scope, unit, &only);
+}
+
 /* The entry of each scheme that has one for the unit. */
 static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
                                 calm_unit_options *out)
 {
+    const bool scored = has_scores(pool, scope, unit);
     CALM_TRY(calm_unit_options_new(ctx, pool->n_schemes, out));
     out->set = scope->limits.set ? scope->limits.set[unit] : unit;
     for (size_t s = 0; s < pool->n_schemes; s++) {
@@ -178,7 +201,9 @@ static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm
             continue;
         }
         CALM_TRY(status);
-        calm_unit_options_add(out, option);
+        /* A scheme's only candidate is taken by the rule whatever it scores. */
+        if (can_be_had(pool, scope, unit, option.entry, scored))
+            calm_unit_options_add(out, option);
     }
     return out->n ? CALM_OK : calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate of every width failed",
                                         calm_pool_unit(pool, unit));
@@ -203,6 +228,13 @@ calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const cal
     return CALM_OK;
 }
 
+/* A score as a loss that can be added and scaled: of a logarithm the error itself. */
+static double loss_of(const calm_pool *pool, size_t unit, size_t entry)
+{
+    const double metric = calm_pool_at(pool, pool->unit_begin[unit], entry)->metric;
+    return calm_score_is_log(pool->metric) ? exp(metric) : metric;
+}
+
 /* Probe over score of the unit: of its narrowest option that was probed, else of any entry; NaN: nothing was probed. */
 static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_options *options)
 {
@@ -211,13 +243,14 @@ static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_optio
     const size_t job = pool->unit_begin[unit];
     for (size_t i = 0; i < options->n; i++) {
         const calm_pool_cell *cell = calm_pool_at(pool, job, options->of[i].entry);
-        if (isfinite(cell->probe))
-            return calm_unit_kappa(cell->probe, cell->metric);
+        if (isfinite(cell->probe) && isfinite(cell->metric))
+            return calm_unit_kappa(cell->probe, loss_of(pool, unit, options->of[i].entry));
     }
     for (size_t i = 0; i < pool->n_entries; i++) {
         const calm_pool_cell *cell = calm_pool_at(pool, job, i);
-        if (cell->id && isfinite(cell->probe) && cell->metric > 0)
-            return calm_unit_kappa(cell->probe, cell->metric);
+        const double loss = loss_of(pool, unit, i);
+        if (cell->id && isfinite(cell->probe) && isfinite(loss) && loss > 0)
+            return calm_unit_kappa(cell->probe, loss);
     }
     return NAN;
 }
@@ -230,7 +263,7 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
     const double weights = calm_pool_weights(pool, 0, pool->n_jobs);
     for (size_t u = 0; u < pool->n_units; u++)
         out->unprobed += isnan(kappa_of(pool, u, &units[u])) &&
-                         !isnan(calm_pool_at(pool, pool->unit_begin[u], units[u].of[0].entry)->metric);
+                         isfinite(calm_pool_at(pool, pool->unit_begin[u], units[u].of[0].entry)->metric);
     for (size_t u = 0; u < pool->n_units; u++) {
         const double kappa = kappa_of(pool, u, &units[u]);
         const double share = calm_pool_weights(pool, pool->unit_begin[u], pool->unit_begin[u + 1]) / weights;
@@ -238,7 +271,8 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
         const double factor = out->unprobed ? share : isnan(kappa) ? 0 : kappa;
         for (size_t i = 0; i < units[u].n; i++) {
             calm_unit_option *option = &units[u].of[i];
-            const double loss = factor * calm_pool_at(pool, pool->unit_begin[u], option->entry)->metric;
+            const double loss = factor * loss_of(pool, u, option->entry);
+            /* What is not finite here is a unit without scores, or what a pin leaves alone: every plan has it. */
             option->weight.loss = isfinite(loss) ? loss : 0;
         }
     }
@@ -253,6 +287,7 @@ uint64_t calm_budget_bits(const calm_pool *pool, double budget)
 /* The least and the most that a unit may take: of what can be had, and of what is allowed, failed or not. */
 static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t unit, uint64_t *least, uint64_t *most)
 {
+    const bool scored = has_scores(pool, scope, unit);
     *least = UINT64_MAX;
     *most = 0;
     for (size_t i = 0; i < pool->n_entries; i++) {
@@ -262,7 +297,7 @@ static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t un
             continue;
         *most = bits > *most ? bits : *most;
         /* The upper end counts failed entries too: a budget that they would have used up is not out of reach. */
-        if (bits < *least && !calm_pool_failure(pool, unit, i))
+        if (bits < *least && can_be_had(pool, scope, unit, i, scored))
             *least = bits;
     }
 }
@@ -347,6 +382,45 @@ static size_t pinned_uniform(const calm_pool *pool, const calm_scope *scope, siz
     return allowed[entry] ? entry : of_scheme != SIZE_MAX ? of_scheme : first;
 }
 
+/* What stands for a failed entry in a unit of a uniform plan: of its own scheme what the rule takes, else itself. */
+static calm_status find_substitute(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
+                                   size_t entry, size_t *out)
+{
+    const char *reason;
+    const calm_status status =
+        calm_solve_unit(ctx, pool, scope, unit, pool->entries[entry].of_scheme, out, &reason);
+    if (status == CALM_ENUMERIC) {
+        calm_ctx_forgive(ctx);
+        *out = entry;
+    }
+    return status == CALM_ENUMERIC ? CALM_OK : status;
+}
+
+/* Failed entries of a uniform plan are no reason to do without it: the guard compares it, and would lose its best rival
+ * to one matrix that is not positive definite. */
+static calm_status substitute(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
+                              calm_solution *out)
+{
+    size_t n = 0, n_own = 0, first = SIZE_MAX;
+    for (size_t u = 0; u < pool->n_units; u++)
+        n_own += !scope->pin[u] && !calm_pool_failure(pool, u, entry);
+    /* One that failed in every unit is another plan under its name. */
+    for (size_t u = 0; u < pool->n_units && n_own; u++) {
+        if (scope->pin[u] || !calm_pool_failure(pool, u, entry))
+            continue;
+        CALM_TRY(find_substitute(ctx, pool, scope, u, entry, &out->choice[u]));
+        if (out->choice[u] == entry)
+            continue;
+        out->reasons[u] = calm_pool_failure(pool, u, entry);
+        first = n++ ? first : u;
+    }
+    if (!n)
+        return CALM_OK;
+    return calm_strf(ctx, ctx->out, &out->substituted, "no candidate in %zu of %zu units%s %s (%s), there %s", n,
+                     pool->n_units, n > 1 ? ", first" : ":", calm_pool_unit(pool, first), out->reasons[first],
+                     pool->entries[out->choice[first]].name);
+}
+
 calm_status calm_solve_uniform(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
                                calm_solution *out)
 {
@@ -355,6 +429,7 @@ calm_status calm_solve_uniform(calm_ctx *ctx, const calm_pool *pool, const calm_
         out->choice[u] = scope->pin[u] ? pinned_uniform(pool, scope, u, entry) : entry;
         out->reasons[u] = "the same everywhere";
     }
+    CALM_TRY(substitute(ctx, pool, scope, entry, out));
     add_bits(pool, out);
     return CALM_OK;
 }

@@ -4,7 +4,7 @@
  *   budget    with one: at each scheme the entry that the rule takes, then the schemes of least total
  *             predicted loss within the bits (ptq/plan/allocate.h).  The loss of an option is kappa * score, with kappa
  * = probe_kl / score of the unit's narrowest option: a score compares options of one unit only, the probe measures its
- * effect on the model. */
+ * effect on the model.  Of a score that is a logarithm the error itself counts, e^score. */
 #ifndef CALM_PLAN_SOLVE_H
 #define CALM_PLAN_SOLVE_H
 
@@ -20,6 +20,8 @@ typedef struct calm_solution {
     double bits_per_weight;
     size_t unprobed;                   /* with a budget: units without a probe; 0: losses are predicted KL */
     char *cost;                        /* what the engine cost; NULL: there is none                     */
+    char *substituted;                 /* of a uniform plan: where its entry failed, and what is there
+                                        * instead; NULL: nowhere                                        */
     calm_allocation total;             /* with a budget                                                 */
 } calm_solution;
 
@@ -34,7 +36,9 @@ calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_sco
                             size_t *entry, const char **reason);
 
 /* The plans that a run measures beside its own choice.  One entry throughout; for each unit its own entry of one
- * scheme. Pinned units stay at what their pin allows.  CALM_ENUMERIC: a unit has no entry of the scheme. */
+ * scheme. Pinned units stay at what their pin allows.  CALM_ENUMERIC: a unit has no entry of the scheme.
+ * Where the one entry failed a unit has what the rule takes of the same scheme, unless it failed in all units or
+ * nothing of its scheme is left: then the unit keeps the failed entry, and there is no such plan. */
 calm_status calm_solve_uniform(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
                                calm_solution *out);
 calm_status calm_solve_scheme(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t scheme,

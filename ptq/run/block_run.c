@@ -27,23 +27,38 @@ static bool wanted(const calm_run *p, size_t job)
 
 /* ---- candidates ---- */
 
-/* One item per candidate to compute of what was captured. --effort light decides here, since the crest of an input
- * is known only after its activations were captured. */
+/* The candidates of a job that are to be computed, or those that are twins of such or of stored ones. */
+static void add_items(const calm_run *p, const calm_captured *captured, size_t job, bool twins, calm_block_work *work)
+{
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+        if (!calm_candidate_at(&p->in, job, entry)->todo)
+            continue;
+        const size_t twin = calm_candidate_twin(p, captured, job, entry);
+        if ((twin != entry) != twins)
+            continue;
+        work->items[work->n + work->n_twins] =
+            (calm_work){.from = captured, .job = job, .entry = entry, .twin = twin};
+        *(twins ? &work->n_twins : &work->n) += 1;
+    }
+}
+
+/* One item per candidate to compute of what was captured, then one per twin. --effort light decides here, since the
+ * crest of an input is known only after its activations were captured. */
 static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_captured *captured, size_t n,
                               calm_block_work *work)
 {
     const calm_run *p = run->p;
     CALM_TRY(CALM_NEW(ctx, ctx->out, work->items, n * CALM_N_JOBS * p->in.recipe->n_pool));
-    for (size_t i = 0; i < n; i++)
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-            if (!captured[i].capture->job[kind].used)
-                continue;
-            const size_t job = captured[i].job[kind];
-            *run->done += calm_run_skip(ctx, p, job);
-            for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
-                if (calm_candidate_at(&p->in, job, entry)->todo)
-                    work->items[work->n++] = (calm_work){.from = &captured[i], .job = job, .entry = entry};
-        }
+    /* Twins last: by then what they are copied from is kept, in whichever slice it was computed. */
+    for (int twins = 0; twins < 2; twins++)
+        for (size_t i = 0; i < n; i++)
+            for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+                if (!captured[i].capture->job[kind].used)
+                    continue;
+                if (!twins)
+                    *run->done += calm_run_skip(ctx, p, captured[i].job[kind]);
+                add_items(p, &captured[i], captured[i].job[kind], twins, work);
+            }
     return CALM_OK;
 }
 
@@ -150,7 +165,8 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
         slice.n_total = p->result.n_cached + run->missing->n_candidates;
         CALM_TRY(compute_slice(ctx, run, captured, n, &slice));
     }
-    return CALM_OK;
+    *run->done += all.n_twins;
+    return calm_candidate_keep_twins(ctx, &all);
 }
 
 /* Scores of the sublayer or expert as a whole, of those that were captured with their first job's input. */

@@ -29,6 +29,7 @@ typedef struct calm_captured {
 typedef struct calm_work {
     const calm_captured *from;
     size_t job, entry;             /* in the layout; in the recipe's pool                        */
+    size_t twin;                   /* entry that has the same result; its own: it is computed    */
     const calm_algorithm *used;    /* that one, or the one that needs no data                    */
     calm_arena arena;              /* owns qjob                                                  */
     calm_qjob qjob;
@@ -43,8 +44,8 @@ typedef struct calm_work {
 typedef struct calm_block_work {
     calm_run *p;
     const calm_block *block;
-    calm_work *items;
-    size_t n;
+    calm_work *items;              /* [n], then [n_twins]                                        */
+    size_t n, n_twins;             /* to compute; to copy once those are kept                    */
     size_t n_done;                 /* of the stage, all blocks together                          */
     size_t n_total;
 } calm_block_work;
@@ -70,6 +71,14 @@ calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work);
 
 /* Put every item's blob and row, in order. */
 calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work);
+
+/* The entry of the pool whose candidate on this job has the same bits, and is in the store or the first of those to be
+ * computed; `entry` itself where there is no other.  Such twins take the same steps: transforms that set input scales
+ * are left out where the job cannot absorb them, and experts with too few tokens have one algorithm for all. */
+size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry);
+
+/* Put the rows of the twins, in order: results, failures and scores of what they are twins of, which is kept. */
+calm_status calm_candidate_keep_twins(calm_ctx *ctx, calm_block_work *work);
 
 /* ---- scores of whole sublayers and blocks (unit_scores.c) ---- */
 

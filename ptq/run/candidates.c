@@ -20,6 +20,14 @@ static calm_status absorb_groups(calm_ctx *ctx, const calm_config *config, uint3
     return CALM_OK;
 }
 
+/* Can input scales of the job be had?  Where no earlier weight can take them, quantized activations may still be
+ * divided by them at run time, if the recipe says so. */
+static bool absorbs(const calm_run *p, size_t job)
+{
+    const calm_job_ref *ref = &calm_model_layout(p->in.model)->jobs[job];
+    return ref->can_absorb || calm_recipe_frees_scale(p->in.recipe, ref);
+}
+
 /* The job as algorithms see it, in ctx->scratch. */
 static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, calm_job *out)
 {
@@ -30,9 +38,7 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
                       .stats = &item->from->capture->job[ref->kind].stats,
                       .scheme = work->p->in.recipe->pool[item->entry].scheme,
-                      /* Where no earlier weight can take the input scale, quantized activations may still be divided
-                       * by it at run time, if the recipe says so. */
-                      .can_absorb = ref->can_absorb || calm_recipe_frees_scale(work->p->in.recipe, ref)};
+                      .can_absorb = absorbs(work->p, item->job)};
     for (size_t i = 0; i < ref->n; i++) {
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
         linears[i] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
@@ -46,12 +52,11 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
 }
 
 /* What runs: the algorithm, or for an expert that saw too few tokens one that needs none. */
-static const calm_algorithm *pick(const calm_run *p, const calm_work *item)
+static const calm_algorithm *pick(const calm_run *p, const calm_capture *capture, size_t entry)
 {
     /* Statistics of a handful of tokens say more about those tokens than about the expert. */
     const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
-    const calm_algorithm *algorithm = p->in.recipe->pool[item->entry].algorithm;
-    const calm_capture *capture = item->from->capture;
+    const calm_algorithm *algorithm = p->in.recipe->pool[entry].algorithm;
     const bool starved = capture->expert >= 0 && capture->rows < calm_recipe_least_tokens(p->in.recipe);
     return starved && (calm_algorithm_caps(algorithm) & data) ? p->fallback : algorithm;
 }
@@ -84,7 +89,7 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     calm_work *item = &work->items[index];
     const double begun = calm_seconds();
     calm_job job;
-    item->used = pick(work->p, item);
+    item->used = pick(work->p, item->from->capture, item->entry);
     /* The result outlives the task, whose scratch the thread uses again. */
     ctx->out = &item->arena;
     calm_status status = describe_job(ctx, work, item, &job);
@@ -346,6 +351,70 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
         /* One by one, in the items' order, so that ids in the store do not depend on threads. */
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(keep_one(ctx, work, &work->items[i]));
+    }
+    return CALM_OK;
+}
+
+/* ---- twins ---- */
+
+size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry)
+{
+    const calm_entry *pool = p->in.recipe->pool;
+    const calm_algorithm *used = pick(p, from->capture, entry);
+    const bool absorbing = absorbs(p, job);
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < p->in.recipe->n_pool; i++) {
+        const calm_candidate *other = calm_candidate_at(&p->in, job, i);
+        if (other->skipped || pool[i].of_scheme != pool[entry].of_scheme ||
+            !calm_algorithm_agrees(pick(p, from->capture, i), used, absorbing))
+            continue;
+        /* What an earlier run has left saves the computation altogether. */
+        if (!other->todo)
+            return i;
+        first = first == SIZE_MAX ? i : first;
+    }
+    return first;
+}
+
+/* The row of one twin, with the name and the key of its own: later runs find it as if it had been computed. */
+static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_work *item)
+{
+    calm_run *p = work->p;
+    const calm_entry *entry = &p->in.recipe->pool[item->entry];
+    const calm_candidate *from = calm_candidate_at(&p->in, item->job, item->twin);
+    calm_candidate *candidate = calm_candidate_at(&p->in, item->job, item->entry);
+    calm_store_score scores[CALM_N_SCORES];
+    calm_store_candidate row;
+    int64_t id;
+    /* From the store and not from memory: rows that were scored, damping and the like are there alone. */
+    CALM_TRY(calm_store_candidate_find(ctx, p->in.store, from->key, &row, &id));
+    if (!id)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: candidate %.16s of %s was removed while the run needed it",
+                         calm_store_path(p->in.store), from->key, calm_model_layout(p->in.model)->jobs[item->job].name);
+    item->used = pick(p, item->from->capture, item->entry);
+    CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &row.algorithm));
+    row.key = candidate->key;
+    row.chain = calm_algorithm_canonical(item->used);
+    row.scores = scores;
+    row.n_scores = 0;
+    candidate->seconds = from->seconds;
+    candidate->failure = from->failure;
+    if (!from->failure) {
+        /* Scores of larger units are of the entry everywhere in the unit, which need not be a twin there. */
+        memcpy(candidate->scores.value[CALM_POINT_JOB], from->scores.value[CALM_POINT_JOB],
+               sizeof candidate->scores.value[CALM_POINT_JOB]);
+        memcpy(candidate->blob, from->blob, sizeof candidate->blob);
+        candidate->bits_per_weight = from->bits_per_weight;
+        row.n_scores = calm_scores_as_rows(&candidate->scores, CALM_POINT_JOB, scores);
+    }
+    return put_row(ctx, p, &row, candidate);
+}
+
+calm_status calm_candidate_keep_twins(calm_ctx *ctx, calm_block_work *work)
+{
+    for (size_t i = 0; i < work->n_twins; i++) {
+        CALM_SCOPED_SCRATCH(ctx);
+        CALM_TRY(keep_twin(ctx, work, &work->items[work->n + i]));
     }
     return CALM_OK;
 }

@@ -69,6 +69,7 @@ static calm_status add_trial(calm_ctx *ctx, const calm_run *p, const char *name,
         return CALM_OK;
     CALM_TRY(calm_run_spread(ctx, p, &p->pool, solution, &choice));
     CALM_TRY(calm_trial_new(ctx, &p->in, name, choice, &out->trials[out->n_trials]));
+    out->trials[out->n_trials].substituted = solution->substituted;
     return calm_trial_constrain(ctx, p, choice, &out->trials[out->n_trials++]);
 }
 

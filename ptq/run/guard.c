@@ -1,11 +1,11 @@
-/* Guard: the hybrid against every uniform run, on windows that calibration did not see. */
+/* Guard: the hybrid against every uniform run, on windows that calibration did not see.
+ *
+ * The least mean loss is taken, but of plans within one standard error the simplest: a uniform run is one algorithm
+ * that is named in a word, the hybrid a table of units. */
 #include <math.h>
 #include <string.h>
 
 #include "ptq/run/run_pool.h"
-
-/* A uniform run must be better by more than so many paired standard errors. */
-#define GUARD_ERRORS 2.0
 
 /* The hybrid, and each uniform run. */
 static calm_status list_trials(calm_ctx *ctx, calm_run *p)
@@ -21,18 +21,30 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
         CALM_TRY(calm_solve_uniform(ctx, &p->pool, &p->scope, a, &solution));
         CALM_TRY(calm_run_spread(ctx, p, &p->pool, &solution, &choice));
         CALM_TRY(calm_trial_new(ctx, &p->in, recipe->pool[a].name, choice, &p->result.trials[a + 1]));
+        p->result.trials[a + 1].substituted = solution.substituted;
         CALM_TRY(calm_trial_constrain(ctx, p, choice, &p->result.trials[a + 1]));
     }
     return CALM_OK;
 }
 
-/* The uniform run that replaces the hybrid, or 0. */
-static size_t better_uniform(const calm_trial *trials, size_t n)
+size_t calm_guard_pick(const calm_trial *trials, size_t n)
 {
-    /* By the loss itself among those that are surely better: which of them is best need not be sure. */
+    /* Of two uniform runs neither is simpler: the one with the least mean loss.  Where the hybrid has the least, it is
+     * the uniform runs that may be as good; where one of those has, it is simple already. */
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
-        if (trials[i].id && trials[i].delta < -GUARD_ERRORS * trials[i].se &&
+        if (trials[i].id && (trials[i].delta < 0 || trials[i].delta <= trials[i].se) &&
+            (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
+            best = i;
+    return best;
+}
+
+/* The uniform run with the least loss, or 0. */
+static size_t least_uniform(const calm_trial *trials, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (trials[i].id &&
             (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
             best = i;
     return best;
@@ -47,6 +59,36 @@ static size_t same_uniform(const calm_trial *trials, size_t n)
     return same;
 }
 
+/* Why the uniform run `best` is the result; 0: why the hybrid is. */
+static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_trial *trials, size_t n, size_t best,
+                               const char **verdict)
+{
+    const size_t same = same_uniform(trials, n), next = best ? best : least_uniform(trials, n);
+    const calm_trial *trial = &trials[next];
+    const char *loss = trial->measure.kind == CALM_STORE_EMBEDDINGS ? "1 - cosine" : "KL";
+    const char *kept = p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)"
+                                                 : ", so it is the result";
+    const size_t windows = p->in.guard.n;
+    if (!next)
+        return calm_strf(ctx, ctx->out, verdict, "no uniform run could be measured beside the hybrid");
+    /* The comparison would be of one plan with itself; its name is what the report shows. */
+    if (same && (!best || trials[best].delta >= 0))
+        return calm_strf(ctx, ctx->out, verdict,
+                         "every unit%s chose %s, so the hybrid is that uniform run; no other has less %s (%zu windows)",
+                         p->in.recipe->n_pins ? " without a pin" : "", trials[same].name, loss, windows);
+    if (best && trial->delta < 0)
+        return calm_strf(ctx, ctx->out, verdict,
+                         "uniform %s has the least %s: %.5f less than the hybrid, with a paired standard error of %.5f "
+                         "(%zu windows)%s", trial->name, loss, -trial->delta, trial->se, windows, kept);
+    if (best)
+        return calm_strf(ctx, ctx->out, verdict,
+                         "uniform %s is the simpler plan and within one paired standard error of the hybrid: %+.5f %s, "
+                         "error %.5f (%zu windows)%s", trial->name, trial->delta, loss, trial->se, windows, kept);
+    return calm_strf(ctx, ctx->out, verdict,
+                     "the hybrid has the least %s by more than one paired standard error; next is uniform %s: %+.5f, "
+                     "error %.5f (%zu windows)", loss, trial->name, trial->delta, trial->se, windows);
+}
+
 calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, size_t n, size_t *result,
                              const char **verdict)
 {
@@ -59,27 +101,11 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
      * it. */
     CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->in.guard, p->in.recipe->calib_name, CALM_STAGE_CHOOSE));
     CALM_TRY(calm_trials_put(ctx, p, trials, n, "guard"));
-    const size_t best = better_uniform(trials, n), same = same_uniform(trials, n), windows = p->in.guard.n;
-    const calm_trial *trial = &trials[best];
-    const char *loss = trial->measure.kind == CALM_STORE_EMBEDDINGS ? "1 - cosine" : "KL";
-    if (best)
-        CALM_TRY(calm_strf(
-            ctx, ctx->out, verdict,
-            "uniform %s is better than the hybrid by %.5f %s (%.1f paired standard errors, %zu windows)%s", trial->name,
-            -trial->delta, loss, -trial->delta / trial->se, windows,
-            p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)" : ", so it is the result"));
-    /* The comparison would be of one plan with itself; its name is what the report shows. */
-    else if (same)
-        CALM_TRY(calm_strf(ctx, ctx->out, verdict,
-                           "every unit%s chose %s, so the hybrid is that uniform run; no other is better by "
-                           "more than %g paired standard errors (%zu windows)",
-                           p->in.recipe->n_pins ? " without a pin" : "", trials[same].name, GUARD_ERRORS, windows));
-    else
-        CALM_TRY(calm_strf(ctx, ctx->out, verdict,
-                           "no uniform run is better than the hybrid by more than %g paired standard "
-                           "errors (%zu windows)", GUARD_ERRORS, windows));
-    /* The verdict says that a uniform run is better even when the hybrid is kept. */
-    *result = p->in.recipe->keep_hybrid ? 0 : best;
+    const size_t best = calm_guard_pick(trials, n);
+    CALM_TRY(say_verdict(ctx, p, trials, n, best, verdict));
+    /* The verdict says that a uniform run would be taken even when the hybrid is kept.  One with the hybrid's
+     * candidates is the hybrid. */
+    *result = p->in.recipe->keep_hybrid || strcmp(trials[best].key, trials[0].key) == 0 ? 0 : best;
     return CALM_OK;
 }
 

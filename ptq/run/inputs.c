@@ -75,7 +75,7 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
     /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
     if (!encoder || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &how, out);
-    return calm_sentences_read(ctx, in->tokenizer, path, how.seqlen, how.n_windows, how.vocab, out);
+    return calm_sentences_read(ctx, in->tokenizer, path, how.seqlen, how.n_windows, how.n_spread, how.vocab, out);
 }
 
 /* Windows as the recipe cuts all its texts. */
@@ -89,7 +89,9 @@ static calm_windows_options cut(const calm_inputs *in, long long n_windows, long
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
 {
     const calm_recipe *recipe = in->recipe;
-    const calm_windows_options options = cut(in, recipe->calib_windows + recipe->guard_windows, recipe->seed);
+    calm_windows_options options = cut(in, recipe->calib_windows + recipe->guard_windows, recipe->seed);
+    /* The guard's errors are those of independent windows. */
+    options.n_spread = (size_t)recipe->guard_windows;
     /* Calibration and guard are cut from one draw: no window can be in both. */
     calm_windows all;
     if (recipe->calib_is_token_ids) {

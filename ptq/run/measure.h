@@ -21,8 +21,12 @@ typedef struct calm_measure {
 /* Mean KL(float || model) per token, or mean 1 - cosine: the lower the better.  NaN: measured without a reference. */
 double calm_measure_loss(const calm_measure *measure);
 
-/* Paired comparison of two measures of one kind over the same windows: *delta = mean loss per window of b minus that of
- * a, *se its standard error with windows as the samples; *se is NaN for fewer than 2 windows. */
+/* Paired comparison of two measures of one kind over the same windows of n_w tokens (sentences: n_w = 1).
+ *
+ *   *delta = sum (L_b,w - L_a,w) / sum n_w        the difference of the two mean losses; L_w: summed over the window
+ *   *se    = sqrt(W / (W - 1) sum d_w^2) / sum n_w,  d_w = L_b,w - L_a,w - delta n_w
+ *
+ * the standard error of a ratio, windows as the samples; *se is NaN for fewer than 2 windows. */
 void calm_measure_compare(const calm_measure *a, const calm_measure *b, size_t n_windows, double *delta, double *se);
 
 #endif

@@ -158,15 +158,17 @@ static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a)
 
 /* ---- what is written ---- */
 
-/* Units that the run's recipe pinned: its uniform runs left those as they were.  What was forbidden does not matter,
- * since nothing is chosen, and pins of later selections were in force for the choice alone. */
+/* Units that the run's recipe pinned: its uniform runs left those as they were.  What it forbade is no entry of a width
+ * throughout, and stands for no failed entry of a uniform run.  What later selections asked was in force for their
+ * choice alone. */
 static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
 {
     calm_requests requests;
     calm_word *forbid;
     calm_pin *pins;
     CALM_TRY(calm_stored_run_requests(ctx, &a->run, 0, &forbid, &pins, &requests));
-    requests.n_forbid = 0;
+    if (calm_json_get(a->run.recipe, "select"))    /* its choices are stored: nothing is chosen */
+        requests.n_forbid = 0;
     while (requests.n_pins && pins[requests.n_pins - 1].round > 0)    /* a selection's own have no uniform runs */
         requests.n_pins--;
     return calm_scope_open(ctx, &a->stored.pool, &requests, &a->scope);

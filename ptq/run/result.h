@@ -17,6 +17,8 @@ typedef struct calm_trial {
     calm_plan plan;
     char key[CALM_SHA256_HEX];   /* digest over its candidates                                              */
     const char *missing;         /* why there is no such plan: a candidate that failed; NULL: there is       */
+    const char *substituted;     /* of a uniform run: where its candidates failed, and what is there instead;
+                                  * NULL: nowhere                                                            */
     double bits_per_weight;
     int64_t id;                  /* evaluation; 0: not measured                                             */
     calm_measure measure;

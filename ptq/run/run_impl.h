@@ -62,8 +62,12 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *run);
 calm_status calm_run_choose(calm_ctx *ctx, calm_run *run);
 calm_status calm_run_guard(calm_ctx *ctx, calm_run *run);
 
-/* Measure trials [n] on the guard windows; *result = the first, or the uniform run that is better by more than two
- * paired standard errors; *verdict says so, in ctx->out (guard.c). */
+/* The guard's rule over measured trials [n], the hybrid first: the least mean loss, but of what is within one paired
+ * standard error of the hybrid where that has the least a uniform run, the best of those.  0: the hybrid (guard.c). */
+size_t calm_guard_pick(const calm_trial *trials, size_t n);
+
+/* Measure trials [n] on the guard windows; *result = the first, or the uniform run that the rule picks; *verdict says
+ * why, with the errors, in ctx->out (guard.c). */
 calm_status calm_guard_judge(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n, size_t *result,
                              const char **verdict);
 

@@ -1,4 +1,4 @@
-/* Candidates that are not tried (--effort light): smoothing where the input has no outliers. */
+/* Candidates that are not tried (--effort light): smoothing where a quantized input has no outliers. */
 #include <math.h>
 
 #include "ptq/run/block_work.h"
@@ -10,9 +10,11 @@ size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job)
     /* NaN without --effort light, or while the crest is unknown: the loop below then does nothing. */
     const double crest = p->in.recipe->skip_smoothing ? calm_run_crest(ctx, p, job) : NAN;
     for (size_t entry = 0; entry < p->in.recipe->n_pool && crest < CALM_LIGHT_CREST; entry++) {
+        const calm_entry *of = &p->in.recipe->pool[entry];
         calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
-        /* Only what smooths is left out, and never what a pin asks for. */
-        if (!(calm_algorithm_caps(p->in.recipe->pool[entry].algorithm) & CALM_SETS_IN_SCALE) || candidate->skipped ||
+        /* Only what smooths is left out, and never what a pin asks for.  A crest says what a scale per token costs the
+         * input's codes; of float inputs there are none, and AWQ's scales are about the weights. */
+        if (!(calm_algorithm_caps(of->algorithm) & CALM_SETS_IN_SCALE) || !of->scheme.act_bits || candidate->skipped ||
             calm_run_pins(p, job, entry))
             continue;
         /* One that the store has is left out too: results must not depend on what earlier runs computed. */

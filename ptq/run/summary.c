@@ -196,10 +196,13 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
         guard_table(r, &guard);
         CALM_TRY(calm_table_write(ctx, &guard, 2, out));
     }
-    /* Why a trial has no figures, below the table: the reason would not fit into a column. */
+    /* Why a trial has no figures, or is not wholly what it is called, below the table: reasons would not fit into
+     * a column. */
     for (size_t i = 0; i < r->n_trials && r->guard.n; i++)
         if (r->trials[i].missing)
             calm_text_printf(out, "  no %s: %s\n", r->trials[i].name, r->trials[i].missing);
+        else if (r->trials[i].substituted)
+            calm_text_printf(out, "  %s: %s\n", r->trials[i].name, r->trials[i].substituted);
     calm_text_printf(out, "  %s\n\n", r->verdict);
     if (r->evaluates) {
         evaluation_table(r, &evaluation);

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "algorithms/chain.h"
+#include "ptq/run/reassemble.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/quant/qblob.h"
 #include "store/blob.h"
@@ -319,6 +320,72 @@ TEST(light_effort)
 }
 END_OF_TEST
 
+/* Weights alone: smoothing moves what the rounding of a weight loses between columns, for which outliers of the input
+ * do not matter.  Nothing is left out; of a pool with both kinds of schemes the one with float inputs keeps it. */
+TEST(light_effort_is_about_quantized_inputs)
+{
+    play run = play_new(NULL, "w4a16_g16,w4a4_g16", "rtn,smoothquant");
+    run.recipe.skip_smoothing = true;
+    play_must_run(&run);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                    " WHERE a.name = 'smoothquant' AND k.scheme = 'w4a16_g16'"), 8);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                    " WHERE a.name = 'smoothquant' AND k.scheme = 'w4a4_g16'"), 0);
+}
+END_OF_TEST
+
+/* ---- twins ---- */
+
+/* Pairs of candidates of one job and scheme by these two algorithms where `where` holds. */
+static int64_t pairs(const play *run, const char *one, const char *two, const char *where)
+{
+    return play_sql(run, test_format("SELECT count(*) FROM candidate a JOIN candidate b ON a.job_id = b.job_id"
+                                     " JOIN algorithm na ON na.id = a.algorithm_id"
+                                     " JOIN algorithm nb ON nb.id = b.algorithm_id JOIN job j ON j.id = a.job_id"
+                                     " WHERE na.name = '%s' AND nb.name = '%s' AND a.scheme = b.scheme AND %s",
+                                     one, two, where));
+}
+
+#define SAME_RESULT                                                                                                    \
+    "a.blob = b.blob AND (SELECT group_concat(metric || value) FROM score WHERE candidate_id = a.id)"                  \
+    " = (SELECT group_concat(metric || value) FROM score WHERE candidate_id = b.id)"
+
+/* Nothing before an expert's first product takes an input scale, so smoothing is skipped there: the same bits under two
+ * names.  The one is copied from the other, the seconds that it took with it, which no two measurements share. */
+TEST(twins_are_computed_once)
+{
+    const char *const where = "j.role LIKE 'experts.%.gate_up'";
+    tiny_model spec = tiny_of("qwen3_moe");
+    spec.expert_inner = 32;    /* widths that groups of 16 divide */
+    spec.shared_inner = 48;
+    play run = play_new(&spec, "w4a4_g16", "smoothquant,rtn"), turned = play_elsewhere(&run, "turned");
+    play_pool(&turned, NULL, "rtn,smoothquant");
+    run.recipe.least_tokens = turned.recipe.least_tokens = 1;
+    play_must_run(&run);
+    const int64_t n = pairs(&run, "smoothquant", "rtn", where);
+    ck_assert_int_gt(n, 0);
+    ck_assert_int_eq(pairs(&run, "smoothquant", "rtn", test_format("%s AND " SAME_RESULT, where)), n);
+    ck_assert_int_eq(pairs(&run, "smoothquant", "rtn", test_format("%s AND a.seconds = b.seconds", where)), n);
+    ck_assert_int_eq(pairs(&run, "smoothquant", "rtn", "j.role NOT LIKE 'experts.%' AND a.seconds = b.seconds"), 0);
+    /* Of equals the first of the list is taken. */
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_choices WHERE job LIKE 'experts.%.gate_up'"
+                                    " AND algorithm = 'smoothquant'"), n);
+    play_must_run(&turned);
+    ck_assert_int_eq(play_sql(&turned, "SELECT count(*) FROM v_choices WHERE job LIKE 'experts.%.gate_up'"
+                                       " AND algorithm = 'rtn'"), n);
+    /* What a store has of one is copied to the other. */
+    play first = play_elsewhere(&run, "first");
+    play_pool(&first, NULL, "rtn");
+    play_must_run(&first);
+    play more = play_elsewhere(&run, "more");
+    more.recipe.store = first.recipe.store;
+    play_must_run(&more);
+    ck_assert_int_eq(pairs(&more, "smoothquant", "rtn", test_format("%s AND " SAME_RESULT, where)), n);
+    ck_assert_int_eq(pairs(&more, "smoothquant", "rtn", test_format("%s AND a.seconds = b.seconds", where)), n);
+    ck_assert_str_eq(play_digest(more.recipe.output), play_digest(run.recipe.output));
+}
+END_OF_TEST
+
 /* ---- candidates that must never win ---- */
 
 /* All codes at zero: a dead output. */
@@ -361,6 +428,13 @@ static void check_failed(const play *run, const char *name, const char *why, int
     ck_assert_int_eq(play_sql(run, test_format("SELECT count(*) FROM v_choices WHERE algorithm = '%s'", name)), 0);
 }
 
+static void check_failed_jobs(const play *run, const char *name, int64_t n)
+{
+    ck_assert_int_eq(
+        play_sql(run, test_format("SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                  " WHERE a.name = '%s' AND k.failure IS NOT NULL", name)), n);
+}
+
 TEST(dead_and_nan_candidates)
 {
     static calm_part dead_part = {.name = "dead", .kind = CALM_KIND_ROUND, .run.round = dead};
@@ -376,6 +450,41 @@ TEST(dead_and_nan_candidates)
         check_failed(&run, "nan", "nan at row", 8);
         ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_choices WHERE algorithm = 'gptq'"), 8);
     }
+}
+END_OF_TEST
+
+/* One matrix that is not positive definite, in one job. */
+static calm_status brittle(calm_ctx *c, calm_problem *problem, const void *opts, calm_qjob *qjob)
+{
+    (void)opts;
+    if (strcmp(problem->job->name, "model.layers.1.o") == 0)
+        return calm_fail(c, CALM_ENUMERIC, "not positive definite");
+    return calm_problem_nearest(c, problem, qjob);
+}
+
+/* Its uniform run stays in the guard, with the rule's candidate in that job, and is what assembly writes. */
+TEST(a_uniform_run_with_a_failed_job)
+{
+    static calm_part part = {.name = "brittle", .kind = CALM_KIND_ROUND, .run.round = brittle};
+    play run = play_new(NULL, "w4a16_g16", "mkq,rtn,gptq");
+    replace_entry(&run, 0, "brittle", &part);
+    play_must_run(&run);
+    check_failed_jobs(&run, "brittle", 1);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND subject = 'brittle'"
+                                    " AND delta_kl IS NOT NULL"), 1);
+    /* As the result it is the same plan from the store, the substitute with it. */
+    play again = play_elsewhere(&run, "again");
+    play_sql(&run, "UPDATE run SET result = 'brittle', reason = 'as the test says'");
+    calm_assembly assembly;
+    const calm_assemble_options o = {.store = run.recipe.store, .run = 1, .output = again.recipe.output,
+                                     .model = run.recipe.model.dir};
+    ck_ok(calm_reassemble(ctx, &o, &assembly));
+    for (size_t j = 0; j < assembly.result.plan.n_jobs; j++) {
+        const char *entry = assembly.result.plan.jobs[j].entry_name;
+        const bool fails = strcmp(calm_model_layout(assembly.in.model)->jobs[j].name, "model.layers.1.o") == 0;
+        ck_assert_int_eq(strcmp(entry, "brittle") != 0, fails);
+    }
+    calm_assembly_close(&assembly);
 }
 END_OF_TEST
 
@@ -407,6 +516,8 @@ int main(void)
     return run_tests("pipeline_choice", (const TTest *[]){
         a_unit_has_one_choice, units_of_stored_candidates, units_of_a_mixture,
         a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach, light_effort,
-        dead_and_nan_candidates, starved_actfit, too_few_rows_to_choose,
+        light_effort_is_about_quantized_inputs,
+        twins_are_computed_once, dead_and_nan_candidates, a_uniform_run_with_a_failed_job,
+        starved_actfit, too_few_rows_to_choose,
         scores_of_units_are_what_they_say, NULL});    /* last: it computes here, and OpenMP does not survive a fork */
 }

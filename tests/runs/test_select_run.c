@@ -445,9 +445,10 @@ END_OF_TEST
 /* Where a uniform run was better, that is what comes; the choices when asked. */
 TEST(a_uniform_result)
 {
-    const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
-    play_must_run(&run);
+    play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
     play keep = play_elsewhere(&run, "rtn");
+    run.recipe.keep_hybrid = true;
+    play_must_run(&run);
     play_pool(&keep, NULL, "rtn");
     play_must_run(&keep);
     play_sql(&run, "UPDATE run SET result = 'rtn', reason = 'as the test says'");
@@ -562,12 +563,12 @@ static const char *first_blob(const play *run, const char **digest)
 TEST(blobs_that_are_damaged)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
-    const char *digest;
     char *bytes;
     size_t n;
     play_must_run(&run);
-    const calm_assemble_options o = writing(&run, 1, "none");
-    const char *path = first_blob(&run, &digest);
+    calm_assemble_options o = writing(&run, 1, "none");
+    o.hybrid = true;    /* first_blob is of the choices */
+    const char *digest, *path = first_blob(&run, &digest);
     ck_ok(calm_read_file(ctx, path, 1 << 24, &bytes, &n));
     ck_ok(calm_remove_tree(ctx, path));
     refuse_assembly(&run, &o, CALM_ENOTFOUND, test_format("blob %s: it is not in ", digest));

@@ -70,6 +70,33 @@ static void refused(const char *text, const char *message)
     ck_fails(calm_algorithm_parse(ctx, text, &algorithm), CALM_EARG, message);
 }
 
+static void check_agree(const char *a, const char *b, bool absorbing, bool other)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        const calm_algorithm *one = parsed(turn ? b : a), *two = parsed(turn ? a : b);
+        ck_assert_msg(calm_algorithm_agrees(one, two, true) == absorbing, "%s, %s", a, b);
+        ck_assert_msg(calm_algorithm_agrees(one, two, false) == other, "%s, %s", a, b);
+    }
+}
+
+TEST(chains_agree_where_scaling_is_skipped)
+{
+    check_agree("rtn", "absmax+nearest", true, true);
+    check_agree("rtn", "smoothquant", false, true);
+    check_agree("smoothquant", "smooth(alpha=0.75)+absmax+nearest", false, true);
+    check_agree("smooth+awq+absmax+nearest", "rtn", false, true);
+    check_agree("gptq-hls", "smoothquant-gptq", false, true);
+    check_agree("actfit", "smoothquant-actfit", false, true);
+    check_agree("awq", "mse+nearest", false, true);
+    check_agree("awq", "rtn", false, false);
+    check_agree("mkq-full", "smoothquant-gptq", false, false);
+    check_agree("gptq", "absmax+gptq(damp=0.02)", false, false);
+    check_agree("gptq-hls", "mkq-full", false, false);
+    /* The same name, another kind: ls is a grid and a refit. */
+    check_agree("ls+nearest", "absmax+nearest+ls", false, false);
+}
+END_OF_TEST
+
 TEST(wrong_order)
 {
     refused("nearest+absmax", "expected a grid (or a transform), found the rounding \"nearest\"");
@@ -137,6 +164,7 @@ int main(void)
 {
     return run_tests("chain", (const TTest *[]){canonical_has_every_option_and_revision, names,
                                                 place_decides_between_two_kinds, capabilities,
-                                                every_preset_parses_to_itself, wrong_order, wrong_words,
+                                                every_preset_parses_to_itself,
+                                                chains_agree_where_scaling_is_skipped, wrong_order, wrong_words,
                                                 part_names_are_unique_in_their_kind, NULL});
 }

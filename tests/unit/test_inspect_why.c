@@ -89,7 +89,7 @@ TEST(equal_scores_go_by_the_key)
     ck_ok(calm_store_candidate_put(ctx, store, &candidate, &id));
     ck_ok(calm_store_run_candidate(ctx, store, 1, id));
     calm_store_close(store);
-    ck_has(why(path, "1", "0.qkv"), "equal in all that the rule reads; the key decides");
+    ck_has(why(path, "1", "0.qkv"), "equal in all that the rule reads; the first of the pool is taken");
 }
 END_OF_TEST
 

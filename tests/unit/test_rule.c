@@ -1,4 +1,4 @@
-/* Choice: the near-tie rule, the published rule, failures, and ties by key. */
+/* Choice: the near-tie rule, the published rule, failures, and ties by the order. */
 #include "ptq/plan/rule.h"
 
 #include "tests/support/harness.h"
@@ -16,7 +16,7 @@ static size_t winner(calm_choice_rule rule, const calm_contender *contenders, si
 TEST(the_least_wins_when_no_other_is_near)
 {
     const calm_contender c[] = {
-        {"k1", "a", NULL, 2e-5, -9}, {"k2", "b", NULL, 1e-5, -1}, {"k3", "c", NULL, 1.06e-5, -9}};
+        {"a", NULL, 2e-5, -9}, {"b", NULL, 1e-5, -1}, {"c", NULL, 1.06e-5, -9}};
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 1);
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_ARGMAX, c, 3), 1);
 }
@@ -25,7 +25,7 @@ END_OF_TEST
 TEST(near_ties_go_to_the_tie_metric)
 {
     const calm_contender c[] = {
-        {"k1", "a", NULL, 1.04e-5, -3}, {"k2", "b", NULL, 1e-5, -2}, {"k3", "c", NULL, 2e-5, -9}};
+        {"a", NULL, 1.04e-5, -3}, {"b", NULL, 1e-5, -2}, {"c", NULL, 2e-5, -9}};
     size_t index;
     char *reason;
     ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", c, 3, &index, &reason));
@@ -38,7 +38,7 @@ END_OF_TEST
 
 TEST(the_bound_of_a_near_tie)
 {
-    calm_contender c[] = {{"k1", "a", NULL, 1.0, -1}, {"k2", "b", NULL, CALM_NEAR_TIE, -2}};
+    calm_contender c[] = {{"a", NULL, 1.0, -1}, {"b", NULL, CALM_NEAR_TIE, -2}};
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 1);
     c[1].metric = nextafter(CALM_NEAR_TIE, 2);
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 0);
@@ -47,10 +47,32 @@ TEST(the_bound_of_a_near_tie)
 }
 END_OF_TEST
 
-/* log_rel_mse is below 0, and cka_debiased may be: the least itself is always on the shortlist. */
+/* A logarithm has no zero: 1.05 times the error is log 1.05 more of it, wherever the values lie. */
+TEST(near_ties_of_a_logarithm)
+{
+    static const char *const names[] = {"log_rel_mse", "delta_log_rel_mse"};
+    static const double least[] = {-9, -0.01, 0, 0.01, 9};
+    for (size_t i = 0; i < 5; i++)
+        for (size_t m = 0; m < 2; m++)
+            for (int near = 0; near < 2; near++) {
+                /* log 1.05 = 0.0488; by the order of the shortlist's own metric the second would win. */
+                const calm_contender c[] = {{"a", NULL, least[i], -1},
+                                            {"b", NULL, least[i] + (near ? 0.0487 : 0.0489), -2}};
+                size_t index;
+                char *reason;
+                ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, names[m], c, 2, &index, &reason));
+                ck_assert_uint_eq(index, (size_t)near);
+            }
+    ck_near(calm_near_tie("log_rel_mse", -9), -9 + log(1.05), 1e-14);
+    ck_near(calm_near_tie("cka_token", 2), 2.1, 1e-14);
+    ck_near(calm_near_tie("cka_debiased", -2.1), -2, 1e-14);
+}
+END_OF_TEST
+
+/* cka_debiased may be below 0: the least itself is always on the shortlist. */
 TEST(metrics_below_zero)
 {
-    calm_contender c[] = {{"k1", "a", NULL, -2, -4}, {"k2", "b", NULL, -4.2, -2}, {"k3", "c", NULL, -4.1, -3}};
+    calm_contender c[] = {{"a", NULL, -2, -4}, {"b", NULL, -4.2, -2}, {"c", NULL, -4.1, -3}};
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 2);    /* on the shortlist: below -4.2 / 1.05 = -4 */
     c[2].metric = -3.9;
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 1);
@@ -58,15 +80,18 @@ TEST(metrics_below_zero)
 }
 END_OF_TEST
 
-TEST(equal_values_go_to_the_smaller_key)
+/* The pool's order is the recipe's: of equals the first that the user wrote. */
+TEST(equal_values_go_to_the_first)
 {
-    calm_contender c[] = {{"k9", "a", NULL, 1e-5, -2}, {"k1", "b", NULL, 1e-5, -2}, {"k5", "c", NULL, 1e-5, -2}};
+    calm_contender c[] = {{"a", NULL, 1e-5, -2}, {"b", NULL, 1e-5, -2}, {"c", NULL, 1e-5, -2}};
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 0);
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_ARGMAX, c, 3), 0);
+    c[2].tie_metric = -3;
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 2);
+    c[0].failure = "late";
+    c[2].tie_metric = -2;
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 1);
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_ARGMAX, c, 3), 1);
-    calm_contender turned[] = {c[2], c[0], c[1]};
-    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, turned, 3), 2);
-    c[0].tie_metric = -3;
-    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 0);
 }
 END_OF_TEST
 
@@ -75,7 +100,7 @@ TEST(what_is_not_finite_never_wins)
     static const double values[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < 3; i++)
         for (calm_choice_rule rule = CALM_CHOICE_RULE_TOKEN; rule <= CALM_CHOICE_RULE_ARGMAX; rule++) {
-            const calm_contender c[] = {{"k1", "a", NULL, values[i], -9}, {"k2", "b", NULL, 5.0, 3}};
+            const calm_contender c[] = {{"a", NULL, values[i], -9}, {"b", NULL, 5.0, 3}};
             ck_assert_uint_eq(winner(rule, c, 2), 1);
         }
 }
@@ -84,23 +109,23 @@ END_OF_TEST
 /* A candidate whose tie metric is NaN loses against any number, in whichever order they stand. */
 TEST(a_nan_tie_metric_loses)
 {
-    const calm_contender c[] = {{"k1", "a", NULL, 1.0, NAN}, {"k2", "b", NULL, 1.01, 3}, {"k3", "c", NULL, 1.02, NAN}};
+    const calm_contender c[] = {{"a", NULL, 1.0, NAN}, {"b", NULL, 1.01, 3}, {"c", NULL, 1.02, NAN}};
     const calm_contender turned[] = {c[2], c[1], c[0]};
     const calm_contender last[] = {c[0], c[2], c[1]};
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 3), 1);
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, turned, 3), 1);
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, last, 3), 2);
     const calm_contender none[] = {c[2], c[0]};
-    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, none, 2), 1);    /* by key */
+    ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, none, 2), 0);    /* the first */
 }
 END_OF_TEST
 
 TEST(failed_candidates_never_win)
 {
-    const calm_contender c[] = {{"k1", "a", "not positive definite", 0, -99}, {"k2", "b", NULL, 5.0, 3}};
+    const calm_contender c[] = {{"a", "not positive definite", 0, -99}, {"b", NULL, 5.0, 3}};
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 1);
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_ARGMAX, c, 2), 1);
-    const calm_contender all[] = {{"k1", "gptq", "not positive definite", 0, 0}, {"k2", "rtn", NULL, NAN, 0}};
+    const calm_contender all[] = {{"gptq", "not positive definite", 0, 0}, {"rtn", NULL, NAN, 0}};
     size_t index;
     char *reason;
     ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", all, 2, &index, &reason), CALM_ENUMERIC,
@@ -112,7 +137,7 @@ END_OF_TEST
 
 TEST(reasons)
 {
-    const calm_contender c[] = {{"k1", "a", NULL, 2.0, -9}, {"k2", "b", NULL, 1.0, -1}};
+    const calm_contender c[] = {{"a", NULL, 2.0, -9}, {"b", NULL, 1.0, -1}};
     size_t index;
     char *reason;
     ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", c, 2, &index, &reason));
@@ -125,7 +150,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("rule", (const TTest *[]){the_least_wins_when_no_other_is_near, near_ties_go_to_the_tie_metric,
-                                               the_bound_of_a_near_tie, metrics_below_zero,
-                                               equal_values_go_to_the_smaller_key, what_is_not_finite_never_wins,
+                                               the_bound_of_a_near_tie, near_ties_of_a_logarithm,
+                                               metrics_below_zero,
+                                               equal_values_go_to_the_first, what_is_not_finite_never_wins,
                                                a_nan_tie_metric_loses, failed_candidates_never_win, reasons, NULL});
 }

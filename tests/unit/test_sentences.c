@@ -52,10 +52,33 @@ static void check(const calm_tokenizer *tokenizer, const char *path, size_t seql
                   const char *expected)
 {
     calm_windows windows;
-    ck_ok(calm_sentences_read(ctx, tokenizer, path, seqlen, samples, 7, &windows));
+    ck_ok(calm_sentences_read(ctx, tokenizer, path, seqlen, samples, 0, 7, &windows));
     ck_assert_str_eq(listed(&windows), expected);
     ck_assert(!windows.positions && !windows.types);
 }
+
+/* The first ones, then one from the middle of each equal part of the rest. */
+TEST(the_last_are_spread)
+{
+    calm_tokenizer *tokenizer = open_template();
+    const char *path = text_file("x.txt", "a\nb\nc\nd\ne\nab\ncd\nabc\nde\na\n");
+    calm_windows windows;
+    ck_ok(calm_sentences_read(ctx, tokenizer, path, 16, 4, 2, 7, &windows));
+    ck_assert_uint_eq(windows.n, 4);
+    ck_assert_uint_eq(windows.longest, 5);
+    /* 8 lines remain behind the first 2: lines 2 + 2 and 2 + 6. */
+    calm_windows first, fifth, ninth;
+    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("f.txt", "a\nb\n"), 16, 0, 0, 7, &first));
+    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("5.txt", "e\n"), 16, 0, 0, 7, &fifth));
+    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("9.txt", "de\n"), 16, 0, 0, 7, &ninth));
+    ck_assert_str_eq(listed(&windows),
+                     test_format("%s|%s|%s", listed(&first), listed(&fifth), listed(&ninth)));
+    /* Of fewer than asked for all. */
+    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("f.txt", "a\nb\n"), 16, 3, 2, 7, &windows));
+    ck_assert_str_eq(listed(&windows), listed(&first));
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
 
 TEST(a_line_is_a_sentence)
 {
@@ -90,7 +113,7 @@ TEST(many_sentences)
     ck_ok(CALM_NEW(ctx, ctx->out, text, 2 * n + 1));
     for (size_t i = 0; i < n; i++)
         memcpy(text + 2 * i, i % 3 ? "b\n" : "d\n", 2);
-    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("x", text), 8, 0, 0, &windows));
+    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("x", text), 8, 0, 0, 0, &windows));
     ck_assert_uint_eq(windows.n, n);
     ck_assert_uint_eq(windows.longest, 4);
     for (size_t i = 0; i < n; i++) {
@@ -105,7 +128,7 @@ static void refused(const calm_tokenizer *tokenizer, const char *name, const cha
                     calm_status status, const char *words)
 {
     calm_windows windows;
-    ck_fails(calm_sentences_read(ctx, tokenizer, text_file(name, text), seqlen, 0, vocab, &windows), status, words);
+    ck_fails(calm_sentences_read(ctx, tokenizer, text_file(name, text), seqlen, 0, 0, vocab, &windows), status, words);
 }
 
 TEST(what_is_refused)
@@ -120,7 +143,7 @@ TEST(what_is_refused)
     refused(plain, "x.jsonl", "\"a\"\n\"\"\n", 8, 0, CALM_EFORMAT, "line 2: a sentence without a token");
     refused(tokenizer, "x", " \n\n", 8, 0, CALM_EARG, "no sentence in it");
     refused(tokenizer, "x", "", 8, 0, CALM_EARG, "no sentence in it");
-    ck_fails(calm_sentences_read(ctx, tokenizer, "/none/x", 8, 0, 0, &windows), CALM_ENOTFOUND, "/none/x");
+    ck_fails(calm_sentences_read(ctx, tokenizer, "/none/x", 8, 0, 0, 0, &windows), CALM_ENOTFOUND, "/none/x");
     calm_tokenizer_close(tokenizer);
     calm_tokenizer_close(plain);
 }
@@ -128,6 +151,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("sentences", (const TTest *[]){a_line_is_a_sentence, long_sentences_keep_their_special_tokens,
+    return run_tests("sentences", (const TTest *[]){a_line_is_a_sentence, the_last_are_spread,
+                                                    long_sentences_keep_their_special_tokens,
                                                     many_sentences, what_is_refused, NULL});
 }

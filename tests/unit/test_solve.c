@@ -158,6 +158,33 @@ TEST(budgets_against_every_plan)
 }
 END_OF_TEST
 
+/* The same errors as logarithms: the same near ties, the same losses to add up, the same plans. */
+TEST(budgets_of_a_logarithm)
+{
+    for (uint64_t seed = 0; seed < 20; seed++)
+        for (int probed = 0; probed < 2; probed++) {
+            bench plain, logs;
+            make(seed, &plain);
+            make(seed, &logs);
+            logs.pool.metric = "log_rel_mse";
+            row(&plain, 2, 0)->probe = row(&plain, 2, 1)->probe = probed ? 0.3 : NAN;
+            row(&logs, 2, 0)->probe = row(&logs, 2, 1)->probe = probed ? 0.3 : NAN;
+            for (size_t i = 0; i < N_JOBS * N_ENTRIES; i++)
+                logs.rows[i].metric = log(logs.rows[i].metric);
+            for (double budget = 3; budget <= 5; budget += 0.25) {
+                const calm_requests requests = {.budget = budget};
+                calm_solution a, b;
+                ck_ok(calm_solve(ctx, &plain.pool, &requests, &a));
+                ck_ok(calm_solve(ctx, &logs.pool, &requests, &b));
+                for (size_t u = 0; u < N_JOBS; u++)
+                    ck_assert_uint_eq(a.choice[u], b.choice[u]);
+                /* log and exp round once each: a few units in the last place. */
+                ck_near(a.total.loss, b.total.loss, 1e-13 * a.total.loss);
+            }
+        }
+}
+END_OF_TEST
+
 /* The probe of an entry that is no option any more still says what the unit's score costs. */
 TEST(a_probe_of_another_entry)
 {
@@ -357,6 +384,106 @@ TEST(missing_scores)
 }
 END_OF_TEST
 
+/* ---- what a budget cannot buy ---- */
+
+/* Losses of a plan of gptq alone, option[j] the number of a scheme; INFINITY where a unit's output is dead. */
+static double dead_loss(bench *b, const size_t *option, double *bits)
+{
+    double loss = 0, weights = 0;
+    *bits = 0;
+    for (size_t j = 0; j < N_JOBS; j++)
+        weights += (double)(b->jobs[j].out * b->jobs[j].in);
+    for (size_t j = 0; j < N_JOBS; j++) {
+        loss += row(b, j, option[j] * N_ALGORITHMS + 1)->metric * (double)(b->jobs[j].out * b->jobs[j].in) / weights;
+        *bits += job_bits(b, j, option[j]) / weights;
+    }
+    return loss;
+}
+
+/* The plan of a budget against all 3^6; false: none that can be had fits. */
+static bool check_dead(bench *b, double budget)
+{
+    static const calm_word rtn[] = {WORD("rtn")};
+    const calm_requests requests = {.forbid = rtn, .n_forbid = 1, .budget = budget};
+    calm_solution found;
+    double least = INFINITY, bits;
+    size_t option[N_JOBS];
+    for (size_t code = 0; code < 729; code++) {
+        size_t rest = code;
+        for (size_t j = 0; j < N_JOBS; j++, rest /= 3)
+            option[j] = rest % 3;
+        const double loss = dead_loss(b, option, &bits);
+        least = bits <= budget + 1e-9 ? fmin(least, loss) : least;
+    }
+    if (isinf(least)) {
+        ck_fails(calm_solve(ctx, &b->pool, &requests, &found), CALM_EARG, "the plans of this pool take from");
+        return false;
+    }
+    ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
+    for (size_t j = 0; j < N_JOBS; j++)
+        option[j] = found.choice[j] / N_ALGORITHMS;
+    /* Six losses are added in another order: a few units in the last place. */
+    ck_near(dead_loss(b, option, &bits), least, 1e-14 * (1 + least));
+    ck_assert_msg(bits <= budget + 1e-9, "%g bits of %g", bits, budget);
+    return true;
+}
+
+/* A score of infinity says that the unit's output is dead: however cheap, no plan has it.  One algorithm, so that no
+ * other candidate of the scheme hides it. */
+TEST(dead_units_are_never_bought)
+{
+    size_t n_solved = 0, n_refused = 0;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        bench b;
+        make(seed, &b);
+        for (size_t j = 0; j < N_JOBS; j++) {
+            for (size_t i = 0; i < N_ENTRIES; i++)
+                row(&b, j, i)->probe = NAN;
+            /* Each scheme but one of the unit may be dead. */
+            for (size_t s = 0; s < N_SCHEMES; s++)
+                if (s != (seed + j) % N_SCHEMES && calm_rng_uniform(seed, 9, j * N_SCHEMES + s) < 0.5)
+                    row(&b, j, s * N_ALGORITHMS + 1)->metric = INFINITY;
+        }
+        for (double budget = 3; budget <= 5; budget += 0.25) {
+            const bool solved = check_dead(&b, budget);
+            n_solved += solved;
+            n_refused += !solved;
+        }
+    }
+    ck_assert_uint_gt(n_solved, 20);
+    ck_assert_uint_gt(n_refused, 20);
+}
+END_OF_TEST
+
+/* A probe of a dead option says nothing of what a finite score costs, and a pin takes what it names. */
+TEST(dead_units_probed_and_pinned)
+{
+    bench b;
+    calm_solution found;
+    static const calm_word rtn[] = {WORD("rtn")};
+    const calm_pin pin = {"0.qkv", WORD("gptq w2a16_g16"), 1};
+    calm_requests requests = {.forbid = rtn, .n_forbid = 1, .budget = 4};
+    make(1, &b);
+    row(&b, 0, 1)->metric = INFINITY;
+    row(&b, 0, 3)->probe = 0.5;
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
+    ck_assert_uint_eq(found.unprobed, 0);
+    ck_assert_uint_ne(found.choice[0], 1);
+    requests.pins = &pin;
+    requests.n_pins = 1;
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
+    ck_assert_uint_eq(found.choice[0], 1);
+    /* Of scores only some of which are there the missing ones lose, as they do without a budget. */
+    row(&b, 1, 1)->metric = NAN;
+    ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
+    ck_assert_uint_ne(found.choice[1], 1);
+    for (size_t s = 0; s < N_SCHEMES; s++)
+        row(&b, 2, s * N_ALGORITHMS + 1)->metric = INFINITY;
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_ENUMERIC,
+             "model.layers.0.down: every candidate of every width failed");
+}
+END_OF_TEST
+
 static calm_status solve_scheme(bench *b, const calm_requests *requests, size_t scheme, calm_solution *found)
 {
     calm_scope scope;
@@ -391,9 +518,55 @@ TEST(one_scheme_throughout)
 }
 END_OF_TEST
 
+/* A uniform plan with one failed candidate is that plan with the rule's candidate of the same scheme there. */
+TEST(failed_candidates_of_a_uniform_plan)
+{
+    bench b;
+    calm_scope scope;
+    calm_solution found;
+    make(10, &b);
+    ck_ok(calm_scope_open(ctx, &b.pool, &nothing, &scope));
+    row(&b, 4, 3)->failure = "not positive definite";
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
+    for (size_t j = 0; j < N_JOBS; j++)
+        ck_assert_uint_eq(found.choice[j], j == 4 ? 2 : 3);
+    ck_assert_str_eq(found.substituted, "no candidate in 1 of 6 units: model.layers.1.o (not positive definite), "
+                                        "there rtn w3a16_g16");
+    ck_near(found.bits_per_weight, 4, 1e-12);
+    row(&b, 0, 3)->failure = row(&b, 1, 3)->failure = "late";
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
+    ck_assert_str_eq(found.substituted, "no candidate in 3 of 6 units, first model.layers.0.qkv (late), there rtn "
+                                        "w3a16_g16");
+    /* No other candidate of the scheme: there is no such plan, and the candidate's failure says why. */
+    row(&b, 1, 2)->failure = "late too";
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
+    ck_assert_uint_eq(found.choice[1], 3);
+    /* One that failed everywhere is no plan either, though others could stand for it in every unit. */
+    for (size_t j = 0; j < N_JOBS; j++)
+        row(&b, j, 5)->failure = "dead";
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 5, &found));
+    for (size_t j = 0; j < N_JOBS; j++)
+        ck_assert_uint_eq(found.choice[j], 5);
+    ck_assert_ptr_null(found.substituted);
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 4, &found));
+    ck_assert_ptr_null(found.substituted);
+    /* Pinned units are not substituted, and say nothing of the entry. */
+    const calm_pin pin = {"0.*", WORD("gptq w2a16_g16"), 0};
+    const calm_requests requests = {.pins = &pin, .n_pins = 1, .budget = NAN};
+    ck_ok(calm_scope_open(ctx, &b.pool, &requests, &scope));
+    ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
+    ck_assert_uint_eq(found.choice[0], 1);
+    ck_assert_uint_eq(found.choice[4], 2);
+    ck_assert(strncmp(found.substituted, "no candidate in 1 of 6 units: model.layers.1.o", 46) == 0);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("solve", (const TTest *[]){
-        the_rule_alone, budgets_against_every_plan, a_probe_of_another_entry, budgets_out_of_reach, forbidding, pinning,
-        requests_that_name_nothing, failures, units_of_several_jobs, missing_scores, one_scheme_throughout, NULL});
+        the_rule_alone, budgets_against_every_plan, budgets_of_a_logarithm,
+        a_probe_of_another_entry, budgets_out_of_reach, forbidding, pinning,
+        requests_that_name_nothing, failures, units_of_several_jobs, missing_scores,
+        dead_units_are_never_bought, dead_units_probed_and_pinned, one_scheme_throughout,
+        failed_candidates_of_a_uniform_plan, NULL});
 }

@@ -97,6 +97,41 @@ TEST(lines_never_share_a_window)
 }
 END_OF_TEST
 
+/* The first windows of the text, then one from the middle of each equal part of the rest. */
+TEST(the_last_windows_are_spread)
+{
+    calm_tokenizer *tokenizer = open_tokenizer();
+    const char *text = long_text(), *path = text_file("a.txt", text, strlen(text));
+    const calm_windows all = read_windows(tokenizer, path, 8, 0, -1);
+    const calm_windows_options options = {.seqlen = 8, .n_windows = 12, .seed = -1, .n_spread = 4};
+    calm_windows w;
+    ck_ok(calm_windows_read(ctx, tokenizer, path, &options, &w));
+    ck_assert_uint_eq(w.n, 12);
+    const size_t part = (all.n - 8) / 4;
+    ck_assert_uint_ge(part, 4);
+    for (size_t i = 0; i < 12; i++) {
+        const size_t from = i < 8 ? i : 8 + (2 * (i - 8) + 1) * (all.n - 8) / 8;
+        ck_assert(memcmp(w.ids + 8 * i, all.ids + 8 * from, 8 * sizeof *w.ids) == 0);
+    }
+    for (size_t n = 1; n < 40; n++)
+        for (size_t spread = 0; spread <= n + 2; spread++)
+            for (size_t available = n; available < 3 * n; available++)
+                for (size_t i = 0; i < n; i++) {
+                    const size_t at = calm_windows_place(i, n, spread, available);
+                    ck_assert_uint_lt(at, available);
+                    ck_assert(i == 0 || at > calm_windows_place(i - 1, n, spread, available));
+                    ck_assert(at == i || i + spread >= n);
+                    ck_assert(available > n || at == i);
+                }
+    /* Drawn windows lie anywhere already. */
+    calm_windows_options drawn = options;
+    drawn.seed = 7;
+    ck_ok(calm_windows_read(ctx, tokenizer, path, &drawn, &w));
+    ck_assert_str_eq(w.sha256, read_windows(tokenizer, path, 8, 12, 7).sha256);
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
 TEST(seeds)
 {
     calm_tokenizer *tokenizer = open_tokenizer();
@@ -286,7 +321,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("windows", (const TTest *[]){a_text_is_one_stream, lines_never_share_a_window, seeds,
+    return run_tests("windows", (const TTest *[]){a_text_is_one_stream, lines_never_share_a_window,
+                                                  the_last_windows_are_spread, seeds,
                                                   every_window_begins_as_the_template_does,
                                                   documents_begin_as_the_template_does, beginnings_that_cannot_be_used,
                                                   texts_that_cannot_be_used, ids_outside_the_vocabulary,
