@@ -25,7 +25,8 @@ typedef struct capture_state {
     calm_capture *out;
     size_t first, n, rows;                 /* windows of the batch in progress, their rows        */
     size_t *row_begin;                     /* [n + 1] rows of the group                           */
-    float *gate;                           /* [N] of a shared expert: what its rows weigh; or NULL */
+    size_t held;                           /* rows of the batch that are held out, the first ones */
+    float *gate;                           /* [tokens] of a shared expert: what its rows weigh; or NULL */
     float *inputs[CALM_N_JOBS];            /* [rows, I]                                           */
     calm_job_sums sums[CALM_N_JOBS];
     window_part *parts;                    /* [n]                                                 */
@@ -193,6 +194,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
 
 size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
 {
+    const size_t rows = shape->rows - shape->held_rows;
     size_t bytes = shape->score_rows ? CALM_BYTES(float, shape->score_rows * shape->config->hidden) : 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
@@ -202,10 +204,10 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
         if (!(options->jobs & 1u << kind))
             continue;
         bytes += channel_sums_bytes(width);
-        bytes += options->grams && shape->rows ? calm_gram_bytes(width) : 0;
+        bytes += options->grams && rows ? calm_gram_bytes(width) : 0;
         /* How many tokens an expert gets is not known beforehand, and fewer rows may keep more of them. */
-        const size_t kept = (shape->expert < 0 ? calm_sample_count : calm_sample_most)(shape->rows, width);
-        bytes += options->samples && shape->rows ? CALM_BYTES(float, kept * width) : 0;
+        const size_t kept = (shape->expert < 0 ? calm_sample_count : calm_sample_most)(rows, width);
+        bytes += options->samples && rows ? CALM_BYTES(float, kept * width) : 0;
     }
     return bytes;
 }
@@ -249,7 +251,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         if (calm_job_input(kind) != seen->hook)
             continue;
         keep_rows(job->score_input, state, seen, NULL);
-        if (!job->used)    /* its input alone is wanted */
+        if (!job->used || row < state->held)    /* its input alone is wanted, or it is held out */
             continue;
         /* Gram matrices are multiplied after all windows of the group have run: a product over many rows, in one
          * order. */
@@ -257,7 +259,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
             calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight,
                             state->inputs[kind] + state->row_begin[index] * seen->width);
         calm_channel_sums_add(seen->x, seen->n_rows, seen->width, weight, &part->sums[kind]);
-        calm_job_samples_keep(&state->sums[kind], row, seen->x, seen->n_rows, seen->width, weight);
+        calm_job_samples_keep(&state->sums[kind], row - state->held, seen->x, seen->n_rows, seen->width, weight);
     }
     /* A sublayer has one of the two; its output is what candidates are compared with. */
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
@@ -317,19 +319,27 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
     const calm_capture_options *options = state->options;
     calm_capture *out = state->out;
     const size_t score_windows = options->score_windows < state->batch->n ? options->score_windows : state->batch->n;
-    out->rows = state->batch->rows;
+    out->tokens = state->batch->rows;
+    state->held = calm_batch_row(state->batch, calm_size_min(options->held_windows, state->batch->n));
+    out->rows = out->tokens - state->held;
     /* Windows are scored whole: the row at which the first unscored one begins. */
     out->score_rows = calm_batch_row(state->batch, score_windows);
     CALM_TRY(calm_job_captures_new(ctx, config, options, out, state->sums));
     if (out->expert == CALM_SHARED_EXPERT && !options->unweighted)
         /* Raw: each window writes its own before its rows are observed. */
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, state->gate, out->rows));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, state->gate, out->tokens));
     out->score_weight = state->gate;    /* the scoring rows are the first ones */
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         if (watched(state, hook))
             CALM_TRY(calm_actstat_new(ctx, ctx->out, calm_hook_width(config, hook, out->expert), state->batch->rows,
                                   &out->activations[hook]));
     return CALM_OK;
+}
+
+/* Rows before a window, without those that are held out. */
+static size_t fitted_row(const capture_state *state, size_t window)
+{
+    return calm_size_max(calm_batch_row(state->batch, window), state->held) - state->held;
 }
 
 /* Buffers of a group, in ctx->scratch. */
@@ -340,7 +350,7 @@ static calm_status new_group(calm_ctx *ctx, capture_state *state)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->row_begin, state->n + 1));
     for (size_t i = 0; i <= state->n; i++)
         /* Chunks of a Gram matrix end at these rows, so its bits do not depend on which windows make a group. */
-        state->row_begin[i] = calm_batch_row(batch, state->first + i) - calm_batch_row(batch, state->first);
+        state->row_begin[i] = fitted_row(state, state->first + i) - fitted_row(state, state->first);
     state->rows = state->row_begin[state->n];
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->parts, state->n));
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
@@ -477,12 +487,12 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
         if (!(options->jobs & 1u << kind))
             continue;
         sums += channel_sums_bytes(widths[n_grams]);
-        n_grams += options->grams && shape->rows;
+        n_grams += options->grams && shape->rows > shape->held_rows;
     }
     /* As calm_capture_sublayer divides the windows into groups. */
     const size_t fitting = calm_batch_count(shape->n_windows, shape->longest, width, group_bytes);
     const size_t n = calm_size_min(shape->n_windows, fitting);
-    const size_t rows = calm_size_min(shape->rows, n * shape->longest);
+    const size_t rows = calm_size_min(shape->rows - shape->held_rows, n * shape->longest);
     for (size_t i = 0; i < n_grams; i++)
         inputs += CALM_BYTES(float, rows * widths[i]);
     const size_t each = sums + count_watched(shape, options) * calm_actstat_new_bytes(shape->longest);

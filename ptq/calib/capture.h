@@ -1,7 +1,8 @@
 /* Capture: a sublayer or an expert over the calibration windows - what its jobs' inputs look like, and the float
  * outputs that candidates are scored against.
  *
- *   N calibration rows   I inputs of a job   D hidden size   n rows of the scoring windows (the first ones)
+ *   N calibration rows, without those of windows that are held out   I inputs of a job   D hidden size
+ *   n rows of the scoring windows (the first ones)
  *
  * An expert's output is added to x times a number of each token's, its router weight or the shared expert's gate: so
  * errors count by its square, and X^T X, sums and kept rows of an expert are of rows times that number.  Maxima and
@@ -30,6 +31,7 @@ typedef struct calm_capture_options {
     bool activations;         /* collect the statistics of every hook point                          */
     bool unweighted;          /* experts: rows as they are, as llama.cpp's imatrix has them          */
     size_t score_windows;     /* keep inputs and outputs of so many first windows                    */
+    size_t held_windows;      /* leave so many first windows out of what jobs are fitted to          */
     bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
     size_t group_bytes;       /* job inputs held at once; 0: the default.  Changes no result.        */
 } calm_capture_options;
@@ -56,7 +58,7 @@ typedef struct calm_capture {
     calm_sublayer sublayer;
     long expert;                                 /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number              */
     const calm_weight *weight;                   /* [CALM_N_ROLES] float weights, borrowed                        */
-    size_t rows;                                 /* N                                                             */
+    size_t rows, tokens;                         /* N; the same with those of the windows that are held out       */
     calm_job_capture job[CALM_N_JOBS];
     size_t score_rows;                           /* n                                                             */
     float *score_output;                         /* [n, D] as it is added to x                                    */
@@ -97,7 +99,8 @@ typedef struct calm_capture_shape {
     const calm_config *config;
     calm_sublayer sublayer;
     long expert;
-    size_t rows, score_rows;      /* N, n                                                 */
+    size_t rows, score_rows;      /* with those held out; n                               */
+    size_t held_rows;             /* held out of `rows`, the first ones                   */
     size_t most_rows;             /* experts alone                                        */
     size_t n_windows, longest;    /* of the batch; tokens of its longest window           */
     bool in_file;                 /* hidden rows are, so that each worker has a copy      */

@@ -12,7 +12,8 @@ typedef struct expert_state {
     const calm_batch *batch;
     const float *weight;                   /* [N] what the router multiplies its outputs by; or NULL */
     calm_job_sums sums[CALM_N_JOBS];
-    size_t at[CALM_N_HOOKS];               /* rows seen so far at each hook point */
+    size_t held;                           /* rows that are held out, the first ones */
+    size_t at[CALM_N_HOOKS];               /* rows seen so far at each hook point    */
 } expert_state;
 
 typedef struct experts_state {
@@ -60,6 +61,22 @@ static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation 
     return calm_gram_add(ctx, &job, 1);
 }
 
+/* Add the rows seen, the expert's from `at` on, that are not held out. */
+static calm_status add_fitted(calm_ctx *ctx, const expert_state *state, calm_job_sums *sums, size_t at,
+                              const calm_observation *seen)
+{
+    const size_t out = state->held > at ? calm_size_min(state->held - at, seen->n_rows) : 0;
+    const float *weight = state->weight ? state->weight + at + out : NULL;
+    calm_observation fitted = *seen;
+    fitted.x += out * seen->width;
+    fitted.n_rows -= out;
+    if (!fitted.n_rows)
+        return CALM_OK;
+    calm_channel_sums_add(fitted.x, fitted.n_rows, fitted.width, weight, &sums->total);
+    calm_job_samples_keep(sums, at + out - state->held, fitted.x, fitted.n_rows, fitted.width, weight);
+    return sums->gram ? add_gram(ctx, sums->gram, &fitted, weight) : CALM_OK;
+}
+
 /* The observer; an expert is run by one worker, so its state needs no lock. */
 static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observation *seen)
 {
@@ -70,14 +87,10 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
     const float *weight = state->weight ? state->weight + at : NULL;
     state->at[seen->hook] += seen->n_rows;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-        calm_job_capture *job = &state->out->job[kind];
-        if (calm_job_input(kind) != seen->hook || !job->used)
+        if (calm_job_input(kind) != seen->hook || !state->out->job[kind].used)
             continue;
-        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, weight, &state->sums[kind].total);
-        calm_job_samples_keep(&state->sums[kind], at, seen->x, seen->n_rows, seen->width, weight);
-        keep(job->score_input, state, at, seen, NULL);
-        if (state->sums[kind].gram)
-            CALM_TRY(add_gram(ctx, state->sums[kind].gram, seen, weight));
+        keep(state->out->job[kind].score_input, state, at, seen, NULL);
+        CALM_TRY(add_fitted(ctx, state, &state->sums[kind], at, seen));
     }
     if (seen->hook == CALM_HOOK_MLP_OUT)
         keep(state->out->score_output, state, at, seen, weight);
@@ -91,11 +104,10 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
 
 /* ---- results ---- */
 
-/* The first of an expert's rows that lies beyond the scoring windows. */
-static size_t count_score_rows(const calm_batch *batch, const calm_routing *routing, size_t expert,
-                               size_t score_windows)
+/* An expert's rows of the first windows, so many. */
+static size_t count_rows(const calm_batch *batch, const calm_routing *routing, size_t expert, size_t n_windows)
 {
-    const size_t windows = score_windows < batch->n ? score_windows : batch->n;
+    const size_t windows = n_windows < batch->n ? n_windows : batch->n;
     return routing->window[expert * (routing->n_windows + 1) + windows] - routing->begin[expert];
 }
 
@@ -110,7 +122,7 @@ static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_st
     calm_capture *out = state->out;
     CALM_TRY(calm_job_captures_new(ctx, config, state->options, out, state->sums));
     for (size_t i = 0; i < N_WATCHED && state->options->activations; i++)
-        CALM_TRY(calm_actstat_new(ctx, ctx->out, calm_hook_width(config, watched[i], out->expert), out->rows,
+        CALM_TRY(calm_actstat_new(ctx, ctx->out, calm_hook_width(config, watched[i], out->expert), out->tokens,
                               &out->activations[watched[i]]));
     return CALM_OK;
 }
@@ -138,17 +150,18 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state.experts, n));
     for (size_t i = 0; i < n; i++) {
-        const size_t expert = first + i;
+        const size_t expert = first + i, held = count_rows(batch, routing, expert, options->held_windows),
+                     tokens = routing->begin[expert + 1] - routing->begin[expert];
         /* Here, one after the other, and not in the workers: results and weights go to ctx->out, which workers do not
          * have. */
         CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, state.weight[i]));
         out[i] = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = (long)expert, .weight = state.weight[i],
-                                .rows = routing->begin[expert + 1] - routing->begin[expert],
-                                .score_rows = count_score_rows(batch, routing, expert, options->score_windows),
+                                .rows = tokens - held, .tokens = tokens,
+                                .score_rows = count_rows(batch, routing, expert, options->score_windows),
                                 .score_weight =
                                     options->unweighted ? NULL : routing->weight + routing->begin[expert]};
         state.experts[i] = (expert_state){.out = &out[i], .options = options, .batch = batch,
-                                          .weight = out[i].score_weight};
+                                          .weight = out[i].score_weight, .held = held};
         CALM_TRY(new_results(ctx, block, &state.experts[i]));
     }
     /* A copy of the block with another loader: the caller's block is left alone. */

@@ -54,7 +54,7 @@ static void field_arithmetic(calm_sha256 *sha)
 }
 
 calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows,
-                                 size_t score_windows, char key[CALM_SHA256_HEX])
+                                 size_t score_windows, size_t held_windows, char key[CALM_SHA256_HEX])
 {
     calm_sha256 sha;
     calm_sha256_init(&sha);
@@ -63,6 +63,7 @@ calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const cal
     calm_sha256_field(&sha, model_key);
     calm_sha256_field(&sha, windows->sha256);
     field_number(&sha, score_windows);
+    field_number(&sha, held_windows);
     field_arithmetic(&sha);
     return calm_sha256_finish(ctx, &sha, key);
 }

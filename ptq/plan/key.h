@@ -1,7 +1,7 @@
 /* Content keys: what a result depends on, and nothing else - no name of a file, no time, no number of threads.
  *
  *   model        config.json's bytes and every tensor's name, dtype, shape and bytes
- *   calibration  model, token windows, number of scoring windows, revision of the capture, arithmetic
+ *   calibration  model, token windows, numbers of those scored on and held out, revision of the capture, arithmetic
  *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme,
  *                reference prefix
  *   evaluation   what was evaluated, token windows, revision of the evaluation, arithmetic
@@ -27,7 +27,7 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
 
 /* Digest of what candidates are computed and scored from. */
 calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows,
-                                 size_t score_windows, char key[CALM_SHA256_HEX]);
+                                 size_t score_windows, size_t held_windows, char key[CALM_SHA256_HEX]);
 
 /* Digest over the float weights of a job's linears. */
 calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,

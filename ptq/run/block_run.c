@@ -206,7 +206,8 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
                                           .samples = how->jobs && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_SAMPLES),
                                           .activations = how->activations,
                                           .score_windows =
-                                              how->jobs || how->units ? (size_t)p->in.recipe->score_windows : 0,
+                                              how->jobs || how->units ? calm_inputs_score_windows(&p->in) : 0,
+                                          .held_windows = calm_inputs_held_windows(&p->in),
                                           .stay = how->stay,
                                           .group_bytes = p->memory.knobs.group_bytes};
     CALM_TRY(calm_capture_sublayer(ctx, &run->block, how->sublayer, how->expert, &p->rope, run->batch, &options,
@@ -296,7 +297,8 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
                                           .grams = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM,
                                           .samples = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_SAMPLES,
                                           .activations = run->activations,
-                                          .score_windows = (size_t)p->in.recipe->score_windows};
+                                          .score_windows = calm_inputs_score_windows(&p->in),
+                                          .held_windows = calm_inputs_held_windows(&p->in)};
     calm_capture *captures;
     calm_captured *captured;
     CALM_TRY(CALM_NEW(ctx, ctx->out, captures, n));
@@ -434,7 +436,7 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
     const bool inside = index >= p->in.first_block && index < p->in.end_block;
     const bool again = inside && p->in.recipe->prefix == CALM_PREFIX_QUANTIZED,
                scores = inside && missing->blocks[index];
-    const size_t windows = calm_size_min((size_t)p->in.recipe->score_windows, batch->n);
+    const size_t windows = calm_inputs_score_windows(&p->in);
     CALM_SCOPED_ARENA(kept);
     /* Closed at the end whether or not they were made. */
     CALM_SCOPED(calm_batch, calm_batch_close) before = {.hidden.file = -1}, scored = {.hidden.file = -1};

@@ -57,7 +57,9 @@ static const calm_algorithm *pick(const calm_run *p, const calm_capture *capture
     /* Statistics of a handful of tokens say more about those tokens than about the expert. */
     const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
     const calm_algorithm *algorithm = p->in.recipe->pool[entry].algorithm;
-    const bool starved = capture->expert >= 0 && capture->rows < calm_recipe_least_tokens(p->in.recipe);
+    /* By the tokens that were routed to it, as the store counts them; of few, all may have been held out. */
+    const bool starved = capture->expert >= 0 &&
+                         (capture->tokens < calm_recipe_least_tokens(p->in.recipe) || !capture->rows);
     return starved && (calm_algorithm_caps(algorithm) & data) ? p->fallback : algorithm;
 }
 

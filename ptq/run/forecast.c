@@ -191,7 +191,7 @@ static void add_up(forecast *f, int n_threads)
     const calm_config *config = calm_model_config(p->in.model);
     const calm_layout *layout = calm_model_layout(p->in.model);
     const double rows = (double)p->in.calib.begin[p->in.calib.n], forward = FORWARD_SHARE * f->out->sgemm_flops;
-    const size_t scored = calm_size_min((size_t)recipe->score_windows, p->in.calib.n);
+    const size_t scored = calm_inputs_score_windows(&p->in);
     size_t first, end;
     double bits = 0, weights = 0;
     calm_inputs_jobs(&p->in, &first, &end);

@@ -113,6 +113,30 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
     return calm_windows_slice(ctx, &all, all.n - n_guard, n_guard, &in->guard);
 }
 
+size_t calm_inputs_held_windows(const calm_inputs *in)
+{
+    const size_t asked = (size_t)(in->recipe->score_windows > in->recipe->probe_windows ? in->recipe->score_windows
+                                                                                        : in->recipe->probe_windows);
+    return calm_size_min(asked, in->calib.n / 4);
+}
+
+/* `asked` windows, of those held out, or where there are none of all. */
+static size_t measured_windows(const calm_inputs *in, long long asked)
+{
+    const size_t held = calm_inputs_held_windows(in);
+    return calm_size_min((size_t)asked, held ? held : in->calib.n);
+}
+
+size_t calm_inputs_score_windows(const calm_inputs *in)
+{
+    return measured_windows(in, in->recipe->score_windows);
+}
+
+size_t calm_inputs_probe_windows(const calm_inputs *in)
+{
+    return measured_windows(in, in->recipe->probe_windows);
+}
+
 calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out)
 {
     /* The first windows, always: results of different runs are compared on this text. */

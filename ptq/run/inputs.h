@@ -62,6 +62,15 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in);
  * calm_token_file_read. */
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in);
 
+/* The first of the calibration windows, so many, are held out of the sums that candidates are fitted to: candidates are
+ * scored and probed on them, since a fit looks better than it is on rows that it was made from.  As many as scores or
+ * probes ask for, but at most a quarter of all; 0 of fewer than 4 windows, which then serve both. */
+size_t calm_inputs_held_windows(const calm_inputs *in);
+
+/* The first windows that candidates are scored and probed on: what the recipe asks for, as far as it was held out. */
+size_t calm_inputs_score_windows(const calm_inputs *in);
+size_t calm_inputs_probe_windows(const calm_inputs *in);
+
 /* Windows of the evaluation's text: of an encoder's, its sentences. */
 calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out);
 

@@ -31,7 +31,7 @@ typedef struct estimate {
     const calm_config *config;
     const calm_layout *layout;
     const calm_knobs *knobs;
-    size_t n_threads, windows, rows, score_rows, longest;    /* of the calibration                            */
+    size_t n_threads, windows, rows, score_rows, held_rows, longest;    /* of the calibration                 */
     unsigned caps;                                           /* CALM_NEEDS_* and CALM_SETS_* of the pool      */
     bool scaled;                                             /* candidates may have input scales              */
 } estimate;
@@ -128,7 +128,7 @@ static size_t score_bytes(size_t (*bytes)(size_t n, size_t d), const calm_captur
 static void add_candidate(const estimate *e, const calm_job_ref *job, const calm_entry *entry,
                           const calm_capture_shape *captured, bool linear, group_needs *out)
 {
-    const calm_job_shape shape = job_shape(e, job, &entry->scheme, captured->rows);
+    const calm_job_shape shape = job_shape(e, job, &entry->scheme, captured->rows - captured->held_rows);
     /* An arena's first chunk is there however small the result. */
     const size_t code = calm_algorithm_run_bytes(entry->algorithm, &shape) + CALM_ARENA_CHUNK;
     const size_t weights = CALM_BYTES(float, job->out * job->in);
@@ -209,8 +209,8 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
 static calm_capture_shape capture_shape(const estimate *e, calm_sublayer sublayer, long expert)
 {
     return (calm_capture_shape){.config = e->config, .sublayer = sublayer, .expert = expert, .rows = e->rows,
-                                .score_rows = e->score_rows, .n_windows = e->windows, .longest = e->longest,
-                                .in_file = e->knobs->spill};
+                                .score_rows = e->score_rows, .held_rows = e->held_rows, .n_windows = e->windows,
+                                .longest = e->longest, .in_file = e->knobs->spill};
 }
 
 /* As block_run.c asks for it, at most: statistics are always counted. */
@@ -259,6 +259,7 @@ static void add_wave(const estimate *e, size_t block, size_t held, size_t n, siz
     size_t begin, end;
     shape.rows = rows;
     shape.score_rows = score_rows;
+    shape.held_rows = 0;    /* of each expert others: none is the most */
     shape.most_rows = calm_moe_most_tokens(&e->config->moe, e->rows);
     calm_layout_fold_set(e->layout, block, CALM_SUBLAYER_MLP, 0, &begin, &end);
     const group_needs needs = measure_group(e, begin, end, &shape);
@@ -296,7 +297,7 @@ size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, siz
     const calm_config *config = calm_model_config(p->in.model);
     const size_t most = calm_size_min(p->memory.knobs.experts_at_once, config->moe.n_experts - first);
     const size_t at_once = p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : n_threads;
-    const size_t scored = calm_size_min((size_t)p->in.recipe->score_windows, p->in.calib.n),
+    const size_t scored = calm_inputs_score_windows(&p->in),
                  stride = routing->n_windows + 1;
     const size_t share = allowed_tokens(&config->moe, p->in.calib.begin[p->in.calib.n]), width = config->hidden;
     const size_t score_share = allowed_tokens(&config->moe, p->in.calib.begin[scored]);
@@ -376,7 +377,7 @@ static size_t hidden_bytes(const estimate *e)
 /* A block's output and what it adds, float and by one entry after the other. */
 static size_t whole_bytes(const estimate *e, size_t block)
 {
-    const size_t windows = calm_size_min((size_t)e->p->in.recipe->score_windows, e->windows), n = e->score_rows;
+    const size_t windows = calm_inputs_score_windows(&e->p->in), n = e->score_rows;
     const size_t width = e->config->hidden, outputs = 2 * calm_row_store_bytes(n, width);
     const size_t scoring = calm_size_min(2, e->n_threads) * calm_score_scratch_bytes(n, width);
     size_t weights = 0;
@@ -433,7 +434,7 @@ static void add_evaluations(const estimate *e, calm_memory_plan *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;
     const bool probes = recipe->n_budgets || recipe->selection.score == CALM_SCORE_PROBE_KL;
-    const size_t probed = calm_size_min((size_t)recipe->probe_windows, e->windows);
+    const size_t probed = calm_inputs_probe_windows(&e->p->in);
     const size_t n_probes = calm_size_min(e->layout->n_jobs * recipe->n_pool, CALM_TRIALS_AT_ONCE);
     const size_t n_trials = calm_size_min(recipe->n_pool + 1, CALM_TRIALS_AT_ONCE);
     const size_t text = recipe->eval_windows ? (size_t)recipe->eval_windows : UNKNOWN_WINDOWS;
@@ -483,7 +484,8 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     estimate e = {.p = p, .config = config, .layout = calm_model_layout(p->in.model), .knobs = knobs,
                   .n_threads = n_threads, .longest = calib->longest, .windows = calib->n,
                   .rows = calib->begin[calib->n],
-                  .score_rows = calib->begin[calm_size_min((size_t)p->in.recipe->score_windows, calib->n)],
+                  .score_rows = calib->begin[calm_inputs_score_windows(&p->in)],
+                  .held_rows = calib->begin[calm_inputs_held_windows(&p->in)],
                   .caps = calm_recipe_caps(p->in.recipe)};
     e.scaled = e.caps & CALM_SETS_IN_SCALE;
     *out = (calm_memory_plan){.base = base, .knobs = *knobs};

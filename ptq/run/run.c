@@ -70,7 +70,7 @@ static calm_status check_export(calm_ctx *ctx, calm_run *p)
 static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
-    const size_t rows = p->in.calib.begin[p->in.calib.n];
+    const size_t *begin = p->in.calib.begin, rows = begin[p->in.calib.n] - begin[calm_inputs_held_windows(&p->in)];
     size_t first, end, widest = 0;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end; job++)
@@ -81,6 +81,21 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
                  "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
                  "(more `calibration.samples`)",
                  rows, widest, ROWS_PER_INPUT);
+}
+
+/* What scores and probes come to where there are few windows. */
+static void note_held_windows(calm_ctx *ctx, const calm_run *p)
+{
+    const size_t held = calm_inputs_held_windows(&p->in), n = p->in.calib.n;
+    const long long scored = p->in.recipe->score_windows, probed = p->in.recipe->probe_windows;
+    if (held == 0)
+        calm_log(ctx, CALM_LOG_INFO,
+                 "%zu calibration windows are too few to hold some out: candidates are scored on what they are fitted "
+                 "to", n);
+    else if (held < (size_t)(scored > probed ? scored : probed))
+        calm_log(ctx, CALM_LOG_INFO,
+                 "%zu of %zu calibration windows, a quarter, are held out for scores and probes, which ask for %lld "
+                 "and %lld", held, n, scored, probed);
 }
 
 /* ---- the whole line ---- */
@@ -194,6 +209,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_run_check_budgets(ctx, p));
     /* Only for a run that will take place: everything that refuses it is above. */
     warn_of_few_rows(ctx, p);
+    note_held_windows(ctx, p);
     CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
     calm_memory_plan_note(ctx, &p->held.open);
     return CALM_OK;

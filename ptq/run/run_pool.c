@@ -72,7 +72,7 @@ static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selec
 calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_selection *selection, calm_pool *out)
 {
     const calm_windows *calib = &p->in.calib;
-    const size_t windows = calm_size_min((size_t)p->in.recipe->score_windows, calib->n);
+    const size_t windows = calm_inputs_score_windows(&p->in);
     calm_pool_entry *entries;
     CALM_TRY(calm_recipe_entries(ctx, p->in.recipe, &entries));
     *out = (calm_pool){.entries = entries, .n_entries = p->in.recipe->n_pool, .schemes = p->in.recipe->schemes,

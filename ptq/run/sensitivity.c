@@ -87,7 +87,7 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const cal
 calm_status calm_run_probe(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)
 {
     /* Calibration windows, not the guard's: those must not take part in a choice. */
-    const size_t most = calm_size_min((size_t)p->in.recipe->probe_windows, p->in.calib.n);
+    const size_t most = calm_inputs_probe_windows(&p->in);
     calm_windows windows;
     CALM_TRY(calm_windows_slice(ctx, &p->in.calib, 0, most, &windows));
     if (n)

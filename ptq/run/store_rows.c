@@ -23,7 +23,8 @@ static calm_status put_model(calm_ctx *ctx, calm_run *p)
         .key = p->calib_key, .text_name = p->in.recipe->calib_name, .text_digest = text_digest,
         .tokens_digest = p->in.calib.sha256, .n_windows = (int64_t)p->in.calib.n,
         .window_tokens = p->in.recipe->seqlen, .seed = p->in.recipe->seed,
-        .n_tokens = (int64_t)p->in.calib.begin[p->in.calib.n], .score_windows = p->in.recipe->score_windows};
+        .n_tokens = (int64_t)p->in.calib.begin[p->in.calib.n],
+        .score_windows = (int64_t)calm_inputs_score_windows(&p->in)};
     return calm_store_calibration_id(ctx, p->in.store, &calibration, &p->result.calibration_id);
 }
 
@@ -82,7 +83,8 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     const calm_selection *selection = &recipe->selection;
     char scheme[CALM_SCHEME_NAME_MAX], of_windows[CALM_SHA256_HEX];
     calm_sha256 sha;
-    CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->in.calib, (size_t)recipe->score_windows, p->calib_key));
+    CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->in.calib, calm_inputs_score_windows(&p->in),
+                                  calm_inputs_held_windows(&p->in), p->calib_key));
     /* The blocks before are float: what a candidate sees depends on the windows alone. */
     if (recipe->prefix == CALM_PREFIX_FLOAT)
         return CALM_OK;

@@ -234,7 +234,14 @@ TEST(what_changes_a_key)
     check_cached(&run, 0, "a token");
     run = with_output(&first, "windows");
     run.recipe.score_windows++;
+    check_cached(&run, N_CANDIDATES, "more scoring windows than are held out");
+    run.recipe.calib_windows = 8;
+    run = with_output(&run, "eight");
+    check_cached(&run, 0, "more windows");
+    run = with_output(&run, "one");
+    run.recipe.score_windows = 1;
     check_cached(&run, 0, "another number of scoring windows");
+    run = with_output(&first, "bytes");
     run = with_output(&first, "byte");
     flip_last_byte(test_format("%s/model.safetensors", run.recipe.model.dir));
     check_cached(&run, 0, "a bit of a weight");

@@ -68,8 +68,85 @@ TEST(an_encoder_s_running_text_is_text_alone)
 }
 END_OF_TEST
 
+/* ---- windows that are held out ---- */
+
+TEST(a_quarter_is_held_out_at_most)
+{
+    static const struct {
+        size_t n;
+        long long score, probe;
+        size_t held, scored, probed;
+    } rows[] = {{128, 8, 16, 16, 8, 16}, {128, 20, 16, 20, 20, 16}, {64, 8, 16, 16, 8, 16}, {63, 8, 16, 15, 8, 15},
+                {8, 8, 16, 2, 2, 2},     {4, 8, 16, 1, 1, 1},       {3, 8, 16, 0, 3, 3},    {1, 1, 16, 0, 1, 1},
+                {128, 128, 1, 32, 32, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const calm_recipe recipe = {.score_windows = rows[i].score, .probe_windows = rows[i].probe};
+        const calm_inputs in = {.recipe = &recipe, .calib.n = rows[i].n};
+        ck_assert_uint_eq(calm_inputs_held_windows(&in), rows[i].held);
+        ck_assert_uint_eq(calm_inputs_score_windows(&in), rows[i].scored);
+        ck_assert_uint_eq(calm_inputs_probe_windows(&in), rows[i].probed);
+    }
+}
+END_OF_TEST
+
+/* The run's text: 12 lines of some windows each, of which the first begins with this token. */
+static void write_lines(play *run, const char *begin)
+{
+    char *text = test_format("%s", "");
+    for (int i = 0; i < 12; i++)
+        text = test_format("%s\"%s says line %d, and so many words that more than one window of 16 tokens can be cut "
+                           "of it.\"\n", text, i == 0 ? begin : "So it", i);
+    run->recipe.calib_path = play_path(run, test_format("%s.jsonl", begin));
+    ck_ok(calm_write_file(ctx, run->recipe.calib_path, text, strlen(text)));
+}
+
+/* Blobs of a run's candidates, in the order of jobs. */
+static const char *blobs_of(const play *run, int calibration)
+{
+    return play_text(run, test_format("SELECT a.name || ' ' || k.blob FROM candidate k JOIN algorithm a ON"
+                                      " a.id = k.algorithm_id WHERE k.calibration_id = %d ORDER BY k.job_id, a.name",
+                                      calibration));
+}
+
+/* Two texts that differ in one token of the windows that are held out: every candidate has the same codes, since no fit
+ * saw them, and other scores, since those are of nothing else. */
+static void check_held_out(const char *scheme, const char *algorithms, const tiny_model *spec)
+{
+    play one = play_new(spec, scheme, algorithms);
+    one.recipe.calib_windows = 8;
+    one.recipe.guard_windows = 2;
+    one.recipe.seqlen = 16;
+    one.recipe.seed = -1;
+    one.recipe.least_tokens = 1;
+    play other = one;
+    other.recipe.output = play_path(&one, "other");
+    write_lines(&one, "One");
+    write_lines(&other, "Two");
+    play_must_run(&one);
+    ck_assert_uint_eq(play_must_run(&other).cached, 0);
+    ck_assert(strcmp(blobs_of(&one, 1), blobs_of(&one, 2)) == 0);
+    ck_assert_int_eq(play_sql(&one, "SELECT count(DISTINCT tokens_digest) FROM calibration"), 2);
+    ck_assert_int_gt(play_sql(&one, "SELECT count(*) FROM score"), 0);
+    ck_assert_int_eq(play_sql(&one, "SELECT count(*) FROM candidate k JOIN candidate l ON l.job_id = k.job_id AND"
+                                    " l.algorithm_id = k.algorithm_id AND l.calibration_id = 2 JOIN score s ON"
+                                    " s.candidate_id = k.id JOIN score t ON t.candidate_id = l.id AND t.unit = s.unit"
+                                    " AND t.metric = s.metric WHERE k.calibration_id = 1 AND s.value = t.value AND"
+                                    " s.metric <> 'cka_linear'"), 0);
+}
+
+TEST(fits_do_not_see_what_is_scored)
+{
+    const tiny_model mixture = tiny_of("qwen2_moe");
+    check_held_out("w4a16_g16", "rtn,gptq,mkq,awq,mkq-full", NULL);
+    check_held_out("w4a8_g16", "smoothquant,smoothquant-gptq", NULL);
+    check_held_out("w4a16_g8", "gptq,mkq", &mixture);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("pipeline_windows", (const TTest *[]){calibration_guard_and_evaluation_begin_alike,
-                                                          an_encoder_s_running_text_is_text_alone, NULL});
+    return run_tests("pipeline_windows",
+                     (const TTest *[]){calibration_guard_and_evaluation_begin_alike,
+                                       an_encoder_s_running_text_is_text_alone, a_quarter_is_held_out_at_most,
+                                       fits_do_not_see_what_is_scored, NULL});
 }

@@ -280,6 +280,45 @@ TEST(one_of_two_rows_of_many)
 }
 END_OF_TEST
 
+/* The first two windows, of 9 and 17 rows, are held out: what jobs are fitted to is of the other rows, scores and
+ * activation statistics are as they were; in groups of any size. */
+TEST(windows_that_are_held_out)
+{
+    enum { HELD = 9 + 17, FITTED = 70 - HELD };
+    bench b = new_bench(tiny_model_write(&tiny_default));
+    const captured all = capture(&b, 2);
+    calm_batch batch;
+    const recording r = record_block(&b, &batch);
+    for (size_t group = 0; group <= 40000; group += 20000) {
+        calm_capture_options options = everything;
+        options.held_windows = 2;
+        options.group_bytes = group ? group - 19999 : 0;    /* the default, window by window, a few at once */
+        const captured found = capture_with(&b, 2, &options);
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+            const calm_job_capture *job = job_of(&found, kind);
+            const size_t width = job->width;
+            const float *x = r.rows[calm_job_input(kind)] + HELD * width;
+            ck_assert_uint_eq(job->stats.rows, FITTED);
+            check_channels(&job->stats, x, FITTED, width);
+            check_gram(job->stats.gram, x, FITTED, width);
+            ck_assert_uint_eq(job->stats.n_samples, FITTED);
+            ck_assert_mem_eq(job->stats.samples, x, FITTED * width * sizeof *x);
+            ck_assert_mem_eq(job->score_input, job_of(&all, kind)->score_input, HELD * width * sizeof *x);
+        }
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+            ck_assert_uint_eq(found.sublayer[s].rows, FITTED);
+            ck_assert_uint_eq(found.sublayer[s].tokens, 70);
+            ck_assert_uint_eq(found.sublayer[s].score_rows, HELD);
+            ck_assert_mem_eq(found.sublayer[s].score_output, all.sublayer[s].score_output, HELD * 32 * sizeof(float));
+        }
+        for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+            same_accumulators(activations_of(&found, hook), activations_of(&all, hook));
+        calm_batch_close(&b.batch);
+    }
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
 /* The score point: what each job's own input gives is what the sublayer gave. */
 TEST(score_outputs_follow_from_score_inputs)
 {
@@ -440,7 +479,8 @@ static void check_memory(const bench *b, calm_batch *batch, calm_sublayer s, cal
 {
     const calm_config *config = calm_model_config(b->model);
     const calm_capture_shape shape = {.config = config, .sublayer = s, .expert = CALM_NO_EXPERT, .rows = 280,
-                                      .n_windows = 4, .score_rows = 70 * options.score_windows, .longest = 70,
+                                      .n_windows = 4, .score_rows = 70 * options.score_windows,
+                                      .held_rows = 70 * options.held_windows, .longest = 70,
                                       .in_file = batch->hidden.file >= 0};
     const size_t left = calm_capture_bytes(&shape, &options);
     const size_t held = calm_capture_sublayer_scratch_bytes(&shape, &options, n_threads);
@@ -473,7 +513,8 @@ TEST(memory)
         for (int variant = 0; variant < 16; variant++) {
             calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = variant & 1, .samples = variant & 1,
                                             .activations = true, .score_windows = variant & 2 ? 3 : 0,
-                                            .group_bytes = variant & 4 ? 1 : 0};
+                                            .group_bytes = variant & 4 ? 1 : 0,
+                                            .held_windows = variant & 2 ? 2 : 0};
             ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, 4, ctx->out, variant & 8 ? test_directory() : NULL,
                                    &b.batch));
             for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
@@ -524,7 +565,7 @@ int main(void)
     return run_tests("capture",
                      (const TTest *[]){statistics_equal_naive_ones, so_many_rows_are_kept, kept_rows_come_in_pieces,
                                        kept_rows_favour_no_place_in_a_window, one_of_two_rows_of_many,
-                                       score_outputs_follow_from_score_inputs,
+                                       windows_that_are_held_out, score_outputs_follow_from_score_inputs,
                                        same_bytes_for_every_number_of_threads, same_bytes_for_every_group,
                                        one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, memory,
                                        memory_of_rows, most_samples, NULL});

@@ -238,11 +238,12 @@ static void check_gram(const double *gram, const bounded *x, size_t n, size_t wi
         }
 }
 
-/* One job's input [n, width], of which the first `scored` rows are kept, and what its rows weigh, p [n]. */
-static void check_job(const calm_job_capture *job, const bounded *plain, const bounded *p, size_t n, size_t width,
-                      size_t scored)
+/* One job's input, [held + n, width] rows of which the first are held out, the first `scored` ones are kept, and what
+ * they weigh, p [held + n]. */
+static void check_job(const calm_job_capture *job, const bounded *rows, const bounded *p, size_t held, size_t n,
+                      size_t width, size_t scored)
 {
-    const bounded *x = weighted(plain, p, n, width);
+    const bounded *plain = rows + held * width, *x = weighted(plain, p + held, n, width);
     ck_assert(job->used);
     ck_assert_uint_eq(job->width, width);
     ck_assert_uint_eq(job->stats.rows, n);
@@ -250,7 +251,7 @@ static void check_job(const calm_job_capture *job, const bounded *plain, const b
     check_gram(job->stats.gram, x, n, width);
     ck_assert_uint_eq(job->stats.n_samples, n);    /* few enough to keep all */
     check_rows(job->stats.samples, x, n * width);
-    check_rows(job->score_input, plain, scored * width);
+    check_rows(job->score_input, rows, scored * width);
 }
 
 static void check_accumulator(const calm_actstat_acc *acc, const bounded *x, size_t n, size_t width)
@@ -298,8 +299,8 @@ TEST(each_expert_over_its_tokens)
         ck_assert_uint_eq(capture->rows, n);
         ck_assert_uint_eq(capture->score_rows, scored);
         const bounded *p = router_weights(&b, e);
-        check_job(&capture->job[CALM_JOB_GATE_UP], slow.in, p, n, HIDDEN, scored);
-        check_job(&capture->job[CALM_JOB_DOWN], slow.middle, p, n, slow.inner, scored);
+        check_job(&capture->job[CALM_JOB_GATE_UP], slow.in, p, 0, n, HIDDEN, scored);
+        check_job(&capture->job[CALM_JOB_DOWN], slow.middle, p, 0, n, slow.inner, scored);
         ck_assert(!capture->job[CALM_JOB_QKV].used && !capture->job[CALM_JOB_O].used);
         check_rows(capture->score_output, weighted(slow.out, p, scored, HIDDEN), scored * HIDDEN);
         check_rows(capture->score_weight, p, scored);
@@ -314,6 +315,42 @@ TEST(each_expert_over_its_tokens)
     }
     ck_assert_uint_eq(total, TOP * b.n_rows);
     ck_assert_uint_lt(least, most);    /* they differ in what they saw */
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* The first window, of 9 tokens, is held out: each expert's statistics are of its rows in the others. */
+TEST(rows_of_windows_that_are_held_out)
+{
+    bench b;
+    calm_capture_options options = everything;
+    calm_moe_sum sum;
+    calm_capture found[EXPERTS];
+    new_bench(&b, "qwen3_moe", many, 5);
+    const captured *all = capture(&b, 2, EXPERTS);
+    const float *h = normalised(&b);
+    size_t *rows, n_held = 0;
+    embed(&b, NULL);
+    options.held_windows = 1;
+    ck_ok(CALM_NEW(ctx, ctx->out, rows, b.n_rows));
+    ck_ok(calm_moe_begin(ctx, &b.batch, ctx->out, &sum));
+    ck_ok(calm_capture_experts(ctx, &b.block, &b.batch, &b.routing, 0, EXPERTS, &options, &sum, found));
+    for (size_t e = 0; e < EXPERTS; e++) {
+        const size_t n = route_slowly(&b, h, e, rows), scored = all->expert[e].score_rows;
+        size_t held = 0;
+        while (held < n && rows[held] < many[0])
+            held++;
+        const slow_rows slow = run_slowly(tiny_plan_weights(&b.block, (long)e), h, rows, n);
+        const bounded *p = router_weights(&b, e);
+        check_job(&found[e].job[CALM_JOB_GATE_UP], slow.in, p, held, n - held, HIDDEN, scored);
+        check_job(&found[e].job[CALM_JOB_DOWN], slow.middle, p, held, n - held, slow.inner, scored);
+        ck_assert_uint_eq(found[e].tokens, n);
+        ck_assert_uint_eq(found[e].score_rows, scored);
+        check_accumulator(found[e].activations[CALM_HOOK_DOWN_IN], slow.middle, n, slow.inner);
+        n_held += held;
+    }
+    ck_assert_uint_eq(n_held, TOP * many[0]);
+    calm_row_store_close(&sum.rows);
     calm_model_close(b.model);
 }
 END_OF_TEST
@@ -484,8 +521,8 @@ TEST(the_shared_expert_sees_every_token)
     ck_assert_uint_eq(slow.inner, tiny_default.shared_inner);
     ck_assert_int_eq(found.expert, CALM_SHARED_EXPERT);
     ck_assert_uint_eq(found.score_rows, scored);
-    check_job(&found.job[CALM_JOB_GATE_UP], slow.in, p, b.n_rows, HIDDEN, scored);
-    check_job(&found.job[CALM_JOB_DOWN], slow.middle, p, b.n_rows, slow.inner, scored);
+    check_job(&found.job[CALM_JOB_GATE_UP], slow.in, p, 0, b.n_rows, HIDDEN, scored);
+    check_job(&found.job[CALM_JOB_DOWN], slow.middle, p, 0, b.n_rows, slow.inner, scored);
     check_rows(found.score_output, weighted(slow.out, p, scored, HIDDEN), scored * HIDDEN);
     check_rows(found.score_weight, p, scored);
     check_accumulator(found.activations[CALM_HOOK_DOWN_IN], slow.middle, b.n_rows, slow.inner);
@@ -562,7 +599,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("capture_experts",
-                     (const TTest *[]){each_expert_over_its_tokens, kept_rows_of_many_tokens, the_block_as_a_whole,
+                     (const TTest *[]){each_expert_over_its_tokens, rows_of_windows_that_are_held_out,
+                                       kept_rows_of_many_tokens, the_block_as_a_whole,
                                        same_bytes_for_threads_waves_and_files, an_expert_without_tokens,
                                        the_shared_expert_sees_every_token, memory, NULL});
 }
