@@ -70,7 +70,8 @@ static calm_status write_value(calm_ctx *ctx, const calm_option *option, const c
             calm_json_set_int(object, key, *(const long long *)field);
         break;
     case CALM_OPTION_DOUBLE:
-        calm_json_set_number(object, key, *(const double *)field);
+        if (*(const double *)field >= option->min)
+            calm_json_set_number(object, key, *(const double *)field);
         break;
     case CALM_OPTION_ENUM:
         return write_text(ctx, option, spec, object, key);
