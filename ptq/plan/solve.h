@@ -7,7 +7,8 @@
  * A budget is of bits of weights, of bits of activations (the mean over weights, that is over multiplications, of the
  * bits of what they are multiplied by; 16 where that stays float), or there are both.  The loss of an option is
  * kappa * score, with kappa = probe_kl / score of the unit's narrowest option: a score compares options of one unit
- * only, the probe measures its effect on the model.  Of a score that is a logarithm the error itself counts, e^score. */
+ * only, the probe measures its effect on the model.  Of a score that is a logarithm the error itself counts,
+ * e^score. */
 #ifndef CALM_PLAN_SOLVE_H
 #define CALM_PLAN_SOLVE_H
 
