@@ -185,6 +185,7 @@ typedef struct calm_select_request {
     int64_t run;
     const char *unit, *rule, *metric;       /* "job", "sublayer", "block"; "token", "argmax"; "cka_token"          */
     double budget;                          /* bits per weight                                                     */
+    double act_budget;                      /* mean bits of activations                                            */
     const char *const *forbid;              /* [n_forbid] a name, a pattern, or "#12", besides what the run had    */
     size_t n_forbid;
     const char *const *pins;                /* [2 n_pins] unit, candidate, ...; they count more than the run's     */

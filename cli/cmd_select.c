@@ -15,7 +15,7 @@ typedef struct options {
     const char *store, *metric, *target;
     calm_words forbid;
     calm_pairs pins;
-    double budget;
+    double budget, act_budget;
     int unit, rule;
     bool dry_run, json, csv;
 } options;
@@ -24,6 +24,8 @@ static const calm_option table[] = {
     CALM_OPT_STORE,
     CALM_OPT("budget", budget, DOUBLE, "bits per weight that the widths of the run share (default: as in the run)",
              .min = 0.1, .max = 32, .metavar = "BITS"),
+    CALM_OPT("act-budget", act_budget, DOUBLE, "mean bits of activations that the schemes of the run share (default: "
+             "as in the run)", .min = 1, .max = 16, .metavar = "BITS"),
     CALM_OPT("metric", metric, STRING, "score that the rule reads (default: as in the run)", .metavar = "NAME"),
     CALM_OPT("rule", rule, ENUM, "token: near ties by relative error; argmax: CALM as published",
              .values = "run|" CALM_CHOICE_RULE_NAMES, .fallback = "run", .metavar = CALM_CHOICE_RULE_NAMES),
@@ -83,6 +85,8 @@ static void print_summary(const options *o, const calm_reselected *s)
     if (!isnan(s->bits_before))
         printf("; run %lld chose %.4f", parent, s->bits_before);
     printf("\n");
+    if (s->act_budget > 0)
+        printf("  activations  %.4f bits within %g\n", s->solution.mean_act_bits, s->act_budget);
     if (s->solution.cost)
         printf("  %s\n", s->solution.cost);
     if (!run) {
@@ -108,6 +112,8 @@ static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, calm_tabl
                          CALM_KV("unit", calm_unit_name(pool->unit)),
                          CALM_KV("rule", calm_choice_rule_name(pool->rule)), CALM_KV("metric", pool->metric),
                          CALM_KV("budget", s->budget),
+                         CALM_KV("act_budget", s->act_budget > 0 ? s->act_budget : NAN),
+                         CALM_KV("act_bits", s->solution.mean_act_bits),
                          CALM_KV("bits_per_weight", s->solution.bits_per_weight),
                          CALM_KV("parent_bits_per_weight", s->bits_before), CALM_KV("changed_units", s->n_changed),
                          CALM_KV("target", target), CALM_KV("units", calm_rows_json(ctx, units))));
@@ -133,7 +139,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     calm_reselect_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
-                               .budget = o->budget > 0 ? o->budget : NAN, .forbid = o->forbid, .pins = o->pins,
+                               .budget = o->budget > 0 ? o->budget : NAN, .act_budget = o->act_budget,
+                               .forbid = o->forbid, .pins = o->pins,
                                .engine = o->target, .dry_run = o->dry_run};
     CALM_SCOPED(calm_reselected, calm_reselected_clear) selected = {0};
     calm_progress progress;

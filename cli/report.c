@@ -137,6 +137,7 @@ static calm_json *trials_json(const calm_trial *trials, size_t n, bool encoder)
                                         CALM_KV("missing", trial->missing),
                                         CALM_KV("substituted", trial->substituted),
                                         CALM_KV("bits_per_weight", trial->bits_per_weight),
+                                        CALM_KV("act_bits", trial->act_bits),
                                         CALM_KV(encoder ? "delta_one_minus_cosine" : "delta_kl", trial->delta),
                                          CALM_KV("delta_se", trial->se)));
     }

@@ -9,7 +9,8 @@
 static bool has_budget(const calm_json *owner)
 {
     const calm_json *budget = calm_json_get(owner, "budget");
-    return calm_json_size(budget) > 0 || isfinite(calm_json_number(budget, NAN));
+    return calm_json_size(budget) > 0 || isfinite(calm_json_number(budget, NAN)) ||
+           calm_json_number(calm_json_get(owner, "act_budget"), 0) > 0;
 }
 
 /* Unit, rule and metric of the run.  Those of a newer version are shown by name, and `rule_known` is false. */

@@ -3,18 +3,26 @@
 
 #include <math.h>
 
+#include "ptq/plan/knapsack_two.h"
+
 calm_status calm_unit_options_new(calm_ctx *ctx, size_t room, calm_unit_options *out)
 {
     *out = (calm_unit_options){0};
     return CALM_NEW(ctx, ctx->out, out->of, room);
 }
 
-/* Insertion from behind: there are as many options as schemes, and of two at equal cost the one added first stays
+/* By bits of weights, then of activations: the first is the narrowest. */
+static bool is_wider(const calm_knapsack_option *a, const calm_knapsack_option *b)
+{
+    return a->cost != b->cost ? a->cost > b->cost : a->second > b->second;
+}
+
+/* Insertion from behind: there are as many options as schemes, and of two at equal costs the one added first stays
  * first. */
 void calm_unit_options_add(calm_unit_options *unit, calm_unit_option option)
 {
     size_t at = unit->n++;
-    for (; at && unit->of[at - 1].weight.cost > option.weight.cost; at--)
+    for (; at && is_wider(&unit->of[at - 1].weight, &option.weight); at--)
         unit->of[at] = unit->of[at - 1];
     unit->of[at] = option;
 }
@@ -60,8 +68,9 @@ static void join_set(sets *s, const calm_unit_options *unit, size_t set)
         if (option == unit->n)
             continue;
         s->schemes[set][kept] = scheme;
-        s->sums[set][kept++] = (calm_knapsack_option){s->sums[set][i].cost + unit->of[option].weight.cost,
-                                                      s->sums[set][i].loss + unit->of[option].weight.loss};
+        const calm_knapsack_option *before = &s->sums[set][i], *more = &unit->of[option].weight;
+        s->sums[set][kept++] = (calm_knapsack_option){before->cost + more->cost, before->loss + more->loss,
+                                                      before->second + more->second};
     }
     s->of[set].n = kept;
 }
@@ -107,7 +116,7 @@ static calm_status make_sets(calm_ctx *ctx, const calm_unit_options *units, size
 }
 
 /* The best plan of sets; `free`: as if the engine asked for nothing. */
-static calm_status fill(calm_ctx *ctx, const calm_unit_options *units, size_t n, bool free, uint64_t bits,
+static calm_status fill(calm_ctx *ctx, const calm_unit_options *units, size_t n, bool free, const uint64_t bits[2],
                         size_t *picked, double *loss)
 {
     calm_knapsack_total total;
@@ -115,7 +124,8 @@ static calm_status fill(calm_ctx *ctx, const calm_unit_options *units, size_t n,
     sets s;
     CALM_TRY(make_sets(ctx, units, n, free, &s));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, of_set, s.n));
-    CALM_TRY(calm_knapsack(ctx, s.of, s.n, bits, of_set, &total));
+    CALM_TRY(bits[1] == CALM_NO_LIMIT ? calm_knapsack(ctx, s.of, s.n, bits[0], of_set, &total)
+                                      : calm_knapsack_two(ctx, s.of, s.n, bits[0], bits[1], of_set, &total));
     for (size_t u = 0; u < n; u++)
         picked[u] = option_of(&units[u], s.schemes[s.of_unit[u]][of_set[s.of_unit[u]]], free);
     *loss = total.loss;
@@ -135,8 +145,8 @@ static bool is_constrained(const calm_unit_options *units, size_t n)
     return any;
 }
 
-calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t n, uint64_t bits, size_t *picked,
-                          calm_allocation *out)
+calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t n, const uint64_t bits[2],
+                          size_t *picked, calm_allocation *out)
 {
     size_t *freely;
     *out = (calm_allocation){0};

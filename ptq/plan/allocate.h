@@ -11,10 +11,10 @@ typedef struct calm_unit_option {
     size_t entry, scheme;              /* of the pool                                                   */
     const char *reason;                /* why that entry at its scheme                                  */
     bool held;                         /* the engine does not take it                                   */
-    calm_knapsack_option weight;       /* bits, loss                                                    */
+    calm_knapsack_option weight;       /* bits, loss, bits of activations                                */
 } calm_unit_option;
 
-/* What one unit may take; options rise in bits. */
+/* What one unit may take; options rise in bits, of equal bits in those of activations. */
 typedef struct calm_unit_options {
     calm_unit_option *of;              /* [n]                                                           */
     size_t n;
@@ -36,10 +36,14 @@ typedef struct calm_allocation {
     size_t held;                       /* units that are another option there                           */
 } calm_allocation;
 
-/* The best plan of units [n] within so many bits: picked [n], an option of each, none that is held, those of a set at
- * one scheme.  Temporaries in ctx->scratch.  Fails as calm_knapsack does; CALM_ENUMERIC: candidates failed so that a
- * set has no scheme. */
-calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t n, uint64_t bits, size_t *picked,
-                          calm_allocation *out);
+/* A capacity that limits nothing. */
+#define CALM_NO_LIMIT ((uint64_t)1 << 62)
+
+/* The best plan of units [n] within so many bits of weights (bits[0]) and of activations (bits[1]), each CALM_NO_LIMIT
+ * where it is free: picked [n], an option of each, none that is held, those of a set at one scheme.  Temporaries in
+ * ctx->scratch.  Fails as calm_knapsack and calm_knapsack_two do; CALM_ENUMERIC: candidates failed so that a set has no
+ * scheme. */
+calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t n, const uint64_t bits[2],
+                          size_t *picked, calm_allocation *out);
 
 #endif

@@ -20,6 +20,7 @@
 typedef struct calm_knapsack_option {
     uint64_t cost;    /* bits, or any other whole unit                                */
     double loss;      /* finite; below 0 too                                          */
+    uint64_t second;  /* another cost, of ptq/plan/knapsack_two.h alone               */
 } calm_knapsack_option;
 
 typedef struct calm_knapsack_unit {
@@ -29,6 +30,7 @@ typedef struct calm_knapsack_unit {
 
 typedef struct calm_knapsack_total {
     uint64_t cost;      /* of the choice                                              */
+    uint64_t second;    /* of the choice; only knapsack_two.h adds it up              */
     double loss;        /* of the choice: its losses added in double in unit order    */
     size_t n_states;    /* states the search kept, for reports                        */
 } calm_knapsack_total;

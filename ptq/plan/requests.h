@@ -28,7 +28,8 @@ typedef struct calm_requests {
     size_t n_forbid;
     const calm_pin *pins;              /* [n_pins] rounds rise                                          */
     size_t n_pins;
-    double budget;                     /* bits per weight; NaN: none                                    */
+    double budget;                     /* bits per weight; NaN: none, infinity: limited by the next alone */
+    double act_budget;                 /* mean bits of activations; 0: none                             */
     const calm_engine *engine;         /* engine whose kernels must take the plan; NULL: any            */
     const char *format;                /* the one it reads; NULL: its first                             */
     calm_tie tie;                      /* jobs that share a scheme in what is written                   */

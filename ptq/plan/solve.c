@@ -6,7 +6,8 @@
 #include "ptq/base/message.h"
 #include "ptq/base/scope.h"
 
-#define BUDGET "`choice.budget`"
+#define BUDGET     "`choice.budget`"
+#define ACT_BUDGET "`choice.act_budget`"
 
 /* Bits per weight that no scheme takes, with a scale per weight: a budget that limits nothing. */
 #define WIDEST 64.0
@@ -131,6 +132,13 @@ static uint64_t unit_bits(const calm_pool *pool, size_t unit, const calm_scheme 
     return (uint64_t)llround(calm_pool_bits(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1], scheme));
 }
 
+/* Bits of activations of a unit: each weight is multiplied by one, so that units count by their multiplications. */
+static uint64_t unit_act_bits(const calm_pool *pool, size_t unit, const calm_scheme *scheme)
+{
+    return (uint64_t)calm_scheme_input_bits(scheme) *
+           (uint64_t)calm_pool_weights(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1]);
+}
+
 /* Bits per weight are from exact sums, while the budget counts whole bits of each unit: the two differ by the rounding
  * of each unit. */
 static void add_bits(const calm_pool *pool, calm_solution *out)
@@ -140,7 +148,9 @@ static void add_bits(const calm_pool *pool, calm_solution *out)
         const calm_scheme *scheme = &pool->entries[out->choice[u]].scheme;
         bits += calm_pool_bits(pool, pool->unit_begin[u], pool->unit_begin[u + 1], scheme);
         out->bits += unit_bits(pool, u, scheme);
+        out->act_bits += unit_act_bits(pool, u, scheme);
     }
+    out->mean_act_bits = (double)out->act_bits / calm_pool_weights(pool, 0, pool->n_jobs);
     out->bits_per_weight = bits / calm_pool_weights(pool, 0, pool->n_jobs);
 }
 
@@ -189,7 +199,8 @@ static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm
     for (size_t s = 0; s < pool->n_schemes; s++) {
         bool any = false;
         calm_unit_option option = {.scheme = s, .held = !calm_limits_take(&scope->limits, unit, s),
-                                   .weight = {.cost = unit_bits(pool, unit, &pool->schemes[s])}};
+                                   .weight = {.cost = unit_bits(pool, unit, &pool->schemes[s]),
+                                              .second = unit_act_bits(pool, unit, &pool->schemes[s])}};
         for (size_t i = 0; i < pool->n_entries; i++)
             any |= pool->entries[i].of_scheme == s && scope->allowed[unit * pool->n_entries + i];
         if (!any)
@@ -280,19 +291,25 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
 
 uint64_t calm_budget_bits(const calm_pool *pool, double budget)
 {
+    if (isinf(budget))
+        return CALM_NO_LIMIT;
     /* To the nearest bit: 4.125 bits times a number of weights may end a rounding error below a whole number. */
     return (uint64_t)floor(budget * calm_pool_weights(pool, 0, pool->n_jobs) + 0.5);
 }
 
+/* Bits of a unit that a budget counts: of its weights, or of its activations. */
+typedef uint64_t counted(const calm_pool *pool, size_t unit, const calm_scheme *scheme);
+
 /* The least and the most that a unit may take: of what can be had, and of what is allowed, failed or not. */
-static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t unit, uint64_t *least, uint64_t *most)
+static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t unit, counted *count, uint64_t *least,
+                       uint64_t *most)
 {
     const bool scored = has_scores(pool, scope, unit);
     *least = UINT64_MAX;
     *most = 0;
     for (size_t i = 0; i < pool->n_entries; i++) {
         const calm_pool_entry *entry = &pool->entries[i];
-        const uint64_t bits = unit_bits(pool, unit, &entry->scheme);
+        const uint64_t bits = count(pool, unit, &entry->scheme);
         if (!scope->allowed[unit * pool->n_entries + i] || !calm_limits_take(&scope->limits, unit, entry->of_scheme))
             continue;
         *most = bits > *most ? bits : *most;
@@ -302,36 +319,54 @@ static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t un
     }
 }
 
-calm_status calm_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget)
+/* Can a budget be reached and used up?  `key` and `what` name it. */
+static calm_status check_reach(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget,
+                               counted *count, const char *key, const char *what)
 {
     const double weights = calm_pool_weights(pool, 0, pool->n_jobs);
     const uint64_t bits = calm_budget_bits(pool, budget);
     uint64_t least = 0, most = 0;
     for (size_t u = 0; u < pool->n_units; u++) {
         uint64_t low, high;
-        unit_reach(pool, scope, u, &low, &high);
+        unit_reach(pool, scope, u, count, &low, &high);
         least += low == UINT64_MAX ? 0 : low;    /* all failed: the allocation says so */
         most += high;
     }
     if (bits >= least && bits <= most)
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, BUDGET " %g: the plans of this pool take from %.4f to %.4f bits per weight%s%s",
-                     budget, (double)least / weights, (double)most / weights, scope->limits.takes ? " for " : "",
+    return calm_fail(ctx, CALM_EARG, "%s %g: the plans of this pool take from %.4f to %.4f bits per %s%s%s", key,
+                     budget, (double)least / weights, (double)most / weights, what, scope->limits.takes ? " for " : "",
                      scope->limits.takes ? scope->limits.asks : "");
+}
+
+calm_status calm_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget)
+{
+    return isinf(budget) ? CALM_OK : check_reach(ctx, pool, scope, budget, unit_bits, BUDGET, "weight");
+}
+
+calm_status calm_act_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget)
+{
+    return budget > 0 ? check_reach(ctx, pool, scope, budget, unit_act_bits, ACT_BUDGET, "activation") : CALM_OK;
 }
 
 static calm_status allocate(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests,
                             const calm_scope *scope, calm_solution *out)
 {
     const double budget = isnan(requests->budget) ? WIDEST : requests->budget;
+    const uint64_t bits[2] = {calm_budget_bits(pool, budget), requests->act_budget > 0
+                                  ? calm_budget_bits(pool, requests->act_budget) : CALM_NO_LIMIT};
     calm_unit_options *units;
     size_t *picked;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, picked, pool->n_units));
     CALM_TRY(list_all_options(ctx, pool, scope, &units));
     if (!isnan(requests->budget))
         CALM_TRY(calm_budget_check(ctx, pool, scope, budget));
+    CALM_TRY(calm_act_budget_check(ctx, pool, scope, requests->act_budget));
     set_losses(pool, units, out);
-    CALM_TRY(calm_allocate(ctx, units, pool->n_units, calm_budget_bits(pool, budget), picked, &out->total));
+    const calm_status status = calm_allocate(ctx, units, pool->n_units, bits, picked, &out->total);
+    if (status == CALM_EARG && requests->act_budget > 0)
+        return calm_fail_prefix(ctx, BUDGET " %g and " ACT_BUDGET " %g", budget, requests->act_budget);
+    CALM_TRY(status);
     /* Without a budget the capacity exceeds every plan; the knapsack then only keeps tied units at one scheme. */
     const char *loss = out->unprobed ? "score by share of weights" : "predicted KL";
     for (size_t u = 0; u < pool->n_units; u++) {
@@ -356,7 +391,7 @@ calm_status calm_solve(calm_ctx *ctx, const calm_pool *pool, const calm_requests
     CALM_TRY(new_solution(ctx, pool, out));
     CALM_TRY(calm_scope_open(ctx, pool, requests, &scope));
     /* Units of a set are one decision only where losses can be added up. */
-    if (!isnan(requests->budget) || (scope.limits.takes && pool->n_schemes > 1)) {
+    if (!isnan(requests->budget) || requests->act_budget > 0 || (scope.limits.takes && pool->n_schemes > 1)) {
         CALM_TRY(allocate(ctx, pool, requests, &scope, out));
     } else {
         CALM_TRY(solve_units(ctx, pool, &scope, out));

@@ -1,10 +1,14 @@
 /* Solve: one entry of a pool per unit, from scores and requests - the only place that chooses.
  *
  *   rule      without a budget: ptq/plan/rule.h takes the best of what the unit's scope allows
- *   budget    with one: at each scheme the entry that the rule takes, then the schemes of least total
- *             predicted loss within the bits (ptq/plan/allocate.h).  The loss of an option is kappa * score, with kappa
- * = probe_kl / score of the unit's narrowest option: a score compares options of one unit only, the probe measures its
- * effect on the model.  Of a score that is a logarithm the error itself counts, e^score. */
+ *   budget    with one: at each scheme the entry that the rule takes, then the schemes of least total predicted loss
+ *             within the bits (ptq/plan/allocate.h)
+ *
+ * A budget is of bits of weights, of bits of activations (the mean over weights, that is over multiplications, of the
+ * bits of what they are multiplied by; 16 where that stays float), or there are both.  The loss of an option is
+ * kappa * score, with kappa = probe_kl / score of the unit's narrowest option: a score compares options of one unit
+ * only, the probe measures its effect on the model.  Of a score that is a logarithm the error itself counts,
+ * e^score. */
 #ifndef CALM_PLAN_SOLVE_H
 #define CALM_PLAN_SOLVE_H
 
@@ -16,8 +20,8 @@
 typedef struct calm_solution {
     size_t *choice;                    /* [n_units] entry of the pool                                   */
     const char **reasons;              /* [n_units]                                                     */
-    uint64_t bits;                     /* of all units                                                  */
-    double bits_per_weight;
+    uint64_t bits, act_bits;           /* of all units: of weights; of activations, by weights          */
+    double bits_per_weight, mean_act_bits;
     size_t unprobed;                   /* with a budget: units without a probe; 0: losses are predicted KL */
     char *cost;                        /* what the engine cost; NULL: there is none                     */
     char *substituted;                 /* of a uniform plan: where its entry failed, and what is there
@@ -51,7 +55,11 @@ calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const cal
 /* Whole bits that a budget of bits per weight gives to all units. */
 uint64_t calm_budget_bits(const calm_pool *pool, double budget);
 
-/* CALM_EARG when no plan that the scope allows takes so many bits: fewer than the least, or more than the most. */
+/* CALM_EARG when no plan that the scope allows takes so many bits: fewer than the least, or more than the most.  An
+ * infinite budget limits nothing. */
 calm_status calm_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget);
+
+/* The same of a budget of activation bits, 0: none. */
+calm_status calm_act_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget);
 
 #endif

@@ -121,6 +121,11 @@ size_t calm_scheme_group_size(const calm_scheme *scheme, size_t in)
     return scheme->group ? scheme->group : in;
 }
 
+int calm_scheme_input_bits(const calm_scheme *scheme)
+{
+    return scheme->act_bits ? scheme->act_bits : 16;
+}
+
 double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t in)
 {
     if (scheme->bits == 0 || out == 0 || in == 0)

@@ -34,4 +34,7 @@ size_t calm_scheme_group_size(const calm_scheme *scheme, size_t in);
 /* Bits per weight of an [out, in] matrix: codes, scales (16 bits) and zeros of asymmetric schemes. */
 double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t in);
 
+/* Bits of what a weight is multiplied by: those of quantized activations, 16 where they stay float. */
+int calm_scheme_input_bits(const calm_scheme *scheme);
+
 #endif

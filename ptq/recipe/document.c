@@ -36,7 +36,7 @@ static calm_json *numbers_json(const calm_numbers *numbers)
     return calm_recipe_filled(list);
 }
 
-/* The value of an option; NULL when it is not given: an empty list, a negative seed. */
+/* The value of an option; NULL when it is not given: an empty list, a negative seed, no budget. */
 static calm_json *value_json(const calm_option *option, const void *field)
 {
     const calm_range *range = field;
@@ -58,7 +58,7 @@ static calm_json *value_json(const calm_option *option, const void *field)
     case CALM_OPTION_RANGE:
         return range->given ? calm_recipe_range(range->first, range->last) : NULL;
     case CALM_OPTION_DOUBLE:
-        return calm_json_of_number(*(const double *)field);
+        return *(const double *)field >= option->min ? calm_json_of_number(*(const double *)field) : NULL;
     case CALM_OPTION_ENUM:    /* a word: write_value */
         break;
     }

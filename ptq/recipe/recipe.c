@@ -1,6 +1,7 @@
 /* Recipes: lists of algorithms, and the JSON form. */
 #include "ptq/recipe/recipe.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ptq/recipe/recipe_impl.h"
@@ -169,9 +170,10 @@ static void add_schemes(const calm_recipe *recipe, calm_json *root)
         else
             calm_json_add_string(schemes, name);
     }
-    for (size_t i = 0; i < recipe->n_budgets; i++)
+    for (size_t i = 0; i < recipe->n_budgets && isfinite(recipe->budgets[i]); i++)
         calm_json_add(budgets, calm_json_of_number(recipe->budgets[i]));
-    CALM_EXTEND(root, CALM_KV("schemes", calm_recipe_filled(schemes)), CALM_KV("budget", calm_recipe_filled(budgets)));
+    CALM_EXTEND(root, CALM_KV("schemes", calm_recipe_filled(schemes)), CALM_KV("budget", calm_recipe_filled(budgets)),
+                CALM_KV("act_budget", recipe->act_budget > 0 ? calm_json_of_number(recipe->act_budget) : NULL));
 }
 
 static calm_json *calibration_json(const calm_recipe *recipe)

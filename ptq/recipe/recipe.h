@@ -55,8 +55,10 @@ typedef struct calm_recipe {
     calm_prefix prefix;
     calm_input_scales input_scales;
     bool skip_smoothing;                    /* smoothing is not tried where inputs have no outliers */
-    double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget */
+    double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget; infinity
+                                             * alone: only activations have one */
     size_t n_budgets;
+    double act_budget;                      /* mean bits of activations; 0: no budget */
     long long probe_windows;                /* of the calibration windows, the first ones */
     bool keep_hybrid;                       /* even when a uniform run is better */
     const char *eval_path, *eval_name;      /* NULL: no evaluation */

@@ -157,10 +157,14 @@ static int compare_numbers(const void *a, const void *b)
 static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const calm_numbers *budgets = &spec->budgets;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->budgets, budgets->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->budgets, budgets->n + 1));
     for (size_t i = 0; i < budgets->n; i++)
         recipe->budgets[i] = budgets->of[i];
     recipe->n_budgets = budgets->n;
+    recipe->act_budget = spec->act_budget;
+    /* Activations alone are spent as one budget of weights that limits nothing. */
+    if (recipe->act_budget > 0 && !budgets->n)
+        recipe->budgets[recipe->n_budgets++] = INFINITY;
     /* qsort takes no NULL, which an empty list is. */
     if (budgets->n)
         qsort(recipe->budgets, budgets->n, sizeof *recipe->budgets, compare_numbers);
@@ -205,8 +209,14 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
                          "`choice.budget` probes one width of each unit itself; it has no `choice.metric` probe_kl");
     calm_scheme_name(&recipe->schemes[0], name);
     if (!recipe->n_budgets && recipe->n_schemes > 1)
-        return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget` alone",
-                         name);
+        return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget` or "
+                         "`choice.act_budget` alone", name);
+    bool several = false;
+    for (size_t i = 1; i < recipe->n_schemes; i++)
+        several |= recipe->schemes[i].act_bits != recipe->schemes[0].act_bits;
+    if (recipe->act_budget > 0 && !several)
+        return calm_fail(ctx, CALM_EARG, "`choice.act_budget` needs schemes of several activation widths to choose "
+                         "from, as `schemes` w4a4_g128,w4a8_g128,w4a16_g128; found only those of %s", name);
     if (recipe->n_budgets && recipe->n_schemes == 1)
         return calm_fail(ctx, CALM_EARG, "`choice.budget` needs several widths to choose from: `schemes` %s",
                          calm_spec_default_schemes(spec));
@@ -312,8 +322,10 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
     if (recipe->output)
         return CALM_OK;
     calm_scheme_name(&recipe->schemes[0], scheme);
-    if (recipe->n_budgets)
+    if (recipe->n_budgets && isfinite(recipe->budgets[0]))
         snprintf(scheme, sizeof scheme, "%g-bits", recipe->budgets[0]);
+    else if (recipe->n_budgets)
+        snprintf(scheme, sizeof scheme, "%g-activation-bits", recipe->act_budget);
     return calm_strf(ctx, ctx->out, &recipe->output, "calm-out/%s-%s", base_name(spec->model), scheme);
 }
 

@@ -33,6 +33,7 @@ struct calm_recipe_spec {
     bool no_eval;
     calm_range blocks;
     calm_numbers budgets;
+    double act_budget;                         /* 0: none                              */
     int unit, rule, effort;                    /* calm_unit, calm_choice_rule, 1: light */
     const char *metric;                        /* NULL: the rule's own                 */
     bool keep_hybrid;

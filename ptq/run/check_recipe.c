@@ -34,7 +34,11 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
     if (!faults->n)
         CALM_TRY(calm_fault_note(ctx, calm_run_restrict(ctx, run), "target", faults));
     if (!faults->n)
+    {
         CALM_TRY(calm_fault_note(ctx, calm_run_check_budgets(ctx, run), "choice.budget", faults));
+        CALM_TRY(calm_fault_note(ctx, calm_act_budget_check(ctx, &run->pool, &run->scope, recipe->act_budget),
+                                 "choice.act_budget", faults));
+    }
     /* Evaluation is assumed: whether there is a text to evaluate on is a fault of its own. */
     for (size_t i = 0; i < recipe->n_gates; i++) {
         char *key;

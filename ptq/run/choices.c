@@ -65,7 +65,9 @@ static calm_status add_trial(calm_ctx *ctx, const calm_run *p, const char *name,
 {
     size_t *choice;
     /* A uniform run that spends more would be compared unfairly: it is no alternative. */
-    if (solution->bits > calm_budget_bits(&p->pool, out->budget))
+    const double act_budget = p->in.recipe->act_budget;
+    if (solution->bits > calm_budget_bits(&p->pool, out->budget) ||
+        (act_budget > 0 && solution->act_bits > calm_budget_bits(&p->pool, act_budget)))
         return CALM_OK;
     CALM_TRY(calm_run_spread(ctx, p, &p->pool, solution, &choice));
     CALM_TRY(calm_trial_new(ctx, &p->in, name, choice, &out->trials[out->n_trials]));
@@ -108,6 +110,7 @@ static calm_status spend(calm_ctx *ctx, calm_run *p, calm_pareto *out, calm_solu
     calm_requests requests = calm_run_requests(p, p->in.recipe->selection.unit);
     /* Everything else that was asked for holds for every budget. */
     requests.budget = out->budget;
+    requests.act_budget = p->in.recipe->act_budget;
     CALM_TRY(calm_solve(ctx, &p->pool, &requests, hybrid));
     out->total = hybrid->total;
     CALM_TRY(list_trials(ctx, p, hybrid, out));

@@ -5,6 +5,7 @@
  * and which of two recipes is the longer one. */
 #include "ptq/run/forecast.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ptq/base/memory.h"
@@ -211,7 +212,7 @@ static void add_up(forecast *f, int n_threads)
             b += entry / (double)recipe->n_pool;
         }
         /* Which entry is chosen is not known: the mean of all, or what the largest budget allows. */
-        b = recipe->n_budgets ? recipe->budgets[recipe->n_budgets - 1] : b;
+        b = recipe->n_budgets && isfinite(recipe->budgets[0]) ? recipe->budgets[recipe->n_budgets - 1] : b;
         out->seconds += job_seconds(f, job, share * rows, share * (double)p->in.calib.begin[scored], n_threads);
         bits += b * n;
         weights += n;

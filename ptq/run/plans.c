@@ -97,6 +97,21 @@ double calm_plan_bits(const calm_inputs *in, const calm_plan *plan)
     return weights > 0 ? bits / weights : NAN;
 }
 
+/* Mean bits of activations of the quantized jobs, which count by their weights: each is multiplied by one. */
+static double act_bits(const calm_inputs *in, const calm_plan *plan)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    double bits = 0, weights = 0;
+    for (size_t j = 0; j < plan->n_jobs; j++) {
+        const double n = (double)layout->jobs[j].out * (double)layout->jobs[j].in;
+        if (!plan->jobs[j].quantized)
+            continue;
+        bits += n * calm_scheme_input_bits(&plan->jobs[j].scheme);
+        weights += n;
+    }
+    return weights > 0 ? bits / weights : NAN;
+}
+
 /* Over the candidates' keys in the order of jobs, so over everything that decides the weights.  The name of the plan
  * is not in it: a hybrid that equals a uniform run is measured once. */
 calm_status calm_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX])
@@ -123,5 +138,6 @@ calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *nam
                                candidate->failure));
     }
     out->bits_per_weight = calm_plan_bits(in, &out->plan);    /* known without codes */
+    out->act_bits = act_bits(in, &out->plan);
     return calm_plan_key(ctx, &out->plan, out->key);
 }

@@ -60,6 +60,15 @@ static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o,
     return CALM_OK;
 }
 
+/* Of activations likewise; a run has one of them at most. */
+static double resolve_act_budget(const calm_reselect_options *o, const calm_stored_run *run)
+{
+    const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "act_budget");
+    if (o->act_budget > 0)
+        return o->act_budget;
+    return calm_json_number(before ? before : calm_json_get(run->recipe, "act_budget"), 0);
+}
+
 /* The engine: of the options, else of the selection that the run is, else of its recipe; with a format that the run
  * was written in, where the engine reads one, since its limits depend on the format. */
 static calm_status resolve_target(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
@@ -91,6 +100,7 @@ static calm_status resolve_requests(calm_ctx *ctx, const calm_reselect_options *
     CALM_TRY(calm_words_parse(ctx, &o->forbid, forbid, &out->n_forbid));
     CALM_TRY(calm_pins_parse(ctx, &o->pins, round, pins, &out->n_pins));
     CALM_TRY(resolve_target(ctx, o, run, out));
+    out->act_budget = resolve_act_budget(o, run);
     return resolve_budget(ctx, o, run, &out->budget);
 }
 
@@ -162,6 +172,7 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
     pool->every = strcmp(calm_unit_name(query.unit), out->parent.unit) != 0 || !out->parent.metric ||
                   strcmp(query.metric, out->parent.metric) != 0;
     out->budget = requests->budget;
+    out->act_budget = requests->act_budget;
     out->engine = requests->engine;
     /* Before solving: a parent whose choices contradict its pool is not a base for another choice. */
     CALM_TRY(calm_stored_run_entries(ctx, &out->parent, &out->stored, &out->before));
@@ -194,6 +205,8 @@ static calm_json *select_json(const calm_reselected *s, const calm_requests *req
                        CALM_KV("rule", calm_choice_rule_name(s->stored.pool.rule)),
                        CALM_KV("metric", s->stored.pool.metric),
                        CALM_KV("budget", isnan(requests->budget) ? NULL : calm_json_of_number(requests->budget)),
+                       CALM_KV("act_budget",
+                               requests->act_budget > 0 ? calm_json_of_number(requests->act_budget) : NULL),
                        CALM_KV("target", own ? NULL : calm_json_of_string(target)), CALM_KV("forbid", forbid),
                        CALM_KV("pin", pins));
 }

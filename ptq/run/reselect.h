@@ -15,6 +15,7 @@ typedef struct calm_reselect_options {
     int unit, rule;             /* calm_unit, calm_choice_rule, or CALM_AS_IN_RUN                                    */
     const char *metric;         /* NULL: the run's                                                            */
     double budget;              /* bits per weight; NaN: the run's, if it had one                             */
+    double act_budget;          /* mean bits of activations; 0: the run's, if it had one                      */
     calm_words forbid;          /* "gptq", "#12": besides what the run had                                    */
     calm_pairs pins;            /* unit, candidate: besides what the run had, and counting more               */
     const char *engine;         /* engine that the plan is for; NULL: the run's                               */
@@ -26,7 +27,7 @@ typedef struct calm_reselected {
     calm_stored_run parent;
     calm_stored_run_pool stored;    /* its pool                                                                   */
     calm_solution solution;
-    double budget;              /* that held; NaN: none                                                       */
+    double budget, act_budget;  /* that held; NaN: none; 0: none                                              */
     const calm_engine *engine;  /* that held                                                                  */
     size_t *before;             /* [n_jobs] entries that the parent chose; SIZE_MAX: none                     */
     double bits_before;         /* per weight, of those; NaN: some job had none                               */

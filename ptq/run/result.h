@@ -19,7 +19,7 @@ typedef struct calm_trial {
     const char *missing;         /* why there is no such plan: a candidate that failed; NULL: there is       */
     const char *substituted;     /* of a uniform run: where its candidates failed, and what is there instead;
                                   * NULL: nowhere                                                            */
-    double bits_per_weight;
+    double bits_per_weight, act_bits;    /* act_bits: mean over weights of what they are multiplied by       */
     int64_t id;                  /* evaluation; 0: not measured                                             */
     calm_measure measure;
     double delta, se;            /* mean loss minus the first trial's, paired standard error; NaN: none      */

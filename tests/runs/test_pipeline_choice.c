@@ -3,6 +3,7 @@
 
 #include "algorithms/chain.h"
 #include "ptq/run/reassemble.h"
+#include "ptq/run/reselect.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/quant/qblob.h"
 #include "store/blob.h"
@@ -299,6 +300,60 @@ TEST(budgets_out_of_reach)
 }
 END_OF_TEST
 
+/* Activations of 4, 8 and 16 bits share a mean of 7: within it, chosen again alike from the store, written again. */
+TEST(bits_of_activations_are_shared)
+{
+    double none_of_weights[] = {INFINITY};
+    play run = play_new(NULL, "w4a4_g16,w4a8_g16,w4a16_g16", "rtn,gptq");
+    run.recipe.budgets = none_of_weights;
+    run.recipe.n_budgets = 1;
+    run.recipe.act_budget = 7;
+    run.recipe.keep_hybrid = true;
+    play_must_run(&run);
+    /* The mean over weights; a scheme says what it does to activations. */
+    const char *const mean =
+        "SELECT sum((CASE WHEN k.scheme LIKE '%a4\\_%' ESCAPE '\\' THEN 4 WHEN k.scheme LIKE '%a8\\_%' ESCAPE '\\'"
+        " THEN 8 ELSE 16 END) * j.out_features * j.in_features) / sum(j.out_features * j.in_features) FROM choice c"
+        " JOIN candidate k ON k.id = c.candidate_id JOIN job j ON j.id = c.job_id WHERE c.run_id = 1";
+    ck_assert_int_le(play_sql(&run, mean), 7);
+    ck_assert_int_gt(play_sql(&run, "SELECT count(DISTINCT k.scheme) FROM choice c JOIN candidate k"
+                                    " ON k.id = c.candidate_id WHERE c.run_id = 1"), 1);
+    /* What would spend more was no rival of the guard. */
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"
+                                    " AND subject = 'all w4a8_g16'"), 0);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"
+                                    " AND subject = 'all w4a4_g16'"), 1);
+    play again = play_elsewhere(&run, "again");
+    calm_assembly assembly;
+    const calm_assemble_options o = {.store = run.recipe.store, .run = 1, .output = again.recipe.output,
+                                     .model = run.recipe.model.dir};
+    ck_ok(calm_reassemble(ctx, &o, &assembly));
+    calm_assembly_close(&assembly);
+    char digest[2][CALM_SHA256_HEX];
+    ck_ok(calm_sha256_file(ctx, test_format("%s/model.safetensors", run.recipe.output), digest[0]));
+    ck_ok(calm_sha256_file(ctx, test_format("%s/model.safetensors", again.recipe.output), digest[1]));
+    ck_assert_str_eq(digest[0], digest[1]);
+    /* As in the run, and with fewer. */
+    calm_reselect_options how = {.store = run.recipe.store, .run = 1, .unit = CALM_AS_IN_RUN, .rule = CALM_AS_IN_RUN,
+                                 .budget = NAN, .dry_run = true, .command = "test"};
+    calm_reselected same, fewer;
+    ck_ok(calm_reselect(ctx, &how, &same));
+    ck_assert_uint_eq(same.n_changed, 0);
+    how.act_budget = 5;
+    ck_ok(calm_reselect(ctx, &how, &fewer));
+    ck_assert_uint_gt(fewer.n_changed, 0);
+    ck_assert(fewer.solution.mean_act_bits <= 5 && same.solution.mean_act_bits <= 7);
+    calm_reselected_clear(&same);
+    calm_reselected_clear(&fewer);
+    play few = play_elsewhere(&run, "none");
+    few.recipe.act_budget = 3;
+    const outcome said = play_run(&few, none);
+    ck_assert_int_eq(said.status, CALM_EARG);
+    ck_assert_msg(strstr(said.message, "`choice.act_budget` 3: the plans of this pool take from 4.0000 to 16.0000"),
+                  "%s", said.message);
+}
+END_OF_TEST
+
 /* ---- light effort ---- */
 
 TEST(light_effort)
@@ -516,7 +571,8 @@ int main(void)
 {
     return run_tests("pipeline_choice", (const TTest *[]){
         a_unit_has_one_choice, units_of_stored_candidates, units_of_a_mixture,
-        a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach, light_effort,
+        a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach,
+        bits_of_activations_are_shared, light_effort,
         light_effort_is_about_quantized_inputs,
         twins_are_computed_once, dead_and_nan_candidates, a_uniform_run_with_a_failed_job,
         starved_actfit, too_few_rows_to_choose,

@@ -72,7 +72,7 @@ static void brute_force(const instance *in, size_t *best, calm_knapsack_total *t
             && (!found || loss < total->loss || (loss == total->loss && cost < total->cost))) {
             found = true;
             memcpy(best, choice, sizeof choice);
-            *total = (calm_knapsack_total){cost, loss, 0};
+            *total = (calm_knapsack_total){.cost = cost, .loss = loss};
         }
         size_t u = in->n;
         while (u > 0 && ++choice[u - 1] == in->units[u - 1].n)
@@ -279,7 +279,7 @@ END_OF_TEST
 /* Equal experts: every choice of k of them ties, and the first ones must stay cheap (the smaller option). */
 TEST(equal_units_go_by_number)
 {
-    static const calm_knapsack_option options[] = {{100, 3}, {250, 1}};
+    static const calm_knapsack_option options[] = {{100, 3, 0}, {250, 1, 0}};
     calm_knapsack_unit units[4000];
     size_t choice[4000], n = sizeof units / sizeof *units, dear = n / 3;
     calm_knapsack_total total;
@@ -297,7 +297,7 @@ END_OF_TEST
 
 TEST(capacities_at_the_ends)
 {
-    static const calm_knapsack_option a[] = {{7, 1}, {3, 2}, {9, 1}}, b[] = {{0, 5}};
+    static const calm_knapsack_option a[] = {{7, 1, 0}, {3, 2, 0}, {9, 1, 0}}, b[] = {{0, 5, 0}};
     const calm_knapsack_unit units[] = {{3, a}, {1, b}};
     size_t choice[2];
     calm_knapsack_total total;
@@ -315,7 +315,7 @@ END_OF_TEST
 
 TEST(what_is_refused)
 {
-    calm_knapsack_option a[] = {{1, 0}, {2, 0}}, b[] = {{1, 0}};
+    calm_knapsack_option a[] = {{1, 0, 0}, {2, 0, 0}}, b[] = {{1, 0, 0}};
     calm_knapsack_unit units[] = {{1, b}, {2, a}};
     size_t choice[2];
     calm_knapsack_total total;
@@ -346,8 +346,8 @@ TEST(a_frontier_without_end)
     calm_knapsack_total total;
     for (size_t u = 0; u < 60; u++) {
         uint64_t cost = calm_rng_u64(5, 1, u) >> 14;
-        options[u][0] = (calm_knapsack_option){0, 0};
-        options[u][1] = (calm_knapsack_option){cost, -(double)cost};
+        options[u][0] = (calm_knapsack_option){0};
+        options[u][1] = (calm_knapsack_option){.cost = cost, .loss = -(double)cost};
         units[u] = (calm_knapsack_unit){2, options[u]};
         all += cost;
     }
