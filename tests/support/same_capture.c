@@ -45,3 +45,15 @@ void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score
     same_bytes(x->sumabs, y->sumabs, width * sizeof *x->sumabs);
     same_bytes(a->score_input, b->score_input, score_rows * width * sizeof *a->score_input);
 }
+
+void same_expert_capture(const calm_capture *a, const calm_capture *b, size_t width)
+{
+    ck_assert_uint_eq(a->score_rows, b->score_rows);
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        same_job(&a->job[kind], &b->job[kind], a->score_rows);
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+        same_accumulators(a->activations[hook], b->activations[hook]);
+    ck_assert(!a->score_output == !b->score_output);
+    ck_assert(!a->score_output ||
+              memcmp(a->score_output, b->score_output, a->score_rows * width * sizeof(float)) == 0);
+}

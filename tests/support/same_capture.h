@@ -10,4 +10,7 @@ void same_accumulators(const calm_actstat_acc *a, const calm_actstat_acc *b);
 /* The same for a job's statistics (NULL Gram matrices allowed in both) and its first `score_rows` inputs. */
 void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score_rows);
 
+/* The same for all jobs and hook points, and for the scored output, `width` columns. */
+void same_expert_capture(const calm_capture *a, const calm_capture *b, size_t width);
+
 #endif

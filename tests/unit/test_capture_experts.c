@@ -424,18 +424,6 @@ END_OF_TEST
 
 /* ---- bytes ---- */
 
-static void same_capture(const calm_capture *a, const calm_capture *b)
-{
-    ck_assert_uint_eq(a->score_rows, b->score_rows);
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-        same_job(&a->job[kind], &b->job[kind], a->score_rows);
-    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
-        same_accumulators(a->activations[hook], b->activations[hook]);
-    ck_assert(!a->score_output == !b->score_output);
-    ck_assert(!a->score_output ||
-              memcmp(a->score_output, b->score_output, a->score_rows * HIDDEN * sizeof(float)) == 0);
-}
-
 TEST(same_bytes_for_threads_waves_and_files)
 {
     static const struct {
@@ -450,7 +438,7 @@ TEST(same_bytes_for_threads_waves_and_files)
         embed(&b, rows[i].spilled ? test_directory() : NULL);
         const captured *other = capture(&b, rows[i].threads, rows[i].wave);
         for (size_t e = 0; e < EXPERTS; e++)
-            same_capture(&first->expert[e], &other->expert[e]);
+            same_expert_capture(&first->expert[e], &other->expert[e], HIDDEN);
         for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
             same_accumulators(first->whole.activations[hook], other->whole.activations[hook]);
         ck_assert(memcmp(first->moved, other->moved, b.n_rows * HIDDEN * sizeof(float)) == 0);
