@@ -85,7 +85,7 @@ TEST(chains_agree_where_scaling_is_skipped)
     check_agree("rtn", "smoothquant", false, true);
     check_agree("smoothquant", "smooth(alpha=0.75)+absmax+nearest", false, true);
     check_agree("smooth+awq+absmax+nearest", "rtn", false, true);
-    check_agree("gptq-hls", "smoothquant-gptq", false, true);
+    check_agree("hls(signed=true)+gptq+mkq", "smoothquant-gptq", false, true);
     check_agree("actfit", "smoothquant-actfit", false, true);
     check_agree("awq", "mse+nearest", false, true);
     check_agree("awq", "rtn", false, false);
