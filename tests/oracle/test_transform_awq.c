@@ -14,24 +14,11 @@ typedef enum which_grid { ABSMAX, MSE, HMSE } which_grid;
  * both of the channels with input, the others have 1. */
 static void slow_scale(const slow_problem *p, double exponent, double *s)
 {
-    double logs = 0, n_live = 0;
     double *raw = slow_doubles(p->in);
     for (size_t j = 0; j < p->in; j++)
         if (p->stats.sumabs[j] > 0)
             raw[j] = pow(fmax(p->stats.sumabs[j] / (double)p->rows, LEAST), exponent);
-    for (size_t j = 0; j < p->in; j++) {
-        double product = 1, count = 0;
-        for (size_t k = 0; k < p->in; k++)
-            if (raw[k] > 0 && (k == j || (p->job.absorb_group && p->job.absorb_group[k] == p->job.absorb_group[j]))) {
-                product *= raw[k];
-                count++;
-            }
-        s[j] = count > 0 ? pow(product, 1 / count) : 0;
-        logs += s[j] > 0 ? log(s[j]) : 0;
-        n_live += s[j] > 0;
-    }
-    for (size_t j = 0; j < p->in; j++)
-        s[j] = s[j] > 0 ? s[j] / exp(logs / n_live) : 1;
+    slow_channel_scales(p, raw, s);
 }
 
 /* Codes less zeros of W diag(s) on a grid, and its scales [O, G]. */

@@ -60,7 +60,7 @@ END_OF_TEST
  * out of both. */
 static void slow_scale(const slow_problem *p, double alpha, double *s)
 {
-    double *raw = slow_doubles(p->in), logs = 0, n_live = 0;
+    double *raw = slow_doubles(p->in);
     for (size_t j = 0; j < p->in; j++) {
         double most = 0;
         for (size_t i = 0; i < p->out; i++)
@@ -68,19 +68,7 @@ static void slow_scale(const slow_problem *p, double alpha, double *s)
         if (p->stats.absmax[j] > 0 && most > 0)
             raw[j] = fmax(pow(p->stats.absmax[j], alpha) / pow(fmax(most, 1e-5), 1 - alpha), 1e-5);
     }
-    for (size_t j = 0; j < p->in; j++) {
-        double product = 1, count = 0;
-        for (size_t k = 0; k < p->in; k++)
-            if (raw[k] > 0 && (k == j || (p->job.absorb_group && p->job.absorb_group[k] == p->job.absorb_group[j]))) {
-                product *= raw[k];
-                count++;
-            }
-        s[j] = count > 0 ? pow(product, 1 / count) : 0;
-        logs += s[j] > 0 ? log(s[j]) : 0;
-        n_live += s[j] > 0;
-    }
-    for (size_t j = 0; j < p->in; j++)
-        s[j] = s[j] > 0 ? s[j] / exp(logs / n_live) : 1;
+    slow_channel_scales(p, raw, s);
 }
 
 static void check_smooth(const slow_problem *p, double alpha)

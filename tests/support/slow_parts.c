@@ -192,6 +192,24 @@ void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w
     }
 }
 
+void slow_channel_scales(const slow_problem *p, const double *raw, double *s)
+{
+    double logs = 0, n_live = 0;
+    for (size_t j = 0; j < p->in; j++) {
+        double product = 1, count = 0;
+        for (size_t k = 0; k < p->in; k++)
+            if (raw[k] > 0 && (k == j || (p->job.absorb_group && p->job.absorb_group[k] == p->job.absorb_group[j]))) {
+                product *= raw[k];
+                count++;
+            }
+        s[j] = count > 0 ? pow(product, 1 / count) : 0;
+        logs += s[j] > 0 ? log(s[j]) : 0;
+        n_live += s[j] > 0;
+    }
+    for (size_t j = 0; j < p->in; j++)
+        s[j] = s[j] > 0 ? s[j] / exp(logs / n_live) : 1;
+}
+
 void slow_check_codes(const calm_qjob *qjob, const double *q)
 {
     size_t wrong = 0;

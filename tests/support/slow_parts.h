@@ -57,6 +57,10 @@ void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w
 /* X of A X = B, B [n, m], by elimination without pivoting; a is spoiled, b becomes X. */
 void slow_solve(double *a, double *b, size_t n, size_t m);
 
+/* s [I] of raw scales [I], 0 for a dead channel: the geometric mean of each group of shared channels, divided by that
+ * of all live channels; 1 for dead ones. */
+void slow_channel_scales(const slow_problem *p, const double *raw, double *s);
+
 /* Fail the test unless all codes less zeros are q [O, I]. */
 void slow_check_codes(const calm_qjob *qjob, const double *q);
 
