@@ -27,27 +27,22 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-size_t calm_guard_pick(const calm_trial *trials, size_t n)
+/* The measured uniform run with the least loss, of all or of those that may replace the hybrid; 0: none.  Of two uniform
+ * runs neither is simpler, so the least mean loss decides.  Where the hybrid has the least of all, those within one error
+ * are as good; where a uniform run has, it is simple already. */
+static size_t least_uniform(const calm_trial *trials, size_t n, bool all)
 {
-    /* Of two uniform runs neither is simpler: the one with the least mean loss.  Where the hybrid has the least, it is
-     * the uniform runs that may be as good; where one of those has, it is simple already. */
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
-        if (trials[i].id && (trials[i].delta < 0 || trials[i].delta <= trials[i].se) &&
+        if (trials[i].id && (all || trials[i].delta < 0 || trials[i].delta <= trials[i].se) &&
             (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
             best = i;
     return best;
 }
 
-/* The uniform run with the least loss, or 0. */
-static size_t least_uniform(const calm_trial *trials, size_t n)
+size_t calm_guard_pick(const calm_trial *trials, size_t n)
 {
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (trials[i].id &&
-            (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
-            best = i;
-    return best;
+    return least_uniform(trials, n, false);
 }
 
 /* A uniform run with the hybrid's candidates, or 0. */
@@ -63,7 +58,7 @@ static size_t same_uniform(const calm_trial *trials, size_t n)
 static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_trial *trials, size_t n, size_t best,
                                const char **verdict)
 {
-    const size_t same = same_uniform(trials, n), next = best ? best : least_uniform(trials, n);
+    const size_t same = same_uniform(trials, n), next = best ? best : least_uniform(trials, n, true);
     const calm_trial *trial = &trials[next];
     const char *loss = trial->measure.kind == CALM_STORE_EMBEDDINGS ? "1 - cosine" : "KL";
     const char *kept = p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)"

@@ -6,7 +6,7 @@
 #include "ptq/plan/solve.h"
 #include "tests/support/harness.h"
 
-enum { N_JOBS = 6, N_SCHEMES = 3, N_ALGORITHMS = 2, N_ENTRIES = N_SCHEMES * N_ALGORITHMS };
+enum { N_JOBS = 6, N_SCHEMES = 3, N_ALGORITHMS = 2, N_ENTRIES = N_SCHEMES * N_ALGORITHMS, N_PLANS = 729 /* 3^6 */ };
 
 /* A pool of six jobs in two blocks, which a test may change before it asks. */
 typedef struct bench {
@@ -77,6 +77,20 @@ static double job_bits(const bench *b, size_t job, size_t scheme)
 {
     static const double per_weight[N_SCHEMES] = {3, 4, 5};    /* codes and a scale of 16 bits per 16 weights */
     return per_weight[scheme] * (double)b->jobs[job].out * (double)b->jobs[job].in;
+}
+
+/* Plan `code` (0 .. N_PLANS - 1): the number of a scheme for every job. */
+static inline void nth_plan(size_t code, size_t option[N_JOBS])
+{
+    for (size_t j = 0; j < N_JOBS; j++, code /= N_SCHEMES)
+        option[j] = code % N_SCHEMES;
+}
+
+/* The schemes that a solution chose. */
+static inline void schemes_of(const calm_solution *found, size_t option[N_JOBS])
+{
+    for (size_t j = 0; j < N_JOBS; j++)
+        option[j] = found->choice[j] / N_ALGORITHMS;
 }
 
 /* Loss of a plan: option[j] is the number of a scheme. */

@@ -32,16 +32,14 @@ static void check_budget(bench *b, double budget, bool probed)
     calm_solution found;
     double least = INFINITY, bits;
     size_t option[N_JOBS];
-    for (size_t code = 0; code < 729; code++) {    /* 3^6 plans */
-        size_t rest = code;
-        for (size_t j = 0; j < N_JOBS; j++, rest /= 3)
-            option[j] = rest % 3;
+    for (size_t code = 0; code < N_PLANS; code++) {
+        nth_plan(code, option);
         const double loss = plain_loss(b, option, probed, &bits);
         least = bits <= budget + 1e-9 ? fmin(least, loss) : least;
     }
     ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
+    schemes_of(&found, option);
     for (size_t j = 0; j < N_JOBS; j++) {
-        option[j] = found.choice[j] / N_ALGORITHMS;
         ck_assert_uint_eq(found.choice[j], plain_winner(b, j, option[j] * N_ALGORITHMS, N_ALGORITHMS));
     }
     /* Six losses are added in another order: a few units in the last place. */
@@ -315,10 +313,8 @@ static bool check_dead(bench *b, double budget)
     calm_solution found;
     double least = INFINITY, bits;
     size_t option[N_JOBS];
-    for (size_t code = 0; code < 729; code++) {
-        size_t rest = code;
-        for (size_t j = 0; j < N_JOBS; j++, rest /= 3)
-            option[j] = rest % 3;
+    for (size_t code = 0; code < N_PLANS; code++) {
+        nth_plan(code, option);
         const double loss = dead_loss(b, option, &bits);
         least = bits <= budget + 1e-9 ? fmin(least, loss) : least;
     }
@@ -327,8 +323,7 @@ static bool check_dead(bench *b, double budget)
         return false;
     }
     ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
-    for (size_t j = 0; j < N_JOBS; j++)
-        option[j] = found.choice[j] / N_ALGORITHMS;
+    schemes_of(&found, option);
     /* Six losses are added in another order: a few units in the last place. */
     ck_near(dead_loss(b, option, &bits), least, 1e-14 * (1 + least));
     ck_assert_msg(bits <= budget + 1e-9, "%g bits of %g", bits, budget);

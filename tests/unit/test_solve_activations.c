@@ -40,10 +40,8 @@ static bool check_two_budgets(bench *b, double budget, double act_budget)
     calm_solution found;
     double least = INFINITY, bits;
     size_t option[N_JOBS];
-    for (size_t code = 0; code < 729; code++) {
-        size_t rest = code;
-        for (size_t j = 0; j < N_JOBS; j++, rest /= 3)
-            option[j] = rest % 3;
+    for (size_t code = 0; code < N_PLANS; code++) {
+        nth_plan(code, option);
         const double loss = plain_loss(b, option, false, &bits);
         if (bits <= budget + 1e-9 && mean_act_bits(b, option) <= act_budget + 1e-9)
             least = fmin(least, loss);
@@ -55,8 +53,7 @@ static bool check_two_budgets(bench *b, double budget, double act_budget)
         return false;
     }
     ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
-    for (size_t j = 0; j < N_JOBS; j++)
-        option[j] = found.choice[j] / N_ALGORITHMS;
+    schemes_of(&found, option);
     /* Six losses, each rounded to 2^-52 of all, in another order. */
     ck_near(plain_loss(b, option, false, &bits), least, 1e-14 * (1 + least));
     ck_assert(bits <= budget + 1e-9);
