@@ -46,6 +46,9 @@ bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, boo
 /* CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
 unsigned calm_algorithm_caps(const calm_algorithm *algorithm);
 
+/* How many products of weights and Gram matrix, 2 O I^2 operations each, it takes about. */
+double calm_algorithm_products(const calm_algorithm *algorithm);
+
 /* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED, naming algorithm, part, scheme and why, when it
  * cannot. */
 calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme);

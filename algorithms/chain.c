@@ -291,6 +291,14 @@ unsigned calm_algorithm_caps(const calm_algorithm *algorithm)
     return algorithm->caps;
 }
 
+double calm_algorithm_products(const calm_algorithm *algorithm)
+{
+    double products = 0;
+    for (size_t i = 0; i < algorithm->n_steps; i++)
+        products += algorithm->steps[i].part->products;
+    return products;
+}
+
 bool calm_algorithm_skips(const calm_step *step, bool absorbs)
 {
     return step->part->kind == CALM_KIND_TRANSFORM && (step->part->caps & CALM_SETS_IN_SCALE) && !absorbs;

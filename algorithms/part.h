@@ -57,6 +57,8 @@ typedef struct calm_part {
     const char *summary, *reference;
     calm_part_kind kind;                   /* tags `run`                                                         */
     unsigned caps;                         /* CALM_NEEDS_* and CALM_SETS_*                                       */
+    double products;                       /* with default options its work is that of so many products W H of
+                                            * weights and Gram matrix, about; 0: small beside one                */
     size_t opts_size;
     const calm_option *opts;               /* NULL: takes none                                                   */
     calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */

@@ -36,6 +36,7 @@ const calm_part calm_refit_ls = {
     .reference = "-",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM,
+    .products = 2,
     .opts_size = sizeof(ls_options),
     .opts = ls_table,
     .memory = calm_rows_refit_memory,

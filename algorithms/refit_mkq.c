@@ -59,6 +59,7 @@ const calm_part calm_refit_mkq = {
     .reference = "Tang et al. 2022, arXiv 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM,
+    .products = 6,
     .opts_size = sizeof(mkq_options),
     .opts = mkq_table,
     .memory = calm_rows_refit_memory,

@@ -148,6 +148,7 @@ const calm_part calm_refit_restarts = {
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM,
+    .products = 20,
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,
     .memory = memory,

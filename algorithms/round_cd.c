@@ -53,6 +53,7 @@ const calm_part calm_round_cd = {
     .reference = "-",
     .kind = CALM_KIND_ROUND,
     .caps = CALM_NEEDS_GRAM,
+    .products = 4,
     .opts_size = sizeof(cd_options),
     .opts = cd_table,
     .memory = memory,

@@ -374,6 +374,7 @@ const calm_part calm_round_gptq = {
     .reference = "Frantar et al. 2022, arXiv 2210.17323",
     .kind = CALM_KIND_ROUND,
     .caps = CALM_NEEDS_GRAM,
+    .products = 0.5,
     .opts_size = sizeof(gptq_options),
     .opts = gptq_table,
     .check = check_options,

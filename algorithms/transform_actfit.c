@@ -197,6 +197,7 @@ const calm_part calm_transform_actfit = {
     .reference = "Tang et al. 2022, arXiv 2203.13483",
     .kind = CALM_KIND_TRANSFORM,
     .caps = CALM_NEEDS_SAMPLES | CALM_FITS_INPUT,
+    .products = 1,
     .opts_size = sizeof(actfit_options),
     .opts = actfit_table,
     .refuses = refuses,

@@ -174,6 +174,7 @@ const calm_part calm_transform_awq = {
     .reference = "Lin et al. 2023, arXiv 2306.00978",
     .kind = CALM_KIND_TRANSFORM,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_SUMS | CALM_SETS_IN_SCALE,
+    .products = 20,
     .memory = memory,
     .run.transform = awq,
 };

@@ -72,9 +72,11 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
     CALM_TRY(calm_table_write(ctx, &table, 2, out));
     for (size_t i = 0; i < r->recipe->n_budgets; i++)
         calm_text_printf(out, "  %g: %s\n", r->pareto[i].budget, r->pareto[i].verdict);
-    if (r->evaluates)
-        calm_text_printf(out, "  test text: %s, %zu windows of %zu tokens\n", r->recipe->eval_name, r->eval.n,
-                         r->eval.longest);
+    if (r->evaluates) {
+        calm_text_printf(out, "  test text:");
+        calm_summary_eval_text(r, out);
+        calm_text_printf(out, "\n");
+    }
     calm_text_printf(out,
                      "\n  store        %s\n  time         %.1f s\n\n  next: the same command with one of the budgets "
                      "writes its checkpoint; nothing is computed again\n",
@@ -125,6 +127,14 @@ static calm_json *measure_json(const calm_measure *measure)
     return CALM_OBJECT(CALM_KV("tokens", predictions->tokens), CALM_KV("nll", predictions->nll),
                        CALM_KV("ppl", predictions->ppl), CALM_KV("kl", predictions->kl),
                        CALM_KV("top1", predictions->top1));
+}
+
+/* A decoder's result, with the standard error of its divergence. */
+static calm_json *result_json(const calm_result *r)
+{
+    double kl, error;
+    calm_measure_compare(&r->eval_float, &r->eval_result, r->eval.n, &kl, &error);
+    return CALM_EXTEND(measure_json(&r->eval_result), CALM_KV("kl_se", error));
 }
 
 static calm_json *trials_json(const calm_trial *trials, size_t n, bool encoder)
@@ -186,17 +196,20 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
     if (r->recipe->n_budgets > 1)    /* no checkpoint, a row for each */
         return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", r->run_id), CALM_KV("budgets", budgets_json(r)),
                                                 CALM_KV("store", r->recipe->store), CALM_KV("seconds", r->seconds)));
-    calm_json *units = calm_json_new_array(), *before = NULL, *after = NULL;
+    calm_json *units = calm_json_new_array(), *before = NULL, *after = NULL, *text = NULL;
     calm_summary_units(ctx, r, add_unit_json, units);
     if (r->evaluates) {
         before = r->encoder ? NULL : measure_json(&r->eval_float);
-        after = measure_json(&r->eval_result);
+        after = r->encoder ? measure_json(&r->eval_result) : result_json(r);
+        text = CALM_OBJECT(CALM_KV("text", r->recipe->eval_name), CALM_KV("windows", r->eval.n),
+                           CALM_KV("available", r->eval.available));
     }
     return calm_print_json(ctx, CALM_OBJECT(
         CALM_KV("run", r->run_id), CALM_KV("result", r->name), CALM_KV("verdict", r->verdict),
         CALM_KV("target", target_json(r, r->pareto)), CALM_KV("bits_per_weight", r->bits_per_weight),
         CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after), CALM_KV("float", before),
-        CALM_KV("quantized", after), CALM_KV("guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder)),
+        CALM_KV("quantized", after), CALM_KV("evaluation", text),
+        CALM_KV("guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder)),
         CALM_KV("units", units), CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
         CALM_KV("checkpoint", r->recipe->output), CALM_KV("store", r->recipe->store), CALM_KV("lock", lock),
         CALM_KV("candidates_from_store", r->n_cached), CALM_KV("seconds", r->seconds),

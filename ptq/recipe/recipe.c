@@ -229,6 +229,7 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     const bool all = recipe->last_block < 0, any = calm_engine_is_any(recipe->engine);
     const bool several = calm_formats_count(&recipe->formats) > 1;
     const char *format = calm_formats_at(&recipe->formats, 0)->name;
+    calm_json *samples = recipe->eval_windows < 0 ? NULL : calm_json_of_int(recipe->eval_windows);
     calm_json *root = CALM_OBJECT(CALM_KV("model", recipe->model.name));
     add_schemes(recipe, root);
     return CALM_EXTEND(
@@ -239,7 +240,7 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         CALM_KV("formats", several ? formats_json(recipe) : NULL),
         CALM_KV("target", any ? NULL : calm_json_of_string(calm_engine_name(recipe->engine))),
         CALM_KV("evaluation", CALM_OBJECT(CALM_KV("text", recipe->eval_path ? recipe->eval_name : NULL),
-                                          CALM_KV("samples", recipe->eval_windows))),
+                                          CALM_KV("samples", samples))),
         CALM_KV("gates", gates_json(recipe)),
         CALM_KV("kernels", recipe->kernels ? calm_json_of_string(recipe->kernels) : NULL));
 }

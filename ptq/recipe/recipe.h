@@ -62,7 +62,7 @@ typedef struct calm_recipe {
     long long probe_windows;                /* of the calibration windows, the first ones */
     bool keep_hybrid;                       /* even when a uniform run is better */
     const char *eval_path, *eval_name;      /* NULL: no evaluation */
-    long long eval_windows;                 /* 0: all */
+    long long eval_windows;                 /* 0: all; -1: what the run's cost allows */
     calm_formats formats;                   /* that the result is written in */
     const char *output;                     /* checkpoint directory; NULL: none is written */
     const char *store;                      /* SQLite file */

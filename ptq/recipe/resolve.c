@@ -331,10 +331,22 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 
 /* ---- all of it ---- */
 
+/* Scores cost as much per row as a forward pass and more; so many rows tell candidates apart at any window length. */
+#define SCORE_TOKENS 4096
+#define SCORE_WINDOWS 8
+
+static long long score_windows(const calm_recipe_spec *spec)
+{
+    const long long most = SCORE_TOKENS / spec->seqlen;
+    if (spec->score_samples > 0)
+        return spec->score_samples;
+    return most < 1 ? 1 : most > SCORE_WINDOWS ? SCORE_WINDOWS : most;
+}
+
 /* What a spec says as it stands. */
 static calm_recipe start(const calm_recipe_spec *spec)
 {
-    return (calm_recipe){.score_windows = spec->score_samples,
+    return (calm_recipe){.score_windows = score_windows(spec),
                          .probe_windows = spec->probe_samples,
                          .prefix = (calm_prefix)spec->prefix,
                          .score_points = 1u << CALM_POINT_JOB,

@@ -7,6 +7,7 @@
 
 #include "ptq/run/checkpoint.h"
 #include "ptq/run/run_impl.h"
+#include "ptq/run/work.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/export/export.h"
 #include "ptq/plan/key.h"
@@ -40,7 +41,7 @@ static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
 
 calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *p)
 {
-    CALM_TRY(calm_inputs_read_eval(ctx, &p->in, &p->eval));
+    CALM_TRY(calm_run_work_read_eval(ctx, &p->in, &p->eval));
     p->result.eval = calm_window_facts_of(&p->eval);
     return CALM_OK;
 }

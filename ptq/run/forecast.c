@@ -12,6 +12,7 @@
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
 #include "ptq/run/run_impl.h"
+#include "ptq/run/work.h"
 #include "ptq/tensor/linalg.h"
 
 /* The small job that each algorithm is measured on: large enough for its inner loops to dominate, small enough for
@@ -141,46 +142,26 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
 
 /* ---- adding up ---- */
 
-/* Floating-point operations of the whole model for one token: two per weight that the token meets, the head
- * included; attention scores are small beside them at the usual lengths. */
-static double model_flops(const calm_run *p)
-{
-    const calm_config *config = calm_model_config(p->in.model);
-    return 2 * calm_inputs_weights(&p->in, 0, calm_model_layout(p->in.model)->n_jobs, true) +
-           2 * (double)config->hidden * (double)config->vocab;
-}
-
 /* Seconds of evaluating the float model and the result on so many tokens. */
 static double evaluation_seconds(const forecast *f, double tokens)
 {
-    return 2 * model_flops(f->p) * tokens / (FORWARD_SHARE * f->out->sgemm_flops);
+    return 2 * calm_run_work_token(&f->p->in) * tokens / (FORWARD_SHARE * f->out->sgemm_flops);
 }
 
-/* Quantizing, scoring and the Gram matrix of one job.  Candidates of a job are computed side by side, hence
- * n_threads; products have the rate of all threads already. */
-static double job_seconds(const forecast *f, const calm_job_ref *job, double rows, double score_rows, int n_threads)
+/* Quantizing one job, as measured: candidates of a job are computed side by side, hence n_threads. */
+static double chain_seconds(const forecast *f, const calm_job_ref *job, int n_threads)
 {
     const calm_recipe *recipe = f->p->in.recipe;
-    const double out = (double)job->out, in = (double)job->in,
-                 hidden = (double)calm_model_config(f->p->in.model)->hidden;
+    const double out = (double)job->out, in = (double)job->in;
     double seconds = 0;
-    bool gram = false;
     for (size_t a = 0; a < recipe->n_pool; a++) {
         const bool uses = calm_algorithm_caps(recipe->pool[a].algorithm) & CALM_NEEDS_GRAM;
         /* Column by column an algorithm on the Gram matrix updates all later columns: its time per weight grows with
          * the inputs. */
         const double growth = uses && in > (double)SAMPLE_IN ? in / (double)SAMPLE_IN : 1;
         seconds += f->entry[a] * out * in * growth / n_threads;
-        seconds += uses ? 4.0 / 3.0 * in * in * in / f->out->dgemm_flops : 0;    /* factor, inverse, its factor */
-        /* A score needs the candidate's output, and three Gram matrices of width `hidden`: of it, of the float
-         * output, of both. */
-        seconds += (2 * score_rows * out * in) / f->out->sgemm_flops +
-                   3 * 2 * score_rows * hidden * hidden / f->out->dgemm_flops;
-        gram |= uses;
     }
-    /* Collected once for all candidates.  One triangle takes half the operations of a product, at about 0.7 of its
-     * rate. */
-    return seconds + (gram ? rows * in * in / (0.7 * f->out->sgemm_flops) : 0);
+    return seconds;
 }
 
 /* Sums over the jobs of the run, then what is done once per run. */
@@ -191,17 +172,13 @@ static void add_up(forecast *f, int n_threads)
     const calm_recipe *recipe = p->in.recipe;
     const calm_config *config = calm_model_config(p->in.model);
     const calm_layout *layout = calm_model_layout(p->in.model);
-    const double rows = (double)p->in.calib.begin[p->in.calib.n], forward = FORWARD_SHARE * f->out->sgemm_flops;
-    const size_t scored = calm_inputs_score_windows(&p->in);
+    const calm_run_work work = calm_run_work_of(&p->in);
     size_t first, end;
     double bits = 0, weights = 0;
     calm_inputs_jobs(&p->in, &first, &end);
     out->bytes_after = (double)calm_model_bytes(p->in.model);
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
-        /* A token is routed to top_k of the experts: a job of one expert sees its share of the rows, if routing is
-         * even. */
-        const double share = job->expert >= 0 ? (double)config->moe.top_k / (double)config->moe.n_experts : 1;
         const double n = (double)job->out * (double)job->in;
         double b = 0;
         for (size_t i = 0; i < recipe->n_pool; i++) {
@@ -213,20 +190,17 @@ static void add_up(forecast *f, int n_threads)
         }
         /* Which entry is chosen is not known: the mean of all, or what the largest budget allows. */
         b = recipe->n_budgets && isfinite(recipe->budgets[0]) ? recipe->budgets[recipe->n_budgets - 1] : b;
-        out->seconds += job_seconds(f, job, share * rows, share * (double)p->in.calib.begin[scored], n_threads);
+        out->seconds += chain_seconds(f, job, n_threads);
         bits += b * n;
         weights += n;
         out->bytes_after += n * (b / 8 - (double)calm_dtype_bytes(config->dtype));
         out->n_candidates += recipe->n_pool;
     }
     out->bits_per_weight = weights > 0 ? bits / weights : 0;
-    /* One pass of the calibration windows through the blocks up to the last quantized one: two operations per
-     * weight. */
-    out->seconds += 2 * rows * calm_inputs_weights(&p->in, 0, layout->block_begin[p->in.end_block], true) / forward;
-    /* The guard measures the float model, the hybrid and every uniform run. */
-    const double guard = (double)p->in.guard.begin[p->in.guard.n] * (double)(recipe->n_pool + 2);
-    out->seconds += guard * model_flops(p) / forward;
-    if (p->result.evaluates && recipe->eval_windows)
+    /* Products have the rate of all threads already. */
+    out->seconds += work.forward / (FORWARD_SHARE * f->out->sgemm_flops) + work.sgemm / f->out->sgemm_flops +
+                    work.dgemm / f->out->dgemm_flops;
+    if (p->result.evaluates && recipe->eval_windows > 0)
         out->seconds += evaluation_seconds(f, (double)(recipe->eval_windows * recipe->seqlen));
     /* Digests and reading: about 400 MB/s, twice; writing the result. */
     out->seconds += 2 * (double)calm_model_bytes(p->in.model) / 4e8 + out->bytes_after / 3e8;
@@ -240,9 +214,9 @@ static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
 {
     const calm_run *p = f->p;
     calm_windows windows;
-    if (!p->result.evaluates || p->in.recipe->eval_windows)
+    if (!p->result.evaluates || p->in.recipe->eval_windows > 0)
         return CALM_OK;
-    CALM_TRY(calm_inputs_read_eval(ctx, &p->in, &windows));
+    CALM_TRY(calm_run_work_read_eval(ctx, &p->in, &windows));
     f->out->seconds += evaluation_seconds(f, (double)windows.begin[windows.n]);
     return CALM_OK;
 }

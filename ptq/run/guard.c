@@ -27,9 +27,9 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-/* The measured uniform run with the least loss, of all or of those that may replace the hybrid; 0: none.  Of two uniform
- * runs neither is simpler, so the least mean loss decides.  Where the hybrid has the least of all, those within one error
- * are as good; where a uniform run has, it is simple already. */
+/* The measured uniform run with the least loss, of all or of those that may replace the hybrid; 0: none.  Of two
+ * uniform runs neither is simpler, so the least mean loss decides.  Where the hybrid has the least of all, those within
+ * one error are as good; where a uniform run has, it is simple already. */
 static size_t least_uniform(const calm_trial *trials, size_t n, bool all)
 {
     size_t best = 0;

@@ -137,9 +137,9 @@ size_t calm_inputs_probe_windows(const calm_inputs *in)
     return measured_windows(in, in->recipe->probe_windows);
 }
 
-calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out)
+calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, size_t n, bool spread, calm_windows *out)
 {
-    /* The first windows, always: results of different runs are compared on this text. */
-    const calm_windows_options options = cut(in, in->recipe->eval_windows, -1);
+    calm_windows_options options = cut(in, (long long)n, -1);
+    options.n_spread = spread ? n : 0;
     return read_text(ctx, in, in->recipe->eval_path, &options, out);
 }

@@ -71,8 +71,9 @@ size_t calm_inputs_held_windows(const calm_inputs *in);
 size_t calm_inputs_score_windows(const calm_inputs *in);
 size_t calm_inputs_probe_windows(const calm_inputs *in);
 
-/* Windows of the evaluation's text: of an encoder's, its sentences. */
-calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out);
+/* So many windows of the evaluation's text, of an encoder's sentences; 0: all.  The first ones, or spread over the
+ * text.  Fails as calm_windows_read and calm_sentences_read do. */
+calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, size_t n, bool spread, calm_windows *out);
 
 /* ---- plans ---- */
 

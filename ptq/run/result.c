@@ -6,7 +6,7 @@
 
 calm_window_facts calm_window_facts_of(const calm_windows *windows)
 {
-    calm_window_facts out = {.n = windows->n, .longest = windows->longest,
+    calm_window_facts out = {.n = windows->n, .longest = windows->longest, .available = windows->n_available,
                              .tokens = windows->begin ? windows->begin[windows->n] : 0};    /* NULL: never read */
     memcpy(out.sha256, windows->sha256, sizeof out.sha256);
     return out;

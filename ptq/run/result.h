@@ -38,6 +38,7 @@ typedef struct calm_pareto {
 /* Windows that something was measured on. */
 typedef struct calm_window_facts {
     size_t n, tokens, longest;   /* windows; tokens of all; tokens of the longest                           */
+    size_t available;            /* windows that the text has                                               */
     char sha256[CALM_SHA256_HEX];
 } calm_window_facts;
 

@@ -176,11 +176,24 @@ static void evaluation_table(const calm_result *r, calm_table *table)
                    CALM_FIXED(embeddings->error, 6), CALM_FIXED(embeddings->spearman, 6));
         return;
     }
-    calm_table_columns(table, "test text|#perplexity|#KL to float|#top-1 %");
+    double kl, error;
+    /* The float model's divergence from itself is 0 in every window, so the difference is the result's own. */
+    calm_measure_compare(&r->eval_float, &r->eval_result, r->eval.n, &kl, &error);
+    calm_table_columns(table, "test text|#perplexity|#KL to float|#+- std. error|#top-1 %");
     CALM_CELLS(table, CALM_TEXT("float"), CALM_FIXED(r->eval_float.predictions.ppl, 4), CALM_FIXED(0, 5),
-               CALM_TEXT(NULL));
+               CALM_TEXT(NULL), CALM_TEXT(NULL));
     CALM_CELLS(table, CALM_TEXT(r->name), CALM_FIXED(result->ppl, 4), CALM_FIXED(result->kl, 5),
-               CALM_FIXED(100 * result->top1, 2));
+               CALM_FIXED(error, 5), CALM_FIXED(100 * result->top1, 2));
+}
+
+void calm_summary_eval_text(const calm_result *r, calm_text *out)
+{
+    calm_text_printf(out, "  %s, %zu", r->recipe->eval_name, r->eval.n);
+    if (r->eval.n < r->eval.available)
+        calm_text_printf(out, " of %zu", r->eval.available);
+    calm_text_printf(out, " windows of %zu tokens", r->eval.longest);
+    if (r->eval.n < r->eval.available && r->recipe->eval_windows < 0)
+        calm_text_printf(out, ", spread over the text, a third of the run's work (`evaluation.samples` 0: all)");
 }
 
 calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
@@ -207,7 +220,8 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     if (r->evaluates) {
         evaluation_table(r, &evaluation);
         CALM_TRY(calm_table_write(ctx, &evaluation, 2, out));
-        calm_text_printf(out, "  %s, %zu windows of %zu tokens\n\n", r->recipe->eval_name, r->eval.n, r->eval.longest);
+        calm_summary_eval_text(r, out);
+        calm_text_printf(out, "\n\n");
     }
     return CALM_OK;
 }

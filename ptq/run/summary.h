@@ -22,4 +22,7 @@ calm_status calm_summary_gates(calm_ctx *ctx, const calm_result *result, calm_te
 void calm_summary_size(const calm_result *result, calm_text *out);
 void calm_summary_schemes(const calm_result *result, calm_text *out);
 
+/* Text of the evaluation and how many of its windows, as part of a line. */
+void calm_summary_eval_text(const calm_result *result, calm_text *out);
+
 #endif

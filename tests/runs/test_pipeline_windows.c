@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "ptq/base/file.h"
+#include "ptq/run/work.h"
 #include "ptq/run/inputs.h"
 #include "tests/support/play.h"
 
@@ -21,7 +22,7 @@ static void check_inputs(const play *run, uint32_t begin, bool begun)
     ck_ok(calm_model_open(ctx, run->recipe.model.dir, &in.model));
     ck_ok(calm_inputs_open_tokenizer(ctx, &in));
     ck_ok(calm_inputs_read_windows(ctx, &in));
-    ck_ok(calm_inputs_read_eval(ctx, &in, &eval));
+    ck_ok(calm_run_work_read_eval(ctx, &in, &eval));
     check_begin(&in.calib, begin, begun);
     check_begin(&in.guard, begin, begun);
     check_begin(&eval, begin, begun);

@@ -1,0 +1,27 @@
+/* Floating-point operations of a run, from its shapes alone: the same on every machine, before anything has run. */
+#ifndef CALM_RUN_WORK_H
+#define CALM_RUN_WORK_H
+
+#include "ptq/run/inputs.h"
+
+/* A multiply-add counts two. */
+typedef struct calm_run_work {
+    double forward;    /* of forward passes: capture and guard                                       */
+    double sgemm;      /* of other products in float: Gram matrices of inputs, outputs of candidates  */
+    double dgemm;      /* in double: factors of Gram matrices, Gram matrices of scores                */
+    double chains;     /* of algorithms that work on the Gram matrix, besides its factors             */
+} calm_run_work;
+
+/* Of the forward pass of one token through the whole model, head included. */
+double calm_run_work_token(const calm_inputs *in);
+
+/* Of everything but the evaluation, nothing being in the store. */
+calm_run_work calm_run_work_of(const calm_inputs *in);
+
+/* Windows of the evaluation's text, of an encoder's its sentences: the first ones or all as the recipe says, else,
+ * spread over the text, as many as cost a third of the run, the evaluation included, and at least 64; all where that is
+ * little.
+ * Fails as calm_windows_read and calm_sentences_read do. */
+calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out);
+
+#endif

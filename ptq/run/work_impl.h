@@ -1,0 +1,11 @@
+/* Only files of this folder and their tests include it. */
+#ifndef CALM_RUN_WORK_IMPL_H
+#define CALM_RUN_WORK_IMPL_H
+
+#include <stddef.h>
+
+/* How many of the n windows of a text are evaluated by default, where all of them take `whole` operations and the rest
+ * of the run takes `rest`. */
+size_t calm_run_work_share(double rest, double whole, size_t n);
+
+#endif
