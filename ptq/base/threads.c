@@ -1,4 +1,4 @@
-/* Task loop over OpenMP with one context per worker. */
+/* Task loops over OpenMP with one context per worker; loops inside tasks are tasks of the same team. */
 #include "ptq/base/threads.h"
 
 #include <omp.h>
@@ -52,17 +52,30 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     }
 }
 
+/* A loop inside a task: its indices are there for any thread of the team that has nothing else to do.  A waiting thread
+ * runs tasks of its own loop alone (OpenMP ties tasks to threads), so it never holds the scratch of two outer tasks. */
+static void share(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first_failure *first, size_t *next)
+{
+    const size_t helpers = calm_size_min(n ? n - 1 : 0, (size_t)omp_get_num_threads() - 1);
+    for (size_t i = 0; i < helpers; i++) {
+#pragma omp task
+        work(parent, n, fn, user, first, next);
+    }
+    work(parent, n, fn, user, first, next);
+#pragma omp taskwait
+}
+
 calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *user)
 {
     first_failure first = {.index = SIZE_MAX, .status = CALM_OK};
     size_t next = 0;
-    int workers = ctx->n_threads;
-    if ((size_t)workers > n)
-        workers = n ? (int)n : 1;
-    if (omp_in_parallel())
-        workers = 1;
-#pragma omp parallel num_threads(workers) if (workers > 1)
-    work(ctx, n, fn, user, &first, &next);
+    if (omp_in_parallel()) {
+        share(ctx, n, fn, user, &first, &next);
+    } else {
+        /* The whole team, also for fewer indices than threads: those without one help with the loops inside. */
+#pragma omp parallel num_threads(ctx->n_threads) if (ctx->n_threads > 1)
+        work(ctx, n, fn, user, &first, &next);
+    }
     if (first.status != CALM_OK)
         return calm_fail(ctx, first.status, "%s", first.message);
     return CALM_OK;

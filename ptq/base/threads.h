@@ -11,7 +11,8 @@
 typedef calm_status calm_task_fn(calm_ctx *ctx, size_t index, void *user);
 
 /* Run fn for index 0 .. n-1 on ctx->n_threads workers.  Returns the failure with the lowest index, with its
- * message; tasks after a failed one are skipped, those before it still run.  Inside a task it runs serially. */
+ * message; tasks after a failed one are skipped, those before it still run.  Inside a task it runs on the same workers:
+ * those that have nothing else to do help. */
 calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *user);
 
 /* Cores this process may use, >= 1. */

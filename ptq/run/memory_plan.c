@@ -86,6 +86,7 @@ typedef struct group_needs {
     sizes score;         /* while they are scored                                                     */
     size_t reference;    /* what scores are compared with                                             */
     size_t prepare;      /* while that is made                                                        */
+    size_t help;         /* a thread without a candidate, which helps to make another's               */
 } group_needs;
 
 static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, const calm_scheme *scheme, size_t rows)
@@ -133,9 +134,12 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     const size_t code = calm_algorithm_run_bytes(entry->algorithm, &shape) + CALM_ARENA_CHUNK;
     const size_t weights = CALM_BYTES(float, job->out * job->in);
     size_t score = output_bytes(e, job, captured->score_rows, entry->scheme.act_bits);
+    const size_t chain = calm_algorithm_run_scratch_bytes(entry->algorithm, &shape);
+    calm_job_shape helped = shape;
+    helped.n_threads++;
     add_size(&out->codes, code);
-    add_size(&out->quantize, calm_algorithm_run_scratch_bytes(entry->algorithm, &shape) +
-                                 (job->kind == CALM_JOB_O ? CALM_BYTES(uint32_t, job->in) : 0));
+    add_size(&out->quantize, chain + (job->kind == CALM_JOB_O ? CALM_BYTES(uint32_t, job->in) : 0));
+    raise_to(&out->help, calm_algorithm_run_scratch_bytes(entry->algorithm, &helped) - chain);
     raise_to(&score, score_bytes(calm_score_scratch_bytes, captured));
     if (linear && !entry->scheme.act_bits)
         raise_to(&score, weights + calm_cka_linear_scratch_bytes(job->out, job->in));
@@ -195,10 +199,13 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
     const size_t at_once = e->knobs->candidates_at_once ? e->knobs->candidates_at_once : e->n_threads;
     const size_t codes = e->knobs->slices ? largest(&g->codes, n, at_once) : n * g->codes.all;
     const size_t reference = n * g->reference, results = held + captured_bytes;
+    /* Threads that no candidate is left for: fewer candidates than threads. */
+    const size_t idle = at_once > n * g->quantize.n ? at_once - n * g->quantize.n : 0;
     const size_t always = results + CALM_BYTES(calm_work, n * CALM_N_JOBS * e->p->in.recipe->n_pool);
     raise_to(&out->capture, results + capturing);
     /* What scores are compared with is made after the first slice was quantized. */
-    raise_to(&out->quantize, always + (e->knobs->slices ? reference : 0) + codes + largest(&g->quantize, n, at_once));
+    raise_to(&out->quantize, always + (e->knobs->slices ? reference : 0) + codes + largest(&g->quantize, n, at_once) +
+                                 idle * g->help);
     raise_to(&out->score, always + reference + codes + calm_size_max(g->prepare, largest(&g->score, n, at_once)));
     raise_to(&out->score, always + reference + units);
 }

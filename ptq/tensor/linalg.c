@@ -78,6 +78,11 @@ void calm_dsyrk_t(size_t n, size_t k, double alpha, const double *a, size_t lda,
     cblas_dsyrk(CblasRowMajor, CblasUpper, CblasTrans, (int)n, (int)k, alpha, a, (int)lda, beta, c, (int)ldc);
 }
 
+void calm_dsyrk_n(size_t n, size_t k, double alpha, const double *a, size_t lda, double beta, double *c, size_t ldc)
+{
+    cblas_dsyrk(CblasRowMajor, CblasUpper, CblasNoTrans, (int)n, (int)k, alpha, a, (int)lda, beta, c, (int)ldc);
+}
+
 void calm_dsymmetrize(size_t n, double *a, size_t lda)
 {
     for (size_t i = 0; i < n; i++)
@@ -94,6 +99,50 @@ calm_status calm_dcholesky_upper(calm_ctx *ctx, size_t n, double *a, size_t lda)
         return calm_fail(ctx, CALM_ENUMERIC, "Cholesky: the leading minor of order %ld is not positive definite",
                          (long)info);
     return CALM_OK;
+}
+
+/* With both orders of rows and columns reversed R becomes lower, and R R^T an ordinary factorisation. */
+calm_status calm_dcholesky_reverse(calm_ctx *ctx, size_t n, size_t first, double *a, size_t lda, double *work)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i; j < n; j++)
+            work[(n - 1 - i) * n + n - 1 - j] = a[i * lda + j];
+    /* A row-major lower triangle is a column-major upper one. */
+    lapack_int info = n ? LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', (lapack_int)n, work, (lapack_int)n) : 0;
+    if (info > 0)
+        return calm_fail(ctx, CALM_ENUMERIC, "Cholesky: the trailing minor from column %zu on is not positive definite",
+                         first + n - (size_t)info);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i; j < n; j++)
+            a[i * lda + j] = work[(n - 1 - i) * n + n - 1 - j];
+    return CALM_OK;
+}
+
+calm_status calm_dinvert_upper(calm_ctx *ctx, size_t n, size_t first, double *u, size_t ldu)
+{
+    lapack_int info = n ? LAPACKE_dtrtri_work(LAPACK_COL_MAJOR, 'L', 'N', (lapack_int)n, u, (lapack_int)ldu) : 0;
+    if (info > 0)
+        return calm_fail(ctx, CALM_ENUMERIC, "Cholesky: diagonal element %zu of the factor is zero",
+                         first + (size_t)info - 1);
+    return CALM_OK;
+}
+
+void calm_dsolve_upper_right(size_t m, size_t n, const double *u, size_t ldu, double *b, size_t ldb)
+{
+    cblas_dtrsm(CblasRowMajor, CblasRight, CblasUpper, CblasTrans, CblasNonUnit, (int)m, (int)n, 1.0, u, (int)ldu, b,
+                (int)ldb);
+}
+
+void calm_dmultiply_upper(size_t m, size_t n, double alpha, const double *u, size_t ldu, double *b, size_t ldb)
+{
+    cblas_dtrmm(CblasRowMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, (int)m, (int)n, alpha, u, (int)ldu, b,
+                (int)ldb);
+}
+
+void calm_dmultiply_upper_right(size_t m, size_t n, const double *u, size_t ldu, double *b, size_t ldb)
+{
+    cblas_dtrmm(CblasRowMajor, CblasRight, CblasUpper, CblasNoTrans, CblasNonUnit, (int)m, (int)n, 1.0, u, (int)ldu, b,
+                (int)ldb);
 }
 
 calm_status calm_dcholesky_invert(calm_ctx *ctx, size_t n, double *a, size_t lda)

@@ -48,12 +48,28 @@ void calm_ssyrk_t(size_t n, size_t k, float alpha, const float *a, size_t lda, f
 void calm_dsyrk_t(size_t n, size_t k, double alpha, const double *a, size_t lda, double beta, double *c,
                   size_t ldc);
 
+/* Upper triangle of C [n, n] = alpha A A^T + beta C, A [n, k]; the strict lower triangle is left alone. */
+void calm_dsyrk_n(size_t n, size_t k, double alpha, const double *a, size_t lda, double beta, double *c, size_t ldc);
+
 /* Copy the upper triangle of a [n, n] to the lower one. */
 void calm_dsymmetrize(size_t n, double *a, size_t lda);
 
 /* Cholesky factor of a symmetric positive definite a [n, n] in place: a = U^T U, upper triangle; the strict
  * lower triangle is left alone.  CALM_ENUMERIC, naming the pivot, when it is not positive definite. */
 calm_status calm_dcholesky_upper(calm_ctx *ctx, size_t n, double *a, size_t lda);
+
+/* The other factor, a = R R^T with R upper, in place; `first` is added to the order in messages, `work` [n, n]. */
+calm_status calm_dcholesky_reverse(calm_ctx *ctx, size_t n, size_t first, double *a, size_t lda, double *work);
+
+/* Inverse of an upper triangle u [n, n] in place; `first` as above. */
+calm_status calm_dinvert_upper(calm_ctx *ctx, size_t n, size_t first, double *u, size_t ldu);
+
+/* X in place in B [m, n] = X U^T, U [n, n] upper. */
+void calm_dsolve_upper_right(size_t m, size_t n, const double *u, size_t ldu, double *b, size_t ldb);
+
+/* B [m, n] = alpha U B, U [m, m] upper; and B [m, n] = B U, U [n, n] upper. */
+void calm_dmultiply_upper(size_t m, size_t n, double alpha, const double *u, size_t ldu, double *b, size_t ldb);
+void calm_dmultiply_upper_right(size_t m, size_t n, const double *u, size_t ldu, double *b, size_t ldb);
 
 /* Inverse from that factor, in place: upper triangle of a = (U^T U)^-1. */
 calm_status calm_dcholesky_invert(calm_ctx *ctx, size_t n, double *a, size_t lda);

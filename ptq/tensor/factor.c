@@ -1,0 +1,117 @@
+/* The upper factor of an inverse.
+ *
+ *   a = R R^T with R upper, from the last tile to the first     a^-1 = R^-T R^-1, so U = R^-1 is upper with a^-1 = U^T U
+ *
+ * Step k of the first:   R_kk from a_kk,  R_ik = a_ik R_kk^-T for i < k,  a_ij -= R_ik R_jk^T for i <= j < k
+ * Step j of the second:  U_jj = R_jj^-1,  U_ij = -(sum over l = i .. j - 1 of U_il R_lj) U_jj for i < j
+ *
+ * Tiles of a step are independent: one task each. */
+#include "ptq/tensor/factor.h"
+
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
+#include "ptq/tensor/linalg.h"
+
+/* Rows and columns of a tile: the products of a step run near BLAS's rate, and there are tasks for many cores from some
+ * thousand rows on. */
+#define TILE ((size_t)192)
+
+typedef struct matrix {
+    double *a;
+    size_t n, lda;
+    size_t step;      /* k of the first, j of the second  */
+    double *column;   /* [step TILE, TILE] R_lj, l < j    */
+} matrix;
+
+static double *tile_at(const matrix *m, size_t i, size_t j)
+{
+    return m->a + i * TILE * m->lda + j * TILE;
+}
+
+/* Rows of tile i. */
+static size_t side(const matrix *m, size_t i)
+{
+    return calm_size_min(m->n - i * TILE, TILE);
+}
+
+/* ---- a = R R^T ---- */
+
+/* R_ik = a_ik R_kk^-T */
+static calm_status divide(calm_ctx *ctx, size_t i, void *user)
+{
+    const matrix *m = user;
+    (void)ctx;
+    calm_dsolve_upper_right(side(m, i), side(m, m->step), tile_at(m, m->step, m->step), m->lda, tile_at(m, i, m->step),
+                            m->lda);
+    return CALM_OK;
+}
+
+/* a_ij -= R_ik R_jk^T of the pair (i, j), i <= j < k, number j (j + 1) / 2 + i. */
+static calm_status subtract(calm_ctx *ctx, size_t index, void *user)
+{
+    const matrix *m = user;
+    size_t j = 0;
+    (void)ctx;
+    while ((j + 1) * (j + 2) / 2 <= index)
+        j++;
+    const size_t i = index - j * (j + 1) / 2, k = m->step;
+    if (i == j)
+        calm_dsyrk_n(side(m, i), side(m, k), -1, tile_at(m, i, k), m->lda, 1, tile_at(m, i, i), m->lda);
+    else
+        calm_dgemm_nt(side(m, i), side(m, j), side(m, k), -1, tile_at(m, i, k), m->lda, tile_at(m, j, k), m->lda, 1,
+                      tile_at(m, i, j), m->lda);
+    return CALM_OK;
+}
+
+/* ---- U = R^-1 ---- */
+
+/* U_ij from row i of the tiles left of it, which are inverted, and from R_lj, which others overwrite by now. */
+static calm_status invert_tile(calm_ctx *ctx, size_t i, void *user)
+{
+    const matrix *m = user;
+    const size_t j = m->step, rows = side(m, i), cols = side(m, j), terms = (j - i) * TILE;
+    /* Of tile (i, i) the upper triangle alone is U: its product is one of a triangle. */
+    double *out = tile_at(m, i, j);
+    calm_dmultiply_upper(TILE, cols, -1, tile_at(m, i, i), m->lda, out, m->lda);
+    if (terms > TILE)
+        calm_dgemm_nn(rows, cols, terms - TILE, -1, tile_at(m, i, i + 1), m->lda, m->column + (i + 1) * TILE * TILE,
+                      TILE, 1, out, m->lda);
+    (void)ctx;
+    calm_dmultiply_upper_right(rows, cols, tile_at(m, j, j), m->lda, out, m->lda);
+    return CALM_OK;
+}
+
+/* A copy of R_lj for all l < j. */
+static void keep_column(matrix *m)
+{
+    for (size_t row = 0; row < m->step * TILE; row++)
+        memcpy(m->column + row * TILE, m->a + row * m->lda + m->step * TILE, side(m, m->step) * sizeof *m->column);
+}
+
+size_t calm_inverse_factor_scratch_bytes(size_t n)
+{
+    return CALM_BYTES(double, n * TILE) + CALM_BYTES(double, TILE * TILE);
+}
+
+calm_status calm_inverse_factor(calm_ctx *ctx, size_t n, double *a, size_t lda)
+{
+    const size_t tiles = (n + TILE - 1) / TILE;
+    matrix m = {.a = a, .n = n, .lda = lda};
+    double *work;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, m.column, n * TILE));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, work, TILE * TILE));
+    for (m.step = tiles; m.step-- > 0;) {
+        CALM_TRY(calm_dcholesky_reverse(ctx, side(&m, m.step), m.step * TILE, tile_at(&m, m.step, m.step), lda, work));
+        CALM_TRY(calm_parallel_for(ctx, m.step, divide, &m));
+        CALM_TRY(calm_parallel_for(ctx, m.step * (m.step + 1) / 2, subtract, &m));
+    }
+    for (m.step = 0; m.step < tiles; m.step++) {
+        keep_column(&m);
+        CALM_TRY(calm_dinvert_upper(ctx, side(&m, m.step), m.step * TILE, tile_at(&m, m.step, m.step), lda));
+        CALM_TRY(calm_parallel_for(ctx, m.step, invert_tile, &m));
+    }
+    return CALM_OK;
+}

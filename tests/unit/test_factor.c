@@ -1,0 +1,121 @@
+/* The upper factor of an inverse, against the matrix that it is of. */
+#include "ptq/tensor/factor.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/rng.h"
+#include "tests/support/harness.h"
+
+/* a [n, lda] = X^T X / rows + shift I of normal X, its strict lower triangle filled with a mark. */
+#define MARK 12345.5
+static double *random_positive(uint64_t seed, size_t n, size_t lda, double shift)
+{
+    const size_t rows = n + 8;
+    double *x = calm_arena_alloc(ctx->scratch, rows * n + 1, sizeof *x), *a = calm_arena_alloc(ctx->scratch, n * lda + 1, sizeof *a);
+    for (size_t i = 0; i < rows * n; i++)
+        x[i] = calm_rng_normal(seed, 0, i);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < lda; j++)
+            a[i * lda + j] = MARK;
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i; j < n; j++) {
+            double sum = 0;
+            for (size_t t = 0; t < rows; t++)
+                sum += x[t * n + i] * x[t * n + j];
+            a[i * lda + j] = sum / (double)rows + (i == j ? shift : 0);
+        }
+    return a;
+}
+
+/* A backward stable factor and triangular inverse leave |U a U^T - I| <= 8 n u cond(a), elementwise bounded by the norm:
+ * Higham, Accuracy and Stability, sections 10.1 and 14.2; cond(a) <= trace(a) / shift. */
+static void check_factor(size_t n, size_t lda, double shift, int n_threads)
+{
+    double *a = random_positive(n, n, lda, shift), *u = calm_arena_alloc(ctx->scratch, n * lda + 1, sizeof *u);
+    double trace = 0;
+    memcpy(u, a, n * lda * sizeof *u);
+    for (size_t i = 0; i < n; i++)
+        trace += a[i * lda + i];
+    ctx->n_threads = n_threads;
+    ck_ok(calm_inverse_factor(ctx, n, u, lda));
+    const double bound = 8 * (double)n * DBL_EPSILON * trace / shift;
+    double *row = calm_arena_alloc(ctx->scratch, n + 1, sizeof *row);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < n; j++) {    /* row i of U a */
+            row[j] = 0;
+            for (size_t l = i; l < n; l++)
+                row[j] += u[i * lda + l] * (l <= j ? a[l * lda + j] : a[j * lda + l]);
+        }
+        for (size_t k = 0; k < n; k++) {
+            double sum = 0;
+            for (size_t j = k; j < n; j++)
+                sum += row[j] * u[k * lda + j];
+            ck_near(sum, i == k, bound);
+        }
+        for (size_t j = 0; j < i; j++)
+            ck_assert_double_eq(u[i * lda + j], MARK);
+        for (size_t j = n; j < lda; j++)
+            ck_assert_double_eq(u[i * lda + j], MARK);
+    }
+}
+
+TEST(the_inverse_has_this_factor)
+{
+    static const size_t sizes[] = {1, 2, 7, 191, 192, 193, 400};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check_factor(sizes[i], sizes[i] + i % 3, 0.01, 1 + (int)(i % 3));
+    ck_ok(calm_inverse_factor(ctx, 0, NULL, 0));
+}
+END_OF_TEST
+
+TEST(the_same_bytes_for_any_number_of_threads)
+{
+    enum { N = 500 };
+    double *a = random_positive(3, N, N, 0.1), *first = NULL;
+    for (int n_threads = 1; n_threads <= 4; n_threads++) {
+        double *u = calm_arena_alloc(ctx->scratch, N * N, sizeof *u);
+        memcpy(u, a, N * N * sizeof *u);
+        ctx->n_threads = n_threads;
+        ck_ok(calm_inverse_factor(ctx, N, u, N));
+        if (first)
+            ck_assert_mem_eq(u, first, N * N * sizeof *u);
+        first = first ? first : u;
+    }
+}
+END_OF_TEST
+
+/* Minors are taken from the end: the first that fails is named by its first column. */
+TEST(the_pivot_is_named)
+{
+    enum { N = 260 };
+    static double a[N * N];
+    for (size_t bad = 0; bad < N; bad += 67) {
+        memset(a, 0, sizeof a);
+        for (size_t i = 0; i < N; i++)
+            a[i * N + i] = i == bad ? 0 : 1;
+        ck_fails(calm_inverse_factor(ctx, N, a, N), CALM_ENUMERIC,
+                 test_format("the trailing minor from column %zu on is not positive definite", bad));
+        calm_ctx_forgive(ctx);
+    }
+}
+END_OF_TEST
+
+TEST(scratch_is_as_said)
+{
+    enum { N = 300 };
+    double *a = random_positive(1, N, N, 0.1);
+    const size_t before = ctx->scratch->used_bytes;
+    ctx->n_threads = 1;
+    ck_ok(calm_inverse_factor(ctx, N, a, N));
+    ck_assert_uint_eq(ctx->scratch->used_bytes, before);
+    ck_assert_uint_ge(calm_inverse_factor_scratch_bytes(N), (N + 192) * 192 * sizeof(double));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("factor", (const TTest *[]){the_inverse_has_this_factor, the_same_bytes_for_any_number_of_threads,
+                                                 the_pivot_is_named, scratch_is_as_said, NULL});
+}
