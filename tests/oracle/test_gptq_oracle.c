@@ -222,6 +222,38 @@ TEST(searches_by_brute_force)
 }
 END_OF_TEST
 
+/* Grids that stand before gptq and weigh errors by 1 / [H^-1]_jj, and those that no gptq follows. */
+static void check_inverse_weights(const char *scheme, bool feedback)
+{
+    slow_problem p;
+    size_t n_moved = 0;
+    slow_problem_new(&p, 20, 70, 500, scheme);
+    const calm_qjob qjob = slow_run(&p, test_format("hls(weights=inverse)+%s", feedback ? "gptq" : "nearest"));
+    const calm_qjob diagonal = slow_run(&p, test_format("hls+%s", feedback ? "gptq" : "nearest"));
+    double *inverse = inverted(slow_damped(&p), p.in), *weight = slow_doubles(p.in);
+    for (size_t j = 0; j < p.in; j++)
+        weight[j] = feedback ? 1 / inverse[j * (p.in + 1)] : p.h[j * (p.in + 1)];
+    for (size_t r = 0; r < p.out; r++)
+        for (size_t g = 0; g < qjob.n_groups; g++) {
+            const size_t start = g * qjob.group, cell = r * qjob.n_groups + g;
+            size_t zero;
+            const float s = slow_search(&qjob.scheme, p.w + r * p.in + start, weight + start, 1,
+                                        calm_size_min(qjob.group, p.in - start), false, true, &zero);
+            ck_assert(s == qjob.scales[cell]);
+            ck_assert_uint_eq(slow_zero(&qjob, r, g), zero);
+            n_moved += s != diagonal.scales[cell];
+        }
+    ck_assert((n_moved > 0) == feedback);
+}
+
+TEST(weights_of_the_inverse)
+{
+    check_inverse_weights("w4a16_g32", true);
+    check_inverse_weights("w2a16_g16_asym", true);
+    check_inverse_weights("w3a16_g16", false);
+}
+END_OF_TEST
+
 /* A group without any input has no weights to search by: its columns count alike. */
 TEST(dead_groups_are_searched_unweighted)
 {
@@ -419,7 +451,7 @@ int main(void)
     return run_tests("gptq_oracle", (const TTest *[]){gptq_by_explicit_inverse, gptq_sequential_groups,
                                                       gptq_doubles_its_damping, gptq_after_smoothing,
                                                       gptq_clears_dead_columns, searches_by_brute_force,
-                                                      dead_groups_are_searched_unweighted,
+                                                      weights_of_the_inverse, dead_groups_are_searched_unweighted,
                                                       search_leaves_out_what_cannot_be_stored,
                                                       ls_by_elimination, mkq_by_plain_descent, restarts_row_by_row,
                                                       NULL});
