@@ -29,6 +29,7 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
 #define CALM_NEEDS_ABSMAX  (1u << 1)
 #define CALM_NEEDS_SUMS    (1u << 2)
 #define CALM_NEEDS_SAMPLES (1u << 3)
+#define CALM_NEEDS_INVERSE (1u << 4)    /* of the Gram matrix, which is made once for the chain */
 #define CALM_SETS_IN_SCALE (1u << 8)
 #define CALM_FITS_INPUT    (1u << 9)    /* to the input as it is then: no transform may follow */
 

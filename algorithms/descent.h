@@ -11,7 +11,7 @@ calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const 
                             calm_qjob *qjob);
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape);
 
-/* Least-squares scales and a sweep of coordinate descent over the codes, in turn, until a row gains nothing or `rounds`
+/* Least-squares scales and a sweep of coordinate descent over codes and zeros, in turn, until a row gains nothing or `rounds`
  * are done.  Takes what calm_rows_refit_memory says. */
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
                              calm_qjob *qjob);

@@ -3,7 +3,10 @@
  *   q = round(w / s),  s = sum h w q / sum h q^2,  h = diag H
  *
  * (Tang et al. 2022, arXiv 2203.13483).  The paper descends on that gradient while training and without h; a solved
- * zero needs no training, and h is what the output sees of a weight's error. */
+ * zero needs no training, and h is what the output sees of a weight's error.
+ *
+ * weights=inverse: before gptq h_j = 1 / [Hd^-1]_jj, Hd damped as gptq has it: what is left of an error in column j when
+ * all other columns have made up for it, as GPTQ lets those that follow. */
 #include "algorithms/search.h"
 
 const calm_part calm_grid_hls = {
@@ -14,6 +17,6 @@ const calm_part calm_grid_hls = {
     .kind = CALM_KIND_GRID,
     .caps = CALM_NEEDS_GRAM,
     .opts_size = sizeof(calm_search),
-    .opts = calm_search_ls_options,
+    .opts = calm_search_hls_options,
     .run.grid = calm_search_weighted,
 };

@@ -20,6 +20,14 @@
 #include "ptq/base/threads.h"
 #include "ptq/quant/grid.h"
 
+/* H^-1, H damped, for a chain with a part of CALM_NEEDS_INVERSE (inverse.h). */
+typedef struct calm_inverse {
+    double damp;     /* of what is here, as a share of the mean of diag H; 0: nothing yet              */
+    double *u;       /* [I, I] below the diagonal the inverse, from it on the factor of GPTQ's order   */
+    double *diag;    /* [I] diagonal of the inverse                                                    */
+    double *left;    /* [I] 1 / diag: what an error counts when all later columns make up for it       */
+} calm_inverse;
+
 /* What a chain works on: the job as its transforms have changed it.  All memory is scratch. */
 typedef struct calm_problem {
     const calm_job *job;
@@ -29,6 +37,7 @@ typedef struct calm_problem {
                                          * the identity when no input was seen; NULL unless a part needs it */
     double *h_diag;                     /* [I] its diagonal, >= 0; NULL with h                              */
     float *in_scale;                    /* [I] > 0; NULL = ones                                             */
+    calm_inverse *inverse;              /* NULL unless a part needs it                                     */
     const struct calm_part *grid;       /* of the chain, for calm_problem_grid, from the transforms on     */
     const void *grid_opts;
 } calm_problem;
@@ -39,6 +48,7 @@ typedef struct calm_group {
     size_t row, index;    /* of O and of G */
     const double *w;      /* [n] weights, as corrected so far   */
     const double *h;      /* [n] diagonal of H, or NULL          */
+    const double *left;   /* [n] 1 / [H^-1]_jj where the rounding makes up for errors, else NULL */
     size_t n;
 } calm_group;
 

@@ -47,8 +47,12 @@ calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid 
 calm_status calm_problem_grid(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, const double *w,
                               calm_grid *out)
 {
-    const double *h = problem->h_diag ? problem->h_diag + calm_problem_group_start(problem, g) : NULL;
-    calm_group group = {problem, row, g, w, h, calm_problem_group_columns(problem, g)};
+    const size_t start = calm_problem_group_start(problem, g);
+    const calm_inverse *inverse = problem->inverse;
+    const calm_group group = {.problem = problem, .row = row, .index = g, .w = w,
+                              .h = problem->h_diag ? problem->h_diag + start : NULL,
+                              .left = inverse && inverse->damp > 0 ? inverse->left + start : NULL,
+                              .n = calm_problem_group_columns(problem, g)};
     return problem->grid->run.grid(ctx, &group, problem->grid_opts, out);
 }
 

@@ -101,7 +101,7 @@ static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const res
                            const double *power, calm_qjob *trial)
 {
     {
-        CALM_SCOPED_SCRATCH(ctx);    /* the factor of H goes before the rows come */
+        CALM_SCOPED_SCRATCH(ctx);    /* what GPTQ holds goes before the rows come */
         CALM_TRY(calm_descent_gptq(ctx, problem, power, options->damp, trial));
     }
     CALM_SCOPED_SCRATCH(ctx);
@@ -143,11 +143,11 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_refit_restarts = {
     .name = "restarts",
-    .revision = 1,
+    .revision = 3,
     .summary = "GPTQ and descent again in other orders of the columns; the best row by row",
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,
-    .caps = CALM_NEEDS_GRAM,
+    .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
     .products = 20,
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,

@@ -18,13 +18,12 @@
 #include <string.h>
 
 #include "algorithms/descent.h"
+#include "algorithms/inverse.h"
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 
 #define BLOCK ((size_t)128)
 #define TILE ((size_t)32)
-/* 0.01 becomes 2.56 of the mean diagonal: beyond that the damping outweighs H. */
-#define MAX_DOUBLINGS 8
 /* Added and taken off again: rounds a double to a whole number, ties to even, in one vector lane. */
 #define ROUND_F64 0x1.8p52
 
@@ -57,7 +56,7 @@ static calm_status check_options(calm_ctx *ctx, const void *opts)
     return CALM_OK;
 }
 
-/* ---- the inverse Hessian ---- */
+/* ---- the order ---- */
 
 typedef struct ranked {
     double power;
@@ -85,42 +84,6 @@ static calm_status order_columns(calm_ctx *ctx, size_t in, const double *power, 
     for (size_t j = 0; j < in; j++)
         (*out)[j] = columns[j].index;
     return CALM_OK;
-}
-
-/* u [I, I] = upper Cholesky factor of (P H P^T + damp mean(diag H) I)^-1, columns in the given order. */
-static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp, double *u)
-{
-    size_t n = problem->in;
-    double mean = 0;
-    for (size_t i = 0; i < n; i++)
-        mean += problem->h_diag[i];
-    mean /= (double)n;
-    for (size_t i = 0; i < n; i++) {
-        /* The upper triangle alone, which is what the factorisation reads. */
-        for (size_t j = i; j < n; j++)
-            u[i * n + j] = problem->h[order[i] * n + order[j]];
-        u[i * n + i] += damp * mean;
-    }
-    /* The factor of H, from it the inverse, and the upper factor of that: the steps of the published code. */
-    CALM_TRY(calm_dcholesky_upper(ctx, n, u, n));
-    CALM_TRY(calm_dcholesky_invert(ctx, n, u, n));
-    return calm_dcholesky_upper(ctx, n, u, n);
-}
-
-/* The same with `damp` doubled until it succeeds; *used is the damping that did. */
-static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
-                                 double *u, double *used)
-{
-    /* Failures of the attempts stay in a context of their own; the last one is quoted. */
-    calm_ctx trial = *ctx;
-    for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
-        calm_ctx_forgive(&trial);
-        *used = damp;
-        if (factor(&trial, problem, order, damp, u) == CALM_OK)
-            return CALM_OK;
-    }
-    return calm_fail(ctx, CALM_ENUMERIC, "%s: the Gram matrix is not positive definite at a damping of %g of its mean "
-                                         "diagonal: %s", problem->job->name, *used, trial.message);
 }
 
 /* A column whose input is always zero carries nothing: its weights become zero. */
@@ -323,42 +286,44 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
 
 /* ---- the rounding ---- */
 
-/* Codes, and with `sequential` grids. */
-static calm_status feed_back(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
-                             bool sequential, calm_qjob *qjob)
+/* Columns by falling power [I], and the factor of the inverse in their order. */
+static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
+                           calm_qjob *qjob, gptq_job *job)
 {
     size_t *order;
-    double *u;
     CALM_TRY(order_columns(ctx, problem->in, power, &order));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, u, problem->in * problem->in));
-    CALM_TRY(factor_damped(ctx, problem, order, damp, u, &qjob->damp));
-    gptq_job job = {problem, qjob, order, u, sequential};
-    return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
+    CALM_TRY(calm_inverse_factor(ctx, problem, order, damp, &qjob->damp));
+    *job = (gptq_job){.problem = problem, .qjob = qjob, .order = order, .u = problem->inverse->u};
+    return CALM_OK;
 }
 
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape)
 {
-    return (calm_part_memory){CALM_BYTES(size_t, shape->in) + CALM_BYTES(ranked, shape->in) +
-                                  CALM_BYTES(double, shape->in * shape->in),
+    return (calm_part_memory){CALM_BYTES(size_t, shape->in) + CALM_BYTES(ranked, shape->in),
                               calm_shape_workers(shape) * chunk_bytes(shape)};
 }
 
 calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
-                            calm_qjob *qjob)
+                              calm_qjob *qjob)
 {
-    return feed_back(ctx, problem, power, damp, false, qjob);
+    gptq_job job;
+    CALM_TRY(prepare(ctx, problem, power, damp, qjob, &job));
+    return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
 }
 
 static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const gptq_options *options = opts;
-    const bool sequential = options->groups == GROUPS_SEQUENTIAL;
+    gptq_job job;
     /* Before the grids: a cleared weight must not widen its group's span. */
     clear_dead_columns(problem);
-    if (!sequential)
+    /* And the inverse before them, too, by which they may weigh errors. */
+    CALM_TRY(prepare(ctx, problem, options->order == ORDER_ACTIVATION ? problem->h_diag : NULL, options->damp, qjob,
+                     &job));
+    job.sequential = options->groups == GROUPS_SEQUENTIAL;
+    if (!job.sequential)
         CALM_TRY(calm_problem_grids(ctx, problem, qjob));
-    return feed_back(ctx, problem, options->order == ORDER_ACTIVATION ? problem->h_diag : NULL, options->damp,
-                     sequential, qjob);
+    return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
 }
 
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
@@ -369,11 +334,11 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_round_gptq = {
     .name = "gptq",
-    .revision = 1,
+    .revision = 2,
     .summary = "error feedback through the inverse Hessian",
     .reference = "Frantar et al. 2022, arXiv 2210.17323",
     .kind = CALM_KIND_ROUND,
-    .caps = CALM_NEEDS_GRAM,
+    .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
     .products = 0.5,
     .opts_size = sizeof(gptq_options),
     .opts = gptq_table,

@@ -5,7 +5,10 @@
  *           with 1e-6 of the mean diagonal added; a group whose codes are all zero keeps its scale.
  *   sweep   for each column j: q_j = round(q_j + c_j / (H_jj s_j)) clipped, c = H e, e = w - s q.  This is
  *           round((w_j + sum over k != j of H_jk e_k / H_jj) / s_j), with c kept up to date: by matrix products up to
- *           the block's first column, column by column inside a block, where a tile of rows lies transposed. */
+ *           the block's first column, column by column inside a block, where a tile of rows lies transposed.
+ *           With `zeros`, for schemes that have some: each group is swept under its zero, one less and one more, and the
+ *           zero of least loss stays, the old one among equals.  q = code - zero keeps its meaning, so what another zero
+ *           changes is the range of q alone. */
 #include "algorithms/rows.h"
 
 #include <math.h>
@@ -110,6 +113,8 @@ static void store(const calm_rows *rows, size_t r)
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups, row = rows->row[r];
     for (size_t g = 0; g < n_groups; g++)
         rows->qjob->scales[row * n_groups + g] = (float)rows->scale[r * n_groups + g];
+    for (size_t g = 0; rows->qjob->zeros && g < n_groups; g++)
+        rows->qjob->zeros[row * n_groups + g] = (uint8_t)rows->zero[r * n_groups + g];
     for (size_t j = 0; j < in; j++) {
         double code = rows->q[r * in + j] + rows->zero[r * n_groups + j / rows->problem->group];
         rows->qjob->codes[row * in + j] = (uint8_t)(int)code;
@@ -308,23 +313,98 @@ static void enter_group(const calm_rows *rows, sweep_tile *tile, size_t first, s
     }
 }
 
-/* Columns start .. end - 1 of the tile of rows from `first` on; rows->gradient holds H e of the block. */
-static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end)
+/* Where a sweep is: columns from .. to - 1, of one group, in a block of columns start .. end - 1 of the tile's rows
+ * first .. first + n - 1. */
+typedef struct sweep_place {
+    size_t first, n, start, end, from, to;
+} sweep_place;
+
+/* Move the codes of columns from .. to - 1; the gradients of columns before `until` follow. */
+static void sweep_group(const calm_rows *rows, sweep_tile *tile, const sweep_place *at, size_t until)
 {
-    size_t in = rows->problem->in, group = rows->problem->group;
-    size_t n = rows->n - first < TILE ? rows->n - first : TILE;
+    const size_t in = rows->problem->in, start = at->start;
+    for (size_t j = at->from; j < at->to; j++)
+        if (move_column(tile, j - start, rows->h[j * in + j]) > 0)
+            follow(tile, j + 1 - start, until - start, rows->h + j * in + start);
+}
+
+/* A group before its zero moved, and the best of what it became. */
+typedef struct zero_trial {
+    double gradient[CALM_SWEEP_BLOCK][TILE], q[CALM_SWEEP_BLOCK][TILE], best[CALM_SWEEP_BLOCK][TILE];
+    double lo[TILE], hi[TILE], before[TILE], gain[TILE], shift[TILE];
+} zero_trial;
+
+/* Sweep the group as it was before under zeros moved by `shift`, and keep it for the rows that lose more so. */
+static void try_shift(const calm_rows *rows, sweep_tile *tile, const sweep_place *at, zero_trial *trial, int shift)
+{
+    const size_t k = at->from - at->start, n_columns = at->to - at->from;
+    const double least = calm_code_min(&rows->qjob->scheme), most = calm_code_max(&rows->qjob->scheme);
+    memcpy(tile->gradient[k], trial->gradient, n_columns * sizeof *trial->gradient);
+    memcpy(tile->q[k], trial->q, n_columns * sizeof *trial->q);
+    memset(tile->gain, 0, sizeof tile->gain);
+    for (size_t r = 0; r < TILE; r++) {
+        tile->lo[r] = trial->lo[r] - (r < at->n ? shift : 0);
+        tile->hi[r] = trial->hi[r] - (r < at->n ? shift : 0);
+    }
+    sweep_group(rows, tile, at, at->to);
+    for (size_t r = 0; r < at->n; r++) {
+        const double zero = least - tile->lo[r];
+        /* A zero must itself be a code. */
+        if (shift && (zero < least || zero > most || !(tile->gain[r] > trial->gain[r])))
+            continue;
+        trial->gain[r] = tile->gain[r];
+        trial->shift[r] = shift;
+        for (size_t j = 0; j < n_columns; j++)
+            trial->best[j][r] = tile->q[k + j][r];
+    }
+}
+
+/* The same as sweep_group, under the best of three zeros. */
+static void sweep_zeros(calm_rows *rows, sweep_tile *tile, const sweep_place *at)
+{
+    const size_t in = rows->problem->in, k = at->from - at->start, n_columns = at->to - at->from;
+    zero_trial trial;
+    memcpy(trial.gradient, tile->gradient[k], n_columns * sizeof *trial.gradient);
+    memcpy(trial.q, tile->q[k], n_columns * sizeof *trial.q);
+    memcpy(trial.best, tile->q[k], n_columns * sizeof *trial.best);    /* rows beyond the last do not move */
+    memcpy(trial.lo, tile->lo, sizeof trial.lo);
+    memcpy(trial.hi, tile->hi, sizeof trial.hi);
+    memcpy(trial.before, tile->gain, sizeof trial.before);
+    memset(trial.gain, 0, sizeof trial.gain);
+    for (int i = 0; i < 3; i++)
+        try_shift(rows, tile, at, &trial, (const int[]){0, -1, 1}[i]);
+    /* What was chosen, seen from the columns after the group. */
+    for (size_t j = 0; j < n_columns; j++) {
+        for (size_t r = 0; r < TILE; r++)
+            tile->step[r] = tile->scale[r] * (trial.best[j][r] - trial.q[j][r]);
+        memcpy(tile->q[k + j], trial.best[j], sizeof trial.best[j]);
+        follow(tile, at->to - at->start, at->end - at->start, rows->h + (at->from + j) * in + at->start);
+    }
+    for (size_t r = 0; r < TILE; r++)
+        tile->gain[r] = trial.before[r] + trial.gain[r];
+    for (size_t r = 0; r < at->n; r++)
+        rows->zero[(at->first + r) * rows->problem->n_groups + at->from / rows->problem->group] += trial.shift[r];
+}
+
+/* Columns start .. end - 1 of the tile of rows from `first` on; rows->gradient holds H e of the block. */
+static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end, bool zeros)
+{
+    const size_t in = rows->problem->in, group = rows->problem->group, n = calm_size_min(rows->n - first, TILE);
+    sweep_place at = {.first = first, .n = n, .start = start, .end = end};
     for (size_t k = 0; k < end - start; k++)
         for (size_t r = 0; r < TILE; r++) {
             tile->gradient[k][r] = r < n ? rows->gradient[(first + r) * CALM_SWEEP_BLOCK + k] : 0;
             tile->q[k][r] = r < n ? rows->q[(first + r) * in + start + k] : 0;
         }
     memset(tile->gain, 0, sizeof tile->gain);
-    for (size_t j = start; j < end; j++) {
-        /* Blocks and groups end at different columns where a group is no divisor of the block. */
-        if (j == start || j % group == 0)
-            enter_group(rows, tile, first, n, j / group);
-        if (move_column(tile, j - start, rows->h[j * in + j]) > 0)
-            follow(tile, j + 1 - start, end - start, rows->h + j * in + start);
+    /* Blocks and groups end at different columns where a group is no divisor of the block. */
+    for (at.from = start; at.from < end; at.from = at.to) {
+        at.to = calm_size_min((at.from / group + 1) * group, end);
+        enter_group(rows, tile, first, n, at.from / group);
+        if (zeros)
+            sweep_zeros(rows, tile, &at);
+        else
+            sweep_group(rows, tile, &at, end);
     }
     for (size_t r = 0; r < n; r++) {
         for (size_t k = 0; k < end - start; k++)
@@ -347,17 +427,22 @@ static void update_errors(calm_rows *rows, size_t start, size_t end)
     }
 }
 
-void calm_rows_sweep(calm_rows *rows)
+void calm_rows_sweep(calm_rows *rows, bool zeros)
 {
-    size_t in = rows->problem->in;
+    const size_t in = rows->problem->in, group = rows->problem->group;
+    size_t block = CALM_SWEEP_BLOCK;
     sweep_tile tile;
+    zeros = zeros && rows->qjob->zeros && group <= block;
+    /* A zero is tried on its whole group, so groups must not cross blocks. */
+    if (zeros)
+        block = block / group * group;
     update_errors(rows, 0, in);
-    for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
-        size_t end = start + CALM_SWEEP_BLOCK < in ? start + CALM_SWEEP_BLOCK : in;
+    for (size_t start = 0; start < in; start += block) {
+        const size_t end = calm_size_min(start + block, in);
         calm_dgemm_nn(rows->n, end - start, in, 1, rows->product, in, rows->h + start, in, 0, rows->gradient,
                       CALM_SWEEP_BLOCK);
         for (size_t first = 0; first < rows->n; first += TILE)
-            sweep_block(rows, &tile, first, start, end);
+            sweep_block(rows, &tile, first, start, end, zeros);
         /* The next block's product reads the errors that this block has left. */
         update_errors(rows, start, end);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "algorithms/chain.h"
+#include "algorithms/inverse.h"
 #include "ptq/base/scope.h"
 
 /* ---- check inputs ---- */
@@ -185,6 +186,8 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
         CALM_TRY(check_samples(ctx, job, problem->in));
     if (algorithm->caps & CALM_NEEDS_GRAM)
         CALM_TRY(copy_gram(ctx, job, problem));
+    if (algorithm->caps & CALM_NEEDS_INVERSE)
+        CALM_TRY(calm_inverse_new(ctx, problem, &problem->inverse));
     return CALM_OK;
 }
 
@@ -225,6 +228,8 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
     size_t kept = CALM_BYTES(float, shape->out * shape->in), most = 0;
     if (algorithm->caps & CALM_NEEDS_GRAM)
         kept += CALM_BYTES(double, shape->in * shape->in) + CALM_BYTES(double, shape->in);
+    if (algorithm->caps & CALM_NEEDS_INVERSE)
+        kept += calm_inverse_bytes(shape->in);
     if (algorithm->caps & CALM_SETS_IN_SCALE)
         kept += calm_problem_scale_bytes(shape->in);
     for (size_t i = 0; i < algorithm->n_steps; i++) {

@@ -25,12 +25,20 @@
     {.name = "signed", .help = "try negative scales too", .offset = offsetof(calm_search, both_signs),                 \
      .type = CALM_OPTION_BOOL, .fallback = "false"}
 
+#define ROUNDS_OPTION                                                                                                  \
+    {.name = "rounds", .help = "of least squares at most", .offset = offsetof(calm_search, rounds),                    \
+     .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = 1000}
+
 const calm_option calm_search_options[] = {SIGNED_OPTION, {.name = NULL}};
 
-const calm_option calm_search_ls_options[] = {
+const calm_option calm_search_ls_options[] = {SIGNED_OPTION, ROUNDS_OPTION, {.name = NULL}};
+
+const calm_option calm_search_hls_options[] = {
     SIGNED_OPTION,
-    {.name = "rounds", .help = "of least squares at most", .offset = offsetof(calm_search, rounds),
-     .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = 1000},
+    ROUNDS_OPTION,
+    {.name = "weights", .help = "diag H, or before gptq 1 / [H^-1]_jj, what it leaves of an error",
+     .offset = offsetof(calm_search, weights), .type = CALM_OPTION_ENUM, .fallback = "diagonal",
+     .values = "diagonal|inverse"},
     {.name = NULL},
 };
 
@@ -163,9 +171,11 @@ calm_status calm_search_plain(calm_ctx *ctx, const calm_group *group, const void
 
 calm_status calm_search_weighted(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out)
 {
+    const calm_search *options = search;
+    const double *h = options->weights == CALM_WEIGHTS_INVERSE && group->left ? group->left : group->h;
     double sum = 0;
-    for (size_t j = 0; group->h && j < group->n; j++)
-        sum += group->h[j];
+    for (size_t j = 0; h && j < group->n; j++)
+        sum += h[j];
     /* Where no column has input, all count alike. */
-    return search_grid(ctx, group, search, sum > 0 ? group->h : NULL, out);
+    return search_grid(ctx, group, search, sum > 0 ? h : NULL, out);
 }

@@ -4,16 +4,21 @@
 
 #include "algorithms/part.h"
 
+/* What an error of column j counts: H_jj, or after GPTQ, which makes up for it in the columns to come, 1 / [H^-1]_jj;
+ * with other roundings, and while a transform searches, the diagonal either way. */
+enum { CALM_WEIGHTS_DIAGONAL, CALM_WEIGHTS_INVERSE };
+
 /* Options of these grids. */
 typedef struct calm_search {
     bool both_signs;    /* try negative scales too           */
     long long rounds;   /* of least squares after the search */
+    int weights;        /* CALM_WEIGHTS_*                    */
 } calm_search;
 
-/* "signed" alone, for a search without least squares; "signed" and "rounds". */
-extern const calm_option calm_search_options[], calm_search_ls_options[];
+/* "signed" alone, for a search without least squares; "signed" and "rounds"; the same and "weights". */
+extern const calm_option calm_search_options[], calm_search_ls_options[], calm_search_hls_options[];
 
-/* The grid of least sum_j (w_j - s q_j)^2, or sum_j h_j (w_j - s q_j)^2 with h = diag H, among those tried; for parts
+/* The grid of least sum_j (w_j - s q_j)^2, or sum_j h_j (w_j - s q_j)^2, among those tried; for parts
  * whose options are a calm_search. */
 calm_status calm_search_plain(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out);
 calm_status calm_search_weighted(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out);

@@ -4,6 +4,7 @@
  *   ls      by Gaussian elimination of normal equations summed from their definition
  *   cd      by the sum over all other columns at every step
  * The weights are random, so no value lies within 1e-9 of a rounding tie and codes must be equal. */
+#include "algorithms/descent.h"
 #include "ptq/base/rng.h"
 #include "tests/support/slow_parts.h"
 
@@ -222,6 +223,38 @@ TEST(searches_by_brute_force)
 }
 END_OF_TEST
 
+/* Grids that stand before gptq and weigh errors by 1 / [H^-1]_jj, and those that no gptq follows. */
+static void check_inverse_weights(const char *scheme, bool feedback)
+{
+    slow_problem p;
+    size_t n_moved = 0;
+    slow_problem_new(&p, 20, 70, 500, scheme);
+    const calm_qjob qjob = slow_run(&p, test_format("hls(weights=inverse)+%s", feedback ? "gptq" : "nearest"));
+    const calm_qjob diagonal = slow_run(&p, test_format("hls+%s", feedback ? "gptq" : "nearest"));
+    double *inverse = inverted(slow_damped(&p), p.in), *weight = slow_doubles(p.in);
+    for (size_t j = 0; j < p.in; j++)
+        weight[j] = feedback ? 1 / inverse[j * (p.in + 1)] : p.h[j * (p.in + 1)];
+    for (size_t r = 0; r < p.out; r++)
+        for (size_t g = 0; g < qjob.n_groups; g++) {
+            const size_t start = g * qjob.group, cell = r * qjob.n_groups + g;
+            size_t zero;
+            const float s = slow_search(&qjob.scheme, p.w + r * p.in + start, weight + start, 1,
+                                        calm_size_min(qjob.group, p.in - start), false, true, &zero);
+            ck_assert(s == qjob.scales[cell]);
+            ck_assert_uint_eq(slow_zero(&qjob, r, g), zero);
+            n_moved += s != diagonal.scales[cell];
+        }
+    ck_assert((n_moved > 0) == feedback);
+}
+
+TEST(weights_of_the_inverse)
+{
+    check_inverse_weights("w4a16_g32", true);
+    check_inverse_weights("w2a16_g16_asym", true);
+    check_inverse_weights("w3a16_g16", false);
+}
+END_OF_TEST
+
 /* A group without any input has no weights to search by: its columns count alike. */
 TEST(dead_groups_are_searched_unweighted)
 {
@@ -270,6 +303,37 @@ static void slow_scales(const double *h, const float *w, const double *q, float 
         memcpy(scale, next, n * sizeof *scale);
 }
 
+/* One sweep of row r, group by group under its zero, one less and one more; the best of the three stays. */
+static void slow_sweep_zeros(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q,
+                             const float *scale)
+{
+    static const int shifts[] = {0, -1, 1};
+    const size_t in = qjob->in, group = qjob->group;
+    double *trial = slow_doubles(in), *best = slow_doubles(in);
+    for (size_t g = 0; g < qjob->n_groups; g++) {
+        uint8_t *zero = &qjob->zeros[r * qjob->n_groups + g];
+        const int old = *zero;
+        double least = INFINITY;
+        int chosen = old;
+        for (size_t i = 0; i < 3; i++) {
+            if (old + shifts[i] < 0 || old + shifts[i] >= 1 << qjob->scheme.bits)
+                continue;
+            *zero = (uint8_t)(old + shifts[i]);
+            memcpy(trial, q, in * sizeof *trial);
+            for (size_t j = g * group; j < calm_size_min((g + 1) * group, in); j++)
+                slow_sweep_column(qjob, r, h, w, trial, scale, j);
+            const double loss = slow_loss(h, w, trial, scale, in, group);
+            if (!(loss < least))
+                continue;
+            least = loss;
+            chosen = *zero;
+            memcpy(best, trial, in * sizeof *best);
+        }
+        *zero = (uint8_t)chosen;
+        memcpy(q, best, in * sizeof *q);
+    }
+}
+
 /* Rounds of scales and, if asked, sweeps of row r until one gains next to nothing. */
 static void slow_descent(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, float *scale,
                          int rounds, bool sweeps)
@@ -277,7 +341,9 @@ static void slow_descent(const calm_qjob *qjob, size_t r, const double *h, const
     for (int round = 0; round < rounds; round++) {
         const double start = slow_loss(h, w, q, scale, qjob->in, qjob->group);
         slow_scales(h, w, q, scale, qjob->in, qjob->group);
-        if (sweeps)
+        if (sweeps && qjob->zeros)
+            slow_sweep_zeros(qjob, r, h, w, q, scale);
+        else if (sweeps)
             slow_sweep(qjob, r, h, w, q, scale);
         const double loss = slow_loss(h, w, q, scale, qjob->in, qjob->group);
         ck_assert(loss <= start * (1 + 1e-12));
@@ -305,6 +371,8 @@ static void check_refit(const char *scheme, const char *chain, const char *refit
         slow_descent(&before, r, h, w, row, scale, rounds, sweeps);
         for (size_t g = 0; g < before.n_groups; g++)
             ck_assert(scale[g] == after.scales[r * before.n_groups + g]);
+        for (size_t g = 0; g < before.n_groups; g++)
+            ck_assert_uint_eq(slow_zero(&before, r, g), slow_zero(&after, r, g));
     }
     slow_check_codes(&after, q);
 }
@@ -325,7 +393,77 @@ TEST(mkq_by_plain_descent)
     check_refit("w4a16_g32", "hls+nearest", "mkq(rounds=1)", 1, true);
     check_refit("w2a16_g32", "hls+nearest", "mkq", 4, true);
     check_refit("w4a16_g64_asym", "hls+nearest", "mkq(rounds=2)", 2, true);
+    check_refit("w2a16_g32_asym", "hls+gptq", "mkq", 4, true);
+    check_refit("w3a16_g48_asym", "absmax+nearest", "mkq(rounds=9)", 9, true);    /* groups that cross blocks */
     check_refit("w3a16", "hls+nearest", "mkq(rounds=9)", 9, true);
+}
+END_OF_TEST
+
+/* Least (w - s q) H (w - s q)^T of one group with a scale of its own over all codes and zeros of b bits: for given codes
+ * and zero w H q / q H q is the scale. */
+static double least_loss(const double *h, const float *w, size_t in, int bits, size_t *zero)
+{
+    double least = INFINITY, *q = slow_doubles(in);
+    const size_t codes = (size_t)1 << bits;
+    for (size_t z = 0; z < codes; z++)
+        for (size_t which = 0; which < (size_t)1 << (size_t)bits * in; which++) {
+            double wq = 0, qq = 0;
+            for (size_t j = 0; j < in; j++)
+                q[j] = (double)(which >> (size_t)bits * j & (codes - 1)) - (double)z;
+            for (size_t i = 0; i < in; i++)
+                for (size_t j = 0; j < in; j++) {
+                    wq += w[i] * h[i * in + j] * q[j];
+                    qq += q[i] * h[i * in + j] * q[j];
+                }
+            /* A negative scale is the mirrored grid, with the mirrored zero: each grid once. */
+            if (wq < 0)
+                continue;
+            const float scale = qq > 0 ? slow_storable(wq / qq) : 1;
+            const double loss = slow_loss(h, w, q, &scale, in, in);
+            if (!(loss < least))
+                continue;
+            least = loss;
+            *zero = z;
+        }
+    return least;
+}
+
+/* A row that lies near a grid, under a zero that is off by one: the refit must move it to where brute force over zeros,
+ * codes and scales has its least loss. */
+static void check_zero_moves(const int *q, size_t true_zero, int shift)
+{
+    enum { IN = 6, BITS = 2 };
+    slow_problem p;
+    size_t zero = 0;
+    slow_problem_new(&p, 1, IN, 500, "w2a16_asym");
+    for (size_t j = 0; j < IN; j++)
+        p.w[j] = (float)(0.125 * q[j] + 0.002 * calm_rng_normal(9, 0, j));
+    double *h = slow_damped(&p), h_diag[IN];
+    float scale = 0.125f;
+    uint8_t codes[IN], stored = (uint8_t)((int)true_zero + shift);
+    calm_qjob qjob = {.out = 1, .in = IN, .n_groups = 1, .group = IN, .scheme = p.job.scheme, .codes = codes,
+                      .scales = &scale, .zeros = &stored};
+    for (size_t j = 0; j < IN; j++) {
+        h_diag[j] = p.h[j * (IN + 1)];
+        codes[j] = (uint8_t)(slow_rounded(&qjob.scheme, p.w[j] / (double)scale, stored) + stored);
+    }
+    const calm_problem problem = {.job = &p.job, .out = 1, .in = IN, .group = IN, .n_groups = 1, .w = p.w, .h = p.h,
+                                  .h_diag = h_diag};
+    const double least = least_loss(h, p.w, IN, BITS, &zero);
+    ck_assert_uint_eq(zero, true_zero);
+    ck_ok(calm_descent_mkq(ctx, &problem, 9, 0.01, &qjob));
+    double found[IN];
+    for (size_t j = 0; j < IN; j++)
+        found[j] = (double)codes[j] - stored;
+    ck_assert_uint_eq(stored, true_zero);
+    /* Where codes are those of brute force, losses differ by how sums of 36 terms are rounded. */
+    ck_assert_double_eq_tol(slow_loss(h, p.w, found, &scale, IN, IN), least, 1e-9 * least);
+}
+
+TEST(zeros_move_to_the_best)
+{
+    check_zero_moves((const int[]){-1, 0, 1, 2, 2, 1}, 1, -1);
+    check_zero_moves((const int[]){-1, 0, 1, 2, -1, 1}, 1, 1);
 }
 END_OF_TEST
 
@@ -381,6 +519,7 @@ static void check_restarts(const char *scheme, double jitter, int n)
     for (size_t r = 0; r < p.out; r++) {
         const float *w = p.w + r * p.in;
         float *scale = best.scales + r * best.n_groups, other[96];
+        uint8_t *zero = best.zeros ? best.zeros + r * best.n_groups : NULL, kept[96];
         double *row = q + r * p.in;
         bool taken = false;
         for (size_t j = 0; j < p.in; j++)
@@ -388,10 +527,15 @@ static void check_restarts(const char *scheme, double jitter, int n)
         for (int k = 1; k <= n; k++) {
             slow_order(&p, jitter, (uint64_t)k, order);
             memcpy(other, scale, best.n_groups * sizeof *scale);
+            if (zero)
+                memcpy(kept, zero, best.n_groups);
             slow_feedback(&best, r, &p, order, other, trial);
             slow_descent(&best, r, h, w, trial, other, 2, true);
-            if (!(slow_loss(h, w, trial, other, p.in, best.group) < slow_loss(h, w, row, scale, p.in, best.group)))
+            if (!(slow_loss(h, w, trial, other, p.in, best.group) < slow_loss(h, w, row, scale, p.in, best.group))) {
+                if (zero)
+                    memcpy(zero, kept, best.n_groups);
                 continue;
+            }
             memcpy(row, trial, p.in * sizeof *row);
             memcpy(scale, other, best.n_groups * sizeof *scale);
             taken = true;
@@ -419,8 +563,9 @@ int main(void)
     return run_tests("gptq_oracle", (const TTest *[]){gptq_by_explicit_inverse, gptq_sequential_groups,
                                                       gptq_doubles_its_damping, gptq_after_smoothing,
                                                       gptq_clears_dead_columns, searches_by_brute_force,
-                                                      dead_groups_are_searched_unweighted,
+                                                      weights_of_the_inverse, dead_groups_are_searched_unweighted,
                                                       search_leaves_out_what_cannot_be_stored,
-                                                      ls_by_elimination, mkq_by_plain_descent, restarts_row_by_row,
+                                                      ls_by_elimination, mkq_by_plain_descent,
+                                                      zeros_move_to_the_best, restarts_row_by_row,
                                                       NULL});
 }

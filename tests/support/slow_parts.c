@@ -179,17 +179,22 @@ void slow_solve(double *a, double *b, size_t n, size_t m)
         b[i] /= a[i / m * n + i / m];
 }
 
+void slow_sweep_column(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, const float *scale,
+                       size_t j)
+{
+    const size_t in = qjob->in, group = qjob->group;
+    double sum = 0;
+    for (size_t k = 0; k < in; k++)
+        if (k != j)
+            sum += h[j * in + k] * (w[k] - scale[k / group] * q[k]);
+    q[j] = slow_rounded(&qjob->scheme, (w[j] + sum / h[j * in + j]) / scale[j / group],
+                        slow_zero(qjob, r, j / group));
+}
+
 void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, const float *scale)
 {
-    size_t in = qjob->in, group = qjob->group;
-    for (size_t j = 0; j < in; j++) {
-        double sum = 0;
-        for (size_t k = 0; k < in; k++)
-            if (k != j)
-                sum += h[j * in + k] * (w[k] - scale[k / group] * q[k]);
-        q[j] = slow_rounded(&qjob->scheme, (w[j] + sum / h[j * in + j]) / scale[j / group],
-                            slow_zero(qjob, r, j / group));
-    }
+    for (size_t j = 0; j < qjob->in; j++)
+        slow_sweep_column(qjob, r, h, w, q, scale, j);
 }
 
 void slow_channel_scales(const slow_problem *p, const double *raw, double *s)

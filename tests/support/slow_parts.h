@@ -51,6 +51,10 @@ float slow_search(const calm_scheme *scheme, const float *w, const double *h, si
 /* (w - s q) H (w - s q)^T of one row. */
 double slow_loss(const double *h, const float *w, const double *q, const float *scale, size_t in, size_t group);
 
+/* Coordinate descent in column j of row r, q [I] codes less zeros. */
+void slow_sweep_column(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, const float *scale,
+                       size_t j);
+
 /* One sweep of coordinate descent over row r, q [I] codes less zeros. */
 void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, const float *scale);
 

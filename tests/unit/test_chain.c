@@ -12,7 +12,7 @@ static calm_algorithm *parsed(const char *text)
 TEST(canonical_has_every_option_and_revision)
 {
     const char *canonical = calm_algorithm_canonical(parsed("hls(signed=true)+gptq(order=none)"));
-    ck_assert_str_eq(canonical, "hls@1(signed=true,rounds=8)+gptq@1(order=none,groups=static,damp=0.01)");
+    ck_assert_str_eq(canonical, "hls@1(signed=true,rounds=8,weights=diagonal)+gptq@2(order=none,groups=static,damp=0.01)");
     ck_assert_str_eq(calm_algorithm_canonical(parsed("rtn")), "absmax@1+nearest@1");
     canonical = calm_algorithm_canonical(parsed(" smooth( alpha = 0.75 ) + absmax + nearest( ) + ls + mkq(rounds=2)"));
     ck_assert_str_eq(canonical, "smooth@3(alpha=0.75)+absmax@1+nearest@1+ls@1(damp=0.01)+mkq@1(rounds=2,damp=0.01)");
@@ -43,10 +43,11 @@ TEST(capabilities)
     ck_assert_uint_eq(calm_algorithm_caps(parsed("mkq")), CALM_NEEDS_GRAM);
     ck_assert_uint_eq(calm_algorithm_caps(parsed("smoothquant")), CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE);
     ck_assert_uint_eq(calm_algorithm_caps(parsed("smoothquant-gptq")),
-                      CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE | CALM_NEEDS_GRAM);
+                      CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE | CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE);
     ck_assert_uint_eq(calm_algorithm_caps(parsed("awq")), CALM_NEEDS_SUMS | CALM_SETS_IN_SCALE | CALM_NEEDS_GRAM);
     ck_assert_uint_eq(calm_algorithm_caps(parsed("smoothquant-actfit")),
-                      CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE | CALM_NEEDS_GRAM | CALM_NEEDS_SAMPLES | CALM_FITS_INPUT);
+                      CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE | CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE |
+                          CALM_NEEDS_SAMPLES | CALM_FITS_INPUT);
 }
 END_OF_TEST
 
