@@ -1,10 +1,10 @@
-/* One matrix holds both triangles' worth of numbers: below the diagonal the inverse of H, which every order of the
- * columns reads again, and from the diagonal on the factor of the order that GPTQ goes by. */
+/* What the chain reads of H^-1: its upper factor in an order of the columns, and its diagonal. */
 #include "algorithms/inverse.h"
 
 #include <assert.h>
 
-#include "ptq/tensor/linalg.h"
+#include "ptq/base/scope.h"
+#include "ptq/tensor/inverse_root.h"
 
 /* 0.01 becomes 2.56 of the mean diagonal: beyond that the damping outweighs H. */
 #define MAX_DOUBLINGS 8
@@ -17,17 +17,34 @@ calm_status calm_inverse_new(calm_ctx *ctx, const calm_problem *problem, calm_in
         return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", problem->job->name, n, n);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, 1));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, (*out)->u, cells));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, (*out)->diag, n));
     return CALM_NEW(ctx, ctx->scratch, (*out)->left, n);
 }
 
 size_t calm_inverse_bytes(size_t in)
 {
-    return CALM_BYTES(calm_inverse, 1) + CALM_BYTES(double, in * in) + 2 * CALM_BYTES(double, in);
+    return CALM_BYTES(calm_inverse, 1) + CALM_BYTES(double, in * in) + CALM_BYTES(double, in);
 }
 
-/* The inverse at this damping. */
-static calm_status invert(calm_ctx *ctx, const calm_problem *problem, double damp)
+size_t calm_inverse_factor_scratch_bytes(size_t in)
+{
+    return calm_dinverse_root_scratch_bytes(in) + CALM_BYTES(double, in);
+}
+
+/* left [I] = 1 / [H^-1]_jj: column sums of u^2, by the order that u has. */
+static calm_status keep_diagonal(calm_ctx *ctx, calm_inverse *inverse, const size_t *order, size_t n)
+{
+    double *sum;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, sum, n));
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i; j < n; j++)
+            sum[j] += inverse->u[i * n + j] * inverse->u[i * n + j];
+    for (size_t j = 0; j < n; j++)
+        inverse->left[order[j]] = 1 / sum[j];
+    return CALM_OK;
+}
+
+static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp)
 {
     const size_t n = problem->in;
     calm_inverse *inverse = problem->inverse;
@@ -38,38 +55,14 @@ static calm_status invert(calm_ctx *ctx, const calm_problem *problem, double dam
     /* The upper triangle alone, which is what the factorisation reads. */
     for (size_t i = 0; i < n; i++) {
         for (size_t j = i; j < n; j++)
-            u[i * n + j] = problem->h[i * n + j];
+            u[i * n + j] = problem->h[order[i] * n + order[j]];
         u[i * n + i] += damp * mean;
     }
-    inverse->damp = 0;
-    CALM_TRY(calm_dcholesky_upper(ctx, n, u, n));
-    CALM_TRY(calm_dcholesky_invert(ctx, n, u, n));
-    for (size_t i = 0; i < n; i++) {
-        inverse->diag[i] = u[i * n + i];
-        inverse->left[i] = 1 / inverse->diag[i];
-        for (size_t j = 0; j < i; j++)
-            u[i * n + j] = u[j * n + i];
-    }
+    CALM_TRY(calm_dinverse_root(ctx, n, u, n));
+    if (inverse->damp != damp)    /* the diagonal is the same in every order */
+        CALM_TRY(keep_diagonal(ctx, inverse, order, n));
     inverse->damp = damp;
     return CALM_OK;
-}
-
-/* Its factor in this order. */
-static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp)
-{
-    const size_t n = problem->in;
-    const calm_inverse *inverse = problem->inverse;
-    double *u = inverse->u;
-    if (inverse->damp != damp)
-        CALM_TRY(invert(ctx, problem, damp));
-    for (size_t i = 0; i < n; i++) {
-        u[i * n + i] = inverse->diag[order[i]];
-        for (size_t j = i + 1; j < n; j++) {
-            const size_t low = calm_size_max(order[i], order[j]), high = calm_size_min(order[i], order[j]);
-            u[i * n + j] = u[low * n + high];
-        }
-    }
-    return calm_dcholesky_upper(ctx, n, u, n);
 }
 
 calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
@@ -82,8 +75,11 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
         calm_ctx_forgive(&trial);
         *used = damp;
-        if (factor(&trial, problem, order, damp) == CALM_OK)
+        const calm_status status = factor(&trial, problem, order, damp);
+        if (status == CALM_OK)
             return CALM_OK;
+        if (status != CALM_ENUMERIC)    /* more damping does not help */
+            return calm_fail(ctx, status, "%s", trial.message);
     }
     return calm_fail(ctx, CALM_ENUMERIC, "%s: the Gram matrix is not positive definite at a damping of %g of its mean "
                                          "diagonal: %s", problem->job->name, *used, trial.message);

@@ -1,4 +1,4 @@
-/* The inverse of a job's H, made once for all parts of a chain that read it: the grid's weights, GPTQ in any order. */
+/* The inverse of a job's H as the parts of a chain read it: its diagonal the grid, its factor in an order GPTQ. */
 #ifndef CALM_ALGORITHMS_INVERSE_H
 #define CALM_ALGORITHMS_INVERSE_H
 
@@ -8,11 +8,13 @@
 calm_status calm_inverse_new(calm_ctx *ctx, const calm_problem *problem, calm_inverse **out);
 size_t calm_inverse_bytes(size_t in);
 
-/* Make problem->inverse that of H + damp mean(diag H) I, and its upper Cholesky factor with the columns in `order` [I]
- * (position -> column), which takes the place of the factor before it.  `damp` is doubled until both succeed; *used is
- * the damping that did.  A second order at the same damping costs its own factor alone.
- * CALM_ENUMERIC: H is not positive definite even at 256 times `damp`. */
+/* problem->inverse->u = the upper Cholesky factor of (H + damp mean(diag H) I)^-1 with the columns in `order` [I]
+ * (position -> column), which takes the place of the one before it.  `damp` is doubled until that succeeds; *used is
+ * the damping that did.  CALM_ENUMERIC: H is not positive definite even at 256 times `damp`. */
 calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                 double *used);
+
+/* What that holds of ctx->scratch while it runs. */
+size_t calm_inverse_factor_scratch_bytes(size_t in);
 
 #endif

@@ -23,9 +23,8 @@
 /* H^-1, H damped, for a chain with a part of CALM_NEEDS_INVERSE (inverse.h). */
 typedef struct calm_inverse {
     double damp;     /* of what is here, as a share of the mean of diag H; 0: nothing yet              */
-    double *u;       /* [I, I] below the diagonal the inverse, from it on the factor of GPTQ's order   */
-    double *diag;    /* [I] diagonal of the inverse                                                    */
-    double *left;    /* [I] 1 / diag: what an error counts when all later columns make up for it       */
+    double *u;       /* [I, I] upper triangle: the inverse's factor in the last order that was asked    */
+    double *left;    /* [I] 1 / [H^-1]_jj: what an error counts when all later columns make up for it   */
 } calm_inverse;
 
 /* What a chain works on: the job as its transforms have changed it.  All memory is scratch. */

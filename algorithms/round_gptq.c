@@ -300,7 +300,8 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, const dou
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape)
 {
     return (calm_part_memory){CALM_BYTES(size_t, shape->in) + CALM_BYTES(ranked, shape->in),
-                              calm_shape_workers(shape) * chunk_bytes(shape)};
+                              calm_size_max(calm_inverse_factor_scratch_bytes(shape->in),
+                                            calm_shape_workers(shape) * chunk_bytes(shape))};
 }
 
 calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,

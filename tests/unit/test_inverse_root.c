@@ -1,5 +1,5 @@
 /* The upper factor of an inverse, against the matrix that it is of. */
-#include "ptq/tensor/factor.h"
+#include "ptq/tensor/inverse_root.h"
 
 #include <float.h>
 #include <math.h>
@@ -13,7 +13,8 @@
 static double *random_positive(uint64_t seed, size_t n, size_t lda, double shift)
 {
     const size_t rows = n + 8;
-    double *x = calm_arena_alloc(ctx->scratch, rows * n + 1, sizeof *x), *a = calm_arena_alloc(ctx->scratch, n * lda + 1, sizeof *a);
+    double *x = calm_arena_alloc(ctx->scratch, rows * n + 1, sizeof *x);
+    double *a = calm_arena_alloc(ctx->scratch, n * lda + 1, sizeof *a);
     for (size_t i = 0; i < rows * n; i++)
         x[i] = calm_rng_normal(seed, 0, i);
     for (size_t i = 0; i < n; i++)
@@ -29,8 +30,8 @@ static double *random_positive(uint64_t seed, size_t n, size_t lda, double shift
     return a;
 }
 
-/* A backward stable factor and triangular inverse leave |U a U^T - I| <= 8 n u cond(a), elementwise bounded by the norm:
- * Higham, Accuracy and Stability, sections 10.1 and 14.2; cond(a) <= trace(a) / shift. */
+/* A backward stable factor and triangular inverse leave |U a U^T - I| <= 8 n u cond(a), elementwise bounded by the norm
+ * (Higham, Accuracy and Stability, sections 10.1 and 14.2); cond(a) <= trace(a) / shift. */
 static void check_factor(size_t n, size_t lda, double shift, int n_threads)
 {
     double *a = random_positive(n, n, lda, shift), *u = calm_arena_alloc(ctx->scratch, n * lda + 1, sizeof *u);
@@ -39,7 +40,7 @@ static void check_factor(size_t n, size_t lda, double shift, int n_threads)
     for (size_t i = 0; i < n; i++)
         trace += a[i * lda + i];
     ctx->n_threads = n_threads;
-    ck_ok(calm_inverse_factor(ctx, n, u, lda));
+    ck_ok(calm_dinverse_root(ctx, n, u, lda));
     const double bound = 8 * (double)n * DBL_EPSILON * trace / shift;
     double *row = calm_arena_alloc(ctx->scratch, n + 1, sizeof *row);
     for (size_t i = 0; i < n; i++) {
@@ -66,7 +67,7 @@ TEST(the_inverse_has_this_factor)
     static const size_t sizes[] = {1, 2, 7, 191, 192, 193, 400};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         check_factor(sizes[i], sizes[i] + i % 3, 0.01, 1 + (int)(i % 3));
-    ck_ok(calm_inverse_factor(ctx, 0, NULL, 0));
+    ck_ok(calm_dinverse_root(ctx, 0, NULL, 0));
 }
 END_OF_TEST
 
@@ -78,7 +79,7 @@ TEST(the_same_bytes_for_any_number_of_threads)
         double *u = calm_arena_alloc(ctx->scratch, N * N, sizeof *u);
         memcpy(u, a, N * N * sizeof *u);
         ctx->n_threads = n_threads;
-        ck_ok(calm_inverse_factor(ctx, N, u, N));
+        ck_ok(calm_dinverse_root(ctx, N, u, N));
         if (first)
             ck_assert_mem_eq(u, first, N * N * sizeof *u);
         first = first ? first : u;
@@ -95,7 +96,7 @@ TEST(the_pivot_is_named)
         memset(a, 0, sizeof a);
         for (size_t i = 0; i < N; i++)
             a[i * N + i] = i == bad ? 0 : 1;
-        ck_fails(calm_inverse_factor(ctx, N, a, N), CALM_ENUMERIC,
+        ck_fails(calm_dinverse_root(ctx, N, a, N), CALM_ENUMERIC,
                  test_format("the trailing minor from column %zu on is not positive definite", bad));
         calm_ctx_forgive(ctx);
     }
@@ -108,14 +109,15 @@ TEST(scratch_is_as_said)
     double *a = random_positive(1, N, N, 0.1);
     const size_t before = ctx->scratch->used_bytes;
     ctx->n_threads = 1;
-    ck_ok(calm_inverse_factor(ctx, N, a, N));
+    ck_ok(calm_dinverse_root(ctx, N, a, N));
     ck_assert_uint_eq(ctx->scratch->used_bytes, before);
-    ck_assert_uint_ge(calm_inverse_factor_scratch_bytes(N), (N + 192) * 192 * sizeof(double));
+    ck_assert_uint_ge(calm_dinverse_root_scratch_bytes(N), (N + 192) * 192 * sizeof(double));
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("factor", (const TTest *[]){the_inverse_has_this_factor, the_same_bytes_for_any_number_of_threads,
-                                                 the_pivot_is_named, scratch_is_as_said, NULL});
+    return run_tests("inverse_root",
+                     (const TTest *[]){the_inverse_has_this_factor, the_same_bytes_for_any_number_of_threads,
+                                       the_pivot_is_named, scratch_is_as_said, NULL});
 }

@@ -1,6 +1,6 @@
 /* The upper factor of an inverse, in tiles and in parallel: what GPTQ reads. */
-#ifndef CALM_TENSOR_FACTOR_H
-#define CALM_TENSOR_FACTOR_H
+#ifndef CALM_TENSOR_INVERSE_ROOT_H
+#define CALM_TENSOR_INVERSE_ROOT_H
 
 #include "ptq/base/context.h"
 
@@ -8,9 +8,9 @@
  * strict lower triangle is left alone.  Half the operations of factor, inverse, and factor of that: 2/3 n^3.  The tiles
  * are fixed, so the bytes do not depend on the number of threads.
  * CALM_ENUMERIC, naming the pivot, when `a` is not positive definite; `a` is spoilt then. */
-calm_status calm_inverse_factor(calm_ctx *ctx, size_t n, double *a, size_t lda);
+calm_status calm_dinverse_root(calm_ctx *ctx, size_t n, double *a, size_t lda);
 
 /* What it holds of ctx->scratch. */
-size_t calm_inverse_factor_scratch_bytes(size_t n);
+size_t calm_dinverse_root_scratch_bytes(size_t n);
 
 #endif

@@ -1,12 +1,12 @@
 /* The upper factor of an inverse.
  *
- *   a = R R^T with R upper, from the last tile to the first     a^-1 = R^-T R^-1, so U = R^-1 is upper with a^-1 = U^T U
+ *   a = R R^T with R upper, from the last tile to the first;  a^-1 = R^-T R^-1, so U = R^-1 is upper and a^-1 = U^T U
  *
  * Step k of the first:   R_kk from a_kk,  R_ik = a_ik R_kk^-T for i < k,  a_ij -= R_ik R_jk^T for i <= j < k
  * Step j of the second:  U_jj = R_jj^-1,  U_ij = -(sum over l = i .. j - 1 of U_il R_lj) U_jj for i < j
  *
  * Tiles of a step are independent: one task each. */
-#include "ptq/tensor/factor.h"
+#include "ptq/tensor/inverse_root.h"
 
 #include <string.h>
 
@@ -14,8 +14,8 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
 
-/* Rows and columns of a tile: the products of a step run near BLAS's rate, and there are tasks for many cores from some
- * thousand rows on. */
+/* Rows and columns of a tile: the products of a step run near BLAS's rate, and there are tasks for many cores from
+ * some thousand rows on. */
 #define TILE ((size_t)192)
 
 typedef struct matrix {
@@ -90,12 +90,12 @@ static void keep_column(matrix *m)
         memcpy(m->column + row * TILE, m->a + row * m->lda + m->step * TILE, side(m, m->step) * sizeof *m->column);
 }
 
-size_t calm_inverse_factor_scratch_bytes(size_t n)
+size_t calm_dinverse_root_scratch_bytes(size_t n)
 {
     return CALM_BYTES(double, n * TILE) + CALM_BYTES(double, TILE * TILE);
 }
 
-calm_status calm_inverse_factor(calm_ctx *ctx, size_t n, double *a, size_t lda)
+calm_status calm_dinverse_root(calm_ctx *ctx, size_t n, double *a, size_t lda)
 {
     const size_t tiles = (n + TILE - 1) / TILE;
     matrix m = {.a = a, .n = n, .lda = lda};
