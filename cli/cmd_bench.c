@@ -7,6 +7,7 @@
 
 #include "cli/bench_quantize.h"
 #include "cli/command.h"
+#include "cli/kernels.h"
 #include "cli/print.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
@@ -179,6 +180,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const bool forward = strcmp(subject, "forward") == 0;
     bench b;
     double seconds, sgemm;
+    CALM_TRY(calm_kernels_pin(ctx, NULL));
     if (strcmp(subject, "quantize") == 0) {
         const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, o->repeats, o->json};
         return calm_bench_quantize_run(ctx, &quantize);

@@ -23,6 +23,11 @@ const char *calm_linalg_kernels(void)
     return openblas_get_corename();
 }
 
+bool calm_linalg_has_families(void)
+{
+    return strstr(openblas_get_config(), "DYNAMIC_ARCH") != NULL;
+}
+
 const char *calm_linalg_release(void)
 {
     static char text[64];

@@ -20,6 +20,9 @@ const char *calm_linalg_version(void);
  * starts; sums are added in another order by each.  Static storage. */
 const char *calm_linalg_kernels(void);
 
+/* Was OpenBLAS built with several families, of which it takes one when it is loaded? */
+bool calm_linalg_has_families(void);
+
 /* The library alone ("OpenBLAS 0.3.21"); static storage. */
 const char *calm_linalg_release(void);
 
