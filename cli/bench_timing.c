@@ -1,46 +1,13 @@
-/* Samples, their median and spread, and how they are printed. */
+/* Items of calm bench: run in turn, timed, printed. */
 #include "cli/bench_timing.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/peak.h"
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/run/environment.h"
-
-/* ---- statistics ---- */
-
-static int compare_seconds(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(const double *sorted, size_t n, double q)
-{
-    const double at = q * (double)(n - 1);
-    const size_t low = (size_t)at, high = low + 1 < n ? low + 1 : low;
-    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
-}
-
-calm_timing calm_timing_of(double *seconds, size_t n)
-{
-    qsort(seconds, n, sizeof *seconds, compare_seconds);
-    const double median = quantile(seconds, n, 0.5), middle = quantile(seconds, n, 0.75) - quantile(seconds, n, 0.25);
-    return (calm_timing){median, middle > 0 ? middle / median : 0, n};
-}
-
-bool calm_timing_is_steady(const calm_timing *timing)
-{
-    return timing->n > 0 && timing->spread <= CALM_BENCH_SPREAD_MAX;
-}
-
-bool calm_timing_is_enough(size_t n, double seconds, size_t asked)
-{
-    return n >= asked || (n >= CALM_BENCH_RUNS_LEAST && seconds >= CALM_BENCH_SECONDS);
-}
 
 /* ---- measuring ---- */
 
@@ -129,15 +96,17 @@ void calm_bench_print(const calm_bench_item *item, const calm_bench_item *sgemm,
     printf("\n");
 }
 
+static const char *fact(const calm_json *facts, const char *name)
+{
+    return calm_json_string(calm_json_get(facts, name), "");
+}
+
 calm_status calm_bench_print_machine(calm_ctx *ctx)
 {
     CALM_SCOPED_JSON(facts);
     CALM_TRY(calm_environment_json(ctx, &facts));
-    const char *commit = calm_json_string(calm_json_get(facts, "commit"), "");
-    printf("calm %s (%.12s), %s with %s kernels, %s, %s; peak by %s\n",
-           calm_json_string(calm_json_get(facts, "calm"), ""), commit,
-           calm_json_string(calm_json_get(facts, "openblas"), ""), calm_json_string(calm_json_get(facts, "kernels"), ""),
-           calm_json_string(calm_json_get(facts, "libc"), ""), calm_json_string(calm_json_get(facts, "cpu"), ""),
+    printf("calm %s (%.12s), %s with %s kernels, %s, %s; peak by %s\n", CALM_VERSION, fact(facts, "commit"),
+           fact(facts, "openblas"), fact(facts, "kernels"), fact(facts, "libc"), fact(facts, "cpu"),
            calm_peak_of_cpu()->unit);
     return CALM_OK;
 }

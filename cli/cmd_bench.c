@@ -1,5 +1,5 @@
-/* calm bench: how near the hot loops run to what this machine and OpenBLAS on it give, as ratios within one run; quantize
- * is in bench_quantize.c. */
+/* calm bench: how near the hot loops run to what this machine and OpenBLAS on it give, as ratios within one run;
+ * quantize is in bench_quantize.c. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -220,12 +220,12 @@ const calm_command calm_cmd_bench = {
     .summary = "share of the machine's peak that the hot loops reach",
     .arguments = "[forward|gram|quantize]",
     .description =
-        "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, OpenBLAS's "
-        "sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of the CPU.  "
-        "quantize: one linear by GPTQ on one thread, beside the time that the Cholesky and dgemm rates of the same run "
-        "allow, and the other algorithms.  All take turns in one process, after a run to warm up, and the median "
-        "counts.  Where the middle half of the runs spreads over more than 10 % of the median there is no figure (null "
-        "with --json): the machine has other work to do.",
+        "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, "
+        "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
+        "the CPU.  quantize: one linear by GPTQ on one thread, beside the time that the Cholesky and dgemm rates of "
+        "the same run allow, and the other algorithms.  All take turns in one process, after a run to warm up, and "
+        "the median counts.  Where the middle half of the runs spreads over more than 10 % of the median there is no "
+        "figure (null with --json): the machine has other work to do.",
     .examples = "  calm bench forward\n  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
     .max_args = 1,
     CALM_COMMAND_PARTS,

@@ -44,7 +44,7 @@ static calm_status start_anew(calm_ctx *ctx, const char *name, bool own)
 
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
 {
-    const char *wanted = calm_blas_wanted(name), *have = calm_linalg_kernels(), *set = getenv(CALM_BLAS_VARIABLE);
+    const char *wanted = calm_linalg_wanted(name), *have = calm_linalg_kernels(), *set = getenv(CALM_BLAS_VARIABLE);
     if (strcasecmp(wanted, have) == 0)
         return CALM_OK;
     if (!calm_blas_runs(calm_cpu_features(), wanted))
@@ -62,9 +62,9 @@ void calm_kernels_note(calm_ctx *ctx)
     static bool noted;
     const char *own = getenv(OWN_CHOICE);
     if (own && !noted && strcasecmp(own, calm_linalg_kernels()) != 0)
-        calm_log(ctx, CALM_LOG_INFO, "this OpenBLAS does not know the CPU and takes its %s kernels for it; calm computes "
-                                     "with %s, which the CPU runs (`kernels` or " CALM_BLAS_VARIABLE " choose others)",
-                 own, calm_linalg_kernels());
+        calm_log(ctx, CALM_LOG_INFO,
+                 "this OpenBLAS does not know the CPU and takes its %s kernels for it; calm computes with %s, which the "
+                 "CPU runs (`kernels` or " CALM_BLAS_VARIABLE " choose others)", own, calm_linalg_kernels());
     noted = true;
 }
 
@@ -74,6 +74,6 @@ void calm_kernels_print(FILE *stream)
     if (own)
         fprintf(stream, "%s (OpenBLAS's own choice: %s)\n", calm_linalg_version(), own);
     else
-        fprintf(stream, "%s (%s)\n", calm_linalg_version(), set && *set ? "by " CALM_BLAS_VARIABLE
-                                                                        : "OpenBLAS's own choice");
+        fprintf(stream, "%s (%s)\n", calm_linalg_version(),
+                set && *set ? "by " CALM_BLAS_VARIABLE : "OpenBLAS's own choice");
 }

@@ -70,7 +70,7 @@ calm_status calm_set_threads(calm_ctx *ctx, int n_threads)
 /* A library cannot start its process again, as the command line does. */
 static void warn_of_slow_kernels(calm_library *library)
 {
-    const char *loaded = calm_linalg_kernels(), *wanted = calm_blas_wanted(NULL);
+    const char *loaded = calm_linalg_kernels(), *wanted = calm_linalg_wanted(NULL);
     if (library->warned || strcasecmp(loaded, wanted) == 0)
         return;
     library->warned = true;

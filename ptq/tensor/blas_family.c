@@ -3,13 +3,10 @@
 #include "ptq/tensor/blas_family.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <strings.h>
 
-#include "ptq/tensor/linalg.h"
-
-/* Families of one level are about as fast on a CPU that has several of them.  Kernels of AMD's between Bulldozer and Zen
- * are chosen for the few CPUs that they are made for: there they stay. */
+/* Families of one level are about as fast on a CPU that has several of them.  AMD's between Bulldozer and Zen are taken
+ * for the few CPUs that they are made for: there they stay. */
 typedef enum level { UNKNOWN, SSE3, SSE42, AVX, FMA, AVX512 } level;
 
 static const struct {
@@ -101,12 +98,4 @@ const char *calm_blas_choose(unsigned features, const char *loaded, const char *
     if ((variable && *variable) || level_of(loaded) == UNKNOWN)
         return loaded;
     return level_of(best(features)) > level_of(loaded) ? best(features) : loaded;
-}
-
-const char *calm_blas_wanted(const char *wish)
-{
-    const char *loaded = calm_linalg_kernels();
-    if (!calm_linalg_has_families())
-        return wish ? wish : loaded;
-    return calm_blas_choose(calm_cpu_features(), loaded, wish, getenv(CALM_BLAS_VARIABLE));
 }

@@ -34,8 +34,4 @@ bool calm_blas_runs(unsigned features, const char *name);
  * family that these features allow, where it is above the loaded one; what is loaded. */
 const char *calm_blas_choose(unsigned features, const char *loaded, const char *wish, const char *variable);
 
-/* calm_blas_choose for this process.  An OpenBLAS that was built for one family has no choice: then the wish, or what
- * is loaded. */
-const char *calm_blas_wanted(const char *wish);
-
 #endif

@@ -12,8 +12,8 @@
  *   3 g (s^2 Q + P)^2;
  *   cos = (s^2 <K, K> + <K, D>) / (|K| |L|) is within 4 g (s^2 Q + P)^2 / |L|^2 (Q / |K|)^2, and then 1 - cos > 1/2.
  *
- * So 1 - CKA is within 9 g (Q / |K|)^4 (P^2 + |1 - CKA| (s^2 Q + P)^2) / |L|^2.  Debiasing puts h(K, K) and h(L, L) in the
- * place of the squares, and its three terms make every error up to four times as large, <K, D>^2 sixteen times. */
+ * So 1 - CKA is within 9 g (Q / |K|)^4 (P^2 + |1 - CKA| (s^2 Q + P)^2) / |L|^2.  Debiasing puts h(K, K) and h(L, L) in
+ * the place of the squares, and its three terms make every error up to four times as large, <K, D>^2 sixteen times. */
 #include "tests/support/harness.h"
 
 #include "cka/cka.h"

@@ -50,7 +50,8 @@ END_OF_TEST
 
 TEST(figures_of_steady_runs_alone)
 {
-    const calm_bench_item steady = {.flops = 6, .timing = {2, 0.05, 10}}, unsteady = {.flops = 6, .timing = {2, 0.11, 10}};
+    const calm_bench_item steady = {.flops = 6, .timing = {2, 0.05, 10}};
+    const calm_bench_item unsteady = {.flops = 6, .timing = {2, 0.11, 10}};
     ck_assert(calm_bench_seconds(&steady) == 2 && calm_bench_rate(&steady) == 3);
     ck_assert(isnan(calm_bench_seconds(&unsteady)) && isnan(calm_bench_rate(&unsteady)));
 }

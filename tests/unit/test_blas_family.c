@@ -122,14 +122,15 @@ END_OF_TEST
 TEST(this_machine)
 {
     const char *loaded = calm_linalg_kernels();
-    ck_assert(calm_blas_runs(calm_cpu_features(), calm_blas_wanted(NULL)));
-    ck_assert_str_eq(calm_blas_wanted("Nehalem"), "Nehalem");
+    ck_assert(calm_blas_runs(calm_cpu_features(), calm_linalg_wanted(NULL)));
+    ck_assert_str_eq(calm_linalg_wanted("Nehalem"), "Nehalem");
     ck_assert_int_eq(setenv(CALM_BLAS_VARIABLE, loaded, 1), 0);
-    ck_assert_str_eq(calm_blas_wanted(NULL), loaded);
+    ck_assert_str_eq(calm_linalg_wanted(NULL), loaded);
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("blas_family", (const TTest *[]){the_choice, a_choice_is_final, what_a_cpu_runs, this_machine, NULL});
+    return run_tests("blas_family",
+                     (const TTest *[]){the_choice, a_choice_is_final, what_a_cpu_runs, this_machine, NULL});
 }

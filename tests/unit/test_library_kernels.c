@@ -69,6 +69,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("library_kernels", (const TTest *[]){slow_kernels_are_told_once, kernels_that_were_asked_for_are_fine,
-                                                          NULL});
+    return run_tests("library_kernels",
+                     (const TTest *[]){slow_kernels_are_told_once, kernels_that_were_asked_for_are_fine, NULL});
 }
