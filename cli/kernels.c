@@ -63,8 +63,8 @@ void calm_kernels_note(calm_ctx *ctx)
     const char *own = getenv(OWN_CHOICE);
     if (own && !noted && strcasecmp(own, calm_linalg_kernels()) != 0)
         calm_log(ctx, CALM_LOG_INFO,
-                 "this OpenBLAS does not know the CPU and takes its %s kernels for it; calm computes with %s, which the "
-                 "CPU runs (`kernels` or " CALM_BLAS_VARIABLE " choose others)", own, calm_linalg_kernels());
+                 "this OpenBLAS does not know the CPU and takes its %s kernels for it; calm computes with %s, which "
+                 "the CPU runs (`kernels` or " CALM_BLAS_VARIABLE " choose others)", own, calm_linalg_kernels());
     noted = true;
 }
 
