@@ -96,7 +96,8 @@ typedef enum calm_log_level { CALM_LOG_DEBUG, CALM_LOG_INFO, CALM_LOG_WARNING } 
 /* Receives one line without a newline.  May be called from several threads at once: it locks if it must. */
 typedef void calm_log_fn(void *user, calm_log_level level, const char *line);
 
-/* Where notes and warnings go; NULL: nowhere. */
+/* Where notes and warnings go; NULL: nowhere.  Where OpenBLAS has loaded kernels that are slow on this CPU, the first
+ * log of a context is told so at once, with the variable to set (docs/library.md). */
 CALM_API calm_status calm_set_log(calm_ctx *ctx, calm_log_fn *fn, void *user);
 
 /* Stages of long work in the order of a run, with what each counts. */

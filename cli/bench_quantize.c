@@ -11,9 +11,11 @@
 #include <string.h>
 
 #include "algorithms/algorithm.h"
+#include "cli/bench_timing.h"
 #include "cli/print.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
+#include "ptq/run/environment.h"
 #include "ptq/tensor/linalg.h"
 
 #define FACTORS ((size_t)4)
@@ -33,8 +35,15 @@ typedef struct bench {
     float *x;             /* [rows, I] its input */
     calm_stats stats;
     double *work[3];      /* [I, I] each: a positive definite matrix, and two to work in */
-    double gptq, cholesky, dgemm, other[N_OTHERS];    /* seconds */
 } bench;
+
+/* A named algorithm on the linear. */
+typedef struct trial {
+    const bench *b;
+    const char *algorithm, *scheme;
+} trial;
+
+enum { GPTQ, CHOLESKY, DGEMM, PEAK, N_ITEMS };
 
 /* ---- the linear ---- */
 
@@ -75,90 +84,121 @@ static calm_status make_linear(calm_ctx *ctx, bench *b)
 
 /* ---- what is timed ---- */
 
-static calm_status time_cholesky(calm_ctx *ctx, bench *b, double *seconds)
+/* The factor goes where the matrix was. */
+static void copy_matrix(void *user)
 {
-    const size_t in = b->asked->in;
-    memcpy(b->work[1], b->work[0], in * in * sizeof(double));
-    const double begun = calm_seconds();
-    calm_status status = calm_dcholesky_upper(ctx, in, b->work[1], in);
-    *seconds = calm_seconds() - begun;
-    return status;
+    const bench *b = user;
+    memcpy(b->work[1], b->work[0], b->asked->in * b->asked->in * sizeof(double));
 }
 
-static double time_dgemm(const bench *b)
+static calm_status run_cholesky(calm_ctx *ctx, void *user)
 {
+    const bench *b = user;
+    return calm_dcholesky_upper(ctx, b->asked->in, b->work[1], b->asked->in);
+}
+
+static calm_status run_dgemm(calm_ctx *ctx, void *user)
+{
+    const bench *b = user;
     const size_t in = b->asked->in;
-    const double begun = calm_seconds();
+    (void)ctx;
     calm_dgemm_nn(in, in, in, 1, b->work[0], in, b->work[0], in, 0, b->work[2], in);
-    return calm_seconds() - begun;
+    return CALM_OK;
 }
 
-static calm_status time_algorithm(calm_ctx *ctx, const bench *b, const char *name, const char *scheme, double *seconds)
+static calm_status run_algorithm(calm_ctx *ctx, void *user)
 {
+    const trial *of = user;
+    const bench *b = of->b;
     calm_job job = {.name = "linear", .linears = &b->linear, .n_linears = 1, .stats = &b->stats, .can_absorb = true};
     calm_algorithm *algorithm;
     calm_qjob qjob;
     calm_arena_mark mark = calm_arena_save(ctx->out);
-    CALM_TRY(calm_scheme_parse(ctx, scheme, &job.scheme));
-    CALM_TRY(calm_algorithm_parse(ctx, name, &algorithm));
-    const double begun = calm_seconds();
+    CALM_TRY(calm_scheme_parse(ctx, of->scheme, &job.scheme));
+    CALM_TRY(calm_algorithm_parse(ctx, of->algorithm, &algorithm));
     CALM_TRY(calm_algorithm_run(ctx, algorithm, &job, &qjob));
-    *seconds = calm_seconds() - begun;
     calm_arena_rewind(ctx->out, mark);
     return CALM_OK;
 }
 
-/* The rates and gptq in turn, so that they meet the same noise; then the others, once each. */
-static calm_status time_all(calm_ctx *ctx, bench *b)
+/* The rates and gptq in turn; then the others, each by itself. */
+static calm_status time_all(calm_ctx *ctx, bench *b, calm_bench_item items[N_ITEMS], calm_bench_item made[N_OTHERS])
 {
-    double cholesky, gptq;
-    b->cholesky = b->dgemm = b->gptq = INFINITY;
-    for (long long i = 0; i < b->asked->repeats; i++) {
-        CALM_TRY(time_cholesky(ctx, b, &cholesky));
-        b->dgemm = fmin(b->dgemm, time_dgemm(b));
-        CALM_TRY(time_algorithm(ctx, b, "gptq", "w4a16_g128", &gptq));
-        b->cholesky = fmin(b->cholesky, cholesky);
-        b->gptq = fmin(b->gptq, gptq);
+    const double in = (double)b->asked->in;
+    trial of = {b, "gptq", "w4a16_g128"};
+    items[GPTQ] = (calm_bench_item){.name = "gptq", .run = run_algorithm, .user = &of};
+    items[CHOLESKY] = (calm_bench_item){
+        .name = "cholesky", .flops = in * in * in / 3, .run = run_cholesky, .prepare = copy_matrix, .user = b};
+    items[DGEMM] = (calm_bench_item){.name = "dgemm", .flops = 2 * in * in * in, .run = run_dgemm, .user = b};
+    items[PEAK] = calm_bench_peak(ctx, true);
+    CALM_TRY(calm_bench_measure(ctx, items, N_ITEMS, b->asked->repeats));
+    for (size_t a = 0; a < N_OTHERS; a++) {
+        of = (trial){b, others[a].algorithm, others[a].scheme};
+        made[a] = (calm_bench_item){.name = others[a].algorithm, .run = run_algorithm, .user = &of};
+        CALM_TRY(calm_bench_measure(ctx, &made[a], 1, b->asked->repeats));
     }
-    for (size_t a = 0; a < N_OTHERS; a++)
-        CALM_TRY(time_algorithm(ctx, b, others[a].algorithm, others[a].scheme, &b->other[a]));
     return CALM_OK;
 }
 
 /* ---- printing ---- */
 
-static calm_status report(calm_ctx *ctx, const bench *b)
+static void print_seconds(const calm_bench_item *item, const char *scheme)
+{
+    if (calm_timing_is_steady(&item->timing))
+        printf("  %-12s %-10s %7.3f s, spread %.1f %%\n", item->name, scheme, item->timing.median,
+               100 * item->timing.spread);
+    else
+        calm_bench_print(item, NULL, NULL);
+}
+
+static calm_status print_json(calm_ctx *ctx, const bench *b, const calm_bench_item items[N_ITEMS],
+                              const calm_bench_item made[N_OTHERS], double allowed)
+{
+    calm_json *environment;
+    const double dgemm = calm_bench_rate(&items[DGEMM]), peak = calm_bench_rate(&items[PEAK]);
+    CALM_TRY(calm_environment_json(ctx, &environment));
+    calm_json *list = calm_json_new_object();
+    for (size_t a = 0; a < N_OTHERS; a++)
+        calm_json_set_number(list, others[a].algorithm, calm_bench_seconds(&made[a]));
+    return calm_print_json(ctx, CALM_OBJECT(
+        CALM_KV("subject", "quantize"), CALM_KV("out", b->asked->out), CALM_KV("in", b->asked->in),
+        CALM_KV("seconds", calm_bench_seconds(&items[GPTQ])), CALM_KV("allowed_seconds", allowed),
+        CALM_KV("cholesky_gflops", calm_bench_rate(&items[CHOLESKY]) * 1e-9), CALM_KV("dgemm_gflops", dgemm * 1e-9),
+        CALM_KV("peak_gflops", peak * 1e-9), CALM_KV("ratio", allowed / calm_bench_seconds(&items[GPTQ])),
+        CALM_KV("dgemm_share_of_peak", dgemm / peak), CALM_KV("spread", calm_bench_spreads(items, N_ITEMS)),
+        CALM_KV("runs", items[GPTQ].timing.n), CALM_KV("other_seconds", list), CALM_KV("environment", environment)));
+}
+
+static calm_status report(calm_ctx *ctx, const bench *b, const calm_bench_item items[N_ITEMS],
+                          const calm_bench_item made[N_OTHERS])
 {
     const double in = (double)b->asked->in, out = (double)b->asked->out;
-    const double cholesky = in * in * in / 3 / b->cholesky, dgemm = 2 * in * in * in / b->dgemm;
-    const double allowed = 4 * in * in * in / 3 / cholesky + out * in * in / dgemm;
-    if (b->asked->json) {
-        calm_json *list = calm_json_new_object();
-        for (size_t a = 0; a < N_OTHERS; a++)
-            calm_json_set_number(list, others[a].algorithm, b->other[a]);
-        return calm_print_json(ctx, CALM_OBJECT(
-            CALM_KV("subject", "quantize"), CALM_KV("out", b->asked->out), CALM_KV("in", b->asked->in),
-            CALM_KV("seconds", b->gptq), CALM_KV("allowed_seconds", allowed),
-            CALM_KV("cholesky_gflops", cholesky * 1e-9), CALM_KV("dgemm_gflops", dgemm * 1e-9),
-            CALM_KV("ratio", allowed / b->gptq), CALM_KV("other_seconds", list)));
-    }
-    printf("quantize %zu x %zu, one thread: Cholesky %.1f Gflop/s, dgemm %.1f Gflop/s\n", b->asked->out, b->asked->in,
-           cholesky * 1e-9, dgemm * 1e-9);
-    printf("  %-12s %-10s %7.3f s   these rates allow %.3f s   ratio %.2f\n", "gptq", "w4a16_g128", b->gptq, allowed,
-           allowed / b->gptq);
+    const double allowed = 4 * in * in * in / 3 / calm_bench_rate(&items[CHOLESKY]) +
+                           out * in * in / calm_bench_rate(&items[DGEMM]);
+    if (b->asked->json)
+        return print_json(ctx, b, items, made, allowed);
+    printf("quantize %zu x %zu in double precision, one thread: median of %zu runs\n", b->asked->out, b->asked->in,
+           items[GPTQ].timing.n);
+    for (size_t i = CHOLESKY; i <= PEAK; i++)
+        calm_bench_print(&items[i], NULL, i == PEAK ? NULL : &items[PEAK]);
+    print_seconds(&items[GPTQ], "w4a16_g128");
+    if (isfinite(allowed / calm_bench_seconds(&items[GPTQ])))
+        printf("  these rates allow %.3f s for gptq, ratio %.2f\n", allowed,
+               allowed / calm_bench_seconds(&items[GPTQ]));
     for (size_t a = 0; a < N_OTHERS; a++)
-        printf("  %-12s %-10s %7.3f s\n", others[a].algorithm, others[a].scheme, b->other[a]);
-    return CALM_OK;
+        print_seconds(&made[a], others[a].scheme);
+    return calm_bench_print_machine(ctx);
 }
 
 calm_status calm_bench_quantize_run(calm_ctx *ctx, const calm_bench_quantize *asked)
 {
     bench b = {.asked = asked};
+    calm_bench_item items[N_ITEMS], made[N_OTHERS];
     const int threads = ctx->n_threads;
     CALM_TRY(make_linear(ctx, &b));
     ctx->n_threads = 1;
-    const calm_status status = time_all(ctx, &b);
+    const calm_status status = time_all(ctx, &b, items, made);
     ctx->n_threads = threads;
     CALM_TRY(status);
-    return report(ctx, &b);
+    return report(ctx, &b, items, made);
 }

@@ -4,11 +4,10 @@
 
 #include "ptq/base/context.h"
 
-/* A linear of `out` outputs and `in` inputs: GPTQ runs on it `repeats` times, of which the fastest counts, the other
- * algorithms once.  Printed as JSON or as a table. */
+/* A linear of `out` outputs and `in` inputs; every algorithm runs on it `repeats` times, or fewer as calm_bench_measure
+ * has it.  Printed as JSON or as a table. */
 typedef struct calm_bench_quantize {
-    size_t out, in;
-    long long repeats;
+    size_t out, in, repeats;
     bool json;
 } calm_bench_quantize;
 

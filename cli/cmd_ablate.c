@@ -6,6 +6,7 @@
 
 #include "cli/ablation_report.h"
 #include "cli/command.h"
+#include "cli/kernels.h"
 #include "cli/progress.h"
 #include "ptq/base/threads.h"
 #include "ptq/recipe/resolve.h"
@@ -168,6 +169,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_progress progress;
     CALM_SCOPED_ARENA(keep);
     CALM_TRY(parse_seeds(ctx, o->seeds, &plan));
+    CALM_TRY(calm_kernels_pin(ctx, NULL));
     if (o->output)
         CALM_TRY(calm_ablation_report_target(ctx, o->output, o->force));
     calm_progress_begin(ctx, &progress, o->common.quiet);

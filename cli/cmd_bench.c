@@ -1,12 +1,14 @@
-/* calm bench: how near the hot loops run to what OpenBLAS gives on this machine, as a ratio within one run; quantize is
- * in bench_quantize.c. */
+/* calm bench: how near the hot loops run to what this machine and OpenBLAS on it give, as ratios within one run;
+ * quantize is in bench_quantize.c. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/bench_quantize.h"
+#include "cli/bench_timing.h"
 #include "cli/command.h"
+#include "cli/kernels.h"
 #include "cli/print.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
@@ -14,6 +16,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/block.h"
 #include "ptq/model/model.h"
+#include "ptq/run/environment.h"
 #include "ptq/tensor/linalg.h"
 
 typedef struct options {
@@ -31,8 +34,8 @@ static const calm_option table[] = {
     CALM_OPT("heads", heads, INT, "query heads", .fallback = "16", .min = 1, .max = 1024, .metavar = "N"),
     CALM_OPT("kv-heads", kv_heads, INT, "key/value heads", .fallback = "8", .min = 1, .max = 1024, .metavar = "N"),
     CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
-    CALM_OPT("repeats", repeats, INT, "runs of each; the fastest counts", .fallback = "5", .min = 1, .max = 1000,
-             .metavar = "N"),
+    CALM_OPT("repeats", repeats, INT, "runs of each after one to warm up; 3 are enough where they take 10 s",
+             .fallback = "10", .min = 3, .max = 1000, .metavar = "N"),
     CALM_OPT("json", json, BOOL, "print the figures as JSON"),
     CALM_OPT_COMMON,
     {0},
@@ -141,35 +144,51 @@ static double sgemm_flops(const bench *b)
     return 2.0 * (double)b->tokens * (double)b->config.inner * (double)b->config.hidden * (double)b->n;
 }
 
-static calm_status gram_all(calm_ctx *ctx, bench *b)
+/* ---- items ---- */
+
+static calm_status forward_all(calm_ctx *ctx, void *user)
 {
+    bench *b = user;
+    return calm_parallel_for(ctx, b->n, run_forward, b);
+}
+
+static calm_status sgemm_all(calm_ctx *ctx, void *user)
+{
+    bench *b = user;
+    return calm_parallel_for(ctx, b->n, run_sgemm, b);
+}
+
+static calm_status gram_all(calm_ctx *ctx, void *user)
+{
+    const bench *b = user;
     const size_t rows = b->n * b->tokens, begin[2] = {0, rows};
     const calm_gram_job job = {b->gram, b->x, rows, b->config.hidden, begin, 1};
     return calm_gram_add(ctx, &job, 1);
 }
 
-/* `task` NULL: the Gram matrix, which divides its work itself. */
-static calm_status best_seconds(calm_ctx *ctx, const options *o, bench *b, calm_task_fn *task, double *best)
-{
-    *best = INFINITY;
-    for (long long i = 0; i < o->repeats; i++) {
-        const double begun = calm_seconds();
-        CALM_TRY(task ? calm_parallel_for(ctx, b->n, task, b) : gram_all(ctx, b));
-        *best = fmin(*best, calm_seconds() - begun);
-    }
-    return CALM_OK;
-}
+enum { SUBJECT, SGEMM, PEAK, N_ITEMS };
 
-static calm_status report(calm_ctx *ctx, const options *o, const char *subject, double rate, double sgemm)
+static calm_status report(calm_ctx *ctx, const options *o, const calm_bench_item items[N_ITEMS])
 {
+    const calm_bench_item *subject = &items[SUBJECT], *sgemm = &items[SGEMM], *peak = &items[PEAK];
+    const double rate = calm_bench_rate(subject), of_sgemm = calm_bench_rate(sgemm), of_peak = calm_bench_rate(peak);
+    calm_json *environment;
     if (!o->json) {
-        printf("%-8s %8.1f Gflop/s   sgemm %8.1f Gflop/s   ratio %.2f   (%d threads, %lld tokens)\n", subject,
-               rate * 1e-9, sgemm * 1e-9, rate / sgemm, ctx->n_threads, o->tokens);
-        return CALM_OK;
+        printf("%s of %lld tokens, %d threads: median of %zu runs\n", subject->name, o->tokens, ctx->n_threads,
+               subject->timing.n);
+        calm_bench_print(subject, sgemm, peak);
+        calm_bench_print(sgemm, NULL, peak);
+        calm_bench_print(peak, NULL, NULL);
+        return calm_bench_print_machine(ctx);
     }
-    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("subject", subject), CALM_KV("gflops", rate * 1e-9),
-                                            CALM_KV("sgemm_gflops", sgemm * 1e-9), CALM_KV("ratio", rate / sgemm),
-                                            CALM_KV("threads", (int64_t)ctx->n_threads), CALM_KV("tokens", o->tokens)));
+    CALM_TRY(calm_environment_json(ctx, &environment));
+    return calm_print_json(ctx, CALM_OBJECT(
+        CALM_KV("subject", subject->name), CALM_KV("gflops", rate * 1e-9), CALM_KV("sgemm_gflops", of_sgemm * 1e-9),
+        CALM_KV("peak_gflops", of_peak * 1e-9), CALM_KV("ratio", rate / of_sgemm),
+        CALM_KV("share_of_peak", rate / of_peak), CALM_KV("sgemm_share_of_peak", of_sgemm / of_peak),
+        CALM_KV("spread", calm_bench_spreads(items, N_ITEMS)), CALM_KV("runs", subject->timing.n),
+        CALM_KV("threads", (int64_t)ctx->n_threads), CALM_KV("tokens", o->tokens),
+        CALM_KV("environment", environment)));
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts)
@@ -178,27 +197,35 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const char *subject = o->common.args.n ? o->common.args.of[0] : "forward";
     const bool forward = strcmp(subject, "forward") == 0;
     bench b;
-    double seconds, sgemm;
+    CALM_TRY(calm_kernels_pin(ctx, NULL));
     if (strcmp(subject, "quantize") == 0) {
-        const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, o->repeats, o->json};
+        const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, (size_t)o->repeats, o->json};
         return calm_bench_quantize_run(ctx, &quantize);
     }
     if (!forward && strcmp(subject, "gram") != 0)
         return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, gram or quantize", subject);
     CALM_TRY(set_up(ctx, o, &b));
-    CALM_TRY(best_seconds(ctx, o, &b, run_sgemm, &sgemm));
-    CALM_TRY(best_seconds(ctx, o, &b, forward ? run_forward : NULL, &seconds));
-    return report(ctx, o, subject, (forward ? forward_flops(&b) : gram_flops(&b)) / seconds, sgemm_flops(&b) / sgemm);
+    calm_bench_item items[N_ITEMS] = {
+        [SUBJECT] = {.name = subject, .flops = forward ? forward_flops(&b) : gram_flops(&b),
+                     .run = forward ? forward_all : gram_all, .user = &b},
+        [SGEMM] = {.name = "sgemm", .flops = sgemm_flops(&b), .run = sgemm_all, .user = &b},
+        [PEAK] = calm_bench_peak(ctx, false),
+    };
+    CALM_TRY(calm_bench_measure(ctx, items, N_ITEMS, (size_t)o->repeats));
+    return report(ctx, o, items);
 }
 
 const calm_command calm_cmd_bench = {
     .name = "bench",
-    .summary = "share of OpenBLAS's rates that the hot loops reach",
+    .summary = "share of the machine's peak that the hot loops reach",
     .arguments = "[forward|gram|quantize]",
     .description =
-        "Times one transformer block (forward) or the Gram matrix of its input (gram) and OpenBLAS's sgemm in the "
-        "same run, one window per worker, and prints the ratio.  quantize: one linear by GPTQ on one thread, beside "
-        "the time that the Cholesky and dgemm rates of the same run allow, and the other algorithms once each.",
+        "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, "
+        "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
+        "the CPU.  quantize: one linear by GPTQ on one thread, beside the time that the Cholesky and dgemm rates of "
+        "the same run allow, and the other algorithms.  All take turns in one process, after a run to warm up, and "
+        "the median counts.  Where the middle half of the runs spreads over more than 10 % of the median there is no "
+        "figure (null with --json): the machine has other work to do.",
     .examples = "  calm bench forward\n  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
     .max_args = 1,
     CALM_COMMAND_PARTS,

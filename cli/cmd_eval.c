@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/eval.h"
+#include "cli/kernels.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
 #include "cli/print.h"
@@ -198,6 +199,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_SCOPED_TOKENIZER(tokenizer);
     char *path;
     CALM_TRY(check(ctx, o));
+    CALM_TRY(calm_kernels_pin(ctx, NULL));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/kernels.h"
 #include "ptq/eval/forward_file.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
@@ -36,6 +37,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (!o->model || !o->tokens || !o->output)
         return calm_fail(ctx, CALM_EARG, "calm forward: %s is missing; see calm forward --help",
                          !o->model ? "--model" : !o->tokens ? "--tokens" : "--output");
+    CALM_TRY(calm_kernels_pin(ctx, NULL));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_model_open(ctx, named.dir, &model));
     CALM_TRY(calm_token_file_read(ctx, o->tokens, calm_model_config(model)->vocab, &tokens));

@@ -106,7 +106,9 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_progress progress;
     if (o.recipe_file)
         CALM_TRY(calm_recipe_file_apply(ctx, o.recipe_file, &o.spec));
-    CALM_TRY(calm_kernels_pin(ctx, o.spec.kernels));
+    /* A lock says with which kernels it was written: it counts where the recipe says nothing. */
+    if (o.spec.kernels || !o.locked)
+        CALM_TRY(calm_kernels_pin(ctx, o.spec.kernels));
     calm_progress_begin(ctx, &progress, o.common.quiet);
     quantize(ctx, &o, &progress);
     return calm_progress_end(ctx, &progress);

@@ -1,42 +1,17 @@
-/* OpenBLAS chooses its kernels while it is loaded, so that pinning them means execv. */
+/* OpenBLAS chooses its kernels while it is loaded, so that choosing others means execv. */
 #include "cli/kernels.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
+#include "ptq/tensor/blas_family.h"
 #include "ptq/tensor/linalg.h"
 
-#define VARIABLE "OPENBLAS_CORETYPE"
-#define STARTED "CALM_KERNELS"    /* set before execv: a second attempt would loop */
+#define OWN_CHOICE "CALM_OWN_KERNELS"    /* what OpenBLAS had taken itself, for the process that replaces this one */
 #define WORDS_MAX 4096
-
-/* Does the CPU have the instructions of these kernels?  OpenBLAS does not check, and an illegal instruction would end
- * the program. */
-static bool cpu_runs(const char *name)
-{
-#if defined(__x86_64__)
-    const bool avx = __builtin_cpu_supports("avx");
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-    const struct {
-        const char *name;
-        bool runs;
-    } kernels[] = {{"SkylakeX", avx512}, {"Cooperlake", avx512}, {"SapphireRapids", avx512}, {"Haswell", avx2},
-                   {"Zen", avx2}, {"Excavator", avx2}, {"Sandybridge", avx}, {"Bulldozer", avx}, {"Piledriver", avx},
-                   {"Steamroller", avx}};
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (strcasecmp(name, kernels[i].name) == 0)
-            return kernels[i].runs;
-#else
-    (void)name;
-#endif
-    return true;
-}
 
 /* The words of this process's command line, in ctx->scratch. */
 static calm_status own_command(calm_ctx *ctx, char ***argv)
@@ -55,11 +30,13 @@ static calm_status own_command(calm_ctx *ctx, char ***argv)
     return status;
 }
 
-static calm_status start_anew(calm_ctx *ctx, const char *name)
+/* `own`: what is loaded is OpenBLAS's own choice, and no other was asked for. */
+static calm_status start_anew(calm_ctx *ctx, const char *name, bool own)
 {
     char **argv;
     CALM_TRY(own_command(ctx, &argv));
-    if (setenv(VARIABLE, name, 1) != 0 || setenv(STARTED, name, 1) != 0)
+    if ((own ? setenv(OWN_CHOICE, calm_linalg_kernels(), 1) : unsetenv(OWN_CHOICE)) != 0 ||
+        setenv(CALM_BLAS_VARIABLE, name, 1) != 0)
         return calm_fail(ctx, CALM_ENOMEM, "kernels %s: out of memory", name);
     execv("/proc/self/exe", argv);
     return calm_fail_errno(ctx, errno, "kernels %s: cannot start the program anew", name);
@@ -67,14 +44,36 @@ static calm_status start_anew(calm_ctx *ctx, const char *name)
 
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
 {
-    const char *started = getenv(STARTED), *have = calm_linalg_kernels();
-    if (!name || strcasecmp(name, have) == 0)
+    const char *wanted = calm_linalg_wanted(name), *have = calm_linalg_kernels(), *set = getenv(CALM_BLAS_VARIABLE);
+    if (strcasecmp(wanted, have) == 0)
         return CALM_OK;
-    if (!cpu_runs(name))
+    if (!calm_blas_runs(calm_cpu_features(), wanted))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "kernels %s: this CPU lacks instructions that they need; it computes with %s", name, have);
-    if (started && strcmp(started, name) == 0)
+                         "kernels %s: this CPU lacks instructions that they need; it computes with %s", wanted, have);
+    /* OpenBLAS was asked for them and took others: starting once more would not end. */
+    if (set && strcasecmp(set, wanted) == 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "kernels %s: OpenBLAS has no such kernels here; it computes with %s "
-                                                 "(known: Nehalem, Sandybridge, Haswell, Zen, SkylakeX)", name, have);
-    return start_anew(ctx, name);
+                                                 "(known: Nehalem, Sandybridge, Haswell, Zen, SkylakeX)", wanted, have);
+    return start_anew(ctx, wanted, !name);
+}
+
+void calm_kernels_note(calm_ctx *ctx)
+{
+    static bool noted;
+    const char *own = getenv(OWN_CHOICE);
+    if (own && !noted && strcasecmp(own, calm_linalg_kernels()) != 0)
+        calm_log(ctx, CALM_LOG_INFO,
+                 "this OpenBLAS does not know the CPU and takes its %s kernels for it; calm computes with %s, which "
+                 "the CPU runs (`kernels` or " CALM_BLAS_VARIABLE " choose others)", own, calm_linalg_kernels());
+    noted = true;
+}
+
+void calm_kernels_print(FILE *stream)
+{
+    const char *own = getenv(OWN_CHOICE), *set = getenv(CALM_BLAS_VARIABLE);
+    if (own)
+        fprintf(stream, "%s (OpenBLAS's own choice: %s)\n", calm_linalg_version(), own);
+    else
+        fprintf(stream, "%s (%s)\n", calm_linalg_version(),
+                set && *set ? "by " CALM_BLAS_VARIABLE : "OpenBLAS's own choice");
 }

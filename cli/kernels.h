@@ -1,13 +1,22 @@
-/* Kernels: which of OpenBLAS's kernel families computes, so that two machines can compute the same bytes. */
+/* Kernels: which of OpenBLAS's kernel families computes - the one that is asked for, so that two machines compute the
+ * same bytes, else OpenBLAS's own choice, or a better one where it does not know the CPU. */
 #ifndef CALM_CLI_KERNELS_H
 #define CALM_CLI_KERNELS_H
 
+#include <stdio.h>
+
 #include "ptq/base/context.h"
 
-/* Compute with the kernel family `name` ("Haswell", in either case; NULL: any).  If this process uses another one, the
- * program replaces itself (execv) with OPENBLAS_CORETYPE set, since OpenBLAS chooses its kernels while it is loaded:
- * call this before anything is written or printed.  CALM_EUNSUPPORTED: OpenBLAS here has no such family, or the CPU
- * does not have its instructions.  CALM_EIO: execv failed. */
+/* Compute with the kernel family `name` ("Haswell", in either case); NULL: as calm_blas_choose says.  If this process
+ * uses another one, the program replaces itself (execv) with OPENBLAS_CORETYPE set, since OpenBLAS chooses its kernels
+ * while it is loaded: call this before anything is written or printed.  CALM_EUNSUPPORTED: OpenBLAS here has no such
+ * family, or the CPU does not have its instructions.  CALM_EIO: execv failed. */
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name);
+
+/* Log, once in a process, that it computes with a better family than OpenBLAS's own choice. */
+void calm_kernels_note(calm_ctx *ctx);
+
+/* Print calm_linalg_version() and how the family was chosen, as a line. */
+void calm_kernels_print(FILE *stream);
 
 #endif

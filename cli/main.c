@@ -6,10 +6,10 @@
 
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/kernels.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/message.h"
 #include "ptq/base/threads.h"
-#include "ptq/tensor/linalg.h"
 
 #define CALM_COMMAND(name) extern const calm_command calm_cmd_##name;
 #include "cli/commands.def"
@@ -82,7 +82,9 @@ static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
         return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : CALM_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("calm %s\n%s\n", calm_version(), calm_linalg_version());
+        CALM_TRY(calm_kernels_pin(ctx, NULL));
+        printf("calm %s\n", calm_version());
+        calm_kernels_print(stdout);
         return CALM_OK;
     }
     for (size_t i = 0; i < n; i++)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/flags.h"
+#include "cli/kernels.h"
 #include "ptq/base/threads.h"
 
 #define BAR_CELLS 24
@@ -206,6 +207,7 @@ calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool qui
     progress->active = CALM_PROGRESS_MAX;
     ctx->log = note;
     ctx->log_user = progress;
+    calm_kernels_note(ctx);
     return calm_progress_events(progress);
 }
 

@@ -2,8 +2,10 @@
 #include "ptq/api/library.h"
 
 #include <stdlib.h>
+#include <strings.h>
 
 #include "ptq/base/threads.h"
+#include "ptq/tensor/blas_family.h"
 #include "ptq/tensor/linalg.h"
 
 const char *calm_version(void)
@@ -65,11 +67,25 @@ calm_status calm_set_threads(calm_ctx *ctx, int n_threads)
     return CALM_OK;
 }
 
+/* A library cannot start its process again, as the command line does. */
+static void warn_of_slow_kernels(calm_library *library)
+{
+    const char *loaded = calm_linalg_kernels(), *wanted = calm_linalg_wanted(NULL);
+    if (library->warned || strcasecmp(loaded, wanted) == 0)
+        return;
+    library->warned = true;
+    calm_log(&library->ctx, CALM_LOG_WARNING,
+             "OpenBLAS has loaded its %s kernels, which are slow on this CPU: start the process with "
+             CALM_BLAS_VARIABLE "=%s", loaded, wanted);
+}
+
 calm_status calm_set_log(calm_ctx *ctx, calm_log_fn *fn, void *user)
 {
     CALM_ENTER(ctx, true);
     ctx->log = fn;
     ctx->log_user = user;
+    if (fn)
+        warn_of_slow_kernels((calm_library *)ctx);
     return CALM_OK;
 }
 

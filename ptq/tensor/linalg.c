@@ -4,7 +4,10 @@
 #include <cblas.h>
 #include <lapacke.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "ptq/tensor/blas_family.h"
 
 void calm_linalg_setup(void)
 {
@@ -21,6 +24,20 @@ const char *calm_linalg_version(void)
 const char *calm_linalg_kernels(void)
 {
     return openblas_get_corename();
+}
+
+/* Was OpenBLAS built with several families, of which it takes one when it is loaded? */
+static bool has_families(void)
+{
+    return strstr(openblas_get_config(), "DYNAMIC_ARCH") != NULL;
+}
+
+const char *calm_linalg_wanted(const char *wish)
+{
+    const char *loaded = calm_linalg_kernels();
+    if (!has_families())
+        return wish ? wish : loaded;
+    return calm_blas_choose(calm_cpu_features(), loaded, wish, getenv(CALM_BLAS_VARIABLE));
 }
 
 const char *calm_linalg_release(void)

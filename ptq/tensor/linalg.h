@@ -20,6 +20,10 @@ const char *calm_linalg_version(void);
  * starts; sums are added in another order by each.  Static storage. */
 const char *calm_linalg_kernels(void);
 
+/* calm_blas_choose for this process: the family that it should have loaded.  An OpenBLAS that was built for one family
+ * has no choice: then the wish, or what is loaded. */
+const char *calm_linalg_wanted(const char *wish);
+
 /* The library alone ("OpenBLAS 0.3.21"); static storage. */
 const char *calm_linalg_release(void);
 

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
+#include "ptq/tensor/blas_family.h"
+#include "ptq/tensor/linalg.h"
 #include "store/blob.h"
 #include "store/sql.h"
 
@@ -88,9 +90,11 @@ static char **environment(const disturbance *wanted, const char *list)
     char **out;
     while (environ[n])
         n++;
-    ck_ok(CALM_NEW(ctx, ctx->out, out, n + 8));
+    ck_ok(CALM_NEW(ctx, ctx->out, out, n + 9));
     memcpy(out, environ, n * sizeof *out);
     out[n++] = test_format("OPENBLAS_NUM_THREADS=1");    /* calm asks it for no more; starting them takes time */
+    if (!getenv(CALM_BLAS_VARIABLE) && strcmp(calm_linalg_wanted(NULL), calm_linalg_kernels()) != 0)
+        out[n++] = test_format("%s=%s", CALM_BLAS_VARIABLE, calm_linalg_wanted(NULL));    /* it does not start anew */
     if (wanted || list)
         out[n++] = test_format("LD_PRELOAD=%s", CALM_FAULT_SHIM);
     if (list)

@@ -37,3 +37,9 @@ add_test(NAME docs.names COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_pages.s
 add_library(fault_shim SHARED tools/fault_shim.c support/faults.c)
 target_include_directories(fault_shim PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(fault_shim PRIVATE _GNU_SOURCE)
+# An OpenBLAS that does not know the CPU, likewise.
+add_library(old_blas_shim SHARED tools/old_blas_shim.c)
+target_compile_definitions(old_blas_shim PRIVATE _GNU_SOURCE)
+target_link_libraries(old_blas_shim PRIVATE ${CMAKE_DL_LIBS})
+add_executable(kernel_families tools/kernel_families.c)
+target_link_libraries(kernel_families PRIVATE calm_tensor)

@@ -1,0 +1,96 @@
+/* Independent chains of multiply-adds in registers, as many as it takes to hide their latency: 12 for two units of 4
+ * cycles with room, 16 where there may be four units.  What a core does in that loop no matrix product exceeds. */
+#include "cli/peak.h"
+
+#include <stddef.h>
+
+#define ROUNDS (1 << 21)
+
+/* Values stay between 1 and 2: nothing overflows or becomes denormal. */
+#define FACTOR 0.5f
+#define TERM 1.0f
+
+/* Keeps the compiler from leaving out a loop whose result is not used. */
+static volatile float sink;
+
+#define DO_12(step) step(0) step(1) step(2) step(3) step(4) step(5) step(6) step(7) step(8) step(9) step(10) step(11)
+#define DO_16(step) DO_12(step) step(12) step(13) step(14) step(15)
+
+/* A loop over `do_all` chains of vectors `type`: `step(i)` is one operation on chain a##i, `fill(x)` a vector of x. */
+#define CHAIN(i) a##i = fill(TERM),
+#define LOOP(name, attributes, type, do_all)                                                                           \
+    attributes static void name(void)                                                                                  \
+    {                                                                                                                  \
+        type do_all(CHAIN) factor = fill(FACTOR), term = fill(TERM);                                                   \
+        for (size_t round = 0; round < ROUNDS; round++) {                                                              \
+            do_all(STEP)                                                                                               \
+        }                                                                                                              \
+        term = do_all(PLUS) term;                                                                                      \
+        sink = ((const float *)&term)[0];                                                                              \
+    }
+#define PLUS(i) a##i +
+
+/* Chains of products and chains of sums side by side, for units without fused multiply-add: one operation per lane. */
+#define SEPARATE(i) a##i = (i) % 2 ? a##i + term : a##i * factor;
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define fill(x) _mm512_set1_ps(x)
+#define STEP(i) a##i = _mm512_fmadd_ps(a##i, factor, term);
+LOOP(wide, __attribute__((target("avx512f"))), __m512, DO_12)
+#undef fill
+#undef STEP
+
+#define fill(x) _mm256_set1_ps(x)
+#define STEP(i) a##i = _mm256_fmadd_ps(a##i, factor, term);
+LOOP(fused, __attribute__((target("avx,fma"))), __m256, DO_12)
+#undef STEP
+
+#define STEP SEPARATE
+LOOP(avx, __attribute__((target("avx"))), __m256, DO_12)
+#undef fill
+
+#define fill(x) _mm_set1_ps(x)
+LOOP(sse2, , __m128, DO_12)
+#undef fill
+#undef STEP
+
+const calm_peak *calm_peak_of_cpu(void)
+{
+    static const calm_peak loops[] = {{"AVX-512 fused multiply-adds", 12.0 * 16 * 2 * ROUNDS, wide},
+                                      {"AVX fused multiply-adds", 12.0 * 8 * 2 * ROUNDS, fused},
+                                      {"AVX products and sums", 12.0 * 8 * ROUNDS, avx},
+                                      {"SSE2 products and sums", 12.0 * 4 * ROUNDS, sse2}};
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f"))
+        return &loops[0];
+    if (__builtin_cpu_supports("fma"))
+        return &loops[1];
+    return __builtin_cpu_supports("avx") ? &loops[2] : &loops[3];
+}
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+
+#define fill(x) vdupq_n_f32(x)
+#define STEP(i) a##i = vfmaq_f32(term, a##i, factor);
+LOOP(neon, , float32x4_t, DO_16)
+
+const calm_peak *calm_peak_of_cpu(void)
+{
+    static const calm_peak loop = {"NEON fused multiply-adds", 16.0 * 4 * 2 * ROUNDS, neon};
+    return &loop;
+}
+#else
+typedef float vector __attribute__((vector_size(16)));
+
+#define fill(x) ((vector){x, x, x, x})
+#define STEP SEPARATE
+LOOP(plain, , vector, DO_16)
+
+const calm_peak *calm_peak_of_cpu(void)
+{
+    static const calm_peak loop = {"products and sums of 4 lanes", 16.0 * 4 * ROUNDS, plain};
+    return &loop;
+}
+#endif

@@ -1,0 +1,14 @@
+/* Peak: the rate at which this CPU multiplies and adds, measured by a loop that touches no memory. */
+#ifndef CALM_CLI_PEAK_H
+#define CALM_CLI_PEAK_H
+
+typedef struct calm_peak {
+    const char *unit;     /* "AVX-512 fused multiply-adds"                                   */
+    double flops;         /* single-precision operations of one run, on one thread: millions */
+    void (*run)(void);
+} calm_peak;
+
+/* The loop of the widest vector unit that this CPU has. */
+const calm_peak *calm_peak_of_cpu(void);
+
+#endif

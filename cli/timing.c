@@ -1,0 +1,34 @@
+/* The median and the spread of times. */
+#include "cli/timing.h"
+
+#include <stdlib.h>
+
+static int compare_seconds(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile(const double *sorted, size_t n, double q)
+{
+    const double at = q * (double)(n - 1);
+    const size_t low = (size_t)at, high = low + 1 < n ? low + 1 : low;
+    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+}
+
+calm_timing calm_timing_of(double *seconds, size_t n)
+{
+    qsort(seconds, n, sizeof *seconds, compare_seconds);
+    const double median = quantile(seconds, n, 0.5), middle = quantile(seconds, n, 0.75) - quantile(seconds, n, 0.25);
+    return (calm_timing){median, middle > 0 ? middle / median : 0, n};
+}
+
+bool calm_timing_is_steady(const calm_timing *timing)
+{
+    return timing->n > 0 && timing->spread <= CALM_BENCH_SPREAD_MAX;
+}
+
+bool calm_timing_is_enough(size_t n, double seconds, size_t asked)
+{
+    return n >= asked || (n >= CALM_BENCH_RUNS_LEAST && seconds >= CALM_BENCH_SECONDS);
+}

@@ -1,0 +1,30 @@
+/* Timings by MLPerf's habits: enough runs, the median, and no figure where runs disagree. */
+#ifndef CALM_CLI_TIMING_H
+#define CALM_CLI_TIMING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* After so many seconds and runs no more are needed, whatever was asked for. */
+#define CALM_BENCH_SECONDS 10.0
+#define CALM_BENCH_RUNS_LEAST 3
+
+/* A spread above this gives no figure. */
+#define CALM_BENCH_SPREAD_MAX 0.1
+
+/* Times of n runs: the median, and the distance between the quartiles as a part of it. */
+typedef struct calm_timing {
+    double median, spread;
+    size_t n;
+} calm_timing;
+
+/* Sorts `seconds` [n], n >= 1.  Quartiles are interpolated: q (n - 1) steps from the smallest. */
+calm_timing calm_timing_of(double *seconds, size_t n);
+
+/* Do the runs agree well enough to quote the median? */
+bool calm_timing_is_steady(const calm_timing *timing);
+
+/* Are n runs that took `seconds` together enough, where `asked` runs are? */
+bool calm_timing_is_enough(size_t n, double seconds, size_t asked);
+
+#endif

@@ -1,0 +1,101 @@
+/* The families of OpenBLAS for x86-64, by what their kernels use (driver/others/dynamic.c and kernel/x86_64 of 0.3.21
+ * to 0.3.30).  Other architectures have names that are not here: nothing is chosen for them. */
+#include "ptq/tensor/blas_family.h"
+
+#include <stddef.h>
+#include <strings.h>
+
+/* Families of one level are about as fast on a CPU that has several of them.  AMD's between Bulldozer and Zen are taken
+ * for the few CPUs that they are made for: there they stay. */
+typedef enum level { UNKNOWN, SSE3, SSE42, AVX, FMA, AVX512 } level;
+
+static const struct {
+    const char *name;
+    level level;
+    unsigned needs;
+} families[] = {
+    {"Prescott", SSE3, 0},
+    {"Core2", SSE3, 0},
+    {"Penryn", SSE3, 0},
+    {"Dunnington", SSE3, 0},
+    {"Atom", SSE3, 0},
+    {"Nano", SSE3, 0},
+    {"Opteron", SSE3, 0},
+    {"Opteron_SSE3", SSE3, 0},
+    {"Barcelona", SSE3, 0},
+    {"Bobcat", SSE3, 0},
+    {"Nehalem", SSE42, CALM_CPU_SSE42},
+    {"Sandybridge", AVX, CALM_CPU_AVX},
+    {"Bulldozer", AVX, CALM_CPU_AVX | CALM_CPU_FMA4},
+    {"Piledriver", FMA, CALM_CPU_AVX | CALM_CPU_FMA},
+    {"Steamroller", FMA, CALM_CPU_AVX | CALM_CPU_FMA},
+    {"Excavator", FMA, CALM_CPU_AVX | CALM_CPU_FMA},
+    {"Haswell", FMA, CALM_CPU_AVX2 | CALM_CPU_FMA},
+    {"Zen", FMA, CALM_CPU_AVX2 | CALM_CPU_FMA},
+    {"SkylakeX", AVX512, CALM_CPU_AVX512},
+    {"Cooperlake", AVX512, CALM_CPU_AVX512 | CALM_CPU_AVX512_BF16},
+    {"SapphireRapids", AVX512, CALM_CPU_AVX512 | CALM_CPU_AVX512_BF16},
+};
+#define N_FAMILIES (sizeof families / sizeof *families)
+
+/* N_FAMILIES: not in the table. */
+static size_t index_of(const char *name)
+{
+    size_t i = 0;
+    while (i < N_FAMILIES && strcasecmp(families[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static level level_of(const char *name)
+{
+    const size_t i = index_of(name);
+    return i < N_FAMILIES ? families[i].level : UNKNOWN;
+}
+
+unsigned calm_cpu_features(void)
+{
+    unsigned set = 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    set |= __builtin_cpu_is("amd") ? CALM_CPU_AMD : 0;
+    set |= __builtin_cpu_supports("sse4.2") ? CALM_CPU_SSE42 : 0;
+    set |= __builtin_cpu_supports("avx") ? CALM_CPU_AVX : 0;
+    set |= __builtin_cpu_supports("fma4") ? CALM_CPU_FMA4 : 0;
+    set |= __builtin_cpu_supports("fma") ? CALM_CPU_FMA : 0;
+    set |= __builtin_cpu_supports("avx2") ? CALM_CPU_AVX2 : 0;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        set |= CALM_CPU_AVX512;
+    set |= __builtin_cpu_supports("avx512bf16") ? CALM_CPU_AVX512_BF16 : 0;
+#endif
+    return set;
+}
+
+bool calm_blas_runs(unsigned features, const char *name)
+{
+    const size_t i = index_of(name);
+    return i == N_FAMILIES || (families[i].needs & ~features) == 0;
+}
+
+/* The best family whose name every OpenBLAS since 0.3.0 takes from the variable. */
+static const char *best(unsigned features)
+{
+    if (calm_blas_runs(features, "SkylakeX"))
+        return "SkylakeX";
+    if (calm_blas_runs(features, "Haswell"))
+        return features & CALM_CPU_AMD ? "Zen" : "Haswell";
+    if (calm_blas_runs(features, "Sandybridge"))
+        return "Sandybridge";
+    return calm_blas_runs(features, "Nehalem") ? "Nehalem" : "Prescott";
+}
+
+const char *calm_blas_choose(unsigned features, const char *loaded, const char *wish, const char *variable)
+{
+    if (wish)
+        return wish;
+    /* OpenBLAS takes an empty value for a name that it does not know, and chooses itself. */
+    if ((variable && *variable) || level_of(loaded) == UNKNOWN)
+        return loaded;
+    return level_of(best(features)) > level_of(loaded) ? best(features) : loaded;
+}
