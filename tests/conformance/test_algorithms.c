@@ -329,7 +329,7 @@ TEST(refits_never_lose)
             for (size_t j = 0; j < s.in; j++)
                 mean += s.gram[j * s.in + j] / (double)s.in;
             ck_ok(try("gptq-hls", &s.job, &before));
-            ck_ok(try(test_format("hls(signed=true)+gptq+%s", parts[i]->name), &s.job, &after));
+            ck_ok(try(test_format("hls(signed=true,weights=inverse)+gptq+%s", parts[i]->name), &s.job, &after));
             before.scheme.act_bits = after.scheme.act_bits = 0;
             double found = error_of(&s, &after, true) + 0.01 * mean * error_of(&s, &after, false);
             double bound = error_of(&s, &before, true) + 0.01 * mean * error_of(&s, &before, false);
@@ -344,8 +344,9 @@ END_OF_TEST
 TEST(activation_presets_are_refitted)
 {
     static const char *const chains[][2] = {
-        {"smoothquant-gptq", "smooth+hls(signed=true)+gptq"}, {"actfit", "actfit+hls(signed=true)+gptq"},
-        {"smoothquant-actfit", "smooth+actfit+hls(signed=true)+gptq"}};
+        {"smoothquant-gptq", "smooth+hls(signed=true,weights=inverse)+gptq"},
+        {"actfit", "actfit+hls(signed=true,weights=inverse)+gptq"},
+        {"smoothquant-actfit", "smooth+actfit+hls(signed=true,weights=inverse)+gptq"}};
     for (size_t i = 0; i < 3; i++) {
         sample s;
         calm_qjob before, after;
