@@ -87,11 +87,11 @@ TEST(chains_agree_where_scaling_is_skipped)
     check_agree("rtn", "smoothquant", false, true);
     check_agree("smoothquant", "smooth(alpha=0.75)+absmax+nearest", false, true);
     check_agree("smooth+awq+absmax+nearest", "rtn", false, true);
-    check_agree("hls(signed=true,weights=inverse)+gptq+mkq", "smoothquant-gptq", false, true);
+    check_agree("mkq-full", "smoothquant-gptq", false, true);
     check_agree("actfit", "smoothquant-actfit", false, true);
     check_agree("awq", "mse+nearest", false, true);
     check_agree("awq", "rtn", false, false);
-    check_agree("mkq-full", "smoothquant-gptq", false, false);
+    check_agree("gptq-hls", "smoothquant-gptq", false, false);
     check_agree("gptq", "absmax+gptq(damp=0.02)", false, false);
     check_agree("gptq-hls", "mkq-full", false, false);
     /* The same name, another kind: ls is a grid and a refit. */
