@@ -4,15 +4,15 @@
 
 #include "algorithms/part.h"
 
-/* Codes [O, I] of the job by GPTQ on the scales and zeros that it has, columns by falling power [I] (NULL: from left to
- * right); qjob->damp = the damping used.  Takes of ctx->scratch what calm_descent_gptq_memory says.
- * CALM_ENUMERIC: H is not positive definite. */
+/* Codes [O, I] of the job by GPTQ on the scales and zeros that it has, with the problem's inverse, columns by falling
+ * power [I] (NULL: from left to right); qjob->damp = the damping used.  Takes of ctx->scratch what
+ * calm_descent_gptq_memory says.  CALM_ENUMERIC: H is not positive definite. */
 calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
-                            calm_qjob *qjob);
+                              calm_qjob *qjob);
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape);
 
-/* Least-squares scales and a sweep of coordinate descent over codes and zeros, in turn, until a row gains nothing or `rounds`
- * are done.  Takes what calm_rows_refit_memory says. */
+/* Least-squares scales and a sweep of coordinate descent over codes and zeros, in turn, until a row gains nothing or
+ * `rounds` are done.  Takes what calm_rows_refit_memory says. */
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
                              calm_qjob *qjob);
 

@@ -5,8 +5,8 @@
  * (Tang et al. 2022, arXiv 2203.13483).  The paper descends on that gradient while training and without h; a solved
  * zero needs no training, and h is what the output sees of a weight's error.
  *
- * weights=inverse: before gptq h_j = 1 / [Hd^-1]_jj, Hd damped as gptq has it: what is left of an error in column j when
- * all other columns have made up for it, as GPTQ lets those that follow. */
+ * weights=inverse: before gptq h_j = 1 / [Hd^-1]_jj, Hd damped as gptq has it: what is left of an error in column j
+ * when all other columns have made up for it, as GPTQ lets those that follow. */
 #include "algorithms/search.h"
 
 const calm_part calm_grid_hls = {

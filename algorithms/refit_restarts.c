@@ -26,7 +26,7 @@ typedef struct restarts_options {
 
 static const calm_option restarts_table[] = {
     {.name = "n", .help = "orders to try", .offset = offsetof(restarts_options, n), .type = CALM_OPTION_INT,
-     .fallback = "3", .min = 1, .max = 100},
+     .fallback = "6", .min = 1, .max = 100},
     {.name = "jitter", .help = "standard deviation of log H_jj in an order",
      .offset = offsetof(restarts_options, jitter), .type = CALM_OPTION_DOUBLE, .fallback = "0.5", .min = 0, .max = 100},
     {.name = "rounds", .help = "of scales and codes at most, after each", .offset = offsetof(restarts_options, rounds),
@@ -148,7 +148,7 @@ const calm_part calm_refit_restarts = {
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
-    .products = 20,
+    .products = 35,
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,
     .memory = memory,

@@ -51,8 +51,8 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
 /* Least-squares scales for the codes, kept for each row if they lower its loss; sets `before` and `loss`. */
 void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 
-/* One sweep of cyclic coordinate descent over the codes; lowers `loss` by what each change gains.  With `zeros` those of
- * groups of at most CALM_SWEEP_BLOCK columns move by one where that gains more. */
+/* One sweep of cyclic coordinate descent over the codes; lowers `loss` by what each change gains.  With `zeros` those
+ * of groups of at most CALM_SWEEP_BLOCK columns move by one where that gains more. */
 void calm_rows_sweep(calm_rows *rows, bool zeros);
 
 /* loss of every row as it stands, from its errors alone. */

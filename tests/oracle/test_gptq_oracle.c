@@ -399,8 +399,8 @@ TEST(mkq_by_plain_descent)
 }
 END_OF_TEST
 
-/* Least (w - s q) H (w - s q)^T of one group with a scale of its own over all codes and zeros of b bits: for given codes
- * and zero w H q / q H q is the scale. */
+/* Least (w - s q) H (w - s q)^T of one group with a scale of its own over all codes and zeros of b bits: for given
+ * codes and zero w H q / q H q is the scale. */
 static double least_loss(const double *h, const float *w, size_t in, int bits, size_t *zero)
 {
     double least = INFINITY, *q = slow_doubles(in);
