@@ -79,7 +79,7 @@ static void make_sample(sample *s, size_t out, size_t in, size_t rows, const cha
         ck_ok(CALM_NEW(ctx, ctx->out, s->w[l], n * in));
         for (size_t i = 0; i < n * in; i++)
             s->w[l][i] = (float)(0.05 * calm_rng_normal(11, l, i));
-        s->linears[l] = (calm_linear){l ? "second" : "first", n, in, s->w[l]};
+        s->linears[l] = (calm_linear){l ? "second" : "first", n, in, s->w[l], l == 1};
     }
     for (size_t i = 0; i < rows * in; i++) {
         double x = calm_rng_normal(11, 2, i) + 2 * calm_rng_normal(11, 3, i / in);
@@ -140,6 +140,8 @@ static void check_result(const char *chain, const calm_qjob *q)
         ck_assert(!q->zeros || q->zeros[i] <= calm_code_max(&q->scheme));
     }
     ck_assert(!q->zeros == q->scheme.symmetric);
+    for (size_t i = 0; q->bias_delta && i < q->out; i++)
+        ck_assert_msg(isfinite(q->bias_delta[i]), "%s: bias_delta %g", chain, q->bias_delta[i]);
     for (size_t j = 0; q->in_scale && j < q->in; j++)
         ck_assert_msg(isfinite(q->in_scale[j]) && q->in_scale[j] > 0, "%s: in_scale %g", chain, q->in_scale[j]);
 }
@@ -390,6 +392,10 @@ TEST(bad_numbers_are_named)
         if (caps & CALM_NEEDS_SUMS)
             ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: the sum of |x| of input 6 is -1");
         measure(&s);
+        s.sum[6] = -INFINITY;
+        if (caps & CALM_SETS_BIAS)
+            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: the sum of x of input 6 is -inf");
+        measure(&s);
         s.x[5 * s.in + 6] = NAN;
         if (caps & CALM_NEEDS_SAMPLES)
             ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: kept row 5, input 6 is nan");
@@ -406,7 +412,7 @@ TEST(missing_statistics_and_float_are_refused)
         const char *scheme = within_reach(*chain, "w4a16_g16");
         make_sample(&s, 9, 37, 60, scheme);
         s.stats = (calm_stats){.rows = 60};
-        if (caps & (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES))
+        if (caps & (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES | CALM_SETS_BIAS))
             ck_fails(try(*chain, &s.job, &q), CALM_EARG, "which calibration did not collect");
         else
             ck_ok(try(*chain, &s.job, &q));
@@ -501,6 +507,8 @@ static void check_equal(const char *chain, const calm_qjob *a, const calm_qjob *
     ck_assert(!a->zeros == !b->zeros && !a->in_scale == !b->in_scale);
     ck_assert_msg(!a->zeros || memcmp(a->zeros, b->zeros, n_scales) == 0, "%s: zeros differ", chain);
     ck_assert(!a->in_scale || memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) == 0);
+    ck_assert(!a->bias_delta == !b->bias_delta);
+    ck_assert(!a->bias_delta || memcmp(a->bias_delta, b->bias_delta, a->out * sizeof *a->bias_delta) == 0);
     ck_assert(a->damp == b->damp);
 }
 
@@ -560,6 +568,7 @@ static void check_memory(const char *chain, const char *scheme, size_t out, size
     calm_job_shape shape = calm_job_shape_of(&s.job.scheme, out, in);
     shape.n_samples = s.rows;
     shape.n_threads = n_threads;
+    shape.biased = true;
     for (size_t j = 0; absorbs && j < in; j++)
         groups[j] = (uint32_t)j / 2;
     if (absorbs) {
