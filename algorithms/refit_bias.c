@@ -1,5 +1,5 @@
-/* Bias correction: the mean error of every output, added to the bias of its linear (Nagel et al. 2019, arXiv 1906.04721,
- * section 4.2, with the measured mean of the input).
+/* Bias correction: the mean error of every output, added to the bias of its linear (Nagel et al. 2019, arXiv
+ * 1906.04721, section 4.2, with the measured mean of the input).
  *
  *   delta = E[W x] - E[W^ xq] = (W - W^ diag(1/s)) E[x] + W^ E[x / s - xq],  xq = Qa(x / s)
  *

@@ -6,7 +6,8 @@
  *   gate_up  the norm before the MLP:    weight / s      (not in a mixture: the norm feeds the router and all experts)
  *   o        v:   row r / s (all query heads of a kv head share s)
  *   down     up:  row r / s (where a gate multiplies it)
- * A correction of biases (calm_qjob.bias_delta) is added to them before anything is folded.  A folded norm, bias or float weight is rounded to the checkpoint's dtype; a row of a quantized linear is folded into
+ * A correction of biases (calm_qjob.bias_delta) is added to them before anything is folded.  A folded norm, bias or
+ * float weight, and a corrected bias, is rounded to the checkpoint's dtype; a row of a quantized linear is folded into
  * its scales, which are rounded again but never raised: codes are fixed by then.  Guard and exporters both start from
  * here, so what is measured is what is written. */
 #ifndef CALM_PLAN_ASSEMBLE_H

@@ -125,10 +125,10 @@ static size_t score_bytes(size_t (*bytes)(size_t n, size_t d), const calm_captur
     return captured->expert < 0 ? bytes(n, d) : most_for_rows(bytes, n, d);
 }
 
-/* Corrected biases in place of those of a job. */
-static size_t bias_bytes(unsigned extras, const calm_job_ref *job)
+/* Weights and corrected biases in place of those of a job. */
+static size_t replaced_bytes(const calm_job_ref *job, unsigned extras)
 {
-    return extras & CALM_QJOB_BIASED ? CALM_BYTES(float, job->out) : 0;
+    return CALM_BYTES(float, job->out * job->in) + (extras & CALM_QJOB_BIASED ? CALM_BYTES(float, job->out) : 0);
 }
 
 /* Codes, and peaks while they are made and scored, of one entry on one job. */
@@ -138,7 +138,6 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     const calm_job_shape shape = job_shape(e, job, &entry->scheme, captured->rows - captured->held_rows);
     /* An arena's first chunk is there however small the result. */
     const size_t code = calm_algorithm_run_bytes(entry->algorithm, &shape) + CALM_ARENA_CHUNK;
-    const size_t weights = CALM_BYTES(float, job->out * job->in);
     const unsigned extras = calm_assembled_extras(e->layout, job, e->extras);
     size_t score = output_bytes(e, job, captured->score_rows, entry->scheme.act_bits);
     add_size(&out->codes, code);
@@ -146,8 +145,8 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
                                  (job->kind == CALM_JOB_O ? CALM_BYTES(uint32_t, job->in) : 0));
     raise_to(&score, score_bytes(calm_score_scratch_bytes, captured));
     if (linear && !entry->scheme.act_bits)
-        raise_to(&score, weights + calm_cka_linear_scratch_bytes(job->out, job->in));
-    score += CALM_BYTES(float, captured->score_rows * e->config->hidden) + weights + bias_bytes(extras, job);
+        raise_to(&score, CALM_BYTES(float, job->out * job->in) + calm_cka_linear_scratch_bytes(job->out, job->in));
+    score += CALM_BYTES(float, captured->score_rows * e->config->hidden) + replaced_bytes(job, extras);
     raise_to(&score, calm_qblob_encode_bytes(&entry->scheme, job->out, job->in, extras));    /* when it is kept */
     add_size(&out->score, score);
 }
@@ -186,8 +185,7 @@ static size_t unit_bytes(const estimate *e, size_t begin, size_t end, const calm
         for (size_t j = begin; j < end; j++) {
             const calm_job_ref *job = &e->layout->jobs[j];
             const unsigned extras = calm_assembled_extras(e->layout, job, e->extras);
-            jobs += calm_qjob_bytes(scheme, job->out, job->in, extras) + CALM_BYTES(float, job->out * job->in) +
-                    bias_bytes(extras, job);
+            jobs += calm_qjob_bytes(scheme, job->out, job->in, extras) + replaced_bytes(job, extras);
             raise_to(&then, calm_qblob_decode_scratch_bytes(scheme, job->out, job->in));
         }
         raise_to(&then, output_bytes(e, &e->layout->jobs[begin], captured->score_rows, scheme->act_bits));

@@ -140,8 +140,6 @@ static void check_result(const char *chain, const calm_qjob *q)
         ck_assert(!q->zeros || q->zeros[i] <= calm_code_max(&q->scheme));
     }
     ck_assert(!q->zeros == q->scheme.symmetric);
-    for (size_t i = 0; q->bias_delta && i < q->out; i++)
-        ck_assert_msg(isfinite(q->bias_delta[i]), "%s: bias_delta %g", chain, q->bias_delta[i]);
     for (size_t j = 0; q->in_scale && j < q->in; j++)
         ck_assert_msg(isfinite(q->in_scale[j]) && q->in_scale[j] > 0, "%s: in_scale %g", chain, q->in_scale[j]);
 }
@@ -392,10 +390,6 @@ TEST(bad_numbers_are_named)
         if (caps & CALM_NEEDS_SUMS)
             ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: the sum of |x| of input 6 is -1");
         measure(&s);
-        s.sum[6] = -INFINITY;
-        if (caps & CALM_SETS_BIAS)
-            ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: the sum of x of input 6 is -inf");
-        measure(&s);
         s.x[5 * s.in + 6] = NAN;
         if (caps & CALM_NEEDS_SAMPLES)
             ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "job: kept row 5, input 6 is nan");
@@ -504,10 +498,9 @@ static void check_equal(const char *chain, const calm_qjob *a, const calm_qjob *
     size_t n_scales = a->out * a->n_groups;
     ck_assert_msg(memcmp(a->codes, b->codes, a->out * a->in) == 0, "%s: codes differ", chain);
     ck_assert_msg(memcmp(a->scales, b->scales, n_scales * sizeof *a->scales) == 0, "%s: scales differ", chain);
-    ck_assert(!a->zeros == !b->zeros && !a->in_scale == !b->in_scale);
+    ck_assert(!a->zeros == !b->zeros && !a->in_scale == !b->in_scale && !a->bias_delta == !b->bias_delta);
     ck_assert_msg(!a->zeros || memcmp(a->zeros, b->zeros, n_scales) == 0, "%s: zeros differ", chain);
     ck_assert(!a->in_scale || memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) == 0);
-    ck_assert(!a->bias_delta == !b->bias_delta);
     ck_assert(!a->bias_delta || memcmp(a->bias_delta, b->bias_delta, a->out * sizeof *a->bias_delta) == 0);
     ck_assert(a->damp == b->damp);
 }
@@ -571,10 +564,8 @@ static void check_memory(const char *chain, const char *scheme, size_t out, size
     shape.biased = true;
     for (size_t j = 0; absorbs && j < in; j++)
         groups[j] = (uint32_t)j / 2;
-    if (absorbs) {
-        s.job.absorb_group = groups;
-        s.job.n_absorb_groups = shape.n_absorb_groups = (in + 1) / 2;
-    }
+    s.job.absorb_group = absorbs ? groups : NULL;
+    s.job.n_absorb_groups = shape.n_absorb_groups = absorbs ? (in + 1) / 2 : 0;
     const size_t left = calm_algorithm_run_bytes(algorithm, &shape);
     const size_t held = calm_algorithm_run_scratch_bytes(algorithm, &shape);
     ctx->n_threads = (int)n_threads;

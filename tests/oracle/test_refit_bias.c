@@ -110,7 +110,11 @@ TEST(missing_statistics)
     calm_qjob q;
     new_problem(&p, "w4a4_g16");
     const calm_stats all = p.stats;
+    double *sum = slow_doubles(IN);
     ck_ok(calm_algorithm_parse(ctx, "absmax+nearest+bias", &algorithm));
+    sum[6] = -INFINITY;
+    p.stats.sum = sum;
+    ck_fails(calm_algorithm_run(ctx, algorithm, &p.job, &q), CALM_ENUMERIC, "job: the sum of x of input 6 is -inf");
     p.stats.sum = NULL;
     ck_fails(calm_algorithm_run(ctx, algorithm, &p.job, &q), CALM_EARG, "needs the inputs' sums");
     p.stats = all;

@@ -540,7 +540,8 @@ static void check_memory(const bench *b, const calm_scheme *scheme, calm_sublaye
     memcpy(weight, tiny_plan_weights(&b->block, expert), sizeof weight);
     calm_layout_fold_set(layout, 1, s, expert, &begin, &end);
     for (size_t j = begin; j < end; j++)
-        unscaled += extras & CALM_QJOB_SCALED && !layout->jobs[j].can_absorb ? CALM_BYTES(float, layout->jobs[j].in) : 0;
+        unscaled += extras & CALM_QJOB_SCALED && !layout->jobs[j].can_absorb
+                        ? CALM_BYTES(float, layout->jobs[j].in) : 0;
     const calm_fold_set_ref group = {&b->block, s, expert, weight};
     test_memory_begin();
     ck_ok(calm_assemble_fold_set(ctx, b->p.model, &b->p.plan, &group, &assembled));

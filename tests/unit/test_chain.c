@@ -195,7 +195,8 @@ int main(void)
     return run_tests("chain", (const TTest *[]){canonical_has_every_option_and_revision, names,
                                                 place_decides_between_two_kinds, capabilities,
                                                 every_preset_parses_to_itself,
-                                                chains_agree_where_scaling_is_skipped, chains_agree_where_biases_are_not_there,
-        needs_of_a_job, wrong_order, wrong_words,
+                                                chains_agree_where_scaling_is_skipped,
+                                                chains_agree_where_biases_are_not_there,
+                                                needs_of_a_job, wrong_order, wrong_words,
                                                 part_names_are_unique_in_their_kind, NULL});
 }
