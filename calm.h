@@ -394,6 +394,7 @@ typedef struct calm_linear {
     const char *name;     /* of the module, for messages: "model.layers.0.self_attn.q_proj" */
     size_t out, in;
     const float *w;       /* [out, in], borrowed */
+    bool bias;            /* it adds a bias, which can take a correction */
 } calm_linear;
 
 /* The linears of one block that read the same input. */
@@ -418,6 +419,7 @@ typedef struct calm_qjob {
     float *scales;       /* [O, G], already rounded to the scheme's scale_dtype; may be negative     */
     uint8_t *zeros;      /* [O, G]; NULL when symmetric (zero = 2^(bits-1))                         */
     float *in_scale;     /* [I] > 0: the input is divided by it; NULL = ones                        */
+    float *bias_delta;   /* [O] to add to the biases of the linears; NULL = nothing                 */
     double damp;         /* damping that the Cholesky factorisation needed, relative; 0 = not used  */
 } calm_qjob;
 

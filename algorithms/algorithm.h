@@ -20,9 +20,10 @@ typedef struct calm_job_shape {
     size_t n_absorb_groups;             /* 0: every input has a scale of its own                     */
     size_t n_threads;                   /* that share the work on the job                            */
     bool symmetric;
+    bool biased;                        /* a linear has a bias                                       */
 } calm_job_shape;
 
-/* Of a job with one thread, and neither kept rows nor groups of inputs. */
+/* Of a job with one thread, without kept rows, groups of inputs and biases. */
 calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t in);
 
 #define CALM_NEEDS_GRAM    (1u << 0)
@@ -31,6 +32,8 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
 #define CALM_NEEDS_SAMPLES (1u << 3)
 #define CALM_NEEDS_INVERSE (1u << 4)    /* of the Gram matrix, which is made once for the chain */
 #define CALM_SETS_IN_SCALE (1u << 8)
+#define CALM_SETS_BIAS     (1u << 10)   /* needs the inputs' sum, and of quantized ones kept rows; only where a linear
+                                         * has a bias */
 #define CALM_FITS_INPUT    (1u << 9)    /* to the input as it is then: no transform may follow */
 
 /* Preset name, or the chain as canonical text for one written by hand. */
@@ -40,9 +43,16 @@ const char *calm_algorithm_name(const calm_algorithm *algorithm);
  * "hls@1(signed=true,rounds=8)+gptq@1(order=activation,damp=0.01)" */
 const char *calm_algorithm_canonical(const calm_algorithm *algorithm);
 
-/* Do both take the same steps, with the same options, on jobs that can absorb input scales, or (`absorbs` false) on
- * those that cannot, where transforms that set such scales are left out?  Then their results are the same bits. */
-bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, bool absorbs);
+/* Is it one of presets.def, by its name or written out? */
+bool calm_algorithm_is_preset(const calm_algorithm *algorithm);
+
+/* Do both take the same steps, with the same options, on jobs of a kind?  Then their results are the same bits.
+ * `absorbs`: the job can absorb input scales; else transforms that set such scales are left out.  `biased`: a linear
+ * of it has a bias; else refits that correct biases are left out. */
+bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, bool absorbs, bool biased);
+
+/* What it needs of a job at this scheme, `biased` as above: CALM_NEEDS_* bits. */
+unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme *scheme, bool biased);
 
 /* CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
 unsigned calm_algorithm_caps(const calm_algorithm *algorithm);

@@ -299,9 +299,26 @@ double calm_algorithm_products(const calm_algorithm *algorithm)
     return products;
 }
 
-bool calm_algorithm_skips(const calm_step *step, bool absorbs)
+bool calm_algorithm_is_preset(const calm_algorithm *algorithm)
 {
-    return step->part->kind == CALM_KIND_TRANSFORM && (step->part->caps & CALM_SETS_IN_SCALE) && !absorbs;
+    size_t n;
+    const calm_preset *presets = calm_presets(&n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(presets[i].name, algorithm->name) == 0)
+            return true;
+    return false;
+}
+
+unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme *scheme, bool biased)
+{
+    const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
+    const bool corrects = algorithm->caps & CALM_SETS_BIAS && biased;
+    return (algorithm->caps & data) | (corrects && scheme->act_bits ? CALM_NEEDS_SAMPLES : 0u);
+}
+
+bool calm_algorithm_skips(const calm_step *step, bool absorbs, bool biased)
+{
+    return (step->part->caps & CALM_SETS_IN_SCALE && !absorbs) || (step->part->caps & CALM_SETS_BIAS && !biased);
 }
 
 /* Options as text, since structs have bytes between their members. */
@@ -317,13 +334,13 @@ static bool same_step(const calm_step *a, const calm_step *b)
     return !of_a.failed && !of_b.failed && strcmp(of_a.data ? of_a.data : "", of_b.data ? of_b.data : "") == 0;
 }
 
-bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, bool absorbs)
+bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, bool absorbs, bool biased)
 {
     size_t i = 0, j = 0;
     for (bool same = true; same; i++, j++) {
-        while (i < a->n_steps && calm_algorithm_skips(&a->steps[i], absorbs))
+        while (i < a->n_steps && calm_algorithm_skips(&a->steps[i], absorbs, biased))
             i++;
-        while (j < b->n_steps && calm_algorithm_skips(&b->steps[j], absorbs))
+        while (j < b->n_steps && calm_algorithm_skips(&b->steps[j], absorbs, biased))
             j++;
         if (i == a->n_steps || j == b->n_steps)
             return i == a->n_steps && j == b->n_steps;

@@ -18,7 +18,7 @@ struct calm_algorithm {
     calm_step steps[CALM_CHAIN_MAX];    /* in the order transform* grid rounding refit* */
 };
 
-/* Is the step left out on a job that cannot absorb input scales? */
-bool calm_algorithm_skips(const calm_step *step, bool absorbs);
+/* Is the step left out on such a job (calm_algorithm_agrees)? */
+bool calm_algorithm_skips(const calm_step *step, bool absorbs, bool biased);
 
 #endif

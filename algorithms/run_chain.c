@@ -13,10 +13,10 @@
 /* ---- check inputs ---- */
 
 /* CALM_EARG when a part needs what calibration did not collect. */
-static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, unsigned cap,
+static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, bool needed,
                                    const void *values, const char *what)
 {
-    if (!(algorithm->caps & cap) || values)
+    if (!needed || values)
         return CALM_OK;
     return calm_fail(ctx, CALM_EARG, "%s: %s needs the inputs' %s, which calibration did not collect", job->name,
                      algorithm->name, what);
@@ -42,10 +42,40 @@ static calm_status check_absorb_groups(calm_ctx *ctx, const calm_job *job)
     return CALM_OK;
 }
 
+/* Has any linear of the job a bias? */
+static bool is_biased(const calm_job *job)
+{
+    bool any = false;
+    for (size_t i = 0; i < job->n_linears; i++)
+        any |= job->linears[i].bias;
+    return any;
+}
+
+static bool corrects_biases(const calm_algorithm *algorithm, const calm_job *job)
+{
+    return algorithm->caps & CALM_SETS_BIAS && is_biased(job);
+}
+
+/* Statistics that the algorithm needs of this job. */
+static calm_status check_statistics(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
+{
+    const calm_stats *stats = job->stats;
+    const bool corrects = corrects_biases(algorithm, job);
+    const unsigned needs = calm_algorithm_needs(algorithm, &job->scheme, is_biased(job));
+    if ((needs || corrects) && !stats)
+        return calm_fail(ctx, CALM_EARG, "%s: %s needs calibration", job->name, algorithm->name);
+    if (!stats)
+        return CALM_OK;
+    CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_GRAM, stats->gram, "Gram matrix"));
+    CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_ABSMAX, stats->absmax, "maxima"));
+    CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_SUMS, stats->sumabs, "sums"));
+    CALM_TRY(check_statistic(ctx, algorithm, job, corrects, stats->sum, "sums"));
+    return check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_SAMPLES, stats->samples, "kept rows");
+}
+
 /* What can be seen without reading weights or statistics. */
 static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
-    const calm_stats *stats = job->stats;
     CALM_TRY(check_scheme(ctx, job));
     CALM_TRY(calm_algorithm_reaches(ctx, algorithm, &job->scheme));
     for (size_t i = 0; i < job->n_linears; i++)
@@ -58,14 +88,7 @@ static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, con
     if (job->n_linears == 0 || job->linears[0].in == 0)
         return calm_fail(ctx, CALM_EARG, "%s: a job without weights", job->name);
     CALM_TRY(check_absorb_groups(ctx, job));
-    if (algorithm->caps & (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES) && !stats)
-        return calm_fail(ctx, CALM_EARG, "%s: %s needs calibration", job->name, algorithm->name);
-    if (!stats)
-        return CALM_OK;
-    CALM_TRY(check_statistic(ctx, algorithm, job, CALM_NEEDS_GRAM, stats->gram, "Gram matrix"));
-    CALM_TRY(check_statistic(ctx, algorithm, job, CALM_NEEDS_ABSMAX, stats->absmax, "maxima"));
-    CALM_TRY(check_statistic(ctx, algorithm, job, CALM_NEEDS_SUMS, stats->sumabs, "sums"));
-    return check_statistic(ctx, algorithm, job, CALM_NEEDS_SAMPLES, stats->samples, "kept rows");
+    return check_statistics(ctx, algorithm, job);
 }
 
 calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme)
@@ -86,14 +109,14 @@ calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorith
     return CALM_OK;
 }
 
-/* A statistic of every input, which must be finite and not negative.  Statistics come from the store, too: a damaged
- * one must not become a scale. */
+/* A statistic of every input, which must be finite and at least `least`.  Statistics come from the store, too: a
+ * damaged one must not become a scale. */
 static calm_status check_inputs(calm_ctx *ctx, const calm_job *job, size_t in, const char *what, const float *single,
-                                const double *wide)
+                                const double *wide, double least)
 {
     for (size_t j = 0; j < in; j++) {
         const double value = single ? (double)single[j] : wide[j];
-        if (!isfinite(value) || value < 0)
+        if (!isfinite(value) || value < least)
             return calm_fail(ctx, CALM_ENUMERIC, "%s: %s of input %zu is %g", job->name, what, j, value);
     }
     return CALM_OK;
@@ -171,6 +194,7 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
 static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                                 calm_problem *problem)
 {
+    const unsigned needs = calm_algorithm_needs(algorithm, &job->scheme, is_biased(job));
     *problem = (calm_problem){.job = job, .in = job->linears[0].in};
     for (size_t i = 0; i < job->n_linears; i++)
         problem->out += job->linears[i].out;
@@ -178,13 +202,15 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
     problem->n_groups = shape.n_groups;
     problem->group = shape.group;
     CALM_TRY(stack_weights(ctx, job, problem));
-    if (algorithm->caps & CALM_NEEDS_ABSMAX)
-        CALM_TRY(check_inputs(ctx, job, problem->in, "max|x|", job->stats->absmax, NULL));
-    if (algorithm->caps & CALM_NEEDS_SUMS)
-        CALM_TRY(check_inputs(ctx, job, problem->in, "the sum of |x|", NULL, job->stats->sumabs));
-    if (algorithm->caps & CALM_NEEDS_SAMPLES)
+    if (needs & CALM_NEEDS_ABSMAX)
+        CALM_TRY(check_inputs(ctx, job, problem->in, "max|x|", job->stats->absmax, NULL, 0));
+    if (needs & CALM_NEEDS_SUMS)
+        CALM_TRY(check_inputs(ctx, job, problem->in, "the sum of |x|", NULL, job->stats->sumabs, 0));
+    if (corrects_biases(algorithm, job))
+        CALM_TRY(check_inputs(ctx, job, problem->in, "the sum of x", NULL, job->stats->sum, -INFINITY));
+    if (needs & CALM_NEEDS_SAMPLES)
         CALM_TRY(check_samples(ctx, job, problem->in));
-    if (algorithm->caps & CALM_NEEDS_GRAM)
+    if (needs & CALM_NEEDS_GRAM)
         CALM_TRY(copy_gram(ctx, job, problem));
     if (algorithm->caps & CALM_NEEDS_INVERSE)
         CALM_TRY(calm_inverse_new(ctx, problem, &problem->inverse));
@@ -194,11 +220,14 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
 /* ---- the result ---- */
 
 /* In ctx->out.  The input scale is final here: transforms are done, and nothing later changes it. */
-static calm_status allocate_result(calm_ctx *ctx, const calm_problem *problem, calm_qjob *out)
+static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_problem *problem,
+                                   calm_qjob *out)
 {
     *out = (calm_qjob){.out = problem->out, .in = problem->in, .n_groups = problem->n_groups, .group = problem->group,
                        .scheme = problem->job->scheme};
-    CALM_TRY(calm_qjob_new(ctx, problem->in_scale != NULL, out));
+    const unsigned scaled = problem->in_scale ? CALM_QJOB_SCALED : 0;
+    const unsigned biased = corrects_biases(algorithm, problem->job) ? CALM_QJOB_BIASED : 0;
+    CALM_TRY(calm_qjob_new(ctx, scaled | biased, out));
     if (problem->in_scale)
         memcpy(out->in_scale, problem->in_scale, problem->in * sizeof *out->in_scale);
     return CALM_OK;
@@ -211,7 +240,7 @@ static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm
 {
     for (*at = 0; algorithm->steps[*at].part->kind == CALM_KIND_TRANSFORM; (*at)++) {
         const calm_step *step = &algorithm->steps[*at];
-        if (!calm_algorithm_skips(step, problem->job->can_absorb))
+        if (!calm_algorithm_skips(step, problem->job->can_absorb, is_biased(problem->job)))
             CALM_TRY(step->part->run.transform(ctx, problem, step->opts));
     }
     return CALM_OK;
@@ -220,7 +249,9 @@ static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm
 size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
 {
     const calm_scheme scheme = {.group = shape->group, .symmetric = shape->symmetric};
-    return calm_qjob_bytes(&scheme, shape->out, shape->in, algorithm->caps & CALM_SETS_IN_SCALE);
+    const unsigned scaled = algorithm->caps & CALM_SETS_IN_SCALE ? CALM_QJOB_SCALED : 0;
+    const unsigned biased = algorithm->caps & CALM_SETS_BIAS && shape->biased ? CALM_QJOB_BIASED : 0;
+    return calm_qjob_bytes(&scheme, shape->out, shape->in, scaled | biased);
 }
 
 size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
@@ -259,12 +290,14 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
     problem.grid_opts = algorithm->steps[at].opts;
     CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
     at++;
-    CALM_TRY(allocate_result(ctx, &problem, out));
+    CALM_TRY(allocate_result(ctx, algorithm, &problem, out));
     CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));
     for (at++; at < algorithm->n_steps; at++) {
+        const calm_step *step = &algorithm->steps[at];
         /* The parser lets nothing else through. */
-        assert(algorithm->steps[at].part->kind == CALM_KIND_REFIT);
-        CALM_TRY(algorithm->steps[at].part->run.refit(ctx, &problem, algorithm->steps[at].opts, out));
+        assert(step->part->kind == CALM_KIND_REFIT);
+        if (!calm_algorithm_skips(step, job->can_absorb, is_biased(job)))
+            CALM_TRY(step->part->run.refit(ctx, &problem, step->opts, out));
     }
     return CALM_OK;
 }

@@ -72,7 +72,7 @@ static calm_status make_linear(calm_ctx *ctx, bench *b)
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->x, rows * in));
     for (size_t i = 0; i < out * in; i++)
         w[i] = (float)(0.05 * calm_rng_normal(SEED, 0, i));
-    b->linear = (calm_linear){"linear", out, in, w};
+    b->linear = (calm_linear){.name = "linear", .out = out, .in = in, .w = w};
     CALM_TRY(calm_parallel_for(ctx, rows, make_rows, b));
     CALM_TRY(calm_stats_new(ctx, b->x, rows, in, &b->stats));
     for (size_t i = 0; i < 3; i++)

@@ -32,7 +32,7 @@ typedef struct calm_exporter {
     const calm_export_form *form; /* of a safetensors checkpoint; NULL: `write` writes the file */
     calm_status (*write)(calm_ctx *ctx, const calm_export_input *input, const char *dir);
     /* Bytes that `write` holds at most, as calm_exporter_write_bytes; NULL: names and numbers alone. */
-    size_t (*write_bytes)(const calm_model *model, const calm_scheme *scheme, bool scaled);
+    size_t (*write_bytes)(const calm_model *model, const calm_scheme *scheme, unsigned extras);
 } calm_exporter;
 
 /* The exporters in the order of export.def; *n their number. */
@@ -48,7 +48,7 @@ calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, co
 /* Bytes that this holds at most, ctx->out and ctx->scratch together, of a plan whose jobs are all quantized to
  * `scheme`, with input scales or without. */
 size_t calm_exporter_write_bytes(const calm_exporter *exporter, const calm_model *model, const calm_scheme *scheme,
-                                 bool scaled);
+                                 unsigned extras);
 
 /* Writes one block, or with -1 the tensors outside the blocks. */
 typedef calm_status calm_export_block_fn(void *user, calm_ctx *ctx, long block);

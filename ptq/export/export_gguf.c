@@ -203,7 +203,7 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
 }
 
 /* A block and one expert of it, and a piece of floats: read, permuted, and as they are written. */
-static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bool scaled)
+static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, unsigned extras)
 {
     const calm_config *config = calm_model_config(model);
     const calm_layout *layout = calm_model_layout(model);
@@ -214,8 +214,8 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, bo
         const size_t begin = layout->block_begin[b], end = layout->block_begin[b + 1];
         const size_t put = calm_size_max(3 * CALM_BYTES(float, widest),
                                          calm_assemble_fold_set_scratch_bytes(model, begin, end, scheme));
-        most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, scaled) +
-                                       calm_assembled_expert_bytes(model, b, scheme, scaled) + put);
+        most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, extras) +
+                                       calm_assembled_expert_bytes(model, b, scheme, extras) + put);
     }
     return most;
 }

@@ -309,7 +309,7 @@ static size_t put_bytes(const calm_model *model, const calm_export_form *form, c
 }
 
 static size_t checkpoint_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme,
-                               bool scaled)
+                               unsigned extras)
 {
     const calm_config *config = calm_model_config(model);
     const calm_layout *table = calm_model_layout(model);
@@ -325,8 +325,8 @@ static size_t checkpoint_bytes(const calm_model *model, const calm_export_form *
         size_t put = calm_size_max(put_bytes(model, form, scheme, begin, first, &outside),
                                    put_bytes(model, form, scheme, first, last, &stacks));
         put = calm_size_max(put, calm_assemble_fold_set_scratch_bytes(model, begin, last, scheme));
-        most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, scaled) +
-                                       calm_assembled_expert_bytes(model, b, scheme, scaled) + put +
+        most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, extras) +
+                                       calm_assembled_expert_bytes(model, b, scheme, extras) + put +
                                        (form->stack ? config->moe.n_experts * stacks : 0));
     }
     return most + CALM_EXPORT_TENSORS * (CALM_BYTES(entry, n) + CALM_BYTES(calm_tensor, n));
@@ -396,9 +396,9 @@ calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, co
 }
 
 size_t calm_exporter_write_bytes(const calm_exporter *exporter, const calm_model *model, const calm_scheme *scheme,
-                                 bool scaled)
+                                 unsigned extras)
 {
     if (exporter->form)
-        return checkpoint_bytes(model, exporter->form, scheme, scaled);
-    return exporter->write_bytes ? exporter->write_bytes(model, scheme, scaled) : 0;
+        return checkpoint_bytes(model, exporter->form, scheme, extras);
+    return exporter->write_bytes ? exporter->write_bytes(model, scheme, extras) : 0;
 }

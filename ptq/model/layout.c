@@ -10,6 +10,14 @@ bool calm_has_role(const calm_config *config, calm_role role)
     return config->arch->names->role[role] != NULL;
 }
 
+bool calm_layout_biased(const calm_layout *layout, const calm_job_ref *job)
+{
+    bool any = false;
+    for (size_t i = job->first; i < job->first + job->n; i++)
+        any |= layout->linears[i].bias;
+    return any;
+}
+
 void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;

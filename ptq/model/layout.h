@@ -59,6 +59,9 @@ void calm_role_shape(const calm_config *config, calm_role role, long expert, siz
 calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block, calm_role role,
                              long expert, calm_string_out out);
 
+/* Has any linear of the job a bias? */
+bool calm_layout_biased(const calm_layout *layout, const calm_job_ref *job);
+
 /* True when the family has this role (q_proj or the fused qkv_proj, not both). */
 bool calm_has_role(const calm_config *config, calm_role role);
 

@@ -14,10 +14,29 @@
 
 /* ---- codes ---- */
 
+/* A copy of the bias, before its first change: the float ones belong to the model and are shared by all plans. */
+static calm_status own_bias(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear)
+{
+    if (!weight->bias || linear->bias)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, linear->bias, weight->out));
+    memcpy(linear->bias, weight->bias, weight->out * sizeof *linear->bias);
+    return CALM_OK;
+}
+
+/* Add a correction [out] to the bias of a linear that has one. */
+static calm_status correct_bias(calm_ctx *ctx, const calm_weight *weight, const float *delta, calm_qlinear *linear)
+{
+    CALM_TRY(own_bias(ctx, weight, linear));
+    for (size_t i = 0; linear->bias && i < weight->out; i++)
+        linear->bias[i] += delta[i];
+    return CALM_OK;
+}
+
 /* Distribute the rows of a job over its linears, in the layout's order.  Codes, scales and zeros point into the job's
  * arrays: nothing is copied, so folding changes the fetched scales themselves. */
 static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, const calm_scheme *scheme,
-                             const calm_qjob *qjob, calm_fold_set *out)
+                             const calm_weight *weights, const calm_qjob *qjob, calm_fold_set *out)
 {
     const calm_layout *layout = calm_model_layout(model);
     size_t row = 0;
@@ -35,6 +54,8 @@ static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_
                                                    .codes = qjob->codes + row * qjob->in,
                                                    .scales = qjob->scales + row * qjob->n_groups,
                                                    .zeros = qjob->zeros ? qjob->zeros + row * qjob->n_groups : NULL};
+        if (qjob->bias_delta)
+            CALM_TRY(correct_bias(ctx, &weights[linear->role], qjob->bias_delta + row, &out->linear[linear->role]));
         row += linear->out;
     }
     return CALM_OK;
@@ -67,7 +88,7 @@ static calm_status stored_dtype(calm_ctx *ctx, const calm_model *model, const ch
     return CALM_OK;
 }
 
-/* Round what was folded to that type; nothing to do for NULL. */
+/* Round what was changed to that type; nothing to do for NULL. */
 static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const char *module, const char *part,
                                 float *values, size_t n)
 {
@@ -78,8 +99,9 @@ static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const ch
     for (size_t i = 0; i < n; i++) {
         values[i] = round_to(dtype, values[i]);
         if (!isfinite(values[i]))
-            return calm_fail(ctx, CALM_ENUMERIC, "%s.%s: value %zu is out of range after its input scale was folded in",
-                             module, part, i);
+            return calm_fail(ctx, CALM_ENUMERIC,
+                             "%s.%s: value %zu is out of range of %s after an input scale or a correction was folded "
+                             "in; `forbid` the candidate that asks for it", module, part, i, calm_dtype_name(dtype));
     }
     return CALM_OK;
 }
@@ -160,10 +182,7 @@ static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, 
 static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row, float s,
                             calm_dtype checkpoint)
 {
-    if (weight->bias && !linear->bias) {
-        CALM_TRY(CALM_NEW(ctx, ctx->out, linear->bias, weight->out));
-        memcpy(linear->bias, weight->bias, weight->out * sizeof *linear->bias);
-    }
+    CALM_TRY(own_bias(ctx, weight, linear));
     if (linear->bias)
         linear->bias[row] /= s;
     if (linear->quantized)
@@ -206,8 +225,7 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
         const size_t channel = job == CALM_JOB_O ? row / d * heads_per_kv * d + row % d : row;
         CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], first + row, in_scale[channel], dtype));
     }
-    CALM_TRY(round_stored(ctx, model, weight->name, "weight", out->linear[feeder].w, weight->out * weight->in));
-    return round_stored(ctx, model, weight->name, "bias", out->linear[feeder].bias, weight->out);
+    return round_stored(ctx, model, weight->name, "weight", out->linear[feeder].w, weight->out * weight->in);
 }
 
 #define BLOCK_NAME 64    /* bytes that hold "model.layers.47" */
@@ -231,18 +249,38 @@ static size_t folded_bias_bytes(const calm_config *config, const calm_job_ref *j
     return CALM_BYTES(float, out);
 }
 
+unsigned calm_assembled_extras(const calm_layout *layout, const calm_job_ref *job, unsigned extras)
+{
+    return calm_layout_biased(layout, job) ? extras : extras & ~(unsigned)CALM_QJOB_BIASED;
+}
+
+/* Bytes of the copied biases of a job's linears. */
+static size_t corrected_bias_bytes(const calm_layout *layout, const calm_job_ref *job)
+{
+    size_t bytes = 0;
+    for (size_t i = job->first; i < job->first + job->n; i++)
+        bytes += layout->linears[i].bias ? CALM_BYTES(float, layout->linears[i].out) : 0;
+    return bytes;
+}
+
 size_t calm_assemble_fold_set_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
-                                 bool scaled)
+                                 unsigned extras)
 {
     const calm_config *config = calm_model_config(model);
+    const calm_layout *layout = calm_model_layout(model);
     /* A float weight is copied only where its own job stays float; all are quantized here, so folding adds norms and
      * biases alone. */
     size_t bytes = 0;
     for (size_t j = begin; j < end; j++) {
-        const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
-        bytes += calm_qjob_bytes(scheme, job->out, job->in, scaled);
-        if (scaled)
-            bytes += folded_norm_bytes(config, job) + folded_bias_bytes(config, job);
+        const calm_job_ref *job = &layout->jobs[j];
+        bytes += calm_qjob_bytes(scheme, job->out, job->in, calm_assembled_extras(layout, job, extras));
+        if (extras & CALM_QJOB_SCALED)
+            bytes += folded_norm_bytes(config, job);
+        /* A bias is copied once: with corrections before anything is folded. */
+        if (extras & CALM_QJOB_BIASED)
+            bytes += corrected_bias_bytes(layout, job);
+        else if (extras & CALM_QJOB_SCALED)
+            bytes += folded_bias_bytes(config, job);
     }
     return bytes;
 }
@@ -258,25 +296,25 @@ size_t calm_assemble_fold_set_scratch_bytes(const calm_model *model, size_t begi
     return most;
 }
 
-size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, bool scaled)
+size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras)
 {
     const calm_layout *layout = calm_model_layout(model);
     size_t bytes = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         bytes += calm_model_load_sublayer_bytes(model, block, s);
     for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
-        bytes += layout->jobs[j].expert < 0 ? calm_assemble_fold_set_bytes(model, j, j + 1, scheme, scaled) : 0;
+        bytes += layout->jobs[j].expert < 0 ? calm_assemble_fold_set_bytes(model, j, j + 1, scheme, extras) : 0;
     return bytes;
 }
 
-size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, bool scaled)
+size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras)
 {
     size_t begin, end;
     if (!calm_model_config(model)->moe.sparse[block])
         return 0;
     calm_layout_fold_set(calm_model_layout(model), block, CALM_SUBLAYER_MLP, 0, &begin, &end);
     return calm_model_load_jobs_bytes(model, begin, end)
-           + calm_assemble_fold_set_bytes(model, begin, end, scheme, scaled);
+           + calm_assemble_fold_set_bytes(model, begin, end, scheme, extras);
 }
 
 calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
@@ -295,7 +333,7 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
         if (!planned->quantized)
             continue;
         CALM_TRY(plan->fetch(plan->user, ctx, planned, &qjob));
-        CALM_TRY(split_job(ctx, model, &layout->jobs[job], &planned->scheme, &qjob, out));
+        CALM_TRY(split_job(ctx, model, &layout->jobs[job], &planned->scheme, set->weight, &qjob, out));
         if (!qjob.in_scale || layout->jobs[job].can_absorb)
             in_scale[layout->jobs[job].kind] = qjob.in_scale;
         else if (plan->free_scales)
@@ -314,6 +352,10 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
         else
             CALM_TRY(fold_rows(ctx, model, set, kind, in_scale[kind], out));
     }
+    /* Once, after all that changes a bias. */
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        CALM_TRY(round_stored(ctx, model, set->weight[role].name, "bias", out->linear[role].bias,
+                              set->weight[role].out));
     return CALM_OK;
 }
 
@@ -397,7 +439,7 @@ calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, c
     return CALM_OK;
 }
 
-size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t end, bool scaled)
+size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t end, unsigned extras)
 {
     const calm_layout *layout = calm_model_layout(model);
     size_t bytes = 0;
@@ -405,7 +447,7 @@ size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t e
         const calm_job_ref *job = &layout->jobs[j];
         for (size_t i = job->first; i < job->first + job->n; i++)
             bytes += CALM_BYTES(float, layout->linears[i].out * layout->linears[i].in);
-        bytes += scaled && folded_norm_bytes(calm_model_config(model), job)
+        bytes += extras & CALM_QJOB_SCALED && folded_norm_bytes(calm_model_config(model), job)
                      ? CALM_BYTES(float, calm_model_config(model)->hidden)
                      : 0;
     }

@@ -6,7 +6,8 @@
  *   gate_up  the norm before the MLP:    weight / s      (not in a mixture: the norm feeds the router and all experts)
  *   o        v:   row r / s (all query heads of a kv head share s)
  *   down     up:  row r / s (where a gate multiplies it)
- * A folded norm, bias or float weight is rounded to the checkpoint's dtype; a row of a quantized linear is folded into
+ * A correction of biases (calm_qjob.bias_delta) is added to them before anything is folded.  A folded norm, bias or
+ * float weight, and a corrected bias, is rounded to the checkpoint's dtype; a row of a quantized linear is folded into
  * its scales, which are rounded again but never raised: codes are fixed by then.  Guard and exporters both start from
  * here, so what is measured is what is written. */
 #ifndef CALM_PLAN_ASSEMBLE_H
@@ -25,7 +26,7 @@ typedef struct calm_qlinear {
     float *scales;           /* [out, n_groups], storable in scheme.scale_dtype    */
     const uint8_t *zeros;    /* [out, n_groups] or NULL when symmetric             */
     float *w;                /* [out, in] a float linear that folding changed; else NULL */
-    float *bias;             /* [out] a bias that folding changed; else NULL       */
+    float *bias;             /* [out] a bias that folding or a correction changed; else NULL */
     const float *in_scale;   /* [in] that could not be folded, in a plan that allows it; else NULL */
 } calm_qlinear;
 
@@ -45,15 +46,19 @@ calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const ca
 calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,
                                  size_t expert, calm_weight weight[CALM_N_ROLES], calm_fold_set *out);
 
+/* Of the `extras` that candidates may have (CALM_QJOB_SCALED, CALM_QJOB_BIASED) those of a job: without a correction
+ * where no linear has a bias. */
+unsigned calm_assembled_extras(const calm_layout *layout, const calm_job_ref *job, unsigned extras);
+
 /* Bytes that assembling a fold set holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that
  * are all quantized to `scheme`. */
 size_t calm_assemble_fold_set_scratch_bytes(const calm_model *model, size_t begin, size_t end,
                                             const calm_scheme *scheme);
 
 /* Bytes of a block's float weights and of what is assembled of them, without experts; and those of one expert, 0 in
- * a dense block. */
-size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, bool scaled);
-size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, bool scaled);
+ * a dense block.  `extras` is what candidates may have (CALM_QJOB_SCALED, CALM_QJOB_BIASED). */
+size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras);
+size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras);
 
 /* An override of the forward pass (ptq/model/forward.h) that computes with the plan's weights: calm_plan_apply replaces
  * the float weights of a block by the assembled ones; experts are assembled when they are loaded. */
@@ -65,6 +70,6 @@ calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, ca
 
 /* Bytes that the replaced weights of jobs begin .. end - 1, all quantized, take of ctx->out beside what assembly
  * leaves there. */
-size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t end, bool scaled);
+size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t end, unsigned extras);
 
 #endif

@@ -20,9 +20,9 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
                                 const calm_fold_set_ref *set, calm_fold_set *out);
 
 /* Bytes that calm_assemble_fold_set leaves in ctx->out at most, for jobs begin .. end - 1 that are all quantized to
- * `scheme`, with input scales or without. */
+ * `scheme`, with the `extras` (CALM_QJOB_SCALED, CALM_QJOB_BIASED). */
 size_t calm_assemble_fold_set_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
-                                 bool scaled);
+                                 unsigned extras);
 
 /* Replace the float weights by the assembled ones, as a reader of the checkpoint computes them (ctx->out): in weight
  * [CALM_N_ROLES] and in the norm (NULL for an expert). */

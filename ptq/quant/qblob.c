@@ -16,7 +16,7 @@ enum { ASYMMETRIC = 1, VLLM = 2 };
 typedef struct blob_head {
     char magic[8];
     uint64_t out, in, group, n_groups;
-    int32_t bits, symmetric, act_bits, scale_dtype, has_in_scale, act_form;
+    int32_t bits, symmetric, act_bits, scale_dtype, extras, act_form;
     double damp;
 } blob_head;
 
@@ -24,7 +24,7 @@ _Static_assert(sizeof(blob_head) == 72, "the header is written as it lies in mem
 
 /* Bytes of each section; false on overflow. */
 typedef struct sections {
-    size_t scales, in_scale, zeros, codes, total;
+    size_t scales, in_scale, bias_delta, zeros, codes, total;
 } sections;
 
 static bool measure(const blob_head *head, sections *out)
@@ -33,39 +33,41 @@ static bool measure(const blob_head *head, sections *out)
     const size_t rows = head->out, cols = head->in;
     if (!calm_size_mul(&cells, rows, head->n_groups) || !calm_size_mul(&out->scales, cells, sizeof(float)) ||
         !calm_size_mul(&words, rows, calm_pack_words(cols, head->bits)) || !calm_size_mul(&out->codes, words, 4) ||
-        !calm_size_mul(&out->in_scale, head->has_in_scale ? cols : 0, sizeof(float)))
+        !calm_size_mul(&out->in_scale, head->extras & CALM_QJOB_SCALED ? cols : 0, sizeof(float)) ||
+        !calm_size_mul(&out->bias_delta, head->extras & CALM_QJOB_BIASED ? rows : 0, sizeof(float)))
         return false;
     out->zeros = head->symmetric ? 0 : (cells + 3) / 4 * 4;
     out->total = sizeof *head;
     return calm_size_add(&out->total, out->total, out->scales) &&
            calm_size_add(&out->total, out->total, out->in_scale) &&
+           calm_size_add(&out->total, out->total, out->bias_delta) &&
            calm_size_add(&out->total, out->total, out->zeros) && calm_size_add(&out->total, out->total, out->codes);
 }
 
 /* Sections of a job of this shape; 0 everywhere when they overflow. */
-static sections sections_of(const calm_scheme *scheme, size_t out, size_t in, bool scaled)
+static sections sections_of(const calm_scheme *scheme, size_t out, size_t in, unsigned extras)
 {
     const blob_head head = {.out = out, .in = in, .n_groups = calm_scheme_groups(scheme, in), .bits = scheme->bits,
-                            .symmetric = scheme->symmetric, .has_in_scale = scaled};
+                            .symmetric = scheme->symmetric, .extras = (int32_t)extras};
     sections size;
     return measure(&head, &size) ? size : (sections){0};
 }
 
-size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in, bool scaled)
+size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigned extras)
 {
-    return CALM_BYTES(uint8_t, sections_of(scheme, out, in, scaled).total);
+    return CALM_BYTES(uint8_t, sections_of(scheme, out, in, extras).total);
 }
 
 size_t calm_qblob_decode_scratch_bytes(const calm_scheme *scheme, size_t out, size_t in)
 {
-    return CALM_BYTES(uint8_t, sections_of(scheme, out, in, false).codes);
+    return CALM_BYTES(uint8_t, sections_of(scheme, out, in, 0).codes);
 }
 
 calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes, size_t *n_bytes)
 {
     blob_head head = {.out = qjob->out, .in = qjob->in, .group = qjob->group, .n_groups = qjob->n_groups,
                       .bits = qjob->scheme.bits, .symmetric = qjob->scheme.symmetric, .act_bits = qjob->scheme.act_bits,
-                      .scale_dtype = (int32_t)qjob->scheme.scale_dtype, .has_in_scale = qjob->in_scale != NULL,
+                      .scale_dtype = (int32_t)qjob->scheme.scale_dtype, .extras = (int32_t)calm_qjob_extras(qjob),
                       .act_form = (qjob->scheme.act_asymmetric ? ASYMMETRIC : 0) |
                                   (qjob->scheme.act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0),
                       .damp = qjob->damp};
@@ -84,6 +86,9 @@ calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes
     if (qjob->in_scale)
         memcpy(at, qjob->in_scale, size.in_scale);
     at += size.in_scale;
+    if (qjob->bias_delta)
+        memcpy(at, qjob->bias_delta, size.bias_delta);
+    at += size.bias_delta;
     if (qjob->zeros)
         memcpy(at, qjob->zeros, qjob->out * qjob->n_groups);
     at += size.zeros;
@@ -104,6 +109,8 @@ static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *
         return damaged(ctx, name, "bits out of range");
     if (head->act_form & ~(ASYMMETRIC | VLLM) || (head->act_form && head->act_bits == 0))
         return damaged(ctx, name, "impossible activations");
+    if (head->extras & ~(CALM_QJOB_SCALED | CALM_QJOB_BIASED))
+        return damaged(ctx, name, "unknown sections");
     if (head->scale_dtype != CALM_BF16 && head->scale_dtype != CALM_F16)
         return damaged(ctx, name, "unknown dtype of scales");
     if (head->out == 0 || head->in == 0 || head->out > UINT32_MAX || head->in > UINT32_MAX || head->group == 0 ||
@@ -122,6 +129,8 @@ static calm_status check_values(calm_ctx *ctx, const char *name, const calm_qjob
     for (size_t i = 0; qjob->in_scale && i < qjob->in; i++)
         if (!(qjob->in_scale[i] > 0 && qjob->in_scale[i] <= FLT_MAX))
             return damaged(ctx, name, "an input scale is not positive and finite");
+    if (qjob->bias_delta && calm_find_nonfinite(qjob->bias_delta, qjob->out) < qjob->out)
+        return damaged(ctx, name, "a correction of a bias is not finite");
     for (size_t i = 0; qjob->zeros && i < cells; i++)
         if (qjob->zeros[i] >> qjob->scheme.bits)
             return damaged(ctx, name, "a zero point out of range");
@@ -147,12 +156,15 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
                                 .act_rule = head.act_form & VLLM ? CALM_ACT_RULE_VLLM
                                                                  : CALM_ACT_RULE_COMPRESSED_TENSORS,
                                 .scale_dtype = (calm_dtype)head.scale_dtype};
-    CALM_TRY(calm_qjob_new(ctx, head.has_in_scale != 0, out));
+    CALM_TRY(calm_qjob_new(ctx, (unsigned)head.extras, out));
     memcpy(out->scales, at, size.scales);
     at += size.scales;
     if (out->in_scale)
         memcpy(out->in_scale, at, size.in_scale);
     at += size.in_scale;
+    if (out->bias_delta)
+        memcpy(out->bias_delta, at, size.bias_delta);
+    at += size.bias_delta;
     if (out->zeros)
         memcpy(out->zeros, at, out->out * out->n_groups);
     at += size.zeros;

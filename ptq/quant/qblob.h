@@ -1,9 +1,10 @@
 /* A quantized job as a blob of the store.
  *
  *   "CALMQJ01" | u64 out, in, group, n_groups
- *   | i32 bits, symmetric, act_bits, scale_dtype, has_in_scale, act_form | f64 damp
- *   | f32 scales [O, G] | f32 in_scale [I] if any | u8 zeros [O, G] unless symmetric, padded to 4
- *   | u32 codes [O, words]
+ *   | i32 bits, symmetric, act_bits, scale_dtype, extras, act_form | f64 damp
+ *   | f32 scales [O, G] | f32 in_scale [I] if any | f32 bias_delta [O] if any
+ *   | u8 zeros [O, G] unless symmetric, padded to 4 | u32 codes [O, words]
+ * extras is the sum of 1 for in_scale and 2 for bias_delta (CALM_QJOB_SCALED, CALM_QJOB_BIASED);
  * act_form is the sum of 1 for asymmetric activations and 2 for those by vLLM's rule.  All little-endian; codes as a
  * dense bit stream per row (ptq/quant/pack.h). */
 #ifndef CALM_QUANT_QBLOB_H
@@ -16,7 +17,7 @@
 calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes, size_t *n_bytes);
 
 /* What that takes of ctx->out. */
-size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in, bool scaled);
+size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigned extras);
 
 /* The quantized job of a blob, copied into ctx->out.  CALM_EFORMAT when lengths, codes or scales are not possible;
  * `name` stands in the message. */

@@ -3,7 +3,7 @@
 
 #include "ptq/quant/grid.h"
 
-calm_status calm_qjob_new(calm_ctx *ctx, bool scaled, calm_qjob *qjob)
+calm_status calm_qjob_new(calm_ctx *ctx, unsigned extras, calm_qjob *qjob)
 {
     size_t codes, scales;
     if (!calm_size_mul(&codes, qjob->out, qjob->in) || !calm_size_mul(&scales, qjob->out, qjob->n_groups))
@@ -13,14 +13,23 @@ calm_status calm_qjob_new(calm_ctx *ctx, bool scaled, calm_qjob *qjob)
     CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->scales, scales));
     if (!qjob->scheme.symmetric)
         CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->zeros, scales));
-    return scaled ? CALM_NEW(ctx, ctx->out, qjob->in_scale, qjob->in) : CALM_OK;
+    if (extras & CALM_QJOB_SCALED)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->in_scale, qjob->in));
+    return extras & CALM_QJOB_BIASED ? CALM_NEW(ctx, ctx->out, qjob->bias_delta, qjob->out) : CALM_OK;
 }
 
-size_t calm_qjob_bytes(const calm_scheme *scheme, size_t out, size_t in, bool scaled)
+unsigned calm_qjob_extras(const calm_qjob *qjob)
+{
+    return (qjob->in_scale ? CALM_QJOB_SCALED : 0u) | (qjob->bias_delta ? CALM_QJOB_BIASED : 0u);
+}
+
+size_t calm_qjob_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigned extras)
 {
     const size_t scales = out * calm_scheme_groups(scheme, in);
     const size_t zeros = scheme->symmetric ? 0 : CALM_BYTES(uint8_t, scales);
-    return CALM_BYTES(uint8_t, out * in) + CALM_BYTES(float, scales) + zeros + (scaled ? CALM_BYTES(float, in) : 0);
+    return CALM_BYTES(uint8_t, out * in) + CALM_BYTES(float, scales) + zeros +
+           (extras & CALM_QJOB_SCALED ? CALM_BYTES(float, in) : 0) +
+           (extras & CALM_QJOB_BIASED ? CALM_BYTES(float, out) : 0);
 }
 
 void calm_qjob_dequantize(const calm_qjob *qjob, float *w)

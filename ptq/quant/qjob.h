@@ -8,12 +8,18 @@
 
 #include "ptq/quant/scheme.h"
 
-/* Codes, scales, unless the scheme is symmetric zeros, and with `scaled` an input scale, all zero, in ctx->out, for
- * the shape and scheme that qjob has.  CALM_ENOMEM. */
-calm_status calm_qjob_new(calm_ctx *ctx, bool scaled, calm_qjob *qjob);
+/* What a job may have besides, as a set of bits: in_scale, bias_delta. */
+enum { CALM_QJOB_SCALED = 1, CALM_QJOB_BIASED = 2 };
+
+/* Codes, scales, unless the scheme is symmetric zeros, and what is in the set `extras`, all zero, in ctx->out, for the
+ * shape and scheme that qjob has.  CALM_ENOMEM. */
+calm_status calm_qjob_new(calm_ctx *ctx, unsigned extras, calm_qjob *qjob);
 
 /* What that takes of ctx->out. */
-size_t calm_qjob_bytes(const calm_scheme *scheme, size_t out, size_t in, bool scaled);
+size_t calm_qjob_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigned extras);
+
+/* The set of what a job has. */
+unsigned calm_qjob_extras(const calm_qjob *qjob);
 
 /* w [O, I] = (codes - zeros) * scales in float32, not divided by in_scale: what a checkpoint reader computes. */
 void calm_qjob_dequantize(const calm_qjob *qjob, float *w);

@@ -97,6 +97,14 @@ unsigned calm_recipe_caps(const calm_recipe *recipe)
     return caps;
 }
 
+bool calm_recipe_keeps_rows(const calm_recipe *recipe, bool biased)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_pool; i++)
+        any |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, biased) & CALM_NEEDS_SAMPLES;
+    return any;
+}
+
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job)
 {
     const bool behind_norm = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;

@@ -95,6 +95,9 @@ size_t calm_recipe_least_tokens(const calm_recipe *recipe);
 /* CALM_NEEDS_* and CALM_SETS_* bits of the pool: what at least one algorithm needs or sets. */
 unsigned calm_recipe_caps(const calm_recipe *recipe);
 
+/* Are rows of the inputs kept for any algorithm of the pool, on jobs whose linears have biases or have none? */
+bool calm_recipe_keeps_rows(const calm_recipe *recipe, bool biased);
+
 /* Up to so many inputs cka_linear costs little beside quantizing; a wider job has it when it is wanted. */
 #define CALM_LINEAR_INPUTS ((size_t)3072)
 

@@ -203,7 +203,8 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
     const calm_capture_options options = {.jobs = how->jobs,
                                           .inputs = how->units ? 1u << first_kind[how->sublayer] : 0,
                                           .grams = how->jobs && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM),
-                                          .samples = how->jobs && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_SAMPLES),
+                                          .samples = how->jobs && calm_run_keeps_rows(p, run->index, how->sublayer,
+                                                                                 how->expert),
                                           .activations = how->activations,
                                           .score_windows =
                                               how->jobs || how->units ? calm_inputs_score_windows(&p->in) : 0,
@@ -295,7 +296,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
     calm_run *p = run->p;
     const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS,
                                           .grams = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM,
-                                          .samples = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_SAMPLES,
+                                          .samples = calm_run_keeps_rows(p, run->index, CALM_SUBLAYER_MLP, (long)first),
                                           .activations = run->activations,
                                           .score_windows = calm_inputs_score_windows(&p->in),
                                           .held_windows = calm_inputs_held_windows(&p->in)};

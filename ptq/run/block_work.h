@@ -57,6 +57,9 @@ typedef struct calm_block_work {
  * have been computed. */
 size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job);
 
+/* Are rows of the inputs kept for the jobs of a fold set (calm_layout_fold_set), which are captured together? */
+bool calm_run_keeps_rows(const calm_run *p, size_t block, calm_sublayer sublayer, long expert);
+
 /* Compute what is missing of a block and advance the batch over it.  `done` counts finished candidates.  Everything of
  * the block is gone afterwards. */
 calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
@@ -74,7 +77,8 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work);
 
 /* The entry of the pool whose candidate on this job has the same bits, and is in the store or the first of those to be
  * computed; `entry` itself where there is no other.  Such twins take the same steps: transforms that set input scales
- * are left out where the job cannot absorb them, and experts with too few tokens have one algorithm for all. */
+ * are left out where the job cannot absorb them, corrections of biases where it has none, and experts with too few
+ * tokens have one algorithm for all. */
 size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry);
 
 /* Put the rows of the twins, in order: results, failures and scores of what they are twins of, which is kept. */
@@ -94,9 +98,9 @@ calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *bl
  * input in the scoring windows. */
 calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, const calm_batch *rows);
 
-/* The weights of a job in weight [CALM_N_ROLES] replaced by a quantized job's, as they will run: weight-only schemes
- * take the input scale into the weights, quantized activations need it on the input.  New weights are
- * in ctx->scratch. */
+/* The weights and biases of a job in weight [CALM_N_ROLES] replaced by a quantized job's, as they will run: weight-only
+ * schemes take the input scale into the weights, quantized activations need it on the input.  New ones are in
+ * ctx->scratch. */
 calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t job, const calm_qjob *qjob,
                              calm_weight *weight);
 

@@ -28,6 +28,17 @@ static bool absorbs(const calm_run *p, size_t job)
     return ref->can_absorb || calm_recipe_frees_scale(p->in.recipe, ref);
 }
 
+bool calm_run_keeps_rows(const calm_run *p, size_t block, calm_sublayer sublayer, long expert)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    bool any = false;
+    size_t begin, end;
+    calm_layout_fold_set(layout, block, sublayer, expert, &begin, &end);
+    for (size_t j = begin; j < end; j++)
+        any |= calm_recipe_keeps_rows(p->in.recipe, calm_layout_biased(layout, &layout->jobs[j]));
+    return any;
+}
+
 /* The job as algorithms see it, in ctx->scratch. */
 static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, calm_job *out)
 {
@@ -41,7 +52,7 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
                       .can_absorb = absorbs(work->p, item->job)};
     for (size_t i = 0; i < ref->n; i++) {
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
-        linears[i] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
+        linears[i] = (calm_linear){weight->name, weight->out, weight->in, weight->w, weight->bias != NULL};
     }
     if (ref->kind == CALM_JOB_O) {
         uint32_t *groups;
@@ -133,6 +144,19 @@ calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 
 /* ---- scoring ---- */
 
+/* The bias of a linear, where it has one, with a correction [out]. */
+static calm_status correct_bias(calm_ctx *ctx, const float *delta, calm_weight *weight)
+{
+    float *bias;
+    if (!weight->bias)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bias, weight->out));
+    for (size_t i = 0; i < weight->out; i++)
+        bias[i] = weight->bias[i] + delta[i];
+    weight->bias = bias;
+    return CALM_OK;
+}
+
 calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t job, const calm_qjob *qjob,
                              calm_weight *weight)
 {
@@ -155,6 +179,8 @@ calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t jo
         replaced->act_bits = act_bits;
         replaced->act_asymmetric = qjob->scheme.act_asymmetric;
         replaced->act_rule = qjob->scheme.act_rule;
+        if (qjob->bias_delta)
+            CALM_TRY(correct_bias(ctx, qjob->bias_delta + row, replaced));
         row += replaced->out;
     }
     return CALM_OK;
@@ -364,11 +390,13 @@ size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t 
     const calm_entry *pool = p->in.recipe->pool;
     const calm_algorithm *used = pick(p, from->capture, entry);
     const bool absorbing = absorbs(p, job);
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const bool biased = calm_layout_biased(layout, &layout->jobs[job]);
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < p->in.recipe->n_pool; i++) {
         const calm_candidate *other = calm_candidate_at(&p->in, job, i);
         if (other->skipped || pool[i].of_scheme != pool[entry].of_scheme ||
-            !calm_algorithm_agrees(pick(p, from->capture, i), used, absorbing))
+            !calm_algorithm_agrees(pick(p, from->capture, i), used, absorbing, biased))
             continue;
         /* What an earlier run has left saves the computation altogether. */
         if (!other->todo)

@@ -107,7 +107,7 @@ static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *st
         absmax[j] = 3;    /* what normal inputs reach */
     calm_dsyrk_t(SAMPLE_IN, rows, 1, x, SAMPLE_IN, 0, gram, SAMPLE_IN);
     calm_dsymmetrize(SAMPLE_IN, gram, SAMPLE_IN);
-    *linear = (calm_linear){"sample", SAMPLE_OUT, SAMPLE_IN, w};
+    *linear = (calm_linear){.name = "sample", .out = SAMPLE_OUT, .in = SAMPLE_IN, .w = w};
     *stats = (calm_stats){.rows = rows, .gram = gram, .absmax = absmax};
     *out = (calm_job){.name = "sample", .linears = linear, .n_linears = 1, .stats = stats};
     return CALM_OK;

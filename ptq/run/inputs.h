@@ -45,6 +45,10 @@ void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end);
 /* Is the model an encoder? */
 bool calm_inputs_encode(const calm_inputs *in);
 
+/* CALM_EARG: a chain that was written by hand corrects biases, and the model has none.  Named algorithms leave that
+ * step out. */
+calm_status calm_inputs_check_biases(calm_ctx *ctx, const calm_inputs *in);
+
 /* What the inputs are, into the result: layout, jobs, kind of model, facts of the windows. */
 void calm_inputs_describe(const calm_inputs *in, calm_result *out);
 

@@ -33,7 +33,7 @@ typedef struct estimate {
     const calm_knobs *knobs;
     size_t n_threads, windows, rows, score_rows, held_rows, longest;    /* of the calibration                 */
     unsigned caps;                                           /* CALM_NEEDS_* and CALM_SETS_* of the pool      */
-    bool scaled;                                             /* candidates may have input scales              */
+    unsigned extras;                                         /* CALM_QJOB_*: what candidates may have         */
 } estimate;
 
 /* Raise *most to `bytes`, where those are more. */
@@ -96,6 +96,7 @@ static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, cons
     shape.n_absorb_groups = job->kind == CALM_JOB_O ? e->config->n_kv * e->config->head_dim : 0;
     /* A candidate alone has all threads for its inner loops, whose buffers are per thread. */
     shape.n_threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
+    shape.biased = calm_layout_biased(e->layout, job);
     return shape;
 }
 
@@ -125,6 +126,12 @@ static size_t score_bytes(size_t (*bytes)(size_t n, size_t d), const calm_captur
     return captured->expert < 0 ? bytes(n, d) : most_for_rows(bytes, n, d);
 }
 
+/* Weights and corrected biases in place of those of a job. */
+static size_t replaced_bytes(const calm_job_ref *job, unsigned extras)
+{
+    return CALM_BYTES(float, job->out * job->in) + (extras & CALM_QJOB_BIASED ? CALM_BYTES(float, job->out) : 0);
+}
+
 /* Codes, and peaks while they are made and scored, of one entry on one job. */
 static void add_candidate(const estimate *e, const calm_job_ref *job, const calm_entry *entry,
                           const calm_capture_shape *captured, bool linear, group_needs *out)
@@ -132,7 +139,7 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     const calm_job_shape shape = job_shape(e, job, &entry->scheme, captured->rows - captured->held_rows);
     /* An arena's first chunk is there however small the result. */
     const size_t code = calm_algorithm_run_bytes(entry->algorithm, &shape) + CALM_ARENA_CHUNK;
-    const size_t weights = CALM_BYTES(float, job->out * job->in);
+    const unsigned extras = calm_assembled_extras(e->layout, job, e->extras);
     size_t score = output_bytes(e, job, captured->score_rows, entry->scheme.act_bits);
     const size_t chain = calm_algorithm_run_scratch_bytes(entry->algorithm, &shape);
     calm_job_shape helped = shape;
@@ -142,9 +149,9 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     raise_to(&out->help, calm_algorithm_run_scratch_bytes(entry->algorithm, &helped) - chain);
     raise_to(&score, score_bytes(calm_score_scratch_bytes, captured));
     if (linear && !entry->scheme.act_bits)
-        raise_to(&score, weights + calm_cka_linear_scratch_bytes(job->out, job->in));
-    score += CALM_BYTES(float, captured->score_rows * e->config->hidden) + weights;
-    raise_to(&score, calm_qblob_encode_bytes(&entry->scheme, job->out, job->in, e->scaled));    /* when it is kept */
+        raise_to(&score, CALM_BYTES(float, job->out * job->in) + calm_cka_linear_scratch_bytes(job->out, job->in));
+    score += CALM_BYTES(float, captured->score_rows * e->config->hidden) + replaced_bytes(job, extras);
+    raise_to(&score, calm_qblob_encode_bytes(&entry->scheme, job->out, job->in, extras));    /* when it is kept */
     add_size(&out->score, score);
 }
 
@@ -181,7 +188,8 @@ static size_t unit_bytes(const estimate *e, size_t begin, size_t end, const calm
         size_t jobs = 0, then = score_bytes(calm_score_scratch_bytes, captured);
         for (size_t j = begin; j < end; j++) {
             const calm_job_ref *job = &e->layout->jobs[j];
-            jobs += calm_qjob_bytes(scheme, job->out, job->in, e->scaled) + CALM_BYTES(float, job->out * job->in);
+            const unsigned extras = calm_assembled_extras(e->layout, job, e->extras);
+            jobs += calm_qjob_bytes(scheme, job->out, job->in, extras) + replaced_bytes(job, extras);
             raise_to(&then, calm_qblob_decode_scratch_bytes(scheme, job->out, job->in));
         }
         raise_to(&then, output_bytes(e, &e->layout->jobs[begin], captured->score_rows, scheme->act_bits));
@@ -221,11 +229,12 @@ static calm_capture_shape capture_shape(const estimate *e, calm_sublayer sublaye
 }
 
 /* As block_run.c asks for it, at most: statistics are always counted. */
-static calm_capture_options capture_options(const estimate *e, unsigned jobs, unsigned inputs)
+static calm_capture_options capture_options(const estimate *e, size_t block, const calm_capture_shape *shape,
+                                            unsigned jobs, unsigned inputs)
 {
     return (calm_capture_options){.jobs = jobs, .inputs = inputs, .grams = e->caps & CALM_NEEDS_GRAM,
-                                  .samples = e->caps & CALM_NEEDS_SAMPLES, .activations = true,
-                                  .group_bytes = e->knobs->group_bytes};
+                                  .samples = calm_run_keeps_rows(e->p, block, shape->sublayer, shape->expert),
+                                  .activations = true, .group_bytes = e->knobs->group_bytes};
 }
 
 /* Attention, a dense MLP, or a shared expert: all jobs in one pass, or one pass per job. */
@@ -242,7 +251,7 @@ static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, l
         unsigned jobs = 0;
         for (size_t i = j; i < j + step; i++)
             jobs |= 1u << e->layout->jobs[i].kind;
-        calm_capture_options options = capture_options(e, jobs, first);
+        calm_capture_options options = capture_options(e, block, &shape, jobs, first);
         /* Rows that stay for another pass are run on a copy. */
         options.stay = e->knobs->job_by_job;
         const group_needs needs = measure_group(e, j, j + step, &shape);
@@ -261,7 +270,6 @@ static size_t allowed_tokens(const calm_moe_config *moe, size_t rows)
 static void add_wave(const estimate *e, size_t block, size_t held, size_t n, size_t rows, size_t score_rows,
                      calm_memory_plan *out)
 {
-    const calm_capture_options options = capture_options(e, CALM_CAPTURE_ALL_JOBS, 0);
     calm_capture_shape shape = capture_shape(e, CALM_SUBLAYER_MLP, 0);
     size_t begin, end;
     shape.rows = rows;
@@ -269,6 +277,7 @@ static void add_wave(const estimate *e, size_t block, size_t held, size_t n, siz
     shape.held_rows = 0;    /* of each expert others: none is the most */
     shape.most_rows = calm_moe_most_tokens(&e->config->moe, e->rows);
     calm_layout_fold_set(e->layout, block, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    const calm_capture_options options = capture_options(e, block, &shape, CALM_CAPTURE_ALL_JOBS, 0);
     const group_needs needs = measure_group(e, begin, end, &shape);
     const size_t weights = n * calm_model_load_jobs_bytes(e->p->in.model, begin, end);
     add_steps(e, &needs, n, held + weights + n * (sizeof(calm_capture) + sizeof(calm_captured)),
@@ -359,14 +368,14 @@ static size_t planned_block_bytes(const estimate *e, size_t block, size_t n_wind
         const calm_scheme *scheme = &recipe->schemes[i];
         size_t expert = 0;
         if (outside < end)
-            expert = calm_assembled_expert_bytes(model, block, scheme, e->scaled) +
-                     calm_fold_set_apply_bytes(model, outside, expert_end, e->scaled) +
+            expert = calm_assembled_expert_bytes(model, block, scheme, e->extras) +
+                     calm_fold_set_apply_bytes(model, outside, expert_end, e->extras) +
                      calm_assemble_fold_set_scratch_bytes(model, outside, expert_end, scheme);
         raise_to(&then, calm_assemble_fold_set_scratch_bytes(model, begin, outside, scheme));
         raise_to(&then, calm_batch_block_scratch_bytes(e->config, block, n_windows, longest, expert, scheme->act_bits,
                                                     e->n_threads));
-        raise_to(&most, calm_assembled_block_bytes(model, block, scheme, e->scaled) +
-                         calm_fold_set_apply_bytes(model, begin, outside, e->scaled) + then);
+        raise_to(&most, calm_assembled_block_bytes(model, block, scheme, e->extras) +
+                         calm_fold_set_apply_bytes(model, begin, outside, e->extras) + then);
     }
     return most;
 }
@@ -474,7 +483,7 @@ static void add_formats(const estimate *e, calm_memory_plan *out)
         const calm_exporter *exporter = calm_formats_at(&recipe->formats, f);
         for (size_t s = 0; s < recipe->n_schemes; s++)
             raise_to(&out->assemble,
-                     calm_exporter_write_bytes(exporter, e->p->in.model, &recipe->schemes[s], e->scaled));
+                     calm_exporter_write_bytes(exporter, e->p->in.model, &recipe->schemes[s], e->extras));
         if (exporter->wants_importance)
             raise_to(&out->assemble,
                   calm_importance_collect_bytes(e->p->in.model, e->longest) +
@@ -494,7 +503,8 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
                   .score_rows = calib->begin[calm_inputs_score_windows(&p->in)],
                   .held_rows = calib->begin[calm_inputs_held_windows(&p->in)],
                   .caps = calm_recipe_caps(p->in.recipe)};
-    e.scaled = e.caps & CALM_SETS_IN_SCALE;
+    e.extras = (e.caps & CALM_SETS_IN_SCALE ? CALM_QJOB_SCALED : 0u) |
+               (e.caps & CALM_SETS_BIAS ? CALM_QJOB_BIASED : 0u);
     *out = (calm_memory_plan){.base = base, .knobs = *knobs};
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
         add_block(&e, b, out);

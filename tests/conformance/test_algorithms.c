@@ -79,7 +79,7 @@ static void make_sample(sample *s, size_t out, size_t in, size_t rows, const cha
         ck_ok(CALM_NEW(ctx, ctx->out, s->w[l], n * in));
         for (size_t i = 0; i < n * in; i++)
             s->w[l][i] = (float)(0.05 * calm_rng_normal(11, l, i));
-        s->linears[l] = (calm_linear){l ? "second" : "first", n, in, s->w[l]};
+        s->linears[l] = (calm_linear){l ? "second" : "first", n, in, s->w[l], l == 1};
     }
     for (size_t i = 0; i < rows * in; i++) {
         double x = calm_rng_normal(11, 2, i) + 2 * calm_rng_normal(11, 3, i / in);
@@ -405,7 +405,7 @@ TEST(missing_statistics_and_float_are_refused)
         const char *scheme = within_reach(*chain, "w4a16_g16");
         make_sample(&s, 9, 37, 60, scheme);
         s.stats = (calm_stats){.rows = 60};
-        if (caps & (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES))
+        if (caps & (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES | CALM_SETS_BIAS))
             ck_fails(try(*chain, &s.job, &q), CALM_EARG, "which calibration did not collect");
         else
             ck_ok(try(*chain, &s.job, &q));
@@ -497,9 +497,10 @@ static void check_equal(const char *chain, const calm_qjob *a, const calm_qjob *
     size_t n_scales = a->out * a->n_groups;
     ck_assert_msg(memcmp(a->codes, b->codes, a->out * a->in) == 0, "%s: codes differ", chain);
     ck_assert_msg(memcmp(a->scales, b->scales, n_scales * sizeof *a->scales) == 0, "%s: scales differ", chain);
-    ck_assert(!a->zeros == !b->zeros && !a->in_scale == !b->in_scale);
+    ck_assert(!a->zeros == !b->zeros && !a->in_scale == !b->in_scale && !a->bias_delta == !b->bias_delta);
     ck_assert_msg(!a->zeros || memcmp(a->zeros, b->zeros, n_scales) == 0, "%s: zeros differ", chain);
     ck_assert(!a->in_scale || memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) == 0);
+    ck_assert(!a->bias_delta || memcmp(a->bias_delta, b->bias_delta, a->out * sizeof *a->bias_delta) == 0);
     ck_assert(a->damp == b->damp);
 }
 
@@ -559,12 +560,11 @@ static void check_memory(const char *chain, const char *scheme, size_t out, size
     calm_job_shape shape = calm_job_shape_of(&s.job.scheme, out, in);
     shape.n_samples = s.rows;
     shape.n_threads = n_threads;
+    shape.biased = true;
     for (size_t j = 0; absorbs && j < in; j++)
         groups[j] = (uint32_t)j / 2;
-    if (absorbs) {
-        s.job.absorb_group = groups;
-        s.job.n_absorb_groups = shape.n_absorb_groups = (in + 1) / 2;
-    }
+    s.job.absorb_group = absorbs ? groups : NULL;
+    s.job.n_absorb_groups = shape.n_absorb_groups = absorbs ? (in + 1) / 2 : 0;
     const size_t left = calm_algorithm_run_bytes(algorithm, &shape);
     const size_t held = calm_algorithm_run_scratch_bytes(algorithm, &shape);
     ctx->n_threads = (int)n_threads;

@@ -236,6 +236,7 @@ static void check_plan(const tiny_model *spec, const char *const *schemes, size_
         const calm_job_ref *job = &layout->jobs[j];
         tiny_plan_quantize(&p, j, schemes[job->expert >= 0 ? 0 : (job->block * CALM_N_JOBS + job->kind) % n],
                            TINY_GENERAL);
+        tiny_plan_correct(&p, j);
     }
     check_written(&p, export(&p, NULL));
     calm_model_close(p.model);

@@ -1,8 +1,8 @@
 /* What every exporter must do, whichever it is: loops over export.def.
  *
  * The directory that is written, opened again, has float32 weights equal bit for bit to those that the guard measured
- * (calm_plan_apply of the same plan), for every family, every scheme, and plans that mix schemes, float jobs and input
- * scales.  So it has the same weights whatever its format. */
+ * (calm_plan_apply of the same plan), for every family, every scheme, and plans that mix schemes, float jobs, input
+ * scales and corrected biases.  So it has the same weights whatever its format. */
 #include "ptq/export/export.h"
 
 #include <stdio.h>
@@ -30,6 +30,7 @@ static void new_plan(tiny_plan *p, const tiny_model *spec, const char *const *sc
 {
     tiny_plan_open(p, tiny_model_write(spec));
     tiny_plan_quantize_all(p, schemes, n, TINY_GENERAL);
+    tiny_plan_correct_all(p);
 }
 
 static calm_export_options options = {.asymmetric = true};
@@ -291,6 +292,7 @@ TEST(every_family)
             spec.tied = n == 1;
             tiny_plan_open(&p, tiny_model_write(&spec));
             tiny_plan_quantize_family(&p, n == 5 ? weights : schemes, n < 3 ? n : 3);
+            tiny_plan_correct_all(&p);
             const char *names = check_formats(&p);
             const char *expected = n == 3 ? "compressed_tensors" : n == 5 ? "compressed_tensors gptq mlx" : ALL;
             ck_assert_msg(strcmp(names, expected) == 0, "%s, %zu schemes: %s, expected %s", tiny_families[f], n, names,

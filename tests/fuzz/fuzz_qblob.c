@@ -18,6 +18,9 @@ static void check_job(const calm_qjob *q)
     for (size_t i = 0; q->in_scale && i < q->in; i++)
         if (!(q->in_scale[i] > 0) || !isfinite(q->in_scale[i]))
             abort();
+    for (size_t i = 0; q->bias_delta && i < q->out; i++)
+        if (!isfinite(q->bias_delta[i]))
+            abort();
     if ((q->zeros == NULL) != q->scheme.symmetric)
         abort();
 }
@@ -37,7 +40,10 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
     if (calm_qblob_encode(ctx, &first, &bytes, &n) != CALM_OK || n != size ||
         calm_qblob_decode(ctx, "again", bytes, n, &second) != CALM_OK ||
         memcmp(first.codes, second.codes, first.out * first.in) != 0 ||
-        memcmp(first.scales, second.scales, first.out * first.n_groups * sizeof *first.scales) != 0)
+        memcmp(first.scales, second.scales, first.out * first.n_groups * sizeof *first.scales) != 0 ||
+        (first.bias_delta == NULL) != (second.bias_delta == NULL) ||
+        (first.bias_delta &&
+         memcmp(first.bias_delta, second.bias_delta, first.out * sizeof *first.bias_delta) != 0))
         abort();
     return 0;
 }

@@ -190,7 +190,7 @@ static void check_smooth_chain(const calm_safetensors *set, size_t in, double al
         const calm_tensor *w = calm_safetensors_find(set, name);
         if (!w)
             break;
-        linears[job.n_linears] = (calm_linear){name, w->shape[0], in, floats(set, name, w->n_elements)};
+        linears[job.n_linears] = (calm_linear){name, w->shape[0], in, floats(set, name, w->n_elements), false};
     }
     ck_assert_uint_gt(job.n_linears, 0);
     ck_ok(calm_scheme_parse(ctx, "w8a16", &job.scheme));

@@ -54,7 +54,8 @@ static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *planne
         ref++;
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         const calm_weight *weight = &block->weight[layout->linears[i].role];
-        linears[job.n_linears++] = (calm_linear){weight->name, weight->out, weight->in, weight->w};
+        linears[job.n_linears++] = (calm_linear){weight->name, weight->out, weight->in, weight->w,
+                                                      weight->bias != NULL};
     }
     CALM_TRY(calm_algorithm_parse(task, "rtn", &rtn));
     return calm_algorithm_run(task, rtn, &job, out);

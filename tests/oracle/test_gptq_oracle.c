@@ -126,7 +126,7 @@ TEST(gptq_doubles_its_damping)
     /* A Gram matrix that no input can have, [1, 1+d; 1+d, 1]: positive definite from a damping of d on. */
     double gram[] = {1, 1.1, 1.1, 1};
     float w[] = {0.3f, -0.7f};
-    calm_linear linear = {"linear", 1, 2, w};
+    calm_linear linear = {"linear", 1, 2, w, false};
     calm_stats stats = {.rows = 1, .gram = gram};
     slow_problem p = {.job = {.name = "job", .linears = &linear, .n_linears = 1, .stats = &stats}};
     ck_ok(calm_scheme_parse(ctx, "w4a16", &p.job.scheme));

@@ -3,22 +3,6 @@
  * both ways no value lies near enough to a rounding tie for codes to differ. */
 #include "tests/support/slow_parts.h"
 
-/* A token to the values that the scheme can hold, in float32 as docs/method.md section 1 says. */
-static void slow_token(const calm_scheme *scheme, const float *x, size_t n, float *y)
-{
-    const float half = (float)(1 << (scheme->act_bits - 1)), lowest = -half, highest = half - 1;
-    float lo = 0, hi = 0, zero = 0;
-    for (size_t j = 0; j < n; j++) {
-        lo = fminf(lo, x[j]);
-        hi = fmaxf(hi, x[j]);
-    }
-    float s = scheme->act_asymmetric ? (hi - lo) / (2 * half - 1) : fmaxf(-lo, hi) / (half - 0.5f);
-    if (scheme->act_asymmetric)
-        zero = rintf(fminf(fmaxf(lowest - lo / s, lowest), highest));
-    for (size_t j = 0; j < n; j++)
-        y[j] = (rintf(fminf(fmaxf(x[j] / s + zero, lowest), highest)) - zero) * s;
-}
-
 /* W* [O, I] in place of the weights, and Hq in place of the Gram matrix; the input scale is taken out of p. */
 static void slow_fit(slow_problem *p, const float *in_scale, double lambda)
 {

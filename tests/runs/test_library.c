@@ -207,7 +207,7 @@ static void multiply(const float *w, float *y)
 static double loss_of(const char *name, calm_qjob *q)
 {
     static float y[ROWS * OUT], z[ROWS * OUT], w[OUT * IN];
-    const calm_linear linear = {"matrix", OUT, IN, weights};
+    const calm_linear linear = {"matrix", OUT, IN, weights, false};
     calm_algorithm *algorithm;
     calm_stats stats;
     calm_score_ref *reference;
@@ -432,8 +432,8 @@ END_OF_TEST
 
 TEST(bad_matrices)
 {
-    const calm_linear linear = {"matrix", OUT, IN, weights}, narrow = {"narrow", OUT, IN - 1, weights};
-    const calm_linear both[] = {linear, narrow}, empty = {"empty", OUT, IN, NULL};
+    const calm_linear linear = {"matrix", OUT, IN, weights, false}, narrow = {"narrow", OUT, IN - 1, weights, false};
+    const calm_linear both[] = {linear, narrow}, empty = {"empty", OUT, IN, NULL, false};
     calm_algorithm *gptq;
     calm_stats stats, none = {0};
     calm_score_ref *reference;

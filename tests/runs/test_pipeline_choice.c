@@ -442,6 +442,19 @@ TEST(twins_are_computed_once)
 }
 END_OF_TEST
 
+/* A correction of biases is nothing where there are none; where there are, the candidate and its scores are others, and
+ * the checkpoint is measured as the run measured its plan. */
+TEST(corrections_of_biases)
+{
+    tiny_model spec = tiny_of("qwen2");
+    play run = play_new(&spec, "w4a4_g16", "rtn,absmax+nearest+bias");
+    play_must_run(&run);
+    ck_assert_int_eq(pairs(&run, "rtn", "absmax+nearest+bias", "j.role <> 'qkv' AND " SAME_RESULT), 6);
+    ck_assert_int_eq(pairs(&run, "rtn", "absmax+nearest+bias", "j.role = 'qkv' AND a.blob <> b.blob"), 2);
+    ck_assert_int_eq(pairs(&run, "rtn", "absmax+nearest+bias", "j.role = 'qkv' AND " SAME_RESULT), 0);
+}
+END_OF_TEST
+
 /* ---- candidates that must never win ---- */
 
 /* All codes at zero: a dead output. */
@@ -574,7 +587,7 @@ int main(void)
         a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach,
         bits_of_activations_are_shared, light_effort,
         light_effort_is_about_quantized_inputs,
-        twins_are_computed_once, dead_and_nan_candidates, a_uniform_run_with_a_failed_job,
+        twins_are_computed_once, corrections_of_biases, dead_and_nan_candidates, a_uniform_run_with_a_failed_job,
         starved_actfit, too_few_rows_to_choose,
         scores_of_units_are_what_they_say, NULL});    /* last: it computes here, and OpenMP does not survive a fork */
 }

@@ -395,17 +395,17 @@ TEST(estimates_hold_for_many_windows)
 END_OF_TEST
 
 /* Fits to the quantized input keep rows, and hold more than one square matrix; enough rows that they run.  What follows
- * the rounding does not know of them. */
+ * the rounding does not know of them.  Corrections of biases keep rows where linears have biases. */
 TEST(estimates_hold_for_kept_rows)
 {
-    static const char *const families[] = {"qwen3", "qwen3_moe"};
+    static const char *const families[] = {"qwen3", "qwen3_moe", "bert", "qwen2"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         tiny_model spec = tiny_of(families[f]);
         spec.hidden = 64;
         spec.head_dim = 16;
         spec.inner = 96;
         spec.expert_inner = 32;
-        play run = new_play_of(&spec, "w4a4_g16", "actfit,smoothquant-actfit,awq");
+        play run = new_play_of(&spec, "w4a4_g16", f < 2 ? "actfit,smoothquant-actfit,awq" : "rtn,mkq-full");
         run.recipe.calib_windows = 24;
         run.recipe.seqlen = 60;
         const outcome said = run_afresh(&run, &everything_at_once);

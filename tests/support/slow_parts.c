@@ -13,21 +13,22 @@ double *slow_doubles(size_t n)
 void slow_problem_measure(slow_problem *p)
 {
     size_t in = p->in;
-    double *gram = slow_doubles(in * in), *sumabs = slow_doubles(in);
+    double *gram = slow_doubles(in * in), *sum = slow_doubles(in), *sumabs = slow_doubles(in);
     float *absmax;
     ck_ok(CALM_NEW(ctx, ctx->out, absmax, in));
     for (size_t t = 0; t < p->rows; t++)
         for (size_t i = 0; i < in; i++) {
             const float *x = p->x + t * in;
             absmax[i] = fmaxf(absmax[i], fabsf(x[i]));
+            sum[i] += x[i];
             sumabs[i] += fabsf(x[i]);
             for (size_t j = 0; j < in; j++)
                 gram[i * in + j] += (double)x[i] * x[j];
         }
     for (size_t i = 0; i < in * in; i++)
         p->h[i] = gram[i] / (double)p->rows;
-    p->stats = (calm_stats){.rows = p->rows, .gram = gram, .absmax = absmax, .sumabs = sumabs, .samples = p->x,
-                            .n_samples = p->rows};
+    p->stats = (calm_stats){.rows = p->rows, .gram = gram, .absmax = absmax, .sum = sum, .sumabs = sumabs,
+                            .samples = p->x, .n_samples = p->rows};
 }
 
 void slow_problem_new(slow_problem *p, size_t out, size_t in, size_t rows, const char *scheme)
@@ -46,7 +47,7 @@ void slow_problem_new(slow_problem *p, size_t out, size_t in, size_t rows, const
             p->x[t * in + j] = (float)(x * exp(0.5 * calm_rng_normal(7, 4, j)));
         }
     slow_problem_measure(p);
-    p->linear = (calm_linear){"linear", out, in, p->w};
+    p->linear = (calm_linear){"linear", out, in, p->w, false};
     p->job = (calm_job){.name = "job", .linears = &p->linear, .n_linears = 1, .stats = &p->stats};
     ck_ok(calm_scheme_parse(ctx, scheme, &p->job.scheme));
 }
@@ -58,6 +59,21 @@ calm_qjob slow_run(const slow_problem *p, const char *chain)
     ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
     ck_ok(calm_algorithm_run(ctx, algorithm, &p->job, &qjob));
     return qjob;
+}
+
+void slow_token(const calm_scheme *scheme, const float *x, size_t n, float *y)
+{
+    const float half = (float)(1 << (scheme->act_bits - 1)), lowest = -half, highest = half - 1;
+    float lo = 0, hi = 0, zero = 0;
+    for (size_t j = 0; j < n; j++) {
+        lo = fminf(lo, x[j]);
+        hi = fmaxf(hi, x[j]);
+    }
+    float s = scheme->act_asymmetric ? (hi - lo) / (2 * half - 1) : fmaxf(-lo, hi) / (half - 0.5f);
+    if (scheme->act_asymmetric)
+        zero = rintf(fminf(fmaxf(lowest - lo / s, lowest), highest));
+    for (size_t j = 0; j < n; j++)
+        y[j] = (rintf(fminf(fmaxf(x[j] / s + zero, lowest), highest)) - zero) * s;
 }
 
 double *slow_damped(const slow_problem *p)

@@ -28,6 +28,9 @@ calm_qjob slow_run(const slow_problem *p, const char *chain);
 /* n zeros. */
 double *slow_doubles(size_t n);
 
+/* A token x [n] to the values that the scheme can hold, in float32 as docs/method.md section 1 says. */
+void slow_token(const calm_scheme *scheme, const float *x, size_t n, float *y);
+
 /* H + 0.01 mean(diag H) I. */
 double *slow_damped(const slow_problem *p);
 

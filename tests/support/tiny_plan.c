@@ -115,6 +115,22 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
         q->zeros = NULL;
 }
 
+void tiny_plan_correct(tiny_plan *p, size_t index)
+{
+    calm_qjob *q = &p->qjobs[index];
+    if (!p->plan.jobs[index].quantized)
+        return;
+    ck_ok(CALM_NEW(ctx, ctx->out, q->bias_delta, q->out));
+    for (size_t i = 0; i < q->out; i++)
+        q->bias_delta[i] = (float)(0.1 * calm_rng_normal(17, index, i));
+}
+
+void tiny_plan_correct_all(tiny_plan *p)
+{
+    for (size_t i = 0; i < p->plan.n_jobs; i++)
+        tiny_plan_correct(p, i);
+}
+
 void tiny_plan_quantize_all(tiny_plan *p, const char *const *schemes, size_t n, tiny_scales scales)
 {
     for (size_t i = 0; i < p->plan.n_jobs; i++)

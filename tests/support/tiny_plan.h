@@ -25,6 +25,10 @@ void tiny_plan_open(tiny_plan *out, const char *dir);
 /* Quantize job `index` of the layout; "float" leaves it as it is. */
 void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_scales scales);
 
+/* Give job `index`, or every job, a random correction of its biases; jobs that stay float have none. */
+void tiny_plan_correct(tiny_plan *p, size_t index);
+void tiny_plan_correct_all(tiny_plan *p);
+
 /* The same for every job: schemes [n] take turns. */
 void tiny_plan_quantize_all(tiny_plan *p, const char *const *schemes, size_t n, tiny_scales scales);
 

@@ -87,17 +87,29 @@ static float *assembled_output(const bench *b)
     return run_block(b, &block);
 }
 
+/* The bias plus its correction, in place of it. */
+static calm_status corrected(calm_ctx *task, const float *delta, calm_weight *weight)
+{
+    float *bias;
+    CALM_TRY(CALM_NEW(task, task->out, bias, weight->out));
+    for (size_t i = 0; i < weight->out; i++)
+        bias[i] = weight->bias[i] + delta[i];
+    weight->bias = bias;
+    return CALM_OK;
+}
+
 /* Candidates as they were made, in place of the weights of the block or of an expert. */
 static calm_status put_candidates(const bench *b, calm_ctx *task, long expert, calm_weight weight[CALM_N_ROLES])
 {
     const calm_layout *layout = calm_model_layout(b->p.model);
     for (size_t j = b->first; j < b->end; j++) {
         const calm_qjob *q = &b->p.qjobs[j];
-        float *w;
+        float *w, *first;
         if (layout->jobs[j].expert != expert || !b->p.plan.jobs[j].quantized)
             continue;
-        CALM_TRY(CALM_NEW(task, task->out, w, q->out * q->in));
-        calm_qjob_dequantize(q, w);
+        CALM_TRY(CALM_NEW(task, task->out, first, q->out * q->in));
+        calm_qjob_dequantize(q, first);
+        w = first;
         for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++) {
             calm_weight *replaced = &weight[layout->linears[i].role];
             replaced->w = w;
@@ -105,6 +117,8 @@ static calm_status put_candidates(const bench *b, calm_ctx *task, long expert, c
             replaced->act_bits = q->scheme.act_bits;
             replaced->act_asymmetric = q->scheme.act_asymmetric;
             replaced->act_rule = q->scheme.act_rule;
+            if (q->bias_delta && replaced->bias)
+                CALM_TRY(corrected(task, q->bias_delta + (w - first) / (ptrdiff_t)replaced->in, replaced));
             w += replaced->out * replaced->in;
         }
     }
@@ -289,6 +303,65 @@ TEST(folding_into_bfloat16)
 }
 END_OF_TEST
 
+/* Corrections are of biases as they were before input scales: both together keep the function, in every family, of the
+ * linears that have a bias. */
+TEST(corrections_are_added_before_folding)
+{
+    size_t n_biased = 0;
+    for (size_t f = 0; tiny_families[f]; f++) {
+        tiny_model spec = tiny_of(tiny_families[f]);
+        bench b;
+        double error = 0, size = 0, moved = 0;
+        spec.bias = true;
+        spec.dtype = CALM_F32;
+        new_bench(&b, &spec, "w4a16_g16", ALL_JOBS, TINY_POWERS_OF_TWO);
+        const float *before = assembled_output(&b);
+        for (size_t job = b.first; job < b.end; job++)
+            tiny_plan_correct(&b.p, job);
+        const float *found = assembled_output(&b), *expected;
+        take_applied_scales(&b, spec.dtype);
+        expected = reference_output(&b);
+        for (size_t i = 0; i < TOKENS * b.block.config->hidden; i++) {
+            error += pow((double)found[i] - (double)expected[i], 2);
+            moved += pow((double)found[i] - (double)before[i], 2);
+            size += pow((double)expected[i], 2);
+        }
+        /* As where input scales alone are folded. */
+        ck_assert_msg(sqrt(error / size) <= 64 * 0x1p-23, "%s: %g", spec.family, sqrt(error / size));
+        bool biased = false;
+        for (size_t job = b.first; job < b.end; job++)
+            biased |= calm_layout_biased(calm_model_layout(b.p.model), &calm_model_layout(b.p.model)->jobs[job]);
+        ck_assert_msg((sqrt(moved / size) > 1e-3) == biased, "%s: %g", spec.family, sqrt(moved / size));
+        n_biased += biased;
+        calm_model_close(b.p.model);
+    }
+    ck_assert_uint_gt(n_biased, 2);
+}
+END_OF_TEST
+
+/* A corrected bias is what its file can hold, and a correction that leaves the range is refused. */
+TEST(corrected_biases_are_storable)
+{
+    tiny_model spec = tiny_of("qwen2");
+    calm_fold_set assembled;
+    bench b;
+    spec.dtype = CALM_F16;
+    new_bench(&b, &spec, "w4a16_g16", ALL_JOBS, TINY_GENERAL);
+    const size_t qkv = job_of(&b, CALM_JOB_QKV);
+    tiny_plan_correct(&b.p, qkv);
+    ck_ok(assemble(&b, CALM_SUBLAYER_ATTENTION, &assembled));
+    const calm_weight *k = &b.block.weight[CALM_ROLE_K];
+    const float *delta = b.p.qjobs[qkv].bias_delta + b.block.weight[CALM_ROLE_Q].out;
+    for (size_t i = 0; i < k->out; i++)
+        ck_assert(assembled.linear[CALM_ROLE_K].bias[i] == calm_f16_to_f32(calm_f32_to_f16(k->bias[i] + delta[i])));
+    ck_assert_ptr_null(assembled.linear[CALM_ROLE_O].bias);
+    b.p.qjobs[qkv].bias_delta[b.block.weight[CALM_ROLE_Q].out + 3] = 1e6f;
+    ck_fails(assemble(&b, CALM_SUBLAYER_ATTENTION, &assembled), CALM_ENUMERIC,
+             "model.layers.1.self_attn.k_proj.bias: value 3 is out of range of F16");
+    calm_model_close(b.p.model);
+}
+END_OF_TEST
+
 /* ---- who can take a scale ---- */
 
 /* Queries, keys and values need a norm before them that nothing else reads; so do gate and up, which the router and the
@@ -457,7 +530,7 @@ END_OF_TEST
 
 /* Assembling and applying each sublayer, or an expert, from blobs: exactly where all jobs have an input scale or
  * none has. */
-static void check_memory(const bench *b, const calm_scheme *scheme, calm_sublayer s, long expert, bool scaled)
+static void check_memory(const bench *b, const calm_scheme *scheme, calm_sublayer s, long expert, unsigned extras)
 {
     const calm_layout *layout = calm_model_layout(b->p.model);
     calm_weight weight[CALM_N_ROLES];
@@ -467,44 +540,49 @@ static void check_memory(const bench *b, const calm_scheme *scheme, calm_sublaye
     memcpy(weight, tiny_plan_weights(&b->block, expert), sizeof weight);
     calm_layout_fold_set(layout, 1, s, expert, &begin, &end);
     for (size_t j = begin; j < end; j++)
-        unscaled += scaled && !layout->jobs[j].can_absorb ? CALM_BYTES(float, layout->jobs[j].in) : 0;
+        unscaled += extras & CALM_QJOB_SCALED && !layout->jobs[j].can_absorb
+                        ? CALM_BYTES(float, layout->jobs[j].in) : 0;
     const calm_fold_set_ref group = {&b->block, s, expert, weight};
     test_memory_begin();
     ck_ok(calm_assemble_fold_set(ctx, b->p.model, &b->p.plan, &group, &assembled));
     const test_memory found = test_memory_end();
-    ck_assert_uint_eq(found.out + unscaled, calm_assemble_fold_set_bytes(b->p.model, begin, end, scheme, scaled));
+    ck_assert_uint_eq(found.out + unscaled, calm_assemble_fold_set_bytes(b->p.model, begin, end, scheme, extras));
     const size_t held = calm_assemble_fold_set_scratch_bytes(b->p.model, begin, end, scheme);
     ck_assert(found.scratch >= held && found.scratch <= held + 8 * CALM_BYTES(char, 64));    /* names */
     ck_ok(calm_assemble_fold_set(ctx, b->p.model, &b->p.plan, &group, &assembled));
     ck_memory(calm_fold_set_apply(ctx, &assembled, weight, expert < 0 ? &norm : NULL),
-              calm_fold_set_apply_bytes(b->p.model, begin, end, scaled), 0);
+              calm_fold_set_apply_bytes(b->p.model, begin, end, extras), 0);
 }
 
 TEST(memory)
 {
-    static const char *const schemes[] = {"w4a16_g16", "w8a8", "w3a16_g32_asym"};
+    static const char *const schemes[] = {"w4a16_g16", "w8a8", "w3a16_g32_asym", "w4a16_g32"};
     for (size_t f = 0; tiny_families[f]; f++)
-        for (int variant = 0; variant < 3; variant++) {
+        for (int variant = 0; variant < 4; variant++) {
             tiny_model spec = tiny_wide(tiny_families[f]);
             calm_scheme scheme;
             bench b;
             ck_ok(calm_scheme_parse(ctx, schemes[variant], &scheme));
             new_bench(&b, &spec, schemes[variant], ALL_JOBS, variant ? TINY_GENERAL : TINY_UNSCALED);
+            for (size_t j = b.first; variant == 3 && j < b.end; j++)
+                if (calm_layout_biased(calm_model_layout(b.p.model), &calm_model_layout(b.p.model)->jobs[j]))
+                    tiny_plan_correct(&b.p, j);
             tiny_plan_pack(&b.p);
-            const bool mixture = b.block.moe.router != NULL, scaled = variant > 0;
+            const unsigned extras = variant == 3 ? CALM_QJOB_SCALED | CALM_QJOB_BIASED : variant ? CALM_QJOB_SCALED : 0;
+            const bool mixture = b.block.moe.router != NULL;
             size_t all = 0;
-            check_memory(&b, &scheme, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, scaled);
+            check_memory(&b, &scheme, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, extras);
             if (!mixture || b.block.moe.shared[CALM_ROLE_DOWN].w)
-                check_memory(&b, &scheme, CALM_SUBLAYER_MLP, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, scaled);
+                check_memory(&b, &scheme, CALM_SUBLAYER_MLP, mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT, extras);
             if (mixture)
-                check_memory(&b, &scheme, CALM_SUBLAYER_MLP, 3, scaled);
+                check_memory(&b, &scheme, CALM_SUBLAYER_MLP, 3, extras);
             for (size_t j = b.first; j < b.end; j++)
                 all += calm_model_layout(b.p.model)->jobs[j].expert < 0
-                           ? calm_assemble_fold_set_bytes(b.p.model, j, j + 1, &scheme, scaled) : 0;
+                           ? calm_assemble_fold_set_bytes(b.p.model, j, j + 1, &scheme, extras) : 0;
             for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
                 all += calm_model_load_sublayer_bytes(b.p.model, 1, s);
-            ck_assert_uint_eq(calm_assembled_block_bytes(b.p.model, 1, &scheme, scaled), all);
-            ck_assert_int_eq(calm_assembled_expert_bytes(b.p.model, 1, &scheme, scaled) > 0, mixture);
+            ck_assert_uint_eq(calm_assembled_block_bytes(b.p.model, 1, &scheme, extras), all);
+            ck_assert_int_eq(calm_assembled_expert_bytes(b.p.model, 1, &scheme, extras) > 0, mixture);
             calm_model_close(b.p.model);
         }
 }
@@ -514,7 +592,7 @@ int main(void)
 {
     return run_tests("assemble", (const TTest *[]){
         powers_of_two_fold_exactly, small_scales_fold_exactly, every_family_folds, folding_into_float_tensors,
-        folding_into_bfloat16,
+        folding_into_bfloat16, corrections_are_added_before_folding, corrected_biases_are_storable,
         jobs_that_can_absorb, scales_that_nothing_takes_are_refused, folded_values_are_storable, float_jobs_stay,
         what_does_not_fit_is_refused, scales_out_of_range_are_refused, rows_that_a_type_cannot_hold_are_refused, memory,
         NULL});

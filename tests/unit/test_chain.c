@@ -72,12 +72,13 @@ static void refused(const char *text, const char *message)
     ck_fails(calm_algorithm_parse(ctx, text, &algorithm), CALM_EARG, message);
 }
 
+/* Do a and b agree on jobs that absorb input scales, and on others; all have biases? */
 static void check_agree(const char *a, const char *b, bool absorbing, bool other)
 {
     for (int turn = 0; turn < 2; turn++) {
         const calm_algorithm *one = parsed(turn ? b : a), *two = parsed(turn ? a : b);
-        ck_assert_msg(calm_algorithm_agrees(one, two, true) == absorbing, "%s, %s", a, b);
-        ck_assert_msg(calm_algorithm_agrees(one, two, false) == other, "%s, %s", a, b);
+        ck_assert_msg(calm_algorithm_agrees(one, two, true, true) == absorbing, "%s, %s", a, b);
+        ck_assert_msg(calm_algorithm_agrees(one, two, false, true) == other, "%s, %s", a, b);
     }
 }
 
@@ -96,6 +97,35 @@ TEST(chains_agree_where_scaling_is_skipped)
     check_agree("gptq-hls", "mkq-full", false, false);
     /* The same name, another kind: ls is a grid and a refit. */
     check_agree("ls+nearest", "absmax+nearest+ls", false, false);
+}
+END_OF_TEST
+
+TEST(chains_agree_where_biases_are_not_there)
+{
+    const calm_algorithm *plain = parsed("hls(signed=true)+gptq+mkq"), *with = parsed("hls(signed=true)+gptq+mkq+bias");
+    const calm_algorithm *smooth = parsed("smooth+hls(signed=true)+gptq+mkq+bias");
+    for (int absorbs = 0; absorbs < 2; absorbs++) {
+        ck_assert(calm_algorithm_agrees(plain, with, absorbs, false));
+        ck_assert(!calm_algorithm_agrees(plain, with, absorbs, true));
+        ck_assert(calm_algorithm_agrees(plain, smooth, absorbs, false) == !absorbs);
+        ck_assert(calm_algorithm_agrees(with, smooth, absorbs, true) == !absorbs);
+    }
+}
+END_OF_TEST
+
+/* Kept rows are of no use where inputs stay float, or no bias takes what they say. */
+TEST(needs_of_a_job)
+{
+    calm_scheme w4a16, w4a4;
+    ck_ok(calm_scheme_parse(ctx, "w4a16_g16", &w4a16));
+    ck_ok(calm_scheme_parse(ctx, "w4a4_g16", &w4a4));
+    const calm_algorithm *with = parsed("absmax+gptq+bias");
+    ck_assert_uint_eq(calm_algorithm_needs(with, &w4a4, true), CALM_NEEDS_GRAM | CALM_NEEDS_SAMPLES);
+    ck_assert_uint_eq(calm_algorithm_needs(with, &w4a4, false), CALM_NEEDS_GRAM);
+    ck_assert_uint_eq(calm_algorithm_needs(with, &w4a16, true), CALM_NEEDS_GRAM);
+    ck_assert_uint_eq(calm_algorithm_needs(parsed("actfit"), &w4a4, false), CALM_NEEDS_GRAM | CALM_NEEDS_SAMPLES);
+    ck_assert(calm_algorithm_is_preset(parsed("gptq")) && calm_algorithm_is_preset(parsed("absmax+nearest")));
+    ck_assert(!calm_algorithm_is_preset(with));
 }
 END_OF_TEST
 
@@ -167,6 +197,8 @@ int main(void)
     return run_tests("chain", (const TTest *[]){canonical_has_every_option_and_revision, names,
                                                 place_decides_between_two_kinds, capabilities,
                                                 every_preset_parses_to_itself,
-                                                chains_agree_where_scaling_is_skipped, wrong_order, wrong_words,
+                                                chains_agree_where_scaling_is_skipped,
+                                                chains_agree_where_biases_are_not_there,
+                                                needs_of_a_job, wrong_order, wrong_words,
                                                 part_names_are_unique_in_their_kind, NULL});
 }

@@ -5,7 +5,8 @@
 #include "ptq/tensor/dtype.h"
 #include "tests/support/harness.h"
 
-static calm_qjob random_job(int bits, size_t out, size_t in, size_t group, bool symmetric, bool in_scale, uint64_t seed)
+static calm_qjob random_job(int bits, size_t out, size_t in, size_t group, bool symmetric, bool in_scale, bool biased,
+                             uint64_t seed)
 {
     calm_qjob job = {.out = out, .in = in, .group = group ? group : in, .damp = 0.01};
     job.n_groups = (in + job.group - 1) / job.group;
@@ -29,6 +30,11 @@ static calm_qjob random_job(int bits, size_t out, size_t in, size_t group, bool 
         ck_ok(CALM_NEW(ctx, ctx->out, job.in_scale, in));
         for (size_t i = 0; i < in; i++)
             job.in_scale[i] = (float)(0.01 + calm_rng_uniform(seed, 4, i));
+    }
+    if (biased) {
+        ck_ok(CALM_NEW(ctx, ctx->out, job.bias_delta, out));
+        for (size_t i = 0; i < out; i++)
+            job.bias_delta[i] = (float)calm_rng_normal(seed, 5, i);
     }
     return job;
 }
@@ -61,6 +67,7 @@ static void round_trip_of(const calm_qjob *job)
     same_bytes(back.scales, job->scales, job->out * job->n_groups * sizeof *job->scales);
     same_bytes(back.zeros, job->zeros, job->out * job->n_groups);
     same_bytes(back.in_scale, job->in_scale, job->in * sizeof *job->in_scale);
+    same_bytes(back.bias_delta, job->bias_delta, job->out * sizeof *job->bias_delta);
     ck_ok(calm_qblob_encode(ctx, &back, &again, &n_again));
     ck_assert_uint_eq(n, n_again);
     same_bytes(bytes, again, n);
@@ -77,9 +84,10 @@ TEST(there_and_back)
     uint64_t seed = 0;
     for (size_t b = 0; b < 4; b++)
         for (size_t s = 0; s < 5; s++)
-            for (int variant = 0; variant < 4; variant++) {
+            for (int variant = 0; variant < 8; variant++) {
                 const calm_qjob job =
-                    random_job(bits[b], shapes[s][0], shapes[s][1], shapes[s][2], variant & 1, variant & 2, ++seed);
+                    random_job(bits[b], shapes[s][0], shapes[s][1], shapes[s][2], variant & 1, variant & 2,
+                               variant & 4, ++seed);
                 round_trip_of(&job);
             }
 }
@@ -87,7 +95,7 @@ END_OF_TEST
 
 TEST(codes_are_packed)
 {
-    const calm_qjob job = random_job(3, 4, 64, 32, true, false, 9);
+    const calm_qjob job = random_job(3, 4, 64, 32, true, false, false, 9);
     void *bytes;
     size_t n;
     ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
@@ -98,17 +106,20 @@ END_OF_TEST
 TEST(memory)
 {
     static const int bits[] = {2, 3, 4, 8};
-    for (int variant = 0; variant < 12; variant++) {
-        const bool symmetric = variant & 1, scaled = variant & 2;
-        const size_t in = variant < 4 ? 200 : 37, group = variant < 8 ? 32 : in;
-        const calm_qjob job = random_job(bits[(variant + variant / 4) % 4], 50, in, group, symmetric, scaled, 3);
+    for (int variant = 0; variant < 24; variant++) {
+        const bool symmetric = variant & 1;
+        const unsigned extras = (unsigned)variant / 2 % 4;
+        const size_t in = variant < 8 ? 200 : 37, group = variant < 16 ? 32 : in;
+        const calm_qjob job = random_job(bits[(variant + variant / 8) % 4], 50, in, group, symmetric,
+                                         extras & CALM_QJOB_SCALED, extras & CALM_QJOB_BIASED, 3);
+        ck_assert_uint_eq(calm_qjob_extras(&job), extras);
         calm_qjob found = job;
         void *bytes;
         size_t n;
-        ck_memory(calm_qjob_new(ctx, scaled, &found), calm_qjob_bytes(&job.scheme, 50, in, scaled), 0);
-        ck_memory(calm_qblob_encode(ctx, &job, &bytes, &n), calm_qblob_encode_bytes(&job.scheme, 50, in, scaled), 0);
+        ck_memory(calm_qjob_new(ctx, extras, &found), calm_qjob_bytes(&job.scheme, 50, in, extras), 0);
+        ck_memory(calm_qblob_encode(ctx, &job, &bytes, &n), calm_qblob_encode_bytes(&job.scheme, 50, in, extras), 0);
         ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
-        ck_memory(calm_qblob_decode(ctx, "blob", bytes, n, &found), calm_qjob_bytes(&job.scheme, 50, in, scaled),
+        ck_memory(calm_qblob_decode(ctx, "blob", bytes, n, &found), calm_qjob_bytes(&job.scheme, 50, in, extras),
                   calm_qblob_decode_scratch_bytes(&job.scheme, 50, in));
     }
 }
@@ -118,9 +129,9 @@ END_OF_TEST
 TEST(impossible_jobs)
 {
     calm_qjob job = {.out = SIZE_MAX / 2, .in = 4, .n_groups = 1};
-    ck_fails(calm_qjob_new(ctx, false, &job), CALM_ENOMEM, "does not fit");
+    ck_fails(calm_qjob_new(ctx, 0, &job), CALM_ENOMEM, "does not fit");
     job = (calm_qjob){.out = SIZE_MAX / 4, .in = 2, .n_groups = 8};
-    ck_fails(calm_qjob_new(ctx, false, &job), CALM_ENOMEM, "does not fit");
+    ck_fails(calm_qjob_new(ctx, 0, &job), CALM_ENOMEM, "does not fit");
 }
 END_OF_TEST
 

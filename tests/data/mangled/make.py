@@ -116,12 +116,12 @@ def indexes():
 def blob(**change):
     """A valid blob of 2 x 8 codes of 4 bits in groups of 4, with the named fields or sections replaced."""
     f = {"magic": b"CALMQJ01", "out": 2, "in_": 8, "group": 4, "n_groups": 2, "bits": 4, "symmetric": 0, "act_bits": 0,
-         "scale_dtype": 3, "has_in_scale": 1, "act_form": 0, "damp": 0.0, "scales": struct.pack("<4f", 1, 2, 3, 4),
-         "in_scale": struct.pack("<8f", *[1] * 8), "zeros": bytes([7, 8, 8, 15]), "codes": bytes(8), "tail": b""}
+         "scale_dtype": 3, "extras": 1, "act_form": 0, "damp": 0.0, "scales": struct.pack("<4f", 1, 2, 3, 4),
+         "in_scale": struct.pack("<8f", *[1] * 8), "bias_delta": b"", "zeros": bytes([7, 8, 8, 15]), "codes": bytes(8), "tail": b""}
     f.update(change)
     return (f["magic"] + struct.pack("<4Q", f["out"], f["in_"], f["group"], f["n_groups"]) +
-            struct.pack("<6i", f["bits"], f["symmetric"], f["act_bits"], f["scale_dtype"], f["has_in_scale"], f["act_form"]) +
-            struct.pack("<d", f["damp"]) + f["scales"] + f["in_scale"] + f["zeros"] + f["codes"] + f["tail"])
+            struct.pack("<6i", f["bits"], f["symmetric"], f["act_bits"], f["scale_dtype"], f["extras"], f["act_form"]) +
+            struct.pack("<d", f["damp"]) + f["scales"] + f["in_scale"] + f["bias_delta"] + f["zeros"] + f["codes"] + f["tail"])
 
 
 def blobs():
@@ -156,6 +156,13 @@ def blobs():
     broken("an_input_scale_is_not__negative", in_scale=struct.pack("<8f", -1, *[1] * 7))
     broken("an_input_scale_is_not__nan", in_scale=struct.pack("<8f", float("nan"), *[1] * 7))
     broken("an_input_scale_is_not__infinite", in_scale=struct.pack("<8f", float("inf"), *[1] * 7))
+    put("OK_a_correction_of_biases.qblob", blob(extras=3, bias_delta=struct.pack("<2f", -1, 0)))
+    broken("a_correction_of_a_bias_is_not_finite__nan", extras=3, bias_delta=struct.pack("<2f", 0, float("nan")))
+    broken("a_correction_of_a_bias_is_not_finite__infinite", extras=2, in_scale=b"",
+           bias_delta=struct.pack("<2f", float("inf"), 0))
+    broken("its_length_does_not_fit_its_shape__no_correction", extras=3)
+    broken("unknown_sections__more", extras=4)
+    broken("unknown_sections__negative", extras=-1)
     broken("a_zero_point_out_of_range", zeros=bytes([7, 8, 16, 15]))
 
 
