@@ -42,11 +42,6 @@ typedef struct work {
 
 /* ---- the configuration ---- */
 
-static const char *dtype_name(calm_dtype dtype)
-{
-    return dtype == CALM_F32 ? "float32" : dtype == CALM_F16 ? "float16" : "bfloat16";
-}
-
 static calm_dtype dtype_of(const calm_json *config, calm_dtype fallback)
 {
     const char *name = calm_json_string(calm_json_get(config, "torch_dtype"), NULL);
@@ -68,7 +63,7 @@ static calm_json *plain_config(const calm_json *read, calm_dtype asked)
         if (strcmp(key, "quantization_config") == 0 || strcmp(key, "quantization") == 0)
             continue;
         if (dtype && asked != CALM_N_DTYPES)
-            calm_json_set_string(out, key, dtype_name(asked));
+            calm_json_set_string(out, key, calm_export_dtype_name(asked));
         else
             calm_json_set(out, key, calm_json_copy(value));
     }
@@ -179,7 +174,7 @@ static calm_status open_gguf(work *w)
     const calm_dtype own = type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_BF16 ? CALM_BF16 : CALM_F16;
     w->result->format = "gguf";
     w->result->dtype = asked ? w->options->dtype : own;
-    calm_json_set_string(w->config, "torch_dtype", dtype_name(w->result->dtype));
+    calm_json_set_string(w->config, "torch_dtype", calm_export_dtype_name(w->result->dtype));
     CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->tensors, w->list.n));
     CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->sources, w->list.n));
     for (size_t i = 0; i < w->list.n; i++) {

@@ -10,6 +10,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/export/export.h"
 #include "ptq/export/module_names.h"
+#include "ptq/export/safetensors_export.h"
 #include "ptq/io/shards.h"
 #include "ptq/tensor/rotation.h"
 
@@ -25,6 +26,7 @@ typedef struct side {
 /* A tensor that is to be written. */
 typedef struct item {
     const calm_tensor *from;
+    calm_dtype dtype;      /* that it is written in                          */
     bool ones;             /* a norm whose weights went into what follows it */
     side in, out;          /* along its columns; along its rows              */
     const float *norm;     /* [columns] factors of the columns; NULL: ones   */
@@ -32,8 +34,7 @@ typedef struct item {
 
 typedef struct work {
     const calm_model *model;
-    calm_rotate_kind kind;
-    uint64_t seed;
+    const calm_rotate_options *how;
     calm_rotation residual;
     const calm_named_linear *linears;
     calm_tensor *tensors;    /* [n] to be written */
@@ -121,7 +122,7 @@ static calm_status head_rotations(calm_ctx *ctx, const work *w, long block, cons
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, heads, config->n_kv));
     for (size_t h = 0; h < config->n_kv; h++)    /* stream 0 is R1's */
-        CALM_TRY(calm_rotation_init(ctx, config->head_dim, w->seed, 1 + (size_t)block * config->n_kv + h, &heads[h]));
+        CALM_TRY(calm_rotation_init(ctx, config->head_dim, w->how->seed, 1 + (size_t)block * config->n_kv + h, &heads[h]));
     *out = heads;
     return CALM_OK;
 }
@@ -136,7 +137,7 @@ static calm_status plan_linear(calm_ctx *ctx, const work *w, const calm_export_p
         out->out = (side){&w->residual, .share = 1};
     else if (weight)
         CALM_TRY(read_block(ctx, w, part->block, part->sublayer, out));
-    if (w->kind != CALM_ROTATE_R1R2)
+    if (w->how->kind != CALM_ROTATE_R1R2)
         return CALM_OK;
     if (v || part->role == CALM_ROLE_FUSED_QKV) {
         out->out = (side){.first = v ? 0 : (config->n_heads + config->n_kv) * d, .share = 1};
@@ -179,7 +180,7 @@ static calm_status plan_other(calm_ctx *ctx, const work *w, const calm_export_pa
 static calm_status plan_item(calm_ctx *ctx, const work *w, size_t i, item *out)
 {
     const calm_export_part part = calm_export_part_of(w->model, w->linears, w->sources[i]);
-    *out = (item){.from = w->sources[i], .ones = part.kind == CALM_EXPORT_NORM};
+    *out = (item){.from = w->sources[i], .dtype = w->tensors[i].dtype, .ones = part.kind == CALM_EXPORT_NORM};
     if (part.kind == CALM_EXPORT_WEIGHT || part.kind == CALM_EXPORT_BIAS)
         return plan_linear(ctx, w, &part, out);
     return part.kind == CALM_EXPORT_COPY ? plan_other(ctx, w, &part, w->head[i], out) : CALM_OK;
@@ -190,7 +191,6 @@ static calm_status plan_item(calm_ctx *ctx, const work *w, size_t i, item *out)
 /* Pieces of rows r0 .. r0 + rows - 1 of an item, [height, width] each, into `bytes`. */
 typedef struct chunk {
     const item *it;
-    calm_dtype dtype;
     size_t columns, r0, rows, height, width;
     uint8_t *bytes;
 } chunk;
@@ -236,18 +236,18 @@ static calm_status load_piece(calm_ctx *ctx, const chunk *part, size_t r, size_t
 static calm_status store_piece(calm_ctx *ctx, const chunk *part, size_t r, size_t n, size_t c, size_t m,
                                const double *x)
 {
-    const size_t each = calm_dtype_bytes(part->dtype);
+    const size_t each = calm_dtype_bytes(part->it->dtype);
     float *row;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, m));
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < m; j++) {
-            row[j] = narrow(x[i * m + j], part->dtype);
-            if (part->dtype == CALM_F16 && fabs(x[i * m + j]) >= 65520)    /* rounds to infinity */
+            row[j] = narrow(x[i * m + j], part->it->dtype);
+            if (part->it->dtype == CALM_F16 && fabs(x[i * m + j]) >= 65520)    /* rounds to infinity */
                 return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: rotated it has %g, beyond float16; convert the "
                                                      "checkpoint to bfloat16 first",
                                  part->it->from->file, part->it->from->name, x[i * m + j]);
         }
-        CALM_TRY(calm_from_f32(ctx, part->dtype, row, m, part->bytes + ((r - part->r0 + i) * part->columns + c) * each));
+        CALM_TRY(calm_from_f32(ctx, part->it->dtype, row, m, part->bytes + ((r - part->r0 + i) * part->columns + c) * each));
     }
     return CALM_OK;
 }
@@ -282,32 +282,37 @@ static calm_status put_rotated(calm_ctx *ctx, work *w, const item *it)
     const calm_tensor *from = it->from;
     /* A bias is a matrix of one column. */
     const size_t rows = from->shape[0], columns = from->n_dims > 1 ? from->shape[1] : 1;
-    chunk part = {.it = it, .dtype = from->dtype, .columns = columns};
+    chunk part = {.it = it, .columns = columns};
     part.height = piece_of(&it->out, rows);
     part.width = piece_of(&it->in, columns);
     const size_t most = CHUNK_ELEMENTS / calm_size_max(1, part.height * columns);
-    const size_t step = part.height * calm_size_max(1, most), each = calm_dtype_bytes(from->dtype);
+    const size_t step = part.height * calm_size_max(1, most), each = calm_dtype_bytes(it->dtype);
+    const size_t stored = calm_dtype_bytes(from->dtype);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, part.bytes, calm_size_min(step, rows) * columns * each));
     for (part.r0 = 0; part.r0 < rows; part.r0 += step) {
         part.rows = calm_size_min(step, rows - part.r0);
         const size_t down = (part.rows + part.height - 1) / part.height;
         CALM_TRY(calm_parallel_for(ctx, down * ((columns + part.width - 1) / part.width), rotate_piece, &part));
         CALM_TRY(calm_shards_put(ctx, &w->writer, part.bytes, part.rows * columns * each));
-        calm_safetensors_release_part(calm_model_tensors(w->model), from, part.r0 * columns * each,
-                                      part.rows * columns * each);
+        calm_safetensors_release_part(calm_model_tensors(w->model), from, part.r0 * columns * stored,
+                                      part.rows * columns * stored);
     }
     return CALM_OK;
 }
 
-static calm_status put_ones(calm_ctx *ctx, work *w, const calm_tensor *from)
+/* A tensor without rotation: a copy, in another dtype, or ones. */
+static calm_status put_other(calm_ctx *ctx, work *w, const item *it)
 {
-    const size_t each = calm_dtype_bytes(from->dtype);
-    const float one = 1;
-    uint8_t *bytes;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bytes, from->n_elements * each));
-    for (size_t i = 0; i < from->n_elements; i++)
-        CALM_TRY(calm_from_f32(ctx, from->dtype, &one, 1, bytes + i * each));
-    return calm_shards_put(ctx, &w->writer, bytes, from->n_elements * each);
+    const size_t n = it->from->n_elements;
+    float *values;
+    if (!it->ones && it->dtype == it->from->dtype)
+        return calm_shards_put(ctx, &w->writer, it->from->data, it->from->bytes);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, n));
+    if (!it->ones)
+        CALM_TRY(calm_tensor_to_f32(ctx, it->from, values));
+    for (size_t i = 0; i < n && it->ones; i++)
+        values[i] = 1;
+    return calm_export_put_floats(ctx, &w->writer, it->dtype, values, n);
 }
 
 static calm_status put_item(calm_ctx *ctx, work *w, size_t i)
@@ -315,11 +320,9 @@ static calm_status put_item(calm_ctx *ctx, work *w, size_t i)
     CALM_SCOPED_SCRATCH(ctx);
     item it;
     CALM_TRY(plan_item(ctx, w, i, &it));
-    if (it.ones)
-        return put_ones(ctx, w, it.from);
     if (it.in.rotations || it.out.rotations)
         return put_rotated(ctx, w, &it);
-    CALM_TRY(calm_shards_put(ctx, &w->writer, it.from->data, it.from->bytes));
+    CALM_TRY(put_other(ctx, w, &it));
     calm_safetensors_release(calm_model_tensors(w->model), it.from);
     return CALM_OK;
 }
@@ -341,12 +344,17 @@ static calm_status list_tensors(calm_ctx *ctx, work *w)
         if (config->tied && is_weight(tensor->name, "", config->arch->names->head))
             continue;
         w->sources[w->n] = tensor;
-        w->tensors[w->n++] = *tensor;
+        w->tensors[w->n] = *tensor;
+        if (w->how->dtype != CALM_N_DTYPES && calm_dtype_is_float(tensor->dtype))
+            w->tensors[w->n].dtype = w->how->dtype;
+        w->n++;
     }
     if (!config->tied)
         return CALM_OK;
     CALM_TRY(calm_model_table(ctx, w->model, false, &w->sources[w->n]));
     w->tensors[w->n] = *w->sources[w->n];
+    if (w->how->dtype != CALM_N_DTYPES)
+        w->tensors[w->n].dtype = w->how->dtype;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &w->tensors[w->n].name, "%s.weight", config->arch->names->head));
     w->head[w->n++] = true;
     return CALM_OK;
@@ -354,23 +362,27 @@ static calm_status list_tensors(calm_ctx *ctx, work *w)
 
 static calm_status write_config(calm_ctx *ctx, const work *w, const char *dir)
 {
+    static const char *const keys[2] = {"torch_dtype", "dtype"};
     CALM_SCOPED_JSON(config);
     char *path;
     config = calm_json_copy(calm_model_json(w->model));
     calm_json_set_bool(config, "tie_word_embeddings", false);
+    for (size_t i = 0; i < 2 && w->how->dtype != CALM_N_DTYPES; i++)
+        if (calm_json_get(config, keys[i]))
+            calm_json_set_string(config, keys[i], calm_export_dtype_name(w->how->dtype));
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "config.json"));
     return calm_json_save(ctx, path, config);
 }
 
-calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, calm_rotate_kind kind, uint64_t seed,
+calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm_rotate_options *options,
                               const char *dir)
 {
-    work w = {.model = model, .kind = kind, .seed = seed};
+    work w = {.model = model, .how = options};
     calm_named_linear *linears;
     CALM_TRY(calm_rotate_check(ctx, model));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_SCOPED_OUT(ctx, ctx->scratch);
-    CALM_TRY(calm_rotation_init(ctx, calm_model_config(model)->hidden, seed, 0, &w.residual));
+    CALM_TRY(calm_rotation_init(ctx, calm_model_config(model)->hidden, options->seed, 0, &w.residual));
     CALM_TRY(calm_linears_by_name(ctx, model, &linears));
     w.linears = linears;
     CALM_TRY(list_tensors(ctx, &w));
@@ -380,4 +392,19 @@ calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, calm_rotat
     CALM_TRY(calm_shards_end(ctx, &w.writer));    /* the first failure is in the context */
     CALM_TRY(write_config(ctx, &w, dir));
     return calm_export_copy_companions(ctx, calm_model_dir(model), dir);
+}
+
+calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_rotate_options *options, const char *output,
+                        bool force)
+{
+    CALM_SCOPED_MODEL(model);
+    calm_export_place place;
+    CALM_TRY(calm_export_destination(ctx, output, force));
+    CALM_TRY(calm_model_open(ctx, model_dir, &model));
+    CALM_TRY(calm_rotate_check(ctx, model));
+    CALM_TRY(calm_export_begin(ctx, output, &place));
+    if (calm_rotate_write(ctx, model, options, place.temporary) != CALM_OK ||
+        calm_export_commit(ctx, &place, output) != CALM_OK)
+        calm_export_abandon(ctx, &place);
+    return ctx->status;
 }

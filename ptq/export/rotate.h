@@ -22,9 +22,21 @@ bool calm_rotate_find(const char *name, calm_rotate_kind *out);
  * the checkpoint is quantized. */
 calm_status calm_rotate_check(calm_ctx *ctx, const calm_model *model);
 
-/* Write the rotated model into the existing empty directory `dir`: weights, config.json, tokenizer.  CALM_ENUMERIC: a
- * weight is not finite, or does not fit float16 any more; CALM_EUNSUPPORTED as above. */
-calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, calm_rotate_kind kind, uint64_t seed,
+typedef struct calm_rotate_options {
+    calm_rotate_kind kind;
+    uint64_t seed;
+    calm_dtype dtype;    /* of the floats that are written; CALM_N_DTYPES: each tensor's own */
+} calm_rotate_options;
+
+/* Write the rotated model into the existing empty directory `dir`: weights, config.json, tokenizer.  One tensor is in
+ * memory at a time, as float32 at most.  CALM_ENUMERIC: a weight is not finite, or does not fit float16 any more;
+ * CALM_EUNSUPPORTED as above. */
+calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm_rotate_options *options,
                               const char *dir);
+
+/* The same as the directory `output`, written under a temporary name until it is whole.  CALM_EEXIST and CALM_EARG as
+ * calm_export_destination. */
+calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_rotate_options *options, const char *output,
+                        bool force);
 
 #endif

@@ -39,6 +39,7 @@ void calm_inputs_describe(const calm_inputs *in, calm_result *out)
 static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
 {
     const calm_recipe *recipe = in->recipe;
+    const calm_rotate_options options = {recipe->rotate, (uint64_t)recipe->rotate_seed, CALM_N_DTYPES};
     CALM_SCOPED_MODEL(plain);
     char *target;
     plain = in->model;
@@ -48,7 +49,7 @@ static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
     CALM_TRY(calm_make_parent(ctx, recipe->store));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &target, "%s.rotated", recipe->store));
     CALM_TRY(calm_export_begin(ctx, target, &in->rotated));
-    CALM_TRY(calm_rotate_write(ctx, plain, recipe->rotate, (uint64_t)recipe->rotate_seed, in->rotated.temporary));
+    CALM_TRY(calm_rotate_write(ctx, plain, &options, in->rotated.temporary));
     return calm_model_open(ctx, in->rotated.temporary, &in->model);
 }
 
