@@ -115,6 +115,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
+    .transforms = true,
     .tie = CALM_TIE_BLOCK,
     .check = check,
     .form = &(const calm_export_form){

@@ -35,7 +35,7 @@ typedef struct item {
 typedef struct work {
     const calm_model *model;
     const calm_rotate_options *how;
-    calm_rotation residual;
+    calm_rotation residual, online;    /* R1; R4, n 0: there is none */
     const calm_named_linear *linears;
     calm_tensor *tensors;    /* [n] to be written */
     const calm_tensor **sources;
@@ -44,7 +44,7 @@ typedef struct work {
     calm_shards_writer writer;
 } work;
 
-static const char *const kind_names[] = {"none", "r1", "r1r2"};
+static const char *const kind_names[] = {"none", "r1", "r1r2", "r1r2r4"};
 
 const char *calm_rotate_name(calm_rotate_kind kind)
 {
@@ -53,7 +53,7 @@ const char *calm_rotate_name(calm_rotate_kind kind)
 
 bool calm_rotate_find(const char *name, calm_rotate_kind *out)
 {
-    for (*out = CALM_ROTATE_NONE; *out <= CALM_ROTATE_R1R2; ++*out)
+    for (*out = CALM_ROTATE_NONE; *out <= CALM_ROTATE_R1R2R4; ++*out)
         if (strcmp(name, kind_names[*out]) == 0)
             return true;
     return false;
@@ -137,7 +137,9 @@ static calm_status plan_linear(calm_ctx *ctx, const work *w, const calm_export_p
         out->out = (side){&w->residual, .share = 1};
     else if (weight)
         CALM_TRY(read_block(ctx, w, part->block, part->sublayer, out));
-    if (w->how->kind != CALM_ROTATE_R1R2)
+    if (weight && part->role == CALM_ROLE_DOWN && w->online.n)
+        out->in = (side){&w->online, .share = SIZE_MAX};    /* every block by the same matrix */
+    if (w->how->kind == CALM_ROTATE_R1)
         return CALM_OK;
     if (v || part->role == CALM_ROLE_FUSED_QKV) {
         out->out = (side){.first = v ? 0 : (config->n_heads + config->n_kv) * d, .share = 1};
@@ -378,11 +380,14 @@ calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm
                               const char *dir)
 {
     work w = {.model = model, .how = options};
+    const size_t width = calm_model_config(model)->down_hadamard;
     calm_named_linear *linears;
     CALM_TRY(calm_rotate_check(ctx, model));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     CALM_TRY(calm_rotation_init(ctx, calm_model_config(model)->hidden, options->seed, 0, &w.residual));
+    if (options->kind == CALM_ROTATE_R1R2R4)
+        w.online = calm_rotation_hadamard(width);
     CALM_TRY(calm_linears_by_name(ctx, model, &linears));
     w.linears = linears;
     CALM_TRY(list_tensors(ctx, &w));

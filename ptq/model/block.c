@@ -5,6 +5,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
+#include "ptq/tensor/rotation.h"
 #include "ptq/tensor/vector.h"
 
 /* ---- MLP ---- */
@@ -50,9 +51,10 @@ size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_
 {
     const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
     /* `both` and the prepared input of the first product are released before down prepares its own. */
-    const size_t one = CALM_BYTES(float, n * inner), both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
+    const size_t one = CALM_BYTES(float, n * inner), row = config->down_hadamard ? CALM_BYTES(double, inner) : 0;
+    const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n) : 0;
-    const size_t last = prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0;
+    const size_t last = calm_size_max(row, prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0);
     return (fused || calm_has_role(config, CALM_ROLE_GATE) ? 2 : 1) * one + calm_size_max(both + first, last);
 }
 
@@ -62,6 +64,23 @@ static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, cons
 {
     const calm_observation here = {hook, seen->expert, seen->window, x, n_rows, width, seen->rows};
     return calm_observe(observer, ctx, &here);
+}
+
+/* What down reads, a [n, inner], in place; in double, as the matrix on the other side was folded into its weight. */
+static calm_status apply_hadamard(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *a)
+{
+    const calm_rotation hadamard = calm_rotation_hadamard(config->down_hadamard);
+    double *row;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, inner));
+    for (size_t t = 0; t < n; t++, a += inner) {
+        for (size_t i = 0; i < inner; i++)
+            row[i] = (double)a[i];
+        CALM_TRY(calm_rotation_apply(ctx, &hadamard, inner / hadamard.n, 1, row));
+        for (size_t i = 0; i < inner; i++)
+            a[i] = (float)row[i];
+    }
+    return CALM_OK;
 }
 
 calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
@@ -82,6 +101,8 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
         if (b)
             calm_vec_mul(n * inner, b, a);
     }
+    if (config->down_hadamard)
+        CALM_TRY(apply_hadamard(ctx, config, n, inner, a));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
     return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);
 }

@@ -34,7 +34,8 @@
 const calm_option calm_spec_table[] = {
     {.name = "model", .help = "checkpoint directory, or a known name", TEXT(model, 512, "MODEL"), .key = 'm'},
     {.name = "rotate",
-     .help = "rotate the float model first: r1 the residual stream, r1r2 also each head between v and o",
+     .help = "rotate the float model first: r1 the residual stream, r1r2 also each head between v and o, "
+             "r1r2r4 also the input of down while the model runs (compressed-tensors alone)",
      WORD(rotate, CALM_ROTATE_NAMES, "none"), .place = "rotate"},
     {.name = "rotate-seed", .help = "seed of the rotations' signs", COUNT(rotate_seed, 0, 9e18, "0"),
      .place = "rotate_seed"},

@@ -60,7 +60,12 @@ calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
     if (in->recipe->rotate == CALM_ROTATE_NONE)
         return CALM_OK;
     CALM_TRY(calm_rotate_check(ctx, in->model));
-    return in->only_look ? CALM_OK : rotate_model(ctx, in);
+    /* Asked first, so that a refusal costs nothing; of the rotated model again, since its files do not say it. */
+    if (in->recipe->rotate == CALM_ROTATE_R1R2R4)
+        CALM_TRY(calm_model_use_hadamard(ctx, in->model));
+    if (!in->only_look)
+        CALM_TRY(rotate_model(ctx, in));
+    return in->recipe->rotate == CALM_ROTATE_R1R2R4 ? calm_model_use_hadamard(ctx, in->model) : CALM_OK;
 }
 
 /* Remove the rotated model; what fails here leaves a directory that the next run removes. */
