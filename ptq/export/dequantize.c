@@ -10,6 +10,7 @@
 #include "ptq/io/shards.h"
 #include "ptq/model/gguf_config.h"
 #include "ptq/model/qformat.h"
+#include "ptq/tensor/rotation.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 #define MOST_EXPERTS ((size_t)1 << 16) /* of a block */
@@ -212,10 +213,47 @@ static calm_status put_floats(work *w, calm_shards_writer *writer, const calm_te
     return calm_export_put_floats(w->ctx, writer, to->dtype, values, n);
 }
 
+/* The channels of a block of the Hadamard matrix that a weight's input is multiplied by while the model runs; 0: none. */
+static calm_status hadamard_of(work *w, const calm_tensor *to, size_t *width)
+{
+    const size_t length = strlen(to->name), suffix = strlen(".weight");
+    char *module;
+    *width = 0;
+    if (!w->stored || to->n_dims != 2 || length < suffix || strcmp(to->name + length - suffix, ".weight") != 0)
+        return CALM_OK;
+    CALM_TRY(calm_strf(w->ctx, w->ctx->scratch, &module, "%.*s", (int)(length - suffix), to->name));
+    return calm_qformat_hadamard(w->ctx, w->stored, module, width);
+}
+
+/* values [rows, columns] are W H, of which H makes W again: the input of plain floats has no transform. */
+static calm_status undo_hadamard(work *w, const calm_tensor *to, size_t width, float *values)
+{
+    const calm_rotation hadamard = calm_rotation_hadamard(width);
+    if (to->shape[1] % width)
+        return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: %s: blocks of %zu channels of transform_config do not divide "
+                                                    "its %zu columns", w->path, to->name, width, to->shape[1]);
+    return calm_rotation_apply_rows(w->ctx, &hadamard, to->shape[0], to->shape[1], values);
+}
+
+/* A float weight with a transform. */
+static calm_status put_turned(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from,
+                              size_t width)
+{
+    float *values;
+    CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, from->n_elements));
+    CALM_TRY(calm_tensor_to_f32(w->ctx, from, values));
+    CALM_TRY(undo_hadamard(w, to, width, values));
+    return put_floats(w, writer, to, values, from->n_elements);
+}
+
 static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from)
 {
     const bool same = to->dtype == from->dtype;
     float *values;
+    size_t width;
+    CALM_TRY(hadamard_of(w, to, &width));
+    if (width)
+        return put_turned(w, writer, to, from, width);
     if (same)
         CALM_TRY(calm_shards_put(w->ctx, writer, from->data, from->bytes));
     else
@@ -233,12 +271,15 @@ static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_ten
 static calm_status put_stored(work *w, calm_shards_writer *writer, const calm_tensor *to, const source *from)
 {
     float *values;
-    size_t n;
+    size_t n, width;
     if (!calm_size_mul(&n, to->shape[0], to->shape[1]))
         return calm_fail(w->ctx, CALM_EFORMAT, "%s: %s: its size overflows", w->path, to->name);
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, n));
     CALM_TRY(
         calm_qformat_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
+    CALM_TRY(hadamard_of(w, to, &width));
+    if (width)
+        CALM_TRY(undo_hadamard(w, to, width, values));
     return put_floats(w, writer, to, values, n);
 }
 

@@ -63,7 +63,7 @@ bool calm_rotate_find(const char *name, calm_rotate_kind *out)
 
 static calm_status refuse(calm_ctx *ctx, const calm_model *model, const char *why)
 {
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a %s cannot be rotated: %s; quantize it with `rotate` none",
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: family %s cannot be rotated: %s; quantize it with `rotate` none",
                      calm_model_dir(model), calm_model_config(model)->arch->name, why);
 }
 

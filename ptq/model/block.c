@@ -66,23 +66,6 @@ static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, cons
     return calm_observe(observer, ctx, &here);
 }
 
-/* What down reads, a [n, inner], in place; in double, as the matrix on the other side was folded into its weight. */
-static calm_status apply_hadamard(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *a)
-{
-    const calm_rotation hadamard = calm_rotation_hadamard(config->down_hadamard);
-    double *row;
-    CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, inner));
-    for (size_t t = 0; t < n; t++, a += inner) {
-        for (size_t i = 0; i < inner; i++)
-            row[i] = (double)a[i];
-        CALM_TRY(calm_rotation_apply(ctx, &hadamard, inner / hadamard.n, 1, row));
-        for (size_t i = 0; i < inner; i++)
-            a[i] = (float)row[i];
-    }
-    return CALM_OK;
-}
-
 calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
                          const float *h, size_t n, float *out, const calm_observer *observer,
                          const calm_observation *seen)
@@ -101,8 +84,9 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
         if (b)
             calm_vec_mul(n * inner, b, a);
     }
-    if (config->down_hadamard)
-        CALM_TRY(apply_hadamard(ctx, config, n, inner, a));
+    const calm_rotation hadamard = calm_rotation_hadamard(config->down_hadamard);
+    if (hadamard.n)
+        CALM_TRY(calm_rotation_apply_rows(ctx, &hadamard, n, inner, a));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
     return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);
 }

@@ -180,3 +180,18 @@ calm_status calm_rotation_apply(calm_ctx *ctx, const calm_rotation *r, size_t ou
     }
     return CALM_OK;
 }
+
+calm_status calm_rotation_apply_rows(calm_ctx *ctx, const calm_rotation *r, size_t rows, size_t columns, float *x)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    double *row;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, columns));
+    for (size_t t = 0; t < rows; t++, x += columns) {
+        for (size_t i = 0; i < columns; i++)
+            row[i] = (double)x[i];
+        CALM_TRY(calm_rotation_apply(ctx, r, columns / r->n, 1, row));
+        for (size_t i = 0; i < columns; i++)
+            x[i] = (float)row[i];
+    }
+    return CALM_OK;
+}

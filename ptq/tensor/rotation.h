@@ -37,4 +37,8 @@ calm_rotation calm_rotation_hadamard(size_t n);
  * ctx->scratch it takes order * inner doubles. */
 calm_status calm_rotation_apply(calm_ctx *ctx, const calm_rotation *rotation, size_t outer, size_t inner, double *x);
 
+/* The same of float32 rows x [rows, columns], each of several blocks of n side by side; computed in double and rounded
+ * once.  Of ctx->scratch it takes `columns` doubles besides. */
+calm_status calm_rotation_apply_rows(calm_ctx *ctx, const calm_rotation *rotation, size_t rows, size_t columns, float *x);
+
 #endif

@@ -22,8 +22,8 @@ static const char *rotate(const char *from, calm_rotate_kind kind, calm_dtype dt
     return to;
 }
 
-/* Logits [*n] of some windows. */
-static const float *logits_of(const char *dir, size_t *n)
+/* Logits [*n] of some windows; `online`: down reads x H. */
+static const float *logits_of(const char *dir, bool online, size_t *n)
 {
     const calm_windows windows = tiny_windows((const size_t[]){9, 16, 5}, 3);
     calm_model *model;
@@ -32,6 +32,8 @@ static const float *logits_of(const char *dir, size_t *n)
     calm_head head;
     float *logits;
     ck_ok(calm_model_open(ctx, dir, &model));
+    if (online)
+        ck_ok(calm_model_use_hadamard(ctx, model));
     ck_ok(calm_rope_init(ctx, calm_model_config(model), windows.longest, &rope));
     ck_ok(calm_model_load_head(ctx, model, &head));
     ck_ok(calm_batch_forward(ctx, model, &rope, &head, &windows, 0, windows.n, NULL, NULL, ctx->out, &batch));
@@ -44,10 +46,10 @@ static const float *logits_of(const char *dir, size_t *n)
 }
 
 /* Largest difference of logits over their root mean square. */
-static double distance(const char *a, const char *b)
+static double distance(const char *a, const char *b, bool online)
 {
     size_t n, m;
-    const float *x = logits_of(a, &n), *y = logits_of(b, &m);
+    const float *x = logits_of(a, false, &n), *y = logits_of(b, online, &m);
     double worst = 0, squares = 0;
     ck_assert_uint_eq(n, m);
     for (size_t i = 0; i < n; i++) {
@@ -77,7 +79,7 @@ TEST(same_function)
         for (calm_rotate_kind kind = CALM_ROTATE_R1; kind <= CALM_ROTATE_R1R2; kind++) {
             const tiny_model spec = spec_of(legal[i], kind == CALM_ROTATE_R1);
             const char *from = tiny_model_write(&spec), *to = rotate(from, kind, CALM_N_DTYPES);
-            const double d = distance(from, to);
+            const double d = distance(from, to, false);
             ck_assert_msg(d <= TOLERANCE, "%s, %s: %g", legal[i], calm_rotate_name(kind), d);
         }
 }
@@ -90,7 +92,37 @@ TEST(odd_widths)
     tiny_model spec = {.family = "llama", .hidden = 43, .inner = 30, .n_blocks = 2, .vocab = 61, .n_heads = 3, .n_kv = 1,
                        .head_dim = 14, .bias = true, .dtype = CALM_F32, .seed = 4};
     const char *from = tiny_model_write(&spec);
-    ck_assert(distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_N_DTYPES)) <= TOLERANCE);
+    ck_assert(distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_N_DTYPES), false) <= TOLERANCE);
+}
+END_OF_TEST
+
+/* R4: the files hold W H, and only a model that multiplies by H as well has the same function.  Its jobs fold no input
+ * scale past the transform. */
+TEST(before_down)
+{
+    for (size_t i = 0; legal[i]; i++) {
+        const tiny_model spec = spec_of(legal[i], false);
+        const char *from = tiny_model_write(&spec), *to = test_format("%s/rotated", test_directory());
+        const calm_rotate_options how = {CALM_ROTATE_R1R2R4, 7, CALM_N_DTYPES};
+        calm_model *model;
+        ck_ok(calm_model_open(ctx, from, &model));
+        if (calm_model_config(model)->moe.n_experts) {
+            ck_fails(calm_model_use_hadamard(ctx, model), CALM_EUNSUPPORTED, legal[i]);
+            calm_model_close(model);
+            continue;
+        }
+        ck_ok(calm_model_use_hadamard(ctx, model));
+        ck_assert_uint_eq(calm_model_config(model)->down_hadamard, 32);    /* of 96 channels */
+        for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++)
+            ck_assert_int_eq(calm_model_layout(model)->jobs[j].can_absorb,
+                             calm_model_layout(model)->jobs[j].kind != CALM_JOB_DOWN);
+        ck_ok(calm_make_directories(ctx, to));
+        ck_ok(calm_rotate_write(ctx, model, &how, to));
+        calm_model_close(model);
+        const double d = distance(from, to, true);
+        ck_assert_msg(d <= TOLERANCE, "%s: %g", legal[i], d);
+        ck_assert(distance(from, to, false) > 0.1);
+    }
 }
 END_OF_TEST
 
@@ -176,7 +208,7 @@ TEST(other_dtypes)
     for (size_t i = 0; i < calm_safetensors_count(calm_model_tensors(model)); i++)
         ck_assert_int_eq(calm_safetensors_at(calm_model_tensors(model), i)->dtype, CALM_F32);
     calm_model_close(model);
-    ck_assert(distance(from, to) <= TOLERANCE);
+    ck_assert(distance(from, to, false) <= TOLERANCE);
 }
 END_OF_TEST
 
@@ -188,7 +220,7 @@ TEST(refusals)
         const tiny_model spec = tiny_of(illegal[i]);
         const char *family = strncmp(illegal[i], "bert", 4) == 0 ? "bert" : illegal[i];
         ck_fails(calm_rotate(ctx, tiny_model_write(&spec), &how, to, false), CALM_EUNSUPPORTED,
-                 test_format("a %s cannot be rotated: ", family));
+                 test_format("family %s cannot be rotated: ", family));
         ck_assert(!calm_path_exists(to));
     }
     const tiny_model spec = spec_of("llama", true);
@@ -274,7 +306,7 @@ TEST(fixtures)
                                       strncmp(names[i], "olmo", 4) == 0);
         if (refused)
             continue;
-        const double d = distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_F32));
+        const double d = distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_F32), false);
         ck_assert_msg(d <= TOLERANCE, "%s: %g", names[i], d);
         n_run++;
     }
@@ -284,6 +316,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("rotate", (const TTest *[]){same_function, odd_widths, what_is_written, rounded_once, other_dtypes,
+    return run_tests("rotate", (const TTest *[]){same_function, odd_widths, before_down, what_is_written, rounded_once, other_dtypes,
                                                  refusals, threads, failing_allocations, fixtures, NULL});
 }
