@@ -29,7 +29,7 @@ typedef struct item {
     calm_dtype dtype;      /* that it is written in                          */
     bool ones;             /* a norm whose weights went into what follows it */
     side in, out;          /* along its columns; along its rows              */
-    const float *norm;     /* [columns] factors of the columns; NULL: ones   */
+    const double *columns, *rows;    /* factors before that; NULL: ones      */
 } item;
 
 typedef struct work {
@@ -86,13 +86,18 @@ calm_status calm_rotate_check(calm_ctx *ctx, const calm_model *model)
 
 /* ---- what is done to a tensor ---- */
 
-/* The float weights of a norm, in ctx->scratch. */
-static calm_status load_norm(calm_ctx *ctx, const work *w, const char *module, const float **out)
+/* The weights of a norm, in ctx->scratch. */
+static calm_status load_norm(calm_ctx *ctx, const work *w, const char *module, const double **out)
 {
+    const size_t width = calm_model_config(w->model)->hidden;
     calm_norm norm;
+    double *values;
     CALM_SCOPED_OUT(ctx, ctx->scratch);
-    CALM_TRY(calm_model_load_norm(ctx, w->model, module, calm_model_config(w->model)->hidden, &norm));
-    *out = norm.w;
+    CALM_TRY(calm_model_load_norm(ctx, w->model, module, width, &norm));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, width));
+    for (size_t i = 0; i < width; i++)
+        values[i] = (double)norm.w[i];
+    *out = values;
     return CALM_OK;
 }
 
@@ -100,7 +105,7 @@ static calm_status load_norm(calm_ctx *ctx, const work *w, const char *module, c
 static calm_status read_stream(calm_ctx *ctx, const work *w, const char *norm, item *out)
 {
     out->in = (side){&w->residual, .share = 1};
-    return norm ? load_norm(ctx, w, norm, &out->norm) : CALM_OK;
+    return norm ? load_norm(ctx, w, norm, &out->columns) : CALM_OK;
 }
 
 /* The same behind the norm of a sublayer. */
@@ -127,28 +132,118 @@ static calm_status head_rotations(calm_ctx *ctx, const work *w, long block, cons
     return CALM_OK;
 }
 
+/* out [rows] or, with `columns`, [columns] = sums of squares of a linear of a block, whose columns have these factors
+ * (NULL: ones). */
+static calm_status sum_squares(calm_ctx *ctx, const work *w, long block, calm_role role, const double *factors,
+                               bool columns, double *out)
+{
+    const calm_config *config = calm_model_config(w->model);
+    size_t rows, width;
+    char *module;
+    calm_weight weight;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_SCOPED_OUT(ctx, ctx->scratch);
+    calm_role_shape(config, role, CALM_NO_EXPERT, &rows, &width);
+    CALM_TRY(calm_role_module(ctx, config, calm_model_prefix(w->model), (size_t)block, role, CALM_NO_EXPERT, &module));
+    CALM_TRY(calm_model_load_linear(ctx, w->model, module, rows, width, false, &weight));
+    memset(out, 0, (columns ? width : rows) * sizeof *out);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < width; i++) {
+            const double x = (double)weight.w[r * width + i] * (factors ? factors[i] : 1);
+            out[columns ? i : r] += x * x;
+        }
+    return CALM_OK;
+}
+
+/* A rotation spreads what a channel has over all others, and a channel that is large in one matrix and small in the next
+ * would be paid for in both: rows of v (with R4 of up) are scaled so that each is as long as the columns of o (down) that
+ * read it, which changes no function (Nagel et al., arXiv 1906.04721).  Factors of the producer's rows and the inverse ones
+ * of the consumer's columns, in ctx->scratch. */
+static calm_status balance(calm_ctx *ctx, const work *w, long block, calm_sublayer sublayer, const double **rows,
+                           const double **columns)
+{
+    const calm_config *config = calm_model_config(w->model);
+    const bool v = sublayer == CALM_SUBLAYER_ATTENTION;
+    const calm_role apart = v ? CALM_ROLE_V : CALM_ROLE_UP, fused = v ? CALM_ROLE_FUSED_QKV : CALM_ROLE_FUSED_GATE_UP;
+    const calm_role role = calm_has_role(config, apart) ? apart : fused;
+    const size_t each = v ? config->head_dim : config->inner, share = v ? config->n_heads / config->n_kv : 1;
+    size_t n_rows, width, n_read;
+    double *long_rows, *long_columns;
+    item norm;
+    calm_role_shape(config, role, CALM_NO_EXPERT, &n_rows, &width);
+    calm_role_shape(config, v ? CALM_ROLE_O : CALM_ROLE_DOWN, CALM_NO_EXPERT, &width, &n_read);
+    CALM_TRY(read_block(ctx, w, block, sublayer, &norm));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, long_rows, n_rows));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, long_columns, n_read));
+    CALM_TRY(sum_squares(ctx, w, block, role, norm.columns, false, long_rows));
+    CALM_TRY(sum_squares(ctx, w, block, v ? CALM_ROLE_O : CALM_ROLE_DOWN, NULL, true, long_columns));
+    /* Of a fused matrix the producer's rows are the last; q, k and gate stay. */
+    const size_t first = n_rows - n_read / share;
+    for (size_t i = 0; i < first; i++)
+        long_rows[i] = 1;
+    for (size_t i = 0; i < n_read / share; i++) {
+        double read = 0;    /* of all query heads that share a key head */
+        for (size_t s = 0; s < share; s++)
+            read += long_columns[(i / each * share + s) * each + i % each];
+        /* Nothing is balanced with a channel that is dead on one side. */
+        const double squares = read / (double)share / long_rows[first + i];
+        const double factor = squares > 0 && isfinite(squares) ? sqrt(sqrt(squares)) : 1;
+        long_rows[first + i] = factor;
+        for (size_t s = 0; s < share; s++)
+            long_columns[(i / each * share + s) * each + i % each] = 1 / factor;
+    }
+    *rows = long_rows;
+    *columns = long_columns;
+    return CALM_OK;
+}
+
+/* R2 of v's rows, which are the last of a fused matrix, and of o's columns. */
+static calm_status plan_heads(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
+{
+    const calm_config *config = calm_model_config(w->model);
+    const bool v = part->role == CALM_ROLE_V, o = part->role == CALM_ROLE_O;
+    const double *rows, *columns;
+    if (!v && part->role != CALM_ROLE_FUSED_QKV && !(o && part->kind == CALM_EXPORT_WEIGHT))
+        return CALM_OK;
+    CALM_TRY(balance(ctx, w, part->block, CALM_SUBLAYER_ATTENTION, &rows, &columns));
+    if (o) {
+        out->columns = columns;
+        out->in.share = config->n_heads / config->n_kv;    /* query heads share a key head in groups */
+        return head_rotations(ctx, w, part->block, &out->in.rotations);
+    }
+    out->rows = rows;
+    out->out = (side){.first = v ? 0 : (config->n_heads + config->n_kv) * config->head_dim, .share = 1};
+    return head_rotations(ctx, w, part->block, &out->out.rotations);
+}
+
+/* R4 of down's columns; up, which feeds it, is only balanced. */
+static calm_status plan_online(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
+{
+    const bool down = part->role == CALM_ROLE_DOWN;
+    const double *rows, *columns;
+    if (down ? part->kind != CALM_EXPORT_WEIGHT
+             : part->role != CALM_ROLE_UP && part->role != CALM_ROLE_FUSED_GATE_UP)
+        return CALM_OK;
+    CALM_TRY(balance(ctx, w, part->block, CALM_SUBLAYER_MLP, &rows, &columns));
+    if (down) {
+        out->columns = columns;
+        out->in = (side){&w->online, .share = SIZE_MAX};    /* every block by the same matrix */
+    } else {
+        out->rows = rows;
+    }
+    return CALM_OK;
+}
+
 /* A linear's weight or bias. */
 static calm_status plan_linear(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
 {
-    const calm_config *config = calm_model_config(w->model);
-    const size_t d = config->head_dim, share = config->n_heads / config->n_kv;
-    const bool weight = part->kind == CALM_EXPORT_WEIGHT, v = part->role == CALM_ROLE_V;
     if (part->role == CALM_ROLE_O || part->role == CALM_ROLE_DOWN)
         out->out = (side){&w->residual, .share = 1};
-    else if (weight)
+    else if (part->kind == CALM_EXPORT_WEIGHT)
         CALM_TRY(read_block(ctx, w, part->block, part->sublayer, out));
-    if (weight && part->role == CALM_ROLE_DOWN && w->online.n)
-        out->in = (side){&w->online, .share = SIZE_MAX};    /* every block by the same matrix */
-    if (w->how->kind == CALM_ROTATE_R1)
-        return CALM_OK;
-    if (v || part->role == CALM_ROLE_FUSED_QKV) {
-        out->out = (side){.first = v ? 0 : (config->n_heads + config->n_kv) * d, .share = 1};
-        return head_rotations(ctx, w, part->block, &out->out.rotations);
-    }
-    if (part->role != CALM_ROLE_O || !weight)
-        return CALM_OK;
-    out->in.share = share;    /* query heads share a key head in groups */
-    return head_rotations(ctx, w, part->block, &out->in.rotations);
+    if (w->how->kind != CALM_ROTATE_R1)
+        CALM_TRY(plan_heads(ctx, w, part, out));
+    return w->online.n ? plan_online(ctx, w, part, out) : CALM_OK;
 }
 
 /* Is the tensor MODULE.weight, MODULE being `prefix` and `module`? */
@@ -230,7 +325,8 @@ static calm_status load_piece(calm_ctx *ctx, const chunk *part, size_t r, size_t
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(calm_tensor_part_to_f32(ctx, it->from, (r + i) * part->columns + c, m, row));
         for (size_t j = 0; j < m; j++)
-            x[i * m + j] = it->norm ? (double)row[j] * (double)it->norm[c + j] : (double)row[j];
+            x[i * m + j] =
+                (double)row[j] * (it->columns ? it->columns[c + j] : 1) * (it->rows ? it->rows[r + i] : 1);
     }
     return CALM_OK;
 }
@@ -322,7 +418,7 @@ static calm_status put_item(calm_ctx *ctx, work *w, size_t i)
     CALM_SCOPED_SCRATCH(ctx);
     item it;
     CALM_TRY(plan_item(ctx, w, i, &it));
-    if (it.in.rotations || it.out.rotations)
+    if (it.in.rotations || it.out.rotations || it.rows)
         return put_rotated(ctx, w, &it);
     CALM_TRY(put_other(ctx, w, &it));
     calm_safetensors_release(calm_model_tensors(w->model), it.from);
