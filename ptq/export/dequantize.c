@@ -213,7 +213,7 @@ static calm_status put_floats(work *w, calm_shards_writer *writer, const calm_te
     return calm_export_put_floats(w->ctx, writer, to->dtype, values, n);
 }
 
-/* The channels of a block of the Hadamard matrix that a weight's input is multiplied by while the model runs; 0: none. */
+/* Channels of a block of the Hadamard matrix that a weight's input is multiplied by while the model runs; 0: none. */
 static calm_status hadamard_of(work *w, const calm_tensor *to, size_t *width)
 {
     const size_t length = strlen(to->name), suffix = strlen(".weight");

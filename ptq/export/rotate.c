@@ -1,7 +1,7 @@
 /* Rotate: every tensor is listed with what is done to its two sides; then they are written one by one.
  *
- * A side is cut into groups of the width of its rotation: the whole side for R1, heads for R2.  A tensor is worked on in
- * pieces that hold whole groups of both sides, each a task of its own, so the bytes do not depend on the threads. */
+ * A side is cut into groups of the width of its rotation: the whole side for R1, heads for R2.  A tensor is worked on
+ * in pieces that hold whole groups of both sides, each a task of its own, so the bytes do not depend on the threads. */
 #include "ptq/export/rotate.h"
 
 #include <math.h>
@@ -126,8 +126,9 @@ static calm_status head_rotations(calm_ctx *ctx, const work *w, long block, cons
     calm_rotation *heads;
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, heads, config->n_kv));
-    for (size_t h = 0; h < config->n_kv; h++)    /* stream 0 is R1's */
-        CALM_TRY(calm_rotation_init(ctx, config->head_dim, w->how->seed, 1 + (size_t)block * config->n_kv + h, &heads[h]));
+    const uint64_t first = 1 + (size_t)block * config->n_kv;    /* stream 0 is R1's */
+    for (size_t h = 0; h < config->n_kv; h++)
+        CALM_TRY(calm_rotation_init(ctx, config->head_dim, w->how->seed, first + h, &heads[h]));
     *out = heads;
     return CALM_OK;
 }
@@ -155,10 +156,10 @@ static calm_status sum_squares(calm_ctx *ctx, const work *w, long block, calm_ro
     return CALM_OK;
 }
 
-/* A rotation spreads what a channel has over all others, and a channel that is large in one matrix and small in the next
- * would be paid for in both: rows of v (with R4 of up) are scaled so that each is as long as the columns of o (down) that
- * read it, which changes no function (Nagel et al., arXiv 1906.04721).  Factors of the producer's rows and the inverse ones
- * of the consumer's columns, in ctx->scratch. */
+/* A rotation spreads what a channel has over all others, and a channel that is large in one matrix and small in the
+ * next would be paid for in both: rows of v (with R4 of up) are scaled so that each is as long as the columns of o
+ * (down) that read it, which changes no function (Nagel et al., arXiv 1906.04721).  Factors of the producer's rows and
+ * the inverse ones of the consumer's columns, in ctx->scratch. */
 static calm_status balance(calm_ctx *ctx, const work *w, long block, calm_sublayer sublayer, const double **rows,
                            const double **columns)
 {
@@ -292,8 +293,8 @@ typedef struct chunk {
     uint8_t *bytes;
 } chunk;
 
-/* To nearest in float32; for a 16-bit dtype to odd, so that rounding once more gives what rounding the double once would
- * (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008). */
+/* To nearest in float32; for a 16-bit dtype to odd, so that rounding once more gives what rounding the double once
+ * would (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008). */
 static float narrow(double value, calm_dtype dtype)
 {
     float near = (float)value;
@@ -345,7 +346,8 @@ static calm_status store_piece(calm_ctx *ctx, const chunk *part, size_t r, size_
                                                      "checkpoint to bfloat16 first",
                                  part->it->from->file, part->it->from->name, x[i * m + j]);
         }
-        CALM_TRY(calm_from_f32(ctx, part->it->dtype, row, m, part->bytes + ((r - part->r0 + i) * part->columns + c) * each));
+        uint8_t *to = part->bytes + ((r - part->r0 + i) * part->columns + c) * each;
+        CALM_TRY(calm_from_f32(ctx, part->it->dtype, row, m, to));
     }
     return CALM_OK;
 }

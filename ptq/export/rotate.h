@@ -1,4 +1,5 @@
-/* Rotate: a float model as another with the same function whose activations have no outlier channels (QuaRot, SpinQuant).
+/* Rotate: a float model as another with the same function whose activations have no outlier channels (QuaRot, arXiv
+ * 2404.00456; SpinQuant, 2405.16406).
  *
  *   R1   of the residual stream: what reads it, W diag(norm) Q, and what adds to it, Q^T W; the norms become ones
  *   R2   of each key head, between v and o: rows of v, columns of o
@@ -12,7 +13,12 @@
 
 #include "ptq/model/model.h"
 
-typedef enum calm_rotate_kind { CALM_ROTATE_NONE, CALM_ROTATE_R1, CALM_ROTATE_R1R2, CALM_ROTATE_R1R2R4 } calm_rotate_kind;
+typedef enum calm_rotate_kind {
+    CALM_ROTATE_NONE,
+    CALM_ROTATE_R1,
+    CALM_ROTATE_R1R2,
+    CALM_ROTATE_R1R2R4
+} calm_rotate_kind;
 
 #define CALM_ROTATE_NAMES "none|r1|r1r2|r1r2r4"    /* in the order of calm_rotate_kind, for option tables */
 
@@ -20,8 +26,8 @@ typedef enum calm_rotate_kind { CALM_ROTATE_NONE, CALM_ROTATE_R1, CALM_ROTATE_R1
 const char *calm_rotate_name(calm_rotate_kind kind);
 bool calm_rotate_find(const char *name, calm_rotate_kind *out);
 
-/* May the model be rotated?  CALM_EUNSUPPORTED, with the family and the reason: its norms do not commute with a rotation;
- * the checkpoint is quantized. */
+/* May the model be rotated?  CALM_EUNSUPPORTED, with the family and the reason: its norms do not commute with a
+ * rotation; the checkpoint is quantized. */
 calm_status calm_rotate_check(calm_ctx *ctx, const calm_model *model);
 
 typedef struct calm_rotate_options {
@@ -30,9 +36,9 @@ typedef struct calm_rotate_options {
     calm_dtype dtype;    /* of the floats that are written; CALM_N_DTYPES: each tensor's own */
 } calm_rotate_options;
 
-/* Write the rotated model, by R4 one that uses a Hadamard matrix before down, into the existing empty directory `dir`: weights, config.json, tokenizer.  One tensor is in
- * memory at a time, as float32 at most.  CALM_ENUMERIC: a weight is not finite, or does not fit float16 any more;
- * CALM_EUNSUPPORTED as above. */
+/* Write the rotated model, by R4 one that uses a Hadamard matrix before down, into the existing empty directory `dir`:
+ * weights, config.json, tokenizer.  One tensor is in memory at a time, as float32 at most.  CALM_ENUMERIC: a weight is
+ * not finite, or does not fit float16 any more; CALM_EUNSUPPORTED as above. */
 calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm_rotate_options *options,
                               const char *dir);
 

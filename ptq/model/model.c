@@ -315,11 +315,12 @@ calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model)
     const size_t inner = model->config.inner, width = inner & (~inner + 1);
     if (model->config.moe.n_experts)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: family %s has no transform before down (r4): readers hold all experts in one tensor and apply "
-                         "none; take `rotate` r1r2", model->dir, model->config.arch->name);
+                         "%s: family %s has no transform before down (r4): readers hold all experts in one tensor and "
+                         "apply none; take `rotate` r1r2", model->dir, model->config.arch->name);
     if (width == 1)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: its MLP has %zu channels, which no power of two divides: it has "
-                                                 "no transform before down (r4); take `rotate` r1r2", model->dir, inner);
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: its MLP has %zu channels, which no power of two divides: it has no transform before down "
+                         "(r4); take `rotate` r1r2", model->dir, inner);
     set_hadamard(model, width);
     return CALM_OK;
 }

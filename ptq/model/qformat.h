@@ -125,8 +125,8 @@ const calm_qformat *calm_qformat_of(const calm_qformat_reader *reader);
 calm_status calm_qformat_find(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, bool *quantized, calm_qformat_scheme *out);
 
-/* *width: channels of a block of the normalised Sylvester matrix (tensor/rotation.h) that a module's input, quantized or
- * not, is multiplied by before it is quantized; 0: none. */
+/* *width: channels of a block of the normalised Sylvester matrix (tensor/rotation.h) that a module's input, of a
+ * quantized or a float module, is multiplied by before it is quantized; 0: none. */
 calm_status calm_qformat_hadamard(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module, size_t *width);
 
 /* Which tensors a quantized module [out, in] has: list [CALM_N_QFORMAT_PARTS], *n of them. */

@@ -95,7 +95,8 @@ static void fill_random(size_t order, uint64_t seed, double *core)
 
 /* ---- rotations ---- */
 
-size_t calm_rotation_core(size_t n, bool *hadamard)
+/* Rows of the C that a width gets, and whether it is a Hadamard matrix. */
+static size_t core_rows(size_t n, bool *hadamard)
 {
     size_t odd = n;
     bool second;
@@ -112,18 +113,16 @@ size_t calm_rotation_core(size_t n, bool *hadamard)
 
 calm_rotation calm_rotation_hadamard(size_t n)
 {
-    return (calm_rotation){.n = n, .order = 1, .scale = 1 / sqrt((double)n)};
+    return (calm_rotation){.n = n, .order = 1, .hadamard = true, .scale = 1 / sqrt((double)n)};
 }
 
 calm_status calm_rotation_init(calm_ctx *ctx, size_t n, uint64_t seed, uint64_t stream, calm_rotation *out)
 {
-    bool hadamard;
     double *core, *signs;
-    const size_t order = calm_rotation_core(n, &hadamard);
     *out = calm_rotation_hadamard(n);
-    out->order = order;
+    const size_t order = out->order = core_rows(n, &out->hadamard);
     /* A random C has rows of length 1 already. */
-    out->scale = 1 / sqrt((double)(hadamard ? n : n / order));
+    out->scale = 1 / sqrt((double)(out->hadamard ? n : n / order));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, signs, n));
     for (size_t i = 0; i < n; i++)
         signs[i] = calm_rng_uniform(seed, STREAM_SIGNS + stream, i) < 0.5 ? -1 : 1;
@@ -131,7 +130,7 @@ calm_status calm_rotation_init(calm_ctx *ctx, size_t n, uint64_t seed, uint64_t 
     if (order == 1)
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, core, order * order));
-    if (hadamard)
+    if (out->hadamard)
         fill_paley(order, core);
     else
         fill_random(order, seed, core);

@@ -18,13 +18,11 @@
 typedef struct calm_rotation {
     size_t n;              /* width: `order` times a power of two                     */
     size_t order;          /* rows of C                                               */
+    bool hadamard;         /* C is a Hadamard matrix, or 1                            */
     const double *core;    /* [order, order]; NULL: 1                                 */
     const double *signs;   /* [n] 1 or -1; NULL: all 1                                */
     double scale;          /* 1 / norm                                                */
 } calm_rotation;
-
-/* Rows of the C that a width gets, and whether it is a Hadamard matrix. */
-size_t calm_rotation_core(size_t n, bool *hadamard);
 
 /* Q of a width, in ctx->out.  C is drawn from `seed` alone and the signs from (seed, stream), so that rotations of one
  * seed and width differ in their signs. */
@@ -39,6 +37,7 @@ calm_status calm_rotation_apply(calm_ctx *ctx, const calm_rotation *rotation, si
 
 /* The same of float32 rows x [rows, columns], each of several blocks of n side by side; computed in double and rounded
  * once.  Of ctx->scratch it takes `columns` doubles besides. */
-calm_status calm_rotation_apply_rows(calm_ctx *ctx, const calm_rotation *rotation, size_t rows, size_t columns, float *x);
+calm_status calm_rotation_apply_rows(calm_ctx *ctx, const calm_rotation *rotation, size_t rows, size_t columns,
+                                     float *x);
 
 #endif

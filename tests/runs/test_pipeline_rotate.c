@@ -54,8 +54,8 @@ static double distance(const float *x, const float *y, size_t n)
 }
 
 /* W8: what is written is near the float model (8 bits and two blocks: some percent), and without the transform far from
- * it.  Dequantized to float32 it is the same function in another basis of down's input: float32 rounding alone, 1e-4 as in
- * test_rotate. */
+ * it.  Dequantized to float32 it is the same function in another basis of down's input: float32 rounding alone, 1e-4 as
+ * in test_rotate. */
 TEST(written_and_read)
 {
     static const char *const families[] = {"llama", "phi3", NULL};

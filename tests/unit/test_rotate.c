@@ -1,5 +1,5 @@
-/* Rotated models: the same logits from other weights, by every family where it is legal and no other; the same bytes for
- * any number of threads. */
+/* Rotated models: the same logits from other weights, by every family where it is legal and no other; the same bytes
+ * for any number of threads. */
 #include "ptq/export/rotate.h"
 
 #include "ptq/base/file.h"
@@ -89,8 +89,8 @@ END_OF_TEST
  * the file. */
 TEST(odd_widths)
 {
-    tiny_model spec = {.family = "llama", .hidden = 43, .inner = 30, .n_blocks = 2, .vocab = 61, .n_heads = 3, .n_kv = 1,
-                       .head_dim = 14, .bias = true, .dtype = CALM_F32, .seed = 4};
+    tiny_model spec = {.family = "llama", .hidden = 43, .inner = 30, .n_blocks = 2, .vocab = 61, .n_heads = 3,
+                       .n_kv = 1, .head_dim = 14, .bias = true, .dtype = CALM_F32, .seed = 4};
     const char *from = tiny_model_write(&spec);
     ck_assert(distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_N_DTYPES), false) <= TOLERANCE);
 }
@@ -247,6 +247,59 @@ static const char *digest_of(const char *dir)
     return hex;
 }
 
+/* Multiply row or column `at` of a float32 tensor by a power of two, in the file. */
+static void scale_channel(const char *dir, const char *name, bool column, size_t at, float factor)
+{
+    const char *path = test_format("%s/model.safetensors", dir);
+    calm_safetensors *set;
+    char *bytes;
+    size_t n;
+    ck_ok(calm_read_file(ctx, path, 1 << 24, &bytes, &n));
+    ck_ok(calm_safetensors_open(ctx, dir, &set));
+    const calm_tensor *tensor = tensor_of(set, name);
+    char *begin = memmem(bytes, n, tensor->data, tensor->bytes);
+    const size_t width = tensor->n_dims > 1 ? tensor->shape[1] : 1, all = column ? tensor->shape[0] : width;
+    ck_assert(begin != NULL);
+    for (size_t i = 0; i < all; i++) {
+        char *place = begin + 4 * (column ? i * width + at : at * width + i);
+        float value;
+        memcpy(&value, place, sizeof value);
+        value *= factor;
+        memcpy(place, &value, sizeof value);
+    }
+    calm_safetensors_close(set);
+    ck_ok(calm_write_file(ctx, path, bytes, n));
+}
+
+/* A model whose channels between v and o, up and down are scaled and scaled back is balanced to the same bits: factors
+ * are powers of two and their fourth powers have exact roots. */
+TEST(scaled_channels_are_balanced)
+{
+    const tiny_model spec = spec_of("llama", false);    /* 2 query heads share each key head of 8 channels */
+    const char *from = tiny_model_write(&spec), *twin = tiny_model_write(&spec);
+    const char *to[2];
+    scale_channel(twin, "model.layers.0.self_attn.v_proj.weight", false, 3, 16);
+    scale_channel(twin, "model.layers.0.self_attn.v_proj.bias", false, 3, 16);
+    scale_channel(twin, "model.layers.0.self_attn.o_proj.weight", true, 3, 0.0625F);
+    scale_channel(twin, "model.layers.0.self_attn.o_proj.weight", true, spec.head_dim + 3, 0.0625F);
+    scale_channel(twin, "model.layers.1.mlp.up_proj.weight", false, 90, 16);
+    scale_channel(twin, "model.layers.1.mlp.up_proj.bias", false, 90, 16);
+    scale_channel(twin, "model.layers.1.mlp.down_proj.weight", true, 90, 0.0625F);
+    ck_assert(distance(from, twin, false) <= TOLERANCE);
+    for (int i = 0; i < 2; i++) {
+        const calm_rotate_options how = {CALM_ROTATE_R1R2R4, 7, CALM_N_DTYPES};
+        calm_model *model;
+        to[i] = test_format("%s/rotated", test_directory());
+        ck_ok(calm_model_open(ctx, i ? twin : from, &model));
+        ck_ok(calm_model_use_hadamard(ctx, model));
+        ck_ok(calm_make_directories(ctx, to[i]));
+        ck_ok(calm_rotate_write(ctx, model, &how, to[i]));
+        calm_model_close(model);
+    }
+    ck_assert_str_eq(digest_of(to[0]), digest_of(to[1]));
+}
+END_OF_TEST
+
 TEST(threads)
 {
     const tiny_model spec = spec_of("qwen2_moe", false);
@@ -316,6 +369,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("rotate", (const TTest *[]){same_function, odd_widths, before_down, what_is_written, rounded_once, other_dtypes,
-                                                 refusals, threads, failing_allocations, fixtures, NULL});
+    return run_tests("rotate", (const TTest *[]){same_function, odd_widths, before_down, what_is_written, rounded_once,
+                                                 other_dtypes, refusals, scaled_channels_are_balanced, threads,
+                                                 failing_allocations, fixtures, NULL});
 }

@@ -24,15 +24,16 @@ static double *matrix(const calm_rotation *rotation)
 }
 
 /* Rows of Q that is computed have errors of a few units in the last place of each element, random cores those of
- * orthogonalising twice (a small multiple of sqrt(order) order units); sums of n products of rows of length 1 add n u. */
+ * orthogonalising twice (a small multiple of sqrt(order) order units); sums of n products of rows of length 1 add
+ * n u. */
 TEST(every_width_is_orthogonal)
 {
     for (size_t k = 0; k < N_WIDTHS; k++) {
         const size_t n = widths[k];
-        bool hadamard;
         calm_rotation rotation;
-        const double order = (double)calm_rotation_core(n, &hadamard);
         ck_ok(calm_rotation_init(ctx, n, 3, 5, &rotation));
+        const bool hadamard = rotation.hadamard;
+        const double order = (double)rotation.order;
         const double *q = matrix(&rotation);
         const double tolerance = ((double)n + 8 + (hadamard ? 0 : 8 * order * sqrt(order))) * U;
         for (size_t i = 0; i < n; i++)
@@ -53,11 +54,11 @@ TEST(cores_are_hadamard)
 {
     size_t n_paley = 0;
     for (size_t n = 4; n <= 256; n += 4) {
-        bool hadamard;
         calm_rotation rotation;
-        const size_t order = calm_rotation_core(n, &hadamard);
-        ck_assert_uint_eq(n % order, 0);
         ck_ok(calm_rotation_init(ctx, n, 0, 0, &rotation));
+        const bool hadamard = rotation.hadamard;
+        const size_t order = rotation.order;
+        ck_assert_uint_eq(n % order, 0);
         for (size_t i = 0; hadamard && order > 1 && i < order; i++)
             for (size_t j = 0; j < order; j++) {
                 double sum = 0;
@@ -69,12 +70,13 @@ TEST(cores_are_hadamard)
         n_paley += hadamard && order > 1;
     }
     ck_assert_uint_gt(n_paley, 40);    /* of 64 multiples of 4, 7 of them powers of two */
-    bool hadamard;
-    ck_assert_uint_eq(calm_rotation_core(1536, &hadamard), 12);    /* 2^7 12, by the first construction */
-    ck_assert_uint_eq(calm_rotation_core(3584, &hadamard), 28);    /* 2^7 28, by the second             */
-    ck_assert(hadamard);
-    ck_assert_uint_eq(calm_rotation_core(172, &hadamard), 43);
-    ck_assert(!hadamard);
+    static const size_t cases[][2] = {{1536, 12}, {3584, 28}, {172, 43}};    /* first, second construction; none */
+    for (size_t i = 0; i < 3; i++) {
+        calm_rotation rotation;
+        ck_ok(calm_rotation_init(ctx, cases[i][0], 0, 0, &rotation));
+        ck_assert_uint_eq(rotation.order, cases[i][1]);
+        ck_assert_int_eq(rotation.hadamard, i < 2);
+    }
 }
 END_OF_TEST
 
