@@ -524,7 +524,7 @@ END_OF_TEST
 
 /* "transform_config" beside one group of quantized modules. */
 #define TRANSFORM(schemes)                                                                                   \
-    CT("\"quantization_status\": \"compressed\", \"config_groups\": {\"g\": {\"targets\": [\"m\"], \"weights\": "         \
+    CT("\"quantization_status\": \"compressed\", \"config_groups\": {\"g\": {\"targets\": [\"m\"], \"weights\": " \
        "{\"num_bits\": 4}}}, \"transform_config\": {\"config_groups\": {" schemes "}}")
 #define PLACE(location, targets) "{\"location\": \"" location "\", \"targets\": [" targets "]}"
 
