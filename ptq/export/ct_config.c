@@ -2,6 +2,7 @@
 #include "ptq/export/ct_config.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "ptq/export/module_names.h"
 
@@ -38,6 +39,27 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));
 }
 
+/* What down's input is multiplied by while the model runs; W H is in the file.  Readers build the matrix from head_dim:
+ * there is no tensor of it. */
+static calm_json *transforms_entry(const calm_export_input *input)
+{
+    const calm_config *config = calm_model_config(input->model);
+    const char *down = config->arch->names->role[CALM_ROLE_DOWN];
+    CALM_SCOPED_TEXT(target);
+    if (!config->down_hadamard)
+        return calm_json_new_object();
+    calm_json *targets = calm_json_new_array(), *apply = calm_json_new_array();
+    calm_text_printf(&target, "re:.*\\.");
+    calm_append_escaped(&target, down, strlen(down));
+    calm_text_printf(&target, "$");
+    calm_json_add_string(targets, target.data);
+    calm_json_add(apply, CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("location", "input"),
+                                     CALM_KV("inverse", (bool)false), CALM_KV("ignore", calm_json_new_array())));
+    calm_json *r4 = CALM_OBJECT(CALM_KV("type", "hadamard"), CALM_KV("apply", apply), CALM_KV("randomize", (bool)false),
+                                CALM_KV("requires_grad", (bool)false), CALM_KV("head_dim", config->down_hadamard));
+    return CALM_OBJECT(CALM_KV("config_groups", CALM_OBJECT(CALM_KV("R4", r4))));
+}
+
 calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
     const char *version = "0.17.1";
@@ -61,6 +83,6 @@ calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_j
                 CALM_KV("kv_cache_scheme", calm_json_new_null()),
                 CALM_KV("global_compression_ratio", calm_json_new_null()),
                 CALM_KV("sparsity_config", calm_json_new_object()),
-                CALM_KV("transform_config", calm_json_new_object()), CALM_KV("version", version));
+                CALM_KV("transform_config", transforms_entry(input)), CALM_KV("version", version));
     return status;
 }

@@ -10,6 +10,7 @@
 #include "ptq/io/shards.h"
 #include "ptq/model/gguf_config.h"
 #include "ptq/model/qformat.h"
+#include "ptq/tensor/rotation.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 #define MOST_EXPERTS ((size_t)1 << 16) /* of a block */
@@ -42,11 +43,6 @@ typedef struct work {
 
 /* ---- the configuration ---- */
 
-static const char *dtype_name(calm_dtype dtype)
-{
-    return dtype == CALM_F32 ? "float32" : dtype == CALM_F16 ? "float16" : "bfloat16";
-}
-
 static calm_dtype dtype_of(const calm_json *config, calm_dtype fallback)
 {
     const char *name = calm_json_string(calm_json_get(config, "torch_dtype"), NULL);
@@ -68,7 +64,7 @@ static calm_json *plain_config(const calm_json *read, calm_dtype asked)
         if (strcmp(key, "quantization_config") == 0 || strcmp(key, "quantization") == 0)
             continue;
         if (dtype && asked != CALM_N_DTYPES)
-            calm_json_set_string(out, key, dtype_name(asked));
+            calm_json_set_string(out, key, calm_export_dtype_name(asked));
         else
             calm_json_set(out, key, calm_json_copy(value));
     }
@@ -179,7 +175,7 @@ static calm_status open_gguf(work *w)
     const calm_dtype own = type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_BF16 ? CALM_BF16 : CALM_F16;
     w->result->format = "gguf";
     w->result->dtype = asked ? w->options->dtype : own;
-    calm_json_set_string(w->config, "torch_dtype", dtype_name(w->result->dtype));
+    calm_json_set_string(w->config, "torch_dtype", calm_export_dtype_name(w->result->dtype));
     CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->tensors, w->list.n));
     CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->sources, w->list.n));
     for (size_t i = 0; i < w->list.n; i++) {
@@ -217,10 +213,47 @@ static calm_status put_floats(work *w, calm_shards_writer *writer, const calm_te
     return calm_export_put_floats(w->ctx, writer, to->dtype, values, n);
 }
 
+/* Channels of a block of the Hadamard matrix that a weight's input is multiplied by while the model runs; 0: none. */
+static calm_status hadamard_of(work *w, const calm_tensor *to, size_t *width)
+{
+    const size_t length = strlen(to->name), suffix = strlen(".weight");
+    char *module;
+    *width = 0;
+    if (!w->stored || to->n_dims != 2 || length < suffix || strcmp(to->name + length - suffix, ".weight") != 0)
+        return CALM_OK;
+    CALM_TRY(calm_strf(w->ctx, w->ctx->scratch, &module, "%.*s", (int)(length - suffix), to->name));
+    return calm_qformat_hadamard(w->ctx, w->stored, module, width);
+}
+
+/* values [rows, columns] are W H, of which H makes W again: the input of plain floats has no transform. */
+static calm_status undo_hadamard(work *w, const calm_tensor *to, size_t width, float *values)
+{
+    const calm_rotation hadamard = calm_rotation_hadamard(width);
+    if (to->shape[1] % width)
+        return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: %s: blocks of %zu channels of transform_config do not divide "
+                                                    "its %zu columns", w->path, to->name, width, to->shape[1]);
+    return calm_rotation_apply_rows(w->ctx, &hadamard, to->shape[0], to->shape[1], values);
+}
+
+/* A float weight with a transform. */
+static calm_status put_turned(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from,
+                              size_t width)
+{
+    float *values;
+    CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, from->n_elements));
+    CALM_TRY(calm_tensor_to_f32(w->ctx, from, values));
+    CALM_TRY(undo_hadamard(w, to, width, values));
+    return put_floats(w, writer, to, values, from->n_elements);
+}
+
 static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from)
 {
     const bool same = to->dtype == from->dtype;
     float *values;
+    size_t width;
+    CALM_TRY(hadamard_of(w, to, &width));
+    if (width)
+        return put_turned(w, writer, to, from, width);
     if (same)
         CALM_TRY(calm_shards_put(w->ctx, writer, from->data, from->bytes));
     else
@@ -238,12 +271,15 @@ static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_ten
 static calm_status put_stored(work *w, calm_shards_writer *writer, const calm_tensor *to, const source *from)
 {
     float *values;
-    size_t n;
+    size_t n, width;
     if (!calm_size_mul(&n, to->shape[0], to->shape[1]))
         return calm_fail(w->ctx, CALM_EFORMAT, "%s: %s: its size overflows", w->path, to->name);
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, n));
     CALM_TRY(
         calm_qformat_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
+    CALM_TRY(hadamard_of(w, to, &width));
+    if (width)
+        CALM_TRY(undo_hadamard(w, to, width, values));
     return put_floats(w, writer, to, values, n);
 }
 

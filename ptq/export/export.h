@@ -25,6 +25,7 @@ typedef struct calm_exporter {
     const char *name; /* [a-z0-9_]+ : "compressed_tensors"; with - on the command line */
     const char *summary;
     bool wants_importance;      /* options->importance must be there */
+    bool transforms;            /* its files can ask for a Hadamard transform of inputs */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
     calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */

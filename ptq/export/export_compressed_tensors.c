@@ -104,6 +104,9 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     bool has[N_WARNINGS] = {false};
     CALM_TRY(calm_check_experts(ctx, NAME, input));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
+    if (calm_model_config(input->model)->down_hadamard)
+        calm_log(ctx, CALM_LOG_WARNING, "readers must apply transform_config before down: transformers does not by "
+                                        "itself, README.md of the checkpoint says how");
     for (size_t i = 0; i < input->plan->n_jobs; i++)
         CALM_TRY(look_at(ctx, input, i, has));
     for (size_t i = 0; i < N_WARNINGS; i++)
@@ -115,6 +118,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
+    .transforms = true,
     .tie = CALM_TIE_BLOCK,
     .check = check,
     .form = &(const calm_export_form){

@@ -5,6 +5,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
+#include "ptq/tensor/rotation.h"
 #include "ptq/tensor/vector.h"
 
 /* ---- MLP ---- */
@@ -50,9 +51,10 @@ size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_
 {
     const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
     /* `both` and the prepared input of the first product are released before down prepares its own. */
-    const size_t one = CALM_BYTES(float, n * inner), both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
+    const size_t one = CALM_BYTES(float, n * inner), row = config->down_hadamard ? CALM_BYTES(double, inner) : 0;
+    const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n) : 0;
-    const size_t last = prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0;
+    const size_t last = calm_size_max(row, prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0);
     return (fused || calm_has_role(config, CALM_ROLE_GATE) ? 2 : 1) * one + calm_size_max(both + first, last);
 }
 
@@ -82,6 +84,9 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
         if (b)
             calm_vec_mul(n * inner, b, a);
     }
+    const calm_rotation hadamard = calm_rotation_hadamard(config->down_hadamard);
+    if (hadamard.n)
+        CALM_TRY(calm_rotation_apply_rows(ctx, &hadamard, n, inner, a));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
     return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);
 }

@@ -29,6 +29,11 @@ const calm_qformat_reader *calm_model_qformat(const calm_model *model);         
  * of compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */
 calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule);
 
+/* From here on down reads x H in blocks of the largest power of two that divides its columns, as a checkpoint's
+ * transform "hadamard" says it; its weights are to be W H.  CALM_EUNSUPPORTED: a mixture, whose readers hold all
+ * experts in one tensor; an odd width. */
+calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model);
+
 /* Numbers of all stored float parameters, and of bytes of all tensors. */
 size_t calm_model_n_params(const calm_model *model);
 size_t calm_model_bytes(const calm_model *model);

@@ -76,6 +76,9 @@ typedef struct calm_qformat {
     /* The scheme of a module; *quantized false: float.  `set`: the checkpoint's tensors, NULL for none. */
     calm_status (*find)(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
                         bool *quantized, calm_qformat_scheme *out);
+    /* *width: channels of a block of the Hadamard matrix that a module's input is multiplied by; 0: none.  NULL: the
+     * format has no such transforms. */
+    calm_status (*hadamard)(calm_ctx *ctx, const void *self, const char *module, size_t *width);
     /* Which tensors a linear of that scheme has; *n at most CALM_N_QFORMAT_PARTS. */
     calm_status (*tensors)(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                            calm_qformat_tensor *list, size_t *n);
@@ -121,6 +124,10 @@ const calm_qformat *calm_qformat_of(const calm_qformat_reader *reader);
 /* The scheme of a module; *quantized false: it stays float.  `set`: the checkpoint's tensors. */
 calm_status calm_qformat_find(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, bool *quantized, calm_qformat_scheme *out);
+
+/* *width: channels of a block of the normalised Sylvester matrix (tensor/rotation.h) that a module's input, of a
+ * quantized or a float module, is multiplied by before it is quantized; 0: none. */
+calm_status calm_qformat_hadamard(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module, size_t *width);
 
 /* Which tensors a quantized module [out, in] has: list [CALM_N_QFORMAT_PARTS], *n of them. */
 calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module,

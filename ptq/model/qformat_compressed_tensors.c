@@ -4,6 +4,9 @@
  *                    m.weight_zero_point I32 [ceil(out b / 32), G] when asymmetric
  *   int-quantized    m.weight I8 [out, in]                        m.weight_scale [out, G]
  *
+ * transform_config: Hadamard matrices that inputs are multiplied by while the model runs; those of weights are folded
+ * into what the file holds.
+ *
  * Targets resolve as the library does: exact names, then regexes, then the class name Linear. */
 #include <string.h>
 
@@ -24,6 +27,8 @@ typedef struct compressed {
     size_t n_groups;
     target *targets;
     size_t n_targets;
+    target *turned;       /* [n_turned] whose input is multiplied by a Hadamard matrix; group: its width */
+    size_t n_turned;
 } compressed;
 
 static calm_status unsupported(calm_ctx *ctx, const char *path, const char *group, const char *what)
@@ -100,12 +105,12 @@ static calm_status read_group(calm_ctx *ctx, const char *path, const char *name,
     return CALM_OK;
 }
 
-/* A module name, a pattern after "re:", or a class; `group` is n_groups for what is ignored. */
+/* A module name, a pattern after "re:", or a class, behind list [*n]; `group` is n_groups for what is ignored. */
 static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *value, size_t group,
-                              calm_arena *arena, compressed *out)
+                              calm_arena *arena, target *list, size_t *n)
 {
     const char *text = calm_json_string(value, NULL);
-    target *at = &out->targets[out->n_targets];
+    target *at = &list[*n];
     if (!text)
         return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config: a target that is not a string", path);
     at->group = group;
@@ -115,7 +120,7 @@ static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *
     } else {
         CALM_TRY(calm_strf(ctx, arena, &at->name, "%s", text));
     }
-    out->n_targets++;
+    ++*n;
     return CALM_OK;
 }
 
@@ -130,12 +135,66 @@ static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json
         n += calm_json_size(calm_json_get(group, "targets"));
     CALM_TRY(CALM_NEW(ctx, arena, out->targets, n + 1));
     for (size_t i = 0; i < calm_json_size(ignore); i++)
-        CALM_TRY(add_target(ctx, path, calm_json_at(ignore, i), out->n_groups, arena, out));
+        CALM_TRY(add_target(ctx, path, calm_json_at(ignore, i), out->n_groups, arena, out->targets,
+                            &out->n_targets));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group); index++) {
         /* Numbered like the schemes: read_group and this loop walk the groups in the same order. */
         const calm_json *targets = calm_json_get(group, "targets");
         for (size_t i = 0; i < calm_json_size(targets); i++)
-            CALM_TRY(add_target(ctx, path, calm_json_at(targets, i), index, arena, out));
+            CALM_TRY(add_target(ctx, path, calm_json_at(targets, i), index, arena, out->targets,
+                                &out->n_targets));
+    }
+    return CALM_OK;
+}
+
+/* ---- transforms ---- */
+
+static calm_status no_transform(calm_ctx *ctx, const char *path, const char *name, const char *what)
+{
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.transform_config.config_groups.%.64s: %s", path,
+                     name, what);
+}
+
+/* Where one transform of a scheme is applied. */
+static calm_status read_place(calm_ctx *ctx, const char *path, const char *name, const calm_json *place, size_t width,
+                              calm_arena *arena, compressed *out)
+{
+    const calm_json *targets = calm_json_get(place, "targets");
+    const char *location = calm_json_string(calm_json_get(place, "location"), "");
+    /* Folded into the weights that are in the file. */
+    if (strcmp(location, "weight_input") == 0 || strcmp(location, "weight_output") == 0)
+        return CALM_OK;
+    if (strcmp(location, "input") != 0)
+        return no_transform(ctx, path, name, "a location other than input and those of weights");
+    if (calm_json_size(calm_json_get(place, "ignore")))
+        return no_transform(ctx, path, name, "modules to ignore");
+    target *all;
+    CALM_TRY(CALM_NEW(ctx, arena, all, out->n_turned + calm_json_size(targets)));
+    if (out->n_turned)
+        memcpy(all, out->turned, out->n_turned * sizeof *all);
+    out->turned = all;
+    for (size_t i = 0; i < calm_json_size(targets); i++)
+        CALM_TRY(add_target(ctx, path, calm_json_at(targets, i), width, arena, out->turned, &out->n_turned));
+    return CALM_OK;
+}
+
+/* A Hadamard matrix is symmetric, so that "inverse" says nothing; its size is that of a head, which readers need. */
+static calm_status read_transforms(calm_ctx *ctx, const char *path, const calm_json *root, calm_arena *arena,
+                                   compressed *out)
+{
+    const calm_json *all = calm_json_get(calm_json_get(root, "transform_config"), "config_groups"), *scheme;
+    const char *name, *type;
+    for (void *iter = NULL; calm_json_next(all, &iter, &name, &scheme);) {
+        const calm_json *apply = calm_json_get(scheme, "apply");
+        int64_t width = 0;
+        bool randomize;
+        CALM_TRY(calm_json_need_string(ctx, path, scheme, "type", "(none)", &type));
+        CALM_TRY(calm_json_need_bool(ctx, path, scheme, "randomize", &(bool){false}, &randomize));
+        CALM_TRY(calm_json_need_int(ctx, path, scheme, "head_dim", &(int64_t){0}, 0, 1 << 24, &width));
+        if (strcmp(type, "hadamard") != 0 || randomize || width < 1 || (width & (width - 1)) != 0)
+            return no_transform(ctx, path, name, "not a Hadamard matrix with a head_dim that is a power of two");
+        for (size_t i = 0; i < calm_json_size(apply); i++)
+            CALM_TRY(read_place(ctx, path, name, calm_json_at(apply, i), (size_t)width, arena, out));
     }
     return CALM_OK;
 }
@@ -156,7 +215,8 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *root, 
     CALM_TRY(CALM_NEW(ctx, arena, out->groups, calm_json_size(groups)));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);)
         CALM_TRY(read_group(ctx, path, name, group, format, &out->groups[out->n_groups++]));
-    return read_targets(ctx, path, root, arena, out);
+    CALM_TRY(read_targets(ctx, path, root, arena, out));
+    return read_transforms(ctx, path, root, arena, out);
 }
 
 /* Early files have no quant_method. */
@@ -170,6 +230,8 @@ static void release(void *self)
     compressed *out = self;
     for (size_t i = 0; i < out->n_targets; i++)
         calm_regex_free(out->targets[i].regex);
+    for (size_t i = 0; i < out->n_turned; i++)
+        calm_regex_free(out->turned[i].regex);
 }
 
 /* ---- modules ---- */
@@ -201,6 +263,20 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     *quantized = best && best_rank > 0;
     if (*quantized)
         *out = from->groups[best->group];
+    return CALM_OK;
+}
+
+/* The first target that names it. */
+static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module, size_t *width)
+{
+    const compressed *from = self;
+    for (size_t i = 0; i < from->n_turned && !*width; i++) {
+        const target *at = &from->turned[i];
+        bool hit = at->name && (strcmp(at->name, module) == 0 || strcmp(at->name, "Linear") == 0);
+        if (at->regex)
+            CALM_TRY(calm_regex_matches_prefix(ctx, at->regex, module, &hit));
+        *width = hit ? at->group : 0;
+    }
     return CALM_OK;
 }
 
@@ -270,6 +346,7 @@ const calm_qformat calm_qformat_compressed_tensors = {
     .read = read,
     .release = release,
     .find = find,
+    .hadamard = hadamard,
     .tensors = tensors,
     .plain_bytes = true,
     .unpack = unpack,

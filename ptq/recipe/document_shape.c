@@ -90,6 +90,8 @@ static const calm_document_row rows[] = {
     {"model.name", "a directory, a known name (calm pull --list), or ORG/NAME on the hub", &name, true, false},
     {"model.revision", "commit, branch or tag on the hub", &revision, false, false},
     {"model.digests", "SHA-256 of files of the model's directory", &digests, false, false},
+    {"rotate", NULL, NULL, false, false},
+    {"rotate_seed", NULL, NULL, false, false},
     {"calibration", "the text that statistics and scores come from", &calibration, false, false},
     {"calibration.text", NULL, NULL, false, false},
     {"calibration.sha256", "SHA-256 of the text", &digest, false, false},

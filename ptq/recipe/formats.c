@@ -77,8 +77,16 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
                                const calm_plan *plan)
 {
     const calm_export_input input = {.model = model, .plan = plan, .options = &formats->options};
-    for (size_t i = 0; i < calm_formats_count(formats); i++)
-        CALM_TRY(calm_formats_at(formats, i)->check(ctx, &input));
+    for (size_t i = 0; i < calm_formats_count(formats); i++) {
+        const calm_exporter *exporter = calm_formats_at(formats, i);
+        char *name;
+        CALM_TRY(calm_format_name(ctx, exporter, &name));
+        if (calm_model_config(model)->down_hadamard && !exporter->transforms)
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "`formats` %s: its readers apply no transform before down (r4); take `formats` "
+                             "compressed-tensors, or `rotate` r1r2", name);
+        CALM_TRY(exporter->check(ctx, &input));
+    }
     return CALM_OK;
 }
 

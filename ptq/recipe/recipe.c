@@ -239,6 +239,9 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     const char *format = calm_formats_at(&recipe->formats, 0)->name;
     calm_json *samples = recipe->eval_windows < 0 ? NULL : calm_json_of_int(recipe->eval_windows);
     calm_json *root = CALM_OBJECT(CALM_KV("model", recipe->model.name));
+    if (recipe->rotate)
+        CALM_EXTEND(root, CALM_KV("rotate", calm_rotate_name(recipe->rotate)),
+                    CALM_KV("rotate_seed", recipe->rotate_seed));
     add_schemes(recipe, root);
     return CALM_EXTEND(
         root, CALM_KV("algorithms", algorithms_json(recipe)), CALM_KV("calibration", calibration_json(recipe)),

@@ -3,6 +3,7 @@
 #define CALM_RECIPE_RECIPE_H
 
 #include "algorithms/algorithm.h"
+#include "ptq/export/rotate.h"
 #include "ptq/recipe/formats.h"
 #include "ptq/recipe/gates.h"
 #include "ptq/recipe/model_names.h"
@@ -36,6 +37,8 @@ typedef enum calm_input_scales {
 
 typedef struct calm_recipe {
     calm_named_model model;
+    calm_rotate_kind rotate;                /* what of the float model is rotated before anything else */
+    long long rotate_seed;
     calm_scheme *schemes;                   /* [n_schemes] */
     bool *act_range_explicit;               /* [n_schemes] the name says the range of activations */
     size_t n_schemes;

@@ -350,6 +350,8 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .probe_windows = spec->probe_samples,
                          .prefix = (calm_prefix)spec->prefix,
                          .score_points = 1u << CALM_POINT_JOB,
+                         .rotate = (calm_rotate_kind)spec->rotate,
+                         .rotate_seed = spec->rotate_seed,
                          .eval_windows = spec->eval_samples,
                          .store = spec->store,
                          .least_tokens = spec->expert_tokens,

@@ -6,6 +6,7 @@
 
 #include "ptq/base/message.h"
 #include "ptq/export/export_options.h"
+#include "ptq/export/rotate.h"
 #include "ptq/plan/engines.h"
 #include "ptq/model/layout.h"
 #include "ptq/plan/rule.h"
@@ -32,6 +33,12 @@
 
 const calm_option calm_spec_table[] = {
     {.name = "model", .help = "checkpoint directory, or a known name", TEXT(model, 512, "MODEL"), .key = 'm'},
+    {.name = "rotate",
+     .help = "rotate the float model first: r1 the residual stream, r1r2 also each head between v and o, "
+             "r1r2r4 also the input of down while the model runs (compressed-tensors alone)",
+     WORD(rotate, CALM_ROTATE_NAMES, "none"), .place = "rotate"},
+    {.name = "rotate-seed", .help = "seed of the rotations' signs", COUNT(rotate_seed, 0, 9e18, "0"),
+     .place = "rotate_seed"},
     {.name = "bits", .help = "4: w4a16_g128, 3: w3a16_g128, 2: w2a16_g64, 8: w8a16", COUNT(bits, 2, 8, "4"),
      .key = 'b'},
     {.name = "scheme", .help = "number format instead of --bits: w4a16_g64, w8a8, w4a4_g128, ...",
@@ -133,7 +140,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 23;
+const size_t calm_spec_shared = 25;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {

@@ -20,7 +20,8 @@ typedef struct calm_demanded {
 
 struct calm_recipe_spec {
     const char *model;                         /* directory, alias, ORG/NAME[@REVISION] */
-    long long bits;
+    int rotate;                                /* calm_rotate_kind                     */
+    long long rotate_seed, bits;
     calm_words schemes, algorithms;
     int scale_dtype, act_rule;                 /* 0: bf16, 1: f16; calm_act_rule       */
     const char *calib, *tokens;

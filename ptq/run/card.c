@@ -2,6 +2,7 @@
  *
  * The head is the front matter that the Hugging Face hub reads (library, tags); the tables are those of the report,
  * as preformatted text, so that card and report cannot disagree. */
+#include "ptq/model/arch.h"
 #include "ptq/run/checkpoint.h"
 #include "ptq/run/summary.h"
 
@@ -23,6 +24,15 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,
                      calm_model_class(model), config->n_blocks, calm_dtype_name(config->dtype));
     CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, out));
+    if (config->down_hadamard)
+        calm_text_printf(out, "The input of `%s` is multiplied by a Hadamard matrix while the model runs "
+                              "(`quantization_config.transform_config`).  A reader that does not do so by itself:\n\n"
+                              "    import json, torch\n"
+                              "    from compressed_tensors.transform import TransformConfig, apply_transform_config\n"
+                              "    entry = json.load(open(\"DIRECTORY/config.json\"))[\"quantization_config\"]\n"
+                              "    model(torch.zeros((1, 2), dtype=torch.int64))    # unpacks the weights\n"
+                              "    apply_transform_config(model, TransformConfig(**entry[\"transform_config\"]))\n\n",
+                         config->arch->names->role[CALM_ROLE_DOWN]);
     calm_text_printf(out, "## Size\n\n```\n");
     calm_summary_size(r, out);
     calm_text_printf(

@@ -88,7 +88,7 @@ static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const 
 {
     calm_result *result = checkpoint->result;    /* is completed on the way */
     CALM_TRY(calm_outputs_write(ctx, checkpoint, dir));
-    result->bytes_before = (int64_t)calm_model_bytes(checkpoint->in->model);
+    result->bytes_before = (int64_t)checkpoint->in->float_bytes;
     CALM_TRY(calm_outputs_bytes(ctx, &checkpoint->in->recipe->formats, dir, &result->bytes_after));
     result->bits_per_weight = calm_plan_bits(checkpoint->in, &result->plan);
     if (checkpoint->written)

@@ -177,6 +177,8 @@ static void add_up(forecast *f, int n_threads)
     double bits = 0, weights = 0;
     calm_inputs_jobs(&p->in, &first, &end);
     out->bytes_after = (double)calm_model_bytes(p->in.model);
+    if (recipe->rotate && config->tied)    /* the head becomes a tensor of its own */
+        out->bytes_after += (double)(config->vocab * config->hidden * calm_dtype_bytes(config->dtype));
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const double n = (double)job->out * (double)job->in;

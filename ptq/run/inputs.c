@@ -51,6 +51,50 @@ void calm_inputs_describe(const calm_inputs *in, calm_result *out)
     out->guard = calm_window_facts_of(&in->guard);
 }
 
+/* Replace the open model by its rotated form, which lies beside the store for as long as the inputs are open. */
+static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
+{
+    const calm_recipe *recipe = in->recipe;
+    const calm_rotate_options options = {recipe->rotate, (uint64_t)recipe->rotate_seed, CALM_N_DTYPES};
+    CALM_SCOPED_MODEL(plain);
+    char *target;
+    plain = in->model;
+    in->model = NULL;
+    calm_log(ctx, CALM_LOG_INFO, "%s: rotated by %s, seed %lld", recipe->model.dir, calm_rotate_name(recipe->rotate),
+             recipe->rotate_seed);
+    CALM_TRY(calm_make_parent(ctx, recipe->store));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &target, "%s.rotated", recipe->store));
+    CALM_TRY(calm_export_begin(ctx, target, &in->rotated));
+    CALM_TRY(calm_rotate_write(ctx, plain, &options, in->rotated.temporary));
+    return calm_model_open(ctx, in->rotated.temporary, &in->model);
+}
+
+calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
+{
+    CALM_TRY(calm_model_open(ctx, in->recipe->model.dir, &in->model));
+    in->float_bytes = calm_model_bytes(in->model);
+    if (in->recipe->rotate == CALM_ROTATE_NONE)
+        return CALM_OK;
+    CALM_TRY(calm_rotate_check(ctx, in->model));
+    /* Asked first, so that a refusal costs nothing; of the rotated model again, since its files do not say it. */
+    if (in->recipe->rotate == CALM_ROTATE_R1R2R4)
+        CALM_TRY(calm_model_use_hadamard(ctx, in->model));
+    if (!in->only_look)
+        CALM_TRY(rotate_model(ctx, in));
+    return in->recipe->rotate == CALM_ROTATE_R1R2R4 ? calm_model_use_hadamard(ctx, in->model) : CALM_OK;
+}
+
+/* Remove the rotated model; what fails here leaves a directory that the next run removes. */
+static void remove_rotated(calm_inputs *in)
+{
+    CALM_SCOPED_ARENA(arena);
+    calm_ctx quiet;
+    calm_ctx_init(&quiet, &arena, &arena);
+    if (in->rotated.temporary)
+        calm_export_abandon(&quiet, &in->rotated);
+    in->rotated.temporary = NULL;
+}
+
 void calm_inputs_close(calm_inputs *in)
 {
     calm_store_close(in->store);
@@ -59,6 +103,7 @@ void calm_inputs_close(calm_inputs *in)
     in->store = NULL;
     in->tokenizer = NULL;
     in->model = NULL;
+    remove_rotated(in);
 }
 
 /* ---- texts ---- */

@@ -6,6 +6,7 @@
 #define CALM_RUN_INPUTS_H
 
 #include "ptq/data/windows.h"
+#include "ptq/export/export.h"
 #include "ptq/model/model.h"
 #include "ptq/run/result.h"
 #include "ptq/tokenizer/tokenizer.h"
@@ -25,7 +26,10 @@ typedef struct calm_candidate {
 
 typedef struct calm_inputs {
     const calm_recipe *recipe;
-    calm_model *model;                         /* float                               */
+    calm_model *model;                         /* float, rotated if the recipe says so */
+    size_t float_bytes;                        /* of the model as it was given        */
+    bool only_look;                            /* the model is not rotated, which takes time and disk */
+    calm_export_place rotated;                 /* the rotated model; temporary NULL: there is none    */
     calm_tokenizer *tokenizer;                 /* NULL: it cannot be read             */
     calm_store *store;
     size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
@@ -49,10 +53,14 @@ bool calm_inputs_encode(const calm_inputs *in);
  * step out. */
 calm_status calm_inputs_check_biases(calm_ctx *ctx, const calm_inputs *in);
 
+/* Open the recipe's model.  With `rotate` it is written, rotated, beside the store, and that is opened; `only_look`: it
+ * is checked alone.  CALM_EUNSUPPORTED: the family cannot be rotated (ptq/export/rotate.h). */
+calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in);
+
 /* What the inputs are, into the result: layout, jobs, kind of model, facts of the windows. */
 void calm_inputs_describe(const calm_inputs *in, calm_result *out);
 
-/* Close model, tokenizer and store. */
+/* Close model, tokenizer and store, and remove the rotated model. */
 void calm_inputs_close(calm_inputs *in);
 
 /* ---- texts ---- */

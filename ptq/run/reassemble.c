@@ -73,6 +73,17 @@ static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_
 
 /* ---- the model ---- */
 
+/* How the run rotated the model. */
+static calm_status restore_rotation(calm_ctx *ctx, calm_assembly *a)
+{
+    const char *name = calm_json_string(calm_json_get(a->run.recipe, "rotate"), "none");
+    a->recipe.rotate_seed = calm_json_int(calm_json_get(a->run.recipe, "rotate_seed"), 0);
+    if (calm_rotate_find(name, &a->recipe.rotate))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EFORMAT, "run %lld rotated the model by \"%s\", which this calm does not know",
+                     (long long)a->run.id, name);
+}
+
 /* The float model, proved to be the run's by the digest over its configuration and weights.  Its name or place may
  * have changed. */
 static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
@@ -84,7 +95,8 @@ static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, cal
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: the float model of run %lld is not there%s",
                          dir ? dir : "(unknown)", run, o->model ? "" : "; say where it is: `model` DIR");
     a->recipe.model.dir = (char *)(uintptr_t)dir;
-    CALM_TRY(calm_model_open(ctx, dir, &a->in.model));
+    CALM_TRY(restore_rotation(ctx, a));
+    CALM_TRY(calm_inputs_open_model(ctx, &a->in));
     if (calm_model_is_quantized(a->in.model))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: is quantized already; run %lld is assembled from the float model", dir, run);

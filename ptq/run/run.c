@@ -32,7 +32,7 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
 
 static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
 {
-    CALM_TRY(calm_model_open(ctx, p->in.recipe->model.dir, &p->in.model));
+    CALM_TRY(calm_inputs_open_model(ctx, &p->in));
     if (calm_model_is_quantized(p->in.model))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; give calm the float checkpoint",
                          p->in.recipe->model.dir);
@@ -221,6 +221,7 @@ calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **o
 {
     const calm_run_options options = {.command = NULL};
     CALM_TRY(new_run(ctx, recipe, &options, out));
+    (*out)->in.only_look = true;
     return open_all(ctx, *out);
 }
 

@@ -254,6 +254,9 @@ void calm_summary_size(const calm_result *r, calm_text *out)
     calm_text_printf(out, " (%zu units)\n  scheme       ", n_units);
     calm_summary_schemes(r, out);
     calm_text_printf(out, ", %.3f bits per weight with scales (the quantized linears)\n", r->bits_per_weight);
+    if (r->recipe->rotate)
+        calm_text_printf(out, "  rotation     %s, seed %lld\n", calm_rotate_name(r->recipe->rotate),
+                         r->recipe->rotate_seed);
     /* The whole checkpoint, also what stays float: less than the bits per weight promise. */
     calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)r->bytes_before / 1048576.0,
                      (double)r->bytes_after / 1048576.0, 100.0 * (double)r->bytes_after / (double)r->bytes_before);

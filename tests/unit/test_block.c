@@ -198,6 +198,7 @@ static void check_memory(const char *family, size_t tokens, bool prepared)
         spec.extra = "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}";
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
     calm_config changed = *calm_model_config(model), *config = &changed;
+    changed.down_hadamard = tokens > 100 && !prepared ? 16 : 0;    /* of 48 channels */
     changed.max_positions = 16;    /* beyond which dynamic tables are a window's own */
     ck_ok(calm_model_load_block(ctx, model, 1, &block));
     block.config = config;

@@ -522,10 +522,48 @@ TEST(corpus_is_read)
 }
 END_OF_TEST
 
+/* "transform_config" beside one group of quantized modules. */
+#define TRANSFORM(schemes)                                                                                   \
+    CT("\"quantization_status\": \"compressed\", \"config_groups\": {\"g\": {\"targets\": [\"m\"], \"weights\": " \
+       "{\"num_bits\": 4}}}, \"transform_config\": {\"config_groups\": {" schemes "}}")
+#define PLACE(location, targets) "{\"location\": \"" location "\", \"targets\": [" targets "]}"
+
+TEST(transforms)
+{
+    static const struct {
+        const char *text, *words;
+    } refused[] = {
+        {TRANSFORM("\"R1\": {\"type\": \"random-hadamard\", \"head_dim\": 8}"), "R1: not a Hadamard matrix"},
+        {TRANSFORM("\"R1\": {\"type\": \"hadamard\"}"), "not a Hadamard matrix with a head_dim"},
+        {TRANSFORM("\"R1\": {\"type\": \"hadamard\", \"head_dim\": 12}"), "power of two"},
+        {TRANSFORM("\"R1\": {\"type\": \"hadamard\", \"head_dim\": 8, \"randomize\": true}"),
+         "not a Hadamard matrix"},
+        {TRANSFORM("\"R3\": {\"type\": \"hadamard\", \"head_dim\": 8, \"apply\": [" PLACE("q_attn", "") "]}"),
+         "R3: a location other than input"},
+    };
+    size_t width;
+    calm_qformat_reader *reader;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        ck_fails(open_text(refused[i].text, &reader), CALM_EUNSUPPORTED, refused[i].words);
+        ck_assert_ptr_null(reader);
+    }
+    reader = must_open(TRANSFORM("\"R4\": {\"type\": \"hadamard\", \"head_dim\": 64, \"apply\": [" PLACE(
+                           "weight_input", "\"w\"") ", " PLACE("input", "\"re:.*down$\", \"m\"") "]}"),
+                       "compressed_tensors");
+    static const char *const names[] = {"a.down", "m", "w", "down.a"};
+    for (size_t i = 0; i < 4; i++) {
+        ck_ok(calm_qformat_hadamard(ctx, reader, names[i], &width));
+        ck_assert_uint_eq(width, i < 2 ? 64 : 0);
+    }
+    calm_qformat_close(reader);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("qformat", (const TTest *[]){float_checkpoints, refused_configurations, schemes_of_modules,
                                                  section_8_of_the_formats, awq_order, columns_out_of_order,
                                                  tensors_that_do_not_fit, experts_in_one_module,
-                                                 shapes_lead_back, entries_without_a_method, corpus_is_read, NULL});
+                                                 shapes_lead_back, entries_without_a_method, corpus_is_read, transforms,
+                                                 NULL});
 }
