@@ -4,8 +4,8 @@
 
 #include "ptq/model/block.h"
 
-/* best = seconds of the fastest of `repeats` passes over x [T, D] on ctx's threads, with the gradients of all linears and
- * norms, from which a block is learned. */
+/* best = seconds of the fastest of `repeats` passes over x [T, D] on ctx's threads, with the gradients of all linears
+ * and norms, from which a block is learned. */
 calm_status calm_bench_backward_seconds(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                                         size_t n_tokens, long long repeats, double *best);
 

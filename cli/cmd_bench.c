@@ -191,7 +191,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(best_seconds(ctx, o, &b, run_sgemm, &sgemm));
     if (backward) {
         CALM_TRY(calm_bench_backward_seconds(ctx, &b.block, &b.rope, b.x, b.tokens, o->repeats, &seconds));
-        return report(ctx, o, subject, calm_bench_backward_flops(&b.block, b.tokens) / seconds, sgemm_flops(&b) / sgemm);
+        return report(ctx, o, subject, calm_bench_backward_flops(&b.block, b.tokens) / seconds,
+                      sgemm_flops(&b) / sgemm);
     }
     CALM_TRY(best_seconds(ctx, o, &b, forward ? run_forward : NULL, &seconds));
     return report(ctx, o, subject, (forward ? forward_flops(&b) : gram_flops(&b)) / seconds, sgemm_flops(&b) / sgemm);
@@ -203,9 +204,11 @@ const calm_command calm_cmd_bench = {
     .arguments = "[forward|backward|gram|quantize]",
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram) and OpenBLAS's sgemm in the "
-        "same run, one window per worker, and prints the ratio.  backward: forward and backward pass of that block over one window, on all threads.  quantize: one linear by GPTQ on one thread, beside "
+        "same run, one window per worker, and prints the ratio.  backward: forward and backward pass of that block "
+        "over one window, on all threads.  quantize: one linear by GPTQ on one thread, beside "
         "the time that the Cholesky and dgemm rates of the same run allow, and the other algorithms once each.",
-    .examples = "  calm bench forward\n  calm bench backward --tokens 512\n  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
+    .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"
+                "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
     .max_args = 1,
     CALM_COMMAND_PARTS,
 };

@@ -1,12 +1,12 @@
-/* Gradients of every model fixture (gradients.safetensors, made in float64): of the direction's loss by every parameter and
- * by what enters block 0, of the KL divergence by the latter; the same bytes for any number of threads, and a step along
- * the negative gradient lowers the loss.
+/* Gradients of every model fixture (gradients.safetensors, made in float64): of the direction's loss by every parameter
+ * and by what enters block 0, of the KL divergence by the latter; the same bytes for any number of threads, and a step
+ * along the negative gradient lowers the loss.
  *
  * Tolerance 1e-4 of a tensor's largest value: sums of some hundred float32 products, whose factors went through two or
- * three blocks, agree to about 1e-6 with float64; a term that is missing is worth 1e-2 and more.  The KL divergence gives
- * back the difference of two distributions, about .3 of either: logits of a float32 forward pass are off by up to 6e-5
- * (fixtures/README.md: 3e-5, and as much again by another order of sums), so that difference is by 6e-5 / .3 = 2e-4 of
- * itself, to which the 1e-4 come. */
+ * three blocks, agree to about 1e-6 with float64; a term that is missing is worth 1e-2 and more.  The KL divergence
+ * gives back the difference of two distributions, about .3 of either: logits of a float32 forward pass are off by up to
+ * 6e-5 (fixtures/README.md: 3e-5, and as much again by another order of sums), so that difference is by 6e-5 / .3 =
+ * 2e-4 of itself, to which the 1e-4 come. */
 #include "tests/support/model_fixture.h"
 
 #include <stdio.h>
@@ -27,18 +27,18 @@ enum { MOST_BLOCKS = 8 };
 /* A fixture, its model, and room for all gradients. */
 typedef struct run {
     model_fixture fixture;
-    calm_safetensors *set;           /* gradients.safetensors */
+    calm_safetensors *set; /* gradients.safetensors */
     calm_model *model;
     const calm_config *config;
     calm_rope rope;
     calm_head head;
     block_params blocks[MOST_BLOCKS];
-    const float *direction;          /* [S, T, V or D] */
-    float *table, *dtable;           /* [V, D] head of a decoder */
-    float *dnorm;                    /* [D] final norm           */
-    float *dembed;                   /* [tokens, D] what enters block 0 */
+    const float *direction; /* [S, T, V or D] */
+    float *table, *dtable;  /* [V, D] head of a decoder */
+    float *dnorm;           /* [D] final norm           */
+    float *dembed;          /* [tokens, D] what enters block 0 */
     size_t n_compared;
-    double largest;                  /* value of the tensor compared last */
+    double largest; /* value of the tensor compared last */
 } run;
 
 static void open_run(const char *name, const char *dir, run *r)
@@ -74,7 +74,8 @@ static void close_run(run *r)
 static calm_span span_of(const run *r, size_t w)
 {
     const calm_windows *windows = &r->fixture.windows;
-    return (calm_span){.window = w, .n_tokens = windows->begin[w + 1] - windows->begin[w],
+    return (calm_span){.window = w,
+                       .n_tokens = windows->begin[w + 1] - windows->begin[w],
                        .positions = windows->positions + windows->begin[w]};
 }
 
@@ -143,7 +144,8 @@ static double direction_window(run *r, size_t w, bool wanted)
     ck_ok(CALM_NEW(ctx, ctx->scratch, dh, n * width));
     ck_ok(CALM_NEW(ctx, ctx->scratch, direction, n * columns));
     for (size_t t = 0; t < n; t++)
-        memcpy(direction + t * columns, r->direction + r->fixture.row[begin + t] * columns, columns * sizeof *direction);
+        memcpy(direction + t * columns, r->direction + r->fixture.row[begin + t] * columns,
+               columns * sizeof *direction);
     calm_norm_rows(&r->head.norm, x, n, h);
     if (r->config->arch->encoder) {
         loss = calm_vec_dot(n * width, h, direction);
@@ -189,8 +191,8 @@ static void compare_to(run *r, const char *name, const float *found, size_t n, d
         largest = fmax(largest, fabs(value));
         worst = test_worse(worst, fabs(value - (double)found[i]));
     }
-    /* The bias of k moves no softmax: its gradient is a sum that cancels, of terms as large as those of the weight, which
-     * comes before it. */
+    /* The bias of k moves no softmax: its gradient is a sum that cancels, of terms as large as those of the weight,
+     * which comes before it. */
     const size_t length = strlen(name);
     const double weight = r->largest;
     r->largest = largest;
@@ -262,7 +264,8 @@ static void compare_encoder_tables(run *r)
     ck_ok(CALM_NEW(ctx, ctx->out, dweight, width));
     ck_ok(CALM_NEW(ctx, ctx->out, dbias, width));
     for (int i = 0; i < 3; i++) {
-        const calm_tensor *table = calm_safetensors_find(calm_model_tensors(r->model), test_format("%s%s", prefix, names[i]));
+        const calm_tensor *table = calm_safetensors_find(calm_model_tensors(r->model),
+                                                         test_format("%s%s", prefix, names[i]));
         float *values;
         ck_assert_msg(table != NULL, "%s", names[i]);
         ck_ok(CALM_NEW(ctx, ctx->out, values, table->n_elements));
@@ -295,8 +298,8 @@ static void compare_all(run *r)
                 r->config->hidden);
         if (!r->config->tied)
             compare(r, test_format("grad.%s.weight", names->head), r->dtable, r->head.vocab * r->config->hidden);
-        compare_table(r, test_format("%s.weight", names->embed), r->dembed, r->config->vocab, r->config->embedding_scale,
-                      r->config->tied ? r->dtable : NULL, index_of_id);
+        compare_table(r, test_format("%s.weight", names->embed), r->dembed, r->config->vocab,
+                      r->config->embedding_scale, r->config->tied ? r->dtable : NULL, index_of_id);
     }
     for (size_t i = 0; i < calm_safetensors_count(r->set); i++)
         n_stored += strncmp(calm_safetensors_at(r->set, i)->name, "grad.", 5) == 0;
@@ -329,13 +332,15 @@ static void check_threads(run *r)
         direction_loss(r, true);
         ck_assert_msg(memcmp(expected, block_params_gradients(last, &n), n * sizeof *expected) == 0, "%s: %d threads",
                       r->fixture.name, threads);
-        ck_assert_msg(memcmp(dembed, r->dembed, rows * sizeof *dembed) == 0, "%s: %d threads", r->fixture.name, threads);
+        ck_assert_msg(memcmp(dembed, r->dembed, rows * sizeof *dembed) == 0, "%s: %d threads", r->fixture.name,
+                      threads);
     }
     ctx->n_threads = 1;
 }
 
-/* All parameters of the blocks moved by -step g, whose square is |g|^2: the loss falls by about step |g|^2.  The step is
- * such that this is 1e-3 of what the gradient and the parameters allow, far above the loss's own rounding of 1e-6. */
+/* All parameters of the blocks moved by -step g, whose square is |g|^2: the loss falls by about step |g|^2.  The step
+ * is such that this is 1e-3 of what the gradient and the parameters allow, far above the loss's own rounding of 1e-6.
+ */
 static void check_step(run *r, double loss)
 {
     double square = 0;
@@ -347,8 +352,8 @@ static void check_step(run *r, double loss)
         for (size_t i = 0; i < r->blocks[k].n; i++)
             calm_vec_axpy(r->blocks[k].all[i].n, (float)-step, r->blocks[k].all[i].grad, r->blocks[k].all[i].value);
     const double fall = loss - direction_loss(r, false);
-    ck_assert_msg(fall > 0.5 * expected && fall < 1.5 * expected, "%s: the loss fell by %g, expected %g", r->fixture.name,
-                  fall, expected);
+    ck_assert_msg(fall > 0.5 * expected && fall < 1.5 * expected, "%s: the loss fell by %g, expected %g",
+                  r->fixture.name, fall, expected);
 }
 
 static void check_direction(run *r)
@@ -379,8 +384,11 @@ static void identity_head(const run *r, calm_predictors *set)
     ck_ok(calm_safetensors_put(ctx, &writer, one, vocab * vocab * sizeof *one));
     ck_ok(calm_safetensors_end(ctx, &writer));
     ck_ok(calm_safetensors_open(ctx, path, &identity));
-    set->models[0].head = (calm_head){.hidden = vocab, .vocab = vocab, .set = identity,
-                                      .table = calm_safetensors_find(identity, "head"), .norm = {.width = vocab}};
+    set->models[0].head = (calm_head){.hidden = vocab,
+                                      .vocab = vocab,
+                                      .set = identity,
+                                      .table = calm_safetensors_find(identity, "head"),
+                                      .norm = {.width = vocab}};
     ck_ok(CALM_NEW(ctx, ctx->out, set->models[0].tile, set->tile * vocab));
     set->models[1].shares = false;
 }
@@ -412,10 +420,11 @@ static void check_kl(run *r)
     const calm_windows *windows = &r->fixture.windows;
     const size_t width = r->config->hidden, vocab = r->head.vocab;
     const calm_subject subject = {.model = r->model};
-    const float *logits = model_fixture_tensor(&r->fixture, r->set, "kl_reference", windows->n * r->fixture.length * vocab);
+    const float *logits = model_fixture_tensor(&r->fixture, r->set, "kl_reference",
+                                               windows->n * r->fixture.length * vocab);
     calm_predictors set;
     double kl = 0;
-    ck_assert(windows->begin[windows->n] == windows->n * r->fixture.length);    /* decoders have no padding */
+    ck_assert(windows->begin[windows->n] == windows->n * r->fixture.length); /* decoders have no padding */
     ck_ok(calm_predictors_open(ctx, &subject, &subject, 1, calm_windows_reach(windows), &set));
     identity_head(r, &set);
     for (size_t w = 0; w < windows->n; w++) {
@@ -433,7 +442,8 @@ static void check_kl(run *r)
         memcpy(r->dembed + windows->begin[w] * width, dh, span.n_tokens * width * sizeof *dh);
     }
     const double expected = stored_double(r, "kl_loss");
-    ck_assert_msg(fabs(kl - expected) <= RELATIVE * expected, "%s: KL %.9g, expected %.9g", r->fixture.name, kl, expected);
+    ck_assert_msg(fabs(kl - expected) <= RELATIVE * expected, "%s: KL %.9g, expected %.9g", r->fixture.name, kl,
+                  expected);
     compare_embed(r, "kl.hidden.embed", r->dembed, KL_RELATIVE);
     calm_safetensors_close((calm_safetensors *)(uintptr_t)set.models[0].head.set);
 }

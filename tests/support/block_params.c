@@ -57,8 +57,8 @@ static void add_mixture(block_params *params, const char *name)
     calm_expert_grads *experts;
     if (!moe->router)
         return;
-    moe->router = add(params, test_format("%s.%s.weight", name, config->arch->names->moe.router), moe->router, n * width,
-                      &params->grads.router);
+    moe->router = add(params, test_format("%s.%s.weight", name, config->arch->names->moe.router), moe->router,
+                      n * width, &params->grads.router);
     add_linears(params, moe->shared, &params->grads.shared);
     if (moe->shared_gate)
         moe->shared_gate = add(params, test_format("%s.%s.weight", name, config->arch->names->moe.shared_gate),

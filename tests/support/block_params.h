@@ -6,17 +6,17 @@
 #include "ptq/model/model.h"
 
 typedef struct block_param {
-    const char *name;       /* of its tensor in the checkpoint */
-    float *value, *grad;    /* [n] grad is zero at first       */
+    const char *name;    /* of its tensor in the checkpoint */
+    float *value, *grad; /* [n] grad is zero at first       */
     size_t n;
 } block_param;
 
 typedef struct block_params {
-    calm_block block;                              /* reads the values below, its experts too  */
+    calm_block block; /* reads the values below, its experts too  */
     calm_block_grads grads;
     block_param *all;
     size_t n;
-    calm_weight (*experts)[CALM_N_ROLES];          /* [n_experts] */
+    calm_weight (*experts)[CALM_N_ROLES]; /* [n_experts] */
 } block_params;
 
 /* Load block `index`; everything lives in ctx->out.  The block refers to `out`, which stays where it is. */

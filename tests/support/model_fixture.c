@@ -3,7 +3,8 @@
 
 #include "tests/support/harness.h"
 
-const float *model_fixture_tensor(const model_fixture *fixture, const calm_safetensors *set, const char *tensor, size_t n)
+const float *model_fixture_tensor(const model_fixture *fixture, const calm_safetensors *set, const char *tensor,
+                                  size_t n)
 {
     const calm_tensor *found = calm_safetensors_find(set, tensor);
     ck_assert_msg(found != NULL, "%s: the fixture lacks %s", fixture->name, tensor);

@@ -1,8 +1,9 @@
-/* The backward pass of a block of every family: against differences of the forward pass along directions, to the bit for any
- * number of threads and for windows that add up, and what happens when something is missing or not finite.
+/* The backward pass of a block of every family: against differences of the forward pass along directions, to the bit
+ * for any number of threads and for windows that add up, and what happens when something is missing or not finite.
  *
- * The reference fixtures (tests/golden/test_gradient_fixtures.c) check values to 1e-4; here are the parts that they have
- * not: biases everywhere, shared experts, input scales, quantized inputs, dropped padding, products of several tiles. */
+ * The reference fixtures (tests/golden/test_gradient_fixtures.c) check values to 1e-4; here are the parts that they
+ * have not: biases everywhere, shared experts, input scales, quantized inputs, dropped padding, products of several
+ * tiles. */
 #include "ptq/model/block_back.h"
 
 #include "ptq/base/rng.h"
@@ -25,8 +26,8 @@ typedef struct fixture {
     block_params params;
     calm_rope rope;
     calm_span span;
-    float *x, *dz, *z;    /* [T, D] */
-    size_t n;             /* T D    */
+    float *x, *dz, *z; /* [T, D] */
+    size_t n;          /* T D    */
 } fixture;
 
 static void fill(float *x, size_t n, double spread, uint64_t stream)
@@ -134,15 +135,16 @@ TEST(slopes)
         for (size_t p = 0; p < f.params.n; p++) {
             const block_param *param = &f.params.all[p];
             if (!moves_nothing(&f, param->name))
-                check_slopes(&f, test_format("%s: %s", tiny_families[i], param->name), param->value, param->grad, param->n);
+                check_slopes(&f, test_format("%s: %s", tiny_families[i], param->name), param->value, param->grad,
+                             param->n);
         }
         calm_model_close(f.model);
     }
 }
 END_OF_TEST
 
-/* Every smooth activation function, in an MLP with a gate and in one without; a difference across the corner of relu is no
- * slope, which is why its kernel alone is tested. */
+/* Every smooth activation function, in an MLP with a gate and in one without; a difference across the corner of relu is
+ * no slope, which is why its kernel alone is tested. */
 TEST(activation_functions)
 {
     static const char *const families[] = {"llama", "bert"};
@@ -164,8 +166,8 @@ END_OF_TEST
 
 /* ---- linears ---- */
 
-/* dw = dy^T A(x / s), dx = dy W / s (straight through A), dbias = the sum of dy; sums of up to 7 products below 20, each
- * rounded: 9 x 2^-24 x 140. */
+/* dw = dy^T A(x / s), dx = dy W / s (straight through A), dbias = the sum of dy; sums of up to 7 products below 20,
+ * each rounded: 9 x 2^-24 x 140. */
 TEST(linears)
 {
     enum { IN = 5, OUT = 3, N = 7 };
@@ -177,8 +179,13 @@ TEST(linears)
         scale[i] = 0.5f + (float)i;
     for (int variant = 0; variant < 8; variant++) {
         const bool add = variant & 4;
-        const calm_weight weight = {.name = "w", .out = OUT, .in = IN, .w = w, .in_scale = variant & 1 ? scale : NULL,
-                                    .act_bits = variant & 2 ? 4 : 0, .act_rule = CALM_ACT_RULE_COMPRESSED_TENSORS};
+        const calm_weight weight = {.name = "w",
+                                    .out = OUT,
+                                    .in = IN,
+                                    .w = w,
+                                    .in_scale = variant & 1 ? scale : NULL,
+                                    .act_bits = variant & 2 ? 4 : 0,
+                                    .act_rule = CALM_ACT_RULE_COMPRESSED_TENSORS};
         for (size_t i = 0; i < N * IN; i++)
             prepared[i] = variant & 1 ? x[i] / scale[i % IN] : x[i];
         if (variant & 2)
@@ -226,8 +233,8 @@ static tiny_model large(const char *family)
     return spec;
 }
 
-/* Against the forward pass without a tape: to the bit where a product is one tile, to rounding where there are several: sums
- * of up to 520 products of weights of .1, after two sublayers; values are below 20. */
+/* Against the forward pass without a tape: to the bit where a product is one tile, to rounding where there are several:
+ * sums of up to 520 products of weights of .1, after two sublayers; values are below 20. */
 TEST(the_forward_pass)
 {
     for (size_t i = 0; tiny_families[i]; i++)
@@ -240,7 +247,9 @@ TEST(the_forward_pass)
             else
                 open_fixture(tiny_families[i], &f);
             size_t begin[2] = {0, f.span.n_tokens};
-            const calm_windows windows = {.begin = begin, .n = 1, .longest = f.span.n_tokens,
+            const calm_windows windows = {.begin = begin,
+                                          .n = 1,
+                                          .longest = f.span.n_tokens,
                                           .positions = (uint32_t *)(uintptr_t)f.span.positions};
             calm_batch batch = {.windows = &windows, .n = 1, .rows = f.span.n_tokens, .width = f.n / f.span.n_tokens};
             float *before;
@@ -258,9 +267,8 @@ TEST(the_forward_pass)
 }
 END_OF_TEST
 
-/* Windows add up: twice the same window is twice its gradient, to the bit since a sum's double rounds like the sum.  And
- * no gradient depends on the number of threads, nor on which others are wanted. */
-TEST(threads_and_sums)
+/* No gradient depends on the number of threads, nor on which others are wanted. */
+TEST(numbers_of_threads)
 {
     static const char *const families[] = {"qwen3", "gemma2", "phi3", "olmo2", "bert", "qwen2_moe"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
@@ -302,7 +310,8 @@ TEST(threads_and_sums)
 }
 END_OF_TEST
 
-/* Gradients are added to: a second window's on top of the first's, within the rounding of a sum that starts elsewhere. */
+/* Gradients are added to: a second window's on top of the first's, within the rounding of a sum that starts elsewhere.
+ */
 TEST(windows_add_up)
 {
     fixture f;
@@ -378,7 +387,8 @@ TEST(not_finite)
     fill(f.dz, f.n, 1, 2);
     block_params_clear(&f.params);
     f.params.grads.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN][4] = NAN;
-    ck_fails(both(&f, NULL), CALM_ENUMERIC, "block 1: the gradient of input_layernorm.weight is not finite (element 4)");
+    ck_fails(both(&f, NULL), CALM_ENUMERIC,
+             "block 1: the gradient of input_layernorm.weight is not finite (element 4)");
     block_params_clear(&f.params);
     f.params.grads.q_norm[1] = NAN;
     ck_fails(both(&f, NULL), CALM_ENUMERIC, "the gradient of self_attn.q_norm.weight is not finite (element 1)");
@@ -459,10 +469,10 @@ TEST(memory)
             const test_memory held = test_memory_end();
             /* Experts are counted as eight times an even share, chunks of arenas not at all. */
             const double least = config->moe.sparse[1] ? 0.3 : threads == 1 ? 0.95 : 0.8;
-            ck_assert_msg(held.most <= said + 8 * CALM_ARENA_CHUNK, "%s: held %zu, said %zu", tiny_families[i], held.most,
-                          said);
-            ck_assert_msg((double)held.most >= least * (double)said, "%s: held %zu, said %zu", tiny_families[i], held.most,
-                          said);
+            ck_assert_msg(held.most <= said + 8 * CALM_ARENA_CHUNK, "%s: held %zu, said %zu", tiny_families[i],
+                          held.most, said);
+            ck_assert_msg((double)held.most >= least * (double)said, "%s: held %zu, said %zu", tiny_families[i],
+                          held.most, said);
         }
         ctx->n_threads = 1;
         calm_model_close(f.model);
@@ -473,7 +483,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("block_back",
-                     (const TTest *[]){slopes, activation_functions, linears, the_forward_pass, threads_and_sums,
-                                       windows_add_up, norm_rows, not_finite, no_memory, no_memory_of_workers, memory,
-                                       NULL});
+                     (const TTest *[]){slopes, activation_functions, linears, the_forward_pass, numbers_of_threads, windows_add_up,
+                                       norm_rows, not_finite, no_memory, no_memory_of_workers, memory, NULL});
 }

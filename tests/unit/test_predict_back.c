@@ -1,5 +1,5 @@
-/* Gradient of the KL divergence: values are in tests/golden/test_gradient_fixtures.c; here its identities, its refusals, the
- * same bytes for any number of threads. */
+/* Gradient of the KL divergence: values are in tests/golden/test_gradient_fixtures.c; here its identities, its
+ * refusals, the same bytes for any number of threads. */
 #include "ptq/eval/predict_back.h"
 
 #include "ptq/base/rng.h"
@@ -63,8 +63,8 @@ TEST(equal_models)
 }
 END_OF_TEST
 
-/* Along the gradient, by a difference whose terms up to the second are exact: the divergence is good to 1e-7 (61 logits of
- * 1e-6), and a step changes it by 2e-3.  In the family with caps on its logits and in one without. */
+/* Along the gradient, by a difference whose terms up to the second are exact: the divergence is good to 1e-7 (61 logits
+ * of 1e-6), and a step changes it by 2e-3.  In the family with caps on its logits and in one without. */
 TEST(differences)
 {
     static const char *const families[] = {"qwen3", "gemma2"};
@@ -150,6 +150,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("predict_back", (const TTest *[]){equal_models, differences, threads_and_rows_left_out, refusals,
-                                                       memory, NULL});
+    return run_tests("predict_back",
+                     (const TTest *[]){equal_models, differences, threads_and_rows_left_out, refusals, memory, NULL});
 }

@@ -34,7 +34,8 @@ static void check(calm_product_form form, size_t m, size_t n, size_t k, float be
             double sum = (double)beta * (double)start[i * ldc + j];
             for (size_t l = 0; j < n && l < k; l++)
                 sum += (double)a[ta ? l * lda + i : i * lda + l] * (double)b[tb ? j * ldb + l : l * ldb + j];
-            ck_near(c[i * ldc + j], j < n ? sum : (double)start[i * ldc + j], (double)(k + 2) * 0x1p-24 * (double)k / 4);
+            ck_near(c[i * ldc + j], j < n ? sum : (double)start[i * ldc + j],
+                    (double)(k + 2) * 0x1p-24 * (double)k / 4);
         }
     for (int threads = 2; threads <= 4; threads += 2) {
         memcpy(again, start, m * ldc * sizeof *c);

@@ -1,17 +1,17 @@
 /* Derivatives of the kernels against central differences, in double, of functions written again in double.
  *
- * With step h the differences are off by h^2 / 6 times a third derivative, 1e-10 and less, and by 1e-16 / h.  eps = 2^-24 is
- * half a unit in the last place of a float32; each bound counts the roundings on the way. */
+ * With step h the differences are off by h^2 / 6 times a third derivative, 1e-10 and less, and by 1e-16 / h.  eps =
+ * 2^-24 is half a unit in the last place of a float32; each bound counts the roundings on the way. */
 #include "ptq/tensor/vector_back.h"
 
 #include "ptq/base/rng.h"
 #include "ptq/tensor/vector.h"
 #include "tests/support/harness.h"
 
-#define EPS  0x1p-24
+#define EPS 0x1p-24
 #define STEP 1e-5
 
-enum { D = 131 };    /* several times the lanes, and a remainder */
+enum { D = 131 }; /* several times the lanes, and a remainder */
 
 static void fill(float *x, size_t n, double spread, uint64_t stream)
 {
@@ -69,7 +69,8 @@ TEST(activation_functions)
 }
 END_OF_TEST
 
-/* Far out the slopes are 0 (of the order of 1e-38 times the factors) or exactly 1, and no factor overflows on the way. */
+/* Far out the slopes are 0 (of the order of 1e-38 times the factors) or exactly 1, and no factor overflows on the way.
+ */
 TEST(activation_functions_far_out)
 {
     void (*const all[])(size_t n, const float *x, float *dy) = {calm_vec_silu_back, calm_vec_gelu_back,
@@ -144,7 +145,8 @@ static void layer_row(const row *in, double *y)
 }
 
 /* out [D] = d (dy . y) / d values, `values` a part of `in`. */
-static void differences(void (*function)(const row *in, double *y), row *in, double *values, const float *dy, double *out)
+static void differences(void (*function)(const row *in, double *y), row *in, double *values, const float *dy,
+                        double *out)
 {
     for (size_t i = 0; i < D; i++) {
         double y[2][D], sum = 0;
@@ -237,6 +239,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("vector_back", (const TTest *[]){activation_functions, activation_functions_far_out, soft_caps, norms,
-                                                      softmax, NULL});
+    return run_tests("vector_back", (const TTest *[]){activation_functions, activation_functions_far_out, soft_caps,
+                                                      norms, softmax, NULL});
 }
