@@ -49,6 +49,7 @@ static calm_status normalise(calm_ctx *ctx, size_t first, size_t n, void *user)
 static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
+    /* A norm that a family has not has a width too (model.c), by which rows pass it. */
     const size_t at = first * task->norm->width;
     (void)ctx;
     calm_vec_add(n * task->norm->width, task->x + at, task->out + at);

@@ -482,7 +482,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("block_back",
-                     (const TTest *[]){slopes, activation_functions, linears, the_forward_pass, numbers_of_threads, windows_add_up,
-                                       norm_rows, not_finite, no_memory, no_memory_of_workers, memory, NULL});
+    return run_tests("block_back", (const TTest *[]){slopes, activation_functions, linears, the_forward_pass,
+                                                     numbers_of_threads, windows_add_up, norm_rows, not_finite,
+                                                     no_memory, no_memory_of_workers, memory, NULL});
 }
