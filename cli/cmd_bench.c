@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/bench_backward.h"
 #include "cli/bench_quantize.h"
 #include "cli/bench_timing.h"
 #include "cli/command.h"
@@ -202,8 +203,9 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, (size_t)o->repeats, o->json};
         return calm_bench_quantize_run(ctx, &quantize);
     }
-    if (!forward && strcmp(subject, "gram") != 0)
-        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, gram or quantize", subject);
+    const bool backward = strcmp(subject, "backward") == 0;
+    if (!forward && !backward && strcmp(subject, "gram") != 0)
+        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram or quantize", subject);
     CALM_TRY(set_up(ctx, o, &b));
     calm_bench_item items[N_ITEMS] = {
         [SUBJECT] = {.name = subject, .flops = forward ? forward_flops(&b) : gram_flops(&b),
@@ -211,6 +213,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         [SGEMM] = {.name = "sgemm", .flops = sgemm_flops(&b), .run = sgemm_all, .user = &b},
         [PEAK] = calm_bench_peak(ctx, false),
     };
+    if (backward)
+        CALM_TRY(calm_bench_backward(ctx, &b.block, &b.rope, b.x, b.tokens, &items[SUBJECT]));
     CALM_TRY(calm_bench_measure(ctx, items, N_ITEMS, (size_t)o->repeats));
     return report(ctx, o, items);
 }
@@ -218,15 +222,17 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 const calm_command calm_cmd_bench = {
     .name = "bench",
     .summary = "share of the machine's peak that the hot loops reach",
-    .arguments = "[forward|gram|quantize]",
+    .arguments = "[forward|backward|gram|quantize]",
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, "
         "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
-        "the CPU.  quantize: one linear by GPTQ on one thread, beside the time that the Cholesky and dgemm rates of "
-        "the same run allow, and the other algorithms.  All take turns in one process, after a run to warm up, and "
-        "the median counts.  Where the middle half of the runs spreads over more than 10 % of the median there is no "
-        "figure (null with --json): the machine has other work to do.",
-    .examples = "  calm bench forward\n  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
+        "the CPU.  backward: forward and backward pass of that block over one window, on all threads.  quantize: one "
+        "linear by GPTQ on one thread, beside the time that the Cholesky and dgemm rates of the same run allow, and "
+        "the other algorithms.  All take turns in one process, after a run to warm up, and the median counts.  Where "
+        "the middle half of the runs spreads over more than 10 % of the median there is no figure (null with --json): "
+        "the machine has other work to do.",
+    .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"
+                "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
     .max_args = 1,
     CALM_COMMAND_PARTS,
 };
