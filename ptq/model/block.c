@@ -59,11 +59,22 @@ void calm_mlp_combine(const calm_config *config, size_t n, float *a, const float
         calm_vec_mul(n, b, a);
 }
 
+calm_status calm_mlp_transform(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *g)
+{
+    const calm_rotation hadamard = calm_rotation_hadamard(config->down_hadamard);
+    return hadamard.n ? calm_rotation_apply_rows(ctx, &hadamard, n, inner, g) : CALM_OK;
+}
+
+size_t calm_mlp_transform_bytes(const calm_config *config, size_t inner)
+{
+    return config->down_hadamard ? CALM_BYTES(double, inner) : 0;
+}
+
 size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_t n, bool prepared)
 {
     const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
     /* `both` and the prepared input of the first product are released before down prepares its own. */
-    const size_t one = CALM_BYTES(float, n * inner), row = config->down_hadamard ? CALM_BYTES(double, inner) : 0;
+    const size_t one = CALM_BYTES(float, n * inner), row = calm_mlp_transform_bytes(config, inner);
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n) : 0;
     const size_t last = calm_size_max(row, prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0);
@@ -89,9 +100,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
     CALM_TRY(calm_mlp_project(ctx, weight, h, n, calm_weight_apply, &a, &b));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE, a, n, inner));
     calm_mlp_combine(config, n * inner, a, b);
-    const calm_rotation hadamard = calm_rotation_hadamard(config->down_hadamard);
-    if (hadamard.n)
-        CALM_TRY(calm_rotation_apply_rows(ctx, &hadamard, n, inner, a));
+    CALM_TRY(calm_mlp_transform(ctx, config, n, inner, a));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
     return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);
 }

@@ -9,6 +9,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/attention_back.h"
+#include "ptq/model/block_impl.h"
 #include "ptq/model/mlp_back.h"
 #include "ptq/model/moe_back.h"
 #include "ptq/model/norm_back.h"
@@ -262,8 +263,9 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
         back[CALM_SUBLAYER_MLP] += calm_moe_back_bytes(config, n_tokens, expert_bytes, n_threads);
     } else {
         kept = calm_mlp_tape_bytes(config, config->inner, n_tokens);
-        forward[CALM_SUBLAYER_MLP] = calm_mlp_forward_tape_bytes(config, config->inner, n_tokens);
-        back[CALM_SUBLAYER_MLP] += calm_mlp_back_bytes(config, config->inner, n_tokens);
+        const size_t workers = n_threads * calm_mlp_transform_bytes(config, config->inner);
+        forward[CALM_SUBLAYER_MLP] = calm_mlp_forward_tape_bytes(config, config->inner, n_tokens) + workers;
+        back[CALM_SUBLAYER_MLP] += calm_mlp_back_bytes(config, config->inner, n_tokens) + workers;
     }
     /* The first sublayer runs before the second has kept anything; d is the caller's dx or, without one, a copy. */
     const size_t first = forward[CALM_SUBLAYER_ATTENTION] > kept ? forward[CALM_SUBLAYER_ATTENTION] - kept : 0;

@@ -12,4 +12,9 @@ calm_status calm_mlp_project(calm_ctx *ctx, const calm_weight *weight, const flo
 /* a [n] = activation(a) b, the input of down; b NULL: without a gate. */
 void calm_mlp_combine(const calm_config *config, size_t n, float *a, const float *b);
 
+/* g [n, M] in place: what the reader does to down's input beforehand (config.down_hadamard), or nothing.  It is its own
+ * transpose, so the way back is the same.  Of ctx->scratch it takes calm_mlp_transform_bytes. */
+calm_status calm_mlp_transform(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *g);
+size_t calm_mlp_transform_bytes(const calm_config *config, size_t inner);
+
 #endif

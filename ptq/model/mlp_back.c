@@ -26,11 +26,10 @@ static calm_status combine_rows(calm_ctx *ctx, size_t first, size_t n, void *use
     const mlp_task *task = user;
     const size_t at = first * task->inner, count = n * task->inner;
     float *g = task->tape->g + at;
-    (void)ctx;
     /* A copy: a is what the derivative is taken at. */
     memcpy(g, task->tape->a + at, count * sizeof *g);
     calm_mlp_combine(task->config, count, g, task->tape->b ? task->tape->b + at : NULL);
-    return CALM_OK;
+    return calm_mlp_transform(ctx, task->config, n, task->inner, g);
 }
 
 calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
@@ -65,7 +64,7 @@ static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *use
     const size_t inner = task->inner, at = first * inner, count = n * inner;
     const float *a = task->tape->a + at;
     float *da = task->da + at, *db = task->db ? task->db + at : NULL;
-    (void)ctx;
+    CALM_TRY(calm_mlp_transform(ctx, task->config, n, inner, da));
     /* da holds dg until db is done. */
     if (db) {
         memcpy(db, a, count * sizeof *db);

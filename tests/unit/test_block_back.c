@@ -164,6 +164,29 @@ TEST(activation_functions)
 }
 END_OF_TEST
 
+/* What a rotated model's reader multiplies down's input by (R4). */
+TEST(a_transform_before_down)
+{
+    fixture f;
+    float *dx, *z;
+    open_fixture("llama", &f);
+    ck_ok(CALM_NEW(ctx, ctx->out, dx, f.n));
+    ck_ok(CALM_NEW(ctx, ctx->out, z, f.n));
+    ck_ok(both(&f, dx));
+    memcpy(z, f.z, f.n * sizeof *z);
+    ck_ok(calm_model_use_hadamard(ctx, f.model));
+    memset(f.params.grads.weight[CALM_ROLE_DOWN], 0,
+           f.params.block.weight[CALM_ROLE_DOWN].out * f.params.block.weight[CALM_ROLE_DOWN].in * sizeof(float));
+    ck_ok(both(&f, dx));
+    ck_assert_mem_ne(z, f.z, f.n * sizeof *z);
+    check_slopes(&f, "llama with R4: x", f.x, dx, f.n);
+    for (size_t p = 0; p < f.params.n; p++)
+        if (strstr(f.params.all[p].name, "down_proj.weight"))
+            check_slopes(&f, f.params.all[p].name, f.params.all[p].value, f.params.all[p].grad, f.params.all[p].n);
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
 /* ---- linears ---- */
 
 /* dw = dy^T A(x / s), dx = dy W / s (straight through A), dbias = the sum of dy; sums of up to 7 products below 20,
@@ -482,7 +505,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("block_back", (const TTest *[]){slopes, activation_functions, linears, the_forward_pass,
-                                                     numbers_of_threads, windows_add_up, norm_rows, not_finite,
-                                                     no_memory, no_memory_of_workers, memory, NULL});
+    return run_tests("block_back", (const TTest *[]){slopes, activation_functions, a_transform_before_down,
+                                                     linears, the_forward_pass, numbers_of_threads, windows_add_up, norm_rows,
+                                                     not_finite, no_memory, no_memory_of_workers, memory, NULL});
 }
