@@ -7,6 +7,9 @@
 /* Peaks of the run with these knobs. */
 void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out);
 
+/* What is resident besides arenas and what was there at first: buffers of BLAS, stacks, libraries. */
+size_t calm_memory_plan_program(size_t n_threads);
+
 /* `memory` of the recipe, or 70 % of what is free now.  CALM_EARG: `memory` is no size. */
 calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out);
 

@@ -162,14 +162,6 @@ void calm_dmultiply_upper_right(size_t m, size_t n, const double *u, size_t ldu,
                 (int)ldb);
 }
 
-calm_status calm_dcholesky_invert(calm_ctx *ctx, size_t n, double *a, size_t lda)
-{
-    lapack_int info = n ? LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'L', (lapack_int)n, a, (lapack_int)lda) : 0;
-    if (info > 0)
-        return calm_fail(ctx, CALM_ENUMERIC, "Cholesky: diagonal element %ld of the factor is zero", (long)info);
-    return CALM_OK;
-}
-
 calm_status calm_dcholesky_solve(calm_ctx *ctx, size_t n, const double *u, size_t ldu, size_t n_rhs, double *b,
                                  size_t ldb)
 {

@@ -75,9 +75,6 @@ void calm_dsolve_upper_right(size_t m, size_t n, const double *u, size_t ldu, do
 void calm_dmultiply_upper(size_t m, size_t n, double alpha, const double *u, size_t ldu, double *b, size_t ldb);
 void calm_dmultiply_upper_right(size_t m, size_t n, const double *u, size_t ldu, double *b, size_t ldb);
 
-/* Inverse from that factor, in place: upper triangle of a = (U^T U)^-1. */
-calm_status calm_dcholesky_invert(calm_ctx *ctx, size_t n, double *a, size_t lda);
-
 /* Solve (U^T U) X = B in place for B [n, n_rhs] from that factor. */
 calm_status calm_dcholesky_solve(calm_ctx *ctx, size_t n, const double *u, size_t ldu, size_t n_rhs, double *b,
                                  size_t ldb);

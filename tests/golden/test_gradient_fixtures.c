@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#include "ptq/eval/predict_back.h"
+#include "ptq/eval/predict_back_impl.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/linalg.h"
