@@ -59,6 +59,11 @@ calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w
  * the first of the text, leave: each in the middle of one of n_spread equal parts.  Rising in i. */
 size_t calm_windows_place(size_t i, size_t n, size_t n_spread, size_t available);
 
+/* The windows that `options` ask for of `available`: seed, n_windows and n_spread alone are read.  *chosen [*n] in
+ * ctx->scratch: the first ones and those spread, rising, or drawn ones in drawing order.  CALM_ENOMEM. */
+calm_status calm_windows_choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
+                                size_t **chosen);
+
 /* One more than the largest position of any window: the rows that position tables need. */
 size_t calm_windows_reach(const calm_windows *windows);
 
