@@ -59,7 +59,7 @@ static const calm_shape bits = {CALM_SHAPE_NUMBER, .min = 0, .max = 32};
 static const calm_shape bits_list = {CALM_SHAPE_LIST, .min = 1, .max = 64, .item = &bits};
 static const calm_shape budget = {CALM_SHAPE_EITHER, .item = &bits, .other = &bits_list};
 static const calm_shape act_bits = {CALM_SHAPE_NUMBER, .min = 0, .max = 16};
-static const calm_shape shortlist = {CALM_SHAPE_NUMBER, .min = 1, .max = CALM_SHORTLIST_MAX};
+static const calm_shape shortlist = {CALM_SHAPE_NUMBER, .min = 1, .max = CALM_SHORTLIST_MAX, .from_min = true};
 static const calm_shape pins = {CALM_SHAPE_MAP, .max = 4096, .pattern = &unit_pattern, .item = &name};
 static const calm_shape gate = {CALM_SHAPE_TEXT, .min = 3, .max = 128};
 static const calm_shape gates = {CALM_SHAPE_LIST, .max = 64, .item = &gate};

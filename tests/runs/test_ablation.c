@@ -346,5 +346,6 @@ int main(void)
                      (const TTest *[]){same_figures_with_any_threads, same_figures_from_the_store,
                                        rows_are_what_the_scores_say, differences_are_to_the_best_uniform_run,
                                        correlations_of_two_entries, noise_over_seeds, entries_that_fail,
-                                       factors_of_the_shortlist, draws, output_directories, a_full_disk_leaves_the_old_output, NULL});
+                                       factors_of_the_shortlist, draws, output_directories,
+                                       a_full_disk_leaves_the_old_output, NULL});
 }

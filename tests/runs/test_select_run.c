@@ -75,8 +75,8 @@ static void check_reproduced(const play *run)
 TEST(every_unit_comes_out_again)
 {
     const play first = play_new(NULL, "w3a16_g16", "rtn,gptq,gptq-hls");
-    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer"), block = with_unit(&first, CALM_UNIT_BLOCK,
-                                                                                               "block");
+    const play sublayer = with_unit(&first, CALM_UNIT_SUBLAYER, "sublayer");
+    const play block = with_unit(&first, CALM_UNIT_BLOCK, "block");
     play argmax = with_unit(&first, CALM_UNIT_BLOCK, "argmax");
     argmax.recipe.selection = (calm_selection){.unit = CALM_UNIT_BLOCK, .rule = CALM_CHOICE_RULE_ARGMAX,
                                                .point = CALM_POINT_DELTA, .score = CALM_METRIC_CKA};
@@ -167,12 +167,11 @@ TEST(another_budget_and_wishes)
                      "w3a16_g16\nw4a16_g16\nw3a16_g16\nw3a16_g16\n");
     ck_assert_int_eq(play_sql(&run, "SELECT bits_per_weight <= 3.75 FROM run WHERE id = 2"), 1);
     ck_assert_str_eq(
-        play_text(&run, "SELECT json_extract(recipe, '$.select') FROM run WHERE id = 2"),
-        test_format("{\"run\":1,\"unit\":\"job\",\"rule\":\"token\",\"shortlist\":%g,\"metric\":\"cka_token\","
-                    "\"budget\":3.75,\"forbid\":[\"rtn\"],"
-                    "\"pin\":[{\"unit\":\"model.layers.0.*\",\"candidate\":\"gptq-hls w3a16_g16\"},"
-                    "{\"unit\":\"model.layers.0.o\",\"candidate\":\"gptq-hls w4a16_g16\"}]}\n",
-                    run.recipe.selection.shortlist));
+        play_text(&run, "SELECT json_extract(json_remove(recipe, '$.select.shortlist'), '$.select') FROM run"
+                        " WHERE id = 2"),
+        "{\"run\":1,\"unit\":\"job\",\"rule\":\"token\",\"metric\":\"cka_token\",\"budget\":3.75,"
+        "\"forbid\":[\"rtn\"],\"pin\":[{\"unit\":\"model.layers.0.*\",\"candidate\":\"gptq-hls w3a16_g16\"},"
+        "{\"unit\":\"model.layers.0.o\",\"candidate\":\"gptq-hls w4a16_g16\"}]}\n");
     ck_assert_int_eq(play_sql(&run, "SELECT (SELECT json_remove(recipe, '$.select') FROM run WHERE id = 2) ="
                                     " (SELECT recipe FROM run WHERE id = 1)"), 1);
     /* What a selection was asked holds for selections of it. */
@@ -233,65 +232,6 @@ TEST(a_quantized_prefix_is_warned_of)
     o.pins = test_pairs("*=rtn");
     select_run(&o);
     ck_assert_msg(strstr(said, "run 1 scored each block behind the choices of those before it"), "%s", said);
-}
-END_OF_TEST
-
-/* Jobs whose candidate of a run is not the one with the least log_rel_mse of its job. */
-static int64_t not_least_error(const play *run, int64_t of)
-{
-    return play_sql(run, test_format(
-        "SELECT count(*) FROM choice c JOIN candidate k ON k.id = c.candidate_id JOIN score s ON s.candidate_id = k.id"
-        " AND s.unit = 'job' AND s.metric = 'log_rel_mse' WHERE c.run_id = %lld AND s.value > (SELECT min(t.value)"
-        " FROM candidate l JOIN score t ON t.candidate_id = l.id AND t.unit = 'job' AND t.metric = 'log_rel_mse'"
-        " WHERE l.job_id = c.job_id)", (long long)of));
-}
-
-static const char *factor_of(const play *run, int64_t of, const char *member)
-{
-    return play_text(run, test_format("SELECT coalesce(json_extract(recipe, '$.%s.shortlist'), 'none') || ';' FROM run"
-                                      " WHERE id = %lld", member, (long long)of));
-}
-
-/* Nothing is computed again for another factor; what is asked for is kept with the run, and counts for selections of
- * it. */
-TEST(another_shortlist)
-{
-    play run = play_new(NULL, "w4a4_g16", "rtn,gptq,smoothquant,mkq");
-    run.recipe.selection.shortlist = 1;
-    play_must_run(&run);
-    ck_assert_str_eq(factor_of(&run, 1, "choice"), "1.0;\n");
-    const int64_t candidates = play_sql(&run, "SELECT count(*) FROM candidate");
-    calm_reselect_options o = asking(&run, 1);
-    o.shortlist = CALM_SHORTLIST_MAX;
-    const int64_t wide = select_run(&o);
-    ck_assert_int_eq(not_least_error(&run, wide), 0);
-    ck_assert_str_eq(factor_of(&run, wide, "select"), "1000000.0;\n");
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 2 AND reason LIKE"
-                                    " 'least log_rel_mse of 4 within 1e+06 of the least cka_token%'"), 8);
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate"), candidates);
-    /* As in the run: a selection of a selection. */
-    const calm_reselect_options again = asking(&run, wide);
-    ck_assert_str_eq(decided(&run, select_run(&again)), decided(&run, wide));
-    o = asking(&run, wide);
-    o.shortlist = 1;
-    ck_assert_str_eq(decided(&run, select_run(&o)), decided(&run, 1));
-    /* A run of before recipes said it had 1.05, and one edited by hand has no other. */
-    play_sql(&run, "UPDATE run SET recipe = json_remove(recipe, '$.choice.shortlist') WHERE id = 1");
-    o = asking(&run, 1);
-    const int64_t before = select_run(&o);
-    ck_assert_str_eq(factor_of(&run, before, "select"), "1.05;\n");
-    play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.choice.shortlist', 0.5) WHERE id = 1");
-    ck_assert_str_eq(factor_of(&run, select_run(&o), "select"), "1.05;\n");
-    /* argmax has no shortlist, and a run that chose by it takes the default's when it is asked for one. */
-    o.shortlist = 2;
-    o.rule = CALM_CHOICE_RULE_ARGMAX;
-    refuse(&o, CALM_EARG, "`choice.shortlist` 2: the rule argmax takes the least score and has no shortlist");
-    o.shortlist = 0;
-    const int64_t argmax = select_run(&o);
-    ck_assert_str_eq(factor_of(&run, argmax, "select"), "none;\n");
-    o = asking(&run, argmax);
-    o.shortlist = 2;
-    refuse(&o, CALM_EARG, "the rule argmax of the run takes the least score");
 }
 END_OF_TEST
 
@@ -653,7 +593,7 @@ int main(void)
     return run_tests("select_run", (const TTest *[]){
         every_unit_comes_out_again, activations_and_advice_come_out_again, a_mixture_comes_out_again,
         a_shared_expert_comes_out_again, a_budget_comes_out_again, another_budget_and_wishes, a_budget_without_probes,
-        a_quantized_prefix_is_warned_of, another_shortlist, another_unit_and_metric,
+        a_quantized_prefix_is_warned_of, another_unit_and_metric,
         selections_that_are_refused, runs_without_an_end, pins_of_the_recipe, rows_that_contradict,
         the_same_directory,
         the_same_directory_of_a_mixture_and_an_encoder, the_same_directory_of_a_budget, a_uniform_result,
