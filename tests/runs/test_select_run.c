@@ -167,8 +167,7 @@ TEST(another_budget_and_wishes)
                      "w3a16_g16\nw4a16_g16\nw3a16_g16\nw3a16_g16\n");
     ck_assert_int_eq(play_sql(&run, "SELECT bits_per_weight <= 3.75 FROM run WHERE id = 2"), 1);
     ck_assert_str_eq(
-        play_text(&run, "SELECT json_extract(json_remove(recipe, '$.select.shortlist'), '$.select') FROM run"
-                        " WHERE id = 2"),
+        play_text(&run, "SELECT json_remove(recipe -> 'select', '$.shortlist') FROM run WHERE id = 2"),
         "{\"run\":1,\"unit\":\"job\",\"rule\":\"token\",\"metric\":\"cka_token\",\"budget\":3.75,"
         "\"forbid\":[\"rtn\"],\"pin\":[{\"unit\":\"model.layers.0.*\",\"candidate\":\"gptq-hls w3a16_g16\"},"
         "{\"unit\":\"model.layers.0.o\",\"candidate\":\"gptq-hls w4a16_g16\"}]}\n");
