@@ -74,6 +74,17 @@ static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_pl
     }
 }
 
+/* Different factors have different rows. */
+static calm_status check_shortlists(calm_ctx *ctx, const calm_numbers *factors)
+{
+    for (size_t i = 0; i < factors->n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (factors->of[k] == factors->of[i])
+                return calm_fail(ctx, CALM_EARG, "--shortlists: %g is there twice; expected different factors, as "
+                                 "1.05,2,4", factors->of[i]);
+    return CALM_OK;
+}
+
 /* The recipe of one scheme; NULL: of the spec's own.  An ablation writes no checkpoint, so the recipe has no output and
  * no document. */
 static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *scheme, const calm_events *events,
@@ -176,6 +187,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_progress progress;
     CALM_SCOPED_ARENA(keep);
     CALM_TRY(parse_seeds(ctx, o->seeds, &plan));
+    CALM_TRY(check_shortlists(ctx, &o->shortlists));
     if (o->output)
         CALM_TRY(calm_ablation_report_target(ctx, o->output, o->force));
     calm_progress_begin(ctx, &progress, o->common.quiet);

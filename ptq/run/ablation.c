@@ -148,7 +148,7 @@ static calm_status add_shortlists(calm_ctx *ctx, const calm_run *p, const experi
     for (size_t i = 0; i < e->plan->n_shortlists; i++) {
         char *factor;
         selection.shortlist = e->plan->shortlists[i];
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &factor, " %.17g", selection.shortlist));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &factor, " %.15g", selection.shortlist));
         CALM_TRY(add_selected(ctx, p, t, "hybrid", &selection, factor));
     }
     return CALM_OK;

@@ -237,7 +237,7 @@ TEST(factors_of_the_shortlist)
     play run = new_play("w4a4_g16", "rtn,gptq,smoothquant");
     const calm_ablation all = ablate_by(&run, &plan);
     const calm_ablation_row *own = row_named(&all, "job cka_token token"),
-                            *same = row_named(&all, test_format("job cka_token token %.17g", factors[0])),
+                            *same = row_named(&all, test_format("job cka_token token %.15g", factors[0])),
                             *wide = row_named(&all, "job cka_token token 1000000"),
                             *error = row_named(&all, "job log_rel_mse argmax");
     ck_assert_str_eq(wide->kind, "hybrid");
