@@ -187,6 +187,7 @@ typedef struct calm_select_request {
     const char *unit, *rule, *metric;       /* "job", "sublayer", "block"; "token", "argmax"; "cka_token"          */
     double budget;                          /* bits per weight                                                     */
     double act_budget;                      /* mean bits of activations                                            */
+    double shortlist;                       /* factor of the rule "token", from 1: docs/method.md section 5        */
     const char *const *forbid;              /* [n_forbid] a name, a pattern, or "#12", besides what the run had    */
     size_t n_forbid;
     const char *const *pins;                /* [2 n_pins] unit, candidate, ...; they count more than the run's     */

@@ -19,8 +19,9 @@ typedef struct options {
     calm_recipe_spec spec;
     calm_words schemes;
     const char *seeds, *output;
+    calm_numbers shortlists;
     int input_scales;
-    bool no_probes, force, json;
+    bool brief, no_probes, force, json;
 } options;
 
 static const calm_option table[] = {
@@ -30,8 +31,11 @@ static const calm_option table[] = {
     CALM_OPT("eval-samples", spec.eval_samples, INT, "windows of the text to evaluate on; 0 = all", .fallback = "200",
              .min = 0, .max = 1 << 24, .metavar = "N"),
     CALM_OPT("text", spec.eval_text, STRING, "the same as --eval-text", .metavar = "FILE"),
-    CALM_OPT("seeds", seeds, STRING, "uniform runs and the default hybrid again, calibration windows drawn with each "
-             "of these: 1,2,3", .metavar = "LIST"),
+    CALM_OPT("shortlists", shortlists, NUMBERS, "the recipe's hybrid with each of these factors of the shortlist too: "
+             "1.05,2,4", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "LIST"),
+    CALM_OPT("brief", brief, BOOL, "uniform runs, the recipe's hybrid and --shortlists alone"),
+    CALM_OPT("seeds", seeds, STRING, "uniform runs, the recipe's hybrid and --shortlists again, calibration windows "
+             "drawn with each of these: 1,2,3", .metavar = "LIST"),
     CALM_OPT("input-scales", input_scales, ENUM, "norms: also behind norms that a residual reads too (encoders); free: "
              "everywhere; no checkpoint holds those", .values = CALM_INPUT_SCALES_NAMES, .fallback = "folded",
              .metavar = CALM_INPUT_SCALES_NAMES),
@@ -71,6 +75,17 @@ static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_pl
     }
 }
 
+/* Different factors have different rows. */
+static calm_status check_shortlists(calm_ctx *ctx, const calm_numbers *factors)
+{
+    for (size_t i = 0; i < factors->n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (factors->of[k] == factors->of[i])
+                return calm_fail(ctx, CALM_EARG, "--shortlists: %g is there twice; expected different factors, as "
+                                 "1.05,2,4", factors->of[i]);
+    return CALM_OK;
+}
+
 /* The recipe of one scheme; NULL: of the spec's own.  An ablation writes no checkpoint, so the recipe has no output and
  * no document. */
 static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *scheme, const calm_events *events,
@@ -86,8 +101,10 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     CALM_TRY(calm_recipe_resolve(ctx, spec, events, recipe));
     recipe->output = NULL;
     recipe->document = NULL;
-    recipe->score_points = (1u << CALM_N_POINTS) - 1;
-    recipe->want_cka_linear = true;
+    if (!o->brief) {
+        recipe->score_points = (1u << CALM_N_POINTS) - 1;
+        recipe->want_cka_linear = true;
+    }
     recipe->input_scales = (calm_input_scales)o->input_scales;
     return CALM_OK;
 }
@@ -149,7 +166,7 @@ static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *p
     if (recipes->model.note)
         calm_log(ctx, CALM_LOG_INFO, "%s", recipes->model.note);
     for (size_t i = 0; i < set.n; i++)
-        CALM_TRY(calm_ablation_check(ctx, &recipes[i], plan));
+        CALM_TRY(calm_ablation_check(ctx, &recipes[i]));
     calm_progress_add_run(progress);
     for (size_t i = 0; i < set.n; i++)
         CALM_TRY(calm_ablate(ctx, &recipes[i], plan, keep, &of[i]));
@@ -165,11 +182,14 @@ static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *p
 static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
-    calm_ablation_plan plan = {.probes = !o->no_probes, .options = {.command = o->common.command}};
+    calm_ablation_plan plan = {.probes = !o->no_probes && !o->brief, .brief = o->brief,
+                               .shortlists = o->shortlists.of, .n_shortlists = o->shortlists.n,
+                               .options = {.command = o->common.command}};
     calm_progress progress;
     CALM_SCOPED_ARENA(keep);
     CALM_TRY(parse_seeds(ctx, o->seeds, &plan));
     CALM_TRY(calm_kernels_pin(ctx, NULL));
+    CALM_TRY(check_shortlists(ctx, &o->shortlists));
     if (o->output)
         CALM_TRY(calm_ablation_report_target(ctx, o->output, o->force));
     calm_progress_begin(ctx, &progress, o->common.quiet);
@@ -186,7 +206,8 @@ const calm_command calm_cmd_ablate = {
         "store, so the same command again computes nothing twice.",
     .examples = "  calm ablate --model qwen --schemes w4a4_g128\n"
                 "  calm ablate --model qwen --output evidence --seeds 1,2,3\n"
-                "  calm ablate --model qwen --schemes w3a16_g128 --no-probes --eval-samples 24\n",
+                "  calm ablate --model qwen --schemes w3a16_g128 --no-probes --eval-samples 24\n"
+                "  calm ablate --model qwen --schemes w4a4_g128 --brief --shortlists 1.05,2,4\n",
     .spec = CALM_SPEC_SHARED,
     .spec_at = offsetof(options, spec),
     CALM_COMMAND_PARTS,

@@ -15,7 +15,7 @@ typedef struct options {
     const char *store, *metric, *target;
     calm_words forbid;
     calm_pairs pins;
-    double budget, act_budget;
+    double budget, act_budget, shortlist;
     int unit, rule;
     bool dry_run, json, csv;
 } options;
@@ -27,8 +27,11 @@ static const calm_option table[] = {
     CALM_OPT("act-budget", act_budget, DOUBLE, "mean bits of activations that the schemes of the run share (default: "
              "as in the run)", .min = 1, .max = 16, .metavar = "BITS"),
     CALM_OPT("metric", metric, STRING, "score that the rule reads (default: as in the run)", .metavar = "NAME"),
-    CALM_OPT("rule", rule, ENUM, "token: near ties by relative error; argmax: CALM as published",
-             .values = "run|" CALM_CHOICE_RULE_NAMES, .fallback = "run", .metavar = CALM_CHOICE_RULE_NAMES),
+    CALM_OPT("rule", rule, ENUM, "token: a shortlist by the metric, of it the least relative error; argmax: CALM as "
+             "published", .values = "run|" CALM_CHOICE_RULE_NAMES, .fallback = "run",
+             .metavar = CALM_CHOICE_RULE_NAMES),
+    CALM_OPT("shortlist", shortlist, DOUBLE, "factor of the least score that the shortlist reaches up to (default: as "
+             "in the run)", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "FACTOR"),
     CALM_OPT("unit", unit, ENUM, "what gets one choice", .values = "run|" CALM_UNIT_NAMES, .fallback = "run",
              .metavar = CALM_UNIT_NAMES),
     CALM_OPT("forbid", forbid, WORDS, "leave out an algorithm (gptq, mkq*), one at a scheme (\"gptq w3a16_g128\") or a "
@@ -110,7 +113,9 @@ static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, calm_tabl
         ctx, CALM_OBJECT(CALM_KV("run", s->run ? calm_json_of_int(s->run) : calm_json_new_null()),
                          CALM_KV("already_stored", s->found), CALM_KV("parent", s->parent.id),
                          CALM_KV("unit", calm_unit_name(pool->unit)),
-                         CALM_KV("rule", calm_choice_rule_name(pool->rule)), CALM_KV("metric", pool->metric),
+                         CALM_KV("rule", calm_choice_rule_name(pool->rule)),
+                         CALM_KV("shortlist", pool->rule == CALM_CHOICE_RULE_TOKEN ? pool->shortlist : NAN),
+                         CALM_KV("metric", pool->metric),
                          CALM_KV("budget", s->budget),
                          CALM_KV("act_budget", s->act_budget > 0 ? s->act_budget : NAN),
                          CALM_KV("act_bits", s->solution.mean_act_bits),
@@ -140,7 +145,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const options *o = opts;
     calm_reselect_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
                                .budget = o->budget > 0 ? o->budget : NAN, .act_budget = o->act_budget,
-                               .forbid = o->forbid, .pins = o->pins,
+                               .shortlist = o->shortlist, .forbid = o->forbid, .pins = o->pins,
                                .engine = o->target, .dry_run = o->dry_run};
     CALM_SCOPED(calm_reselected, calm_reselected_clear) selected = {0};
     calm_progress progress;
@@ -163,6 +168,7 @@ const calm_command calm_cmd_select = {
                    "Scores are read from the store; neither the model nor a candidate is touched.  Without options the "
                    "choices are RUN's.",
     .examples = "  calm select 3 --metric rel_mse\n"
+                "  calm select 3 --shortlist 4\n"
                 "  calm select 3 --forbid smoothquant --forbid mkq\n"
                 "  calm select 3 --pin model.layers.0.qkv=gptq --pin '*.down=#123'\n"
                 "  calm select 3 --budget 3.5 --dry-run\n"

@@ -1,4 +1,5 @@
-/* calm inspect STORE activations: the largest values, where they emerge, which tokens carry them; all hook points. */
+/* calm inspect STORE activations: the largest values, where they emerge, which tokens and positions carry them, what
+ * they cost in INT8, how they depend on the windows; all hook points. */
 #include "cli/inspect/inspect_view.h"
 
 #define OF_RUN "FROM run r JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id "
@@ -32,11 +33,38 @@ static const char activations_sql[] =
     OF_RUN "LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
     "WHERE r.id = ?1 ORDER BY x.block, x.id";
 
+/* Where in their windows the largest values of each hook point sit, block by block: the most frequent position. */
+static const char positions_sql[] =
+    "SELECT x.block, x.point, count(*) AS peaks, count(DISTINCT p.window) AS windows, "
+    "100.0 * sum(p.token = 0) / count(*) AS first_percent, "
+    "(SELECT o.token FROM activation_peak o WHERE o.activation_id = x.id "
+    "  GROUP BY o.token ORDER BY count(*) DESC, o.token LIMIT 1) AS position, "
+    "(SELECT 100.0 * count(*) / x.n FROM activation_peak o WHERE o.activation_id = x.id "
+    "  GROUP BY o.token ORDER BY count(*) DESC, o.token LIMIT 1) AS percent, "
+    "count(DISTINCT p.channel) AS channels, x.hook "
+    "FROM run r JOIN (SELECT a.*, (SELECT count(*) FROM activation_peak q WHERE q.activation_id = a.id) AS n "
+    "  FROM activation a) x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id "
+    "JOIN activation_peak p ON p.activation_id = x.id WHERE r.id = ?1 GROUP BY x.id ORDER BY x.point, x.block, x.id";
+
+static const char int8_sql[] =
+    "SELECT x.block, x.point, x.hook, x.count, x.max_abs, x.mean_abs, x.rms, x.q999, x.histogram_first, x.histogram "
+    OF_RUN "WHERE r.id = ?1 ORDER BY x.block, x.id";
+
+static const char subsets_sql[] =
+    "SELECT x.block, x.point, x.hook, p.value, p.window, c.n_windows "
+    OF_RUN "JOIN activation_peak p ON p.activation_id = x.id JOIN calibration c ON c.id = x.calibration_id "
+    "WHERE r.id = ?1 ORDER BY x.block, x.id, p.rank";
+
 const calm_inspect_list calm_inspect_activations[] = {
     {"maxima", "Largest values", .sql = maxima_sql, .n_params = 1},
     {"emergence", "Emergence: the first block whose output's maximum is 10 times the one before",
      .sql = emergence_sql, .n_params = 1, .fields = true},
     {"tokens", "Tokens that carry the largest values of each hook point", .sql = tokens_sql, .n_params = 1},
+    {"positions", "Positions of the largest values of each hook point", .sql = positions_sql, .n_params = 1},
+    {"int8", "INT8 with one scale: from the maximum, or clipped at the 99.9 % quantile", .sql = int8_sql,
+     .fill = calm_inspect_int8},
+    {"subsets", "The maximum over a half, a quarter and an eighth of the windows, as a share of that over all",
+     .sql = subsets_sql, .fill = calm_inspect_subsets},
     {"activations", "Hook points", .sql = activations_sql, .n_params = 1},
     {0},
 };

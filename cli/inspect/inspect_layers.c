@@ -15,7 +15,7 @@ typedef struct shade {
 } shade;
 
 static const shade shades[] = {
-    {CALM_NEAR_TIE, "\u00b7", ".", "32"}, {1.25, "\u2591", "-", "36"},     {2, "\u2592", "+", "33"},
+    {1.05, "\u00b7", ".", "32"}, {1.25, "\u2591", "-", "36"},     {2, "\u2592", "+", "33"},
     {4, "\u2593", "*", "35"},             {INFINITY, "\u2588", "#", "31"},
 };
 static const shade failed = {0, "\u00d7", "x", "90"}, unscored = {0, "?", "?", "90"}, absent = {0, " ", " ", ""};

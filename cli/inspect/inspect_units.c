@@ -18,7 +18,8 @@ static void resolve(const char *metric, calm_inspect_units *units, calm_pool_que
 {
     calm_point point;
     int score;
-    *query = (calm_pool_query){.metric = metric ? metric : units->run.metric, .partial = true};
+    *query = (calm_pool_query){.metric = metric ? metric : units->run.metric, .partial = true,
+                               .shortlist = calm_stored_run_shortlist(&units->run)};
     if (!calm_stored_run_unit(&units->run, &query->unit))
         query->unit = CALM_UNIT_JOB;
     units->rule_known = calm_stored_run_rule(&units->run, &query->rule) && query->metric &&

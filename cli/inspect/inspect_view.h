@@ -75,6 +75,10 @@ extern const calm_inspect_list calm_inspect_summary[], calm_inspect_runs[], calm
  * (inspect_activations.c); what differs between two runs (inspect_diff.c). */
 extern const calm_inspect_list calm_inspect_show[], calm_inspect_activations[], calm_inspect_diff[];
 
+/* What a hook point's maximum costs in INT8, and how it depends on the windows (inspect_maxima.c): fill functions. */
+calm_status calm_inspect_int8(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table);
+calm_status calm_inspect_subsets(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table);
+
 /* A strip per unit, a cell per candidate of the pool (inspect_layers.c). */
 calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in);
 

@@ -70,9 +70,10 @@ static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *
     const double times = calm_inspect_times(j->units->metric, cell->metric, j->least);
     if (!token && cell->metric > j->least)
         return calm_strf(ctx, ctx->out, out, "larger %s: %.3g times the least", j->units->metric, times);
-    if (token && cell->metric > calm_near_tie(j->units->metric, j->least))
+    const double factor = j->units->stored.pool.shortlist;
+    if (token && cell->metric > calm_shortlist_bound(j->units->metric, j->least, factor))
         return calm_strf(ctx, ctx->out, out, "outside the shortlist: %s is %.3g times the least, over %g",
-                         j->units->metric, times, CALM_NEAR_TIE);
+                         j->units->metric, times, factor);
     if (token && isnan(cell->tie) && !isnan(winner->tie))
         return calm_strf(ctx, ctx->out, out, "on the shortlist without a %s", j->units->tie);
     if (token && cell->tie != winner->tie && !isnan(cell->tie))

@@ -144,6 +144,7 @@ static calm_status select_options(calm_ctx *ctx, const calm_select_request *requ
                                    .metric = request->metric,
                                    .budget = request->budget > 0 ? request->budget : NAN,
                                    .act_budget = request->act_budget,
+                                   .shortlist = request->shortlist,
                                    .engine = request->engine,
                                    .dry_run = request->dry_run,
                                    .command = "calm_select"};

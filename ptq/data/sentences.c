@@ -10,7 +10,7 @@
 typedef struct reader {
     const calm_tokenizer *tokenizer;
     calm_texts texts;
-    size_t seqlen, samples, n_spread, vocab;
+    calm_windows_options options;
     calm_token_file out;
     size_t ids_capacity, capacity;    /* of out.ids; of out.begin */
 } reader;
@@ -24,17 +24,17 @@ static calm_status shorten(calm_ctx *ctx, calm_arena *arena, const reader *r, co
     size_t n_plain, before = 0;
     CALM_TRY(calm_texts_encode(ctx, arena, r->tokenizer, where, text, n_bytes, false, &plain, &n_plain));
     const size_t special = *n - n_plain;
-    if (n_plain > *n || special >= r->seqlen)
+    if (n_plain > *n || special >= r->options.seqlen)
         return calm_fail(ctx, CALM_EARG, "%s: sentences of %zu tokens have no room beside the special ones", where,
-                         r->seqlen);
+                         r->options.seqlen);
     while (before <= special && memcmp(ids + before, plain, n_plain * sizeof *ids) != 0)
         before++;
     if (before > special)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: the tokenizer's template puts special tokens within a text, "
                          "which cannot be shortened", where);
-    const size_t kept = r->seqlen - special;
+    const size_t kept = r->options.seqlen - special;
     memmove(ids + before + kept, ids + before + n_plain, (special - before) * sizeof *ids);
-    *n = r->seqlen;
+    *n = r->options.seqlen;
     return CALM_OK;
 }
 
@@ -42,7 +42,7 @@ static calm_status keep(calm_ctx *ctx, reader *r, const uint32_t *ids, size_t n)
 {
     calm_token_file *out = &r->out;
     const size_t used = out->n ? out->begin[out->n] : 0;
-    CALM_TRY(calm_texts_check_ids(ctx, r->texts.where, ids, n, r->vocab));
+    CALM_TRY(calm_texts_check_ids(ctx, r->texts.where, ids, n, r->options.vocab));
     if (n == 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: a sentence without a token", r->texts.where);
     CALM_TRY(CALM_GROW(ctx, ctx->scratch, out->ids, used, &r->ids_capacity, used + n));
@@ -61,7 +61,7 @@ static calm_status add_sentence(calm_ctx *ctx, reader *r, const char *text, size
     uint32_t *ids;
     size_t n;
     CALM_TRY(calm_texts_encode(ctx, &arena, r->tokenizer, r->texts.where, text, n_bytes, true, &ids, &n));
-    if (n > r->seqlen)
+    if (n > r->options.seqlen)
         CALM_TRY(shorten(ctx, &arena, r, text, n_bytes, ids, &n));
     return keep(ctx, r, ids, n);
 }
@@ -70,8 +70,9 @@ static calm_status read_sentences(calm_ctx *ctx, reader *r)
 {
     const char *text;
     size_t n_bytes;
-    /* Where they are spread depends on how many there are: then all are read. */
-    while (!r->samples || r->n_spread || r->out.n < r->samples) {
+    /* Which are drawn, and where they are spread, depends on how many there are: then all are read. */
+    const bool all = !r->options.n_windows || r->options.n_spread || r->options.seed >= 0;
+    while (all || r->out.n < r->options.n_windows) {
         CALM_TRY(calm_texts_next(ctx, &r->texts, &text, &n_bytes));
         if (!text)
             break;
@@ -80,32 +81,36 @@ static calm_status read_sentences(calm_ctx *ctx, reader *r)
     return r->out.n ? CALM_OK : calm_fail(ctx, CALM_EARG, "%s: no sentence in it", r->texts.path);
 }
 
-/* Keep the wanted ones of all, which rise: each moves towards the front. */
-static void keep_spread(reader *r)
+/* Copy the wanted ones of all: drawn ones are in no order in which they could move within one array. */
+static calm_status keep_chosen(calm_ctx *ctx, reader *r, calm_token_file *out)
 {
-    calm_token_file *out = &r->out;
-    const size_t available = out->n;
-    if (!r->n_spread || !r->samples || available <= r->samples)
-        return;
-    out->longest = 0;
-    for (out->n = 0; out->n < r->samples; out->n++) {
-        const size_t from = calm_windows_place(out->n, r->samples, r->n_spread, available);
-        const size_t begin = out->begin[from], n = out->begin[from + 1] - begin;
-        memmove(out->ids + out->begin[out->n], out->ids + begin, n * sizeof *out->ids);
-        out->begin[out->n + 1] = out->begin[out->n] + n;
+    const calm_token_file *all = &r->out;
+    size_t *chosen, total = 0;
+    *out = (calm_token_file){0};
+    CALM_TRY(calm_windows_choose(ctx, &r->options, all->n, &out->n, &chosen));
+    for (size_t i = 0; i < out->n; i++)
+        total += all->begin[chosen[i] + 1] - all->begin[chosen[i]];
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->ids, total));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->begin, out->n + 1));
+    for (size_t i = 0; i < out->n; i++) {
+        const size_t from = all->begin[chosen[i]], n = all->begin[chosen[i] + 1] - from;
+        memcpy(out->ids + out->begin[i], all->ids + from, n * sizeof *out->ids);
+        out->begin[i + 1] = out->begin[i] + n;
         out->longest = calm_size_max(out->longest, n);
     }
+    return CALM_OK;
 }
 
-calm_status calm_sentences_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path, size_t seqlen,
-                                size_t samples, size_t n_spread, size_t vocab, calm_windows *out)
+calm_status calm_sentences_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
+                                const calm_windows_options *options, calm_windows *out)
 {
-    reader r = {.tokenizer = tokenizer, .seqlen = seqlen, .samples = samples, .n_spread = n_spread, .vocab = vocab};
+    reader r = {.tokenizer = tokenizer, .options = *options};
+    calm_token_file chosen;
     CALM_SCOPED_SCRATCH(ctx);
     if (calm_texts_open(ctx, path, SIZE_MAX, &r.texts) == CALM_OK)
         read_sentences(ctx, &r);
     calm_texts_close(&r.texts);
     CALM_TRY(ctx->status);
-    keep_spread(&r);
-    return calm_windows_from_sequences(ctx, &r.out, out);
+    CALM_TRY(keep_chosen(ctx, &r, &chosen));
+    return calm_windows_from_sequences(ctx, &chosen, out);
 }

@@ -94,21 +94,22 @@ static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, cal
     }
 }
 
-size_t calm_windows_place(size_t i, size_t n, size_t n_spread, size_t available)
+/* Which of `available` windows the i-th of n <= available is, where the last n_spread lie spread over what the others,
+ * the first of the text, leave: each in the middle of one of n_spread equal parts.  Rising in i. */
+static size_t place(size_t i, size_t n, size_t n_spread, size_t available)
 {
     const size_t n_first = n - calm_size_min(n, n_spread), rest = available - n_first;
     /* Neighbours are of one article and would count for less than their number. */
     return i < n_first ? i : n_first + (2 * (i - n_first) + 1) * rest / (2 * (n - n_first));
 }
 
-/* Which windows: the first ones, the last of them spread, or drawn ones in drawing order. */
-static calm_status choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
-                          size_t **chosen)
+calm_status calm_windows_choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
+                                size_t **chosen)
 {
     *n = options->n_windows && options->n_windows < available ? options->n_windows : available;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *chosen, *n ? *n : 1));
     for (size_t i = 0; i < *n; i++)
-        (*chosen)[i] = calm_windows_place(i, *n, options->n_spread, available);
+        (*chosen)[i] = place(i, *n, options->n_spread, available);
     if (options->seed >= 0 &&
         !calm_rng_choose((uint64_t)options->seed, RNG_STREAM_WINDOWS, available, *n, *chosen))
         return calm_fail(ctx, CALM_ENOMEM, "out of memory drawing %zu windows", *n);
@@ -143,7 +144,7 @@ static calm_status collect(calm_ctx *ctx, const char *path, const calm_windows_o
         return calm_fail(ctx, CALM_EARG, "%s: %zu tokens, expected at least one window of %zu", path, cut->n_ids,
                          options->seqlen);
     *out = (calm_windows){.n_tokens = cut->n_ids, .n_available = cut->n};
-    CALM_TRY(choose(ctx, options, cut->n, &out->n, &chosen));
+    CALM_TRY(calm_windows_choose(ctx, options, cut->n, &out->n, &chosen));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, out->n + 1));
     for (size_t w = 0; w < out->n; w++)
         total += cut->n_head + cut->length[chosen[w]];

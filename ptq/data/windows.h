@@ -32,7 +32,7 @@ typedef struct calm_windows_options {
     size_t n_windows;    /* at most so many windows; 0 = all                                     */
     long long seed;      /* < 0: the first ones; else drawn without replacement                  */
     size_t n_spread;     /* with seed < 0 the last so many of n_windows are spread over what the
-                          * first ones leave of the text (calm_windows_place)                    */
+                          * first ones leave of the text, each in the middle of an equal part    */
     size_t vocab;        /* ids at or above this are an error; 0 = not checked                   */
     bool special;        /* begin every window as the tokenizer's template begins a text         */
 } calm_windows_options;
@@ -55,9 +55,10 @@ calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *fi
 /* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
 
-/* Which of `available` windows the i-th of n <= available is, where the last n_spread lie spread over what the others,
- * the first of the text, leave: each in the middle of one of n_spread equal parts.  Rising in i. */
-size_t calm_windows_place(size_t i, size_t n, size_t n_spread, size_t available);
+/* The windows that `options` ask for of `available`: seed, n_windows and n_spread alone are read.  *chosen [*n] in
+ * ctx->scratch: the first ones and those spread, rising, or drawn ones in drawing order.  CALM_ENOMEM. */
+calm_status calm_windows_choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
+                                size_t **chosen);
 
 /* One more than the largest position of any window: the rows that position tables need. */
 size_t calm_windows_reach(const calm_windows *windows);

@@ -17,6 +17,7 @@
 typedef struct calm_selection {
     calm_unit unit;
     calm_choice_rule rule;
+    double shortlist;                  /* its factor; read by the rule token alone                      */
     calm_point point;                  /* where the score was measured; of this unit                    */
     int score;                         /* CALM_METRIC_* or CALM_SCORE_*                                 */
 } calm_selection;
@@ -62,6 +63,7 @@ typedef struct calm_pool {
     size_t n_units;
     calm_unit unit;
     calm_choice_rule rule;
+    double shortlist;                  /* its factor; read by the rule token alone                      */
     const char *metric;                /* name of the score that the cells' `metric` is                 */
     bool pending;                      /* candidates are still to be computed: none has failed yet      */
     bool numbered;                     /* cells have the ids of what the store has: requests that name

@@ -34,17 +34,17 @@ static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, si
 
 /* The bound is above the least wherever that lies: cka_debiased may be below 0, and a logarithm has no zero, so that a
  * factor would be wide far from 0 and nothing near it. */
-double calm_near_tie(const char *metric_name, double least)
+double calm_shortlist_bound(const char *metric_name, double least, double factor)
 {
     if (calm_score_is_log(metric_name))
-        return least + log(CALM_NEAR_TIE);
-    return least < 0 ? least / CALM_NEAR_TIE : least * CALM_NEAR_TIE;
+        return least + log(factor);
+    return least < 0 ? least / factor : least * factor;
 }
 
-calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric_name, const calm_contender *contenders,
-                        size_t n, size_t *winner, char **reason)
+calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, double shortlist, const char *metric_name,
+                        const calm_contender *contenders, size_t n, size_t *winner, char **reason)
 {
-    size_t best = n, chosen = n, short_list = 0;
+    size_t best = n, chosen = n, listed = 0;
     /* Of equals the first of the pool wins, as the recipe has them.  Exact ties are no accident: where no weight can
      * take an input scale, smoothquant and rtn are the same bits.  A key is a digest, which would draw lots there. */
     for (size_t i = 0; i < n; i++)
@@ -55,19 +55,21 @@ calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric
     *winner = best;
     if (rule == CALM_CHOICE_RULE_ARGMAX)
         return calm_strf(ctx, ctx->out, reason, "least %s of %zu", metric_name, n);
-    /* Scores measured on few tokens do not tell near equals apart.  Among those the output error of the job decides,
-     * which has less noise than a similarity of outputs. */
+    /* Scores measured on few tokens do not tell near equals apart, and a similarity of outputs sees neither a shift nor
+     * a rescaling.  Among those of the shortlist the output error of the job decides, which has less noise and sees
+     * both. */
+    const double bound = calm_shortlist_bound(metric_name, contenders[best].metric, shortlist);
     for (size_t i = 0; i < n; i++) {
         const calm_contender *c = &contenders[i];
-        if (!can_win(c) || c->metric > calm_near_tie(metric_name, contenders[best].metric))
+        if (!can_win(c) || (i != best && c->metric > bound))
             continue;
-        short_list++;
+        listed++;
         if (chosen == n || before(c->tie_metric, contenders[chosen].tie_metric))
             chosen = i;
     }
     *winner = chosen;
-    if (short_list == 1)
-        return calm_strf(ctx, ctx->out, reason, "least %s of %zu, no other within %g", metric_name, n, CALM_NEAR_TIE);
-    return calm_strf(ctx, ctx->out, reason, "least log_rel_mse of %zu within %g of the least %s%s", short_list,
-                     CALM_NEAR_TIE, metric_name, chosen == best ? "" : " (not the least itself)");
+    if (listed == 1)
+        return calm_strf(ctx, ctx->out, reason, "least %s of %zu, no other within %g", metric_name, n, shortlist);
+    return calm_strf(ctx, ctx->out, reason, "least log_rel_mse of %zu within %g of the least %s%s", listed, shortlist,
+                     metric_name, chosen == best ? "" : " (not the least itself)");
 }

@@ -1,7 +1,8 @@
 /* Choice: one candidate per unit from its stored scores (docs/method.md section 5).
  *
- *   token    c* = least value of the metric (cka_token); shortlist = candidates within 1.05 c* (c* / 1.05 where
- *            c* < 0; c* + log 1.05 of a logarithm); the least log_rel_mse of the shortlist wins, of equals the first
+ *   token    c* = least value of the metric (cka_token); shortlist = candidates within a factor f of it: up to f c*
+ *            (c* / f where c* < 0; c* + log f of a logarithm); the least log_rel_mse of the shortlist wins, of equals
+ *            the first
  *   argmax   CALM as published: the least value of the metric (cka) wins, of equals the first */
 #ifndef CALM_PLAN_RULE_H
 #define CALM_PLAN_RULE_H
@@ -15,11 +16,15 @@ typedef enum calm_choice_rule { CALM_CHOICE_RULE_TOKEN, CALM_CHOICE_RULE_ARGMAX 
 /* "token" */
 const char *calm_choice_rule_name(calm_choice_rule rule);
 
-#define CALM_NEAR_TIE 1.05
+/* Factors of the shortlist: that of a recipe that says none, that of runs stored before it could be said, and the
+ * greatest.  At 1 a shortlist holds ties alone; the greatest leaves the choice to log_rel_mse. */
+#define CALM_SHORTLIST_DEFAULT 1.05
+#define CALM_SHORTLIST_UNSAID  1.05
+#define CALM_SHORTLIST_MAX     1e6
 
-/* Upper bound of the near-tie range of a metric: 1.05 x least, least / 1.05 where that is below 0; least + log 1.05
- * where the metric is a logarithm (calm_score_is_log). */
-double calm_near_tie(const char *metric_name, double least);
+/* Upper bound of the shortlist: factor x least, least / factor where that is below 0; least + log factor where the
+ * metric is a logarithm (calm_score_is_log). */
+double calm_shortlist_bound(const char *metric_name, double least, double factor);
 
 /* What the rule reads of a candidate. */
 typedef struct calm_contender {
@@ -30,8 +35,9 @@ typedef struct calm_contender {
 } calm_contender;
 
 /* Index of the winner among contenders [n], which are in the pool's order, and, in ctx->out, one sentence that says
- * why. A metric that is not finite never wins.  CALM_ENUMERIC when no candidate can win (says why each failed). */
-calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, const char *metric_name, const calm_contender *contenders,
-                        size_t n, size_t *winner, char **reason);
+ * why. A metric that is not finite never wins.  `shortlist`: the factor, >= 1; argmax does not read it.
+ * CALM_ENUMERIC when no candidate can win (says why each failed). */
+calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, double shortlist, const char *metric_name,
+                        const calm_contender *contenders, size_t n, size_t *winner, char **reason);
 
 #endif

@@ -72,7 +72,7 @@ static calm_status judge(calm_ctx *ctx, const calm_pool *pool, size_t unit, cons
     if (c->alive && !c->scored)
         return calm_fail(ctx, CALM_EARG, "%s: no candidate has a %s; %s", calm_pool_unit(pool, unit), pool->metric,
                          pool->remedy);
-    return calm_choose(ctx, pool->rule, pool->metric, c->contenders, c->n, winner, reason);
+    return calm_choose(ctx, pool->rule, pool->shortlist, pool->metric, c->contenders, c->n, winner, reason);
 }
 
 calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, size_t scheme,

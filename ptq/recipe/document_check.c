@@ -105,14 +105,14 @@ static bool is_whole(const calm_json *value)
 static calm_status check_number(comparison *c, const calm_shape *shape, const calm_json *value)
 {
     const double number = calm_json_number(value, 0);
-    const bool whole = shape->kind == CALM_SHAPE_INT;
+    const bool whole = shape->kind == CALM_SHAPE_INT, from_min = whole || shape->from_min;
     char words[96];
     if (whole && !is_whole(value))
         return expected(c, value, "a whole number");
     if (number > shape->max)
         snprintf(words, sizeof words, "at most %.15g", shape->max);
-    else if (whole ? number < shape->min : number <= shape->min)
-        snprintf(words, sizeof words, "%s %.15g", whole ? "at least" : "more than", shape->min);
+    else if (from_min ? number < shape->min : number <= shape->min)
+        snprintf(words, sizeof words, "%s %.15g", from_min ? "at least" : "more than", shape->min);
     else
         return CALM_OK;
     return expected(c, value, words);

@@ -108,6 +108,8 @@ static void fill_shape(const calm_shape *shape, calm_json *out)
 {
     const char *type = kinds[shape->kind].type, *least = kinds[shape->kind].least, *most = kinds[shape->kind].most;
     const bool number = shape->kind == CALM_SHAPE_INT || shape->kind == CALM_SHAPE_NUMBER;
+    if (shape->from_min)
+        least = "minimum";
     if (type)
         calm_json_set_string(out, "type", type);
     fill_kind(shape, out);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ptq/plan/engines.h"
+#include "ptq/plan/rule.h"
 #include "ptq/recipe/document.h"
 
 /* ---- patterns ---- */
@@ -58,6 +59,7 @@ static const calm_shape bits = {CALM_SHAPE_NUMBER, .min = 0, .max = 32};
 static const calm_shape bits_list = {CALM_SHAPE_LIST, .min = 1, .max = 64, .item = &bits};
 static const calm_shape budget = {CALM_SHAPE_EITHER, .item = &bits, .other = &bits_list};
 static const calm_shape act_bits = {CALM_SHAPE_NUMBER, .min = 0, .max = 16};
+static const calm_shape shortlist = {CALM_SHAPE_NUMBER, .min = 1, .max = CALM_SHORTLIST_MAX, .from_min = true};
 static const calm_shape pins = {CALM_SHAPE_MAP, .max = 4096, .pattern = &unit_pattern, .item = &name};
 static const calm_shape gate = {CALM_SHAPE_TEXT, .min = 3, .max = 128};
 static const calm_shape gates = {CALM_SHAPE_LIST, .max = 64, .item = &gate};
@@ -116,6 +118,7 @@ static const calm_document_row rows[] = {
     {"choice.unit", NULL, NULL, false, false},
     {"choice.metric", NULL, NULL, false, false},
     {"choice.rule", NULL, NULL, false, false},
+    {"choice.shortlist", NULL, &shortlist, false, false},
     {"choice.budget", "bits per weight that the schemes share; several give a table", &budget, false, false},
     {"choice.act_budget", NULL, &act_bits, false, false},
     {"choice.pins", NULL, &pins, false, false},

@@ -7,7 +7,7 @@
 typedef enum calm_shape_kind {
     CALM_SHAPE_BOOL,
     CALM_SHAPE_INT,       /* a whole number, min .. max                                       */
-    CALM_SHAPE_NUMBER,    /* min excluded                                                     */
+    CALM_SHAPE_NUMBER,    /* min excluded, unless `from_min`                                  */
     CALM_SHAPE_TEXT,      /* of min .. max characters, that fits `pattern`                    */
     CALM_SHAPE_WORD,      /* one of `values`                                                  */
     CALM_SHAPE_LIST,      /* of min .. max items of `item`                                    */
@@ -32,6 +32,7 @@ typedef struct calm_shape {
     const char *section;            /* "model": rows "model.name", ...   */
     const calm_shape_pattern *pattern;    /* NULL: every text                  */
     const struct calm_shape *item, *other;
+    bool from_min;                  /* of a NUMBER: min itself too       */
 } calm_shape;
 
 /* One place of a document. */

@@ -198,6 +198,7 @@ static calm_json *choice_json(const calm_recipe *recipe)
 {
     const calm_selection *selection = &recipe->selection;
     const bool probes = recipe->n_budgets || selection->score == CALM_SCORE_PROBE_KL;
+    const bool lists = selection->rule == CALM_CHOICE_RULE_TOKEN;
     calm_json *pins = calm_json_new_object(), *forbidden = calm_json_new_array();
     for (size_t i = 0; i < recipe->n_pins; i++)
         calm_json_set_string(pins, recipe->pins[i].unit, recipe->pins[i].candidate.said);
@@ -205,6 +206,7 @@ static calm_json *choice_json(const calm_recipe *recipe)
         calm_json_add_string(forbidden, recipe->forbidden[i].said);
     return CALM_OBJECT(CALM_KV("unit", calm_unit_name(selection->unit)),
                        CALM_KV("rule", calm_choice_rule_name(selection->rule)),
+                       CALM_KV("shortlist", lists ? calm_json_of_number(selection->shortlist) : NULL),
                        CALM_KV("metric", calm_score_name(selection->point, selection->score)),
                        CALM_KV("score_windows", recipe->score_windows), CALM_KV("guard_windows", recipe->guard_windows),
                        CALM_KV("keep_hybrid", recipe->keep_hybrid),

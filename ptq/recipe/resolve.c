@@ -175,7 +175,11 @@ static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, 
 static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_selection *selection = &recipe->selection;
-    *selection = (calm_selection){.unit = (calm_unit)spec->unit, .rule = (calm_choice_rule)spec->rule};
+    *selection = (calm_selection){.unit = (calm_unit)spec->unit, .rule = (calm_choice_rule)spec->rule,
+                                  .shortlist = spec->shortlist > 0 ? spec->shortlist : CALM_SHORTLIST_DEFAULT};
+    if (spec->shortlist > 0 && selection->rule == CALM_CHOICE_RULE_ARGMAX)
+        return calm_fail(ctx, CALM_EARG, "`choice.shortlist` %g: `choice.rule` argmax takes the least score and has no "
+                         "shortlist; leave one of them out", spec->shortlist);
     const char *own = selection->rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token";
     CALM_TRY(calm_score_need(ctx, selection->unit, spec->metric ? spec->metric : own, &selection->point,
                              &selection->score));

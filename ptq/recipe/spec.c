@@ -13,6 +13,9 @@
 #include "ptq/quant/scheme.h"
 #include "ptq/recipe/recipe.h"
 
+#define WORDS_OF(number) #number
+#define TEXT_OF(macro)   WORDS_OF(macro)
+
 /* Schemes and algorithms of a budget, where none are named. */
 #define BUDGET_SCHEMES "w2a16_g64,w3a16_g128,w4a16_g128,w8a16"
 #define BUDGET_POOL "gptq,gptq-hls,mkq-full"
@@ -104,8 +107,13 @@ const calm_option calm_spec_table[] = {
     {.name = "unit", .help = "what gets one choice", WORD(unit, CALM_UNIT_NAMES, "job"), .place = "choice.unit"},
     {.name = "effort", .help = "light: do not try to smooth quantized inputs without outliers",
      WORD(effort, "full|light", "full"), .place = "choice.effort"},
-    {.name = "rule", .help = "token: near ties by relative error; argmax: CALM as published",
+    {.name = "rule",
+     .help = "token: a shortlist by the metric, of it the least relative error; argmax: CALM as published",
      WORD(rule, CALM_CHOICE_RULE_NAMES, "token"), .place = "choice.rule"},
+    {.name = "shortlist", .help = "factor of the least score that the shortlist of --rule token reaches up to (default "
+                                  TEXT_OF(CALM_SHORTLIST_DEFAULT) "); 1000000: log_rel_mse alone",
+     AT(shortlist), .type = CALM_OPTION_DOUBLE, .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "FACTOR",
+     .place = "choice.shortlist"},
     {.name = "metric", .help = "score that the rule reads (default cka_token; cka with --rule argmax)",
      TEXT(metric, 64, "NAME"), .place = "choice.metric"},
     {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better or as good",

@@ -36,6 +36,7 @@ struct calm_recipe_spec {
     calm_numbers budgets;
     double act_budget;                         /* 0: none                              */
     int unit, rule, effort;                    /* calm_unit, calm_choice_rule, 1: light */
+    double shortlist;                          /* 0: the rule's own                    */
     const char *metric;                        /* NULL: the rule's own                 */
     bool keep_hybrid;
     calm_pairs pins;                           /* unit, candidate                      */

@@ -28,20 +28,21 @@ typedef struct table {
 /* What the stages of one pipeline are given, and what they make. */
 typedef struct experiment {
     const calm_ablation_plan *plan;
-    bool repeats;               /* a seed: uniform runs and the default hybrid alone */
+    bool repeats;               /* a seed: uniform runs and the recipe's hybrid alone */
     calm_arena *keep;
     calm_ablation *out;
 } experiment;
 
 /* ---- rows ---- */
 
-/* An empty table with room for every row there can be: uniform runs; each point and score under two rules; an oracle
- * per kind of unit; random draws. */
-static calm_status start(calm_ctx *ctx, const calm_run *p, calm_arena *keep, table *out)
+/* An empty table with room for every row there can be: uniform runs; each point and score under two rules; factors of
+ * the shortlist; an oracle per kind of unit; random draws. */
+static calm_status start(calm_ctx *ctx, const calm_run *p, const experiment *e, table *out)
 {
-    *out = (table){.keep = keep};
-    out->room = p->in.recipe->n_pool + 2 * CALM_N_POINTS * CALM_N_SCORES + CALM_N_UNITS + N_RANDOM;
-    CALM_TRY(CALM_NEW(ctx, keep, out->rows, out->room));
+    *out = (table){.keep = e->keep};
+    out->room = p->in.recipe->n_pool + 2 * CALM_N_POINTS * CALM_N_SCORES + e->plan->n_shortlists + CALM_N_UNITS +
+                N_RANDOM;
+    CALM_TRY(CALM_NEW(ctx, out->keep, out->rows, out->room));
     return CALM_NEW(ctx, ctx->out, out->trials, out->room);
 }
 
@@ -70,9 +71,10 @@ static calm_status add_uniform(calm_ctx *ctx, const calm_run *p, table *t)
     return CALM_OK;
 }
 
-/* A hybrid, or with probe_kl the oracle.  A unit of which every entry failed has no choice, and the row no plan. */
+/* A hybrid, or with probe_kl the oracle.  A unit of which every entry failed has no choice, and the row no plan.
+ * `more` ends the row's name. */
 static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, const char *kind,
-                                const calm_selection *selection)
+                                const calm_selection *selection, const char *more)
 {
     calm_ablation_row row = {.kind = kind, .seed = -1, .unit = calm_unit_name(selection->unit),
                              .metric = calm_score_name(selection->point, selection->score),
@@ -82,7 +84,7 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
     calm_pool pool;
     size_t *choice;
     char *failure;
-    CALM_TRY(calm_strf(ctx, t->keep, &row.name, "%s %s %s", row.unit, row.metric, row.rule));
+    CALM_TRY(calm_strf(ctx, t->keep, &row.name, "%s %s %s%s", row.unit, row.metric, row.rule, more));
     CALM_TRY(calm_pool_of_run(ctx, p, selection, &pool));
     const calm_status status = calm_solve(ctx, &pool, &requests, &solution);
     if (status == CALM_OK) {
@@ -129,12 +131,34 @@ static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
     for (calm_point point = 0; point < CALM_N_POINTS; point++)
         for (int score = 0; score <= CALM_SCORE_CKA_LINEAR; score++)
             for (calm_choice_rule rule = CALM_CHOICE_RULE_TOKEN; rule <= CALM_CHOICE_RULE_ARGMAX; rule++) {
-                const calm_selection selection = {calm_point_unit(point), rule, point, score};
+                const calm_selection selection = {calm_point_unit(point), rule,
+                                                  p->in.recipe->selection.shortlist, point, score};
                 if (score == CALM_SCORE_CKA_LINEAR && (point != CALM_POINT_JOB || !linear))
                     continue;
-                CALM_TRY(add_selected(ctx, p, t, "hybrid", &selection));
+                CALM_TRY(add_selected(ctx, p, t, "hybrid", &selection, ""));
             }
     return CALM_OK;
+}
+
+/* The recipe's metric read with each factor of the shortlist. */
+static calm_status add_shortlists(calm_ctx *ctx, const calm_run *p, const experiment *e, table *t)
+{
+    calm_selection selection = p->in.recipe->selection;
+    selection.rule = CALM_CHOICE_RULE_TOKEN;
+    for (size_t i = 0; i < e->plan->n_shortlists; i++) {
+        char *factor;
+        selection.shortlist = e->plan->shortlists[i];
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &factor, " %.15g", selection.shortlist));
+        CALM_TRY(add_selected(ctx, p, t, "hybrid", &selection, factor));
+    }
+    return CALM_OK;
+}
+
+/* The recipe's hybrid, and its factors. */
+static calm_status add_recipe(calm_ctx *ctx, const calm_run *p, const experiment *e, table *t)
+{
+    CALM_TRY(add_selected(ctx, p, t, "hybrid", &p->in.recipe->selection, ""));
+    return add_shortlists(ctx, p, e, t);
 }
 
 /* The best that choosing unit by unit can do as long as the costs of units add up: each takes the entry whose probe
@@ -142,8 +166,9 @@ static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
 static calm_status add_oracles(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++) {
-        const calm_selection selection = {unit, CALM_CHOICE_RULE_ARGMAX, calm_unit_point(unit), CALM_SCORE_PROBE_KL};
-        CALM_TRY(add_selected(ctx, p, t, "oracle", &selection));
+        const calm_selection selection = {.unit = unit, .rule = CALM_CHOICE_RULE_ARGMAX,
+                                          .point = calm_unit_point(unit), .score = CALM_SCORE_PROBE_KL};
+        CALM_TRY(add_selected(ctx, p, t, "oracle", &selection, ""));
     }
     return CALM_OK;
 }
@@ -345,19 +370,28 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, const experiment *e, tabl
     return CALM_OK;
 }
 
+/* The rows of one calibration's table. */
+static calm_status add_all(calm_ctx *ctx, calm_run *p, const experiment *e, table *t)
+{
+    CALM_TRY(add_uniform(ctx, p, t));
+    if (e->plan->brief)
+        return add_recipe(ctx, p, e, t);
+    CALM_TRY(add_hybrids(ctx, p, t));
+    CALM_TRY(add_shortlists(ctx, p, e, t));
+    if (e->plan->probes)
+        CALM_TRY(add_oracles(ctx, p, t));
+    return add_random(ctx, p, t);
+}
+
 /* The whole table of one calibration. */
 static calm_status compare_all(calm_ctx *ctx, calm_run *p, const experiment *e)
 {
     table t;
-    CALM_TRY(start(ctx, p, e->keep, &t));
+    CALM_TRY(start(ctx, p, e, &t));
     /* Before rows are added: probes become scores of the candidates, which oracles choose by. */
     for (calm_unit unit = 0; unit < CALM_N_UNITS && e->plan->probes; unit++)
         CALM_TRY(calm_run_probe_all(ctx, p, unit));
-    CALM_TRY(add_uniform(ctx, p, &t));
-    CALM_TRY(add_hybrids(ctx, p, &t));
-    if (e->plan->probes)
-        CALM_TRY(add_oracles(ctx, p, &t));
-    CALM_TRY(add_random(ctx, p, &t));
+    CALM_TRY(add_all(ctx, p, e, &t));
     CALM_TRY(measure(ctx, p, e, &t, e->out));
     e->out->encoder = calm_inputs_encode(&p->in);
     e->out->probes = e->plan->probes;
@@ -373,9 +407,9 @@ static calm_status repeat(calm_ctx *ctx, calm_run *p, const experiment *e)
     calm_ablation *out = e->out, of_seed = {0};
     calm_ablation_row *rows;
     table t;
-    CALM_TRY(start(ctx, p, e->keep, &t));
+    CALM_TRY(start(ctx, p, e, &t));
     CALM_TRY(add_uniform(ctx, p, &t));
-    CALM_TRY(add_selected(ctx, p, &t, "hybrid", &p->in.recipe->selection));
+    CALM_TRY(add_recipe(ctx, p, e, &t));
     for (size_t i = 0; i < t.n; i++) {
         t.rows[i].kind = "seed";
         t.rows[i].seed = p->in.recipe->seed;
@@ -414,7 +448,7 @@ static calm_status run_one(calm_ctx *ctx, const calm_recipe *recipe, experiment 
 
 /* ---- an experiment ---- */
 
-calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan)
+calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe)
 {
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave) results = {ctx->out, calm_arena_save(ctx->out)};
     CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
@@ -426,8 +460,6 @@ calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const 
     if (!run->result.evaluates)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: without its tokenizer there is no text to evaluate on",
                          recipe->model.dir);
-    if (plan->n_seeds && run->result.encoder)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "seeds: an encoder's sentences are the first of the text, not drawn");
     return CALM_OK;
 }
 
@@ -445,7 +477,8 @@ calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_abl
     for (size_t i = 0; i < plan->n_seeds; i++) {
         calm_recipe again = *recipe;
         again.seed = plan->seeds[i];
-        again.score_points = 1u << CALM_POINT_JOB;    /* a repetition has the default hybrid alone */
+        /* All that the recipe's hybrid reads. */
+        again.score_points = 1u << recipe->selection.point | 1u << CALM_POINT_JOB;
         CALM_TRY(run_one(ctx, &again, &e));
     }
     return calm_ablation_seeds(ctx, keep, out);

@@ -1,11 +1,12 @@
 /* Ablation: every way of choosing that calm has, measured side by side on one text.
  *
  *   uniform   one entry of the pool throughout
- *   hybrid    a score, measured at a point, read by a rule, for jobs, sublayers or blocks
+ *   hybrid    a score, measured at a point, read by a rule, for jobs, sublayers or blocks; the recipe's with other
+ *             factors of its shortlist too
  *   oracle    the entry with the least KL of the model when that unit alone is quantized
  *   random    any entry that did not fail, job by job: the middle of what scores could do
- *   seed      uniform runs and the default hybrid again with calibration windows drawn at random: the noise of
- * calibration
+ *   seed      uniform runs, the recipe's hybrid and its other factors again with calibration windows drawn at random:
+ *             the noise of calibration
  *
  * An experiment is one scheme and one calibration: one run of the store, whose candidates all its rows share.  Windows
  * of the text are the samples of paired differences, all against the best uniform run of the same experiment. */
@@ -19,7 +20,8 @@ typedef struct calm_ablation_row {
     const char *kind;                      /* "uniform", "hybrid", "oracle", "random", "seed"                   */
     const char *unit, *metric, *rule;      /* NULL: none; static storage                                        */
     long long seed;                        /* of a random choice, or of calibration windows; < 0: none          */
-    const char *name;                      /* "gptq", "job cka_token token": one in its run                     */
+    const char *name;                      /* "gptq", "job cka_token token", with a factor of the shortlist
+                                            * "job cka_token token 2": one in its run                           */
     const char *failure;                   /* NULL: it was measured                                             */
     long long plan;                        /* rows with the same number are the same plan; < 0: there is none   */
     double bits;                           /* per weight                                                        */
@@ -76,13 +78,16 @@ typedef struct calm_ablation {
 typedef struct calm_ablation_plan {
     const long long *seeds;                /* [n_seeds] of repetitions                                          */
     size_t n_seeds;
+    const double *shortlists;              /* [n_shortlists] factors, all different                             */
+    size_t n_shortlists;
     bool probes;                           /* measure probe_kl of every unit and entry                          */
+    bool brief;                            /* uniform runs, the recipe's hybrid and `shortlists` alone          */
     calm_run_options options;              /* of each run                                                       */
 } calm_ablation_plan;
 
 /* Refuse what an experiment would refuse, before any work: the recipe cannot be opened or exported, has no text to
- * evaluate on, or (CALM_EUNSUPPORTED) is of an encoder, whose sentences are not drawn, with seeds. */
-calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan);
+ * evaluate on. */
+calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe);
 
 /* Run the experiment of a recipe, and its repetitions; results in `keep`, which is not ctx->out, rows also in the
  * store.  The recipe has one scheme, all points, the default selection and a text to evaluate on.  Fails as the

@@ -54,8 +54,9 @@ static calm_status encoder_sentences(calm_ctx *ctx, const calm_config *config, c
     }
     /* An encoder has a table of positions: a longer sentence could not be looked up in it. */
     CALM_TRY(text_path(ctx, text, &path));
-    return calm_sentences_read(ctx, tokenizer, path, calm_size_min(text->seqlen, config->max_positions), text->samples,
-                               0, config->vocab, out);
+    const calm_windows_options options = {.seqlen = calm_size_min(text->seqlen, config->max_positions),
+                                          .n_windows = text->samples, .seed = -1, .vocab = config->vocab};
+    return calm_sentences_read(ctx, tokenizer, path, &options, out);
 }
 
 calm_status calm_eval_text_windows(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,

@@ -136,7 +136,7 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
     /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
     if (!encoder || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &how, out);
-    return calm_sentences_read(ctx, in->tokenizer, path, how.seqlen, how.n_windows, how.n_spread, how.vocab, out);
+    return calm_sentences_read(ctx, in->tokenizer, path, &how, out);
 }
 
 /* Windows as the recipe cuts all its texts. */

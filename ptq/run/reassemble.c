@@ -59,7 +59,7 @@ static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_
 {
     const calm_stored_run *run = &a->run;
     calm_selection *selection = &a->recipe.selection;
-    *query = (calm_pool_query){.metric = run->metric};
+    *query = (calm_pool_query){.metric = run->metric, .shortlist = calm_stored_run_shortlist(run)};
     if (!calm_stored_run_rule(run, &query->rule))
         query->rule = CALM_CHOICE_RULE_TOKEN;    /* of a run that is not asked to choose: its result is a uniform run */
     if (!calm_stored_run_unit(run, &query->unit) || !run->metric ||
@@ -68,6 +68,7 @@ static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_
                          (long long)run->id, run->metric ? run->metric : "", run->unit);
     selection->unit = query->unit;
     selection->rule = query->rule;
+    selection->shortlist = query->shortlist;
     return CALM_OK;
 }
 

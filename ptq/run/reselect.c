@@ -20,8 +20,8 @@ static calm_status unknown_word(calm_ctx *ctx, const calm_stored_run *run, const
                      (long long)run->id, what, word ? word : "", what);
 }
 
-/* Unit, rule and metric: of the options, else of the run.  A metric that was not asked for but is none of the new
- * unit (delta_cka of jobs) is replaced by the rule's own. */
+/* Unit, rule with its shortlist, and metric: of the options, else of the run.  A metric that was not asked for but is
+ * none of the new unit (delta_cka of jobs) is replaced by the rule's own. */
 static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                  calm_pool_query *out)
 {
@@ -32,6 +32,11 @@ static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, 
         return unknown_word(ctx, run, "unit", run->unit);
     if (o->rule == CALM_AS_IN_RUN && !calm_stored_run_rule(run, &out->rule))
         return unknown_word(ctx, run, "rule", run->rule);
+    if (o->shortlist > 0 && out->rule == CALM_CHOICE_RULE_ARGMAX)
+        return calm_fail(ctx, CALM_EARG, "`choice.shortlist` %g: the rule argmax%s takes the least score and has no "
+                         "shortlist; ask for `choice.rule` token too", o->shortlist,
+                         o->rule == CALM_AS_IN_RUN ? " of the run" : "");
+    out->shortlist = o->shortlist > 0 ? o->shortlist : calm_stored_run_shortlist(run);
     if (o->metric)
         CALM_TRY(calm_score_need(ctx, out->unit, o->metric, &point, &score));
     else if ((!run->metric || !calm_score_find(out->unit, run->metric, &point, &score)) && o->unit == CALM_AS_IN_RUN)
@@ -190,6 +195,7 @@ static calm_json *select_json(const calm_reselected *s, const calm_requests *req
     const char *target = calm_engine_name(requests->engine);
     /* As in the recipe: that says it. */
     const bool own = strcmp(target, calm_json_string(calm_json_get(s->parent.recipe, "target"), "any")) == 0;
+    const bool lists = s->stored.pool.rule == CALM_CHOICE_RULE_TOKEN;
     calm_json *forbid = calm_json_new_array(), *pins = calm_json_new_array();
     for (size_t i = 0; i < requests->n_forbid; i++)
         calm_json_add_string(forbid, requests->forbid[i].said);
@@ -203,6 +209,7 @@ static calm_json *select_json(const calm_reselected *s, const calm_requests *req
     return CALM_OBJECT(CALM_KV("run", run ? calm_json_of_int(run) : NULL),
                        CALM_KV("unit", calm_unit_name(s->stored.pool.unit)),
                        CALM_KV("rule", calm_choice_rule_name(s->stored.pool.rule)),
+                       CALM_KV("shortlist", lists ? calm_json_of_number(s->stored.pool.shortlist) : NULL),
                        CALM_KV("metric", s->stored.pool.metric),
                        CALM_KV("budget", isnan(requests->budget) ? NULL : calm_json_of_number(requests->budget)),
                        CALM_KV("act_budget",

@@ -16,6 +16,7 @@ typedef struct calm_reselect_options {
     const char *metric;         /* NULL: the run's                                                            */
     double budget;              /* bits per weight; NaN: the run's, if it had one                             */
     double act_budget;          /* mean bits of activations; 0: the run's, if it had one                      */
+    double shortlist;           /* factor of the rule token; 0: the run's                                     */
     calm_words forbid;          /* "gptq", "#12": besides what the run had                                    */
     calm_pairs pins;            /* unit, candidate: besides what the run had, and counting more               */
     const char *engine;         /* engine that the plan is for; NULL: the run's                               */

@@ -77,6 +77,7 @@ calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_select
     CALM_TRY(calm_recipe_entries(ctx, p->in.recipe, &entries));
     *out = (calm_pool){.entries = entries, .n_entries = p->in.recipe->n_pool, .schemes = p->in.recipe->schemes,
                        .n_schemes = p->in.recipe->n_schemes, .unit = selection->unit, .rule = selection->rule,
+                       .shortlist = selection->shortlist,
                        .metric = calm_score_name(selection->point, selection->score)};
     CALM_TRY(list_jobs(ctx, p, selection->unit, out));
     CALM_TRY(fill_cells(ctx, p, selection, out));

@@ -83,6 +83,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     const calm_selection *selection = &recipe->selection;
     char scheme[CALM_SCHEME_NAME_MAX], of_windows[CALM_SHA256_HEX];
     calm_sha256 sha;
+    char *shortlist;
     CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->in.calib, calm_inputs_score_windows(&p->in),
                                   calm_inputs_held_windows(&p->in), p->calib_key));
     /* The blocks before are float: what a candidate sees depends on the windows alone. */
@@ -90,7 +91,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
         return CALM_OK;
     memcpy(of_windows, p->calib_key, sizeof of_windows);
     calm_sha256_init(&sha);
-    calm_sha256_field(&sha, "calm-quantized-prefix-1");
+    calm_sha256_field(&sha, "calm-quantized-prefix-2");
     calm_sha256_field(&sha, of_windows);
     /* All that decides what earlier blocks become: the pool, how one entry is taken, what is left out, and pins. */
     for (size_t i = 0; i < recipe->n_pool; i++) {
@@ -100,6 +101,9 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     }
     calm_sha256_field(&sha, calm_unit_name(selection->unit));
     calm_sha256_field(&sha, calm_choice_rule_name(selection->rule));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &shortlist, "%.17g",
+                       selection->rule == CALM_CHOICE_RULE_TOKEN ? selection->shortlist : 0));
+    calm_sha256_field(&sha, shortlist);
     calm_sha256_field(&sha, calm_score_name(selection->point, selection->score));
     calm_sha256_field(&sha, recipe->skip_smoothing ? "light" : "full");
     for (size_t i = 0; i < recipe->n_pins; i++) {

@@ -455,8 +455,8 @@ static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, 
     out->cells = r->more;
     out->pool = (calm_pool){.entries = r->entries, .n_entries = r->n_entries, .schemes = schemes,
                             .n_schemes = n_schemes, .jobs = r->jobs, .n_jobs = r->n_jobs, .cells = r->cells,
-                            .unit = r->query->unit, .rule = r->query->rule, .metric = r->query->metric,
-                            .numbered = true};
+                            .unit = r->query->unit, .rule = r->query->rule,
+                            .shortlist = r->query->shortlist, .metric = r->query->metric, .numbered = true};
     return calm_pool_index(ctx, &out->pool);
 }
 

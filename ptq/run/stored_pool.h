@@ -8,6 +8,7 @@
 typedef struct calm_pool_query {
     calm_unit unit;
     calm_choice_rule rule;
+    double shortlist;            /* its factor                                                        */
     const char *metric;          /* name of the score that the rule reads; NULL: none                 */
     bool partial;                /* also of a run that stopped, with every job of the model: the cells
                                   * of jobs without candidates have no id                             */

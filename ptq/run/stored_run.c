@@ -103,6 +103,18 @@ bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule)
     return false;
 }
 
+/* A store is not trusted: a factor below 1 would leave the least score itself off its shortlist. */
+double calm_stored_run_shortlist(const calm_stored_run *run)
+{
+    const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "shortlist");
+    const calm_json *own = calm_json_get(calm_json_get(run->recipe, "choice"), "shortlist");
+    /* The rule argmax says none: asked for the rule token, such a run is a new recipe. */
+    const bool argmax = run->rule && strcmp(run->rule, calm_choice_rule_name(CALM_CHOICE_RULE_ARGMAX)) == 0;
+    const double unsaid = argmax ? CALM_SHORTLIST_DEFAULT : CALM_SHORTLIST_UNSAID;
+    const double factor = calm_json_number(before ? before : own, unsaid);
+    return factor >= 1 && factor <= CALM_SHORTLIST_MAX ? factor : unsaid;
+}
+
 /* "forbid" of an array of texts.  Of the recipe's own only numbers of candidates: what it names is not in its pool,
  * so a name would be an error. */
 static calm_status add_forbidden(calm_ctx *ctx, const calm_json *words, bool numbers, calm_word *forbid, size_t *n)

@@ -29,6 +29,10 @@ void calm_stored_run_clear(calm_stored_run *run);
 bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit);
 bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule);
 
+/* The factor of the shortlist that the run chose with: that of the selection that it is, else of its recipe, else that
+ * of runs stored before recipes said it. */
+double calm_stored_run_shortlist(const calm_stored_run *run);
+
 /* The requests that the run's choice was made under: those of its recipe, then those of selections, in rounds.  forbid
  * and pins have `room` more places behind them; in ctx->out.  Texts are borrowed from the run. */
 calm_status calm_stored_run_requests(calm_ctx *ctx, const calm_stored_run *run, size_t room, calm_word **forbid,

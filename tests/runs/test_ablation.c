@@ -24,14 +24,20 @@ static play new_play(const char *scheme, const char *algorithms)
 }
 
 /* Run it here: nothing forks afterwards. */
-static calm_ablation ablate(const play *run, size_t n_seeds)
+static calm_ablation ablate_by(const play *run, const calm_ablation_plan *asked)
 {
-    const calm_ablation_plan plan = {two_seeds, n_seeds, true, {.command = "calm test"}};
+    calm_ablation_plan plan = *asked;
     calm_ablation out;
+    plan.options.command = "calm test";
     ctx->n_threads = run->threads;
-    ck_ok(calm_ablation_check(ctx, &run->recipe, &plan));
+    ck_ok(calm_ablation_check(ctx, &run->recipe));
     ck_ok(calm_ablate(ctx, &run->recipe, &plan, &kept, &out));
     return out;
+}
+
+static calm_ablation ablate(const play *run, size_t n_seeds)
+{
+    return ablate_by(run, &(calm_ablation_plan){.seeds = two_seeds, .n_seeds = n_seeds, .probes = true});
 }
 
 static const calm_ablation_row *row_named(const calm_ablation *of, const char *name)
@@ -222,6 +228,32 @@ TEST(entries_that_fail)
 }
 END_OF_TEST
 
+/* Factors of the shortlist are rows of the first windows and of each seed: at the recipe's own the recipe's hybrid, at
+ * the greatest the plan of log_rel_mse alone.  A brief table has them and uniform runs alone. */
+TEST(factors_of_the_shortlist)
+{
+    static const double factors[] = {CALM_SHORTLIST_DEFAULT, CALM_SHORTLIST_MAX};
+    calm_ablation_plan plan = {.seeds = two_seeds, .n_seeds = 1, .shortlists = factors, .n_shortlists = 2};
+    play run = new_play("w4a4_g16", "rtn,gptq,smoothquant");
+    const calm_ablation all = ablate_by(&run, &plan);
+    const calm_ablation_row *own = row_named(&all, "job cka_token token"),
+                            *same = row_named(&all, test_format("job cka_token token %.15g", factors[0])),
+                            *wide = row_named(&all, "job cka_token token 1000000"),
+                            *error = row_named(&all, "job log_rel_mse argmax");
+    ck_assert_str_eq(wide->kind, "hybrid");
+    ck_assert_int_eq(same->plan, own->plan);
+    ck_assert_int_eq(wide->plan, error->plan);
+    ck_assert_int_eq(count(&all, "seed"), 3 + 3);
+    plan.brief = true;
+    run.recipe.score_points = 1u << CALM_POINT_JOB;
+    const calm_ablation brief = ablate_by(&run, &plan);
+    ck_assert_uint_eq(brief.n_rows, 2 * (3 + 3));
+    ck_assert(row_named(&brief, "job cka_token token 1000000")->loss == wide->loss);
+    ck_assert_int_eq(count(&brief, "uniform"), 3);
+    ck_assert_int_eq(count(&brief, "hybrid"), 3);
+}
+END_OF_TEST
+
 TEST(draws)
 {
     const play run = new_play("w4a16_g16", "rtn,gptq,smoothquant");
@@ -313,6 +345,7 @@ int main(void)
     return run_tests("ablation",
                      (const TTest *[]){same_figures_with_any_threads, same_figures_from_the_store,
                                        rows_are_what_the_scores_say, differences_are_to_the_best_uniform_run,
-                                       correlations_of_two_entries, noise_over_seeds, entries_that_fail, draws,
-                                       output_directories, a_full_disk_leaves_the_old_output, NULL});
+                                       correlations_of_two_entries, noise_over_seeds, entries_that_fail,
+                                       factors_of_the_shortlist, draws, output_directories,
+                                       a_full_disk_leaves_the_old_output, NULL});
 }

@@ -24,6 +24,31 @@ TEST(the_rule_and_the_losers)
 }
 END_OF_TEST
 
+/* The factor is that of the run: of a selection its own, else the recipe's, else 1.05. */
+TEST(the_factor_of_the_run)
+{
+    static const char *const recipes[] = {"{\"choice\":{\"shortlist\":2}}",
+                                          "{\"choice\":{\"shortlist\":2},\"select\":{\"shortlist\":20}}"};
+    const char *path;
+    calm_store *store = inspect_sample_open(&path);
+    for (size_t i = 0; i < 2; i++) {
+        const calm_store_run run = {.key = recipes[i], .model_id = 1, .calibration_id = 1, .unit = "job",
+                                    .rule = "token", .metric = "cka_token", .recipe = recipes[i]};
+        int64_t id;
+        ck_ok(calm_store_run_begin(ctx, store, &run, &id, NULL));
+        for (int64_t candidate = 1; candidate <= 3; candidate++)
+            ck_ok(calm_store_run_candidate(ctx, store, id, candidate));
+        ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = id, .job_id = 1, .candidate_id = 2,
+                                                                    .unit = "model.layers.0.qkv", .reason = "x"}));
+    }
+    calm_store_close(store);
+    ck_has(why(path, "5", "0.qkv"), "outside the shortlist: cka_token is 10 times the least, over 2");
+    ck_has(why(path, "5", "0.qkv"), "least log_rel_mse of 2 within 2 of the least cka_token");
+    ck_has(why(path, "6", "0.qkv"), "least log_rel_mse of 3 within 20 of the least cka_token");
+    ck_has(why(path, "6", "0.qkv"), "on the shortlist with a larger log_rel_mse, by 3");
+}
+END_OF_TEST
+
 TEST(choices_that_the_rule_does_not_make)
 {
     const char *path = inspect_sample(), *text = why(path, "1", "0.down");
@@ -126,7 +151,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("inspect_why", (const TTest *[]){the_rule_and_the_losers, choices_that_the_rule_does_not_make,
+    return run_tests("inspect_why", (const TTest *[]){the_rule_and_the_losers, the_factor_of_the_run,
+                                                      choices_that_the_rule_does_not_make,
                                                       what_was_forbidden, equal_scores_go_by_the_key,
                                                       figures_for_programs, what_there_is_no_why_of, NULL});
 }

@@ -7,7 +7,7 @@ static size_t winner(calm_choice_rule rule, const calm_contender *contenders, si
 {
     size_t index = n;
     char *reason = NULL;
-    ck_ok(calm_choose(ctx, rule, "cka_token", contenders, n, &index, &reason));
+    ck_ok(calm_choose(ctx, rule, 1.05, "cka_token", contenders, n, &index, &reason));
     ck_assert_uint_lt(index, n);
     ck_assert_ptr_nonnull(reason);
     return index;
@@ -28,7 +28,7 @@ TEST(near_ties_go_to_the_tie_metric)
         {"a", NULL, 1.04e-5, -3}, {"b", NULL, 1e-5, -2}, {"c", NULL, 2e-5, -9}};
     size_t index;
     char *reason;
-    ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", c, 3, &index, &reason));
+    ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, 1.05, "cka_token", c, 3, &index, &reason));
     ck_assert_uint_eq(index, 0);
     ck_assert_msg(strstr(reason, "log_rel_mse of 2 within 1.05 of the least cka_token"), "%s", reason);
     ck_assert_msg(strstr(reason, "not the least itself"), "%s", reason);
@@ -38,9 +38,9 @@ END_OF_TEST
 
 TEST(the_bound_of_a_near_tie)
 {
-    calm_contender c[] = {{"a", NULL, 1.0, -1}, {"b", NULL, CALM_NEAR_TIE, -2}};
+    calm_contender c[] = {{"a", NULL, 1.0, -1}, {"b", NULL, 1.05, -2}};
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 1);
-    c[1].metric = nextafter(CALM_NEAR_TIE, 2);
+    c[1].metric = nextafter(1.05, 2);
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 0);
     c[0].metric = c[1].metric = 0;    /* perfect ones tie */
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 1);
@@ -60,12 +60,41 @@ TEST(near_ties_of_a_logarithm)
                                             {"b", NULL, least[i] + (near ? 0.0487 : 0.0489), -2}};
                 size_t index;
                 char *reason;
-                ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, names[m], c, 2, &index, &reason));
+                ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, 1.05, names[m], c, 2, &index, &reason));
                 ck_assert_uint_eq(index, (size_t)near);
             }
-    ck_near(calm_near_tie("log_rel_mse", -9), -9 + log(1.05), 1e-14);
-    ck_near(calm_near_tie("cka_token", 2), 2.1, 1e-14);
-    ck_near(calm_near_tie("cka_debiased", -2.1), -2, 1e-14);
+    ck_near(calm_shortlist_bound("log_rel_mse", -9, 1.05), -9 + log(1.05), 1e-14);
+    ck_near(calm_shortlist_bound("cka_token", 2, 1.05), 2.1, 1e-14);
+    ck_near(calm_shortlist_bound("cka_debiased", -2.1, 1.05), -2, 1e-14);
+}
+END_OF_TEST
+
+/* A wider shortlist is a superset of a narrower one: at 1 ties alone, at the greatest every contender. */
+TEST(factors_of_the_shortlist)
+{
+    const calm_contender c[] = {{"a", NULL, 1e-5, -1}, {"b", NULL, 1e-5, -2}, {"c", NULL, 1.5e-5, -3},
+                                {"d", NULL, 4e-5, -4}, {"e", NULL, 9.9, -5}};
+    static const struct {
+        double factor;
+        size_t winner;
+        const char *reason;
+    } rows[] = {{1, 1, "least log_rel_mse of 2 within 1 of the least cka_token (not the least itself)"},
+                {1.49, 1, "least log_rel_mse of 2 within 1.49 of the least cka_token (not the least itself)"},
+                {1.51, 2, "least log_rel_mse of 3 within 1.51 of the least cka_token (not the least itself)"},
+                {4.01, 3, "least log_rel_mse of 4 within 4.01 of the least cka_token (not the least itself)"},
+                {CALM_SHORTLIST_MAX, 4,
+                 "least log_rel_mse of 5 within 1e+06 of the least cka_token (not the least itself)"}};
+    size_t index;
+    char *reason;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, rows[i].factor, "cka_token", c, 5, &index, &reason));
+        ck_assert_uint_eq(index, rows[i].winner);
+        ck_assert_str_eq(reason, rows[i].reason);
+        ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_ARGMAX, rows[i].factor, "cka_token", c, 5, &index, &reason));
+        ck_assert_uint_eq(index, 0);
+    }
+    ck_near(calm_shortlist_bound("delta_log_rel_mse", -9, 4), -9 + log(4), 1e-14);
+    ck_near(calm_shortlist_bound("cka_debiased", -2, 4), -0.5, 1e-14);
 }
 END_OF_TEST
 
@@ -128,9 +157,9 @@ TEST(failed_candidates_never_win)
     const calm_contender all[] = {{"gptq", "not positive definite", 0, 0}, {"rtn", NULL, NAN, 0}};
     size_t index;
     char *reason;
-    ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", all, 2, &index, &reason), CALM_ENUMERIC,
+    ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, 1.05, "cka_token", all, 2, &index, &reason), CALM_ENUMERIC,
              "gptq: not positive definite; rtn: score is not finite");
-    ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", NULL, 0, &index, &reason), CALM_ENUMERIC,
+    ck_fails(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, 1.05, "cka_token", NULL, 0, &index, &reason), CALM_ENUMERIC,
              "none was run");
 }
 END_OF_TEST
@@ -140,9 +169,9 @@ TEST(reasons)
     const calm_contender c[] = {{"a", NULL, 2.0, -9}, {"b", NULL, 1.0, -1}};
     size_t index;
     char *reason;
-    ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, "cka_token", c, 2, &index, &reason));
+    ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_TOKEN, 1.05, "cka_token", c, 2, &index, &reason));
     ck_assert_str_eq(reason, "least cka_token of 2, no other within 1.05");
-    ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_ARGMAX, "cka", c, 2, &index, &reason));
+    ck_ok(calm_choose(ctx, CALM_CHOICE_RULE_ARGMAX, 1.05, "cka", c, 2, &index, &reason));
     ck_assert_str_eq(reason, "least cka of 2");
 }
 END_OF_TEST
@@ -151,6 +180,7 @@ int main(void)
 {
     return run_tests("rule", (const TTest *[]){the_least_wins_when_no_other_is_near, near_ties_go_to_the_tie_metric,
                                                the_bound_of_a_near_tie, near_ties_of_a_logarithm,
+                                               factors_of_the_shortlist,
                                                metrics_below_zero,
                                                equal_values_go_to_the_first, what_is_not_finite_never_wins,
                                                a_nan_tie_metric_loses, failed_candidates_never_win, reasons, NULL});

@@ -48,11 +48,20 @@ static const char *listed(const calm_windows *windows)
     return list;
 }
 
+/* The first `samples` sentences, of them the last `n_spread` spread. */
+static calm_status read_first(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t samples,
+                              size_t n_spread, size_t vocab, calm_windows *out)
+{
+    const calm_windows_options options = {.seqlen = seqlen, .n_windows = samples, .seed = -1, .n_spread = n_spread,
+                                          .vocab = vocab};
+    return calm_sentences_read(ctx, tokenizer, path, &options, out);
+}
+
 static void check(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t samples,
                   const char *expected)
 {
     calm_windows windows;
-    ck_ok(calm_sentences_read(ctx, tokenizer, path, seqlen, samples, 0, 7, &windows));
+    ck_ok(read_first(tokenizer, path, seqlen, samples, 0, 7, &windows));
     ck_assert_str_eq(listed(&windows), expected);
     ck_assert(!windows.positions && !windows.types);
 }
@@ -63,19 +72,55 @@ TEST(the_last_are_spread)
     calm_tokenizer *tokenizer = open_template();
     const char *path = text_file("x.txt", "a\nb\nc\nd\ne\nab\ncd\nabc\nde\na\n");
     calm_windows windows;
-    ck_ok(calm_sentences_read(ctx, tokenizer, path, 16, 4, 2, 7, &windows));
+    ck_ok(read_first(tokenizer, path, 16, 4, 2, 7, &windows));
     ck_assert_uint_eq(windows.n, 4);
     ck_assert_uint_eq(windows.longest, 5);
     /* 8 lines remain behind the first 2: lines 2 + 2 and 2 + 6. */
     calm_windows first, fifth, ninth;
-    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("f.txt", "a\nb\n"), 16, 0, 0, 7, &first));
-    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("5.txt", "e\n"), 16, 0, 0, 7, &fifth));
-    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("9.txt", "de\n"), 16, 0, 0, 7, &ninth));
+    ck_ok(read_first(tokenizer, text_file("f.txt", "a\nb\n"), 16, 0, 0, 7, &first));
+    ck_ok(read_first(tokenizer, text_file("5.txt", "e\n"), 16, 0, 0, 7, &fifth));
+    ck_ok(read_first(tokenizer, text_file("9.txt", "de\n"), 16, 0, 0, 7, &ninth));
     ck_assert_str_eq(listed(&windows),
                      test_format("%s|%s|%s", listed(&first), listed(&fifth), listed(&ninth)));
     /* Of fewer than asked for all. */
-    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("f.txt", "a\nb\n"), 16, 3, 2, 7, &windows));
+    ck_ok(read_first(tokenizer, text_file("f.txt", "a\nb\n"), 16, 3, 2, 7, &windows));
     ck_assert_str_eq(listed(&windows), listed(&first));
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
+/* With a seed those that calm_windows_choose draws, in its order: different ones, the same again, others with another
+ * seed; of fewer than asked for all, in another order. */
+TEST(drawn_sentences)
+{
+    calm_tokenizer *tokenizer = open_template();
+    static const char *const lines[] = {"a", "b", "c", "d", "e", "ab", "cd", "abc", "de", "ad"};
+    const char *text = "", *seen[3];
+    for (size_t i = 0; i < 10; i++)
+        text = test_format("%s%s\n", text, lines[i]);
+    const char *path = text_file("x.txt", text);
+    calm_windows_options options = {.seqlen = 16, .n_windows = 6, .n_spread = 2, .vocab = 7};
+    for (options.seed = 0; options.seed < 3; options.seed++) {
+        calm_windows windows, one;
+        size_t n, *chosen;
+        const char *expected = "";
+        ck_ok(calm_windows_choose(ctx, &options, 10, &n, &chosen));
+        ck_assert_uint_eq(n, 6);
+        for (size_t i = 0; i < n; i++) {
+            ck_ok(read_first(tokenizer, text_file("1.txt", test_format("%s\n", lines[chosen[i]])), 16, 0, 0, 7, &one));
+            expected = test_format("%s%s%s", expected, i ? "|" : "", listed(&one));
+        }
+        ck_ok(calm_sentences_read(ctx, tokenizer, path, &options, &windows));
+        ck_assert_str_eq(listed(&windows), expected);
+        seen[options.seed] = expected;
+    }
+    ck_assert_str_ne(seen[0], seen[1]);
+    ck_assert_str_ne(seen[1], seen[2]);
+    options.seed = 1;
+    options.n_windows = 20;
+    calm_windows all;
+    ck_ok(calm_sentences_read(ctx, tokenizer, path, &options, &all));
+    ck_assert_uint_eq(all.n, 10);
     calm_tokenizer_close(tokenizer);
 }
 END_OF_TEST
@@ -113,7 +158,7 @@ TEST(many_sentences)
     ck_ok(CALM_NEW(ctx, ctx->out, text, 2 * n + 1));
     for (size_t i = 0; i < n; i++)
         memcpy(text + 2 * i, i % 3 ? "b\n" : "d\n", 2);
-    ck_ok(calm_sentences_read(ctx, tokenizer, text_file("x", text), 8, 0, 0, 0, &windows));
+    ck_ok(read_first(tokenizer, text_file("x", text), 8, 0, 0, 0, &windows));
     ck_assert_uint_eq(windows.n, n);
     ck_assert_uint_eq(windows.longest, 4);
     for (size_t i = 0; i < n; i++) {
@@ -128,7 +173,7 @@ static void refused(const calm_tokenizer *tokenizer, const char *name, const cha
                     calm_status status, const char *words)
 {
     calm_windows windows;
-    ck_fails(calm_sentences_read(ctx, tokenizer, text_file(name, text), seqlen, 0, 0, vocab, &windows), status, words);
+    ck_fails(read_first(tokenizer, text_file(name, text), seqlen, 0, 0, vocab, &windows), status, words);
 }
 
 TEST(what_is_refused)
@@ -143,7 +188,7 @@ TEST(what_is_refused)
     refused(plain, "x.jsonl", "\"a\"\n\"\"\n", 8, 0, CALM_EFORMAT, "line 2: a sentence without a token");
     refused(tokenizer, "x", " \n\n", 8, 0, CALM_EARG, "no sentence in it");
     refused(tokenizer, "x", "", 8, 0, CALM_EARG, "no sentence in it");
-    ck_fails(calm_sentences_read(ctx, tokenizer, "/none/x", 8, 0, 0, 0, &windows), CALM_ENOTFOUND, "/none/x");
+    ck_fails(read_first(tokenizer, "/none/x", 8, 0, 0, 0, &windows), CALM_ENOTFOUND, "/none/x");
     calm_tokenizer_close(tokenizer);
     calm_tokenizer_close(plain);
 }
@@ -151,7 +196,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("sentences", (const TTest *[]){a_line_is_a_sentence, the_last_are_spread,
+    return run_tests("sentences", (const TTest *[]){a_line_is_a_sentence, the_last_are_spread, drawn_sentences,
                                                     long_sentences_keep_their_special_tokens,
                                                     many_sentences, what_is_refused, NULL});
 }

@@ -115,14 +115,18 @@ TEST(the_last_windows_are_spread)
     }
     for (size_t n = 1; n < 40; n++)
         for (size_t spread = 0; spread <= n + 2; spread++)
-            for (size_t available = n; available < 3 * n; available++)
+            for (size_t available = n; available < 3 * n; available++) {
+                const calm_windows_options how = {.n_windows = n, .seed = -1, .n_spread = spread};
+                size_t *at, chosen;
+                ck_ok(calm_windows_choose(ctx, &how, available, &chosen, &at));
+                ck_assert_uint_eq(chosen, n);
                 for (size_t i = 0; i < n; i++) {
-                    const size_t at = calm_windows_place(i, n, spread, available);
-                    ck_assert_uint_lt(at, available);
-                    ck_assert(i == 0 || at > calm_windows_place(i - 1, n, spread, available));
-                    ck_assert(at == i || i + spread >= n);
-                    ck_assert(available > n || at == i);
+                    ck_assert_uint_lt(at[i], available);
+                    ck_assert(i == 0 || at[i] > at[i - 1]);
+                    ck_assert(at[i] == i || i + spread >= n);
+                    ck_assert(available > n || at[i] == i);
                 }
+            }
     /* Drawn windows lie anywhere already. */
     calm_windows_options drawn = options;
     drawn.seed = 7;

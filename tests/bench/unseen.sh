@@ -1,0 +1,126 @@
+#!/bin/sh
+# How much of a figure is the calibration text?  The bundled model was trained on the validation text that calibrates by
+# default, so its activations there are not those of other texts.  Calibrates on texts that the model has and has not
+# seen, measures on parts of the test text that did not calibrate and on foreign domains, and prints CSV
+# (docs/evidence/unseen.csv).
+#
+#   tests/bench/unseen.sh FOLDER [SCHEME ...] >unseen.csv
+#
+#   FOLDER      texts, stores and checkpoints; what a store has is not computed again
+#   SCHEME      w4a16_g128 w3a16_g128 w4a4_g128 by default
+#   SEEDS       in the environment: of the calibration windows, "1 2 3 4 5" by default
+#   ALGORITHMS  in the environment: the pool; calm's own by default
+#   SAMPLES     in the environment: calibration windows, 128 by default (a third of the test text has 219)
+#   EVAL        in the environment: windows that are measured on of each text, 100 by default
+#   CALM        in the environment: the program; build/release/calm by default
+#
+# Calibration: `validation` (seen in training), `test-third` (the first third of the test text, unseen), `c-sources` (of
+# this repository), `licences` and `manuals` (of the system, where it has them; raw).  Measured on: `test-rest` (the
+# other two thirds), and of the foreign texts the second half, the first of which calibrates.
+#
+# Columns: KL to the float model, its standard deviation over seeds (rows "mean"), perplexity, the float model's, top-1
+# agreement, bits per weight, and the bytes of the checkpoint's tensors.
+set -eu
+[ $# -ge 1 ] || { sed -n '2,25s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+folder=$1
+shift
+[ $# -gt 0 ] || set -- w4a16_g128 w3a16_g128 w4a4_g128
+CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
+export CALM_HOME
+calm=${CALM:-$CALM_HOME/build/release/calm}
+[ -x "$calm" ] || { echo "unseen.sh: no $calm; ./calm builds it" >&2; exit 2; }
+seeds=${SEEDS:-1 2 3 4 5}
+texts=$folder/texts
+mkdir -p "$texts"
+LC_ALL=C
+export LC_ALL
+
+# ---- texts, cut at ends of lines ----
+
+cut_text()    # cut_text NAME PARTS FILE: NAME-1 .. NAME-PARTS
+{
+    part=1
+    while [ "$part" -le "$2" ]; do
+        split -n "l/$part/$2" "$3" >"$texts/$1-$part.txt"
+        part=$((part + 1))
+    done
+}
+
+cp "$CALM_HOME/recipes/text/wikitext2-valid.txt" "$texts/validation.txt"
+cut_text test 3 "$CALM_HOME/recipes/text/wikitext2-test.txt"
+mv "$texts/test-1.txt" "$texts/test-third.txt"
+cat "$texts/test-2.txt" "$texts/test-3.txt" >"$texts/test-rest.txt"
+find "$CALM_HOME/ptq" "$CALM_HOME/algorithms" "$CALM_HOME/cka" "$CALM_HOME/store" "$CALM_HOME/cli" -name '*.c' |
+    sort | head -n 200 | xargs cat >"$texts/c.txt"
+cut_text c-sources 2 "$texts/c.txt"
+foreign=c-sources
+if [ -d /usr/share/common-licenses ]; then
+    # Some are links to others: each file once.
+    find /usr/share/common-licenses -type f | sort | xargs cat >"$texts/l.txt"
+    cut_text licences 2 "$texts/l.txt"
+    foreign="$foreign licences"
+fi
+if ls /usr/share/man/man1/*.gz >/dev/null 2>&1; then
+    find /usr/share/man/man1 -name '*.gz' -type f | sort | head -n 200 | xargs gzip -cd >"$texts/m.txt"
+    cut_text manuals 2 "$texts/m.txt"
+    foreign="$foreign manuals"
+fi
+
+# ---- runs ----
+
+# The number after "NAME": in a report.
+number()    # number NAME FILE
+{
+    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -n 1
+}
+
+measure()    # measure CALIBRATION SEEN SCHEME SEED MEASURED-ON TEXT
+{
+    "$calm" eval --model "$folder/out" --reference qwen --text "$6" --samples "${EVAL:-100}" --json --quiet \
+        >"$folder/eval.json"
+    [ -f "$folder/float-$5" ] || "$calm" eval --model qwen --text "$6" --samples "${EVAL:-100}" --json --quiet \
+        >"$folder/float-$5"
+    echo "$1,$2,$3,$4,$5,$(number kl "$folder/eval.json"),,$(number ppl "$folder/eval.json"),$(number ppl \
+        "$folder/float-$5"),$(number top1 "$folder/eval.json"),$(number bits_per_weight "$folder/run.json"),$(wc -c \
+        <"$folder/out/model.safetensors")"
+}
+
+calibrate()    # calibrate NAME SEEN TEXT SCHEME
+{
+    for seed in $seeds; do
+        # shellcheck disable=SC2086  # one option and its word, or none
+        "$calm" quantize --model qwen --scheme "$4" ${ALGORITHMS:+--algorithms "$ALGORITHMS"} --calib "$3" \
+            --samples "${SAMPLES:-128}" --seed "$seed" --no-eval --store "$folder/calm.db" --output "$folder/out" --force --json --quiet \
+            >"$folder/run.json"
+        measure "$1" "$2" "$4" "$seed" test-rest "$texts/test-rest.txt"
+        for domain in $foreign; do
+            measure "$1" "$2" "$4" "$seed" "$domain" "$texts/$domain-2.txt"
+        done
+    done
+}
+
+for scheme in "$@"; do
+    calibrate validation yes "$texts/validation.txt" "$scheme"
+    calibrate test-third no "$texts/test-third.txt" "$scheme"
+    for name in $foreign; do
+        calibrate "$name" no "$texts/$name-1.txt" "$scheme"
+    done
+done >"$folder/rows.csv"
+
+echo "calibration,seen,scheme,seed,measured_on,kl,kl_sd,ppl,ppl_float,top1,bits,bytes"
+cat "$folder/rows.csv"
+# Means over seeds, in the order of the rows.
+awk -F, '
+    { group = $1 "," $2 "," $3; key = group SUBSEP $5 }
+    !(key in n) { order[++N] = key; head[key] = group; on[key] = $5 }
+    { n[key]++; sum[key] += $6; square[key] += $6 * $6; ppl[key] += $8; float[key] = $9; top[key] += $10
+      bits[key] = $11; bytes[key] += $12 }
+    END {
+        for (i = 1; i <= N; i++) {
+            k = order[i]; m = sum[k] / n[k]
+            v = n[k] > 1 ? (square[k] - n[k] * m * m) / (n[k] - 1) : 0
+            printf "%s,mean,%s,%.6f,%s,%.4f,%s,%.5f,%s,%.0f\n", head[k], on[k], m,
+                   (n[k] > 1 ? sprintf("%.6f", sqrt(v > 0 ? v : 0)) : ""), ppl[k] / n[k], float[k], top[k] / n[k],
+                   bits[k], bytes[k] / n[k]
+        }
+    }' "$folder/rows.csv"

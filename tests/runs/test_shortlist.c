@@ -1,0 +1,97 @@
+/* The factor of the rule's shortlist: chosen with, kept with the run, chosen anew with. */
+#include "ptq/run/reselect.h"
+
+#include "tests/support/play.h"
+
+static calm_reselect_options asking(const play *run, int64_t of)
+{
+    return (calm_reselect_options){.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN,
+                                   .rule = CALM_AS_IN_RUN, .budget = NAN, .command = "calm test"};
+}
+
+/* The run that holds the selection. */
+static int64_t select_run(const calm_reselect_options *o)
+{
+    calm_reselected selected;
+    ck_ok(calm_reselect(ctx, o, &selected));
+    calm_reselected_clear(&selected);
+    return selected.run;
+}
+
+static void refuse(const calm_reselect_options *o, const char *message)
+{
+    calm_reselected selected;
+    ck_fails(calm_reselect(ctx, o, &selected), CALM_EARG, message);
+    calm_reselected_clear(&selected);
+}
+
+/* The candidate and the reason of every job of a run. */
+static const char *decided(const play *run, int64_t of)
+{
+    return play_text(run, test_format("SELECT job_id || ' ' || candidate_id || ' ' || reason FROM choice"
+                                      " WHERE run_id = %lld ORDER BY job_id", (long long)of));
+}
+
+/* Jobs whose candidate of a run is not the one with the least log_rel_mse of its job. */
+static int64_t not_least_error(const play *run, int64_t of)
+{
+    return play_sql(run, test_format(
+        "SELECT count(*) FROM choice c JOIN candidate k ON k.id = c.candidate_id JOIN score s ON s.candidate_id = k.id"
+        " AND s.unit = 'job' AND s.metric = 'log_rel_mse' WHERE c.run_id = %lld AND s.value > (SELECT min(t.value)"
+        " FROM candidate l JOIN score t ON t.candidate_id = l.id AND t.unit = 'job' AND t.metric = 'log_rel_mse'"
+        " WHERE l.job_id = c.job_id)", (long long)of));
+}
+
+static const char *factor_of(const play *run, int64_t of, const char *member)
+{
+    return play_text(run, test_format("SELECT coalesce(json_extract(recipe, '$.%s.shortlist'), 'none') || ';' FROM run"
+                                      " WHERE id = %lld", member, (long long)of));
+}
+
+/* Nothing is computed again for another factor; what is asked for is kept with the run, and counts for selections of
+ * it. */
+TEST(another_shortlist)
+{
+    play run = play_new(NULL, "w4a4_g16", "rtn,gptq,smoothquant,mkq");
+    run.recipe.selection.shortlist = 1;
+    play_must_run(&run);
+    ck_assert_str_eq(factor_of(&run, 1, "choice"), "1.0;\n");
+    const int64_t candidates = play_sql(&run, "SELECT count(*) FROM candidate");
+    calm_reselect_options o = asking(&run, 1);
+    o.shortlist = CALM_SHORTLIST_MAX;
+    const int64_t wide = select_run(&o);
+    ck_assert_int_eq(not_least_error(&run, wide), 0);
+    ck_assert_str_eq(factor_of(&run, wide, "select"), "1000000.0;\n");
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 2 AND reason LIKE"
+                                    " 'least log_rel_mse of 4 within 1e+06 of the least cka_token%'"), 8);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate"), candidates);
+    /* As in the run: a selection of a selection. */
+    const calm_reselect_options again = asking(&run, wide);
+    ck_assert_str_eq(decided(&run, select_run(&again)), decided(&run, wide));
+    o = asking(&run, wide);
+    o.shortlist = 1;
+    ck_assert_str_eq(decided(&run, select_run(&o)), decided(&run, 1));
+    /* A run of before recipes said it had 1.05, and one edited by hand has no other. */
+    play_sql(&run, "UPDATE run SET recipe = json_remove(recipe, '$.choice.shortlist') WHERE id = 1");
+    o = asking(&run, 1);
+    const int64_t before = select_run(&o);
+    ck_assert_str_eq(factor_of(&run, before, "select"), "1.05;\n");
+    play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.choice.shortlist', 0.5) WHERE id = 1");
+    ck_assert_str_eq(factor_of(&run, select_run(&o), "select"), "1.05;\n");
+    /* argmax has no shortlist, and a run that chose by it takes the default's when it is asked for one. */
+    o.shortlist = 2;
+    o.rule = CALM_CHOICE_RULE_ARGMAX;
+    refuse(&o, "`choice.shortlist` 2: the rule argmax takes the least score and has no shortlist");
+    o.shortlist = 0;
+    const int64_t argmax = select_run(&o);
+    ck_assert_str_eq(factor_of(&run, argmax, "select"), "none;\n");
+    o = asking(&run, argmax);
+    o.shortlist = 2;
+    refuse(&o, "the rule argmax of the run takes the least score");
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("shortlist", (const TTest *[]){another_shortlist, NULL});
+}
