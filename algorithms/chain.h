@@ -18,6 +18,17 @@ struct calm_algorithm {
     calm_step steps[CALM_CHAIN_MAX];    /* in the order transform* grid rounding refit* */
 };
 
+/* Divide "gptq(damp=0.1)" (cut in place, white space at both ends goes) into the name and its options, NULL: none.
+ * CALM_EARG, with the whole `text`: parentheses do not match. */
+calm_status calm_step_split(calm_ctx *ctx, const char *text, char **step, char **options);
+
+/* The step of a part with `options` "a=1,b=x" (cut in place; NULL: its defaults), in ctx->out.  CALM_EARG: an option is
+ * none of the part's, or out of range. */
+calm_status calm_step_open(calm_ctx *ctx, const char *text, const calm_part *part, char *options, calm_step *out);
+
+/* Append name, revision and every option. */
+void calm_step_print(const calm_step *step, calm_text *out);
+
 /* Is the step left out on a job that cannot absorb input scales? */
 bool calm_algorithm_skips(const calm_step *step, bool absorbs);
 

@@ -41,7 +41,8 @@ static const char **all_chains(void)
     for (size_t i = 0; i < n_presets; i++)
         chains[n++] = presets[i].name;
     for (size_t i = 0; i < n_parts; i++)
-        chains[n++] = chain_with(parts[i]);
+        if (parts[i]->kind != CALM_KIND_BLOCK)    /* no step of a chain */
+            chains[n++] = chain_with(parts[i]);
     chains[n] = NULL;
     return chains;
 }
