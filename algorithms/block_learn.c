@@ -256,20 +256,13 @@ static void settle_rows(const state *s, size_t index, bool undo, size_t *changed
 
 /* ---- vectors ---- */
 
-static float round_to(calm_dtype dtype, float value)
-{
-    if (dtype == CALM_BF16)
-        return calm_bf16_to_f32(calm_f32_to_bf16(value));
-    return dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(value)) : value;
-}
-
 static calm_status step_vector(calm_ctx *ctx, const vector_state *at)
 {
     calm_learn_vector *vector = at->of;
     for (size_t i = 0; i < vector->n; i++) {
         const double g = (double)vector->grad[i] * (double)vector->values[i];
         const float value = (float)((double)at->start[i] * adam_step(&at->b, i, g));
-        vector->values[i] = round_to(vector->dtype, value - vector->offset) + vector->offset;
+        vector->values[i] = calm_dtype_round(vector->dtype, value - vector->offset) + vector->offset;
         if (!isfinite(vector->values[i]))
             return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned value %zu is %g", vector->name, i,
                              (double)vector->values[i]);
