@@ -3,7 +3,7 @@
  * A tile of a head is widened once for a whole batch and shared by the models that have that table.  Rows meet the
  * tiles in one order, each with its running maximum m: s = sum exp(l - m) is multiplied by exp(m - m') when the maximum
  * rises to m'. */
-#include "ptq/eval/predict.h"
+#include "ptq/eval/predict_impl.h"
 
 #include <math.h>
 
@@ -27,6 +27,11 @@ typedef struct prediction {
     size_t n;
     size_t first, count;    /* the tile in work */
 } prediction;
+
+typedef struct tile_task {
+    const calm_predictors *set;
+    size_t first, count;
+} tile_task;
 
 /* A tile of a row's logits joins its sums; leaves exp(l - max) in `exponentials`.  Returns what earlier sums of such
  * exponentials are to be multiplied by. */
@@ -115,7 +120,7 @@ static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
 /* Task: a slice of the tile, of one model's table. */
 static calm_status read_slice(calm_ctx *ctx, size_t index, void *user)
 {
-    const prediction *p = user;
+    const tile_task *p = user;
     const size_t slices = p->set->slices, slice = index % slices;
     const calm_predictor *model = &p->set->models[index / slices];
     const size_t begin = slice * p->count / slices, end = (slice + 1) * p->count / slices;
@@ -125,12 +130,17 @@ static calm_status read_slice(calm_ctx *ctx, size_t index, void *user)
                                model->tile + begin * model->head.hidden);
 }
 
+calm_status calm_predict_read_tile(calm_ctx *ctx, const calm_predictors *set, size_t first, size_t *count)
+{
+    *count = calm_size_min(set->vocab - first, set->tile);
+    return calm_parallel_for(ctx, set->n * set->slices, read_slice, &(tile_task){set, first, *count});
+}
+
 calm_status calm_predict(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n)
 {
     prediction p = {.set = set, .targets = targets, .n = n};
     for (; p.first < set->vocab; p.first += p.count) {
-        p.count = set->vocab - p.first < set->tile ? set->vocab - p.first : set->tile;
-        CALM_TRY(calm_parallel_for(ctx, set->n * set->slices, read_slice, &p));
+        CALM_TRY(calm_predict_read_tile(ctx, set, p.first, &p.count));
         CALM_TRY(calm_parallel_for(ctx, (n + set->chunk - 1) / set->chunk, score_chunk, &p));
     }
     return CALM_OK;

@@ -1,5 +1,5 @@
 /* One block: MLP, norms and residuals.  A single linear is in weight.c, attention in attention.c, experts in moe.c. */
-#include "ptq/model/block.h"
+#include "ptq/model/block_impl.h"
 
 #include <string.h>
 
@@ -18,8 +18,8 @@ void calm_activate(calm_activation activation, size_t n, float *x)
     functions[activation](n, x);
 }
 
-/* a [n, M] what the activation function reads and b [n, M] what its result is multiplied by, NULL without a gate. */
-static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const float *h, size_t n, float **a, float **b)
+calm_status calm_mlp_project(calm_ctx *ctx, const calm_weight *weight, const float *h, size_t n, calm_apply_fn *apply,
+                             float **a, float **b)
 {
     const calm_weight *fused = &weight[CALM_ROLE_FUSED_GATE_UP], *gate = &weight[CALM_ROLE_GATE],
                       *up = &weight[CALM_ROLE_UP];
@@ -29,21 +29,33 @@ static calm_status project_up(calm_ctx *ctx, const calm_weight *weight, const fl
     /* a and b outlive this function: they are allocated before the mark that releases `both`. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *a, n * inner));
     if (!fused->w && !gate->w)
-        return calm_weight_apply(ctx, up, h, n, *a);
+        return apply(ctx, up, h, n, *a);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *b, n * inner));
     if (!fused->w) {
-        CALM_TRY(calm_weight_apply(ctx, gate, h, n, *a));
-        return calm_weight_apply(ctx, up, h, n, *b);
+        CALM_TRY(apply(ctx, gate, h, n, *a));
+        return apply(ctx, up, h, n, *b);
     }
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n * 2 * inner));
-    CALM_TRY(calm_weight_apply(ctx, fused, h, n, both));
+    CALM_TRY(apply(ctx, fused, h, n, both));
     /* Rows of the fused product are [gate | up]; the activation kernels want each of them contiguous. */
     for (size_t t = 0; t < n; t++) {
         memcpy(*a + t * inner, both + t * 2 * inner, inner * sizeof **a);
         memcpy(*b + t * inner, both + t * 2 * inner + inner, inner * sizeof **b);
     }
     return CALM_OK;
+}
+
+void calm_mlp_combine(const calm_config *config, size_t n, float *a, const float *b)
+{
+    /* The usual case in one pass over both; silu(a) b rounds the same in one loop or two. */
+    if (b && config->activation == CALM_ACTIVATION_SILU) {
+        calm_vec_silu_mul(n, a, b);
+        return;
+    }
+    calm_activate(config->activation, n, a);
+    if (b)
+        calm_vec_mul(n, b, a);
 }
 
 size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_t n, bool prepared)
@@ -72,16 +84,9 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
     CALM_SCOPED_SCRATCH(ctx);
     float *a, *b;
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, config->hidden));
-    CALM_TRY(project_up(ctx, weight, h, n, &a, &b));
+    CALM_TRY(calm_mlp_project(ctx, weight, h, n, calm_weight_apply, &a, &b));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE, a, n, inner));
-    /* The usual case in one pass over both; silu(a) b rounds the same in one loop or two. */
-    if (b && config->activation == CALM_ACTIVATION_SILU) {
-        calm_vec_silu_mul(n * inner, a, b);
-    } else {
-        calm_activate(config->activation, n * inner, a);
-        if (b)
-            calm_vec_mul(n * inner, b, a);
-    }
+    calm_mlp_combine(config, n * inner, a, b);
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
     return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);
 }

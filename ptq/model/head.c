@@ -7,6 +7,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
+#include "ptq/tensor/vector_back.h"
 
 /* 4 MB of float32: larger than the caches' share of a product, small beside the table of a large vocabulary. */
 #define TILE_FLOATS ((size_t)1024 * 1024)
@@ -113,6 +114,14 @@ void calm_head_multiply(const calm_head *head, const float *w, const float *x, s
     calm_sgemm_nt(n, count, width, 1.0f, x, width, w, width, head->bias ? 1.0f : 0.0f, logits, stride);
     for (size_t t = 0; head->logit_cap > 0 && t < n; t++)
         calm_vec_soft_cap(count, 1, head->logit_cap, logits + t * stride);
+}
+
+void calm_head_multiply_back(const calm_head *head, const float *w, const float *logits, size_t n, size_t count,
+                             float *dlogits, float *dx)
+{
+    if (head->logit_cap > 0)
+        calm_vec_soft_capped_back(n * count, head->logit_cap, logits, dlogits);
+    calm_sgemm_nn(n, head->hidden, count, 1.0f, dlogits, count, w, head->hidden, 1.0f, dx, head->hidden);
 }
 
 calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,

@@ -309,8 +309,7 @@ calm_status calm_moe_shared(calm_ctx *ctx, const calm_block *block, const float 
     return calm_observe(observer, ctx, &seen);
 }
 
-/* gate [n] = sigmoid(h . g) of normalised rows h [n, D]. */
-static void gate_rows(const calm_block *block, const float *h, size_t n, float *gate)
+void calm_shared_gate_rows(const calm_block *block, const float *h, size_t n, float *gate)
 {
     const size_t width = block->config->hidden;
     for (size_t t = 0; t < n; t++) {
@@ -328,7 +327,7 @@ calm_status calm_moe_shared_gate(calm_ctx *ctx, const calm_block *block, const f
     CALM_SCOPED_SCRATCH(ctx);
     float *h;
     CALM_TRY(normalised(ctx, block, x, n, &h));
-    gate_rows(block, h, n, gate);
+    calm_shared_gate_rows(block, h, n, gate);
     return CALM_OK;
 }
 
@@ -341,7 +340,7 @@ static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const floa
     CALM_TRY(calm_moe_shared(ctx, block, x, span, observer, &h, &y));
     for (size_t t = 0; t < n; t++) {
         float gate;
-        gate_rows(block, h + t * width, 1, &gate);
+        calm_shared_gate_rows(block, h + t * width, 1, &gate);
         calm_vec_axpy(width, gate, y + t * width, sum + t * width);
     }
     return CALM_OK;
@@ -379,35 +378,47 @@ calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *bat
     return status;
 }
 
-size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, size_t longest, size_t expert_bytes,
-                                  size_t n_threads)
+size_t calm_moe_all_experts_bytes(const calm_config *config, size_t rows, size_t worker_bytes, size_t n_threads)
 {
     const calm_moe_config *moe = &config->moe;
-    const size_t rows = n_windows * longest, most = calm_moe_most_tokens(moe, rows), width = config->hidden;
+    const size_t most = calm_moe_most_tokens(moe, rows), width = config->hidden;
     /* A wave stops at the limit unless one expert alone is above it; all routes together bound both. */
     const size_t outputs = calm_size_min(CALM_BYTES(float, rows * moe->top_k * width),
                                          calm_size_max(CALM_BYTES(float, most * width), CALM_MOE_WAVE_BYTES));
-    const size_t experts = CALM_BYTES(float *, moe->n_experts) + outputs +
-                           calm_size_min(moe->n_experts, n_threads) *
-                               (expert_bytes + calm_moe_expert_scratch_bytes(config, most));
+    return CALM_BYTES(float *, moe->n_experts) + outputs + calm_size_min(moe->n_experts, n_threads) * worker_bytes;
+}
+
+size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, size_t longest, size_t expert_bytes,
+                                  size_t n_threads)
+{
+    const size_t rows = n_windows * longest, width = config->hidden;
+    const size_t experts = calm_moe_all_experts_bytes(
+        config, rows, expert_bytes + calm_moe_expert_scratch_bytes(config, calm_moe_most_tokens(&config->moe, rows)),
+        n_threads);
     const size_t workers = calm_size_min(n_windows, n_threads);
     const size_t sum = calm_row_store_bytes(rows, width), end = workers * calm_moe_end_scratch_bytes(config, longest);
     return calm_moe_route_bytes(config, rows, n_windows) +
            calm_size_max(workers * calm_moe_route_scratch_bytes(config, longest), sum + calm_size_max(experts, end));
 }
 
+calm_status calm_moe_all_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
+                                 const calm_routing *routing, const calm_observer *observer, calm_moe_sum *sum)
+{
+    for (size_t first = 0, n; first < block->config->moe.n_experts; first += n) {
+        n = calm_moe_wave(block, routing, first, CALM_MOE_WAVE_BYTES);
+        CALM_TRY(calm_moe_experts(ctx, block, batch, routing, first, n, observer, sum));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer)
 {
-    const size_t n_experts = block->config->moe.n_experts;
     calm_routing routing;
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
     CALM_SCOPED_MOE_SUM(sum);
     CALM_TRY(calm_moe_route(ctx, block, batch, observer, &routing));
     CALM_TRY(calm_moe_begin(ctx, batch, &arena, &sum));
-    for (size_t first = 0, n; first < n_experts; first += n) {
-        n = calm_moe_wave(block, &routing, first, CALM_MOE_WAVE_BYTES);
-        CALM_TRY(calm_moe_experts(ctx, block, batch, &routing, first, n, observer, &sum));
-    }
+    CALM_TRY(calm_moe_all_experts(ctx, block, batch, &routing, observer, &sum));
     return calm_moe_end(ctx, block, batch, observer, &sum);
 }

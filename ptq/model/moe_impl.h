@@ -1,4 +1,4 @@
-/* The router's two steps.  Only files of this folder and their tests include it. */
+/* Steps of a mixture that its backward pass takes too.  Only files of this folder and their tests include it. */
 #ifndef CALM_MODEL_MOE_IMPL_H
 #define CALM_MODEL_MOE_IMPL_H
 
@@ -10,5 +10,16 @@ void calm_router_logits(const calm_block *block, const float *h, size_t n, float
 /* out [n, top_k] = the experts of each row by falling probability, of two equal ones the lower number, with their
  * weights.  CALM_ENUMERIC: a logit is not finite. */
 calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const float *logits, size_t n, calm_route *out);
+
+/* gate [n] = sigmoid(h . g) of normalised rows h [n, D], what the shared expert's output is multiplied by; 1 without a
+ * gate. */
+void calm_shared_gate_rows(const calm_block *block, const float *h, size_t n, float *gate);
+
+/* calm_moe_experts over all of them, wave by wave. */
+calm_status calm_moe_all_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
+                                 const calm_routing *routing, const calm_observer *observer, calm_moe_sum *sum);
+
+/* What such waves hold for so many rows, a matrix [tokens, D] of every expert of a wave, and a worker `worker_bytes`. */
+size_t calm_moe_all_experts_bytes(const calm_config *config, size_t rows, size_t worker_bytes, size_t n_threads);
 
 #endif

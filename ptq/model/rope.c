@@ -169,8 +169,9 @@ calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_conf
     return CALM_OK;
 }
 
-void calm_rope_rotate(const calm_rope_table *table, float *x, size_t stride, size_t n_tokens, size_t n_heads,
-                      size_t head_dim, const uint32_t *positions)
+/* Rotate by the angles, or with sign -1 back by them. */
+static void rotate(const calm_rope_table *table, float sign, float *x, size_t stride, size_t n_tokens, size_t n_heads,
+                   size_t head_dim, const uint32_t *positions)
 {
     const size_t half = table->half;
     for (size_t t = 0; t < n_tokens; t++) {
@@ -181,10 +182,22 @@ void calm_rope_rotate(const calm_rope_table *table, float *x, size_t stride, siz
              * permute rows). */
             float *a = x + t * stride + head * head_dim, *b = a + half;
             for (size_t c = 0; c < half; c++) {
-                const float u = a[c], v = b[c];
-                a[c] = u * cosines[c] - v * sines[c];
-                b[c] = v * cosines[c] + u * sines[c];
+                const float u = a[c], v = b[c], sine = sign * sines[c];
+                a[c] = u * cosines[c] - v * sine;
+                b[c] = v * cosines[c] + u * sine;
             }
         }
     }
+}
+
+void calm_rope_rotate(const calm_rope_table *table, float *x, size_t stride, size_t n_tokens, size_t n_heads,
+                      size_t head_dim, const uint32_t *positions)
+{
+    rotate(table, 1, x, stride, n_tokens, n_heads, head_dim, positions);
+}
+
+void calm_rope_rotate_back(const calm_rope_table *table, float *dx, size_t stride, size_t n_tokens, size_t n_heads,
+                           size_t head_dim, const uint32_t *positions)
+{
+    rotate(table, -1, dx, stride, n_tokens, n_heads, head_dim, positions);
 }

@@ -49,4 +49,8 @@ size_t calm_rope_scratch_bytes(const calm_config *config, size_t length);
 void calm_rope_rotate(const calm_rope_table *table, float *x, size_t stride, size_t n_tokens, size_t n_heads,
                       size_t head_dim, const uint32_t *positions);
 
+/* Backward: in place from d loss / d the rotated heads to d loss / d what was rotated; the transposed rotation. */
+void calm_rope_rotate_back(const calm_rope_table *table, float *dx, size_t stride, size_t n_tokens, size_t n_heads,
+                           size_t head_dim, const uint32_t *positions);
+
 #endif

@@ -4,28 +4,36 @@
 #include <string.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
 #include "ptq/quant/grid.h"
+#include "ptq/tensor/dtype.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
+#include "ptq/tensor/vector.h"
 
-/* The input that the product reads: x / in_scale, then quantized per token; x itself if the linear has neither. */
+/* Rows of x as the product reads them: x / in_scale, then quantized per token. */
+static void prepare_rows(const calm_weight *weight, const float *x, size_t n_tokens, float *out)
+{
+    const size_t n = n_tokens * weight->in;
+    memcpy(out, x, n * sizeof *out);
+    for (size_t t = 0; weight->in_scale && t < n_tokens; t++)
+        for (size_t i = 0; i < weight->in; i++)
+            /* A division, as the folded norm divides: a product with the inverse would round differently. */
+            out[t * weight->in + i] /= weight->in_scale[i];
+    if (weight->act_bits)
+        calm_actquant_rows(out, n_tokens, weight->in, weight->act_bits, weight->act_asymmetric, weight->act_rule, out);
+}
+
+/* The input that the product reads: prepared rows, or x itself in the usual case that nothing is done to it. */
 static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
                                  const float **out)
 {
     float *copy;
-    size_t n = n_tokens * weight->in;
     *out = x;
-    /* The usual case copies nothing. */
     if (!weight->in_scale && !weight->act_bits)
         return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, n));
-    memcpy(copy, x, n * sizeof *copy);
-    for (size_t t = 0; weight->in_scale && t < n_tokens; t++)
-        for (size_t i = 0; i < weight->in; i++)
-            /* A division, as the folded norm divides: a product with the inverse would round differently. */
-            copy[t * weight->in + i] /= weight->in_scale[i];
-    if (weight->act_bits)
-        calm_actquant_rows(copy, n_tokens, weight->in, weight->act_bits, weight->act_asymmetric, weight->act_rule,
-                               copy);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, n_tokens * weight->in));
+    prepare_rows(weight, x, n_tokens, copy);
     *out = copy;
     return CALM_OK;
 }
@@ -45,4 +53,120 @@ calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const fl
     calm_sgemm_nt(n_tokens, weight->out, weight->in, 1.0f, x, weight->in, weight->w, weight->in,
                   weight->bias ? 1.0f : 0.0f, y, weight->out);
     return CALM_OK;
+}
+
+/* ---- one window on several threads ---- */
+
+typedef struct linear_task {
+    const calm_weight *weight;
+    const float *x, *dy;
+    float *y;    /* prepared rows; [T, out] that biases are copied to; dx; or dw */
+    float *dbias;
+    size_t n_tokens;
+    bool add;
+} linear_task;
+
+static calm_status prepare_part(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const linear_task *task = user;
+    const size_t at = first * task->weight->in;
+    (void)ctx;
+    prepare_rows(task->weight, task->x + at, n, task->y + at);
+    return CALM_OK;
+}
+
+/* prepare_input in parallel over rows. */
+static calm_status prepare_parts(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
+                                 const float **out)
+{
+    linear_task task = {.weight = weight, .x = x};
+    *out = x;
+    if (!weight->in_scale && !weight->act_bits)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.y, n_tokens * weight->in));
+    *out = task.y;
+    return calm_parallel_rows(ctx, n_tokens, prepare_part, &task);
+}
+
+calm_status calm_weight_apply_tiled(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(prepare_parts(ctx, weight, x, n_tokens, &x));
+    for (size_t t = 0; weight->bias && t < n_tokens; t++)
+        memcpy(y + t * weight->out, weight->bias, weight->out * sizeof *y);
+    return calm_product(ctx, CALM_PRODUCT_NT, n_tokens, weight->out, weight->in, x, weight->in, weight->w, weight->in,
+                        weight->bias ? 1.0f : 0.0f, y, weight->out);
+}
+
+/* ---- backward ---- */
+
+/* dx from what goes back to the prepared input: straight through the rounding, divided as the input was. */
+static calm_status unscale_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const linear_task *task = user;
+    const size_t in = task->weight->in;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++)
+        for (size_t i = 0; i < in; i++) {
+            const float value = task->x[t * in + i] / task->weight->in_scale[i];
+            task->y[t * in + i] = task->add ? task->y[t * in + i] + value : value;
+        }
+    return CALM_OK;
+}
+
+static calm_status input_back(calm_ctx *ctx, const calm_weight *weight, size_t n_tokens, const float *dy, bool add,
+                              float *dx)
+{
+    const size_t in = weight->in;
+    float *prepared;
+    if (!weight->in_scale)
+        return calm_product(ctx, CALM_PRODUCT_NN, n_tokens, in, weight->out, dy, weight->out, weight->w, in,
+                            add ? 1.0f : 0.0f, dx, in);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, prepared, n_tokens * in));
+    CALM_TRY(calm_product(ctx, CALM_PRODUCT_NN, n_tokens, in, weight->out, dy, weight->out, weight->w, in, 0.0f, prepared,
+                          in));
+    return calm_parallel_rows(ctx, n_tokens, unscale_rows,
+                              &(linear_task){.weight = weight, .x = prepared, .y = dx, .add = add});
+}
+
+/* Rows of dw are finite, and so is their bias' gradient, which is added up here. */
+static calm_status finish_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const linear_task *task = user;
+    const calm_weight *weight = task->weight;
+    for (size_t t = 0; task->dbias && t < task->n_tokens; t++)
+        calm_vec_add(n, task->dy + t * weight->out + first, task->dbias + first);
+    const size_t bad = task->dbias ? calm_find_nonfinite(task->dbias + first, n) : n;
+    if (bad < n)
+        return calm_fail(ctx, CALM_ENUMERIC, "the gradient of %s.bias is not finite (element %zu)", weight->name,
+                         first + bad);
+    const size_t count = task->y ? n * weight->in : 0;
+    const size_t at = count ? calm_find_nonfinite(task->y + first * weight->in, count) : 0;
+    if (at < count)
+        return calm_fail(ctx, CALM_ENUMERIC, "the gradient of %s.weight is not finite (row %zu, column %zu)",
+                         weight->name, first + at / weight->in, at % weight->in);
+    return CALM_OK;
+}
+
+calm_status calm_weight_back(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, const float *dy,
+                             float *dw, float *dbias, bool add, float *dx)
+{
+    if (dx)
+        CALM_TRY(input_back(ctx, weight, n_tokens, dy, add, dx));
+    if (!dw && !dbias)
+        return CALM_OK;
+    if (dw) {
+        CALM_SCOPED_SCRATCH(ctx);
+        CALM_TRY(prepare_parts(ctx, weight, x, n_tokens, &x));
+        CALM_TRY(calm_product(ctx, CALM_PRODUCT_TN, weight->out, weight->in, n_tokens, dy, weight->out, x, weight->in,
+                              1.0f, dw, weight->in));
+    }
+    return calm_parallel_rows(ctx, weight->out, finish_rows,
+                              &(linear_task){.weight = weight, .dy = dy, .y = dw, .dbias = dbias, .n_tokens = n_tokens});
+}
+
+size_t calm_weight_back_scratch_bytes(size_t in, size_t n_tokens)
+{
+    return CALM_BYTES(float, n_tokens * in);
 }

@@ -1,0 +1,289 @@
+/* Backward pass of attention, in the blocks of query rows of the forward pass.
+ *
+ *   context = P V,  P = softmax(S)      dV = P^T dC     dP = dC V^T     dS = P (dP - rowsum(P dP)), times the cap's slope
+ *   S = scale Q K^T                     dQ = scale dS K                 dK = scale dS^T Q
+ *
+ * P is computed again from q and k: T^2 / 2 values of every head would be most of the tape. */
+#include "ptq/model/attention_back.h"
+
+#include <string.h>
+
+#include "ptq/base/threads.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/layout.h"
+#include "ptq/model/norm_back.h"
+#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/vector.h"
+#include "ptq/tensor/vector_back.h"
+
+/* ---- forward ---- */
+
+typedef struct attend_task {
+    const calm_heads *heads;
+    float *context;
+    size_t n_blocks;    /* of query rows in a head */
+} attend_task;
+
+static size_t query_blocks(size_t n_tokens)
+{
+    return (n_tokens + CALM_QUERY_ROWS - 1) / CALM_QUERY_ROWS;
+}
+
+static calm_status attend_rows(calm_ctx *ctx, size_t index, void *user)
+{
+    const attend_task *task = user;
+    const calm_query_rows rows =
+        calm_heads_rows(task->heads, index / task->n_blocks, index % task->n_blocks * CALM_QUERY_ROWS);
+    float *scores, *sums;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scores, rows.n * rows.n_keys));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, rows.n));
+    calm_heads_attend(task->heads, &rows, scores, sums, task->context);
+    return CALM_OK;
+}
+
+/* A copy of q and k, or of the matrix that they are columns of, before their norms. */
+static calm_status keep_raw(calm_ctx *ctx, const calm_block *block, calm_attention_tape *tape)
+{
+    const calm_heads *a = &tape->heads;
+    const size_t n = a->span->n_tokens;
+    const bool fused = block->weight[CALM_ROLE_FUSED_QKV].w != NULL;
+    float *q, *k;
+    if (!block->q_norm.w && !block->k_norm.w)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, q, n * a->q_stride));
+    memcpy(q, a->q, n * a->q_stride * sizeof *q);
+    tape->raw_q = q;
+    tape->raw_k = q + (a->k - a->q);
+    if (fused)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, k, n * a->kv_stride));
+    memcpy(k, a->k, n * a->kv_stride * sizeof *k);
+    tape->raw_k = k;
+    return CALM_OK;
+}
+
+calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
+                                        const calm_span *span, float *out, calm_attention_tape *tape)
+{
+    const calm_config *config = block->config;
+    const size_t n = span->n_tokens;
+    *tape = (calm_attention_tape){.heads = {.config = config, .span = span, .window = config->window[block->index]}};
+    CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply_tiled, &tape->heads));
+    CALM_TRY(keep_raw(ctx, block, tape));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * config->n_heads * config->head_dim));
+    CALM_TRY(calm_heads_norm(ctx, block, &tape->heads));
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_heads_rotate(ctx, block, rope, &tape->heads, calm_rope_rotate));
+    attend_task task = {&tape->heads, tape->context, query_blocks(n)};
+    CALM_TRY(calm_parallel_for(ctx, config->n_heads * task.n_blocks, attend_rows, &task));
+    return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, out);
+}
+
+/* ---- backward ---- */
+
+/* Gradients of the heads: dq lies as q does, dk and dv [T, h d] have a column for every query head. */
+typedef struct heads_back {
+    const calm_heads *heads;
+    const float *dcontext;
+    float *dq, *dk, *dv;
+    size_t kv_stride;    /* of dk and dv */
+} heads_back;
+
+/* One block of query rows of a head: dq of those rows, and what they add to the head's dk and dv.  p, ds, capped
+ * [n, n_keys] and sums [n] are room. */
+static void back_query_rows(const heads_back *back, const calm_query_rows *rows, float *p, float *ds, float *capped,
+                            float *sums)
+{
+    const calm_heads *a = back->heads;
+    const calm_config *config = a->config;
+    const size_t d = config->head_dim, width = config->n_heads * d, n = rows->n, n_keys = rows->n_keys;
+    const size_t own = rows->key * back->kv_stride + rows->head * d;
+    const float *dcontext = back->dcontext + rows->context;
+    calm_heads_scores(a, rows, p);
+    /* The cap's slope is that at the scores, which the softmax overwrites. */
+    if (capped)
+        memcpy(capped, p, n * n_keys * sizeof *p);
+    calm_heads_exponentiate(a, rows, p, sums);
+    for (size_t r = 0; r < n; r++)
+        calm_vec_scale(n_keys, 1.0f / sums[r], p + r * n_keys);
+    calm_sgemm_tn(n_keys, d, n, 1.0f, p, n_keys, dcontext, width, 1.0f, back->dv + own, back->kv_stride);
+    calm_sgemm_nt(n, n_keys, d, 1.0f, dcontext, width, a->v + rows->kv, a->kv_stride, 0.0f, ds, n_keys);
+    /* Keys that a query does not see have p = 0, so nothing goes back to them. */
+    for (size_t r = 0; r < n; r++) {
+        calm_vec_softmax_back(n_keys, p + r * n_keys, ds + r * n_keys);
+        if (capped)
+            calm_vec_soft_cap_back(n_keys, config->attention_scale, config->attention_cap, capped + r * n_keys,
+                                   ds + r * n_keys);
+    }
+    const float scale = capped ? 1 : config->attention_scale;
+    calm_sgemm_nn(n, d, n_keys, scale, ds, n_keys, a->k + rows->kv, a->kv_stride, 0.0f, back->dq + rows->q, a->q_stride);
+    calm_sgemm_tn(n_keys, d, n, scale, ds, n_keys, a->q + rows->q, a->q_stride, 1.0f, back->dk + own, back->kv_stride);
+}
+
+/* Task: a query head, block after block, since every block adds to dk and dv of the same keys. */
+static calm_status back_head(calm_ctx *ctx, size_t head, void *user)
+{
+    const heads_back *back = user;
+    const calm_heads *a = back->heads;
+    const size_t n_tokens = a->span->n_tokens, n = calm_size_min(n_tokens, CALM_QUERY_ROWS), d = a->config->head_dim;
+    float *p, *ds, *capped = NULL, *sums;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * n_tokens));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, ds, n * n_tokens));
+    if (a->config->attention_cap > 0)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, capped, n * n_tokens));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, n));
+    for (size_t t = 0; t < n_tokens; t++) {
+        memset(back->dk + t * back->kv_stride + head * d, 0, d * sizeof *back->dk);
+        memset(back->dv + t * back->kv_stride + head * d, 0, d * sizeof *back->dv);
+    }
+    for (size_t first = 0; first < n_tokens; first += CALM_QUERY_ROWS) {
+        const calm_query_rows rows = calm_heads_rows(a, head, first);
+        back_query_rows(back, &rows, p, ds, capped, sums);
+    }
+    return CALM_OK;
+}
+
+/* Room for dq, dk and dv in the layout of the projected matrices. */
+static calm_status new_like(calm_ctx *ctx, const calm_block *block, const calm_heads *a, calm_heads *out)
+{
+    const size_t n = a->span->n_tokens;
+    *out = *a;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->q, n * a->q_stride));
+    if (block->weight[CALM_ROLE_FUSED_QKV].w) {
+        out->k = out->q + (a->k - a->q);
+        out->v = out->q + (a->v - a->q);
+        return CALM_OK;
+    }
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->k, n * a->kv_stride));
+    return CALM_NEW_RAW(ctx, ctx->scratch, out->v, n * a->kv_stride);
+}
+
+typedef struct group_task {
+    const heads_back *back;
+    const calm_heads *d;
+} group_task;
+
+/* dk and dv of a key head: the sum over the query heads that share it, by rising head. */
+static calm_status add_groups(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const group_task *task = user;
+    const heads_back *back = task->back;
+    const calm_heads *to = task->d;
+    const size_t d = to->config->head_dim, group = to->config->n_heads / to->config->n_kv;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++)
+        for (size_t head = 0; head < to->config->n_heads; head++) {
+            const size_t from = t * back->kv_stride + head * d, at = t * to->kv_stride + head / group * d;
+            if (head % group == 0) {
+                memcpy(to->k + at, back->dk + from, d * sizeof *to->k);
+                memcpy(to->v + at, back->dv + from, d * sizeof *to->v);
+            } else {
+                calm_vec_add(d, back->dk + from, to->k + at);
+                calm_vec_add(d, back->dv + from, to->v + at);
+            }
+        }
+    return CALM_OK;
+}
+
+/* d [T, ...] = gradients of rotated q and k and of v, from that of the context. */
+static calm_status scores_back(calm_ctx *ctx, const calm_heads *a, const float *dcontext, const calm_heads *d)
+{
+    const size_t n = a->span->n_tokens, width = a->config->n_heads * a->config->head_dim;
+    heads_back back = {a, dcontext, d->q, NULL, NULL, width};
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dk, n * width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dv, n * width));
+    CALM_TRY(calm_parallel_for(ctx, a->config->n_heads, back_head, &back));
+    return calm_parallel_rows(ctx, n, add_groups, &(group_task){&back, d});
+}
+
+/* Through the norms of q and k, in place. */
+static calm_status norms_back(calm_ctx *ctx, const calm_block *block, const calm_attention_tape *tape,
+                              const calm_block_grads *grads, const calm_heads *d)
+{
+    const calm_config *config = block->config;
+    const size_t n = d->span->n_tokens;
+    const calm_norm_rows_of q = {n, calm_heads_norm_parts(config, config->n_heads), d->q_stride};
+    const calm_norm_rows_of k = {n, calm_heads_norm_parts(config, config->n_kv), d->kv_stride};
+    CALM_TRY(calm_norm_back(ctx, &block->q_norm, q, tape->raw_q, d->q, grads->q_norm, NULL, d->q));
+    return calm_norm_back(ctx, &block->k_norm, k, tape->raw_k, d->k, grads->k_norm, NULL, d->k);
+}
+
+calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
+                                const calm_attention_tape *tape, const float *dy, const calm_block_grads *grads,
+                                float *dh)
+{
+    const calm_heads *a = &tape->heads;
+    const size_t n = a->span->n_tokens;
+    const calm_weight *weight = block->weight;
+    float *dcontext;
+    calm_heads d;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(new_like(ctx, block, a, &d));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dcontext, n * block->config->n_heads * block->config->head_dim));
+    CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_O], tape->context, n, dy, grads->weight[CALM_ROLE_O],
+                              grads->bias[CALM_ROLE_O], false, dcontext));
+    CALM_TRY(scores_back(ctx, a, dcontext, &d));
+    CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
+    CALM_TRY(norms_back(ctx, block, tape, grads, &d));
+    if (weight[CALM_ROLE_FUSED_QKV].w)
+        return calm_weight_back(ctx, &weight[CALM_ROLE_FUSED_QKV], h, n, d.q, grads->weight[CALM_ROLE_FUSED_QKV],
+                                grads->bias[CALM_ROLE_FUSED_QKV], false, dh);
+    CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_Q], h, n, d.q, grads->weight[CALM_ROLE_Q],
+                              grads->bias[CALM_ROLE_Q], false, dh));
+    CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_K], h, n, d.k, grads->weight[CALM_ROLE_K],
+                              grads->bias[CALM_ROLE_K], true, dh));
+    return calm_weight_back(ctx, &weight[CALM_ROLE_V], h, n, d.v, grads->weight[CALM_ROLE_V], grads->bias[CALM_ROLE_V],
+                            true, dh);
+}
+
+/* ---- memory ---- */
+
+/* q, k and v, or their gradients. */
+static size_t projected_bytes(const calm_config *config, size_t n_tokens)
+{
+    const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
+    return calm_has_role(config, CALM_ROLE_FUSED_QKV)
+               ? CALM_BYTES(float, n_tokens * (q_width + 2 * kv_width))
+               : CALM_BYTES(float, n_tokens * q_width) + 2 * CALM_BYTES(float, n_tokens * kv_width);
+}
+
+static size_t context_bytes(const calm_config *config, size_t n_tokens)
+{
+    return CALM_BYTES(float, n_tokens * config->n_heads * config->head_dim);
+}
+
+size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
+{
+    const size_t raw = config->arch->qk_norm == CALM_QK_NORM_NONE ? 0 : projected_bytes(config, n_tokens);
+    const size_t no_v = calm_has_role(config, CALM_ROLE_FUSED_QKV) || !raw
+                            ? 0
+                            : CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
+    return projected_bytes(config, n_tokens) + raw - no_v + context_bytes(config, n_tokens);
+}
+
+size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
+{
+    const size_t q_width = config->n_heads * config->head_dim, rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
+    const size_t workers = calm_size_min(n_threads, config->n_heads * query_blocks(n_tokens));
+    const size_t attend = workers * (CALM_BYTES(float, rows * n_tokens) + CALM_BYTES(float, rows));
+    const size_t o = calm_weight_apply_scratch_bytes(q_width, n_tokens);
+    return calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
+                         calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(attend, o));
+}
+
+size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
+{
+    const size_t d = config->head_dim, rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
+    const size_t squares = (config->attention_cap > 0 ? 3 : 2) * CALM_BYTES(float, rows * n_tokens);
+    const size_t workers = calm_size_min(n_threads, config->n_heads) * (squares + CALM_BYTES(float, rows));
+    const size_t scores = 2 * context_bytes(config, n_tokens) + workers;
+    const size_t norms = config->arch->qk_norm == CALM_QK_NORM_WHOLE
+                             ? calm_norm_back_scratch_bytes(config->n_heads * d, n_tokens)
+                             : calm_norm_back_scratch_bytes(d, n_tokens);
+    const size_t o = calm_weight_back_scratch_bytes(config->n_heads * d, n_tokens);
+    const size_t qkv = calm_weight_back_scratch_bytes(config->hidden, n_tokens);
+    /* A rotary table of the window's own stays until the end. */
+    return projected_bytes(config, n_tokens) + context_bytes(config, n_tokens) +
+           calm_size_max(calm_size_max(o, scores), calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(norms, qkv));
+}

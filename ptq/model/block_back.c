@@ -1,0 +1,263 @@
+/* Forward pass of a block with a tape, and its backward pass: norms and residuals here, what stands between them in
+ * attention_back.c, mlp_back.c and moe_back.c. */
+#include "ptq/model/block_back.h"
+
+#include <string.h>
+
+#include "ptq/base/message.h"
+#include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/attention_back.h"
+#include "ptq/model/mlp_back.h"
+#include "ptq/model/moe_back.h"
+#include "ptq/model/norm_back.h"
+#include "ptq/tensor/dtype.h"
+#include "ptq/tensor/vector.h"
+
+/* x' = RESIDUAL(x + OUT(f(IN(x)))): what its norms and f read. */
+typedef struct sublayer_tape {
+    const float *x, *h;
+    float *y, *sum;    /* NULL without an OUT or a RESIDUAL norm */
+} sublayer_tape;
+
+struct calm_block_tape {
+    calm_span span;
+    sublayer_tape sublayer[CALM_N_SUBLAYERS];
+    calm_attention_tape attention;
+    calm_mlp_tape mlp;
+    calm_routing routing;    /* of a mixture instead */
+};
+
+/* ---- forward ---- */
+
+typedef struct rows_task {
+    const calm_norm *norm;
+    const float *x;
+    float *out;
+} rows_task;
+
+static calm_status normalise(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const rows_task *task = user;
+    const size_t at = first * task->norm->width;
+    (void)ctx;
+    calm_norm_rows(task->norm, task->x + at, n, task->out + at);
+    return CALM_OK;
+}
+
+static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const rows_task *task = user;
+    const size_t at = first * task->norm->width;
+    (void)ctx;
+    calm_vec_add(n * task->norm->width, task->x + at, task->out + at);
+    return CALM_OK;
+}
+
+static calm_status norm_rows(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out)
+{
+    return norm->w ? calm_parallel_rows(ctx, n, normalise, &(rows_task){norm, x, out}) : CALM_OK;
+}
+
+/* f of a sublayer: y [T, D] from h [T, D]. */
+static calm_status function(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
+                            calm_block_tape *tape, float *y)
+{
+    const sublayer_tape *s = &tape->sublayer[sublayer];
+    const calm_span *span = &tape->span;
+    if (sublayer == CALM_SUBLAYER_ATTENTION)
+        return calm_attention_forward_tape(ctx, block, rope, s->h, span, y, &tape->attention);
+    if (block->moe.router)
+        return calm_moe_forward_tape(ctx, block, s->x, s->h, span, y, &tape->routing);
+    return calm_mlp_forward_tape(ctx, block->config, block->weight, s->h, span->n_tokens, y, &tape->mlp);
+}
+
+/* out [T, D] = one sublayer of x [T, D]. */
+static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
+                                const float *x, calm_block_tape *tape, float *out)
+{
+    const calm_norm *norms = block->norm[sublayer];
+    const size_t n = tape->span.n_tokens, count = n * block->config->hidden;
+    sublayer_tape *s = &tape->sublayer[sublayer];
+    *s = (sublayer_tape){.x = x, .h = x};
+    float *y = out, *sum = out;
+    if (norms[CALM_NORM_IN].w) {
+        float *h;
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, count));
+        CALM_TRY(norm_rows(ctx, &norms[CALM_NORM_IN], x, n, h));
+        s->h = h;
+    }
+    /* A norm's input is kept; without one the next step's result takes its place. */
+    if (norms[CALM_NORM_RESIDUAL].w) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s->sum, count));
+        y = sum = s->sum;
+    }
+    if (norms[CALM_NORM_OUT].w) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s->y, count));
+        y = s->y;
+    }
+    CALM_TRY(function(ctx, block, sublayer, rope, tape, y));
+    CALM_TRY(norm_rows(ctx, &norms[CALM_NORM_OUT], y, n, sum));
+    CALM_TRY(calm_parallel_rows(ctx, n, add_rows, &(rows_task){&norms[CALM_NORM_IN], x, sum}));
+    return norm_rows(ctx, &norms[CALM_NORM_RESIDUAL], sum, n, out);
+}
+
+/* The first value of x [n, width] that is not finite ends the pass. */
+static calm_status check_rows(calm_ctx *ctx, const calm_block *block, const char *what, const float *x, size_t n)
+{
+    const size_t width = block->config->hidden, at = calm_find_nonfinite(x, n * width);
+    if (at == n * width)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_ENUMERIC, "block %zu: %s is not finite (token %zu, channel %zu)", block->index, what,
+                     at / width, at % width);
+}
+
+calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                                    const calm_span *span, float *z, calm_block_tape **out)
+{
+    calm_block_tape *tape;
+    float *between;
+    *out = NULL;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, tape, 1));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, between, span->n_tokens * block->config->hidden));
+    tape->span = *span;
+    CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_ATTENTION, rope, x, tape, between));
+    CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_MLP, rope, between, tape, z));
+    CALM_TRY(check_rows(ctx, block, "the output", z, span->n_tokens));
+    *out = tape;
+    return CALM_OK;
+}
+
+/* ---- backward ---- */
+
+/* dh [T, D] from dy [T, D] of f. */
+static calm_status function_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
+                                 const calm_block_tape *tape, const float *dy, const calm_block_grads *grads, float *dh)
+{
+    const float *h = tape->sublayer[sublayer].h;
+    if (sublayer == CALM_SUBLAYER_ATTENTION)
+        return calm_attention_back(ctx, block, rope, h, &tape->attention, dy, grads, dh);
+    if (block->moe.router)
+        return calm_moe_back(ctx, block, &tape->routing, h, tape->span.n_tokens, dy, grads, dh);
+    return calm_mlp_back(ctx, block->config, block->weight, &tape->mlp, dy, grads->weight, grads->bias, dh);
+}
+
+/* d [T, D] in place from d loss / d x' to d loss / d x; with `needed` false it is left as it is when gradients of the
+ * parameters are done. */
+static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
+                                 const calm_block_tape *tape, const calm_block_grads *grads, bool needed, float *d)
+{
+    const calm_norm *norms = block->norm[sublayer];
+    const size_t n = tape->span.n_tokens, width = block->config->hidden;
+    const calm_norm_rows_of rows = {n, 1, width};
+    const sublayer_tape *s = &tape->sublayer[sublayer];
+    float *const *dnorm = grads->norm[sublayer], *const *dbias = grads->norm_bias[sublayer], *dy = d, *dh = NULL;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_RESIDUAL], rows, s->sum, d, dnorm[CALM_NORM_RESIDUAL],
+                            dbias[CALM_NORM_RESIDUAL], d));
+    if (norms[CALM_NORM_OUT].w) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dy, n * width));
+        CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_OUT], rows, s->y, d, dnorm[CALM_NORM_OUT], dbias[CALM_NORM_OUT],
+                                dy));
+    }
+    needed = needed || dnorm[CALM_NORM_IN] || dbias[CALM_NORM_IN];
+    if (needed)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dh, n * width));
+    CALM_TRY(function_back(ctx, block, sublayer, rope, tape, dy, grads, dh));
+    if (!needed)
+        return CALM_OK;
+    CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_IN], rows, s->x, dh, dnorm[CALM_NORM_IN], dbias[CALM_NORM_IN], dh));
+    return calm_parallel_rows(ctx, n, add_rows, &(rows_task){&norms[CALM_NORM_IN], dh, d});
+}
+
+/* A vector of gradients that is not finite, by its parameter's name. */
+static calm_status check_vector(calm_ctx *ctx, const char *name, const char *suffix, const float *x, size_t n)
+{
+    const size_t at = x ? calm_find_nonfinite(x, n) : n;
+    if (at == n)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_ENUMERIC, "the gradient of %s.%s is not finite (element %zu)", name, suffix, at);
+}
+
+/* All but linears, which are checked where they are added to. */
+static calm_status check_vectors(calm_ctx *ctx, const calm_block *block, const calm_block_grads *grads)
+{
+    const calm_names *names = block->config->arch->names;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++) {
+            const char *name = names->norm[s][place];
+            const size_t width = block->norm[s][place].width;
+            if (!block->norm[s][place].w)
+                continue;
+            CALM_TRY(check_vector(ctx, name, "weight", grads->norm[s][place], width));
+            CALM_TRY(check_vector(ctx, name, "bias", grads->norm_bias[s][place], width));
+        }
+    CALM_TRY(check_vector(ctx, names->q_norm, "weight", block->q_norm.w ? grads->q_norm : NULL, block->q_norm.width));
+    CALM_TRY(check_vector(ctx, names->k_norm, "weight", block->k_norm.w ? grads->k_norm : NULL, block->k_norm.width));
+    const size_t width = block->config->hidden;
+    if (!block->moe.router)
+        return CALM_OK;
+    CALM_TRY(check_vector(ctx, names->moe.router, "weight", grads->router, block->config->moe.n_experts * width));
+    return check_vector(ctx, names->moe.shared_gate, "weight", block->moe.shared_gate ? grads->shared_gate : NULL, width);
+}
+
+static calm_status back_both(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_block_tape *tape,
+                             const calm_block_grads *grads, bool needed, float *d)
+{
+    CALM_TRY(sublayer_back(ctx, block, CALM_SUBLAYER_MLP, rope, tape, grads, true, d));
+    CALM_TRY(sublayer_back(ctx, block, CALM_SUBLAYER_ATTENTION, rope, tape, grads, needed, d));
+    return check_vectors(ctx, block, grads);
+}
+
+calm_status calm_block_back(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_block_tape *tape,
+                            const float *dz, const calm_block_grads *grads, float *dx)
+{
+    static const calm_block_grads none = {.router = NULL};
+    const size_t n = tape->span.n_tokens, count = n * block->config->hidden;
+    float *d = dx;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(check_rows(ctx, block, "the gradient of the output", dz, n));
+    if (!dx)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, d, count));
+    if (d != dz)
+        memcpy(d, dz, count * sizeof *d);
+    const calm_status status = back_both(ctx, block, rope, tape, grads ? grads : &none, dx != NULL, d);
+    if (status == CALM_ENUMERIC)
+        return calm_fail_prefix(ctx, "block %zu", block->index);
+    CALM_TRY(status);
+    return dx ? check_rows(ctx, block, "the gradient of the input", dx, n) : CALM_OK;
+}
+
+/* ---- memory ---- */
+
+size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, size_t n_tokens, size_t expert_bytes,
+                                     size_t n_threads)
+{
+    const size_t rows = CALM_BYTES(float, n_tokens * config->hidden);
+    const bool sparse = config->moe.sparse[index];
+    size_t tape = CALM_BYTES(calm_block_tape, 1) + rows, forward[CALM_N_SUBLAYERS], back[CALM_N_SUBLAYERS], kept = 0;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const char *const *norm = config->arch->names->norm[s];
+        for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+            tape += norm[place] ? rows : 0;
+        back[s] = (norm[CALM_NORM_OUT] ? 2 : 1) * rows;
+    }
+    const size_t attention = calm_attention_tape_bytes(config, n_tokens);
+    forward[CALM_SUBLAYER_ATTENTION] = calm_attention_forward_tape_bytes(config, n_tokens, n_threads);
+    back[CALM_SUBLAYER_ATTENTION] += calm_attention_back_bytes(config, n_tokens, n_threads);
+    if (sparse) {
+        kept = calm_moe_tape_bytes(config, n_tokens);
+        forward[CALM_SUBLAYER_MLP] = calm_moe_forward_tape_bytes(config, n_tokens, expert_bytes, n_threads);
+        back[CALM_SUBLAYER_MLP] += calm_moe_back_bytes(config, n_tokens, expert_bytes, n_threads);
+    } else {
+        kept = calm_mlp_tape_bytes(config, config->inner, n_tokens);
+        forward[CALM_SUBLAYER_MLP] = calm_mlp_forward_tape_bytes(config, config->inner, n_tokens);
+        back[CALM_SUBLAYER_MLP] += calm_mlp_back_bytes(config, config->inner, n_tokens);
+    }
+    /* The first sublayer runs before the second has kept anything; d is the caller's dx or, without one, a copy. */
+    const size_t first = forward[CALM_SUBLAYER_ATTENTION] > kept ? forward[CALM_SUBLAYER_ATTENTION] - kept : 0;
+    return tape + attention + kept +
+           calm_size_max(calm_size_max(first, forward[CALM_SUBLAYER_MLP]),
+                         rows + calm_size_max(back[CALM_SUBLAYER_ATTENTION], back[CALM_SUBLAYER_MLP]));
+}

@@ -1,0 +1,137 @@
+/* Backward pass of an MLP.
+ *
+ *   y = down(g),  g = f(a) b      db = dg f(a)      da = dg b f'(a) */
+#include "ptq/model/mlp_back.h"
+
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
+#include "ptq/model/block_impl.h"
+#include "ptq/model/layout.h"
+#include "ptq/tensor/vector.h"
+#include "ptq/tensor/vector_back.h"
+
+typedef struct mlp_task {
+    const calm_config *config;
+    const calm_mlp_tape *tape;
+    size_t inner;
+    float *da, *db, *both;    /* da holds dg at first; both [n, 2 M]: rows of the fused product, NULL without one */
+} mlp_task;
+
+/* ---- forward ---- */
+
+static calm_status combine_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const mlp_task *task = user;
+    const size_t at = first * task->inner, count = n * task->inner;
+    float *g = task->tape->g + at;
+    (void)ctx;
+    memcpy(g, task->tape->a + at, count * sizeof *g);
+    calm_mlp_combine(task->config, count, g, task->tape->b ? task->tape->b + at : NULL);
+    return CALM_OK;
+}
+
+calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
+                                  const float *h, size_t n, float *out, calm_mlp_tape *tape)
+{
+    const size_t inner = weight[CALM_ROLE_DOWN].in;
+    *tape = (calm_mlp_tape){.n = n, .h = h};
+    CALM_TRY(calm_mlp_project(ctx, weight, h, n, calm_weight_apply_tiled, &tape->a, &tape->b));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->g, n * inner));
+    CALM_TRY(calm_parallel_rows(ctx, n, combine_rows, &(mlp_task){.config = config, .tape = tape, .inner = inner}));
+    return calm_weight_apply_tiled(ctx, &weight[CALM_ROLE_DOWN], tape->g, n, out);
+}
+
+/* ---- backward ---- */
+
+/* In place from y's gradient to x's, y = f(x). */
+static void activate_back(calm_activation activation, size_t n, const float *x, float *dy)
+{
+    static void (*const functions[])(size_t n, const float *x, float *dy) = {
+        [CALM_ACTIVATION_SILU] = calm_vec_silu_back, [CALM_ACTIVATION_GELU] = calm_vec_gelu_back,
+        [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh_back, [CALM_ACTIVATION_RELU] = calm_vec_relu_back};
+    functions[activation](n, x, dy);
+}
+
+static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const mlp_task *task = user;
+    const calm_activation activation = task->config->activation;
+    const size_t inner = task->inner, at = first * inner, count = n * inner;
+    const float *a = task->tape->a + at;
+    float *da = task->da + at, *db = task->db ? task->db + at : NULL;
+    (void)ctx;
+    if (db) {
+        memcpy(db, a, count * sizeof *db);
+        calm_activate(activation, count, db);
+        calm_vec_mul(count, da, db);
+        calm_vec_mul(count, task->tape->b + at, da);
+    }
+    activate_back(activation, count, a, da);
+    for (size_t t = first; task->both && t < first + n; t++) {
+        memcpy(task->both + t * 2 * inner, task->da + t * inner, inner * sizeof *da);
+        memcpy(task->both + t * 2 * inner + inner, task->db + t * inner, inner * sizeof *db);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
+                          const calm_mlp_tape *tape, const float *dy, float *const dweight[CALM_N_ROLES],
+                          float *const dbias[CALM_N_ROLES], float *dh)
+{
+    const calm_weight *fused = &weight[CALM_ROLE_FUSED_GATE_UP], *gate = &weight[CALM_ROLE_GATE],
+                      *up = &weight[CALM_ROLE_UP], *down = &weight[CALM_ROLE_DOWN];
+    const size_t n = tape->n;
+    mlp_task task = {.config = config, .tape = tape, .inner = down->in};
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.da, n * down->in));
+    if (tape->b)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.db, n * down->in));
+    if (fused->w)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.both, n * 2 * down->in));
+    CALM_TRY(calm_weight_back(ctx, down, tape->g, n, dy, dweight[CALM_ROLE_DOWN], dbias[CALM_ROLE_DOWN], false, task.da));
+    CALM_TRY(calm_parallel_rows(ctx, n, combine_back, &task));
+    if (fused->w)
+        return calm_weight_back(ctx, fused, tape->h, n, task.both, dweight[CALM_ROLE_FUSED_GATE_UP],
+                                dbias[CALM_ROLE_FUSED_GATE_UP], false, dh);
+    /* Without a gate the activation function reads what `up` gives. */
+    if (!gate->w)
+        return calm_weight_back(ctx, up, tape->h, n, task.da, dweight[CALM_ROLE_UP], dbias[CALM_ROLE_UP], false, dh);
+    CALM_TRY(calm_weight_back(ctx, gate, tape->h, n, task.da, dweight[CALM_ROLE_GATE], dbias[CALM_ROLE_GATE], false, dh));
+    return calm_weight_back(ctx, up, tape->h, n, task.db, dweight[CALM_ROLE_UP], dbias[CALM_ROLE_UP], true, dh);
+}
+
+/* ---- memory ---- */
+
+static bool is_fused(const calm_config *config)
+{
+    return calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
+}
+
+/* a and b, or a alone. */
+static size_t projected_bytes(const calm_config *config, size_t inner, size_t n)
+{
+    return (is_fused(config) || calm_has_role(config, CALM_ROLE_GATE) ? 2 : 1) * CALM_BYTES(float, n * inner);
+}
+
+size_t calm_mlp_tape_bytes(const calm_config *config, size_t inner, size_t n)
+{
+    return projected_bytes(config, inner, n) + CALM_BYTES(float, n * inner);
+}
+
+size_t calm_mlp_forward_tape_bytes(const calm_config *config, size_t inner, size_t n)
+{
+    const size_t both = is_fused(config) ? CALM_BYTES(float, n * 2 * inner) : 0, g = CALM_BYTES(float, n * inner);
+    /* The fused product and its prepared input are gone before g is there. */
+    const size_t first = both + calm_weight_apply_scratch_bytes(config->hidden, n);
+    const size_t last = calm_weight_apply_scratch_bytes(inner, n);
+    return calm_size_max(first > g ? first - g : 0, last);
+}
+
+size_t calm_mlp_back_bytes(const calm_config *config, size_t inner, size_t n)
+{
+    const size_t both = is_fused(config) ? CALM_BYTES(float, n * 2 * inner) : 0;
+    return projected_bytes(config, inner, n) + both +
+           calm_weight_back_scratch_bytes(calm_size_max(inner, config->hidden), n);
+}

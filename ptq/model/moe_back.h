@@ -1,0 +1,23 @@
+/* The mixture of experts of a block over one window in both directions. */
+#ifndef CALM_MODEL_MOE_BACK_H
+#define CALM_MODEL_MOE_BACK_H
+
+#include "ptq/model/block_back.h"
+#include "ptq/model/moe.h"
+
+/* y [T, D] = the weighted experts and the shared one from the hidden rows x [T, D] that enter the sublayer, with normalised
+ * rows h [T, D]; the routing lies in ctx->scratch. */
+calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const float *x, const float *h,
+                                  const calm_span *span, float *y, calm_routing *routing);
+
+/* From dy [T, D] of that: gradients of router, shared expert, its gate and the experts are added to, dh [T, D] is
+ * written. */
+calm_status calm_moe_back(calm_ctx *ctx, const calm_block *block, const calm_routing *routing, const float *h,
+                          size_t n_tokens, const float *dy, const calm_block_grads *grads, float *dh);
+
+/* What the tape takes of ctx->scratch, and the most that each of the two holds besides, workers included. */
+size_t calm_moe_tape_bytes(const calm_config *config, size_t n_tokens);
+size_t calm_moe_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads);
+size_t calm_moe_back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads);
+
+#endif

@@ -1,0 +1,31 @@
+/* Derivatives of the kernels of vector.h, in float32, vectorised by the compiler.
+ *
+ * dy is d loss / d y of the result y, dx of the operand x.  Sums run over lanes in a fixed order, as there. */
+#ifndef CALM_TENSOR_VECTOR_BACK_H
+#define CALM_TENSOR_VECTOR_BACK_H
+
+#include <stddef.h>
+
+/* dy[i] *= f'(x[i]) for f = silu, gelu, gelu_tanh and relu (at 0: 0). */
+void calm_vec_silu_back(size_t n, const float *x, float *dy);
+void calm_vec_gelu_back(size_t n, const float *x, float *dy);
+void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy);
+void calm_vec_relu_back(size_t n, const float *x, float *dy);
+
+/* dy[i] *= f'(x[i]) for f = cap tanh(scale x / cap). */
+void calm_vec_soft_cap_back(size_t n, float scale, float cap, const float *x, float *dy);
+
+/* The same with scale 1 from its result y: dy[i] *= 1 - (y[i] / cap)^2. */
+void calm_vec_soft_capped_back(size_t n, float cap, const float *y, float *dy);
+
+/* dy[i] = p[i] (dy[i] - sum_j p[j] dy[j]): through a softmax whose row is p. */
+void calm_vec_softmax_back(size_t n, const float *p, float *dy);
+
+/* RMSNorm and LayerNorm of one row x [d]: dx from dy, in place allowed, and what the row adds to dweight and dbias [d].
+ * Each of the three may be NULL: not wanted. */
+void calm_vec_rmsnorm_back(size_t d, const float *x, const float *weight, float eps, const float *dy, float *dweight,
+                           float *dx);
+void calm_vec_layernorm_back(size_t d, const float *x, const float *weight, float eps, const float *dy, float *dweight,
+                             float *dbias, float *dx);
+
+#endif
