@@ -141,6 +141,7 @@ static void announce(calm_progress *progress, calm_stage stage)
         [CALM_STAGE_SCORE] = {"score", "candidates"},
         [CALM_STAGE_PROBE] = {"probe", "windows"},
         [CALM_STAGE_CHOOSE] = {"choose", "guard windows"},
+        [CALM_STAGE_LEARN] = {"learn", "steps"},
         [CALM_STAGE_ASSEMBLE] = {"assemble", "blocks"},
         [CALM_STAGE_EVALUATE] = {"evaluate", "windows"},
     };

@@ -70,7 +70,7 @@ calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *u
 
 typedef struct rows_task {
     size_t n_rows;
-    calm_rows_fn *fn;
+    calm_row_range_fn *fn;
     void *user;
 } rows_task;
 
@@ -81,7 +81,7 @@ static calm_status run_rows(calm_ctx *ctx, size_t index, void *user)
     return task->fn(ctx, first, calm_size_min(CALM_ROWS_OF_TASK, task->n_rows - first), task->user);
 }
 
-calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_rows_fn *fn, void *user)
+calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_row_range_fn *fn, void *user)
 {
     rows_task task = {n_rows, fn, user};
     return calm_parallel_for(ctx, (n_rows + CALM_ROWS_OF_TASK - 1) / CALM_ROWS_OF_TASK, run_rows, &task);

@@ -18,10 +18,10 @@ calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *u
 #define CALM_ROWS_OF_TASK ((size_t)32)
 
 /* One task over rows first .. first + n - 1. */
-typedef calm_status calm_rows_fn(calm_ctx *ctx, size_t first, size_t n, void *user);
+typedef calm_status calm_row_range_fn(calm_ctx *ctx, size_t first, size_t n, void *user);
 
 /* Run fn over all of n_rows rows, CALM_ROWS_OF_TASK at a time: as calm_parallel_for. */
-calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_rows_fn *fn, void *user);
+calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_row_range_fn *fn, void *user);
 
 /* Cores this process may use, >= 1. */
 int calm_n_cores(void);

@@ -37,6 +37,8 @@ struct calm_recipe_spec {
     int unit, rule, effort;                    /* calm_unit, calm_choice_rule, 1: light */
     const char *metric;                        /* NULL: the rule's own                 */
     bool keep_hybrid;
+    int learn;                                 /* 1: blocks                            */
+    long long learn_steps;
     calm_pairs pins;                           /* unit, candidate                      */
     calm_words forbid, gates, formats;
     const char *max_shard_size, *gguf_pre;
