@@ -10,6 +10,7 @@
 #include "ptq/plan/key.h"
 #include "ptq/quant/qblob.h"
 #include "ptq/run/learn_impl.h"
+#include "ptq/run/stored_learned.h"
 #include "store/blob.h"
 
 /* With fewer windows nothing is learned, or it warns: what fits them says little of other text. */
@@ -64,6 +65,35 @@ calm_status calm_run_check_learn(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
+calm_status calm_run_count_learning(calm_ctx *ctx, calm_run *p)
+{
+    const calm_recipe *recipe = p->in.recipe;
+    const calm_config *config = calm_model_config(p->in.model);
+    calm_learner *learner = recipe->learner;
+    const double rows = (double)p->in.calib.begin[p->in.calib.n], n = (double)p->in.calib.n;
+    size_t first, end, steps, checks;
+    calm_inputs_jobs(&p->in, &first, &end);
+    if (!learner)
+        CALM_TRY(calm_learner_parse(ctx, "learn", &learner));
+    bool changes = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        changes |= calm_learner_changes(learner, &recipe->schemes[i]);
+    if (!changes || config->moe.n_experts)
+        return CALM_OK;
+    calm_learner_losses(learner, learning_windows(p), &steps, &checks);
+    const double weights = calm_inputs_weights(&p->in, first, end, true);
+    /* Scores and contexts of attention, of a window: for half of them where no token looks ahead. */
+    const double attention = (config->arch->encoder ? 4 : 2) * rows / n * (double)(config->n_heads * config->head_dim) *
+                             (double)(p->in.end_block - p->in.first_block);
+    const double forward = 2 * weights + attention;
+    /* The backward pass computes each product twice, and the scores of attention anew; both passes of the prefix run over
+     * all windows. */
+    p->result.learned.operations = rows / n * (double)steps * (3 * forward + attention / 2) +
+                                   rows / n * (double)checks * forward + 2 * rows * forward;
+    p->result.learned.updates = weights * (double)steps;
+    return CALM_OK;
+}
+
 /* Is every job of the block quantized?  A float weight that an input scale folds into would have to be learned too. */
 static bool is_quantized(const stage *s, size_t block)
 {
@@ -101,12 +131,16 @@ static calm_status make_keys(calm_ctx *ctx, stage *s, size_t block, char prefix[
 }
 
 /* A block's figures, into the result. */
-static void add_facts(calm_run *p, const calm_store_learned *row)
+static void add_facts(calm_run *p, size_t block, const calm_store_learned *row)
 {
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const size_t codes = (size_t)calm_inputs_weights(&p->in, layout->block_begin[block], layout->block_begin[block + 1],
+                                                     false);
     calm_learned_facts *facts = &p->result.learned;
     facts->n++;
     facts->kept += row->kept != NULL;
     facts->changed += row->kept ? 0 : (size_t)row->changed;
+    facts->codes += row->kept ? 0 : codes;
     facts->before += row->kept ? 0 : row->loss_before;
     facts->after += row->kept ? 0 : row->loss_after;
     facts->seconds += row->seconds;
@@ -134,7 +168,7 @@ static calm_status find_block(calm_ctx *ctx, stage *s, size_t block)
         to->bits_per_weight = candidate.bits_per_weight;
     }
     s->there[block] = true;
-    add_facts(s->p, &row);
+    add_facts(s->p, block, &row);
     return calm_store_run_learned(ctx, s->p->in.store, s->p->result.run_id, id);
 }
 
@@ -180,7 +214,7 @@ static calm_status keep_job(calm_ctx *ctx, const stage *s, size_t job, const cal
     int64_t id;
     /* Name and chain of the start, as the store has them, and what came after. */
     CALM_TRY(calm_store_candidate_find(ctx, s->p->in.store, ((const calm_candidate *)start->source)->key, &from, &id));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s, learned", id ? from.algorithm : start->entry_name));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s" CALM_LEARNED_SUFFIX, id ? from.algorithm : start->entry_name));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &chain, "%s+%s", id ? from.chain : "",
                        calm_learner_canonical(s->p->in.recipe->learner)));
     CALM_TRY(calm_qblob_encode(ctx, qjob, &bytes, &n_bytes));
@@ -225,7 +259,7 @@ static calm_status keep_rows(calm_ctx *ctx, stage *s, size_t block, const calm_l
                                     .loss_before = outcome->before, .loss_after = outcome->after,
                                     .changed = (int64_t)outcome->changed, .seconds = seconds};
     CALM_TRY(calm_store_learned_put(ctx, s->p->in.store, &row, candidates, starts, n, &id));
-    add_facts(s->p, &row);
+    add_facts(s->p, block, &row);
     return calm_store_run_learned(ctx, s->p->in.store, s->p->result.run_id, id);
 }
 
@@ -319,7 +353,7 @@ static calm_status judge(calm_ctx *ctx, calm_run *p, const calm_plan *plan)
 {
     calm_trial *trials, *two;
     char *name;
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s, learned", p->result.name));
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s" CALM_LEARNED_SUFFIX, p->result.name));
     CALM_TRY(CALM_NEW(ctx, ctx->out, trials, p->result.n_trials + 2));
     memcpy(trials, p->result.trials, p->result.n_trials * sizeof *trials);
     two = trials + p->result.n_trials;

@@ -46,7 +46,10 @@ typedef struct calm_learned_facts {
     size_t n, kept;                /* blocks; those of them that stayed as they were                        */
     size_t changed;                /* codes that are not the start's                                        */
     double before, after;          /* mean loss of learned blocks: relative error of their outputs          */
+    size_t codes;                  /* all codes of learned blocks                                            */
     double seconds;                /* all blocks took                                                       */
+    double operations;             /* that learning takes or would take; 0: nothing of the run is learned   */
+    double updates;                /* weights times steps, besides                                          */
 } calm_learned_facts;
 
 typedef struct calm_result {

@@ -95,6 +95,9 @@ calm_status calm_run_spend(calm_ctx *ctx, calm_run *run);
  * the result if the guard's rule says so (learn.c). */
 calm_status calm_run_learn(calm_ctx *ctx, calm_run *run);
 
+/* Operations and updates of learning into run->result.learned, whether the recipe asks for it or not (learn.c). */
+calm_status calm_run_count_learning(calm_ctx *ctx, calm_run *run);
+
 /* What refuses to be learned, and what warns, before any work (learn.c).  CALM_EUNSUPPORTED: a mixture of experts.
  * CALM_EARG: too few windows. */
 calm_status calm_run_check_learn(calm_ctx *ctx, const calm_run *run);
