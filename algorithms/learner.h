@@ -50,9 +50,9 @@ typedef struct calm_learn_problem {
 
 /* What became of it. */
 typedef struct calm_learn_outcome {
-    double before, after;    /* mean loss of the same few windows, at the start and in the end; NaN: none was computed */
-    size_t changed, codes;   /* codes that differ from the start's, of how many                                         */
-    const char *kept;        /* why the block stayed as it was, in ctx->out; NULL: it was learned                       */
+    double before, after;    /* mean loss of the same few windows, at the start and in the end; NaN: none       */
+    size_t changed, codes;   /* codes that differ from the start's, of how many                                 */
+    const char *kept;        /* why the block stayed as it was, in ctx->out; NULL: it was learned               */
 } calm_learn_outcome;
 
 /* A learner with its options, opaque; in ctx->out. */

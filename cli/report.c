@@ -214,7 +214,8 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
         CALM_KV("target", target_json(r, r->pareto)), CALM_KV("bits_per_weight", r->bits_per_weight),
         CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after), CALM_KV("float", before),
         CALM_KV("quantized", after), CALM_KV("guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder)),
-        CALM_KV("learning", learning_json(r)), CALM_KV("units", units), CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
+        CALM_KV("learning", learning_json(r)), CALM_KV("units", units),
+        CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
         CALM_KV("checkpoint", r->recipe->output), CALM_KV("store", r->recipe->store), CALM_KV("lock", lock),
         CALM_KV("candidates_from_store", r->n_cached), CALM_KV("seconds", r->seconds),
         CALM_KV("score_seconds", r->score_seconds)));

@@ -17,7 +17,8 @@
 #define SET(name) "DROP TABLE IF EXISTS temp." name "; CREATE TEMP TABLE " name " (id INTEGER PRIMARY KEY);"
 
 static const char make_sets[] = SET("gc_kept") SET("gc_run") SET("gc_needed") SET("gc_candidate") SET("gc_algorithm")
-    SET("gc_activation") SET("gc_evaluation") SET("gc_calibration") SET("gc_model") SET("gc_block") SET("gc_job") SET("gc_learned")
+    SET("gc_activation") SET("gc_evaluation") SET("gc_calibration") SET("gc_model") SET("gc_block") SET("gc_job")
+    SET("gc_learned")
     "DROP TABLE IF EXISTS temp.gc_pair; CREATE TEMP TABLE gc_pair (model_id INTEGER, calibration_id INTEGER);";
 
 #define DOOMED(name, from, unless) "INSERT INTO gc_" name " SELECT id FROM " from " WHERE NOT (" unless ");"

@@ -178,8 +178,8 @@ static calm_role find_feeder(const calm_config *config, calm_job_kind job)
     return calm_has_role(config, CALM_ROLE_FUSED_GATE_UP) ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP;
 }
 
-/* The first of the feeder's rows that the job reads.  A fused q, k, v has the rows of v last, behind the query and the key
- * heads; a fused gate, up has those of up in its second half. */
+/* The first of the feeder's rows that the job reads.  A fused q, k, v has the rows of v last, behind the query and the
+ * key heads; a fused gate, up has those of up in its second half. */
 static size_t first_row(const calm_config *config, calm_role feeder, size_t out)
 {
     return feeder == CALM_ROLE_FUSED_QKV       ? (config->n_heads + config->n_kv) * config->head_dim

@@ -1,4 +1,4 @@
-/* Named vectors: the norms and biases of a block that are not the float model's, and how a blob of the store holds them.
+/* Named vectors: norms and biases of a block that are not the float model's, and how a blob of the store holds them.
  *
  *   "CALMVEC1" | u64 count | count times u64 bytes of the name, values
  *   | names one after the other, each with a NUL, padded to 4 | f32 values one after the other

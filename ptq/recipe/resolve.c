@@ -256,7 +256,8 @@ static calm_status resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, ca
     if (!spec->learn)
         return CALM_OK;
     if (recipe->n_budgets > 1)
-        return calm_fail(ctx, CALM_EARG, "`learn` blocks goes on from one result; several of `choice.budget` have none");
+        return calm_fail(ctx, CALM_EARG,
+                         "`learn` blocks goes on from one result; several of `choice.budget` have none");
     recipe->learn_steps = spec->learn_steps;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "learn(steps=%lld)", spec->learn_steps));
     return calm_learner_parse(ctx, text, &recipe->learner);

@@ -24,8 +24,8 @@
 /* Of sgemm's rate, what the forward pass reaches with attention, norms and reading of weights (`calm bench
  * forward`). */
 #define FORWARD_SHARE 0.75
-/* The same of forward and backward pass of one window (`calm bench backward`), and what a thread takes to change a weight
- * and decode it anew. */
+/* The same of forward and backward pass of one window (`calm bench backward`), and what a thread takes to change a
+ * weight and decode it anew. */
 #define LEARN_SHARE 0.7
 #define UPDATE_SECONDS 1.5e-9
 /* For a line of a report, each precision. */

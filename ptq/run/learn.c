@@ -36,23 +36,22 @@ static size_t learning_windows(const calm_run *p)
 }
 
 /* Does the learner change anything of what competes? */
-static bool learns(const calm_run *p)
+static bool learns(const calm_run *p, const calm_learner *learner)
 {
     bool changes = false;
-    for (size_t i = 0; i < p->in.recipe->n_schemes && p->in.recipe->learner; i++)
-        changes |= calm_learner_changes(p->in.recipe->learner, &p->in.recipe->schemes[i]);
+    for (size_t i = 0; i < p->in.recipe->n_schemes; i++)
+        changes |= calm_learner_changes(learner, &p->in.recipe->schemes[i]);
     return changes;
 }
 
-calm_status calm_run_check_learn(calm_ctx *ctx, const calm_run *p)
+/* What refuses a recipe that asks for it, or warns. */
+static calm_status check(calm_ctx *ctx, const calm_run *p)
 {
     const size_t n = learning_windows(p);
-    if (!p->in.recipe->learner)
-        return CALM_OK;
-    if (!learns(p))
+    if (!learns(p, p->in.recipe->learner)) {
         calm_log(ctx, CALM_LOG_WARNING, "`learn` blocks: 8 bits leave nothing to learn; the result stays as it is");
-    if (!learns(p))
         return CALM_OK;
+    }
     if (calm_model_config(p->in.model)->moe.n_experts)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `learn` blocks does not learn mixtures of experts",
                          p->in.recipe->model.dir);
@@ -65,32 +64,35 @@ calm_status calm_run_check_learn(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
-calm_status calm_run_count_learning(calm_ctx *ctx, calm_run *p)
+/* Operations and updates of a learner. */
+static void count(calm_run *p, const calm_learner *learner)
 {
-    const calm_recipe *recipe = p->in.recipe;
     const calm_config *config = calm_model_config(p->in.model);
-    calm_learner *learner = recipe->learner;
-    const double rows = (double)p->in.calib.begin[p->in.calib.n], n = (double)p->in.calib.n;
+    const double rows = (double)p->in.calib.begin[p->in.calib.n], window = rows / (double)p->in.calib.n;
     size_t first, end, steps, checks;
     calm_inputs_jobs(&p->in, &first, &end);
-    if (!learner)
-        CALM_TRY(calm_learner_parse(ctx, "learn", &learner));
-    bool changes = false;
-    for (size_t i = 0; i < recipe->n_schemes; i++)
-        changes |= calm_learner_changes(learner, &recipe->schemes[i]);
-    if (!changes || config->moe.n_experts)
-        return CALM_OK;
     calm_learner_losses(learner, learning_windows(p), &steps, &checks);
     const double weights = calm_inputs_weights(&p->in, first, end, true);
-    /* Scores and contexts of attention, of a window: for half of them where no token looks ahead. */
-    const double attention = (config->arch->encoder ? 4 : 2) * rows / n * (double)(config->n_heads * config->head_dim) *
+    /* Scores and contexts of attention: for half of a window where no token looks ahead. */
+    const double attention = (config->arch->encoder ? 4 : 2) * window * (double)(config->n_heads * config->head_dim) *
                              (double)(p->in.end_block - p->in.first_block);
     const double forward = 2 * weights + attention;
-    /* The backward pass computes each product twice, and the scores of attention anew; both passes of the prefix run over
-     * all windows. */
-    p->result.learned.operations = rows / n * (double)steps * (3 * forward + attention / 2) +
-                                   rows / n * (double)checks * forward + 2 * rows * forward;
+    /* The backward pass has two products for each of the forward pass, and half of the attention once more; both passes
+     * to the next block run over all windows. */
+    p->result.learned.operations = window * (double)steps * (3 * forward + attention / 2) +
+                                   window * (double)checks * forward + 2 * rows * forward;
     p->result.learned.updates = weights * (double)steps;
+}
+
+calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *p)
+{
+    calm_learner *learner = p->in.recipe->learner;
+    if (learner)
+        CALM_TRY(check(ctx, p));
+    else
+        CALM_TRY(calm_learner_parse(ctx, "learn", &learner));
+    if (learns(p, learner) && !calm_model_config(p->in.model)->moe.n_experts)
+        count(p, learner);
     return CALM_OK;
 }
 
@@ -276,8 +278,9 @@ static void log_block(calm_ctx *ctx, size_t block, const calm_learn_outcome *out
     if (outcome->kept)
         calm_log(ctx, CALM_LOG_WARNING, "block %zu stays as it was: %s", block, outcome->kept);
     else
-        calm_log(ctx, CALM_LOG_INFO, "block %zu learned: loss %.5f -> %.5f, %.1f %% of its codes changed, %.1f s", block,
-                 outcome->before, outcome->after, 100.0 * (double)outcome->changed / (double)outcome->codes, seconds);
+        calm_log(ctx, CALM_LOG_INFO, "block %zu learned: loss %.5f -> %.5f, %.1f %% of its codes changed, %.1f s",
+                 block, outcome->before, outcome->after, 100.0 * (double)outcome->changed / (double)outcome->codes,
+                 seconds);
 }
 
 /* Learn a block that the store does not have, and keep it. */
@@ -385,7 +388,7 @@ calm_status calm_run_learn(calm_ctx *ctx, calm_run *p)
 {
     const calm_plan start = p->result.plan;
     stage s = {.p = p, .start = &start, .floats.hidden.file = -1, .quantized.hidden.file = -1};
-    if (!learns(p))
+    if (!p->in.recipe->learner || !learns(p, p->in.recipe->learner))
         return CALM_OK;
     CALM_TRY(look_up(ctx, &s));
     calm_event(&p->events, CALM_STAGE_LEARN, s.done, s.total);

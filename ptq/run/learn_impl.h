@@ -4,8 +4,8 @@
 
 #include "ptq/run/run_impl.h"
 
-/* What a block is learned from: the plan as it was before, the hidden rows that enter the quantized block, and those that
- * leave the float one; of the same windows. */
+/* What a block is learned from: the plan as it was before, the hidden rows that enter the quantized block, and those
+ * that leave the float one; of the same windows. */
 typedef struct calm_learn_task {
     const calm_run *run;
     const calm_plan *start;

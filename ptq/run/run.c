@@ -206,8 +206,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_gates_check(ctx, p->in.recipe->gates, p->in.recipe->n_gates, p->result.evaluates,
                               calm_inputs_encode(&p->in), p->in.recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));
-    CALM_TRY(calm_run_check_learn(ctx, p));
-    CALM_TRY(calm_run_count_learning(ctx, p));
+    CALM_TRY(calm_run_foresee_learning(ctx, p));
     CALM_TRY(calm_run_check_budgets(ctx, p));
     CALM_TRY(calm_act_budget_check(ctx, &p->pool, &p->scope, p->in.recipe->act_budget));
     /* Only for a run that will take place: everything that refuses it is above. */

@@ -91,16 +91,13 @@ calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, cons
  * budget choice, trials and plan are set as by choice and guard, and the choices put (choices.c). */
 calm_status calm_run_spend(calm_ctx *ctx, calm_run *run);
 
-/* Learn the blocks of the result, as the recipe asks, measure what came of it beside it on the guard windows, and make it
- * the result if the guard's rule says so (learn.c). */
+/* Learn the blocks of the result, as the recipe asks, measure what came of it beside it on the guard windows, and make
+ * it the result if the guard's rule says so (learn.c). */
 calm_status calm_run_learn(calm_ctx *ctx, calm_run *run);
 
-/* Operations and updates of learning into run->result.learned, whether the recipe asks for it or not (learn.c). */
-calm_status calm_run_count_learning(calm_ctx *ctx, calm_run *run);
-
-/* What refuses to be learned, and what warns, before any work (learn.c).  CALM_EUNSUPPORTED: a mixture of experts.
- * CALM_EARG: too few windows. */
-calm_status calm_run_check_learn(calm_ctx *ctx, const calm_run *run);
+/* Before any work: what learning takes or would take, into run->result.learned (learn.c).  Where the recipe asks for it:
+ * CALM_EUNSUPPORTED of a mixture of experts, CALM_EARG of too few windows; warnings of few, and of nothing to learn. */
+calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *run);
 
 /* ---- sensitivity: probes of single units (sensitivity.c) ---- */
 

@@ -1,5 +1,5 @@
-/* Learned blocks of runs on tiny models: what decides their bytes, what the store saves, that what is written is what was
- * measured, and what refuses. */
+/* Learned blocks of runs on tiny models: what decides their bytes, what the store saves, that what is written is what
+ * was measured, and what refuses. */
 #include <stdio.h>
 
 #include "ptq/plan/assemble.h"
@@ -30,8 +30,8 @@ static const char *weights_of(const play *run, const char *output)
 
 static const char *learned_rows(const play *run)
 {
-    return play_text(run, "SELECT run || ' ' || block || ' ' || loss_before || ' ' || loss_after || ' ' || changed || ' '"
-                          " || coalesce(kept, '') FROM v_learned");
+    return play_text(run, "SELECT run || ' ' || block || ' ' || loss_before || ' ' || loss_after || ' ' || changed"
+                          " || ' ' || coalesce(kept, '') FROM v_learned");
 }
 
 /* ---- bytes ---- */
@@ -114,14 +114,15 @@ static void check_written(const char *family, const char *scheme, const char *al
     calm_measure measure;
     run.recipe.formats.options.asymmetric = true;
     ck_ok(calm_run_quantize(ctx, &run.recipe, &options, &p));
-    ck_assert_msg(p->result.learned.n == 2 && p->result.learned.kept == 0, "%s %s: %zu blocks, %zu as they were", family,
-                  scheme, p->result.learned.n, p->result.learned.kept);
+    ck_assert_msg(p->result.learned.n == 2 && p->result.learned.kept == 0, "%s %s: %zu blocks, %zu as they were",
+                  family, scheme, p->result.learned.n, p->result.learned.kept);
     ck_assert(p->result.learned.after < p->result.learned.before);
     calm_plan_override override = {p->in.model, &p->result.plan};
     const calm_subject subject = {p->in.model, calm_plan_apply, &override, 0};
     ck_ok(calm_run_measure(ctx, p, NULL, &subject, 1, &measure, &p->eval, NULL, NULL));
-    ck_assert_msg(calm_measure_loss(&measure) == calm_measure_loss(&p->result.eval_result), "%s %s: %.17g, written %.17g",
-                  family, scheme, calm_measure_loss(&measure), calm_measure_loss(&p->result.eval_result));
+    ck_assert_msg(calm_measure_loss(&measure) == calm_measure_loss(&p->result.eval_result),
+                  "%s %s: %.17g, written %.17g", family, scheme, calm_measure_loss(&measure),
+                  calm_measure_loss(&p->result.eval_result));
     calm_run_close(&p);
 }
 
@@ -174,7 +175,8 @@ TEST(assembled_it_is_the_same)
                                 .command = "calm test"};
     ck_fails(calm_reassemble(ctx, &o, &assembly), CALM_ENOTFOUND, "the norms of learned block 0");
     calm_assembly_close(&assembly);
-    play_sql(&run, "DELETE FROM learned_candidate WHERE candidate_id = (SELECT max(candidate_id) FROM learned_candidate)");
+    play_sql(&run, "DELETE FROM learned_candidate WHERE candidate_id = (SELECT max(candidate_id) FROM"
+                   " learned_candidate)");
     ck_fails(calm_reassemble(ctx, &o, &assembly), CALM_EFORMAT, "misses a job");
     calm_assembly_close(&assembly);
 }
@@ -234,12 +236,13 @@ TEST(the_guard_judges)
     run.recipe.guard_windows = 8;
     const outcome said = play_must_run(&run);
     const bool better = strstr(said.result, ", learned");
-    ck_assert_msg(strstr(said.verdict, better ? "learned, it is better: -" : "learned, it is no better, so it stays plain"),
+    ck_assert_msg(strstr(said.verdict, better ? "learned, it is better: -" : "learned, it is no better, so it stays"),
                   "%s: %s", said.result, said.verdict);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND subject ="
                                     " 'rtn, learned'"), 1);
-    ck_assert_int_eq(play_sql(&run, test_format("SELECT delta_kl < -delta_se FROM run_evaluation WHERE role = 'guard' AND"
-                                                " subject = 'rtn, learned'")), better);
+    /* The rule takes the simpler plan within one error; what is stored is that difference. */
+    ck_assert_int_eq(play_sql(&run, "SELECT delta_kl < -delta_se FROM run_evaluation WHERE role = 'guard' AND"
+                                    " subject = 'rtn, learned'"), better);
 }
 END_OF_TEST
 

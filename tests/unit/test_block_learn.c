@@ -30,12 +30,13 @@ static bool has_zeros(float x, int n)
     return (bits & ((1u << n) - 1)) == 0;
 }
 
-/* What a file holds: a scale (8 bits of bf16, 11 of f16) times a difference of two codes (up to 4 bits), a bf16 norm. */
+/* What a file holds: a scale (8 bits of bf16, 11 of f16) times a difference of two codes (up to 4), a bf16 norm. */
 static void check_storable(const toy *t)
 {
     for (int l = 0; l < 2; l++)
         for (size_t i = 0; i < t->linears[l].out * N_IN; i++)
-            ck_assert(has_zeros(t->linears[l].effective[i], t->linears[l].scheme.scale_dtype == CALM_BF16 ? 12 : 9));
+            ck_assert(has_zeros(t->linears[l].effective[i],
+                                t->linears[l].scheme.scale_dtype == CALM_BF16 ? 12 : 9));
     for (size_t i = 0; i < N_IN; i++)
         ck_assert(has_zeros(t->vector.values[i] - t->vector.offset, 16));
 }
@@ -289,7 +290,8 @@ TEST(steps_are_those_of_the_formula)
                 double sum = 0;
                 for (size_t i = begin; i < end; i++)
                     sum += (double)of->grad[i] * of->effective[i];
-                const float s = calm_scale_round(of->scales[cell] * slow_step(&a[l][cell], sum, 1e-3 * f, t), CALM_BF16);
+                const float s =
+                    calm_scale_round(of->scales[cell] * slow_step(&a[l][cell], sum, 1e-3 * f, t), CALM_BF16);
                 for (size_t i = begin; i < end; i++) {
                     const double d = (of->grad[i] > 0) - (of->grad[i] < 0), sign = of->scales[cell] < 0 ? -1 : 1;
                     v[l][i] = fmin(fmax((float)(v[l][i] - (double)(float)(2.0 / STEPS * f) * d * sign), -1), 1);

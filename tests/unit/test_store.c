@@ -544,6 +544,7 @@ int main(void)
         every_table_and_column_has_a_comment, children_of_every_foreign_key_are_indexed, same_key_same_id,
         candidate_round_trip, candidate_replaced_keeps_its_id, rules_of_the_schema_hold,
         transactions_nest_and_roll_back, an_unfinished_run_goes_on, activations_round_trip,
-        evaluations_round_trip, embeddings_round_trip, learned_round_trip, ablation_round_trip, emergence_is_the_first_tenfold_growth,
+        evaluations_round_trip, embeddings_round_trip, learned_round_trip, ablation_round_trip,
+        emergence_is_the_first_tenfold_growth,
         views_read_like_a_report, NULL});
 }

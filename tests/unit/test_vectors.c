@@ -74,7 +74,7 @@ TEST(broken_blobs_are_refused)
                  {8, UINT64_MAX, "its length does not fit its number of vectors"},
                  {8, 4, "its length does not fit its vectors"},
                  {16, UINT64_MAX, "its length does not fit its vectors"},
-                 {16, 36, "a name does not end where it should"},
+                 {16, 38, "a name does not end where it should"},
                  {24, UINT64_MAX / 2, "its length does not fit its vectors"},
                  {24, 4, "its length does not fit its vectors"},
                  {n - 8, 0x7f8000007fc00000, "a value is not finite"}};
@@ -86,7 +86,8 @@ TEST(broken_blobs_are_refused)
         ck_fails(calm_vectors_decode(ctx, "blob 7", copy, n, &back), CALM_EFORMAT, cases[i].text);
     }
     for (size_t cut = 0; cut < n; cut++) {
-        ck_fails(calm_vectors_decode(ctx, "blob 7", bytes, cut, &back), CALM_EFORMAT, "blob 7: not the vectors of a block");
+        ck_fails(calm_vectors_decode(ctx, "blob 7", bytes, cut, &back), CALM_EFORMAT,
+                 "blob 7: not the vectors of a block");
     }
 }
 END_OF_TEST
