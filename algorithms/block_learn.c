@@ -42,7 +42,7 @@ typedef struct learn_options {
 static const calm_option learn_table[] = {
     {.name = "steps", .help = "windows that gradients are computed of; 0: none, or at least 50",
      .offset = offsetof(learn_options, steps), .type = CALM_OPTION_INT, .fallback = "200", .min = 0, .max = 1000000},
-    {.name = "reach", .help = "code steps that all of V's steps are long if none gets shorter; 0: 2 + log4(steps / 100)",
+    {.name = "reach", .help = "sum of all steps of V if they did not get shorter; 0: 2 + log4(steps / 100)",
      .offset = offsetof(learn_options, reach), .type = CALM_OPTION_DOUBLE, .fallback = "0", .min = 0, .max = 100},
     {.name = "rate", .help = "of the logarithms of scales and norms at the first step",
      .offset = offsetof(learn_options, rate), .type = CALM_OPTION_DOUBLE, .fallback = "0.001", .min = 0, .max = 1},

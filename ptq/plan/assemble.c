@@ -356,6 +356,7 @@ calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const 
         memcpy(w[role], block->weight[role].w, n * sizeof *w[role]);
     }
     for (size_t j = layout->block_begin[block->index]; j < layout->block_begin[block->index + 1]; j++) {
+        /* The codes go with the arena: only the input scale is needed of a job. */
         CALM_SCOPED_ARENA(fetched);
         CALM_SCOPED_OUT(ctx, &fetched);
         calm_qjob qjob = {.in_scale = NULL};

@@ -81,6 +81,7 @@ calm_status calm_block_vectors_set(calm_ctx *ctx, const calm_model *model, const
         return CALM_OK;
     CALM_TRY(calm_block_vectors(ctx, model, block, &all, &n));
     for (size_t i = 0; i < n; i++) {
+        /* By name: a store may have vectors of tensors that this block does not have, which say nothing about it. */
         const calm_named_vector *learned = calm_vectors_find(vectors, all[i].name);
         float *values;
         if (!learned)
@@ -88,6 +89,7 @@ calm_status calm_block_vectors_set(calm_ctx *ctx, const calm_model *model, const
         if (learned->n != all[i].n)
             return calm_fail(ctx, CALM_EFORMAT, "%s: %zu values, but the store has %zu", all[i].name, all[i].n,
                              learned->n);
+        /* In an array of its own: that of the float model may be shared with other plans. */
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, values, all[i].n));
         for (size_t j = 0; j < all[i].n; j++)
             values[j] = learned->values[j] + all[i].offset;

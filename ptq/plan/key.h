@@ -49,8 +49,8 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const
                                const char *weights_key, const char *chain, const calm_scheme *scheme,
                                const calm_key_expert *expert, char key[CALM_SHA256_HEX]);
 
-/* A block that `learner` (calm_learner_canonical's text) learns from the candidates of keys starts [n], "float" of a job
- * that stays so, behind the blocks of key `prefix` ("float" before the first one). */
+/* A block that `learner` (calm_learner_canonical's text) learns from the candidates of keys starts [n], "float" of a
+ * job that stays so, behind the blocks of key `prefix` ("float" before the first one). */
 calm_status calm_key_learned(calm_ctx *ctx, const char *calibration_key, const char *learner, const char *prefix,
                              size_t block, const char *const *starts, size_t n, char key[CALM_SHA256_HEX]);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ptq/model/block_back.h"
+#include "ptq/model/forward.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/quant/qblob.h"
@@ -256,18 +257,18 @@ static size_t learner_bytes(const calm_run *p, size_t block, const calm_scheme *
     return calm_learner_run_scratch_bytes(p->in.recipe->learner, &problem);
 }
 
-size_t calm_learn_block_bytes(const calm_run *p, size_t block, const calm_scheme *scheme, bool scaled, size_t n_threads)
+/* One block whose jobs all have this scheme, besides the hidden rows of all windows. */
+static size_t block_bytes(const calm_run *p, size_t block, const calm_scheme *scheme, bool scaled, size_t n_threads)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const calm_config *config = calm_model_config(p->in.model);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
     const size_t longest = p->in.calib.longest, rows = CALM_BYTES(float, longest * config->hidden);
-    if (config->moe.n_experts)
-        return 0;
     /* The float block, what was assembled of it once for codes and once for weights, and blobs on the way there. */
-    size_t bytes = 2 * calm_assembled_block_bytes(p->in.model, block, scheme, scaled) +
-                   calm_fold_set_apply_bytes(p->in.model, begin, end, scaled) +
-                   calm_assemble_fold_set_scratch_bytes(p->in.model, begin, end, scheme);
+    const size_t assembled = calm_assembled_block_bytes(p->in.model, block, scheme, scaled) +
+                             calm_fold_set_apply_bytes(p->in.model, begin, end, scaled) +
+                             calm_assemble_fold_set_scratch_bytes(p->in.model, begin, end, scheme);
+    size_t bytes = assembled + calm_assembled_block_bytes(p->in.model, block, scheme, scaled);
     for (size_t j = begin; j < end; j++) {
         const size_t weights = layout->jobs[j].out * layout->jobs[j].in;
         /* Targets, gradients, codes of the result; when it is kept its blob. */
@@ -275,7 +276,24 @@ size_t calm_learn_block_bytes(const calm_run *p, size_t block, const calm_scheme
                  calm_qjob_bytes(scheme, layout->jobs[j].out, layout->jobs[j].in, scaled) +
                  calm_qblob_encode_bytes(scheme, layout->jobs[j].out, layout->jobs[j].in, scaled);
     }
-    /* Norms, and three copies of a window's rows beside the tape. */
-    return bytes + 64 * CALM_BYTES(float, config->hidden) + learner_bytes(p, block, scheme) + 3 * rows +
-           calm_block_back_scratch_bytes(config, block, longest, 0, n_threads);
+    /* Norms as they were, as they are, as they are stored and their blob; three copies of a window's rows. */
+    bytes += 64 * CALM_BYTES(float, config->hidden) + learner_bytes(p, block, scheme) + 3 * rows +
+             calm_block_back_scratch_bytes(config, block, longest, 0, n_threads);
+    /* The pass of all windows through the block that came of it. */
+    return calm_size_max(bytes, assembled + calm_batch_block_scratch_bytes(config, block, p->in.calib.n, longest, 0,
+                                                                           scheme->act_bits, n_threads));
+}
+
+size_t calm_learn_bytes(const calm_run *p, bool scaled, bool spill, size_t n_threads)
+{
+    const calm_recipe *recipe = p->in.recipe;
+    const calm_config *config = calm_model_config(p->in.model);
+    size_t most = 0;
+    if (!recipe->learner || config->moe.n_experts)
+        return 0;
+    for (size_t b = p->in.first_block; b < p->in.end_block; b++)
+        for (size_t i = 0; i < recipe->n_schemes; i++)
+            most = calm_size_max(most, block_bytes(p, b, &recipe->schemes[i], scaled, n_threads));
+    /* Both passes have rows of their own; those that are held out are counted too. */
+    return most + (spill ? 0 : 2 * calm_row_store_bytes(p->in.calib.begin[p->in.calib.n], config->hidden));
 }

@@ -25,9 +25,8 @@ typedef struct calm_learn_result {
 /* Learn one block.  Fails as assembly and the passes through the block do; numerical failures leave it at its start. */
 calm_status calm_learn_block(calm_ctx *ctx, const calm_learn_task *task, calm_learn_result *out);
 
-/* The most that it holds of both arenas for a block whose jobs all have this scheme, with input scales or without,
- * besides the hidden rows of all windows. */
-size_t calm_learn_block_bytes(const calm_run *run, size_t block, const calm_scheme *scheme, bool scaled,
-                              size_t n_threads);
+/* The most that learning the run's blocks holds of all arenas, hidden rows included; `spill`: those lie in a file.
+ * 0: the recipe does not ask for it. */
+size_t calm_learn_bytes(const calm_run *run, bool scaled, bool spill, size_t n_threads);
 
 #endif

@@ -449,20 +449,6 @@ static void add_evaluations(const estimate *e, calm_memory_plan *out)
                                                     : measured_bytes(e, 1, text, longest, 2));
 }
 
-/* Rows of both passes, and the block that takes the most. */
-static void add_learning(const estimate *e, calm_memory_plan *out)
-{
-    const calm_recipe *recipe = e->p->in.recipe;
-    const size_t width = e->config->hidden, rows = e->rows - e->held_rows;
-    const size_t hidden = e->knobs->spill ? 0 : 2 * calm_row_store_bytes(rows, width);
-    for (size_t b = e->p->in.first_block; b < e->p->in.end_block && recipe->learner; b++)
-        for (size_t i = 0; i < recipe->n_schemes; i++) {
-            raise_to(&out->learn, hidden + calm_learn_block_bytes(e->p, b, &recipe->schemes[i], e->scaled,
-                                                                  e->n_threads));
-            raise_to(&out->learn, hidden + planned_block_bytes(e, b, e->windows, e->longest, 0));
-        }
-}
-
 /* Pages of the largest tensor while it is copied: an embedding, when there is no block in memory. */
 static size_t mapped_bytes(const estimate *e)
 {
@@ -509,13 +495,13 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     /* The statistics of the embeddings, and of the final norm. */
     raise_to(&out->capture, hidden_bytes(&e) + calm_actstat_new_bytes(e.rows) +
                              calm_capture_rows_scratch_bytes(e.windows, e.longest));
-    add_learning(&e, out);
+    out->learn = calm_learn_bytes(p, e.scaled, knobs->spill, n_threads);
     add_evaluations(&e, out);
     add_formats(&e, out);
     const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* begun, in arenas and their scratch */
     const size_t always = base + n_threads * THREAD_BYTES + SLACK_BYTES + chunks;
-    size_t *const stages[] = {&out->capture, &out->quantize, &out->score, &out->learn, &out->evaluate,
-                              &out->assemble};
+    size_t *const stages[] = {&out->capture, &out->quantize, &out->score,
+                              &out->learn,   &out->evaluate, &out->assemble};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         raise_to(&out->peak, *stages[i]);
     /* What the C library keeps back for each thread grows with the peak of arenas, so it comes after. */
@@ -523,9 +509,9 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     out->peak += always + out->kept;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         *stages[i] += always + out->kept;
+    const bool twice = p->in.recipe->prefix == CALM_PREFIX_QUANTIZED || p->in.recipe->learner;
     out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) *
-                                           (p->in.recipe->prefix == CALM_PREFIX_QUANTIZED || p->in.recipe->learner ? 2
-                                                                                                                    : 1)
+                                           (twice ? 2 : 1)
                                      : 0;
 }
 

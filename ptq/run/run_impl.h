@@ -95,8 +95,9 @@ calm_status calm_run_spend(calm_ctx *ctx, calm_run *run);
  * it the result if the guard's rule says so (learn.c). */
 calm_status calm_run_learn(calm_ctx *ctx, calm_run *run);
 
-/* Before any work: what learning takes or would take, into run->result.learned (learn.c).  Where the recipe asks for it:
- * CALM_EUNSUPPORTED of a mixture of experts, CALM_EARG of too few windows; warnings of few, and of nothing to learn. */
+/* Before any work: what learning takes or would take, into run->result.learned (learn.c).  Where the recipe asks for
+ * it: CALM_EUNSUPPORTED of a mixture of experts, CALM_EARG of too few windows; warnings of few, and
+ * of nothing to learn. */
 calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *run);
 
 /* ---- sensitivity: probes of single units (sensitivity.c) ---- */
