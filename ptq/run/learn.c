@@ -397,5 +397,8 @@ calm_status calm_run_learn(calm_ctx *ctx, calm_run *p)
     calm_event_complete(&p->events, CALM_STAGE_LEARN);
     calm_memory_plan_note(ctx, &p->held.learn);
     CALM_TRY(plan_so_far(ctx, &s, p->in.end_block));
-    return p->result.learned.n > p->result.learned.kept ? judge(ctx, p, &s.plan) : CALM_OK;
+    if (p->result.learned.n > p->result.learned.kept)
+        CALM_TRY(judge(ctx, p, &s.plan));
+    calm_memory_plan_note(ctx, &p->held.evaluate);
+    return CALM_OK;
 }

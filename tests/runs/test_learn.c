@@ -253,7 +253,10 @@ TEST(memory_is_as_planned)
     const play run = learning(&spec, "w4a4_g32", "smoothquant-gptq");
     const outcome said = play_must_run(&run);
     ck_assert_uint_gt(said.held.learn, 0);
-    ck_assert_msg(said.held.learn <= said.memory.learn, "held %zu of %zu", said.held.learn, said.memory.learn);
+#ifndef CALM_SANITIZED    /* whose arenas have room between allocations */
+    const size_t expected = said.memory.learn - said.memory.reserved;
+    ck_assert_msg(said.held.learn <= expected, "held %zu of %zu", said.held.learn, expected);
+#endif
     play spilled = play_elsewhere(&run, "spilled");
     const calm_knobs knobs = {.spill = true, .candidates_at_once = 1, .experts_at_once = 1};
     spilled.recipe.knobs = &knobs;
