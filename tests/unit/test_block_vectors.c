@@ -30,7 +30,8 @@ static void check_targets(const char *family)
         for (size_t i = 0; targets[role] && i < linear->out * linear->in; i++) {
             const size_t cell = i / linear->in * linear->n_groups + i % linear->in / linear->group;
             const double zero = linear->zeros ? linear->zeros[cell] : 8, step = fabs((double)linear->scales[cell]);
-            const double steps = linear->codes[i] - zero, error = linear->scales[cell] * steps - (double)targets[role][i];
+            const double steps = linear->codes[i] - zero;
+            const double error = linear->scales[cell] * steps - (double)targets[role][i];
             ck_assert_msg(fabs(error) <= (0.5 + 0x1p-8 * 16) * step, "%s: %s[%zu]: %g steps", family,
                           block.weight[role].name, i, error / step);
             scaled += targets[role][i] != block.weight[role].w[i];
@@ -118,7 +119,8 @@ TEST(a_plan_puts_them_in_place)
     }
     learned[0].n = 7;
     changed = plain[1];
-    ck_fails(calm_plan_apply(&override, ctx, 1, &changed), CALM_EFORMAT, "q_norm.weight: 8 values, but the store has 7");
+    ck_fails(calm_plan_apply(&override, ctx, 1, &changed), CALM_EFORMAT,
+             "q_norm.weight: 8 values, but the store has 7");
     calm_model_close(p.model);
 }
 END_OF_TEST
