@@ -38,7 +38,6 @@ typedef struct calm_learn_vector {
 typedef calm_status calm_learn_loss_fn(void *user, calm_ctx *ctx, size_t window, bool gradients, double *loss);
 
 typedef struct calm_learn_problem {
-    const char *name;                  /* of the block, for messages       */
     calm_learn_linear *linears;        /* [n_linears]                      */
     size_t n_linears;
     calm_learn_vector *vectors;        /* [n_vectors]                      */

@@ -226,9 +226,9 @@ calm_status calm_learn_block(calm_ctx *ctx, const calm_learn_task *task, calm_le
     CALM_TRY(calm_block_vectors(ctx, model, &before, &of_float, &n));
     CALM_TRY(add_vectors(ctx, &l, all, n));
     CALM_TRY(mean_square(ctx, task->targets, &l.mean_square));
-    const calm_learn_problem problem = {.name = before.weight[CALM_ROLE_O].name, .linears = l.linears,
-                                        .n_linears = l.n_linears, .vectors = l.vectors, .n_vectors = l.n_vectors,
-                                        .n_windows = task->inputs->n, .loss = loss_of, .tick = tick, .user = &l};
+    const calm_learn_problem problem = {.linears = l.linears, .n_linears = l.n_linears, .vectors = l.vectors,
+                                        .n_vectors = l.n_vectors, .n_windows = task->inputs->n,
+                                        .loss = loss_of, .tick = tick, .user = &l};
     CALM_TRY(calm_learner_run(ctx, task->run->in.recipe->learner, &problem, &out->outcome));
     return changed_vectors(ctx, all, of_float, n, &out->vectors);
 }

@@ -146,7 +146,7 @@ static calm_learn_outcome learn(toy *t, const char *text)
 {
     calm_learner *learner;
     calm_learn_outcome outcome;
-    t->problem = (calm_learn_problem){"block 0", t->linears, 2, &t->vector, 1, N_WINDOWS, toy_loss, NULL, t};
+    t->problem = (calm_learn_problem){t->linears, 2, &t->vector, 1, N_WINDOWS, toy_loss, NULL, t};
     ck_ok(calm_learner_parse(ctx, text, &learner));
     ck_ok(calm_learner_run(ctx, learner, &t->problem, &outcome));
     return outcome;
@@ -384,7 +384,7 @@ TEST(failures_pass_through)
     calm_learner *learner;
     calm_learn_outcome outcome;
     ck_ok(calm_learner_parse(ctx, "learn", &learner));
-    t.problem = (calm_learn_problem){"block 0", t.linears, 2, &t.vector, 1, N_WINDOWS, toy_loss, NULL, &t};
+    t.problem = (calm_learn_problem){t.linears, 2, &t.vector, 1, N_WINDOWS, toy_loss, NULL, &t};
     t.fails = true;
     ck_fails(calm_learner_run(ctx, learner, &t.problem, &outcome), CALM_ENOMEM, "no memory for the loss");
     t.fails = false;
@@ -408,7 +408,7 @@ TEST(memory_is_as_said)
     calm_learner *learner;
     calm_learn_outcome outcome;
     ck_ok(calm_learner_parse(ctx, "learn(steps=50)", &learner));
-    t.problem = (calm_learn_problem){"block 0", t.linears, 2, &t.vector, 1, N_WINDOWS, toy_loss, NULL, &t};
+    t.problem = (calm_learn_problem){t.linears, 2, &t.vector, 1, N_WINDOWS, toy_loss, NULL, &t};
     ck_memory(calm_learner_run(ctx, learner, &t.problem, &outcome), 0,
               calm_learner_run_scratch_bytes(learner, &t.problem));
 }
