@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/bench_backward.h"
 #include "cli/bench_quantize.h"
 #include "cli/command.h"
 #include "cli/print.h"
@@ -183,10 +184,16 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, o->repeats, o->json};
         return calm_bench_quantize_run(ctx, &quantize);
     }
-    if (!forward && strcmp(subject, "gram") != 0)
-        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, gram or quantize", subject);
+    const bool backward = strcmp(subject, "backward") == 0;
+    if (!forward && !backward && strcmp(subject, "gram") != 0)
+        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram or quantize", subject);
     CALM_TRY(set_up(ctx, o, &b));
     CALM_TRY(best_seconds(ctx, o, &b, run_sgemm, &sgemm));
+    if (backward) {
+        CALM_TRY(calm_bench_backward_seconds(ctx, &b.block, &b.rope, b.x, b.tokens, o->repeats, &seconds));
+        return report(ctx, o, subject, calm_bench_backward_flops(&b.block, b.tokens) / seconds,
+                      sgemm_flops(&b) / sgemm);
+    }
     CALM_TRY(best_seconds(ctx, o, &b, forward ? run_forward : NULL, &seconds));
     return report(ctx, o, subject, (forward ? forward_flops(&b) : gram_flops(&b)) / seconds, sgemm_flops(&b) / sgemm);
 }
@@ -194,12 +201,14 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 const calm_command calm_cmd_bench = {
     .name = "bench",
     .summary = "share of OpenBLAS's rates that the hot loops reach",
-    .arguments = "[forward|gram|quantize]",
+    .arguments = "[forward|backward|gram|quantize]",
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram) and OpenBLAS's sgemm in the "
-        "same run, one window per worker, and prints the ratio.  quantize: one linear by GPTQ on one thread, beside "
+        "same run, one window per worker, and prints the ratio.  backward: forward and backward pass of that block "
+        "over one window, on all threads.  quantize: one linear by GPTQ on one thread, beside "
         "the time that the Cholesky and dgemm rates of the same run allow, and the other algorithms once each.",
-    .examples = "  calm bench forward\n  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
+    .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"
+                "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
     .max_args = 1,
     CALM_COMMAND_PARTS,
 };

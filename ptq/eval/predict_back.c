@@ -15,13 +15,13 @@
 typedef struct back_task {
     const calm_predictors *set;
     const uint32_t *targets;
-    size_t n, first, count;    /* rows; the tile in work */
+    size_t n, first, count; /* rows; the tile in work */
     float scale, *dhidden;
 } back_task;
 
 /* Logits of a chunk of rows over the tile. */
-static calm_status chunk_logits(calm_ctx *ctx, const back_task *task, const calm_predictor *model, size_t row, size_t rows,
-                                float *logits)
+static calm_status chunk_logits(calm_ctx *ctx, const back_task *task, const calm_predictor *model, size_t row,
+                                size_t rows, float *logits)
 {
     float *x;
     CALM_TRY(calm_row_store_get(ctx, model->hidden, row, rows, &x));
@@ -68,8 +68,8 @@ calm_status calm_predict_back(calm_ctx *ctx, const calm_predictors *set, const u
 {
     back_task task = {.set = set, .targets = targets, .n = n, .scale = scale, .dhidden = dhidden};
     if (!set->has_reference || set->n != 2)
-        return calm_fail(ctx, CALM_EARG, "a gradient of the KL divergence needs a reference and one model, not %zu models",
-                         set->n);
+        return calm_fail(ctx, CALM_EARG,
+                         "a gradient of the KL divergence needs a reference and one model, not %zu models", set->n);
     const size_t width = set->models[1].head.hidden;
     memset(dhidden, 0, n * width * sizeof *dhidden);
     /* Tiles one after the other add to the same rows. */

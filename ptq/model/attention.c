@@ -50,8 +50,13 @@ calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
      * groups of n_heads / n_kv. */
     const size_t key = first_key(a, first), end = config->arch->encoder ? n_tokens : first + n;
     const size_t kv_head = head / (config->n_heads / config->n_kv), d = config->head_dim;
-    return (calm_query_rows){.head = head, .first = first, .n = n, .key = key, .n_keys = end - key,
-                             .q = first * a->q_stride + head * d, .kv = key * a->kv_stride + kv_head * d,
+    return (calm_query_rows){.head = head,
+                             .first = first,
+                             .n = n,
+                             .key = key,
+                             .n_keys = end - key,
+                             .q = first * a->q_stride + head * d,
+                             .kv = key * a->kv_stride + kv_head * d,
                              .context = first * config->n_heads * d + head * d};
 }
 
@@ -76,8 +81,7 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
         /* The cap is on scaled scores, so it applies the scale; else the softmax does, which saves a pass. */
         if (config->attention_cap > 0)
             calm_vec_soft_cap(n, config->attention_scale, config->attention_cap, row + first);
-        sums[r] =
-            calm_vec_softmax_numerators(n, config->attention_cap > 0 ? 1 : config->attention_scale, row + first);
+        sums[r] = calm_vec_softmax_numerators(n, config->attention_cap > 0 ? 1 : config->attention_scale, row + first);
         /* Zeros, so that one product with v serves all rows of the block. */
         memset(row + last + 1, 0, (n_keys - last - 1) * sizeof *row);
     }
@@ -114,7 +118,8 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
                                calm_heads *a)
 {
     const calm_config *config = block->config;
-    const size_t n_tokens = a->span->n_tokens, q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
+    const size_t n_tokens = a->span->n_tokens, q_width = config->n_heads * config->head_dim,
+                 kv_width = config->n_kv * config->head_dim;
     const calm_weight *fused = &block->weight[CALM_ROLE_FUSED_QKV];
     /* The three parts stay where the fused product put them, as columns of one matrix with a common stride. */
     if (fused->w) {

@@ -1,7 +1,8 @@
 /* Backward pass of attention, in the blocks of query rows of the forward pass.
  *
- *   context = P V,  P = softmax(S)      dV = P^T dC     dP = dC V^T     dS = P (dP - rowsum(P dP)), times the cap's slope
+ *   context = P V,  P = softmax(S)      dV = P^T dC     dP = dC V^T     dS = P (dP - rowsum(P dP))
  *   S = scale Q K^T                     dQ = scale dS K                 dK = scale dS^T Q
+ *   S = cap tanh(scale Q K^T / cap)     dS (1 - tanh^2) instead of dS there
  *
  * P is computed again from q and k: T^2 / 2 values of every head would be most of the tape. */
 #include "ptq/model/attention_back.h"
@@ -21,7 +22,7 @@
 typedef struct attend_task {
     const calm_heads *heads;
     float *context;
-    size_t n_blocks;    /* of query rows in a head */
+    size_t n_blocks; /* of query rows in a head */
 } attend_task;
 
 static size_t query_blocks(size_t n_tokens)
@@ -32,8 +33,9 @@ static size_t query_blocks(size_t n_tokens)
 static calm_status attend_rows(calm_ctx *ctx, size_t index, void *user)
 {
     const attend_task *task = user;
-    const calm_query_rows rows =
-        calm_heads_rows(task->heads, index / task->n_blocks, index % task->n_blocks * CALM_QUERY_ROWS);
+    const calm_query_rows rows = calm_heads_rows(task->heads, index / task->n_blocks,
+                                                 index % task->n_blocks * CALM_QUERY_ROWS);
+    /* Of the worker: it is rewound after each task, so a worker holds one block's scores. */
     float *scores, *sums;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scores, rows.n * rows.n_keys));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, rows.n));
@@ -70,6 +72,7 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     *tape = (calm_attention_tape){.heads = {.config = config, .span = span, .window = config->window[block->index]}};
     CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply_tiled, &tape->heads));
     CALM_TRY(keep_raw(ctx, block, tape));
+    /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * config->n_heads * config->head_dim));
     CALM_TRY(calm_heads_norm(ctx, block, &tape->heads));
     CALM_SCOPED_SCRATCH(ctx);
@@ -86,7 +89,7 @@ typedef struct heads_back {
     const calm_heads *heads;
     const float *dcontext;
     float *dq, *dk, *dv;
-    size_t kv_stride;    /* of dk and dv */
+    size_t kv_stride; /* of dk and dv */
 } heads_back;
 
 /* One block of query rows of a head: dq of those rows, and what they add to the head's dk and dv.  p, ds, capped
@@ -104,6 +107,7 @@ static void back_query_rows(const heads_back *back, const calm_query_rows *rows,
     if (capped)
         memcpy(capped, p, n * n_keys * sizeof *p);
     calm_heads_exponentiate(a, rows, p, sums);
+    /* Forward the division comes after the product with v; here p is needed itself. */
     for (size_t r = 0; r < n; r++)
         calm_vec_scale(n_keys, 1.0f / sums[r], p + r * n_keys);
     calm_sgemm_tn(n_keys, d, n, 1.0f, p, n_keys, dcontext, width, 1.0f, back->dv + own, back->kv_stride);
@@ -115,8 +119,10 @@ static void back_query_rows(const heads_back *back, const calm_query_rows *rows,
             calm_vec_soft_cap_back(n_keys, config->attention_scale, config->attention_cap, capped + r * n_keys,
                                    ds + r * n_keys);
     }
+    /* The cap's slope has the scale in it. */
     const float scale = capped ? 1 : config->attention_scale;
-    calm_sgemm_nn(n, d, n_keys, scale, ds, n_keys, a->k + rows->kv, a->kv_stride, 0.0f, back->dq + rows->q, a->q_stride);
+    calm_sgemm_nn(n, d, n_keys, scale, ds, n_keys, a->k + rows->kv, a->kv_stride, 0.0f, back->dq + rows->q,
+                  a->q_stride);
     calm_sgemm_tn(n_keys, d, n, scale, ds, n_keys, a->q + rows->q, a->q_stride, 1.0f, back->dk + own, back->kv_stride);
 }
 
@@ -126,12 +132,14 @@ static calm_status back_head(calm_ctx *ctx, size_t head, void *user)
     const heads_back *back = user;
     const calm_heads *a = back->heads;
     const size_t n_tokens = a->span->n_tokens, n = calm_size_min(n_tokens, CALM_QUERY_ROWS), d = a->config->head_dim;
+    /* For the longest block of query rows of a causal head, the last. */
     float *p, *ds, *capped = NULL, *sums;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * n_tokens));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, ds, n * n_tokens));
     if (a->config->attention_cap > 0)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, capped, n * n_tokens));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, n));
+    /* The head's own columns, which no other task touches. */
     for (size_t t = 0; t < n_tokens; t++) {
         memset(back->dk + t * back->kv_stride + head * d, 0, d * sizeof *back->dk);
         memset(back->dv + t * back->kv_stride + head * d, 0, d * sizeof *back->dv);
@@ -189,6 +197,8 @@ static calm_status add_groups(calm_ctx *ctx, size_t first, size_t n, void *user)
 static calm_status scores_back(calm_ctx *ctx, const calm_heads *a, const float *dcontext, const calm_heads *d)
 {
     const size_t n = a->span->n_tokens, width = a->config->n_heads * a->config->head_dim;
+    /* A head is a task and has dk and dv of its own, though heads share keys: their sum has one order, whoever ends
+     * first, and there are as many tasks as query heads. */
     heads_back back = {a, dcontext, d->q, NULL, NULL, width};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dk, n * width));
@@ -223,6 +233,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dcontext, n * block->config->n_heads * block->config->head_dim));
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_O], tape->context, n, dy, grads->weight[CALM_ROLE_O],
                               grads->bias[CALM_ROLE_O], false, dcontext));
+    /* The steps of the forward pass in reverse, each in place. */
     CALM_TRY(scores_back(ctx, a, dcontext, &d));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
     CALM_TRY(norms_back(ctx, block, tape, grads, &d));
@@ -255,6 +266,7 @@ static size_t context_bytes(const calm_config *config, size_t n_tokens)
 
 size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
 {
+    /* Before their norms only q and k are kept, but a fused product whole. */
     const size_t raw = config->arch->qk_norm == CALM_QK_NORM_NONE ? 0 : projected_bytes(config, n_tokens);
     const size_t no_v = calm_has_role(config, CALM_ROLE_FUSED_QKV) || !raw
                             ? 0
@@ -276,6 +288,7 @@ size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, siz
 {
     const size_t d = config->head_dim, rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
     const size_t squares = (config->attention_cap > 0 ? 3 : 2) * CALM_BYTES(float, rows * n_tokens);
+    /* Every worker has the squares of one head. */
     const size_t workers = calm_size_min(n_threads, config->n_heads) * (squares + CALM_BYTES(float, rows));
     const size_t scores = 2 * context_bytes(config, n_tokens) + workers;
     const size_t norms = config->arch->qk_norm == CALM_QK_NORM_WHOLE
@@ -284,6 +297,7 @@ size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, siz
     const size_t o = calm_weight_back_scratch_bytes(config->n_heads * d, n_tokens);
     const size_t qkv = calm_weight_back_scratch_bytes(config->hidden, n_tokens);
     /* A rotary table of the window's own stays until the end. */
-    return projected_bytes(config, n_tokens) + context_bytes(config, n_tokens) +
-           calm_size_max(calm_size_max(o, scores), calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(norms, qkv));
+    return projected_bytes(config, n_tokens) + context_bytes(config, n_tokens)
+           + calm_size_max(calm_size_max(o, scores),
+                           calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(norms, qkv));
 }

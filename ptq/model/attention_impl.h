@@ -10,16 +10,16 @@
 typedef struct calm_heads {
     const calm_config *config;
     const calm_span *span;
-    float *q, *k, *v;              /* first columns of [T, q_stride] and [T, kv_stride]     */
+    float *q, *k, *v; /* first columns of [T, q_stride] and [T, kv_stride]     */
     size_t q_stride, kv_stride;
-    size_t window;                 /* keys that a query sees; 0: all                        */
+    size_t window; /* keys that a query sees; 0: all                        */
 } calm_heads;
 
 /* Up to CALM_QUERY_ROWS queries of one head, and the keys that any of them sees. */
 typedef struct calm_query_rows {
-    size_t head, first, n;     /* queries first .. first + n - 1                                       */
-    size_t key, n_keys;        /* keys key .. key + n_keys - 1                                         */
-    size_t q, kv, context;     /* where they begin in q, in k and v, and in the context [T, h d]       */
+    size_t head, first, n; /* queries first .. first + n - 1                                       */
+    size_t key, n_keys;    /* keys key .. key + n_keys - 1                                         */
+    size_t q, kv, context; /* where they begin in q, in k and v, and in the context [T, h d]       */
 } calm_query_rows;
 
 /* q, k and v of all tokens from h [T, D], in ctx->scratch: three products, or columns of one. */
@@ -32,8 +32,8 @@ size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads);
 /* The norms of q and k in place, where the family has them. */
 calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_heads *a);
 
-/* Rotary embedding of q and k in place: calm_rope_rotate, or of their gradients calm_rope_rotate_back.  Tables of a window's
- * own are made in ctx->scratch. */
+/* Rotary embedding of q and k in place: calm_rope_rotate, or of their gradients calm_rope_rotate_back.  Tables of a
+ * window's own are made in ctx->scratch. */
 typedef void calm_rotate_fn(const calm_rope_table *table, float *x, size_t stride, size_t n_tokens, size_t n_heads,
                             size_t head_dim, const uint32_t *positions);
 calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_heads *a,
@@ -45,8 +45,8 @@ calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first);
 /* scores [n, n_keys] = q k^T, neither scaled nor capped. */
 void calm_heads_scores(const calm_heads *a, const calm_query_rows *rows, float *scores);
 
-/* In place: the softmax's numerators, with the scale and the cap applied, 0 for keys that a query does not see; sums [n]
- * of each row. */
+/* In place: the softmax's numerators, with the scale and the cap applied, 0 for keys that a query does not see; sums
+ * [n] of each row. */
 void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums);
 
 /* Those rows of the context [T, h d]; scores [n, n_keys] and sums [n] are room for them. */

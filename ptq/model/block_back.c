@@ -18,7 +18,7 @@
 /* x' = RESIDUAL(x + OUT(f(IN(x)))): what its norms and f read. */
 typedef struct sublayer_tape {
     const float *x, *h;
-    float *y, *sum;    /* NULL without an OUT or a RESIDUAL norm */
+    float *y, *sum; /* NULL without an OUT or a RESIDUAL norm */
 } sublayer_tape;
 
 struct calm_block_tape {
@@ -26,7 +26,7 @@ struct calm_block_tape {
     sublayer_tape sublayer[CALM_N_SUBLAYERS];
     calm_attention_tape attention;
     calm_mlp_tape mlp;
-    calm_routing routing;    /* of a mixture instead */
+    calm_routing routing; /* of a mixture instead */
 };
 
 /* ---- forward ---- */
@@ -49,6 +49,7 @@ static calm_status normalise(calm_ctx *ctx, size_t first, size_t n, void *user)
 static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
+    /* A norm that a family has not has a width too (model.c), by which rows pass it. */
     const size_t at = first * task->norm->width;
     (void)ctx;
     calm_vec_add(n * task->norm->width, task->x + at, task->out + at);
@@ -80,6 +81,7 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     const calm_norm *norms = block->norm[sublayer];
     const size_t n = tape->span.n_tokens, count = n * block->config->hidden;
     sublayer_tape *s = &tape->sublayer[sublayer];
+    /* Without an IN norm f reads x itself. */
     *s = (sublayer_tape){.x = x, .h = x};
     float *y = out, *sum = out;
     if (norms[CALM_NORM_IN].w) {
@@ -98,6 +100,7 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
         y = s->y;
     }
     CALM_TRY(function(ctx, block, sublayer, rope, tape, y));
+    /* The order of calm_block_add: what f gives is normalised, added to x, and the sum normalised. */
     CALM_TRY(norm_rows(ctx, &norms[CALM_NORM_OUT], y, n, sum));
     CALM_TRY(calm_parallel_rows(ctx, n, add_rows, &(rows_task){&norms[CALM_NORM_IN], x, sum}));
     return norm_rows(ctx, &norms[CALM_NORM_RESIDUAL], sum, n, out);
@@ -124,6 +127,8 @@ calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, cons
     tape->span = *span;
     CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_ATTENTION, rope, x, tape, between));
     CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_MLP, rope, between, tape, z));
+    /* One look at the end finds whatever went wrong on the way: a NaN does not go away in sums, and one pass over T D
+     * values is nothing beside the products. */
     CALM_TRY(check_rows(ctx, block, "the output", z, span->n_tokens));
     *out = tape;
     return CALM_OK;
@@ -158,15 +163,17 @@ static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_su
                             dbias[CALM_NORM_RESIDUAL], d));
     if (norms[CALM_NORM_OUT].w) {
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dy, n * width));
-        CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_OUT], rows, s->y, d, dnorm[CALM_NORM_OUT], dbias[CALM_NORM_OUT],
-                                dy));
+        CALM_TRY(
+            calm_norm_back(ctx, &norms[CALM_NORM_OUT], rows, s->y, d, dnorm[CALM_NORM_OUT], dbias[CALM_NORM_OUT], dy));
     }
+    /* The product with q, k and v's weights is a tenth of a step; where a block is learned its input is given. */
     needed = needed || dnorm[CALM_NORM_IN] || dbias[CALM_NORM_IN];
     if (needed)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dh, n * width));
     CALM_TRY(function_back(ctx, block, sublayer, rope, tape, dy, grads, dh));
     if (!needed)
         return CALM_OK;
+    /* x goes into the sum twice: as it is, which d has already, and through f. */
     CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_IN], rows, s->x, dh, dnorm[CALM_NORM_IN], dbias[CALM_NORM_IN], dh));
     return calm_parallel_rows(ctx, n, add_rows, &(rows_task){&norms[CALM_NORM_IN], dh, d});
 }
@@ -199,7 +206,8 @@ static calm_status check_vectors(calm_ctx *ctx, const calm_block *block, const c
     if (!block->moe.router)
         return CALM_OK;
     CALM_TRY(check_vector(ctx, names->moe.router, "weight", grads->router, block->config->moe.n_experts * width));
-    return check_vector(ctx, names->moe.shared_gate, "weight", block->moe.shared_gate ? grads->shared_gate : NULL, width);
+    return check_vector(ctx, names->moe.shared_gate, "weight", block->moe.shared_gate ? grads->shared_gate : NULL,
+                        width);
 }
 
 static calm_status back_both(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_block_tape *tape,
@@ -218,6 +226,7 @@ calm_status calm_block_back(calm_ctx *ctx, const calm_block *block, const calm_r
     float *d = dx;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(check_rows(ctx, block, "the gradient of the output", dz, n));
+    /* dx is worked on in place all the way; a caller who wants none gets a copy of dz to be worked on. */
     if (!dx)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, d, count));
     if (d != dz)
@@ -236,6 +245,7 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
 {
     const size_t rows = CALM_BYTES(float, n_tokens * config->hidden);
     const bool sparse = config->moe.sparse[index];
+    /* The tape: what enters and leaves the sublayers, norms' inputs and outputs, and what each function keeps. */
     size_t tape = CALM_BYTES(calm_block_tape, 1) + rows, forward[CALM_N_SUBLAYERS], back[CALM_N_SUBLAYERS], kept = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const char *const *norm = config->arch->names->norm[s];
@@ -257,7 +267,7 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
     }
     /* The first sublayer runs before the second has kept anything; d is the caller's dx or, without one, a copy. */
     const size_t first = forward[CALM_SUBLAYER_ATTENTION] > kept ? forward[CALM_SUBLAYER_ATTENTION] - kept : 0;
-    return tape + attention + kept +
-           calm_size_max(calm_size_max(first, forward[CALM_SUBLAYER_MLP]),
-                         rows + calm_size_max(back[CALM_SUBLAYER_ATTENTION], back[CALM_SUBLAYER_MLP]));
+    return tape + attention + kept
+           + calm_size_max(calm_size_max(first, forward[CALM_SUBLAYER_MLP]),
+                           rows + calm_size_max(back[CALM_SUBLAYER_ATTENTION], back[CALM_SUBLAYER_MLP]));
 }

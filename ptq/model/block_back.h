@@ -3,9 +3,9 @@
  *   tape    what the forward pass computed and the backward pass reads again
  *   dy      d loss / d y, of y's shape
  *
- * Everything is float32, with every sum in one order: the bytes are the same for any number of threads.  Work is parallel
- * over rows, heads, experts and tiles of products inside the window.  Inputs that a linear quantizes have derivative 1
- * (straight-through).  The choice of experts is held fixed; gradients pass through their weights.
+ * Everything is float32, with every sum in one order: the bytes are the same for any number of threads.  Work is
+ * parallel over rows, heads, experts and tiles of products inside the window.  Inputs that a linear quantizes have
+ * derivative 1 (straight-through).  The choice of experts is held fixed; gradients pass through their weights.
  *
  * Recomputed instead of kept: the attention's probabilities, and of a mixture what its experts compute. */
 #ifndef CALM_MODEL_BLOCK_BACK_H
@@ -18,22 +18,22 @@ typedef struct calm_expert_grads {
     float *weight[CALM_N_ROLES], *bias[CALM_N_ROLES];
 } calm_expert_grads;
 
-/* Gradients of what a block has, each of its parameter's shape; NULL: not wanted.  They are added to, so that windows sum
- * up; whoever owns them zeroes them first. */
+/* Gradients of what a block has, each of its parameter's shape; NULL: not wanted.  They are added to, so that windows
+ * sum up; whoever owns them zeroes them first. */
 typedef struct calm_block_grads {
-    float *weight[CALM_N_ROLES];                              /* [out, in] of the weight as it is applied      */
-    float *bias[CALM_N_ROLES];                                /* [out]                                         */
-    float *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];        /* [D] of calm_norm.w                            */
-    float *norm_bias[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];   /* [D] LayerNorm alone                           */
-    float *q_norm, *k_norm;                                   /* [width of the norm]                           */
-    float *router;                                            /* [n_experts, D]                                */
-    calm_expert_grads shared;                                 /* the expert that sees every token              */
-    float *shared_gate;                                       /* [D]                                           */
-    const calm_expert_grads *experts;                         /* [n_experts]; NULL: none of them is wanted     */
+    float *weight[CALM_N_ROLES];                            /* [out, in] of the weight as it is applied      */
+    float *bias[CALM_N_ROLES];                              /* [out]                                         */
+    float *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];      /* [D] of calm_norm.w                            */
+    float *norm_bias[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES]; /* [D] LayerNorm alone                           */
+    float *q_norm, *k_norm;                                 /* [width of the norm]                           */
+    float *router;                                          /* [n_experts, D]                                */
+    calm_expert_grads shared;                               /* the expert that sees every token              */
+    float *shared_gate;                                     /* [D]                                           */
+    const calm_expert_grads *experts;                       /* [n_experts]; NULL: none of them is wanted     */
 } calm_block_grads;
 
-/* What one forward pass over one window leaves for the backward pass, in ctx->scratch: it lives until the caller rewinds
- * that, and reads the x and span it was made from. */
+/* What one forward pass over one window leaves for the backward pass, in ctx->scratch: it lives until the caller
+ * rewinds that, and reads the x and span it was made from. */
 typedef struct calm_block_tape calm_block_tape;
 
 /* z [T, D] = the block applied to x [T, D], the same bytes as calm_block_run and calm_batch_block; x stays and outlives
@@ -46,9 +46,9 @@ calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, cons
 calm_status calm_block_back(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_block_tape *tape,
                             const float *dz, const calm_block_grads *grads, float *dx);
 
-/* The most that the tape and both calls hold of ctx->scratch together, workers included, for block `index` and T tokens.
- * `expert_bytes`: what the loader leaves of an expert, 0 for dense models.  Counted as if the inputs of all linears were
- * scaled or quantized. */
+/* The most that the tape and both calls hold of ctx->scratch together, workers included, for block `index` and T
+ * tokens. `expert_bytes`: what the loader leaves of an expert, 0 for dense models.  Counted as if the inputs of all
+ * linears were scaled or quantized. */
 size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, size_t n_tokens, size_t expert_bytes,
                                      size_t n_threads);
 

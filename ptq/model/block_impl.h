@@ -4,8 +4,8 @@
 
 #include "ptq/model/block.h"
 
-/* a [n, M] what the activation function reads and b [n, M] what its result is multiplied by, NULL without a gate; both in
- * ctx->scratch. */
+/* a [n, M] what the activation function reads and b [n, M] what its result is multiplied by, NULL without a gate; both
+ * in ctx->scratch. */
 calm_status calm_mlp_project(calm_ctx *ctx, const calm_weight *weight, const float *h, size_t n, calm_apply_fn *apply,
                              float **a, float **b);
 

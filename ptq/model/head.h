@@ -42,8 +42,8 @@ calm_status calm_head_read_tile(calm_ctx *ctx, const calm_head *head, size_t fir
 void calm_head_multiply(const calm_head *head, const float *w, const float *x, size_t n, size_t first, size_t count,
                         float *logits, size_t stride);
 
-/* Backward: dx [n, D] is added to, from dlogits [n, count] (both matrices without gaps) of the logits that such a tile gave;
- * the cap's slope multiplies dlogits in place. */
+/* Backward: dx [n, D] is added to, from dlogits [n, count] (both matrices without gaps) of the logits that such a tile
+ * gave; the cap's slope multiplies dlogits in place. */
 void calm_head_multiply_back(const calm_head *head, const float *w, const float *logits, size_t n, size_t count,
                              float *dlogits, float *dx);
 

@@ -16,7 +16,7 @@ typedef struct mlp_task {
     const calm_config *config;
     const calm_mlp_tape *tape;
     size_t inner;
-    float *da, *db, *both;    /* da holds dg at first; both [n, 2 M]: rows of the fused product, NULL without one */
+    float *da, *db, *both; /* da holds dg at first; both [n, 2 M]: rows of the fused product, NULL without one */
 } mlp_task;
 
 /* ---- forward ---- */
@@ -27,6 +27,7 @@ static calm_status combine_rows(calm_ctx *ctx, size_t first, size_t n, void *use
     const size_t at = first * task->inner, count = n * task->inner;
     float *g = task->tape->g + at;
     (void)ctx;
+    /* A copy: a is what the derivative is taken at. */
     memcpy(g, task->tape->a + at, count * sizeof *g);
     calm_mlp_combine(task->config, count, g, task->tape->b ? task->tape->b + at : NULL);
     return CALM_OK;
@@ -38,6 +39,7 @@ calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, cons
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     *tape = (calm_mlp_tape){.n = n, .h = h};
     CALM_TRY(calm_mlp_project(ctx, weight, h, n, calm_weight_apply_tiled, &tape->a, &tape->b));
+    /* Kept though act(a) b gives it again: down's gradient and the forward product both read it. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->g, n * inner));
     CALM_TRY(calm_parallel_rows(ctx, n, combine_rows, &(mlp_task){.config = config, .tape = tape, .inner = inner}));
     return calm_weight_apply_tiled(ctx, &weight[CALM_ROLE_DOWN], tape->g, n, out);
@@ -48,9 +50,11 @@ calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, cons
 /* In place from y's gradient to x's, y = f(x). */
 static void activate_back(calm_activation activation, size_t n, const float *x, float *dy)
 {
-    static void (*const functions[])(size_t n, const float *x, float *dy) = {
-        [CALM_ACTIVATION_SILU] = calm_vec_silu_back, [CALM_ACTIVATION_GELU] = calm_vec_gelu_back,
-        [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh_back, [CALM_ACTIVATION_RELU] = calm_vec_relu_back};
+    static void (*const functions[])(size_t n, const float *x,
+                                     float *dy) = {[CALM_ACTIVATION_SILU] = calm_vec_silu_back,
+                                                   [CALM_ACTIVATION_GELU] = calm_vec_gelu_back,
+                                                   [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh_back,
+                                                   [CALM_ACTIVATION_RELU] = calm_vec_relu_back};
     functions[activation](n, x, dy);
 }
 
@@ -62,6 +66,7 @@ static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *use
     const float *a = task->tape->a + at;
     float *da = task->da + at, *db = task->db ? task->db + at : NULL;
     (void)ctx;
+    /* da holds dg until db is done. */
     if (db) {
         memcpy(db, a, count * sizeof *db);
         calm_activate(activation, count, db);
@@ -88,9 +93,11 @@ calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_w
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.da, n * down->in));
     if (tape->b)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.db, n * down->in));
+    /* Rows [da | db] as the fused product gave [a | b]: one product with its weight instead of two with its halves. */
     if (fused->w)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.both, n * 2 * down->in));
-    CALM_TRY(calm_weight_back(ctx, down, tape->g, n, dy, dweight[CALM_ROLE_DOWN], dbias[CALM_ROLE_DOWN], false, task.da));
+    CALM_TRY(
+        calm_weight_back(ctx, down, tape->g, n, dy, dweight[CALM_ROLE_DOWN], dbias[CALM_ROLE_DOWN], false, task.da));
     CALM_TRY(calm_parallel_rows(ctx, n, combine_back, &task));
     if (fused->w)
         return calm_weight_back(ctx, fused, tape->h, n, task.both, dweight[CALM_ROLE_FUSED_GATE_UP],
@@ -98,7 +105,8 @@ calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_w
     /* Without a gate the activation function reads what `up` gives. */
     if (!gate->w)
         return calm_weight_back(ctx, up, tape->h, n, task.da, dweight[CALM_ROLE_UP], dbias[CALM_ROLE_UP], false, dh);
-    CALM_TRY(calm_weight_back(ctx, gate, tape->h, n, task.da, dweight[CALM_ROLE_GATE], dbias[CALM_ROLE_GATE], false, dh));
+    CALM_TRY(
+        calm_weight_back(ctx, gate, tape->h, n, task.da, dweight[CALM_ROLE_GATE], dbias[CALM_ROLE_GATE], false, dh));
     return calm_weight_back(ctx, up, tape->h, n, task.db, dweight[CALM_ROLE_UP], dbias[CALM_ROLE_UP], true, dh);
 }
 
@@ -132,6 +140,7 @@ size_t calm_mlp_forward_tape_bytes(const calm_config *config, size_t inner, size
 size_t calm_mlp_back_bytes(const calm_config *config, size_t inner, size_t n)
 {
     const size_t both = is_fused(config) ? CALM_BYTES(float, n * 2 * inner) : 0;
-    return projected_bytes(config, inner, n) + both +
-           calm_weight_back_scratch_bytes(calm_size_max(inner, config->hidden), n);
+    /* da and db are of the size of a and b; on top of them at most one product's input is prepared at a time. */
+    return projected_bytes(config, inner, n) + both
+           + calm_weight_back_scratch_bytes(calm_size_max(inner, config->hidden), n);
 }

@@ -5,10 +5,10 @@
 #include "ptq/model/block_back.h"
 
 typedef struct calm_mlp_tape {
-    size_t n;          /* rows                                                          */
-    const float *h;    /* [n, D] what it read                                           */
-    float *a, *b;      /* [n, M] what the activation function reads; the other factor   */
-    float *g;          /* [n, M] input of down                                          */
+    size_t n;       /* rows                                                          */
+    const float *h; /* [n, D] what it read                                           */
+    float *a, *b;   /* [n, M] what the activation function reads; the other factor   */
+    float *g;       /* [n, M] input of down                                          */
 } calm_mlp_tape;
 
 /* out [n, D] from h [n, D], on ctx's threads; the tape lies in ctx->scratch. */

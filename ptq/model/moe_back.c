@@ -1,8 +1,9 @@
 /* Backward pass of a mixture over one window.
  *
- *   y_t = sum_k w_tk E_k(h_t) + s_t E_s(h_t)        dw_tk = dy_t . E_k(h_t)      dE_k = w_tk dy_t
- *   w = p of the chosen experts, or p / S with S their sum, p = softmax(h R^T)      dp_k = dw_k, or (dw_k - sum_j dw_j w_j) / S
- *   s_t = sigmoid(h_t . g)                          d(h_t . g) = s_t (1 - s_t) dy_t . E_s(h_t)
+ *   y_t = sum_k w_tk E_k(h_t) + s_t E_s(h_t)      dw_tk = dy_t . E_k(h_t),  dE_k = w_tk dy_t
+ *   w_k = p_k of the chosen, p = softmax(h R^T)      dp_k = dw_k, 0 for the others
+ *   w_k = p_k / S, S the sum over the chosen         dp_k = (dw_k - sum_j dw_j w_j) / S
+ *   s_t = sigmoid(h_t . g)                           d(h_t . g) = s_t (1 - s_t) dy_t . E_s(h_t)
  *
  * What an expert computes is computed again: its weights are read again anyway. */
 #include "ptq/model/moe_back.h"
@@ -45,6 +46,7 @@ calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const 
     calm_moe_sum sum = {.rows = {n, width, y, -1}};
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     CALM_TRY(calm_moe_route(ctx, block, &batch, NULL, routing));
+    /* The sum of the experts is made where it is wanted: no copy of it is closed and released. */
     memset(y, 0, n * width * sizeof *y);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_moe_all_experts(ctx, block, &batch, routing, NULL, &sum));
@@ -64,9 +66,9 @@ typedef struct moe_task {
     const calm_routing *routing;
     const float *h, *dy;
     const calm_block_grads *grads;
-    size_t first, n;      /* experts of the wave                                    */
-    float **rows;         /* [n] of each: what goes back to its rows [its tokens, D] */
-    float *dweight;       /* [T top_k] of the weights, experts one after the other   */
+    size_t first, n; /* experts of the wave                                    */
+    float **rows;    /* [n] of each: what goes back to its rows [its tokens, D] */
+    float *dweight;  /* [T top_k] of the weights, experts one after the other   */
     float *dh;
 } moe_task;
 
@@ -75,6 +77,7 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
                                     float *rows)
 {
     static const calm_expert_grads none = {.weight = {NULL}};
+    /* All of them at once: one window has at most a few hundred. */
     const size_t begin = task->routing->begin[expert], n = task->routing->begin[expert + 1] - begin;
     const size_t width = task->block->config->hidden;
     const calm_expert_grads *grads = task->grads->experts ? &task->grads->experts[expert] : &none;
@@ -83,6 +86,7 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
     calm_mlp_tape tape;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * width));
+    /* An expert's tokens lie anywhere in the window; its products want them one after the other. */
     for (size_t i = 0; i < n; i++)
         memcpy(h + i * width, task->h + token[i] * width, width * sizeof *h);
     CALM_TRY(calm_mlp_forward_tape(ctx, task->block->config, weight, h, n, y, &tape));
@@ -103,7 +107,8 @@ static calm_status expert_back(calm_ctx *ctx, size_t index, void *user)
     const size_t expert = task->first + index;
     calm_weight weight[CALM_N_ROLES] = {{0}};
     if (task->routing->begin[expert + 1] == task->routing->begin[expert])
-        return CALM_OK;    /* no token was routed to it */
+        return CALM_OK; /* no token was routed to it */
+    /* The loader writes to ctx->out: an arena of this task, so that the weights go when the expert is done. */
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
     CALM_TRY(moe->load(moe->user, ctx, task->block->index, expert, weight));
@@ -136,6 +141,8 @@ static calm_status wave_back(calm_ctx *ctx, moe_task *task)
         const size_t tokens = routing->begin[task->first + i + 1] - routing->begin[task->first + i];
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->rows[i], tokens * task->block->config->hidden));
     }
+    /* Kept for the whole wave and added afterwards, as in the forward pass: the order of the sum must not be that in
+     * which experts end. */
     CALM_TRY(calm_parallel_for(ctx, task->n, expert_back, task));
     return calm_parallel_rows(ctx, routing->begin[task->block->config->moe.n_experts] / task->block->config->moe.top_k,
                               add_experts, task);
@@ -145,8 +152,8 @@ static calm_status wave_back(calm_ctx *ctx, moe_task *task)
 
 typedef struct router_task {
     const moe_task *moe;
-    const float *dweight;    /* [T, top_k] in the order of the routes              */
-    float *p, *dlogits;      /* [T, n_experts]; p holds logits at first            */
+    const float *dweight; /* [T, top_k] in the order of the routes              */
+    float *p, *dlogits;   /* [T, n_experts]; p holds logits at first            */
 } router_task;
 
 static calm_status route_back(calm_ctx *ctx, size_t first, size_t n, void *user)
@@ -163,6 +170,8 @@ static calm_status route_back(calm_ctx *ctx, size_t first, size_t n, void *user)
             sum += p[route[k].expert];
             mean += dweight[k] * route[k].weight;
         }
+        /* The choice is held fixed: an expert that was not chosen has no gradient of its own, and one through the
+         * softmax's sum. */
         memset(dp, 0, moe->n_experts * sizeof *dp);
         for (size_t k = 0; k < moe->top_k; k++)
             dp[route[k].expert] = moe->norm_top_k ? (dweight[k] - mean) / sum : dweight[k];
@@ -182,6 +191,7 @@ static calm_status router_back(calm_ctx *ctx, const moe_task *moe, size_t n)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dweight, n * top_k));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.p, n * n_experts));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dlogits, n * n_experts));
+    /* From the order of experts back to that of the routes, in which a row's weights stand together. */
     for (size_t e = 0; e < n_experts; e++)
         for (size_t at = moe->routing->begin[e]; at < moe->routing->begin[e + 1]; at++) {
             const size_t row = moe->routing->token[at];
@@ -191,13 +201,14 @@ static calm_status router_back(calm_ctx *ctx, const moe_task *moe, size_t n)
             dweight[row * top_k + k] = moe->dweight[at];
         }
     task.dweight = dweight;
+    /* Again rather than kept: 2 E of the 6 top_k M operations of a channel. */
     calm_router_logits(moe->block, moe->h, n, task.p);
     CALM_TRY(calm_parallel_rows(ctx, n, route_back, &task));
     if (moe->grads->router)
         CALM_TRY(calm_product(ctx, CALM_PRODUCT_TN, n_experts, width, n, task.dlogits, n_experts, moe->h, width, 1,
                               moe->grads->router, width));
-    return calm_product(ctx, CALM_PRODUCT_NN, n, width, n_experts, task.dlogits, n_experts, moe->block->moe.router, width,
-                        1, moe->dh, width);
+    return calm_product(ctx, CALM_PRODUCT_NN, n, width, n_experts, task.dlogits, n_experts, moe->block->moe.router,
+                        width, 1, moe->dh, width);
 }
 
 /* ---- shared expert ---- */
@@ -213,6 +224,7 @@ static calm_status shared_back(calm_ctx *ctx, const moe_task *task, size_t n)
     CALM_TRY(run_shared(ctx, block, task->h, n, &shared));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dlogit, n));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dh, n * width));
+    /* Without a gate it is 1, whose slope gate (1 - gate) is 0. */
     for (size_t t = 0; t < n; t++) {
         const float gate = shared.gate[t], *dy = task->dy + t * width;
         float *y = shared.y + t * width;
@@ -220,7 +232,9 @@ static calm_status shared_back(calm_ctx *ctx, const moe_task *task, size_t n)
         memcpy(y, dy, width * sizeof *y);
         calm_vec_scale(width, gate, y);
     }
-    CALM_TRY(calm_mlp_back(ctx, block->config, block->moe.shared, &shared.mlp, shared.y, grads->weight, grads->bias, dh));
+    CALM_TRY(
+        calm_mlp_back(ctx, block->config, block->moe.shared, &shared.mlp, shared.y, grads->weight, grads->bias, dh));
+    /* Behind the experts and the router, as the forward pass adds it last. */
     calm_vec_add(n * width, dh, task->dh);
     for (size_t t = 0; block->moe.shared_gate && t < n; t++) {
         calm_vec_axpy(width, dlogit[t], block->moe.shared_gate, task->dh + t * width);
@@ -257,8 +271,8 @@ size_t calm_moe_tape_bytes(const calm_config *config, size_t n_tokens)
 static size_t shared_bytes(const calm_config *config, size_t n, size_t besides)
 {
     const size_t inner = config->moe.shared_inner;
-    return inner ? CALM_BYTES(float, n * config->hidden) + CALM_BYTES(float, n) + calm_mlp_tape_bytes(config, inner, n) +
-                       calm_size_max(calm_mlp_forward_tape_bytes(config, inner, n), besides)
+    return inner ? CALM_BYTES(float, n * config->hidden) + CALM_BYTES(float, n) + calm_mlp_tape_bytes(config, inner, n)
+                       + calm_size_max(calm_mlp_forward_tape_bytes(config, inner, n), besides)
                  : 0;
 }
 
@@ -276,12 +290,13 @@ size_t calm_moe_back_bytes(const calm_config *config, size_t n_tokens, size_t ex
     const calm_moe_config *moe = &config->moe;
     const size_t most = calm_moe_most_tokens(moe, n_tokens), rows = CALM_BYTES(float, n_tokens * config->hidden);
     const size_t weights = CALM_BYTES(float, n_tokens * moe->top_k);
-    const size_t expert = 2 * CALM_BYTES(float, most * config->hidden) + calm_mlp_tape_bytes(config, moe->inner, most) +
-                          calm_size_max(calm_mlp_forward_tape_bytes(config, moe->inner, most),
-                                        calm_mlp_back_bytes(config, moe->inner, most));
+    const size_t expert = 2 * CALM_BYTES(float, most * config->hidden) + calm_mlp_tape_bytes(config, moe->inner, most)
+                          + calm_size_max(calm_mlp_forward_tape_bytes(config, moe->inner, most),
+                                          calm_mlp_back_bytes(config, moe->inner, most));
     const size_t experts = calm_moe_all_experts_bytes(config, n_tokens, expert_bytes + expert, n_threads);
     const size_t router = weights + 2 * CALM_BYTES(float, n_tokens * moe->n_experts);
-    const size_t shared = shared_bytes(
-        config, n_tokens, CALM_BYTES(float, n_tokens) + rows + calm_mlp_back_bytes(config, moe->shared_inner, n_tokens));
+    const size_t shared = shared_bytes(config, n_tokens,
+                                       CALM_BYTES(float, n_tokens) + rows
+                                           + calm_mlp_back_bytes(config, moe->shared_inner, n_tokens));
     return weights + calm_size_max(experts, calm_size_max(router, shared));
 }

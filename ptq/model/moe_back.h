@@ -5,8 +5,8 @@
 #include "ptq/model/block_back.h"
 #include "ptq/model/moe.h"
 
-/* y [T, D] = the weighted experts and the shared one from the hidden rows x [T, D] that enter the sublayer, with normalised
- * rows h [T, D]; the routing lies in ctx->scratch. */
+/* y [T, D] = the weighted experts and the shared one from the hidden rows x [T, D] that enter the sublayer, with
+ * normalised rows h [T, D]; the routing lies in ctx->scratch. */
 calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const float *x, const float *h,
                                   const calm_span *span, float *y, calm_routing *routing);
 

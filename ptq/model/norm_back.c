@@ -13,7 +13,7 @@ typedef struct norm_task {
     calm_norm_rows_of rows;
     const float *x, *dy;
     float *dx;
-    float *dweight, *dbias;    /* [tasks, width] of each task's rows alone; NULL: not wanted */
+    float *dweight, *dbias; /* [tasks, width] of each task's rows alone; NULL: not wanted */
 } norm_task;
 
 static calm_status back_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
@@ -43,11 +43,13 @@ static size_t n_tasks(size_t n)
     return (n + CALM_ROWS_OF_TASK - 1) / CALM_ROWS_OF_TASK;
 }
 
-calm_status calm_norm_back(calm_ctx *ctx, const calm_norm *norm, calm_norm_rows_of rows, const float *x, const float *dy,
-                           float *dweight, float *dbias, float *dx)
+calm_status calm_norm_back(calm_ctx *ctx, const calm_norm *norm, calm_norm_rows_of rows, const float *x,
+                           const float *dy, float *dweight, float *dbias, float *dx)
 {
+    /* Weights' gradients are sums over rows: a task adds up its own rows in its own part. */
     norm_task task = {norm, rows, x, dy, dx, NULL, NULL};
     const size_t tasks = n_tasks(rows.n), width = norm->width;
+    /* Where a family has no norm the rows went through unchanged. */
     if (!norm->w && (!dx || dx == dy))
         return CALM_OK;
     CALM_SCOPED_SCRATCH(ctx);

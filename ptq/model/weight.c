@@ -60,8 +60,8 @@ calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const fl
 typedef struct linear_task {
     const calm_weight *weight;
     const float *x, *dy;
-    float *y;    /* prepared rows; [T, out] that biases are copied to; dx; or dw */
-    float *dbias;
+    float *y;     /* what is written: prepared rows, dx, or dw whose rows are checked (NULL: not wanted) */
+    float *dbias; /* NULL: not wanted */
     size_t n_tokens;
     bool add;
 } linear_task;
@@ -124,8 +124,8 @@ static calm_status input_back(calm_ctx *ctx, const calm_weight *weight, size_t n
                             add ? 1.0f : 0.0f, dx, in);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, prepared, n_tokens * in));
-    CALM_TRY(calm_product(ctx, CALM_PRODUCT_NN, n_tokens, in, weight->out, dy, weight->out, weight->w, in, 0.0f, prepared,
-                          in));
+    CALM_TRY(calm_product(ctx, CALM_PRODUCT_NN, n_tokens, in, weight->out, dy, weight->out, weight->w, in, 0.0f,
+                          prepared, in));
     return calm_parallel_rows(ctx, n_tokens, unscale_rows,
                               &(linear_task){.weight = weight, .x = prepared, .y = dx, .add = add});
 }
@@ -135,6 +135,7 @@ static calm_status finish_rows(calm_ctx *ctx, size_t first, size_t n, void *user
 {
     const linear_task *task = user;
     const calm_weight *weight = task->weight;
+    /* Token by token over this task's outputs: one order, and no partial sums to keep. */
     for (size_t t = 0; task->dbias && t < task->n_tokens; t++)
         calm_vec_add(n, task->dy + t * weight->out + first, task->dbias + first);
     const size_t bad = task->dbias ? calm_find_nonfinite(task->dbias + first, n) : n;
@@ -156,14 +157,16 @@ calm_status calm_weight_back(calm_ctx *ctx, const calm_weight *weight, const flo
         CALM_TRY(input_back(ctx, weight, n_tokens, dy, add, dx));
     if (!dw && !dbias)
         return CALM_OK;
+    /* The prepared input again, as quantized inputs are not kept: a pass over x beside a product with it. */
     if (dw) {
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(prepare_parts(ctx, weight, x, n_tokens, &x));
         CALM_TRY(calm_product(ctx, CALM_PRODUCT_TN, weight->out, weight->in, n_tokens, dy, weight->out, x, weight->in,
                               1.0f, dw, weight->in));
     }
-    return calm_parallel_rows(ctx, weight->out, finish_rows,
-                              &(linear_task){.weight = weight, .dy = dy, .y = dw, .dbias = dbias, .n_tokens = n_tokens});
+    return calm_parallel_rows(
+        ctx, weight->out, finish_rows,
+        &(linear_task){.weight = weight, .dy = dy, .y = dw, .dbias = dbias, .n_tokens = n_tokens});
 }
 
 size_t calm_weight_back_scratch_bytes(size_t in, size_t n_tokens)

@@ -21,7 +21,8 @@ typedef struct calm_weight {
 calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
 
 /* The same with rows and tiles of the product on ctx's threads (ptq/tensor/product.h): for a window that runs alone. */
-calm_status calm_weight_apply_tiled(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
+calm_status calm_weight_apply_tiled(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
+                                    float *y);
 
 /* Either of the two. */
 typedef calm_status calm_apply_fn(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
@@ -29,9 +30,9 @@ typedef calm_status calm_apply_fn(calm_ctx *ctx, const calm_weight *weight, cons
 /* What that holds of ctx->scratch when the input is prepared: scaled, or quantized. */
 size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens);
 
-/* Backward from dy [T, out]: dw [out, in] and dbias [out] are added to, dx [T, in] is written, or with `add` added to; each
- * may be NULL: not wanted.  x is what calm_weight_apply read.  CALM_ENUMERIC: a value of dw or dbias is not finite, naming
- * the linear. */
+/* Backward from dy [T, out]: dw [out, in] and dbias [out] are added to, dx [T, in] is written, or with `add` added to;
+ * each may be NULL: not wanted.  x is what calm_weight_apply read.  CALM_ENUMERIC: a value of dw or dbias is not
+ * finite, naming the linear. */
 calm_status calm_weight_back(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, const float *dy,
                              float *dw, float *dbias, bool add, float *dx);
 

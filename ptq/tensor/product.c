@@ -4,8 +4,8 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
 
-/* A tile has at most so many rows and columns: a product of tiles runs at nine tenths of the rate of a whole one, and one
- * of 512 x 1024 has enough of them for eight threads. */
+/* A tile has at most so many rows and columns: a product of tiles runs at nine tenths of the rate of a whole one, and
+ * one of 512 x 1024 has enough of them for eight threads. */
 #define TILE ((size_t)256)
 
 typedef struct product {
@@ -14,10 +14,11 @@ typedef struct product {
     const float *a, *b;
     size_t lda, ldb, ldc;
     float beta, *c;
-    size_t rows, columns, across;    /* of a tile; tiles in a row of tiles */
+    size_t rows, columns, across; /* of a tile; tiles in a row of tiles */
 } product;
 
-/* Side of the tiles that cut `n` into as few as there must be, of one size: multiples of what BLAS's kernels take at once. */
+/* Side of the tiles that cut `n` into as few as there must be, of one size: multiples of what BLAS's kernels take at
+ * once. */
 static size_t tile_side(size_t n)
 {
     const size_t tiles = (n + TILE - 1) / TILE;
@@ -40,8 +41,8 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a, size_t lda,
-                         const float *b, size_t ldb, float beta, float *c, size_t ldc)
+calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
+                         size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
 {
     product p = {form, m, n, k, a, b, lda, ldb, ldc, beta, c, tile_side(m), tile_side(n), 0};
     if (m == 0 || n == 0)

@@ -25,13 +25,15 @@ void calm_vec_gelu_back(size_t n, const float *x, float *dy)
     }
 }
 
-/* x s with s = 1 / (1 + exp(-2 z)), s' = 2 s (1 - s) z'. */
+/* x s with s = 1 / (1 + exp(-2 z)), s' = 2 s (1 - s) z'.  Beyond 12 that is 0 or 1, and the cube would overflow. */
 CALM_VECTORIZE void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy)
 {
     for (size_t i = 0; i < n; i++) {
-        const float square = x[i] * x[i], z = 0.79788456080286536f * (x[i] + 0.044715f * square * x[i]);
-        const float slope = 0.79788456080286536f * (1.0f + 3 * 0.044715f * square), s = 1.0f / (1.0f + exp_one(-2.0f * z));
-        dy[i] *= s + 2.0f * x[i] * s * (1.0f - s) * slope;
+        const float at = x[i] > 12 ? 12 : x[i] < -12 ? -12 : x[i], square = at * at;
+        const float z = 0.79788456080286536f * (at + 0.044715f * square * at);
+        const float slope = 0.79788456080286536f * (1.0f + 3 * 0.044715f * square),
+                    s = 1.0f / (1.0f + exp_one(-2.0f * z));
+        dy[i] *= s + 2.0f * at * s * (1.0f - s) * slope;
     }
 }
 
@@ -85,7 +87,8 @@ CALM_VECTORIZE static double dot_of_three(size_t n, const float *a, const float 
 }
 
 /* sum[i] += dy[i] (x[i] - shift) factor. */
-CALM_VECTORIZE static void add_products(size_t d, const float *x, float shift, float factor, const float *dy, float *sum)
+CALM_VECTORIZE static void add_products(size_t d, const float *x, float shift, float factor, const float *dy,
+                                        float *sum)
 {
     for (size_t i = 0; i < d; i++)
         sum[i] += dy[i] * ((x[i] - shift) * factor);

@@ -42,7 +42,7 @@ static inline float tanh_one(float z)
     p = p * z2 + 1.33314422036e-1f;
     p = p * z2 - 3.33332819422e-1f;
     const float near = p * z2 * z + z;
-    return z2 < 0.390625f ? near : z < 0 ? -far : far;    /* 0.625^2 */
+    return z2 < 0.390625f ? near : z < 0 ? -far : far; /* 0.625^2 */
 }
 
 /* What a row x [d] is multiplied by in RMSNorm; and in LayerNorm, after its mean is taken off. */

@@ -5,7 +5,7 @@
  * another float32 summation order adds about as much.  2e-4 is seven times that noise and a sixth of the smallest
  * change that a misread setting makes (1.2e-3).  Mean NLL 1e-5, sums of squares and maxima 1e-4 relative
  * per channel. */
-#include "tests/support/harness.h"
+#include "tests/support/model_fixture.h"
 
 #include <stdio.h>
 
@@ -14,6 +14,7 @@
 #include "ptq/model/forward.h"
 #include "ptq/model/moe_impl.h"
 #include "ptq/tensor/linalg.h"
+#include "tests/support/harness.h"
 
 #define TOLERANCE 2e-4
 #define RELATIVE 1e-4
@@ -58,28 +59,13 @@ static calm_status collect(void *user, calm_ctx *task, const calm_observation *s
     return CALM_OK;
 }
 
-/* A fixture being checked. */
-typedef struct fixture {
-    const char *name;
-    calm_safetensors *set;
-    calm_windows windows;
-    size_t length;           /* positions of a stored sequence          */
-    size_t *row;             /* [tokens] row of the stored tensors      */
-} fixture;
-
-static const float *reference(const fixture *f, const char *name, size_t n)
+static const float *reference(const model_fixture *f, const char *name, size_t n)
 {
-    const calm_tensor *tensor = calm_safetensors_find(f->set, name);
-    ck_assert_msg(tensor != NULL, "%s: reference.safetensors lacks %s", f->name, name);
-    ck_assert_uint_eq(tensor->n_elements, n);
-    float *values;
-    ck_ok(CALM_NEW(ctx, ctx->out, values, n));
-    ck_ok(calm_tensor_to_f32(ctx, tensor, values));
-    return values;
+    return model_fixture_tensor(f, f->set, name, n);
 }
 
 /* Rows of the tokens that are not padding against those of the stored tensor [S, T, width]. */
-static void compare(const fixture *f, const char *what, const float *found, size_t width)
+static void compare(const model_fixture *f, const char *what, const float *found, size_t width)
 {
     const float *expected = reference(f, what, f->windows.n * f->length * width);
     double worst = 0;
@@ -91,7 +77,7 @@ static void compare(const fixture *f, const char *what, const float *found, size
     ck_assert_msg(worst <= TOLERANCE, "%s: %s: largest difference %g, tolerance %g", f->name, what, worst, TOLERANCE);
 }
 
-static void compare_stats(const fixture *f, const char *module, const input_stats *found)
+static void compare_stats(const model_fixture *f, const char *module, const input_stats *found)
 {
     ck_assert_msg(found->absmax != NULL, "%s: %s: its input was not observed", f->name, module);
     const float *expected = reference(f, test_format("stats.%s.absmax", module), found->width);
@@ -102,41 +88,6 @@ static void compare_stats(const fixture *f, const char *module, const input_stat
                       (double)expected[i]);
         ck_assert_msg(fabs(found->sumsq[i] - (double)squares[i]) <= RELATIVE * (double)squares[i],
                       "%s: %s: sumsq[%zu] %g, expected %g", f->name, module, i, found->sumsq[i], (double)squares[i]);
-    }
-}
-
-/* ---- tokens ---- */
-
-static int64_t integer(const calm_tensor *tensor, size_t i)
-{
-    int64_t value;
-    memcpy(&value, tensor->data + 8 * i, sizeof value);
-    return value;
-}
-
-static void read_windows(fixture *f)
-{
-    const calm_tensor *ids = calm_safetensors_find(f->set, "input_ids");
-    const calm_tensor *mask = calm_safetensors_find(f->set, "attention_mask");
-    const calm_tensor *types = calm_safetensors_find(f->set, "token_type_ids");
-    ck_assert(ids && ids->dtype == CALM_I64 && ids->n_dims == 2);
-    calm_windows *w = &f->windows;
-    *w = (calm_windows){.n = ids->shape[0], .longest = ids->shape[1], .n_available = ids->shape[0]};
-    f->length = ids->shape[1];
-    ck_ok(CALM_NEW(ctx, ctx->out, w->ids, ids->n_elements));
-    ck_ok(CALM_NEW(ctx, ctx->out, w->positions, ids->n_elements));
-    ck_ok(CALM_NEW(ctx, ctx->out, w->types, ids->n_elements));
-    ck_ok(CALM_NEW(ctx, ctx->out, w->begin, w->n + 1));
-    ck_ok(CALM_NEW(ctx, ctx->out, f->row, ids->n_elements));
-    size_t n = 0;
-    for (size_t i = 0; i < ids->n_elements; i++) {
-        if (mask && !integer(mask, i))
-            continue;
-        w->ids[n] = (uint32_t)integer(ids, i);
-        w->positions[n] = (uint32_t)(i % f->length);
-        w->types[n] = types ? (uint8_t)integer(types, i) : 0;
-        f->row[n++] = i;
-        w->begin[i / f->length + 1] = n;
     }
 }
 
@@ -156,7 +107,7 @@ static double mean_nll(const float *logits, const calm_windows *windows, size_t 
     return total / (double)n;
 }
 
-static void check_nll(const fixture *f, const float *logits, size_t vocab)
+static void check_nll(const model_fixture *f, const float *logits, size_t vocab)
 {
     const calm_tensor *stored = calm_safetensors_find(f->set, "token_nll");
     double expected = 0;
@@ -173,7 +124,7 @@ static void check_nll(const fixture *f, const float *logits, size_t vocab)
 }
 
 /* Logits, choice and weights of a router from the rows that enter the MLP sublayer. */
-static void check_router(const fixture *f, const calm_block *block, const float *x)
+static void check_router(const model_fixture *f, const calm_block *block, const float *x)
 {
     const calm_moe_config *moe = &block->config->moe;
     const size_t n = f->windows.begin[f->windows.n];
@@ -190,14 +141,14 @@ static void check_router(const fixture *f, const calm_block *block, const float 
     const calm_tensor *index = calm_safetensors_find(f->set, test_format("router.%02zu.topk_index", block->index));
     ck_assert(index && index->dtype == CALM_I64 && index->n_elements == n * moe->top_k);
     for (size_t i = 0; i < n * moe->top_k; i++) {
-        ck_assert_int_eq(routes[i].expert, integer(index, i));
+        ck_assert_int_eq(routes[i].expert, model_fixture_integer(index, i));
         ck_assert_msg(fabs((double)routes[i].weight - (double)weights[i]) <= TOLERANCE,
                       "%s: weight of expert %u: %g, expected %g", f->name, routes[i].expert, (double)routes[i].weight,
                       (double)weights[i]);
     }
 }
 
-static void check_block(const fixture *f, const calm_model *model, size_t index, const calm_rope *rope,
+static void check_block(const model_fixture *f, const calm_model *model, size_t index, const calm_rope *rope,
                         calm_batch *batch)
 {
     const calm_config *config = calm_model_config(model);
@@ -223,7 +174,7 @@ static void check_block(const fixture *f, const calm_model *model, size_t index,
                                      config->arch->names->moe.router), &stats.at[CALM_HOOK_GATE_UP_IN][0]);
 }
 
-static void check_pooling(const fixture *f, const calm_head *head, const calm_batch *batch)
+static void check_pooling(const model_fixture *f, const calm_head *head, const calm_batch *batch)
 {
     const size_t width = batch->width;
     const float *means = reference(f, "pooled_mean", f->windows.n * width), *pooled = NULL;
@@ -248,7 +199,7 @@ static void check_pooling(const fixture *f, const calm_head *head, const calm_ba
 }
 
 /* What the head reads: the final norm's output, which no hook sees here. */
-static void check_head_input(const fixture *f, const char *module, const calm_batch *batch)
+static void check_head_input(const model_fixture *f, const char *module, const calm_batch *batch)
 {
     static block_stats stats;
     const calm_observation seen = {.hook = CALM_HOOK_FINAL_NORM, .expert = CALM_NO_EXPERT, .x = batch->hidden.data,
@@ -259,7 +210,7 @@ static void check_head_input(const fixture *f, const char *module, const calm_ba
     compare_stats(f, module, &stats.at[CALM_HOOK_FINAL_NORM][0]);
 }
 
-static void check_head(const fixture *f, const calm_model *model, calm_batch *batch)
+static void check_head(const model_fixture *f, const calm_model *model, calm_batch *batch)
 {
     const calm_config *config = calm_model_config(model);
     calm_head head;
@@ -284,13 +235,12 @@ static void check_head(const fixture *f, const calm_model *model, calm_batch *ba
 
 static void check_model(const char *name, const char *dir, const char *source)
 {
-    fixture f = {.name = name};
+    model_fixture f;
     calm_model *model;
     calm_rope rope;
     calm_batch batch;
     ck_ok(calm_model_open(ctx, dir, &model));
-    ck_ok(calm_safetensors_open(ctx, test_format("%s/reference.safetensors", source), &f.set));
-    read_windows(&f);
+    model_fixture_open(name, source, &f);
     ctx->n_threads = 1;    /* `collect` sums over windows in order */
     ck_ok(calm_rope_init(ctx, calm_model_config(model), calm_windows_reach(&f.windows), &rope));
     ck_ok(calm_batch_embed(ctx, model, &f.windows, 0, f.windows.n, ctx->out, NULL, &batch));
@@ -299,7 +249,7 @@ static void check_model(const char *name, const char *dir, const char *source)
         check_block(&f, model, k, &rope, &batch);
     check_head(&f, model, &batch);
     calm_batch_close(&batch);
-    calm_safetensors_close(f.set);
+    model_fixture_close(&f);
     calm_model_close(model);
 }
 

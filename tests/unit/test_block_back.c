@@ -1,0 +1,488 @@
+/* The backward pass of a block of every family: against differences of the forward pass along directions, to the bit
+ * for any number of threads and for windows that add up, and what happens when something is missing or not finite.
+ *
+ * The reference fixtures (tests/golden/test_gradient_fixtures.c) check values to 1e-4; here are the parts that they
+ * have not: biases everywhere, shared experts, input scales, quantized inputs, dropped padding, products of several
+ * tiles. */
+#include "ptq/model/block_back.h"
+
+#include "ptq/base/rng.h"
+#include "ptq/model/forward.h"
+#include "ptq/model/norm_back.h"
+#include "ptq/quant/grid.h"
+#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/vector.h"
+#include "tests/support/block_params.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+
+enum { TOKENS = 19, HIDDEN = 32 };
+
+/* Padding was dropped between them. */
+static const uint32_t positions[TOKENS] = {0, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22};
+
+typedef struct fixture {
+    calm_model *model;
+    block_params params;
+    calm_rope rope;
+    calm_span span;
+    float *x, *dz, *z; /* [T, D] */
+    size_t n;          /* T D    */
+} fixture;
+
+static void fill(float *x, size_t n, double spread, uint64_t stream)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(spread * calm_rng_normal(21, stream, i));
+}
+
+static void open_with(const tiny_model *spec, size_t tokens, const uint32_t *at, fixture *f)
+{
+    ck_ok(calm_model_open(ctx, tiny_model_write(spec), &f->model));
+    block_params_load(f->model, 1, &f->params);
+    f->span = (calm_span){.window = 3, .n_tokens = tokens, .positions = at};
+    ck_ok(calm_rope_init(ctx, calm_model_config(f->model), at ? at[tokens - 1] + 1 : tokens, &f->rope));
+    f->n = tokens * spec->hidden;
+    ck_ok(CALM_NEW(ctx, ctx->out, f->x, f->n));
+    ck_ok(CALM_NEW(ctx, ctx->out, f->dz, f->n));
+    ck_ok(CALM_NEW(ctx, ctx->out, f->z, f->n));
+    fill(f->x, f->n, 1, 1);
+    fill(f->dz, f->n, 1, 2);
+}
+
+static void open_fixture(const char *family, fixture *f)
+{
+    tiny_model spec = tiny_of(family);
+    spec.window = 4;
+    spec.bias = true;
+    spec.dtype = CALM_F32;
+    open_with(&spec, TOKENS, positions, f);
+}
+
+/* Both passes; every gradient is added to. */
+static calm_status both(fixture *f, float *dx)
+{
+    calm_block_tape *tape;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_block_forward_tape(ctx, &f->params.block, &f->rope, f->x, &f->span, f->z, &tape));
+    return calm_block_back(ctx, &f->params.block, &f->rope, tape, f->dz, &f->params.grads, dx);
+}
+
+/* ---- differences ---- */
+
+static double loss(fixture *f)
+{
+    calm_block_tape *tape;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(calm_block_forward_tape(ctx, &f->params.block, &f->rope, f->x, &f->span, f->z, &tape));
+    return calm_vec_dot(f->n, f->z, f->dz);
+}
+
+/* The loss's slope along direction u of `value`, from four points whose cubic and lower terms are exact. */
+static double slope(fixture *f, float *value, const float *u, size_t n, double step)
+{
+    static const double at[] = {-2, -1, 1, 2}, weight[] = {1.0 / 12, -8.0 / 12, 8.0 / 12, -1.0 / 12};
+    double sum = 0;
+    float *kept;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, kept, n));
+    memcpy(kept, value, n * sizeof *kept);
+    for (int i = 0; i < 4; i++) {
+        calm_vec_axpy(n, (float)(at[i] * step), u, value);
+        sum += weight[i] * loss(f) / step;
+        memcpy(value, kept, n * sizeof *kept);
+    }
+    return sum;
+}
+
+/* Along the gradient itself and along a random direction.  The loss sums some 600 values good to 1e-6, so it is good to
+ * 3e-5; a step changes it by `size`, and the difference is good to some 1e-3 of that. */
+static void check_slopes(fixture *f, const char *name, float *value, const float *gradient, size_t n)
+{
+    float *u;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, u, n));
+    const double size = 0.05, length = sqrt(calm_vec_dot(n, gradient, gradient));
+    ck_assert_msg(length > 1e-2 || strstr(name, ".experts."), "%s: the gradient is nearly nothing", name);
+    for (int random = 0; random < 2; random++) {
+        if (random)
+            fill(u, n, 1 / sqrt((double)n), 9);
+        else
+            for (size_t i = 0; i < n; i++)
+                u[i] = length > 0 ? (float)((double)gradient[i] / length) : 0;
+        const double expected = calm_vec_dot(n, gradient, u), found = slope(f, value, u, n, size / fmax(1, length));
+        ck_assert_msg(fabs(found - expected) <= 2e-3 * fmax(1, length), "%s: slope %g, gradient %g of length %g", name,
+                      found, expected, length);
+    }
+}
+
+/* The bias of k alone has no gradient: it moves all scores of a query alike, but where positions rotate it. */
+static bool moves_nothing(const fixture *f, const char *name)
+{
+    return strstr(name, "key.bias") != NULL && calm_model_config(f->model)->rope[CALM_ROPE_GLOBAL].rotary == 0;
+}
+
+TEST(slopes)
+{
+    calm_linalg_setup();
+    for (size_t i = 0; tiny_families[i]; i++) {
+        fixture f;
+        float *dx;
+        open_fixture(tiny_families[i], &f);
+        ck_ok(CALM_NEW(ctx, ctx->out, dx, f.n));
+        ck_ok(both(&f, dx));
+        check_slopes(&f, test_format("%s: x", tiny_families[i]), f.x, dx, f.n);
+        for (size_t p = 0; p < f.params.n; p++) {
+            const block_param *param = &f.params.all[p];
+            if (!moves_nothing(&f, param->name))
+                check_slopes(&f, test_format("%s: %s", tiny_families[i], param->name), param->value, param->grad,
+                             param->n);
+        }
+        calm_model_close(f.model);
+    }
+}
+END_OF_TEST
+
+/* Every smooth activation function, in an MLP with a gate and in one without; a difference across the corner of relu is
+ * no slope, which is why its kernel alone is tested. */
+TEST(activation_functions)
+{
+    static const char *const families[] = {"llama", "bert"};
+    for (size_t i = 0; i < 2; i++)
+        for (calm_activation activation = CALM_ACTIVATION_SILU; activation < CALM_ACTIVATION_RELU; activation++) {
+            fixture f;
+            float *dx;
+            open_fixture(families[i], &f);
+            calm_config config = *f.params.block.config;
+            config.activation = activation;
+            f.params.block.config = &config;
+            ck_ok(CALM_NEW(ctx, ctx->out, dx, f.n));
+            ck_ok(both(&f, dx));
+            check_slopes(&f, test_format("%s: activation %d", families[i], (int)activation), f.x, dx, f.n);
+            calm_model_close(f.model);
+        }
+}
+END_OF_TEST
+
+/* ---- linears ---- */
+
+/* dw = dy^T A(x / s), dx = dy W / s (straight through A), dbias = the sum of dy; sums of up to 7 products below 20,
+ * each rounded: 9 x 2^-24 x 140. */
+TEST(linears)
+{
+    enum { IN = 5, OUT = 3, N = 7 };
+    float w[OUT * IN], scale[IN], x[N * IN], prepared[N * IN], dy[N * OUT], dw[OUT * IN], dbias[OUT], dx[N * IN];
+    fill(w, OUT * IN, 1, 11);
+    fill(x, N * IN, 1, 12);
+    fill(dy, N * OUT, 1, 13);
+    for (size_t i = 0; i < IN; i++)
+        scale[i] = 0.5f + (float)i;
+    for (int variant = 0; variant < 8; variant++) {
+        const bool add = variant & 4;
+        const calm_weight weight = {.name = "w",
+                                    .out = OUT,
+                                    .in = IN,
+                                    .w = w,
+                                    .in_scale = variant & 1 ? scale : NULL,
+                                    .act_bits = variant & 2 ? 4 : 0,
+                                    .act_rule = CALM_ACT_RULE_COMPRESSED_TENSORS};
+        for (size_t i = 0; i < N * IN; i++)
+            prepared[i] = variant & 1 ? x[i] / scale[i % IN] : x[i];
+        if (variant & 2)
+            calm_actquant_rows(prepared, N, IN, 4, false, weight.act_rule, prepared);
+        for (size_t i = 0; i < OUT * IN; i++)
+            dw[i] = 1;
+        for (size_t i = 0; i < N * IN; i++)
+            dx[i] = 2;
+        memset(dbias, 0, sizeof dbias);
+        ck_ok(calm_weight_back(ctx, &weight, x, N, dy, dw, dbias, add, dx));
+        for (size_t o = 0; o < OUT; o++) {
+            double bias = 0;
+            for (size_t i = 0; i < IN; i++) {
+                double sum = 1;
+                for (size_t t = 0; t < N; t++)
+                    sum += (double)dy[t * OUT + o] * (double)prepared[t * IN + i];
+                ck_near(dw[o * IN + i], sum, 8e-5);
+            }
+            for (size_t t = 0; t < N; t++)
+                bias += (double)dy[t * OUT + o];
+            ck_near(dbias[o], bias, 8e-5);
+        }
+        for (size_t t = 0; t < N; t++)
+            for (size_t i = 0; i < IN; i++) {
+                double sum = 0;
+                for (size_t o = 0; o < OUT; o++)
+                    sum += (double)dy[t * OUT + o] * (double)w[o * IN + i];
+                ck_near(dx[t * IN + i], sum / (variant & 1 ? (double)scale[i] : 1) + (add ? 2 : 0), 8e-5);
+            }
+    }
+}
+END_OF_TEST
+
+/* ---- the same bytes ---- */
+
+/* Larger than one tile, one block of query rows and one task's rows. */
+static tiny_model large(const char *family)
+{
+    tiny_model spec = tiny_of(family);
+    spec.hidden = 288;
+    spec.inner = 520;
+    spec.head_dim = 72;
+    spec.window = 150;
+    spec.dtype = CALM_F32;
+    return spec;
+}
+
+/* Against the forward pass without a tape: to the bit where a product is one tile, to rounding where there are several:
+ * sums of up to 520 products of weights of .1, after two sublayers; values are below 20. */
+TEST(the_forward_pass)
+{
+    for (size_t i = 0; tiny_families[i]; i++)
+        for (int several = 0; several < 2; several++) {
+            const tiny_model spec = large(tiny_families[i]);
+            fixture f;
+            calm_block_tape *tape;
+            if (several)
+                open_with(&spec, 300, NULL, &f);
+            else
+                open_fixture(tiny_families[i], &f);
+            size_t begin[2] = {0, f.span.n_tokens};
+            const calm_windows windows = {.begin = begin,
+                                          .n = 1,
+                                          .longest = f.span.n_tokens,
+                                          .positions = (uint32_t *)(uintptr_t)f.span.positions};
+            calm_batch batch = {.windows = &windows, .n = 1, .rows = f.span.n_tokens, .width = f.n / f.span.n_tokens};
+            float *before;
+            ck_ok(CALM_NEW(ctx, ctx->out, before, f.n));
+            memcpy(before, f.x, f.n * sizeof *before);
+            ck_ok(calm_block_forward_tape(ctx, &f.params.block, &f.rope, f.x, &f.span, f.z, &tape));
+            ck_assert(memcmp(before, f.x, f.n * sizeof *before) == 0);
+            batch.hidden = (calm_row_store){f.span.n_tokens, batch.width, f.x, -1};
+            ck_ok(calm_batch_block(ctx, &f.params.block, &f.rope, &batch, NULL));
+            for (size_t j = 0; several && j < f.n; j++)
+                ck_near(f.z[j], f.x[j], 1e-4);
+            ck_assert_msg(several || memcmp(f.z, f.x, f.n * sizeof *f.z) == 0, "%s", tiny_families[i]);
+            calm_model_close(f.model);
+        }
+}
+END_OF_TEST
+
+/* No gradient depends on the number of threads, nor on which others are wanted. */
+TEST(numbers_of_threads)
+{
+    static const char *const families[] = {"qwen3", "gemma2", "phi3", "olmo2", "bert", "qwen2_moe"};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        const tiny_model spec = large(families[i]);
+        fixture f;
+        float *dx, *again;
+        size_t n;
+        open_with(&spec, 300, NULL, &f);
+        ck_ok(CALM_NEW(ctx, ctx->out, dx, f.n));
+        ck_ok(CALM_NEW(ctx, ctx->out, again, f.n));
+        ck_ok(both(&f, dx));
+        const float *expected = block_params_gradients(&f.params, &n);
+        for (int threads = 2; threads <= 4; threads += 2) {
+            ctx->n_threads = threads;
+            block_params_clear(&f.params);
+            /* In place. */
+            float *dz = f.dz;
+            memcpy(again, dz, f.n * sizeof *again);
+            f.dz = again;
+            ck_ok(both(&f, again));
+            f.dz = dz;
+            ck_assert_msg(memcmp(expected, block_params_gradients(&f.params, &n), n * sizeof *expected) == 0,
+                          "%s: %d threads", families[i], threads);
+            ck_assert(memcmp(dx, again, f.n * sizeof *dx) == 0);
+        }
+        calm_block_tape *tape;
+        const calm_block_grads none = {.router = NULL};
+        ck_ok(calm_block_forward_tape(ctx, &f.params.block, &f.rope, f.x, &f.span, f.z, &tape));
+        memset(again, 0, f.n * sizeof *again);
+        ck_ok(calm_block_back(ctx, &f.params.block, &f.rope, tape, f.dz, i % 2 ? &none : NULL, again));
+        ck_assert(memcmp(dx, again, f.n * sizeof *dx) == 0);
+        /* Without dx the parameters' gradients are the same. */
+        block_params_clear(&f.params);
+        ck_ok(calm_block_back(ctx, &f.params.block, &f.rope, tape, f.dz, &f.params.grads, NULL));
+        ck_assert(memcmp(expected, block_params_gradients(&f.params, &n), n * sizeof *expected) == 0);
+        ctx->n_threads = 1;
+        calm_model_close(f.model);
+    }
+}
+END_OF_TEST
+
+/* Gradients are added to: a second window's on top of the first's, within the rounding of a sum that starts elsewhere.
+ */
+TEST(windows_add_up)
+{
+    fixture f;
+    size_t n;
+    open_fixture("qwen2_moe", &f);
+    ck_ok(both(&f, NULL));
+    const float *one = block_params_gradients(&f.params, &n);
+    double largest = 0;
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)one[i]));
+    ck_ok(both(&f, NULL));
+    const float *two = block_params_gradients(&f.params, &n);
+    for (size_t i = 0; i < n; i++)
+        ck_near(two[i], 2 * (double)one[i], 2 * TOKENS * 0x1p-24 * largest);
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
+/* ---- norms ---- */
+
+/* Rows in groups with gaps between them, over several tasks; the sum over rows is the sum of each row's share. */
+TEST(norm_rows)
+{
+    enum { WIDTH = 6, PARTS = 3, STRIDE = 20, N = 70 };
+    float x[N * STRIDE], dy[N * STRIDE], dx[N * STRIDE], w[WIDTH], dweight[WIDTH] = {0}, dbias[WIDTH] = {0};
+    const calm_norm norm = {CALM_NORM_LAYER, 1e-6f, WIDTH, w, w}, none = {.width = WIDTH};
+    fill(x, N * STRIDE, 1, 31);
+    fill(dy, N * STRIDE, 1, 32);
+    fill(w, WIDTH, 1, 33);
+    memset(dx, 0, sizeof dx);
+    ck_ok(calm_norm_back(ctx, &norm, (calm_norm_rows_of){N, PARTS, STRIDE}, x, dy, dweight, dbias, dx));
+    double bias[WIDTH] = {0};
+    for (size_t t = 0; t < N; t++) {
+        double sum = 0;
+        for (size_t i = 0; i < STRIDE; i++) {
+            if (i < PARTS * WIDTH)
+                bias[i % WIDTH] += (double)dy[t * STRIDE + i];
+            else
+                ck_assert(dx[t * STRIDE + i] == 0);
+            sum += i < WIDTH ? (double)dx[t * STRIDE + i] : 0;
+        }
+        /* Adding a constant to a row changes nothing: six values below 100, each rounded. */
+        ck_near(sum, 0, 6 * 0x1p-24 * 100);
+    }
+    for (size_t i = 0; i < WIDTH; i++)
+        ck_near(dbias[i], bias[i], N * PARTS * 0x1p-24 * N);
+    ck_ok(calm_norm_back(ctx, &none, (calm_norm_rows_of){N, 1, WIDTH}, x, dy, dweight, dbias, dx));
+    ck_assert(memcmp(dx, dy, N * WIDTH * sizeof *dx) == 0);
+    ck_memory(calm_norm_back(ctx, &norm, (calm_norm_rows_of){N, PARTS, STRIDE}, x, dy, dweight, dbias, dx), 0,
+              calm_norm_back_scratch_bytes(WIDTH, N));
+}
+END_OF_TEST
+
+/* ---- what goes wrong ---- */
+
+TEST(not_finite)
+{
+    fixture f;
+    open_fixture("qwen3", &f);
+    float *down = NULL;
+    for (size_t i = 0; i < f.params.n; i++)
+        if (strcmp(f.params.all[i].name, "model.layers.1.mlp.down_proj.weight") == 0)
+            down = f.params.all[i].value;
+    ck_assert(down != NULL);
+    const float kept = down[3 * 48 + 7];
+    down[3 * 48 + 7] = NAN;
+    ck_fails(both(&f, NULL), CALM_ENUMERIC, "block 1: the output is not finite (token 0, channel 3)");
+    down[3 * 48 + 7] = kept;
+    f.dz[5 * HIDDEN + 2] = INFINITY;
+    ck_fails(both(&f, NULL), CALM_ENUMERIC, "block 1: the gradient of the output is not finite (token 5, channel 2)");
+    f.dz[5 * HIDDEN + 2] = 3e38f;
+    ck_fails(both(&f, NULL), CALM_ENUMERIC, "block 1: the gradient of model.layers.1.mlp.");
+    fill(f.dz, f.n, 1, 2);
+    block_params_clear(&f.params);
+    f.params.grads.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN][4] = NAN;
+    ck_fails(both(&f, NULL), CALM_ENUMERIC,
+             "block 1: the gradient of input_layernorm.weight is not finite (element 4)");
+    block_params_clear(&f.params);
+    f.params.grads.q_norm[1] = NAN;
+    ck_fails(both(&f, NULL), CALM_ENUMERIC, "the gradient of self_attn.q_norm.weight is not finite (element 1)");
+    calm_model_close(f.model);
+    open_fixture("qwen2_moe", &f);
+    f.params.grads.router[9] = NAN;
+    ck_fails(both(&f, NULL), CALM_ENUMERIC, "the gradient of mlp.gate.weight is not finite (element 9)");
+    block_params_clear(&f.params);
+    f.params.grads.shared_gate[2] = NAN;
+    ck_fails(both(&f, NULL), CALM_ENUMERIC, "the gradient of mlp.shared_expert_gate.weight is not finite (element 2)");
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
+/* Of the context's own arena, then of the workers', whose account is full at rising limits. */
+TEST(no_memory)
+{
+    static const char *const families[] = {"gemma2", "phi3", "bert", "qwen2_moe"};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        fixture f;
+        size_t n_failures = 0;
+        calm_status status;
+        open_fixture(families[i], &f);
+        do {
+            ctx->scratch->fail_in = (long)n_failures + 1;
+            status = both(&f, NULL);
+            ck_assert(status == CALM_OK || status == CALM_ENOMEM);
+            calm_ctx_forgive(ctx);
+        } while (status != CALM_OK && ++n_failures);
+        ctx->scratch->fail_in = 0;
+        ck_assert_uint_gt(n_failures, 20);
+        calm_model_close(f.model);
+    }
+}
+END_OF_TEST
+
+TEST(no_memory_of_workers)
+{
+    static calm_memory memory;
+    const tiny_model spec = large("qwen2_moe");
+    fixture f;
+    size_t n_failures = 0;
+    calm_status status;
+    open_with(&spec, 140, NULL, &f);
+    calm_arena_clear(ctx->scratch);
+    ctx->memory = &memory;
+    ctx->n_threads = 2;
+    do {
+        calm_memory_set_limit(&memory, calm_memory_used(&memory) + ((size_t)1 << 15) * ++n_failures);
+        status = both(&f, NULL);
+        ck_assert(status == CALM_OK || status == CALM_ENOMEM);
+        calm_ctx_forgive(ctx);
+        calm_arena_clear(ctx->scratch);
+    } while (status != CALM_OK);
+    ck_assert_uint_gt(n_failures, 3);
+    ctx->memory = NULL;
+    ctx->n_threads = 1;
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
+/* ---- memory ---- */
+
+TEST(memory)
+{
+    for (size_t i = 0; tiny_families[i]; i++) {
+        const tiny_model spec = large(tiny_families[i]);
+        fixture f;
+        open_with(&spec, 200, NULL, &f);
+        const calm_config *config = f.params.block.config;
+        for (calm_role role = 0; role < CALM_N_ROLES; role++)
+            f.params.block.weight[role].act_bits = 8;
+        for (int threads = 1; threads <= 2; threads++) {
+            const size_t said = calm_block_back_scratch_bytes(config, 1, f.span.n_tokens, 0, (size_t)threads);
+            ctx->n_threads = threads;
+            test_memory_begin();
+            ck_ok(both(&f, NULL));
+            const test_memory held = test_memory_end();
+            /* Experts are counted as eight times an even share, chunks of arenas not at all. */
+            const double least = config->moe.sparse[1] ? 0.3 : threads == 1 ? 0.95 : 0.8;
+            ck_assert_msg(held.most <= said + 8 * CALM_ARENA_CHUNK, "%s: held %zu, said %zu", tiny_families[i],
+                          held.most, said);
+            ck_assert_msg((double)held.most >= least * (double)said, "%s: held %zu, said %zu", tiny_families[i],
+                          held.most, said);
+        }
+        ctx->n_threads = 1;
+        calm_model_close(f.model);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("block_back", (const TTest *[]){slopes, activation_functions, linears, the_forward_pass,
+                                                     numbers_of_threads, windows_add_up, norm_rows, not_finite,
+                                                     no_memory, no_memory_of_workers, memory, NULL});
+}
