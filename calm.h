@@ -108,6 +108,7 @@ typedef enum calm_stage {
     CALM_STAGE_SCORE,        /* candidates                              */
     CALM_STAGE_PROBE,        /* windows                                 */
     CALM_STAGE_CHOOSE,       /* guard windows                           */
+    CALM_STAGE_LEARN,        /* steps of all blocks                     */
     CALM_STAGE_ASSEMBLE,     /* blocks                                  */
     CALM_STAGE_EVALUATE,     /* windows                                 */
     CALM_N_STAGES

@@ -60,6 +60,8 @@ static bool may_follow(calm_part_kind last, calm_part_kind next)
         return last == CALM_KIND_GRID;
     case CALM_KIND_REFIT:
         return last == CALM_KIND_ROUND || last == CALM_KIND_REFIT;
+    case CALM_KIND_BLOCK:
+        return false;
     }
     return false;
 }
@@ -121,7 +123,7 @@ static calm_status find_part(calm_ctx *ctx, const chain_parse *parse, const char
 }
 
 /* "a=1,b=x" (cut in place) into `step`. */
-static calm_status parse_options(calm_ctx *ctx, const chain_parse *parse, calm_step *step, char *options)
+static calm_status parse_options(calm_ctx *ctx, const char *text, const calm_step *step, char *options)
 {
     if (*trim(options) == '\0')
         return CALM_OK;
@@ -129,40 +131,53 @@ static calm_status parse_options(calm_ctx *ctx, const chain_parse *parse, calm_s
         rest = cut(options, ',');
         char *value = strchr(options, '=');
         if (!value)
-            return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": expected option=value in %s(...), found \"%s\"",
-                             parse->text, step->part->name, trim(options));
+            return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": expected option=value in %s(...), found \"%s\"", text,
+                             step->part->name, trim(options));
         *value++ = '\0';
         CALM_TRY(calm_option_set(ctx, step->part->opts, step->opts, step->part->name, trim(options), trim(value)));
     }
     return CALM_OK;
 }
 
+calm_status calm_step_split(calm_ctx *ctx, const char *text, char **step, char **options)
+{
+    *step = trim(*step);
+    const size_t length = strlen(*step);
+    *options = strchr(*step, '(');
+    if (*options ? (*step)[length - 1] != ')' : strchr(*step, ')') != NULL)
+        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": the parentheses of \"%s\" do not match", text, *step);
+    if (*options) {
+        (*step)[length - 1] = '\0';
+        *(*options)++ = '\0';
+    }
+    *step = trim(*step);
+    return CALM_OK;
+}
+
+calm_status calm_step_open(calm_ctx *ctx, const char *text, const calm_part *part, char *options, calm_step *out)
+{
+    out->part = part;
+    /* Defaults first, so that options in the text change single members. */
+    CALM_TRY(calm_alloc(ctx, ctx->out, &out->opts, 1, part->opts_size, "options"));
+    CALM_TRY(calm_options_init(ctx, part->opts, out->opts));
+    if (options)
+        CALM_TRY(parse_options(ctx, text, out, options));
+    return part->check ? part->check(ctx, out->opts) : CALM_OK;
+}
+
 /* One step (cut in place). */
 static calm_status parse_step(calm_ctx *ctx, chain_parse *parse, char *text)
 {
     calm_algorithm *algorithm = parse->algorithm;
-    text = trim(text);
-    size_t length = strlen(text);
-    char *options = strchr(text, '(');
-    if (options ? text[length - 1] != ')' : strchr(text, ')') != NULL)
-        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": the parentheses of \"%s\" do not match", parse->text, text);
-    if (options) {
-        text[length - 1] = '\0';
-        *options++ = '\0';
-    }
+    const calm_part *part;
+    char *options;
+    CALM_TRY(calm_step_split(ctx, parse->text, &text, &options));
     if (algorithm->n_steps == CALM_CHAIN_MAX)
         return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": more than %d parts", parse->text, CALM_CHAIN_MAX);
-    calm_step *step = &algorithm->steps[algorithm->n_steps];
-    CALM_TRY(find_part(ctx, parse, trim(text), &step->part));
-    /* Defaults first, so that options in the text change single members. */
-    CALM_TRY(calm_alloc(ctx, ctx->out, &step->opts, 1, step->part->opts_size, "options"));
-    CALM_TRY(calm_options_init(ctx, step->part->opts, step->opts));
-    if (options)
-        CALM_TRY(parse_options(ctx, parse, step, options));
-    if (step->part->check)
-        CALM_TRY(step->part->check(ctx, step->opts));
-    parse->reached = step->part->kind;
-    algorithm->caps |= step->part->caps;
+    CALM_TRY(find_part(ctx, parse, text, &part));
+    CALM_TRY(calm_step_open(ctx, parse->text, part, options, &algorithm->steps[algorithm->n_steps]));
+    parse->reached = part->kind;
+    algorithm->caps |= part->caps;
     algorithm->n_steps++;
     return CALM_OK;
 }
@@ -182,18 +197,23 @@ static calm_status parse_chain(calm_ctx *ctx, chain_parse *parse, const char *ch
     return CALM_OK;
 }
 
+void calm_step_print(const calm_step *step, calm_text *out)
+{
+    calm_text_printf(out, "%s@%d", step->part->name, step->part->revision);
+    if (!calm_options_count(step->part->opts))
+        return;
+    calm_text_append(out, "(", 1);
+    calm_options_canonical(step->part->opts, step->opts, out);
+    calm_text_append(out, ")", 1);
+}
+
 /* Every option of every step, with revisions. */
 static calm_status print_canonical(calm_ctx *ctx, const calm_algorithm *algorithm, char **out)
 {
     CALM_SCOPED_TEXT(text);
     for (size_t i = 0; i < algorithm->n_steps; i++) {
-        const calm_step *step = &algorithm->steps[i];
-        calm_text_printf(&text, "%s%s@%d", i ? "+" : "", step->part->name, step->part->revision);
-        if (calm_options_count(step->part->opts)) {
-            calm_text_append(&text, "(", 1);
-            calm_options_canonical(step->part->opts, step->opts, &text);
-            calm_text_append(&text, ")", 1);
-        }
+        calm_text_append(&text, "+", i ? 1 : 0);
+        calm_step_print(&algorithm->steps[i], &text);
     }
     return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }

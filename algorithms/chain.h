@@ -21,4 +21,15 @@ struct calm_algorithm {
 /* Is the step left out on such a job (calm_algorithm_agrees)? */
 bool calm_algorithm_skips(const calm_step *step, bool absorbs, bool biased);
 
+/* Divide "gptq(damp=0.1)" (cut in place, white space at both ends goes) into the name and its options, NULL: none.
+ * CALM_EARG, with the whole `text`: parentheses do not match. */
+calm_status calm_step_split(calm_ctx *ctx, const char *text, char **step, char **options);
+
+/* The step of a part with `options` "a=1,b=x" (cut in place; NULL: its defaults), in ctx->out.  CALM_EARG: an option is
+ * none of the part's, or out of range. */
+calm_status calm_step_open(calm_ctx *ctx, const char *text, const calm_part *part, char *options, calm_step *out);
+
+/* Append name, revision and every option. */
+void calm_step_print(const calm_step *step, calm_text *out);
+
 #endif

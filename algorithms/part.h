@@ -1,4 +1,4 @@
-/* Parts: the steps an algorithm is a chain of.  A new part is one file and one line in parts.def.
+/* Parts: the steps an algorithm is a chain of, and learners.  A new part is one file and one line in parts.def.
  *
  *   transform* -> grid -> rounding -> refit*
  *
@@ -16,6 +16,7 @@
 #define CALM_ALGORITHMS_PART_H
 
 #include "algorithms/algorithm.h"
+#include "algorithms/learner.h"
 #include "ptq/base/option.h"
 #include "ptq/base/threads.h"
 #include "ptq/quant/grid.h"
@@ -57,7 +58,24 @@ typedef struct calm_part_memory {
     size_t most;    /* besides, while the part runs: all its workers together        */
 } calm_part_memory;
 
-typedef enum calm_part_kind { CALM_KIND_TRANSFORM, CALM_KIND_GRID, CALM_KIND_ROUND, CALM_KIND_REFIT } calm_part_kind;
+typedef enum calm_part_kind {
+    CALM_KIND_TRANSFORM,
+    CALM_KIND_GRID,
+    CALM_KIND_ROUND,
+    CALM_KIND_REFIT,
+    CALM_KIND_BLOCK,    /* a learner (learner.h): no step of a chain */
+} calm_part_kind;
+
+/* What a learner does. */
+typedef struct calm_block_run {
+    /* As calm_learner_run. */
+    calm_status (*learn)(calm_ctx *ctx, const calm_learn_problem *problem, const void *opts,
+                         calm_learn_outcome *outcome);
+    /* Losses with gradients, and without, of one block that has so many windows. */
+    void (*losses)(const void *opts, size_t n_windows, size_t *steps, size_t *checks);
+    /* Bytes of ctx->scratch that it holds besides the loss. */
+    size_t (*memory)(const calm_learn_problem *problem, const void *opts);
+} calm_block_run;
 
 /* The last object of algorithms/<kind>_<name>.c, called calm_<kind>_<name>. */
 typedef struct calm_part {
@@ -84,13 +102,14 @@ typedef struct calm_part {
         calm_status (*round)(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob);
         /* Better codes and scales. */
         calm_status (*refit)(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob);
+        const calm_block_run *block;
     } run;
 } calm_part;
 
 /* Rows of parts.def in file order. */
 const calm_part *const *calm_parts(size_t *n);
 
-/* "transform", "grid", "rounding", "refit". */
+/* "transform", "grid", "rounding", "refit", "block". */
 const char *calm_part_kind_name(calm_part_kind kind);
 
 /* ---- for parts ---- */

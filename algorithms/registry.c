@@ -31,6 +31,6 @@ const calm_preset *calm_presets(size_t *n)
 
 const char *calm_part_kind_name(calm_part_kind kind)
 {
-    static const char *const names[] = {"transform", "grid", "rounding", "refit"};
+    static const char *const names[] = {"transform", "grid", "rounding", "refit", "block"};
     return names[kind];
 }

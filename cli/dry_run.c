@@ -10,7 +10,8 @@ static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
 {
     const calm_memory_plan *b = &f->memory;
     calm_json *stages = CALM_OBJECT(CALM_KV("capture", b->capture), CALM_KV("quantize", b->quantize),
-                                    CALM_KV("score", b->score), CALM_KV("evaluate", b->evaluate),
+                                    CALM_KV("score", b->score), CALM_KV("learn", b->learn),
+                                    CALM_KV("evaluate", b->evaluate),
                                     CALM_KV("assemble", b->assemble));
     calm_json *memory = CALM_OBJECT(
         CALM_KV("peak_bytes", b->peak), CALM_KV("limit_bytes", b->limit), CALM_KV("stages", stages),
@@ -20,7 +21,10 @@ static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
     calm_json *disk = CALM_OBJECT(CALM_KV("output_bytes", (int64_t)f->bytes_after),
                                   CALM_KV("store_bytes", (int64_t)f->store_bytes),
                                   CALM_KV("spill_bytes", b->spill_bytes));
-    calm_json *time = CALM_OBJECT(CALM_KV("seconds", f->seconds), CALM_KV("sgemm_gflops", f->sgemm_flops / 1e9),
+    calm_json *time = CALM_OBJECT(CALM_KV("seconds", f->seconds),
+                                  CALM_KV("learn_seconds", f->learn_seconds > 0 ? calm_json_of_number(f->learn_seconds)
+                                                                                : NULL),
+                                  CALM_KV("sgemm_gflops", f->sgemm_flops / 1e9),
                                   CALM_KV("dgemm_gflops", f->dgemm_flops / 1e9));
     calm_json *result = CALM_OBJECT(CALM_KV("bytes_before", (int64_t)f->bytes_before),
                                     CALM_KV("bytes_after", (int64_t)f->bytes_after),
@@ -37,6 +41,8 @@ static void print_text(const calm_forecast *f)
     printf("         capture %.2f, quantize %.2f, score %.2f, evaluate %.2f, assemble %.2f GB\n",
            (double)b->capture / 1e9, (double)b->quantize / 1e9, (double)b->score / 1e9, (double)b->evaluate / 1e9,
            (double)b->assemble / 1e9);
+    if (f->learn_seconds > 0)
+        printf("learn    %.2f GB, about %.0f seconds of the time below\n", (double)b->learn / 1e9, f->learn_seconds);
     printf("disk     %.2f GB of output, %.2f GB in the store, %.2f GB of hidden rows while it runs\n",
            f->bytes_after / 1e9, f->store_bytes / 1e9, (double)b->spill_bytes / 1e9);
     printf("time     about %.0f %s on this machine (%.0f GFLOP/s in float, %.0f in double), %zu candidates\n",

@@ -142,6 +142,7 @@ static void announce(calm_progress *progress, calm_stage stage)
         [CALM_STAGE_SCORE] = {"score", "candidates"},
         [CALM_STAGE_PROBE] = {"probe", "windows"},
         [CALM_STAGE_CHOOSE] = {"choose", "guard windows"},
+        [CALM_STAGE_LEARN] = {"learn", "steps"},
         [CALM_STAGE_ASSEMBLE] = {"assemble", "blocks"},
         [CALM_STAGE_EVALUATE] = {"evaluate", "windows"},
     };
@@ -152,7 +153,8 @@ static void announce(calm_progress *progress, calm_stage stage)
 void calm_progress_add_run(calm_progress *progress)
 {
     for (calm_stage stage = CALM_STAGE_CALIBRATE; stage < CALM_N_STAGES; stage++)
-        announce(progress, stage);
+        if (stage != CALM_STAGE_LEARN)    /* only of runs that learn: announced by its first event */
+            announce(progress, stage);
 }
 
 static void update_pull(calm_progress *progress, size_t index, size_t done, size_t total)

@@ -4,7 +4,7 @@
 
 #include "ptq/base/event.h"
 
-#define CALM_PROGRESS_MAX 8
+#define CALM_PROGRESS_MAX 9
 
 typedef struct calm_progress_stage {
     const char *name, *unit;    /* "quantize", "candidates"                                     */

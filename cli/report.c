@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/print.h"
+#include "ptq/run/forecast.h"
 #include "ptq/run/summary.h"
 
 static calm_json *value_json(const calm_value *value)
@@ -96,6 +97,10 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
     if (calm_summary_tables(ctx, r, &text) == CALM_OK)
         calm_summary_gates(ctx, r, &text);
     calm_summary_size(r, &text);
+    double seconds = 0;
+    if (r->learned.operations > 0 && !recipe->learner && ctx->status == CALM_OK)
+        calm_forecast_learning(ctx, r, &seconds);
+    calm_summary_learning(r, seconds, &text);
     if (ctx->status == CALM_OK)
         print_emergence(ctx, r, &text);
     calm_text_printf(&text, "  checkpoint   %s\n  store        %s\n  recipe       %s/calm_recipe.json\n",
@@ -191,6 +196,18 @@ static calm_json *gates_json(const calm_result *r)
     return gates;
 }
 
+static calm_json *learning_json(const calm_result *r)
+{
+    const calm_learned_facts *facts = &r->learned;
+    const double learned = (double)(facts->n - facts->kept);
+    if (!r->recipe->learner)
+        return NULL;
+    return CALM_OBJECT(CALM_KV("blocks", facts->n), CALM_KV("unchanged_blocks", facts->kept),
+                       CALM_KV("loss_before", facts->before / learned), CALM_KV("loss_after", facts->after / learned),
+                       CALM_KV("changed_codes", facts->changed), CALM_KV("codes", facts->codes),
+                       CALM_KV("seconds", facts->seconds));
+}
+
 calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lock)
 {
     if (r->recipe->n_budgets > 1)    /* no checkpoint, a row for each */
@@ -210,7 +227,8 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
         CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after), CALM_KV("float", before),
         CALM_KV("quantized", after), CALM_KV("evaluation", text),
         CALM_KV("guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder)),
-        CALM_KV("units", units), CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
+        CALM_KV("learning", learning_json(r)), CALM_KV("units", units),
+        CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
         CALM_KV("checkpoint", r->recipe->output), CALM_KV("store", r->recipe->store), CALM_KV("lock", lock),
         CALM_KV("candidates_from_store", r->n_cached), CALM_KV("seconds", r->seconds),
         CALM_KV("score_seconds", r->score_seconds)));

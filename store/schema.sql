@@ -7,7 +7,7 @@
 -- To start:  select * from v_runs;   select * from v_choices where run = 1;
 
 PRAGMA application_id = 0x63616c6d;  -- "calm"
-PRAGMA user_version = 5;             -- version of this schema; a newer one is refused, an older one migrated
+PRAGMA user_version = 6;             -- version of this schema; a newer one is refused, an older one migrated
 
 CREATE TABLE model (                  -- A float checkpoint that was read
   id            INTEGER PRIMARY KEY,  -- joins tables
@@ -205,6 +205,40 @@ CREATE TABLE choice (                             -- The plan of a run: one cand
 ) WITHOUT ROWID;
 CREATE INDEX choice_by_job ON choice (job_id);
 CREATE INDEX choice_by_candidate ON choice (candidate_id);
+
+CREATE TABLE learned (                            -- A block that was learned from chosen candidates; shared between runs
+  id              INTEGER PRIMARY KEY,            -- joins tables
+  key             TEXT NOT NULL UNIQUE,           -- key: content hash of learner, windows, start and the blocks before
+  block_id        INTEGER NOT NULL REFERENCES block(id),        -- the block
+  calibration_id  INTEGER NOT NULL REFERENCES calibration(id),  -- from which windows
+  learner         TEXT NOT NULL,                  -- canonical text with every option and the revision
+  kept            TEXT,                           -- why it stayed at its start; NULL: it was learned
+  blob            TEXT NOT NULL,                  -- SHA-256 of its norms and biases in the blob folder
+  blob_bytes      INTEGER NOT NULL,               -- size of that file
+  loss_before     REAL,                           -- mean relative error of the block's output over a few windows
+  loss_after      REAL,                           -- the same in the end
+  changed         INTEGER,                        -- codes that are not the start's
+  seconds         REAL,                           -- time it took, for people
+  created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))  -- UTC, for people
+);
+CREATE INDEX learned_by_block ON learned (block_id);
+CREATE INDEX learned_by_calibration ON learned (calibration_id);
+
+CREATE TABLE learned_candidate (                  -- Candidates that a learned block consists of
+  learned_id    INTEGER NOT NULL REFERENCES learned(id) ON DELETE CASCADE,  -- the block
+  candidate_id  INTEGER NOT NULL REFERENCES candidate(id),      -- one for each of its jobs
+  start_id      INTEGER NOT NULL REFERENCES candidate(id),      -- the chosen candidate that it began as
+  PRIMARY KEY (learned_id, candidate_id)
+) WITHOUT ROWID;
+CREATE INDEX learned_candidate_by_candidate ON learned_candidate (candidate_id);
+CREATE INDEX learned_candidate_by_start ON learned_candidate (start_id);
+
+CREATE TABLE run_learned (                        -- Which learned blocks a run has
+  run_id      INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,  -- the run
+  learned_id  INTEGER NOT NULL REFERENCES learned(id),                -- a block
+  PRIMARY KEY (run_id, learned_id)
+) WITHOUT ROWID;
+CREATE INDEX run_learned_by_learned ON run_learned (learned_id);
 
 CREATE TABLE evaluation (                         -- What was measured of a model on a text; shared between runs
   id             INTEGER PRIMARY KEY,             -- joins tables
@@ -509,6 +543,20 @@ SELECT v.run_id                          AS run,              -- run.id
   JOIN evaluation e ON e.id = v.evaluation_id
  WHERE e.kind = 'predictions'
  ORDER BY v.run_id, v.role, e.kl;
+
+CREATE VIEW v_learned AS                          -- Learned blocks of a run: what their losses fell by
+SELECT l.run_id                          AS run,              -- run.id
+       b.number                          AS block,            -- from 0
+       iif(d.loss_before IS NULL, NULL, printf('%.5f', d.loss_before)) AS loss_before,  -- relative error at the start
+       iif(d.loss_after IS NULL, NULL, printf('%.5f', d.loss_after))   AS loss_after,   -- in the end, same windows
+       d.changed                         AS changed,          -- codes that are not the start's
+       d.kept                            AS kept,             -- why it stayed at its start; NULL: it was learned
+       d.learner                         AS learner,          -- with every option
+       iif(d.seconds IS NULL, NULL, printf('%.1f', d.seconds)) AS seconds    -- it took
+  FROM run_learned l
+  JOIN learned d ON d.id = l.learned_id
+  JOIN block b ON b.id = d.block_id
+ ORDER BY l.run_id, b.number;
 
 CREATE VIEW v_ablation AS                         -- Ways of choosing side by side: least loss first
 SELECT a.run_id                          AS run,              -- run.id

@@ -206,6 +206,34 @@ calm_status calm_store_candidate_find(calm_ctx *ctx, calm_store *store, const ch
 calm_status calm_store_scores_add(calm_ctx *ctx, calm_store *store, int64_t candidate_id,
                                   const calm_store_score *scores, size_t n_scores);
 
+/* ---- learned blocks ---- */
+
+typedef struct calm_store_learned {
+    const char *key;            /* content hash of learner, windows, start and the blocks before           */
+    int64_t block_id, calibration_id;
+    const char *learner;        /* canonical text with options and revision                                */
+    const char *kept;           /* why it stayed at its start; NULL: it was learned                        */
+    const char *blob;           /* digest from calm_blob_put: its norms and biases                         */
+    int64_t blob_bytes;
+    double loss_before, loss_after;    /* NaN: none was computed                                           */
+    int64_t changed;            /* codes that are not the start's                                          */
+    double seconds;             /* informative                                                             */
+} calm_store_learned;
+
+/* Put a learned block with the candidates [n] that it consists of and those that they began as.  One that is there
+ * under the same key is replaced and keeps its id.  Blob and candidates must have been put before. */
+calm_status calm_store_learned_put(calm_ctx *ctx, calm_store *store, const calm_store_learned *learned,
+                                   const int64_t *candidates, const int64_t *starts, size_t n, int64_t *id);
+
+/* Find a learned block by its key: *id is 0 when absent, and *out then all zero. */
+calm_status calm_store_learned_find(calm_ctx *ctx, calm_store *store, const char *key, calm_store_learned *out,
+                                    int64_t *id);
+
+/* Note that a run has a learned block; no error when noted before. */
+calm_status calm_store_run_learned(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t learned_id);
+
+/* ---- experts ---- */
+
 /* Note how many calibration tokens were routed to the expert that a job belongs to. */
 calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_id, int64_t calibration_id,
                                   int64_t tokens);

@@ -18,6 +18,7 @@
 
 static const char make_sets[] = SET("gc_kept") SET("gc_run") SET("gc_needed") SET("gc_candidate") SET("gc_algorithm")
     SET("gc_activation") SET("gc_evaluation") SET("gc_calibration") SET("gc_model") SET("gc_block") SET("gc_job")
+    SET("gc_learned")
     "DROP TABLE IF EXISTS temp.gc_pair; CREATE TEMP TABLE gc_pair (model_id INTEGER, calibration_id INTEGER);";
 
 #define DOOMED(name, from, unless) "INSERT INTO gc_" name " SELECT id FROM " from " WHERE NOT (" unless ");"
@@ -30,7 +31,12 @@ static const char fill_sets[] =
     "INSERT INTO gc_needed SELECT candidate_id FROM run_candidate WHERE run_id IN temp.gc_kept"
     " UNION SELECT candidate_id FROM choice WHERE run_id IN temp.gc_kept AND candidate_id IS NOT NULL"
     " UNION SELECT k.id FROM (" UNFINISHED ") r JOIN block b ON b.model_id = r.model_id JOIN job j ON j.block_id = b.id"
-    " JOIN candidate k ON k.job_id = j.id WHERE r.calibration_id IS NULL OR k.calibration_id = r.calibration_id;"
+    " JOIN candidate k ON k.job_id = j.id WHERE r.calibration_id IS NULL OR k.calibration_id = r.calibration_id"
+    " UNION SELECT c.candidate_id FROM run_learned l JOIN learned_candidate c ON c.learned_id = l.learned_id"
+    " WHERE l.run_id IN temp.gc_kept"
+    " UNION SELECT c.start_id FROM run_learned l JOIN learned_candidate c ON c.learned_id = l.learned_id"
+    " WHERE l.run_id IN temp.gc_kept;"
+    DOOMED("learned", "learned", "id IN (SELECT learned_id FROM run_learned WHERE run_id IN temp.gc_kept)")
     DOOMED("candidate", "candidate", "id IN temp.gc_needed")
     DOOMED("algorithm", "algorithm",
            "id IN (SELECT k.algorithm_id FROM gc_needed n JOIN candidate k ON k.id = n.id)")
@@ -63,6 +69,9 @@ static const struct kind {
     {"run_evaluation", "run_id IN temp.gc_run"},
     {"choice", "run_id IN temp.gc_run"},
     {"run_candidate", "run_id IN temp.gc_run"},
+    {"run_learned", "run_id IN temp.gc_run"},
+    {"learned_candidate", "learned_id IN temp.gc_learned"},
+    {"learned", "id IN temp.gc_learned"},
     {"run", "id IN temp.gc_run"},
     {"score", "candidate_id IN temp.gc_candidate"},
     {"candidate", "id IN temp.gc_candidate"},
@@ -188,10 +197,12 @@ static calm_status read_kept(calm_ctx *ctx, calm_sql *sql, blobs *it)
 {
     int64_t n;
     CALM_SCOPED_ROWS(row);
-    CALM_TRY(calm_sql_number(ctx, sql, "SELECT count(*) FROM candidate WHERE blob IS NOT NULL", CALM_NONE, &n));
+    CALM_TRY(calm_sql_number(ctx, sql, "SELECT (SELECT count(*) FROM candidate) + (SELECT count(*) FROM learned)",
+                             CALM_NONE, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, it->kept, (size_t)n));
     CALM_TRY(calm_sql_first(ctx, sql,
-                            "SELECT blob FROM candidate WHERE blob IS NOT NULL AND id NOT IN temp.gc_candidate",
+                            "SELECT blob FROM candidate WHERE blob IS NOT NULL AND id NOT IN temp.gc_candidate"
+                            " UNION ALL SELECT blob FROM learned WHERE id NOT IN temp.gc_learned",
                             CALM_NONE, &row));
     while (calm_sql_next(ctx, sql, row) && it->n_kept < (size_t)n) {
         const calm_value digest = calm_sql_value(row, 0);

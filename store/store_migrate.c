@@ -105,6 +105,7 @@ static calm_status set_aside(calm_ctx *ctx, calm_sql *sql, int64_t version)
 /* Rows of versions up to 4 into today's tables.  What only the table `encoding` had of encoders, for the final
  * evaluation of a run alone, follows for the others from what they have: a window was one sentence, with 1 - cosine in
  * kl; of the first 2048 sentences all pairs were ranked. */
+#define TAKEN_BACK 5    /* the version from which on there is nothing to take back */
 static const char take_back[] =
     "INSERT INTO evaluation (id, key, model_id, subject, text_name, text_digest, window_tokens, n_windows, created_at,"
     " kind, tokens, nll, ppl, kl, top1)"
@@ -175,7 +176,7 @@ static calm_status bring_up(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const
     CALM_TRY(set_aside(ctx, sql, version));
     CALM_TRY(run_each(ctx, sql, model, drop, "view"));
     CALM_TRY(run_each(ctx, sql, model, add, "table"));
-    CALM_TRY(calm_sql_script(ctx, sql, take_back));
+    CALM_TRY(version < TAKEN_BACK ? calm_sql_script(ctx, sql, take_back) : CALM_OK);
     CALM_TRY(run_each(ctx, sql, model, add, "index"));
     CALM_TRY(run_each(ctx, sql, model, add, "view"));
     CALM_TRY(calm_store_check(ctx, sql, path, calm_store_version()));

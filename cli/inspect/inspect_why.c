@@ -165,6 +165,50 @@ static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const jud
     return CALM_OK;
 }
 
+/* What became of a job's candidate where the run learned its block. */
+static const char learned_sql[] =
+    "SELECT j.name, s.candidate_id, d.loss_before, d.loss_after, d.changed, d.kept, d.learner"
+    " FROM run_learned l JOIN learned d ON d.id = l.learned_id JOIN learned_candidate s ON s.learned_id = d.id"
+    " JOIN candidate k ON k.id = s.candidate_id JOIN job j ON j.id = k.job_id"
+    " WHERE l.run_id = ?1 AND k.job_id = ?2";
+
+/* A row of its section, which runs that learned nothing do not have. */
+typedef struct learned_rows {
+    calm_inspection *in;
+    calm_inspect_section *section;
+} learned_rows;
+
+static calm_status add_learned(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    learned_rows *rows = user;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!v)
+        return CALM_OK;
+    if (!rows->section) {
+        rows->section = calm_inspect_section_new(rows->in, "learned", "Learned");
+        calm_table_columns(&rows->section->table,
+                           "job|#candidate|#loss_before|#loss_after|#changed_in_block|kept|learner");
+    }
+    CALM_CELLS(&rows->section->table, CALM_TEXT(calm_value_as_string(&v[0])), CALM_INT(calm_value_as_int(&v[1])),
+               CALM_FIXED(calm_value_as_real(&v[2]), 5), CALM_FIXED(calm_value_as_real(&v[3]), 5),
+               CALM_INT(calm_value_as_int(&v[4])), CALM_TEXT(calm_value_as_string(&v[5])),
+               CALM_TEXT(calm_value_as_string(&v[6])));
+    return CALM_OK;
+}
+
+static calm_status fill_learned(calm_ctx *ctx, calm_inspection *in, const judged *j)
+{
+    const calm_pool *pool = &j->units->stored.pool;
+    learned_rows rows = {.in = in};
+    for (size_t job = pool->unit_begin[j->unit]; job < pool->unit_begin[j->unit + 1]; job++) {
+        const calm_value params[] = {calm_value_int(j->units->run.id), calm_value_int(pool->jobs[job].id)};
+        CALM_TRY(calm_store_query(ctx, in->store, learned_sql, params, 2, add_learned, &rows));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_inspect_why(calm_ctx *ctx, calm_inspection *in)
 {
     calm_inspect_units units;
@@ -177,5 +221,6 @@ calm_status calm_inspect_why(calm_ctx *ctx, calm_inspection *in)
     CALM_TRY(calm_inspect_choose(ctx, &units, unit, &rule, &sentence));
     const judged j = {&units, unit, rule, calm_inspect_least(&units, unit, true)};
     CALM_TRY(fill_unit(ctx, &units, unit, rule, sentence, calm_inspect_section_new(in, "unit", "Unit")));
-    return fill_candidates(ctx, in, &j, calm_inspect_section_new(in, "candidates", "Candidates"));
+    CALM_TRY(fill_candidates(ctx, in, &j, calm_inspect_section_new(in, "candidates", "Candidates")));
+    return fill_learned(ctx, in, &j);
 }

@@ -313,10 +313,11 @@ calm_export_part calm_export_part_of(const calm_model *model, const calm_named_l
 const float *calm_export_part_floats(const calm_export_part *part, const calm_fold_set *set)
 {
     const calm_qlinear *linear = &set->linear[part->role];
+    const calm_named_vector *learned = calm_vectors_find(&set->vectors, part->source->name);
     const float *const floats[] = {[CALM_EXPORT_COPY] = NULL,
                                    [CALM_EXPORT_NORM] = set->norm,
                                    [CALM_EXPORT_NORM_BIAS] = set->norm_bias,
                                    [CALM_EXPORT_BIAS] = linear->bias,
                                    [CALM_EXPORT_WEIGHT] = linear->w};
-    return floats[part->kind];
+    return learned && learned->n == part->source->n_elements ? learned->values : floats[part->kind];
 }

@@ -10,6 +10,7 @@
 
 #include "ptq/quant/qblob.h"
 #include "ptq/model/arch.h"
+#include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
 
 /* ---- codes ---- */
@@ -70,21 +71,13 @@ static void leave_scale(const calm_layout *layout, const calm_job_ref *job, cons
 
 /* ---- folding ---- */
 
-static float round_to(calm_dtype dtype, float value)
-{
-    if (dtype == CALM_BF16)
-        return calm_bf16_to_f32(calm_f32_to_bf16(value));
-    return dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(value)) : value;
-}
-
 /* The type that the checkpoint stores MODULE.PART in. */
 static calm_status stored_dtype(calm_ctx *ctx, const calm_model *model, const char *module, const char *part,
                                 calm_dtype *out)
 {
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, part));
-    const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
-    *out = tensor ? tensor->dtype : CALM_BF16;
+    *out = calm_stored_dtype(model, name);
     return CALM_OK;
 }
 
@@ -97,7 +90,7 @@ static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const ch
         return CALM_OK;
     CALM_TRY(stored_dtype(ctx, model, module, part, &dtype));
     for (size_t i = 0; i < n; i++) {
-        values[i] = round_to(dtype, values[i]);
+        values[i] = calm_dtype_round(dtype, values[i]);
         if (!isfinite(values[i]))
             return calm_fail(ctx, CALM_ENUMERIC,
                              "%s.%s: value %zu is out of range of %s after an input scale or a correction was folded "
@@ -138,7 +131,7 @@ static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_
  * sqrt 2 in each raises the largest, which costs far more than half a unit in the last place of a scale. */
 static bool is_stored(calm_dtype dtype, double wanted, float *stored)
 {
-    *stored = round_to(dtype, (float)wanted);
+    *stored = calm_dtype_round(dtype, (float)wanted);
     return fabsf(*stored) <= (float)CALM_SCALE_MAX && fabs((double)*stored - wanted) <= FOLD_ERROR * fabs(wanted);
 }
 
@@ -204,27 +197,36 @@ static calm_role find_feeder(const calm_config *config, calm_job_kind job)
     return calm_has_role(config, CALM_ROLE_FUSED_GATE_UP) ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP;
 }
 
+/* The first of the feeder's rows that the job reads.  A fused q, k, v has the rows of v last, behind the query and the
+ * key heads; a fused gate, up has those of up in its second half. */
+static size_t first_row(const calm_config *config, calm_role feeder, size_t out)
+{
+    return feeder == CALM_ROLE_FUSED_QKV       ? (config->n_heads + config->n_kv) * config->head_dim
+           : feeder == CALM_ROLE_FUSED_GATE_UP ? out / 2
+                                               : 0;
+}
+
+/* The input of the job that reads row r, counted from first_row.  With grouped queries several query heads read one kv
+ * head, and a transform gives their channels equal scales, because one row of v cannot be divided by two numbers: the
+ * first query head of its kv head stands for all. */
+static size_t channel_of(const calm_config *config, calm_job_kind job, size_t row)
+{
+    const size_t d = config->head_dim, heads_per_kv = config->n_heads / config->n_kv;
+    return job == CALM_JOB_O ? row / d * heads_per_kv * d + row % d : row;
+}
+
 static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_fold_set_ref *set, calm_job_kind job,
                              const float *in_scale, calm_fold_set *out)
 {
     const calm_config *config = calm_model_config(model);
     const calm_role feeder = find_feeder(config, job);
     const calm_weight *weight = &set->weight[feeder];
-    /* A fused q, k, v has the rows of v last, behind the query and the key heads; a fused gate, up has those of up in
-     * its second half. */
-    const size_t first = feeder == CALM_ROLE_FUSED_QKV       ? (config->n_heads + config->n_kv) * config->head_dim
-                         : feeder == CALM_ROLE_FUSED_GATE_UP ? weight->out / 2
-                                                             : 0;
-    /* With grouped queries several query heads read one kv head, and a transform gives their channels equal scales,
-     * because one row of v cannot be divided by two numbers: any of those heads stands for all. */
-    const size_t d = config->head_dim, heads_per_kv = config->n_heads / config->n_kv;
+    const size_t first = first_row(config, feeder, weight->out);
     calm_dtype dtype;
     CALM_TRY(stored_dtype(ctx, model, weight->name, "weight", &dtype));
-    for (size_t row = 0; row < weight->out - first; row++) {
-        /* Input channel of o that reads row r of v: the first query head of its kv head. */
-        const size_t channel = job == CALM_JOB_O ? row / d * heads_per_kv * d + row % d : row;
-        CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], first + row, in_scale[channel], dtype));
-    }
+    for (size_t row = 0; row < weight->out - first; row++)
+        CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], first + row, in_scale[channel_of(config, job, row)],
+                          dtype));
     return round_stored(ctx, model, weight->name, "weight", out->linear[feeder].w, weight->out * weight->in);
 }
 
@@ -356,6 +358,55 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         CALM_TRY(round_stored(ctx, model, set->weight[role].name, "bias", out->linear[role].bias,
                               set->weight[role].out));
+    /* The learned vectors are of the folded form already. */
+    return plan->blocks && plan->blocks[set->block->index]
+               ? plan->vectors(plan->user, ctx, plan->blocks[set->block->index], &out->vectors) : CALM_OK;
+}
+
+/* ---- what codes stand for ---- */
+
+/* Weights of a job times the input scale, and the rows that feed it divided by that. */
+static void fold_target(const calm_model *model, const calm_job_ref *job, const calm_weight *weight,
+                        const float *in_scale, float *const w[CALM_N_ROLES])
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_role feeder = find_feeder(config, job->kind);
+    for (size_t i = job->first; i < job->first + job->n; i++) {
+        const calm_linear_ref *linear = &calm_model_layout(model)->linears[i];
+        for (size_t row = 0; row < linear->out; row++)
+            for (size_t j = 0; j < linear->in; j++)
+                w[linear->role][row * linear->in + j] *= in_scale[j];
+    }
+    if (!job->can_absorb || (job->kind != CALM_JOB_O && job->kind != CALM_JOB_DOWN))
+        return;
+    const size_t first = first_row(config, feeder, weight[feeder].out), in = weight[feeder].in;
+    for (size_t row = first; row < weight[feeder].out; row++)
+        for (size_t j = 0; j < in; j++)
+            w[feeder][row * in + j] /= in_scale[channel_of(config, job->kind, row - first)];
+}
+
+calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
+                                  const calm_block *block, float *w[CALM_N_ROLES])
+{
+    const calm_layout *layout = calm_model_layout(model);
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        const size_t n = block->weight[role].out * block->weight[role].in;
+        w[role] = NULL;
+        if (!block->weight[role].w)
+            continue;
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w[role], n));
+        memcpy(w[role], block->weight[role].w, n * sizeof *w[role]);
+    }
+    for (size_t j = layout->block_begin[block->index]; j < layout->block_begin[block->index + 1]; j++) {
+        /* The codes go with the arena: only the input scale is needed of a job. */
+        CALM_SCOPED_ARENA(fetched);
+        CALM_SCOPED_OUT(ctx, &fetched);
+        calm_qjob qjob = {.in_scale = NULL};
+        if (plan->jobs[j].quantized)
+            CALM_TRY(plan->fetch(plan->user, ctx, &plan->jobs[j], &qjob));
+        if (qjob.in_scale)
+            fold_target(model, &layout->jobs[j], block->weight, qjob.in_scale, w);
+    }
     return CALM_OK;
 }
 
@@ -482,6 +533,7 @@ calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, ca
         CALM_TRY(calm_assemble_fold_set(ctx, override->model, override->plan, &set, &assembled));
         CALM_TRY(calm_fold_set_apply(ctx, &assembled, weight, &block->norm[s][CALM_NORM_IN]));
     }
+    CALM_TRY(calm_block_vectors_set(ctx, override->model, &assembled.vectors, block));
     if (!block->moe.router)
         return CALM_OK;
     /* The block is copied before its loader is replaced: the copy keeps the float loader, which load_quantized calls.

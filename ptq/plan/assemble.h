@@ -6,6 +6,7 @@
  *   gate_up  the norm before the MLP:    weight / s      (not in a mixture: the norm feeds the router and all experts)
  *   o        v:   row r / s (all query heads of a kv head share s)
  *   down     up:  row r / s (where a gate multiplies it)
+ * A learned block has no input scales to fold: its candidates and vectors are of the folded form.
  * A correction of biases (calm_qjob.bias_delta) is added to them before anything is folded.  A folded norm, bias or
  * float weight, and a corrected bias, is rounded to the checkpoint's dtype; a row of a quantized linear is folded into
  * its scales, which are rounded again but never raised: codes are fixed by then.  Guard and exporters both start from
@@ -34,6 +35,7 @@ typedef struct calm_qlinear {
 typedef struct calm_fold_set {
     calm_qlinear linear[CALM_N_ROLES];
     float *norm, *norm_bias;    /* [D] of the norm before it, folded, as the checkpoint stores them; NULL: unchanged */
+    calm_vectors vectors;       /* of the whole block, where it was learned; they count more                         */
 } calm_fold_set;
 
 /* Load block `index` and assemble its attention and its MLP (of a mixture the shared expert).  `block` keeps the float
@@ -49,6 +51,11 @@ calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const c
 /* Of the `extras` that candidates may have (CALM_QJOB_SCALED, CALM_QJOB_BIASED) those of a job: without a correction
  * where no linear has a bias. */
 unsigned calm_assembled_extras(const calm_layout *layout, const calm_job_ref *job, unsigned extras);
+
+/* w[role] [out, in] = the weight that each linear of the dense float `block` would have if the plan's input scales were
+ * folded into floats, not rounded: what codes and folded scales stand for.  NULL where there is none.  In ctx->out. */
+calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
+                                  const calm_block *block, float *w[CALM_N_ROLES]);
 
 /* Bytes that assembling a fold set holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that
  * are all quantized to `scheme`. */

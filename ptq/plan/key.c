@@ -119,6 +119,33 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const
     return calm_sha256_finish(ctx, &sha, key);
 }
 
+calm_status calm_key_learned(calm_ctx *ctx, const char *calibration_key, const char *learner, const char *prefix,
+                             size_t block, const char *const *starts, size_t n, char key[CALM_SHA256_HEX])
+{
+    calm_sha256 sha;
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-learned");
+    field_number(&sha, CALM_LEARNING_REVISION);
+    calm_sha256_field(&sha, calibration_key);
+    calm_sha256_field(&sha, learner);
+    calm_sha256_field(&sha, prefix);
+    field_number(&sha, block);
+    for (size_t i = 0; i < n; i++)
+        calm_sha256_field(&sha, starts[i]);
+    return calm_sha256_finish(ctx, &sha, key);
+}
+
+calm_status calm_key_learned_job(calm_ctx *ctx, const char *learned_key, const calm_job_ref *job,
+                                 char key[CALM_SHA256_HEX])
+{
+    calm_sha256 sha;
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-learned-job-1");
+    calm_sha256_field(&sha, learned_key);
+    calm_sha256_field(&sha, job->role);
+    return calm_sha256_finish(ctx, &sha, key);
+}
+
 calm_status calm_key_evaluation(calm_ctx *ctx, const char *model_key, const char *subject, const calm_windows *windows,
                                 char key[CALM_SHA256_HEX])
 {

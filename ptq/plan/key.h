@@ -4,6 +4,7 @@
  *   calibration  model, token windows, numbers of those scored on and held out, revision of the capture, arithmetic
  *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme,
  *                reference prefix
+ *   learned      calibration, learner with options and revision, what the block starts from, the blocks before
  *   evaluation   what was evaluated, token windows, revision of the evaluation, arithmetic
  *
  * Arithmetic is OpenBLAS's version and kernel family, and the variant of the mathematical library: a store that travels
@@ -21,6 +22,10 @@
 #define CALM_CAPTURE_REVISION 3
 /* Raised when evaluation gives other numbers. */
 #define CALM_EVALUATION_REVISION 3
+
+/* Raised when learning gives other numbers for the same start: its loss, or the order of blocks and windows.  A
+ * learner has a revision of its own. */
+#define CALM_LEARNING_REVISION 1
 
 /* Digest of a checkpoint: config.json and every tensor.  Reads all bytes once. */
 calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX]);
@@ -43,6 +48,15 @@ typedef struct calm_key_expert {
 calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const calm_job_ref *job,
                                const char *weights_key, const char *chain, const calm_scheme *scheme,
                                const calm_key_expert *expert, char key[CALM_SHA256_HEX]);
+
+/* A block that `learner` (calm_learner_canonical's text) learns from the candidates of keys starts [n], "float" of a
+ * job that stays so, behind the blocks of key `prefix` ("float" before the first one). */
+calm_status calm_key_learned(calm_ctx *ctx, const char *calibration_key, const char *learner, const char *prefix,
+                             size_t block, const char *const *starts, size_t n, char key[CALM_SHA256_HEX]);
+
+/* The candidate of one of its jobs. */
+calm_status calm_key_learned_job(calm_ctx *ctx, const char *learned_key, const calm_job_ref *job,
+                                 char key[CALM_SHA256_HEX]);
 
 /* `subject` identifies what is evaluated: a model key, or the keys of a plan's candidates. */
 calm_status calm_key_evaluation(calm_ctx *ctx, const char *model_key, const char *subject, const calm_windows *windows,

@@ -127,6 +127,8 @@ static const calm_document_row rows[] = {
     {"choice.effort", NULL, NULL, false, false},
     {"choice.keep_hybrid", NULL, NULL, false, false},
     {"choice.expert_tokens", NULL, NULL, false, false},
+    {"learn", NULL, NULL, false, false},
+    {"learn_steps", NULL, NULL, false, false},
     {"blocks", "first and last block to quantize; the others stay float", &blocks, false, false},
     {"formats", "formats that the result is written in; of several each has a folder of its name", &formats, false,
      false},

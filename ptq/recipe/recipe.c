@@ -248,6 +248,8 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     return CALM_EXTEND(
         root, CALM_KV("algorithms", algorithms_json(recipe)), CALM_KV("calibration", calibration_json(recipe)),
         CALM_KV("choice", choice_json(recipe)),
+        CALM_KV("learn", recipe->learner ? calm_json_of_string("blocks") : NULL),
+        CALM_KV("learn_steps", recipe->learner ? calm_json_of_int(recipe->learn_steps) : NULL),
         CALM_KV("blocks", all ? NULL : calm_recipe_range(recipe->first_block, recipe->last_block)),
         CALM_KV("format", several ? NULL : calm_json_of_string(format)),
         CALM_KV("formats", several ? formats_json(recipe) : NULL),

@@ -3,6 +3,7 @@
 #define CALM_RECIPE_RECIPE_H
 
 #include "algorithms/algorithm.h"
+#include "algorithms/learner.h"
 #include "ptq/export/rotate.h"
 #include "ptq/recipe/formats.h"
 #include "ptq/recipe/gates.h"
@@ -63,6 +64,8 @@ typedef struct calm_recipe {
     size_t n_budgets;
     double act_budget;                      /* mean bits of activations; 0: no budget */
     long long probe_windows;                /* of the calibration windows, the first ones */
+    calm_learner *learner;                  /* that goes on from the result; NULL: none */
+    long long learn_steps;
     bool keep_hybrid;                       /* even when a uniform run is better */
     const char *eval_path, *eval_name;      /* NULL: no evaluation */
     long long eval_windows;                 /* 0: all; -1: what the run's cost allows */

@@ -253,6 +253,20 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_recipe_spec *spec, c
     return CALM_OK;
 }
 
+/* The learner, and what it does not go with. */
+static calm_status resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    char *text;
+    if (!spec->learn)
+        return CALM_OK;
+    if (recipe->n_budgets > 1)
+        return calm_fail(ctx, CALM_EARG,
+                         "`learn` blocks goes on from one result; several of `choice.budget` have none");
+    recipe->learn_steps = spec->learn_steps;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "learn(steps=%lld)", spec->learn_steps));
+    return calm_learner_parse(ctx, text, &recipe->learner);
+}
+
 static calm_status resolve_gates(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     CALM_TRY(calm_gates_parse(ctx, &spec->gates, &recipe->gates, &recipe->n_gates));
@@ -386,7 +400,7 @@ static const step early[] = {{"gates", resolve_gates},
 /* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
-                            {"choice.metric", resolve_selection}, {"choice", check_choice},
+                            {"choice.metric", resolve_selection}, {"choice", check_choice}, {"learn", resolve_learn},
                             {"choice.forbid", calm_recipe_forbid}, {"choice.pins", calm_recipe_pins}};
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))

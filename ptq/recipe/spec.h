@@ -39,6 +39,8 @@ struct calm_recipe_spec {
     double shortlist;                          /* 0: the rule's own                    */
     const char *metric;                        /* NULL: the rule's own                 */
     bool keep_hybrid;
+    int learn;                                 /* 1: blocks                            */
+    long long learn_steps;
     calm_pairs pins;                           /* unit, candidate                      */
     calm_words forbid, gates, formats;
     const char *max_shard_size, *gguf_pre;

@@ -25,6 +25,12 @@
 /* Of sgemm's rate, what the forward pass reaches with attention, norms and reading of weights (`calm bench
  * forward`). */
 #define FORWARD_SHARE 0.75
+/* The same of forward and backward pass of one window (`calm bench backward`), and what a thread takes to change a
+ * weight and decode it anew. */
+#define LEARN_SHARE 0.7
+#define UPDATE_SECONDS 1.5e-9
+/* For a line of a report, each precision. */
+#define GLANCE_SECONDS 0.02
 
 /* The run that is foreseen, opened but not started, and what was measured of this machine. */
 typedef struct forecast {
@@ -56,7 +62,7 @@ static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
 
 /* Operations per second with every thread at work, as the run works: one product per worker, BLAS itself on one
  * thread. */
-static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, double *out)
+static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, double seconds, double *out)
 {
     const size_t workers = (size_t)ctx->n_threads;
     const double begun = calm_seconds(), n = (double)PRODUCT_SIDE;
@@ -67,12 +73,13 @@ static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, doub
         CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
         rounds++;
         spent = calm_seconds() - begun;
-    } while (spent < MEASURE_SECONDS);    /* whole rounds: no worker idles in a counted one */
+    } while (spent < seconds);    /* whole rounds: no worker idles in a counted one */
     *out = 2 * n * n * n * (double)(rounds * workers) / spent;
     return CALM_OK;
 }
 
-static calm_status measure_products(calm_ctx *ctx, forecast *f)
+/* Rates of both precisions, each measured for so long. */
+static calm_status measure_products(calm_ctx *ctx, double seconds, double *in_float, double *in_double)
 {
     const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
     CALM_SCOPED_SCRATCH(ctx);
@@ -84,8 +91,8 @@ static calm_status measure_products(calm_ctx *ctx, forecast *f)
     /* Not zeros: kernels may be faster on those, and denormal results slower. */
     for (size_t i = 0; i < cells; i++)
         p.a[i] = (float)(p.da[i] = calm_rng_uniform(1, 0, i) - 0.5);
-    CALM_TRY(product_rate(ctx, &p, false, &f->out->sgemm_flops));
-    return product_rate(ctx, &p, true, &f->out->dgemm_flops);
+    CALM_TRY(product_rate(ctx, &p, false, seconds, in_float));
+    return product_rate(ctx, &p, true, seconds, in_double);
 }
 
 /* Random weights and inputs for the small job.  There are a few more rows than inputs, so that the Gram matrix is
@@ -148,6 +155,19 @@ static double evaluation_seconds(const forecast *f, double tokens)
     return 2 * calm_run_work_token(&f->p->in) * tokens / (FORWARD_SHARE * f->out->sgemm_flops);
 }
 
+static double learning_seconds(const calm_learned_facts *facts, double sgemm_flops, int n_threads)
+{
+    return facts->operations / (LEARN_SHARE * sgemm_flops) + facts->updates * UPDATE_SECONDS / n_threads;
+}
+
+calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds)
+{
+    double in_float, in_double;
+    CALM_TRY(measure_products(ctx, GLANCE_SECONDS, &in_float, &in_double));
+    *seconds = learning_seconds(&result->learned, in_float, ctx->n_threads);
+    return CALM_OK;
+}
+
 /* Quantizing one job, as measured: candidates of a job are computed side by side, hence n_threads. */
 static double chain_seconds(const forecast *f, const calm_job_ref *job, int n_threads)
 {
@@ -204,6 +224,8 @@ static void add_up(forecast *f, int n_threads)
                     work.dgemm / f->out->dgemm_flops;
     if (p->result.evaluates && recipe->eval_windows > 0)
         out->seconds += evaluation_seconds(f, (double)(recipe->eval_windows * recipe->seqlen));
+    out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, f->out->sgemm_flops, n_threads) : 0;
+    out->seconds += out->learn_seconds;
     /* Digests and reading: about 400 MB/s, twice; writing the result. */
     out->seconds += 2 * (double)calm_model_bytes(p->in.model) / 4e8 + out->bytes_after / 3e8;
     out->memory = p->memory;
@@ -232,7 +254,7 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_fo
     forecast f = {.p = run, .out = out};
     /* Opening set the limit that the run would have; the measurements here are not the run. */
     calm_memory_set_limit(ctx->memory, 0);
-    CALM_TRY(measure_products(ctx, &f));
+    CALM_TRY(measure_products(ctx, MEASURE_SECONDS, &out->sgemm_flops, &out->dgemm_flops));
     CALM_TRY(measure_algorithms(ctx, &f));
     CALM_TRY(count_evaluation(ctx, &f));
     add_up(&f, ctx->n_threads);

@@ -3,16 +3,21 @@
 #define CALM_RUN_FORECAST_H
 
 #include "ptq/run/memory_plan.h"
+#include "ptq/run/result.h"
 
 typedef struct calm_forecast {
     calm_memory_plan memory;
     double seconds;
+    double learn_seconds;                   /* of those; 0: nothing is learned                                */
     double bytes_before, bytes_after;       /* of the checkpoint                                              */
     double bits_per_weight;                 /* of the quantized linears                                       */
     double store_bytes;                     /* that candidates take                                           */
     size_t n_candidates;
     double sgemm_flops, dgemm_flops;        /* measured: per second, all threads; multiply-adds count two      */
 } calm_forecast;
+
+/* Seconds that learning of a result takes or would take on this machine, whose products are measured for a moment. */
+calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds);
 
 /* Open the run of a recipe, measure this machine for a second (matrix products, and each algorithm on a small job), and
  * add up.  Candidates that the store has already are not taken into account.  Fails as opening the run does. */

@@ -16,6 +16,7 @@ typedef struct calm_candidate {
     char key[CALM_SHA256_HEX];
     int64_t id;                                /* 0: not in the store                 */
     char blob[CALM_SHA256_HEX];                /* empty when it failed                */
+    size_t blob_bytes;                         /* of an earlier run's; 0: not looked at */
     const char *failure;                       /* NULL: it succeeded                  */
     bool skipped;                              /* not tried; failure says why         */
     calm_score_set scores;
@@ -23,6 +24,13 @@ typedef struct calm_candidate {
     double seconds;                            /* it took; 0: unknown                 */
     bool todo;                                 /* to be computed in this run          */
 } calm_candidate;
+
+/* A block that was learned, as the store has it: what it consists of, job by job, and its norms and biases. */
+typedef struct calm_learned {
+    calm_candidate *jobs;                      /* [jobs of the block] in the layout's order */
+    char key[CALM_SHA256_HEX], blob[CALM_SHA256_HEX];
+    size_t blob_bytes;
+} calm_learned;
 
 typedef struct calm_inputs {
     const calm_recipe *recipe;
@@ -92,6 +100,11 @@ calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, size_t n
 /* The plan of choice [n_jobs]: entries of the pool, or CALM_STAYS_FLOAT. */
 calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size_t *choice, calm_plan *out);
 
+/* `from` with the candidates and vectors of learned blocks [n_blocks] in place of its own; NULL: a block that was not
+ * learned. */
+calm_status calm_plan_learn(calm_ctx *ctx, const calm_inputs *in, const calm_plan *from, calm_learned *const *blocks,
+                            calm_plan *out);
+
 /* choice [n_jobs] = `entry` for the jobs of the run, float for the others; in ctx->out. */
 calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t entry, size_t **choice);
 
@@ -104,7 +117,9 @@ double calm_plan_bits(const calm_inputs *in, const calm_plan *plan);
 /* Digest over the candidates of a plan: the subject of its evaluations. */
 calm_status calm_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX]);
 
-/* A trial of choice [n_jobs], not measured yet. */
+/* A trial of a plan, or of choice [n_jobs], not measured yet. */
+calm_status calm_trial_of_plan(calm_ctx *ctx, const calm_inputs *in, const char *name, const calm_plan *plan,
+                               calm_trial *out);
 calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice,
                            calm_trial *out);
 

@@ -5,6 +5,7 @@
 
 #include "cka/linear.h"
 #include "ptq/run/block_work.h"
+#include "ptq/run/learn_impl.h"
 #include "ptq/base/file.h"
 #include "ptq/base/memory.h"
 #include "ptq/calib/importance.h"
@@ -500,11 +501,13 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     /* The statistics of the embeddings, and of the final norm. */
     raise_to(&out->capture, hidden_bytes(&e) + calm_actstat_new_bytes(e.rows) +
                              calm_capture_rows_scratch_bytes(e.windows, e.longest));
+    out->learn = calm_learn_bytes(p, e.scaled, knobs->spill, n_threads);
     add_evaluations(&e, out);
     add_formats(&e, out);
     const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* begun, in arenas and their scratch */
     const size_t always = base + calm_memory_plan_program(n_threads) + chunks;
-    size_t *const stages[] = {&out->capture, &out->quantize, &out->score, &out->evaluate, &out->assemble};
+    size_t *const stages[] = {&out->capture, &out->quantize, &out->score,
+                              &out->learn,   &out->evaluate, &out->assemble};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         raise_to(&out->peak, *stages[i]);
     /* What the C library keeps back for each thread grows with the peak of arenas, so it comes after. */
@@ -512,7 +515,8 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     out->peak += always + out->kept;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         *stages[i] += always + out->kept;
+    const bool twice = p->in.recipe->prefix == CALM_PREFIX_QUANTIZED || p->in.recipe->learner;
     out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) *
-                                           (p->in.recipe->prefix == CALM_PREFIX_QUANTIZED ? 2 : 1)
+                                           (twice ? 2 : 1)
                                      : 0;
 }

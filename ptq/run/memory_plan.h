@@ -27,14 +27,14 @@ typedef struct calm_memory_plan {
     size_t kept;                                 /* of that: free lists of the C library                */
     size_t base;                                 /* program, libraries, tokenizer, store: there already */
     size_t capture, quantize, score;             /* peaks of the three steps on a block                 */
-    size_t evaluate, assemble;
+    size_t learn, evaluate, assemble;
     size_t peak;                                 /* of all of them                                      */
     size_t spill_bytes;                          /* in a file, when knobs.spill                         */
 } calm_memory_plan;
 
 /* The most that arenas held in each stage of a run, and before the first. */
 typedef struct calm_memory_plan_held {
-    size_t open, capture, quantize, score, evaluate, assemble;
+    size_t open, capture, quantize, score, learn, evaluate, assemble;
 } calm_memory_plan_held;
 
 /* A stage ends: raise `*held` to what arenas held at most since the last call. */

@@ -47,6 +47,36 @@ calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size
     return CALM_OK;
 }
 
+/* calm_plan_vectors_fn over the inputs of a run. */
+static calm_status fetch_vectors(void *user, calm_ctx *ctx, const void *source, calm_vectors *out)
+{
+    const calm_inputs *in = user;
+    const calm_learned *learned = source;
+    CALM_SCOPED_MAPPING(map);
+    if (calm_blob_get(ctx, calm_store_blobs(in->store), learned->blob, &map) != CALM_OK)
+        return explain_damage(ctx);
+    return calm_vectors_decode(ctx, learned->blob, map.data, map.bytes, out);
+}
+
+calm_status calm_plan_learn(calm_ctx *ctx, const calm_inputs *in, const calm_plan *from, calm_learned *const *blocks,
+                            calm_plan *out)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const size_t n_blocks = calm_model_config(in->model)->n_blocks;
+    *out = *from;
+    out->vectors = fetch_vectors;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, from->n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->blocks, n_blocks));
+    memcpy(out->jobs, from->jobs, from->n_jobs * sizeof *out->jobs);
+    for (size_t b = 0; b < n_blocks; b++)
+        for (size_t j = layout->block_begin[b]; blocks[b] && j < layout->block_begin[b + 1]; j++) {
+            out->blocks[b] = blocks[b];
+            if (from->jobs[j].quantized)
+                out->jobs[j].source = &blocks[b]->jobs[j - layout->block_begin[b]];
+        }
+    return CALM_OK;
+}
+
 /* Over the whole layout: jobs outside of the recipe's blocks are part of every plan, as float. */
 calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t entry, size_t **choice)
 {
@@ -125,11 +155,10 @@ calm_status calm_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SH
     return calm_sha256_finish(ctx, &sha, key);
 }
 
-calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice,
-                           calm_trial *out)
+calm_status calm_trial_of_plan(calm_ctx *ctx, const calm_inputs *in, const char *name, const calm_plan *plan,
+                               calm_trial *out)
 {
-    *out = (calm_trial){.name = name, .delta = NAN, .se = NAN};
-    CALM_TRY(calm_plan_of_choice(ctx, in, choice, &out->plan));
+    *out = (calm_trial){.name = name, .plan = *plan, .delta = NAN, .se = NAN};
     /* The first job whose candidate failed says why there is no such plan; one is enough. */
     for (size_t j = 0; j < out->plan.n_jobs && !out->missing; j++) {
         const calm_candidate *candidate = out->plan.jobs[j].source;
@@ -140,4 +169,12 @@ calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *nam
     out->bits_per_weight = calm_plan_bits(in, &out->plan);    /* known without codes */
     out->act_bits = act_bits(in, &out->plan);
     return calm_plan_key(ctx, &out->plan, out->key);
+}
+
+calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice,
+                           calm_trial *out)
+{
+    calm_plan plan;
+    CALM_TRY(calm_plan_of_choice(ctx, in, choice, &plan));
+    return calm_trial_of_plan(ctx, in, name, &plan, out);
 }

@@ -12,6 +12,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/run/checkpoint.h"
 #include "ptq/run/run_impl.h"
+#include "ptq/run/stored_learned.h"
 #include "ptq/run/stored_windows.h"
 #include "ptq/export/export.h"
 #include "ptq/plan/key.h"
@@ -131,6 +132,7 @@ static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_
     calm_candidate *candidate = calm_candidate_at(&a->in, job, entry);
     const char *name = a->stored.pool.jobs[of_pool].name;
     candidate->id = row->id;
+    candidate->blob_bytes = (size_t)row->blob_bytes;
     candidate->failure = row->id ? row->failure : CALM_NOT_TRIED;
     if (row->id)
         CALM_TRY(copy_digest(ctx, name, row->key, candidate->key));
@@ -226,6 +228,12 @@ static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, size_t *
     return spread(ctx, a, of_job, choice);
 }
 
+/* Is the result of this name a learned one? */
+static bool is_learned(const char *name)
+{
+    return calm_text_ends_with(name, CALM_LEARNED_SUFFIX);
+}
+
 /* The plan that a name stands for: "hybrid", "all SCHEME" (under a budget, each unit's option of that width), an
  * entry.  `solution` is left alone by the hybrid. */
 static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const char *name, size_t **choice,
@@ -310,13 +318,38 @@ static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a)
         if (candidate->failure)
             return calm_fail(ctx, CALM_EFORMAT, "%s: %s was chosen and has no result: %s", a->stored.pool.jobs[j].name,
                              job->entry_name, candidate->failure);
-        /* Candidates of a job lie side by side, in the order of entries. */
-        const size_t entry = (size_t)(candidate - calm_candidate_at(&a->in, a->places[j], 0));
-        if (!calm_blob_present(calm_store_blobs(a->in.store), candidate->blob,
-                               (size_t)calm_pool_at(&a->stored.pool, j, entry)->blob_bytes))
+        if (!calm_blob_present(calm_store_blobs(a->in.store), candidate->blob, candidate->blob_bytes))
             return blame(ctx, a, job, calm_fail(ctx, CALM_ENOTFOUND, "it is not in %s, or has another size",
                                                 calm_store_blobs(a->in.store)));
     }
+    return CALM_OK;
+}
+
+/* ---- what was learned ---- */
+
+/* calm_plan_vectors_fn: as `fetch`. */
+static calm_status fetch_vectors(void *user, calm_ctx *ctx, const void *source, calm_vectors *out)
+{
+    const calm_assembly *a = user;
+    const calm_learned *learned = source;
+    CALM_SCOPED_MAPPING(map);
+    CALM_TRY(calm_blob_get(ctx, calm_store_blobs(a->in.store), learned->blob, &map));
+    return calm_vectors_decode(ctx, learned->blob, map.data, map.bytes, out);
+}
+
+/* The blocks that the run learned, in place of those that it began from. */
+static calm_status plan_learned(calm_ctx *ctx, calm_assembly *a)
+{
+    const calm_plan plain = a->result.plan;
+    calm_learned **blocks;
+    CALM_TRY(calm_learned_of_store(ctx, a->in.store, a->run.id, a->in.model, &blocks));
+    CALM_TRY(calm_plan_learn(ctx, &a->in, &plain, blocks, &a->result.plan));
+    a->result.plan.vectors = fetch_vectors;
+    for (size_t b = 0; b < calm_model_config(a->in.model)->n_blocks; b++)
+        if (blocks[b] && !calm_blob_present(calm_store_blobs(a->in.store), blocks[b]->blob, blocks[b]->blob_bytes))
+            return calm_fail(ctx, CALM_ENOTFOUND, "%s: the norms of learned block %zu, blob %s, are not there; calm "
+                             "quantize with the recipe of run %lld learns it again", a->recipe.store, b,
+                             blocks[b]->blob, (long long)a->run.id);
     return CALM_OK;
 }
 
@@ -391,7 +424,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_assembly *a)
     const double budget = calm_json_number(calm_json_at(budgets, 0), NAN);
     const double act_budget = calm_json_number(calm_json_get(a->run.recipe, "act_budget"), 0);
     char name[CALM_SCHEME_NAME_MAX], *text;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, a->result.trials, 1 + a->stored.pool.n_schemes + a->stored.pool.n_entries));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, a->result.trials, 1 + a->stored.pool.n_schemes + a->stored.pool.n_entries + 1));
     CALM_TRY(add_trial(ctx, a, "hybrid", NAN, 0));
     for (size_t i = 0; i < a->stored.pool.n_schemes && (!isnan(budget) || act_budget > 0); i++) {
         calm_scheme_name(&a->recipe.schemes[i], name);
@@ -404,7 +437,8 @@ static calm_status list_trials(calm_ctx *ctx, calm_assembly *a)
     }
     for (size_t i = 0; i < a->stored.pool.n_entries; i++)
         CALM_TRY(add_trial(ctx, a, a->stored.pool.entries[i].name, budget, act_budget));
-    return CALM_OK;
+    return is_learned(a->result.name) ? calm_trial_of_plan(ctx, &a->in, a->result.name, &a->result.plan,
+                                                           &a->result.trials[a->result.n_trials++]) : CALM_OK;
 }
 
 /* What the run measured, for the card.  A selection (calm select) has measured nothing, and its card says so by
@@ -467,13 +501,19 @@ static calm_status plan(calm_ctx *ctx, calm_assembly *a)
 {
     calm_solution solution;
     size_t *choice;
+    char *start;
     CALM_TRY(match_jobs(ctx, a));
     CALM_TRY(restore_candidates(ctx, a));
-    CALM_TRY(spread_named(ctx, a, a->result.name, &choice, &solution));
+    const bool learned = is_learned(a->result.name);
+    const size_t length = strlen(a->result.name) - (learned ? strlen(CALM_LEARNED_SUFFIX) : 0);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &start, "%.*s", (int)length, a->result.name));
+    CALM_TRY(spread_named(ctx, a, start, &choice, &solution));
     CALM_TRY(calm_plan_of_choice(ctx, &a->in, choice, &a->result.plan));
     /* A run's fetcher would advise to run the same command again, which does not compute blobs here. */
     a->result.plan.fetch = fetch;
     a->result.plan.user = a;
+    if (learned)
+        CALM_TRY(plan_learned(ctx, a));
     CALM_TRY(check_blobs(ctx, a));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->in.model, &a->result.plan));
     CALM_TRY(restore_measured(ctx, a));

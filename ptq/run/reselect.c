@@ -143,6 +143,10 @@ static void warn(calm_ctx *ctx, const calm_reselected *s)
         calm_log(ctx, CALM_LOG_WARNING,
                  "run %lld scored each block behind the choices of those before it: after another choice the scores of "
                  "later blocks are of another model", (long long)s->parent.id);
+    if (strcmp(calm_json_string(calm_json_get(s->parent.recipe, "learn"), ""), "blocks") == 0)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "run %lld learned on from its own choices: this selection is of plain candidates; calm quantize with "
+                 "these choices as pins learns on from them", (long long)s->parent.id);
     if (s->solution.unprobed)
         calm_log(ctx, CALM_LOG_WARNING,
                  "%zu of %zu units have no probe in the store: what a unit costs the model is taken to be its %s times "

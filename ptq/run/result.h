@@ -42,6 +42,17 @@ typedef struct calm_window_facts {
     char sha256[CALM_SHA256_HEX];
 } calm_window_facts;
 
+/* What learning came to, over all blocks; n 0: nothing was to be learned. */
+typedef struct calm_learned_facts {
+    size_t n, kept;                /* blocks; those of them that stayed as they were                        */
+    size_t changed;                /* codes that are not the start's                                        */
+    double before, after;          /* mean loss of learned blocks: relative error of their outputs          */
+    size_t codes;                  /* all codes of learned blocks                                            */
+    double seconds;                /* all blocks took                                                       */
+    double operations;             /* that learning takes or would take; 0: nothing of the run is learned   */
+    double updates;                /* weights times steps, besides                                          */
+} calm_learned_facts;
+
 typedef struct calm_result {
     const calm_recipe *recipe;
     const calm_layout *layout;                 /* of the float model                                        */
@@ -58,6 +69,7 @@ typedef struct calm_result {
     calm_pareto *pareto;                       /* [n_budgets] with several budgets                          */
     calm_limits limits;                        /* what the target left                                      */
 
+    calm_learned_facts learned;
     double bits_per_weight;                    /* of the quantized linears; NaN: not known yet              */
     int64_t bytes_before, bytes_after;
     calm_window_facts calib, guard, eval;

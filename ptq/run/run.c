@@ -207,6 +207,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_gates_check(ctx, p->in.recipe->gates, p->in.recipe->n_gates, p->result.evaluates,
                               calm_inputs_encode(&p->in), p->in.recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));
+    CALM_TRY(calm_run_foresee_learning(ctx, p));
     CALM_TRY(calm_run_check_budgets(ctx, p));
     CALM_TRY(calm_act_budget_check(ctx, &p->pool, &p->scope, p->in.recipe->act_budget));
     /* Only for a run that will take place: everything that refuses it is above. */
@@ -256,6 +257,7 @@ static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
         CALM_TRY(calm_run_choose(ctx, p));
         CALM_TRY(calm_run_guard(ctx, p));
     }
+    CALM_TRY(calm_run_learn(ctx, p));
     /* Several budgets: their results side by side, none written. */
     if (p->in.recipe->n_budgets > 1) {
         p->result.verdict = "several budgets were compared";

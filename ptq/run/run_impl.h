@@ -57,6 +57,10 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *run);
 /* Find every candidate in the store, compute what is missing block by block, and put it there (survey.c). */
 calm_status calm_run_blocks(calm_ctx *ctx, calm_run *run);
 
+/* Is the blob there, with the content that its name says?  If not, which the log then says, it is computed again
+ * (survey.c). */
+bool calm_run_blob_is_sound(calm_ctx *ctx, const calm_run *run, const char *digest);
+
 /* Choose per unit and put the choices (choices.c); then measure the hybrid and every uniform run on the guard windows
  * and settle on the result (guard.c). */
 calm_status calm_run_choose(calm_ctx *ctx, calm_run *run);
@@ -86,6 +90,15 @@ calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, cons
 /* One probe per unit, then for each budget the plan of least predicted loss, its guard, and the result.  With one
  * budget choice, trials and plan are set as by choice and guard, and the choices put (choices.c). */
 calm_status calm_run_spend(calm_ctx *ctx, calm_run *run);
+
+/* Learn the blocks of the result, as the recipe asks, measure what came of it beside it on the guard windows, and make
+ * it the result if the guard's rule says so (learn.c). */
+calm_status calm_run_learn(calm_ctx *ctx, calm_run *run);
+
+/* Before any work: what learning takes or would take, into run->result.learned (learn.c).  Where the recipe asks for
+ * it: CALM_EUNSUPPORTED of a mixture of experts, CALM_EARG of too few windows; warnings of few, and
+ * of nothing to learn. */
+calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *run);
 
 /* ---- sensitivity: probes of single units (sensitivity.c) ---- */
 

@@ -262,6 +262,25 @@ void calm_summary_size(const calm_result *r, calm_text *out)
                      (double)r->bytes_after / 1048576.0, 100.0 * (double)r->bytes_after / (double)r->bytes_before);
 }
 
+void calm_summary_learning(const calm_result *r, double seconds, calm_text *out)
+{
+    const calm_learned_facts *facts = &r->learned;
+    const size_t learned = facts->n - facts->kept;
+    if (!facts->operations)
+        return;
+    if (!r->recipe->learner)
+        calm_text_printf(out,
+                         "  learning     --learn blocks goes on from here in about %.0f s; on the bundled model it "
+                         "takes a quarter to two fifths off the KL\n", seconds);
+    else if (!learned)
+        calm_text_printf(out, "  learning     all blocks stayed as they were\n");
+    else
+        calm_text_printf(out,
+                         "  learning     %zu of %zu blocks in %.1f s: mean loss %.5f -> %.5f, %.1f %% of the codes "
+                         "changed\n", learned, facts->n, facts->seconds, facts->before / (double)learned,
+                         facts->after / (double)learned, 100.0 * (double)facts->changed / (double)facts->codes);
+}
+
 /* One line per gate of the recipe. */
 calm_status calm_summary_gates(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {

@@ -18,6 +18,9 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *result, calm_t
 /* Append one line per gate of the recipe; nothing where none was measured. */
 calm_status calm_summary_gates(calm_ctx *ctx, const calm_result *result, calm_text *out);
 
+/* Append a line about what learning took and came to, or, where it was not asked for, what it would take: `seconds`. */
+void calm_summary_learning(const calm_result *result, double seconds, calm_text *out);
+
 /* Append what the result is, its scheme and its size; the names of the recipe's schemes alone. */
 void calm_summary_size(const calm_result *result, calm_text *out);
 void calm_summary_schemes(const calm_result *result, calm_text *out);

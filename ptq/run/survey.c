@@ -12,8 +12,7 @@
 
 /* ---- what the store has ---- */
 
-/* A blob that is missing or whose content is not what its name says is computed again. */
-static bool blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest)
+bool calm_run_blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest)
 {
     CALM_SCOPED_MAPPING(map);
     /* The digest is computed over the whole file: a flipped bit would otherwise become a weight. */
@@ -66,7 +65,7 @@ static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t en
     const bool complete = is_scored(p, job, entry, row.score_rows, &candidate->scores);
     /* A failure is a result: the same inputs would fail again. A row without all scores, from an older calm or a
      * killed run, is computed again as a whole; it keeps its id. */
-    candidate->todo = !row.failure && (!complete || !blob_is_sound(ctx, p, row.blob));
+    candidate->todo = !row.failure && (!complete || !calm_run_blob_is_sound(ctx, p, row.blob));
     if (!row.failure && !candidate->todo)
         memcpy(candidate->blob, row.blob, CALM_SHA256_HEX);
     return CALM_OK;

@@ -91,6 +91,13 @@ uint16_t calm_f32_to_f16(float value)
     return (uint16_t)(sign | ((magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13));
 }
 
+float calm_dtype_round(calm_dtype dtype, float value)
+{
+    if (dtype == CALM_BF16)
+        return calm_bf16_to_f32(calm_f32_to_bf16(value));
+    return dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(value)) : value;
+}
+
 CALM_VECTORIZE static void widen_bf16(const unsigned char *in, size_t n, float *out)
 {
     for (size_t i = 0; i < n; i++) {

@@ -23,6 +23,9 @@ float calm_f16_to_f32(uint16_t bits);
 uint16_t calm_f32_to_bf16(float value);
 uint16_t calm_f32_to_f16(float value);
 
+/* The value that a tensor of this type holds for `value`: of F32 itself. */
+float calm_dtype_round(calm_dtype dtype, float value);
+
 /* `n` stored elements (F64, F32, F16, BF16; any alignment) to float32.  CALM_EUNSUPPORTED for others. */
 calm_status calm_to_f32(calm_ctx *ctx, calm_dtype dtype, const void *in, size_t n, float *out);
 

@@ -40,7 +40,7 @@ static const char **all_chains(void)
     ck_assert_uint_le(n_presets + n_parts, MAX_CHAINS);
     for (size_t i = 0; i < n_presets; i++)
         chains[n++] = presets[i].name;
-    for (size_t i = 0; i < n_parts; i++)
+    for (size_t i = 0; i < n_parts && parts[i]->kind != CALM_KIND_BLOCK; i++)    /* learners, no steps, come last */
         chains[n++] = chain_with(parts[i]);
     chains[n] = NULL;
     return chains;

@@ -84,8 +84,37 @@ TEST(models)
 }
 END_OF_TEST
 
+/* A learned block by everything that it was learned from; its jobs by their roles besides. */
+TEST(learned_blocks)
+{
+    static const struct {
+        const char *calibration, *learner, *prefix;
+        size_t block;
+        const char *starts[2];
+    } cases[] = {{"c", "learn@1", "float", 0, {"a", "b"}}, {"d", "learn@1", "float", 0, {"a", "b"}},
+                 {"c", "learn@2", "float", 0, {"a", "b"}}, {"c", "learn@1", "other", 0, {"a", "b"}},
+                 {"c", "learn@1", "float", 1, {"a", "b"}}, {"c", "learn@1", "float", 0, {"a", "c"}},
+                 {"c", "learn@1", "float", 0, {"b", "a"}}};
+    enum { N = sizeof cases / sizeof *cases };
+    char keys[N][CALM_SHA256_HEX], again[CALM_SHA256_HEX], job[2][CALM_SHA256_HEX];
+    for (size_t i = 0; i < N; i++) {
+        ck_ok(calm_key_learned(ctx, cases[i].calibration, cases[i].learner, cases[i].prefix, cases[i].block,
+                               cases[i].starts, 2, keys[i]));
+        for (size_t k = 0; k < i; k++)
+            ck_assert_str_ne(keys[i], keys[k]);
+    }
+    ck_ok(calm_key_learned(ctx, "c", "learn@1", "float", 0, cases[0].starts, 2, again));
+    ck_assert_str_eq(again, keys[0]);
+    ck_ok(calm_key_learned_job(ctx, keys[0], &(calm_job_ref){.role = "qkv"}, job[0]));
+    ck_ok(calm_key_learned_job(ctx, keys[0], &(calm_job_ref){.role = "o"}, job[1]));
+    ck_assert_str_ne(job[0], job[1]);
+    ck_ok(calm_key_learned_job(ctx, keys[1], &(calm_job_ref){.role = "qkv"}, job[1]));
+    ck_assert_str_ne(job[0], job[1]);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("key",
-                     (const TTest *[]){candidates_differ_by_what_they_depend_on, what_is_not_in_the_key, models, NULL});
+    return run_tests("key", (const TTest *[]){candidates_differ_by_what_they_depend_on, what_is_not_in_the_key, models,
+                                              learned_blocks, NULL});
 }

@@ -388,6 +388,49 @@ static void put_block_output(calm_store *store, const sample *s, int64_t block, 
 }
 
 /* Rows of an ablation: put twice they are one, and the view has the least KL first and what failed last. */
+/* A learned block with its candidates; put again it keeps its number and has the new ones alone. */
+TEST(learned_round_trip)
+{
+    const char *path = sample_path();
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    const sample s = sample_fill(store);
+    calm_store_candidate candidate = {.key = "start", .job_id = s.qkv, .calibration_id = s.calibration,
+                                      .algorithm = "gptq", .chain = "c", .scheme = "w4a16_g128", .blob = "b"};
+    calm_store_learned row = {.key = "l", .calibration_id = s.calibration, .learner = "learn@1(steps=200)",
+                              .blob = "v", .blob_bytes = 7, .loss_before = 0.5, .loss_after = 0.25, .changed = 3,
+                              .seconds = 2}, back;
+    int64_t start, learned[2], id, again;
+    ck_ok(calm_store_candidate_put(ctx, store, &candidate, &start));
+    for (int i = 0; i < 2; i++) {
+        candidate.key = i ? "second" : "first";
+        ck_ok(calm_store_candidate_put(ctx, store, &candidate, &learned[i]));
+    }
+    row.block_id = sample_number(store, "SELECT min(id) FROM block");
+    ck_ok(calm_store_learned_put(ctx, store, &row, learned, (int64_t[]){start, start}, 2, &id));
+    ck_ok(calm_store_run_learned(ctx, store, s.run, id));
+    ck_ok(calm_store_run_learned(ctx, store, s.run, id));
+    ck_ok(calm_store_learned_find(ctx, store, "l", &back, &again));
+    ck_assert(again == id && back.block_id == row.block_id && back.calibration_id == s.calibration);
+    ck_assert_str_eq(back.learner, row.learner);
+    ck_assert_str_eq(back.blob, "v");
+    ck_assert_ptr_null(back.kept);
+    ck_assert(back.loss_before == 0.5 && back.loss_after == 0.25 && back.changed == 3 && back.blob_bytes == 7);
+    ck_assert_str_eq(sample_text(store, "SELECT block || ' ' || loss_before || ' ' || loss_after || ' ' || changed"
+                                        " FROM v_learned"), "0 0.50000 0.25000 3");
+    row.kept = "the loss rose";
+    row.loss_after = NAN;
+    ck_ok(calm_store_learned_put(ctx, store, &row, learned + 1, &start, 1, &again));
+    ck_assert_int_eq(again, id);
+    ck_assert_int_eq(sample_number(store, "SELECT sum(candidate_id) FROM learned_candidate"), learned[1]);
+    ck_ok(calm_store_learned_find(ctx, store, "l", &back, &again));
+    ck_assert_str_eq(back.kept, "the loss rose");
+    ck_assert(isnan(back.loss_after));
+    ck_ok(calm_store_learned_find(ctx, store, "none", &back, &again));
+    ck_assert(again == 0 && !back.key);
+    calm_store_close(store);
+}
+END_OF_TEST
+
 TEST(ablation_round_trip)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
@@ -501,6 +544,7 @@ int main(void)
         every_table_and_column_has_a_comment, children_of_every_foreign_key_are_indexed, same_key_same_id,
         candidate_round_trip, candidate_replaced_keeps_its_id, rules_of_the_schema_hold,
         transactions_nest_and_roll_back, an_unfinished_run_goes_on, activations_round_trip,
-        evaluations_round_trip, embeddings_round_trip, ablation_round_trip, emergence_is_the_first_tenfold_growth,
+        evaluations_round_trip, embeddings_round_trip, learned_round_trip, ablation_round_trip,
+        emergence_is_the_first_tenfold_growth,
         views_read_like_a_report, NULL});
 }

@@ -68,20 +68,19 @@ static int64_t put_candidate(const char *key, int64_t job, int64_t calibration, 
 }
 
 typedef struct model {
-    int64_t id, job, calibration;
+    int64_t id, job, block, calibration;
 } model;
 
 static model put_model(const char *name)
 {
     model m;
-    int64_t block;
     calm_store_model row = sample_model;
     calm_store_calibration calibration = sample_calibration;
     row.digest = row.name = calibration.key = name;
     ck_ok(calm_store_model_id(ctx, store, &row, &m.id));
     ck_ok(calm_store_calibration_id(ctx, store, &calibration, &m.calibration));
-    ck_ok(calm_store_block_id(ctx, store, &(calm_store_block){m.id, 0, "b", "decoder"}, &block));
-    const calm_store_job job = {.block_id = block, .role = "o", .name = "o", .sublayer = "attention", .linears = "o"};
+    ck_ok(calm_store_block_id(ctx, store, &(calm_store_block){m.id, 0, "b", "decoder"}, &m.block));
+    const calm_store_job job = {.block_id = m.block, .role = "o", .name = "o", .sublayer = "attention", .linears = "o"};
     ck_ok(calm_store_job_id(ctx, store, &job, &m.job));
     ck_ok(calm_store_expert_put(ctx, store, m.job, m.calibration, 5));
     const calm_store_peak peak = {-1.5, 0, 1, 2, "the"};
@@ -100,6 +99,21 @@ static int64_t put_evaluation(const char *key, int64_t model_id)
     int64_t id;
     ck_ok(calm_store_evaluation_put(ctx, store, &row, &id));
     return id;
+}
+
+static bool learns;    /* runs have a learned block each */
+
+/* A learned block of a run, with its candidate and blobs of its own. */
+static void put_learned(const char *key, const model *m, int64_t start, int64_t run)
+{
+    const char *name = test_format("learned %s", key);
+    const int64_t candidate = put_candidate(name, m->job, m->calibration, 10 + atoi(key));
+    const calm_store_learned row = {.key = name, .block_id = m->block, .calibration_id = m->calibration,
+                                    .learner = "learn@1", .blob = put_blob(20 + atoi(key)), .blob_bytes = BLOB_BYTES,
+                                    .loss_before = 0.5, .loss_after = 0.25, .changed = 3, .seconds = 1};
+    int64_t id;
+    ck_ok(calm_store_learned_put(ctx, store, &row, &candidate, &start, 1, &id));
+    ck_ok(calm_store_run_learned(ctx, store, run, id));
 }
 
 /* A run of a pool whose first candidate is chosen, with a row of everything; `status` NULL: killed. */
@@ -121,6 +135,8 @@ static void put_run(const char *key, const model *m, const int64_t *pool, size_t
     ck_ok(calm_store_artifact_put(ctx, store, &(calm_store_artifact){run, "out", "weights", 5, "x"}));
     ck_ok(calm_store_environment_put(ctx, store, run, "cpu", "one"));
     ck_ok(calm_store_gate_put(ctx, store, &(calm_store_gate){run, 0, "kl <= 1", 0.1, true}));
+    if (learns)
+        put_learned(key, m, pool[0], run);
     ck_ok(calm_store_run_end(ctx, store, run, &(calm_store_outcome){.status = status, .result = "hybrid"}));
 }
 
@@ -264,13 +280,16 @@ END_OF_TEST
 
 TEST(dropped_runs)
 {
+    learns = true;
     const char *path = fill();
+    learns = false;
     calm_gc_result freed;
     collect_checked(path, (calm_gc_plan){.keep = -1, .drop = (int64_t[]){1, 4, 1}, .n_drop = 3}, &freed);
     ck_assert(freed.n_dropped == 2 && freed.dropped[0] == 1 && freed.dropped[1] == 4);
     ck_assert(freed.n_kept == 2 && freed.kept[0] == 2 && freed.kept[1] == 3);
     ck_assert_str_eq(lines(path, "SELECT key FROM run"), "2 3 ");
-    ck_assert_str_eq(lines(path, "SELECT key FROM candidate ORDER BY 1"), "b c d ");
+    ck_assert_str_eq(lines(path, "SELECT key FROM candidate ORDER BY 1"), "b c d learned 2 ");
+    ck_assert_str_eq(lines(path, "SELECT key FROM learned"), "learned 2 ");
     ck_assert_str_eq(lines(path, "SELECT key FROM evaluation ORDER BY 1"),
                      "ablation 2 guard 2 seen by the killed run ");
     ck_assert_str_eq(lines(path, "SELECT digest FROM model ORDER BY 1"), "m n ");
@@ -286,10 +305,13 @@ TEST(dropped_runs)
                     {"run_evaluation", 2},
                     {"choice", 2},
                     {"run_candidate", 3},
+                    {"run_learned", 2},
+                    {"learned_candidate", 2},
+                    {"learned", 2},
                     {"run", 2},
-                    {"score", 6},
-                    {"candidate", 3},
-                    {"algorithm", 3},
+                    {"score", 10},
+                    {"candidate", 5},
+                    {"algorithm", 5},
                     {"evaluation_window", 5},
                     {"evaluation", 5},
                     {"activation_peak", 1},
@@ -299,7 +321,7 @@ TEST(dropped_runs)
                     {"job", 1},
                     {"block", 1},
                     {"model", 1},
-                    {"blob", 3}};
+                    {"blob", 7}};
     ck_assert_uint_eq(freed.n_kinds, sizeof expected / sizeof *expected);
     for (size_t i = 0; i < freed.n_kinds; i++) {
         ck_assert_int_eq(kind(&freed, expected[i].kind)->rows, expected[i].rows);

@@ -250,6 +250,23 @@ TEST(version_2)
 }
 END_OF_TEST
 
+/* Version 5 has no learned blocks; its evaluations have today's form. */
+TEST(version_5)
+{
+    const char *path = fill(), *fresh = sample_path();
+    run_script(path, "DROP VIEW v_learned; DROP TABLE run_learned; DROP TABLE learned_candidate; DROP TABLE learned;"
+                     "PRAGMA user_version = 5; PRAGMA wal_checkpoint(TRUNCATE)");
+    const char *before = contents(path);
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_learned"), 0);
+    calm_store_close(store);
+    ck_assert_str_eq(contents(path), before);
+    ck_assert_int_eq(version_of(path), calm_store_version());
+    calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
+    ck_assert_str_eq(schema_of(path), schema_of(fresh));
+}
+END_OF_TEST
+
 /* A store of version 4 with a decoder (model 1) and an encoder (2), whose relative error lies in nll, 1 - cosine in kl
  * and rank correlation in top1; evaluation 2 is a guard's, 3 the final one with its row of `encoding`. */
 static const char *store_with_encoder(void)
@@ -378,7 +395,7 @@ TEST(damaged_stores_are_refused_unchanged)
         {"CREATE TABLE ablation (id INTEGER)", "\"ablation\" is missing or was changed"},
         {"ALTER TABLE evaluation ADD COLUMN colour TEXT", "\"evaluation\" is missing or was changed"},
         {"DROP VIEW v_evaluations; DROP TABLE evaluation_window", "\"evaluation_window\" is missing or was changed"},
-        {"PRAGMA user_version = 0", "store version 0, expected 5"},
+        {"PRAGMA user_version = 0", "store version 0, expected 6"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *path = old_store();
@@ -573,7 +590,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("store_migration",
-                     (const TTest *[]){every_row_is_kept, version_2,
+                     (const TTest *[]){every_row_is_kept, version_2, version_5,
                                        figures_of_an_encoder_get_their_own_columns, views, reading_says_what_to_do,
                                        damaged_stores_are_refused_unchanged, a_copy_is_kept, no_copy_no_change,
                                       killed_or_refused_at_many_calls, NULL});

@@ -1,0 +1,436 @@
+/* Learned rounding: codes, scales and norms of a block by gradients of its output's loss, from any chain's result.
+ *
+ *   q = clip(q0 + rint(V))   s = bf16(S e^a)   w^ = s (q - z)   p = bf16(p0 e^b)
+ *
+ *   V   starts at v0 clamp(w / S - (q0 - z), +-.49), so that no code changes at first; each step moves it by
+ *       (reach / steps) f against the sign of dL/dw^ S, within [-1, 1]
+ *   a   Adam on dL/da = sum over the group of dL/dw^ w^          b   Adam on dL/db = dL/dp p
+ *       rate f rate, betas .9 and .95, f falls from 1 to 1 / steps
+ *
+ * Step t sees window (t - 1) mod N.  Codes and norms are what a file holds in every step, so what is trained is what is
+ * written; derivatives go straight through rounding and clipping.  Nothing is drawn at random.
+ *
+ * SignRound (Cheng et al. 2023, arXiv 2309.05516) learns V so from the nearest codes, with a range for each group; here
+ * it starts from codes that already feed errors back, half of whose residual (v0) is what V begins with: with all of it
+ * most codes that GPTQ left beyond half a step would change at once. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "algorithms/part.h"
+#include "ptq/base/simd.h"
+#include "ptq/tensor/vector.h"
+
+/* Of the moments. */
+#define BETA1 0.9
+#define BETA2 0.95
+#define ADAM_EPS 1e-12
+/* Residuals that V begins with are below half a step, whatever the chain left. */
+#define RESIDUAL_MAX 0.49f
+/* Rows of one task. */
+#define CHUNK ((size_t)32)
+/* Windows on which start and end are compared. */
+#define COMPARED ((size_t)4)
+/* Fewer steps would each be so long that codes change at random. */
+#define STEPS_LEAST 50
+
+typedef struct learn_options {
+    long long steps;
+    double reach, rate, v0;
+} learn_options;
+
+static const calm_option learn_table[] = {
+    {.name = "steps", .help = "windows that gradients are computed of; 0: none, or at least 50",
+     .offset = offsetof(learn_options, steps), .type = CALM_OPTION_INT, .fallback = "200", .min = 0, .max = 1000000},
+    {.name = "reach", .help = "sum of all steps of V if they did not get shorter; 0: 2 + log4(steps / 100)",
+     .offset = offsetof(learn_options, reach), .type = CALM_OPTION_DOUBLE, .fallback = "0", .min = 0, .max = 100},
+    {.name = "rate", .help = "of the logarithms of scales and norms at the first step",
+     .offset = offsetof(learn_options, rate), .type = CALM_OPTION_DOUBLE, .fallback = "0.001", .min = 0, .max = 1},
+    {.name = "v0", .help = "share of the start's residual that V begins with",
+     .offset = offsetof(learn_options, v0), .type = CALM_OPTION_DOUBLE, .fallback = "0.5", .min = 0, .max = 1},
+    {.name = NULL},
+};
+
+static calm_status check_steps(calm_ctx *ctx, const void *opts)
+{
+    const learn_options *o = opts;
+    if (!o->steps || o->steps >= STEPS_LEAST)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "learn: %lld steps; expected 0, or at least %d", o->steps, STEPS_LEAST);
+}
+
+static const char *refuses(const calm_scheme *scheme)
+{
+    return scheme->bits >= 8 ? "8 bits leave nothing to learn" : NULL;
+}
+
+/* ---- state ---- */
+
+/* Adam over the logarithms x [n] of factors: both moments, all zero at first. */
+typedef struct adam {
+    double *x, *m, *v;
+    double rate, correct1, correct2;    /* of the step: rate f, 1 - beta^t */
+} adam;
+
+/* What is learned of a linear. */
+typedef struct linear_state {
+    calm_learn_linear *of;
+    float *v;              /* [O, I]                      */
+    float *sign;           /* [O, G] of the start's scale */
+    adam a;                /* [O, G]                      */
+} linear_state;
+
+typedef struct vector_state {
+    calm_learn_vector *of;
+    float *start;          /* [n] p0 */
+    adam b;                /* [n]    */
+} vector_state;
+
+typedef struct state {
+    const calm_learn_problem *problem;
+    const learn_options *options;
+    linear_state *linears;
+    vector_state *vectors;
+    size_t n_linears, n_vectors;
+    size_t *first_task;    /* [n_linears + 1] chunks of rows before those of each linear */
+    float v_rate;          /* of the step */
+} state;
+
+static calm_status new_adam(calm_ctx *ctx, size_t n, adam *out)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->x, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->m, n));
+    return CALM_NEW(ctx, ctx->scratch, out->v, n);
+}
+
+static void set_rate(adam *to, double rate, size_t t)
+{
+    to->rate = rate;
+    to->correct1 = 1 - pow(BETA1, (double)t);
+    to->correct2 = 1 - pow(BETA2, (double)t);
+}
+
+/* One step of entry i along gradient g; returns the factor e^x. */
+static double adam_step(const adam *of, size_t i, double g)
+{
+    of->m[i] = BETA1 * of->m[i] + (1 - BETA1) * g;
+    of->v[i] = BETA2 * of->v[i] + (1 - BETA2) * g * g;
+    of->x[i] -= of->rate * (of->m[i] / of->correct1) / (sqrt(of->v[i] / of->correct2) + ADAM_EPS);
+    return exp(of->x[i]);
+}
+
+/* ---- linears ---- */
+
+static size_t columns_of(const calm_learn_linear *linear, size_t g)
+{
+    return calm_size_min(linear->group, linear->in - g * linear->group);
+}
+
+static float zero_of(const calm_learn_linear *linear, size_t cell)
+{
+    return (float)(linear->zeros ? linear->zeros[cell] : calm_symmetric_zero(&linear->scheme));
+}
+
+/* To the nearest whole number, ties to even, on every vector width alike; |x| < 2^22. */
+static inline float round_half_even(float x)
+{
+    return x + 12582912.0f - 12582912.0f;
+}
+
+static inline float clamp(float x, float lo, float hi)
+{
+    return x > hi ? hi : x < lo ? lo : x;
+}
+
+/* V0 of n weights of one group. */
+static void begin_v(size_t n, const float *w, const uint8_t *codes, float scale, float zero, float share, float *v)
+{
+    for (size_t j = 0; j < n; j++)
+        v[j] = share * clamp(w[j] / scale - ((float)codes[j] - zero), -RESIDUAL_MAX, RESIDUAL_MAX);
+}
+
+/* Move V of n weights against the gradient's sign (of the weight's own step: times `sign`). */
+CALM_VECTORIZE static void move_v(size_t n, const float *grad, float sign, float rate, float *v)
+{
+    for (size_t j = 0; j < n; j++) {
+        const float down = grad[j] > 0 ? rate * sign : grad[j] < 0 ? -rate * sign : 0.0f;
+        v[j] = clamp(v[j] - down, -1.0f, 1.0f);
+    }
+}
+
+/* w^ of n weights. */
+CALM_VECTORIZE static void decode(size_t n, const uint8_t *codes, const float *v, float lo, float hi, float scale,
+                                  float zero, float *effective)
+{
+    for (size_t j = 0; j < n; j++)
+        effective[j] = scale * (clamp((float)codes[j] + round_half_even(v[j]), lo, hi) - zero);
+}
+
+/* A chunk of rows of one linear. */
+typedef struct chunk {
+    const linear_state *at;
+    size_t first, end;
+} chunk;
+
+static chunk chunk_of(const state *s, size_t index)
+{
+    size_t l = 0;
+    while (index >= s->first_task[l + 1])
+        l++;
+    const size_t first = (index - s->first_task[l]) * CHUNK;
+    return (chunk){&s->linears[l], first, calm_size_min(first + CHUNK, s->linears[l].of->out)};
+}
+
+/* A scale that its type cannot hold ends the learning of the block. */
+static calm_status need_scale(calm_ctx *ctx, const calm_learn_linear *linear, size_t row, size_t g, float scale)
+{
+    if (isfinite(scale) && fabsf(scale) <= (float)CALM_SCALE_MAX)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned scale of row %zu, group %zu is %g", linear->name, row, g,
+                     (double)scale);
+}
+
+/* Task: V, signs and starts of a chunk of rows. */
+static calm_status begin_rows(calm_ctx *ctx, size_t index, void *user)
+{
+    const state *s = user;
+    const chunk c = chunk_of(s, index);
+    const calm_learn_linear *linear = c.at->of;
+    (void)ctx;
+    for (size_t row = c.first; row < c.end; row++)
+        for (size_t g = 0; g < linear->n_groups; g++) {
+            const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
+            c.at->sign[cell] = linear->scales[cell] < 0 ? -1.0f : 1.0f;
+            begin_v(columns_of(linear, g), linear->w + at, linear->codes + at, linear->scales[cell],
+                    zero_of(linear, cell), (float)s->options->v0, c.at->v + at);
+        }
+    return CALM_OK;
+}
+
+/* Task: one step of a chunk of rows, and what the next loss reads of it. */
+static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
+{
+    const state *s = user;
+    const chunk c = chunk_of(s, index);
+    const calm_learn_linear *linear = c.at->of;
+    const float lo = (float)calm_code_min(&linear->scheme), hi = (float)calm_code_max(&linear->scheme);
+    for (size_t row = c.first; row < c.end; row++)
+        for (size_t g = 0; g < linear->n_groups; g++) {
+            const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
+            const size_t n = columns_of(linear, g);
+            /* By the weights that the gradient is of: before they change. */
+            const double g_a = calm_vec_dot(n, linear->grad + at, linear->effective + at);
+            const float scale = calm_scale_round((double)linear->scales[cell] * adam_step(&c.at->a, cell, g_a),
+                                                 linear->scheme.scale_dtype);
+            CALM_TRY(need_scale(ctx, linear, row, g, scale));
+            move_v(n, linear->grad + at, c.at->sign[cell], s->v_rate, c.at->v + at);
+            decode(n, linear->codes + at, c.at->v + at, lo, hi, scale, zero_of(linear, cell), linear->effective + at);
+        }
+    return CALM_OK;
+}
+
+/* Task: a chunk of rows becomes what was learned, or (`undo`) what the loss reads becomes the start. */
+static void settle_rows(const state *s, size_t index, bool undo, size_t *changed)
+{
+    const chunk c = chunk_of(s, index);
+    calm_learn_linear *linear = c.at->of;
+    const float lo = (float)calm_code_min(&linear->scheme), hi = (float)calm_code_max(&linear->scheme);
+    for (size_t row = c.first; row < c.end; row++)
+        for (size_t g = 0; g < linear->n_groups; g++) {
+            const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
+            const size_t n = columns_of(linear, g);
+            if (undo) {
+                calm_grid_decode((calm_grid){linear->scales[cell], (uint8_t)zero_of(linear, cell)}, linear->codes + at,
+                                 n, linear->effective + at);
+                continue;
+            }
+            linear->scales[cell] =
+                calm_scale_round((double)linear->scales[cell] * exp(c.at->a.x[cell]), linear->scheme.scale_dtype);
+            for (size_t j = at; j < at + n; j++) {
+                const float code = clamp((float)linear->codes[j] + round_half_even(c.at->v[j]), lo, hi);
+                *changed += (uint8_t)code != linear->codes[j];
+                linear->codes[j] = (uint8_t)code;
+            }
+        }
+}
+
+/* ---- vectors ---- */
+
+static calm_status step_vector(calm_ctx *ctx, const vector_state *at)
+{
+    calm_learn_vector *vector = at->of;
+    for (size_t i = 0; i < vector->n; i++) {
+        const double g = (double)vector->grad[i] * (double)vector->values[i];
+        const float value = (float)((double)at->start[i] * adam_step(&at->b, i, g));
+        vector->values[i] = calm_dtype_round(vector->dtype, value - vector->offset) + vector->offset;
+        if (!isfinite(vector->values[i]))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned value %zu is %g", vector->name, i,
+                             (double)vector->values[i]);
+    }
+    return CALM_OK;
+}
+
+/* ---- the whole ---- */
+
+/* State of the linears that the learner changes, and of all vectors. */
+static calm_status begin(calm_ctx *ctx, state *s)
+{
+    const calm_learn_problem *problem = s->problem;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, s->linears, problem->n_linears));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, s->vectors, problem->n_vectors));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, s->first_task, problem->n_linears + 1));
+    for (size_t i = 0; i < problem->n_linears; i++) {
+        calm_learn_linear *linear = &problem->linears[i];
+        linear_state *at = &s->linears[s->n_linears];
+        if (refuses(&linear->scheme))
+            continue;
+        at->of = linear;
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, at->v, linear->out * linear->in));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, at->sign, linear->out * linear->n_groups));
+        CALM_TRY(new_adam(ctx, linear->out * linear->n_groups, &at->a));
+        s->first_task[s->n_linears + 1] = s->first_task[s->n_linears] + (linear->out + CHUNK - 1) / CHUNK;
+        s->n_linears++;
+    }
+    for (size_t i = 0; i < problem->n_vectors; i++) {
+        calm_learn_vector *vector = &problem->vectors[i];
+        vector_state *at = &s->vectors[s->n_vectors++];
+        at->of = vector;
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, at->start, vector->n));
+        memcpy(at->start, vector->values, vector->n * sizeof *at->start);
+        CALM_TRY(new_adam(ctx, vector->n, &at->b));
+    }
+    return calm_parallel_for(ctx, s->first_task[s->n_linears], begin_rows, s);
+}
+
+static size_t adam_bytes(size_t n)
+{
+    return 3 * CALM_BYTES(double, n);
+}
+
+static size_t memory(const calm_learn_problem *problem, const void *opts)
+{
+    size_t bytes = CALM_BYTES(linear_state, problem->n_linears) + CALM_BYTES(vector_state, problem->n_vectors) +
+                   CALM_BYTES(size_t, problem->n_linears + 1);
+    (void)opts;
+    for (size_t i = 0; i < problem->n_linears; i++) {
+        const calm_learn_linear *linear = &problem->linears[i];
+        if (!refuses(&linear->scheme))
+            bytes += CALM_BYTES(float, linear->out * linear->in) + CALM_BYTES(float, linear->out * linear->n_groups) +
+                     adam_bytes(linear->out * linear->n_groups);
+    }
+    for (size_t i = 0; i < problem->n_vectors; i++)
+        bytes += CALM_BYTES(float, problem->vectors[i].n) + adam_bytes(problem->vectors[i].n);
+    return bytes;
+}
+
+static calm_status one_loss(calm_ctx *ctx, const calm_learn_problem *problem, size_t window, bool gradients,
+                            double *loss)
+{
+    CALM_TRY(problem->loss(problem->user, ctx, window, gradients, loss));
+    return isfinite(*loss) ? CALM_OK
+                           : calm_fail(ctx, CALM_ENUMERIC, "the loss of window %zu is %g", window, *loss);
+}
+
+/* Mean loss of the first few windows. */
+static calm_status compare(calm_ctx *ctx, const calm_learn_problem *problem, double *out)
+{
+    const size_t n = calm_size_min(COMPARED, problem->n_windows);
+    *out = 0;
+    for (size_t w = 0; w < n; w++) {
+        double loss;
+        CALM_TRY(one_loss(ctx, problem, w, false, &loss));
+        *out += loss / (double)n;
+    }
+    return CALM_OK;
+}
+
+static calm_status run_steps(calm_ctx *ctx, state *s)
+{
+    const calm_learn_problem *problem = s->problem;
+    const size_t n = (size_t)s->options->steps;
+    const double reach = s->options->reach > 0 ? s->options->reach : 2 + log2((double)n / 100) / 2;
+    for (size_t t = 1; t <= n; t++) {
+        const double f = 1 - (double)(t - 1) / (double)n;
+        double loss;
+        CALM_TRY(one_loss(ctx, problem, (t - 1) % problem->n_windows, true, &loss));
+        s->v_rate = (float)(reach / (double)n * f);
+        for (size_t i = 0; i < s->n_linears; i++)
+            set_rate(&s->linears[i].a, s->options->rate * f, t);
+        CALM_TRY(calm_parallel_for(ctx, s->first_task[s->n_linears], step_rows, s));
+        for (size_t i = 0; i < s->n_vectors; i++) {
+            set_rate(&s->vectors[i].b, s->options->rate * f, t);
+            CALM_TRY(step_vector(ctx, &s->vectors[i]));
+        }
+        if (problem->tick)
+            problem->tick(problem->user, t, n);
+    }
+    return CALM_OK;
+}
+
+/* Take what was learned, or go back to the start. */
+static void settle(state *s, calm_learn_outcome *out)
+{
+    const size_t tasks = s->first_task[s->n_linears];
+    for (size_t i = 0; i < tasks; i++)
+        settle_rows(s, i, out->kept, &out->changed);
+    for (size_t i = 0; i < s->n_vectors && out->kept; i++)
+        memcpy(s->vectors[i].of->values, s->vectors[i].start, s->vectors[i].of->n * sizeof *s->vectors[i].start);
+}
+
+/* Start, steps and end; a numerical failure or a loss that rises becomes out->kept. */
+static calm_status learn_and_judge(calm_ctx *ctx, state *s, calm_learn_outcome *out)
+{
+    calm_status status = compare(ctx, s->problem, &out->before);
+    if (status == CALM_OK)
+        status = run_steps(ctx, s);
+    if (status == CALM_OK)
+        status = compare(ctx, s->problem, &out->after);
+    if (status == CALM_ENUMERIC) {
+        char message[CALM_MESSAGE_MAX];
+        memcpy(message, ctx->message, sizeof message);
+        calm_ctx_forgive(ctx);
+        return calm_strf(ctx, ctx->out, &out->kept, "%s", message);
+    }
+    CALM_TRY(status);
+    if (out->after <= out->before)
+        return CALM_OK;
+    return calm_strf(ctx, ctx->out, &out->kept, "the loss rose from %.4g to %.4g", out->before, out->after);
+}
+
+static calm_status learn(calm_ctx *ctx, const calm_learn_problem *problem, const void *opts, calm_learn_outcome *out)
+{
+    state s = {.problem = problem, .options = opts};
+    *out = (calm_learn_outcome){.before = NAN, .after = NAN};
+    CALM_TRY(begin(ctx, &s));
+    for (size_t i = 0; i < s.n_linears; i++)
+        out->codes += s.linears[i].of->out * s.linears[i].of->in;
+    if (!s.n_linears)
+        return calm_strf(ctx, ctx->out, &out->kept, "8 bits leave nothing to learn");
+    if (!s.options->steps || !problem->n_windows)
+        return calm_strf(ctx, ctx->out, &out->kept, "no steps");
+    CALM_TRY(learn_and_judge(ctx, &s, out));
+    settle(&s, out);
+    return CALM_OK;
+}
+
+static void losses(const void *opts, size_t n_windows, size_t *steps, size_t *checks)
+{
+    const learn_options *o = opts;
+    *steps = (size_t)o->steps;
+    *checks = *steps ? 2 * calm_size_min(COMPARED, n_windows) : 0;
+}
+
+static const calm_block_run block_run = {learn, losses, memory};
+
+const calm_part calm_block_learn = {
+    .name = "learn",
+    .revision = 1,
+    .summary = "rounding, scales and norms by gradients of the block's output",
+    .reference = "Cheng et al. 2023, arXiv 2309.05516",
+    .kind = CALM_KIND_BLOCK,
+    .opts_size = sizeof(learn_options),
+    .opts = learn_table,
+    .check = check_steps,
+    .refuses = refuses,
+    .run.block = &block_run,
+};

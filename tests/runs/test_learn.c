@@ -1,0 +1,275 @@
+/* Learned blocks of runs on tiny models: what decides their bytes, what the store saves, that what is written is what
+ * was measured, and what refuses. */
+#include <stdio.h>
+
+#include "ptq/plan/assemble.h"
+#include "ptq/run/reassemble.h"
+#include "ptq/run/reselect.h"
+#include "ptq/run/run_impl.h"
+#include "tests/support/play.h"
+
+static const fault none = {0};
+
+/* A run that learns, without a guard: on three windows of a random model that would decide by chance. */
+static play learning(const tiny_model *spec, const char *scheme, const char *algorithms)
+{
+    play run = play_new(spec, scheme, algorithms);
+    run.recipe.calib_windows = 12;
+    run.recipe.guard_windows = 0;
+    run.recipe.learn_steps = 50;
+    ck_ok(calm_learner_parse(ctx, "learn(steps=50)", &run.recipe.learner));
+    return run;
+}
+
+static const char *weights_of(const play *run, const char *output)
+{
+    const char *all = play_digest(play_path(run, output)), *at = all ? strstr(all, "model.safetensors ") : NULL;
+    ck_assert_msg(at, "no weights in %s", output);
+    return test_format("%.82s", at);
+}
+
+static const char *learned_rows(const play *run)
+{
+    return play_text(run, "SELECT run || ' ' || block || ' ' || loss_before || ' ' || loss_after || ' ' || changed"
+                          " || ' ' || coalesce(kept, '') FROM v_learned");
+}
+
+/* ---- bytes ---- */
+
+TEST(threads_change_no_byte)
+{
+    const play first = learning(NULL, "w3a16_g16", "rtn,gptq");
+    const outcome said = play_must_run(&first);
+    ck_assert_msg(strstr(said.result, ", learned"), "%s (%s)", said.result, said.verdict);
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM learned WHERE kept IS NULL"), 2);
+    ck_assert_int_gt(play_sql(&first, "SELECT min(changed) FROM learned"), 0);
+    for (int threads = 1; threads <= 4; threads *= 4) {
+        play again = play_elsewhere(&first, test_format("threads%d", threads));
+        again.threads = threads;
+        play_must_run(&again);
+        ck_assert_str_eq(weights_of(&first, "out"), weights_of(&again, test_format("threads%d", threads)));
+        ck_assert_str_eq(learned_rows(&again), learned_rows(&first));
+    }
+}
+END_OF_TEST
+
+/* A run killed in the middle of learning goes on with the blocks that it had, to the same bytes. */
+TEST(killed_it_goes_on)
+{
+    const play whole = learning(NULL, "w3a16_g16", "gptq");
+    const outcome said = play_must_run(&whole);
+    int with_a_block = 0;
+    for (long part = 5; part < 10; part++) {
+        const char *name = test_format("killed%ld", part);
+        const play run = play_elsewhere(&whole, name);
+        const outcome killed = play_run(&run, (fault){.at = said.calls * part / 10});
+        ck_assert(killed.killed);
+        with_a_block += play_sql(&run, "SELECT count(*) FROM learned") == 1;
+        ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned WHERE id NOT IN (SELECT learned_id FROM"
+                                        " run_learned)"), 0);
+        play_must_run(&run);
+        ck_assert_str_eq(weights_of(&run, name), weights_of(&whole, "out"));
+        ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned"), 2);
+    }
+    ck_assert_int_gt(with_a_block, 0);
+}
+END_OF_TEST
+
+/* The same again is read from the store; another number of steps is not; a damaged blob is learned again. */
+TEST(the_store_has_it)
+{
+    play run = learning(NULL, "w3a16_g16", "gptq");
+    play_must_run(&run);
+    const char *first = weights_of(&run, "out");
+    const char *stamps = play_text(&run, "SELECT id || created_at || seconds FROM learned");
+    run.recipe.output = play_path(&run, "again");
+    play_must_run(&run);
+    ck_assert_str_eq(weights_of(&run, "again"), first);
+    ck_assert_str_eq(play_text(&run, "SELECT id || created_at || seconds FROM learned"), stamps);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_learned WHERE run_id = 2"), 2);
+    play_sql(&run, "UPDATE learned SET blob = replace(blob, substr(blob, 1, 1), 'x') WHERE id = 2");
+    run.recipe.output = play_path(&run, "third");
+    const outcome said = play_must_run(&run);
+    ck_assert_msg(strstr(said.log, "computed again") && !strstr(said.log, "block 0 learned") &&
+                      strstr(said.log, "block 1 learned"), "%s", said.log);
+    ck_assert_str_eq(weights_of(&run, "third"), first);
+    run.recipe.learn_steps = 60;
+    ck_ok(calm_learner_parse(ctx, "learn(steps=60)", &run.recipe.learner));
+    run.recipe.output = play_path(&run, "longer");
+    play_must_run(&run);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned"), 4);
+    ck_assert_str_ne(weights_of(&run, "longer"), first);
+}
+END_OF_TEST
+
+/* ---- what is written is what was measured ---- */
+
+/* Of the checkpoint that was read back, and of the plan with its blocks assembled in memory: the same floats. */
+static void check_written(const char *family, const char *scheme, const char *algorithms)
+{
+    const tiny_model spec = tiny_wide(family);
+    play run = learning(&spec, scheme, algorithms);
+    const calm_run_options options = {.command = "calm test"};
+    calm_run *p;
+    calm_measure measure;
+    run.recipe.formats.options.asymmetric = true;
+    ck_ok(calm_run_quantize(ctx, &run.recipe, &options, &p));
+    ck_assert_msg(p->result.learned.n == 2 && p->result.learned.kept == 0, "%s %s: %zu blocks, %zu as they were",
+                  family, scheme, p->result.learned.n, p->result.learned.kept);
+    ck_assert(p->result.learned.after < p->result.learned.before);
+    calm_plan_override override = {p->in.model, &p->result.plan};
+    const calm_subject subject = {p->in.model, calm_plan_apply, &override, 0};
+    ck_ok(calm_run_measure(ctx, p, NULL, &subject, 1, &measure, &p->eval, NULL, NULL));
+    ck_assert_msg(calm_measure_loss(&measure) == calm_measure_loss(&p->result.eval_result),
+                  "%s %s: %.17g, written %.17g", family, scheme, calm_measure_loss(&measure),
+                  calm_measure_loss(&p->result.eval_result));
+    calm_run_close(&p);
+}
+
+TEST(decoders_are_written_as_measured)
+{
+    check_written("qwen3", "w3a16_g32_asym", "rtn");
+    check_written("llama", "w2a16_g32", "gptq");
+    check_written("qwen2", "w3a8_g32", "smoothquant");    /* biases, input scales in norms, v and up */
+    check_written("gemma3", "w3a16_g32", "gptq-hls");     /* norms stored less one, four a block     */
+    check_written("olmo2", "w3a16_g32", "rtn");           /* norms behind the sublayers              */
+    check_written("phi3", "w4a4_g32", "smoothquant-gptq");    /* fused linears                       */
+}
+END_OF_TEST
+
+TEST(encoders_are_written_as_measured)
+{
+    check_written("bert", "w3a16_g32", "rtn");
+    check_written("bert", "w4a4_g32", "smoothquant");
+}
+END_OF_TEST
+
+/* ---- other commands ---- */
+
+TEST(assembled_it_is_the_same)
+{
+    const play run = learning(NULL, "w3a16_g16", "rtn,gptq");
+    play_must_run(&run);
+    calm_assembly assembly;
+    calm_assemble_options o = {.store = run.recipe.store, .run = 1, .output = play_path(&run, "again"),
+                               .command = "calm test"};
+    ck_ok(calm_reassemble(ctx, &o, &assembly));
+    calm_assembly_close(&assembly);
+    ck_assert_str_eq(weights_of(&run, "again"), weights_of(&run, "out"));
+    /* The plain choices are there all the same. */
+    o.hybrid = true;
+    o.output = play_path(&run, "plain");
+    ck_ok(calm_reassemble(ctx, &o, &assembly));
+    calm_assembly_close(&assembly);
+    ck_assert_str_ne(weights_of(&run, "plain"), weights_of(&run, "out"));
+    /* Another choice is of the plain candidates. */
+    const calm_reselect_options asking = {.store = run.recipe.store, .run = 1, .unit = CALM_AS_IN_RUN,
+                                          .rule = CALM_AS_IN_RUN, .budget = NAN, .command = "calm test"};
+    calm_reselected selected;
+    ck_ok(calm_reselect(ctx, &asking, &selected));
+    calm_reselected_clear(&selected);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_learned WHERE run_id = 2"), 0);
+    /* A blob that is gone is named. */
+    play_sql(&run, "UPDATE learned SET blob_bytes = blob_bytes + 1 WHERE id = 1");
+    o = (calm_assemble_options){.store = run.recipe.store, .run = 1, .output = play_path(&run, "third"),
+                                .command = "calm test"};
+    ck_fails(calm_reassemble(ctx, &o, &assembly), CALM_ENOTFOUND, "the norms of learned block 0");
+    calm_assembly_close(&assembly);
+    play_sql(&run, "DELETE FROM learned_candidate WHERE candidate_id = (SELECT max(candidate_id) FROM"
+                   " learned_candidate)");
+    ck_fails(calm_reassemble(ctx, &o, &assembly), CALM_EFORMAT, "misses a job");
+    calm_assembly_close(&assembly);
+}
+END_OF_TEST
+
+/* ---- what refuses, and what goes on ---- */
+
+TEST(windows_are_counted)
+{
+    play run = learning(NULL, "w3a16_g16", "rtn");
+    run.recipe.calib_windows = 10;    /* 2 held out */
+    outcome said = play_must_run(&run);
+    ck_assert_msg(strstr(said.log, "8 calibration windows besides those that are held out: below 32"), "%s", said.log);
+    run.recipe.calib_windows = 9;
+    run.recipe.output = play_path(&run, "few");
+    said = play_run(&run, none);
+    ck_assert_int_eq(said.status, CALM_EARG);
+    ck_assert_msg(strstr(said.message, "7 calibration windows besides those that are held out, expected at least 8"),
+                  "%s", said.message);
+}
+END_OF_TEST
+
+TEST(eight_bits_stay_as_they_are)
+{
+    const play run = learning(NULL, "w8a8", "rtn");
+    const outcome said = play_must_run(&run);
+    ck_assert_msg(strstr(said.log, "8 bits leave nothing to learn; the result stays as it is"), "%s", said.log);
+    ck_assert_str_eq(said.result, "rtn");
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned"), 0);
+}
+END_OF_TEST
+
+TEST(mixtures_are_refused)
+{
+    const tiny_model mixture = tiny_of("qwen3_moe");
+    const play run = learning(&mixture, "w4a16_g8", "rtn");
+    const outcome said = play_run(&run, none);
+    ck_assert_int_eq(said.status, CALM_EUNSUPPORTED);
+    ck_assert_msg(strstr(said.message, "does not learn mixtures of experts"), "%s", said.message);
+}
+END_OF_TEST
+
+/* Blocks outside of the run stay float, and are run in both passes. */
+TEST(some_blocks_alone)
+{
+    play run = learning(NULL, "w3a16_g16", "rtn");
+    run.recipe.first_block = run.recipe.last_block = 1;
+    play_must_run(&run);
+    ck_assert_str_eq(play_text(&run, "SELECT block FROM v_learned"), "1\n");
+}
+END_OF_TEST
+
+/* The guard measures it beside the plain result, and takes it where it is better by more than its error. */
+TEST(the_guard_judges)
+{
+    play run = learning(NULL, "w2a16_g16", "rtn");
+    run.recipe.guard_windows = 8;
+    const outcome said = play_must_run(&run);
+    const bool better = strstr(said.result, ", learned");
+    ck_assert_msg(strstr(said.verdict, better ? "learned, it is better: -" : "learned, it is no better, so it stays"),
+                  "%s: %s", said.result, said.verdict);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND subject ="
+                                    " 'rtn, learned'"), 1);
+    /* The rule takes the simpler plan within one error; what is stored is that difference. */
+    ck_assert_int_eq(play_sql(&run, "SELECT delta_kl < -delta_se FROM run_evaluation WHERE role = 'guard' AND"
+                                    " subject = 'rtn, learned'"), better);
+}
+END_OF_TEST
+
+/* The estimate covers what arenas held while blocks were learned, and rows in a file change no byte. */
+TEST(memory_is_as_planned)
+{
+    const tiny_model spec = tiny_wide("qwen3");
+    const play run = learning(&spec, "w4a4_g32", "smoothquant-gptq");
+    const outcome said = play_must_run(&run);
+    ck_assert_uint_gt(said.held.learn, 0);
+#ifndef CALM_SANITIZED    /* whose arenas have room between allocations */
+    const size_t expected = said.memory.learn - said.memory.reserved;
+    ck_assert_msg(said.held.learn <= expected, "held %zu of %zu", said.held.learn, expected);
+#endif
+    play spilled = play_elsewhere(&run, "spilled");
+    const calm_knobs knobs = {.spill = true, .candidates_at_once = 1, .experts_at_once = 1};
+    spilled.recipe.knobs = &knobs;
+    play_must_run(&spilled);
+    ck_assert_str_eq(weights_of(&spilled, "spilled"), weights_of(&run, "out"));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("learn", (const TTest *[]){threads_change_no_byte, killed_it_goes_on, the_store_has_it,
+                                                decoders_are_written_as_measured, encoders_are_written_as_measured,
+                                                assembled_it_is_the_same, windows_are_counted,
+                                                eight_bits_stay_as_they_are, mixtures_are_refused, some_blocks_alone,
+                                                the_guard_judges, memory_is_as_planned, NULL});
+}
