@@ -420,7 +420,7 @@ static void losses(const void *opts, size_t n_windows, size_t *steps, size_t *ch
     *checks = *steps ? 2 * calm_size_min(COMPARED, n_windows) : 0;
 }
 
-static const calm_block_run block_run = {learn, losses, memory};
+static const calm_block_steps block_run = {learn, losses, memory};
 
 const calm_part calm_block_learn = {
     .name = "learn",

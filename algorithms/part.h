@@ -67,7 +67,7 @@ typedef enum calm_part_kind {
 } calm_part_kind;
 
 /* What a learner does. */
-typedef struct calm_block_run {
+typedef struct calm_block_steps {
     /* As calm_learner_run. */
     calm_status (*learn)(calm_ctx *ctx, const calm_learn_problem *problem, const void *opts,
                          calm_learn_outcome *outcome);
@@ -75,7 +75,7 @@ typedef struct calm_block_run {
     void (*losses)(const void *opts, size_t n_windows, size_t *steps, size_t *checks);
     /* Bytes of ctx->scratch that it holds besides the loss. */
     size_t (*memory)(const calm_learn_problem *problem, const void *opts);
-} calm_block_run;
+} calm_block_steps;
 
 /* The last object of algorithms/<kind>_<name>.c, called calm_<kind>_<name>. */
 typedef struct calm_part {
@@ -102,7 +102,7 @@ typedef struct calm_part {
         calm_status (*round)(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob);
         /* Better codes and scales. */
         calm_status (*refit)(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob);
-        const calm_block_run *block;
+        const calm_block_steps *block;
     } run;
 } calm_part;
 

@@ -61,6 +61,7 @@ void calm_mlp_combine(const calm_config *config, size_t n, float *a, const float
 
 calm_status calm_mlp_transform(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *g)
 {
+    /* In blocks of the largest power of two that divides the width, as compressed-tensors' head_dim has it. */
     const calm_rotation hadamard = calm_rotation_hadamard(config->down_hadamard);
     return hadamard.n ? calm_rotation_apply_rows(ctx, &hadamard, n, inner, g) : CALM_OK;
 }
@@ -77,6 +78,7 @@ size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_
     const size_t one = CALM_BYTES(float, n * inner), row = calm_mlp_transform_bytes(config, inner);
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n) : 0;
+    /* Neither the transform's row nor that input is there while the other is. */
     const size_t last = calm_size_max(row, prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0);
     return (fused || calm_has_role(config, CALM_ROLE_GATE) ? 2 : 1) * one + calm_size_max(both + first, last);
 }
@@ -93,6 +95,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
                          const float *h, size_t n, float *out, const calm_observer *observer,
                          const calm_observation *seen)
 {
+    /* Not config->inner: experts and the shared expert have widths of their own. */
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     CALM_SCOPED_SCRATCH(ctx);
     float *a, *b;

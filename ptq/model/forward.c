@@ -18,6 +18,7 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
     const sublayer_task *task = user;
     const calm_span span = calm_batch_span(task->batch, i);
     const size_t row = calm_batch_row(task->batch, i);
+    /* Rows in memory are worked on where they are; of rows in a file this is a copy. */
     float *x;
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, span.n_tokens, &x));
     for (calm_sublayer s = task->first; s < task->end; s++)

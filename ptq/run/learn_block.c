@@ -107,7 +107,7 @@ static calm_status start_job(calm_ctx *ctx, const learning *l, size_t job, calm_
                        .scheme = *scheme};
     for (size_t i = ref->first; i < ref->first + ref->n; i++)
         in_scale = l->sets[calm_job_sublayer(ref->kind)].linear[l->layout->linears[i].role].in_scale;
-    CALM_TRY(calm_qjob_new(ctx, in_scale != NULL, out));
+    CALM_TRY(calm_qjob_new(ctx, in_scale ? CALM_QJOB_SCALED : 0, out));
     if (in_scale)
         memcpy(out->in_scale, in_scale, out->in * sizeof *in_scale);
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
@@ -258,23 +258,23 @@ static size_t learner_bytes(const calm_run *p, size_t block, const calm_scheme *
 }
 
 /* One block whose jobs all have this scheme, besides the hidden rows of all windows. */
-static size_t block_bytes(const calm_run *p, size_t block, const calm_scheme *scheme, bool scaled, size_t n_threads)
+static size_t block_bytes(const calm_run *p, size_t block, const calm_scheme *scheme, unsigned extras, size_t n_threads)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const calm_config *config = calm_model_config(p->in.model);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
     const size_t longest = p->in.calib.longest, rows = CALM_BYTES(float, longest * config->hidden);
     /* The float block, what was assembled of it once for codes and once for weights, and blobs on the way there. */
-    const size_t assembled = calm_assembled_block_bytes(p->in.model, block, scheme, scaled) +
-                             calm_fold_set_apply_bytes(p->in.model, begin, end, scaled) +
+    const size_t assembled = calm_assembled_block_bytes(p->in.model, block, scheme, extras) +
+                             calm_fold_set_apply_bytes(p->in.model, begin, end, extras) +
                              calm_assemble_fold_set_scratch_bytes(p->in.model, begin, end, scheme);
-    size_t bytes = assembled + calm_assembled_block_bytes(p->in.model, block, scheme, scaled);
+    size_t bytes = assembled + calm_assembled_block_bytes(p->in.model, block, scheme, extras);
     for (size_t j = begin; j < end; j++) {
         const size_t weights = layout->jobs[j].out * layout->jobs[j].in;
         /* Targets, gradients, codes of the result; when it is kept its blob. */
         bytes += 2 * CALM_BYTES(float, weights) +
-                 calm_qjob_bytes(scheme, layout->jobs[j].out, layout->jobs[j].in, scaled) +
-                 calm_qblob_encode_bytes(scheme, layout->jobs[j].out, layout->jobs[j].in, scaled);
+                 calm_qjob_bytes(scheme, layout->jobs[j].out, layout->jobs[j].in, extras) +
+                 calm_qblob_encode_bytes(scheme, layout->jobs[j].out, layout->jobs[j].in, extras);
     }
     /* Norms as they were, as they are, as they are stored and their blob; three copies of a window's rows. */
     bytes += 64 * CALM_BYTES(float, config->hidden) + learner_bytes(p, block, scheme) + 3 * rows +
@@ -284,7 +284,7 @@ static size_t block_bytes(const calm_run *p, size_t block, const calm_scheme *sc
                                                                            scheme->act_bits, n_threads));
 }
 
-size_t calm_learn_bytes(const calm_run *p, bool scaled, bool spill, size_t n_threads)
+size_t calm_learn_bytes(const calm_run *p, unsigned extras, bool spill, size_t n_threads)
 {
     const calm_recipe *recipe = p->in.recipe;
     const calm_config *config = calm_model_config(p->in.model);
@@ -293,7 +293,7 @@ size_t calm_learn_bytes(const calm_run *p, bool scaled, bool spill, size_t n_thr
         return 0;
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
         for (size_t i = 0; i < recipe->n_schemes; i++)
-            most = calm_size_max(most, block_bytes(p, b, &recipe->schemes[i], scaled, n_threads));
+            most = calm_size_max(most, block_bytes(p, b, &recipe->schemes[i], extras, n_threads));
     /* Both passes have rows of their own; those that are held out are counted too. */
     return most + (spill ? 0 : 2 * calm_row_store_bytes(p->in.calib.begin[p->in.calib.n], config->hidden));
 }

@@ -27,6 +27,6 @@ calm_status calm_learn_block(calm_ctx *ctx, const calm_learn_task *task, calm_le
 
 /* The most that learning the run's blocks holds of all arenas, hidden rows included; `spill`: those lie in a file.
  * 0: the recipe does not ask for it. */
-size_t calm_learn_bytes(const calm_run *run, bool scaled, bool spill, size_t n_threads);
+size_t calm_learn_bytes(const calm_run *run, unsigned extras, bool spill, size_t n_threads);
 
 #endif

@@ -7,18 +7,10 @@
 #include "ptq/run/run_impl.h"
 
 #define MIB ((size_t)1024 * 1024)
-/* Buffers of a BLAS call per thread, stacks: measured, not allocated by us. */
-#define THREAD_BYTES (24 * MIB)
-#define SLACK_BYTES (24 * MIB)
 /* By which what is resident at first differs between two runs of the same command. */
 #define SPREAD_BYTES ((size_t)2000000)
 /* Captured inputs when memory is short. */
 #define SMALL_GROUP (8 * MIB)
-
-size_t calm_memory_plan_program(size_t n_threads)
-{
-    return n_threads * THREAD_BYTES + SLACK_BYTES;
-}
 
 /* The first knobs in order of their cost in time whose estimate is within `limit`; knobs of the recipe as they are. */
 static calm_status choose_knobs(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out)
@@ -86,7 +78,7 @@ calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan 
     }
     /* The limit that arenas check is for arenas: everything else that is resident is taken off before. */
     const size_t elsewhere = out->base > calm_memory_used(ctx->memory) ? out->base - calm_memory_used(ctx->memory) : 0;
-    out->reserved = elsewhere + calm_memory_plan_program((size_t)ctx->n_threads) + out->kept;
+    out->reserved = elsewhere + CALM_PROGRAM_BYTES((size_t)ctx->n_threads) + out->kept;
     calm_memory_set_limit(ctx->memory, limit > out->reserved ? limit - out->reserved : 1);
     calm_log(ctx, CALM_LOG_INFO, "memory: %.2f GB expected, %.2f GB allowed%s%s%s", (double)out->peak / 1e9,
              (double)limit / 1e9, knobs->spill ? "; hidden rows in a file" : "",

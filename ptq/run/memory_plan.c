@@ -501,11 +501,11 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     /* The statistics of the embeddings, and of the final norm. */
     raise_to(&out->capture, hidden_bytes(&e) + calm_actstat_new_bytes(e.rows) +
                              calm_capture_rows_scratch_bytes(e.windows, e.longest));
-    out->learn = calm_learn_bytes(p, e.scaled, knobs->spill, n_threads);
+    out->learn = calm_learn_bytes(p, e.extras, knobs->spill, n_threads);
     add_evaluations(&e, out);
     add_formats(&e, out);
     const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* begun, in arenas and their scratch */
-    const size_t always = base + calm_memory_plan_program(n_threads) + chunks;
+    const size_t always = base + CALM_PROGRAM_BYTES(n_threads) + chunks;
     size_t *const stages[] = {&out->capture, &out->quantize, &out->score,
                               &out->learn,   &out->evaluate, &out->assemble};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)

@@ -505,7 +505,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("block_back", (const TTest *[]){slopes, activation_functions, a_transform_before_down,
-                                                     linears, the_forward_pass, numbers_of_threads, windows_add_up, norm_rows,
-                                                     not_finite, no_memory, no_memory_of_workers, memory, NULL});
+    return run_tests("block_back",
+                     (const TTest *[]){slopes, activation_functions, a_transform_before_down, linears, the_forward_pass,
+                                       numbers_of_threads, windows_add_up, norm_rows, not_finite, no_memory,
+                                       no_memory_of_workers, memory, NULL});
 }

@@ -88,7 +88,8 @@ TEST(chains_agree_where_scaling_is_skipped)
     check_agree("rtn", "smoothquant", false, true);
     check_agree("smoothquant", "smooth(alpha=0.75)+absmax+nearest", false, true);
     check_agree("smooth+awq+absmax+nearest", "rtn", false, true);
-    check_agree("mkq-full", "smoothquant-gptq", false, true);
+    check_agree("mkq-full", "smooth+hls(signed=true,weights=inverse)+gptq+mkq+restarts+bias", false, true);
+    check_agree("mkq-full", "smoothquant-gptq", false, false);    /* which corrects no biases */
     check_agree("actfit", "smoothquant-actfit", false, true);
     check_agree("awq", "mse+nearest", false, true);
     check_agree("awq", "rtn", false, false);
