@@ -28,6 +28,7 @@ static calm_status back_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
             const size_t at = t * task->rows.stride + part * width;
             const float *x = task->x + at, *dy = task->dy + at;
             float *dx = task->dx ? task->dx + at : NULL;
+            /* No norm here: the gradient passes through. */
             if (!norm->w && dx != dy)
                 memcpy(dx, dy, width * sizeof *dx);
             else if (norm->w && norm->kind == CALM_NORM_LAYER)

@@ -59,6 +59,7 @@ calm_status calm_row_store_get(calm_ctx *ctx, const calm_row_store *rows, size_t
 {
     const size_t bytes = count * rows->width * sizeof(float);
     size_t done = 0;
+    /* The rows themselves, not a copy: what is written to x is in the store. */
     if (rows->file < 0) {
         *x = rows->data + first * rows->width;
         return CALM_OK;
