@@ -154,30 +154,30 @@ calm_status calm_step_split(calm_ctx *ctx, const char *text, char **step, char *
     return CALM_OK;
 }
 
-calm_status calm_step_open(calm_ctx *ctx, const char *text, const calm_part *part, char *options, calm_step *out)
+calm_status calm_step_open(calm_ctx *ctx, const char *text, char *options, calm_step *step)
 {
-    out->part = part;
+    const calm_part *part = step->part;
     /* Defaults first, so that options in the text change single members. */
-    CALM_TRY(calm_alloc(ctx, ctx->out, &out->opts, 1, part->opts_size, "options"));
-    CALM_TRY(calm_options_init(ctx, part->opts, out->opts));
+    CALM_TRY(calm_alloc(ctx, ctx->out, &step->opts, 1, part->opts_size, "options"));
+    CALM_TRY(calm_options_init(ctx, part->opts, step->opts));
     if (options)
-        CALM_TRY(parse_options(ctx, text, out, options));
-    return part->check ? part->check(ctx, out->opts) : CALM_OK;
+        CALM_TRY(parse_options(ctx, text, step, options));
+    return part->check ? part->check(ctx, step->opts) : CALM_OK;
 }
 
 /* One step (cut in place). */
 static calm_status parse_step(calm_ctx *ctx, chain_parse *parse, char *text)
 {
     calm_algorithm *algorithm = parse->algorithm;
-    const calm_part *part;
     char *options;
     CALM_TRY(calm_step_split(ctx, parse->text, &text, &options));
     if (algorithm->n_steps == CALM_CHAIN_MAX)
         return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": more than %d parts", parse->text, CALM_CHAIN_MAX);
-    CALM_TRY(find_part(ctx, parse, text, &part));
-    CALM_TRY(calm_step_open(ctx, parse->text, part, options, &algorithm->steps[algorithm->n_steps]));
-    parse->reached = part->kind;
-    algorithm->caps |= part->caps;
+    calm_step *step = &algorithm->steps[algorithm->n_steps];
+    CALM_TRY(find_part(ctx, parse, text, &step->part));
+    CALM_TRY(calm_step_open(ctx, parse->text, options, step));
+    parse->reached = step->part->kind;
+    algorithm->caps |= step->part->caps;
     algorithm->n_steps++;
     return CALM_OK;
 }

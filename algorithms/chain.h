@@ -25,9 +25,9 @@ bool calm_algorithm_skips(const calm_step *step, bool absorbs, bool biased);
  * CALM_EARG, with the whole `text`: parentheses do not match. */
 calm_status calm_step_split(calm_ctx *ctx, const char *text, char **step, char **options);
 
-/* The step of a part with `options` "a=1,b=x" (cut in place; NULL: its defaults), in ctx->out.  CALM_EARG: an option is
- * none of the part's, or out of range. */
-calm_status calm_step_open(calm_ctx *ctx, const char *text, const calm_part *part, char *options, calm_step *out);
+/* Options of the step whose part is known: "a=1,b=x" (cut in place; NULL: the defaults), in ctx->out.  CALM_EARG: an
+ * option is none of the part's, or out of range. */
+calm_status calm_step_open(calm_ctx *ctx, const char *text, char *options, calm_step *step);
 
 /* Append name, revision and every option. */
 void calm_step_print(const calm_step *step, calm_text *out);

@@ -35,13 +35,12 @@ static calm_status find_learner(calm_ctx *ctx, const char *name, const calm_part
 calm_status calm_learner_parse(calm_ctx *ctx, const char *text, calm_learner **out)
 {
     CALM_SCOPED_TEXT(canonical);
-    const calm_part *part;
     char *name, *options;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s", text));
     CALM_TRY(calm_step_split(ctx, text, &name, &options));
-    CALM_TRY(find_learner(ctx, name, &part));
-    CALM_TRY(calm_step_open(ctx, text, part, options, &(*out)->step));
+    CALM_TRY(find_learner(ctx, name, &(*out)->step.part));
+    CALM_TRY(calm_step_open(ctx, text, options, &(*out)->step));
     calm_step_print(&(*out)->step, &canonical);
     return calm_text_take(ctx, ctx->out, &canonical, &(*out)->canonical, NULL);
 }

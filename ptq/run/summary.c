@@ -271,7 +271,7 @@ void calm_summary_learning(const calm_result *r, double seconds, calm_text *out)
     if (!r->recipe->learner)
         calm_text_printf(out,
                          "  learning     --learn blocks goes on from here in about %.0f s; on the bundled model it "
-                         "takes a quarter to two fifths off the KL\n", seconds);
+                         "takes 20 to 45 %% off the KL\n", seconds);
     else if (!learned)
         calm_text_printf(out, "  learning     all blocks stayed as they were\n");
     else
