@@ -4,9 +4,9 @@
  *
  * Tolerance 1e-4 of a tensor's largest value: sums of some hundred float32 products, whose factors went through two or
  * three blocks, agree to about 1e-6 with float64; a term that is missing is worth 1e-2 and more.  The KL divergence
- * gives back the difference of two distributions, about .3 of either: logits of a float32 forward pass are off by up to
- * 6e-5 (fixtures/README.md: 3e-5, and as much again by another order of sums), so that difference is by 6e-5 / .3 =
- * 2e-4 of itself, to which the 1e-4 come. */
+ * gives back the difference of two distributions, about .3 of either, and a logit may be off by 2e-4
+ * (test_model_fixtures.c), which makes 2e-4 / .3 = 7e-4 of that difference, to which the 1e-4 come.  It depends on the
+ * kernels of BLAS: of qwen2_yarn 2e-4 and 4e-4 were found. */
 #include "tests/support/model_fixture.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #include "tests/support/harness.h"
 
 #define RELATIVE 1e-4
-#define KL_RELATIVE 3e-4
+#define KL_RELATIVE 8e-4
 
 enum { MOST_BLOCKS = 8 };
 
