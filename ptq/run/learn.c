@@ -91,7 +91,8 @@ calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *p)
         CALM_TRY(check(ctx, p));
     else
         CALM_TRY(calm_learner_parse(ctx, "learn", &learner));
-    if (learns(p, learner) && !calm_model_config(p->in.model)->moe.n_experts)
+    /* What would be refused is not foreseen. */
+    if (learns(p, learner) && !calm_model_config(p->in.model)->moe.n_experts && learning_windows(p) >= LEAST_WINDOWS)
         count(p, learner);
     return CALM_OK;
 }
