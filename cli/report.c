@@ -73,11 +73,9 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
     CALM_TRY(calm_table_write(ctx, &table, 2, out));
     for (size_t i = 0; i < r->recipe->n_budgets; i++)
         calm_text_printf(out, "  %g: %s\n", r->pareto[i].budget, r->pareto[i].verdict);
-    if (r->evaluates) {
-        calm_text_printf(out, "  test text:");
-        calm_summary_eval_text(r, out);
-        calm_text_printf(out, "\n");
-    }
+    if (r->evaluates)
+        calm_text_printf(out, "  test text: %s, %zu windows of %zu tokens\n", r->recipe->eval_name, r->eval.n,
+                         r->eval.longest);
     calm_text_printf(out,
                      "\n  store        %s\n  time         %.1f s\n\n  next: the same command with one of the budgets "
                      "writes its checkpoint; nothing is computed again\n",

@@ -403,6 +403,38 @@ static calm_status take_evaluation(calm_ctx *ctx, void *user, size_t n, const ch
     return CALM_OK;
 }
 
+/* One window of the result on the test text; the float model's divergence from itself is 0 in each. */
+static calm_status take_window(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    calm_result *r = user;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!v || v[0].integer < 0 || (size_t)v[0].integer >= r->eval.n)
+        return CALM_OK;
+    calm_eval_window *window = &r->eval_result.predictions.windows[v[0].integer];
+    *window = (calm_eval_window){.tokens = (size_t)v[1].integer, .kl = calm_value_as_real(&v[2])};
+    r->eval_float.predictions.windows[v[0].integer].tokens = window->tokens;
+    return CALM_OK;
+}
+
+/* The windows of the test text, of which the standard error is computed. */
+static calm_status restore_windows(calm_ctx *ctx, calm_assembly *a)
+{
+    calm_result *r = &a->result;
+    const calm_value params[] = {calm_value_int(a->run.id), calm_value_text(r->name)};
+    if (!r->evaluates || r->eval_result.kind != CALM_STORE_PREDICTIONS)
+        return CALM_OK;
+    if (r->eval.n > INT32_MAX)    /* which a negative count is, too */
+        return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has %zu windows of the test text", a->recipe.store,
+                         (long long)a->run.id, r->eval.n);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->eval_float.predictions.windows, r->eval.n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->eval_result.predictions.windows, r->eval.n));
+    return calm_store_query(ctx, a->in.store, "SELECT w.number, w.tokens, w.kl FROM evaluation_window w"
+                            " JOIN run_evaluation v ON v.evaluation_id = w.evaluation_id"
+                            " WHERE v.run_id = ?1 AND v.role = 'test' AND v.subject = ?2", params, 2, take_window, r);
+}
+
 /* One more trial of the guard, unless it takes more bits than the budget: those were not measured.  It is written
  * first and counted after, so that a trial too large is overwritten by the next. */
 static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, double budget, double act_budget)
@@ -458,12 +490,13 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
     if (row[0].integer)
         CALM_TRY(list_trials(ctx, a));
     /* With the names and differences that evaluations had in this run. */
-    return calm_store_query(ctx, a->in.store,
+    CALM_TRY(calm_store_query(ctx, a->in.store,
                             "SELECT v.subject, coalesce(v.delta_kl, v.delta_one_minus_cosine), v.delta_se, e.kl,"
                             " e.ppl, e.top1, e.n_windows, e.id, e.window_tokens, e.kind = 'embeddings', e.error,"
                             " e.cosine, e.cosine_min, e.spearman, e.pairs, v.role"
                             " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
-                            " WHERE v.run_id = ?1", params, 1, take_evaluation, &a->result);
+                            " WHERE v.run_id = ?1", params, 1, take_evaluation, &a->result));
+    return restore_windows(ctx, a);
 }
 
 /* ---- the whole line ---- */

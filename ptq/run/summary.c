@@ -186,16 +186,6 @@ static void evaluation_table(const calm_result *r, calm_table *table)
                CALM_FIXED(error, 5), CALM_FIXED(100 * result->top1, 2));
 }
 
-void calm_summary_eval_text(const calm_result *r, calm_text *out)
-{
-    calm_text_printf(out, "  %s, %zu", r->recipe->eval_name, r->eval.n);
-    if (r->eval.n < r->eval.available)
-        calm_text_printf(out, " of %zu", r->eval.available);
-    calm_text_printf(out, " windows of %zu tokens", r->eval.longest);
-    if (r->eval.n < r->eval.available && r->recipe->eval_windows < 0)
-        calm_text_printf(out, ", spread over the text, a third of the run's work (`evaluation.samples` 0: all)");
-}
-
 calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     CALM_SCOPED_TABLE(units);
@@ -220,8 +210,7 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     if (r->evaluates) {
         evaluation_table(r, &evaluation);
         CALM_TRY(calm_table_write(ctx, &evaluation, 2, out));
-        calm_summary_eval_text(r, out);
-        calm_text_printf(out, "\n\n");
+        calm_text_printf(out, "  %s, %zu windows of %zu tokens\n\n", r->recipe->eval_name, r->eval.n, r->eval.longest);
     }
     return CALM_OK;
 }

@@ -25,7 +25,4 @@ void calm_summary_learning(const calm_result *result, double seconds, calm_text 
 void calm_summary_size(const calm_result *result, calm_text *out);
 void calm_summary_schemes(const calm_result *result, calm_text *out);
 
-/* Text of the evaluation and how many of its windows, as part of a line. */
-void calm_summary_eval_text(const calm_result *result, calm_text *out);
-
 #endif

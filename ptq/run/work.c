@@ -87,5 +87,9 @@ calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_w
     /* The first windows, where their number is given: results of different runs are compared on this text. */
     CALM_TRY(calm_inputs_read_eval(ctx, in, asked < 0 ? 0 : (size_t)asked, false, out));
     const size_t n = asked < 0 ? share_of(in, out) : out->n;
-    return n < out->n ? calm_inputs_read_eval(ctx, in, n, true, out) : CALM_OK;
+    if (n == out->n)
+        return CALM_OK;
+    calm_log(ctx, CALM_LOG_INFO, "evaluation: %zu of %zu windows, spread over the text, which cost a third of the run "
+                                 "(`evaluation.samples` 0: all)", n, out->n);
+    return calm_inputs_read_eval(ctx, in, n, true, out);
 }
