@@ -80,7 +80,6 @@ static outputs run_first_block(const calm_model *model, const calm_rope *rope, c
     ck_ok(CALM_NEW(ctx, ctx->out, out.delta, n));
     out.batch = batch;
     const calm_observer observer = {watch, &out};
-    ctx->n_threads = 1;    /* the children of this process start threads of their own */
     ck_ok(calm_batch_block(ctx, &block, rope, batch, &observer));
     for (size_t i = 0; i < n; i++) {
         out.block[i] = batch->hidden.data[i];

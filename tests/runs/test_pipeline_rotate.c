@@ -13,7 +13,6 @@ static const fault none = {0};
 static play new_play(const char *family, const char *scheme, calm_rotate_kind kind)
 {
     tiny_model spec = tiny_wide(family);
-    ctx->n_threads = 1;    /* runs are forked, which workers of this process would not survive */
     play run = play_new(&spec, scheme, "rtn");
     run.recipe.rotate = kind;
     run.recipe.rotate_seed = 5;

@@ -1,6 +1,7 @@
 /* Runs of the pipeline in child processes.
  *
- * The test itself never starts a parallel region: OpenMP's threads do not survive a fork. */
+ * The test itself never starts threads: OpenMP's do not survive a fork, and a child that waits for them waits forever.
+ * With CK_FORK=no (sanitizers) all tests of a file are one process, so play_new() leaves one thread to each of them. */
 #include "tests/support/play.h"
 
 #include <dirent.h>
@@ -49,6 +50,7 @@ void play_pool(play *run, const char *schemes, const char *algorithms)
 
 play play_new(const tiny_model *spec, const char *scheme, const char *algorithms)
 {
+    ctx->n_threads = 1;
     play run = {.threads = 2};
     tiny_model model = spec ? *spec : tiny_default;
     model.vocab = BUNDLED_VOCAB;

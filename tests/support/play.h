@@ -31,7 +31,7 @@ typedef struct outcome {
 } outcome;
 
 /* A model of 2 blocks with the bundled tokenizer in a fresh directory, and a recipe of 4 windows of 32 tokens for it.
- * `spec` NULL: tiny_default with the vocabulary of that tokenizer. */
+ * `spec` NULL: tiny_default with the vocabulary of that tokenizer.  The test itself has one thread from here on. */
 play play_new(const tiny_model *spec, const char *scheme, const char *algorithms);
 
 /* Other schemes (NULL: those that it has) and algorithms, as lists. */
