@@ -4,7 +4,7 @@
  *   R1   of the residual stream: what reads it, W diag(norm) Q, and what adds to it, Q^T W; the norms become ones
  *   R2   of each key head, between v and o: rows of v, columns of o
  *   R4   of down's input, W H: no matrix before it takes in the other H, so that the model's reader multiplies by it
- *        (calm_model_use_hadamard); such a directory is a model of calm's alone
+ *        (calm_model_use_hadamard), as transform_config of compressed-tensors says of a quantized one
  *
  * The embedding and the head are rotated apart from each other, so that a tied head becomes a tensor of its own.  All
  * products are in double and every value is rounded once, to the dtype of its tensor. */

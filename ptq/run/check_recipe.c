@@ -62,10 +62,8 @@ static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm
         return CALM_OK;
     CALM_TRY(calm_fault_note(ctx, calm_model_open(ctx, recipe.model.dir, &run.in.model), "model", faults));
     calm_status status = CALM_OK;
-    if (!faults->n && recipe.rotate)
-        status = calm_fault_note(ctx, calm_rotate_check(ctx, run.in.model), "rotate", faults);
-    if (status == CALM_OK && !faults->n && recipe.rotate == CALM_ROTATE_R1R2R4)
-        status = calm_fault_note(ctx, calm_model_use_hadamard(ctx, run.in.model), "rotate", faults);
+    if (!faults->n)
+        status = calm_fault_note(ctx, calm_inputs_allow_rotation(ctx, &run.in), "rotate", faults);
     if (status == CALM_OK && !faults->n)
         status = check_layout(ctx, &run, faults);
     calm_inputs_close(&run.in);    /* also where the model could not be opened */

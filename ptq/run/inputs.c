@@ -69,19 +69,28 @@ static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
     return calm_model_open(ctx, in->rotated.temporary, &in->model);
 }
 
+static calm_status use_hadamard(calm_ctx *ctx, calm_inputs *in)
+{
+    return in->recipe->rotate == CALM_ROTATE_R1R2R4 ? calm_model_use_hadamard(ctx, in->model) : CALM_OK;
+}
+
+calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in)
+{
+    if (in->recipe->rotate == CALM_ROTATE_NONE)
+        return CALM_OK;
+    CALM_TRY(calm_rotate_check(ctx, in->model));
+    return use_hadamard(ctx, in);
+}
+
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
 {
     CALM_TRY(calm_model_open(ctx, in->recipe->model.dir, &in->model));
     in->float_bytes = calm_model_bytes(in->model);
-    if (in->recipe->rotate == CALM_ROTATE_NONE)
+    CALM_TRY(calm_inputs_allow_rotation(ctx, in));
+    if (in->recipe->rotate == CALM_ROTATE_NONE || in->only_look)
         return CALM_OK;
-    CALM_TRY(calm_rotate_check(ctx, in->model));
-    /* Asked first, so that a refusal costs nothing; of the rotated model again, since its files do not say it. */
-    if (in->recipe->rotate == CALM_ROTATE_R1R2R4)
-        CALM_TRY(calm_model_use_hadamard(ctx, in->model));
-    if (!in->only_look)
-        CALM_TRY(rotate_model(ctx, in));
-    return in->recipe->rotate == CALM_ROTATE_R1R2R4 ? calm_model_use_hadamard(ctx, in->model) : CALM_OK;
+    CALM_TRY(rotate_model(ctx, in));
+    return use_hadamard(ctx, in);    /* the files of a rotated model do not say it */
 }
 
 /* Remove the rotated model; what fails here leaves a directory that the next run removes. */

@@ -61,6 +61,10 @@ bool calm_inputs_encode(const calm_inputs *in);
  * step out. */
 calm_status calm_inputs_check_biases(calm_ctx *ctx, const calm_inputs *in);
 
+/* May the open model be rotated as the recipe says?  Where it may, it uses the Hadamard matrices that the recipe asks
+ * for.  CALM_EUNSUPPORTED as calm_rotate_check and calm_model_use_hadamard. */
+calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in);
+
 /* Open the recipe's model.  With `rotate` it is written, rotated, beside the store, and that is opened; `only_look`: it
  * is checked alone.  CALM_EUNSUPPORTED: the family cannot be rotated (ptq/export/rotate.h). */
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in);
