@@ -4,9 +4,8 @@
 
 #include "ptq/plan/assemble.h"
 #include "ptq/run/reassemble.h"
-#include "ptq/run/reselect.h"
 #include "ptq/run/run_impl.h"
-#include "tests/support/play.h"
+#include "tests/support/play_select.h"
 
 static const fault none = {0};
 
@@ -163,11 +162,8 @@ TEST(assembled_it_is_the_same)
     calm_assembly_close(&assembly);
     ck_assert_str_ne(weights_of(&run, "plain"), weights_of(&run, "out"));
     /* Another choice is of the plain candidates. */
-    const calm_reselect_options asking = {.store = run.recipe.store, .run = 1, .unit = CALM_AS_IN_RUN,
-                                          .rule = CALM_AS_IN_RUN, .budget = NAN, .command = "calm test"};
-    calm_reselected selected;
-    ck_ok(calm_reselect(ctx, &asking, &selected));
-    calm_reselected_clear(&selected);
+    const calm_reselect_options selecting = play_selecting(&run, 1);
+    ck_assert_int_eq(play_select(&selecting), 2);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_learned WHERE run_id = 2"), 0);
     /* A blob that is gone is named. */
     play_sql(&run, "UPDATE learned SET blob_bytes = blob_bytes + 1 WHERE id = 1");

@@ -3,11 +3,10 @@
 
 #include "algorithms/chain.h"
 #include "ptq/run/reassemble.h"
-#include "ptq/run/reselect.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/quant/qblob.h"
 #include "store/blob.h"
-#include "tests/support/play.h"
+#include "tests/support/play_select.h"
 
 #define ALL_POINTS ((1u << CALM_N_POINTS) - 1)
 
@@ -333,8 +332,8 @@ TEST(bits_of_activations_are_shared)
     ck_ok(calm_sha256_file(ctx, test_format("%s/model.safetensors", again.recipe.output), digest[1]));
     ck_assert_str_eq(digest[0], digest[1]);
     /* As in the run, and with fewer. */
-    calm_reselect_options how = {.store = run.recipe.store, .run = 1, .unit = CALM_AS_IN_RUN, .rule = CALM_AS_IN_RUN,
-                                 .budget = NAN, .dry_run = true, .command = "test"};
+    calm_reselect_options how = play_selecting(&run, 1);
+    how.dry_run = true;
     calm_reselected same, fewer;
     ck_ok(calm_reselect(ctx, &how, &same));
     ck_assert_uint_eq(same.n_changed, 0);

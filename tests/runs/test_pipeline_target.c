@@ -2,9 +2,8 @@
  * before any work.  What is legal is written down here once more, as SQL over the choices. */
 #include <stdio.h>
 
-#include "ptq/run/reselect.h"
 #include "ptq/io/safetensors.h"
-#include "tests/support/play.h"
+#include "tests/support/play_select.h"
 
 static const fault none = {0};
 
@@ -72,17 +71,10 @@ static const char *decided(const play *run, int64_t of)
 
 static int64_t select_run(const play *run, int64_t of, const char *target, double budget)
 {
-    const calm_reselect_options o = {.store = run->recipe.store,
-                                     .run = of,
-                                     .unit = CALM_AS_IN_RUN,
-                                     .rule = CALM_AS_IN_RUN,
-                                     .budget = budget,
-                                     .engine = target,
-                                     .command = "calm test"};
-    calm_reselected selected;
-    ck_ok(calm_reselect(ctx, &o, &selected));
-    calm_reselected_clear(&selected);
-    return selected.run;
+    calm_reselect_options o = play_selecting(run, of);
+    o.budget = budget;
+    o.engine = target;
+    return play_select(&o);
 }
 
 /* No file says an order of its own: gptq reorders while it calibrates, the groups stay where they are. */

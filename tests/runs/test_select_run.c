@@ -1,13 +1,11 @@
 /* Choosing anew and assembling, from the stores of real runs: without options everything comes out again - choices,
  * reasons, the checkpoint's bytes - and neither needs what the run had. */
-#include "ptq/run/reselect.h"
-
 #include <stdio.h>
 
 #include "ptq/run/reassemble.h"
 #include "ptq/base/file.h"
 #include "ptq/export/export.h"
-#include "tests/support/play.h"
+#include "tests/support/play_select.h"
 
 #define ALL_POINTS ((1u << CALM_N_POINTS) - 1)
 
@@ -18,28 +16,6 @@ static play with_unit(const play *run, calm_unit unit, const char *name)
     other.recipe.selection.point = calm_unit_point(unit);
     other.recipe.score_points = ALL_POINTS;
     return other;
-}
-
-static calm_reselect_options asking(const play *run, int64_t of)
-{
-    return (calm_reselect_options){.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN,
-                                   .rule = CALM_AS_IN_RUN, .budget = NAN, .command = "calm test"};
-}
-
-/* The run that holds the selection. */
-static int64_t select_run(const calm_reselect_options *o)
-{
-    calm_reselected selected;
-    ck_ok(calm_reselect(ctx, o, &selected));
-    calm_reselected_clear(&selected);
-    return selected.run;
-}
-
-static void refuse(const calm_reselect_options *o, calm_status status, const char *message)
-{
-    calm_reselected selected;
-    ck_fails(calm_reselect(ctx, o, &selected), status, message);
-    calm_reselected_clear(&selected);
 }
 
 /* All that was decided in a run, one job a line. */
@@ -56,8 +32,8 @@ static const char *decided(const play *run, int64_t of)
 static void check_reproduced(const play *run)
 {
     const outcome said = play_must_run(run);
-    const calm_reselect_options o = asking(run, 1);
-    const int64_t anew = select_run(&o);
+    const calm_reselect_options o = play_selecting(run, 1);
+    const int64_t anew = play_select(&o);
     (void)said;
     ck_assert_int_eq(anew, 2);
     ck_assert_msg(decided(run, 1)[0] != 0, "no choices");
@@ -67,9 +43,9 @@ static void check_reproduced(const play *run)
     ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM run_candidate WHERE run_id = 1"),
                      play_sql(run, "SELECT count(*) FROM run_candidate WHERE run_id = 2"));
     /* Once more: found, not doubled; and its own selection is the same again. */
-    ck_assert_int_eq(select_run(&o), anew);
-    const calm_reselect_options of_anew = asking(run, anew);
-    ck_assert_str_eq(decided(run, select_run(&of_anew)), decided(run, 1));
+    ck_assert_int_eq(play_select(&o), anew);
+    const calm_reselect_options of_anew = play_selecting(run, anew);
+    ck_assert_str_eq(decided(run, play_select(&of_anew)), decided(run, 1));
 }
 
 TEST(every_unit_comes_out_again)
@@ -155,11 +131,11 @@ TEST(another_budget_and_wishes)
     run.recipe.budgets = &bits;
     run.recipe.n_budgets = 1;
     play_must_run(&run);
-    calm_reselect_options o = asking(&run, 1);
+    calm_reselect_options o = play_selecting(&run, 1);
     o.budget = 3.75;
     o.forbid = test_words("rtn");
     o.pins = test_pairs("model.layers.0.*=gptq-hls w3a16_g16,model.layers.0.o=gptq-hls w4a16_g16");
-    const int64_t anew = select_run(&o);
+    const int64_t anew = play_select(&o);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_choices WHERE run = 2 AND algorithm = 'rtn'"), 0);
     ck_assert_int_eq(play_sql(&run,
                               "SELECT count(*) FROM v_choices WHERE run = 2 AND block = 0 AND reason = 'pinned'"), 4);
@@ -174,9 +150,9 @@ TEST(another_budget_and_wishes)
     ck_assert_int_eq(play_sql(&run, "SELECT (SELECT json_remove(recipe, '$.select') FROM run WHERE id = 2) ="
                                     " (SELECT recipe FROM run WHERE id = 1)"), 1);
     /* What a selection was asked holds for selections of it. */
-    calm_reselect_options further = asking(&run, anew);
+    calm_reselect_options further = play_selecting(&run, anew);
     further.pins = test_pairs("model.layers.0.qkv=gptq-hls w2a16_g16");
-    ck_assert_int_eq(select_run(&further), 3);
+    ck_assert_int_eq(play_select(&further), 3);
     ck_assert_str_eq(play_text(&run, "SELECT scheme FROM v_choices WHERE run = 3 AND block = 0"),
                      "w2a16_g16\nw4a16_g16\nw3a16_g16\nw3a16_g16\n");
 }
@@ -197,15 +173,15 @@ TEST(a_budget_without_probes)
     run.recipe.budgets = &bits;
     run.recipe.n_budgets = 1;
     play_must_run(&run);
-    calm_reselect_options o = asking(&run, 1);
+    calm_reselect_options o = play_selecting(&run, 1);
     ctx->log = listen;
     ctx->log_user = said;
-    select_run(&o);
+    play_select(&o);
     ck_assert_str_eq(said, "");
     play_sql(
         &run,
         "DELETE FROM score WHERE metric = 'probe_kl' AND candidate_id IN (SELECT id FROM candidate WHERE job_id < 4)");
-    ck_assert_int_eq(select_run(&o), 3);    /* the same wishes, and another plan */
+    ck_assert_int_eq(play_select(&o), 3);    /* the same wishes, and another plan */
     ck_assert_msg(strstr(said, "3 of 8 units have no probe in the store") && strstr(said, "cka_token times its share"),
                   "%s", said);
     ck_assert_int_eq(
@@ -222,14 +198,14 @@ TEST(a_quantized_prefix_is_warned_of)
     play run = play_new(NULL, "w2a16_g16", "rtn,gptq-hls");
     run.recipe.prefix = CALM_PREFIX_QUANTIZED;
     play_must_run(&run);
-    calm_reselect_options o = asking(&run, 1);
+    calm_reselect_options o = play_selecting(&run, 1);
     ctx->log = listen;
     ctx->log_user = said;
-    select_run(&o);
+    play_select(&o);
     ck_assert_str_eq(decided(&run, 2), decided(&run, 1));
     ck_assert_str_eq(said, "");
     o.pins = test_pairs("*=rtn");
-    select_run(&o);
+    play_select(&o);
     ck_assert_msg(strstr(said, "run 1 scored each block behind the choices of those before it"), "%s", said);
 }
 END_OF_TEST
@@ -238,11 +214,11 @@ TEST(another_unit_and_metric)
 {
     const play first = play_new(NULL, "w3a16_g16", "rtn,gptq"), run = with_unit(&first, CALM_UNIT_BLOCK, "block");
     play_must_run(&run);
-    calm_reselect_options o = asking(&run, 1);
+    calm_reselect_options o = play_selecting(&run, 1);
     o.unit = CALM_UNIT_SUBLAYER;
     o.metric = "rel_mse";
     o.rule = CALM_CHOICE_RULE_ARGMAX;
-    select_run(&o);
+    play_select(&o);
     /* Whatever has the least rel_mse of its sublayer. */
     ck_assert_int_eq(
         play_sql(&run, "SELECT count(*) FROM choice c JOIN candidate k ON k.id = c.candidate_id JOIN score s"
@@ -276,38 +252,39 @@ TEST(selections_that_are_refused)
     play_sql(&run, "INSERT INTO run (key, model_id, status, reason) SELECT 'x', id, 'failed', 'no memory' FROM model");
     play_sql(&run, "INSERT INTO run (key, model_id, status, recipe) SELECT 'y', id, 'finished', '[1]' FROM model");
     const char *before = all_rows(&run);
-    calm_reselect_options o = asking(&run, 4);
-    refuse(&o, CALM_ENOTFOUND, "no run 4; the newest is 3");
-    o = asking(&run, 2);
+    calm_reselect_options o = play_selecting(&run, 4);
+    play_select_fails(&o, CALM_ENOTFOUND, "no run 4; the newest is 3");
+    o = play_selecting(&run, 2);
     o.rule = CALM_CHOICE_RULE_TOKEN;
     o.metric = "cka_token";
-    refuse(&o, CALM_ENOTFOUND, "run 2 (failed: no memory) has no candidates");
+    play_select_fails(&o, CALM_ENOTFOUND, "run 2 (failed: no memory) has no candidates");
     o.run = 3;
-    refuse(&o, CALM_EFORMAT, "recipe of run 3: expected an object");
-    o = asking(&run, 1);
+    play_select_fails(&o, CALM_EFORMAT, "recipe of run 3: expected an object");
+    o = play_selecting(&run, 1);
     o.metric = "cka_tokem";
-    refuse(&o, CALM_EARG, "`choice.metric` cka_tokem: a job has no such score; did you mean cka_token?");
+    play_select_fails(&o, CALM_EARG, "`choice.metric` cka_tokem: a job has no such score; did you mean cka_token?");
     o.metric = "probe_kl";
-    refuse(
+    play_select_fails(
         &o, CALM_EARG,
         "has no probe_kl of a job in the store; calm quantize with `choice.unit` job `choice.metric` probe_kl "
         "measures it");
     o.metric = NULL;
     o.unit = CALM_UNIT_BLOCK;
-    refuse(&o, CALM_EARG, "model.layers.0: rtn has no cka_token of a block in the store");
-    o = asking(&run, 1);
+    play_select_fails(&o, CALM_EARG, "model.layers.0: rtn has no cka_token of a block in the store");
+    o = play_selecting(&run, 1);
     o.pins = test_pairs("model.layers.0.qkw=gptq");
-    refuse(&o, CALM_EARG, "did you mean \"model.layers.0.qkv\"?");
+    play_select_fails(&o, CALM_EARG, "did you mean \"model.layers.0.qkv\"?");
     o.pins = (calm_pairs){0};
     o.forbid = test_words("rtm");
-    refuse(&o, CALM_EARG, "did you mean \"rtn\"?");
+    play_select_fails(&o, CALM_EARG, "did you mean \"rtn\"?");
     o.forbid = (calm_words){0};
     o.budget = 3;
-    refuse(&o, CALM_EARG, "`choice.budget` 3: the plans of this pool take from 4.0000 to 4.0000 bits per weight");
+    play_select_fails(&o, CALM_EARG,
+                      "`choice.budget` 3: the plans of this pool take from 4.0000 to 4.0000 bits per weight");
     ck_assert_str_eq(all_rows(&run), before);
-    o = asking(&run, 1);
+    o = play_selecting(&run, 1);
     o.dry_run = true;
-    ck_assert_int_eq(select_run(&o), 0);
+    ck_assert_int_eq(play_select(&o), 0);
     ck_assert_str_eq(all_rows(&run), before);
 }
 END_OF_TEST
@@ -317,19 +294,19 @@ TEST(runs_without_an_end)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
     play_must_run(&run);
-    const calm_reselect_options o = asking(&run, 1);
+    const calm_reselect_options o = play_selecting(&run, 1);
     play_sql(&run, "UPDATE run SET status = 'failed'");
-    ck_assert_int_eq(select_run(&o), 2);
+    ck_assert_int_eq(play_select(&o), 2);
     play_sql(&run, "UPDATE run SET status = 'interrupted' WHERE id = 1");
     play_sql(
         &run,
         "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 6)");
-    refuse(&o, CALM_ENOTFOUND, "run 1 (interrupted) stopped 4 candidates before it had all");
+    play_select_fails(&o, CALM_ENOTFOUND, "run 1 (interrupted) stopped 4 candidates before it had all");
     play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.blocks', json('[0,0]')) WHERE id = 1");
     play_sql(
         &run,
         "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 4)");
-    ck_assert_int_eq(select_run(&o), 3);    /* it was about the first block alone */
+    ck_assert_int_eq(play_select(&o), 3);    /* it was about the first block alone */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 3"), 4);
 }
 END_OF_TEST
@@ -342,15 +319,15 @@ TEST(pins_of_the_recipe)
     play_sql(
         &run,
         "UPDATE run SET recipe = json_set(recipe, '$.choice.pins', json('{\"1.down\":\"gptq\",\"*.down\":\"rtn\"}'))");
-    calm_reselect_options o = asking(&run, 1);
+    calm_reselect_options o = play_selecting(&run, 1);
     static const char pinned[] =
         "SELECT job || block || ' ' || algorithm || ' ' || reason FROM v_choices WHERE run = %d AND reason"
         " LIKE 'pinned%%' ORDER BY 1";
-    select_run(&o);
+    play_select(&o);
     ck_assert_str_eq(play_text(&run, test_format(pinned, 2)),
                      "down0 rtn pinned by the recipe\ndown1 gptq pinned by the recipe\n");
     o.pins = test_pairs("0.down=gptq");
-    select_run(&o);
+    play_select(&o);
     ck_assert_str_eq(play_text(&run, test_format(pinned, 3)), "down0 gptq pinned\ndown1 gptq pinned by the recipe\n");
     ck_assert_str_eq(play_text(&run, "SELECT json_array_length(recipe, '$.select.pin') FROM run WHERE id = 3"), "1\n");
 }
@@ -361,22 +338,22 @@ TEST(rows_that_contradict)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
     play_must_run(&run);
-    const calm_reselect_options o = asking(&run, 1);
+    const calm_reselect_options o = play_selecting(&run, 1);
     play_sql(&run, "UPDATE candidate SET scheme = 'w9' WHERE id = 1");
-    refuse(&o, CALM_EFORMAT, "\"w9\" is no scheme");
+    play_select_fails(&o, CALM_EFORMAT, "\"w9\" is no scheme");
     play_sql(&run, "UPDATE candidate SET scheme = 'w3a16_g16' WHERE id = 1");
     play_sql(&run, "UPDATE job SET out_features = -1 WHERE id = 1");
-    refuse(&o, CALM_EFORMAT, "job 1 is not one of calm's");
+    play_select_fails(&o, CALM_EFORMAT, "job 1 is not one of calm's");
     play_sql(&run, "UPDATE job SET out_features = 64 WHERE id = 1");
     play_sql(&run,
              "UPDATE choice SET candidate_id = (SELECT k.id FROM candidate k WHERE k.job_id <> choice.job_id LIMIT 1)");
-    refuse(&o, CALM_EFORMAT, "did not compete there");
+    play_select_fails(&o, CALM_EFORMAT, "did not compete there");
     play_sql(&run, "DELETE FROM choice");
     play_sql(&run, "INSERT INTO model (digest, name, architecture) VALUES ('other', 'other', 'x')");
     play_sql(&run, "UPDATE run SET model_id = 2");
-    refuse(&o, CALM_EFORMAT, "candidate 1 is of another model");
+    play_select_fails(&o, CALM_EFORMAT, "candidate 1 is of another model");
     play_sql(&run, "UPDATE run SET model_id = 1");
-    ck_assert_int_eq(select_run(&o), 2);
+    ck_assert_int_eq(play_select(&o), 2);
 }
 END_OF_TEST
 
@@ -500,9 +477,9 @@ TEST(a_selection_is_assembled)
     play_must_run(&keep);
     const char *moved = play_path(&run, "elsewhere");
     ck_assert_int_eq(rename(run.recipe.model.dir, moved), 0);
-    calm_reselect_options wish = asking(&gone, 1);
+    calm_reselect_options wish = play_selecting(&gone, 1);
     wish.forbid = test_words("gptq");
-    ck_assert_int_eq(select_run(&wish), 2);    /* the model is gone */
+    ck_assert_int_eq(play_select(&wish), 2);    /* the model is gone */
     calm_assemble_options o = writing(&run, 2, "selection");
     ck_fails(assemble(&o), CALM_ENOTFOUND, "the float model of run 2 is not there; say where it is: `model` DIR");
     o.model = moved;

@@ -1,29 +1,5 @@
 /* The factor of the rule's shortlist: chosen with, kept with the run, chosen anew with. */
-#include "ptq/run/reselect.h"
-
-#include "tests/support/play.h"
-
-static calm_reselect_options asking(const play *run, int64_t of)
-{
-    return (calm_reselect_options){.store = run->recipe.store, .run = of, .unit = CALM_AS_IN_RUN,
-                                   .rule = CALM_AS_IN_RUN, .budget = NAN, .command = "calm test"};
-}
-
-/* The run that holds the selection. */
-static int64_t select_run(const calm_reselect_options *o)
-{
-    calm_reselected selected;
-    ck_ok(calm_reselect(ctx, o, &selected));
-    calm_reselected_clear(&selected);
-    return selected.run;
-}
-
-static void refuse(const calm_reselect_options *o, const char *message)
-{
-    calm_reselected selected;
-    ck_fails(calm_reselect(ctx, o, &selected), CALM_EARG, message);
-    calm_reselected_clear(&selected);
-}
+#include "tests/support/play_select.h"
 
 /* The candidate and the reason of every job of a run. */
 static const char *decided(const play *run, int64_t of)
@@ -57,37 +33,38 @@ TEST(another_shortlist)
     play_must_run(&run);
     ck_assert_str_eq(factor_of(&run, 1, "choice"), "1.0;\n");
     const int64_t candidates = play_sql(&run, "SELECT count(*) FROM candidate");
-    calm_reselect_options o = asking(&run, 1);
+    calm_reselect_options o = play_selecting(&run, 1);
     o.shortlist = CALM_SHORTLIST_MAX;
-    const int64_t wide = select_run(&o);
+    const int64_t wide = play_select(&o);
     ck_assert_int_eq(not_least_error(&run, wide), 0);
     ck_assert_str_eq(factor_of(&run, wide, "select"), "1000000.0;\n");
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 2 AND reason LIKE"
                                     " 'least log_rel_mse of 4 within 1e+06 of the least cka_token%'"), 8);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate"), candidates);
     /* As in the run: a selection of a selection. */
-    const calm_reselect_options again = asking(&run, wide);
-    ck_assert_str_eq(decided(&run, select_run(&again)), decided(&run, wide));
-    o = asking(&run, wide);
+    const calm_reselect_options again = play_selecting(&run, wide);
+    ck_assert_str_eq(decided(&run, play_select(&again)), decided(&run, wide));
+    o = play_selecting(&run, wide);
     o.shortlist = 1;
-    ck_assert_str_eq(decided(&run, select_run(&o)), decided(&run, 1));
+    ck_assert_str_eq(decided(&run, play_select(&o)), decided(&run, 1));
     /* A run of before recipes said it had 1.05, and one edited by hand has no other. */
     play_sql(&run, "UPDATE run SET recipe = json_remove(recipe, '$.choice.shortlist') WHERE id = 1");
-    o = asking(&run, 1);
-    const int64_t before = select_run(&o);
+    o = play_selecting(&run, 1);
+    const int64_t before = play_select(&o);
     ck_assert_str_eq(factor_of(&run, before, "select"), "1.05;\n");
     play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.choice.shortlist', 0.5) WHERE id = 1");
-    ck_assert_str_eq(factor_of(&run, select_run(&o), "select"), "1.05;\n");
+    ck_assert_str_eq(factor_of(&run, play_select(&o), "select"), "1.05;\n");
     /* argmax has no shortlist, and a run that chose by it takes the default's when it is asked for one. */
     o.shortlist = 2;
     o.rule = CALM_CHOICE_RULE_ARGMAX;
-    refuse(&o, "`choice.shortlist` 2: the rule argmax takes the least score and has no shortlist");
+    play_select_fails(&o, CALM_EARG,
+                      "`choice.shortlist` 2: the rule argmax takes the least score and has no shortlist");
     o.shortlist = 0;
-    const int64_t argmax = select_run(&o);
+    const int64_t argmax = play_select(&o);
     ck_assert_str_eq(factor_of(&run, argmax, "select"), "none;\n");
-    o = asking(&run, argmax);
+    o = play_selecting(&run, argmax);
     o.shortlist = 2;
-    refuse(&o, "the rule argmax of the run takes the least score");
+    play_select_fails(&o, CALM_EARG, "the rule argmax of the run takes the least score");
 }
 END_OF_TEST
 

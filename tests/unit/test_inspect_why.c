@@ -24,6 +24,19 @@ TEST(the_rule_and_the_losers)
 }
 END_OF_TEST
 
+/* A run without scores of its own: candidates 1 to 3 of job 1, the second chosen. */
+static void add_run(calm_store *store, const char *key, const char *rule, const char *recipe)
+{
+    const calm_store_run run = {.key = key, .model_id = 1, .calibration_id = 1, .unit = "job", .rule = rule,
+                                .metric = "cka_token", .recipe = recipe};
+    int64_t id;
+    ck_ok(calm_store_run_begin(ctx, store, &run, &id, NULL));
+    for (int64_t candidate = 1; candidate <= 3; candidate++)
+        ck_ok(calm_store_run_candidate(ctx, store, id, candidate));
+    ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = id, .job_id = 1, .candidate_id = 2,
+                                                                .unit = "model.layers.0.qkv", .reason = "x"}));
+}
+
 /* The factor is that of the run: of a selection its own, else the recipe's, else 1.05. */
 TEST(the_factor_of_the_run)
 {
@@ -31,16 +44,8 @@ TEST(the_factor_of_the_run)
                                           "{\"choice\":{\"shortlist\":2},\"select\":{\"shortlist\":20}}"};
     const char *path;
     calm_store *store = inspect_sample_open(&path);
-    for (size_t i = 0; i < 2; i++) {
-        const calm_store_run run = {.key = recipes[i], .model_id = 1, .calibration_id = 1, .unit = "job",
-                                    .rule = "token", .metric = "cka_token", .recipe = recipes[i]};
-        int64_t id;
-        ck_ok(calm_store_run_begin(ctx, store, &run, &id, NULL));
-        for (int64_t candidate = 1; candidate <= 3; candidate++)
-            ck_ok(calm_store_run_candidate(ctx, store, id, candidate));
-        ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = id, .job_id = 1, .candidate_id = 2,
-                                                                    .unit = "model.layers.0.qkv", .reason = "x"}));
-    }
+    for (size_t i = 0; i < 2; i++)
+        add_run(store, recipes[i], "token", recipes[i]);
     calm_store_close(store);
     ck_has(why(path, "5", "0.qkv"), "outside the shortlist: cka_token is 10 times the least, over 2");
     ck_has(why(path, "5", "0.qkv"), "least log_rel_mse of 2 within 2 of the least cka_token");
@@ -76,22 +81,9 @@ TEST(what_was_forbidden)
     static const char *const words[] = {"gptq-hls", "gptq-hls w4a16_g128", "#1"};
     const char *path;
     calm_store *store = inspect_sample_open(&path);
-    for (size_t i = 0; i < 3; i++) {
-        const char *recipe = test_format("{\"select\":{\"run\":1,\"forbid\":[\"none\",\"%s\"]}}", words[i]);
-        const calm_store_run run = {.key = words[i],
-                                    .model_id = 1,
-                                    .calibration_id = 1,
-                                    .unit = "job",
-                                    .rule = "argmax",
-                                    .metric = "cka_token",
-                                    .recipe = recipe};
-        int64_t id;
-        ck_ok(calm_store_run_begin(ctx, store, &run, &id, NULL));
-        for (int64_t candidate = 1; candidate <= 3; candidate++)
-            ck_ok(calm_store_run_candidate(ctx, store, id, candidate));
-        ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = id, .job_id = 1, .candidate_id = 2,
-                                                                    .unit = "model.layers.0.qkv", .reason = "x"}));
-    }
+    for (size_t i = 0; i < 3; i++)
+        add_run(store, words[i], "argmax",
+                test_format("{\"select\":{\"run\":1,\"forbid\":[\"none\",\"%s\"]}}", words[i]));
     calm_store_close(store);
     for (int run = 5; run < 8; run++) {
         const char *text = why(path, test_format("%d", run), "0.qkv");
