@@ -370,6 +370,7 @@ typedef struct calm_scheme {
     bool act_asymmetric;      /* false without act_bits                                */
     calm_act_rule act_rule;   /* CALM_ACT_RULE_COMPRESSED_TENSORS without act_bits     */
     calm_dtype scale_dtype;   /* CALM_BF16 (default) or CALM_F16                       */
+    int family;               /* 0: whole numbers as above; else a row of schemes.def, which calm_scheme_parse fills in */
 } calm_scheme;
 
 /* Parse a name.  CALM_EARG with what is wrong and examples. */
@@ -412,17 +413,19 @@ typedef struct calm_job {
     size_t n_absorb_groups;       /* numbers in absorb_group are below this                         */
 } calm_job;
 
-/* A quantized job: W^ = (codes - zeros) * scales approximates W diag(in_scale).  O output features of all linears
- * together, G = ceil(I / group). */
+/* A quantized job: W^ = (codes - zeros) * scales approximates W diag(in_scale); of other families
+ * W^ = level[codes] * scales + mins.  O output features of all linears together, G = ceil(I / group). */
 typedef struct calm_qjob {
     size_t out, in, n_groups, group;   /* O, I, G, columns per group                                */
     calm_scheme scheme;
     uint8_t *codes;      /* [O, I], below 2^bits                                                    */
-    float *scales;       /* [O, G], already rounded to the scheme's scale_dtype; may be negative     */
+    float *scales;       /* [O, G], already rounded to what the scheme stores; may be negative       */
     uint8_t *zeros;      /* [O, G]; NULL when symmetric (zero = 2^(bits-1))                         */
     float *in_scale;     /* [I] > 0: the input is divided by it; NULL = ones                        */
     float *bias_delta;   /* [O] to add to the biases of the linears; NULL = nothing                 */
     double damp;         /* damping that the Cholesky factorisation needed, relative; 0 = not used  */
+    float *mins;         /* [O, G] added to what scales and codes give; NULL = nothing              */
+    float global;        /* what stored scales are divided by, where the scheme has such a factor; else 0 */
 } calm_qjob;
 
 /* A parsed chain of parts with resolved options; opaque. */

@@ -20,6 +20,7 @@ typedef struct calm_job_shape {
     size_t n_absorb_groups;             /* 0: every input has a scale of its own                     */
     size_t n_threads;                   /* that share the work on the job                            */
     bool symmetric;
+    int family;                         /* of the scheme                                             */
     bool biased;                        /* a linear has a bias                                       */
 } calm_job_shape;
 

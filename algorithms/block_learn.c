@@ -61,6 +61,8 @@ static calm_status check_steps(calm_ctx *ctx, const void *opts)
 
 static const char *refuses(const calm_scheme *scheme)
 {
+    if (calm_scheme_family(scheme)->super > 1)
+        return "it changes scales one by one, and those of a super-block are rounded together";
     return scheme->bits >= 8 ? "8 bits leave nothing to learn" : NULL;
 }
 
@@ -131,6 +133,16 @@ static float zero_of(const calm_learn_linear *linear, size_t cell)
     return (float)(linear->zeros ? linear->zeros[cell] : calm_symmetric_zero(&linear->scheme));
 }
 
+static float min_of(const calm_learn_linear *linear, size_t cell)
+{
+    return linear->mins ? linear->mins[cell] : 0;
+}
+
+static calm_grid grid_of(const calm_learn_linear *linear, size_t cell, float scale)
+{
+    return (calm_grid){.scale = scale, .zero = (uint8_t)zero_of(linear, cell), .min = min_of(linear, cell)};
+}
+
 /* To the nearest whole number, ties to even, on every vector width alike; |x| < 2^22. */
 static inline float round_half_even(float x)
 {
@@ -149,6 +161,21 @@ static void begin_v(size_t n, const float *w, const uint8_t *codes, float scale,
         v[j] = share * clamp(w[j] / scale - ((float)codes[j] - zero), -RESIDUAL_MAX, RESIDUAL_MAX);
 }
 
+/* The same where levels are no whole numbers: a residual in distances to the neighbour on its side. */
+static void begin_levels(const calm_scheme *scheme, size_t n, const float *w, const uint8_t *codes, calm_grid grid,
+                         float share, float *v)
+{
+    const int most = calm_code_max(scheme);
+    for (size_t j = 0; j < n; j++) {
+        const double level = calm_level_value(scheme, grid.zero, codes[j]);
+        const double residual = ((double)w[j] - (double)grid.min) / (double)grid.scale - level;
+        const int next = residual < 0 ? codes[j] - 1 : codes[j] + 1;
+        const double distance =
+            next < 0 || next > most ? 1 : fabs(calm_level_value(scheme, grid.zero, (uint8_t)next) - level);
+        v[j] = share * clamp((float)(residual / distance), -RESIDUAL_MAX, RESIDUAL_MAX);
+    }
+}
+
 /* Move V of n weights against the gradient's sign (of the weight's own step: times `sign`). */
 CALM_VECTORIZE static void move_v(size_t n, const float *grad, float sign, float rate, float *v)
 {
@@ -164,6 +191,17 @@ CALM_VECTORIZE static void decode(size_t n, const uint8_t *codes, const float *v
 {
     for (size_t j = 0; j < n; j++)
         effective[j] = scale * (clamp((float)codes[j] + round_half_even(v[j]), lo, hi) - zero);
+}
+
+/* The same for any levels and minima. */
+static void decode_levels(const calm_scheme *scheme, size_t n, const uint8_t *codes, const float *v, calm_grid grid,
+                          float *effective)
+{
+    const float lo = (float)calm_code_min(scheme), hi = (float)calm_code_max(scheme);
+    for (size_t j = 0; j < n; j++) {
+        const uint8_t code = (uint8_t)clamp((float)codes[j] + round_half_even(v[j]), lo, hi);
+        calm_grid_decode(scheme, grid, &code, 1, effective + j);
+    }
 }
 
 /* A chunk of rows of one linear. */
@@ -184,7 +222,7 @@ static chunk chunk_of(const state *s, size_t index)
 /* A scale that its type cannot hold ends the learning of the block. */
 static calm_status need_scale(calm_ctx *ctx, const calm_learn_linear *linear, size_t row, size_t g, float scale)
 {
-    if (isfinite(scale) && fabsf(scale) <= (float)CALM_SCALE_MAX)
+    if (isfinite(scale))
         return CALM_OK;
     return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned scale of row %zu, group %zu is %g", linear->name, row, g,
                      (double)scale);
@@ -201,8 +239,12 @@ static calm_status begin_rows(calm_ctx *ctx, size_t index, void *user)
         for (size_t g = 0; g < linear->n_groups; g++) {
             const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
             c.at->sign[cell] = linear->scales[cell] < 0 ? -1.0f : 1.0f;
-            begin_v(columns_of(linear, g), linear->w + at, linear->codes + at, linear->scales[cell],
-                    zero_of(linear, cell), (float)s->options->v0, c.at->v + at);
+            if (calm_scheme_is_plain(&linear->scheme))
+                begin_v(columns_of(linear, g), linear->w + at, linear->codes + at, linear->scales[cell],
+                        zero_of(linear, cell), (float)s->options->v0, c.at->v + at);
+            else
+                begin_levels(&linear->scheme, columns_of(linear, g), linear->w + at, linear->codes + at,
+                             grid_of(linear, cell, linear->scales[cell]), (float)s->options->v0, c.at->v + at);
         }
     return CALM_OK;
 }
@@ -219,12 +261,19 @@ static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
             const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
             const size_t n = columns_of(linear, g);
             /* By the weights that the gradient is of: before they change. */
-            const double g_a = calm_vec_dot(n, linear->grad + at, linear->effective + at);
-            const float scale = calm_scale_round((double)linear->scales[cell] * adam_step(&c.at->a, cell, g_a),
-                                                 linear->scheme.scale_dtype);
+            double g_a = calm_vec_dot(n, linear->grad + at, linear->effective + at);
+            for (size_t j = 0; linear->mins && j < n; j++)
+                g_a -= (double)linear->grad[at + j] * (double)linear->mins[cell];    /* the scale has no part in it */
+            const float scale = calm_scale_round(&linear->scheme, linear->global,
+                                                 (double)linear->scales[cell] * adam_step(&c.at->a, cell, g_a));
             CALM_TRY(need_scale(ctx, linear, row, g, scale));
             move_v(n, linear->grad + at, c.at->sign[cell], s->v_rate, c.at->v + at);
-            decode(n, linear->codes + at, c.at->v + at, lo, hi, scale, zero_of(linear, cell), linear->effective + at);
+            if (calm_scheme_is_plain(&linear->scheme))
+                decode(n, linear->codes + at, c.at->v + at, lo, hi, scale, zero_of(linear, cell),
+                       linear->effective + at);
+            else
+                decode_levels(&linear->scheme, n, linear->codes + at, c.at->v + at, grid_of(linear, cell, scale),
+                              linear->effective + at);
         }
     return CALM_OK;
 }
@@ -240,12 +289,12 @@ static void settle_rows(const state *s, size_t index, bool undo, size_t *changed
             const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
             const size_t n = columns_of(linear, g);
             if (undo) {
-                calm_grid_decode((calm_grid){linear->scales[cell], (uint8_t)zero_of(linear, cell)}, linear->codes + at,
-                                 n, linear->effective + at);
+                calm_grid_decode(&linear->scheme, grid_of(linear, cell, linear->scales[cell]), linear->codes + at, n,
+                                 linear->effective + at);
                 continue;
             }
-            linear->scales[cell] =
-                calm_scale_round((double)linear->scales[cell] * exp(c.at->a.x[cell]), linear->scheme.scale_dtype);
+            linear->scales[cell] = calm_scale_round(&linear->scheme, linear->global,
+                                                    (double)linear->scales[cell] * exp(c.at->a.x[cell]));
             for (size_t j = at; j < at + n; j++) {
                 const float code = clamp((float)linear->codes[j] + round_half_even(c.at->v[j]), lo, hi);
                 *changed += (uint8_t)code != linear->codes[j];

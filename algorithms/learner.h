@@ -18,8 +18,10 @@ typedef struct calm_learn_linear {
     size_t out, in, group, n_groups;
     const float *w;             /* [O, I] the float weight                                               */
     uint8_t *codes;             /* [O, I] of the start; afterwards the learned ones                      */
-    float *scales;              /* [O, G] likewise, storable in scheme.scale_dtype                       */
+    float *scales;              /* [O, G] likewise, as the scheme stores them                              */
     const uint8_t *zeros;       /* [O, G]; NULL: symmetric                                               */
+    const float *mins;          /* [O, G]; NULL: none                                                    */
+    float global;               /* that scales are multiples of; 0: none                                 */
     float *effective;           /* [O, I] what codes, scales and zeros stand for; the loss reads it      */
     const float *grad;          /* [O, I] of the loss by `effective`, which the loss writes              */
 } calm_learn_linear;

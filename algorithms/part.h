@@ -37,6 +37,7 @@ typedef struct calm_problem {
                                          * the identity when no input was seen; NULL unless a part needs it */
     double *h_diag;                     /* [I] its diagonal, >= 0; NULL with h                              */
     float *in_scale;                    /* [I] > 0; NULL = ones                                             */
+    float global;                       /* that the job's scales are multiples of (grid.h); 0: none        */
     calm_inverse *inverse;              /* NULL unless a part needs it                                     */
     const struct calm_part *grid;       /* of the chain, for calm_problem_grid, from the transforms on     */
     const void *grid_opts;
@@ -96,7 +97,8 @@ typedef struct calm_part {
         /* Change w, h, h_diag and in_scale of the problem.  One that sets in_scale runs only where the job
          * can absorb. */
         calm_status (*transform)(calm_ctx *ctx, calm_problem *problem, const void *opts);
-        /* Scale, rounded as the scheme says, and zero of one group.  Called from several threads. */
+        /* Scale, rounded as the scheme says for a group by itself, and zero or minimum of one group.  Called from
+         * several threads. */
         calm_status (*grid)(calm_ctx *ctx, const calm_group *group, const void *opts, calm_grid *out);
         /* Codes, scales and zeros of the whole job.  May change w (gptq clears columns without input). */
         calm_status (*round)(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob);
@@ -120,6 +122,9 @@ const char *calm_part_kind_name(calm_part_kind kind);
 /* Chunks of the job's rows, and how many of them are in work at once. */
 size_t calm_shape_chunks(const calm_job_shape *shape);
 size_t calm_shape_workers(const calm_job_shape *shape);
+
+/* Groups of its first super-block. */
+size_t calm_shape_super(const calm_job_shape *shape);
 
 /* Multiply the channels of w by s [I] (> 0), divide H accordingly, and multiply in_scale by s. */
 calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float *s);
@@ -149,6 +154,17 @@ calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, doub
 
 /* What that keeps of ctx->scratch. */
 size_t calm_problem_damped_bytes(size_t in);
+
+/* The same for groups g .. g + n - 1 of `row`, which are all of one super-block (calm_problem_super), whose weights lie
+ * one after the other in w: their grids rounded together. */
+calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, size_t n, const double *w,
+                             calm_grid *out);
+
+/* Groups of the super-block that begins with group g. */
+size_t calm_problem_super(const calm_problem *problem, size_t g);
+
+/* More groups than any super-block has. */
+#define CALM_SUPER_MAX ((size_t)16)
 
 /* The grid, or CALM_ENUMERIC naming row and group when its scale left the storable range. */
 calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out);

@@ -80,6 +80,7 @@ static double row_error(const bias_job *job, size_t row, const float *w, float *
     one.codes += row * q->in;
     one.scales += row * q->n_groups;
     one.zeros = q->zeros ? q->zeros + row * q->n_groups : NULL;
+    one.mins = q->mins ? q->mins + row * q->n_groups : NULL;
     calm_qjob_dequantize(&one, quantized);
     for (size_t j = 0; j < problem->in; j++) {
         const double s = problem->in_scale ? (double)problem->in_scale[j] : 1;

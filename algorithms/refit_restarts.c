@@ -36,13 +36,15 @@ static const calm_option restarts_table[] = {
     {.name = NULL},
 };
 
-/* A copy of the job's codes, scales and zeros, in scratch. */
+/* A copy of the job's codes, scales, zeros and minima, in scratch. */
 static calm_status copy_job(calm_ctx *ctx, const calm_qjob *from, calm_qjob *to)
 {
     const size_t cells = from->out * from->n_groups;
     *to = *from;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->codes, from->out * from->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->scales, cells));
+    if (from->mins)
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->mins, cells));
     return from->zeros ? CALM_NEW(ctx, ctx->scratch, to->zeros, cells) : CALM_OK;
 }
 
@@ -50,7 +52,8 @@ static calm_status copy_job(calm_ctx *ctx, const calm_qjob *from, calm_qjob *to)
 static size_t copy_bytes(const calm_job_shape *shape)
 {
     const size_t cells = shape->out * shape->n_groups;
-    return CALM_BYTES(uint8_t, shape->out * shape->in) + CALM_BYTES(float, cells) +
+    const bool mins = calm_scheme_has_mins(&(calm_scheme){.family = shape->family});
+    return CALM_BYTES(uint8_t, shape->out * shape->in) + (mins ? 2 : 1) * CALM_BYTES(float, cells) +
            (shape->symmetric ? 0 : CALM_BYTES(uint8_t, cells));
 }
 
@@ -59,6 +62,8 @@ static void copy_grids(const calm_qjob *from, calm_qjob *to, size_t first, size_
 {
     const size_t cell = first * from->n_groups, cells = n * from->n_groups;
     memcpy(to->scales + cell, from->scales + cell, cells * sizeof *to->scales);
+    if (from->mins)
+        memcpy(to->mins + cell, from->mins + cell, cells * sizeof *to->mins);
     if (from->zeros)
         memcpy(to->zeros + cell, from->zeros + cell, cells * sizeof *to->zeros);
 }

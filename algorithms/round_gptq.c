@@ -111,7 +111,8 @@ typedef struct chunk_state {
     double *w;               /* [n, I] in order, corrected                       */
     double *e;               /* [n, BLOCK] errors of the block                  */
     double *scale, *zero;    /* [tiles, G, TILE]                                 */
-    double *group_w;         /* [group]                                          */
+    double *min;             /* the same; NULL: none                             */
+    double *group_w;         /* [groups of a super-block, group]                 */
     double (*tile)[TILE];    /* [BLOCK][TILE] the block's columns of this tile  */
 } chunk_state;
 
@@ -127,6 +128,20 @@ static void quantize_column(const double *w, const double *scale, const double *
         q = (q + ROUND_F64) - ROUND_F64;
         code[r] = (uint8_t)(int)(q + zero[r]);
         e[r] = (w[r] - scale[r] * q) / pivot;
+    }
+}
+
+/* The same where levels are no whole numbers, or a minimum (NULL: none) is added. */
+static void quantize_levels(const calm_scheme *scheme, const double *w, const double *scale, const double *zero,
+                            const double *min, double pivot, uint8_t *code, double *e)
+{
+    double q[TILE];
+    for (size_t r = 0; r < TILE; r++)
+        q[r] = (w[r] - (min ? min[r] : 0)) / scale[r];
+    calm_level_nearest(scheme, zero[0], q, TILE);
+    for (size_t r = 0; r < TILE; r++) {
+        code[r] = calm_level_code(scheme, zero[r], q[r]);
+        e[r] = (w[r] - (min ? min[r] : 0) - scale[r] * q[r]) / pivot;
     }
 }
 
@@ -151,7 +166,7 @@ static size_t tile_grid(const chunk_state *state, size_t g)
     return (state->tile_row / TILE * state->job->problem->n_groups + g) * TILE;
 }
 
-/* Scales and zeros of group g for the rows of the tile; missing rows get a harmless 1. */
+/* Scales, zeros and minima of group g for the rows of the tile; missing rows get a harmless 1. */
 static void read_grids(chunk_state *state, size_t g)
 {
     const calm_qjob *qjob = state->job->qjob;
@@ -161,25 +176,30 @@ static void read_grids(chunk_state *state, size_t g)
         bool inside = r < tile_rows(state);
         state->scale[tile_grid(state, g) + r] = inside ? qjob->scales[cell] : 1;
         state->zero[tile_grid(state, g) + r] = inside && qjob->zeros ? qjob->zeros[cell] : middle;
+        if (state->min)
+            state->min[tile_grid(state, g) + r] = inside ? qjob->mins[cell] : 0;
     }
 }
 
-/* Entering group g at column `start + at`: take its scales from the corrected weights, of which the block holds the
- * columns before `end` and state->w, untouched by this block, those after. */
+/* Entering group g, the first of a super-block, at column `start + at`: take the scales of all of it from the corrected
+ * weights, of which the block holds the columns before `end` and state->w, untouched by this block, those after. */
 static calm_status enter_group(calm_ctx *ctx, chunk_state *state, size_t g, size_t start, size_t end)
 {
     const calm_problem *problem = state->job->problem;
-    size_t first = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
+    const size_t first = calm_problem_group_start(problem, g), n = calm_problem_super(problem, g);
+    const size_t stop = calm_size_min(first + n * problem->group, problem->in);
     for (size_t r = 0; r < tile_rows(state); r++) {
-        calm_grid grid;
+        calm_grid grid[CALM_SUPER_MAX];
         const double *row = state->w + (state->tile_row + r) * problem->in;
-        for (size_t j = first; j < first + n; j++)
+        for (size_t j = first; j < stop; j++)
             state->group_w[j - first] = j < end ? state->tile[j - start][r] : row[j];
         size_t absolute = state->first + state->tile_row + r;
-        CALM_TRY(calm_problem_grid(ctx, problem, absolute, g, state->group_w, &grid));
-        calm_qjob_set_grid(state->job->qjob, absolute, g, grid);
+        CALM_TRY(calm_problem_run(ctx, problem, absolute, g, n, state->group_w, grid));
+        for (size_t i = 0; i < n; i++)
+            calm_qjob_set_grid(state->job->qjob, absolute, g + i, grid[i]);
     }
-    read_grids(state, g);
+    for (size_t i = 0; i < n; i++)
+        read_grids(state, g + i);
     return CALM_OK;
 }
 
@@ -194,22 +214,34 @@ static void load_tile(chunk_state *state, size_t start, size_t end)
     }
 }
 
+/* Columns whose grids are found together. */
+static size_t super_columns(const gptq_job *job)
+{
+    return calm_scheme_family(&job->qjob->scheme)->super * job->problem->group;
+}
+
 /* Quantize columns start .. end - 1 of one tile; errors go to state->e. */
 static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
     const calm_scheme *scheme = &job->qjob->scheme;
-    size_t in = job->problem->in, group = job->problem->group;
+    size_t in = job->problem->in, group = job->problem->group, width = super_columns(job);
+    const bool plain = calm_scheme_is_plain(scheme);
     uint8_t code[TILE];
     double e[TILE];
     load_tile(state, start, end);
     for (size_t j = start; j < end; j++) {
         size_t column = job->order[j], g = column / group;
-        if (job->sequential && column % group == 0)
+        if (job->sequential && column % width == 0)
             CALM_TRY(enter_group(ctx, state, g, start, end));
         const double *u = job->u + j * in;
-        quantize_column(state->tile[j - start], state->scale + tile_grid(state, g), state->zero + tile_grid(state, g),
-                        calm_code_min(scheme), calm_code_max(scheme), u[j], code, e);
+        const size_t at = tile_grid(state, g);
+        if (plain)
+            quantize_column(state->tile[j - start], state->scale + at, state->zero + at, calm_code_min(scheme),
+                            calm_code_max(scheme), u[j], code, e);
+        else
+            quantize_levels(scheme, state->tile[j - start], state->scale + at, state->zero + at,
+                            state->min ? state->min + at : NULL, u[j], code, e);
         correct_columns(state->tile, j + 1 - start, end - start, u + start, e);
         for (size_t r = 0; r < tile_rows(state); r++) {
             /* Back in the order of the matrix: codes by column number; errors by position, for the product that
@@ -224,7 +256,7 @@ static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start
 /* First column after the block that begins at `start`. */
 static size_t block_end(const gptq_job *job, size_t start)
 {
-    size_t in = job->problem->in, group = job->problem->group, end = start + BLOCK;
+    size_t in = job->problem->in, group = super_columns(job), end = start + BLOCK;
     if (job->sequential && group <= BLOCK)
         end = start + BLOCK / group * group;
     else if (job->sequential && end > (start / group + 1) * group)
@@ -242,7 +274,9 @@ static size_t chunk_bytes(const calm_job_shape *shape)
 {
     const size_t n = calm_size_min(shape->out, CALM_ROW_CHUNK);
     return CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, n * BLOCK) +
-           2 * CALM_BYTES(double, count_grids(n, shape->n_groups)) + CALM_BYTES(double, shape->group) +
+           (calm_scheme_has_mins(&(calm_scheme){.family = shape->family}) ? 3 : 2) *
+               CALM_BYTES(double, count_grids(n, shape->n_groups)) +
+           CALM_BYTES(double, calm_shape_super(shape) * shape->group) +
            CALM_BYTES(double[TILE], BLOCK);
 }
 
@@ -254,7 +288,9 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->e, state->n * BLOCK));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->scale, n_grids));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->zero, n_grids));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, problem->group));
+    if (state->job->qjob->mins)
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->min, n_grids));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, calm_problem_super(problem, 0) * problem->group));
     return CALM_NEW(ctx, ctx->scratch, state->tile, BLOCK);
 }
 

@@ -83,12 +83,16 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const calm_problem *prob
         for (size_t g = 0; g < n_groups; g++) {
             size_t cell = (first + r) * n_groups + g;
             rows->scale[r * n_groups + g] = qjob->scales[cell];
-            rows->zero[r * n_groups + g] = qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme);
+            rows->zero[r * n_groups + g] = calm_qjob_grid(qjob, cell).zero;
         }
         for (size_t j = 0; j < in; j++) {
+            const size_t g = j / problem->group;
+            /* Less the minima, and levels for codes, so that all kinds of scheme read w = s q from here on. */
             rows->w[r * in + j] = problem->w[(first + r) * in + j];
-            /* Codes less zeros, so that both kinds of scheme read w = s q from here on. */
-            rows->q[r * in + j] = qjob->codes[(first + r) * in + j] - rows->zero[r * n_groups + j / problem->group];
+            if (qjob->mins)
+                rows->w[r * in + j] -= qjob->mins[(first + r) * n_groups + g];
+            rows->q[r * in + j] = calm_level_value(&qjob->scheme, rows->zero[r * n_groups + g],
+                                                   qjob->codes[(first + r) * in + j]);
         }
     }
     return CALM_OK;
@@ -116,8 +120,8 @@ static void store(const calm_rows *rows, size_t r)
     for (size_t g = 0; rows->qjob->zeros && g < n_groups; g++)
         rows->qjob->zeros[row * n_groups + g] = (uint8_t)rows->zero[r * n_groups + g];
     for (size_t j = 0; j < in; j++) {
-        double code = rows->q[r * in + j] + rows->zero[r * n_groups + j / rows->problem->group];
-        rows->qjob->codes[row * in + j] = (uint8_t)(int)code;
+        const double zero = rows->zero[r * n_groups + j / rows->problem->group];
+        rows->qjob->codes[row * in + j] = calm_level_code(&rows->qjob->scheme, zero, rows->q[r * in + j]);
     }
 }
 
@@ -214,6 +218,33 @@ static double loss_at(const calm_rows *rows, size_t r, const double *s)
     return loss;
 }
 
+/* The solution of row r as the scheme stores it; false when it cannot. */
+static bool round_solution(calm_rows *rows, size_t r)
+{
+    const calm_problem *problem = rows->problem;
+    const calm_scheme *scheme = &rows->qjob->scheme;
+    const bool alone = calm_scheme_family(scheme)->super == 1;
+    for (size_t g = 0, n; g < problem->n_groups; g += n) {
+        float scales[CALM_SUPER_MAX], mins[CALM_SUPER_MAX];
+        const float *mins_of = rows->qjob->mins ? rows->qjob->mins + rows->row[r] * problem->n_groups + g : NULL;
+        n = calm_problem_super(problem, g);
+        for (size_t i = 0; i < n; i++) {
+            scales[i] = alone ? calm_scale_round(scheme, problem->global, rows->solution[g + i])
+                              : (float)rows->solution[g + i];
+            mins[i] = mins_of ? mins_of[i] : 0;
+        }
+        /* Minima are storable, and stay as they are. */
+        if (!alone)
+            calm_scales_round(scheme, problem->global, n, scales, mins_of ? mins : NULL);
+        for (size_t i = 0; i < n; i++) {
+            rows->solution[g + i] = scales[i];
+            if (!isfinite(scales[i]))
+                return false;
+        }
+    }
+    return true;
+}
+
 /* Storable least-squares scales of row r into rows->solution; false when there are none. */
 static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r)
 {
@@ -234,12 +265,7 @@ static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r)
         return false;
     if (calm_dcholesky_solve(ctx, n_groups, rows->system, n_groups, 1, rows->solution, 1) != CALM_OK)
         return false;
-    for (size_t g = 0; g < n_groups; g++) {
-        rows->solution[g] = calm_scale_round(rows->solution[g], rows->qjob->scheme.scale_dtype);
-        if (!isfinite(rows->solution[g]))
-            return false;
-    }
-    return true;
+    return round_solution(rows, r);
 }
 
 void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
@@ -301,6 +327,23 @@ static void follow(sweep_tile *tile, size_t from, size_t to, const double *h)
             tile->gradient[k][r] -= h[k] * tile->step[r];
 }
 
+/* The same where levels are no whole numbers. */
+static double move_levels(sweep_tile *tile, size_t k, double power, const calm_levels *levels)
+{
+    double moved = 0, next[TILE];
+    for (size_t r = 0; r < TILE; r++)
+        next[r] = tile->q[k][r] + tile->gradient[k][r] / (power * tile->scale[r]);
+    calm_levels_nearest(levels, next, TILE);
+    for (size_t r = 0; r < TILE; r++) {
+        double step = tile->scale[r] * (next[r] - tile->q[k][r]);
+        tile->gain[r] += step * (2 * tile->gradient[k][r] - step * power);
+        tile->q[k][r] = next[r];
+        tile->step[r] = step;
+        moved += fabs(step);
+    }
+    return moved;
+}
+
 /* Scales and code range of group g for rows first .. ; padding rows have one code. */
 static void enter_group(const calm_rows *rows, sweep_tile *tile, size_t first, size_t n, size_t g)
 {
@@ -323,8 +366,10 @@ typedef struct sweep_place {
 static void sweep_group(const calm_rows *rows, sweep_tile *tile, const sweep_place *at, size_t until)
 {
     const size_t in = rows->problem->in, start = at->start;
+    const calm_levels *levels = calm_scheme_levels(&rows->qjob->scheme);
     for (size_t j = at->from; j < at->to; j++)
-        if (move_column(tile, j - start, rows->h[j * in + j]) > 0)
+        if ((levels ? move_levels(tile, j - start, rows->h[j * in + j], levels)
+                    : move_column(tile, j - start, rows->h[j * in + j])) > 0)
             follow(tile, j + 1 - start, until - start, rows->h + j * in + start);
 }
 

@@ -1,6 +1,6 @@
 /* Rows under refit: a chunk of rows in double with the quadratic loss that their codes and scales descend on.
  *
- *   loss = (w - s q) H (w - s q)^T  per row,  q = code - zero,  H damped
+ *   loss = (w - s q) H (w - s q)^T  per row,  q = code - zero, or the level of a code,  H damped
  *
  * `scales` and `sweep` are the two moves; each lowers the loss of every row or leaves the row alone. */
 #ifndef CALM_ALGORITHMS_ROWS_H
@@ -16,9 +16,9 @@ typedef struct calm_rows {
     const double *h;          /* [I, I] damped, both triangles                          */
     size_t n;                 /* rows here; they are swapped and dropped when finished  */
     size_t *row;              /* [n] which row of the job each is                        */
-    double *w;                /* [n, I] weights                                          */
+    double *w;                /* [n, I] weights, less the minima of their groups         */
     double *wh;               /* [n, I] W H                                              */
-    double *q;                /* [n, I] codes less zeros                                 */
+    double *q;                /* [n, I] codes less zeros, or levels                      */
     double *scale, *zero;     /* [n, G]                                                  */
     double *loss, *before;    /* [n] now, and when `scales` last began                   */
     double *product;          /* [n, I] work: q H, then the errors w - s q               */

@@ -26,6 +26,9 @@ static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorith
 static calm_status check_scheme(calm_ctx *ctx, const calm_job *job)
 {
     const calm_scheme *s = &job->scheme;
+    if (s->family < 0 || s->family >= CALM_N_FAMILIES)
+        return calm_fail(ctx, CALM_EARG, "%s: a scheme of family %d; schemes are made by calm_scheme_parse", job->name,
+                         s->family);
     if ((s->bits == 0 || (s->bits >= 2 && s->bits <= 8)) && (s->scale_dtype == CALM_BF16 || s->scale_dtype == CALM_F16))
         return CALM_OK;
     return calm_fail(ctx, CALM_EARG,
@@ -187,7 +190,8 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
 {
     const size_t group = calm_scheme_group_size(scheme, in);
     return (calm_job_shape){.out = out, .in = in, .group = group < in ? group : in,
-                            .n_groups = calm_scheme_groups(scheme, in), .n_threads = 1, .symmetric = scheme->symmetric};
+                            .n_groups = calm_scheme_groups(scheme, in), .n_threads = 1, .symmetric = scheme->symmetric,
+                            .family = scheme->family};
 }
 
 /* The job in the form that parts change: a copy, so that candidates do not meet each other's changes. */
@@ -224,7 +228,7 @@ static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorith
                                    calm_qjob *out)
 {
     *out = (calm_qjob){.out = problem->out, .in = problem->in, .n_groups = problem->n_groups, .group = problem->group,
-                       .scheme = problem->job->scheme};
+                       .scheme = problem->job->scheme, .global = problem->global};
     const unsigned scaled = problem->in_scale ? CALM_QJOB_SCALED : 0;
     const unsigned biased = corrects_biases(algorithm, problem->job) ? CALM_QJOB_BIASED : 0;
     CALM_TRY(calm_qjob_new(ctx, scaled | biased, out));
@@ -234,6 +238,15 @@ static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorith
 }
 
 /* ---- run ---- */
+
+/* By the largest weight as it stands. */
+static void set_global(calm_problem *problem)
+{
+    float absmax = 0;
+    for (size_t i = 0; i < problem->out * problem->in; i++)
+        absmax = fmaxf(absmax, fabsf(problem->w[i]));
+    problem->global = calm_scale_global(&problem->job->scheme, absmax);
+}
 
 /* Transforms; one that sets channel scales is left out where nothing before the job can take them. */
 static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm, calm_problem *problem, size_t *at)
@@ -248,7 +261,7 @@ static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm
 
 size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
 {
-    const calm_scheme scheme = {.group = shape->group, .symmetric = shape->symmetric};
+    const calm_scheme scheme = {.group = shape->group, .symmetric = shape->symmetric, .family = shape->family};
     const unsigned scaled = algorithm->caps & CALM_SETS_IN_SCALE ? CALM_QJOB_SCALED : 0;
     const unsigned biased = algorithm->caps & CALM_SETS_BIAS && shape->biased ? CALM_QJOB_BIASED : 0;
     return calm_qjob_bytes(&scheme, shape->out, shape->in, scaled | biased);
@@ -288,7 +301,9 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
         at++;
     problem.grid = algorithm->steps[at].part;
     problem.grid_opts = algorithm->steps[at].opts;
+    set_global(&problem);
     CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
+    set_global(&problem);
     at++;
     CALM_TRY(allocate_result(ctx, algorithm, &problem, out));
     CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));

@@ -7,7 +7,9 @@
  *
  * Every scale is rounded to its storable value before its error is taken, so what is compared is what is stored.
  * p = 1 is ours: with it no group is worse than under absmax.  For asymmetric schemes lo and hi shrink together and
- * least squares keeps the zero; there a negative scale mirrors the codes and gains nothing, so it is not tried. */
+ * least squares keeps the zero; there a negative scale mirrors the codes and gains nothing, so it is not tried.  A
+ * minimum shrinks with the span, and least squares finds scale and minimum together.  Of scales that are powers of two
+ * the four next to the span's are all that can be of use. */
 #include "algorithms/search.h"
 
 #include <math.h>
@@ -45,7 +47,7 @@ const calm_option calm_search_hls_options[] = {
 /* Candidates side by side: the inner loop runs over them, so each one's sum is taken in column order whatever the
  * vector width. */
 typedef struct candidates {
-    double scale[LANES], inverse[LANES], lo[LANES], hi[LANES], loss[LANES];
+    double scale[LANES], inverse[LANES], lo[LANES], hi[LANES], min[LANES], loss[LANES];
     calm_grid grid[LANES];
     size_t n;
 } candidates;
@@ -59,29 +61,47 @@ static double shrink_least(int bits)
 /* A scale beyond the storable range is no candidate. */
 static void add_candidate(candidates *c, const calm_scheme *scheme, calm_grid grid)
 {
-    if (!isfinite(grid.scale))
+    if (!isfinite(grid.scale) || !isfinite(grid.min))
         return;
     c->grid[c->n] = grid;
     c->scale[c->n] = grid.scale;
     c->inverse[c->n] = 1 / (double)grid.scale;
     c->lo[c->n] = calm_code_min(scheme) - grid.zero;
     c->hi[c->n] = calm_code_max(scheme) - grid.zero;
+    c->min[c->n] = grid.min;
     c->n++;
+}
+
+/* The grid that spans the group, and with powers of two its neighbours. */
+static void add_powers(candidates *c, const calm_problem *problem, double lo, double hi)
+{
+    const calm_grid span = calm_grid_between(&problem->job->scheme, problem->global, lo, hi);
+    for (int i = 0; i < 4; i++) {
+        calm_grid grid = span;
+        grid.scale = calm_scale_round(&problem->job->scheme, problem->global,
+                                      ldexp(span.scale, (const int[]){0, 1, -1, -2}[i]));
+        add_candidate(c, &problem->job->scheme, grid);
+    }
 }
 
 /* All spans that are tried; p = 1 first, so that it wins among equals. */
 static void add_spans(candidates *c, const calm_group *group, bool both_signs)
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
+    const float global = group->problem->global;
     double least = shrink_least(scheme->bits);
-    bool mirror = both_signs && scheme->symmetric && calm_code_min(scheme) == 0;
+    bool mirror = both_signs && calm_scale_mirrors(scheme);
     double lo, hi;
-    calm_grid_span(group->w, group->n, &lo, &hi);
+    calm_grid_span(scheme, group->w, group->n, &lo, &hi);
     memset(c, 0, sizeof *c);
+    if (calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0) {
+        add_powers(c, group->problem, lo, hi);
+        return;
+    }
     for (int i = -1; i < N_SHRINK; i++) {
         /* From wide to narrow. */
         double p = i < 0 ? 1 : SHRINK_MOST - i * (SHRINK_MOST - least) / (N_SHRINK - 1);
-        calm_grid grid = calm_grid_between(scheme, p * lo, p * hi);
+        calm_grid grid = calm_grid_between(scheme, global, p * lo, p * hi);
         add_candidate(c, scheme, grid);
         grid.scale = -grid.scale;
         if (mirror)
@@ -102,6 +122,61 @@ static void measure(candidates *c, size_t n_lanes, const double *w, const double
             c->loss[i] += hj * e * e;
         }
     }
+}
+
+/* The same for any levels and minima. */
+static void measure_levels(candidates *c, size_t n_lanes, const calm_scheme *scheme, const double *w, const double *h,
+                           size_t n)
+{
+    double q[LANES];
+    for (size_t j = 0; j < n; j++) {
+        const double hj = h ? h[j] : 1;
+        for (size_t i = 0; i < n_lanes; i++)
+            q[i] = (w[j] - c->min[i]) * c->inverse[i];
+        calm_level_nearest(scheme, calm_symmetric_zero(scheme), q, n_lanes);
+        for (size_t i = 0; i < n_lanes; i++) {
+            const double e = w[j] - c->min[i] - c->scale[i] * q[i];
+            c->loss[i] += hj * e * e;
+        }
+    }
+}
+
+static void measure_any(candidates *c, size_t n_lanes, const calm_group *group, const double *h)
+{
+    const calm_scheme *scheme = &group->problem->job->scheme;
+    if (calm_scheme_is_plain(scheme))
+        measure(c, n_lanes, group->w, h, group->n);
+    else
+        measure_levels(c, n_lanes, scheme, group->w, h, group->n);
+}
+
+/* Scale and minimum (0 where the scheme has none) of least squares for the levels that `grid` gives; false: there are
+ * none. */
+static bool fit_levels(const calm_group *group, const double *h, calm_grid grid, double *scale, double *min)
+{
+    const calm_scheme *scheme = &group->problem->job->scheme;
+    double s0 = 0, sq = 0, sw = 0, wq = 0, qq = 0;
+    for (size_t j = 0; j < group->n; j++) {
+        const double hj = h ? h[j] : 1, w = group->w[j];
+        double q = (w - (double)grid.min) / (double)grid.scale;
+        calm_level_nearest(scheme, grid.zero, &q, 1);
+        s0 += hj;
+        sq += hj * q;
+        sw += hj * w;
+        wq += hj * w * q;
+        qq += hj * q * q;
+    }
+    *min = 0;
+    if (!calm_scheme_has_mins(scheme)) {
+        *scale = wq / qq;
+        return qq > 0;
+    }
+    const double det = s0 * qq - sq * sq;
+    if (!(det > 1e-12 * s0 * qq))
+        return false;
+    *scale = (s0 * wq - sq * sw) / det;
+    *min = (sw - *scale * sq) / s0;
+    return true;
 }
 
 /* sum h w q and sum h q^2 for the codes that `scale` gives. */
@@ -126,18 +201,23 @@ static calm_grid refine(const calm_group *group, const double *h, const candidat
     const calm_scheme *scheme = &group->problem->job->scheme;
     calm_grid grid = c->grid[best];
     double loss = c->loss[best];
+    const bool plain = calm_scheme_is_plain(scheme);
     for (long long round = 0; round < rounds; round++) {
-        double wq, qq;
+        double wq, qq = 1, min = 0;
         candidates one = {.n = 0};
         calm_grid next = grid;
-        project(group, h, grid.scale, c->lo[best], c->hi[best], &wq, &qq);
+        if (plain)
+            project(group, h, grid.scale, c->lo[best], c->hi[best], &wq, &qq);
+        else if (!fit_levels(group, h, grid, &wq, &min))
+            break;
         if (!(qq > 0))
             break;
-        next.scale = calm_scale_round(wq / qq, scheme->scale_dtype);
-        if (next.scale == grid.scale)
+        next.scale = calm_scale_round(scheme, group->problem->global, wq / qq);
+        next.min = calm_min_round(scheme, min);
+        if (next.scale == grid.scale && next.min == grid.min)
             break;
         add_candidate(&one, scheme, next);
-        measure(&one, 1, group->w, h, group->n);
+        measure_any(&one, 1, group, h);
         /* Rounding the scale may raise the loss: then the last one stays. */
         if (!one.n || !(one.loss[0] < loss))
             break;
@@ -154,9 +234,9 @@ static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const cal
     candidates c;
     add_spans(&c, group, search->both_signs);
     if (c.n == 0)
-        return calm_group_finish(ctx, group, (calm_grid){INFINITY, 0}, out);
+        return calm_group_finish(ctx, group, (calm_grid){.scale = INFINITY}, out);
     /* Whole vectors; lanes beyond c.n are zero and not looked at. */
-    measure(&c, (c.n + 7) / 8 * 8, group->w, h, group->n);
+    measure_any(&c, (c.n + 7) / 8 * 8, group, h);
     size_t best = 0;
     for (size_t i = 1; i < c.n; i++)
         if (c.loss[i] < c.loss[best])

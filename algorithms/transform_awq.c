@@ -44,13 +44,14 @@ static calm_status round_group(calm_ctx *ctx, awq_chunk *chunk, size_t r, size_t
     size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
     const float *w = problem->w + (chunk->first + r) * problem->in + start, *s = chunk->scale + start;
     double *e = chunk->e + r * problem->in + start;
+    const calm_scheme *scheme = &problem->job->scheme;
     calm_grid grid;
     for (size_t j = 0; j < n; j++)
         chunk->w[j] = w[j] * s[j];    /* in float32, as it would be stored */
     CALM_TRY(calm_problem_grid(ctx, problem, chunk->first + r, g, chunk->w, &grid));
-    calm_grid_encode(&problem->job->scheme, grid, chunk->w, n, chunk->codes);
+    calm_grid_encode(scheme, grid, chunk->w, n, chunk->codes);
     for (size_t j = 0; j < n; j++)
-        e[j] = w[j] - (double)grid.scale * (chunk->codes[j] - grid.zero) / s[j];
+        e[j] = w[j] - ((double)grid.scale * calm_level_value(scheme, grid.zero, chunk->codes[j]) + grid.min) / s[j];
     return CALM_OK;
 }
 
@@ -175,6 +176,7 @@ const calm_part calm_transform_awq = {
     .kind = CALM_KIND_TRANSFORM,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_SUMS | CALM_SETS_IN_SCALE,
     .products = 20,
+    .refuses = calm_channel_scale_refuses,
     .memory = memory,
     .run.transform = awq,
 };

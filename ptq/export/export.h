@@ -27,6 +27,7 @@ typedef struct calm_exporter {
     bool wants_importance;      /* options->importance must be there */
     bool transforms;            /* its files can ask for a Hadamard transform of inputs */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
+    unsigned families;          /* rows of schemes.def that it holds beside the integers: bits 1 << CALM_FAMILY_X */
     calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);

@@ -54,7 +54,9 @@ static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_
                                                    .n_groups = qjob->n_groups,
                                                    .codes = qjob->codes + row * qjob->in,
                                                    .scales = qjob->scales + row * qjob->n_groups,
-                                                   .zeros = qjob->zeros ? qjob->zeros + row * qjob->n_groups : NULL};
+                                                   .zeros = qjob->zeros ? qjob->zeros + row * qjob->n_groups : NULL,
+                                                   .mins = qjob->mins ? qjob->mins + row * qjob->n_groups : NULL,
+                                                   .global = qjob->global};
         if (qjob->bias_delta)
             CALM_TRY(correct_bias(ctx, &weights[linear->role], qjob->bias_delta + row, &out->linear[linear->role]));
         row += linear->out;
@@ -143,6 +145,8 @@ static bool is_zero_group(const calm_qlinear *linear, size_t row, size_t g)
     const uint8_t zero = linear->zeros ? linear->zeros[row * linear->n_groups + g]
                                        : calm_symmetric_zero(&linear->scheme);
     size_t j = first;
+    if (linear->mins || calm_level_value(&linear->scheme, zero, zero) != 0)
+        return false;
     while (j < end && codes[j] == zero)
         j++;
     return j == end;
@@ -155,10 +159,20 @@ static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, 
                                       float s, calm_dtype checkpoint)
 {
     const calm_dtype dtype = checkpoint == CALM_F16 ? CALM_F16 : linear->scheme.scale_dtype;
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(&linear->scheme, name);
+    if (!calm_scheme_folds(&linear->scheme))
+        return calm_fail(ctx, CALM_ENUMERIC,
+                         "%s: scales of %s cannot be divided by the input scale of the job that reads these rows; "
+                         "`forbid` that job's candidate", weight->name, name);
     for (size_t g = 0; g < linear->n_groups; g++) {
         float *scale = &linear->scales[row * linear->n_groups + g], stored;
         const double wanted = (double)*scale / (double)s;
-        if (is_stored(linear->scheme.scale_dtype, wanted, &stored) && is_stored(dtype, wanted, &(float){0}))
+        float *min = linear->mins ? &linear->mins[row * linear->n_groups + g] : NULL;
+        if (min)
+            *min = calm_min_round(&linear->scheme, (double)*min / (double)s);
+        if (is_stored(linear->scheme.scale_dtype, wanted, &stored) && is_stored(dtype, wanted, &(float){0}) &&
+            (!min || isfinite(*min)))
             *scale = stored;
         else if (!is_zero_group(linear, row, g))
             return calm_fail(ctx, CALM_ENUMERIC,
@@ -454,7 +468,9 @@ static calm_status dequantize(calm_ctx *ctx, const calm_qlinear *linear, const f
                             .scheme = linear->scheme,
                             .codes = (uint8_t *)(uintptr_t)linear->codes,
                             .scales = linear->scales,
-                            .zeros = (uint8_t *)(uintptr_t)linear->zeros};
+                            .zeros = (uint8_t *)(uintptr_t)linear->zeros,
+                            .mins = linear->mins,
+                            .global = linear->global};
     calm_qjob_dequantize(&rows, w);
     *out = w;
     return CALM_OK;

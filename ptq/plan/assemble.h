@@ -24,8 +24,10 @@ typedef struct calm_qlinear {
     calm_scheme scheme;
     size_t out, in, group, n_groups;
     const uint8_t *codes;    /* [out, in]                                          */
-    float *scales;           /* [out, n_groups], storable in scheme.scale_dtype    */
+    float *scales;           /* [out, n_groups], as the scheme stores them         */
     const uint8_t *zeros;    /* [out, n_groups] or NULL when symmetric             */
+    float *mins;             /* [out, n_groups]; NULL: none                        */
+    float global;            /* that scales are multiples of; 0: none              */
     float *w;                /* [out, in] a float linear that folding changed; else NULL */
     float *bias;             /* [out] a bias that folding or a correction changed; else NULL */
     const float *in_scale;   /* [in] that could not be folded, in a plan that allows it; else NULL */

@@ -38,6 +38,7 @@ typedef struct limits {
     size_t groups[MAX_GROUPS];        /* sizes that are known, ended by 0; none: every size                        */
     size_t group_multiple;            /* that every size is a multiple of; 0: none                                 */
     unsigned fills;
+    unsigned families;                /* rows of schemes.def beside the integers, as a set of B(CALM_FAMILY_X)     */
     unsigned pairs;                   /* with quantized activations: widths of weights; 0: weight-only             */
     unsigned acts;                    /* widths of those activations                                               */
     bool pairs_group;                 /* such weights may have groups                                              */
@@ -331,6 +332,9 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
     /* Widths are bits of a set, so one out of range must not be shifted. */
     if (scheme->bits < 0 || scheme->bits > 8 || scheme->act_bits < 0)
         return CALM_ENGINE_BITS;
+    if (scheme->family)
+        return !(l->families & B(scheme->family)) ? CALM_ENGINE_FAMILY
+               : divides(scheme->group, linear->in) ? CALM_ENGINE_TAKES : CALM_ENGINE_COLUMNS;
     return scheme->act_bits ? pair_verdict(l, linear, scheme) : weight_verdict(l, linear, scheme);
 }
 
@@ -450,7 +454,13 @@ static void print_shape(calm_text *out, const limits *l, bool rows, const calm_e
 static void print_rule(calm_text *out, const limits *l, calm_engine_rule rule, const calm_engine_linear *linear,
                        const calm_scheme *scheme)
 {
-    if (rule == CALM_ENGINE_ACTIVATIONS)
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(scheme, name);
+    if (rule == CALM_ENGINE_FAMILY)
+        calm_text_printf(out, "has no kernel for %s in this format", name);
+    else if (rule == CALM_ENGINE_COLUMNS && scheme->family)
+        calm_text_printf(out, "takes input columns that %zu divides, not %zu", scheme->group, linear->in);
+    else if (rule == CALM_ENGINE_ACTIVATIONS)
         print_activations(out, l, scheme);
     else if (rule == CALM_ENGINE_BITS)
         print_bits(out, l, scheme);

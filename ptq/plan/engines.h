@@ -20,6 +20,7 @@
 typedef enum calm_engine_rule {
     CALM_ENGINE_TAKES,       /* no rule is broken                                   */
     CALM_ENGINE_FORMAT,      /* the engine does not read the format                 */
+    CALM_ENGINE_FAMILY,      /* no kernel for levels and scales of this kind        */
     CALM_ENGINE_ACTIVATIONS, /* no kernel quantizes activations so                  */
     CALM_ENGINE_BITS,        /* no kernel for weights of so many bits               */
     CALM_ENGINE_ZEROS,       /* no kernel for zero points at so many bits           */

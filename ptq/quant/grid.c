@@ -12,50 +12,184 @@
 #define ROUND_F64 0x1.8p52
 #define ROUND_F32 0x1.8p23f
 
-float calm_scale_round(double scale, calm_dtype dtype)
+/* Power-of-two scales that float32 holds. */
+#define E8M0_MIN 0x1p-126
+#define E8M0_MAX 0x1p127
+
+/* ---- scales ---- */
+
+static float round_16_bits(double scale, calm_dtype dtype)
 {
-    if (isnan(scale))
-        return NAN;
     if (fabs(scale) < CALM_SCALE_MIN)
         return copysignf((float)CALM_SCALE_MIN, (float)scale);
     assert(dtype == CALM_BF16 || dtype == CALM_F16);
-    float narrow = (float)scale;
-    float rounded = dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(narrow))
-                                      : calm_bf16_to_f32(calm_f32_to_bf16(narrow));
+    float rounded = calm_dtype_round(dtype, (float)scale);
     return fabsf(rounded) <= (float)CALM_SCALE_MAX ? rounded : copysignf(INFINITY, rounded);
 }
 
+static float round_power(double scale)
+{
+    int exponent;
+    if (!(scale > E8M0_MIN))
+        return (float)E8M0_MIN;
+    const double part = frexp(scale, &exponent);
+    const double rounded = ldexp(1, part < 0.75 ? exponent - 1 : exponent);
+    return rounded <= E8M0_MAX ? (float)rounded : INFINITY;
+}
+
+/* Readers divide in float32. */
+static float round_e4m3(double scale, float global)
+{
+    const calm_levels *levels = &calm_levels_e4m3;
+    double stored = scale * (double)global;
+    calm_levels_nearest(levels, &stored, 1);
+    const float least = levels->value[levels->n / 2 + 1];
+    return (stored < (double)least ? least : (float)stored) / global;
+}
+
+float calm_scale_global(const calm_scheme *scheme, float absmax)
+{
+    const calm_family *family = calm_scheme_family(scheme);
+    if (family->scale != CALM_SCALE_E4M3)
+        return 0;
+    const float most = calm_levels_e4m3.value[calm_levels_e4m3.n - 1] * family->levels->value[family->levels->n - 1];
+    /* Of smaller weights the quotient would overflow. */
+    return absmax > 0x1p-100f ? most / absmax : 1;
+}
+
+float calm_scale_round(const calm_scheme *scheme, float global, double scale)
+{
+    if (isnan(scale))
+        return NAN;
+    switch (calm_scheme_family(scheme)->scale) {
+    case CALM_SCALE_E8M0:
+        return round_power(scale);
+    case CALM_SCALE_E4M3:
+        return round_e4m3(scale, global);
+    case CALM_SCALE_F16:
+        return round_16_bits(scale, CALM_F16);
+    case CALM_SCALE_DTYPE:
+        break;
+    }
+    return round_16_bits(scale, scheme->scale_dtype);
+}
+
+double calm_scale_most(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0 ? E8M0_MAX : CALM_SCALE_MAX;
+}
+
+float calm_min_round(const calm_scheme *scheme, double min)
+{
+    if (!calm_scheme_has_mins(scheme))
+        return 0;
+    const float rounded = calm_dtype_round(CALM_F16, (float)min);
+    return fabsf(rounded) <= (float)CALM_SCALE_MAX ? rounded : copysignf(INFINITY, rounded);
+}
+
+void calm_scales_round(const calm_scheme *scheme, float global, size_t n, float *scales, float *mins)
+{
+    for (size_t g = 0; g < n; g++) {
+        scales[g] = calm_scale_round(scheme, global, scales[g]);
+        if (mins)
+            mins[g] = calm_min_round(scheme, mins[g]);
+    }
+}
+
+bool calm_scale_mirrors(const calm_scheme *scheme)
+{
+    const calm_levels *levels = calm_scheme_levels(scheme);
+    if (levels)    /* small floats have the same levels on both sides, and their scales no sign */
+        return !(levels->least > 0);
+    return scheme->symmetric && calm_code_min(scheme) == 0 && !calm_scheme_has_mins(scheme);
+}
+
+/* ---- codes ---- */
+
 int calm_code_min(const calm_scheme *scheme)
 {
-    return scheme->bits == 8 && scheme->symmetric ? 1 : 0;
+    return scheme->bits == 8 && scheme->symmetric && !scheme->family ? 1 : 0;
 }
 
 int calm_code_max(const calm_scheme *scheme)
 {
-    return (1 << scheme->bits) - 1;
+    const calm_levels *levels = calm_scheme_levels(scheme);
+    return levels ? (int)levels->n - 1 : (1 << scheme->bits) - 1;
 }
 
 uint8_t calm_symmetric_zero(const calm_scheme *scheme)
 {
-    return (uint8_t)(1 << (scheme->bits - 1));
+    return (uint8_t)(scheme->family ? calm_scheme_family(scheme)->zero : 1 << (scheme->bits - 1));
 }
 
-void calm_grid_span(const double *w, size_t n, double *lo, double *hi)
+void calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double *lo, double *hi)
 {
-    *lo = *hi = 0;
+    *lo = *hi = calm_scheme_family(scheme)->minimum == CALM_MINIMUM_FREE && n ? w[0] : 0;
     for (size_t j = 0; j < n; j++) {
         *lo = w[j] < *lo ? w[j] : *lo;
         *hi = w[j] > *hi ? w[j] : *hi;
     }
 }
 
-calm_grid calm_grid_between(const calm_scheme *scheme, double lo, double hi)
+/* The range [lo, hi] over the distance of so many codes, or over the ends of the levels. */
+static calm_grid family_between(const calm_scheme *scheme, float global, double lo, double hi)
 {
+    const calm_levels *levels = calm_scheme_levels(scheme);
+    calm_grid grid = {.zero = calm_symmetric_zero(scheme)};
+    double scale = (hi - lo) / calm_code_max(scheme);
+    if (levels) {
+        const double below = lo / (double)levels->value[0], above = hi / (double)levels->value[levels->n - 1];
+        scale = below > above ? below : above;
+    } else if (!calm_scheme_has_mins(scheme)) {
+        scale = 2 * (-lo > hi ? -lo : hi) / calm_code_max(scheme);
+    } else {
+        grid.min = calm_min_round(scheme, lo);
+    }
+    grid.scale = calm_scale_round(scheme, global, scale);
+    return grid;
+}
+
+calm_grid calm_grid_between(const calm_scheme *scheme, float global, double lo, double hi)
+{
+    if (scheme->family)
+        return family_between(scheme, global, lo, hi);
     const int most = calm_code_max(scheme);
     const double range = scheme->symmetric ? 2 * (-lo > hi ? -lo : hi) : hi - lo;
-    const float scale = calm_scale_round(range / most, scheme->scale_dtype);
+    const float scale = calm_scale_round(scheme, global, range / most);
     const double zero = scheme->symmetric ? calm_symmetric_zero(scheme) : rint(-lo / scale);
-    return (calm_grid){scale, (uint8_t)(zero < most ? zero : most)};
+    return (calm_grid){.scale = scale, .zero = (uint8_t)(zero < most ? zero : most)};
+}
+
+CALM_VECTORIZE
+static void nearest_whole(double lo, double hi, double *x, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        double q = x[j];
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        x[j] = (q + ROUND_F64) - ROUND_F64;
+    }
+}
+
+void calm_level_nearest(const calm_scheme *scheme, double zero, double *x, size_t n)
+{
+    const calm_levels *levels = calm_scheme_levels(scheme);
+    if (levels)
+        calm_levels_nearest(levels, x, n);
+    else
+        nearest_whole(calm_code_min(scheme) - zero, calm_code_max(scheme) - zero, x, n);
+}
+
+double calm_level_value(const calm_scheme *scheme, double zero, uint8_t code)
+{
+    const calm_levels *levels = calm_scheme_levels(scheme);
+    return levels ? (double)levels->value[code] : code - zero;
+}
+
+uint8_t calm_level_code(const calm_scheme *scheme, double zero, double level)
+{
+    const calm_levels *levels = calm_scheme_levels(scheme);
+    return levels ? calm_levels_code(levels, level) : (uint8_t)(int)(level + zero);
 }
 
 CALM_VECTORIZE
@@ -69,17 +203,50 @@ static void encode(double scale, double lo, double hi, double zero, const double
     }
 }
 
+#define PIECE ((size_t)64)    /* weights whose levels are found at once */
+
+static void encode_levels(const calm_scheme *scheme, calm_grid grid, const double *w, size_t n, uint8_t *codes)
+{
+    double x[PIECE];
+    for (size_t start = 0; start < n; start += PIECE) {
+        const size_t piece = n - start < PIECE ? n - start : PIECE;
+        for (size_t j = 0; j < piece; j++)
+            x[j] = (w[start + j] - (double)grid.min) / (double)grid.scale;
+        calm_level_nearest(scheme, grid.zero, x, piece);
+        for (size_t j = 0; j < piece; j++)
+            codes[start + j] = calm_level_code(scheme, grid.zero, x[j]);
+    }
+}
+
 void calm_grid_encode(const calm_scheme *scheme, calm_grid grid, const double *w, size_t n, uint8_t *codes)
 {
-    encode(grid.scale, calm_code_min(scheme) - grid.zero, calm_code_max(scheme) - grid.zero, grid.zero, w, n, codes);
+    if (calm_scheme_is_plain(scheme))
+        encode(grid.scale, calm_code_min(scheme) - grid.zero, calm_code_max(scheme) - grid.zero, grid.zero, w, n,
+               codes);
+    else
+        encode_levels(scheme, grid, w, n, codes);
 }
 
 CALM_VECTORIZE
-void calm_grid_decode(calm_grid grid, const uint8_t *codes, size_t n, float *w)
+static void decode(calm_grid grid, const uint8_t *codes, size_t n, float *w)
 {
     for (size_t j = 0; j < n; j++)
         w[j] = (float)((int)codes[j] - (int)grid.zero) * grid.scale;
 }
+
+void calm_grid_decode(const calm_scheme *scheme, calm_grid grid, const uint8_t *codes, size_t n, float *w)
+{
+    const calm_levels *levels = calm_scheme_levels(scheme);
+    if (levels)
+        for (size_t j = 0; j < n; j++)
+            w[j] = levels->value[codes[j]] * grid.scale;
+    else
+        decode(grid, codes, n, w);
+    for (size_t j = 0; calm_scheme_has_mins(scheme) && j < n; j++)
+        w[j] += grid.min;
+}
+
+/* ---- activations ---- */
 
 /* *lo = min(min x, start), *hi = max(max x, start) of n values.  In 16 lanes, so that it vectorizes: an extremum does
  * not depend on the order.  A NaN compares as neither less nor more and is passed over. */

@@ -1,8 +1,11 @@
 /* Grids: the storable values of one group of weights, and of one token of activations.
  *
- *   w^ = scale * (code - zero),  code in [code_min, 2^bits - 1]
- * A scale is rounded to the scheme's scale_dtype before any code is computed, so what a checkpoint reader
- * multiplies with is exactly what the codes were chosen for (docs/method.md section 1). */
+ *   w^ = scale * level + min,  level = code - zero, or that of the scheme's table;  code in [code_min, code_max]
+ * A scale is rounded to what the scheme stores before any code is computed, so what a checkpoint reader
+ * multiplies with is exactly what the codes were chosen for (docs/method.md section 1).
+ *
+ * Some schemes store scales as multiples of one number: `global` is that of the whole job, the same in all calls; 0
+ * where a scheme has none (calm_scale_global). */
 #ifndef CALM_QUANT_GRID_H
 #define CALM_QUANT_GRID_H
 
@@ -18,34 +21,66 @@
 typedef struct calm_grid {
     float scale;
     uint8_t zero;
+    float min;    /* 0 where the scheme has none */
 } calm_grid;
 
-/* Nearest storable scale, ties to even; a magnitude below CALM_SCALE_MIN (zero too) becomes CALM_SCALE_MIN with
- * the sign of `scale`.  Infinity when the result would exceed CALM_SCALE_MAX, NaN for NaN. */
-float calm_scale_round(double scale, calm_dtype dtype);
+/* What the job's stored scales are divided by, for its largest |w|, so that the largest scale is the largest storable
+ * one; 0: the scheme has no such number. */
+float calm_scale_global(const calm_scheme *scheme, float absmax);
+
+/* Nearest storable scale of a group by itself, ties to even.  Of 16-bit scales a magnitude below CALM_SCALE_MIN (zero
+ * too) becomes CALM_SCALE_MIN with the sign of `scale`; schemes whose scales have no sign take the smallest for what is
+ * not above it, multiples of a global number the largest for what is beyond.  Infinity when the result would exceed
+ * what can be stored, NaN for NaN. */
+float calm_scale_round(const calm_scheme *scheme, float global, double scale);
+
+/* The largest storable scale, as messages say it. */
+double calm_scale_most(const calm_scheme *scheme);
+
+/* Nearest storable minimum; infinity beyond the end. */
+float calm_min_round(const calm_scheme *scheme, double min);
+
+/* Round scales [n] and mins [n] (NULL: none) of the n groups of one super-block to what it can store together; a row's
+ * last may have fewer.  Storable ones stay as they are.  With super-blocks of one group each is rounded by itself.
+ * Infinity and NaN as above. */
+void calm_scales_round(const calm_scheme *scheme, float global, size_t n, float *scales, float *mins);
+
+/* Are scales of both signs storable, and different grids? */
+bool calm_scale_mirrors(const calm_scheme *scheme);
 
 /* Smallest and largest code: [0, 2^bits - 1], but 1 at the lower end for symmetric 8 bits, so that code - zero
- * is at least -127 and Q8_0 can carry it. */
+ * is at least -127 and Q8_0 can carry it; with levels, [0, number of levels - 1]. */
 int calm_code_min(const calm_scheme *scheme);
 int calm_code_max(const calm_scheme *scheme);
 
-/* Zero of every symmetric group: 2^(bits-1). */
+/* Zero of every symmetric group: 2^(bits-1), or the family's. */
 uint8_t calm_symmetric_zero(const calm_scheme *scheme);
 
-/* lo = min(min w, 0), hi = max(max w, 0) over w [n]. */
-void calm_grid_span(const double *w, size_t n, double *lo, double *hi);
+/* The range that a grid has to span over w [n]: lo = min(min w, 0), hi = max(max w, 0), or without the zeros where a
+ * minimum of any sign is stored. */
+void calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double *lo, double *hi);
 
 /* The grid from lo <= 0 to hi >= 0:
  *   symmetric   scale = 2 max(-lo, hi) / (2^bits - 1)
  *   asymmetric  scale = (hi - lo) / (2^bits - 1), zero = round(-lo / scale) with the rounded scale
- * lo = hi = 0: scale = CALM_SCALE_MIN.  The scale is infinite when out of range; the caller reports it. */
-calm_grid calm_grid_between(const calm_scheme *scheme, double lo, double hi);
+ *   levels      the least scale under which lo and hi lie between the least and the largest level
+ *   minimum     scale = (hi - lo) / (2^bits - 1), min = lo
+ * lo = hi = 0: the least scale.  The scale is infinite when out of range; the caller reports it. */
+calm_grid calm_grid_between(const calm_scheme *scheme, float global, double lo, double hi);
 
-/* codes [n] of w [n]: clip(round_half_even(w / scale) + zero). */
+/* codes [n] of w [n]: clip(round_half_even(w / scale) + zero), or the code of the level nearest to (w - min) /
+ * scale. */
 void calm_grid_encode(const calm_scheme *scheme, calm_grid grid, const double *w, size_t n, uint8_t *codes);
 
-/* w [n] = (codes - zero) * scale in float32. */
-void calm_grid_decode(calm_grid grid, const uint8_t *codes, size_t n, float *w);
+/* w [n] = (codes - zero) * scale in float32, or level * scale + min, each operation rounded. */
+void calm_grid_decode(const calm_scheme *scheme, calm_grid grid, const uint8_t *codes, size_t n, float *w);
+
+/* For parts that work on levels: levels [n] nearest to x [n], in place, for groups with this zero. */
+void calm_level_nearest(const calm_scheme *scheme, double zero, double *x, size_t n);
+
+/* The level that a code stands for, and the code of such a level. */
+double calm_level_value(const calm_scheme *scheme, double zero, uint8_t code);
+uint8_t calm_level_code(const calm_scheme *scheme, double zero, double level);
 
 /* Fake quantization of activations, per token, dynamic, in float32 operation by operation as the library that the rule
  * is named after computes it; with lo = -2^(bits-1), hi = 2^(bits-1) - 1:

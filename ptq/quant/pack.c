@@ -35,7 +35,7 @@ static uint64_t unfold(uint64_t x, int b)
 
 static void pack_row(const uint8_t *codes, size_t n, int bits, uint32_t *words)
 {
-    assert(bits == 2 || bits == 3 || bits == 4 || bits == 8);
+    assert(bits >= 2 && bits <= 8);
     uint8_t *stream = (uint8_t *)words;
     size_t bytes = calm_pack_words(n, bits) * 4, at = 0, i = 0;
     for (; i + 8 <= n; i += 8, at += (size_t)bits) {
@@ -54,7 +54,7 @@ static void pack_row(const uint8_t *codes, size_t n, int bits, uint32_t *words)
 
 void calm_unpack_row(const uint32_t *words, size_t n, int bits, uint8_t *codes)
 {
-    assert(bits == 2 || bits == 3 || bits == 4 || bits == 8);
+    assert(bits >= 2 && bits <= 8);
     const uint8_t *stream = (const uint8_t *)words;
     size_t at = 0, i = 0;
     for (; i + 8 <= n; i += 8, at += (size_t)bits) {

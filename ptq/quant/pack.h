@@ -1,4 +1,4 @@
-/* Packing: codes of 2, 3, 4 or 8 bits as a dense bit stream in 32-bit words.
+/* Packing: codes of 2 to 8 bits as a dense bit stream in 32-bit words.
  *
  *   element i of a row takes bits [i*b, i*b + b) of a little-endian stream; padding bits are zero
  *

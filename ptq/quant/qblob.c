@@ -2,13 +2,16 @@
 #include "ptq/quant/qblob.h"
 
 #include <float.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/quant/grid.h"
 #include "ptq/quant/pack.h"
 #include "ptq/tensor/dtype.h"
 
-static const char magic[8] = "CALMQJ01";
+static const char magic[8] = "CALMQJ01", family_magic[8] = "CALMQJ02";
 
 /* Bits of act_form. */
 enum { ASYMMETRIC = 1, VLLM = 2 };
@@ -20,15 +23,22 @@ typedef struct blob_head {
     double damp;
 } blob_head;
 
-_Static_assert(sizeof(blob_head) == 72, "the header is written as it lies in memory");
+/* Behind the head of a family. */
+typedef struct blob_family {
+    char name[16];
+    float global, unused;
+} blob_family;
+
+_Static_assert(sizeof(blob_head) == 72 && sizeof(blob_family) == 24, "the header is written as it lies in memory");
 
 /* Bytes of each section; false on overflow. */
 typedef struct sections {
-    size_t scales, in_scale, bias_delta, zeros, codes, total;
+    size_t family, scales, in_scale, bias_delta, zeros, mins, codes, total;
 } sections;
 
-static bool measure(const blob_head *head, sections *out)
+static bool measure(const blob_head *head, int family, sections *out)
 {
+    const calm_scheme scheme = {.family = family};
     size_t cells, words;
     const size_t rows = head->out, cols = head->in;
     if (!calm_size_mul(&cells, rows, head->n_groups) || !calm_size_mul(&out->scales, cells, sizeof(float)) ||
@@ -37,8 +47,10 @@ static bool measure(const blob_head *head, sections *out)
         !calm_size_mul(&out->bias_delta, head->extras & CALM_QJOB_BIASED ? rows : 0, sizeof(float)))
         return false;
     out->zeros = head->symmetric ? 0 : (cells + 3) / 4 * 4;
-    out->total = sizeof *head;
-    return calm_size_add(&out->total, out->total, out->scales) &&
+    out->family = family ? sizeof(blob_family) : 0;
+    out->mins = calm_scheme_has_mins(&scheme) ? out->scales : 0;
+    out->total = sizeof *head + out->family;
+    return calm_size_add(&out->total, out->total, out->scales) && calm_size_add(&out->total, out->total, out->mins) &&
            calm_size_add(&out->total, out->total, out->in_scale) &&
            calm_size_add(&out->total, out->total, out->bias_delta) &&
            calm_size_add(&out->total, out->total, out->zeros) && calm_size_add(&out->total, out->total, out->codes);
@@ -50,7 +62,7 @@ static sections sections_of(const calm_scheme *scheme, size_t out, size_t in, un
     const blob_head head = {.out = out, .in = in, .n_groups = calm_scheme_groups(scheme, in), .bits = scheme->bits,
                             .symmetric = scheme->symmetric, .extras = (int32_t)extras};
     sections size;
-    return measure(&head, &size) ? size : (sections){0};
+    return measure(&head, scheme->family, &size) ? size : (sections){0};
 }
 
 size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigned extras)
@@ -63,6 +75,13 @@ size_t calm_qblob_decode_scratch_bytes(const calm_scheme *scheme, size_t out, si
     return CALM_BYTES(uint8_t, sections_of(scheme, out, in, 0).codes);
 }
 
+static void put_family(const calm_qjob *qjob, uint8_t *at, size_t bytes)
+{
+    blob_family family = {.global = qjob->global};
+    snprintf(family.name, sizeof family.name, "%s", calm_scheme_family(&qjob->scheme)->name);
+    memcpy(at, &family, bytes);
+}
+
 calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes, size_t *n_bytes)
 {
     blob_head head = {.out = qjob->out, .in = qjob->in, .group = qjob->group, .n_groups = qjob->n_groups,
@@ -73,14 +92,16 @@ calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes
                       .damp = qjob->damp};
     sections size;
     uint8_t *at;
-    memcpy(head.magic, magic, sizeof magic);
-    if (!measure(&head, &size))
+    memcpy(head.magic, qjob->scheme.family ? family_magic : magic, sizeof magic);
+    if (!measure(&head, qjob->scheme.family, &size))
         return calm_fail(ctx, CALM_ENOMEM, "a quantized job of %zu x %zu is too large", qjob->out, qjob->in);
     CALM_TRY(calm_alloc(ctx, ctx->out, &at, size.total, 1, "a blob"));
     *bytes = at;
     *n_bytes = size.total;
     memcpy(at, &head, sizeof head);
     at += sizeof head;
+    put_family(qjob, at, size.family);
+    at += size.family;
     memcpy(at, qjob->scales, size.scales);
     at += size.scales;
     if (qjob->in_scale)
@@ -92,6 +113,9 @@ calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes
     if (qjob->zeros)
         memcpy(at, qjob->zeros, qjob->out * qjob->n_groups);
     at += size.zeros;
+    if (qjob->mins)
+        memcpy(at, qjob->mins, size.mins);
+    at += size.mins;
     calm_pack_rows(qjob->codes, qjob->out, qjob->in, qjob->scheme.bits, (uint32_t *)(void *)at);
     return CALM_OK;
 }
@@ -101,10 +125,39 @@ static calm_status damaged(calm_ctx *ctx, const char *name, const char *what)
     return calm_fail(ctx, CALM_EFORMAT, "%s: not a quantized job: %s", name, what);
 }
 
-static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *head, size_t n_bytes, sections *size)
+/* What stands behind the head of a family; the scheme's family, 0 for integers. */
+static calm_status read_family(calm_ctx *ctx, const char *name, const uint8_t *bytes, size_t n_bytes, int *family,
+                               float *global)
 {
-    if (memcmp(head->magic, magic, sizeof magic) != 0)
+    blob_family read;
+    calm_scheme scheme;
+    *family = 0;
+    *global = 0;
+    if (memcmp(bytes, family_magic, sizeof family_magic) != 0)
+        return CALM_OK;
+    if (n_bytes < sizeof(blob_head) + sizeof read)
+        return damaged(ctx, name, "too short");
+    memcpy(&read, bytes + sizeof(blob_head), sizeof read);
+    calm_ctx trial = *ctx;
+    if (!memchr(read.name, 0, sizeof read.name) || calm_scheme_parse(&trial, read.name, &scheme) != CALM_OK ||
+        !scheme.family)
+        return damaged(ctx, name, "an unknown family of schemes");
+    if (!isfinite(read.global) || (read.global > 0) != (calm_scale_global(&scheme, 1) > 0))
+        return damaged(ctx, name, "an impossible global scale");
+    *family = scheme.family;
+    *global = read.global;
+    return CALM_OK;
+}
+
+static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *head, int family, size_t n_bytes,
+                              sections *size)
+{
+    const calm_family *row = calm_scheme_family(&(calm_scheme){.family = family});
+    if (!family && memcmp(head->magic, magic, sizeof magic) != 0)
         return damaged(ctx, name, "it does not begin with CALMQJ01");
+    if (family && (head->bits != row->bits || !head->symmetric || (row->group && head->group != row->group &&
+                                                                    head->group != head->in)))
+        return damaged(ctx, name, "bits, group or zeros that its family does not have");
     if (head->bits < 2 || head->bits > 8 || head->act_bits < 0 || head->act_bits > 8)
         return damaged(ctx, name, "bits out of range");
     if (head->act_form & ~(ASYMMETRIC | VLLM) || (head->act_form && head->act_bits == 0))
@@ -116,7 +169,7 @@ static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *
     if (head->out == 0 || head->in == 0 || head->out > UINT32_MAX || head->in > UINT32_MAX || head->group == 0 ||
         head->group > head->in || head->n_groups != (head->in + head->group - 1) / head->group)
         return damaged(ctx, name, "impossible shape");
-    if (!measure(head, size) || size->total != n_bytes)
+    if (!measure(head, family, size) || size->total != n_bytes)
         return damaged(ctx, name, "its length does not fit its shape");
     return CALM_OK;
 }
@@ -134,6 +187,11 @@ static calm_status check_values(calm_ctx *ctx, const char *name, const calm_qjob
     for (size_t i = 0; qjob->zeros && i < cells; i++)
         if (qjob->zeros[i] >> qjob->scheme.bits)
             return damaged(ctx, name, "a zero point out of range");
+    if (qjob->mins && calm_find_nonfinite(qjob->mins, cells) < cells)
+        return damaged(ctx, name, "a minimum is not finite");
+    for (size_t i = 0; calm_scheme_levels(&qjob->scheme) && i < qjob->out * qjob->in; i++)
+        if (qjob->codes[i] > calm_code_max(&qjob->scheme))
+            return damaged(ctx, name, "a code without a level");
     return CALM_OK;
 }
 
@@ -143,14 +201,20 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
     sections size;
     const uint8_t *at = bytes;
     uint32_t *words;
+    int family;
+    float global;
     if (n_bytes < sizeof head)
         return damaged(ctx, name, "too short");
     memcpy(&head, at, sizeof head);
     at += sizeof head;
-    CALM_TRY(check_head(ctx, name, &head, n_bytes, &size));
-    *out =
-        (calm_qjob){.out = head.out, .in = head.in, .group = head.group, .n_groups = head.n_groups, .damp = head.damp};
-    out->scheme = (calm_scheme){.bits = head.bits, .group = head.group == head.in ? 0 : head.group,
+    CALM_TRY(read_family(ctx, name, bytes, n_bytes, &family, &global));
+    CALM_TRY(check_head(ctx, name, &head, family, n_bytes, &size));
+    at += size.family;
+    *out = (calm_qjob){.out = head.out, .in = head.in, .group = head.group, .n_groups = head.n_groups,
+                       .damp = head.damp, .global = global};
+    out->scheme = (calm_scheme){.bits = head.bits, .family = family,
+                                .group = family ? calm_scheme_family(&(calm_scheme){.family = family})->group
+                                         : head.group == head.in ? 0 : head.group,
                                 .symmetric = head.symmetric != 0, .act_bits = head.act_bits,
                                 .act_asymmetric = (head.act_form & ASYMMETRIC) != 0,
                                 .act_rule = head.act_form & VLLM ? CALM_ACT_RULE_VLLM
@@ -168,6 +232,9 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
     if (out->zeros)
         memcpy(out->zeros, at, out->out * out->n_groups);
     at += size.zeros;
+    if (out->mins)
+        memcpy(out->mins, at, size.mins);
+    at += size.mins;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, size.codes / 4));
     memcpy(words, at, size.codes);

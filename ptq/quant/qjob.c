@@ -13,6 +13,8 @@ calm_status calm_qjob_new(calm_ctx *ctx, unsigned extras, calm_qjob *qjob)
     CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->scales, scales));
     if (!qjob->scheme.symmetric)
         CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->zeros, scales));
+    if (calm_scheme_has_mins(&qjob->scheme))
+        CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->mins, scales));
     if (extras & CALM_QJOB_SCALED)
         CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->in_scale, qjob->in));
     return extras & CALM_QJOB_BIASED ? CALM_NEW(ctx, ctx->out, qjob->bias_delta, qjob->out) : CALM_OK;
@@ -27,9 +29,16 @@ size_t calm_qjob_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigne
 {
     const size_t scales = out * calm_scheme_groups(scheme, in);
     const size_t zeros = scheme->symmetric ? 0 : CALM_BYTES(uint8_t, scales);
-    return CALM_BYTES(uint8_t, out * in) + CALM_BYTES(float, scales) + zeros +
+    const size_t mins = calm_scheme_has_mins(scheme) ? CALM_BYTES(float, scales) : 0;
+    return CALM_BYTES(uint8_t, out * in) + CALM_BYTES(float, scales) + zeros + mins +
            (extras & CALM_QJOB_SCALED ? CALM_BYTES(float, in) : 0) +
            (extras & CALM_QJOB_BIASED ? CALM_BYTES(float, out) : 0);
+}
+
+calm_grid calm_qjob_grid(const calm_qjob *qjob, size_t cell)
+{
+    return (calm_grid){.scale = qjob->scales[cell], .min = qjob->mins ? qjob->mins[cell] : 0,
+                       .zero = qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme)};
 }
 
 void calm_qjob_dequantize(const calm_qjob *qjob, float *w)
@@ -38,8 +47,7 @@ void calm_qjob_dequantize(const calm_qjob *qjob, float *w)
         for (size_t g = 0; g < qjob->n_groups; g++) {
             size_t cell = i * qjob->n_groups + g, start = g * qjob->group, left = qjob->in - start;
             size_t n = left < qjob->group ? left : qjob->group;
-            uint8_t zero = qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme);
-            calm_grid_decode((calm_grid){qjob->scales[cell], zero}, qjob->codes + i * qjob->in + start, n,
+            calm_grid_decode(&qjob->scheme, calm_qjob_grid(qjob, cell), qjob->codes + i * qjob->in + start, n,
                              w + i * qjob->in + start);
         }
     }

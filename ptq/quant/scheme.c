@@ -5,11 +5,63 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w4a4_g128, float"
+#define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w4a4_g128, nvfp4a16, float"
 #define SUFFIXES "after the bits come _g<columns>, _asym, _asymact, _symact, _vllmact and _f16s"
 #define GROUP_MAX (1ul << 24)
-#define SCALE_BITS 16.0
 #define FLOAT_BITS 16.0
+
+/* ---- families ---- */
+
+static const calm_family families[] = {
+#define CALM_FAMILY(id, ...) {__VA_ARGS__},
+#include "ptq/quant/schemes.def"
+#undef CALM_FAMILY
+};
+
+const calm_family *calm_scheme_family(const calm_scheme *scheme)
+{
+    assert(scheme->family >= 0 && scheme->family < CALM_N_FAMILIES);
+    return &families[scheme->family];
+}
+
+const char *const *calm_family_names(size_t *n)
+{
+    static const char *const names[] = {
+#define CALM_FAMILY(id, name, ...) name,
+#include "ptq/quant/schemes.def"
+#undef CALM_FAMILY
+    };
+    *n = CALM_N_FAMILIES - 1;
+    return names + 1;
+}
+
+const calm_levels *calm_scheme_levels(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->levels;
+}
+
+bool calm_scheme_has_mins(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->minimum != CALM_MINIMUM_NONE;
+}
+
+bool calm_scheme_is_plain(const calm_scheme *scheme)
+{
+    return !calm_scheme_levels(scheme) && !calm_scheme_has_mins(scheme);
+}
+
+bool calm_scheme_takes_f16_scales(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->scale == CALM_SCALE_DTYPE;
+}
+
+bool calm_scheme_folds(const calm_scheme *scheme)
+{
+    const calm_family *family = calm_scheme_family(scheme);
+    return family->super == 1 && (family->scale == CALM_SCALE_DTYPE || family->scale == CALM_SCALE_F16);
+}
+
+/* ---- names ---- */
 
 static calm_status refuse(calm_ctx *ctx, const char *name, const char *why)
 {
@@ -66,6 +118,49 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
     return CALM_OK;
 }
 
+/* A name that begins like none. */
+static calm_status refuse_name(calm_ctx *ctx, const char *name)
+{
+    char why[CALM_MESSAGE_MAX] = "expected w<bits>a<bits> or one of";
+    for (int i = 1; i < CALM_N_FAMILIES; i++)
+        snprintf(why + strlen(why), sizeof why - strlen(why), "%s %s", i > 1 ? "," : "", families[i].name);
+    return refuse(ctx, name, why);
+}
+
+/* The family whose name stands before the suffixes; 0: none. */
+static int find_family(const char *name, size_t length)
+{
+    int family = CALM_N_FAMILIES - 1;
+    while (family > 0 && (strlen(families[family].name) != length || strncmp(families[family].name, name, length) != 0))
+        family--;
+    return family;
+}
+
+/* Of a family, with what the scheme's name says beyond the family's. */
+static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm_scheme *out)
+{
+    const calm_family *row = &families[family];
+    const char *at = name + strlen(row->name);
+    out->family = family;
+    out->bits = row->bits;
+    out->group = row->group;
+    if (row->scale == CALM_SCALE_F16)
+        out->scale_dtype = CALM_F16;
+    if (strcmp(at, "_f16s") == 0 && calm_scheme_takes_f16_scales(out))
+        out->scale_dtype = CALM_F16;
+    else if (*at)
+        return refuse(ctx, name, calm_scheme_takes_f16_scales(out) ? "after its name comes _f16s alone"
+                                                                   : "nothing comes after its name");
+    return CALM_OK;
+}
+
+/* Length of the name of a family at the start of `name`: up to the suffix that is none of its own. */
+static size_t family_length(const char *name)
+{
+    size_t length = strlen(name), suffix = strlen("_f16s");
+    return length > suffix && strcmp(name + length - suffix, "_f16s") == 0 ? length - suffix : length;
+}
+
 calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
 {
     CALM_ENTER(ctx, name && out);
@@ -74,8 +169,11 @@ calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
     *out = (calm_scheme){.symmetric = true, .scale_dtype = CALM_BF16};
     if (strcmp(name, "float") == 0)
         return CALM_OK;
+    const int family = find_family(name, family_length(name));
+    if (family)
+        return read_family(ctx, name, family, out);
     if (*at++ != 'w' || !read_number(&at, &bits) || *at++ != 'a' || !read_number(&at, &act_bits))
-        return refuse(ctx, name, "expected w<bits>a<bits>");
+        return refuse_name(ctx, name);
     if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
         return refuse(ctx, name, "weights have 2, 3, 4 or 8 bits");
     if (act_bits != 4 && act_bits != 8 && act_bits != 16)
@@ -99,6 +197,12 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     char group[24] = "";
     if (scheme->bits == 0) {
         snprintf(name, CALM_SCHEME_NAME_MAX, "float");
+        return;
+    }
+    if (scheme->family) {
+        const calm_family *row = calm_scheme_family(scheme);
+        snprintf(name, CALM_SCHEME_NAME_MAX, "%s%s", row->name,
+                 row->scale == CALM_SCALE_DTYPE && scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
         return;
     }
     if (scheme->group)
@@ -130,6 +234,6 @@ double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t
 {
     if (scheme->bits == 0 || out == 0 || in == 0)
         return FLOAT_BITS;
-    double per_group = SCALE_BITS + (scheme->symmetric ? 0 : scheme->bits);
+    double per_group = calm_scheme_family(scheme)->side_bits + (scheme->symmetric ? 0 : scheme->bits);
     return scheme->bits + per_group * (double)calm_scheme_groups(scheme, in) / (double)in;
 }

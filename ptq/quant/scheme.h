@@ -6,18 +6,75 @@
  *   w4a4_g128          both
  *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
  *   w8a8_vllmact       activations by the rule of vLLM's kernel instead of compressed-tensors' (grid.h)
+ *   nvfp4a16, mxfp4a16, fp8a16, iq4_nl, q4_1, ...    families of schemes.def: all that they are stands there
  *   float              left as it is
  * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
 #ifndef CALM_QUANT_SCHEME_H
 #define CALM_QUANT_SCHEME_H
 
 #include "ptq/base/context.h"
+#include "ptq/quant/levels.h"
 #include "ptq/tensor/dtype.h"
 
 #define CALM_SCHEME_NAME_MAX 48
 
 /* Their names in that order, as the values of an option. */
 #define CALM_ACT_RULE_NAMES "compressed-tensors|vllm"
+
+/* Numbers of the rows of schemes.def. */
+typedef enum calm_family_id {
+#define CALM_FAMILY(id, ...) CALM_FAMILY_##id,
+#include "ptq/quant/schemes.def"
+#undef CALM_FAMILY
+    CALM_N_FAMILIES
+} calm_family_id;
+
+/* How a scale is stored. */
+typedef enum calm_scale_code {
+    CALM_SCALE_DTYPE,    /* bfloat16 or float16, as scheme.scale_dtype says                        */
+    CALM_SCALE_F16,      /* float16                                                                */
+    CALM_SCALE_E8M0,     /* a power of two                                                         */
+    CALM_SCALE_E4M3,     /* a small float, divided by a float32 that the whole job shares          */
+} calm_scale_code;
+
+/* What is added to scale * level. */
+typedef enum calm_minimum {
+    CALM_MINIMUM_NONE,
+    CALM_MINIMUM_FREE,    /* float16 of any sign                                                   */
+} calm_minimum;
+
+/* One row of schemes.def. */
+typedef struct calm_family {
+    const char *name;
+    const calm_levels *levels;    /* NULL: whole numbers */
+    int bits, zero;
+    size_t group, super;
+    calm_scale_code scale;
+    calm_minimum minimum;
+    double side_bits;
+} calm_family;
+
+/* The row of a scheme. */
+const calm_family *calm_scheme_family(const calm_scheme *scheme);
+
+/* Names of all families but the first, in file order, *n their number. */
+const char *const *calm_family_names(size_t *n);
+
+/* Levels of its codes; NULL: code - zero. */
+const calm_levels *calm_scheme_levels(const calm_scheme *scheme);
+
+/* Do groups have a float that is added? */
+bool calm_scheme_has_mins(const calm_scheme *scheme);
+
+/* Is w^ = scale (code - zero), with whole codes and nothing added? */
+bool calm_scheme_is_plain(const calm_scheme *scheme);
+
+/* Can its scales be float16 instead of bfloat16? */
+bool calm_scheme_takes_f16_scales(const calm_scheme *scheme);
+
+/* Can a row's scales be divided by any number when its codes are fixed?  Not where a scale has fewer bits than
+ * bfloat16. */
+bool calm_scheme_folds(const calm_scheme *scheme);
 
 /* Does a name contain the range of activations (_symact, _asymact)? */
 bool calm_scheme_says_range(const char *name);

@@ -73,6 +73,22 @@ calm_tie calm_formats_tie(const calm_formats *formats)
     return tie;
 }
 
+/* A format holds integers, and the families that its exporter names. */
+static calm_status check_families(calm_ctx *ctx, const char *format, const calm_exporter *exporter,
+                                  const calm_export_input *input)
+{
+    for (size_t j = 0; j < input->plan->n_jobs; j++) {
+        const calm_plan_job *job = &input->plan->jobs[j];
+        char name[CALM_SCHEME_NAME_MAX];
+        if (!job->quantized || !job->scheme.family || exporter->families & 1u << job->scheme.family)
+            continue;
+        calm_scheme_name(&job->scheme, name);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "`formats` %s: %s is %s, which the format does not hold", format,
+                         calm_model_layout(input->model)->jobs[j].name, name);
+    }
+    return CALM_OK;
+}
+
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,
                                const calm_plan *plan)
 {
@@ -85,6 +101,7 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
             return calm_fail(ctx, CALM_EUNSUPPORTED,
                              "`formats` %s: its readers apply no transform before down (r4); take `formats` "
                              "compressed-tensors, or `rotate` r1r2", name);
+        CALM_TRY(check_families(ctx, name, exporter, &input));
         CALM_TRY(exporter->check(ctx, &input));
     }
     return CALM_OK;

@@ -60,7 +60,8 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
     CALM_TRY(calm_recipe_schemes(ctx, &names, recipe));
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         calm_scheme *scheme = &recipe->schemes[i];
-        scheme->scale_dtype = spec->scale_dtype == 1 ? CALM_F16 : scheme->scale_dtype;
+        if (spec->scale_dtype == 1 && calm_scheme_takes_f16_scales(scheme))
+            scheme->scale_dtype = CALM_F16;
         if (scheme->act_bits && spec->act_rule == CALM_ACT_RULE_VLLM)    /* else as the scheme's name says */
             scheme->act_rule = CALM_ACT_RULE_VLLM;
     }

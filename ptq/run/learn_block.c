@@ -113,10 +113,13 @@ static calm_status start_job(calm_ctx *ctx, const learning *l, size_t job, calm_
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         const calm_qlinear *from = &l->sets[calm_job_sublayer(ref->kind)].linear[l->layout->linears[i].role];
         const size_t cells = from->out * from->n_groups;
+        out->global = from->global;
         memcpy(out->codes + row * out->in, from->codes, from->out * from->in);
         memcpy(out->scales + row * out->n_groups, from->scales, cells * sizeof *out->scales);
         if (out->zeros)
             memcpy(out->zeros + row * out->n_groups, from->zeros, cells);
+        if (out->mins)
+            memcpy(out->mins + row * out->n_groups, from->mins, cells * sizeof *out->mins);
         row += from->out;
     }
     return CALM_OK;
@@ -141,6 +144,8 @@ static calm_status add_linears(calm_ctx *ctx, learning *l, const calm_job_ref *r
                                 .group = qjob->group, .n_groups = qjob->n_groups, .w = targets[linear->role],
                                 .codes = qjob->codes + row * qjob->in, .scales = qjob->scales + row * qjob->n_groups,
                                 .zeros = qjob->zeros ? qjob->zeros + row * qjob->n_groups : NULL,
+                                .mins = qjob->mins ? qjob->mins + row * qjob->n_groups : NULL,
+                                .global = qjob->global,
                                 .effective = effective, .grad = grad};
         row += linear->out;
     }

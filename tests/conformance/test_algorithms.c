@@ -7,8 +7,10 @@
 #define MAX_CHAINS 128
 
 static const char *const schemes[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64",
-                                      "w8a8", "w8a8_asymact", "w8a16_asym", "w4a4_g16_f16s"};
+                                      "w8a8", "w8a8_asymact", "w8a16_asym", "w4a4_g16_f16s",
+                                      "fp8a16", "mxfp4a16", "nvfp4a16", "iq4_nl", "q4_1"};
 #define N_SCHEMES (sizeof schemes / sizeof *schemes)
+#define FIRST_FAMILY 7
 
 /* A job and what it needs, all in the test's context. */
 typedef struct sample {
@@ -135,11 +137,16 @@ static void check_result(const char *chain, const calm_qjob *q)
                       "%s: code %u", chain, q->codes[i]);
     for (size_t i = 0; i < q->out * q->n_groups; i++) {
         float scale = q->scales[i];
-        ck_assert_msg(fabsf(scale) >= 0x1p-17f && fabsf(scale) <= 65280, "%s: scale %g", chain, scale);
-        ck_assert(calm_scale_round(scale, q->scheme.scale_dtype) == scale);
+        if (calm_scheme_folds(&q->scheme))
+            ck_assert_msg(fabsf(scale) >= 0x1p-17f && fabsf(scale) <= 65280, "%s: scale %g", chain, scale);
+        ck_assert_msg(isfinite(scale) && scale != 0, "%s: scale %g", chain, scale);
+        ck_assert(!q->mins || calm_min_round(&q->scheme, q->mins[i]) == q->mins[i]);
+        ck_assert(calm_scale_round(&q->scheme, q->global, scale) == scale);
         ck_assert(!q->zeros || q->zeros[i] <= calm_code_max(&q->scheme));
     }
     ck_assert(!q->zeros == q->scheme.symmetric);
+    ck_assert(!q->mins == !calm_scheme_has_mins(&q->scheme));
+    ck_assert(!(q->global > 0) == !(calm_scale_global(&q->scheme, 1) > 0));
     for (size_t j = 0; q->in_scale && j < q->in; j++)
         ck_assert_msg(isfinite(q->in_scale[j]) && q->in_scale[j] > 0, "%s: in_scale %g", chain, q->in_scale[j]);
 }
@@ -208,8 +215,12 @@ TEST(zero_weights_stay_zero)
             ck_ok(try(*chain, &s.job, &q));
             ck_ok(CALM_NEW(ctx, ctx->out, w, q.out * q.in));
             calm_qjob_effective(&q, w);
+            /* Where no level is 0, some level times the least scale: gptq makes up for one by the next. */
+            const calm_levels *levels = calm_scheme_levels(&q.scheme);
+            const uint8_t zero = calm_symmetric_zero(&q.scheme);
+            const double least = levels && levels->value[zero] != 0 ? -levels->value[0] * CALM_SCALE_MIN : 0;
             for (size_t i = 0; i < q.out * q.in; i++)
-                ck_assert_msg(w[i] == 0, "%s: %g", *chain, w[i]);
+                ck_assert_msg(fabsf(w[i]) <= least, "%s: %g", *chain, w[i]);
         }
 }
 END_OF_TEST
@@ -301,6 +312,8 @@ TEST(not_worse_than_rtn)
             calm_qjob q, rtn;
             const unsigned input = CALM_SETS_IN_SCALE | CALM_FITS_INPUT;
             const char *scheme = caps & input ? "w4a4_g16" : schemes[k];
+            if (!reaches(*chain, scheme))
+                continue;
             make_sample(&s, 30, 70, enough_rows(*chain, 400, 70), scheme);
             ck_ok(try(*chain, &s.job, &q));
             ck_ok(try("rtn", &s.job, &rtn));
@@ -498,6 +511,7 @@ static void check_equal(const char *chain, const calm_qjob *a, const calm_qjob *
     ck_assert_msg(memcmp(a->codes, b->codes, a->out * a->in) == 0, "%s: codes differ", chain);
     ck_assert_msg(memcmp(a->scales, b->scales, n_scales * sizeof *a->scales) == 0, "%s: scales differ", chain);
     ck_assert(!a->zeros == !b->zeros && !a->in_scale == !b->in_scale && !a->bias_delta == !b->bias_delta);
+    ck_assert_msg(!a->mins || memcmp(a->mins, b->mins, n_scales * sizeof *a->mins) == 0, "%s: minima differ", chain);
     ck_assert_msg(!a->zeros || memcmp(a->zeros, b->zeros, n_scales) == 0, "%s: zeros differ", chain);
     ck_assert(!a->in_scale || memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) == 0);
     ck_assert(!a->bias_delta || memcmp(a->bias_delta, b->bias_delta, a->out * sizeof *a->bias_delta) == 0);
@@ -507,9 +521,11 @@ static void check_equal(const char *chain, const calm_qjob *a, const calm_qjob *
 TEST(threads_do_not_matter)
 {
     for (const char **chain = all_chains(); *chain; chain++)
-        for (size_t k = 0; k < 2; k++) {
+        for (size_t k = 0; k < N_SCHEMES; k++) {
             sample s;
             calm_qjob one, four;
+            if (k >= 2 && k < FIRST_FAMILY)
+                continue;
             make_sample(&s, 400, 70, enough_rows(*chain, 100, 70), within_reach(*chain, schemes[k]));
             ctx->n_threads = 1;
             ck_ok(try(*chain, &s.job, &one));
@@ -582,9 +598,11 @@ TEST(memory_is_what_it_says)
 {
     static const size_t shapes[][2] = {{300, 200}, {60, 256}};
     for (const char **chain = all_chains(); *chain; chain++)
-        for (size_t i = 0; i < 4; i++)
-            check_memory(*chain, within_reach(*chain, schemes[i]), shapes[i / 2][0], shapes[i / 2][1], i & 1,
-                         i & 1 ? 1 : 2);
+        for (size_t i = 0; i < 5; i++) {
+            /* Beside integers one scheme with minima: all else has the same arrays. */
+            const char *scheme = within_reach(*chain, i < 4 ? schemes[i] : "q4_1");
+            check_memory(*chain, scheme, shapes[i / 2 % 2][0], shapes[i / 2 % 2][1], i & 1, i & 1 ? 1 : 2);
+        }
 }
 END_OF_TEST
 

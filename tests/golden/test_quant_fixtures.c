@@ -247,6 +247,7 @@ END_OF_TEST
 
 static void check_formats(const calm_tensor *f32, const calm_tensor *bf16, const calm_tensor *f16)
 {
+    const calm_scheme bf16_scales = {.bits = 4, .scale_dtype = CALM_BF16};
     size_t n_in_both = 0;
     ck_assert_uint_eq(bf16->n_elements, f32->n_elements);
     ck_assert_uint_eq(f16->n_elements, f32->n_elements);
@@ -259,7 +260,7 @@ static void check_formats(const calm_tensor *f32, const calm_tensor *bf16, const
         ck_assert_msg(calm_f32_to_bf16(value) == as_bf16, "bf16 of %a", value);
         ck_assert_msg(calm_f32_to_f16(value) == as_f16, "f16 of %a", value);
         if (fabsf(value) >= 0x1p-17f && fabsf(calm_bf16_to_f32(as_bf16)) <= 65280) {
-            ck_assert(calm_scale_round(value, CALM_BF16) == calm_bf16_to_f32(as_bf16));
+            ck_assert(calm_scale_round(&bf16_scales, 0, value) == calm_bf16_to_f32(as_bf16));
             n_in_both++;
         }
     }

@@ -74,8 +74,8 @@ static void round_row(calm_qjob *q, size_t row, const float *w)
         ck_assert_uint_le(n, MOST_COLUMNS);
         for (size_t i = 0; i < n; i++)
             scaled[i] = (double)w[first + i] * (q->in_scale ? (double)q->in_scale[first + i] : 1);
-        calm_grid_span(scaled, n, &lo, &hi);
-        const calm_grid grid = calm_grid_between(&q->scheme, lo, hi);
+        calm_grid_span(&q->scheme, scaled, n, &lo, &hi);
+        const calm_grid grid = calm_grid_between(&q->scheme, 0, lo, hi);
         calm_grid_encode(&q->scheme, grid, scaled, n, q->codes + row * q->in + first);
         q->scales[row * q->n_groups + g] = grid.scale;
         q->zeros[row * q->n_groups + g] = q->scheme.symmetric ? calm_symmetric_zero(&q->scheme) : grid.zero;

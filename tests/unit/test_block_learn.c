@@ -102,15 +102,15 @@ static void toy_linear(toy *t, int l, size_t out, const char *scheme)
             double values[N_IN], lo, hi;
             for (size_t j = 0; j < n; j++)
                 values[j] = w[at + j];
-            calm_grid_span(values, n, &lo, &hi);
-            calm_grid grid = calm_grid_between(&linear->scheme, lo, hi);
+            calm_grid_span(&linear->scheme, values, n, &lo, &hi);
+            calm_grid grid = calm_grid_between(&linear->scheme, 0, lo, hi);
             if (linear->scheme.symmetric && cell % 3 == 0)    /* a grid may be signed */
                 grid.scale = -grid.scale;
             linear->scales[cell] = grid.scale;
             if (zeros)
                 zeros[cell] = grid.zero;
             calm_grid_encode(&linear->scheme, grid, values, n, linear->codes + at);
-            calm_grid_decode(grid, linear->codes + at, n, linear->effective + at);
+            calm_grid_decode(&linear->scheme, grid, linear->codes + at, n, linear->effective + at);
         }
     for (size_t row = 0; row < N_WINDOWS * TOKENS; row++)
         for (size_t o = 0; o < out; o++) {
@@ -185,7 +185,7 @@ static void check_legal(const toy *t)
         for (size_t i = 0; i < of->out * N_IN; i++)
             ck_assert(of->codes[i] >= calm_code_min(&of->scheme) && of->codes[i] <= calm_code_max(&of->scheme));
         for (size_t i = 0; i < of->out * of->n_groups; i++)
-            ck_assert(calm_scale_round(of->scales[i], of->scheme.scale_dtype) == of->scales[i]);
+            ck_assert(calm_scale_round(&of->scheme, of->global, of->scales[i]) == of->scales[i]);
     }
 }
 
@@ -291,7 +291,7 @@ TEST(steps_are_those_of_the_formula)
                 for (size_t i = begin; i < end; i++)
                     sum += (double)of->grad[i] * of->effective[i];
                 const float s =
-                    calm_scale_round(of->scales[cell] * slow_step(&a[l][cell], sum, 1e-3 * f, t), CALM_BF16);
+                    calm_scale_round(&of->scheme, 0, of->scales[cell] * slow_step(&a[l][cell], sum, 1e-3 * f, t));
                 for (size_t i = begin; i < end; i++) {
                     const double d = (of->grad[i] > 0) - (of->grad[i] < 0), sign = of->scales[cell] < 0 ? -1 : 1;
                     v[l][i] = fmin(fmax((float)(v[l][i] - (double)(float)(2.0 / STEPS * f) * d * sign), -1), 1);

@@ -57,6 +57,7 @@ static const example examples[] = {
     {"vllm", NULL, 96, 40, false, "w8a8_asymact", CALM_ENGINE_COLUMNS},
     {"vllm", NULL, 88, 48, false, "w8a8_asymact", CALM_ENGINE_ROWS},
     {"vllm", NULL, 64, 256, false, "w4a4_g128", CALM_ENGINE_ACTIVATIONS},
+    {"vllm", NULL, 64, 256, false, "iq4_nl", CALM_ENGINE_FAMILY},
     {"vllm", NULL, 64, 256, false, "w4a8_g128", CALM_ENGINE_BITS},
     {"vllm", NULL, 64, 256, false, "w8a8_g128", CALM_ENGINE_GROUP},
     {"vllm", NULL, 64, 256, false, "w8a8_asym", CALM_ENGINE_ZEROS},
@@ -260,7 +261,8 @@ END_OF_TEST
 /* Every explanation is a sentence of its rule: none is empty, none is that of another. */
 TEST(explanations_name_the_rule)
 {
-    static const char *const words[] = {"takes it", "reads", "activations", "bits", "", "groups", "columns", "rows"};
+    static const char *const words[] = {"takes it", "reads", "has no kernel for", "activations", "bits", "", "groups",
+                                        "columns", "rows"};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         const example *e = &examples[i];
         const calm_engine_linear linear = {"m", e->out, e->in, e->expert};

@@ -10,11 +10,21 @@ static calm_scheme scheme_of(const char *name)
     return scheme;
 }
 
+static float round_bf16(double scale)
+{
+    return calm_scale_round(&(calm_scheme){.bits = 4, .scale_dtype = CALM_BF16}, 0, scale);
+}
+
+static float round_f16(double scale)
+{
+    return calm_scale_round(&(calm_scheme){.bits = 4, .scale_dtype = CALM_F16}, 0, scale);
+}
+
 TEST(scales_are_exact_in_both_halves)
 {
     for (size_t i = 0; i < 4000; i++) {
         double s = exp2(-20 + 36 * calm_rng_uniform(1, 0, i)) * (i % 2 ? 1 : -1);
-        float bf16 = calm_scale_round(s, CALM_BF16), f16 = calm_scale_round(s, CALM_F16);
+        float bf16 = round_bf16(s), f16 = round_f16(s);
         ck_assert(fabsf(bf16) >= 0x1p-17f && fabsf(bf16) <= 65280);
         ck_assert(calm_bf16_to_f32(calm_f32_to_bf16(bf16)) == bf16);
         ck_assert(calm_f16_to_f32(calm_f32_to_f16(bf16)) == bf16);
@@ -28,15 +38,15 @@ END_OF_TEST
 
 TEST(scale_range)
 {
-    ck_assert(calm_scale_round(0, CALM_BF16) == 0x1p-17f);
-    ck_assert(calm_scale_round(-0x1p-30, CALM_BF16) == -0x1p-17f);
-    ck_assert(calm_scale_round(65280, CALM_BF16) == 65280);
-    ck_assert(isinf(calm_scale_round(65500, CALM_BF16)));
-    ck_assert(isinf(calm_scale_round(65500, CALM_F16)));
-    ck_assert(isinf(calm_scale_round(1e300, CALM_BF16)));
-    ck_assert(isnan(calm_scale_round(NAN, CALM_BF16)));
+    ck_assert(round_bf16(0) == 0x1p-17f);
+    ck_assert(round_bf16(-0x1p-30) == -0x1p-17f);
+    ck_assert(round_bf16(65280) == 65280);
+    ck_assert(isinf(round_bf16(65500)));
+    ck_assert(isinf(round_f16(65500)));
+    ck_assert(isinf(round_bf16(1e300)));
+    ck_assert(isnan(round_bf16(NAN)));
     /* 1.01171875 lies between the bfloat16 values 1.0078125 and 1.015625: a tie, to even. */
-    ck_assert(calm_scale_round(1.01171875, CALM_BF16) == 1.015625f);
+    ck_assert(round_bf16(1.01171875) == 1.015625f);
 }
 END_OF_TEST
 
@@ -47,13 +57,13 @@ TEST(symmetric_codes)
     const uint8_t expected[] = {0, 0, 8, 8, 10, 10, 15, 15};
     uint8_t codes[8];
     float back[8];
-    calm_grid_encode(&scheme, (calm_grid){1, 8}, w, 8, codes);
+    calm_grid_encode(&scheme, (calm_grid){.scale = 1, .zero = 8}, w, 8, codes);
     ck_assert_mem_eq(codes, expected, sizeof codes);
-    calm_grid_decode((calm_grid){0.5f, 8}, codes, 8, back);
+    calm_grid_decode(&scheme, (calm_grid){.scale = 0.5f, .zero = 8}, codes, 8, back);
     for (size_t i = 0; i < 8; i++)
         ck_assert(back[i] == 0.5f * (float)(expected[i] - 8));
     /* A negative scale turns the grid round: the extra code is on the positive side. */
-    calm_grid_encode(&scheme, (calm_grid){-1, 8}, w, 8, codes);
+    calm_grid_encode(&scheme, (calm_grid){.scale = -1, .zero = 8}, w, 8, codes);
     ck_assert_uint_eq(codes[7], 0);
     ck_assert_uint_eq(codes[1], 15);
 }
@@ -64,10 +74,10 @@ TEST(eight_bits_leave_out_code_zero)
     calm_scheme sym = scheme_of("w8a8"), asym = scheme_of("w8a16_asym");
     const double w[] = {-1000, 1000};
     uint8_t codes[2];
-    calm_grid_encode(&sym, (calm_grid){1, 128}, w, 2, codes);
+    calm_grid_encode(&sym, (calm_grid){.scale = 1, .zero = 128}, w, 2, codes);
     ck_assert_uint_eq(codes[0], 1);
     ck_assert_uint_eq(codes[1], 255);
-    calm_grid_encode(&asym, (calm_grid){1, 0}, w, 2, codes);
+    calm_grid_encode(&asym, (calm_grid){.scale = 1, .zero = 0}, w, 2, codes);
     ck_assert_uint_eq(codes[0], 0);
 }
 END_OF_TEST
@@ -75,31 +85,32 @@ END_OF_TEST
 TEST(grid_between)
 {
     calm_scheme sym = scheme_of("w4a16"), asym = scheme_of("w4a16_asym");
-    calm_grid grid = calm_grid_between(&sym, -3, 7.5);
+    calm_grid grid = calm_grid_between(&sym, 0, -3, 7.5);
     ck_assert(grid.scale == 1 && grid.zero == 8);
-    grid = calm_grid_between(&asym, -5, 10);
+    grid = calm_grid_between(&asym, 0, -5, 10);
     ck_assert(grid.scale == 1 && grid.zero == 5);
-    grid = calm_grid_between(&asym, -15, 0);
+    grid = calm_grid_between(&asym, 0, -15, 0);
     ck_assert(grid.scale == 1 && grid.zero == 15);
     /* 255.9 / 255 rounds to 1, and the zero is taken with that: 200, not round(200 * 255 / 255.9) = 199. */
     calm_scheme byte = scheme_of("w8a16_asym");
-    grid = calm_grid_between(&byte, -200, 55.9);
+    grid = calm_grid_between(&byte, 0, -200, 55.9);
     ck_assert(grid.scale == 1 && grid.zero == 200);
-    grid = calm_grid_between(&asym, 0, 0);
+    grid = calm_grid_between(&asym, 0, 0, 0);
     ck_assert(grid.scale == 0x1p-17f && grid.zero == 0);
-    grid = calm_grid_between(&sym, 0, 0);
+    grid = calm_grid_between(&sym, 0, 0, 0);
     ck_assert(grid.scale == 0x1p-17f && grid.zero == 8);
-    ck_assert(isinf(calm_grid_between(&sym, 0, 1e9).scale));
-    ck_assert(isinf(calm_grid_between(&asym, 0, 1e9).scale));
+    ck_assert(isinf(calm_grid_between(&sym, 0, 0, 1e9).scale));
+    ck_assert(isinf(calm_grid_between(&asym, 0, 0, 1e9).scale));
 }
 END_OF_TEST
 
 TEST(span_includes_zero)
 {
+    const calm_scheme scheme = scheme_of("w4a16_g128");
     double lo, hi;
-    calm_grid_span((const double[]){2, 3}, 2, &lo, &hi);
+    calm_grid_span(&scheme, (const double[]){2, 3}, 2, &lo, &hi);
     ck_assert(lo == 0 && hi == 3);
-    calm_grid_span((const double[]){-2, -3}, 2, &lo, &hi);
+    calm_grid_span(&scheme, (const double[]){-2, -3}, 2, &lo, &hi);
     ck_assert(lo == -3 && hi == 0);
 }
 END_OF_TEST

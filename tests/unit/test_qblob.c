@@ -1,5 +1,6 @@
 /* Quantized jobs as blobs: there and back in every format.  The broken ones are in tests/data/mangled. */
 #include "ptq/quant/qblob.h"
+#include "ptq/quant/grid.h"
 
 #include "ptq/base/rng_impl.h"
 #include "ptq/tensor/dtype.h"
@@ -93,6 +94,50 @@ TEST(there_and_back)
 }
 END_OF_TEST
 
+TEST(families)
+{
+    size_t n;
+    const char *const *names = calm_family_names(&n);
+    for (size_t f = 0; f < n; f++)
+        for (int in = 16; in <= 80; in += 32) {
+            calm_scheme scheme;
+            ck_ok(calm_scheme_parse(ctx, names[f], &scheme));
+            const size_t group = scheme.group && scheme.group < (size_t)in ? scheme.group : (size_t)in;
+            calm_qjob job = random_job(scheme.bits, 5, (size_t)in, group, true, in == 48, false, f + 1);
+            job.scheme = scheme;
+            job.global = calm_scale_global(&scheme, 2);
+            for (size_t i = 0; i < 5 * (size_t)in; i++)
+                if (job.codes[i] > calm_code_max(&scheme))
+                    job.codes[i] = (uint8_t)calm_code_max(&scheme);
+            if (calm_scheme_has_mins(&scheme))
+                job.mins = job.scales;
+            round_trip_of(&job);
+            calm_qjob back;
+            void *bytes;
+            size_t n_bytes;
+            ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n_bytes));
+            ck_ok(calm_qblob_decode(ctx, "blob", bytes, n_bytes, &back));
+            ck_assert(back.scheme.family == scheme.family && back.global == job.global);
+            same_bytes(back.mins, job.mins, 5 * job.n_groups * sizeof *job.mins);
+            ((char *)bytes)[72] = 'x';
+            ck_fails(calm_qblob_decode(ctx, "blob", bytes, n_bytes, &back), CALM_EFORMAT, "unknown family");
+        }
+}
+END_OF_TEST
+
+/* A code beyond the last level. */
+TEST(codes_without_a_level)
+{
+    calm_qjob job = random_job(4, 2, 32, 32, true, false, false, 9), back;
+    void *bytes;
+    size_t n;
+    ck_ok(calm_scheme_parse(ctx, "mxfp4a16", &job.scheme));
+    memset(job.codes, 15, 64);
+    ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+    ck_fails(calm_qblob_decode(ctx, "blob", bytes, n, &back), CALM_EFORMAT, "a code without a level");
+}
+END_OF_TEST
+
 TEST(codes_are_packed)
 {
     const calm_qjob job = random_job(3, 4, 64, 32, true, false, false, 9);
@@ -137,5 +182,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("qblob", (const TTest *[]){there_and_back, codes_are_packed, memory, impossible_jobs, NULL});
+    return run_tests("qblob", (const TTest *[]){there_and_back, families, codes_without_a_level, codes_are_packed, memory,
+                                               impossible_jobs, NULL});
 }
