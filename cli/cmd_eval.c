@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/pull.h"
 #include "cli/print.h"
+#include "ptq/base/file.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/tokenizer/tokenizer.h"
 #include "ptq/model/arch.h"
@@ -18,8 +19,8 @@
 typedef calm_eval_options options;
 
 static const calm_option table[] = {
-    CALM_OPT("model", model, STRING, "directory to evaluate, float or compressed-tensors, or a known name",
-             .metavar = "DIR", .key = 'm'),
+    CALM_OPT("model", model, STRING, "directory to evaluate, float or quantized, a GGUF file, or a known name",
+             .metavar = "DIR|FILE.gguf", .key = 'm'),
     CALM_OPT("text", text, STRING, "text, or .jsonl; encoders take each line as a sentence (default: bundled "
              "WikiText-2 test)", .metavar = "FILE", .key = 't'),
     CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text: no tokenizer is needed",
@@ -190,6 +191,15 @@ static calm_status evaluate_any(calm_ctx *ctx, const options *o, calm_model *mod
                     : evaluate(ctx, o, model, reference, tokenizer);
 }
 
+/* The model's; a GGUF file holds no tokenizer.json, so where none lies beside it that of the reference (or NULL). */
+static calm_status find_tokenizer(calm_ctx *ctx, const char *model, const char *reference, char **out)
+{
+    CALM_TRY(calm_path_beside(ctx, ctx->out, out, model, "tokenizer.json"));
+    if (reference && calm_is_file(model) && !calm_path_exists(*out))
+        return calm_path_beside(ctx, ctx->out, out, reference, "tokenizer.json");
+    return CALM_OK;
+}
+
 static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
@@ -202,7 +212,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
-    CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
+    CALM_TRY(find_tokenizer(ctx, named.dir, reference_named.dir, &path));
     CALM_TRY(calm_model_open(ctx, named.dir, &model));
     if (o->reference)
         CALM_TRY(calm_model_open(ctx, reference_named.dir, &reference));
@@ -215,15 +225,17 @@ const calm_command calm_cmd_eval = {
     .name = "eval",
     .summary = "perplexity, KL divergence and agreement of a checkpoint, or its accuracy on tasks",
     .description =
-        "Evaluates a float or compressed-tensors directory on a text: windows of --seqlen tokens, the remainder "
-        "dropped, the first token of a window not predicted; float32 compute, sums in double.  With --tasks: which "
-        "choice of each task has the greatest log-probability, also divided by its length in characters.  An encoder "
-        "is compared with --reference by the mean of its last hidden state over the tokens of each sentence.",
+        "Evaluates a float or quantized directory or a GGUF file on a text: windows of --seqlen tokens, the remainder "
+        "dropped, the first token of a window not predicted; float32 compute, sums in double.  The tokenizer.json of a "
+        "GGUF file is the one beside it, else the reference's.  With --tasks: which choice of each task has the "
+        "greatest log-probability, also divided by its length in characters.  An encoder is compared with --reference "
+        "by the mean of its last hidden state over the tokens of each sentence.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 50 --worst 20\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --tasks tasks.jsonl\n"
                 "  calm eval --model calm-out/qwen-w8a8 --reference qwen --act-rule vllm\n"
+                "  calm eval --model model-Q4_K_M.gguf --reference qwen --samples 50\n"
                 "  calm eval --model qwen --tokens ids.jsonl\n",
     CALM_COMMAND_PARTS,
 };

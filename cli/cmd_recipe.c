@@ -75,7 +75,12 @@ static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_js
     size_t n;
     calm_json *model = calm_json_new_object();
     calm_json_set(digests, "model", model);
-    CALM_TRY(calm_outputs_files(ctx, recipe->model.dir, &names, &n));
+    if (calm_is_file(recipe->model.dir)) {
+        n = 0;
+        CALM_TRY(add_digest(ctx, model, calm_path_name(recipe->model.dir), recipe->model.dir));
+    } else {
+        CALM_TRY(calm_outputs_files(ctx, recipe->model.dir, &names, &n));
+    }
     for (size_t i = 0; i < n; i++) {
         if (!decides(names[i]))
             continue;

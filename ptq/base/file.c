@@ -144,6 +144,11 @@ bool calm_is_directory(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool calm_is_file(const char *path)
+{
+    return calm_path_exists(path) && !calm_is_directory(path);
+}
+
 calm_status calm_make_directories(calm_ctx *ctx, const char *path)
 {
     char *copy;
@@ -213,6 +218,15 @@ calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out
 {
     size_t length = strlen(dir);
     return calm_strf(ctx, arena, out, "%s%s%s", dir, length && dir[length - 1] == '/' ? "" : "/", name);
+}
+
+calm_status calm_path_beside(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *place, const char *name)
+{
+    char *folder;
+    if (!calm_is_file(place))
+        return calm_path_join(ctx, arena, out, place, name);
+    CALM_TRY(calm_path_parent(ctx, place, &folder));
+    return calm_path_join(ctx, arena, out, folder, name);
 }
 
 calm_status calm_sync_directory(calm_ctx *ctx, const char *path)

@@ -46,9 +46,10 @@ calm_status calm_writer_put(calm_ctx *ctx, calm_writer *writer, const void *byte
 /* Flush, fsync, close.  Also after a failure: it then closes only, and returns the failure in ctx. */
 calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer);
 
-/* Is there anything under this name, a broken link too?  Is it a directory, or a link to one? */
+/* Is there anything under this name, a broken link too?  Is it a directory, or a link to one?  Is it something else? */
 bool calm_path_exists(const char *path);
 bool calm_is_directory(const char *path);
+bool calm_is_file(const char *path);
 
 /* Is there anything of this name in the directory? */
 bool calm_path_has(const char *dir, const char *name);
@@ -70,6 +71,10 @@ calm_status calm_path_parent(calm_ctx *ctx, const char *path, char **out);
 
 /* dir + "/" + name in `arena`. */
 calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *dir, const char *name);
+
+/* `name` in the directory `place`, or where `place` is a file beside it; in `arena`. */
+calm_status calm_path_beside(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *place,
+                             const char *name);
 
 /* fsync a directory, so that a rename in it survives a power cut. */
 calm_status calm_sync_directory(calm_ctx *ctx, const char *path);

@@ -4,23 +4,17 @@
 #include "ptq/base/threads.h"
 #include "ptq/check/check_gguf.h"
 #include "ptq/check/check_scan.h"
+#include "ptq/io/ggml_blocks.h"
 
 #define PIECE ((size_t)4 << 20) /* about so many bytes of a tensor that one task reads */
 
-/* Where a block has its float16 scales; -1: none.  `idle` is the byte of codes that stand for zero: a scale of 0 is
- * right there alone; -1: not judged. */
+/* Types where a scale of 0 is right only beside codes that stand for zero, with the byte of such codes and where the
+ * codes begin. */
 static const struct {
     calm_ggml_type type;
-    int scale[2], idle, codes;
-} layouts[] = {
-    {CALM_GGML_Q4_0, {0, -1}, 0x88, 2},  {CALM_GGML_Q4_1, {0, 2}, -1, 4},     {CALM_GGML_Q5_0, {0, -1}, -1, 6},
-    {CALM_GGML_Q5_1, {0, 2}, -1, 8},     {CALM_GGML_Q8_0, {0, -1}, 0, 2},     {CALM_GGML_Q8_1, {0, 2}, -1, 4},
-    {CALM_GGML_Q2_K, {80, 82}, -1, 0},   {CALM_GGML_Q3_K, {108, -1}, -1, 0},  {CALM_GGML_Q4_K, {0, 2}, -1, 0},
-    {CALM_GGML_Q5_K, {0, 2}, -1, 0},     {CALM_GGML_Q6_K, {208, -1}, -1, 0},  {CALM_GGML_IQ4_NL, {0, -1}, -1, 0},
-    {CALM_GGML_IQ4_XS, {0, -1}, -1, 0},  {CALM_GGML_IQ2_XXS, {0, -1}, -1, 0}, {CALM_GGML_IQ2_XS, {0, -1}, -1, 0},
-    {CALM_GGML_IQ3_XXS, {0, -1}, -1, 0}, {CALM_GGML_IQ1_S, {0, -1}, -1, 0},   {CALM_GGML_IQ3_S, {0, -1}, -1, 0},
-    {CALM_GGML_IQ2_S, {0, -1}, -1, 0},
-};
+    int idle;
+    size_t codes;
+} judged[] = {{CALM_GGML_Q4_0, 0x88, 2}, {CALM_GGML_Q8_0, 0, 2}};
 
 typedef struct piece {
     size_t tensor, first, n; /* blocks, or elements of floats */
@@ -53,17 +47,16 @@ CALM_VECTORIZE static size_t count_nonfinite(const uint8_t *data, size_t n, size
 static void scan_blocks(const calm_gguf_tensor *tensor, const calm_ggml_info *info, piece *p)
 {
     const uint8_t *data = tensor->data + p->first * info->bytes;
-    for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
-        if (layouts[k].type != tensor->type)
-            continue;
-        for (int s = 0; s < 2 && layouts[k].scale[s] >= 0; s++)
-            p->nonfinite += count_nonfinite(data + layouts[k].scale[s], p->n, info->bytes);
-        for (size_t i = 0; i < p->n && layouts[k].idle >= 0; i++) {
+    size_t at[2];
+    const size_t n = calm_ggml_halves(tensor->type, at);
+    for (size_t s = 0; s < n; s++)
+        p->nonfinite += count_nonfinite(data + at[s], p->n, info->bytes);
+    for (size_t k = 0; k < sizeof judged / sizeof *judged; k++)
+        for (size_t i = 0; i < p->n && judged[k].type == tensor->type; i++) {
             const uint8_t *block = data + i * info->bytes;
             if (block[0] == 0 && (block[1] & 0x7f) == 0)
-                p->zero += has_codes(block, (size_t)layouts[k].codes, info->bytes, layouts[k].idle);
+                p->zero += has_codes(block, judged[k].codes, info->bytes, judged[k].idle);
         }
-    }
 }
 
 static calm_status scan_piece(calm_ctx *ctx, size_t index, void *user)

@@ -64,7 +64,7 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
 {
     const size_t rows = source->shape[0], cols = source->shape[1];
     const size_t most = part->head_dim || cols >= PIECE ? 1 : PIECE / cols;
-    const bool raw = !values && source->dtype == calm_ggml_dtype(type);
+    const bool raw = !values && !source->source && source->dtype == calm_ggml_dtype(type);
     float *piece;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, piece, most * cols));
     for (size_t row = 0; row < rows; row += most) {

@@ -303,7 +303,7 @@ calm_status calm_export_copy_companions(calm_ctx *ctx, const char *model_dir, co
     const char *const *files = calm_export_companions(&n);
     for (size_t i = 0; i < n; i++) {
         char *from, *to;
-        CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, model_dir, files[i]));
+        CALM_TRY(calm_path_beside(ctx, ctx->scratch, &from, model_dir, files[i]));
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, files[i]));
         if (calm_path_exists(from))
             CALM_TRY(calm_copy_file(ctx, from, to));

@@ -335,12 +335,12 @@ static calm_status add_template(calm_ctx *ctx, const reader *in, const char *dir
     for (size_t i = 0; i < calm_json_size(entry); i++)
         if (strcmp(calm_json_string(calm_json_get(calm_json_at(entry, i), "name"), ""), "default") == 0)
             text = calm_json_string(calm_json_get(calm_json_at(entry, i), "template"), NULL);
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "chat_template.json"));
+    CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, dir, "chat_template.json"));
     if (calm_path_exists(path)) {
         CALM_TRY(calm_json_read(ctx, path, FILE_MAX, &json));
         text = calm_json_string(calm_json_get(json, "chat_template"), text);
     }
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "chat_template.jinja"));
+    CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, dir, "chat_template.jinja"));
     if (calm_path_exists(path)) {
         CALM_TRY(calm_read_file(ctx, path, FILE_MAX, &file, &n));
         text = file;
@@ -478,8 +478,8 @@ calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_j
     CALM_SCOPED_JSON(root);
     CALM_SCOPED_JSON(settings);
     char *path, *settings_path;
-    CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "tokenizer.json"));
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &settings_path, dir, "tokenizer_config.json"));
+    CALM_TRY(calm_path_beside(ctx, ctx->out, &path, dir, "tokenizer.json"));
+    CALM_TRY(calm_path_beside(ctx, ctx->scratch, &settings_path, dir, "tokenizer_config.json"));
     if (!calm_path_exists(path)) {
         calm_log(ctx, CALM_LOG_WARNING, "%s: no such file; llama.cpp will take ids alone", path);
         calm_gguf_add_string(keys, "tokenizer.ggml.model", "none");

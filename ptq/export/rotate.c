@@ -405,12 +405,10 @@ static calm_status put_other(calm_ctx *ctx, work *w, const item *it)
 {
     const size_t n = it->from->n_elements;
     float *values;
-    if (!it->ones && it->dtype == it->from->dtype)
-        return calm_shards_put(ctx, &w->writer, it->from->data, it->from->bytes);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, n));
     if (!it->ones)
-        CALM_TRY(calm_tensor_to_f32(ctx, it->from, values));
-    for (size_t i = 0; i < n && it->ones; i++)
+        return calm_export_put_tensor(ctx, &w->writer, it->dtype, it->from);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, n));
+    for (size_t i = 0; i < n; i++)
         values[i] = 1;
     return calm_export_put_floats(ctx, &w->writer, it->dtype, values, n);
 }

@@ -120,6 +120,17 @@ calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, ca
     return calm_shards_put(ctx, writer, bytes, n * calm_dtype_bytes(dtype));
 }
 
+calm_status calm_export_put_tensor(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype,
+                                   const calm_tensor *tensor)
+{
+    float *values;
+    if (dtype == tensor->dtype && !tensor->source)
+        return calm_shards_put(ctx, writer, tensor->data, tensor->bytes);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, tensor->n_elements));
+    CALM_TRY(calm_tensor_to_f32(ctx, tensor, values));
+    return calm_export_put_floats(ctx, writer, dtype, values, tensor->n_elements);
+}
+
 calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const float *values, size_t rows,
                                 size_t columns)
 {
@@ -206,7 +217,7 @@ static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entr
         return w->form->put(ctx, &w->writer, &set->linear[e->of.role], e->which, w->asymmetric);
     const float *changed = calm_export_part_floats(&e->of, set);
     return changed ? calm_export_put_floats(ctx, &w->writer, source->dtype, changed, source->n_elements)
-                   : calm_shards_put(ctx, &w->writer, source->data, source->bytes);
+                   : calm_export_put_tensor(ctx, &w->writer, source->dtype, source);
 }
 
 /* The stacked tensors of a block from entry `first` on, in ctx->out: each expert is assembled once. */
@@ -368,6 +379,10 @@ static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, c
     char *from, *to;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(input->model), "config.json"));
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, "config.json"));
+    if (calm_is_file(calm_model_dir(input->model))) {    /* a GGUF file: what its keys amount to */
+        from = to;
+        CALM_TRY(calm_json_save(ctx, from, calm_model_json(input->model)));
+    }
     CALM_TRY(calm_json_write(ctx, quantization, 2, &text));
     CALM_TRY(splice(ctx, from, form->keys, form->keys[1] ? 2 : 1, text.data, &config));
     CALM_TRY(calm_write_file(ctx, to, config.data, config.length));

@@ -52,6 +52,10 @@ bool calm_export_is_asymmetric(const calm_plan *plan);
 /* How config.json writes F32, F16 or BF16: "bfloat16". */
 const char *calm_export_dtype_name(calm_dtype dtype);
 
+/* A tensor of the checkpoint as dtype. */
+calm_status calm_export_put_tensor(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype,
+                                   const calm_tensor *tensor);
+
 /* Floats [n] as dtype, one after another. */
 calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype, const float *values,
                                    size_t n);

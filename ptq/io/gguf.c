@@ -7,6 +7,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/message.h"
+#include "ptq/io/ggml_blocks.h"
 #include "ptq/tensor/dtype.h"
 
 #define DEFAULT_ALIGNMENT 32
@@ -480,9 +481,10 @@ calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gg
 {
     const calm_ggml_info *info = calm_ggml_find(tensor->type);
     const size_t width = tensor->dims[0];
-    if (!info->readable)
+    if (!calm_ggml_readable(tensor->type))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: tensor %s: type %s; calm reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0",
+                         "%s: tensor %s: type %s; calm reads F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, "
+                         "IQ4_XS and MXFP4",
                          file->path, tensor->name, info->name);
     CALM_TRY(calm_ggml_to_f32(ctx, tensor->type, tensor->data + first * (width / info->elements) * info->bytes,
                               n * width, out));

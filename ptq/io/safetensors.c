@@ -25,6 +25,7 @@ struct calm_safetensors {
     size_t n_shards;
     calm_tensor *tensors;    /* sorted by name */
     size_t n_tensors, capacity;
+    calm_tensor_source source;    /* of another format; all NULL: files of this one */
     calm_shard_fault_fn *report;  /* NULL: the first fault ends the opening */
     void *user;
     calm_shard_fault fault;       /* of the check in progress: set before whatever may fail */
@@ -398,10 +399,37 @@ calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, cal
     return status;
 }
 
+calm_status calm_safetensors_of(calm_ctx *ctx, const calm_tensor *tensors, size_t n, const calm_tensor_source *source,
+                                calm_safetensors **out)
+{
+    *out = NULL;
+    calm_safetensors *set = calloc(1, sizeof *set);
+    if (!set) {
+        source->close(source->self);
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory");
+    }
+    set->source = *source;
+    if (CALM_NEW(ctx, &set->arena, set->tensors, n + 1) == CALM_OK) {
+        set->n_tensors = n;
+        for (size_t i = 0; i < n; i++) {
+            set->tensors[i] = tensors[i];
+            set->tensors[i].source = tensors[i].source ? &set->source : NULL;
+        }
+        sort_by_name(ctx, set);
+    }
+    if (ctx->status == CALM_OK)
+        *out = set;
+    else
+        calm_safetensors_close(set);
+    return ctx->status;
+}
+
 void calm_safetensors_close(calm_safetensors *set)
 {
     if (!set)
         return;
+    if (set->source.close)
+        set->source.close(set->source.self);
     for (size_t i = 0; i < set->n_shards; i++) {
         calm_unmap_file(&set->shards[i].map);
         calm_json_free(set->shards[i].header);
@@ -454,6 +482,10 @@ calm_status calm_safetensors_need_floats(calm_ctx *ctx, const calm_safetensors *
 
 void calm_safetensors_release_part(const calm_safetensors *set, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
+    if (set->source.release) {
+        set->source.release(set->source.self, tensor, offset, bytes);
+        return;
+    }
     const calm_mapping *map = &set->shards[tensor->shard].map;
     calm_mapping_release(map, (size_t)(tensor->data - map->data) + offset, bytes);
 }
@@ -468,6 +500,8 @@ calm_status calm_tensor_part_to_f32(calm_ctx *ctx, const calm_tensor *tensor, si
     if (!calm_dtype_is_float(tensor->dtype))
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: dtype %s, expected F64, F32, F16 or BF16", tensor->file,
                          tensor->name, calm_dtype_name(tensor->dtype));
+    if (tensor->source)
+        return tensor->source->widen(ctx, tensor->source->self, tensor, first, n, out);
     CALM_TRY(calm_to_f32(ctx, tensor->dtype, tensor->data + first * calm_dtype_bytes(tensor->dtype), n, out));
     size_t bad = calm_find_nonfinite(out, n);
     if (bad < n)

@@ -16,6 +16,8 @@
 
 #define CALM_MAX_DIMS 8
 
+struct calm_tensor_source;
+
 /* A tensor as it lies in a file, or is to be written.  Row-major. */
 typedef struct calm_tensor {
     const char *name;
@@ -26,7 +28,21 @@ typedef struct calm_tensor {
     size_t bytes, n_elements;
     const char *file;       /* path of the shard, for messages */
     size_t shard;
+    /* NULL: `data` are the elements.  Else they are what this widens: blocks, or rows in another order. */
+    const struct calm_tensor_source *source;
+    const void *entry;      /* the source's own */
 } calm_tensor;
+
+/* Where the tensors of another file format come from. */
+typedef struct calm_tensor_source {
+    void *self;
+    /* Elements first .. first + n - 1 of a tensor, whole rows of a matrix. */
+    calm_status (*widen)(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n,
+                         float *out);
+    /* Drop pages of `bytes` of its data from `offset` on. */
+    void (*release)(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes);
+    void (*close)(void *self);
+} calm_tensor_source;
 
 typedef struct calm_safetensors calm_safetensors;
 
@@ -35,6 +51,11 @@ typedef struct calm_safetensors calm_safetensors;
  * CALM_ENOTFOUND: no such file, shard or tensor file in the directory.  CALM_EFORMAT: file, tensor, expected, found. */
 calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out);
 void calm_safetensors_close(calm_safetensors *set);
+
+/* A set of tensors [n] of another format, which are copied; their names live as long as the set.  Closing the set
+ * closes `source`, and so does a failure.  CALM_EFORMAT: two of one name. */
+calm_status calm_safetensors_of(calm_ctx *ctx, const calm_tensor *tensors, size_t n, const calm_tensor_source *source,
+                                calm_safetensors **out);
 
 /* Faults of the files of a set. */
 typedef enum calm_shard_fault {

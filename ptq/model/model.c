@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
+#include "ptq/model/gguf_model.h"
 #include "ptq/model/qformat.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
@@ -21,7 +22,8 @@ struct calm_model {
     calm_config config;
     calm_layout layout;
     calm_safetensors *tensors;
-    calm_qformat_reader *stored;            /* NULL: a float checkpoint */
+    calm_qformat_reader *stored;    /* NULL: a float checkpoint, or a GGUF file */
+    bool in_blocks;                 /* a GGUF file with quantized matrices */
     calm_act_rule act_rule;         /* of linears whose input is quantized */
 };
 
@@ -325,18 +327,34 @@ calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
-/* In this order: config.json gives the expected tensors, the shards those that exist, the prefix their names. */
-static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
+/* Configuration and tensors of a directory, in this order: config.json gives the expected tensors, the shards those
+ * that exist. */
+static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *dir)
 {
     char *path;
-    CALM_TRY(calm_strf(ctx, &model->arena, &model->dir, "%s", dir));
     CALM_TRY(calm_path_join(ctx, &model->arena, &path, dir, "config.json"));
     if (!calm_is_directory(dir))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such model directory", dir);
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_read(ctx, path, model->json, &model->config));
     CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
-    CALM_TRY(calm_safetensors_open(ctx, dir, &model->tensors));
+    return calm_safetensors_open(ctx, dir, &model->tensors);
+}
+
+static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
+{
+    calm_gguf_opened file;
+    CALM_TRY(calm_gguf_open_model(ctx, path, &file));
+    model->json = file.config;
+    model->tensors = file.tensors;
+    model->in_blocks = file.quantized;
+    return calm_config_read(ctx, path, model->json, &model->config);
+}
+
+static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
+{
+    CALM_TRY(calm_strf(ctx, &model->arena, &model->dir, "%s", dir));
+    CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir) : open_directory(ctx, model, dir));
     CALM_TRY(find_prefix(ctx, model));
     CALM_TRY(check_tie(ctx, model));
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, &model->layout));
@@ -410,7 +428,7 @@ const calm_safetensors *calm_model_tensors(const calm_model *model)
 
 bool calm_model_is_quantized(const calm_model *model)
 {
-    return model->stored != NULL;
+    return model->stored || model->in_blocks;
 }
 
 const calm_qformat_reader *calm_model_qformat(const calm_model *model)

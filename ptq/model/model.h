@@ -1,4 +1,5 @@
-/* Model: a checkpoint directory opened for reading - mapped shards, config.json, names - and its parts as float32.
+/* Model: a checkpoint directory or a GGUF file opened for reading - mapped shards, config.json, names - and its parts
+ * as float32.
  *
  * Float checkpoints and those in a quantized format (qformat.h) are read alike: a quantized linear comes out as the
  * float32 weight its codes and scales stand for.  Weights are converted when they are loaded, one sublayer or
@@ -17,13 +18,13 @@
 /* Parts of the open model, borrowed until it is closed. */
 const calm_config *calm_model_config(const calm_model *model);
 const calm_layout *calm_model_layout(const calm_model *model);
-const char *calm_model_dir(const calm_model *model);
+const char *calm_model_dir(const calm_model *model);                    /* a GGUF file's own path */
 const char *calm_model_prefix(const calm_model *model);                 /* "model." */
 const calm_json *calm_model_json(const calm_model *model);              /* config.json */
 const char *calm_model_class(const calm_model *model);                  /* "Qwen3ForCausalLM" */
 const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_quantized(const calm_model *model);
-const calm_qformat_reader *calm_model_qformat(const calm_model *model);          /* NULL: float */
+const calm_qformat_reader *calm_model_qformat(const calm_model *model);          /* NULL: float, or GGUF */
 
 /* Set the rule (grid.h) by which inputs are quantized, in a checkpoint that quantizes them.  After opening it is that
  * of compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */

@@ -151,6 +151,13 @@ static calm_status path_or_hub(calm_ctx *ctx, const char *word, calm_tick_fn *ti
     return calm_fail(ctx, status, "%s (nor is there a directory %s)", message, word);
 }
 
+/* A file in the working folder that is called so. */
+static bool is_gguf(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 5 && strcmp(name + n - 5, ".gguf") == 0 && calm_path_exists(name);
+}
+
 calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
 {
     calm_alias *aliases;
@@ -168,7 +175,8 @@ calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick,
     /* An alias counts more than a directory of that name in the working folder, so that a name means one model
      * everywhere. */
     if (!alias)
-        return calm_is_directory(name) ? calm_strf(ctx, ctx->out, &out->dir, "%s", name)
+        return calm_is_directory(name) || is_gguf(name)
+                   ? calm_strf(ctx, ctx->out, &out->dir, "%s", name)
                                        : unknown(ctx, aliases, n, name);
     if (alias->repo) {
         CALM_TRY(hub_name(ctx, alias, name, &repo));

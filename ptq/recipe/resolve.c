@@ -97,7 +97,7 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
     char *path, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
     CALM_SCOPED_JSON(json);
     calm_config config;
-    if (!quantizes_activations(recipe))
+    if (!quantizes_activations(recipe) || calm_is_file(recipe->model.dir))    /* no family of GGUF is an encoder */
         return CALM_OK;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
@@ -320,7 +320,7 @@ static calm_status check_demanded(calm_ctx *ctx, const calm_demanded *demanded, 
 {
     char *path;
     for (size_t i = 0; i < demanded->n_files; i++) {
-        CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, demanded->files[i]));
+        CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, recipe->model.dir, demanded->files[i]));
         CALM_TRY(check_digest(ctx, path, demanded->sha256[i]));
     }
     CALM_TRY(check_digest(ctx, recipe->calib_path, demanded->calib_sha256));
@@ -437,7 +437,7 @@ static calm_status check_model(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     if (hub && !calm_is_path(spec->model))
         return CALM_OK;
     CALM_TRY(calm_model_find(ctx, spec->model, NULL, NULL, &recipe->model));
-    return calm_is_directory(recipe->model.dir)
+    return calm_is_directory(recipe->model.dir) || calm_is_file(recipe->model.dir)
                ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory", recipe->model.dir);
 }
 

@@ -122,7 +122,7 @@ static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const cal
     char *path;
     CALM_SCOPED_JSON(json);
     *prefix = -1;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, calm_model_dir(model), "tokenizer_config.json"));
+    CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, calm_model_dir(model), "tokenizer_config.json"));
     const calm_status status = calm_json_read(ctx, path, CONFIG_MAX, &json);
     if (status == CALM_ENOTFOUND) {
         calm_ctx_forgive(ctx);

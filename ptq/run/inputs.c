@@ -121,7 +121,7 @@ void calm_inputs_close(calm_inputs *in)
 calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
 {
     char *path;
-    CALM_TRY(calm_path_join(ctx, ctx->out, &path, in->recipe->model.dir, "tokenizer.json"));
+    CALM_TRY(calm_path_beside(ctx, ctx->out, &path, in->recipe->model.dir, "tokenizer.json"));
     const calm_status status = calm_tokenizer_open(ctx, path, &in->tokenizer);
     if (status == CALM_OK || !in->recipe->calib_is_token_ids)
         return status;

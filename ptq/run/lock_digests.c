@@ -82,7 +82,7 @@ static calm_status hash_files(calm_ctx *ctx, const char *dir, const char *const 
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, work.paths, n + 1));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, work.digests, n + 1));
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_path_join(ctx, ctx->scratch, &work.paths[i], dir, names[i]));
+        CALM_TRY(calm_path_beside(ctx, ctx->scratch, &work.paths[i], dir, names[i]));
     CALM_TRY(calm_parallel_for(ctx, n, hash_file, &work));
     calm_json *files = calm_json_new_object();
     for (size_t i = 0; i < n; i++)
@@ -126,8 +126,8 @@ static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *o
     calm_words names = {0};
     char *path;
     for (size_t i = 0; i <= n; i++) {
-        const char *name = i ? companions[i - 1] : "config.json";
-        CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, name));
+        const char *name = i ? companions[i - 1] : calm_is_file(dir) ? calm_path_name(dir) : "config.json";
+        CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, dir, name));
         if (calm_path_exists(path))
             CALM_TRY(calm_words_add(ctx, &names, name));
     }
@@ -152,7 +152,10 @@ calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json
     inputs = calm_json_new_object();
     texts = calm_json_new_object();
     CALM_TRY(hash_model_files(ctx, recipe->model.dir, inputs));
-    CALM_TRY(hash_tensors(ctx, recipe->model.dir, inputs));
+    if (!calm_is_file(recipe->model.dir))    /* that one is among the files, whole */
+        CALM_TRY(hash_tensors(ctx, recipe->model.dir, inputs));
+    else
+        calm_json_set(inputs, "tensors", calm_json_new_object());
     CALM_TRY(hash_text(ctx, "calibration", recipe->calib_path, texts));
     CALM_TRY(hash_text(ctx, "evaluation", recipe->eval_path, texts));
     *out = CALM_EXTEND(inputs, CALM_KV("texts", texts));

@@ -4,6 +4,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/check/check.h"
+#include "ptq/io/ggml_blocks.h"
 #include "tests/support/foreign_checkpoint.h"
 #include "tests/support/harness.h"
 
@@ -425,6 +426,8 @@ END_OF_TEST
 
 /* ---- GGUF ---- */
 
+#define INNER_ROW 1024    /* bytes of a row of ffn_down, which is the last and F16 */
+
 static const struct {
     const char *name;
     foreign_file file;
@@ -450,7 +453,46 @@ TEST(gguf_files)
 }
 END_OF_TEST
 
+/* A file that cannot be opened: one finding. */
+static void expect_unreadable(const char *name, const char *path, const char *words)
+{
+    calm_check_report report;
+    const char *texts;
+    ck_ok(calm_check(ctx, path, CALM_CHECK_ANY, &report));
+    ck_assert_str_eq(said(&report, &texts), "GG001");
+    ck_assert_msg(strstr(texts, words), "%s: %s", name, texts);
+}
+
+/* One fault in a file of each type: a scale that is NaN, data that end too early, a row that is no whole number of
+ * blocks. */
+TEST(gguf_faults)
+{
+    for (uint32_t number = 0; number < 64; number++) {
+        size_t at[2], n;
+        char *bytes;
+        foreign_file file = {.most = (calm_ggml_type)number, .some = CALM_GGML_F16};
+        if (!calm_ggml_find(number) || !calm_ggml_blocks_find((calm_ggml_type)number))
+            continue;
+        const char *name = calm_ggml_find(number)->name;
+        for (file.spoiled = 1; file.spoiled <= (int)calm_ggml_halves(file.most, at); file.spoiled++)
+            expect(name, foreign_gguf(&file), "GG014", "blk.0.ffn_up.weight: 1 of its scales");
+        file.spoiled = 0;
+        const char *path = foreign_gguf(&file);
+        ck_ok(calm_read_file(ctx, path, 1 << 24, &bytes, &n));
+        ck_ok(calm_write_file(ctx, path, bytes, n - INNER_ROW));
+        expect_unreadable(name, path, "truncated download?");
+        /* ffn_up has rows of 256, which 257 are not; the file would also end too early, which is said second. */
+        char *dim = memmem(bytes, n, "blk.0.ffn_up.weight", strlen("blk.0.ffn_up.weight"));
+        ck_assert_ptr_nonnull(dim);
+        dim[strlen("blk.0.ffn_up.weight") + 4] = 1;
+        ck_ok(calm_write_file(ctx, path, bytes, n));
+        expect_unreadable(name, path, "rows of 257 elements, expected a multiple of");
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("check_foreign", (const TTest *[]){directories, modelopt, other_files, gguf_files, NULL});
+    return run_tests("check_foreign",
+                     (const TTest *[]){directories, modelopt, other_files, gguf_files, gguf_faults, NULL});
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/io/ggml_blocks_impl.h"
 #include "ptq/io/gguf_impl.h"
 #include "ptq/model/gguf_names.h"
 #include "tests/fuzz/fuzz.h"
@@ -43,6 +44,24 @@ static void check_key(const calm_gguf *file, const calm_gguf_key *key)
         abort();
 }
 
+/* Blocks come apart into numbers within their bits, and together again into the same bytes. */
+static void check_blocks(const calm_gguf_tensor *tensor)
+{
+    const calm_ggml_blocks *b = calm_ggml_blocks_find(tensor->type);
+    const size_t size = calm_ggml_find(tensor->type)->bytes;
+    for (size_t at = 0; b && at < tensor->bytes; at += size) {
+        calm_ggml_parts parts;
+        uint8_t again[CALM_GGML_BYTES_MAX];
+        calm_ggml_unpack(b, tensor->data + at, &parts);
+        for (size_t i = 0; i < b->elements; i++)
+            if (parts.codes[i] >> calm_ggml_code_bits(b))
+                abort();
+        calm_ggml_pack(b, &parts, again);
+        if (memcmp(again, tensor->data + at, size) != 0)
+            abort();
+    }
+}
+
 static void check_tensor(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor)
 {
     size_t n = 1;
@@ -54,6 +73,7 @@ static void check_tensor(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_t
     if (n != tensor->n_elements)
         abort();
     read_bytes(tensor->data, tensor->bytes);
+    check_blocks(tensor);
     if (n <= MOST_ELEMENTS && calm_alloc(ctx, ctx->scratch, &values, n, sizeof *values, "values") == CALM_OK)
         calm_gguf_to_f32(ctx, file, tensor, 0, n / tensor->dims[0], values);
     calm_ctx_forgive(ctx);

@@ -1,6 +1,7 @@
 """Files that write_gguf wrote, in the field's readers.
 
     gguf_reader.py parse FOLDER...            gguf parses them; its dequantized tensors equal calm's, bit for bit
+    gguf_reader.py blocks FOLDER              every type's sample blocks have calm's values, bit for bit
     gguf_reader.py load FOLDER...             llama.cpp loads them (where it is installed; else a line says so)
     gguf_reader.py logits LIMIT MODEL FOLDER [MODEL FOLDER]...
                                               llama.cpp's logits and those of transformers with the file's dequantized weights
@@ -59,6 +60,23 @@ def check_parsed(folder):
     rest = set(theirs) - used - {"rope_freqs.weight"}
     assert rest <= {"output.weight"}, f"{folder}: {rest}"
     print(f"{folder}: {len(theirs)} tensors of {arch}, {len(ours)} of the checkpoint, equal")
+
+
+def check_blocks(folder):
+    import gguf
+
+    ours = numpy.fromfile(f"{folder}/values.f32", dtype="<f4")
+    at = 0
+    for tensor in gguf.GGUFReader(f"{folder}/model.gguf").tensors:
+        with numpy.errstate(all="ignore"):
+            theirs = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32).reshape(-1)
+        found = ours[at : at + theirs.size]
+        at += theirs.size
+        # A NaN's payload is no value; everything else has the same bits, the sign of zero too.
+        same = (theirs.view(numpy.uint32) == found.view(numpy.uint32)) | (numpy.isnan(theirs) & numpy.isnan(found))
+        assert same.all(), f"{tensor.name}: element {numpy.argmin(same)}: {theirs[~same][0]}, calm {found[~same][0]}"
+        print(f"{tensor.name}: {theirs.size} values, equal")
+    assert at == ours.size
 
 
 def llama(folder, **more):
@@ -166,6 +184,9 @@ def main():
     mode, words = sys.argv[1], sys.argv[2:]
     if mode == "same":
         check_same(*words)
+        return
+    if mode == "blocks":
+        check_blocks(*words)
         return
     if mode == "logits":    # LIMIT MODEL FOLDER [MODEL FOLDER]...
         errors = [check_logits(m, f) for m, f in zip(words[1::2], words[2::2])]

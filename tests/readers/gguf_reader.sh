@@ -25,6 +25,9 @@ read_with() {    # read_with ARGUMENTS... : the reader, its noise kept for failu
     "$python" "$reader" "$@" 2>"$work/noise" || { cat "$work/noise"; exit 1; }
 }
 
+write_blocks "$work/blocks" >/dev/null
+read_with blocks "$work/blocks"
+
 folders=
 for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64 w4a16_g32,w8a16_g32,float,w3a16_g64; do
     write_gguf "$demo" "$scheme" "$work/demo-$scheme" >/dev/null

@@ -10,6 +10,8 @@ add_test(NAME readers.format_weights
 set_tests_properties(readers.format_weights PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
 add_executable(write_gguf readers/write_gguf.c)
 target_link_libraries(write_gguf PRIVATE calm_test_plan)
+add_executable(write_blocks readers/write_blocks.c)
+target_link_libraries(write_blocks PRIVATE calm_test_support)
 if(NOT CALM_SANITIZE)    # most of it is Python
   add_test(NAME readers.schema_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/schema_reader.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
   set_tests_properties(readers.schema_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)

@@ -3,6 +3,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
+#include "ptq/io/ggml_blocks.h"
 #include "ptq/io/gguf_impl.h"
 #include "ptq/io/gguf_write.h"
 #include "ptq/io/safetensors.h"
@@ -135,6 +136,15 @@ static void add_keys(calm_gguf_keys *keys, const char *arch, const foreign_file 
     calm_gguf_add_u32(keys, "tokenizer.ggml.eos_token_id", 3);
 }
 
+/* A NaN in the last block of a tensor whose bytes are `data`. */
+static void spoil(const calm_gguf_tensor *tensor, char *data, int which)
+{
+    size_t bytes, at[2];
+    ck_assert(calm_gguf_tensor_bytes(tensor, &bytes));
+    ck_assert_uint_ge(calm_ggml_halves(tensor->type, at), (size_t)which);
+    memcpy(data + bytes - calm_ggml_find(tensor->type)->bytes + at[which - 1], "\377\177", 2);
+}
+
 const char *foreign_gguf(const foreign_file *spec)
 {
     const calm_ggml_type most = spec->most, some = spec->some;
@@ -168,6 +178,8 @@ const char *foreign_gguf(const foreign_file *spec)
         char *data = malloc(bytes);
         ck_assert_ptr_nonnull(data);
         memset(data, FILL, bytes);
+        if (spec->spoiled && strcmp(list[i].name, "blk.0.ffn_up.weight") == 0)
+            spoil(&list[i], data, spec->spoiled);
         ck_ok(calm_gguf_put(ctx, &writer, data, bytes));
         free(data);
     }

@@ -31,6 +31,7 @@ typedef struct foreign_file {
     calm_ggml_type most, some; /* of matrices; some: the embedding, values and ffn_down       */
     int n_split;               /* of how many files it says to be one; 0: nothing of that     */
     bool scales;               /* a matrix has a scale beside it, and one of activations       */
+    int spoiled;               /* which float16 scale of a block of ffn_up is NaN, from 1; 0: none */
     bool yarn;                 /* its context is stretched, from what length it does not say  */
 } foreign_file;
 

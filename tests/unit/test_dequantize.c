@@ -3,8 +3,10 @@
 #include "ptq/export/dequantize.h"
 
 #include "ptq/base/file.h"
+#include "ptq/io/ggml_blocks.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/model/model.h"
+#include "tests/support/foreign_checkpoint.h"
 #include "tests/support/good_checkpoint.h"
 #include "tests/support/harness.h"
 
@@ -42,6 +44,35 @@ static void check_same(const char *what, const char *a, const char *b)
     calm_model_close(y);
 }
 
+/* What is in no linear: norms, tables, routers. */
+static void check_same_rest(const char *what, const char *a, const char *b)
+{
+    calm_model *x, *y;
+    ck_ok(calm_model_open(ctx, a, &x));
+    ck_ok(calm_model_open(ctx, b, &y));
+    const calm_safetensors *xs = calm_model_tensors(x), *ys = calm_model_tensors(y);
+    ck_assert_uint_eq(calm_safetensors_count(xs), calm_safetensors_count(ys));
+    for (size_t i = 0; i < calm_safetensors_count(xs); i++) {
+        const calm_tensor *s = calm_safetensors_at(xs, i), *t = calm_safetensors_at(ys, i);
+        float *u, *v;
+        ck_assert_str_eq(s->name, t->name);
+        ck_assert_uint_eq(s->n_elements, t->n_elements);
+        ck_ok(CALM_NEW(ctx, ctx->out, u, s->n_elements));
+        ck_ok(CALM_NEW(ctx, ctx->out, v, s->n_elements));
+        ck_ok(calm_tensor_to_f32(ctx, s, u));
+        ck_ok(calm_tensor_to_f32(ctx, t, v));
+        ck_assert_msg(memcmp(u, v, s->n_elements * sizeof *u) == 0, "%s: %s differs", what, s->name);
+        calm_safetensors_release(xs, s);
+        if (s->n_elements < 3)
+            continue;
+        /* A part that begins and ends within rows. */
+        ck_ok(calm_tensor_part_to_f32(ctx, s, 1, s->n_elements - 2, u));
+        ck_assert(memcmp(u, v + 1, (s->n_elements - 2) * sizeof *u) == 0);
+    }
+    calm_model_close(x);
+    calm_model_close(y);
+}
+
 TEST(float32_is_exact)
 {
     for (size_t i = 0; good_names[i]; i++) {
@@ -52,6 +83,44 @@ TEST(float32_is_exact)
         ck_assert_uint_gt(result.n_dequantized, 0);
         ck_assert(calm_path_exists(test_format("%s/tokenizer.json", to)));
         check_same(good_names[i], from, to);
+    }
+}
+END_OF_TEST
+
+/* A GGUF file opened as a model has the weights of its dequantized directory: of every type of blocks, and of families
+ * whose rows are permuted, whose norms are stored plus one, whose experts share a tensor. */
+static void check_file(const char *what, const char *path)
+{
+    const char *to = test_format("%s/plain", test_directory());
+    calm_model *x;
+    dequantize(path, to, CALM_F32);
+    check_same(what, path, to);
+    check_same_rest(what, path, to);
+    ck_ok(calm_model_open(ctx, path, &x));
+    ck_assert_str_eq(calm_model_dir(x), path);
+    calm_model_close(x);
+    ck_ok(calm_remove_tree(ctx, to));
+}
+
+TEST(gguf_as_a_model)
+{
+    static const char *const families[] = {"llama", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3", "olmo2"};
+    static const char *const schemes[] = {"w4a16_g32", "w8a16"};
+    for (uint32_t number = 0; number < 64; number++) {
+        const foreign_file file = {.most = (calm_ggml_type)number, .some = CALM_GGML_Q6_K};
+        if (calm_ggml_find(number) && calm_ggml_blocks_find(file.most))
+            check_file(calm_ggml_find(number)->name, foreign_gguf(&file));
+    }
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        tiny_model spec = tiny_wide(families[i]);
+        spec.bias = false;      /* llama.cpp has none in most of them */
+        if (strncmp(families[i], "gemma", 5) == 0)
+            spec.n_heads = 8, spec.head_dim = 12;    /* their query_pre_attn_scalar */
+        if (strcmp(families[i], "gemma2") == 0)
+            spec.tied = true;
+        const char *dir = good_export(&spec, "gguf", schemes, strstr(families[i], "moe") ? 1 : 2, 0);
+        ck_assert_msg(dir != NULL, "%s: %s", families[i], ctx->message);
+        check_file(families[i], test_format("%s/model.gguf", dir));
     }
 }
 END_OF_TEST
@@ -128,5 +197,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("dequantize",
-                     (const TTest *[]){float32_is_exact, gguf_is_the_same, config_keeps_its_keys, refused, NULL});
+                     (const TTest *[]){float32_is_exact, gguf_as_a_model, gguf_is_the_same, config_keeps_its_keys,
+                                       refused, NULL});
 }

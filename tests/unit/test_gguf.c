@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ptq/base/file.h"
+#include "ptq/io/ggml_blocks.h"
 #include "ptq/io/gguf_write.h"
 #include "ptq/tensor/dtype.h"
 #include "tests/support/harness.h"
@@ -317,53 +318,14 @@ TEST(alignment)
 }
 END_OF_TEST
 
-/* ---- values of blocks ---- */
-
-/* Every type against its formula, with a scale of -0.75 and a minimum of 3. */
-TEST(widening)
-{
-    const uint16_t d = calm_f32_to_f16(-0.75f), m = calm_f32_to_f16(3);
-    uint8_t q4_0[CALM_GGML_BLOCK_BYTES], q4_1[CALM_GGML_BLOCK_BYTES], q8_0[CALM_GGML_BLOCK_BYTES];
-    uint8_t q5_0[22], q5_1[24], codes[32], bytes[32];
-    float out[32];
-    for (int i = 0; i < 32; i++) {
-        codes[i] = (uint8_t)(i * 7 % 16);
-        bytes[i] = (uint8_t)(i * 37);
-    }
-    ck_assert_uint_eq(calm_ggml_pack(CALM_GGML_Q4_0, codes, d, 0, q4_0), 18);
-    ck_assert_uint_eq(calm_ggml_pack(CALM_GGML_Q4_1, codes, d, m, q4_1), 20);
-    ck_assert_uint_eq(calm_ggml_pack(CALM_GGML_Q8_0, bytes, d, 0, q8_0), 34);
-    const uint8_t high[4] = {0x0f, 0x33, 0x55, 0x81};
-    memcpy(q5_0, q4_0, 2);
-    memcpy(q5_0 + 2, high, 4);
-    memcpy(q5_0 + 6, q4_0 + 2, 16);
-    memcpy(q5_1, q4_1, 4);
-    memcpy(q5_1 + 4, high, 4);
-    memcpy(q5_1 + 8, q4_1 + 4, 16);
-    ck_ok(calm_ggml_to_f32(ctx, CALM_GGML_Q4_0, q4_0, 32, out));
-    for (int i = 0; i < 32; i++)
-        ck_assert(out[i] == -0.75f * (float)(codes[i] - 8));
-    ck_ok(calm_ggml_to_f32(ctx, CALM_GGML_Q4_1, q4_1, 32, out));
-    for (int i = 0; i < 32; i++)
-        ck_assert(out[i] == -0.75f * (float)codes[i] + 3);
-    ck_ok(calm_ggml_to_f32(ctx, CALM_GGML_Q8_0, q8_0, 32, out));
-    for (int i = 0; i < 32; i++)
-        ck_assert(out[i] == -0.75f * (float)(int8_t)bytes[i]);
-    ck_ok(calm_ggml_to_f32(ctx, CALM_GGML_Q5_0, q5_0, 32, out));
-    for (int i = 0; i < 32; i++)
-        ck_assert(out[i] == -0.75f * (float)(codes[i] + 16 * (high[i / 8] >> i % 8 & 1) - 16));
-    ck_ok(calm_ggml_to_f32(ctx, CALM_GGML_Q5_1, q5_1, 32, out));
-    for (int i = 0; i < 32; i++)
-        ck_assert(out[i] == -0.75f * (float)(codes[i] + 16 * (high[i / 8] >> i % 8 & 1)) + 3);
-    ck_fails(calm_ggml_to_f32(ctx, CALM_GGML_Q4_K, q4_0, 256, out), CALM_EUNSUPPORTED, "Q4_K");
-}
-END_OF_TEST
-
 TEST(types)
 {
     ck_assert_str_eq(calm_ggml_find(30)->name, "BF16");
     ck_assert_uint_eq(calm_ggml_find(12)->bytes, 144);
-    ck_assert(!calm_ggml_find(12)->readable && calm_ggml_find(8)->readable);
+    ck_assert(calm_ggml_readable(CALM_GGML_Q4_K) && calm_ggml_readable(CALM_GGML_BF16));
+    ck_assert(!calm_ggml_readable(CALM_GGML_Q8_K) && !calm_ggml_readable(CALM_GGML_F64));
+    float out[256];
+    ck_fails(calm_ggml_to_f32(ctx, CALM_GGML_IQ2_S, "", 0, out), CALM_EUNSUPPORTED, "IQ2_S");
     ck_assert_ptr_null(calm_ggml_find(4));
     ck_assert_ptr_null(calm_ggml_find(43));
     ck_assert_ptr_null(calm_ggml_find(UINT32_MAX));
@@ -386,11 +348,12 @@ TEST(not_finite_and_not_readable)
     calm_gguf_close(file);
     in = read_bytes(write_sample());
     const size_t a = place_of(in, "a.weight") + 8;
-    in.data[a + 20] = 20;    /* IQ4_NL has blocks of the same size */
+    in.data[a + 4] = 36;     /* rows of 36 int8 have the bytes of two blocks */
+    in.data[a + 20] = CALM_GGML_I8;
     ck_ok(calm_write_file(ctx, path, in.data, in.n));
     ck_ok(calm_gguf_open(ctx, path, &file));
     ck_fails(calm_gguf_to_f32(ctx, file, calm_gguf_find_tensor(file, "a.weight"), 0, 1, out), CALM_EUNSUPPORTED,
-             "tensor a.weight: type IQ4_NL");
+             "tensor a.weight: type I8");
     calm_gguf_close(file);
 }
 END_OF_TEST
@@ -472,7 +435,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("gguf", (const TTest *[]){round_trip, values, kinds_of_numbers, broken_heads, broken_keys,
-                                               broken_tensors, truncated, alignment, widening, types,
+                                               broken_tensors, truncated, alignment, types,
                                                not_finite_and_not_readable, memory_is_bounded, writer_refuses,
                                                every_allocation_fails, NULL});
 }

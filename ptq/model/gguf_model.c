@@ -1,0 +1,155 @@
+/* A GGUF file as a model. */
+#include "ptq/model/gguf_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/base/file.h"
+#include "ptq/model/gguf_config.h"
+
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+
+/* What the tensors of a set are read from. */
+typedef struct opened {
+    calm_gguf *file;
+    calm_gguf_list list;
+} opened;
+
+/* ---- tensors ---- */
+
+/* A calm_tensor_source: rows of a matrix, or elements of a vector. */
+static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n, float *out)
+{
+    const opened *from = self;
+    const calm_gguf_entry *entry = tensor->entry;
+    const size_t cols = entry->n_dims == 2 ? entry->shape[1] : 1;
+    float *rows;
+    if (first % cols == 0 && n % cols == 0)
+        return calm_gguf_entry_to_f32(ctx, &from->list, entry, first / cols, n / cols, out);
+    /* Parts of rows: all of those that they lie in. */
+    /* A block is widened whole, and so is a row: an embedding is looked up by rows, so that this is rare. */
+    const size_t begin = first / cols, end = (first + n + cols - 1) / cols;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, (end - begin) * cols));
+    CALM_TRY(calm_gguf_entry_to_f32(ctx, &from->list, entry, begin, end - begin, rows));
+    memcpy(out, rows + (first - begin * cols), n * sizeof *out);
+    return CALM_OK;
+}
+
+static void release(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes)
+{
+    const opened *from = self;
+    const calm_gguf_entry *entry = tensor->entry;
+    calm_gguf_release_part(from->file, entry->stored, (size_t)(tensor->data - entry->stored->data) + offset, bytes);
+}
+
+static void close_file(void *self)
+{
+    opened *from = self;
+    calm_gguf_close(from->file);
+    free(from);
+}
+
+/* An entry as a tensor.  Floats in a checkpoint's order are taken as they lie there. */
+static void fill_tensor(const opened *from, const calm_gguf_entry *entry, const calm_tensor_source *source,
+                        calm_tensor *out)
+{
+    const calm_gguf_tensor *stored = entry->stored;
+    const calm_dtype dtype = calm_ggml_dtype(stored->type);
+    const bool experts = entry->spot.expert >= 0;
+    const size_t bytes = experts ? stored->bytes / stored->dims[2] : stored->bytes;
+    /* The experts of a projection share a tensor; each has an equal part of its bytes. */
+    *out = (calm_tensor){.name = entry->name,
+                         .dtype = dtype == CALM_N_DTYPES ? CALM_F32 : dtype,
+                         .n_dims = entry->n_dims,
+                         .shape = {entry->shape[0], entry->shape[1]},
+                         .data = stored->data + (experts ? (size_t)entry->spot.expert * bytes : 0),
+                         .bytes = bytes,
+                         .n_elements = entry->shape[0] * entry->shape[1],
+                         .file = calm_gguf_path(from->file),
+                         .entry = entry};
+    /* Exporters copy what has no source byte by byte. */
+    if (dtype == CALM_N_DTYPES || entry->head_dim || entry->spot.plus_one)
+        out->source = source;
+}
+
+/* A float file's dtype, as checkpoints state it: that of the embedding. */
+static void add_dtype(const opened *from, calm_gguf_opened *out)
+{
+    const calm_gguf_tensor *table = calm_gguf_find_tensor(from->file, "token_embd.weight");
+    const calm_dtype dtype = table ? calm_ggml_dtype(table->type) : CALM_N_DTYPES;
+    const char *name = dtype == CALM_F32 ? "float32" : dtype == CALM_F16 ? "float16" : "bfloat16";
+    if (!out->quantized && dtype != CALM_N_DTYPES && !calm_json_get(out->config, "torch_dtype"))
+        calm_json_set_string(out->config, "torch_dtype", name);
+}
+
+static calm_status make_set(calm_ctx *ctx, opened *from, calm_gguf_opened *out)
+{
+    const calm_tensor_source source = {.self = from, .widen = widen, .release = release, .close = close_file};
+    calm_tensor *tensors = NULL;
+    size_t n = 0;
+    CALM_SCOPED_SCRATCH(ctx);
+    /* From here on the set owns the file; until it is there, this function does. */
+    if (CALM_NEW(ctx, ctx->scratch, tensors, from->list.n + 1) != CALM_OK) {
+        close_file(from);
+        return ctx->status;
+    }
+    for (size_t i = 0; i < from->list.n; i++) {
+        const calm_gguf_entry *entry = &from->list.entries[i];
+        if (!entry->name)    /* rope_freqs.weight, scales of activations: not of a checkpoint */
+            continue;
+        fill_tensor(from, entry, &source, &tensors[n++]);
+        out->quantized |= calm_ggml_find(entry->stored->type)->elements > 1;
+    }
+    add_dtype(from, out);
+    return calm_safetensors_of(ctx, tensors, n, &source, &out->tensors);
+}
+
+/* ---- the file ---- */
+
+/* From the keys; where they do not say enough, from a config.json beside the file. */
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_gguf_list *list, calm_json **out)
+{
+    char *beside;
+    if (calm_gguf_config(ctx, list, NULL, NULL, out) != CALM_EUNSUPPORTED)
+        return ctx->status;
+    /* The message of the keys stays in the context unless there is such a file. */
+    CALM_SCOPED_ARENA(arena);
+    calm_ctx look;
+    calm_ctx_init(&look, &arena, &arena);
+    CALM_TRY(calm_path_beside(&look, &arena, &beside, path, "config.json"));
+    if (!calm_path_exists(beside))
+        return ctx->status;
+    calm_ctx_forgive(ctx);
+    return calm_json_read(ctx, beside, CONFIG_MAX, out);
+}
+
+static calm_status read_file(calm_ctx *ctx, const char *path, opened *from, calm_gguf_opened *out)
+{
+    int64_t n_files = 0;
+    CALM_TRY(calm_gguf_open(ctx, path, &from->file));
+    if (calm_gguf_int(calm_gguf_find_key(from->file, "split.count"), 0, &n_files) && n_files > 1)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: one of %lld files; join them with llama-gguf-split --merge", path,
+                         (long long)n_files);
+    CALM_TRY(calm_gguf_list_tensors(ctx, from->file, &from->list));
+    return read_config(ctx, path, &from->list, &out->config);
+}
+
+calm_status calm_gguf_open_model(calm_ctx *ctx, const char *path, calm_gguf_opened *out)
+{
+    opened *from = calloc(1, sizeof *from);
+    *out = (calm_gguf_opened){0};
+    if (!from)
+        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    /* Whoever fails closes the file: read_file leaves it to this function, make_set does it itself. */
+    if (read_file(ctx, path, from, out) == CALM_OK)
+        make_set(ctx, from, out);
+    else
+        close_file(from);
+    if (ctx->status != CALM_OK) {
+        calm_json_free(out->config);
+        out->config = NULL;
+    }
+    return ctx->status;
+}

@@ -1,0 +1,20 @@
+/* A GGUF file as a model: its configuration, and its tensors under the names of a checkpoint. */
+#ifndef CALM_MODEL_GGUF_MODEL_H
+#define CALM_MODEL_GGUF_MODEL_H
+
+#include "ptq/io/json.h"
+#include "ptq/io/safetensors.h"
+
+/* What opening a file gives; both are the caller's. */
+typedef struct calm_gguf_opened {
+    calm_json *config;
+    calm_safetensors *tensors;    /* float matrices as they lie there, blocks as what they stand for (dtype F32) */
+    bool quantized;               /* a matrix is stored in blocks */
+} calm_gguf_opened;
+
+/* Open one; names go to ctx->out and must outlive the tensors.  A config.json beside the file takes the place of the
+ * keys where those do not say enough (rotary embeddings with factors of their own).  Fails as calm_gguf_open,
+ * calm_gguf_list_tensors and calm_gguf_config; CALM_EUNSUPPORTED: one file of several. */
+calm_status calm_gguf_open_model(calm_ctx *ctx, const char *path, calm_gguf_opened *out);
+
+#endif

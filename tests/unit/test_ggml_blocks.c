@@ -1,0 +1,160 @@
+/* Blocks of ggml's types: values as the gguf package has them, bytes as they were after a trip through their parts. */
+#include "ptq/io/ggml_blocks_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/sha256.h"
+#include "tests/support/ggml_sample.h"
+#include "tests/support/harness.h"
+
+/* The type of that name. */
+static calm_ggml_type type_named(const char *name)
+{
+    for (uint32_t number = 0; number < 64; number++)
+        if (calm_ggml_find(number) && strcmp(calm_ggml_find(number)->name, name) == 0)
+            return (calm_ggml_type)number;
+    ck_abort_msg("no type %s", name);
+}
+
+/* How many types the table has. */
+static size_t n_types(void)
+{
+    size_t n = 0;
+    for (uint32_t number = 0; number < 64; number++)
+        n += calm_ggml_find(number) && calm_ggml_blocks_find((calm_ggml_type)number);
+    return n;
+}
+
+/* Every type of the table against the package's digest of the same blocks. */
+TEST(as_the_package)
+{
+    FILE *file = fopen(test_data("ggml_blocks.txt"), "r");
+    char name[16], digest[CALM_SHA256_HEX], expected[80];
+    size_t n = 0;
+    ck_assert_ptr_nonnull(file);
+    while (fscanf(file, "%15s %79s", name, expected) == 2) {
+        const calm_ggml_type type = type_named(name);
+        size_t bytes;
+        const uint8_t *blocks = ggml_sample(type, &bytes);
+        const size_t elements = GGML_SAMPLE_BLOCKS * calm_ggml_find(type)->elements;
+        float *values;
+        ck_ok(CALM_NEW(ctx, ctx->out, values, elements));
+        ck_ok(calm_ggml_to_f32(ctx, type, blocks, elements, values));
+        for (size_t i = 0; i < elements; i++)
+            values[i] = isnan(values[i]) ? NAN : values[i];    /* one NaN, 0x7fc00000 */
+        ck_ok(calm_sha256_bytes(ctx, values, elements * sizeof *values, digest));
+        ck_assert_msg(strcmp(digest, expected) == 0, "%s: other values than gguf's", name);
+        n++;
+    }
+    fclose(file);
+    ck_assert_uint_eq(n, n_types());
+}
+END_OF_TEST
+
+/* Parts hold all of a block: any bytes come back.  Codes and scales are below 2^bits. */
+TEST(bytes_come_back)
+{
+    for (uint32_t number = 0; number < 64; number++) {
+        const calm_ggml_blocks *rows = calm_ggml_find(number) ? calm_ggml_blocks_find((calm_ggml_type)number) : NULL;
+        size_t bytes;
+        if (!rows)
+            continue;
+        const size_t size = calm_ggml_find(number)->bytes;
+        ck_assert_uint_le(size, CALM_GGML_BYTES_MAX);
+        ck_assert_uint_eq(rows->elements, calm_ggml_find(number)->elements);
+        const uint8_t *blocks = ggml_sample((calm_ggml_type)number, &bytes);
+        for (size_t at = 0; at < bytes; at += size) {
+            calm_ggml_parts parts;
+            uint8_t again[CALM_GGML_BYTES_MAX];
+            memset(again, 0xcc, sizeof again);    /* packing depends on nothing that was there */
+            calm_ggml_unpack(rows, blocks + at, &parts);
+            calm_ggml_pack(rows, &parts, again);
+            ck_assert_msg(memcmp(again, blocks + at, size) == 0, "%s", calm_ggml_find(number)->name);
+            for (size_t i = 0; i < rows->elements; i++)
+                ck_assert_int_lt(parts.codes[i], 1 << calm_ggml_code_bits(rows));
+            for (size_t g = 0; g < rows->elements / rows->group && calm_ggml_scale_bits(rows); g++)
+                ck_assert_int_lt(parts.scales[g], 1 << calm_ggml_scale_bits(rows));
+        }
+    }
+}
+END_OF_TEST
+
+/* The formula of each kind of type by hand, with a scale of -0.75 and a minimum of 3. */
+TEST(formulas)
+{
+    static const struct {
+        calm_ggml_type type;
+        int zero;
+        bool adds;
+    } rows[] = {{CALM_GGML_Q4_0, 8, false},  {CALM_GGML_Q4_1, 0, true},    {CALM_GGML_Q5_0, 16, false},
+                {CALM_GGML_Q5_1, 0, true},   {CALM_GGML_Q8_0, 128, false}, {CALM_GGML_Q2_K, 0, false},
+                {CALM_GGML_Q3_K, 4, false},  {CALM_GGML_Q4_K, 0, false},   {CALM_GGML_Q5_K, 0, false},
+                {CALM_GGML_Q6_K, 32, false}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        const calm_ggml_blocks *b = calm_ggml_blocks_find(rows[k].type);
+        const int n_codes = 1 << calm_ggml_code_bits(b), bits = calm_ggml_scale_bits(b), n_scales = 1 << bits;
+        calm_ggml_parts parts = {.d = calm_f32_to_f16(-0.75f), .dmin = calm_f32_to_f16(3)};
+        uint8_t block[CALM_GGML_BYTES_MAX];
+        float out[CALM_GGML_BLOCK_MAX];
+        for (size_t i = 0; i < b->elements; i++)
+            parts.codes[i] = (uint8_t)(i * 7 % (size_t)n_codes);
+        for (int g = 0; g < CALM_GGML_GROUPS_MAX && bits; g++) {
+            parts.scales[g] = (uint8_t)(g * 5 % n_scales);
+            parts.minima[g] = (uint8_t)(g * 11 % n_scales);
+        }
+        calm_ggml_pack(b, &parts, block);
+        ck_ok(calm_ggml_to_f32(ctx, b->type, block, b->elements, out));
+        for (size_t i = 0; i < b->elements; i++) {
+            const size_t g = i / b->group;
+            const float s = bits ? (float)(parts.scales[g] - b->scale_zero) : 1;
+            const float m = bits && b->minimum ? -(float)parts.minima[g] : rows[k].adds;
+            ck_assert(out[i] == -0.75f * s * (float)(parts.codes[i] - rows[k].zero) + 3 * m);
+        }
+    }
+}
+END_OF_TEST
+
+/* Powers of two from 2^-128 to 2^127, subnormal ones among them; levels in both signs. */
+TEST(e8m0)
+{
+    const calm_ggml_blocks *b = calm_ggml_blocks_find(CALM_GGML_MXFP4);
+    for (int e = 0; e < 256; e++)
+        ck_assert(calm_ggml_scale_value(b, (uint16_t)e) == ldexpf(1, e - 128));
+    ck_assert_int_eq(calm_ggml_level(b, 7), 12);
+    ck_assert_int_eq(calm_ggml_level(b, 15), -12);
+}
+END_OF_TEST
+
+/* Where float16 scales lie: a NaN there, and there alone, makes values that are not finite. */
+TEST(halves)
+{
+    size_t at[2];
+    ck_assert_uint_eq(calm_ggml_halves(CALM_GGML_F16, at), 0);
+    ck_assert_uint_eq(calm_ggml_halves(CALM_GGML_MXFP4, at), 0);
+    ck_assert_uint_eq(calm_ggml_halves(CALM_GGML_IQ2_S, at), 1);
+    ck_assert_uint_eq(calm_ggml_halves(CALM_GGML_TQ1_0, at), 1);
+    ck_assert_uint_eq(at[0], 52);
+    for (uint32_t number = 0; number < 64; number++) {
+        const calm_ggml_blocks *b = calm_ggml_find(number) ? calm_ggml_blocks_find((calm_ggml_type)number) : NULL;
+        uint8_t block[CALM_GGML_BYTES_MAX];
+        float out[CALM_GGML_BLOCK_MAX];
+        const size_t n = b ? calm_ggml_halves(b->type, at) : 0;
+        for (size_t s = 0; s < n; s++) {
+            memset(block, 0x11, sizeof block);
+            ck_ok(calm_ggml_to_f32(ctx, b->type, block, b->elements, out));
+            ck_assert_uint_eq(calm_find_nonfinite(out, b->elements), b->elements);
+            block[at[s]] = 1, block[at[s] + 1] = 0x7c;
+            ck_ok(calm_ggml_to_f32(ctx, b->type, block, b->elements, out));
+            ck_assert_uint_lt(calm_find_nonfinite(out, b->elements), b->elements);
+        }
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("ggml_blocks", (const TTest *[]){as_the_package, bytes_come_back, formulas, e8m0, halves, NULL});
+}
