@@ -122,7 +122,7 @@ n_cores() {
 # up_to_date PRESET TARGET: built since the last change of a source.  The stamp has the time at which the build began.
 up_to_date() {
     stamp=$CALM_HOME/build/$1/.built-$2
-    sources='CMakeLists.txt CMakePresets.json ptq algorithms cka store cli'
+    sources='CMakeLists.txt CMakePresets.json packages ptq algorithms cka store cli'
     [ "$2" = calm ] || sources="$sources tests"
     [ -e "$stamp" ] && [ -x "$CALM_HOME/build/$1/calm" ] || return 1
     # shellcheck disable=SC2086    # a list of words

@@ -26,23 +26,20 @@ typedef struct parse {
     calm_words *args;
 } parse;
 
-/* The command's own options, then those of the spec that have no namesake among them. */
+/* The command's options with the structs that they fill, both set to their defaults. */
 static calm_status list_flags(calm_ctx *ctx, const calm_command *command, void *opts, parse *p)
 {
     calm_recipe_spec *spec = (calm_recipe_spec *)((char *)opts + command->spec_at);
+    const calm_option *options[CALM_COMMAND_OPTIONS];
     const size_t n_own = calm_options_count(command->options);
-    const size_t n_spec = command->spec == CALM_SPEC_ALL      ? calm_options_count(calm_spec_table)
-                          : command->spec == CALM_SPEC_SHARED ? calm_spec_shared
-                                                              : 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, p->flags, n_own + n_spec));
+    p->n_flags = calm_command_options(command, options);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->flags, p->n_flags));
     if (command->spec != CALM_SPEC_NONE)
         CALM_TRY(calm_spec_init(ctx, spec));
     CALM_TRY(calm_options_init(ctx, command->options, opts));
-    for (size_t i = 0; i < n_own; i++)
-        p->flags[p->n_flags++] = (flag){&command->options[i], opts, NULL};
-    for (size_t i = 0; i < n_spec; i++)
-        if (!calm_option_find(command->options, calm_spec_table[i].name))
-            p->flags[p->n_flags++] = (flag){&calm_spec_table[i], spec, &spec->given[i]};
+    for (size_t i = 0; i < p->n_flags; i++)
+        p->flags[i] = i < n_own ? (flag){options[i], opts, NULL}
+                                : (flag){options[i], spec, &spec->given[options[i] - calm_spec_table]};
     return CALM_OK;
 }
 
@@ -73,20 +70,30 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
     return 0;
 }
 
-/* argp's own table, from ours. */
+/* argp's own table, from ours, with a heading for each group of options. */
 static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_option **out)
 {
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, p->n_flags + 1));
+    size_t n_groups = 0;
+    while (calm_command_heading(n_groups + 1))
+        n_groups++;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, p->n_flags + n_groups + 1));
     for (size_t i = 0; i < p->n_flags; i++) {
         const calm_option *option = p->flags[i].option;
         struct argp_option *to = &(*out)[i];
-        const bool shown = option->fallback && option->fallback[0] && strcmp(option->fallback, "-1") != 0;
+        const char *fallback = calm_command_default(option);
         to->name = option->name;
         to->key = option->key ? option->key : FIRST_KEY + (int)i;
         to->arg = option->type == CALM_OPTION_BOOL ? NULL : option->metavar ? option->metavar : "VALUE";
-        CALM_TRY(calm_strf(ctx, ctx->out, &to->doc, "%s%s%s%s", option->help, shown ? " (default " : "",
-                           shown ? option->fallback : "", shown ? ")" : ""));
+        to->group = (int)calm_command_group(p->command, option);
+        CALM_TRY(calm_strf(ctx, ctx->out, &to->doc, "%s%s%s%s", option->help, fallback[0] ? " (default " : "", fallback,
+                           fallback[0] ? ")" : ""));
     }
+    for (size_t group = 1, n = p->n_flags; group <= n_groups; group++)
+        for (size_t i = 0; i < p->n_flags; i++)
+            if (calm_command_group(p->command, p->flags[i].option) == group) {
+                (*out)[n++] = (struct argp_option){.doc = calm_command_heading(group), .group = (int)group};
+                break;
+            }
     return CALM_OK;
 }
 

@@ -26,6 +26,29 @@ typedef struct calm_command {
     calm_status (*run)(calm_ctx *ctx, const void *opts);    /* results go to stdout */
 } calm_command;
 
+/* All commands, in the order of commands.def. */
+const calm_command *const *calm_commands(size_t *n);
+
+/* Room for the options of a command. */
+#define CALM_COMMAND_OPTIONS (2 * CALM_SPEC_OPTIONS)
+
+/* The options that a command takes, into out [CALM_COMMAND_OPTIONS]: its own, then those of the spec that have no
+ * namesake among them.  Returns how many. */
+size_t calm_command_options(const calm_command *command, const calm_option **out);
+
+/* The default as help and manual show it, as text; "": there is none. */
+const char *calm_command_default(const calm_option *option);
+
+/* Options of commands that run a recipe stand in groups by purpose: the number of an option's group, from 1, most used
+ * first; 0: it has none, or the command has no groups. */
+size_t calm_command_group(const calm_command *command, const calm_option *option);
+
+/* What stands above a group, "Calibration:"; NULL: group 0, or there is no such group. */
+const char *calm_command_heading(size_t group);
+
+/* Sort options [n] by their groups, and in them most used first; those without a group stand before, in their order. */
+void calm_command_sort(const calm_command *command, const calm_option **options, size_t n);
+
 /* Parse argv [argc] (argv[0] is the command's name) into opts, which begins with a calm_common; texts are in ctx->out.
  * `--help` prints the help and leaves the process with status 0.  CALM_EARG: unknown option (the nearest is
  * suggested), wrong value, too few or too many words. */

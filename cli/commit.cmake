@@ -1,4 +1,5 @@
-# Write generated/calm_commit.h: the commit that is built, "" outside a repository; left alone when it says so already.
+# Write generated/calm_commit.h: the commit that is built; left alone when it says so already.  Outside of a repository
+# it is the one that packages/commit.txt names, which git fills in when it makes an archive; else "".
 #   cmake -DSOURCE=DIR -DHEADER=FILE -P commit.cmake
 execute_process(COMMAND git -C ${SOURCE} describe --always --dirty=-modified --abbrev=40 --exclude=*
   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
@@ -6,5 +7,11 @@ execute_process(COMMAND git -C ${SOURCE} rev-parse --show-toplevel
   OUTPUT_VARIABLE root OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(failed OR NOT root STREQUAL SOURCE)
   set(commit "")
+  if(EXISTS ${SOURCE}/packages/commit.txt)
+    file(STRINGS ${SOURCE}/packages/commit.txt commit LIMIT_COUNT 1)
+  endif()
+  if(NOT commit MATCHES "^[0-9a-f]+$")
+    set(commit "")
+  endif()
 endif()
 file(CONFIGURE OUTPUT ${HEADER} CONTENT "#define CALM_COMMIT \"@commit@\"\n" @ONLY)

@@ -11,28 +11,12 @@
 #include "ptq/base/message.h"
 #include "ptq/base/threads.h"
 
-#define CALM_COMMAND(name) extern const calm_command calm_cmd_##name;
-#include "cli/commands.def"
-#undef CALM_COMMAND
-
 #define COMMANDS_MAX 64
-
-/* In the order of commands.def. */
-static const calm_command *const *list_commands(size_t *n)
-{
-    static const calm_command *const all[] = {
-#define CALM_COMMAND(name) &calm_cmd_##name,
-#include "cli/commands.def"
-#undef CALM_COMMAND
-    };
-    *n = sizeof all / sizeof *all;
-    return all;
-}
 
 static void print_help(void)
 {
     size_t n;
-    const calm_command *const *all = list_commands(&n);
+    const calm_command *const *all = calm_commands(&n);
     printf("calm %s - post-training quantization with the best algorithm chosen per layer\n\n"
            "Usage: calm COMMAND [OPTION...]\n\nCommands:\n", CALM_VERSION);
     for (size_t i = 0; i < n; i++)
@@ -53,7 +37,7 @@ static int exit_status(calm_status status)
 static calm_status unknown_command(calm_ctx *ctx, const char *word)
 {
     size_t n;
-    const calm_command *const *all = list_commands(&n);
+    const calm_command *const *all = calm_commands(&n);
     const char *names[COMMANDS_MAX] = {NULL};
     char hint[CALM_HINT_MAX];
     for (size_t i = 0; i < n && i < COMMANDS_MAX; i++)
@@ -76,7 +60,7 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
 static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
 {
     size_t n;
-    const calm_command *const *all = list_commands(&n);
+    const calm_command *const *all = calm_commands(&n);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help();
         return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : CALM_OK;

@@ -27,40 +27,8 @@ done
 [ "$(id -u)" = 0 ] || { echo "fresh_clone: needs root (chroot)" >&2; exit 77; }
 command -v debootstrap >/dev/null || { echo "fresh_clone: needs debootstrap" >&2; exit 77; }
 
-scratch=$(mktemp -d)
-system=$scratch/system
-clean_up() {
-    for mounted in dev proc; do
-        mountpoint -q "$system/$mounted" && umount -l "$system/$mounted"
-    done
-    # never across a mount that is still there
-    rm -rf --one-file-system "$scratch"
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-
-make_system() {    # make_system FOLDER
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' 2>/dev/null | head -n 1)
-    # shellcheck disable=SC2086    # empty: debootstrap's own
-    debootstrap --variant=minbase --include=git,ca-certificates bookworm "$1" $mirror >"$scratch/debootstrap.log" 2>&1 ||
-        { tail -n 20 "$scratch/debootstrap.log" >&2; exit 1; }
-}
-
-echo "fresh_clone: a bare Debian 12 ..."
-if [ -n "$base" ]; then
-    [ -d "$base/etc" ] || make_system "$base"
-    cp -a "$base" "$system"
-else
-    make_system "$system"
-fi
-# the network as this machine has it
-cp /etc/resolv.conf /etc/hosts "$system/etc/"
-rm -rf "$system/etc/apt/sources.list"
-for part in sources.list sources.list.d apt.conf.d; do
-    [ -e "/etc/apt/$part" ] && cp -r "/etc/apt/$part" "$system/etc/apt/"
-done
-mount -t proc proc "$system/proc"
-mount --bind /dev "$system/dev"
+. "$CALM_HOME/tests/bare.sh"
+make_bare_system "$base"
 git clone -q "file://$CALM_HOME" "$system/srv/calm"
 chroot "$system" sh -c 'command -v gcc cmake ninja pkg-config' && { echo "fresh_clone: not bare" >&2; exit 1; }
 

@@ -1,6 +1,10 @@
 /* Names of models. */
 #include "ptq/recipe/model_names.h"
 
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,19 +14,65 @@
 #include "ptq/base/text.h"
 #include "ptq/io/json.h"
 
-/* The folder that holds recipes/: $CALM_HOME, else where calm was built, else where it was installed. */
-static const char *home(void)
+/* ---- where recipes/ is ---- */
+
+/* The file that this code was loaded from, program or shared library, into path [size]; "": the system does not say. */
+static void own_file(char *path, size_t size)
 {
-    const char *set = getenv("CALM_HOME");
-    if (set && set[0])
-        return set;
-    /* An installed calm may outlive the tree that it was built in. */
-    return access(CALM_SOURCE_DIR "/recipes", R_OK) == 0 ? CALM_SOURCE_DIR : CALM_DATA_DIR;
+    Dl_info info;
+    struct link_map *map = NULL;
+    path[0] = '\0';
+    if (dladdr1((void *)own_file, &info, (void **)&map, RTLD_DL_LINKMAP) && map && map->l_name[0] == '/') {
+        snprintf(path, size, "%s", map->l_name);    /* of the program the linker has no name */
+        return;
+    }
+    const ssize_t n = readlink("/proc/self/exe", path, size - 1);
+    path[n > 0 ? n : 0] = '\0';
+}
+
+/* share/calm beside the folder of that file, bin/ or lib/ or lib/ARCHITECTURE/, in ctx->out; NULL: not installed. */
+static calm_status installed_home(calm_ctx *ctx, char **out)
+{
+    char file[PATH_MAX];
+    *out = NULL;
+    own_file(file, sizeof file);
+    for (int up = 0; up < 3; up++) {
+        char *slash = strrchr(file, '/');
+        if (!slash)
+            return CALM_OK;
+        *slash = '\0';
+        if (up == 0)    /* the file's own folder */
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s/share/calm", file));
+        if (calm_path_has(*out, "recipes"))
+            return CALM_OK;
+        *out = NULL;
+    }
+    return CALM_OK;
+}
+
+/* The folder that holds recipes/: $CALM_HOME, else beside the installed program or library, else where calm was built,
+ * else where it was to be installed. */
+static calm_status find_home(calm_ctx *ctx, const char **out)
+{
+    char *installed;
+    *out = getenv("CALM_HOME");
+    if (*out && (*out)[0])
+        return CALM_OK;
+    CALM_TRY(installed_home(ctx, &installed));
+    *out = installed ? installed : CALM_DATA_DIR;
+#ifdef CALM_SOURCE_DIR
+    if (!installed && access(CALM_SOURCE_DIR "/recipes", R_OK) == 0)
+        *out = CALM_SOURCE_DIR;
+#endif
+    return CALM_OK;
 }
 
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, calm_string_out out)
 {
-    return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", home(), name);
+    const char *home;
+    CALM_TRY(find_home(ctx, &home));
+    return calm_strf(ctx, ctx->out, out, "%s/recipes/%s", home, name);
 }
 
 /* ---- aliases ---- */
@@ -183,5 +233,9 @@ calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick,
         return from_hub(ctx, repo, tick, user, out);
     }
     out->note = alias->note;
-    return calm_recipes_path(ctx, alias->path, &out->dir);
+    CALM_TRY(calm_recipes_path(ctx, alias->path, &out->dir));
+    if (!calm_is_directory(out->dir))
+        return calm_fail(ctx, CALM_ENOTFOUND, "model \"%s\": this bundled model is not installed, there is no "
+                                              "directory %s (Debian: the package calm-demo-model)", name, out->dir);
+    return CALM_OK;
 }

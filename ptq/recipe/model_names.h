@@ -4,8 +4,8 @@
 
 #include "ptq/base/context.h"
 
-/* The path of recipes/NAME below $CALM_HOME, below the folder where calm was built, or below the one where it was
- * installed; in ctx->out. */
+/* The path of recipes/NAME below $CALM_HOME, below share/calm beside the folder of the installed program or library,
+ * below the folder where calm was built, or below the one where it was to be installed; in ctx->out. */
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, calm_string_out out);
 
 typedef struct calm_alias {

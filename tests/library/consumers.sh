@@ -12,6 +12,22 @@ cmake --install "$build" --prefix "$prefix" >"$root/log" 2>&1 || { cat "$root/lo
 for file in bin/calm include/calm.h share/calm/recipes/qwen-ci.json; do
     [ -e "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
 done
+# Moved elsewhere the program finds its recipes beside itself, the demo model among them, and those of the source no more.
+echo '== program, moved'
+cp -r "$prefix" "$root/moved"
+mv "$root/moved/share/calm/recipes/qwen-w4.json" "$root/moved/share/calm/recipes/moved-here.json"
+(cd "$root" && unset CALM_HOME && moved/bin/calm recipe list) >"$root/list"
+grep -q '^moved-here ' "$root/list" && ! grep -q '^qwen-w4 ' "$root/list" || { cat "$root/list"; exit 1; }
+(cd "$root" && unset CALM_HOME && moved/bin/calm tokenize --model qwen "$prefix/share/doc/calm/README.md" >/dev/null)
+rm -r "$root/moved/share/calm/recipes/models/qwen-demo"
+if (cd "$root" && unset CALM_HOME && moved/bin/calm tokenize --model qwen "$prefix/share/doc/calm/README.md") 2>"$root/said"; then
+    echo 'a model that is not installed was read'; exit 1
+fi
+grep -q 'not installed.*calm-demo-model' "$root/said" || { cat "$root/said"; exit 1; }
+for file in man/man1/calm-quantize.1* bash-completion/completions/calm doc/calm/docs/commands.md; do
+    [ -s "$root/moved/share/"$file ] || { echo "not installed: share/$file"; exit 1; }
+done
+
 libdir=$(dirname "$(find "$prefix" -name libcalm.so)")
 pc=$libdir/pkgconfig
 # The prefix of the .pc is that of the build; pkg-config moves it to where the file lies.

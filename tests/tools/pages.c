@@ -34,16 +34,6 @@ static const calm_option table[] = {
 
 /* ---- commands ---- */
 
-#define CALM_COMMAND(name) extern const calm_command calm_cmd_##name;
-#include "cli/commands.def"
-#undef CALM_COMMAND
-
-static const calm_command *const commands[] = {
-#define CALM_COMMAND(name) &calm_cmd_##name,
-#include "cli/commands.def"
-#undef CALM_COMMAND
-};
-
 typedef arguments options;    /* as the rows of cli/command.h call it */
 static const calm_option common[] = {CALM_OPT_COMMON, {0}};
 
@@ -56,7 +46,7 @@ static bool is_common(const calm_option *option)
 
 static void add_option(calm_text *out, const calm_option *option)
 {
-    const char *fallback = option->fallback && strcmp(option->fallback, "-1") != 0 ? option->fallback : "";
+    const char *fallback = calm_command_default(option);
     calm_text_printf(out, "| `--%s", option->name);
     if (option->type != CALM_OPTION_BOOL) {
         calm_text_printf(out, " ");
@@ -118,7 +108,9 @@ static calm_status write_commands(calm_ctx *ctx, calm_text *out)
     (void)ctx;
     calm_text_printf(out, "## Every command\n\n");
     add_options(out, common, calm_options_count(common));
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    size_t n;
+    const calm_command *const *commands = calm_commands(&n);
+    for (size_t i = 0; i < n; i++)
         add_command(out, commands[i]);
     calm_text_printf(out, "## Candidates\n\nOf `quantize`, `recipe init` and `ablate`.\n\n");
     add_options(out, calm_spec_table, calm_spec_shared);
