@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/kernels.h"
 #include "cli/progress.h"
+#include "cli/report_page/report_page.h"
 #include "ptq/base/threads.h"
 #include "ptq/recipe/resolve.h"
 
@@ -18,7 +19,7 @@ typedef struct options {
     calm_common common;
     calm_recipe_spec spec;
     calm_words schemes;
-    const char *seeds, *output;
+    const char *seeds, *output, *report;
     calm_numbers shortlists;
     int input_scales;
     bool brief, no_probes, force, json;
@@ -43,6 +44,8 @@ static const calm_option table[] = {
              "rank correlations"),
     CALM_OPT("output", output, STRING, "directory for ablation.md, ablation.csv and ablation.json", .metavar = "DIR",
              .key = 'o'),
+    CALM_OPT("report", report, STRING, "write the page of calm report as this file; of several schemes that of the "
+             "last", .metavar = "FILE"),
     CALM_OPT_FORCE,
     CALM_OPT("json", json, BOOL, "print the result as JSON"),
     CALM_OPT_COMMON,
@@ -176,6 +179,8 @@ static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *p
     set.seconds = calm_seconds() - begun;
     if (o->output)
         CALM_TRY(calm_ablation_report_write(ctx, &set, o->output));
+    if (o->report)
+        CALM_TRY(calm_report_page_save(ctx, recipes->store, of[set.n - 1].run_id, o->report));
     return o->json ? calm_ablation_report_json(ctx, &set) : calm_ablation_report_print(ctx, &set);
 }
 
@@ -192,6 +197,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(check_shortlists(ctx, &o->shortlists));
     if (o->output)
         CALM_TRY(calm_ablation_report_target(ctx, o->output, o->force));
+    if (o->report)
+        CALM_TRY(calm_report_page_target(ctx, o->report, o->force));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     ablate(ctx, o, &plan, &keep, &progress);
     return calm_progress_end(ctx, &progress);

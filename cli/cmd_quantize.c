@@ -8,6 +8,7 @@
 #include "cli/lock_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/report_page/report_page.h"
 #include "ptq/recipe/resolve.h"
 #include "ptq/recipe/shipped.h"
 #include "ptq/run/lock_run.h"
@@ -15,7 +16,7 @@
 typedef struct options {
     calm_common common;
     calm_recipe_spec spec;
-    const char *recipe_file, *lock;
+    const char *recipe_file, *lock, *report;
     bool dry_run, locked, json;
 } options;
 
@@ -27,6 +28,8 @@ static const calm_option table[] = {
              "else beside the output)", .metavar = "FILE"),
     CALM_OPT("locked", locked, BOOL, "do not write the lock: what it says must come out, else exit status 3"),
     CALM_OPT("json", json, BOOL, "print the report as JSON"),
+    CALM_OPT("report", report, STRING, "write the page of calm report as this file, when the run is done; --force "
+             "replaces one", .metavar = "FILE"),
     CALM_OPT_COMMON,
     {0},
 };
@@ -75,6 +78,8 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
         status = (o->json ? calm_report_json : calm_report_print)(ctx, calm_run_result(run.run), lock);
     if (status == CALM_OK)
         status = settle(ctx, o, &run);
+    if (status == CALM_OK && run.run && o->report)
+        status = calm_report_page_save(ctx, recipe->store, calm_run_result(run.run)->run_id, o->report);
     if (status == CALM_OK && run.run)
         status = calm_gates_verdict(ctx, calm_run_result(run.run));
     calm_locked_run_close(&run);
@@ -86,6 +91,8 @@ static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
     const calm_events events = calm_progress_events(progress);
     calm_recipe recipe;
     CALM_SCOPED_JSON(lock);
+    if (o->report)
+        CALM_TRY(calm_report_page_target(ctx, o->report, o->spec.force));
     CALM_TRY(calm_recipe_resolve(ctx, &o->spec, &events, &recipe));
     if (o->dry_run) {
         calm_progress_end(ctx, progress);    /* its notes are what a dry run prints anyway */

@@ -73,7 +73,8 @@ static calm_json *cell_json(const calm_table_cell *cell)
     return cell->type == CALM_CELL_NUMBER ? calm_json_of_number(cell->number) : calm_json_new_null();
 }
 
-calm_json *calm_rows_json(calm_ctx *ctx, calm_table *table)
+/* An array of rows; a row as an object of the headings, or as an array. */
+static calm_json *list_rows(calm_ctx *ctx, calm_table *table, bool named)
 {
     calm_json *list = NULL;
     if (table->failed)
@@ -81,11 +82,31 @@ calm_json *calm_rows_json(calm_ctx *ctx, calm_table *table)
     else
         list = calm_json_new_array();
     for (size_t row = 0; list && row < calm_table_rows(table); row++) {
-        calm_json *object = calm_json_new_object();
-        for (size_t c = 0; c < table->n_columns; c++)
-            calm_json_set(object, table->headings[c].name, cell_json(&table->cells[row * table->n_columns + c]));
-        calm_json_add(list, object);
+        calm_json *one = named ? calm_json_new_object() : calm_json_new_array();
+        for (size_t c = 0; c < table->n_columns; c++) {
+            calm_json *cell = cell_json(&table->cells[row * table->n_columns + c]);
+            if (named)
+                calm_json_set(one, table->headings[c].name, cell);
+            else
+                calm_json_add(one, cell);
+        }
+        calm_json_add(list, one);
     }
+    return list;
+}
+
+calm_json *calm_rows_json(calm_ctx *ctx, calm_table *table)
+{
+    calm_json *list = list_rows(ctx, table, true);
     calm_table_clear(table);
     return list;
+}
+
+calm_json *calm_rows_json_columns(calm_ctx *ctx, calm_table *table)
+{
+    calm_json *columns = calm_json_new_array(), *rows = list_rows(ctx, table, false);
+    for (size_t c = 0; c < table->n_columns; c++)
+        calm_json_add(columns, text_json(table->headings[c].name));
+    calm_table_clear(table);
+    return CALM_OBJECT(CALM_KV("columns", columns), CALM_KV("rows", rows));
 }

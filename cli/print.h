@@ -30,4 +30,7 @@ calm_status calm_print_json(calm_ctx *ctx, calm_json *root);
  * has. */
 calm_json *calm_rows_json(calm_ctx *ctx, calm_table *table);
 
+/* The same without a heading in every row: {"columns": [heading], "rows": [[value]]}.  For long tables. */
+calm_json *calm_rows_json_columns(calm_ctx *ctx, calm_table *table);
+
 #endif

@@ -104,6 +104,39 @@ static const char brief_runs_sql[] =
     "r.started_at AS started, r.command "
     "FROM run r JOIN model m ON m.id = r.model_id WHERE ?1 IN (0, r.id) ORDER BY r.id";
 
+/* ---- parts of calm report ---- */
+
+static const char inputs_sql[] =
+    "SELECT j.name AS job, j.input_hook AS hook, j.out_features AS \"out\", j.in_features AS \"in\", j.linears "
+    "FROM run r JOIN block b ON b.model_id = r.model_id JOIN job j ON j.block_id = b.id "
+    "WHERE r.id = ?1 ORDER BY b.number, j.position";
+
+static const char experts_sql[] =
+    "SELECT b.number AS block, j.role AS job, e.tokens, a.name AS algorithm, k.score_rows "
+    "FROM run r JOIN block b ON b.model_id = r.model_id JOIN job j ON j.block_id = b.id "
+    "JOIN expert e ON e.job_id = j.id AND e.calibration_id = r.calibration_id "
+    "LEFT JOIN choice c ON c.run_id = r.id AND c.job_id = j.id LEFT JOIN candidate k ON k.id = c.candidate_id "
+    "LEFT JOIN algorithm a ON a.id = k.algorithm_id WHERE r.id = ?1 ORDER BY b.number, j.position";
+
+static const char learned_sql[] =
+    "SELECT b.number AS block, d.loss_before, d.loss_after, d.changed, d.kept, d.seconds, d.learner "
+    "FROM run_learned l JOIN learned d ON d.id = l.learned_id JOIN block b ON b.id = d.block_id "
+    "WHERE l.run_id = ?1 ORDER BY b.number";
+
+/* Of the float model and of the result alone: a guard has as many windows again for every uniform run. */
+static const char windows_sql[] =
+    "SELECT v.subject, w.number AS window, w.tokens, w.nll, w.kl, w.top1, w.error, w.cosine "
+    "FROM run r JOIN run_evaluation v ON v.run_id = r.id AND v.role = 'test' AND v.subject IN ('float', r.result) "
+    "JOIN evaluation_window w ON w.evaluation_id = v.evaluation_id WHERE r.id = ?1 ORDER BY v.subject, w.number";
+
+/* Those that have a figure; of many the newest. */
+static const char model_runs_sql[] =
+    "SELECT r.id AS run, r.result, r.bits_per_weight AS bits, r.bytes_after, " OF_TEST("ppl", "r.result") " AS ppl, "
+    OF_TEST("kl", "r.result") " AS kl, " OF_TEST("cosine", "r.result") " AS cosine, "
+    OF_TEST("text_name", "r.result") " AS text, " OF_TEST("n_windows", "r.result") " AS windows "
+    "FROM run x JOIN run r ON r.model_id = x.model_id WHERE x.id = ?1 AND r.status = 'finished' "
+    "AND coalesce(kl, cosine) IS NOT NULL ORDER BY r.id DESC LIMIT 200";
+
 /* ---- views ---- */
 
 const calm_inspect_list calm_inspect_runs[] = {{"runs", "runs", .sql = runs_sql, .n_params = 1}, {0}};
@@ -122,3 +155,12 @@ const calm_inspect_list calm_inspect_summary[] = {
     {"runs", "Runs", .sql = brief_runs_sql, .n_params = 1},
     {0},
 };
+const calm_inspect_list calm_inspect_parts[] = {
+    {"inputs", "Jobs and their inputs", .sql = inputs_sql, .n_params = 1},
+    {"experts", "Experts", .sql = experts_sql, .n_params = 1},
+    {"learned", "Learned blocks", .sql = learned_sql, .n_params = 1},
+    {"windows", "Windows of the test", .sql = windows_sql, .n_params = 1},
+    {0},
+};
+const calm_inspect_list calm_inspect_model_runs[] = {
+    {"model_runs", "Runs of the model", .sql = model_runs_sql, .n_params = 1}, {0}};

@@ -136,3 +136,44 @@ calm_status calm_inspect_subsets(calm_ctx *ctx, calm_inspection *in, const calm_
     put_subsets(&peaks);
     return CALM_OK;
 }
+
+/* ---- histograms ---- */
+
+static calm_status add_histogram(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    uint64_t bins[CALM_ACT_BINS], total;
+    size_t first = 0, last = CALM_ACT_BINS;
+    (void)n, (void)names;
+    if (!v)    /* the headings alone */
+        return CALM_OK;
+    CALM_TRY(read_histogram(ctx, &v[0], &v[1], &v[2], bins, &total));
+    const char *hook = calm_value_as_string(&v[0]);
+    if (!total || !hook)
+        return CALM_OK;
+    while (!bins[first])
+        first++;
+    while (!bins[last - 1])
+        last--;
+    calm_json *counts = calm_json_new_array();
+    for (size_t i = first; i < last; i++)
+        calm_json_add(counts, calm_json_of_int((long long)bins[i]));
+    calm_json_set(user, hook, CALM_OBJECT(CALM_KV("first", first), CALM_KV("counts", counts)));
+    return CALM_OK;
+}
+
+/* No rows for tables: programs alone read this. */
+static calm_status fill_histograms(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table)
+{
+    const calm_value run = calm_value_int(in->run);
+    (void)table;
+    calm_json *json = in->sections[in->n_sections - 1].json = calm_json_new_object();
+    return calm_store_query(ctx, in->store, list->sql, &run, 1, add_histogram, json);
+}
+
+const calm_inspect_list calm_inspect_histograms[] = {
+    {"histograms", "Histograms of |x|",
+     .sql = "SELECT x.hook, x.histogram_first, x.histogram FROM run r JOIN activation x ON x.model_id = r.model_id AND "
+            "x.calibration_id = r.calibration_id WHERE r.id = ?1 AND x.histogram IS NOT NULL ORDER BY x.block, x.id",
+     .n_params = 1, .fill = fill_histograms},
+    {0},
+};

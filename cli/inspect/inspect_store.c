@@ -84,30 +84,35 @@ static calm_status no_run(calm_ctx *ctx, calm_store *store, int64_t asked)
                      row[1].integer > 12 ? "many, the newest are " : "", row[0].text ? row[0].text : "none");
 }
 
-static calm_status find_run(calm_ctx *ctx, calm_store *store, const char *word, int64_t *run)
+calm_status calm_inspect_find_run(calm_ctx *ctx, calm_store *store, const char *owner, const char *word, int64_t *run)
 {
     calm_value found;
-    CALM_TRY(calm_stored_run_number(ctx, "inspect", word, run));
+    CALM_TRY(calm_stored_run_number(ctx, owner, word, run));
     const calm_value param = calm_value_int(*run);
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT count(*) FROM run WHERE id = ?1", &param, 1, &found, 1));
     return found.integer ? CALM_OK : no_run(ctx, store, *run);
 }
 
+calm_status calm_inspect_newest_run(calm_ctx *ctx, calm_store *store, int64_t *run)
+{
+    calm_value newest;
+    CALM_TRY(calm_store_query_one(ctx, store, "SELECT coalesce(max(id), 0) FROM run", NULL, 0, &newest, 1));
+    *run = newest.integer;
+    return CALM_OK;
+}
+
 /* The runs to show; 0: all of them, or there is none. */
 static calm_status find_runs(calm_ctx *ctx, const view *shown, calm_inspection *in)
 {
-    calm_value newest;
     if (shown->takes == SELECT)
         return CALM_OK;
     if (in->query->n_args > 0)
-        CALM_TRY(find_run(ctx, in->store, in->query->args[0], &in->run));
+        CALM_TRY(calm_inspect_find_run(ctx, in->store, "inspect", in->query->args[0], &in->run));
     if (in->query->n_args > 1)
-        return find_run(ctx, in->store, in->query->args[1], &in->other);
+        return calm_inspect_find_run(ctx, in->store, "inspect", in->query->args[1], &in->other);
     if (in->run || shown->takes == RUNS_ALL)
         return CALM_OK;
-    CALM_TRY(calm_store_query_one(ctx, in->store, "SELECT coalesce(max(id), 0) FROM run", NULL, 0, &newest, 1));
-    in->run = newest.integer;
-    return CALM_OK;
+    return calm_inspect_newest_run(ctx, in->store, &in->run);
 }
 
 /* ---- the command's part ---- */

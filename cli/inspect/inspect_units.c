@@ -54,6 +54,8 @@ static calm_status read_requests(calm_ctx *ctx, calm_inspect_units *units)
     calm_pin *pins;
     units->budget = has_budget(recipe) || has_budget(calm_json_get(recipe, "select"));
     CALM_TRY(calm_stored_run_requests(ctx, &units->run, 0, &forbid, &pins, &requests));
+    if (!pool->n_entries)    /* the run stopped before its first candidate: nothing is left to allow */
+        return CALM_OK;
     /* Without the pins: calm_inspect_choose shows what the rule alone would choose. */
     const calm_requests nothing = {.budget = NAN};
     CALM_TRY(calm_scope_open(ctx, pool, &nothing, &units->scope));

@@ -64,6 +64,15 @@ void calm_inspection_clear(calm_inspection *in);
 /* The form of a stored text that may stand in a message or on a terminal, in ctx->out. */
 calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char **out);
 
+/* ---- runs (inspect_store.c) ---- */
+
+/* The run that a word names; `owner` is the command, for the message.  CALM_EARG: no number from 1.  CALM_ENOTFOUND: no
+ * such run; the message lists those that there are. */
+calm_status calm_inspect_find_run(calm_ctx *ctx, calm_store *store, const char *owner, const char *word, int64_t *run);
+
+/* The newest run; 0: there is none. */
+calm_status calm_inspect_newest_run(calm_ctx *ctx, calm_store *store, int64_t *run);
+
 /* ---- views, one per file ---- */
 
 /* Plain lists (inspect_lists.c). */
@@ -74,6 +83,12 @@ extern const calm_inspect_list calm_inspect_summary[], calm_inspect_runs[], calm
 /* Everything about one run (inspect_show.c); the largest activations, where they emerge, the tokens that carry them
  * (inspect_activations.c); what differs between two runs (inspect_diff.c). */
 extern const calm_inspect_list calm_inspect_show[], calm_inspect_activations[], calm_inspect_diff[];
+
+/* For calm report alone, with ?1 the run: the 100 largest activations (inspect_activations.c); histograms of all hook
+ * points, as a JSON object {hook: {"first": bin, "counts": []}} (inspect_maxima.c); experts, learned blocks, and the
+ * windows of the run's test; the runs of the same model (inspect_lists.c). */
+extern const calm_inspect_list calm_inspect_peaks[], calm_inspect_histograms[], calm_inspect_parts[],
+    calm_inspect_model_runs[];
 
 /* What a hook point's maximum costs in INT8, and how it depends on the windows (inspect_maxima.c): fill functions. */
 calm_status calm_inspect_int8(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table);

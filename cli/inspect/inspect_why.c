@@ -2,12 +2,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/inspect/inspect_units.h"
+#include "cli/inspect/inspect_why.h"
 
 /* ---- the unit ---- */
 
-/* Is the stored choice what the rule makes of the stored scores?  In words. */
-static const char *follows(const calm_inspect_units *units, size_t unit, size_t rule)
+const char *calm_inspect_consistent(const calm_inspect_units *units, size_t unit, size_t rule)
 {
     const calm_stored_run_choice *choice = calm_inspect_chosen(units, unit);
     if (!choice->decided)
@@ -43,7 +42,8 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
     CALM_CELLS(table, CALM_TEXT(calm_pool_unit(pool, unit)), CALM_TEXT(jobs.data),
                CALM_TEXT(choice->decided && !choice->candidate ? "float" : name_of(units, units->chosen[unit])),
                CALM_TEXT(choice->reason), CALM_TEXT(units->rule), CALM_TEXT(units->metric), CALM_TEXT(units->tie),
-               CALM_TEXT(name_of(units, rule)), CALM_TEXT(sentence), CALM_TEXT(follows(units, unit, rule)),
+               CALM_TEXT(name_of(units, rule)), CALM_TEXT(sentence),
+               CALM_TEXT(calm_inspect_consistent(units, unit, rule)),
                CALM_TEXT(choice->advice), CALM_BOOL(choice->disagrees));
     if (result && strncmp(result, "hybrid", 6) != 0)
         calm_table_format(table, "uniform %s: this unit has that in the checkpoint", result);
@@ -55,15 +55,8 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
 
 /* ---- its candidates ---- */
 
-typedef struct judged {
-    const calm_inspect_units *units;
-    size_t unit;
-    size_t rule;           /* entry that the rule chooses */
-    double least;          /* of the metric among those that compete with it */
-} judged;
-
 /* Why the rule did not choose a candidate that did not fail and is not excluded. */
-static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *cell, char **out)
+static calm_status beaten(calm_ctx *ctx, const calm_inspect_judged *j, const calm_pool_cell *cell, char **out)
 {
     const calm_pool_cell *winner = calm_inspect_cell(j->units, j->unit, j->rule);
     const bool token = j->units->stored.pool.rule == CALM_CHOICE_RULE_TOKEN;
@@ -82,7 +75,7 @@ static calm_status beaten(calm_ctx *ctx, const judged *j, const calm_pool_cell *
     return calm_strf(ctx, ctx->out, out, "equal in all that the rule reads; the first of the pool is taken");
 }
 
-static calm_status say_why(calm_ctx *ctx, const judged *j, size_t entry, char **out)
+calm_status calm_inspect_reason(calm_ctx *ctx, const calm_inspect_judged *j, size_t entry, char **out)
 {
     const calm_pool_cell *cell = calm_inspect_cell(j->units, j->unit, entry);
     const char *failure = calm_inspect_failure(j->units, j->unit, entry);
@@ -113,7 +106,8 @@ static const char more_sql[] =
     "max(iif(metric = 'rel_mse', value, NULL)), max(iif(metric = 'probe_kl', value, NULL)) "
     "FROM score WHERE candidate_id = ?1 AND unit = ?2";
 
-static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const judged *j, size_t entry, calm_table *table)
+static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const calm_inspect_judged *j, size_t entry,
+                                 calm_table *table)
 {
     const calm_pool *pool = &j->units->stored.pool;
     const calm_stored_run_cell *stored = &j->units->stored.cells[pool->unit_begin[j->unit] * pool->n_entries + entry];
@@ -121,7 +115,7 @@ static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const judged 
     const calm_value params[] = {calm_value_int(cell->id), calm_value_text(j->units->run.unit)};
     calm_value more[4];
     char *why;
-    CALM_TRY(say_why(ctx, j, entry, &why));
+    CALM_TRY(calm_inspect_reason(ctx, j, entry, &why));
     CALM_TRY(calm_store_query_one(ctx, store, more_sql, params, 2, more, 4));
     CALM_CELLS(table, CALM_TEXT(pool->entries[entry].name), CALM_BOOL(entry == j->units->chosen[j->unit]),
                CALM_NUMBER(cell->metric), CALM_NUMBER(cell->metric - j->least),
@@ -134,7 +128,7 @@ static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const judged 
 }
 
 /* Is entry a before b: what can win by its metric, then the rest, in the order of the pool? */
-static bool before(const judged *j, size_t a, size_t b)
+static bool before(const calm_inspect_judged *j, size_t a, size_t b)
 {
     const calm_pool_cell *x = calm_inspect_cell(j->units, j->unit, a), *y = calm_inspect_cell(j->units, j->unit, b);
     const bool x_can = !calm_inspect_failure(j->units, j->unit, a) && isfinite(x->metric);
@@ -144,7 +138,8 @@ static bool before(const judged *j, size_t a, size_t b)
     return x_can && x->metric != y->metric ? x->metric < y->metric : a < b;
 }
 
-static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const judged *j, calm_inspect_section *section)
+static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const calm_inspect_judged *j,
+                                   calm_inspect_section *section)
 {
     const size_t n_entries = j->units->stored.pool.n_entries;
     size_t *order, n = 0, at;
@@ -198,7 +193,7 @@ static calm_status add_learned(calm_ctx *ctx, void *user, size_t n, const char *
     return CALM_OK;
 }
 
-static calm_status fill_learned(calm_ctx *ctx, calm_inspection *in, const judged *j)
+static calm_status fill_learned(calm_ctx *ctx, calm_inspection *in, const calm_inspect_judged *j)
 {
     const calm_pool *pool = &j->units->stored.pool;
     learned_rows rows = {.in = in};
@@ -219,7 +214,7 @@ calm_status calm_inspect_why(calm_ctx *ctx, calm_inspection *in)
     CALM_TRY(calm_inspect_units_read(ctx, in->store, in->run, NULL, &units));
     CALM_TRY(calm_inspect_unit_find(ctx, &units.stored.pool, in->run, in->query->unit, &unit));
     CALM_TRY(calm_inspect_choose(ctx, &units, unit, &rule, &sentence));
-    const judged j = {&units, unit, rule, calm_inspect_least(&units, unit, true)};
+    const calm_inspect_judged j = {&units, unit, rule, calm_inspect_least(&units, unit, true)};
     CALM_TRY(fill_unit(ctx, &units, unit, rule, sentence, calm_inspect_section_new(in, "unit", "Unit")));
     CALM_TRY(fill_candidates(ctx, in, &j, calm_inspect_section_new(in, "candidates", "Candidates")));
     return fill_learned(ctx, in, &j);

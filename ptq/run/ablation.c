@@ -393,6 +393,7 @@ static calm_status compare_all(calm_ctx *ctx, calm_run *p, const experiment *e)
         CALM_TRY(calm_run_probe_all(ctx, p, unit));
     CALM_TRY(add_all(ctx, p, e, &t));
     CALM_TRY(measure(ctx, p, e, &t, e->out));
+    e->out->run_id = p->result.run_id;
     e->out->encoder = calm_inputs_encode(&p->in);
     e->out->probes = e->plan->probes;
     e->out->rows = t.rows;

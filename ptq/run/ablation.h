@@ -57,6 +57,7 @@ typedef struct calm_ablation_noise {
 
 /* Everything of one scheme; its arrays and texts belong to the arena that calm_ablate was given. */
 typedef struct calm_ablation {
+    int64_t run_id;                        /* of the store                                                      */
     const char *scheme;
     bool encoder, probes;                  /* columns of an encoder; probe_kl was measured                      */
     double float_ppl;                      /* NaN for encoders                                                  */

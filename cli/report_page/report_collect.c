@@ -1,0 +1,200 @@
+/* What the store has about one run, or two, as one JSON. */
+#include <math.h>
+#include <string.h>
+
+#include "cli/print.h"
+#include "cli/report_page/report_page.h"
+#include "ptq/base/message.h"
+#include "ptq/run/measure.h"
+
+#define FORMAT 1    /* of the data; raised when a member changes its meaning or goes */
+
+/* ---- sections of views as members ---- */
+
+/* Lists whose rows are few have objects, the others columns and rows. */
+static calm_status add_lists(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *lists, bool named,
+                             calm_json *out)
+{
+    const calm_value params[] = {calm_value_int(in->run), calm_value_int(in->other),
+                                 {.type = CALM_VALUE_NULL}, {.type = CALM_VALUE_NULL}};
+    calm_inspection_clear(in);
+    CALM_TRY(calm_inspect_fill(ctx, in, lists, params));
+    for (size_t i = 0; i < in->n_sections; i++) {
+        calm_inspect_section *section = &in->sections[i];
+        calm_json *json = section->json;
+        section->json = NULL;
+        if (!json)
+            json = (named ? calm_rows_json : calm_rows_json_columns)(ctx, &section->table);
+        calm_json_set(out, section->key, json);
+    }
+    return ctx->status;
+}
+
+/* Of a view those sections that a report shows. */
+static calm_status add_some(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *view, const char *const *keys,
+                            calm_json *out)
+{
+    for (; view->key; view++)
+        for (const char *const *key = keys; *key; key++)
+            if (strcmp(view->key, *key) == 0) {
+                const calm_inspect_list one[] = {*view, {0}};
+                CALM_TRY(add_lists(ctx, in, one, false, out));
+            }
+    return CALM_OK;
+}
+
+/* ---- the result's loss and its standard error ---- */
+
+/* Windows of the test, as calm_measure_compare reads them. */
+typedef struct tested {
+    size_t n, room;
+    calm_eval_window *reference, *result;    /* of a decoder: the float model's have no divergence */
+    double *cosines;                         /* of an encoder                                       */
+} tested;
+
+/* Columns of a {"columns", "rows"} table. */
+static size_t find_column(const calm_json *table, const char *name)
+{
+    const calm_json *columns = calm_json_get(table, "columns");
+    size_t i = 0;
+    while (i < calm_json_size(columns) && strcmp(calm_json_string(calm_json_at(columns, i), ""), name) != 0)
+        i++;
+    return i;
+}
+
+static double cell(const calm_json *table, const calm_json *row, const char *name)
+{
+    return calm_json_number(calm_json_at(row, find_column(table, name)), NAN);
+}
+
+static calm_status read_windows(calm_ctx *ctx, const calm_json *windows, const char *result, tested *t)
+{
+    const calm_json *rows = calm_json_get(windows, "rows");
+    const size_t n = calm_json_size(rows), subject = find_column(windows, "subject");
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, t->reference, n + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, t->result, n + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, t->cosines, n + 1));
+    for (size_t i = 0; i < n; i++) {
+        const calm_json *row = calm_json_at(rows, i);
+        if (strcmp(calm_json_string(calm_json_at(row, subject), ""), result) != 0)
+            continue;
+        const double tokens = cell(windows, row, "tokens");
+        t->cosines[t->n] = cell(windows, row, "cosine");
+        t->result[t->n] = (calm_eval_window){.tokens = tokens > 0 ? (size_t)tokens : 0, .kl = cell(windows, row, "kl")};
+        t->reference[t->n].tokens = t->result[t->n].tokens;
+        t->n++;
+    }
+    return CALM_OK;
+}
+
+/* Mean loss of the result on the test text with its standard error over windows; nothing where it was not measured. */
+static calm_status add_loss(calm_ctx *ctx, const char *result, calm_json *run)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    tested t = {0};
+    double loss = NAN, error = NAN;
+    calm_embedding_distance *one, *same;
+    CALM_TRY(read_windows(ctx, calm_json_get(run, "windows"), result, &t));
+    const bool encoder = t.n && !isnan(t.cosines[0]);
+    calm_measure float_model = {.kind = CALM_STORE_PREDICTIONS, .predictions = {.windows = t.reference}};
+    calm_measure measured = {.kind = CALM_STORE_PREDICTIONS, .predictions = {.windows = t.result}};
+    if (encoder) {
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, one, t.n));
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, same, t.n));
+        for (size_t i = 0; i < t.n; i++) {
+            one[i] = (calm_embedding_distance){.cosine = t.cosines[i]};
+            same[i] = (calm_embedding_distance){.cosine = 1};
+        }
+        float_model = (calm_measure){.kind = CALM_STORE_EMBEDDINGS, .embeddings = {.each = same}};
+        measured = (calm_measure){.kind = CALM_STORE_EMBEDDINGS, .embeddings = {.each = one}};
+    }
+    if (t.n)
+        calm_measure_compare(&float_model, &measured, t.n, &loss, &error);
+    calm_json_set(run, "loss", CALM_OBJECT(CALM_KV("name", encoder ? "one_minus_cosine" : "kl"),
+                                           CALM_KV("windows", t.n), CALM_KV("mean", loss), CALM_KV("se", error)));
+    return CALM_OK;
+}
+
+/* ---- one run ---- */
+
+static const char *result_of(const calm_json *run)
+{
+    return calm_json_string(calm_json_get(calm_json_at(calm_json_get(run, "run"), 0), "result"), "");
+}
+
+static calm_status add_run(calm_ctx *ctx, calm_inspection *in, calm_json *out)
+{
+    static const char *const activations[] = {"emergence", "tokens", "activations", NULL};
+    calm_json *matrix;
+    CALM_TRY(add_lists(ctx, in, calm_inspect_show, true, out));
+    CALM_TRY(add_lists(ctx, in, calm_inspect_parts, false, out));
+    CALM_TRY(add_loss(ctx, result_of(out), out));
+    const calm_status status = calm_report_page_matrix(ctx, in, &matrix);
+    calm_json_set(out, "matrix", matrix);
+    CALM_TRY(status);
+    CALM_TRY(add_some(ctx, in, calm_inspect_activations, activations, out));
+    CALM_TRY(add_lists(ctx, in, calm_inspect_peaks, false, out));
+    CALM_TRY(add_lists(ctx, in, calm_inspect_histograms, false, out));
+    CALM_TRY(add_lists(ctx, in, calm_inspect_ablation, false, out));
+    return add_lists(ctx, in, calm_inspect_model_runs, false, out);
+}
+
+/* ---- the store ---- */
+
+static void close_inspection(calm_inspection *in)
+{
+    calm_store_rollback(in->store);
+    calm_inspection_clear(in);
+    calm_store_close(in->store);
+}
+
+static calm_status find_runs(calm_ctx *ctx, calm_store *store, const char *const *words, size_t n, int64_t runs[2])
+{
+    runs[0] = runs[1] = 0;
+    if (!n)
+        return calm_inspect_newest_run(ctx, store, &runs[0]);
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(calm_inspect_find_run(ctx, store, "report", words[i], &runs[i]));
+    if (n == 2 && runs[0] == runs[1])
+        return calm_fail(ctx, CALM_EARG, "calm report: run %lld twice; expected two different runs, or one",
+                         (long long)runs[0]);
+    return CALM_OK;
+}
+
+static calm_status collect(calm_ctx *ctx, calm_inspection *in, const int64_t runs[2], calm_json *root)
+{
+    calm_json *list = calm_json_new_array();
+    calm_json_set(root, "runs", list);
+    for (size_t i = 0; i < 2 && runs[i]; i++) {
+        calm_json *run = calm_json_new_object();
+        calm_json_add(list, run);
+        in->run = runs[i];
+        in->other = 0;
+        CALM_TRY(add_run(ctx, in, run));
+    }
+    calm_json *diff = runs[1] ? calm_json_new_object() : calm_json_new_null();
+    calm_json_set(root, "diff", diff);
+    in->run = runs[0];
+    in->other = runs[1];
+    return runs[1] ? add_lists(ctx, in, calm_inspect_diff, true, diff) : CALM_OK;
+}
+
+calm_status calm_report_page_collect(calm_ctx *ctx, const char *path, const char *const *words, size_t n,
+                                     calm_json **out)
+{
+    static const calm_inspect_query query = {.what = "report", .form = CALM_INSPECT_JSON};
+    CALM_SCOPED_JSON(root);
+    calm_store *store;
+    int64_t runs[2];
+    *out = NULL;
+    CALM_TRY(calm_store_open(ctx, path, NULL, &store));
+    CALM_SCOPED(calm_inspection, close_inspection) in = {.query = &query, .store = store};
+    /* All queries see one moment of a store that is being written. */
+    CALM_TRY(calm_store_begin(ctx, store));
+    CALM_TRY(find_runs(ctx, store, words, n, runs));
+    root = CALM_OBJECT(CALM_KV("format", (long long)FORMAT), CALM_KV("calm", CALM_VERSION), CALM_KV("store", path));
+    CALM_TRY(collect(ctx, &in, runs, root));
+    *out = root;
+    root = NULL;
+    return CALM_OK;
+}
