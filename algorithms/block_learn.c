@@ -278,12 +278,29 @@ static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* Task: a chunk of rows becomes what was learned, or (`undo`) what the loss reads becomes the start. */
-static void settle_rows(const state *s, size_t index, bool undo, size_t *changed)
+/* A chunk of rows becomes what was learned; codes that this changes are counted. */
+static void take_rows(const state *s, size_t index, size_t *changed)
 {
     const chunk c = chunk_of(s, index);
     calm_learn_linear *linear = c.at->of;
     const float lo = (float)calm_code_min(&linear->scheme), hi = (float)calm_code_max(&linear->scheme);
+    for (size_t row = c.first; row < c.end; row++) {
+        for (size_t cell = row * linear->n_groups; cell < (row + 1) * linear->n_groups; cell++)
+            linear->scales[cell] =
+                calm_scale_round((double)linear->scales[cell] * exp(c.at->a.x[cell]), linear->scheme.scale_dtype);
+        for (size_t j = row * linear->in; j < (row + 1) * linear->in; j++) {
+            const float code = clamp((float)linear->codes[j] + round_half_even(c.at->v[j]), lo, hi);
+            *changed += (uint8_t)code != linear->codes[j];
+            linear->codes[j] = (uint8_t)code;
+        }
+    }
+}
+
+/* What the loss reads of a chunk of rows becomes the start again. */
+static void undo_rows(const state *s, size_t index)
+{
+    const chunk c = chunk_of(s, index);
+    const calm_learn_linear *linear = c.at->of;
     for (size_t row = c.first; row < c.end; row++)
         for (size_t g = 0; g < linear->n_groups; g++) {
             const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
@@ -300,6 +317,8 @@ static void settle_rows(const state *s, size_t index, bool undo, size_t *changed
                 *changed += (uint8_t)code != linear->codes[j];
                 linear->codes[j] = (uint8_t)code;
             }
+            calm_grid_decode((calm_grid){linear->scales[cell], (uint8_t)zero_of(linear, cell)}, linear->codes + at,
+                             columns_of(linear, g), linear->effective + at);
         }
 }
 
@@ -416,13 +435,18 @@ static calm_status run_steps(calm_ctx *ctx, state *s)
     return CALM_OK;
 }
 
-/* Take what was learned, or go back to the start. */
-static void settle(state *s, calm_learn_outcome *out)
+static void take(state *s, calm_learn_outcome *out)
 {
-    const size_t tasks = s->first_task[s->n_linears];
-    for (size_t i = 0; i < tasks; i++)
-        settle_rows(s, i, out->kept, &out->changed);
-    for (size_t i = 0; i < s->n_vectors && out->kept; i++)
+    for (size_t i = 0; i < s->first_task[s->n_linears]; i++)
+        take_rows(s, i, &out->changed);
+}
+
+/* Back to the start, whose codes and scales are as they were. */
+static void undo(state *s)
+{
+    for (size_t i = 0; i < s->first_task[s->n_linears]; i++)
+        undo_rows(s, i);
+    for (size_t i = 0; i < s->n_vectors; i++)
         memcpy(s->vectors[i].of->values, s->vectors[i].start, s->vectors[i].of->n * sizeof *s->vectors[i].start);
 }
 
@@ -458,7 +482,10 @@ static calm_status learn(calm_ctx *ctx, const calm_learn_problem *problem, const
     if (!s.options->steps || !problem->n_windows)
         return calm_strf(ctx, ctx->out, &out->kept, "no steps");
     CALM_TRY(learn_and_judge(ctx, &s, out));
-    settle(&s, out);
+    if (out->kept)
+        undo(&s);
+    else
+        take(&s, out);
     return CALM_OK;
 }
 

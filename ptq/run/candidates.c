@@ -5,7 +5,6 @@
 #include "ptq/run/block_work.h"
 #include "ptq/base/threads.h"
 #include "ptq/quant/qblob.h"
-#include "store/blob.h"
 
 /* Inputs of o are the query heads' contexts: heads that share a kv head read the same rows of v, so they share a
  * scale. */
@@ -331,9 +330,8 @@ static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *
     void *bytes;
     size_t n_bytes;
     CALM_TRY(calm_qblob_encode(ctx, &item->qjob, &bytes, &n_bytes));
-    const calm_blob_piece piece = {bytes, n_bytes};
     /* The blob first: a row must never name a blob that is not on the disk. */
-    CALM_TRY(calm_blob_put(ctx, calm_store_blobs(p->in.store), &piece, 1, candidate->blob));
+    CALM_TRY(calm_run_put_blob(ctx, p, bytes, n_bytes, candidate->blob));
     calm_arena_rewind(ctx->out, mark);
     row->blob = candidate->blob;
     row->blob_bytes = (int64_t)n_bytes;

@@ -11,7 +11,6 @@
 #include "ptq/quant/qblob.h"
 #include "ptq/run/learn_impl.h"
 #include "ptq/run/stored_learned.h"
-#include "store/blob.h"
 
 /* With fewer windows nothing is learned, or it warns: what fits them says little of other text. */
 #define LEAST_WINDOWS ((size_t)8)
@@ -199,13 +198,6 @@ static calm_status look_up(calm_ctx *ctx, stage *s)
 
 /* ---- one block ---- */
 
-static calm_status put_blob(calm_ctx *ctx, const calm_run *p, const void *bytes, size_t n_bytes,
-                            char digest[CALM_SHA256_HEX])
-{
-    const calm_blob_piece piece = {bytes, n_bytes};
-    return calm_blob_put(ctx, calm_store_blobs(p->in.store), &piece, 1, digest);
-}
-
 /* Blob and row of one job of a learned block. */
 static calm_status keep_job(calm_ctx *ctx, const stage *s, size_t job, const calm_qjob *qjob, calm_candidate *learned)
 {
@@ -221,7 +213,7 @@ static calm_status keep_job(calm_ctx *ctx, const stage *s, size_t job, const cal
     CALM_TRY(calm_strf(ctx, ctx->scratch, &chain, "%s+%s", id ? from.chain : "",
                        calm_learner_canonical(s->p->in.recipe->learner)));
     CALM_TRY(calm_qblob_encode(ctx, qjob, &bytes, &n_bytes));
-    CALM_TRY(put_blob(ctx, s->p, bytes, n_bytes, learned->blob));
+    CALM_TRY(calm_run_put_blob(ctx, s->p, bytes, n_bytes, learned->blob));
     calm_scheme_name(&qjob->scheme, scheme);
     learned->bits_per_weight = calm_scheme_bits_per_weight(&qjob->scheme, qjob->out, qjob->in);
     const calm_store_candidate row = {.key = learned->key, .job_id = s->p->job_ids[job],
@@ -250,7 +242,7 @@ static calm_status keep_rows(calm_ctx *ctx, stage *s, size_t block, const calm_l
         starts[j] = ((const calm_candidate *)s->start->jobs[begin + j].source)->id;
     }
     CALM_TRY(calm_vectors_encode(ctx, &result->vectors, &bytes, &n_bytes));
-    CALM_TRY(put_blob(ctx, s->p, bytes, n_bytes, learned->blob));
+    CALM_TRY(calm_run_put_blob(ctx, s->p, bytes, n_bytes, learned->blob));
     CALM_TRY(calm_model_block_name(ctx, s->p->in.model, block, &name));
     const char *kind = calm_inputs_encode(&s->p->in) ? "encoder" : "decoder";
     CALM_TRY(calm_store_block_id(ctx, s->p->in.store,

@@ -57,6 +57,10 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *run);
 /* Find every candidate in the store, compute what is missing block by block, and put it there (survey.c). */
 calm_status calm_run_blocks(calm_ctx *ctx, calm_run *run);
 
+/* Put bytes of one piece into the store's blobs (survey.c). */
+calm_status calm_run_put_blob(calm_ctx *ctx, const calm_run *run, const void *bytes, size_t n_bytes,
+                              char digest[CALM_SHA256_HEX]);
+
 /* Is the blob there, with the content that its name says?  If not, which the log then says, it is computed again
  * (survey.c). */
 bool calm_run_blob_is_sound(calm_ctx *ctx, const calm_run *run, const char *digest);

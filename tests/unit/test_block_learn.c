@@ -142,12 +142,19 @@ static toy toy_new(const char *first, const char *second)
     return t;
 }
 
-static calm_learn_outcome learn(toy *t, const char *text)
+/* A learner, and the toy as its problem. */
+static const calm_learner *learner_of(toy *t, const char *text)
 {
     calm_learner *learner;
-    calm_learn_outcome outcome;
     t->problem = (calm_learn_problem){t->linears, 2, &t->vector, 1, N_WINDOWS, toy_loss, NULL, t};
     ck_ok(calm_learner_parse(ctx, text, &learner));
+    return learner;
+}
+
+static calm_learn_outcome learn(toy *t, const char *text)
+{
+    calm_learn_outcome outcome;
+    const calm_learner *learner = learner_of(t, text);
     ck_ok(calm_learner_run(ctx, learner, &t->problem, &outcome));
     return outcome;
 }
@@ -381,10 +388,8 @@ END_OF_TEST
 TEST(failures_pass_through)
 {
     toy t = toy_new("w3a16_g32", "w4a16_g32_asym");
-    calm_learner *learner;
     calm_learn_outcome outcome;
-    ck_ok(calm_learner_parse(ctx, "learn", &learner));
-    t.problem = (calm_learn_problem){t.linears, 2, &t.vector, 1, N_WINDOWS, toy_loss, NULL, &t};
+    const calm_learner *learner = learner_of(&t, "learn");
     t.fails = true;
     ck_fails(calm_learner_run(ctx, learner, &t.problem, &outcome), CALM_ENOMEM, "no memory for the loss");
     t.fails = false;
@@ -405,10 +410,8 @@ END_OF_TEST
 TEST(memory_is_as_said)
 {
     toy t = toy_new("w3a16_g32", "w4a16_g32_asym");
-    calm_learner *learner;
     calm_learn_outcome outcome;
-    ck_ok(calm_learner_parse(ctx, "learn(steps=50)", &learner));
-    t.problem = (calm_learn_problem){t.linears, 2, &t.vector, 1, N_WINDOWS, toy_loss, NULL, &t};
+    const calm_learner *learner = learner_of(&t, "learn(steps=50)");
     ck_memory(calm_learner_run(ctx, learner, &t.problem, &outcome), 0,
               calm_learner_run_scratch_bytes(learner, &t.problem));
 }
