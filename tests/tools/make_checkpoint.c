@@ -10,7 +10,7 @@
 
 typedef struct arguments {
     const char *shape, *output, *shard_size, *tokenizer;
-    long long blocks, seed, threads;
+    long long blocks, vocab, seed, threads;
     int dtype, spelling;
 } arguments;
 
@@ -20,6 +20,8 @@ static const calm_option table[] = {
      .metavar = "DIR"},
     {"blocks", "so many blocks; 0: as the shape says", offsetof(arguments, blocks), CALM_OPTION_INT, "0", 0, 10000,
      .metavar = "N"},
+    {"vocab", "so many tokens (the demo tokenizer has 4096); 0: as the shape says", offsetof(arguments, vocab),
+     CALM_OPTION_INT, "0", 0, 1e7, .metavar = "N"},
     {"seed", "of the weights", offsetof(arguments, seed), CALM_OPTION_INT, "0", 0, 1e15, .metavar = "S"},
     {"shard-size", "most bytes of tensors in a file: 5GB, 200MB, 64KiB", offsetof(arguments, shard_size),
      CALM_OPTION_STRING, "5GB", .metavar = "SIZE"},
@@ -71,6 +73,7 @@ static calm_status run(calm_ctx *ctx, void *user)
     options.output = args->output;
     options.tokenizer = args->tokenizer;
     options.blocks = (size_t)args->blocks;
+    options.vocab = (size_t)args->vocab;
     options.seed = (uint64_t)args->seed;
     options.dtype = dtypes[args->dtype];
     options.newer = args->spelling == 1;

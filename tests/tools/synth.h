@@ -62,6 +62,7 @@ typedef struct synth_options {
     const char *shape, *output;
     const char *tokenizer;      /* directory with tokenizer.json; NULL: the demo model's            */
     size_t blocks;              /* 0: as the shape says                                             */
+    size_t vocab;               /* rows of the embedding; 0: as the shape says                      */
     uint64_t seed;
     uint64_t shard_size;        /* bytes of tensors in a file; 0: 5 GB                              */
     calm_dtype dtype;           /* BF16, F16 or F32; CALM_N_DTYPES: as the shape is published       */

@@ -22,7 +22,7 @@ typedef struct shard { size_t begin, end; } shard;
 /* A checkpoint being written. */
 typedef struct job {
     const synth_options *options;
-    const synth_shape *shape;
+    synth_shape shape;          /* with the vocabulary of the options */
     calm_dtype dtype;
     size_t blocks;
     synth_tensor *tensors;
@@ -79,15 +79,19 @@ static calm_status check_room(calm_ctx *ctx, const job *w)
 static calm_status plan(calm_ctx *ctx, job *w)
 {
     const synth_options *options = w->options;
-    CALM_TRY(synth_find(ctx, options->shape, &w->shape));
-    w->blocks = options->blocks ? options->blocks : w->shape->blocks;
-    w->dtype = options->dtype == CALM_N_DTYPES ? synth_dtype(w->shape) : options->dtype;
+    const synth_shape *known;
+    CALM_TRY(synth_find(ctx, options->shape, &known));
+    w->shape = *known;
+    if (options->vocab)
+        w->shape.vocab = options->vocab;
+    w->blocks = options->blocks ? options->blocks : known->blocks;
+    w->dtype = options->dtype == CALM_N_DTYPES ? synth_dtype(known) : options->dtype;
     CALM_TRY(calm_strf(ctx, ctx->out, &w->output, "%s", options->output));
     for (size_t n = strlen(w->output); n > 1 && w->output[n - 1] == '/'; n--)
         w->output[n - 1] = 0;
     if (calm_path_exists(w->output))
         return calm_fail(ctx, CALM_EEXIST, "%s: already there", w->output);
-    CALM_TRY(synth_list(ctx, w->shape, w->blocks, w->dtype, &w->tensors, &w->n));
+    CALM_TRY(synth_list(ctx, &w->shape, w->blocks, w->dtype, &w->tensors, &w->n));
     CALM_TRY(cut_shards(ctx, w));
     CALM_TRY(calm_strf(ctx, ctx->out, &w->directory, "%s.tmp.%ld", w->output, (long)getpid()));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w->buffer, BUFFER_BYTES));
@@ -199,7 +203,7 @@ static calm_status write_config(calm_ctx *ctx, const job *w)
 {
     calm_text text;
     calm_text_init(&text);
-    if (synth_config(ctx, w->shape, w->blocks, w->dtype, w->options->newer, &text) == CALM_OK)
+    if (synth_config(ctx, &w->shape, w->blocks, w->dtype, w->options->newer, &text) == CALM_OK)
         return write_text(ctx, w, "config.json", &text);
     calm_text_clear(&text);
     return ctx->status;

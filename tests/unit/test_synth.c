@@ -147,12 +147,15 @@ TEST(other_types_and_blocks)
         synth_options options = options_of("tiny-llama");
         options.dtype = dtypes[i];
         options.blocks = 1;
+        options.vocab = 5000 + i;
         calm_safetensors *set = write_and_open(&options);
         ck_assert_uint_eq(calm_safetensors_count(set), 9 + 3);
-        check_tensor(set, "lm_head.weight", dtypes[i], 4096, 80);
+        check_tensor(set, "lm_head.weight", dtypes[i], 5000 + i, 80);
+        check_tensor(set, "model.embed_tokens.weight", dtypes[i], 5000 + i, 80);
         check_tensor(set, "model.layers.0.mlp.down_proj.weight", dtypes[i], 80, 112);
         calm_json *config = read_json(&options, "config.json");
         ck_assert_int_eq(calm_json_int(calm_json_get(config, "num_hidden_layers"), 0), 1);
+        ck_assert_int_eq(calm_json_int(calm_json_get(config, "vocab_size"), 0), 5000 + (int)i);
         ck_assert_str_eq(calm_json_string(calm_json_get(config, "torch_dtype"), ""), i ? "float32" : "float16");
         calm_json_free(config);
         calm_safetensors_close(set);
