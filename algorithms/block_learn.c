@@ -287,7 +287,8 @@ static void take_rows(const state *s, size_t index, size_t *changed)
     for (size_t row = c.first; row < c.end; row++) {
         for (size_t cell = row * linear->n_groups; cell < (row + 1) * linear->n_groups; cell++)
             linear->scales[cell] =
-                calm_scale_round((double)linear->scales[cell] * exp(c.at->a.x[cell]), linear->scheme.scale_dtype);
+                calm_scale_round(&linear->scheme, linear->global,
+                                 (double)linear->scales[cell] * exp(c.at->a.x[cell]));
         for (size_t j = row * linear->in; j < (row + 1) * linear->in; j++) {
             const float code = clamp((float)linear->codes[j] + round_half_even(c.at->v[j]), lo, hi);
             *changed += (uint8_t)code != linear->codes[j];
@@ -304,20 +305,7 @@ static void undo_rows(const state *s, size_t index)
     for (size_t row = c.first; row < c.end; row++)
         for (size_t g = 0; g < linear->n_groups; g++) {
             const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
-            const size_t n = columns_of(linear, g);
-            if (undo) {
-                calm_grid_decode(&linear->scheme, grid_of(linear, cell, linear->scales[cell]), linear->codes + at, n,
-                                 linear->effective + at);
-                continue;
-            }
-            linear->scales[cell] = calm_scale_round(&linear->scheme, linear->global,
-                                                    (double)linear->scales[cell] * exp(c.at->a.x[cell]));
-            for (size_t j = at; j < at + n; j++) {
-                const float code = clamp((float)linear->codes[j] + round_half_even(c.at->v[j]), lo, hi);
-                *changed += (uint8_t)code != linear->codes[j];
-                linear->codes[j] = (uint8_t)code;
-            }
-            calm_grid_decode((calm_grid){linear->scales[cell], (uint8_t)zero_of(linear, cell)}, linear->codes + at,
+            calm_grid_decode(&linear->scheme, grid_of(linear, cell, linear->scales[cell]), linear->codes + at,
                              columns_of(linear, g), linear->effective + at);
         }
 }
