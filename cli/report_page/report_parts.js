@@ -36,7 +36,7 @@ function summaryPart(run) {
     facts([["Model", model.name], ["Architecture", [model.architecture, model.dtype, model.parameters ? count(model.parameters) + " parameters" : "", model.blocks ? model.blocks + " blocks" : ""].filter(Boolean).join(", ")],
       ["Schemes", schemes.join(", ")], ["Algorithms", algorithms], ["Calibration", text.text ? [text.text, text.windows + " windows of " + text.window_tokens + " tokens", text.score_windows + " of them scored"].join(", ") : ""],
       ["Choice", [r.rule && "rule " + r.rule, r.metric && "by " + r.metric, "one per " + r.unit].filter(Boolean).join(", ")],
-      ["Budget", recipe.budget === undefined || recipe.budget === null ? "" : [].concat(recipe.budget).join(", ") + " bits per weight"], ["Target", recipe.target],
+      ["Budget", recipe.budget === undefined || recipe.budget === null ? "" : [].concat(recipe.budget).join(", ") + " bits per weight"], ["Target", recipe.select && recipe.select.target || recipe.target],
       ["Started", [r.started, r.ended && "ended " + r.ended, r.attempts > 1 && r.attempts + " attempts"].filter(Boolean).join(", ")]]));
 }
 
@@ -271,7 +271,7 @@ function show(run) {
 function head(run) {
   const r = run.run[0], choose = data.runs.length > 1 ? el("p", {class: "controls"}, el("label", {}, "The parts below are of ", el("select", {id: "which-run", change: event => { show(data.runs[event.target.value]); head(data.runs[event.target.value]); document.getElementById("which-run").value = event.target.value; }},
     data.runs.map((other, i) => el("option", {value: i, selected: other === run}, "run " + other.run[0].run + ", " + shown(other.run[0].model)))))) : null;
-  document.getElementById("top").replaceChildren(el("h1", {}, "Run " + r.run + ": " + shown(r.model)),
+  document.getElementById("top").replaceChildren(el("h1", {}, (data.diff ? "Runs " + data.runs.map(other => other.run[0].run).join(" and ") + "; parts of run " : "Run ") + r.run + ": " + shown(r.model)),
     el("p", {class: "quiet"}, el("span", {class: "status " + (r.status === "finished" ? "good" : "bad")}, shown(r.status)), " ", [r.started, r.version && "calm " + shown(r.version)].filter(Boolean).join(", ")), choose || "");
 }
 function begin() {

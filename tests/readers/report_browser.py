@@ -245,7 +245,7 @@ try:
     load("two", 1280)
     check(browser.find_elements(By.ID, "difference"), "two: no part for what differs")
     script("const s = document.getElementById('which-run'); s.value = 1; s.dispatchEvent(new Event('change'))")
-    check("Run 2" in browser.find_element(By.TAG_NAME, "h1").text, "two: the other run is not shown")
+    check("parts of run 2" in browser.find_element(By.TAG_NAME, "h1").text, "two: the other run is not shown")
     load("hostile", 1280)
     check(browser.title != "owned" and not browser.find_elements(By.CSS_SELECTOR, "img, main b"), "hostile: strangers' words are markup")
     check("<script>" in browser.find_element(By.TAG_NAME, "h1").text, "hostile: the name is not shown as it is")

@@ -70,6 +70,41 @@ TEST(the_matrix_is_the_store)
 }
 END_OF_TEST
 
+/* Run 1's third unit has not what the rule takes: of a run for an engine that is what the engine asks for. */
+TEST(held_back_by_a_target)
+{
+    static const struct {
+        const char *recipe, *decision;
+    } cases[] = {{"{\"target\":\"vllm\"}", "held_back"},
+                 {"{\"target\":\"vllm\",\"select\":{\"target\":\"any\"}}", "other"},
+                 {"{\"select\":{\"target\":\"vllm\"}}", "held_back"},
+                 {"{}", "other"}};
+    const char *path;
+    calm_store *store = inspect_sample_open(&path);
+    const int64_t model = sample_number(store, "SELECT model_id FROM run WHERE id = 1");
+    const int64_t calibration = sample_number(store, "SELECT calibration_id FROM run WHERE id = 1");
+    const int64_t job = sample_number(store, "SELECT job_id FROM choice WHERE run_id = 1 AND unit LIKE '%.1.qkv'");
+    const int64_t candidate = sample_number(store, "SELECT candidate_id FROM choice WHERE run_id = 1 AND unit LIKE "
+                                                   "'%.1.qkv'");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const calm_store_run run = {.key = test_format("held %zu", i), .model_id = model,
+                                    .calibration_id = calibration, .unit = "job", .recipe = cases[i].recipe,
+                                    .rule = "token", .metric = "cka_token"};
+        int64_t id;
+        ck_ok(calm_store_run_begin(ctx, store, &run, &id, NULL));
+        ck_ok(calm_store_run_pool(ctx, store, id, 1));
+        ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = id, .job_id = job,
+                                                                    .candidate_id = candidate,
+                                                                    .unit = "model.layers.1.qkv", .reason = "r"}));
+        calm_json *data = collect(path, test_format("%lld", (long long)id), NULL);
+        ck_assert_str_eq(word_of(unit_of(run_of(data), 2), "decision"), cases[i].decision);
+        ck_assert_str_eq(word_of(unit_of(run_of(data), 0), "decision"), "none");
+        calm_json_free(data);
+    }
+    calm_store_close(store);
+}
+END_OF_TEST
+
 /* Windows of 10 tokens with KL sums 1 and 3: the mean is 4/20; residuals -1 and 1, so the error is sqrt(2/1 * 2)/20. */
 TEST(the_error_of_the_loss)
 {
@@ -258,7 +293,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("report_page", (const TTest *[]){the_matrix_is_the_store, the_error_of_the_loss, two_runs,
+    return run_tests("report_page", (const TTest *[]){the_matrix_is_the_store, held_back_by_a_target,
+                                                      the_error_of_the_loss, two_runs,
                                                       strangers_words_are_no_markup, a_store_without_runs,
                                                       any_run_has_a_page, a_large_run_has_a_small_page,
                                                       files_are_replaced_when_asked, NULL});
