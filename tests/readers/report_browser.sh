@@ -34,9 +34,7 @@ calm ablate --model qwen --schemes w4a16_g128 --algorithms rtn,gptq --brief --bl
 # An encoder; a mixture with failures.
 write_families families >log
 calm quantize --model families/bert --scheme w8a8 --algorithms rtn,gptq --tokens families/tokens.jsonl --samples 8 --seqlen 32 \
-    --guard-samples 2 --eval-text families/tokens.jsonl --eval-samples 4 --output bert --store bert.db --quiet >log 2>&1 ||
-    calm quantize --model families/bert --scheme w8a8 --algorithms rtn,gptq --tokens families/tokens.jsonl --samples 8 \
-        --seqlen 32 --guard-samples 0 --no-eval --output bert --store bert.db --quiet >log
+    --guard-samples 2 --no-eval --output bert --store bert.db --quiet >log
 make_store --output moe.db --runs 1 --jobs 84 --candidates 12 --models 1 --experts 8 >log
 make_store --output large.db --runs 1 --jobs 1000 --candidates 20 --models 1 >log
 
