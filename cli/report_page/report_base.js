@@ -63,7 +63,7 @@ function compare(a, b) {
   return String(a).localeCompare(String(b), "en", {numeric: true});
 }
 
-/* columns: [{key, label, form, text}]: form writes a number, text marks a column of texts.  options: caption, picked(row),
+/* columns: [{key, label, form, wide}]: form writes a number, wide is a column of sentences.  options: caption, picked(row),
  * sort: "key" or "-key", open(row): makes the first cell a button. */
 function table(columns, rows, options) {
   options = options || {};
@@ -92,7 +92,7 @@ function table(columns, rows, options) {
     const exact = column.form && isNumber(raw) && String(raw) !== words ? String(raw) : null;
     const content = i === 0 && options.open
       ? el("button", {type: "button", class: "action", click: () => options.open(row)}, words) : words;
-    return el("td", {class: column.form ? "number" : "text", title: exact}, content);
+    return el("td", {class: column.form ? "number" : column.wide ? "text wide" : "text", title: exact}, content);
   }
   function show() {
     body.replaceChildren(...order.slice(0, limit).map(row =>

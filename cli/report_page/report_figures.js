@@ -35,7 +35,7 @@ function linear(from, to, a, b) {
 function logarithmic(from, to, a, b) {
   const low = Math.log10(from), span = Math.log10(to) - low || 1;
   const scale = value => a + (Math.log10(value) - low) / span * (b - a);
-  const every = Math.max(1, Math.ceil(span / 6)), factors = span < 1.2 ? [1, 2, 5] : span < 2.5 ? [1, 3] : [1];
+  const every = Math.max(1, Math.ceil(span / 6)), factors = span < 0.8 ? [1, 1.5, 2, 3, 4, 5, 7] : span < 1.2 ? [1, 2, 5] : span < 2.5 ? [1, 3] : [1];
   scale.ticks = [];
   for (let e = Math.floor(low); e <= Math.ceil(low + span); e += every)
     for (const factor of factors) {
@@ -62,7 +62,9 @@ function axisBelow(picture, scale, box, label) {
   for (const tick of spaced(scale, 48))
     picture.append(svg("line", {class: "grid", x1: scale(tick), x2: scale(tick), y1: box.top, y2: box.bottom}),
       svg("text", {class: "tick", x: Math.min(scale(tick), box.right - 8), y: box.bottom + 15, "text-anchor": "middle"}, tickText(tick)));
-  picture.append(svg("text", {class: "tick", x: (box.left + box.right) / 2, y: box.bottom + 32, "text-anchor": "middle"}, label));
+  /* A long label ends where the figure does. */
+  const middle = Math.min((box.left + box.right) / 2, box.right + 10 - 3.2 * label.length);
+  picture.append(svg("text", {class: "tick", x: middle, y: box.bottom + 32, "text-anchor": "middle"}, label));
 }
 function axisLeft(picture, scale, box, label) {
   picture.append(svg("line", {class: "axis", x1: box.left, x2: box.left, y1: box.top, y2: box.bottom}));
@@ -173,7 +175,7 @@ function scatter(points, options) {
       if (!(p.y > 0)) continue;
       picture.append(mark(p.shape || "circle", x(p.x), y(p.y), 5, p.style || "f0", p.words));
       /* A label that would touch another is left out: the title and the table have it. */
-      const side = x(p.x) > (box.left + box.right) / 2 ? -1 : 1, words = cut(p.label, 18), at = {x: x(p.x) + 9 * side, y: y(p.y) + 4};
+      const side = x(p.x) > (box.left + box.right) / 2 ? -1 : 1, words = cut(p.label, 18), at = {x: x(p.x) + 9 * side, y: y(p.y) - 8};
       const area = {from: side > 0 ? at.x : at.x - 7 * words.length, to: side > 0 ? at.x + 7 * words.length : at.x, y: at.y};
       if (area.from < box.left || area.to > width || placed.some(o => Math.abs(o.y - area.y) < 14 && o.from < area.to && area.from < o.to)) continue;
       placed.push(area);

@@ -125,6 +125,13 @@ static calm_json *phrase(phrases *p, const char *text)
 
 /* ---- cells and units ---- */
 
+/* What all cells and units are written with. */
+typedef struct writing {
+    const scores *scores;
+    phrases *words;
+    bool target;              /* the choice was made for an engine */
+} writing;
+
 /* The state of a cell in one word; the page has a shape for each. */
 static const char *state_of(const calm_inspect_judged *j, size_t entry)
 {
@@ -143,7 +150,7 @@ static const char *state_of(const calm_inspect_judged *j, size_t entry)
 }
 
 /* How a unit's choice came about, in one word. */
-static const char *decision_of(const calm_inspect_judged *j)
+static const char *decision_of(const calm_inspect_judged *j, bool target)
 {
     const calm_stored_run_choice *choice = calm_inspect_chosen(j->units, j->unit);
     if (!choice->decided)
@@ -154,7 +161,7 @@ static const char *decision_of(const calm_inspect_judged *j)
         return "pinned";
     if (j->rule == CALM_INSPECT_NONE || j->units->chosen[j->unit] == j->rule)
         return j->units->budget ? "budget" : "rule";
-    return calm_json_get(j->units->run.recipe, "target") ? "held_back" : "other";
+    return target ? "held_back" : "other";
 }
 
 static calm_json *word(const char *text)
@@ -166,9 +173,10 @@ static calm_json *word(const char *text)
     return calm_json_of_string(sound.data ? sound.data : "");
 }
 
-static calm_status cell_json(calm_ctx *ctx, const calm_inspect_judged *j, size_t entry, const scores *s, phrases *words,
+static calm_status cell_json(calm_ctx *ctx, const calm_inspect_judged *j, size_t entry, const writing *w,
                              calm_json **out)
 {
+    const scores *s = w->scores;
     const calm_pool *pool = &j->units->stored.pool;
     const calm_stored_run_cell *stored = &j->units->stored.cells[pool->unit_begin[j->unit] * pool->n_entries + entry];
     const calm_pool_cell *cell = calm_inspect_cell(j->units, j->unit, entry);
@@ -182,8 +190,8 @@ static calm_status cell_json(calm_ctx *ctx, const calm_inspect_judged *j, size_t
     calm_json *row = *out = calm_json_new_array();
     calm_json_add(row, calm_json_of_size(entry));
     calm_json_add(row, calm_json_of_int(cell->id));
-    calm_json_add(row, phrase(words, state_of(j, entry)));
-    calm_json_add(row, phrase(words, sound.data ? sound.data : ""));
+    calm_json_add(row, phrase(w->words, state_of(j, entry)));
+    calm_json_add(row, phrase(w->words, sound.data ? sound.data : ""));
     calm_json_add(row, calm_json_of_number(
                            failed ? NAN : calm_inspect_times(j->units->metric, cell->metric, j->least)));
     calm_json_add(row, calm_json_of_number(stored->bits_per_weight));
@@ -193,8 +201,8 @@ static calm_status cell_json(calm_ctx *ctx, const calm_inspect_judged *j, size_t
     return CALM_OK;
 }
 
-static calm_status unit_json(calm_ctx *ctx, const calm_inspect_judged *j, const char *rule_reason, const scores *s,
-                             phrases *words, calm_json **out)
+static calm_status unit_json(calm_ctx *ctx, const calm_inspect_judged *j, const char *rule_reason,
+                             const writing *w, calm_json **out)
 {
     const calm_inspect_units *units = j->units;
     const calm_pool *pool = &units->stored.pool;
@@ -206,7 +214,7 @@ static calm_status unit_json(calm_ctx *ctx, const calm_inspect_judged *j, const 
         CALM_KV("unit", word(calm_pool_unit(pool, j->unit))),
         CALM_KV("name", word(calm_unit_short_name(calm_pool_unit(pool, j->unit)))),
         CALM_KV("block", pool->jobs[begin].block), CALM_KV("weights", calm_pool_weights(pool, begin, end)),
-        CALM_KV("decision", decision_of(j)),
+        CALM_KV("decision", decision_of(j, w->target)),
         CALM_KV("chosen", chosen == CALM_INSPECT_NONE ? calm_json_new_null() : calm_json_of_size(chosen)),
         CALM_KV("reason", word(choice->reason)),
         CALM_KV("rule_choice", j->rule == CALM_INSPECT_NONE ? calm_json_new_null() : calm_json_of_size(j->rule)),
@@ -219,7 +227,7 @@ static calm_status unit_json(calm_ctx *ctx, const calm_inspect_judged *j, const 
     for (size_t e = 0; e < pool->n_entries; e++) {
         if (!calm_inspect_cell(units, j->unit, e))
             continue;
-        CALM_TRY(cell_json(ctx, j, e, s, words, &row));
+        CALM_TRY(cell_json(ctx, j, e, w, &row));
         calm_json_add(cells, row);
     }
     return CALM_OK;
@@ -250,8 +258,7 @@ static calm_json *columns_json(const scores *s, const calm_inspect_units *units)
     return list;
 }
 
-static calm_status add_units(calm_ctx *ctx, const calm_inspect_units *units, const scores *s, phrases *words,
-                             calm_json *list)
+static calm_status add_units(calm_ctx *ctx, const calm_inspect_units *units, const writing *w, calm_json *list)
 {
     for (size_t u = 0; u < units->stored.pool.n_units; u++) {
         calm_inspect_judged j = {.units = units, .unit = u};
@@ -261,10 +268,20 @@ static calm_status add_units(calm_ctx *ctx, const calm_inspect_units *units, con
             continue;
         CALM_TRY(calm_inspect_choose(ctx, units, u, &j.rule, &reason));
         j.least = calm_inspect_least(units, u, true);
-        const calm_status status = unit_json(ctx, &j, reason, s, words, &unit);
+        const calm_status status = unit_json(ctx, &j, reason, w, &unit);
         calm_json_add(list, unit);
         CALM_TRY(status);
     }
+    return CALM_OK;
+}
+
+/* Was the choice made for an engine?  A selection may name another one than the run that it was made from. */
+static calm_status has_target(calm_ctx *ctx, const calm_stored_run *run, bool *out)
+{
+    CALM_SCOPED_JSON(recipe);    /* parsed anew: the units have released theirs */
+    CALM_TRY(calm_json_parse(ctx, "the run's recipe", run->recipe_text, strlen(run->recipe_text), &recipe));
+    const calm_json *own = calm_json_get(calm_json_get(recipe, "select"), "target");
+    *out = strcmp(calm_json_string(own ? own : calm_json_get(recipe, "target"), "any"), "any") != 0;
     return CALM_OK;
 }
 
@@ -283,5 +300,7 @@ calm_status calm_report_page_matrix(calm_ctx *ctx, calm_inspection *in, calm_jso
         CALM_KV("tie_metric", word(units.tie)), CALM_KV("all_scores", (bool)(s->n * s->n_names <= SCORES_MAX)),
         CALM_KV("shortlist", units.stored.pool.shortlist), CALM_KV("entries", entries_json(&units.stored.pool)),
         CALM_KV("columns", columns_json(s, &units)), {0}});
-    return add_units(ctx, &units, s, &words, list);
+    writing w = {.scores = s, .words = &words};
+    CALM_TRY(has_target(ctx, &units.run, &w.target));
+    return add_units(ctx, &units, &w, list);
 }

@@ -64,11 +64,12 @@ function matrixFigure(m, opened) {
     const n = m.entries.length, longest = Math.max(4, ...units.slice(0, 2000).map(u => shown(u.name).length));
     const left = Math.round(Math.min(width * 0.34, 7 * longest + 14, 170)), size = Math.max(9, Math.min(52, (width - left - 6) / Math.max(1, n)));
     const high = Math.max(15, Math.min(20, size)), whole = Math.max(width, Math.ceil(left + n * size + 2));
-    const head = canvas(whole, 108), body = canvas(whole, Math.max(4, units.length * high)), paths = {}, marks = {};
-    geometry = {left: left, size: size, high: high};
+    const top = 20 + Math.ceil(6.2 * Math.max(3, ...m.entries.map(entry => Math.min(18, shown(entry.name).length))));
+    const head = canvas(whole, top), body = canvas(whole, Math.max(4, units.length * high)), paths = {}, marks = {};
+    geometry = {left: left, size: size, high: high, top: top};
     m.entries.forEach((entry, e) => {
       const x = left + (e + 0.5) * size + 4;
-      head.append(svg("text", {transform: `translate(${x} 102) rotate(-90)`}, cut(entry.name, 17), svg("title", {}, shown(entry.name))));
+      head.append(svg("text", {transform: `translate(${x} ${top - 6}) rotate(-90)`}, cut(entry.name, 18), svg("title", {}, shown(entry.name))));
     });
     units.forEach((unit, u) => {
       const y = u * high;
@@ -141,7 +142,7 @@ function matrixFigure(m, opened) {
       say();
       const y = at.row * geometry.high;
       if (y < place.scrollTop) place.scrollTop = y;
-      if (y + geometry.high + 116 > place.scrollTop + place.clientHeight) place.scrollTop = y + geometry.high + 116 - place.clientHeight;
+      if (y + geometry.high + geometry.top + 8 > place.scrollTop + place.clientHeight) place.scrollTop = y + geometry.high + geometry.top + 8 - place.clientHeight;
     } else if (event.key === "Enter" || event.key === " ") open();
     else if (event.key === "Escape") close();
     else return;

@@ -11,7 +11,7 @@ function isEncoder(run) { return run.evaluations.some(row => isNumber(row.cosine
 function summaryPart(run) {
   const r = run.run[0], model = run.model[0] || {}, text = run.calibration[0] || {}, recipe = run.recipe || {};
   const tests = evaluationsOf(run, "test"), before = tests.find(row => row.subject === "float"), after = tests.find(row => row.subject === r.result);
-  const schemes = recipe.schemes || (recipe.scheme ? [recipe.scheme] : []), card = (name, value, more) => value ? el("div", {}, el("dt", {}, name), el("dd", {}, value, more ? el("small", {}, more) : null)) : null;
+  const schemes = recipe.schemes || (recipe.scheme ? [recipe.scheme] : []), card = (name, value, more) => value ? el("li", {}, el("span", {}, name), el("strong", {}, value), more ? el("small", {}, more) : null) : null;
   const algorithms = (recipe.algorithms || []).map(a => shown(a.name || a)).join(", "), loss = run.loss;
   const finished = r.status === "finished";
   return part("summary", "What was asked, what came out",
@@ -19,7 +19,7 @@ function summaryPart(run) {
     finished ? null : el("p", {class: "bad"}, el("span", {class: "status bad"}, shown(r.status)), " ",
       r.status === "running" ? "The run has not ended: this is what it had stored." : "The run did not finish: this is what it had stored. The same command goes on from here."),
     r.verdict ? el("p", {}, shown(r.verdict)) : null,
-    el("dl", {class: "cards"},
+    el("ul", {class: "cards"},
       card("Result", shown(r.result), "of " + count(r.candidates) + " candidates, " + count(r.failed) + " failed"),
       card("Size", mebibytes(r.bytes_after), r.bytes_before ? "from " + mebibytes(r.bytes_before) + (isNumber(r.size_ratio) ? ", " + percent(r.size_ratio) : "") : null),
       card("Bits per weight", isNumber(r.bits_per_weight) ? r.bits_per_weight.toFixed(3) : "", "with scales and zeros, quantized linears"),
@@ -36,7 +36,7 @@ function summaryPart(run) {
     facts([["Model", model.name], ["Architecture", [model.architecture, model.dtype, model.parameters ? count(model.parameters) + " parameters" : "", model.blocks ? model.blocks + " blocks" : ""].filter(Boolean).join(", ")],
       ["Schemes", schemes.join(", ")], ["Algorithms", algorithms], ["Calibration", text.text ? [text.text, text.windows + " windows of " + text.window_tokens + " tokens", text.score_windows + " of them scored"].join(", ") : ""],
       ["Choice", [r.rule && "rule " + r.rule, r.metric && "by " + r.metric, "one per " + r.unit].filter(Boolean).join(", ")],
-      ["Budget", recipe.budget === undefined || recipe.budget === null ? "" : [].concat(recipe.budget).join(", ") + " bits per weight"], ["Target", recipe.target],
+      ["Budget", recipe.budget === undefined || recipe.budget === null ? "" : [].concat(recipe.budget).join(", ") + " bits per weight"], ["Target", recipe.select && recipe.select.target || recipe.target],
       ["Started", [r.started, r.ended && "ended " + r.ended, r.attempts > 1 && r.attempts + " attempts"].filter(Boolean).join(", ")]]));
 }
 
@@ -65,7 +65,7 @@ function unitPanel(run, m, unit, close) {
   const of = [...new Set(jobs.map(job => job.hook).filter(hook => hook && hooks.has(hook)))];
   const chosen = unit.cells.get(unit.chosen), rule = m.entries[unit.rule_choice];
   const columns = [{key: "entry", label: "Candidate"}, {key: row => CELL_STATES[row.state] || row.state, label: "State"}, {key: "times_least", label: "Times the least", form: short},
-    ...m.scores.map(name => ({key: row => row.scores[name], label: name, form: short})), {key: "bits", label: "Bits", form: short}, {key: "reason", label: "Why"}];
+    {key: "reason", label: "Why", wide: true}, ...m.scores.map(name => ({key: row => row.scores[name], label: name, form: short})), {key: "bits", label: "Bits", form: short}];
   return el("div", {class: "detail", role: "region", "aria-label": "Unit " + shown(unit.name)},
     el("header", {}, el("h3", {tabindex: "-1"}, shown(unit.unit)), el("button", {type: "button", class: "action", click: close}, "Close")),
     facts([["Chosen", chosen ? chosen.entry : unit.decision === "float" ? "float" : "nothing"], ["How", DECISIONS[unit.decision]], ["Reason", unit.reason], ["The rule takes", rule && rule !== m.entries[unit.chosen] ? rule.name + ": " + unit.rule_reason : ""],
@@ -83,10 +83,10 @@ function matrixPart(run, m) {
     chosen: (unit.cells.get(unit.chosen) || {entry: unit.decision === "float" ? "float" : ""}).entry, times: (unit.cells.get(unit.chosen) || {}).times_least,
     bits: (unit.cells.get(unit.chosen) || {}).bits}));
   const all = table([{key: "name", label: "Unit"}, {key: "block", label: "Block", form: count}, {key: "chosen", label: "Chosen"}, {key: "times", label: "Times the least", form: short}, {key: "least", label: "Least " + shown(m.metric), form: short},
-    {key: "bits", label: "Bits", form: short}, {key: "weights", label: "Weights", form: count}, {key: "decision", label: "How"}, {key: "reason", label: "Reason"}], rows,
+    {key: "bits", label: "Bits", form: short}, {key: "weights", label: "Weights", form: count}, {key: "decision", label: "How", wide: true}, {key: "reason", label: "Reason", wide: true}], rows,
     {caption: "Units and what was chosen", open: view ? row => view.open(row.unit) : null});
   return part("matrix", "Units and candidates",
-    read("A row is a " + shown(m.unit) + ", a column a candidate. Pale is near the least " + shown(m.metric) + " of the row, dark is many times it; scores compare the candidates of one row, not rows with each other. Marks tell what became of a candidate. Open a row to see why its choice won."),
+    read("A row is a " + shown(m.unit) + ", a column a candidate. A faint cell is near the least " + shown(m.metric) + " of its row, a strong one many times it; scores compare the candidates of one row, not rows with each other. Marks tell what became of a candidate. Open a row to see why its choice won."),
     view ? view.node : null, m.all ? null : none("The run has more scores than this page holds: the common ones are shown, calm inspect scores has the rest."),
     el("details", {open: !view}, el("summary", {}, "All units as a table"), all));
 }
@@ -168,7 +168,7 @@ function expertsPart(run) {
   if (!of.length) return part("experts", "Experts", none("The model is no mixture of experts."));
   const blocks = [...new Set(of.map(c => c.block))].sort((a, b) => a - b), columns = 1 + Math.max(...of.map(c => c.expert)), mean = of.reduce((sum, c) => sum + c.tokens, 0) / of.length || 1;
   const steps = [1.5, 0.75, 0.35, 0.1], shade = tokens => { const i = steps.findIndex(s => tokens >= s * mean); return i < 0 ? 4 : i; };
-  return part("experts", "Experts", figure("Calibration tokens of each expert", "A row is a block, a column an expert; dark experts saw few calibration tokens, so their candidates are known least.", of.length + " experts, from " + Math.min(...of.map(c => c.tokens)) + " to " + Math.max(...of.map(c => c.tokens)) + " tokens",
+  return part("experts", "Experts", figure("Calibration tokens of each expert", "A row is a block, a column an expert; experts in strong shades saw few calibration tokens, so their candidates are known least.", of.length + " experts, from " + Math.min(...of.map(c => c.tokens)) + " to " + Math.max(...of.map(c => c.tokens)) + " tokens",
     shades(blocks.length, columns, {row: r => blocks[r], column: c => c}, (r, c) => { const it = cells.get(blocks[r] + " " + c); return it ? {shade: shade(it.tokens)} : null; }),
     table([{key: "block", label: "Block", form: count}, {key: "expert", label: "Expert", form: count}, {key: "tokens", label: "Tokens", form: count}, {key: "algorithm", label: "Chosen"}], of, {caption: "Experts by calibration tokens", sort: "tokens"}),
     legend(["at least " + count(Math.ceil(1.5 * mean)) + " tokens", "at least " + count(Math.ceil(0.75 * mean)), "at least " + count(Math.ceil(0.35 * mean)), "at least " + count(Math.ceil(0.1 * mean)), "fewer"].map((words, i) => ({drawing: svg("rect", {class: "s" + i, x: 1, y: 1, width: 14, height: 14}), words: words})))));
@@ -179,7 +179,7 @@ function learnedPart(run) {
   if (!rows.length) return part("learned", "Learned blocks", none("No block was learned: the run was without --learn, or it was not reached."));
   return part("learned", "Learned blocks", figure("Error of the blocks' outputs", "Relative error of a block's output on the same few windows, before learning (square) and after (circle); left of the square is better.",
     rows.map(row => "block " + row.block + ": " + short(row.loss_before) + " to " + short(row.loss_after)).join("; "), dumbbells(rows.map(row => ({label: "block " + row.block, before: row.loss_before, after: row.loss_after})), "relative error (log scale)"),
-    table([{key: "block", label: "Block", form: count}, {key: "loss_before", label: "Before", form: short}, {key: "loss_after", label: "After", form: short}, {key: "changed", label: "Codes changed", form: count}, {key: "kept", label: "Kept at its start because"}, {key: "seconds", label: "Seconds", form: fixed(1)}], rows, {caption: "Learned blocks"})));
+    table([{key: "block", label: "Block", form: count}, {key: "loss_before", label: "Before", form: short}, {key: "loss_after", label: "After", form: short}, {key: "changed", label: "Codes changed", form: count}, {key: "kept", label: "Kept at its start because", wide: true}, {key: "seconds", label: "Seconds", form: fixed(1)}], rows, {caption: "Learned blocks"})));
 }
 
 function ablationPart(run) {
@@ -188,8 +188,8 @@ function ablationPart(run) {
   const loss = row => isNumber(row.kl) ? row.kl : row.one_minus_cosine, delta = row => isNumber(row.delta_kl) ? row.delta_kl : row.delta_one_minus_cosine;
   const best = rows.filter(row => isNumber(delta(row)) && row.kind !== "random" && row.kind !== "seed").slice(0, 24);
   const all = table([{key: "subject", label: "Way of choosing"}, {key: "kind", label: "Kind"}, {key: loss, label: "Loss", form: short}, {key: delta, label: "Minus the best uniform", form: signed}, {key: "delta_se", label: "Standard error", form: short}, {key: "ppl", label: "Perplexity", form: fixed(4)},
-    {key: "bits", label: "Bits", form: short}, {key: "changed_units", label: "Units changed", form: count}, {key: "failure", label: "Failure"}], rows, {caption: "Ways of choosing side by side"});
-  return part("ablation", "Ablation", best.length ? figure("Ways of choosing against the best uniform run", "Left of zero is better than one algorithm everywhere; whiskers are 1.96 paired standard errors. The 24 of least loss, without chance and seeds.", best.map(row => shown(row.subject) + ": " + signed(delta(row))).join("; "),
+    {key: "bits", label: "Bits", form: short}, {key: "changed_units", label: "Units changed", form: count}, {key: "failure", label: "Failure", wide: true}], rows, {caption: "Ways of choosing side by side"});
+  return part("ablation", "Ablation", best.length ? figure("Ways of choosing against the best uniform run", "Left of zero is better than one algorithm everywhere; whiskers are 1.96 paired standard errors. Circles are uniform runs, diamonds choose per unit. The 24 of least loss, without chance and seeds.", best.map(row => shown(row.subject) + ": " + signed(delta(row))).join("; "),
     forest(best.map(row => ({label: row.subject, value: delta(row), error: row.delta_se, chosen: row.kind !== "uniform", words: shown(row.subject) + ": " + signed(delta(row)) + " +- " + short(row.delta_se)})), "loss minus that of the best uniform run"), null) : null, all);
 }
 
@@ -271,7 +271,7 @@ function show(run) {
 function head(run) {
   const r = run.run[0], choose = data.runs.length > 1 ? el("p", {class: "controls"}, el("label", {}, "The parts below are of ", el("select", {id: "which-run", change: event => { show(data.runs[event.target.value]); head(data.runs[event.target.value]); document.getElementById("which-run").value = event.target.value; }},
     data.runs.map((other, i) => el("option", {value: i, selected: other === run}, "run " + other.run[0].run + ", " + shown(other.run[0].model)))))) : null;
-  document.getElementById("top").replaceChildren(el("h1", {}, "Run " + r.run + ": " + shown(r.model)),
+  document.getElementById("top").replaceChildren(el("h1", {}, (data.diff ? "Runs " + data.runs.map(other => other.run[0].run).join(" and ") + "; parts of run " : "Run ") + r.run + ": " + shown(r.model)),
     el("p", {class: "quiet"}, el("span", {class: "status " + (r.status === "finished" ? "good" : "bad")}, shown(r.status)), " ", [r.started, r.version && "calm " + shown(r.version)].filter(Boolean).join(", ")), choose || "");
 }
 function begin() {

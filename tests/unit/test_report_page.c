@@ -70,6 +70,41 @@ TEST(the_matrix_is_the_store)
 }
 END_OF_TEST
 
+/* Run 1's third unit has not what the rule takes: of a run for an engine that is what the engine asks for. */
+TEST(held_back_by_a_target)
+{
+    static const struct {
+        const char *recipe, *decision;
+    } cases[] = {{"{\"target\":\"vllm\"}", "held_back"},
+                 {"{\"target\":\"vllm\",\"select\":{\"target\":\"any\"}}", "other"},
+                 {"{\"select\":{\"target\":\"vllm\"}}", "held_back"},
+                 {"{}", "other"}};
+    const char *path;
+    calm_store *store = inspect_sample_open(&path);
+    const int64_t model = sample_number(store, "SELECT model_id FROM run WHERE id = 1");
+    const int64_t calibration = sample_number(store, "SELECT calibration_id FROM run WHERE id = 1");
+    const int64_t job = sample_number(store, "SELECT job_id FROM choice WHERE run_id = 1 AND unit LIKE '%.1.qkv'");
+    const int64_t candidate = sample_number(store, "SELECT candidate_id FROM choice WHERE run_id = 1 AND unit LIKE "
+                                                   "'%.1.qkv'");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const calm_store_run run = {.key = test_format("held %zu", i), .model_id = model,
+                                    .calibration_id = calibration, .unit = "job", .recipe = cases[i].recipe,
+                                    .rule = "token", .metric = "cka_token"};
+        int64_t id;
+        ck_ok(calm_store_run_begin(ctx, store, &run, &id, NULL));
+        ck_ok(calm_store_run_pool(ctx, store, id, 1));
+        ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = id, .job_id = job,
+                                                                    .candidate_id = candidate,
+                                                                    .unit = "model.layers.1.qkv", .reason = "r"}));
+        calm_json *data = collect(path, test_format("%lld", (long long)id), NULL);
+        ck_assert_str_eq(word_of(unit_of(run_of(data), 2), "decision"), cases[i].decision);
+        ck_assert_str_eq(word_of(unit_of(run_of(data), 0), "decision"), "none");
+        calm_json_free(data);
+    }
+    calm_store_close(store);
+}
+END_OF_TEST
+
 /* Windows of 10 tokens with KL sums 1 and 3: the mean is 4/20; residuals -1 and 1, so the error is sqrt(2/1 * 2)/20. */
 TEST(the_error_of_the_loss)
 {
@@ -91,6 +126,34 @@ TEST(the_error_of_the_loss)
     ck_assert_int_eq(calm_json_int(calm_json_get(loss, "windows"), 0), 2);
     ck_assert_double_eq_tol(calm_json_number(calm_json_get(loss, "mean"), NAN), 0.2, 1e-15);
     ck_assert_double_eq_tol(calm_json_number(calm_json_get(loss, "se"), NAN), 0.1, 1e-15);
+    calm_json_free(data);
+}
+END_OF_TEST
+
+/* Sentences of cosines 0.9 and 0.7: the mean of 1 - cosine is 0.2; residuals -0.1 and 0.1: sqrt(2/1 * 0.02) / 2. */
+TEST(the_error_of_an_encoder)
+{
+    const char *path = sample_path();
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    const sample s = sample_fill(store);
+    const calm_store_window windows[] = {{.error = 0.1, .cosine = 0.9}, {.error = 0.3, .cosine = 0.7}};
+    const calm_store_evaluation evaluation = {.key = "w", .model_id = s.model, .subject = "hybrid", .text_name = "t",
+                                              .window_tokens = 11, .kind = CALM_STORE_EMBEDDINGS, .pairs = 1,
+                                              .error = 0.2, .cosine = 0.8, .cosine_min = 0.7, .spearman = NAN,
+                                              .windows = windows, .n_windows = 2};
+    int64_t id;
+    ck_ok(calm_store_evaluation_put(ctx, store, &evaluation, &id));
+    ck_ok(calm_store_verdict_put(ctx, store, &(calm_store_verdict){s.run, id, "test", "hybrid", NAN, NAN}));
+    ck_ok(calm_store_run_end(ctx, store, s.run, &(calm_store_outcome){"finished", "hybrid", "", 4, 10, 5}));
+    calm_store_close(store);
+    calm_json *data = collect(path, NULL, NULL);
+    const calm_json *loss = calm_json_get(run_of(data), "loss");
+    CALM_SCOPED_TEXT(markdown);
+    ck_assert_str_eq(word_of(loss, "name"), "one_minus_cosine");
+    ck_assert_double_eq_tol(calm_json_number(calm_json_get(loss, "mean"), NAN), 0.2, 1e-15);
+    ck_assert_double_eq_tol(calm_json_number(calm_json_get(loss, "se"), NAN), 0.1, 1e-15);
+    ck_ok(calm_report_page_markdown(ctx, data, &markdown));
+    ck_has(markdown.data, "| 1 - cosine |  | 0.20000 +- 0.10000 |");
     calm_json_free(data);
 }
 END_OF_TEST
@@ -258,7 +321,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("report_page", (const TTest *[]){the_matrix_is_the_store, the_error_of_the_loss, two_runs,
+    return run_tests("report_page", (const TTest *[]){the_matrix_is_the_store, held_back_by_a_target,
+                                                      the_error_of_the_loss, the_error_of_an_encoder, two_runs,
                                                       strangers_words_are_no_markup, a_store_without_runs,
                                                       any_run_has_a_page, a_large_run_has_a_small_page,
                                                       files_are_replaced_when_asked, NULL});

@@ -1,0 +1,260 @@
+"""Pages of calm report, loaded from disk in chromium with the network off.
+
+    report_browser.py FOLDER [SCREENSHOTS]      FOLDER has NAME.html with NAME.json, what `calm report --json` printed
+"""
+import base64
+import io
+import json
+import os
+import sys
+
+import axe_selenium_python
+from PIL import Image
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+folder = sys.argv[1]
+screenshots = sys.argv[2] if len(sys.argv) > 2 else None
+WIDTHS = (360, 1280, 1920)
+AXE = os.path.join(os.path.dirname(axe_selenium_python.__file__), "node_modules", "axe-core", "axe.min.js")
+failures = []
+
+
+def check(holds, words):
+    if not holds:
+        failures.append(words)
+        print("FAILED:", words, flush=True)
+
+
+def start():
+    options = Options()
+    options.binary_location = "/usr/bin/chromium"
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                     "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+
+
+browser = start()
+
+
+def script(text, *arguments):
+    return browser.execute_script(text, *arguments)
+
+
+def resize(width, height=900):
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+
+
+def scheme(name):
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": name}]})
+
+
+def settle():
+    """Two frames and the page's own delay before it draws anew."""
+    browser.execute_async_script("const done = arguments[0]; setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 150);")
+
+
+def load(name, width):
+    resize(width)
+    browser.get("file://" + os.path.join(folder, name + ".html"))
+    settle()
+
+
+def picture(element):
+    box = script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'}); const b = arguments[0].getBoundingClientRect();"
+                 "return [b.x + scrollX, b.y + scrollY, b.width, b.height]", element)
+    clip = {"x": box[0], "y": box[1], "width": box[2], "height": min(box[3], 860), "scale": 1}
+    data = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})["data"]
+    return Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
+
+
+def is_blank(image):
+    colours = image.getcolors(1 << 20)
+    most = max(n for n, _ in colours)
+    return len(colours) < 4 or most > 0.995 * image.width * image.height
+
+
+def check_figures(name, width):
+    """Every figure is inside the page, has something in it, and its pixels say so too."""
+    page = script("return [document.documentElement.scrollWidth, innerWidth]")
+    check(page[0] <= page[1], f"{name} at {width}: the page is {page[0]} wide, the window {page[1]}")
+    for figure in browser.find_elements(By.CSS_SELECTOR, "main figure"):
+        title = script("return arguments[0].id", figure)
+        pictures = [p for p in figure.find_elements(By.CSS_SELECTOR, ".plot > svg, .heat") if p.is_displayed()]
+        check(pictures, f"{name} at {width}: {title} has no picture")
+        for one in pictures:
+            left, right, high, marks = script(
+                "const b = arguments[0].getBoundingClientRect(); return [b.left, b.right, b.height,"
+                " [...arguments[0].querySelectorAll('path, rect, line')].filter(e => e.getBBox && e.getBBox().width + e.getBBox().height > 0).length]", one)
+            check(left >= -0.5 and right <= width + 0.5 and high > 20, f"{name} at {width}: {title} lies at {left} to {right}, {high} high")
+            check(marks > 0, f"{name} at {width}: {title} is empty")
+            outside = script(
+                "const b = arguments[0].getBoundingClientRect(); return arguments[0].matches('svg') ? [...arguments[0].querySelectorAll('text')]"
+                ".filter(t => { const r = t.getBoundingClientRect(); return r.width > 0 && (r.left < b.left - 2 || r.right > b.right + 2); })"
+                ".map(t => t.textContent) : []", one)
+            check(not outside, f"{name} at {width}: {title} has texts that are cut: {outside}")
+            check(not is_blank(picture(one)), f"{name} at {width}: {title} is blank")
+
+
+def check_quiet(name):
+    log = [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    check(not log, f"{name}: the console says {log}")
+    fetched = script("return performance.getEntriesByType('resource').map(e => e.name)")
+    check(not fetched, f"{name}: it fetched {fetched}")
+
+
+def check_data(name):
+    embedded = json.loads(script("return document.getElementById('data').textContent"))
+    with open(os.path.join(folder, name + ".json"), encoding="utf-8") as stream:
+        check(embedded == json.load(stream), f"{name}: the embedded data are not what --json prints")
+
+
+def check_access(name):
+    with open(AXE, encoding="utf-8") as stream:
+        script(stream.read())
+    found = browser.execute_async_script(
+        "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(r => done(r.violations), e => done([{id: String(e), impact: 'critical', nodes: []}]));")
+    for violation in found:
+        if violation["impact"] in ("serious", "critical"):
+            nodes = [node.get("html", "")[:160] for node in violation["nodes"][:3]]
+            check(False, f"{name}: axe: {violation['id']}: {violation.get('help')}: {nodes}")
+
+
+def values(table, column):
+    return script("return [...arguments[0].querySelectorAll('tbody tr')].map(r => { const c = r.cells[arguments[1]]; return c.title || c.textContent; })", table, column)
+
+
+def check_matrix(name):
+    """Keys move and open, Escape closes, a click opens the unit under the pointer, the filter filters."""
+    heat = browser.find_element(By.ID, "matrix-heat")
+    units = json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"][0]["matrix"]["units"]
+    script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'}); arguments[0].focus()", heat)
+    ActionChains(browser).send_keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ARROW_DOWN).perform()
+    said = browser.find_element(By.ID, "matrix-readout").text
+    check(said.startswith(units[2]["name"] + " by "), f"{name}: after two arrows down the matrix says {said!r}")
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
+    settle()
+    title = browser.find_element(By.CSS_SELECTOR, "#matrix-detail h3")
+    check(title.text == units[2]["unit"], f"{name}: Enter opens {title.text!r}")
+    check(script("return document.activeElement === arguments[0]", title), f"{name}: the focus is not on the opened unit")
+    rows = browser.find_elements(By.CSS_SELECTOR, "#matrix-detail tbody tr")
+    check(len(rows) == len(units[2]["cells"]), f"{name}: the unit shows {len(rows)} candidates of {len(units[2]['cells'])}")
+    script("arguments[0].focus()", heat)
+    ActionChains(browser).send_keys(Keys.ESCAPE).perform()
+    settle()
+    check(not browser.find_elements(By.CSS_SELECTOR, "#matrix-detail h3"), f"{name}: Escape leaves the unit open")
+    check(script("return document.activeElement === arguments[0]", heat), f"{name}: Escape loses the focus")
+    script("arguments[0].scrollTop = 0", heat)
+    spot = script("const b = arguments[0].getBoundingClientRect(), t = arguments[0].querySelectorAll('svg')[1].querySelector('path').getBoundingClientRect();"
+                  "return [t.left + 4 - b.left - b.width / 2, t.top + 4 - b.top - b.height / 2]", heat)
+    ActionChains(browser).move_to_element_with_offset(heat, int(spot[0]), int(spot[1])).click().perform()
+    settle()
+    check(browser.find_element(By.CSS_SELECTOR, "#matrix-detail h3").text == units[0]["unit"], f"{name}: a click on the first row opens another unit")
+    select = browser.find_element(By.ID, "matrix-filter")
+    script("arguments[0].value = 'failed'; arguments[0].dispatchEvent(new Event('change'))", select)
+    failed = sum(any(c[2] in bad for c in u["cells"]) for u in units for bad in [failing(name)])
+    said = browser.find_element(By.ID, "matrix-readout").text
+    check(said.startswith(f"{failed} of "), f"{name}: {failed} units have failures, the filter says {said!r}")
+    script("arguments[0].value = 'all'; arguments[0].dispatchEvent(new Event('change'))", select)
+
+
+def failing(name):
+    phrases = json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"][0]["matrix"]["phrases"]
+    return {i for i, phrase in enumerate(phrases) if phrase in ("failed", "skipped")}
+
+
+def check_sorting(name):
+    script("document.querySelectorAll('#guard details').forEach(d => { d.open = true; })")
+    table = browser.find_element(By.CSS_SELECTOR, "#guard table")
+    button = table.find_elements(By.CSS_SELECTOR, "thead button")[1]
+    for order, falling in (("ascending", False), ("descending", True)):
+        script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'}); arguments[0].focus()", button)
+        ActionChains(browser).send_keys(Keys.ENTER).perform()
+        numbers = [float(v) for v in values(table, 1)]
+        check(len(numbers) > 2 and numbers == sorted(numbers, reverse=falling), f"{name}: sorted {order}: {numbers}")
+        check(script("return arguments[0].parentNode.getAttribute('aria-sort')", button) == order, f"{name}: aria-sort is not {order}")
+
+
+def check_choices(name):
+    """The selects of figures draw anew; the button that copies says what it did."""
+    for chosen, figure in (("hook", "#histogram svg path.bar"), ("statistic", "#activations figure svg path.line")):
+        before = script("return document.querySelector(arguments[0]).getAttribute('d')", figure)
+        script("const s = document.getElementById(arguments[0]); s.selectedIndex = s.options.length - 1; s.dispatchEvent(new Event('change'))", chosen)
+        check(before != script("return document.querySelector(arguments[0]).getAttribute('d')", figure), f"{name}: {chosen} changes nothing")
+    button = browser.find_element(By.CSS_SELECTOR, "#repeat .copy button")
+    script("arguments[0].click()", button)
+    settle()
+    check(button.text in ("Copied", "Selected"), f"{name}: copying says {button.text!r}")
+
+
+def check_policy(name):
+    """Neither an inline handler nor a script of somebody else nor the network."""
+    script("const b = document.createElement('button'); b.setAttribute('onclick', 'document.title = \"owned\"'); document.body.append(b); b.click(); b.remove();"
+           "const s = document.createElement('script'); s.textContent = 'document.title = \"owned\"'; document.body.append(s); s.remove();")
+    check(browser.title != "owned", f"{name}: an inline handler or script runs")
+    said = browser.execute_async_script("const done = arguments[0]; fetch('file:///etc/hostname').then(() => done('fetched'), () => done('refused'));")
+    check(said == "refused", f"{name}: it may fetch")
+    browser.get_log("browser")    # the refusals themselves
+
+
+def shoot(name, colours, path, selector=None):
+    load(name, 1280)
+    scheme(colours)
+    settle()
+    if selector:
+        script("document.querySelector('nav').hidden = true")
+        image = picture(browser.find_element(By.CSS_SELECTOR, selector))
+    else:
+        data = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": 1280, "height": 1500, "scale": 0.75}})["data"]
+        image = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
+    image.quantize(160).save(os.path.join(screenshots, path), optimize=True)
+    scheme("light")
+
+
+try:
+    names = sorted(n[:-5] for n in os.listdir(folder) if n.endswith(".html"))
+    for name in names:
+        for width in WIDTHS if name != "large" else (1280,):
+            load(name, width)
+            check_figures(name, width)
+            check_quiet(f"{name} at {width}")
+        check_data(name)
+        check_access(name)
+        print(name, "was read", flush=True)
+    load("w4", 1280)
+    scheme("dark")
+    settle()
+    check_access("w4 in the dark")
+    scheme("light")
+    check_matrix("w4")
+    check_access("w4 with an open unit")
+    load("moe", 1280)
+    check_matrix("moe")
+    load("w4", 1280)
+    check_sorting("w4")
+    check_choices("w4")
+    check_quiet("w4 after use")
+    check_policy("w4")
+    load("two", 1280)
+    check(browser.find_elements(By.ID, "difference"), "two: no part for what differs")
+    script("const s = document.getElementById('which-run'); s.value = 1; s.dispatchEvent(new Event('change'))")
+    check("parts of run 2" in browser.find_element(By.TAG_NAME, "h1").text, "two: the other run is not shown")
+    load("hostile", 1280)
+    check(browser.title != "owned" and not browser.find_elements(By.CSS_SELECTOR, "img, main b"), "hostile: strangers' words are markup")
+    check("<script>" in browser.find_element(By.TAG_NAME, "h1").text, "hostile: the name is not shown as it is")
+    load("empty", 1280)
+    check("has no runs" in browser.find_element(By.TAG_NAME, "main").text, "empty: it does not say so")
+    if screenshots:
+        shoot("w4", "light", "report-light.png")
+        shoot("moe", "dark", "report-dark.png", "#matrix")
+finally:
+    browser.quit()
+print(f"{len(names)} pages, {len(failures)} failures")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,32 @@
+"""Stores that no short run makes: one that was stopped, one with strangers' words in it, one without runs.
+
+    report_stores.py STORE        writes stopped.db, hostile.db and empty.db beside it
+"""
+import os
+import sqlite3
+import sys
+
+source = sys.argv[1]
+
+
+def changed(name, *statements):
+    path = os.path.join(os.path.dirname(source), name)
+    with sqlite3.connect(source) as store:
+        store.execute("VACUUM INTO ?", (path,))
+    with sqlite3.connect(path) as store:
+        for statement, *values in statements:
+            store.execute(statement, values)
+
+
+changed("stopped.db",
+        ("UPDATE run SET status = 'interrupted', result = NULL, reason = NULL, ended_at = NULL, bytes_after = NULL WHERE id = 1",),
+        ("DELETE FROM run_evaluation WHERE run_id = 1",),
+        ("DELETE FROM choice WHERE run_id = 1 AND job_id > 6",),
+        ("DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 8)",))
+changed("hostile.db",
+        ("UPDATE model SET name = ?", "</script><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"),
+        ("UPDATE activation_peak SET text = CAST(? AS TEXT)", b"<b>\x1b[31m\xe2\x82" + "\u202eabc".encode()),
+        ("UPDATE run SET command = ?", "calm quantize '<img src=x onerror=alert(1)>' \n\x07"))
+changed("empty.db", *[("DELETE FROM " + table,) for table in
+                      ("run_learned", "artifact", "environment", "gate", "ablation", "run_evaluation", "choice",
+                       "run_candidate", "run")])
