@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "ptq/base/scope.h"
 
 #define FIRST_KEY 1000    /* option i without a letter has key FIRST_KEY + i */
@@ -140,6 +142,16 @@ static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const
     return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }
 
+/* Help as wide as the terminal, where that is narrower than argp's 79 columns. */
+static void fit_help(void)
+{
+    char format[32];
+    const size_t columns = calm_terminal_columns(STDOUT_FILENO);
+    snprintf(format, sizeof format, "rmargin=%zu", columns > 42 ? columns - 1 : 41);    /* 12 for texts at least */
+    if (columns < 80)
+        setenv("ARGP_HELP_FMT", format, 0);
+}
+
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts)
 {
     struct argp_option *options;
@@ -156,6 +168,7 @@ calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc
     const struct argp argp = {options, parse_one, command->arguments, doc, NULL, NULL, NULL};
     argv[0] = p.owner;
     argp_err_exit_status = 2;
+    fit_help();
     if (argp_parse(&argp, argc, argv, 0, NULL, &p) != 0 && ctx->status == CALM_OK)
         return calm_fail(ctx, CALM_EARG, "%s: cannot parse the command line", p.owner);
     if (ctx->status == CALM_OK && common->args.n < command->min_args)

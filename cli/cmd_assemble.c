@@ -6,6 +6,7 @@
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
+#include "cli/report.h"
 #include "ptq/run/reassemble.h"
 
 typedef struct options {
@@ -32,9 +33,10 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a
         printf("  result       %s of run %lld: %.4f bits per weight\n  size         %.2f MiB -> %.2f MiB (%.1f %%)\n",
                p->name, (long long)a->run.id, p->bits_per_weight, (double)p->bytes_before / 1048576.0,
                (double)p->bytes_after / 1048576.0, 100.0 * (double)p->bytes_after / (double)p->bytes_before);
-        printf("  checkpoint   %s\n\n  next: %s eval --model %s --reference %s --text FILE\n", o->output,
-               calm_program(), o->output, a->recipe.model.dir);
-        return CALM_OK;
+        CALM_SCOPED_TEXT(next);
+        printf("  checkpoint   %s\n", o->output);
+        CALM_TRY(calm_report_evaluation(ctx, &a->recipe.formats, o->output, a->recipe.model.dir, "\n  next: ", &next));
+        return calm_print_text(ctx, &next);
     }
     return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", p->name),
                                             CALM_KV("bits_per_weight", p->bits_per_weight),

@@ -10,6 +10,9 @@
 /* The name for commands in hints: the start script as it was typed ($CALM_COMMAND), else "calm".  Borrowed. */
 const char *calm_program(void);
 
+/* Columns of the terminal that a stream writes to; 80 where it is none, or does not say. */
+size_t calm_terminal_columns(int fd);
+
 /* What is printed is released, also after a failure.  After a failure of ctx nothing is printed, so that a caller may
  * fill a text, a table or an object without a look at each status.  All return the first failure: that of ctx, of what
  * was filled (CALM_ENOMEM), of the stream (CALM_EIO, CALM_ENOSPC). */

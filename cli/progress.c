@@ -3,14 +3,20 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/flags.h"
 #include "cli/kernels.h"
+#include "cli/print.h"
 #include "ptq/base/threads.h"
 
 #define BAR_CELLS 24
+#define BAR_CELLS_LEAST 6     /* a shorter bar says nothing                      */
+#define NAME_COLUMNS 13       /* before the bar or the figures                   */
+#define FIGURE_COLUMNS 46     /* "1200/4000 candidates, 12.3/s, 3 min 20 s left" */
+#define RATE_SECONDS 0.5      /* before that a rate says nothing                 */
 #define REDRAW_SECONDS 0.1
 #define PLAIN_SECONDS 10.0    /* at most one line per stage in so many seconds, and one when it is done */
 
@@ -37,31 +43,44 @@ static void print_figures(const calm_progress_stage *stage, char *text, size_t s
 {
     char spent[32], left[32];
     print_seconds(stage->seconds, spent);
-    const double rate = stage->seconds > 0 ? (double)stage->done / stage->seconds : 0;
+    /* What was there before the clock began, the store's candidates above all, took none of its time. */
+    const double rate = stage->seconds >= RATE_SECONDS ? (double)(stage->done - stage->base) / stage->seconds : 0;
     if (stage->done >= stage->total)
         snprintf(text, size, "%zu %s, %s", stage->done, stage->unit, spent);
     else if (rate <= 0)
-        snprintf(text, size, "%zu %s", stage->total, stage->unit);
+        snprintf(text, size, "%zu/%zu %s", stage->done, stage->total, stage->unit);
     else {
         print_seconds((double)(stage->total - stage->done) / rate, left);
         snprintf(text, size, "%zu/%zu %s, %.1f/s, %s left", stage->done, stage->total, stage->unit, rate, left);
     }
 }
 
+/* One line, which a terminal of so many columns does not break: the bar is as long as there is room for. */
+static void draw_stage(const calm_progress_stage *stage, size_t columns)
+{
+    const size_t taken = NAME_COLUMNS + FIGURE_COLUMNS + 3, room = columns > taken ? columns - taken : 0;
+    const size_t cells = room < BAR_CELLS_LEAST ? 0 : room < BAR_CELLS ? room : BAR_CELLS;
+    const size_t filled = stage->total ? cells * stage->done / stage->total : 0;
+    char figures[128] = "", line[256];
+    if (stage->total)
+        print_figures(stage, figures, sizeof figures);
+    int n = snprintf(line, sizeof line, "  %-10s %s", stage->name, cells ? "[" : "");
+    for (size_t c = 0; c < cells; c++)
+        line[n++] = c < filled ? '#' : '.';
+    snprintf(line + n, sizeof line - (size_t)n, "%s%s", cells ? "] " : "", figures);
+    /* A line as wide as the terminal would end in the next one. */
+    fprintf(stderr, "\033[2K%.*s\n", (int)(columns > 1 ? columns - 1 : 1), line);
+}
+
 static void draw_bars(calm_progress *progress)
 {
-    for (size_t i = 0; i < progress->n; i++) {
-        const calm_progress_stage *stage = &progress->stage[i];
-        const size_t filled = stage->total ? BAR_CELLS * stage->done / stage->total : 0;
-        char figures[128] = "";
-        if (stage->total)
-            print_figures(stage, figures, sizeof figures);
-        fprintf(stderr, "\033[2K  %-10s [", stage->name);
-        for (size_t c = 0; c < BAR_CELLS; c++)
-            fputc(c < filled ? '#' : '.', stderr);
-        fprintf(stderr, "] %s\n", figures);
-    }
-    progress->drawn = progress->n;
+    const size_t columns = calm_terminal_columns(STDERR_FILENO);
+    progress->drawn = 0;
+    for (size_t i = 0; i < progress->n; i++)
+        if (!progress->stage[i].idle) {
+            draw_stage(&progress->stage[i], columns);
+            progress->drawn++;
+        }
     fflush(stderr);
 }
 
@@ -79,8 +98,7 @@ static void draw(calm_progress *progress, bool now)
     if (!now && time - progress->last_draw < REDRAW_SECONDS)
         return;
     progress->last_draw = time;
-    if (progress->drawn)
-        fprintf(stderr, "\033[%zuA", progress->drawn);
+    hide(progress);    /* there may be fewer lines than before */
     draw_bars(progress);
 }
 
@@ -88,7 +106,7 @@ static void plain_line(calm_progress_stage *stage)
 {
     char figures[128];
     const bool complete = stage->total && stage->done >= stage->total;
-    if (stage->complete || (!complete && stage->total == 0))
+    if (stage->complete || stage->idle || (!complete && stage->total == 0))
         return;
     if (!complete && stage->seconds - (stage->shown < 0 ? 0 : stage->shown) < PLAIN_SECONDS)
         return;
@@ -111,7 +129,9 @@ static void update(calm_progress *progress, size_t index, size_t done, size_t to
     }
     progress->active = index;
     stage->active_since = time;
-    if (done < stage->done) {
+    stage->idle = done >= total && (stage->total == 0 || stage->idle);
+    if (stage->total == 0 || done < stage->done) {
+        stage->base = done;
         stage->seconds = 0;
         stage->shown = -1;
         stage->complete = false;
@@ -205,7 +225,8 @@ calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool qui
 {
     memset(progress, 0, sizeof *progress);
     progress->quiet = quiet;
-    progress->terminal = isatty(STDERR_FILENO) == 1;
+    const char *term = getenv("TERM");
+    progress->terminal = isatty(STDERR_FILENO) == 1 && !(term && strcmp(term, "dumb") == 0);
     progress->active = CALM_PROGRESS_MAX;
     ctx->log = note;
     ctx->log_user = progress;
@@ -215,6 +236,9 @@ calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool qui
 
 calm_status calm_progress_end(calm_ctx *ctx, calm_progress *progress)
 {
+    for (size_t i = 0; i < progress->n; i++)
+        if (progress->stage[i].total == 0)    /* announced, and then there was nothing to do */
+            progress->stage[i].idle = true;
     if (!progress->quiet && progress->terminal && progress->n)
         draw(progress, true);
     progress->drawn = 0;

@@ -9,6 +9,8 @@
 typedef struct calm_progress_stage {
     const char *name, *unit;    /* "quantize", "candidates"                                     */
     size_t done, total;
+    size_t base;                /* done when its clock began: of the store, or counted before    */
+    bool idle;                  /* it was complete at its first event: nothing to show          */
     double seconds;             /* spent in this stage so far                                   */
     double active_since;        /* calm_seconds() when it last became the active one            */
     double shown;               /* seconds at the last plain line; < 0: none yet                */
@@ -16,7 +18,7 @@ typedef struct calm_progress_stage {
 } calm_progress_stage;
 
 typedef struct calm_progress {
-    bool quiet, terminal;
+    bool quiet, terminal;       /* terminal: one that moves its cursor; else plain lines        */
     calm_progress_stage stage[CALM_PROGRESS_MAX];
     size_t n, active, drawn;    /* stages; the one at work; lines on the screen                 */
     double last_draw;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/print.h"
+#include "ptq/run/checkpoint.h"
 #include "ptq/run/forecast.h"
 #include "ptq/run/summary.h"
 
@@ -83,6 +84,17 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
     return CALM_OK;
 }
 
+calm_status calm_report_evaluation(calm_ctx *ctx, const calm_formats *formats, const char *output,
+                                   const char *reference, const char *before, calm_text *out)
+{
+    char *folder;
+    CALM_TRY(calm_outputs_checkpoint(ctx, formats, output, &folder));
+    if (folder)
+        calm_text_printf(out, "%s%s eval --model %s --reference %s --text FILE\n", before, calm_program(), folder,
+                         reference);
+    return CALM_OK;
+}
+
 calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *lock)
 {
     const calm_recipe *recipe = r->recipe;
@@ -110,10 +122,9 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
                      r->n_cached ? "; candidates of the store were used" : "");
     if (recipe->model.note)
         calm_text_printf(&text, "\n  %s\n", recipe->model.note);
-    const char *calm = calm_program();
-    calm_text_printf(&text, "\n  next: %s inspect %s\n        sqlite3 %s 'select * from v_choices'\n"
-                            "        %s eval --model %s --reference %s --text FILE\n",
-                     calm, recipe->store, recipe->store, calm, recipe->output, recipe->model.name);
+    calm_text_printf(&text, "\n  next: %s inspect %s\n        sqlite3 %s 'select * from v_choices'\n", calm_program(),
+                     recipe->store, recipe->store);
+    calm_report_evaluation(ctx, &recipe->formats, recipe->output, recipe->model.name, "        ", &text);
     return calm_print_text(ctx, &text);
 }
 

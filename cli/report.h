@@ -10,4 +10,9 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *result, const ch
 /* The same as one JSON object on stdout. */
 calm_status calm_report_json(calm_ctx *ctx, const calm_result *result, const char *lock);
 
+/* Append, behind `before`, the command that evaluates what was written to `output`: of several formats the first that
+ * is a checkpoint, in its own folder.  Nothing where there is none. */
+calm_status calm_report_evaluation(calm_ctx *ctx, const calm_formats *formats, const char *output,
+                                   const char *reference, const char *before, calm_text *out);
+
 #endif

@@ -86,9 +86,16 @@ echo 'packages: installing ...'
 inside 'apt-get -q update && apt-get -q -y install --no-install-recommends /srv/packages/*.deb' >"$scratch/apt.log" 2>&1 ||
     { tail -n 20 "$scratch/apt.log" >&2; fail 'installing failed'; }
 inside 'command -v gcc cmake' && fail 'not bare'
-inside 'mkdir /srv/work; ldconfig -p | grep -q libcalm.so.0; test -s /usr/share/man/man1/calm-quantize.1.gz -o -e /etc/dpkg/dpkg.cfg.d/docker'
+inside 'mkdir /srv/work && ldconfig -p | grep -q libcalm.so.0' || fail 'the library is not found'
+for file in share/man/man1/calm-quantize.1.gz share/doc/calm/docs/install.md include/calm.h; do
+    [ -s "$system/usr/$file" ] || fail "not installed: /usr/$file"
+done
 echo "packages: $*"
-inside "cd /srv/work && $* && test -s calm-out/*/model.safetensors && sed -n 's/.*\"calm_commit\": *//p' calm-out/*.lock.json calm-out/*/calm_recipe.json | head -n 1"
-inside '. /usr/share/bash-completion/completions/calm 2>/dev/null || bash -c ". /usr/share/bash-completion/completions/calm && complete -p calm"'
-inside 'apt-get -q -y purge calm libcalm0 && ! test -e /usr/bin/calm && calm --version 2>/dev/null && exit 1; ! test -e /usr/share/calm/recipes/qwen-ci.json' >/dev/null
+inside "cd /srv/work && $*" || fail 'the program failed'
+inside 'test -s /srv/work/calm-out/*/model.safetensors' || fail 'no checkpoint'
+grep -q "$commit" "$system"/srv/work/calm-out/*.lock.json || fail "the lock does not name the commit $commit"
+inside 'bash -c ". /usr/share/bash-completion/completions/calm && complete -p calm"' || fail 'completion does not load'
+inside 'apt-get -q -y purge calm calm-demo-model libcalm-dev libcalm0' >"$scratch/apt.log" 2>&1 ||
+    { tail -n 20 "$scratch/apt.log" >&2; fail 'removing failed'; }
+inside '! test -e /usr/bin/calm && ! test -e /usr/share/calm && ! test -e /usr/include/calm.h' || fail 'files stay behind'
 echo 'packages: ok'

@@ -210,9 +210,10 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     if (p->result.n_cached)
         calm_log(ctx, CALM_LOG_INFO, "%zu of %zu candidates are in %s already", p->result.n_cached,
                  p->result.n_cached + missing.n_candidates, p->in.recipe->store);
+    /* The first event of a stage says what was there before; a receiver's rates begin behind it. */
     calm_event(&p->events, CALM_STAGE_SCORE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_QUANTIZE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
-    calm_event(&p->events, CALM_STAGE_CALIBRATE, 0, missing.end ? missing.end : 1);
+    calm_event(&p->events, CALM_STAGE_CALIBRATE, 0, missing.end);
     if (missing.end)
         CALM_TRY(embed_and_run(ctx, p, &missing));
     calm_event_complete(&p->events, CALM_STAGE_CALIBRATE);

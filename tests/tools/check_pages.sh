@@ -14,7 +14,7 @@ found=$(mktemp)
 files=$(mktemp)
 trap 'rm -f "$found" "$files"' EXIT
 pages=$(find . -maxdepth 1 -name '*.md'; find docs recipes -name '*.md' 2> /dev/null || true)
-find calm* .ci CMakeLists.txt CMakePresets.json packages.txt prepare.sh ptq algorithms cka store cli recipes docs tests -type f \
+find calm* .ci CMakeLists.txt CMakePresets.json packages.txt prepare.sh ptq algorithms cka store cli python recipes docs tests -type f \
     > "$files" 2> /dev/null || true
 
 for page in $pages; do
@@ -36,7 +36,7 @@ for page in $pages; do
                 ?*.c | ?*.h | ?*.def)
                     grep -qE "(^|/)$word\$" "$files" || echo "$page: \`$word\`: no file of that name" ;;
                 calm_[a-z]*)
-                    grep -E '\.(c|h|def|json|sql|txt)$' "$files" | xargs grep -qw -- "$word" ||
+                    grep -E '\.(c|h|def|json|sql|txt|py)$' "$files" | xargs grep -qw -- "$word" ||
                         echo "$page: \`$word\`: no source has that word" ;;
             esac
         done

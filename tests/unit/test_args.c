@@ -87,6 +87,33 @@ TEST(a_command_has_its_own_and_some_of_the_recipes_options)
 }
 END_OF_TEST
 
+/* Help and manual show options in groups: each has one, and the first is what every run needs. */
+TEST(every_option_of_a_run_has_a_group)
+{
+    const calm_option *shown[CALM_COMMAND_OPTIONS];
+    const calm_command *quantize = NULL;
+    size_t n_commands;
+    const calm_command *const *all = calm_commands(&n_commands);
+    for (size_t i = 0; i < n_commands; i++)
+        if (strcmp(all[i]->name, "quantize") == 0)
+            quantize = all[i];
+    ck_assert_ptr_nonnull(quantize);
+    const size_t n = calm_command_options(quantize, shown);
+    ck_assert_uint_eq(n, calm_options_count(quantize->options) + calm_options_count(calm_spec_table));
+    calm_command_sort(quantize, shown, n);
+    ck_assert_str_eq(shown[0]->name, "model");
+    for (size_t i = 0; i < n; i++) {
+        const size_t group = calm_command_group(quantize, shown[i]);
+        if (!calm_command_heading(group))
+            ck_abort_msg("--%s has no group in cli/commands.c", shown[i]->name);
+        ck_assert_uint_ge(group, i ? calm_command_group(quantize, shown[i - 1]) : 1);
+    }
+    /* Options of its own that no group names stand before the others. */
+    ck_assert_uint_eq(calm_command_group(&command, &table[0]), 0);
+    ck_assert_ptr_null(calm_command_heading(0));
+}
+END_OF_TEST
+
 TEST(the_command_is_what_was_typed)
 {
     ck_assert_str_eq(parse((char *[]){"demo", "word", "--flag", "-t", "a,b=c"}, 5).common.command,
@@ -101,5 +128,5 @@ int main(void)
 {
     return run_tests("args", (const TTest *[]){options_of_a_recipe_are_marked_as_given, the_command_is_what_was_typed,
                                                a_command_has_its_own_and_some_of_the_recipes_options,
-                                               NULL});
+                                               every_option_of_a_run_has_a_group, NULL});
 }

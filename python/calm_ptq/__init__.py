@@ -1,0 +1,297 @@
+"""Post-training quantization of language models: calm as a Python package.
+
+    quantize(model, output, bits=4)      a checkpoint, a store with the evidence
+    evaluate(output, reference=model)    perplexity, KL divergence, agreement; accuracy on tasks
+    read_store(store)                    what a store holds, as NumPy arrays
+    quantize_matrix(w, x)                one matrix
+
+A failure is a CalmError with calm's sentence.  Notes and warnings go to the logger "calm_ptq".
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import math
+import os
+import sqlite3
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional, Union
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calm_ptq import _library
+from calm_ptq._library import METRICS, CalmError, Context, Progress, library
+
+__all__ = ["CalmError", "Evaluation", "Matrix", "Outcome", "Progress", "Store", "TaskAnswers", "answer", "evaluate",
+           "quantize", "quantize_matrix", "read_store", "version"]
+
+Path = Union[str, "os.PathLike[str]"]
+Floats = NDArray[np.float32]
+
+
+def version() -> str:
+    """Version of the library: "0.1.0"."""
+    text: bytes = library.calm_version()
+    return text.decode()
+
+
+def _bytes(path: Optional[Path]) -> Optional[bytes]:
+    return None if path is None else os.fsencode(path)
+
+
+# ---- runs ----
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run; figures that were not measured are NaN."""
+
+    run: int                      # number in the store
+    store: str
+    output: Optional[str]         # directory of the checkpoint
+    lock: Optional[str]
+    result: str                   # "hybrid", or the algorithm that is everywhere
+    verdict: Optional[str]
+    bits_per_weight: float
+    bytes_before: int
+    bytes_after: int
+    ppl_float: float
+    ppl: float
+    kl: float
+    top1: float
+    cosine: float
+    error: float
+    spearman: float
+    n_cached: int                 # candidates that were in the store already
+    n_changed: int
+    seconds: float
+
+
+def _words(value: Any) -> list[str]:
+    """A value as a command line has it; a list is given item by item."""
+    if isinstance(value, (list, tuple)):
+        return [word for item in value for word in _words(item)]
+    if isinstance(value, bool):
+        return ["true" if value else "false"]
+    if isinstance(value, Mapping):
+        return [f"{key}={item}" for key, item in value.items()]
+    return [os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+
+
+def quantize(model: Optional[Path] = None, output: Optional[Path] = None, *, recipe: Optional[Path] = None,
+             lock: Optional[Path] = None, threads: int = 0, progress: Optional[Progress] = None,
+             **values: Any) -> Outcome:
+    """Quantize a checkpoint.
+
+    model, output   directory or known name; directory to write
+    recipe          a recipe file, or the name of a shipped one; what is given here counts more
+    lock            file for the digests of what went in and came out
+    progress        is called with stage, done and total, from any thread
+    values          any key of a recipe by the name of its flag: bits=4, algorithms=["gptq", "rtn"], eval_samples=16,
+                    pin={"*.down": "gptq"}
+    """
+    given = {"model": model, "output": output, **values}
+    with Context(threads, progress) as context:
+        spec, came = c.c_void_p(), _library.Outcome()
+        context.call("calm_spec_new", c.byref(spec))
+        for key, value in given.items():
+            for word in [] if value is None else _words(value):
+                context.call("calm_spec_set", spec, key.replace("_", "-").encode(), os.fsencode(word))
+        if recipe is not None:
+            context.call("calm_spec_load", spec, _bytes(recipe))
+        context.call("calm_quantize", spec, _bytes(lock), c.byref(came))
+        figures = _library.members(came)
+        for name, value in figures.items():
+            figures[name] = os.fsdecode(value) if isinstance(value, bytes) else value
+        return Outcome(**figures)
+
+
+# ---- evaluation ----
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means over a text; of an encoder the last four, of a decoder the others.  What was not measured is NaN."""
+
+    n_windows: int
+    n_tokens: int
+    nll: float
+    ppl: float
+    kl: float
+    top1: float
+    top5: float
+    error: float
+    cosine: float
+    cosine_min: float
+    spearman: float
+
+
+@dataclass(frozen=True)
+class TaskAnswers:
+    """Accuracy on multiple-choice tasks, with standard errors; `same`: share that model and reference answer alike."""
+
+    n_tasks: int
+    acc: float
+    acc_norm: float
+    acc_se: float
+    acc_norm_se: float
+    reference_acc: float
+    same: float
+
+
+def _measure(name: str, came: c.Structure, context: Context, model: Path, reference: Optional[Path],
+             text: Optional[Path], seqlen: int, samples: int, special: bool) -> dict[str, Any]:
+    request = _library.MeasureRequest(_bytes(model), _bytes(reference), _bytes(text), seqlen, samples, not special)
+    context.call(name, c.byref(request), c.byref(came))
+    return _library.members(came)
+
+
+def evaluate(model: Path, *, reference: Optional[Path] = None, text: Optional[Path] = None, seqlen: int = 0,
+             samples: int = 0, special: bool = True, threads: int = 0,
+             progress: Optional[Progress] = None) -> Evaluation:
+    """Evaluate a checkpoint on a text (the bundled WikiText-2 test by default); samples 0: all of it."""
+    with Context(threads, progress) as context:
+        return Evaluation(**_measure("calm_measure_model", _library.Figures(), context, model, reference, text, seqlen,
+                                     samples, special))
+
+
+def answer(model: Path, tasks: Path, *, reference: Optional[Path] = None, samples: int = 0, special: bool = True,
+           threads: int = 0) -> TaskAnswers:
+    """Let a model answer multiple-choice tasks: JSON lines {"context", "choices", "answer"}."""
+    with Context(threads) as context:
+        return TaskAnswers(**_measure("calm_answer", _library.TaskFigures(), context, model, reference, tasks, 0,
+                                      samples, special))
+
+
+# ---- stores ----
+
+STORE_VERSION = 6
+Columns = dict[str, NDArray[Any]]
+
+
+def _column(values: list[Any]) -> NDArray[Any]:
+    """Integers, floats (NULL: NaN), or objects."""
+    kinds = {type(value) for value in values}
+    if values and kinds <= {int}:
+        return np.array(values, dtype=np.int64)
+    if kinds & {int, float} and kinds <= {int, float, type(None)}:
+        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+    column: NDArray[Any] = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+class Store:
+    """A store, opened for reading alone; every table is a dict of NumPy arrays by the name of its column, which
+    pandas.DataFrame takes as it is.  docs/store.md describes the columns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = os.fspath(path)
+        if not os.path.isfile(self.path):
+            raise CalmError("ENOTFOUND", f"{self.path}: there is no such store")
+        uri = "file:" + "".join(f"%{byte:02x}" for byte in os.fsencode(os.path.abspath(self.path))) + "?mode=ro"
+        try:
+            self._db = sqlite3.connect(uri, uri=True)
+            found = self._db.execute("PRAGMA user_version").fetchone()[0]
+            views = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'v_runs'").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            raise CalmError("EFORMAT", f"{self.path}: not a store of calm: {error}") from None
+        if not views:
+            raise CalmError("EFORMAT", f"{self.path}: not a store of calm, it has no runs")
+        if found != STORE_VERSION:
+            newer = "a newer calm wrote it" if found > STORE_VERSION else "the next calm quantize into it migrates it"
+            raise CalmError("EUNSUPPORTED",
+                            f"{self.path}: a store of version {found}, expected {STORE_VERSION}; {newer}")
+
+    def query(self, sql: str, *values: Any) -> Columns:
+        """The rows of a SELECT; `values` stand for its question marks."""
+        try:
+            cursor = self._db.execute(sql, values)
+            rows = cursor.fetchall()
+        except sqlite3.Error as error:
+            raise CalmError("EARG", f"{self.path}: {error}") from None
+        names = [column[0] for column in cursor.description or []]
+        return {name: _column([row[i] for row in rows]) for i, name in enumerate(names)}
+
+    def runs(self) -> Columns:
+        """One row per run, newest last."""
+        return self.query("SELECT * FROM v_runs")
+
+    def _of_run(self, view: str, run: int) -> Columns:
+        if not self.query("SELECT 1 FROM run WHERE id = ?", run)["1"].size:
+            raise CalmError("ENOTFOUND", f"{self.path}: there is no run {run}")
+        return self.query(f"SELECT * FROM {view} WHERE run = ?", run)
+
+    def choices(self, run: int) -> Columns:
+        """What each job got in a run."""
+        return self._of_run("v_choices", run)
+
+    def candidates(self, run: int) -> Columns:
+        """What a run considered: one row per job and candidate."""
+        return self._of_run("v_candidates", run)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_store(path: Path) -> Store:
+    """Open a store for reading.  CalmError: there is none, it is of another version, or no store at all."""
+    return Store(path)
+
+
+# ---- one matrix ----
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A quantized matrix: (codes - zeros) * scales, per group of columns, approximates w * in_scale."""
+
+    codes: NDArray[np.uint8]                  # [out, in]
+    scales: Floats                            # [out, groups]
+    zeros: Optional[NDArray[np.uint8]]        # [out, groups]; None: 2 ** (bits - 1)
+    in_scale: Optional[Floats]                # [in] the input is divided by it
+    weights: Floats                           # [out, in] what stands for w where the input is left as it is
+    group: int                                # columns per scale
+    scores: dict[str, float]                  # of x @ weights.T against x @ w.T; 0 is best but for log_rel_mse
+
+
+def _copy(pointer: Any, *shape: int) -> Any:
+    return np.ctypeslib.as_array(pointer, shape).copy() if pointer else None
+
+
+def _pointer(array: Floats) -> Any:
+    return array.ctypes.data_as(c.POINTER(c.c_float))
+
+
+def quantize_matrix(w: ArrayLike, x: ArrayLike, *, algorithm: str = "gptq", scheme: str = "w4a16_g128",
+                    threads: int = 0) -> Matrix:
+    """Quantize w [out, in] for inputs x [rows, in] by a named algorithm or a chain of parts."""
+    weights = np.ascontiguousarray(w, dtype=np.float32)
+    rows = np.ascontiguousarray(x, dtype=np.float32)
+    if weights.ndim != 2 or rows.ndim != 2 or weights.shape[1] != rows.shape[1]:
+        raise CalmError("EARG", f"expected w [out, in] and x [rows, in], found {weights.shape} and {rows.shape}")
+    n_out, n_in = weights.shape
+    with Context(threads) as context:
+        stats, quantized, chain = _library.Stats(), _library.QuantizedJob(), c.c_void_p()
+        linear = _library.Linear(b"w", n_out, n_in, _pointer(weights), False)
+        job = _library.Job(name=b"w", linears=c.pointer(linear), n_linears=1, stats=c.pointer(stats), can_absorb=True)
+        context.call("calm_stats_new", _pointer(rows), c.c_size_t(len(rows)), c.c_size_t(n_in), c.byref(stats))
+        context.call("calm_scheme_parse", scheme.encode(), c.byref(job, _library.Job.scheme.offset))
+        context.call("calm_algorithm_parse", algorithm.encode(), c.byref(chain))
+        context.call("calm_algorithm_run", chain, c.byref(job), c.byref(quantized))
+        effective = np.empty((n_out, n_in), dtype=np.float32)
+        library.calm_qjob_effective(c.byref(quantized), _pointer(effective))
+        reference, scores = c.c_void_p(), _library.Scores()
+        y, z = rows @ weights.T, rows @ effective.T
+        context.call("calm_score_prepare", _pointer(y), c.c_size_t(len(y)), c.c_size_t(n_out), c.byref(reference))
+        context.call("calm_score", reference, _pointer(z), c.byref(scores))
+        return Matrix(_copy(quantized.codes, n_out, n_in), _copy(quantized.scales, n_out, quantized.n_groups),
+                      _copy(quantized.zeros, n_out, quantized.n_groups), _copy(quantized.in_scale, n_in), effective,
+                      quantized.group, dict(zip(METRICS, scores.value)))

@@ -1,0 +1,10 @@
+"""The command `calm` of the package: it becomes the program that lies in bin/."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    program = Path(__file__).parent / "bin" / "calm"
+    os.execv(program, ["calm", *sys.argv[1:]])
