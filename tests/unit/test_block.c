@@ -213,7 +213,8 @@ static void check_memory(const char *family, size_t tokens, bool prepared)
     ck_memory_of_workers(calm_block_attention(ctx, &block, &rope, x, &span, y, NULL), 0,
                          calm_block_attention_scratch_bytes(config, tokens, prepared), 4, heads);
     ck_memory_of_workers(calm_block_sublayer(ctx, &block, CALM_SUBLAYER_ATTENTION, &rope, x, &span, NULL), 0,
-                         calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_ATTENTION, tokens, prepared), 4, heads);
+                         calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_ATTENTION, tokens, prepared), 4,
+                         heads);
     ck_memory(calm_block_sublayer(ctx, &block, CALM_SUBLAYER_MLP, &rope, x, &span, NULL), 0,
               calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_MLP, tokens, prepared));
     ck_memory(calm_mlp_run(ctx, config, block.weight, x, tokens, y, NULL,
