@@ -16,6 +16,7 @@
 #include "cka/products.h"
 #include "ptq/base/scope.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 
 enum {
     CHUNK = 256,    /* rows widened to double at a time */
@@ -124,11 +125,11 @@ static calm_status prepare_by_inputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows, CHUNK * in));
     for (size_t first = 0; first < ref->out; first += CHUNK) {
         widen(ref->w + first * in, rows_at(ref, first) * in, rows);
-        calm_dsyrk_t(in, rows_at(ref, first), 1, rows, in, 1, a, in);
+        CALM_TRY(calm_dproduct_upper(ctx, in, rows_at(ref, first), rows, in, a, in));
     }
     calm_dsymmetrize(in, a, in);
-    calm_dgemm_nn(in, in, in, 1, a, in, ref->c, in, 0, ac, in);
-    calm_dgemm_nn(in, in, in, 1, ref->c, in, ac, in, 0, ref->t, in);
+    CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, in, in, in, a, in, ref->c, in, 0, ac, in));
+    CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, in, in, in, ref->c, in, ac, in, 0, ref->t, in));
     ref->kk = calm_products_inner(ref->t, a, in * in);
     return CALM_OK;
 }
@@ -144,12 +145,13 @@ static calm_status prepare_by_outputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
     for (size_t first = 0; first < out; first += CHUNK) {
         const size_t n = rows_at(ref, first);
         widen(ref->w + first * in, n * in, rows);
-        calm_dgemm_nn(n, in, in, 1, rows, in, ref->c, in, 0, ref->t + first * in, in);
+        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, n, in, in, rows, in, ref->c, in, 0, ref->t + first * in, in));
     }
     for (size_t first = 0; first < out; first += CHUNK) {
         const size_t n = rows_at(ref, first);
         widen(ref->w + first * in, n * in, rows);
-        calm_dgemm_nt(first + n, n, in, 1, ref->t, in, rows, in, 0, ref->a + first, out);
+        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NT, first + n, n, in, ref->t, in, rows, in, 0, ref->a + first,
+                                    out));
     }
     calm_dsymmetrize(out, ref->a, out);
     ref->kk = calm_products_inner(ref->a, ref->a, out * out);
@@ -229,10 +231,10 @@ static calm_status trace_square(calm_ctx *ctx, const double *m, const double *c,
         for (size_t j0 = i0; j0 < n; j0 += BLOCK) {
             const size_t ni = n - i0 < BLOCK ? n - i0 : BLOCK, nj = n - j0 < BLOCK ? n - j0 : BLOCK;
             double sum = 0;
-            calm_dgemm_nn(ni, nj, n, 1, m + i0 * n, n, c + j0, n, 0, upper, nj);
+            CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, ni, nj, n, m + i0 * n, n, c + j0, n, 0, upper, nj));
             const double *other = upper;
             if (j0 > i0) {
-                calm_dgemm_nn(nj, ni, n, 1, m + j0 * n, n, c + i0, n, 0, lower, ni);
+                CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, nj, ni, n, m + j0 * n, n, c + i0, n, 0, lower, ni));
                 other = lower;
             }
             for (size_t i = 0; i < ni; i++)
@@ -254,7 +256,7 @@ static calm_status products_by_inputs(calm_ctx *ctx, const calm_cka_linear_ref *
     for (size_t first = 0; first < ref->out; first += CHUNK) {
         const size_t n = rows_at(ref, first);
         error_rows(ref, q, s, first, n, e, f);
-        calm_dgemm_tn(in, in, n, 1, f, in, e, in, 1, m, in);
+        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_TN, in, in, n, f, in, e, in, 1, m, in));
     }
     add_transpose(m, in);
     p->kk = ref->kk;
@@ -275,11 +277,12 @@ static calm_status products_by_outputs(calm_ctx *ctx, const calm_cka_linear_ref 
     for (size_t first = 0; first < out; first += CHUNK) {
         const size_t n = rows_at(ref, first);
         error_rows(ref, q, s, first, n, e, NULL);
-        calm_dgemm_nn(n, in, in, 1, e, in, ref->c, in, 0, ec, in);
-        calm_dgemm_nt(out, n, in, 1, ref->t, in, e, in, 0, wce + first, out);
+        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, n, in, in, e, in, ref->c, in, 0, ec, in));
+        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NT, out, n, in, ref->t, in, e, in, 0, wce + first, out));
         for (size_t next = first; next < out; next += CHUNK) {
             error_rows(ref, q, s, next, rows_at(ref, next), other, NULL);
-            calm_dgemm_nt(n, rows_at(ref, next), in, 1, ec, in, other, in, 0, ece + first * out + next, out);
+            CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NT, n, rows_at(ref, next), in, ec, in, other, in, 0,
+                                        ece + first * out + next, out));
         }
     }
     *p = calm_columns_combine(ref->a, wce, ece, out, s, ref->kk);

@@ -1,5 +1,5 @@
 /* calm bench: how near the hot loops run to what this machine and OpenBLAS on it give, as ratios within one run;
- * quantize is in bench_quantize.c. */
+ * quantize is in bench_quantize.c, scaling in bench_scaling.c. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include "cli/bench_backward.h"
 #include "cli/bench_quantize.h"
+#include "cli/bench_scaling.h"
 #include "cli/bench_timing.h"
 #include "cli/command.h"
 #include "cli/kernels.h"
@@ -167,6 +168,24 @@ static calm_status gram_all(calm_ctx *ctx, void *user)
     return calm_gram_add(ctx, &job, 1);
 }
 
+/* One window through the block and into a Gram matrix: what has to be shared inside a task. */
+static calm_status one_window(calm_ctx *ctx, void *user)
+{
+    CALM_TRY(forward_all(ctx, user));
+    return gram_all(ctx, user);
+}
+
+static calm_status scaling(calm_ctx *ctx, const options *o, bench *b)
+{
+    char *what;
+    b->n = 1;
+    const calm_bench_item work = {
+        .name = "scaling", .flops = forward_flops(b) + gram_flops(b), .run = one_window, .user = b};
+    CALM_TRY(
+        calm_strf(ctx, ctx->out, &what, "one window of %zu tokens through a block, and its Gram matrix", b->tokens));
+    return calm_bench_scaling_run(ctx, what, &work, (size_t)o->repeats, o->json);
+}
+
 enum { SUBJECT, SGEMM, PEAK, N_ITEMS };
 
 static calm_status report(calm_ctx *ctx, const options *o, const calm_bench_item items[N_ITEMS])
@@ -203,10 +222,13 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, (size_t)o->repeats, o->json};
         return calm_bench_quantize_run(ctx, &quantize);
     }
-    const bool backward = strcmp(subject, "backward") == 0;
-    if (!forward && !backward && strcmp(subject, "gram") != 0)
-        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram or quantize", subject);
+    const bool backward = strcmp(subject, "backward") == 0, scales = strcmp(subject, "scaling") == 0;
+    if (!forward && !backward && !scales && strcmp(subject, "gram") != 0)
+        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize or scaling",
+                         subject);
     CALM_TRY(set_up(ctx, o, &b));
+    if (scales)
+        return scaling(ctx, o, &b);
     calm_bench_item items[N_ITEMS] = {
         [SUBJECT] = {.name = subject, .flops = forward ? forward_flops(&b) : gram_flops(&b),
                      .run = forward ? forward_all : gram_all, .user = &b},
@@ -222,17 +244,18 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 const calm_command calm_cmd_bench = {
     .name = "bench",
     .summary = "share of the machine's peak that the hot loops reach",
-    .arguments = "[forward|backward|gram|quantize]",
+    .arguments = "[forward|backward|gram|quantize|scaling]",
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, "
         "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
         "the CPU.  backward: forward and backward pass of that block over one window, on all threads.  quantize: one "
         "linear by GPTQ on one thread, beside the time that the Cholesky and dgemm rates of the same run allow, and "
-        "the other algorithms.  All take turns in one process, after a run to warm up, and the median counts.  Where "
-        "the middle half of the runs spreads over more than 10 % of the median there is no figure (null with --json): "
-        "the machine has other work to do.",
+        "the other algorithms.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, ... and all "
+        "threads, and the serial share that Amdahl's law gives these times.  All take turns in one process, after a "
+        "run to warm up, and the median counts.  Where the middle half of the runs spreads over more than 10 % of the "
+        "median there is no figure (null with --json): the machine has other work to do.",
     .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"
-                "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n",
+                "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n  calm bench scaling\n",
     .max_args = 1,
     CALM_COMMAND_PARTS,
 };

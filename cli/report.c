@@ -41,6 +41,11 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
                               "WHERE model = ?1 AND calibration = ?2";
     const calm_value params[] = {calm_value_int(r->model_id), calm_value_int(r->calibration_id)};
     calm_value row[3];
+    if (r->recipe->score_windows == 0) {
+        calm_text_printf(out,
+                         "  scores       not scored, as --score-samples 0 says; the inputs were not measured either\n");
+        return CALM_OK;
+    }
     CALM_TRY(calm_store_query_one(ctx, r->store, sql, params, 2, row, 3));
     calm_text_printf(out, "  activations  block outputs up to |x| = %.1f; ", calm_value_as_real(&row[2]));
     if (row[0].type == CALM_VALUE_INTEGER)

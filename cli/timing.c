@@ -1,6 +1,7 @@
 /* The median and the spread of times. */
 #include "cli/timing.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int compare_seconds(const void *a, const void *b)
@@ -31,4 +32,16 @@ bool calm_timing_is_steady(const calm_timing *timing)
 bool calm_timing_is_enough(size_t n, double seconds, size_t asked)
 {
     return n >= asked || (n >= CALM_BENCH_RUNS_LEAST && seconds >= CALM_BENCH_SECONDS);
+}
+
+double calm_timing_serial_share(const int *threads, const double *seconds, size_t n)
+{
+    double above = 0, below = 0;
+    for (size_t i = 1; i < n; i++) {
+        /* T(t) / T(1) - 1/t = s (1 - 1/t) */
+        const double rest = 1 - 1.0 / threads[i];
+        above += (seconds[i] / seconds[0] - 1.0 / threads[i]) * rest;
+        below += rest * rest;
+    }
+    return n < 2 ? NAN : above / below;
 }

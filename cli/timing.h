@@ -27,4 +27,9 @@ bool calm_timing_is_steady(const calm_timing *timing);
 /* Are n runs that took `seconds` together enough, where `asked` runs are? */
 bool calm_timing_is_enough(size_t n, double seconds, size_t asked);
 
+/* Serial share s of T(t) = T(1) (s + (1 - s) / t), Amdahl's law, by least squares over n numbers of threads, the first
+ * of which is 1, and their seconds.  It is below 0 where threads gain more than their number.  NAN: n < 2, or a time is
+ * NAN. */
+double calm_timing_serial_share(const int *threads, const double *seconds, size_t n);
+
 #endif

@@ -496,9 +496,12 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
     for (size_t i = 0; i < n_grams; i++)
         inputs += CALM_BYTES(float, rows * widths[i]);
     const size_t each = sums + count_watched(shape, options) * calm_actstat_new_bytes(shape->longest);
+    /* Threads without a window help with the heads of others. */
+    const size_t workers = calm_size_min(n, n_threads);
+    const size_t helper = shape->sublayer == CALM_SUBLAYER_ATTENTION ? calm_heads_attend_bytes(shape->longest) : 0;
     /* Either the windows run or the matrices are multiplied, not both. */
     return CALM_BYTES(size_t, n + 1) + CALM_BYTES(window_part, n) + inputs + n * each +
-           calm_size_max(calm_size_min(n, n_threads) * window_scratch_bytes(shape, options),
+           calm_size_max(workers * window_scratch_bytes(shape, options) + (n_threads - workers) * helper,
                          calm_gram_add_scratch_bytes(widths, n_grams, n_threads));
 }
 

@@ -98,20 +98,43 @@ void calm_heads_attend(const calm_heads *a, const calm_query_rows *rows, float *
         calm_vec_scale(d, 1.0f / sums[r], context + rows->context + r * width);
 }
 
-/* context [T, h d] from q, k and v. */
-static calm_status attend(calm_ctx *ctx, const calm_heads *a, float *context)
+/* ---- all heads ---- */
+
+typedef struct attend_task {
+    const calm_heads *heads;
+    float *context;
+    size_t n_blocks; /* of query rows in a head */
+} attend_task;
+
+size_t calm_heads_query_blocks(size_t n_tokens)
 {
-    const size_t n_tokens = a->span->n_tokens, block_rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
+    return (n_tokens + CALM_QUERY_ROWS - 1) / CALM_QUERY_ROWS;
+}
+
+static calm_status attend_rows(calm_ctx *ctx, size_t index, void *user)
+{
+    const attend_task *task = user;
+    /* The last blocks of a head see the most keys: first. */
+    const size_t block = task->n_blocks - 1 - index % task->n_blocks;
+    const calm_query_rows rows = calm_heads_rows(task->heads, index / task->n_blocks, block * CALM_QUERY_ROWS);
+    /* Of the worker: it is rewound after each task, so a worker holds one block's scores. */
     float *scores, *sums;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scores, block_rows * n_tokens));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, block_rows));
-    /* Heads one after the other: windows are what runs in parallel. */
-    for (size_t head = 0; head < a->config->n_heads; head++)
-        for (size_t first = 0; first < n_tokens; first += CALM_QUERY_ROWS) {
-            const calm_query_rows rows = calm_heads_rows(a, head, first);
-            calm_heads_attend(a, &rows, scores, sums, context);
-        }
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scores, rows.n * rows.n_keys));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, rows.n));
+    calm_heads_attend(task->heads, &rows, scores, sums, task->context);
     return CALM_OK;
+}
+
+calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, float *context)
+{
+    attend_task task = {a, context, calm_heads_query_blocks(a->span->n_tokens)};
+    return calm_parallel_for(ctx, a->config->n_heads * task.n_blocks, attend_rows, &task);
+}
+
+size_t calm_heads_attend_bytes(size_t n_tokens)
+{
+    const size_t rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
+    return CALM_BYTES(float, rows * n_tokens) + CALM_BYTES(float, rows);
 }
 
 calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const float *h, calm_apply_fn *apply,
@@ -210,9 +233,9 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
     /* The prepared input of q, k and v is gone before scores are made; that of o comes on top of all. */
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0;
-    const size_t context = CALM_BYTES(float, n_tokens * q_width), rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
+    const size_t context = CALM_BYTES(float, n_tokens * q_width);
     return projected + calm_size_max(first, calm_rope_scratch_bytes(config, n_tokens) + context +
-                                                CALM_BYTES(float, rows * n_tokens) + CALM_BYTES(float, rows) + last);
+                                                calm_heads_attend_bytes(n_tokens) + last);
 }
 
 calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
@@ -230,7 +253,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     CALM_TRY(calm_heads_norm(ctx, block, &a));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &a, calm_rope_rotate));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
-    CALM_TRY(attend(ctx, &a, context));
+    CALM_TRY(calm_heads_attend_all(ctx, &a, context));
     seen.hook = CALM_HOOK_O_IN;
     seen.x = context;
     seen.width = width;

@@ -19,30 +19,6 @@
 
 /* ---- forward ---- */
 
-typedef struct attend_task {
-    const calm_heads *heads;
-    float *context;
-    size_t n_blocks; /* of query rows in a head */
-} attend_task;
-
-static size_t query_blocks(size_t n_tokens)
-{
-    return (n_tokens + CALM_QUERY_ROWS - 1) / CALM_QUERY_ROWS;
-}
-
-static calm_status attend_rows(calm_ctx *ctx, size_t index, void *user)
-{
-    const attend_task *task = user;
-    const calm_query_rows rows = calm_heads_rows(task->heads, index / task->n_blocks,
-                                                 index % task->n_blocks * CALM_QUERY_ROWS);
-    /* Of the worker: it is rewound after each task, so a worker holds one block's scores. */
-    float *scores, *sums;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scores, rows.n * rows.n_keys));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, rows.n));
-    calm_heads_attend(task->heads, &rows, scores, sums, task->context);
-    return CALM_OK;
-}
-
 /* A copy of q and k, or of the matrix that they are columns of, before their norms. */
 static calm_status keep_raw(calm_ctx *ctx, const calm_block *block, calm_attention_tape *tape)
 {
@@ -77,8 +53,7 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     CALM_TRY(calm_heads_norm(ctx, block, &tape->heads));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &tape->heads, calm_rope_rotate));
-    attend_task task = {&tape->heads, tape->context, query_blocks(n)};
-    CALM_TRY(calm_parallel_for(ctx, config->n_heads * task.n_blocks, attend_rows, &task));
+    CALM_TRY(calm_heads_attend_all(ctx, &tape->heads, tape->context));
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, out);
 }
 
@@ -276,9 +251,9 @@ size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
 
 size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
-    const size_t q_width = config->n_heads * config->head_dim, rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
-    const size_t workers = calm_size_min(n_threads, config->n_heads * query_blocks(n_tokens));
-    const size_t attend = workers * (CALM_BYTES(float, rows * n_tokens) + CALM_BYTES(float, rows));
+    const size_t q_width = config->n_heads * config->head_dim;
+    const size_t workers = calm_size_min(n_threads, config->n_heads * calm_heads_query_blocks(n_tokens));
+    const size_t attend = workers * calm_heads_attend_bytes(n_tokens);
     const size_t o = calm_weight_apply_scratch_bytes(q_width, n_tokens);
     return calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
                          calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(attend, o));

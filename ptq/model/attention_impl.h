@@ -52,4 +52,10 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
 /* Those rows of the context [T, h d]; scores [n, n_keys] and sums [n] are room for them. */
 void calm_heads_attend(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums, float *context);
 
+/* All of the context, blocks of query rows on the workers of ctx. */
+calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, float *context);
+
+/* Blocks of query rows of one head. */
+size_t calm_heads_query_blocks(size_t n_tokens);
+
 #endif

@@ -52,6 +52,9 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
  * quantized. */
 size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared);
 
+/* Of that what a thread holds that helps with the heads of another's window. */
+size_t calm_heads_attend_bytes(size_t n_tokens);
+
 /* The activation function in place over n values. */
 void calm_activate(calm_activation activation, size_t n, float *x);
 

@@ -57,7 +57,8 @@ size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, s
     const size_t mlp = config->moe.sparse[index]
                            ? calm_moe_run_scratch_bytes(config, n_windows, longest, expert_bytes, n_threads)
                            : workers * calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_MLP, longest, prepared);
-    return calm_size_max(workers * attention, mlp);
+    /* Threads without a window help with the heads of others. */
+    return calm_size_max(workers * attention + (n_threads - workers) * calm_heads_attend_bytes(longest), mlp);
 }
 
 typedef struct norm_task {

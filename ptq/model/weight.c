@@ -7,7 +7,6 @@
 #include "ptq/base/threads.h"
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/dtype.h"
-#include "ptq/tensor/linalg.h"
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 
@@ -50,9 +49,8 @@ calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const fl
     /* The product adds to the bias (beta = 1), so y is written once. */
     for (size_t t = 0; weight->bias && t < n_tokens; t++)
         memcpy(y + t * weight->out, weight->bias, weight->out * sizeof *y);
-    calm_sgemm_nt(n_tokens, weight->out, weight->in, 1.0f, x, weight->in, weight->w, weight->in,
-                  weight->bias ? 1.0f : 0.0f, y, weight->out);
-    return CALM_OK;
+    return calm_product_rows(ctx, CALM_PRODUCT_NT, n_tokens, weight->out, weight->in, x, weight->in, weight->w,
+                             weight->in, weight->bias ? 1.0f : 0.0f, y, weight->out);
 }
 
 /* ---- one window on several threads ---- */

@@ -117,8 +117,16 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in)
     bool floats = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
         floats |= recipe->schemes[i].act_bits == 0;
-    return floats && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) &&
-           (recipe->want_cka_linear || in <= CALM_LINEAR_INPUTS);
+    return floats && recipe->score_windows > 0 && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) &&
+           (recipe->want_cka_linear || (recipe->n_pool > 1 && in <= CALM_LINEAR_INPUTS));
+}
+
+bool calm_recipe_needs_rows(const calm_recipe *recipe)
+{
+    unsigned needs = 0;
+    for (size_t i = 0; i < recipe->n_pool; i++)
+        needs |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, true);
+    return recipe->score_windows > 0 || needs || recipe->prefix == CALM_PREFIX_QUANTIZED;
 }
 
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)

@@ -110,6 +110,9 @@ bool calm_recipe_keeps_rows(const calm_recipe *recipe, bool biased);
 /* Is cka_linear measured of jobs with so many inputs?  It is of weight-only schemes, and needs the Gram matrix. */
 bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in);
 
+/* Does anything of the recipe read what the model's linears read?  Rounding to nearest that is not scored does not. */
+bool calm_recipe_needs_rows(const calm_recipe *recipe);
+
 /* May an input scale of the job stay at its input? */
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);
 

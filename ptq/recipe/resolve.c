@@ -186,6 +186,12 @@ static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec
                              &selection->score));
     recipe->want_cka_linear |= selection->score == CALM_SCORE_CKA_LINEAR;
     recipe->score_points |= 1u << selection->point | 1u << calm_unit_point(selection->unit);
+    if (recipe->score_windows == 0 && recipe->n_pool > 1)
+        return calm_fail(ctx, CALM_EARG,
+                         "`calibration.score_samples` 0: %zu candidates compete for each unit, which takes their "
+                         "scores; name one of `algorithms` and one of `schemes`", recipe->n_pool);
+    if (recipe->score_windows == 0)
+        recipe->score_points = 1u << CALM_POINT_JOB;
     if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of float inputs; this scheme quantizes them");
     if (selection->score == CALM_SCORE_CKA_LINEAR && !(calm_recipe_caps(recipe) & CALM_NEEDS_GRAM))
@@ -357,7 +363,7 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 static long long score_windows(const calm_recipe_spec *spec)
 {
     const long long most = SCORE_TOKENS / spec->seqlen;
-    if (spec->score_samples > 0)
+    if (spec->score_samples >= 0)
         return spec->score_samples;
     return most < 1 ? 1 : most > SCORE_WINDOWS ? SCORE_WINDOWS : most;
 }

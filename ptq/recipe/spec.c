@@ -68,8 +68,8 @@ const calm_option calm_spec_table[] = {
      FLAG(encoder_stream), .place = "calibration.stream"},
     {.name = "score-samples",
      .help = "calibration windows, held out of what candidates are fitted to, that these are scored on (default: "
-             "8, but at most 4096 tokens)",
-     COUNT(score_samples, 1, WINDOWS_MAX, "-1"), .place = "calibration.score_samples"},
+             "8, but at most 4096 tokens; 0: one algorithm alone, neither scored nor are its inputs looked at)",
+     COUNT(score_samples, 0, WINDOWS_MAX, "-1"), .place = "calibration.score_samples"},
     {.name = "guard-samples", .help = "windows outside calibration on which the hybrid must hold against uniform runs",
      COUNT(guard_samples, 0, WINDOWS_MAX, "16"), .place = "calibration.guard_samples"},
     {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",

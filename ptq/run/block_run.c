@@ -362,6 +362,20 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
 
 /* ---- the block ---- */
 
+/* Candidates of a dense sublayer from its weights alone. */
+static calm_status run_blind(calm_ctx *ctx, block_run *run, calm_sublayer sublayer)
+{
+    calm_capture capture = {.sublayer = sublayer, .expert = CALM_NO_EXPERT, .weight = run->block.weight};
+    calm_captured captured = describe(run, &capture);
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    for (size_t job = captured.begin; job < captured.end; job++) {
+        calm_job_capture *seen = &capture.job[layout->jobs[job].kind];
+        seen->used = wanted(run->p, job);
+        seen->width = layout->jobs[job].in;
+    }
+    return compute(ctx, run, &captured, 1);
+}
+
 /* Attention, then MLP: the MLP's input is the output of the float attention, whatever was quantized of it. */
 static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
 {
@@ -369,7 +383,9 @@ static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         CALM_TRY(calm_model_load_sublayer(ctx, p->in.model, run->index, s, &run->block));
         /* Blocks that the recipe leaves float are run for the hidden rows alone. */
-        if (!inside)
+        if (!run->batch)
+            CALM_TRY(run_blind(ctx, run, s));
+        else if (!inside)
             CALM_TRY(calm_batch_sublayer(ctx, &run->block, s, &p->rope, run->batch, NULL));
         else if (s == CALM_SUBLAYER_MLP && run->block.moe.router)
             CALM_TRY(run_mixture(ctx, run));

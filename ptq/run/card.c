@@ -35,11 +35,13 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
                          config->arch->names->role[CALM_ROLE_DOWN]);
     calm_text_printf(out, "## Size\n\n```\n");
     calm_summary_size(r, out);
-    calm_text_printf(
-        out,
-        "```\n\n## Plan and evidence\n\nOne algorithm per unit, chosen by %s on %zu calibration tokens of %s "
-        "(%zu windows).\n\n```\n",
-        calm_score_name(selection->point, selection->score), r->calib.tokens, r->recipe->calib_name, r->calib.n);
+    calm_text_printf(out, "```\n\n## Plan and evidence\n\n");
+    if (r->recipe->score_windows)
+        calm_text_printf(
+            out, "One algorithm per unit, chosen by %s on %zu calibration tokens of %s (%zu windows).\n\n```\n",
+            calm_score_name(selection->point, selection->score), r->calib.tokens, r->recipe->calib_name, r->calib.n);
+    else
+        calm_text_printf(out, "One algorithm for all units; they were not scored.\n\n```\n");
     CALM_TRY(calm_summary_tables(ctx, r, out));
     CALM_TRY(calm_summary_gates(ctx, r, out));
     calm_text_printf(out, "```\n\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");

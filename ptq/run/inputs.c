@@ -187,7 +187,8 @@ size_t calm_inputs_held_windows(const calm_inputs *in)
 {
     const size_t asked = (size_t)(in->recipe->score_windows > in->recipe->probe_windows ? in->recipe->score_windows
                                                                                         : in->recipe->probe_windows);
-    return calm_size_min(asked, in->calib.n / 4);
+    /* Without scores nothing is measured on them. */
+    return in->recipe->score_windows ? calm_size_min(asked, in->calib.n / 4) : 0;
 }
 
 /* `asked` windows, of those held out, or where there are none of all. */

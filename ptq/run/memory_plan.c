@@ -197,6 +197,8 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
     const size_t at_once = e->knobs->candidates_at_once ? e->knobs->candidates_at_once : e->n_threads;
     const size_t codes = e->knobs->slices ? largest(&g->codes, n, at_once) : n * g->codes.all;
     const size_t reference = n * g->reference, results = held + captured_bytes;
+    /* Threads that may help with the heads of another's window. */
+    const size_t spare = e->n_threads - 1;
     /* Threads that no candidate is left for: fewer candidates than threads. */
     const size_t idle = at_once > n * g->quantize.n ? at_once - n * g->quantize.n : 0;
     const size_t always = results + CALM_BYTES(calm_work, n * CALM_N_JOBS * e->p->in.recipe->n_pool);
@@ -204,8 +206,9 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
     /* What scores are compared with is made after the first slice was quantized. */
     raise_to(&out->quantize, always + (e->knobs->slices ? reference : 0) + codes + largest(&g->quantize, n, at_once) +
                                  idle * g->help);
-    raise_to(&out->score, always + reference + codes + calm_size_max(g->prepare, largest(&g->score, n, at_once)));
-    raise_to(&out->score, always + reference + units);
+    raise_to(&out->score, always + reference + codes + calm_size_max(g->prepare, largest(&g->score, n, at_once)) +
+                              spare * calm_heads_attend_bytes(e->longest));
+    raise_to(&out->score, always + reference + units + spare * calm_heads_attend_bytes(e->longest));
 }
 
 /* ---- the sublayers of a block ---- */

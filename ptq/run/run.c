@@ -89,6 +89,8 @@ static void note_held_windows(calm_ctx *ctx, const calm_run *p)
 {
     const size_t held = calm_inputs_held_windows(&p->in), n = p->in.calib.n;
     const long long scored = p->in.recipe->score_windows, probed = p->in.recipe->probe_windows;
+    if (scored == 0)
+        return;
     if (held == 0)
         calm_log(ctx, CALM_LOG_INFO,
                  "%zu calibration windows are too few to hold some out: candidates are scored on what they are fitted "

@@ -130,15 +130,15 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
         CALM_TRY(survey_block(ctx, p, b, &n_missing, &out->blocks[b]));
         CALM_TRY(calm_activations_kept(ctx, p, (long)b, &kept));
         /* The block's output is put last, so it stands for all its hook points. */
-        out->activations[b] = !kept;
+        out->activations[b] = !kept && p->in.recipe->score_windows;
         out->n_candidates += n_missing;
-        if (!kept || n_missing || out->blocks[b] || sublayers_lack(p, b))
+        if (out->activations[b] || n_missing || out->blocks[b] || sublayers_lack(p, b))
             out->end = b + 1;
     }
     /* -1: embedding and final norm. */
     CALM_TRY(calm_activations_kept(ctx, p, -1, &kept));
     /* The final norm is seen by runs of the whole model alone. */
-    out->outside = !kept && p->in.end_block == n_blocks;
+    out->outside = !kept && p->in.recipe->score_windows && p->in.end_block == n_blocks;
     if (out->outside)
         out->end = n_blocks;
     return CALM_OK;
@@ -161,6 +161,29 @@ static calm_status run_final_norm(calm_ctx *ctx, calm_run *p, calm_batch *batch)
     CALM_TRY(calm_model_load_head(ctx, p->in.model, &head));
     CALM_TRY(calm_batch_norm(ctx, &head.norm, batch));
     return keep_outside(ctx, p, CALM_HOOK_FINAL_NORM, batch);
+}
+
+/* Does a block have experts?  Those are captured, and their weights loaded, by what is routed to them. */
+static bool any_sparse(const calm_config *config)
+{
+    bool any = false;
+    for (size_t b = 0; b < config->n_blocks; b++)
+        any |= config->moe.sparse[b];
+    return any;
+}
+
+/* Nothing reads the rows: from weights to candidates without a forward pass. */
+static calm_status run_blind(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
+{
+    size_t done = 0;
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_OUT(ctx, &results);
+    for (size_t b = p->in.first_block; b < missing->end; b++) {
+        calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
+        CALM_TRY(calm_block_process(ctx, p, b, missing, NULL, &done));
+        calm_arena_clear(ctx->out);
+    }
+    return CALM_OK;
 }
 
 /* Two arenas: hidden rows live from the embedding to the end, all else for one block. */
@@ -214,8 +237,9 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     calm_event(&p->events, CALM_STAGE_SCORE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_QUANTIZE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_CALIBRATE, 0, missing.end);
+    const bool blind = !calm_recipe_needs_rows(p->in.recipe) && !any_sparse(calm_model_config(p->in.model));
     if (missing.end)
-        CALM_TRY(embed_and_run(ctx, p, &missing));
+        CALM_TRY((blind ? run_blind : embed_and_run)(ctx, p, &missing));
     calm_event_complete(&p->events, CALM_STAGE_CALIBRATE);
     /* Every candidate is there or has failed; the second look at the pool sees the failures. */
     p->computed = true;

@@ -52,7 +52,8 @@ calm_run_work calm_run_work_of(const calm_inputs *in)
     size_t first, end;
     /* One pass of the calibration windows through the blocks up to the last quantized one: two operations per weight.
      * The guard measures the float model, the hybrid and every uniform run. */
-    calm_run_work work = {.forward = 2 * rows * calm_inputs_weights(in, 0, layout->block_begin[in->end_block], true) +
+    const double passed = calm_recipe_needs_rows(in->recipe) ? rows : 0;
+    calm_run_work work = {.forward = 2 * passed * calm_inputs_weights(in, 0, layout->block_begin[in->end_block], true) +
                                  guard_rows * (double)(in->recipe->n_pool + 2) * calm_run_work_token(in)};
     calm_inputs_jobs(in, &first, &end);
     for (size_t j = first; j < end; j++) {

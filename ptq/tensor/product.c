@@ -50,3 +50,116 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
     p.across = (n + p.columns - 1) / p.columns;
     return calm_parallel_for(ctx, (m + p.rows - 1) / p.rows * p.across, multiply_tile, &p);
 }
+
+/* ---- cut between rows ---- */
+
+/* Rows of a piece are a multiple of this: what the kernels of all families take at once divides it (4, 8, 12, 16). */
+#define ROW_STEP ((size_t)48)
+/* Rows that a piece has about.  Each piece copies B into BLAS's order again: at 512 rows a twentieth of its time. */
+#define ROWS_OF_PIECE  ((size_t)512)
+#define DROWS_OF_PIECE ((size_t)384)
+#define UPPER_ROWS     ((size_t)192)
+/* Triangles that are cut: columns a multiple of this, of so many terms (the chunks of cka/). */
+#define UPPER_STEP  ((size_t)16)
+#define UPPER_TERMS ((size_t)256)
+/* No piece is below this: BLAS has other kernels for small products (up to 1e6 on x86-64). */
+#define SMALL_PRODUCT ((size_t)1 << 21)
+
+typedef struct rows_product {
+    calm_product_form form;
+    size_t m, n, k, rows, pieces;
+    const void *a, *b;
+    size_t lda, ldb, ldc;
+    double beta;
+    void *c;
+} rows_product;
+
+/* Cut m rows into pieces of about `wanted`; the last one takes what is left, never less than ROW_STEP. */
+static void cut_rows(rows_product *p, size_t wanted)
+{
+    const size_t pieces = (p->m + wanted / 2) / wanted;
+    p->rows = p->m;
+    p->pieces = 1;
+    if (pieces < 2 || ROW_STEP * p->n * p->k < SMALL_PRODUCT)
+        return;
+    p->rows = ((p->m + pieces - 1) / pieces + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
+    p->pieces = calm_size_max((p->m + p->rows - ROW_STEP) / p->rows, 1);
+}
+
+/* Rows of piece `index`, from its first. */
+static size_t piece_rows(const rows_product *p, size_t index)
+{
+    return index + 1 < p->pieces ? p->rows : p->m - index * p->rows;
+}
+
+static calm_status multiply_rows(calm_ctx *ctx, size_t index, void *user)
+{
+    const rows_product *p = user;
+    const size_t first = index * p->rows, m = piece_rows(p, index);
+    const float *a = (const float *)p->a + (p->form == CALM_PRODUCT_TN ? first : first * p->lda), *b = p->b;
+    float *c = (float *)p->c + first * p->ldc;
+    (void)ctx;
+    if (p->form == CALM_PRODUCT_NT)
+        calm_sgemm_nt(m, p->n, p->k, 1, a, p->lda, b, p->ldb, (float)p->beta, c, p->ldc);
+    else if (p->form == CALM_PRODUCT_NN)
+        calm_sgemm_nn(m, p->n, p->k, 1, a, p->lda, b, p->ldb, (float)p->beta, c, p->ldc);
+    else
+        calm_sgemm_tn(m, p->n, p->k, 1, a, p->lda, b, p->ldb, (float)p->beta, c, p->ldc);
+    return CALM_OK;
+}
+
+calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
+                              size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
+{
+    rows_product p = {form, m, n, k, 0, 0, a, b, lda, ldb, ldc, (double)beta, c};
+    cut_rows(&p, ROWS_OF_PIECE);
+    return m && n ? calm_parallel_for(ctx, p.pieces, multiply_rows, &p) : CALM_OK;
+}
+
+static calm_status dmultiply_rows(calm_ctx *ctx, size_t index, void *user)
+{
+    const rows_product *p = user;
+    const size_t first = index * p->rows, m = piece_rows(p, index);
+    const double *a = (const double *)p->a + (p->form == CALM_PRODUCT_TN ? first : first * p->lda), *b = p->b;
+    double *c = (double *)p->c + first * p->ldc;
+    (void)ctx;
+    if (p->form == CALM_PRODUCT_NT)
+        calm_dgemm_nt(m, p->n, p->k, 1, a, p->lda, b, p->ldb, p->beta, c, p->ldc);
+    else if (p->form == CALM_PRODUCT_NN)
+        calm_dgemm_nn(m, p->n, p->k, 1, a, p->lda, b, p->ldb, p->beta, c, p->ldc);
+    else
+        calm_dgemm_tn(m, p->n, p->k, 1, a, p->lda, b, p->ldb, p->beta, c, p->ldc);
+    return CALM_OK;
+}
+
+calm_status calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const double *a,
+                               size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc)
+{
+    rows_product p = {form, m, n, k, 0, 0, a, b, lda, ldb, ldc, beta, c};
+    cut_rows(&p, DROWS_OF_PIECE);
+    return m && n ? calm_parallel_for(ctx, p.pieces, dmultiply_rows, &p) : CALM_OK;
+}
+
+/* Of rows from `first`: the triangle on the diagonal, and what is right of it. */
+static calm_status multiply_upper(calm_ctx *ctx, size_t index, void *user)
+{
+    const rows_product *p = user;
+    const size_t first = index * p->rows, m = piece_rows(p, index), right = first + m;
+    const double *x = p->a;
+    double *c = (double *)p->c + first * p->ldc;
+    (void)ctx;
+    calm_dsyrk_t(m, p->k, 1, x + first, p->lda, 1, c + first, p->ldc);
+    if (right < p->n)
+        calm_dgemm_tn(m, p->n - right, p->k, 1, x + first, p->lda, x + right, p->lda, 1, c + right, p->ldc);
+    return CALM_OK;
+}
+
+calm_status calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, size_t ldx, double *c, size_t ldc)
+{
+    rows_product p = {CALM_PRODUCT_TN, n, n, k, n, 1, x, x, ldx, ldx, ldc, 1, c};
+    /* Thin, since the first piece has the most columns.  At the edges of other shapes, and where it cuts long sums in
+     * two, BLAS adds a triangle in another order than a product: those are not cut. */
+    if (n % UPPER_STEP == 0 && k == UPPER_TERMS)
+        cut_rows(&p, UPPER_ROWS);
+    return n ? calm_parallel_for(ctx, p.pieces, multiply_upper, &p) : CALM_OK;
+}

@@ -208,11 +208,15 @@ static void check_memory(const char *family, size_t tokens, bool prepared)
     ck_ok(CALM_NEW(ctx, ctx->out, x, tokens * HIDDEN));
     ck_ok(CALM_NEW(ctx, ctx->out, y, tokens * HIDDEN));
     fill(x, tokens * HIDDEN, 7);
-    ck_memory(calm_block_attention(ctx, &block, &rope, x, &span, y, NULL), 0,
-              calm_block_attention_scratch_bytes(config, tokens, prepared));
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        ck_memory(calm_block_sublayer(ctx, &block, s, &rope, x, &span, NULL), 0,
-                  calm_block_sublayer_scratch_bytes(config, s, tokens, prepared));
+    /* Blocks of query rows are the workers'; beside a wide input of o they are less than what that takes. */
+    const size_t heads = calm_heads_attend_bytes(tokens);
+    ck_memory_of_workers(calm_block_attention(ctx, &block, &rope, x, &span, y, NULL), 0,
+                         calm_block_attention_scratch_bytes(config, tokens, prepared), 4, heads);
+    ck_memory_of_workers(calm_block_sublayer(ctx, &block, CALM_SUBLAYER_ATTENTION, &rope, x, &span, NULL), 0,
+                         calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_ATTENTION, tokens, prepared), 4,
+                         heads);
+    ck_memory(calm_block_sublayer(ctx, &block, CALM_SUBLAYER_MLP, &rope, x, &span, NULL), 0,
+              calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_MLP, tokens, prepared));
     ck_memory(calm_mlp_run(ctx, config, block.weight, x, tokens, y, NULL,
                            &(calm_observation){.expert = CALM_NO_EXPERT}), 0,
               calm_mlp_run_scratch_bytes(config, config->inner, tokens, prepared));

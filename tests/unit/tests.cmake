@@ -146,4 +146,5 @@ calm_test(unit test_inspect_plans calm_test_store calm_test_synth_store calm_cli
 target_link_options(test_inspect_plans PRIVATE -Wl,--wrap=calm_store_query)
 calm_test(unit test_library_kernels calm_api)
 target_link_options(test_library_kernels PRIVATE -Wl,--wrap=openblas_get_corename)
+calm_test(unit test_bench_scaling calm_cli)
 calm_test(unit test_bench_timing calm_cli)

@@ -1,0 +1,15 @@
+/* calm bench scaling: what more threads gain on work of one size. */
+#ifndef CALM_CLI_BENCH_SCALING_H
+#define CALM_CLI_BENCH_SCALING_H
+
+#include "cli/bench_timing.h"
+
+/* Numbers of threads that are tried at most: 1, 2, 4, ... and all. */
+#define CALM_BENCH_SCALING_MOST 12
+
+/* Time `work` on 1, 2, 4, ... and all threads of ctx, up to `repeats` runs each in turn, and print seconds, speed-ups
+ * and the serial share, as a table or as JSON.  `what` says in words what is timed. */
+calm_status calm_bench_scaling_run(calm_ctx *ctx, const char *what, const calm_bench_item *work, size_t repeats,
+                                   bool json);
+
+#endif

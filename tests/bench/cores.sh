@@ -1,0 +1,92 @@
+#!/bin/sh
+# One table of time, CPU time and peak memory: GPTQ at W4 g128 of a model with Qwen3-0.6B's layer shapes (random weights,
+# vocabulary 4,096), calibrated on 8 x 2048 tokens, and RTN of the same model.  The rows are run one after the other in
+# one sitting; run it on a machine that does nothing else.
+#
+#   tests/bench/cores.sh [--peer] FOLDER
+#
+#   --peer      also llm-compressor (Python), from PyPI into FOLDER/venv where it is not there yet (some GB)
+#   FOLDER      model, stores and checkpoints
+#   BLOCKS      in the environment: blocks of the model, 4 by default
+#   THREADS     in the environment: numbers of threads, "1 2" by default
+#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
+#
+# CSV: name, threads, wall and CPU seconds, cores that were busy, peak MiB.  The last row is what sgemm's rate allows one
+# forward pass and the Gram matrices on all threads.
+set -eu
+peer=
+[ "${1:-}" != --peer ] || { peer=yes; shift; }
+[ $# -eq 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+mkdir -p "$1"
+folder=$(cd "$1" && pwd)
+CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
+export CALM_HOME
+calm=${CALM:-$CALM_HOME/build/release/calm}
+make=${MAKE:-$CALM_HOME/build/release/tests/make_checkpoint}
+blocks=${BLOCKS:-4}
+for program in "$calm" "$make" /usr/bin/time; do
+    [ -x "$program" ] || { echo "cores.sh: no $program" >&2; exit 2; }
+done
+model=$folder/model-$blocks
+[ -d "$model" ] || "$make" --shape qwen3-0.6b --blocks "$blocks" --vocab 4096 --output "$model" >&2
+
+measure()    # measure NAME THREADS COMMAND: a row
+{
+    name=$1 threads=$2
+    shift 2
+    rm -rf "$folder/out" "$folder/out.lock.json" "$folder/s.db" "$folder/s.db.blobs" "$folder/s.db.lock"
+    if ! /usr/bin/time -o "$folder/time" -f '%e %U %S %M' "$@" >"$folder/said" 2>&1; then
+        echo "cores.sh: $name failed:" >&2
+        tail -n 5 "$folder/said" >&2
+        exit 1
+    fi
+    awk -v name="$name" -v threads="$threads" \
+        '{ printf "%s,%s,%.1f,%.1f,%.2f,%.0f\n", name, threads, $1, $2 + $3, ($2 + $3) / $1, $4 / 1024 }' "$folder/time"
+}
+
+quantize()    # quantize THREADS WORDS...
+{
+    threads=$1
+    shift
+    measure "calm $*" "$threads" "$calm" quantize --model "$model" --bits 4 --guard-samples 0 --no-eval --quiet \
+        --threads "$threads" --output "$folder/out" --store "$folder/s.db" "$@"
+}
+
+echo name,threads,wall_seconds,cpu_seconds,busy_cores,peak_mib
+for threads in ${THREADS:-1 2}; do
+    quantize "$threads" --samples 8 --seqlen 2048 --algorithms gptq
+    quantize "$threads" --samples 8 --seqlen 2048 --algorithms gptq --score-samples 0
+    quantize "$threads" --algorithms rtn --score-samples 0
+done
+
+if [ -n "$peer" ]; then
+    python=$folder/venv/bin/python
+    [ -x "$python" ] || { python3 -m venv "$folder/venv" && "$python" -m pip install -q --no-input llmcompressor >&2; }
+    cat >"$folder/peer.py" <<'PY'
+import sys, torch
+from datasets import Dataset
+from llmcompressor import oneshot
+from llmcompressor.modifiers.quantization import GPTQModifier
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.bfloat16)
+ids = AutoTokenizer.from_pretrained(sys.argv[1])(open(sys.argv[2]).read())["input_ids"]
+rows = [{"input_ids": ids[i * 2048:(i + 1) * 2048], "attention_mask": [1] * 2048} for i in range(8)]
+oneshot(model=model, dataset=Dataset.from_list(rows), max_seq_length=2048, num_calibration_samples=8,
+        recipe=GPTQModifier(targets="Linear", scheme="W4A16", ignore=["lm_head"]))
+model.save_pretrained(sys.argv[3], save_compressed=True)
+PY
+    measure "llm-compressor $("$python" -c 'import llmcompressor as l; print(l.__version__)')" "$(nproc)" \
+        "$python" "$folder/peer.py" "$model" "$CALM_HOME/recipes/text/wikitext2-valid.txt" "$folder/out"
+fi
+
+# 15.7 M weights of a block by 16384 tokens, twice; attention over half of 2048 keys; upper triangles of the inputs of q, o,
+# gate and down.
+"$calm" bench forward --json >"$folder/bench.json"
+awk -v blocks="$blocks" '/"sgemm_gflops"/ { gsub(/[^0-9.]/, "", $2); rate = $2 }
+    END {
+        tokens = 16384
+        flops = blocks * tokens * (2 * (1024 * 4096 + 2048 * 1024 + 3 * 1024 * 3072) + 4 * 1024 * 2048)
+        flops += blocks * tokens * (2 * 1024 ^ 2 + 2048 ^ 2 + 3072 ^ 2)
+        if (rate > 0) printf "what sgemm allows (%.0f GFLOP/s),all,%.1f,,,\n", rate, flops / rate / 1e9
+        else print "cores.sh: the machine is too busy for a rate of sgemm" > "/dev/stderr"
+    }' "$folder/bench.json"
