@@ -311,6 +311,16 @@ unsigned calm_algorithm_caps(const calm_algorithm *algorithm)
     return algorithm->caps;
 }
 
+bool calm_algorithm_smooths(const calm_algorithm *algorithm)
+{
+    bool any = false;
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        const calm_part *part = algorithm->steps[i].part;
+        any |= part->kind == CALM_KIND_TRANSFORM && (part->caps & CALM_SETS_IN_SCALE);
+    }
+    return any;
+}
+
 double calm_algorithm_products(const calm_algorithm *algorithm)
 {
     double products = 0;
@@ -331,7 +341,8 @@ bool calm_algorithm_is_preset(const calm_algorithm *algorithm)
 
 unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme *scheme, bool biased)
 {
-    const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
+    const unsigned data =
+        CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES | CALM_NEEDS_CROSS;
     const bool corrects = algorithm->caps & CALM_SETS_BIAS && biased;
     return (algorithm->caps & data) | (corrects && scheme->act_bits ? CALM_NEEDS_SAMPLES : 0u);
 }
