@@ -385,6 +385,7 @@ typedef struct calm_stats {
     const double *sumabs;    /* [I] sum of |x|; or NULL                                        */
     const float *samples;    /* [n_samples, I] kept rows; or NULL                               */
     size_t n_samples;
+    const double *cross;     /* [I, I] sum of x y^T, y what x would be behind float blocks; or NULL */
 } calm_stats;
 
 /* All statistics of an input x [n, width], every row kept; x is borrowed.  CALM_EARG: no row, no column.

@@ -31,10 +31,14 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
 #define CALM_NEEDS_SUMS    (1u << 2)
 #define CALM_NEEDS_SAMPLES (1u << 3)
 #define CALM_NEEDS_INVERSE (1u << 4)    /* of the Gram matrix, which is made once for the chain */
+#define CALM_NEEDS_CROSS   (1u << 5)    /* of the input and what it would be behind float blocks */
 #define CALM_SETS_IN_SCALE (1u << 8)
 #define CALM_SETS_BIAS     (1u << 10)   /* needs the inputs' sum, and of quantized ones kept rows; only where a linear
                                          * has a bias */
 #define CALM_FITS_INPUT    (1u << 9)    /* to the input as it is then: no transform may follow */
+
+/* Rows per input that a fit by the cross products needs. */
+#define CALM_CROSS_ROWS_PER_INPUT ((size_t)16)
 
 /* Preset name, or the chain as canonical text for one written by hand. */
 const char *calm_algorithm_name(const calm_algorithm *algorithm);

@@ -331,7 +331,8 @@ bool calm_algorithm_is_preset(const calm_algorithm *algorithm)
 
 unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme *scheme, bool biased)
 {
-    const unsigned data = CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES;
+    const unsigned data =
+        CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES | CALM_NEEDS_CROSS;
     const bool corrects = algorithm->caps & CALM_SETS_BIAS && biased;
     return (algorithm->caps & data) | (corrects && scheme->act_bits ? CALM_NEEDS_SAMPLES : 0u);
 }

@@ -100,8 +100,9 @@ typedef struct calm_part {
         calm_status (*grid)(calm_ctx *ctx, const calm_group *group, const void *opts, calm_grid *out);
         /* Codes, scales and zeros of the whole job.  May change w (gptq clears columns without input). */
         calm_status (*round)(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob);
-        /* Better codes and scales. */
-        calm_status (*refit)(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob);
+        /* Better codes and scales, or another in_scale for them, by calm_problem_scale alone; qjob has it once all
+         * refits are done. */
+        calm_status (*refit)(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob);
         const calm_block_steps *block;
     } run;
 } calm_part;
@@ -121,7 +122,7 @@ const char *calm_part_kind_name(calm_part_kind kind);
 size_t calm_shape_chunks(const calm_job_shape *shape);
 size_t calm_shape_workers(const calm_job_shape *shape);
 
-/* Multiply the channels of w by s [I] (> 0), divide H accordingly, and multiply in_scale by s. */
+/* Multiply the channels of w by s [I] (> 0), divide H accordingly, forget its inverse, and multiply in_scale by s. */
 calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float *s);
 
 /* What that keeps of ctx->scratch, the first time. */

@@ -163,5 +163,7 @@ calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float
             problem->h[i * n + j] /= (double)s[i] * s[j];
     for (size_t j = 0; problem->h && j < n; j++)
         problem->h_diag[j] = problem->h[j * n + j];
+    if (problem->inverse)
+        problem->inverse->damp = 0;
     return CALM_OK;
 }

@@ -112,7 +112,7 @@ static calm_status correct_rows(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-static calm_status bias(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
+static calm_status bias(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const calm_stats *stats = problem->job->stats;
     bias_job job = {.problem = problem, .qjob = qjob};

@@ -23,7 +23,7 @@ static calm_status fit_scales(calm_ctx *ctx, calm_rows *rows, const void *opts)
     return CALM_OK;
 }
 
-static calm_status ls(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
+static calm_status ls(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const ls_options *options = opts;
     return calm_rows_each(ctx, problem, qjob, options->damp, calm_rows_chunk(problem->n_groups), fit_scales, NULL);

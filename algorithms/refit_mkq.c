@@ -49,7 +49,7 @@ calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long lo
     return calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(problem->n_groups), alternate, &rounds);
 }
 
-static calm_status mkq(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
+static calm_status mkq(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const mkq_options *options = opts;
     return calm_descent_mkq(ctx, problem, options->rounds, options->damp, qjob);

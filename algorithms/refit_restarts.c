@@ -108,7 +108,7 @@ static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const res
     return calm_descent_mkq(ctx, problem, options->rounds, options->damp, trial);
 }
 
-static calm_status restarts(calm_ctx *ctx, const calm_problem *problem, const void *opts, calm_qjob *qjob)
+static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const restarts_options *options = opts;
     double *power, *best, *loss;

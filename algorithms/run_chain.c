@@ -67,6 +67,8 @@ static calm_status check_statistics(calm_ctx *ctx, const calm_algorithm *algorit
     if (!stats)
         return CALM_OK;
     CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_GRAM, stats->gram, "Gram matrix"));
+    CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_CROSS && stats->rows, stats->cross,
+                             "products with those behind float blocks"));
     CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_ABSMAX, stats->absmax, "maxima"));
     CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_SUMS, stats->sumabs, "sums"));
     CALM_TRY(check_statistic(ctx, algorithm, job, corrects, stats->sum, "sums"));
@@ -128,6 +130,15 @@ static calm_status check_samples(calm_ctx *ctx, const calm_job *job, size_t in)
     return bad == n ? CALM_OK
                     : calm_fail(ctx, CALM_ENUMERIC, "%s: kept row %zu, input %zu is %g", job->name, bad / in, bad % in,
                                 job->stats->samples[bad]);
+}
+
+static calm_status check_cross(calm_ctx *ctx, const calm_job *job, size_t in)
+{
+    for (size_t i = 0; job->stats->rows && i < in * in; i++)
+        if (!isfinite(job->stats->cross[i]))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: product of inputs [%zu, %zu] is %g", job->name, i / in, i % in,
+                             job->stats->cross[i]);
+    return CALM_OK;
 }
 
 /* ---- the problem ---- */
@@ -212,6 +223,8 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
         CALM_TRY(check_samples(ctx, job, problem->in));
     if (needs & CALM_NEEDS_GRAM)
         CALM_TRY(copy_gram(ctx, job, problem));
+    if (needs & CALM_NEEDS_CROSS)
+        CALM_TRY(check_cross(ctx, job, problem->in));
     if (algorithm->caps & CALM_NEEDS_INVERSE)
         CALM_TRY(calm_inverse_new(ctx, problem, &problem->inverse));
     return CALM_OK;
@@ -219,18 +232,26 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
 
 /* ---- the result ---- */
 
-/* In ctx->out.  The input scale is final here: transforms are done, and nothing later changes it. */
+/* Does a step from `at` on set the input scale? */
+static bool scales_later(const calm_algorithm *algorithm, const calm_job *job, size_t at)
+{
+    for (; at < algorithm->n_steps; at++)
+        if (algorithm->steps[at].part->caps & CALM_SETS_IN_SCALE &&
+            !calm_algorithm_skips(&algorithm->steps[at], job->can_absorb, is_biased(job)))
+            return true;
+    return false;
+}
+
+/* In ctx->out, with room for an input scale where the problem has one or a step from `at` on sets it. */
 static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_problem *problem,
-                                   calm_qjob *out)
+                                   size_t at, calm_qjob *out)
 {
     *out = (calm_qjob){.out = problem->out, .in = problem->in, .n_groups = problem->n_groups, .group = problem->group,
                        .scheme = problem->job->scheme};
-    const unsigned scaled = problem->in_scale ? CALM_QJOB_SCALED : 0;
+    const bool has_scale = problem->in_scale || scales_later(algorithm, problem->job, at);
+    const unsigned scaled = has_scale ? CALM_QJOB_SCALED : 0;
     const unsigned biased = corrects_biases(algorithm, problem->job) ? CALM_QJOB_BIASED : 0;
-    CALM_TRY(calm_qjob_new(ctx, scaled | biased, out));
-    if (problem->in_scale)
-        memcpy(out->in_scale, problem->in_scale, problem->in * sizeof *out->in_scale);
-    return CALM_OK;
+    return calm_qjob_new(ctx, scaled | biased, out);
 }
 
 /* ---- run ---- */
@@ -290,7 +311,7 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
     problem.grid_opts = algorithm->steps[at].opts;
     CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
     at++;
-    CALM_TRY(allocate_result(ctx, algorithm, &problem, out));
+    CALM_TRY(allocate_result(ctx, algorithm, &problem, at, out));
     CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));
     for (at++; at < algorithm->n_steps; at++) {
         const calm_step *step = &algorithm->steps[at];
@@ -299,5 +320,8 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
         if (!calm_algorithm_skips(step, job->can_absorb, is_biased(job)))
             CALM_TRY(step->part->run.refit(ctx, &problem, step->opts, out));
     }
+    /* Final only now: a refit may have changed it. */
+    if (out->in_scale)
+        memcpy(out->in_scale, problem.in_scale, problem.in * sizeof *out->in_scale);
     return CALM_OK;
 }

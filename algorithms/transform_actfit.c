@@ -7,11 +7,10 @@
  * which minimises E|W x - W* xq|^2 + l |W - W*|^2.  What follows rounds W* for the input xq, so H becomes Hq.
  *
  * All in double; a sum takes the kept rows in chunks of CHUNK, in order, and belongs to one task. */
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "algorithms/part.h"
+#include "algorithms/input_fit.h"
 #include "ptq/base/scope.h"
 #include "ptq/tensor/linalg.h"
 
@@ -93,50 +92,6 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* c = (Hq + l I)^-1 (Cq + l I). */
-static calm_status solve(calm_ctx *ctx, const actfit_job *job, double shift)
-{
-    size_t in = job->problem->in;
-    double *u;
-    /* The failure is reported below, with the name of the matrix. */
-    calm_ctx trial = *ctx;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, u, in * in));
-    memcpy(u, job->h, in * in * sizeof *u);
-    for (size_t j = 0; j < in; j++) {
-        u[j * in + j] += shift;
-        job->c[j * in + j] += shift;
-    }
-    calm_status status = calm_dcholesky_upper(&trial, in, u, in);
-    if (status == CALM_OK)
-        status = calm_dcholesky_solve(&trial, in, u, in, in, job->c, in);
-    return status == CALM_OK ? CALM_OK
-                             : calm_fail(ctx, status, "%s: actfit: E[xq xq^T] + %g I: %s", job->problem->job->name,
-                                         shift, trial.message);
-}
-
-/* Rows of W* = W c^T in place of those of W. */
-static calm_status fit_chunk(calm_ctx *ctx, size_t index, void *user)
-{
-    const actfit_job *job = user;
-    const calm_problem *problem = job->problem;
-    size_t in = problem->in, first = index * CALM_ROW_CHUNK;
-    size_t n = calm_size_min(problem->out - first, CALM_ROW_CHUNK), cells = n * in;
-    float *w = problem->w + first * in;
-    double *from, *to;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, from, cells));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, to, cells));
-    for (size_t i = 0; i < cells; i++)
-        from[i] = w[i];
-    calm_dgemm_nt(n, in, in, 1, from, in, job->c, in, 0, to, in);
-    for (size_t i = 0; i < cells; i++) {
-        w[i] = (float)to[i];
-        if (!isfinite(w[i]))
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: actfit: the fitted weight [%zu, %zu] is %g", problem->job->name,
-                             first + i / in, i % in, to[i]);
-    }
-    return CALM_OK;
-}
-
 /* The sums over the kept rows. */
 static calm_status multiply(calm_ctx *ctx, actfit_job *job)
 {
@@ -156,7 +111,6 @@ static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts
 {
     const actfit_options *options = opts;
     size_t in = problem->in, needed;
-    double mean = 0;
     actfit_job job = {.problem = problem, .n = problem->job->stats->n_samples};
     if (!calm_size_mul(&needed, ROWS_PER_INPUT, in) || job.n < needed)
         return calm_fail(ctx, CALM_ENUMERIC,
@@ -164,12 +118,13 @@ static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts
                          problem->job->name, job.n, in, needed);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(multiply(ctx, &job));
+    /* With rows that are all zero, as without input, there is nothing to fit to. */
+    bool blind = true;
     for (size_t j = 0; j < in; j++)
-        mean += job.h[j * in + j] / (double)in;
-    if (mean == 0)
-        return CALM_OK;    /* every kept row is zero: as without input, there is nothing to fit to */
-    CALM_TRY(solve(ctx, &job, options->lambda * mean));
-    CALM_TRY(calm_problem_each_chunk(ctx, problem, fit_chunk, &job));
+        blind &= job.h[j * in + j] == 0;
+    if (blind)
+        return CALM_OK;
+    CALM_TRY(calm_input_fit(ctx, problem, "actfit", job.h, job.c, options->lambda, 1));
     if (!problem->h)
         return CALM_OK;
     memcpy(problem->h, job.h, in * in * sizeof *problem->h);
@@ -183,11 +138,10 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const size_t in = shape->in, square = CALM_BYTES(double, in * in), n_tiles = (in + TILE - 1) / TILE;
     const size_t tile = CALM_BYTES(float, CHUNK * in) + 2 * CALM_BYTES(double, CHUNK * in);
-    const size_t rows = 2 * CALM_BYTES(double, calm_size_min(shape->out, CALM_ROW_CHUNK) * in);
     (void)opts;
     return (calm_part_memory){.most = CALM_BYTES(float, shape->n_samples * in) + 2 * square +
                                       calm_size_max(calm_size_min(shape->n_threads, n_tiles) * tile,
-                                                    square + calm_shape_workers(shape) * rows)};
+                                                    calm_input_fit_scratch_bytes(shape))};
 }
 
 const calm_part calm_transform_actfit = {

@@ -163,7 +163,7 @@ static calm_status gram_all(calm_ctx *ctx, void *user)
 {
     const bench *b = user;
     const size_t rows = b->n * b->tokens, begin[2] = {0, rows};
-    const calm_gram_job job = {b->gram, b->x, rows, b->config.hidden, begin, 1};
+    const calm_gram_job job = {b->gram, b->x, rows, b->config.hidden, begin, 1, NULL};
     return calm_gram_add(ctx, &job, 1);
 }
 

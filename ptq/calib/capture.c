@@ -27,7 +27,7 @@ typedef struct capture_state {
     size_t *row_begin;                     /* [n + 1] rows of the group                           */
     size_t held;                           /* rows of the batch that are held out, the first ones */
     float *gate;                           /* [tokens] of a shared expert: what its rows weigh; or NULL */
-    float *inputs[CALM_N_JOBS];            /* [rows, I]                                           */
+    float *inputs[CALM_N_JOBS], *exact[CALM_N_JOBS];    /* [rows, I]; behind float blocks, of crosses */
     calm_job_sums sums[CALM_N_JOBS];
     window_part *parts;                    /* [n]                                                 */
 } capture_state;
@@ -180,11 +180,13 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
         if (options->grams && out->rows)
             /* Zeroed: calm_gram_add adds to it. */
             CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].gram, job->width * job->width));
+        if (options->crosses && out->rows)
+            CALM_TRY(CALM_NEW(ctx, ctx->out, sums[kind].cross, job->width * job->width));
         if (options->samples && out->rows) {
             sums[kind].rows = out->rows;
             sums[kind].step = sample_step(out->rows, job->width);
-            CALM_TRY(
-                CALM_NEW_RAW(ctx, ctx->out, sums[kind].samples, calm_sample_count(out->rows, job->width) * job->width));
+            const size_t n_kept = calm_sample_count(out->rows, job->width);
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, sums[kind].samples, n_kept * job->width));
         }
     }
     if (out->score_rows)
@@ -205,6 +207,7 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
             continue;
         bytes += channel_sums_bytes(width);
         bytes += options->grams && rows ? calm_gram_bytes(width) : 0;
+        bytes += options->crosses && rows ? calm_gram_bytes(width) : 0;
         /* How many tokens an expert gets is not known beforehand, and fewer rows may keep more of them. */
         const size_t kept = (shape->expert < 0 ? calm_sample_count : calm_sample_most)(rows, width);
         bytes += options->samples && rows ? CALM_BYTES(float, kept * width) : 0;
@@ -223,7 +226,7 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
         if (job->used)
             job->stats = (calm_stats){.rows = out->rows, .gram = sums[kind].gram, .absmax = total->absmax,
                                       .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs,
-                                      .samples = sums[kind].samples,
+                                      .samples = sums[kind].samples, .cross = sums[kind].cross,
                                       .n_samples = sums[kind].samples ? calm_sample_count(out->rows, job->width) : 0};
     }
 }
@@ -262,35 +265,64 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         calm_job_samples_keep(&state->sums[kind], row - state->held, seen->x, seen->n_rows, seen->width, weight);
     }
     /* A sublayer has one of the two; its output is what candidates are compared with. */
-    if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
+    if ((seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT) && !state->options->exact)
         keep_rows(state->out->score_output, state, seen, weight);
     if (part->activations[seen->hook])
         return calm_actstat_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
     return CALM_OK;
 }
 
-/* One window through the sublayer, observed; its rows are changed unless the options say that they stay. */
+/* The observer of the same window behind float blocks: inputs for the cross products, and the output that candidates
+ * are compared with. */
+static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observation *seen)
+{
+    capture_state *state = user;
+    const size_t window = seen->window - state->batch->first, index = window - state->first;
+    const bool held = calm_batch_row(state->batch, window) < state->held;
+    (void)ctx;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        if (calm_job_input(kind) == seen->hook && state->exact[kind] && !held)
+            memcpy(state->exact[kind] + state->row_begin[index] * seen->width, seen->x,
+                   seen->n_rows * seen->width * sizeof *seen->x);
+    if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
+        keep_rows(state->out->score_output, state, seen, NULL);
+    return CALM_OK;
+}
+
+/* One window of a batch through the sublayer, observed; its rows are changed unless the options say that they stay. */
+static calm_status run_rows(calm_ctx *ctx, capture_state *state, calm_batch *batch, size_t window,
+                            const calm_observer *observer)
+{
+    const calm_span span = calm_batch_span(batch, window);
+    const size_t row = calm_batch_row(batch, window);
+    float *x, *copy;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span.n_tokens, &x));
+    if (!state->options->stay) {
+        CALM_TRY(calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, x, &span, observer));
+        return calm_row_store_put(ctx, &batch->hidden, row, span.n_tokens, x);
+    }
+    /* On a copy: the caller runs the same rows again, with other weights. */
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, span.n_tokens * batch->width));
+    memcpy(copy, x, span.n_tokens * batch->width * sizeof *x);
+    return calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, copy, &span, observer);
+}
+
+/* One window of each batch. */
 static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 {
     capture_state *state = user;
     const size_t window = state->first + i, row = calm_batch_row(state->batch, window);
-    const calm_span span = calm_batch_span(state->batch, window);
-    const calm_observer observer = {observe_window, state};
-    float *x, *copy, *h, *y;
+    const calm_observer observer = {observe_window, state}, exact = {observe_exact, state};
+    float *x, *h, *y;
+    CALM_TRY(state->options->exact ? run_rows(ctx, state, state->options->exact, window, &exact) : CALM_OK);
+    if (state->out->expert != CALM_SHARED_EXPERT)
+        return run_rows(ctx, state, state->batch, window, &observer);
+    const calm_span span = calm_batch_span(state->batch, window);    /* a shared expert alone: only what is observed */
     CALM_TRY(calm_row_store_get(ctx, &state->batch->hidden, row, span.n_tokens, &x));
-    if (state->out->expert == CALM_SHARED_EXPERT) {    /* alone: only what the observer sees counts */
-        if (state->gate)
-            CALM_TRY(calm_moe_shared_gate(ctx, state->block, x, span.n_tokens, state->gate + row));
-        return calm_moe_shared(ctx, state->block, x, &span, &observer, &h, &y);
-    }
-    if (!state->options->stay) {
-        CALM_TRY(calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, x, &span, &observer));
-        return calm_row_store_put(ctx, &state->batch->hidden, row, span.n_tokens, x);
-    }
-    /* On a copy: the caller runs the same rows again, with other weights. */
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, span.n_tokens * state->batch->width));
-    memcpy(copy, x, span.n_tokens * state->batch->width * sizeof *x);
-    return calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, copy, &span, &observer);
+    if (state->gate)
+        CALM_TRY(calm_moe_shared_gate(ctx, state->block, x, span.n_tokens, state->gate + row));
+    return calm_moe_shared(ctx, state->block, x, &span, &observer, &h, &y);
 }
 
 /* ---- buffers ---- */
@@ -353,9 +385,13 @@ static calm_status new_group(calm_ctx *ctx, capture_state *state)
         state->row_begin[i] = fitted_row(state, state->first + i) - fitted_row(state, state->first);
     state->rows = state->row_begin[state->n];
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->parts, state->n));
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const size_t cells = state->rows * state->out->job[kind].width;
         if (state->sums[kind].gram)
-            CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->inputs[kind], state->rows * state->out->job[kind].width));
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->inputs[kind], cells));
+        if (state->sums[kind].cross)
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->exact[kind], cells));
+    }
     for (size_t w = 0; w < state->n; w++) {
         /* A part for each window, although workers are few: merged by window number, sums do not depend on who ran
          * which. */
@@ -402,12 +438,17 @@ static calm_status merge_group(calm_ctx *ctx, capture_state *state)
 /* All matrices of the group at once, so that the tiles of the small ones fill the gaps of the large. */
 static calm_status add_grams(calm_ctx *ctx, capture_state *state)
 {
-    calm_gram_job jobs[CALM_N_JOBS];
-    size_t n = 0;
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-        if (state->sums[kind].gram)
-            jobs[n++] = (calm_gram_job){state->sums[kind].gram,           state->inputs[kind], state->rows,
-                                        state->out->job[kind].width, state->row_begin,    state->n};
+    calm_gram_job jobs[2 * CALM_N_JOBS];
+    size_t n = 0, rows = state->rows;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const calm_job_sums *sums = &state->sums[kind];
+        const size_t width = state->out->job[kind].width;
+        const float *x = state->inputs[kind], *y = state->exact[kind];
+        if (sums->gram)
+            jobs[n++] = (calm_gram_job){sums->gram, x, rows, width, state->row_begin, state->n, NULL};
+        if (sums->cross)
+            jobs[n++] = (calm_gram_job){sums->cross, x, rows, width, state->row_begin, state->n, y};
+    }
     return n ? calm_gram_add(ctx, jobs, n) : CALM_OK;
 }
 
@@ -494,12 +535,12 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
     const size_t n = calm_size_min(shape->n_windows, fitting);
     const size_t rows = calm_size_min(shape->rows - shape->held_rows, n * shape->longest);
     for (size_t i = 0; i < n_grams; i++)
-        inputs += CALM_BYTES(float, rows * widths[i]);
+        inputs += (options->crosses ? 2 : 1) * CALM_BYTES(float, rows * widths[i]);
     const size_t each = sums + count_watched(shape, options) * calm_actstat_new_bytes(shape->longest);
     /* Either the windows run or the matrices are multiplied, not both. */
     return CALM_BYTES(size_t, n + 1) + CALM_BYTES(window_part, n) + inputs + n * each +
            calm_size_max(calm_size_min(n, n_threads) * window_scratch_bytes(shape, options),
-                         calm_gram_add_scratch_bytes(widths, n_grams, n_threads));
+                         calm_gram_add_scratch_bytes(widths, n_grams, options->crosses, n_threads));
 }
 
 /* ---- rows of whole windows ---- */

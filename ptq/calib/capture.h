@@ -34,6 +34,8 @@ typedef struct calm_capture_options {
     size_t held_windows;      /* leave so many first windows out of what jobs are fitted to          */
     bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
     size_t group_bytes;       /* job inputs held at once; 0: the default.  Changes no result.        */
+    calm_batch *exact;        /* the same windows behind float blocks, run in lockstep; or NULL.  No expert has it. */
+    bool crosses;             /* with it: collect X^T Y of those jobs, Y their inputs there          */
 } calm_capture_options;
 
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
@@ -61,13 +63,14 @@ typedef struct calm_capture {
     size_t rows, tokens;                         /* N; the same with those of the windows that are held out       */
     calm_job_capture job[CALM_N_JOBS];
     size_t score_rows;                           /* n                                                             */
-    float *score_output;                         /* [n, D] as it is added to x                                    */
+    float *score_output;                         /* [n, D] as it is added to x; of options->exact where there is one */
     const float *score_weight;                   /* [n] of experts: what their outputs are multiplied by; or NULL */
     calm_actstat_acc *activations[CALM_N_HOOKS];     /* NULL where there is no such point                             */
 } calm_capture;
 
-/* Run one sublayer of a block over the whole batch in place and collect into ctx->out.  `expert`: CALM_NO_EXPERT for
- * attention and a dense MLP, CALM_SHARED_EXPERT for the shared expert of a mixture alone (with options->stay). */
+/* Run one sublayer of a block over the whole batch, and over options->exact, in place and collect into ctx->out.
+ * `expert`: CALM_NO_EXPERT for attention and a dense MLP, CALM_SHARED_EXPERT for the shared expert of a mixture alone
+ * (with options->stay). */
 calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, long expert,
                                   const calm_rope *rope, calm_batch *batch, const calm_capture_options *options,
                                   calm_capture *out);
@@ -144,7 +147,7 @@ void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *we
 
 /* What the jobs of a capture need while it runs. */
 typedef struct calm_job_sums {
-    double *gram;                  /* [I, I] or NULL                                */
+    double *gram, *cross;          /* [I, I] or NULL                                */
     float *samples;                /* [calm_sample_count(N, I), I] or NULL          */
     size_t rows, step;             /* N; one of every `step` rows is kept: with samples */
     calm_channel_sums total;

@@ -57,7 +57,7 @@ static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation 
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, x, seen->n_rows * seen->width));
     calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight, x);
-    const calm_gram_job job = {gram, x, seen->n_rows, seen->width, rows, 1};
+    const calm_gram_job job = {gram, x, seen->n_rows, seen->width, rows, 1, NULL};
     return calm_gram_add(ctx, &job, 1);
 }
 
@@ -189,7 +189,7 @@ static size_t observer_scratch_bytes(const calm_capture_shape *shape, const calm
         const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
         if (options->grams && calm_job_sublayer(kind) == CALM_SUBLAYER_MLP && options->jobs & 1u << kind)
             most = calm_size_max(most, CALM_BYTES(float, calm_size_min(shape->most_rows, CALM_MOE_ROWS) * width) +
-                                           calm_gram_add_scratch_bytes(&width, 1, 1));
+                                           calm_gram_add_scratch_bytes(&width, 1, false, 1));
     }
     return most;
 }

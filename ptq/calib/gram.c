@@ -34,11 +34,12 @@ static void add_chunk(const tile *at, size_t row, size_t rows, float *product)
 {
     const size_t width = at->job->width, n = at->n;
     const float *x = at->job->x + row * width;
-    const bool diagonal = at->row == at->col;
+    const float *y = at->job->y ? at->job->y + row * width : x;
+    const bool diagonal = !at->job->y && at->row == at->col;
     if (diagonal)
         calm_ssyrk_t(n, rows, 1.0f, x + at->col, width, 0.0f, product, n);
     else
-        calm_sgemm_tn(at->m, n, rows, 1.0f, x + at->row, width, x + at->col, width, 0.0f, product, n);
+        calm_sgemm_tn(at->m, n, rows, 1.0f, x + at->row, width, y + at->col, width, 0.0f, product, n);
     for (size_t i = 0; i < at->m; i++) {
         const size_t first = diagonal ? i : 0;
         add_row(n - first, product + i * n + first, at->job->gram + (at->row + i) * width + at->col + first);
@@ -58,7 +59,7 @@ static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* ---- tiles of the upper triangle ---- */
+/* ---- tiles of the upper triangle, of X^T Y of the whole ---- */
 
 typedef struct tile_list {
     tile *tiles;       /* NULL: they are counted alone */
@@ -68,7 +69,7 @@ typedef struct tile_list {
 /* Add one tile; returns the number of columns it takes. */
 static size_t put_tile(tile_list *list, const calm_gram_job *job, size_t row, size_t col)
 {
-    const bool diagonal = row == col;
+    const bool diagonal = !job->y && row == col;
     const size_t most = diagonal ? TILE_ROWS : TILE_COLS - col % TILE_COLS;
     const size_t m = calm_size_min(job->width - row, TILE_ROWS), n = calm_size_min(job->width - col, most);
     const double work = (double)job->rows * (double)m * (double)n * (diagonal ? 0.5 : 1);
@@ -79,11 +80,11 @@ static size_t put_tile(tile_list *list, const calm_gram_job *job, size_t row, si
     return n;
 }
 
-/* Tiles on and above the diagonal; columns start at it, so the first one of a row may be narrower. */
+/* Tiles on and above the diagonal; columns start at it, so the first one of a row may be narrower.  Of X^T Y all. */
 static void list_tiles(const calm_gram_job *job, tile_list *list)
 {
     for (size_t row = 0; row < job->width; row += TILE_ROWS)
-        for (size_t col = row; col < job->width;)
+        for (size_t col = job->y ? 0 : row; col < job->width;)
             col += put_tile(list, job, row, col);
 }
 
@@ -99,11 +100,14 @@ size_t calm_gram_bytes(size_t width)
     return CALM_BYTES(double, width * width);
 }
 
-size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, size_t n_threads)
+size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, bool crosses, size_t n_threads)
 {
+    static const float any = 0;    /* only that there is a Y counts */
     tile_list list = {NULL};
     for (size_t i = 0; i < n; i++)
         list_tiles(&(calm_gram_job){.width = widths[i]}, &list);
+    for (size_t i = 0; crosses && i < n; i++)
+        list_tiles(&(calm_gram_job){.width = widths[i], .y = &any}, &list);
     return n ? CALM_BYTES(tile, list.n) + calm_size_min(n_threads, list.n) * CALM_BYTES(float, list.most) : 0;
 }
 

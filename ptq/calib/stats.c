@@ -19,7 +19,7 @@ calm_status calm_stats_new(calm_ctx *ctx, const float *x, size_t n, size_t width
         return calm_fail(ctx, CALM_ENUMERIC, "calm_stats_new: x[%zu, %zu] is %g", bad / width, bad % width, x[bad]);
     CALM_TRY(calm_channel_sums_new(ctx, ctx->out, width, &sums));
     CALM_TRY(CALM_NEW(ctx, ctx->out, gram, cells));
-    const calm_gram_job job = {gram, x, n, width, row_begin, 1};
+    const calm_gram_job job = {gram, x, n, width, row_begin, 1, NULL};
     CALM_TRY(calm_gram_add(ctx, &job, 1));
     calm_dsymmetrize(width, gram, width);
     calm_channel_sums_add(x, n, width, NULL, &sums);

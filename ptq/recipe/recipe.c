@@ -186,12 +186,13 @@ static void add_schemes(const calm_recipe *recipe, calm_json *root)
 
 static calm_json *calibration_json(const calm_recipe *recipe)
 {
-    const bool floats = recipe->prefix == CALM_PREFIX_FLOAT;
+    static const char *const prefixes[] = {NULL, "quantized", "asymmetric"};
+    const char *prefix = prefixes[recipe->prefix];
     return CALM_OBJECT(CALM_KV("text", recipe->calib_name), CALM_KV("samples", recipe->calib_windows),
                        CALM_KV("seqlen", recipe->seqlen), CALM_KV("seed", recipe->seed),
                        CALM_KV("special", recipe->add_special_tokens),
                        CALM_KV("stream", recipe->encoder_stream ? calm_json_of_bool(true) : NULL),
-                       CALM_KV("prefix", floats ? NULL : calm_json_of_string("quantized")));
+                       CALM_KV("prefix", prefix ? calm_json_of_string(prefix) : NULL));
 }
 
 static calm_json *choice_json(const calm_recipe *recipe)

@@ -23,7 +23,11 @@ typedef struct calm_entry {
 } calm_entry;
 
 /* Whose output calibration rows of a block come from. */
-typedef enum calm_prefix { CALM_PREFIX_FLOAT, CALM_PREFIX_QUANTIZED } calm_prefix;
+typedef enum calm_prefix {
+    CALM_PREFIX_FLOAT,
+    CALM_PREFIX_QUANTIZED,
+    CALM_PREFIX_ASYMMETRIC,    /* quantized, with the float one in lockstep: what outputs are to be */
+} calm_prefix;
 
 /* Where a job's input may have a channel scale.  A checkpoint holds the first alone; the others are to measure. */
 typedef enum calm_input_scales {
@@ -34,7 +38,7 @@ typedef enum calm_input_scales {
 
 #define CALM_INPUT_SCALES_NAMES "folded|norms|free"    /* in the order of calm_input_scales, for option tables */
 
-#define CALM_PREFIX_NAMES "float|quantized"    /* in the order of calm_prefix, for option tables */
+#define CALM_PREFIX_NAMES "float|quantized|asymmetric"    /* in the order of calm_prefix, for option tables */
 
 typedef struct calm_recipe {
     calm_named_model model;

@@ -191,10 +191,18 @@ static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec
         return calm_fail(ctx, CALM_EARG,
                          "`choice.metric` cka_linear needs the inputs' Gram matrix, which none of these "
                          "algorithms collects; add gptq");
-    if (selection->score == CALM_SCORE_PROBE_KL && recipe->prefix == CALM_PREFIX_QUANTIZED)
+    if (selection->score == CALM_SCORE_PROBE_KL && recipe->prefix != CALM_PREFIX_FLOAT)
         return calm_fail(ctx, CALM_EARG,
                          "`choice.metric` probe_kl measures units one by one in the float model; it has no "
-                         "`calibration.prefix` quantized");
+                         "`calibration.prefix` quantized or asymmetric");
+    const bool crosses = calm_recipe_caps(recipe) & CALM_NEEDS_CROSS;
+    if (crosses && recipe->prefix != CALM_PREFIX_ASYMMETRIC)
+        return calm_fail(ctx, CALM_EARG, "the transform asym of `algorithms` fits to the input behind quantized "
+                         "blocks; it needs `calibration.prefix` asymmetric");
+    /* Scores of whole blocks compare with the float block on the same rows, which is not what asym aims at. */
+    if (recipe->prefix == CALM_PREFIX_ASYMMETRIC && selection->unit == CALM_UNIT_BLOCK)
+        return calm_fail(ctx, CALM_EARG, "`calibration.prefix` asymmetric scores sublayers against those behind float "
+                         "blocks; it has no `choice.unit` block");
     return CALM_OK;
 }
 
@@ -205,9 +213,10 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
     if (recipe->skip_smoothing && recipe->selection.unit != CALM_UNIT_JOB)
         return calm_fail(ctx, CALM_EARG, "`choice.effort` light decides job by job; it has no `choice.unit` %s",
                          calm_unit_name(recipe->selection.unit));
-    if (recipe->n_budgets && recipe->prefix == CALM_PREFIX_QUANTIZED)
+    if (recipe->n_budgets && recipe->prefix != CALM_PREFIX_FLOAT)
         return calm_fail(ctx, CALM_EARG,
-                         "`choice.budget` decides over all blocks together; it has no `calibration.prefix` quantized");
+                         "`choice.budget` decides over all blocks together; it has no `calibration.prefix` quantized "
+                         "or asymmetric");
     if (recipe->n_budgets && recipe->selection.score == CALM_SCORE_PROBE_KL)
         return calm_fail(ctx, CALM_EARG,
                          "`choice.budget` probes one width of each unit itself; it has no `choice.metric` probe_kl");

@@ -94,7 +94,8 @@ const calm_option calm_spec_table[] = {
     {.name = "probe-samples",
      .help = "calibration windows, held out likewise, that probes of single units are measured on",
      COUNT(probe_samples, 1, WINDOWS_MAX, "16"), .place = "choice.probe_samples"},
-    {.name = "prefix", .help = "blocks before: as they are, or as chosen (units then depend on each other)",
+    {.name = "prefix", .help = "blocks before: as they are, or as chosen (units then depend on each other); "
+     "asymmetric: as chosen, with the output behind float ones as the target, which the transform asym fits to",
      WORD(prefix, CALM_PREFIX_NAMES, "float"), .place = "calibration.prefix"},
     /* From here on: one choice and one result. */
     {.name = "budget", .help = "bits per weight that the widths of --scheme share; several, as 2.5,3,3.5, give a table",

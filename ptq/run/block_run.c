@@ -10,7 +10,7 @@ typedef struct block_run {
     calm_run *p;
     size_t index;
     bool activations;       /* statistics are wanted */
-    calm_batch *batch;
+    calm_batch *batch, *exact;    /* the second behind float blocks, or NULL */
     calm_block block;
     const calm_missing *missing;
     size_t *done;
@@ -210,7 +210,9 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
                                               how->jobs || how->units ? calm_inputs_score_windows(&p->in) : 0,
                                           .held_windows = calm_inputs_held_windows(&p->in),
                                           .stay = how->stay,
-                                          .group_bytes = p->memory.knobs.group_bytes};
+                                          .group_bytes = p->memory.knobs.group_bytes,
+                                          .exact = run->exact,
+                                          .crosses = how->jobs && calm_recipe_caps(p->in.recipe) & CALM_NEEDS_CROSS};
     CALM_TRY(calm_capture_sublayer(ctx, &run->block, how->sublayer, how->expert, &p->rope, run->batch, &options,
                                    &capture));
     /* Before the candidates: --effort light reads the crest of the inputs from the store. */
@@ -219,6 +221,14 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
     calm_captured captured = describe(run, &capture);
     CALM_TRY(compute(ctx, run, &captured, 1));
     return how->units ? compute_units(ctx, run, &captured, 1) : CALM_OK;
+}
+
+/* A sublayer of which nothing is wanted: its float output moves the rows on, of both batches. */
+static calm_status move_on(calm_ctx *ctx, const block_run *run, calm_sublayer sublayer)
+{
+    if (run->exact)
+        CALM_TRY(calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->exact, NULL));
+    return calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->batch, NULL);
 }
 
 /* All passes over a sublayer that every token sees.  The last one advances the hidden rows. */
@@ -234,8 +244,7 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     const bool units = calm_unit_missing(run->p, begin, end, CALM_POINT_SUBLAYER);
     /* Nothing to compute: the rows only move on. Those of a shared expert are added at the end of the mixture. */
     if (!todo && !run->activations && !units)
-        return shared ? CALM_OK
-                      : calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->batch, NULL);
+        return shared ? CALM_OK : move_on(ctx, run, sublayer);
     /* A pass leaves its Gram matrices and inputs in ctx->out; they go before those of the next pass come. */
     CALM_SCOPED_ARENA(results);
     CALM_SCOPED_OUT(ctx, &results);
@@ -370,7 +379,7 @@ static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
         CALM_TRY(calm_model_load_sublayer(ctx, p->in.model, run->index, s, &run->block));
         /* Blocks that the recipe leaves float are run for the hidden rows alone. */
         if (!inside)
-            CALM_TRY(calm_batch_sublayer(ctx, &run->block, s, &p->rope, run->batch, NULL));
+            CALM_TRY(move_on(ctx, run, s));
         else if (s == CALM_SUBLAYER_MLP && run->block.moe.router)
             CALM_TRY(run_mixture(ctx, run));
         else
@@ -431,11 +440,11 @@ static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const c
 }
 
 calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
-                               calm_batch *batch, size_t *done)
+                               calm_batch *batch, calm_batch *exact, size_t *done)
 {
-    block_run run = {.p = p, .index = index, .batch = batch, .missing = missing, .done = done};
+    block_run run = {.p = p, .index = index, .batch = batch, .exact = exact, .missing = missing, .done = done};
     const bool inside = index >= p->in.first_block && index < p->in.end_block;
-    const bool again = inside && p->in.recipe->prefix == CALM_PREFIX_QUANTIZED,
+    const bool again = inside && p->in.recipe->prefix != CALM_PREFIX_FLOAT,
                scores = inside && missing->blocks[index];
     const size_t windows = calm_inputs_score_windows(&p->in);
     CALM_SCOPED_ARENA(kept);

@@ -60,10 +60,10 @@ size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job);
 /* Are rows of the inputs kept for the jobs of a fold set (calm_layout_fold_set), which are captured together? */
 bool calm_run_keeps_rows(const calm_run *p, size_t block, calm_sublayer sublayer, long expert);
 
-/* Compute what is missing of a block and advance the batch over it.  `done` counts finished candidates.  Everything of
- * the block is gone afterwards. */
+/* Compute what is missing of a block and advance the batch over it, and `exact` (NULL: none), the same windows behind
+ * float blocks.  `done` counts finished candidates.  Everything of the block is gone afterwards. */
 calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
-                               calm_batch *batch, size_t *done);
+                               calm_batch *batch, calm_batch *exact, size_t *done);
 
 /* Fewest rows that the metrics are defined for. */
 #define CALM_LEAST_SCORE_ROWS 4

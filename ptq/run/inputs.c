@@ -40,6 +40,26 @@ calm_status calm_inputs_check_biases(calm_ctx *ctx, const calm_inputs *in)
     return CALM_OK;
 }
 
+calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const size_t rows = in->calib.n ? in->calib.begin[in->calib.n] - in->calib.begin[calm_inputs_held_windows(in)] : 0;
+    size_t first, end;
+    if (in->recipe->prefix != CALM_PREFIX_ASYMMETRIC)
+        return CALM_OK;
+    if (calm_model_config(in->model)->moe.n_experts)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a mixture of experts has no `calibration.prefix` asymmetric: a "
+                         "token may go to another expert behind quantized blocks", in->recipe->model.name);
+    calm_inputs_jobs(in, &first, &end);
+    for (size_t j = first; in->calib.n && calm_recipe_caps(in->recipe) & CALM_NEEDS_CROSS && j < end; j++)
+        if (rows / CALM_CROSS_ROWS_PER_INPUT < layout->jobs[j].in)
+            return calm_fail(ctx, CALM_EARG, "%s: `calibration.prefix` asymmetric has %zu calibration rows for %zu "
+                             "inputs, needs %zu (%zu windows are held out for scores): raise `calibration.samples`",
+                             layout->jobs[j].name, rows, layout->jobs[j].in,
+                             CALM_CROSS_ROWS_PER_INPUT * layout->jobs[j].in, calm_inputs_held_windows(in));
+    return CALM_OK;
+}
+
 void calm_inputs_describe(const calm_inputs *in, calm_result *out)
 {
     const calm_config *config = calm_model_config(in->model);

@@ -61,6 +61,10 @@ bool calm_inputs_encode(const calm_inputs *in);
  * step out. */
 calm_status calm_inputs_check_biases(calm_ctx *ctx, const calm_inputs *in);
 
+/* CALM_EUNSUPPORTED: `calibration.prefix` asymmetric and a mixture, whose routers send the two kinds of rows to
+ * different experts.  CALM_EARG: a chain fits to both, and windows that were read have too few rows for an input. */
+calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in);
+
 /* Open the recipe's model.  With `rotate` it is written, rotated, beside the store, and that is opened; `only_look`: it
  * is checked alone.  CALM_EUNSUPPORTED: the family cannot be rotated (ptq/export/rotate.h). */
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in);

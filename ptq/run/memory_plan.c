@@ -224,7 +224,8 @@ static calm_capture_options capture_options(const estimate *e, size_t block, con
 {
     return (calm_capture_options){.jobs = jobs, .inputs = inputs, .grams = e->caps & CALM_NEEDS_GRAM,
                                   .samples = calm_run_keeps_rows(e->p, block, shape->sublayer, shape->expert),
-                                  .activations = true, .group_bytes = e->knobs->group_bytes};
+                                  .activations = true, .group_bytes = e->knobs->group_bytes,
+                                  .crosses = e->caps & CALM_NEEDS_CROSS};
 }
 
 /* Attention, a dense MLP, or a shared expert: all jobs in one pass, or one pass per job. */
@@ -370,11 +371,12 @@ static size_t planned_block_bytes(const estimate *e, size_t block, size_t n_wind
     return most;
 }
 
-/* Hidden rows of all windows, unless they are in a file; with a quantized prefix also as they entered the block, and
- * of a block that is scored as a whole those of the scoring windows. */
+/* Hidden rows of all windows, unless they are in a file; with a quantized prefix also as they entered the block and,
+ * asymmetric, behind float blocks; and of a block that is scored as a whole those of the scoring windows. */
 static size_t hidden_bytes(const estimate *e)
 {
-    const size_t width = e->config->hidden, copies = e->p->in.recipe->prefix == CALM_PREFIX_QUANTIZED ? 2 : 1;
+    static const size_t copies_of[] = {1, 2, 3};    /* by calm_prefix */
+    const size_t width = e->config->hidden, copies = copies_of[e->p->in.recipe->prefix];
     const bool scored = wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA);
     return (e->knobs->spill ? 0 : copies * calm_row_store_bytes(e->rows, width)) +
            (scored ? calm_row_store_bytes(e->score_rows, width) : 0);
@@ -409,7 +411,7 @@ static void add_block(const estimate *e, size_t block, calm_memory_plan *out)
     }
     if (wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA))
         raise_to(&out->score, hidden + whole_bytes(e, block));
-    if (e->p->in.recipe->prefix == CALM_PREFIX_QUANTIZED)
+    if (e->p->in.recipe->prefix != CALM_PREFIX_FLOAT)
         raise_to(&out->capture, hidden + planned_block_bytes(e, block, e->windows, e->longest, 0));
 }
 
@@ -515,7 +517,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     out->peak += always + out->kept;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         *stages[i] += always + out->kept;
-    const bool twice = p->in.recipe->prefix == CALM_PREFIX_QUANTIZED || p->in.recipe->learner;
+    const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner;
     out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) *
                                            (twice ? 2 : 1)
                                      : 0;

@@ -139,7 +139,7 @@ static void compare(calm_reselected *s)
 static void warn(calm_ctx *ctx, const calm_reselected *s)
 {
     const char *prefix = calm_json_string(calm_json_get(calm_json_get(s->parent.recipe, "calibration"), "prefix"), "");
-    if (strcmp(prefix, "quantized") == 0 && s->n_changed)
+    if (*prefix && strcmp(prefix, "float") != 0 && s->n_changed)
         calm_log(ctx, CALM_LOG_WARNING,
                  "run %lld scored each block behind the choices of those before it: after another choice the scores of "
                  "later blocks are of another model", (long long)s->parent.id);

@@ -42,6 +42,7 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
     /* Without a tokenizer the text cannot be read; the run goes on without its evaluation. */
     p->result.evaluates = p->in.recipe->eval_path && p->in.tokenizer;
     CALM_TRY(calm_inputs_read_windows(ctx, &p->in));
+    CALM_TRY(calm_inputs_check_prefix(ctx, &p->in));
     calm_inputs_describe(&p->in, &p->result);
     /* One table of rotations serves every window of the run but the evaluation's, which makes its own. */
     const size_t longest = calm_size_max(p->in.calib.longest, p->in.guard.longest);

@@ -91,7 +91,8 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
         return CALM_OK;
     memcpy(of_windows, p->calib_key, sizeof of_windows);
     calm_sha256_init(&sha);
-    calm_sha256_field(&sha, "calm-quantized-prefix-2");
+    calm_sha256_field(&sha, recipe->prefix == CALM_PREFIX_QUANTIZED ? "calm-quantized-prefix-2"
+                                                                    : "calm-asymmetric-prefix-1");
     calm_sha256_field(&sha, of_windows);
     /* All that decides what earlier blocks become: the pool, how one entry is taken, what is left out, and pins. */
     for (size_t i = 0; i < recipe->n_pool; i++) {

@@ -167,9 +167,12 @@ static calm_status run_final_norm(calm_ctx *ctx, calm_run *p, calm_batch *batch)
 static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
     CALM_SCOPED_ARENA(hidden);
-    CALM_SCOPED(calm_batch, calm_batch_close) batch = {.hidden.file = -1};
+    CALM_SCOPED(calm_batch, calm_batch_close) batch = {.hidden.file = -1}, exact = {.hidden.file = -1};
+    const bool lockstep = p->in.recipe->prefix == CALM_PREFIX_ASYMMETRIC;
     size_t done = 0;
     CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden, p->spill_dir, &batch));
+    if (lockstep)
+        CALM_TRY(calm_batch_copy(ctx, &batch, batch.n, &hidden, p->spill_dir, &exact));
     /* The caller's arena is not written any more: the run's results stay out of what is cleared per block. */
     CALM_SCOPED_ARENA(results);
     CALM_SCOPED_OUT(ctx, &results);
@@ -178,7 +181,7 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
     for (size_t b = 0; b < missing->end; b++) {
         /* Blocks up to the last that misses something: the rows of a block are the output of the one before. */
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
-        CALM_TRY(calm_block_process(ctx, p, b, missing, &batch, &done));
+        CALM_TRY(calm_block_process(ctx, p, b, missing, &batch, lockstep ? &exact : NULL, &done));
         /* Everything of a block is gone before the next is loaded. */
         calm_arena_clear(ctx->out);
     }

@@ -62,7 +62,7 @@ static void measure(sample *s)
             s->absmax[i] = fmaxf(s->absmax[i], fabsf(x[i]));
         }
     }
-    s->stats = (calm_stats){s->rows, s->gram, s->absmax, s->sum, s->sumsq, s->sumabs, s->x, s->rows};
+    s->stats = (calm_stats){s->rows, s->gram, s->absmax, s->sum, s->sumsq, s->sumabs, s->x, s->rows, s->gram};
 }
 
 static void make_sample(sample *s, size_t out, size_t in, size_t rows, const char *scheme)
@@ -124,7 +124,8 @@ static const char *within_reach(const char *chain, const char *scheme)
 /* `rows`, or as many as a fit to kept rows asks for. */
 static size_t enough_rows(const char *chain, size_t rows, size_t in)
 {
-    return caps_of(chain) & CALM_NEEDS_SAMPLES && rows < 8 * in ? 8 * in : rows;
+    const size_t crosses = caps_of(chain) & CALM_NEEDS_CROSS ? CALM_CROSS_ROWS_PER_INPUT : 0;
+    return calm_size_max(rows, (caps_of(chain) & CALM_NEEDS_SAMPLES ? 8 : crosses) * in);
 }
 
 /* Codes, scales, zeros and channel scales are what a checkpoint can hold. */

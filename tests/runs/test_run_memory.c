@@ -440,6 +440,11 @@ static void of_prefix(calm_recipe *recipe)
     recipe->prefix = CALM_PREFIX_QUANTIZED;
 }
 
+static void of_lockstep(calm_recipe *recipe)
+{
+    recipe->prefix = CALM_PREFIX_ASYMMETRIC;
+}
+
 static void of_bits(calm_recipe *recipe)
 {
     static double bits = 3.5;
@@ -460,6 +465,8 @@ TEST(estimates_hold_for_other_recipes)
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         check_recipe(families[f], "units", "w4a16_g32", of_units);
         check_recipe(families[f], "prefix", "w4a16_g32", of_prefix);
+        if (f == 0)    /* mixtures have none */
+            check_recipe(families[f], "lockstep", "w4a16_g32", of_lockstep);
         check_recipe(families[f], "bits", "w4a16_g32,w3a16_g32", of_bits);
         check_recipe(families[f], "formats", "w4a16_g32", of_formats);
     }

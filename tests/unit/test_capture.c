@@ -523,6 +523,12 @@ TEST(memory)
             options.inputs = 1u << CALM_JOB_GATE_UP;
             options.stay = true;
             check_memory(&b, &b.batch, CALM_SUBLAYER_MLP, options, 1);
+            calm_batch exact;
+            ck_ok(calm_batch_copy(ctx, &b.batch, 4, ctx->out, variant & 8 ? test_directory() : NULL, &exact));
+            options.exact = &exact;
+            options.crosses = options.grams;
+            check_memory(&b, &b.batch, CALM_SUBLAYER_MLP, options, 1);
+            calm_batch_close(&exact);
             calm_batch_close(&b.batch);
         }
         calm_model_close(b.model);

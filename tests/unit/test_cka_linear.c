@@ -144,7 +144,7 @@ static double calibrated_loss(problem *it)
     size_t row_begin[PARTS + 1];
     for (size_t p = 0; p <= PARTS; p++)
         row_begin[p] = p * it->n / PARTS;
-    const calm_gram_job job = {it->gram, it->x, it->n, it->in, row_begin, PARTS};
+    const calm_gram_job job = {it->gram, it->x, it->n, it->in, row_begin, PARTS, NULL};
     sums(it);
     memset(it->gram, 0, it->in * it->in * sizeof *it->gram);
     ck_ok(calm_gram_add(ctx, &job, 1));

@@ -25,7 +25,7 @@ static sample new_sample(size_t rows, size_t width, size_t n_parts, uint64_t see
 
 static calm_gram_job job_of(const sample *s)
 {
-    return (calm_gram_job){s->gram, s->x, s->rows, s->width, s->row_begin, s->n_parts};
+    return (calm_gram_job){s->gram, s->x, s->rows, s->width, s->row_begin, s->n_parts, NULL};
 }
 
 /* A float32 product of at most CALM_GRAM_CHUNK rows is off by at most that many eps of the sum of magnitudes; sums over
@@ -53,6 +53,30 @@ TEST(equals_naive_sums)
         const calm_gram_job job = job_of(&s);
         ck_ok(calm_gram_add(ctx, &job, 1));
         check(&s);
+    }
+}
+END_OF_TEST
+
+/* X^T Y, both triangles. */
+TEST(products_of_two_inputs)
+{
+    static const size_t shapes[][3] = {{7, 5, 1}, {700, 3, 2}, {600, 130, 3}, {40, 1100, 2}, {0, 4, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        sample x = new_sample(shapes[i][0], shapes[i][1], shapes[i][2], i + 1);
+        const sample y = new_sample(shapes[i][0], shapes[i][1], shapes[i][2], i + 50);
+        calm_gram_job job = job_of(&x);
+        job.y = y.x;
+        ck_ok(calm_gram_add(ctx, &job, 1));
+        for (size_t a = 0; a < x.width; a++)
+            for (size_t b = 0; b < x.width; b++) {
+                double sum = 0, size = 0;
+                for (size_t r = 0; r < x.rows; r++) {
+                    const double term = (double)x.x[r * x.width + a] * (double)y.x[r * x.width + b];
+                    sum += term;
+                    size += fabs(term);
+                }
+                ck_near(x.gram[a * x.width + b], sum, size * (double)CALM_GRAM_CHUNK * 0x1p-24);
+            }
     }
 }
 END_OF_TEST
@@ -111,22 +135,27 @@ TEST(memory)
     static const size_t widths[] = {5, 100, 600, 1600, 2100};
     double *gram;
     ck_memory(CALM_NEW(ctx, ctx->out, gram, 37 * 37), calm_gram_bytes(37), 0);
-    ck_assert_uint_eq(calm_gram_add_scratch_bytes(widths, 0, 2), 0);
+    ck_assert_uint_eq(calm_gram_add_scratch_bytes(widths, 0, false, 2), 0);
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         sample s = new_sample(3, widths[i], 1, i + 1);
         const calm_gram_job job = job_of(&s);
         ctx->n_threads = 1;
-        ck_memory_of_workers(calm_gram_add(ctx, &job, 1), 0, calm_gram_add_scratch_bytes(&widths[i], 1, 1), 2, 0);
+        const size_t held = calm_gram_add_scratch_bytes(&widths[i], 1, false, 1);
+        ck_memory_of_workers(calm_gram_add(ctx, &job, 1), 0, held, 2, 0);
     }
-    /* More workers than tiles hold no more. */
-    ck_assert_uint_eq(calm_gram_add_scratch_bytes(widths, 1, 1), calm_gram_add_scratch_bytes(widths, 1, 9));
-    ck_assert_uint_gt(calm_gram_add_scratch_bytes(widths, 5, 2), calm_gram_add_scratch_bytes(widths, 5, 1));
+    /* More workers than tiles hold no more; a product with another input has tiles of its own. */
+    const size_t one = calm_gram_add_scratch_bytes(widths, 1, false, 1);
+    ck_assert_uint_eq(one, calm_gram_add_scratch_bytes(widths, 1, false, 9));
+    ck_assert_uint_gt(calm_gram_add_scratch_bytes(widths, 1, true, 1), one);
+    const size_t five = calm_gram_add_scratch_bytes(widths, 5, false, 1);
+    ck_assert_uint_gt(calm_gram_add_scratch_bytes(widths, 5, false, 2), five);
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gram", (const TTest *[]){equals_naive_sums, the_lower_triangle_is_left_alone,
-                                               adds_to_what_is_there, same_bytes_for_every_number_of_threads, memory,
+    return run_tests("gram", (const TTest *[]){equals_naive_sums, products_of_two_inputs,
+                                               the_lower_triangle_is_left_alone, adds_to_what_is_there,
+                                               same_bytes_for_every_number_of_threads, memory,
                                                NULL});
 }

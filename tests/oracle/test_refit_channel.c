@@ -1,0 +1,184 @@
+/* channel from its definition: for the codes as they are the factors per input are those of least damped loss, and what
+ * follows in a chain works on the weights and inputs that they leave. */
+#include "tests/support/slow_parts.h"
+
+#define OUT 300    /* more than a chunk of rows */
+#define IN 140     /* more than a tile of inputs */
+#define ROWS 600
+
+static void new_problem(slow_problem *p, const char *scheme)
+{
+    slow_problem_new(p, OUT, IN, ROWS, scheme);
+    p->job.can_absorb = true;
+}
+
+/* What the codes stand for, in the weights' own frame: W^ / in_scale [O, I]. */
+static float *effective(const calm_qjob *q)
+{
+    float *w;
+    ck_ok(CALM_NEW(ctx, ctx->out, w, OUT * IN));
+    calm_qjob_effective(q, w);
+    return w;
+}
+
+/* sum over rows of (w - v t) Hd (w - v t)^T; t NULL: ones. */
+static double loss_of(const slow_problem *p, const double *h, const float *v, const double *t)
+{
+    double loss = 0, e[IN];
+    for (size_t r = 0; r < OUT; r++) {
+        for (size_t j = 0; j < IN; j++)
+            e[j] = (double)p->w[r * IN + j] - (double)v[r * IN + j] * (t ? t[j] : 1);
+        for (size_t i = 0; i < IN; i++)
+            for (size_t j = 0; j < IN; j++)
+                loss += e[i] * h[i * IN + j] * e[j];
+    }
+    return loss;
+}
+
+/* The factors of least loss for the weights v as they are read, inputs of one number of `share` [I] together, with 1e-6
+ * of the mean diagonal as a pull towards 1. */
+static double *slow_factors(const slow_problem *p, const double *h, const float *v, const uint32_t *share, size_t n)
+{
+    double *a = slow_doubles(n * n), *b = slow_doubles(n);
+    for (size_t i = 0; i < IN; i++)
+        for (size_t j = 0; j < IN; j++) {
+            double qq = 0, qw = 0;
+            for (size_t r = 0; r < OUT; r++) {
+                qq += (double)v[r * IN + i] * (double)v[r * IN + j];
+                qw += (double)v[r * IN + i] * (double)p->w[r * IN + j];
+            }
+            a[share[i] * n + share[j]] += qq * h[i * IN + j];
+            b[share[i]] += qw * h[j * IN + i];
+        }
+    double ridge = 0;
+    for (size_t i = 0; i < n; i++)
+        ridge += 1e-6 * a[i * n + i] / (double)n;
+    for (size_t i = 0; i < n; i++) {
+        a[i * n + i] += ridge;
+        b[i] += ridge;
+    }
+    slow_solve(a, b, n, 1);
+    return b;
+}
+
+/* in_scale of the chain with channel against 1 / factor; the codes and scales are those without. */
+static void check_factors(const char *scheme, const char *chain, size_t n)
+{
+    slow_problem p;
+    uint32_t share[IN];
+    double t[IN];
+    new_problem(&p, scheme);
+    for (size_t j = 0; j < IN; j++)
+        share[j] = (uint32_t)(j % n);
+    if (n < IN) {
+        p.job.absorb_group = share;
+        p.job.n_absorb_groups = n;
+    }
+    const calm_qjob plain = slow_run(&p, chain), found = slow_run(&p, test_format("%s+channel", chain));
+    ck_assert_ptr_null(plain.in_scale);
+    ck_assert_ptr_nonnull(found.in_scale);
+    ck_assert_mem_eq(plain.codes, found.codes, OUT * IN);
+    ck_assert_mem_eq(plain.scales, found.scales, OUT * found.n_groups * sizeof *found.scales);
+    const double *h = slow_damped(&p), *expected;
+    const float *v = effective(&plain);
+    expected = slow_factors(&p, h, v, share, n);
+    for (size_t j = 0; j < IN; j++) {
+        t[j] = expected[share[j]];
+        /* in_scale is a float32; the sums here, in another order, are as exact as the condition of A lets them, at most
+         * 1e6 with the ridge: 1e6 times 2^-53 is far less. */
+        ck_assert_double_eq_tol(1 / (double)found.in_scale[j], t[j], 0x1p-22);
+    }
+    const double before = loss_of(&p, h, v, NULL), after = loss_of(&p, h, effective(&found), NULL);
+    ck_assert_double_lt(after, before);
+    ck_assert_double_eq_tol(after, loss_of(&p, h, v, t), 1e-5 * before);
+}
+
+TEST(factors_of_least_loss)
+{
+    static const char *const schemes[] = {"w4a16_g64", "w3a16_g64_asym"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        check_factors(schemes[i], "absmax+nearest", IN);
+        check_factors(schemes[i], "absmax+nearest", 35);
+    }
+    check_factors("w2a16_g64", "hls+gptq+mkq", IN);
+}
+END_OF_TEST
+
+/* Nearest codes of 2 bits would have factors down to .2: those stay 1, and the loss falls all the same. */
+TEST(factors_have_a_range)
+{
+    slow_problem p;
+    size_t n_kept = 0;
+    new_problem(&p, "w2a16_g64");
+    const double *h = slow_damped(&p);
+    const calm_qjob plain = slow_run(&p, "absmax+nearest"), found = slow_run(&p, "absmax+nearest+channel");
+    for (size_t j = 0; j < IN; j++) {
+        ck_assert_double_ge(found.in_scale[j], .5);
+        ck_assert_double_le(found.in_scale[j], 2);
+        n_kept += found.in_scale[j] == 1;
+    }
+    ck_assert_uint_gt(n_kept, 0);
+    ck_assert_double_le(loss_of(&p, h, effective(&found), NULL), loss_of(&p, h, effective(&plain), NULL));
+}
+END_OF_TEST
+
+/* Behind a transform the factors change its scale, and a refit behind them sees W diag(in_scale) and H as they are now:
+ * its damped loss in that frame does not rise. */
+TEST(other_steps_follow)
+{
+    slow_problem p;
+    new_problem(&p, "w3a16_g64");
+    const double *h = slow_damped(&p);
+    const calm_qjob smooth = slow_run(&p, "smooth+absmax+gptq+mkq");
+    const calm_qjob found = slow_run(&p, "smooth+absmax+gptq+mkq+channel");
+    size_t n_changed = 0;
+    for (size_t j = 0; j < IN; j++) {
+        n_changed += found.in_scale[j] != smooth.in_scale[j];
+        ck_assert_double_le(fabs(log((double)found.in_scale[j] / (double)smooth.in_scale[j])), log(2) + 1e-6);
+    }
+    ck_assert_uint_gt(n_changed, IN / 2);
+    ck_assert_mem_eq(smooth.codes, found.codes, OUT * IN);
+    /* mkq and restarts behind it: the inverse must be that of the new H. */
+    const calm_qjob more = slow_run(&p, "absmax+gptq+channel+mkq+restarts(n=2)");
+    const calm_qjob less = slow_run(&p, "absmax+gptq+channel");
+    ck_assert_mem_eq(more.in_scale, less.in_scale, IN * sizeof *more.in_scale);
+    ck_assert_double_lt(loss_of(&p, h, effective(&more), NULL), .9 * loss_of(&p, h, effective(&less), NULL));
+}
+END_OF_TEST
+
+/* Where nothing can take an input scale the chain is the one without it. */
+TEST(left_out_where_nothing_absorbs)
+{
+    slow_problem p;
+    new_problem(&p, "w3a16_g64");
+    p.job.can_absorb = false;
+    const calm_qjob plain = slow_run(&p, "absmax+gptq+mkq"), found = slow_run(&p, "absmax+gptq+channel+mkq");
+    ck_assert_ptr_null(found.in_scale);
+    ck_assert_mem_eq(plain.codes, found.codes, OUT * IN);
+}
+END_OF_TEST
+
+/* Inputs whose weights are zero keep 1, and so does all of a job without weights. */
+TEST(dead_inputs_keep_one)
+{
+    slow_problem p;
+    new_problem(&p, "w4a16_g64");
+    for (size_t r = 0; r < OUT; r++)
+        p.w[r * IN + 5] = p.w[r * IN + 139] = 0;
+    const calm_qjob found = slow_run(&p, "absmax+nearest+channel");
+    ck_assert(found.in_scale[5] == 1 && found.in_scale[139] == 1);
+    ck_assert(found.in_scale[6] != 1);
+    for (size_t i = 0; i < OUT * IN; i++)
+        p.w[i] = 0;
+    const calm_qjob none = slow_run(&p, "absmax+nearest+channel");
+    for (size_t j = 0; j < IN; j++)
+        ck_assert(none.in_scale[j] == 1);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("refit_channel", (const TTest *[]){factors_of_least_loss, factors_have_a_range,
+                                                        other_steps_follow, left_out_where_nothing_absorbs,
+                                                        dead_inputs_keep_one, NULL});
+}

@@ -1,0 +1,55 @@
+/* Runs whose blocks see what the blocks before have become, beside what they would be. */
+#include <string.h>
+
+#include "tests/support/play.h"
+
+static const fault none = {0};
+
+/* Behind chosen blocks with the float ones in lockstep; 60 windows of 32 tokens, 15 of them held out, are 16 rows for
+ * each of 48 inputs and more. */
+TEST(an_asymmetric_prefix)
+{
+    play first = play_new(NULL, "w2a16_g16", "gptq,asym+absmax+gptq");
+    first.recipe.calib_windows = 60;
+    first.recipe.prefix = CALM_PREFIX_ASYMMETRIC;
+    play_must_run(&first);
+    play again = play_elsewhere(&first, "again");
+    again.threads = 1;
+    play_must_run(&again);
+    ck_assert_str_eq(play_digest(first.recipe.output), play_digest(again.recipe.output));
+    /* What is not fitted keeps the codes of the rows before it, and its error is to another output. */
+    static const char less[] = "SELECT total(a.value) < total(b.value) FROM v_scores a JOIN v_scores b"
+                               " USING (block, job, unit, metric) WHERE a.algorithm LIKE 'asym%'"
+                               " AND b.algorithm = 'gptq' AND unit = 'job' AND metric = 'rel_mse' AND block = 1";
+    ck_assert_int_eq(play_sql(&first, less), 1);
+    /* Keys keep it apart from a quantized prefix, whose later blocks have other references. */
+    play quantized = play_elsewhere(&first, "quantized");
+    quantized.recipe.store = first.recipe.store;
+    quantized.recipe.prefix = CALM_PREFIX_QUANTIZED;
+    play_pool(&quantized, NULL, "gptq");
+    ck_assert_uint_eq(play_must_run(&quantized).cached, 0);
+}
+END_OF_TEST
+
+TEST(asymmetric_prefixes_that_are_refused)
+{
+    const tiny_model mixture = tiny_of("qwen3_moe");
+    play run = play_new(NULL, "w2a16_g16", "asym+absmax+nearest");
+    run.recipe.prefix = CALM_PREFIX_ASYMMETRIC;
+    outcome said = play_run(&run, none);
+    ck_assert_int_eq(said.status, CALM_EARG);
+    ck_assert_ptr_nonnull(strstr(said.message, "calibration rows for 32 inputs, needs 512"));
+    play_pool(&run, NULL, "rtn");    /* nothing is fitted, so few rows do */
+    play_must_run(&run);
+    play other = play_new(&mixture, "w4a16_g8", "rtn");
+    other.recipe.prefix = CALM_PREFIX_ASYMMETRIC;
+    said = play_run(&other, none);
+    ck_assert_int_eq(said.status, CALM_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(said.message, "a mixture of experts has no `calibration.prefix` asymmetric"));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("prefix", (const TTest *[]){an_asymmetric_prefix, asymmetric_prefixes_that_are_refused, NULL});
+}
