@@ -61,6 +61,9 @@ unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme
 /* CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
 unsigned calm_algorithm_caps(const calm_algorithm *algorithm);
 
+/* Does a transform of it set input scales, which move outliers of the input into the weights? */
+bool calm_algorithm_smooths(const calm_algorithm *algorithm);
+
 /* How many products of weights and Gram matrix, 2 O I^2 operations each, it takes about. */
 double calm_algorithm_products(const calm_algorithm *algorithm);
 

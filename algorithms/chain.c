@@ -311,6 +311,16 @@ unsigned calm_algorithm_caps(const calm_algorithm *algorithm)
     return algorithm->caps;
 }
 
+bool calm_algorithm_smooths(const calm_algorithm *algorithm)
+{
+    bool any = false;
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        const calm_part *part = algorithm->steps[i].part;
+        any |= part->kind == CALM_KIND_TRANSFORM && (part->caps & CALM_SETS_IN_SCALE);
+    }
+    return any;
+}
+
 double calm_algorithm_products(const calm_algorithm *algorithm)
 {
     double products = 0;

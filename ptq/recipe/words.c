@@ -60,7 +60,7 @@ calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_p
         *to = (calm_pool_entry){.name = from->name, .algorithm = calm_algorithm_name(from->algorithm),
                                 .chain = calm_algorithm_canonical(from->algorithm), .scheme = from->scheme,
                                 .of_scheme = from->of_scheme,
-                                .smooths = calm_algorithm_caps(from->algorithm) & CALM_SETS_IN_SCALE};
+                                .smooths = calm_algorithm_smooths(from->algorithm)};
         calm_scheme_name(&from->scheme, name);
         CALM_TRY(calm_strf(ctx, ctx->out, &to->scheme_name, "%s", name));
     }

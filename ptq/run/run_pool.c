@@ -10,10 +10,12 @@
  * smooths. */
 static bool wants_crest(const calm_recipe *recipe)
 {
-    bool quantizes_activations = false;
+    bool quantizes_activations = false, smooths = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
         quantizes_activations |= recipe->schemes[i].act_bits > 0;
-    return quantizes_activations && (calm_recipe_caps(recipe) & CALM_SETS_IN_SCALE);
+    for (size_t i = 0; i < recipe->n_pool; i++)
+        smooths |= calm_algorithm_smooths(recipe->pool[i].algorithm);
+    return quantizes_activations && smooths;
 }
 
 /* The jobs that are to be quantized, in the layout's order, each with the name of its unit. */

@@ -14,7 +14,7 @@ size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job)
         calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
         /* Only what smooths is left out, and never what a pin asks for.  A crest says what a scale per token costs the
          * input's codes; of float inputs there are none, and AWQ's scales are about the weights. */
-        if (!(calm_algorithm_caps(of->algorithm) & CALM_SETS_IN_SCALE) || !of->scheme.act_bits || candidate->skipped ||
+        if (!calm_algorithm_smooths(of->algorithm) || !of->scheme.act_bits || candidate->skipped ||
             calm_run_pins(p, job, entry))
             continue;
         /* One that the store has is left out too: results must not depend on what earlier runs computed. */

@@ -78,7 +78,7 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld: \"%s\" is no scheme that this calm knows",
                          calm_store_path(r->store), (long long)r->run->id, scheme);
     if (calm_algorithm_parse(ctx, algorithm, &parsed) == CALM_OK)
-        entry->smooths = calm_algorithm_caps(parsed) & CALM_SETS_IN_SCALE;
+        entry->smooths = calm_algorithm_smooths(parsed);
     calm_ctx_forgive(ctx);
     *out = r->n_entries++;
     return CALM_OK;

@@ -12,6 +12,7 @@
 #   ALGORITHMS  in the environment: the pool; calm's own by default
 #   SAMPLES     in the environment: calibration windows, 128 by default (a third of the test text has 219)
 #   EVAL        in the environment: windows that are measured on of each text, 100 by default
+#   FOREIGN     in the environment: foreign texts of those below, "" for none; all that the system has by default
 #   CALM        in the environment: the program; build/release/calm by default
 #
 # Calibration: `validation` (seen in training), `test-third` (the first third of the test text, unseen), `c-sources` (of
@@ -21,7 +22,7 @@
 # Columns: KL to the float model, its standard deviation over seeds (rows "mean"), perplexity, the float model's, top-1
 # agreement, bits per weight, and the bytes of the checkpoint's tensors.
 set -eu
-[ $# -ge 1 ] || { sed -n '2,25s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,26s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$1
 shift
 [ $# -gt 0 ] || set -- w4a16_g128 w3a16_g128 w4a4_g128
@@ -65,6 +66,7 @@ if ls /usr/share/man/man1/*.gz >/dev/null 2>&1; then
     cut_text manuals 2 "$texts/m.txt"
     foreign="$foreign manuals"
 fi
+foreign=${FOREIGN-$foreign}
 
 # ---- runs ----
 

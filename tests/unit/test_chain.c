@@ -52,6 +52,19 @@ TEST(capabilities)
 }
 END_OF_TEST
 
+/* A refit that sets input scales moves no outliers. */
+TEST(what_smooths)
+{
+    static const char *const smoothing[] = {"smoothquant", "awq", "smoothquant-actfit"};
+    static const char *const others[] = {"rtn", "actfit", "mkq-full", "absmax+nearest+channel"};
+    for (size_t i = 0; i < sizeof smoothing / sizeof *smoothing; i++)
+        ck_assert(calm_algorithm_smooths(parsed(smoothing[i])));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        ck_assert(!calm_algorithm_smooths(parsed(others[i])));
+    ck_assert(calm_algorithm_caps(parsed("absmax+nearest+channel")) & CALM_SETS_IN_SCALE);
+}
+END_OF_TEST
+
 TEST(every_preset_parses_to_itself)
 {
     size_t n;
@@ -196,7 +209,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("chain", (const TTest *[]){canonical_has_every_option_and_revision, names,
-                                                place_decides_between_two_kinds, capabilities,
+                                                place_decides_between_two_kinds, capabilities, what_smooths,
                                                 every_preset_parses_to_itself,
                                                 chains_agree_where_scaling_is_skipped,
                                                 chains_agree_where_biases_are_not_there,
