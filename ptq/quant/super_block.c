@@ -132,7 +132,7 @@ void calm_super_round(const calm_scheme *scheme, size_t n, float *scales, float 
 
 static bool split(range r, size_t n, const float *x, float sign, bool nonzero, uint16_t *step, int *numbers)
 {
-    float values[16];
+    float values[16] = {0};
     for (size_t i = 0; i < n; i++)
         values[i] = sign * x[i];
     const float d = best_step(r, values, n, nonzero);
