@@ -222,8 +222,9 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, un
 
 const calm_exporter calm_export_gguf = {
     .name = "gguf",
-    .summary = "one model.gguf for llama.cpp: int4 as Q4_0 or Q4_1, int8 as Q8_0, with its tokenizer",
+    .summary = "one model.gguf for llama.cpp: int4 as Q4_0 or Q4_1, int8 as Q8_0, k-quants, with its tokenizer",
     .file = "model.gguf",
+    .families = CALM_GGUF_FAMILIES,
     .tie = CALM_TIE_PROJECTION,
     .check = check,
     .write_bytes = write_bytes,

@@ -55,6 +55,10 @@ static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_g
         if (!plan->quantized)
             continue;
         CALM_TRY(calm_gguf_type_of(ctx, &plan->scheme, job->name, in, &type));
+        if (type != *out && (plan->scheme.family || first->scheme.family))
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "gguf: %s and %s are of different schemes, of which none holds the codes of the other: "
+                             "GGUF has one type for all experts of a block", job->name, part->of.job->name);
         *out = type == *out ? type : CALM_GGML_Q8_0;
     }
     return CALM_OK;
@@ -148,8 +152,10 @@ static uint32_t label(const calm_gguf_layout *layout)
     static const struct {
         calm_ggml_type type;
         uint32_t label;
-    } labels[] = {{CALM_GGML_F32, 0}, {CALM_GGML_F16, 1}, {CALM_GGML_Q4_0, 2}, {CALM_GGML_Q4_1, 3}, {CALM_GGML_Q8_0, 7},
-                  {CALM_GGML_BF16, 32}};
+    } labels[] = {{CALM_GGML_F32, 0},   {CALM_GGML_F16, 1},     {CALM_GGML_Q4_0, 2},  {CALM_GGML_Q4_1, 3},
+                  {CALM_GGML_Q8_0, 7},  {CALM_GGML_Q5_0, 8},    {CALM_GGML_Q5_1, 9},  {CALM_GGML_Q2_K, 10},
+                  {CALM_GGML_Q3_K, 12}, {CALM_GGML_Q4_K, 15},   {CALM_GGML_Q5_K, 17}, {CALM_GGML_Q6_K, 18},
+                  {CALM_GGML_IQ4_NL, 25}, {CALM_GGML_IQ4_XS, 30}, {CALM_GGML_BF16, 32}};
     double most = -1;
     uint32_t out = 0;
     for (size_t l = 0; l < sizeof labels / sizeof *labels; l++) {

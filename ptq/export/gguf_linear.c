@@ -2,10 +2,42 @@
 #include "ptq/export/gguf_linear.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ptq/io/ggml_blocks.h"
+#include "ptq/quant/super_block.h"
 
 #define BLOCK 32    /* elements of Q4_0, Q4_1 and Q8_0 */
+
+/* The type of a family of schemes; its groups and super-blocks are the type's. */
+static const struct {
+    int family;
+    calm_ggml_type type;
+} types[] = {
+#define CALM_GGUF_TYPE(name) {CALM_FAMILY_##name, CALM_GGML_##name},
+    CALM_GGUF_FAMILY_LIST(CALM_GGUF_TYPE)
+#undef CALM_GGUF_TYPE
+};
+#define N_TYPES (sizeof types / sizeof *types)
+
+static calm_status family_type(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
+                               calm_ggml_type *out)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(scheme, name);
+    for (size_t i = 0; i < N_TYPES; i++) {
+        if (types[i].family != scheme->family)
+            continue;
+        const size_t elements = calm_ggml_find(types[i].type)->elements;
+        *out = types[i].type;
+        return in % elements == 0 ? CALM_OK
+                                  : calm_fail(ctx, CALM_EUNSUPPORTED,
+                                              "gguf: %s has %zu input columns, which the blocks of %zu of %s do not "
+                                              "divide; use iq4_nl, q5_0, w4a16_g32 or w8a16_g32 for it", module, in,
+                                              elements, name);
+    }
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s, for which GGUF has no type", module, name);
+}
 
 calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
                               calm_ggml_type *out)
@@ -17,6 +49,8 @@ calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const ch
                          "gguf: %s is %s: GGUF has no quantized activations; use a scheme for weights alone "
                          "(w4a16_g32, w8a16)",
                          module, name);
+    if (scheme->family)
+        return family_type(ctx, scheme, module, in, out);
     if (scheme->group % BLOCK)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "gguf: %s is %s: GGUF's blocks have %d columns, which must divide the groups of %zu", module,
@@ -60,10 +94,55 @@ static calm_status put_block(calm_ctx *ctx, calm_gguf_writer *writer, const calm
     return calm_gguf_put(ctx, writer, block, calm_ggml_find(type->type)->bytes);
 }
 
+/* Scales and minima of a block of a family, as its bytes have them. */
+static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const char *module, size_t row, size_t first,
+                               const calm_ggml_blocks *type, calm_ggml_parts *parts)
+{
+    const size_t n = type->elements / type->group, at = row * linear->n_groups + first / type->group;
+    const float *scales = linear->scales + at, *mins = linear->mins ? linear->mins + at : NULL;
+    calm_super_block block;
+    if (!calm_super_is(&linear->scheme)) {
+        parts->d = calm_f32_to_f16(scales[0]);
+        parts->dmin = mins ? calm_f32_to_f16(mins[0]) : 0;
+        if (calm_f16_to_f32(parts->d) == scales[0] && (!mins || calm_f16_to_f32(parts->dmin) == mins[0]))
+            return CALM_OK;
+        return calm_fail(ctx, CALM_ENUMERIC,
+                         "gguf: %s: the scale %g of row %zu, group %zu or its minimum is no float16", module,
+                         (double)scales[0], row, first / type->group);
+    }
+    if (!calm_super_split(&linear->scheme, n, scales, mins, &block))
+        return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the scales of row %zu from group %zu on are no whole numbers "
+                         "times one float16", module, row, first / type->group);
+    parts->d = block.d;
+    parts->dmin = block.dmin;
+    for (size_t g = 0; g < n; g++) {
+        parts->scales[g] = (uint8_t)(block.scales[g] + type->scale_zero);
+        parts->minima[g] = (uint8_t)block.minima[g];
+    }
+    return CALM_OK;
+}
+
+/* Codes of a family are the type's: ranks of levels in rising order, or code - zero with the same zero. */
+static calm_status put_family(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
+                              size_t row, const calm_ggml_blocks *type)
+{
+    for (size_t first = 0; first < linear->in; first += type->elements) {
+        calm_ggml_parts parts = {0};
+        uint8_t block[CALM_GGML_BYTES_MAX];
+        CALM_TRY(fill_scales(ctx, linear, module, row, first, type, &parts));
+        memcpy(parts.codes, linear->codes + row * linear->in + first, type->elements);
+        calm_ggml_pack(type, &parts, block);
+        CALM_TRY(calm_gguf_put(ctx, writer, block, calm_ggml_find(type->type)->bytes));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_gguf_put_row(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
                               size_t row, calm_ggml_type type)
 {
     const calm_ggml_blocks *blocks = calm_ggml_blocks_find(type);
+    if (linear->scheme.family)
+        return put_family(ctx, writer, linear, module, row, blocks);
     for (size_t first = 0; first < linear->in; first += blocks->elements)
         CALM_TRY(put_block(ctx, writer, linear, module, row, first, blocks));
     return CALM_OK;

@@ -3,6 +3,7 @@
  *   (u - z) s     int2, int3, symmetric int4  -> Q4_0   code u - z + 8, d = s
  *                 asymmetric int4             -> Q4_1   code u, d = s, m = -z s rounded to float16
  *                 int5 to int7, symmetric int8 -> Q8_0  code u - z, d = s
+ *   a family of schemes.def               -> its type  codes, and scales taken apart (super_block.h)
  * Blocks of 32 columns lie within a group: groups of 32 n columns, or one per row. */
 #ifndef CALM_EXPORT_GGUF_LINEAR_H
 #define CALM_EXPORT_GGUF_LINEAR_H
@@ -12,12 +13,13 @@
 #include "ptq/io/gguf_write.h"
 
 /* The type for linear `module` with `in` columns.  CALM_EUNSUPPORTED, naming it: its scheme quantizes activations, has
- * groups that blocks of 32 do not fit into, or is asymmetric with 8 bits; or 32 does not divide the columns. */
+ * groups that blocks of 32 do not fit into, or is asymmetric with 8 bits; or the type's blocks do not divide the
+ * columns. */
 calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
                               calm_ggml_type *out);
 
 /* Put row `row` of a linear as `type`, which its scheme has or fits.  CALM_ENUMERIC: a scale or minimum is
- * no float16. */
+ * none that the type can hold. */
 calm_status calm_gguf_put_row(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
                               size_t row, calm_ggml_type type);
 

@@ -57,6 +57,7 @@ static void fill_tensor(const opened *from, const calm_gguf_entry *entry, const 
 {
     const calm_gguf_tensor *stored = entry->stored;
     const calm_dtype dtype = calm_ggml_dtype(stored->type);
+    /* Blocks have no dtype of their own: they are read as float32. */
     const bool experts = entry->spot.expert >= 0;
     const size_t bytes = experts ? stored->bytes / stored->dims[2] : stored->bytes;
     /* The experts of a projection share a tensor; each has an equal part of its bytes. */

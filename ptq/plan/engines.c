@@ -120,7 +120,7 @@ static const calm_engine sglang = {
 
 /* Blocks of 32; 2 and 3 bits are written as Q4_0, which has no zero point. */
 #define GGML_BLOCKS WIDTHS(B_STORED, B(4), {32, 0})
-#define GGML .grouped = GGML_BLOCKS, .rowwise = GGML_BLOCKS, .group_multiple = 32
+#define GGML .grouped = GGML_BLOCKS, .rowwise = GGML_BLOCKS, .group_multiple = 32, .families = CALM_GGUF_FAMILIES
 
 static const calm_engine llamacpp = {"llamacpp", "gguf", {{"gguf", {GGML}, {GGML}, CALM_TIE_PROJECTION}}};
 
@@ -332,9 +332,12 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
     /* Widths are bits of a set, so one out of range must not be shifted. */
     if (scheme->bits < 0 || scheme->bits > 8 || scheme->act_bits < 0)
         return CALM_ENGINE_BITS;
+    /* GGUF's own types fall back to others where their super-blocks do not divide the columns. */
+    const calm_scheme stored = calm_scheme_for(scheme, linear->in);
+    scheme = &stored;
     if (scheme->family)
         return !(l->families & B(scheme->family)) ? CALM_ENGINE_FAMILY
-               : divides(scheme->group, linear->in) ? CALM_ENGINE_TAKES : CALM_ENGINE_COLUMNS;
+               : divides(calm_scheme_block(scheme), linear->in) ? CALM_ENGINE_TAKES : CALM_ENGINE_COLUMNS;
     return scheme->act_bits ? pair_verdict(l, linear, scheme) : weight_verdict(l, linear, scheme);
 }
 
@@ -459,7 +462,7 @@ static void print_rule(calm_text *out, const limits *l, calm_engine_rule rule, c
     if (rule == CALM_ENGINE_FAMILY)
         calm_text_printf(out, "has no kernel for %s in this format", name);
     else if (rule == CALM_ENGINE_COLUMNS && scheme->family)
-        calm_text_printf(out, "takes input columns that %zu divides, not %zu", scheme->group, linear->in);
+        calm_text_printf(out, "takes input columns that %zu divides, not %zu", calm_scheme_block(scheme), linear->in);
     else if (rule == CALM_ENGINE_ACTIVATIONS)
         print_activations(out, l, scheme);
     else if (rule == CALM_ENGINE_BITS)

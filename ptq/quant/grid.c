@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "ptq/base/simd.h"
+#include "ptq/quant/super_block.h"
 
 #define ROUND_F64 0x1.8p52
 #define ROUND_F32 0x1.8p23f
@@ -68,6 +69,11 @@ float calm_scale_round(const calm_scheme *scheme, float global, double scale)
         return round_e4m3(scale, global);
     case CALM_SCALE_F16:
         return round_16_bits(scale, CALM_F16);
+    case CALM_SCALE_U4:
+    case CALM_SCALE_U6:
+    case CALM_SCALE_S6:
+    case CALM_SCALE_S8:
+        return calm_super_scale(scheme, scale);
     case CALM_SCALE_DTYPE:
         break;
     }
@@ -83,12 +89,18 @@ float calm_min_round(const calm_scheme *scheme, double min)
 {
     if (!calm_scheme_has_mins(scheme))
         return 0;
+    if (calm_scheme_family(scheme)->minimum == CALM_MINIMUM_TAKEN)
+        return calm_super_minimum(min);
     const float rounded = calm_dtype_round(CALM_F16, (float)min);
     return fabsf(rounded) <= (float)CALM_SCALE_MAX ? rounded : copysignf(INFINITY, rounded);
 }
 
 void calm_scales_round(const calm_scheme *scheme, float global, size_t n, float *scales, float *mins)
 {
+    if (calm_super_is(scheme)) {
+        calm_super_round(scheme, n, scales, mins);
+        return;
+    }
     for (size_t g = 0; g < n; g++) {
         scales[g] = calm_scale_round(scheme, global, scales[g]);
         if (mins)

@@ -215,14 +215,39 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     (void)length;
 }
 
+calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in)
+{
+    static const struct {
+        int family, instead;
+    } rows[] = {{CALM_FAMILY_Q2_K, CALM_FAMILY_IQ4_NL}, {CALM_FAMILY_Q3_K, CALM_FAMILY_IQ4_NL},
+                {CALM_FAMILY_Q4_K, CALM_FAMILY_Q5_0},   {CALM_FAMILY_Q5_K, CALM_FAMILY_Q5_1},
+                {CALM_FAMILY_Q6_K, CALM_FAMILY_INT},    {CALM_FAMILY_IQ4_XS, CALM_FAMILY_IQ4_NL}};
+    calm_scheme out = *scheme;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].family == scheme->family && in % calm_scheme_block(scheme)) {
+            out.family = rows[i].instead;
+            out.bits = out.family ? families[out.family].bits : 8;
+            out.group = 32;
+            out.scale_dtype = CALM_F16;
+        }
+    return out;
+}
+
 size_t calm_scheme_groups(const calm_scheme *scheme, size_t in)
 {
-    return scheme->group ? in / scheme->group + (in % scheme->group != 0) : 1;
+    const size_t group = calm_scheme_for(scheme, in).group;
+    return group ? in / group + (in % group != 0) : 1;
+}
+
+size_t calm_scheme_block(const calm_scheme *scheme)
+{
+    return scheme->group * calm_scheme_family(scheme)->super;
 }
 
 size_t calm_scheme_group_size(const calm_scheme *scheme, size_t in)
 {
-    return scheme->group ? scheme->group : in;
+    const size_t group = calm_scheme_for(scheme, in).group;
+    return group ? group : in;
 }
 
 int calm_scheme_input_bits(const calm_scheme *scheme)
@@ -234,6 +259,7 @@ double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t
 {
     if (scheme->bits == 0 || out == 0 || in == 0)
         return FLOAT_BITS;
-    double per_group = calm_scheme_family(scheme)->side_bits + (scheme->symmetric ? 0 : scheme->bits);
-    return scheme->bits + per_group * (double)calm_scheme_groups(scheme, in) / (double)in;
+    const calm_scheme stored = calm_scheme_for(scheme, in);
+    double per_group = calm_scheme_family(&stored)->side_bits + (stored.symmetric ? 0 : stored.bits);
+    return stored.bits + per_group * (double)calm_scheme_groups(scheme, in) / (double)in;
 }

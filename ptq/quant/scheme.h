@@ -29,18 +29,29 @@ typedef enum calm_family_id {
     CALM_N_FAMILIES
 } calm_family_id;
 
+/* Families that GGUF has a type for, under its name; and the same as a set of bits 1 << CALM_FAMILY_X. */
+#define CALM_GGUF_FAMILY_LIST(X)                                                                                       \
+    X(Q4_1) X(Q5_0) X(Q5_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS) X(IQ4_NL)
+#define CALM_GGUF_FAMILY_BIT(name) | 1u << CALM_FAMILY_##name
+#define CALM_GGUF_FAMILIES (0u CALM_GGUF_FAMILY_LIST(CALM_GGUF_FAMILY_BIT))
+
 /* How a scale is stored. */
 typedef enum calm_scale_code {
     CALM_SCALE_DTYPE,    /* bfloat16 or float16, as scheme.scale_dtype says                        */
     CALM_SCALE_F16,      /* float16                                                                */
     CALM_SCALE_E8M0,     /* a power of two                                                         */
     CALM_SCALE_E4M3,     /* a small float, divided by a float32 that the whole job shares          */
+    CALM_SCALE_U4,       /* a whole number of 4 bits times a float16 of the super-block            */
+    CALM_SCALE_U6,       /* of 6 bits                                                              */
+    CALM_SCALE_S6,       /* of 6 bits with a sign, -32 to 31                                       */
+    CALM_SCALE_S8,       /* of 8 bits with a sign                                                  */
 } calm_scale_code;
 
 /* What is added to scale * level. */
 typedef enum calm_minimum {
     CALM_MINIMUM_NONE,
     CALM_MINIMUM_FREE,    /* float16 of any sign                                                   */
+    CALM_MINIMUM_TAKEN,   /* less a whole number, as the scale has, times a float16 of the super-block: at most 0 */
 } calm_minimum;
 
 /* One row of schemes.def. */
@@ -84,6 +95,14 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
 
 /* ceil(in / group), 1 for group 0. */
 size_t calm_scheme_groups(const calm_scheme *scheme, size_t in);
+
+/* Columns that scales are rounded together for: of a group, or of a super-block; 0: one group per row. */
+size_t calm_scheme_block(const calm_scheme *scheme);
+
+/* The scheme that stands for `scheme` in a linear of `in` columns: itself, or where its super-blocks do not divide them
+ * what llama.cpp falls back to: q2_k, q3_k and iq4_xs to iq4_nl, q4_k to q5_0, q5_k to q5_1, q6_k to int8 in groups
+ * of 32 (Q8_0).  Groups, bits and blocks below are of that one. */
+calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in);
 
 /* Columns per group; `in` for group 0. */
 size_t calm_scheme_group_size(const calm_scheme *scheme, size_t in);

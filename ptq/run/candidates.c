@@ -48,7 +48,7 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, linears, ref->n));
     *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
                       .stats = &item->from->capture->job[ref->kind].stats,
-                      .scheme = work->p->in.recipe->pool[item->entry].scheme,
+                      .scheme = calm_scheme_for(&work->p->in.recipe->pool[item->entry].scheme, ref->in),
                       .can_absorb = absorbs(work->p, item->job)};
     for (size_t i = 0; i < ref->n; i++) {
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];

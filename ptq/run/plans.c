@@ -41,7 +41,8 @@ calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size
     for (size_t j = 0; j < n_jobs; j++)
         if (choice[j] != CALM_STAYS_FLOAT)    /* others stay zero: float */
             out->jobs[j] = (calm_plan_job){.quantized = true,
-                                           .scheme = in->recipe->pool[choice[j]].scheme,
+                                           .scheme = calm_scheme_for(&in->recipe->pool[choice[j]].scheme,
+                                                                     calm_model_layout(in->model)->jobs[j].in),
                                            .entry_name = in->recipe->pool[choice[j]].name,
                                            .source = calm_candidate_at(in, j, choice[j])};
     return CALM_OK;

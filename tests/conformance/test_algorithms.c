@@ -8,7 +8,7 @@
 
 static const char *const schemes[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64",
                                       "w8a8", "w8a8_asymact", "w8a16_asym", "w4a4_g16_f16s",
-                                      "fp8a16", "mxfp4a16", "nvfp4a16", "iq4_nl", "q4_1"};
+                                      "fp8a16", "mxfp4a16", "nvfp4a16", "iq4_nl", "q4_1", "q2_k", "q3_k", "q4_k"};
 #define N_SCHEMES (sizeof schemes / sizeof *schemes)
 #define FIRST_FAMILY 7
 

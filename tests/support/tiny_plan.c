@@ -65,20 +65,42 @@ static float draw_scale(const calm_config *config, const calm_job_ref *job, size
     return (float)exp2(kind == TINY_POWERS_OF_TWO ? rint(exponent) : exponent);
 }
 
-/* Row `row` of a job, w [in], to the nearest points of the grids of its groups. */
+/* The grid that spans group `g` of a row, and its weights in `scaled`. */
+static calm_grid span_group(const calm_qjob *q, size_t g, const float *w, double scaled[MOST_COLUMNS], size_t *n)
+{
+    const size_t first = g * q->group;
+    double lo, hi;
+    *n = q->in - first < q->group ? q->in - first : q->group;
+    ck_assert_uint_le(*n, MOST_COLUMNS);
+    for (size_t i = 0; i < *n; i++)
+        scaled[i] = (double)w[first + i] * (q->in_scale ? (double)q->in_scale[first + i] : 1);
+    calm_grid_span(&q->scheme, scaled, *n, &lo, &hi);
+    return calm_grid_between(&q->scheme, 0, lo, hi);
+}
+
+/* Row `row` of a job, w [in], to the nearest points of the grids of its groups, super-block by super-block. */
 static void round_row(calm_qjob *q, size_t row, const float *w)
 {
-    for (size_t g = 0; g < q->n_groups; g++) {
-        const size_t first = g * q->group, n = q->in - first < q->group ? q->in - first : q->group;
-        double scaled[MOST_COLUMNS], lo, hi;
-        ck_assert_uint_le(n, MOST_COLUMNS);
-        for (size_t i = 0; i < n; i++)
-            scaled[i] = (double)w[first + i] * (q->in_scale ? (double)q->in_scale[first + i] : 1);
-        calm_grid_span(&q->scheme, scaled, n, &lo, &hi);
-        const calm_grid grid = calm_grid_between(&q->scheme, 0, lo, hi);
-        calm_grid_encode(&q->scheme, grid, scaled, n, q->codes + row * q->in + first);
-        q->scales[row * q->n_groups + g] = grid.scale;
-        q->zeros[row * q->n_groups + g] = q->scheme.symmetric ? calm_symmetric_zero(&q->scheme) : grid.zero;
+    const size_t super = calm_scheme_family(&q->scheme)->super;
+    double scaled[MOST_COLUMNS];
+    size_t n;
+    for (size_t begin = 0; begin < q->n_groups; begin += super) {
+        const size_t end = calm_size_min(begin + super, q->n_groups), at = row * q->n_groups;
+        float *scales = q->scales + at, *mins = q->mins ? q->mins + at : NULL;
+        for (size_t g = begin; g < end; g++) {
+            const calm_grid grid = span_group(q, g, w, scaled, &n);
+            scales[g] = grid.scale;
+            q->zeros[at + g] = q->scheme.symmetric ? calm_symmetric_zero(&q->scheme) : grid.zero;
+            if (mins)
+                mins[g] = grid.min;
+        }
+        calm_scales_round(&q->scheme, 0, end - begin, scales + begin, mins ? mins + begin : NULL);
+        for (size_t g = begin; g < end; g++) {
+            calm_grid grid = span_group(q, g, w, scaled, &n);
+            grid.scale = scales[g];
+            grid.min = mins ? mins[g] : 0;
+            calm_grid_encode(&q->scheme, grid, scaled, n, q->codes + row * q->in + g * q->group);
+        }
     }
 }
 
@@ -92,6 +114,7 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     size_t row = 0;
     *q = (calm_qjob){.out = job->out, .in = job->in};
     ck_ok(calm_scheme_parse(ctx, scheme, &q->scheme));
+    q->scheme = calm_scheme_for(&q->scheme, q->in);
     p->plan.jobs[index] = (calm_plan_job){.quantized = q->scheme.bits != 0, .scheme = q->scheme, .entry_name = "test"};
     if (!q->scheme.bits)
         return;
@@ -100,6 +123,8 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     ck_ok(CALM_NEW(ctx, ctx->out, q->codes, q->out * q->in));
     ck_ok(CALM_NEW(ctx, ctx->out, q->scales, (q->out + 1) * q->n_groups));    /* a test says one row too many */
     ck_ok(CALM_NEW(ctx, ctx->out, q->zeros, q->out * q->n_groups));
+    if (calm_scheme_has_mins(&q->scheme))
+        ck_ok(CALM_NEW(ctx, ctx->out, q->mins, q->out * q->n_groups));
     if (job->can_absorb && scales != TINY_UNSCALED)
         ck_ok(CALM_NEW(ctx, ctx->out, q->in_scale, q->in));
     for (size_t i = 0; q->in_scale && i < q->in; i++)

@@ -1,0 +1,155 @@
+/* Scales of super-blocks: every d is tried that makes the largest scale a whole number. */
+#include "ptq/quant/super_block.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/tensor/dtype.h"
+
+#define LEAST 0x1p-24        /* the smallest float16 */
+#define MOST 65280.0
+
+/* Numbers that a code holds; least 0: no sign. */
+typedef struct range {
+    int least, most;
+} range;
+
+static range range_of(const calm_scheme *scheme)
+{
+    switch (calm_scheme_family(scheme)->scale) {
+    case CALM_SCALE_U4:
+        return (range){0, 15};
+    case CALM_SCALE_U6:
+        return (range){0, 63};
+    case CALM_SCALE_S6:
+        return (range){-32, 31};
+    default:
+        return (range){-128, 127};
+    }
+}
+
+bool calm_super_is(const calm_scheme *scheme)
+{
+    const calm_scale_code code = calm_scheme_family(scheme)->scale;
+    return code == CALM_SCALE_U4 || code == CALM_SCALE_U6 || code == CALM_SCALE_S6 || code == CALM_SCALE_S8;
+}
+
+float calm_super_scale(const calm_scheme *scheme, double scale)
+{
+    if (range_of(scheme).least == 0 && scale < LEAST)
+        return (float)LEAST;
+    if (fabs(scale) < LEAST)
+        return copysignf((float)LEAST, (float)scale);
+    return fabs(scale) <= MOST ? (float)scale : copysignf(INFINITY, (float)scale);
+}
+
+float calm_super_minimum(double minimum)
+{
+    return !(minimum < 0) ? (isnan(minimum) ? NAN : 0) : minimum >= -MOST ? (float)minimum : -INFINITY;
+}
+
+/* The number of d nearest to x; `nonzero`: not 0. */
+static int nearest(range r, float d, float x, bool nonzero)
+{
+    double q = rint((double)x / (double)d);
+    q = q < r.least ? r.least : q > r.most ? r.most : q;
+    if (nonzero && q == 0)
+        q = r.least < 0 && (x < 0) != (d < 0) ? -1 : 1;
+    return (int)q;
+}
+
+/* The value of largest magnitude. */
+static float largest(const float *x, size_t n)
+{
+    float most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fabsf(x[i]) > fabsf(most) ? x[i] : most;
+    return most;
+}
+
+/* Sum of squared errors under d, or when that passes `most` something above it. */
+static double error_of(range r, float d, const float *x, size_t n, bool nonzero, double most)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n && sum <= most; i++) {
+        const double e = (double)x[i] - (double)d * nearest(r, d, x[i], nonzero);
+        sum += e * e;
+    }
+    return sum;
+}
+
+/* The float16 under which x [n] are nearest to whole numbers within r; 0 where all are 0.  From fine to coarse, so that
+ * of equals the finest stays. */
+static float best_step(range r, const float *x, size_t n, bool nonzero)
+{
+    const float most = largest(x, n);
+    float best = 0;
+    double least = INFINITY;
+    const int end = r.most > -r.least ? r.most : -r.least;
+    for (int k = end; k >= 1 && most != 0 && least > 0; k--)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            const int number = sign * k;
+            if (number < r.least || number > r.most)
+                continue;
+            const float d = calm_dtype_round(CALM_F16, most / (float)number);
+            const double error = d != 0 && isfinite(d) ? error_of(r, d, x, n, nonzero, least) : INFINITY;
+            if (error < least) {
+                least = error;
+                best = d;
+            }
+        }
+    return best;
+}
+
+static bool all_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+void calm_super_round(const calm_scheme *scheme, size_t n, float *scales, float *mins)
+{
+    const range r = range_of(scheme);
+    if (!all_finite(scales, n) || (mins && !all_finite(mins, n)))
+        return;    /* whoever asked sees it, and says which */
+    const range up = {0, r.most};
+    float d;
+    for (size_t i = 0; i < n; i++)
+        scales[i] = calm_super_scale(scheme, (double)scales[i]);
+    d = best_step(r, scales, n, true);
+    for (size_t i = 0; i < n; i++)
+        scales[i] = d != 0 ? d * (float)nearest(r, d, scales[i], true) : INFINITY;
+    if (!mins)
+        return;
+    for (size_t i = 0; i < n; i++)
+        mins[i] = -calm_super_minimum((double)mins[i]);
+    d = best_step(up, mins, n, false);
+    for (size_t i = 0; i < n; i++)    /* 0 and not -0, as minima that are none */
+        mins[i] = d != 0 && nearest(up, d, mins[i], false) ? -(d * (float)nearest(up, d, mins[i], false)) : 0;
+}
+
+static bool split(range r, size_t n, const float *x, float sign, bool nonzero, uint16_t *step, int *numbers)
+{
+    float values[16] = {0};
+    for (size_t i = 0; i < n; i++)
+        values[i] = sign * x[i];
+    const float d = best_step(r, values, n, nonzero);
+    *step = calm_f32_to_f16(d);
+    for (size_t i = 0; i < n; i++) {
+        numbers[i] = d != 0 ? nearest(r, d, values[i], nonzero) : 0;
+        if (d * (float)numbers[i] != values[i])
+            return false;
+    }
+    return true;
+}
+
+bool calm_super_split(const calm_scheme *scheme, size_t n, const float *scales, const float *mins,
+                      calm_super_block *out)
+{
+    const range r = range_of(scheme);
+    *out = (calm_super_block){0};
+    return n <= 16 && split(r, n, scales, 1, true, &out->d, out->scales)
+           && (!mins || split((range){0, r.most}, n, mins, -1, false, &out->dmin, out->minima));
+}

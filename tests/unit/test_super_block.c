@@ -1,0 +1,148 @@
+/* Super-blocks: scales and minima rounded together are what the types can hold, stay as they are when rounded again,
+ * and come apart into the numbers that files have. */
+#include "ptq/quant/super_block.h"
+
+#include <math.h>
+
+#include "ptq/base/rng_impl.h"
+#include "ptq/quant/grid.h"
+#include "tests/support/harness.h"
+
+#define MOST_GROUPS 16
+
+static const char *const names[] = {"q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs"};
+#define N_NAMES (sizeof names / sizeof *names)
+
+/* Numbers that the type's code holds. */
+static const int least[N_NAMES] = {0, -32, 0, 0, -128, -32}, most[N_NAMES] = {15, 31, 63, 63, 127, 31};
+
+static calm_scheme scheme_of(size_t k)
+{
+    calm_scheme scheme;
+    ck_ok(calm_scheme_parse(ctx, names[k], &scheme));
+    ck_assert(calm_super_is(&scheme));
+    return scheme;
+}
+
+/* Scales of some super-block of type k: of either sign where the type has one, over `decades` of magnitude. */
+static size_t draw(size_t k, uint64_t seed, double decades, float *scales, float *mins)
+{
+    const calm_scheme scheme = scheme_of(k);
+    const size_t n = calm_scheme_family(&scheme)->super;
+    ck_assert_uint_le(n, MOST_GROUPS);
+    for (size_t g = 0; g < n; g++) {
+        const double size = 1e-2 * pow(10, -decades * calm_rng_uniform(seed, 1, g));
+        scales[g] = (float)(least[k] < 0 && calm_rng_uniform(seed, 2, g) < 0.5 ? -size : size);
+        mins[g] = calm_scheme_has_mins(&scheme) ? -(float)(size * 7 * calm_rng_uniform(seed, 3, g)) : 0;
+    }
+    return n;
+}
+
+TEST(rounded_together)
+{
+    for (size_t k = 0; k < N_NAMES; k++)
+        for (uint64_t seed = 0; seed < 40; seed++) {
+            float scales[MOST_GROUPS], mins[MOST_GROUPS], again[MOST_GROUPS], again_mins[MOST_GROUPS];
+            const calm_scheme scheme = scheme_of(k);
+            float *const of = calm_scheme_has_mins(&scheme) ? mins : NULL;
+            const size_t n = draw(k, seed, (double)(seed % 4), scales, mins);
+            float wanted[MOST_GROUPS];
+            memcpy(wanted, scales, sizeof wanted);
+            calm_super_block block;
+            calm_scales_round(&scheme, 0, n, scales, of);
+            memcpy(again, scales, sizeof again);
+            memcpy(again_mins, mins, sizeof again_mins);
+            calm_scales_round(&scheme, 0, n, again, of ? again_mins : NULL);
+            ck_assert_msg(memcmp(again, scales, n * sizeof *scales) == 0, "%s", names[k]);
+            ck_assert(memcmp(again_mins, mins, n * sizeof *mins) == 0);
+            ck_assert(calm_super_split(&scheme, n, scales, of, &block));
+            const float d = calm_f16_to_f32(block.d), dmin = calm_f16_to_f32(block.dmin);
+            for (size_t g = 0; g < n; g++) {
+                ck_assert(block.scales[g] >= least[k] && block.scales[g] <= most[k] && block.scales[g] != 0);
+                ck_assert(d * (float)block.scales[g] == scales[g]);
+                ck_assert(!of || (block.minima[g] >= 0 && block.minima[g] <= most[k]));
+                ck_assert(-(dmin * (float)block.minima[g]) == mins[g]);
+                /* The grid is as fine as the largest scale over the largest number of its sign, at most; half a step,
+                 * and one whole for a number that may not be 0. */
+                const double step = fabs((double)scales[0]) > 0 ? fabs((double)d) : 0;
+                ck_assert(fabs((double)scales[g] - (double)wanted[g]) <= step * 1.001);
+            }
+        }
+}
+END_OF_TEST
+
+/* All groups alike, none at all, a single one: the float16 nearest to what was asked for. */
+TEST(simple_ones)
+{
+    for (size_t k = 0; k < N_NAMES; k++) {
+        const calm_scheme scheme = scheme_of(k);
+        float same[8], zero[8] = {0}, one = 0.5f;
+        calm_super_block block;
+        for (size_t g = 0; g < 8; g++)
+            same[g] = 0.25f;
+        calm_scales_round(&scheme, 0, 8, same, NULL);
+        calm_scales_round(&scheme, 0, 1, &one, NULL);
+        ck_assert(one == 0.5f);
+        for (size_t g = 0; g < 8; g++) {
+            ck_assert(same[g] == 0.25f);
+            zero[g] = calm_scale_round(&scheme, 0, 0);
+        }
+        calm_scales_round(&scheme, 0, 8, zero, NULL);    /* a row of zeros: no scale is 0, none is large */
+        ck_assert(calm_super_split(&scheme, 8, zero, NULL, &block));
+        ck_assert(zero[0] != 0 && fabsf(zero[0]) <= 0x1p-17f);
+    }
+}
+END_OF_TEST
+
+TEST(out_of_range)
+{
+    for (size_t k = 0; k < N_NAMES; k++) {
+        const calm_scheme scheme = scheme_of(k);
+        float scales[2] = {1, INFINITY}, odd[2] = {1, 0.3f};
+        calm_super_block block;
+        ck_assert(isinf(calm_scale_round(&scheme, 0, 1e6)));
+        ck_assert(isnan(calm_scale_round(&scheme, 0, NAN)));
+        calm_scales_round(&scheme, 0, 2, scales, NULL);
+        ck_assert(isinf(scales[1]));
+        ck_assert(!calm_super_split(&scheme, 2, odd, NULL, &block));
+        ck_assert(least[k] < 0 ? calm_scale_round(&scheme, 0, -1) == -1 : calm_scale_round(&scheme, 0, -1) > 0);
+        ck_assert(!calm_scheme_has_mins(&scheme) || calm_min_round(&scheme, 3) == 0);
+        ck_assert(!calm_scheme_has_mins(&scheme) || isinf(calm_min_round(&scheme, -1e6)));
+    }
+}
+END_OF_TEST
+
+/* What a scheme is in a linear whose columns its blocks do not divide. */
+TEST(fall_back)
+{
+    static const char *const instead[N_NAMES] = {"iq4_nl", "iq4_nl", "q5_0", "q5_1", "w8a16_g32_f16s", "iq4_nl"};
+    char name[CALM_SCHEME_NAME_MAX];
+    for (size_t k = 0; k < N_NAMES; k++) {
+        const calm_scheme scheme = scheme_of(k), whole = calm_scheme_for(&scheme, 512),
+                          other = calm_scheme_for(&scheme, 640);
+        calm_scheme_name(&whole, name);
+        ck_assert_str_eq(name, names[k]);
+        calm_scheme_name(&other, name);
+        ck_assert_str_eq(name, instead[k]);
+        ck_assert_uint_eq(calm_scheme_groups(&scheme, 640), 20);
+        ck_assert(calm_scheme_bits_per_weight(&scheme, 8, 640) == calm_scheme_bits_per_weight(&other, 8, 640));
+    }
+}
+END_OF_TEST
+
+/* Bits per weight as ggml's blocks have them. */
+TEST(sizes)
+{
+    static const double bits[N_NAMES] = {2.625, 3.4375, 4.5, 5.5, 6.5625, 4.25};
+    for (size_t k = 0; k < N_NAMES; k++) {
+        const calm_scheme scheme = scheme_of(k);
+        ck_assert(calm_scheme_bits_per_weight(&scheme, 16, 512) == bits[k]);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("super_block", (const TTest *[]){rounded_together, simple_ones, out_of_range, fall_back, sizes,
+                                                      NULL});
+}
