@@ -32,12 +32,12 @@ fail() { echo "packages: $*" >&2; exit 1; }
 
 echo 'packages: the source ...'
 commit=$(git -C "$CALM_HOME" rev-parse HEAD)
-SOURCE_DATE_EPOCH=$(git -C "$CALM_HOME" log -1 --format=%ct)
+SOURCE_DATE_EPOCH=$(git -C "$CALM_HOME" log -1 --format=%ct "$commit")
 version=$(sed -n 's/^project(calm VERSION \([0-9.]*\).*/\1/p' "$CALM_HOME/CMakeLists.txt")
 export SOURCE_DATE_EPOCH
 tarball=$scratch/calm-$version.tar.gz
 for name in "$tarball" "$scratch/again.tar.gz"; do
-    git -C "$CALM_HOME" archive --format=tar.gz --prefix="calm-$version/" -o "$name" HEAD
+    git -C "$CALM_HOME" archive --format=tar.gz --prefix="calm-$version/" -o "$name" "$commit"
 done
 cmp "$tarball" "$scratch/again.tar.gz" || fail 'the tarballs differ'
 

