@@ -4,6 +4,7 @@
 #include "ptq/run/run_impl.h"
 #include "ptq/plan/key.h"
 #include "ptq/model/arch.h"
+#include "store/blob.h"
 
 /* Rows of the model and of its calibration windows. */
 static calm_status put_model(calm_ctx *ctx, calm_run *p)
@@ -131,4 +132,11 @@ calm_status calm_run_register(calm_ctx *ctx, calm_run *p)
             CALM_TRY(put_job(ctx, p, job, id));
     }
     return CALM_OK;
+}
+
+calm_status calm_run_put_blob(calm_ctx *ctx, const calm_run *p, const void *bytes, size_t n_bytes,
+                              char digest[CALM_SHA256_HEX])
+{
+    const calm_blob_piece piece = {bytes, n_bytes};
+    return calm_blob_put(ctx, calm_store_blobs(p->in.store), &piece, 1, digest);
 }

@@ -23,13 +23,6 @@ bool calm_run_blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest
     return false;
 }
 
-calm_status calm_run_put_blob(calm_ctx *ctx, const calm_run *p, const void *bytes, size_t n_bytes,
-                              char digest[CALM_SHA256_HEX])
-{
-    const calm_blob_piece piece = {bytes, n_bytes};
-    return calm_blob_put(ctx, calm_store_blobs(p->in.store), &piece, 1, digest);
-}
-
 /* Scores of this version's names; others are of no use here. */
 static void adopt_scores(const calm_store_candidate *row, calm_score_set *out)
 {
