@@ -17,14 +17,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "algorithms/adam.h"
 #include "algorithms/part.h"
 #include "ptq/base/simd.h"
 #include "ptq/tensor/vector.h"
 
-/* Of the moments. */
-#define BETA1 0.9
-#define BETA2 0.95
-#define ADAM_EPS 1e-12
 /* Residuals that V begins with are below half a step, whatever the chain left. */
 #define RESIDUAL_MAX 0.49f
 /* Rows of one task. */
@@ -68,24 +65,18 @@ static const char *refuses(const calm_scheme *scheme)
 
 /* ---- state ---- */
 
-/* Adam over the logarithms x [n] of factors: both moments, all zero at first. */
-typedef struct adam {
-    double *x, *m, *v;
-    double rate, correct1, correct2;    /* of the step: rate f, 1 - beta^t */
-} adam;
-
 /* What is learned of a linear. */
 typedef struct linear_state {
     calm_learn_linear *of;
     float *v;              /* [O, I]                      */
     float *sign;           /* [O, G] of the start's scale */
-    adam a;                /* [O, G]                      */
+    calm_adam a;           /* [O, G]                      */
 } linear_state;
 
 typedef struct vector_state {
     calm_learn_vector *of;
     float *start;          /* [n] p0 */
-    adam b;                /* [n]    */
+    calm_adam b;           /* [n]    */
 } vector_state;
 
 typedef struct state {
@@ -97,29 +88,6 @@ typedef struct state {
     size_t *first_task;    /* [n_linears + 1] chunks of rows before those of each linear */
     float v_rate;          /* of the step */
 } state;
-
-static calm_status new_adam(calm_ctx *ctx, size_t n, adam *out)
-{
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->x, n));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->m, n));
-    return CALM_NEW(ctx, ctx->scratch, out->v, n);
-}
-
-static void set_rate(adam *to, double rate, size_t t)
-{
-    to->rate = rate;
-    to->correct1 = 1 - pow(BETA1, (double)t);
-    to->correct2 = 1 - pow(BETA2, (double)t);
-}
-
-/* One step of entry i along gradient g; returns the factor e^x. */
-static double adam_step(const adam *of, size_t i, double g)
-{
-    of->m[i] = BETA1 * of->m[i] + (1 - BETA1) * g;
-    of->v[i] = BETA2 * of->v[i] + (1 - BETA2) * g * g;
-    of->x[i] -= of->rate * (of->m[i] / of->correct1) / (sqrt(of->v[i] / of->correct2) + ADAM_EPS);
-    return exp(of->x[i]);
-}
 
 /* ---- linears ---- */
 
@@ -219,15 +187,6 @@ static chunk chunk_of(const state *s, size_t index)
     return (chunk){&s->linears[l], first, calm_size_min(first + CHUNK, s->linears[l].of->out)};
 }
 
-/* A scale that its type cannot hold ends the learning of the block. */
-static calm_status need_scale(calm_ctx *ctx, const calm_learn_linear *linear, size_t row, size_t g, float scale)
-{
-    if (isfinite(scale))
-        return CALM_OK;
-    return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned scale of row %zu, group %zu is %g", linear->name, row, g,
-                     (double)scale);
-}
-
 /* Task: V, signs and starts of a chunk of rows. */
 static calm_status begin_rows(calm_ctx *ctx, size_t index, void *user)
 {
@@ -260,13 +219,9 @@ static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
         for (size_t g = 0; g < linear->n_groups; g++) {
             const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
             const size_t n = columns_of(linear, g);
+            float scale;
             /* By the weights that the gradient is of: before they change. */
-            double g_a = calm_vec_dot(n, linear->grad + at, linear->effective + at);
-            for (size_t j = 0; linear->mins && j < n; j++)
-                g_a -= (double)linear->grad[at + j] * (double)linear->mins[cell];    /* the scale has no part in it */
-            const float scale = calm_scale_round(&linear->scheme, linear->global,
-                                                 (double)linear->scales[cell] * adam_step(&c.at->a, cell, g_a));
-            CALM_TRY(need_scale(ctx, linear, row, g, scale));
+            CALM_TRY(calm_adam_step_scale(ctx, &c.at->a, linear, row, g, linear->scales[cell], &scale));
             move_v(n, linear->grad + at, c.at->sign[cell], s->v_rate, c.at->v + at);
             if (calm_scheme_is_plain(&linear->scheme))
                 decode(n, linear->codes + at, c.at->v + at, lo, hi, scale, zero_of(linear, cell),
@@ -310,22 +265,6 @@ static void undo_rows(const state *s, size_t index)
         }
 }
 
-/* ---- vectors ---- */
-
-static calm_status step_vector(calm_ctx *ctx, const vector_state *at)
-{
-    calm_learn_vector *vector = at->of;
-    for (size_t i = 0; i < vector->n; i++) {
-        const double g = (double)vector->grad[i] * (double)vector->values[i];
-        const float value = (float)((double)at->start[i] * adam_step(&at->b, i, g));
-        vector->values[i] = calm_dtype_round(vector->dtype, value - vector->offset) + vector->offset;
-        if (!isfinite(vector->values[i]))
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned value %zu is %g", vector->name, i,
-                             (double)vector->values[i]);
-    }
-    return CALM_OK;
-}
-
 /* ---- the whole ---- */
 
 /* State of the linears that the learner changes, and of all vectors. */
@@ -343,7 +282,7 @@ static calm_status begin(calm_ctx *ctx, state *s)
         at->of = linear;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, at->v, linear->out * linear->in));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, at->sign, linear->out * linear->n_groups));
-        CALM_TRY(new_adam(ctx, linear->out * linear->n_groups, &at->a));
+        CALM_TRY(calm_adam_new(ctx, ctx->scratch, linear->out * linear->n_groups, &at->a));
         s->first_task[s->n_linears + 1] = s->first_task[s->n_linears] + (linear->out + CHUNK - 1) / CHUNK;
         s->n_linears++;
     }
@@ -353,14 +292,9 @@ static calm_status begin(calm_ctx *ctx, state *s)
         at->of = vector;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, at->start, vector->n));
         memcpy(at->start, vector->values, vector->n * sizeof *at->start);
-        CALM_TRY(new_adam(ctx, vector->n, &at->b));
+        CALM_TRY(calm_adam_new(ctx, ctx->scratch, vector->n, &at->b));
     }
     return calm_parallel_for(ctx, s->first_task[s->n_linears], begin_rows, s);
-}
-
-static size_t adam_bytes(size_t n)
-{
-    return 3 * CALM_BYTES(double, n);
 }
 
 static size_t memory(const calm_learn_problem *problem, const void *opts)
@@ -372,10 +306,10 @@ static size_t memory(const calm_learn_problem *problem, const void *opts)
         const calm_learn_linear *linear = &problem->linears[i];
         if (!refuses(&linear->scheme))
             bytes += CALM_BYTES(float, linear->out * linear->in) + CALM_BYTES(float, linear->out * linear->n_groups) +
-                     adam_bytes(linear->out * linear->n_groups);
+                     calm_adam_bytes(linear->out * linear->n_groups);
     }
     for (size_t i = 0; i < problem->n_vectors; i++)
-        bytes += CALM_BYTES(float, problem->vectors[i].n) + adam_bytes(problem->vectors[i].n);
+        bytes += CALM_BYTES(float, problem->vectors[i].n) + calm_adam_bytes(problem->vectors[i].n);
     return bytes;
 }
 
@@ -411,11 +345,11 @@ static calm_status run_steps(calm_ctx *ctx, state *s)
         CALM_TRY(one_loss(ctx, problem, (t - 1) % problem->n_windows, true, &loss));
         s->v_rate = (float)(reach / (double)n * f);
         for (size_t i = 0; i < s->n_linears; i++)
-            set_rate(&s->linears[i].a, s->options->rate * f, t);
+            calm_adam_begin_step(&s->linears[i].a, s->options->rate * f, t);
         CALM_TRY(calm_parallel_for(ctx, s->first_task[s->n_linears], step_rows, s));
         for (size_t i = 0; i < s->n_vectors; i++) {
-            set_rate(&s->vectors[i].b, s->options->rate * f, t);
-            CALM_TRY(step_vector(ctx, &s->vectors[i]));
+            calm_adam_begin_step(&s->vectors[i].b, s->options->rate * f, t);
+            CALM_TRY(calm_adam_step_vector(ctx, &s->vectors[i].b, s->vectors[i].start, s->vectors[i].of));
         }
         if (problem->tick)
             problem->tick(problem->user, t, n);
@@ -423,6 +357,7 @@ static calm_status run_steps(calm_ctx *ctx, state *s)
     return CALM_OK;
 }
 
+/* Codes and scales become what was learned; vectors are that already. */
 static void take(state *s, calm_learn_outcome *out)
 {
     for (size_t i = 0; i < s->first_task[s->n_linears]; i++)

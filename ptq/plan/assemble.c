@@ -400,18 +400,20 @@ static void fold_target(const calm_model *model, const calm_job_ref *job, const 
 }
 
 calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
-                                  const calm_block *block, float *w[CALM_N_ROLES])
+                                  const calm_weight weight[CALM_N_ROLES], size_t begin, size_t end,
+                                  float *w[CALM_N_ROLES])
 {
     const calm_layout *layout = calm_model_layout(model);
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const size_t n = block->weight[role].out * block->weight[role].in;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
         w[role] = NULL;
-        if (!block->weight[role].w)
-            continue;
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w[role], n));
-        memcpy(w[role], block->weight[role].w, n * sizeof *w[role]);
-    }
-    for (size_t j = layout->block_begin[block->index]; j < layout->block_begin[block->index + 1]; j++) {
+    for (size_t j = begin; j < end; j++)
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++) {
+            const calm_role role = layout->linears[i].role;
+            const size_t n = weight[role].out * weight[role].in;
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w[role], n));
+            memcpy(w[role], weight[role].w, n * sizeof *w[role]);
+        }
+    for (size_t j = begin; j < end; j++) {
         /* The codes go with the arena: only the input scale is needed of a job. */
         CALM_SCOPED_ARENA(fetched);
         CALM_SCOPED_OUT(ctx, &fetched);
@@ -419,7 +421,7 @@ calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const 
         if (plan->jobs[j].quantized)
             CALM_TRY(plan->fetch(plan->user, ctx, &plan->jobs[j], &qjob));
         if (qjob.in_scale)
-            fold_target(model, &layout->jobs[j], block->weight, qjob.in_scale, w);
+            fold_target(model, &layout->jobs[j], weight, qjob.in_scale, w);
     }
     return CALM_OK;
 }

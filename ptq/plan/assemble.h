@@ -54,10 +54,12 @@ calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const c
  * where no linear has a bias. */
 unsigned calm_assembled_extras(const calm_layout *layout, const calm_job_ref *job, unsigned extras);
 
-/* w[role] [out, in] = the weight that each linear of the dense float `block` would have if the plan's input scales were
- * folded into floats, not rounded: what codes and folded scales stand for.  NULL where there is none.  In ctx->out. */
+/* w[role] [out, in] = the weight that each linear of jobs begin .. end - 1, whole fold sets, would have if the plan's
+ * input scales were folded into their float weights, not rounded: what codes and folded scales stand for.  NULL of
+ * other roles.  In ctx->out. */
 calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
-                                  const calm_block *block, float *w[CALM_N_ROLES]);
+                                  const calm_weight weight[CALM_N_ROLES], size_t begin, size_t end,
+                                  float *w[CALM_N_ROLES]);
 
 /* Bytes that assembling a fold set holds of ctx->scratch at most, besides a few names, for jobs begin .. end - 1 that
  * are all quantized to `scheme`. */

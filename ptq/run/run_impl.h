@@ -57,7 +57,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *run);
 /* Find every candidate in the store, compute what is missing block by block, and put it there (survey.c). */
 calm_status calm_run_blocks(calm_ctx *ctx, calm_run *run);
 
-/* Put bytes of one piece into the store's blobs (survey.c). */
+/* Put bytes of one piece into the store's blobs (store_rows.c). */
 calm_status calm_run_put_blob(calm_ctx *ctx, const calm_run *run, const void *bytes, size_t n_bytes,
                               char digest[CALM_SHA256_HEX]);
 
@@ -100,8 +100,7 @@ calm_status calm_run_spend(calm_ctx *ctx, calm_run *run);
 calm_status calm_run_learn(calm_ctx *ctx, calm_run *run);
 
 /* Before any work: what learning takes or would take, into run->result.learned (learn.c).  Where the recipe asks for
- * it: CALM_EUNSUPPORTED of a mixture of experts, CALM_EARG of too few windows; warnings of few, and
- * of nothing to learn. */
+ * it: CALM_EARG of too few windows; warnings of few, and of nothing to learn. */
 calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *run);
 
 /* ---- sensitivity: probes of single units (sensitivity.c) ---- */

@@ -136,6 +136,16 @@ TEST(decoders_are_written_as_measured)
 }
 END_OF_TEST
 
+/* Experts with codes, scales and gradients of their own, a shared one and its gate, behind a router that stays. */
+TEST(mixtures_are_written_as_measured)
+{
+    check_written("qwen3_moe", "w3a16_g32", "rtn");
+    check_written("qwen3_moe", "w2a16_g32", "gptq");
+    check_written("qwen2_moe", "w3a16_g32_asym", "rtn");
+    check_written("qwen2_moe", "w4a4_g32", "smoothquant");
+}
+END_OF_TEST
+
 TEST(encoders_are_written_as_measured)
 {
     check_written("bert", "w3a16_g32", "rtn");
@@ -205,16 +215,6 @@ TEST(eight_bits_stay_as_they_are)
 }
 END_OF_TEST
 
-TEST(mixtures_are_refused)
-{
-    const tiny_model mixture = tiny_of("qwen3_moe");
-    const play run = learning(&mixture, "w4a16_g8", "rtn");
-    const outcome said = play_run(&run, none);
-    ck_assert_int_eq(said.status, CALM_EUNSUPPORTED);
-    ck_assert_msg(strstr(said.message, "does not learn mixtures of experts"), "%s", said.message);
-}
-END_OF_TEST
-
 /* Blocks outside of the run stay float, and are run in both passes. */
 TEST(some_blocks_alone)
 {
@@ -242,22 +242,29 @@ TEST(the_guard_judges)
 }
 END_OF_TEST
 
-/* The estimate covers what arenas held while blocks were learned, and rows in a file change no byte. */
-TEST(memory_is_as_planned)
+static void check_memory(const play *run)
 {
-    const tiny_model spec = tiny_wide("qwen3");
-    const play run = learning(&spec, "w4a4_g32", "smoothquant-gptq");
-    const outcome said = play_must_run(&run);
+    const outcome said = play_must_run(run);
     ck_assert_uint_gt(said.held.learn, 0);
 #ifndef CALM_SANITIZED    /* whose arenas have room between allocations */
     const size_t expected = said.memory.learn - said.memory.reserved;
     ck_assert_msg(said.held.learn <= expected, "held %zu of %zu", said.held.learn, expected);
 #endif
-    play spilled = play_elsewhere(&run, "spilled");
+    play spilled = play_elsewhere(run, "spilled");
     const calm_knobs knobs = {.spill = true, .candidates_at_once = 1, .experts_at_once = 1};
     spilled.recipe.knobs = &knobs;
     play_must_run(&spilled);
-    ck_assert_str_eq(weights_of(&spilled, "spilled"), weights_of(&run, "out"));
+    ck_assert_str_eq(weights_of(&spilled, "spilled"), weights_of(run, "out"));
+}
+
+/* The estimate covers what arenas held while blocks were learned, and rows in a file change no byte. */
+TEST(memory_is_as_planned)
+{
+    const tiny_model dense = tiny_wide("qwen3"), mixture = tiny_wide("qwen2_moe");
+    const play first = learning(&dense, "w4a4_g32", "smoothquant-gptq"),
+               second = learning(&mixture, "w4a4_g32", "smoothquant-gptq");
+    check_memory(&first);
+    check_memory(&second);
 }
 END_OF_TEST
 
@@ -265,7 +272,8 @@ int main(void)
 {
     return run_tests("learn", (const TTest *[]){threads_change_no_byte, killed_it_goes_on, the_store_has_it,
                                                 decoders_are_written_as_measured, encoders_are_written_as_measured,
+                                                mixtures_are_written_as_measured,
                                                 assembled_it_is_the_same, windows_are_counted,
-                                                eight_bits_stay_as_they_are, mixtures_are_refused, some_blocks_alone,
+                                                eight_bits_stay_as_they_are, some_blocks_alone,
                                                 the_guard_judges, memory_is_as_planned, NULL});
 }

@@ -22,8 +22,10 @@ static void check_targets(const char *family)
     tiny_plan_open(&p, tiny_model_write(&spec));
     tiny_plan_quantize_all(&p, schemes, 2, TINY_GENERAL);
     tiny_plan_pack(&p);
+    const calm_layout *layout = calm_model_layout(p.model);
     ck_ok(calm_assemble_block(ctx, p.model, &p.plan, 1, &block, sets));
-    ck_ok(calm_assemble_targets(ctx, p.model, &p.plan, &block, targets));
+    ck_ok(calm_assemble_targets(ctx, p.model, &p.plan, block.weight, layout->block_begin[1], layout->block_begin[2],
+                                targets));
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         const calm_qlinear *linear = &sets[calm_job_sublayer(calm_role_job(role))].linear[role];
         ck_assert((targets[role] != NULL) == (block.weight[role].w != NULL));

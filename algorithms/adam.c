@@ -1,0 +1,70 @@
+/* Adam over the logarithms of scales and norms. */
+#include "algorithms/adam.h"
+
+#include <math.h>
+
+#include "ptq/quant/grid.h"
+#include "ptq/tensor/vector.h"
+
+/* Of the moments. */
+#define BETA1 0.9
+#define BETA2 0.95
+#define EPS 1e-12
+
+calm_status calm_adam_new(calm_ctx *ctx, calm_arena *arena, size_t n, calm_adam *out)
+{
+    CALM_TRY(CALM_NEW(ctx, arena, out->x, n));
+    CALM_TRY(CALM_NEW(ctx, arena, out->m, n));
+    return CALM_NEW(ctx, arena, out->v, n);
+}
+
+size_t calm_adam_bytes(size_t n)
+{
+    return 3 * CALM_BYTES(double, n);
+}
+
+void calm_adam_begin_step(calm_adam *adam, double rate, size_t t)
+{
+    adam->rate = rate;
+    adam->correct1 = 1 - pow(BETA1, (double)t);
+    adam->correct2 = 1 - pow(BETA2, (double)t);
+}
+
+/* One step of entry i along gradient g; returns the factor e^x. */
+static double step(const calm_adam *of, size_t i, double g)
+{
+    of->m[i] = BETA1 * of->m[i] + (1 - BETA1) * g;
+    of->v[i] = BETA2 * of->v[i] + (1 - BETA2) * g * g;
+    of->x[i] -= of->rate * (of->m[i] / of->correct1) / (sqrt(of->v[i] / of->correct2) + EPS);
+    return exp(of->x[i]);
+}
+
+calm_status calm_adam_step_scale(calm_ctx *ctx, const calm_adam *adam, const calm_learn_linear *linear, size_t row,
+                                 size_t g, float start, float *scale)
+{
+    const size_t at = row * linear->in + g * linear->group, cell = row * linear->n_groups + g;
+    const size_t n = calm_size_min(linear->group, linear->in - g * linear->group);
+    /* d w^ / d x = w^: the sum over the group. */
+    double gradient = calm_vec_dot(n, linear->grad + at, linear->effective + at);
+    for (size_t j = at; linear->mins && j < at + n; j++)
+        gradient -= (double)linear->grad[j] * (double)linear->mins[cell];    /* the scale has no part in it */
+    *scale = calm_scale_round(&linear->scheme, linear->global, (double)start * step(adam, cell, gradient));
+    if (isfinite(*scale))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned scale of row %zu, group %zu is %g", linear->name, row, g,
+                     (double)*scale);
+}
+
+calm_status calm_adam_step_vector(calm_ctx *ctx, const calm_adam *adam, const float *start, calm_learn_vector *vector)
+{
+    for (size_t i = 0; i < vector->n; i++) {
+        /* By the value as the loss read it: rounded, with its offset. */
+        const double g = (double)vector->grad[i] * (double)vector->values[i];
+        const float value = (float)((double)start[i] * step(adam, i, g));
+        vector->values[i] = calm_dtype_round(vector->dtype, value - vector->offset) + vector->offset;
+        if (!isfinite(vector->values[i]))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned value %zu is %g", vector->name, i,
+                             (double)vector->values[i]);
+    }
+    return CALM_OK;
+}
