@@ -332,6 +332,7 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
     /* Widths are bits of a set, so one out of range must not be shifted. */
     if (scheme->bits < 0 || scheme->bits > 8 || scheme->act_bits < 0)
         return CALM_ENGINE_BITS;
+    /* Kernels of a family have its one group size, and no zero points. */
     if (scheme->family)
         return !(l->families & B(scheme->family)) ? CALM_ENGINE_FAMILY
                : divides(scheme->group, linear->in) ? CALM_ENGINE_TAKES : CALM_ENGINE_COLUMNS;

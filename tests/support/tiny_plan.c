@@ -3,6 +3,7 @@
 
 #include "ptq/base/rng.h"
 #include "ptq/quant/qblob.h"
+#include "ptq/quant/act_levels.h"
 #include "ptq/quant/grid.h"
 #include "tests/support/harness.h"
 
@@ -75,11 +76,24 @@ static void round_row(calm_qjob *q, size_t row, const float *w)
         for (size_t i = 0; i < n; i++)
             scaled[i] = (double)w[first + i] * (q->in_scale ? (double)q->in_scale[first + i] : 1);
         calm_grid_span(&q->scheme, scaled, n, &lo, &hi);
-        const calm_grid grid = calm_grid_between(&q->scheme, 0, lo, hi);
+        const calm_grid grid = calm_grid_between(&q->scheme, q->global, lo, hi);
         calm_grid_encode(&q->scheme, grid, scaled, n, q->codes + row * q->in + first);
         q->scales[row * q->n_groups + g] = grid.scale;
+        if (q->mins)
+            q->mins[row * q->n_groups + g] = grid.min;
         q->zeros[row * q->n_groups + g] = q->scheme.symmetric ? calm_symmetric_zero(&q->scheme) : grid.zero;
     }
+}
+
+static float largest_weight(const calm_layout *layout, const calm_job_ref *job, const calm_weight *weights)
+{
+    float most = 0;
+    for (size_t l = job->first; l < job->first + job->n; l++) {
+        const calm_weight *weight = &weights[layout->linears[l].role];
+        for (size_t i = 0; i < weight->out * weight->in; i++)
+            most = fmaxf(most, fabsf(weight->w[i]));
+    }
+    return most;
 }
 
 void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_scales scales)
@@ -100,12 +114,17 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     ck_ok(CALM_NEW(ctx, ctx->out, q->codes, q->out * q->in));
     ck_ok(CALM_NEW(ctx, ctx->out, q->scales, (q->out + 1) * q->n_groups));    /* a test says one row too many */
     ck_ok(CALM_NEW(ctx, ctx->out, q->zeros, q->out * q->n_groups));
+    if (calm_scheme_has_mins(&q->scheme))
+        ck_ok(CALM_NEW(ctx, ctx->out, q->mins, q->out * q->n_groups));
     if (job->can_absorb && scales != TINY_UNSCALED)
         ck_ok(CALM_NEW(ctx, ctx->out, q->in_scale, q->in));
     for (size_t i = 0; q->in_scale && i < q->in; i++)
         q->in_scale[i] = draw_scale(config, job, index, i, scales);
     ck_ok(calm_model_load_block(ctx, p->model, job->block, &block));
     const calm_weight *weights = tiny_plan_weights(&block, job->expert);
+    /* Both for numbers that no weight and few inputs of these models pass. */
+    q->global = calm_scale_global(&q->scheme, largest_weight(layout, job, weights));
+    q->act_global = calm_act_global(q->scheme.act_rule, 16);
     for (size_t l = job->first; l < job->first + job->n; l++) {
         const calm_weight *weight = &weights[layout->linears[l].role];
         for (size_t o = 0; o < weight->out; o++)
