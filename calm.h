@@ -349,7 +349,7 @@ CALM_API calm_status calm_dequantize_to(calm_ctx *ctx, const char *path, const c
 /* Element types that scales are rounded to, of the types that tensors have. */
 #define CALM_DTYPE_LIST(X)                                                                                             \
     X(F64, 8) X(F32, 4) X(F16, 2) X(BF16, 2) X(I64, 8) X(I32, 4) X(I16, 2) X(I8, 1) X(U64, 8) X(U32, 4)                \
-    X(U16, 2) X(U8, 1) X(BOOL, 1)
+    X(U16, 2) X(U8, 1) X(BOOL, 1) X(F8_E4M3, 1)
 
 typedef enum calm_dtype {
 #define CALM_DTYPE_ENUM(name, bytes) CALM_##name,
@@ -359,7 +359,13 @@ typedef enum calm_dtype {
 } calm_dtype;
 
 /* How the scale of a token's activations comes of its range: whose rule is followed.  A checkpoint does not say. */
-typedef enum calm_act_rule { CALM_ACT_RULE_COMPRESSED_TENSORS, CALM_ACT_RULE_VLLM } calm_act_rule;
+typedef enum calm_act_rule {
+    CALM_ACT_RULE_COMPRESSED_TENSORS,
+    CALM_ACT_RULE_VLLM,
+    CALM_ACT_RULE_FP8,      /* to small floats, of schemes with such weights alone */
+    CALM_ACT_RULE_MXFP4,
+    CALM_ACT_RULE_NVFP4
+} calm_act_rule;
 
 /* A number format: "w4a16_g128". */
 typedef struct calm_scheme {
@@ -370,7 +376,7 @@ typedef struct calm_scheme {
     bool act_asymmetric;      /* false without act_bits                                */
     calm_act_rule act_rule;   /* CALM_ACT_RULE_COMPRESSED_TENSORS without act_bits     */
     calm_dtype scale_dtype;   /* CALM_BF16 (default) or CALM_F16                       */
-    int family;               /* 0: whole numbers as above; else a row of schemes.def, which calm_scheme_parse fills in */
+    int family;               /* 0: whole numbers; else what calm_scheme_parse makes of a name like "nvfp4" */
 } calm_scheme;
 
 /* Parse a name.  CALM_EARG with what is wrong and examples. */
@@ -427,6 +433,7 @@ typedef struct calm_qjob {
     double damp;         /* damping that the Cholesky factorisation needed, relative; 0 = not used  */
     float *mins;         /* [O, G] added to what scales and codes give; NULL = nothing              */
     float global;        /* what stored scales are divided by, where the scheme has such a factor; else 0 */
+    float act_global;    /* the same for the scales of activations                                    */
 } calm_qjob;
 
 /* A parsed chain of parts with resolved options; opaque. */

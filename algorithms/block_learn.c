@@ -137,6 +137,7 @@ static void begin_levels(const calm_scheme *scheme, size_t n, const float *w, co
     for (size_t j = 0; j < n; j++) {
         const double level = calm_level_value(scheme, grid.zero, codes[j]);
         const double residual = ((double)w[j] - (double)grid.min) / (double)grid.scale - level;
+        /* Beyond the ends there is no neighbour, and a code cannot move there. */
         const int next = residual < 0 ? codes[j] - 1 : codes[j] + 1;
         const double distance =
             next < 0 || next > most ? 1 : fabs(calm_level_value(scheme, grid.zero, (uint8_t)next) - level);

@@ -38,6 +38,7 @@ typedef struct calm_problem {
     double *h_diag;                     /* [I] its diagonal, >= 0; NULL with h                              */
     float *in_scale;                    /* [I] > 0; NULL = ones                                             */
     float global;                       /* that the job's scales are multiples of (grid.h); 0: none        */
+    float act_global;                   /* the same for scales of activations (act_levels.h)              */
     calm_inverse *inverse;              /* NULL unless a part needs it                                     */
     const struct calm_part *grid;       /* of the chain, for calm_problem_grid, from the transforms on     */
     const void *grid_opts;
@@ -158,8 +159,8 @@ size_t calm_problem_damped_bytes(size_t in);
 
 /* The same for groups g .. g + n - 1 of `row`, which are all of one super-block (calm_problem_super), whose weights lie
  * one after the other in w: their grids rounded together. */
-calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, size_t n, const double *w,
-                             calm_grid *out);
+calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, size_t n,
+                             const double *w, calm_grid *out);
 
 /* Groups of the super-block that begins with group g. */
 size_t calm_problem_super(const calm_problem *problem, size_t g);

@@ -69,12 +69,13 @@ size_t calm_problem_super(const calm_problem *problem, size_t g)
     return calm_size_min(super, problem->n_groups - g);
 }
 
-calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, size_t n, const double *w,
-                             calm_grid *out)
+calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, size_t n,
+                             const double *w, calm_grid *out)
 {
     const calm_scheme *scheme = &problem->job->scheme;
     float scales[CALM_SUPER_MAX], mins[CALM_SUPER_MAX];
     assert(n <= CALM_SUPER_MAX);
+    /* Each as if it were alone; what they share is found of all of them. */
     for (size_t i = 0; i < n; i++)
         CALM_TRY(calm_problem_grid(ctx, problem, row, g + i, w + i * problem->group, &out[i]));
     if (calm_scheme_family(scheme)->super == 1)
@@ -120,6 +121,7 @@ static calm_status grids_of_chunk(calm_ctx *ctx, size_t chunk, void *user)
     calm_grid grid[CALM_SUPER_MAX];
     /* In double: grids and codes of all parts are computed from the same widened weights. */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, calm_problem_super(problem, 0) * problem->group));
+    /* Rows are independent; what shares a super-block goes together. */
     for (size_t row = first; row < end; row++) {
         for (size_t g = 0, n; g < problem->n_groups; g += n) {
             const size_t start = calm_problem_group_start(problem, g), at = row * problem->in + start;

@@ -46,7 +46,8 @@ static calm_status add_shifts(calm_ctx *ctx, size_t index, void *user)
         memcpy(x, stats->samples + row * in, in * sizeof *x);
         for (size_t j = 0; problem->in_scale && j < in; j++)
             x[j] /= problem->in_scale[j];    /* in float32, as the model divides */
-        calm_actquant_rows(x, 1, in, scheme->act_bits, scheme->act_asymmetric, scheme->act_rule, xq);
+        calm_actquant_rows(x, 1, in, scheme->act_bits, scheme->act_asymmetric, scheme->act_rule,
+                           problem->act_global, xq);
         for (size_t j = 0; j < in; j++)
             sum[j] += (double)x[j] - (double)xq[j];
     }

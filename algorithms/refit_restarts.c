@@ -43,6 +43,7 @@ static calm_status copy_job(calm_ctx *ctx, const calm_qjob *from, calm_qjob *to)
     *to = *from;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->codes, from->out * from->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->scales, cells));
+    /* Only what the scheme has. */
     if (from->mins)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->mins, cells));
     return from->zeros ? CALM_NEW(ctx, ctx->scratch, to->zeros, cells) : CALM_OK;

@@ -136,6 +136,7 @@ static void quantize_levels(const calm_scheme *scheme, const double *w, const do
                             const double *min, double pivot, uint8_t *code, double *e)
 {
     double q[TILE];
+    /* Only schemes with a zero point have one that differs from row to row, and those are not here. */
     for (size_t r = 0; r < TILE; r++)
         q[r] = (w[r] - (min ? min[r] : 0)) / scale[r];
     calm_level_nearest(scheme, zero[0], q, TILE);

@@ -330,6 +330,7 @@ static void follow(sweep_tile *tile, size_t from, size_t to, const double *h)
 /* The same where levels are no whole numbers. */
 static double move_levels(sweep_tile *tile, size_t k, double power, const calm_levels *levels)
 {
+    /* Distances between levels differ, so the target is a number on their scale, not a count of steps. */
     double moved = 0, next[TILE];
     for (size_t r = 0; r < TILE; r++)
         next[r] = tile->q[k][r] + tile->gradient[k][r] / (power * tile->scale[r]);

@@ -9,6 +9,7 @@
 #include "algorithms/chain.h"
 #include "algorithms/inverse.h"
 #include "ptq/base/scope.h"
+#include "ptq/quant/act_levels.h"
 
 /* ---- check inputs ---- */
 
@@ -251,7 +252,8 @@ static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorith
                                    size_t at, calm_qjob *out)
 {
     *out = (calm_qjob){.out = problem->out, .in = problem->in, .n_groups = problem->n_groups, .group = problem->group,
-                       .scheme = problem->job->scheme, .global = problem->global};
+                       .scheme = problem->job->scheme, .global = problem->global,
+                       .act_global = problem->act_global};
     const bool has_scale = problem->in_scale || scales_later(algorithm, problem->job, at);
     const unsigned scaled = has_scale ? CALM_QJOB_SCALED : 0;
     const unsigned biased = corrects_biases(algorithm, problem->job) ? CALM_QJOB_BIASED : 0;
@@ -260,10 +262,14 @@ static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorith
 
 /* ---- run ---- */
 
-/* By the largest weight as it stands. */
+/* By the largest weight and the largest input as they stand. */
 static void set_global(calm_problem *problem)
 {
-    float absmax = 0;
+    const calm_stats *stats = problem->job->stats;
+    float absmax = 0, input = 0;
+    for (size_t j = 0; problem->job->scheme.act_rule == CALM_ACT_RULE_NVFP4 && j < problem->in; j++)
+        input = fmaxf(input, stats->absmax[j] / (problem->in_scale ? problem->in_scale[j] : 1));
+    problem->act_global = calm_act_global(problem->job->scheme.act_rule, input);
     for (size_t i = 0; i < problem->out * problem->in; i++)
         absmax = fmaxf(absmax, fabsf(problem->w[i]));
     problem->global = calm_scale_global(&problem->job->scheme, absmax);
@@ -322,6 +328,7 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
         at++;
     problem.grid = algorithm->steps[at].part;
     problem.grid_opts = algorithm->steps[at].opts;
+    /* Transforms search with the grid, and may change the largest weight. */
     set_global(&problem);
     CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
     set_global(&problem);

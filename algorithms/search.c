@@ -129,6 +129,7 @@ static void measure_levels(candidates *c, size_t n_lanes, const calm_scheme *sch
                            size_t n)
 {
     double q[LANES];
+    /* Lanes beyond the candidates have scale 0, and levels of 0. */
     for (size_t j = 0; j < n; j++) {
         const double hj = h ? h[j] : 1;
         for (size_t i = 0; i < n_lanes; i++)
@@ -171,6 +172,7 @@ static bool fit_levels(const calm_group *group, const double *h, calm_grid grid,
         *scale = wq / qq;
         return qq > 0;
     }
+    /* All levels alike: any minimum fits with any scale. */
     const double det = s0 * qq - sq * sq;
     if (!(det > 1e-12 * s0 * qq))
         return false;

@@ -59,7 +59,8 @@ static calm_status quantize_chunk(calm_ctx *ctx, size_t index, void *user)
     float *xq = job->xq + first * in;
     (void)ctx;
     scaled_rows(job->problem, first, n, xq);
-    calm_actquant_rows(xq, n, in, scheme->act_bits, scheme->act_asymmetric, scheme->act_rule, xq);
+    calm_actquant_rows(xq, n, in, scheme->act_bits, scheme->act_asymmetric, scheme->act_rule,
+                       job->problem->act_global, xq);
     return CALM_OK;
 }
 

@@ -8,6 +8,16 @@
 
 static const char *format_of(const calm_scheme *scheme)
 {
+    switch (scheme->family) {
+    case CALM_FAMILY_FP8:
+        return "float-quantized";
+    case CALM_FAMILY_MXFP4:
+        return "mxfp4-pack-quantized";
+    case CALM_FAMILY_NVFP4:
+        return "nvfp4-pack-quantized";
+    default:
+        break;
+    }
     return scheme->act_bits ? "int-quantized" : "pack-quantized";
 }
 
@@ -17,6 +27,27 @@ static calm_json *int_args(int bits, bool symmetric, const char *strategy, size_
                        CALM_KV("strategy", strategy),
                        CALM_KV("group_size", group ? calm_json_of_size(group) : calm_json_new_null()),
                        CALM_KV("dynamic", dynamic));
+}
+
+/* Small floats: bits, group and scales are the same for weights and activations.  `dynamic` of NVFP4's activations is
+ * "local": the scales of groups are, the number that they share is in the file. */
+static calm_json *float_args(const calm_scheme *scheme, bool inputs)
+{
+    const bool rows = scheme->family == CALM_FAMILY_FP8, global = scheme->family == CALM_FAMILY_NVFP4;
+    const char *scale = global ? "torch.float8_e4m3fn" : "torch.uint8";
+    calm_json *args = CALM_OBJECT(CALM_KV("num_bits", (long)scheme->bits), CALM_KV("type", "float"),
+                                  CALM_KV("symmetric", (bool)true),
+                                  CALM_KV("strategy", rows ? (inputs ? "token" : "channel")
+                                                      : global ? "tensor_group" : "group"),
+                                  CALM_KV("group_size",
+                                          rows ? calm_json_new_null() : calm_json_of_size(scheme->group)));
+    if (inputs && global)
+        CALM_EXTEND(args, CALM_KV("dynamic", "local"));
+    else
+        CALM_EXTEND(args, CALM_KV("dynamic", inputs));
+    if (!rows)
+        CALM_EXTEND(args, CALM_KV("scale_dtype", scale), CALM_KV("zp_dtype", scale));
+    return args;
 }
 
 /* A calm_pattern_fn. */
@@ -30,10 +61,12 @@ static void add_target(void *targets, const char *regex)
 static calm_json *group_entry(const calm_export_input *input, const calm_scheme *scheme)
 {
     calm_json *targets = calm_json_new_array();
-    calm_json *weights = int_args(scheme->bits, scheme->symmetric, scheme->group ? "group" : "channel", scheme->group,
-                                  false);
-    calm_json *inputs = scheme->act_bits ? int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true)
-                                         : calm_json_new_null();
+    calm_json *weights = scheme->family ? float_args(scheme, false)
+                                        : int_args(scheme->bits, scheme->symmetric, scheme->group ? "group" : "channel",
+                                                   scheme->group, false);
+    calm_json *inputs = !scheme->act_bits ? calm_json_new_null()
+                        : scheme->family  ? float_args(scheme, true)
+                                          : int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true);
     calm_module_regexes(input, calm_plan_has_scheme, scheme, add_target, targets);
     return CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("weights", weights), CALM_KV("input_activations", inputs),
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));
@@ -72,7 +105,7 @@ calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_j
         char name[32];
         snprintf(name, sizeof name, "group_%02zu", s);
         calm_json_set(groups, name, group_entry(input, &schemes[s]));
-        if (!schemes[s].act_bits != !schemes[0].act_bits)
+        if (strcmp(format_of(&schemes[s]), format_of(&schemes[0])) != 0)
             format = "mixed-precision";
         if (schemes[s].bits == 3)
             version = "0.18.0";    /* the first whose readers take the dense 3-bit stream */

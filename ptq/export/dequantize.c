@@ -129,7 +129,7 @@ static calm_status list_directory(work *w, calm_dtype dtype)
         CALM_SCOPED_SCRATCH(w->ctx);
         const bool known = dot && calm_qformat_suffix_part(NULL, dot + 1, &part);
         const bool codes = known && (strcmp(dot, ".weight") != 0 || tensor->dtype == CALM_I8
-                                     || tensor->dtype == CALM_U32);
+                                     || tensor->dtype == CALM_U32 || tensor->dtype == CALM_F8_E4M3);
         if (part != CALM_QFORMAT_CODES) /* beside the codes of a weight */
             continue;
         for (size_t e = 0; codes && e < calm_size_max(1, n_stacked(tensor)); e++)

@@ -3,22 +3,50 @@
  *   m.weight -> pack-quantized   m.weight_packed I32 [out, ceil(in b / 32)], m.weight_scale [out, G],
  *                                m.weight_shape I64 [2], m.weight_zero_point I32 [ceil(out b / 32), G] if asymmetric
  *   m.weight -> int-quantized    m.weight I8 [out, in] = code - 2^(b-1), m.weight_scale [out, G]
+ *   m.weight -> float-quantized  m.weight F8_E4M3 [out, in], m.weight_scale [out, 1]
+ *   m.weight -> mxfp4-pack-quantized   m.weight_packed U8 [out, in / 2], the lower nibble first, m.weight_scale U8
+ *                                      [out, G], a power of two: exponent + 127
+ *   m.weight -> nvfp4-pack-quantized   m.weight_packed U8 [out, in / 2], m.weight_scale F8_E4M3 [out, G],
+ *                                      m.weight_global_scale F32 [1], by which readers divide that,
+ *                                      m.input_global_scale F32 [1] with quantized activations
  *   all other tensors as they are, but for what input scales were folded into
  *
  * Order in the file: safetensors_export.h. */
 #include "ptq/export/ct_config.h"
+
+#include <math.h>
+
 #include "ptq/export/format_checks.h"
 #include "ptq/export/safetensors_export.h"
+#include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
 
 #define NAME "compressed-tensors"
 
 /* ---- a linear ---- */
 
+static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
+                          calm_export_tensor list[CALM_EXPORT_TENSORS])
+{
+    const size_t groups = calm_scheme_groups(scheme, in);
+    const bool global = scheme->family == CALM_FAMILY_NVFP4;
+    list[0] = (calm_export_tensor){"weight_packed", CALM_U8, 2, {out, in / 2}};
+    list[1] = (calm_export_tensor){"weight_scale", global ? CALM_F8_E4M3 : CALM_U8, 2, {out, groups}};
+    list[2] = (calm_export_tensor){"weight_global_scale", CALM_F32, 1, {1, 0}};
+    list[3] = (calm_export_tensor){"input_global_scale", CALM_F32, 1, {1, 0}};
+    if (scheme->family == CALM_FAMILY_FP8) {
+        list[0] = (calm_export_tensor){"weight", CALM_F8_E4M3, 2, {out, in}};
+        list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
+    }
+    return global ? 3 + (scheme->act_bits != 0) : 2;
+}
+
 static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
                            calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
     const size_t groups = calm_scheme_groups(scheme, in);
+    if (scheme->family)
+        return list_floats(scheme, out, in, list);
     list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
     if (scheme->act_bits) { /* int-quantized */
         list[0] = (calm_export_tensor){"weight", CALM_I8, 2, {out, in}};
@@ -41,9 +69,53 @@ static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const ca
     return calm_shards_put(ctx, writer, values, n);
 }
 
+/* Bits of the codes, one or two to a byte. */
+static calm_status put_bits(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    const calm_levels *levels = calm_scheme_levels(&linear->scheme);
+    const size_t n = linear->out * linear->in, per_byte = linear->scheme.bits == 4 ? 2 : 1;
+    uint8_t *bytes;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, n / per_byte));
+    for (size_t i = 0; i < n; i++)
+        bytes[i / per_byte] |= (uint8_t)(calm_levels_bits(levels, linear->codes[i]) << (i % per_byte * 4));
+    return calm_shards_put(ctx, writer, bytes, n / per_byte);
+}
+
+/* Scales as powers of two, or as what a reader divides by the global number. */
+static calm_status put_small_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    const size_t n = linear->out * linear->n_groups;
+    uint8_t *bytes;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, n));
+    for (size_t i = 0; i < n; i++) {
+        double stored = (double)linear->scales[i] * (double)linear->global;
+        if (linear->scheme.family == CALM_FAMILY_MXFP4) {
+            bytes[i] = (uint8_t)(ilogbf(linear->scales[i]) + 127);
+            continue;
+        }
+        calm_levels_nearest(&calm_levels_e4m3, &stored, 1);    /* off by what the division in float32 rounded */
+        bytes[i] = calm_levels_bits(&calm_levels_e4m3, calm_levels_code(&calm_levels_e4m3, stored));
+    }
+    return calm_shards_put(ctx, writer, bytes, n);
+}
+
+static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which)
+{
+    if (which == 0)
+        return put_bits(ctx, writer, linear);
+    if (which > 1)
+        return calm_shards_put(ctx, writer, which == 2 ? &linear->global : &linear->act_global, sizeof(float));
+    return linear->scheme.family == CALM_FAMILY_FP8
+               ? calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, linear->scales,
+                                        linear->out * linear->n_groups)
+               : put_small_scales(ctx, writer, linear);
+}
+
 static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
                        bool asymmetric)
 {
+    if (linear->scheme.family)
+        return put_floats(ctx, writer, linear, which);
     const int64_t shape[2] = {(int64_t)linear->out, (int64_t)linear->in};
     const int bits = linear->scheme.bits;
     (void)asymmetric;
@@ -61,7 +133,7 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
 /* ---- what is refused and warned of ---- */
 
 /* What a plan may have that not every reader takes. */
-enum { THREE_BITS, ASYMMETRIC, UNREAD_EXPERTS, EVALUATION_ONLY, N_WARNINGS };
+enum { THREE_BITS, ASYMMETRIC, UNREAD_EXPERTS, FLOAT_EXPERTS, EVALUATION_ONLY, N_WARNINGS };
 
 static const char *const warnings[N_WARNINGS] = {
     [THREE_BITS] = "3 bits: compressed-tensors before 0.18 packs them differently; this checkpoint needs 0.18 or later",
@@ -70,6 +142,7 @@ static const char *const warnings[N_WARNINGS] = {
     [UNREAD_EXPERTS] =
         "experts with quantized activations or asymmetric weights: transformers 5 reads symmetric packed "
         "experts alone; engines such as vLLM take 8-bit ones with 8-bit activations",
+    [FLOAT_EXPERTS] = "experts in small floats: transformers 5 reads symmetric packed integers of experts alone",
     [EVALUATION_ONLY] =
         "quantized activations with weights of 4 bits or in groups, or of 4 bits themselves: transformers "
         "computes them, no engine has a kernel; this checkpoint is for evaluation",
@@ -80,6 +153,9 @@ static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t
     const calm_scheme *scheme = &input->plan->jobs[index].scheme;
     const calm_job_ref *job = &calm_model_layout(input->model)->jobs[index];
     if (!input->plan->jobs[index].quantized)
+        return CALM_OK;
+    has[FLOAT_EXPERTS] |= job->expert >= 0 && scheme->family;
+    if (scheme->family)
         return CALM_OK;
     if (scheme->bits > 4 && scheme->bits < 8)
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %d bits: readers disagree on the layout; use 2, 3, 4 or 8",
@@ -119,6 +195,7 @@ const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
     .transforms = true,
+    .families = 1u << CALM_FAMILY_FP8 | 1u << CALM_FAMILY_MXFP4 | 1u << CALM_FAMILY_NVFP4,
     .tie = CALM_TIE_BLOCK,
     .check = check,
     .form = &(const calm_export_form){

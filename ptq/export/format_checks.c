@@ -13,6 +13,12 @@ static calm_status check_group(calm_ctx *ctx, const char *format, const calm_exp
     size_t proposal = 0;
     if (!job->quantized || !job->scheme.group || ref->in % job->scheme.group == 0)
         return CALM_OK;
+    if (job->scheme.family) {
+        char scheme[CALM_SCHEME_NAME_MAX];
+        calm_scheme_name(&job->scheme, scheme);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s has %zu input columns, which groups of %zu, as %s has, do not "
+                         "divide", format, name, ref->in, job->scheme.group, scheme);
+    }
     for (size_t i = 0; i < sizeof usual / sizeof *usual && !proposal; i++)
         proposal = usual[i] < job->scheme.group && ref->in % usual[i] == 0 ? usual[i] : 0;
     if (!proposal)

@@ -74,7 +74,12 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     if (weight) {
         weight->act_bits = quantized ? scheme.act_bits : 0;
         weight->act_asymmetric = quantized && scheme.act_asymmetric;
-        weight->act_rule = model->act_rule;
+        weight->act_rule = quantized && scheme.family && scheme.act_bits ? scheme.act_rule : model->act_rule;
+        weight->act_global = 0;
+        /* A number beside the weight, which only quantized inputs need. */
+        if (quantized)
+            CALM_TRY(calm_qformat_act_global(ctx, model->stored, model->tensors, module, &scheme,
+                                             &weight->act_global));
     }
     /* Checking reads no element: opening a checkpoint touches headers and names alone. */
     if (quantized)
@@ -443,7 +448,7 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
     calm_qformat_scheme scheme;
     for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
         CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
-        if (quantized && scheme.act_bits) {
+        if (quantized && scheme.act_bits && !scheme.family) {
             model->act_rule = rule;
             return CALM_OK;
         }

@@ -1,11 +1,13 @@
 /* Quantized checkpoints: the registry of formats, and what they share. */
 #include "ptq/model/qformat.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/model/config.h"
+#include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
 
 struct calm_qformat_reader {
@@ -71,11 +73,12 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
     *out = codes->shape[stacked + format->inputs_first];
     *in = codes->shape[stacked + !format->inputs_first];
     size_t *packed = format->packs_outputs ? out : in;
-    if (!format->plain_bytes || codes->dtype != CALM_I8)
-        *packed = *packed * 32 / (size_t)scheme->bits;
+    const bool bytes = format->plain_bytes && (codes->dtype == CALM_I8 || codes->dtype == CALM_F8_E4M3);
+    if (!bytes)
+        *packed = *packed * (codes->dtype == CALM_U8 ? 8 : 32) / (size_t)scheme->bits;
     /* Packed codes give the columns only up to a whole word (of 2 bits, up to 15 columns too many).  What the file says
      * itself is believed only if it needs the same number of words; bytes have no such doubt. */
-    for (const calm_qformat_suffix *at = format->suffixes; at->suffix && codes->dtype != CALM_I8; at++) {
+    for (const calm_qformat_suffix *at = format->suffixes; at->suffix && !bytes && codes->dtype != CALM_U8; at++) {
         if (at->part != CALM_QFORMAT_SHAPE && at->part != CALM_QFORMAT_INDEX)
             continue;
         CALM_SCOPED_SCRATCH(ctx);
@@ -272,6 +275,7 @@ static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, cons
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->scales, out * values->n_groups));
     /* The middle code is the zero of a symmetric scheme, which stores none. */
     memset(values->zeros, 1 << (scheme->bits - 1), out * values->n_groups);
+    values->levels = calm_scheme_levels(&(calm_scheme){.family = scheme->family});
     CALM_TRY(reader->format->unpack(ctx, module, scheme, found, values));
     /* All of them are copied by now; keeping their pages would hold the checkpoint in memory twice. */
     for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++)
@@ -289,7 +293,10 @@ static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
         const int zero = v->zeros[at];
         /* MLX adds a bias in float32; the others subtract an integer zero first.  The order matters: these are the bits
          * the format's own readers get. */
-        if (v->biases)
+        if (v->levels)
+            for (; i < end; i++)
+                w[i] = v->levels->value[v->codes[row * v->in + i]] * scale;
+        else if (v->biases)
             for (; i < end; i++)
                 w[i] = (float)v->codes[row * v->in + i] * scale + bias;
         else
@@ -315,6 +322,30 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
     CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, &values));
     for (size_t row = 0; row < out; row++)
         (values.group_of ? row_by_index : row_in_runs)(&values, row, w + row * in);
+    return CALM_OK;
+}
+
+calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                                    const char *module, const calm_qformat_scheme *scheme, float *out)
+{
+    static const size_t one = 1;
+    const calm_tensor *tensor;
+    char *name;
+    *out = 0;
+    if (scheme->act_rule != CALM_ACT_RULE_NVFP4)
+        return CALM_OK;
+    CALM_SCOPED_SCRATCH(ctx);
+    /* Under the name that the format has for it. */
+    const char *suffix = NULL;
+    for (const calm_qformat_suffix *at = reader->format->suffixes; at->suffix; at++)
+        suffix = at->part == CALM_QFORMAT_ACT_GLOBAL ? at->suffix : suffix;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, suffix));
+    CALM_TRY(calm_safetensors_need_floats(ctx, set, name, 1, &one, &tensor));
+    CALM_TRY(calm_tensor_to_f32(ctx, tensor, out));
+    /* Scales are divided by it. */
+    if (!(*out > 0) || !isfinite(*out))
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: %g, expected a positive number", tensor->file, name,
+                         (double)*out);
     return CALM_OK;
 }
 

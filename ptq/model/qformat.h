@@ -10,6 +10,7 @@
 #include "ptq/base/context.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
+#include "ptq/quant/scheme.h"
 
 /* How one linear is stored. */
 typedef struct calm_qformat_scheme {
@@ -19,9 +20,12 @@ typedef struct calm_qformat_scheme {
     int act_bits;         /* 0 = activations stay float                          */
     bool act_asymmetric;
     int layout;           /* the format's own: which of its ways to store it     */
+    int family;           /* of schemes.def; 0: whole codes                      */
+    calm_act_rule act_rule;    /* of a family's activations; else not known      */
 } calm_qformat_scheme;
 
-/* What a tensor of a quantized linear is; INDEX: the group of each column, SHAPE: the weight's. */
+/* What a tensor of a quantized linear is; INDEX: the group of each column, SHAPE: the weight's,
+ * GLOBAL: what all its scales are divided by, ACT_GLOBAL: the same for those of its input. */
 typedef enum calm_qformat_part {
     CALM_QFORMAT_CODES,
     CALM_QFORMAT_SCALES,
@@ -29,6 +33,8 @@ typedef enum calm_qformat_part {
     CALM_QFORMAT_BIASES,
     CALM_QFORMAT_INDEX,
     CALM_QFORMAT_SHAPE,
+    CALM_QFORMAT_GLOBAL,
+    CALM_QFORMAT_ACT_GLOBAL,
     CALM_N_QFORMAT_PARTS
 } calm_qformat_part;
 
@@ -56,6 +62,7 @@ typedef struct calm_qformat_values {
     float *scales;         /* [out, G]                                           */
     float *biases;         /* [out, G] instead of zeros; NULL: zeros             */
     uint32_t *group_of;    /* [in] below G; NULL: column / group                 */
+    const calm_levels *levels;    /* that codes stand for, instead of code - zero; NULL: none */
 } calm_qformat_values;
 
 typedef struct calm_qformat {
@@ -142,6 +149,10 @@ calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader,
  * scale or bias is not finite. */
 calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w);
+
+/* What scales of a module's quantized input are divided by, where its scheme has such a number; else 0. */
+calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                                    const char *module, const calm_qformat_scheme *scheme, float *out);
 
 /* ---- for formats ---- */
 

@@ -3,15 +3,21 @@
  *   pack-quantized   m.weight_packed I32 [out, ceil(in b / 32)]   m.weight_scale [out, G]   m.weight_shape I64 [2]
  *                    m.weight_zero_point I32 [ceil(out b / 32), G] when asymmetric
  *   int-quantized    m.weight I8 [out, in]                        m.weight_scale [out, G]
+ *   float-quantized, naive-quantized   m.weight F8_E4M3 [out, in]   m.weight_scale [out, 1]
+ *   mxfp4-pack-quantized   m.weight_packed U8 [out, in / 2], the lower nibble first   m.weight_scale U8 [out, G]
+ *   nvfp4-pack-quantized   the same, m.weight_scale F8_E4M3 [out, G], m.weight_global_scale F32 [1], and with quantized
+ *                          activations m.input_global_scale F32 [1]
  *
  * transform_config: Hadamard matrices that inputs are multiplied by while the model runs; those of weights are folded
  * into what the file holds.
  *
  * Targets resolve as the library does: exact names, then regexes, then the class name Linear. */
+#include <math.h>
 #include <string.h>
 
 #include "ptq/text/regex.h"
 #include "ptq/model/qformat.h"
+#include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
 
 typedef struct target {
@@ -20,7 +26,7 @@ typedef struct target {
     size_t group;         /* index of the group; n_groups = ignored */
 } target;
 
-enum { INT_QUANTIZED, PACK_QUANTIZED };    /* calm_qformat_scheme.layout */
+enum { INT_QUANTIZED, PACK_QUANTIZED, SMALL_FLOATS };    /* calm_qformat_scheme.layout */
 
 typedef struct compressed {
     calm_qformat_scheme *groups;
@@ -38,6 +44,27 @@ static calm_status unsupported(calm_ctx *ctx, const char *path, const char *grou
 
 /* ---- the configuration ---- */
 
+/* Weights of type float: those that are a family. */
+static calm_status read_floats(calm_ctx *ctx, const char *path, const char *group, int64_t bits, int64_t width,
+                               const char *strategy, calm_qformat_scheme *out)
+{
+    if (!out->symmetric)
+        return unsupported(ctx, path, group, "asymmetric weights of type float");
+    if (bits == 8 && strcmp(strategy, "channel") == 0)
+        out->family = CALM_FAMILY_FP8;
+    else if (bits == 4 && width == 32 && strcmp(strategy, "group") == 0)
+        out->family = CALM_FAMILY_MXFP4;
+    else if (bits == 4 && width == 16 && strcmp(strategy, "tensor_group") == 0)
+        out->family = CALM_FAMILY_NVFP4;
+    else
+        return unsupported(ctx, path, group, "weights of type float that are neither of 8 bits by channel, nor of 4 "
+                                             "bits in groups of 32, nor of 4 bits in tensor_groups of 16");
+    /* One scale per row has no width in the file, or -1. */
+    out->bits = (int)bits;
+    out->group = out->family == CALM_FAMILY_FP8 ? 0 : (size_t)width;
+    return CALM_OK;
+}
+
 /* "weights" of a group; what the grids of calm cannot say is refused. */
 static calm_status read_weights(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                 calm_qformat_scheme *out)
@@ -50,8 +77,10 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
     /* Older files leave the strategy out; it follows from the group size. */
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", width > 0 ? "group" : "channel", &strategy));
+    if (strcmp(type, "float") == 0)
+        return read_floats(ctx, path, group, bits, width, strategy, out);
     if (strcmp(type, "int") != 0)
-        return unsupported(ctx, path, group, "weights that are not of type int");
+        return unsupported(ctx, path, group, "weights that are neither of type int nor float");
     if (strcmp(strategy, "group") != 0 && strcmp(strategy, "channel") != 0)
         return unsupported(ctx, path, group, "weights.strategy is neither group nor channel");
     /* The library packs any number of bits; calm has grids of 2, 3, 4 and 8. */
@@ -60,6 +89,40 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     out->bits = (int)bits;
     out->group = strcmp(strategy, "group") == 0 && width > 0 ? (size_t)width : 0;
     return CALM_OK;
+}
+
+/* Activations of type float: those that the family of the weights has. */
+static calm_status read_float_inputs(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
+                                     calm_qformat_scheme *out)
+{
+    static const struct {
+        int family;
+        const char *strategy;
+        int64_t width;
+    } known[] = {
+        {CALM_FAMILY_FP8, "token", 0}, {CALM_FAMILY_MXFP4, "group", 32}, {CALM_FAMILY_NVFP4, "tensor_group", 16}};
+    const calm_family *family = calm_scheme_family(&(calm_scheme){.family = out->family});
+    const calm_json *dynamic = calm_json_get(args, "dynamic");
+    const bool local = strcmp(calm_json_string(dynamic, ""), "local") == 0;
+    const char *strategy;
+    int64_t bits = 0, width = 0;
+    bool symmetric;
+    CALM_TRY(calm_json_need_int(ctx, path, args, "num_bits", NULL, 2, 8, &bits));
+    CALM_TRY(calm_json_need_int(ctx, path, args, "group_size", &(int64_t){0}, -1, 1 << 24, &width));
+    CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &(bool){true}, &symmetric));
+    CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", "", &strategy));
+    /* Readers quantize inputs in the groups of the weights alone: each family has one form of it.  Scales are found
+     * while the model runs, but for the number that NVFP4's are multiples of. */
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].family == out->family && symmetric && bits == family->act_bits &&
+            strcmp(strategy, known[i].strategy) == 0 && (width > 0 ? width : 0) == known[i].width &&
+            (out->family == CALM_FAMILY_NVFP4 ? local : calm_json_bool(dynamic, false))) {
+            out->act_bits = family->act_bits;
+            out->act_rule = family->act_rule;
+            return CALM_OK;
+        }
+    return unsupported(ctx, path, group, "input_activations of type float other than those that go with its weights: "
+                                         "dynamic, per token or in the same groups");
 }
 
 /* "input_activations" of a group; absent or null: they stay float. */
@@ -71,17 +134,34 @@ static calm_status read_activations(calm_ctx *ctx, const char *path, const char 
     const char *strategy, *type;
     if (calm_json_typeof(args) == CALM_JSON_NULL)
         return CALM_OK;
+    CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
+    if (strcmp(type, "float") == 0)
+        return read_float_inputs(ctx, path, group, args, out);
     CALM_TRY(calm_json_need_int(ctx, path, args, "num_bits", NULL, 2, 8, &bits));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &(bool){true}, &symmetric));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "dynamic", &(bool){false}, &dynamic));
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", "token", &strategy));
-    CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
     /* Static scales would be tensors of their own, which the forward pass does not apply. */
     if (!dynamic || strcmp(strategy, "token") != 0 || strcmp(type, "int") != 0)
         return unsupported(ctx, path, group, "input_activations other than int, dynamic, per token");
     out->act_bits = (int)bits;
     out->act_asymmetric = !symmetric;
     return CALM_OK;
+}
+
+/* The format must be that of the family. */
+static calm_status read_float_format(calm_ctx *ctx, const char *path, const char *group, const char *format,
+                                     calm_qformat_scheme *out)
+{
+    const char *packed = out->family == CALM_FAMILY_MXFP4 ? "mxfp4-pack-quantized" : "nvfp4-pack-quantized";
+    const bool plain = strcmp(format, "float-quantized") == 0 || strcmp(format, "naive-quantized") == 0;
+    /* A group of a mixed file has a format of its own; a reader infers a missing one. */
+    out->layout = SMALL_FLOATS;
+    if (strcmp(format, "mixed-precision") == 0 ||
+        (out->family == CALM_FAMILY_FP8 ? plain : strcmp(format, packed) == 0))
+        return CALM_OK;
+    return unsupported(ctx, path, group, "a format other than float-quantized, mxfp4-pack-quantized and "
+                                         "nvfp4-pack-quantized of its weights");
 }
 
 /* The scheme of one of config_groups. */
@@ -97,6 +177,8 @@ static calm_status read_group(calm_ctx *ctx, const char *path, const char *name,
         return unsupported(ctx, path, name, "output_activations");
     /* Without a format of its own a reader infers it from the scheme, never from "mixed-precision". */
     CALM_TRY(calm_json_need_string(ctx, path, group, "format", global_format, &format));
+    if (out->family)
+        return read_float_format(ctx, path, name, format, out);
     if (strcmp(format, "mixed-precision") == 0)
         format = out->act_bits ? "int-quantized" : "pack-quantized";
     out->layout = strcmp(format, "pack-quantized") == 0 ? PACK_QUANTIZED : INT_QUANTIZED;
@@ -280,10 +362,34 @@ static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module,
     return CALM_OK;
 }
 
+/* What stands for a weight of a family, and for its input. */
+static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t in, size_t groups,
+                          calm_qformat_tensor *list, size_t *n)
+{
+    const bool global = scheme->family == CALM_FAMILY_NVFP4, bytes = scheme->family == CALM_FAMILY_FP8;
+    const calm_dtype scale = bytes ? CALM_N_DTYPES : global ? CALM_F8_E4M3 : CALM_U8;
+    list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight_packed", CALM_U8, 2, {out, in / 2}, false};
+    if (bytes)
+        list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight", CALM_F8_E4M3, 2, {out, in}, false};
+    list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "weight_scale", scale, 2, {out, groups}, false};
+    *n = 2;
+    /* Numbers of the whole tensor, which the library writes as vectors of one. */
+    if (global)
+        list[(*n)++] =
+            (calm_qformat_tensor){CALM_QFORMAT_GLOBAL, "weight_global_scale", CALM_F32, 1, {1, 0}, false};
+    if (global && scheme->act_bits)
+        list[(*n)++] =
+            (calm_qformat_tensor){CALM_QFORMAT_ACT_GLOBAL, "input_global_scale", CALM_F32, 1, {1, 0}, false};
+}
+
 static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                            calm_qformat_tensor *list, size_t *n)
 {
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
+    if (scheme->family) {
+        float_tensors(scheme, out, in, groups, list, n);
+        return CALM_OK;
+    }
     /* Bytes have their zero in the middle of the signed range; a zero point beside them is unknown to readers. */
     const bool packed = scheme->layout == PACK_QUANTIZED;
     if (!packed && !scheme->symmetric)
@@ -317,10 +423,62 @@ static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, con
     return CALM_OK;
 }
 
+/* All ones is NaN in F8_E4M3; of four bits every pattern is a number. */
+static calm_status unpack_bits(calm_ctx *ctx, const char *module, const calm_levels *levels, const calm_tensor *tensor,
+                               size_t n, uint8_t *codes)
+{
+    /* Of packed codes the lower nibble is the first. */
+    const bool bytes = tensor->dtype == CALM_F8_E4M3;
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t bits = bytes ? tensor->data[i] : tensor->data[i / 2] >> (i % 2 * 4) & 15;
+        if (bytes && (bits & 127) == 127)
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: %s: the value at %zu is NaN", tensor->file, module, i);
+        codes[i] = calm_levels_of_bits(levels, bits);
+    }
+    return CALM_OK;
+}
+
+/* Scales as readers multiply by them: powers of two, or quotients in float32. */
+static calm_status small_scales(calm_ctx *ctx, const char *module, const calm_tensor *tensor,
+                                const calm_tensor *global, float *scales)
+{
+    float divisor = 1;
+    if (global)
+        CALM_TRY(calm_tensor_to_f32(ctx, global, &divisor));
+    /* The library multiplies scales by this number before it rounds them: readers divide, in float32. */
+    if (!(divisor > 0))
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: %s.weight_global_scale is %g, expected a positive number",
+                         tensor->file, module, (double)divisor);
+    for (size_t i = 0; i < tensor->n_elements; i++) {
+        const uint8_t bits = tensor->data[i];
+        if (bits == 255 || (global && bits == 127))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: %s.weight_scale: the value at %zu is NaN", tensor->file, module,
+                             i);
+        scales[i] = global ? calm_levels_e4m3.value[calm_levels_of_bits(&calm_levels_e4m3, bits)] / divisor
+                           : ldexpf(1, bits - 127);
+    }
+    return CALM_OK;
+}
+
+static calm_status unpack_floats(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
+                                 const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
+{
+    const calm_tensor *scales = found[CALM_QFORMAT_SCALES];
+    /* One per row, of whatever float type. */
+    if (scheme->family == CALM_FAMILY_FP8)
+        CALM_TRY(calm_qformat_floats(ctx, scales, false, 0, 0, values->scales));
+    else
+        CALM_TRY(small_scales(ctx, module, scales, found[CALM_QFORMAT_GLOBAL], values->scales));
+    return unpack_bits(ctx, module, values->levels, found[CALM_QFORMAT_CODES], values->out * values->in,
+                       values->codes);
+}
+
 static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const calm_tensor *codes = found[CALM_QFORMAT_CODES], *zeros = found[CALM_QFORMAT_ZEROS];
+    if (scheme->family)
+        return unpack_floats(ctx, module, scheme, found, values);
     CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], false, 0, 0, values->scales));
     if (scheme->layout == INT_QUANTIZED)
         return unpack_bytes(ctx, module, scheme->bits, codes, values->codes);
@@ -335,6 +493,7 @@ static const calm_qformat_suffix suffixes[] = {
     {"weight_packed", CALM_QFORMAT_CODES}, {"weight", CALM_QFORMAT_CODES},
     {"weight_scale", CALM_QFORMAT_SCALES}, {"weight_zero_point", CALM_QFORMAT_ZEROS},
     {"weight_shape", CALM_QFORMAT_SHAPE},  {"weight_g_idx", CALM_QFORMAT_INDEX},
+    {"weight_global_scale", CALM_QFORMAT_GLOBAL}, {"input_global_scale", CALM_QFORMAT_ACT_GLOBAL},
     {NULL, CALM_QFORMAT_CODES}};
 
 const calm_qformat calm_qformat_compressed_tensors = {

@@ -20,7 +20,8 @@ static void prepare_rows(const calm_weight *weight, const float *x, size_t n_tok
             /* A division, as the folded norm divides: a product with the inverse would round differently. */
             out[t * weight->in + i] /= weight->in_scale[i];
     if (weight->act_bits)
-        calm_actquant_rows(out, n_tokens, weight->in, weight->act_bits, weight->act_asymmetric, weight->act_rule, out);
+        calm_actquant_rows(out, n_tokens, weight->in, weight->act_bits, weight->act_asymmetric, weight->act_rule,
+                           weight->act_global, out);
 }
 
 /* The input that the product reads: prepared rows, or x itself in the usual case that nothing is done to it. */

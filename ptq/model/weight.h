@@ -15,6 +15,7 @@ typedef struct calm_weight {
     int act_bits;             /* A quantizes each token to so many bits; 0 = not at all    */
     bool act_asymmetric;      /* from its smallest to its largest value, with a zero point */
     calm_act_rule act_rule;   /* by this rule                                              */
+    float act_global;         /* which may divide scales by it; else 0                     */
 } calm_weight;
 
 /* y [T, out] = the linear applied to x [T, in].  CALM_ENOMEM: no copy of x can be made, where the input is changed. */

@@ -56,7 +56,8 @@ static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_
                                                    .scales = qjob->scales + row * qjob->n_groups,
                                                    .zeros = qjob->zeros ? qjob->zeros + row * qjob->n_groups : NULL,
                                                    .mins = qjob->mins ? qjob->mins + row * qjob->n_groups : NULL,
-                                                   .global = qjob->global};
+                                                   .global = qjob->global,
+                                                   .act_global = qjob->act_global};
         if (qjob->bias_delta)
             CALM_TRY(correct_bias(ctx, &weights[linear->role], qjob->bias_delta + row, &out->linear[linear->role]));
         row += linear->out;
@@ -489,6 +490,7 @@ calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, c
             weight->act_bits = linear->scheme.act_bits;
             weight->act_asymmetric = linear->scheme.act_asymmetric;
             weight->act_rule = linear->scheme.act_rule;
+            weight->act_global = linear->act_global;
             weight->in_scale = linear->in_scale;
         } else if (linear->w) {
             weight->w = linear->w;

@@ -27,7 +27,8 @@ typedef struct calm_qlinear {
     float *scales;           /* [out, n_groups], as the scheme stores them         */
     const uint8_t *zeros;    /* [out, n_groups] or NULL when symmetric             */
     float *mins;             /* [out, n_groups]; NULL: none                        */
-    float global;            /* that scales are multiples of; 0: none              */
+    float global;            /* that scales are divided by; 0: none                */
+    float act_global;        /* the same for scales of activations                 */
     float *w;                /* [out, in] a float linear that folding changed; else NULL */
     float *bias;             /* [out] a bias that folding or a correction changed; else NULL */
     const float *in_scale;   /* [in] that could not be folded, in a plan that allows it; else NULL */

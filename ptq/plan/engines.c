@@ -335,6 +335,7 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
     /* GGUF's own types fall back to others where their super-blocks do not divide the columns. */
     const calm_scheme stored = calm_scheme_for(scheme, linear->in);
     scheme = &stored;
+    /* Kernels of a family have its one group size, and no zero points. */
     if (scheme->family)
         return !(l->families & B(scheme->family)) ? CALM_ENGINE_FAMILY
                : divides(calm_scheme_block(scheme), linear->in) ? CALM_ENGINE_TAKES : CALM_ENGINE_COLUMNS;

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "ptq/base/simd.h"
+#include "ptq/quant/act_levels.h"
 #include "ptq/quant/super_block.h"
 
 #define ROUND_F64 0x1.8p52
@@ -24,7 +25,9 @@ static float round_16_bits(double scale, calm_dtype dtype)
     if (fabs(scale) < CALM_SCALE_MIN)
         return copysignf((float)CALM_SCALE_MIN, (float)scale);
     assert(dtype == CALM_BF16 || dtype == CALM_F16);
-    float rounded = calm_dtype_round(dtype, (float)scale);
+    float narrow = (float)scale;
+    float rounded = dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(narrow))
+                                      : calm_bf16_to_f32(calm_f32_to_bf16(narrow));
     return fabsf(rounded) <= (float)CALM_SCALE_MAX ? rounded : copysignf(INFINITY, rounded);
 }
 
@@ -143,6 +146,14 @@ void calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double
     }
 }
 
+/* Of powers of two the least under which the largest level is exceeded by less than a sixth, which rounds to it, as
+ * compressed-tensors chooses it. */
+static double power_span(double scale)
+{
+    int exponent;
+    return frexp(scale * 6 / 7, &exponent) > 0 ? ldexp(1, exponent) : 0;
+}
+
 /* The range [lo, hi] over the distance of so many codes, or over the ends of the levels. */
 static calm_grid family_between(const calm_scheme *scheme, float global, double lo, double hi)
 {
@@ -152,6 +163,8 @@ static calm_grid family_between(const calm_scheme *scheme, float global, double 
     if (levels) {
         const double below = lo / (double)levels->value[0], above = hi / (double)levels->value[levels->n - 1];
         scale = below > above ? below : above;
+        if (calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0)
+            scale = power_span(scale);
     } else if (!calm_scheme_has_mins(scheme)) {
         scale = 2 * (-lo > hi ? -lo : hi) / calm_code_max(scheme);
     } else {
@@ -358,12 +371,15 @@ static void rows_vllm(const float *x, size_t n, size_t d, int bits, bool asymmet
     }
 }
 
-void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule, float *y)
+void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
+                        float global, float *y)
 {
     assert(bits >= 2 && bits <= 8);
     if (d == 0)
         return;
-    if (rule == CALM_ACT_RULE_VLLM)
+    if (calm_act_rule_is_float(rule))
+        calm_act_levels(x, n, d, rule, global, y);
+    else if (rule == CALM_ACT_RULE_VLLM)
         rows_vllm(x, n, d, bits, asymmetric, y);
     else
         rows_compressed_tensors(x, n, d, bits, asymmetric, y);

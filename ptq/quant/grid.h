@@ -95,9 +95,11 @@ uint8_t calm_level_code(const calm_scheme *scheme, double zero, double level);
  * not clipped; a row of equal values has s = 0 and becomes 0 y = (clip(round_half_even(x (1/s)) + z, lo, hi) - z) s,
  * sum and difference in whole numbers
  *
+ * Rules for small floats: ptq/quant/act_levels.h, of which `global` is; else it is 0.
+ *
  *   x, y  [n, d]  may be the same array; a row of zeros stays zero; a row with NaN or infinity gives NaN in it
  *   bits  2 to 8 */
 void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
-                            float *y);
+                        float global, float *y);
 
 #endif

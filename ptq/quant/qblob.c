@@ -26,7 +26,7 @@ typedef struct blob_head {
 /* Behind the head of a family. */
 typedef struct blob_family {
     char name[16];
-    float global, unused;
+    float global, act_global;
 } blob_family;
 
 _Static_assert(sizeof(blob_head) == 72 && sizeof(blob_family) == 24, "the header is written as it lies in memory");
@@ -77,7 +77,7 @@ size_t calm_qblob_decode_scratch_bytes(const calm_scheme *scheme, size_t out, si
 
 static void put_family(const calm_qjob *qjob, uint8_t *at, size_t bytes)
 {
-    blob_family family = {.global = qjob->global};
+    blob_family family = {.global = qjob->global, .act_global = qjob->act_global};
     snprintf(family.name, sizeof family.name, "%s", calm_scheme_family(&qjob->scheme)->name);
     memcpy(at, &family, bytes);
 }
@@ -127,25 +127,24 @@ static calm_status damaged(calm_ctx *ctx, const char *name, const char *what)
 
 /* What stands behind the head of a family; the scheme's family, 0 for integers. */
 static calm_status read_family(calm_ctx *ctx, const char *name, const uint8_t *bytes, size_t n_bytes, int *family,
-                               float *global)
+                               blob_family *read)
 {
-    blob_family read;
     calm_scheme scheme;
     *family = 0;
-    *global = 0;
+    *read = (blob_family){.global = 0};
     if (memcmp(bytes, family_magic, sizeof family_magic) != 0)
         return CALM_OK;
-    if (n_bytes < sizeof(blob_head) + sizeof read)
+    if (n_bytes < sizeof(blob_head) + sizeof *read)
         return damaged(ctx, name, "too short");
-    memcpy(&read, bytes + sizeof(blob_head), sizeof read);
+    memcpy(read, bytes + sizeof(blob_head), sizeof *read);
     calm_ctx trial = *ctx;
-    if (!memchr(read.name, 0, sizeof read.name) || calm_scheme_parse(&trial, read.name, &scheme) != CALM_OK ||
+    if (!memchr(read->name, 0, sizeof read->name) || calm_scheme_parse(&trial, read->name, &scheme) != CALM_OK ||
         !scheme.family)
         return damaged(ctx, name, "an unknown family of schemes");
-    if (!isfinite(read.global) || (read.global > 0) != (calm_scale_global(&scheme, 1) > 0))
+    if (!isfinite(read->global) || (read->global > 0) != (calm_scale_global(&scheme, 1) > 0) ||
+        !isfinite(read->act_global) || read->act_global < 0)
         return damaged(ctx, name, "an impossible global scale");
     *family = scheme.family;
-    *global = read.global;
     return CALM_OK;
 }
 
@@ -155,6 +154,8 @@ static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *
     const calm_family *row = calm_scheme_family(&(calm_scheme){.family = family});
     if (!family && memcmp(head->magic, magic, sizeof magic) != 0)
         return damaged(ctx, name, "it does not begin with CALMQJ01");
+    if (family && head->act_bits && (head->act_bits != row->act_bits || head->act_form))
+        return damaged(ctx, name, "activations that its family does not have");
     if (family && (head->bits != row->bits || !head->symmetric || (row->group && head->group != row->group &&
                                                                     head->group != head->in)))
         return damaged(ctx, name, "bits, group or zeros that its family does not have");
@@ -202,22 +203,24 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
     const uint8_t *at = bytes;
     uint32_t *words;
     int family;
-    float global;
+    blob_family more;
     if (n_bytes < sizeof head)
         return damaged(ctx, name, "too short");
     memcpy(&head, at, sizeof head);
     at += sizeof head;
-    CALM_TRY(read_family(ctx, name, bytes, n_bytes, &family, &global));
+    CALM_TRY(read_family(ctx, name, bytes, n_bytes, &family, &more));
     CALM_TRY(check_head(ctx, name, &head, family, n_bytes, &size));
     at += size.family;
     *out = (calm_qjob){.out = head.out, .in = head.in, .group = head.group, .n_groups = head.n_groups,
-                       .damp = head.damp, .global = global};
+                       .damp = head.damp, .global = more.global, .act_global = more.act_global};
     out->scheme = (calm_scheme){.bits = head.bits, .family = family,
                                 .group = family ? calm_scheme_family(&(calm_scheme){.family = family})->group
                                          : head.group == head.in ? 0 : head.group,
                                 .symmetric = head.symmetric != 0, .act_bits = head.act_bits,
                                 .act_asymmetric = (head.act_form & ASYMMETRIC) != 0,
-                                .act_rule = head.act_form & VLLM ? CALM_ACT_RULE_VLLM
+                                .act_rule = family && head.act_bits
+                                                ? calm_scheme_family(&(calm_scheme){.family = family})->act_rule
+                                            : head.act_form & VLLM ? CALM_ACT_RULE_VLLM
                                                                  : CALM_ACT_RULE_COMPRESSED_TENSORS,
                                 .scale_dtype = (calm_dtype)head.scale_dtype};
     CALM_TRY(calm_qjob_new(ctx, (unsigned)head.extras, out));

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w4a4_g128, nvfp4a16, float"
+#define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w4a4_g128, nvfp4, fp8a16, float"
 #define SUFFIXES "after the bits come _g<columns>, _asym, _asymact, _symact, _vllmact and _f16s"
 #define GROUP_MAX (1ul << 24)
 #define FLOAT_BITS 16.0
@@ -22,17 +22,6 @@ const calm_family *calm_scheme_family(const calm_scheme *scheme)
 {
     assert(scheme->family >= 0 && scheme->family < CALM_N_FAMILIES);
     return &families[scheme->family];
-}
-
-const char *const *calm_family_names(size_t *n)
-{
-    static const char *const names[] = {
-#define CALM_FAMILY(id, name, ...) name,
-#include "ptq/quant/schemes.def"
-#undef CALM_FAMILY
-    };
-    *n = CALM_N_FAMILIES - 1;
-    return names + 1;
 }
 
 const calm_levels *calm_scheme_levels(const calm_scheme *scheme)
@@ -127,11 +116,25 @@ static calm_status refuse_name(calm_ctx *ctx, const char *name)
     return refuse(ctx, name, why);
 }
 
+#define WEIGHTS_ALONE "a16"
+
+/* What follows the family's name, with "a16" behind it or not; NULL: it is not this family. */
+static const char *after_family(const calm_family *row, const char *name)
+{
+    const size_t length = strlen(row->name), alone = strlen(WEIGHTS_ALONE);
+    const char *at = name + length;
+    if (length == 0 || strncmp(name, row->name, length) != 0)
+        return NULL;
+    if (row->act_bits && strncmp(at, WEIGHTS_ALONE, alone) == 0)
+        at += alone;
+    return *at == 0 || strcmp(at, "_f16s") == 0 ? at : NULL;
+}
+
 /* The family whose name stands before the suffixes; 0: none. */
-static int find_family(const char *name, size_t length)
+static int find_family(const char *name)
 {
     int family = CALM_N_FAMILIES - 1;
-    while (family > 0 && (strlen(families[family].name) != length || strncmp(families[family].name, name, length) != 0))
+    while (family > 0 && !after_family(&families[family], name))
         family--;
     return family;
 }
@@ -140,10 +143,14 @@ static int find_family(const char *name, size_t length)
 static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm_scheme *out)
 {
     const calm_family *row = &families[family];
-    const char *at = name + strlen(row->name);
+    const char *at = after_family(row, name);
     out->family = family;
     out->bits = row->bits;
     out->group = row->group;
+    if (row->act_bits && at == name + strlen(row->name)) {
+        out->act_bits = row->act_bits;
+        out->act_rule = row->act_rule;
+    }
     if (row->scale == CALM_SCALE_F16)
         out->scale_dtype = CALM_F16;
     if (strcmp(at, "_f16s") == 0 && calm_scheme_takes_f16_scales(out))
@@ -154,13 +161,6 @@ static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm
     return CALM_OK;
 }
 
-/* Length of the name of a family at the start of `name`: up to the suffix that is none of its own. */
-static size_t family_length(const char *name)
-{
-    size_t length = strlen(name), suffix = strlen("_f16s");
-    return length > suffix && strcmp(name + length - suffix, "_f16s") == 0 ? length - suffix : length;
-}
-
 calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
 {
     CALM_ENTER(ctx, name && out);
@@ -169,7 +169,7 @@ calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
     *out = (calm_scheme){.symmetric = true, .scale_dtype = CALM_BF16};
     if (strcmp(name, "float") == 0)
         return CALM_OK;
-    const int family = find_family(name, family_length(name));
+    const int family = find_family(name);
     if (family)
         return read_family(ctx, name, family, out);
     if (*at++ != 'w' || !read_number(&at, &bits) || *at++ != 'a' || !read_number(&at, &act_bits))
@@ -201,8 +201,9 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     }
     if (scheme->family) {
         const calm_family *row = calm_scheme_family(scheme);
-        snprintf(name, CALM_SCHEME_NAME_MAX, "%s%s", row->name,
-                 row->scale == CALM_SCALE_DTYPE && scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
+        const bool f16 = row->scale == CALM_SCALE_DTYPE && scheme->scale_dtype == CALM_F16;
+        snprintf(name, CALM_SCHEME_NAME_MAX, "%s%s%s", row->name,
+                 row->act_bits && !scheme->act_bits ? WEIGHTS_ALONE : "", f16 ? "_f16s" : "");
         return;
     }
     if (scheme->group)

@@ -6,7 +6,8 @@
  *   w4a4_g128          both
  *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
  *   w8a8_vllmact       activations by the rule of vLLM's kernel instead of compressed-tensors' (grid.h)
- *   nvfp4a16, mxfp4a16, fp8a16, iq4_nl, q4_1, ...    families of schemes.def: all that they are stands there
+ *   nvfp4, mxfp4, fp8, iq4_nl, q4_1, ...    families of schemes.def: all that they are stands there
+ *   nvfp4a16, mxfp4a16, fp8a16              their weights alone
  *   float              left as it is
  * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
 #ifndef CALM_QUANT_SCHEME_H
@@ -18,7 +19,7 @@
 
 #define CALM_SCHEME_NAME_MAX 48
 
-/* Their names in that order, as the values of an option. */
+/* Names of the rules for whole numbers in their order, as the values of an option. */
 #define CALM_ACT_RULE_NAMES "compressed-tensors|vllm"
 
 /* Numbers of the rows of schemes.def. */
@@ -63,13 +64,12 @@ typedef struct calm_family {
     calm_scale_code scale;
     calm_minimum minimum;
     double side_bits;
+    int act_bits;                 /* 0: weights alone     */
+    calm_act_rule act_rule;
 } calm_family;
 
 /* The row of a scheme. */
 const calm_family *calm_scheme_family(const calm_scheme *scheme);
-
-/* Names of all families but the first, in file order, *n their number. */
-const char *const *calm_family_names(size_t *n);
 
 /* Levels of its codes; NULL: code - zero. */
 const calm_levels *calm_scheme_levels(const calm_scheme *scheme);

@@ -62,7 +62,8 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
         calm_scheme *scheme = &recipe->schemes[i];
         if (spec->scale_dtype == 1 && calm_scheme_takes_f16_scales(scheme))
             scheme->scale_dtype = CALM_F16;
-        if (scheme->act_bits && spec->act_rule == CALM_ACT_RULE_VLLM)    /* else as the scheme's name says */
+        /* Else as the scheme's name says; small floats have a rule of their own. */
+        if (scheme->act_bits && !scheme->family && spec->act_rule == CALM_ACT_RULE_VLLM)
             scheme->act_rule = CALM_ACT_RULE_VLLM;
     }
     if (spec->act_rule == CALM_ACT_RULE_VLLM && !quantizes_activations(recipe))

@@ -179,6 +179,7 @@ calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t jo
         replaced->act_bits = act_bits;
         replaced->act_asymmetric = qjob->scheme.act_asymmetric;
         replaced->act_rule = qjob->scheme.act_rule;
+        replaced->act_global = qjob->act_global;
         if (qjob->bias_delta)
             CALM_TRY(correct_bias(ctx, qjob->bias_delta + row, replaced));
         row += replaced->out;

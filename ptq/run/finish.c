@@ -25,7 +25,8 @@ static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
     /* The rule by which a reader scales activations is not stored in a checkpoint: it is taken from the recipe's
      * schemes.  Schemes with float activations have none. */
     for (size_t i = 0; i < p->in.recipe->n_schemes; i++)
-        rule = p->in.recipe->schemes[i].act_bits ? p->in.recipe->schemes[i].act_rule : rule;
+        if (p->in.recipe->schemes[i].act_bits && !p->in.recipe->schemes[i].family)    /* a family's stand there */
+            rule = p->in.recipe->schemes[i].act_rule;
     CALM_TRY(calm_outputs_checkpoint(ctx, &p->in.recipe->formats, dir, &folder));
     calm_plan_override override = {p->in.model, &p->result.plan};
     calm_subject subject = {.model = p->in.model, .override = calm_plan_apply, .user = &override};

@@ -73,6 +73,7 @@ static calm_status start_job(calm_ctx *ctx, const opening *o, const calm_fold_se
         const calm_qlinear *from = &set->linear[layout->linears[i].role];
         const size_t cells = from->out * from->n_groups;
         out->global = from->global;
+        out->act_global = from->act_global;
         memcpy(out->codes + row * out->in, from->codes, from->out * from->in);
         memcpy(out->scales + row * out->n_groups, from->scales, cells * sizeof *out->scales);
         if (out->zeros)

@@ -72,10 +72,33 @@ experts() {
     ran=$((ran + 1))
 }
 
+# Quantized activations of small floats: logits of calm forward against compressed-tensors' own rule.
+float_activations() {
+    case " $only " in "  " | *" float_activations "*) ;; *) return 0 ;; esac
+    "$python" -c "
+import random, json
+for n in range(24): print(json.dumps({'ids': [random.Random(n).randrange(3, 400) for _ in range(4)]}))" >"$work/tokens.jsonl"
+    folders=
+    for scheme in fp8 mxfp4 nvfp4; do
+        out=$work/activations-$scheme
+        write_format "$model" "$out" compressed-tensors $scheme >"$work/said" || { cat "$work/said"; exit 1; }
+        calm forward --model "$out" --tokens "$work/tokens.jsonl" --output "$out/calm.safetensors" --quiet >/dev/null
+        folders="$folders $out"
+    done
+    # shellcheck disable=SC2086
+    "$python" "$here/float_activations.py" "$model" "$work/tokens.jsonl" $folders 2>/dev/null
+    ran=$((ran + 1))
+}
+
 if has compressed_tensors; then
+    float_activations
     check load_ct.py 1 compressed-tensors w4a16_g128
     check load_ct.py 1 compressed-tensors w8a16
     check load_ct.py 1 compressed-tensors w8a8
+    # FP4 weights are computed in bfloat16 there
+    for scheme in fp8 fp8a16 mxfp4 mxfp4a16 nvfp4 nvfp4a16; do
+        check load_ct.py 2 compressed-tensors $scheme
+    done
     check load_ct.py 1 compressed-tensors w4a16_g64,w8a8,float,w8a16
     check load_ct.py 1 compressed-tensors w4a16_g128,w8a16 2000000
     if [ -d "$old" ]; then

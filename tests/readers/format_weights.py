@@ -18,7 +18,7 @@ import sys
 
 import numpy
 
-DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I8": "i1", "U32": "<u4", "U8": "u1"}
+DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I8": "i1", "U32": "<u4", "U8": "u1", "F8_E4M3": "u1"}
 
 
 def read_file(path, out):
@@ -67,6 +67,28 @@ def f32(array):
     return array.astype(numpy.float32)
 
 
+def small_float(bits, exponents, mantissas):
+    """Values of patterns of a sign, so many exponent and so many mantissa bits."""
+    exponent = bits >> mantissas & ((1 << exponents) - 1)
+    fraction = (bits & ((1 << mantissas) - 1)) / 2.0**mantissas + (exponent > 0)
+    value = fraction * 2.0 ** (numpy.maximum(exponent, 1) - (2 ** (exponents - 1) - 1.0))
+    return numpy.where(bits >> (exponents + mantissas), -value, value)
+
+
+def floats(group, tensors, module):
+    """FP8 by channel; MXFP4 and NVFP4, whose scales are powers of two, or e4m3 by a number of the tensor in float32."""
+    if group["format"] == "float-quantized":
+        return f32(small_float(tensors[module + ".weight"].astype(int), 4, 3)) * f32(tensors[module + ".weight_scale"])
+    packed, scale = tensors[module + ".weight_packed"].astype(int), tensors[module + ".weight_scale"].astype(int)
+    codes = numpy.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)
+    if group["format"] == "mxfp4-pack-quantized":
+        scales = f32(2.0 ** (scale - 127.0))
+    else:
+        scales = f32(small_float(scale, 4, 3)) / tensors[module + ".weight_global_scale"]
+        assert (module + ".input_global_scale" in tensors) == (group["input_activations"] is not None)
+    return f32(small_float(codes, 2, 1)) * spread(scales, group["weights"]["group_size"], codes.shape[1])
+
+
 def compressed_tensors(config, tensors, module, shape):
     entry = config["quantization_config"]
     hits = [
@@ -78,6 +100,8 @@ def compressed_tensors(config, tensors, module, shape):
     if not hits:
         return None
     args, out, columns = hits[0]["weights"], shape[0], shape[1]
+    if args["type"] == "float":
+        return floats(hits[0], tensors, module)
     bits, width = args["num_bits"], args["group_size"] or columns
     scales = spread(f32(tensors[module + ".weight_scale"]), width, columns)
     zeros = numpy.full(scales.shape, 1 << (bits - 1))

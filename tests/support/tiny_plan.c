@@ -3,6 +3,7 @@
 
 #include "ptq/base/rng.h"
 #include "ptq/quant/qblob.h"
+#include "ptq/quant/act_levels.h"
 #include "ptq/quant/grid.h"
 #include "tests/support/harness.h"
 
@@ -75,7 +76,7 @@ static calm_grid span_group(const calm_qjob *q, size_t g, const float *w, double
     for (size_t i = 0; i < *n; i++)
         scaled[i] = (double)w[first + i] * (q->in_scale ? (double)q->in_scale[first + i] : 1);
     calm_grid_span(&q->scheme, scaled, *n, &lo, &hi);
-    return calm_grid_between(&q->scheme, 0, lo, hi);
+    return calm_grid_between(&q->scheme, q->global, lo, hi);
 }
 
 /* Row `row` of a job, w [in], to the nearest points of the grids of its groups, super-block by super-block. */
@@ -94,7 +95,7 @@ static void round_row(calm_qjob *q, size_t row, const float *w)
             if (mins)
                 mins[g] = grid.min;
         }
-        calm_scales_round(&q->scheme, 0, end - begin, scales + begin, mins ? mins + begin : NULL);
+        calm_scales_round(&q->scheme, q->global, end - begin, scales + begin, mins ? mins + begin : NULL);
         for (size_t g = begin; g < end; g++) {
             calm_grid grid = span_group(q, g, w, scaled, &n);
             grid.scale = scales[g];
@@ -102,6 +103,17 @@ static void round_row(calm_qjob *q, size_t row, const float *w)
             calm_grid_encode(&q->scheme, grid, scaled, n, q->codes + row * q->in + g * q->group);
         }
     }
+}
+
+static float largest_weight(const calm_layout *layout, const calm_job_ref *job, const calm_weight *weights)
+{
+    float most = 0;
+    for (size_t l = job->first; l < job->first + job->n; l++) {
+        const calm_weight *weight = &weights[layout->linears[l].role];
+        for (size_t i = 0; i < weight->out * weight->in; i++)
+            most = fmaxf(most, fabsf(weight->w[i]));
+    }
+    return most;
 }
 
 void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_scales scales)
@@ -131,6 +143,9 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
         q->in_scale[i] = draw_scale(config, job, index, i, scales);
     ck_ok(calm_model_load_block(ctx, p->model, job->block, &block));
     const calm_weight *weights = tiny_plan_weights(&block, job->expert);
+    /* Both for numbers that no weight and few inputs of these models pass. */
+    q->global = calm_scale_global(&q->scheme, largest_weight(layout, job, weights));
+    q->act_global = calm_act_global(q->scheme.act_rule, 16);
     for (size_t l = job->first; l < job->first + job->n; l++) {
         const calm_weight *weight = &weights[layout->linears[l].role];
         for (size_t o = 0; o < weight->out; o++)

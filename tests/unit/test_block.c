@@ -36,7 +36,7 @@ TEST(linears)
         for (size_t i = 0; i < N * IN; i++)
             prepared[i] = variant & 2 ? x[i] / scale[i % IN] : x[i];
         if (variant >= 4)
-            calm_actquant_rows(prepared, N, IN, 8, weight.act_asymmetric, weight.act_rule, prepared);
+            calm_actquant_rows(prepared, N, IN, 8, weight.act_asymmetric, weight.act_rule, 0, prepared);
         const size_t used = ctx->scratch->used_bytes;
         ck_ok(calm_weight_apply(ctx, &weight, x, N, y));
         ck_assert_uint_eq(ctx->scratch->used_bytes, used);

@@ -212,7 +212,7 @@ TEST(linears)
         for (size_t i = 0; i < N * IN; i++)
             prepared[i] = variant & 1 ? x[i] / scale[i % IN] : x[i];
         if (variant & 2)
-            calm_actquant_rows(prepared, N, IN, 4, false, weight.act_rule, prepared);
+            calm_actquant_rows(prepared, N, IN, 4, false, weight.act_rule, 0, prepared);
         for (size_t i = 0; i < OUT * IN; i++)
             dw[i] = 1;
         for (size_t i = 0; i < N * IN; i++)

@@ -159,13 +159,13 @@ TEST(activations_per_token)
     memset(x + 4 * D, 0, D * sizeof *x);
     for (int asymmetric = 0; asymmetric < 2; asymmetric++) {
         for (int bits = 2; bits <= 8; bits += 2) {
-            calm_actquant_rows(x, N, D, bits, asymmetric, CALM_ACT_RULE_COMPRESSED_TENSORS, y);
+            calm_actquant_rows(x, N, D, bits, asymmetric, CALM_ACT_RULE_COMPRESSED_TENSORS, 0, y);
             for (size_t t = 0; t < N; t++)
                 act_reference(x + t * D, D, bits, asymmetric, expected + t * D);
             check_same(y, expected, N * D);
         }
         memcpy(y, x, sizeof y);
-        calm_actquant_rows(y, N, D, 8, asymmetric, CALM_ACT_RULE_COMPRESSED_TENSORS, y);
+        calm_actquant_rows(y, N, D, 8, asymmetric, CALM_ACT_RULE_COMPRESSED_TENSORS, 0, y);
         check_same(y, expected, N * D);
     }
 }
@@ -182,7 +182,7 @@ TEST(asymmetric_activations_by_hand)
     const float x[3 * D] = {-1, 14, 2.5f, 3.5f, 0, 7.5f, 0.7f, 1, 7.5f, 0.2f, -30, -1, -3, -0.9f, -29};
     const float expected[3 * D] = {-1, 14, 3, 3, 0, 7.5f, 0.5f, 1, 7.5f, 0, -30, -2, -2, 0, -30};
     float y[3 * D];
-    calm_actquant_rows(x, 3, D, 4, true, CALM_ACT_RULE_COMPRESSED_TENSORS, y);
+    calm_actquant_rows(x, 3, D, 4, true, CALM_ACT_RULE_COMPRESSED_TENSORS, 0, y);
     check_same(y, expected, 3 * D);
 }
 END_OF_TEST
@@ -195,7 +195,7 @@ TEST(asymmetric_range_is_found_everywhere)
         float x[D] = {0}, y[D];
         x[i] = -3;
         x[(i + 17) % D] = 12;
-        calm_actquant_rows(x, 1, D, 4, true, CALM_ACT_RULE_COMPRESSED_TENSORS, y);    /* s = 1 */
+        calm_actquant_rows(x, 1, D, 4, true, CALM_ACT_RULE_COMPRESSED_TENSORS, 0, y);    /* s = 1 */
         check_same(y, x, D);
     }
 }
@@ -231,15 +231,15 @@ TEST(activations_per_token_by_the_rule_of_vllm)
     memset(x + 4 * D, 0, D * sizeof *x);
     for (int asymmetric = 0; asymmetric < 2; asymmetric++) {
         for (int bits = 2; bits <= 8; bits += 2) {
-            calm_actquant_rows(x, N, D, bits, asymmetric, CALM_ACT_RULE_VLLM, y);
+            calm_actquant_rows(x, N, D, bits, asymmetric, CALM_ACT_RULE_VLLM, 0, y);
             for (size_t t = 0; t < N; t++)
                 vllm_reference(x + t * D, D, bits, asymmetric, expected + t * D);
             check_same(y, expected, N * D);
-            calm_actquant_rows(x, N, D, bits, asymmetric, CALM_ACT_RULE_COMPRESSED_TENSORS, other);
+            calm_actquant_rows(x, N, D, bits, asymmetric, CALM_ACT_RULE_COMPRESSED_TENSORS, 0, other);
             ck_assert(memcmp(y, other, sizeof y) != 0);
         }
         memcpy(y, x, sizeof y);
-        calm_actquant_rows(y, N, D, 8, asymmetric, CALM_ACT_RULE_VLLM, y);
+        calm_actquant_rows(y, N, D, 8, asymmetric, CALM_ACT_RULE_VLLM, 0, y);
         check_same(y, expected, N * D);
     }
 }
@@ -256,9 +256,9 @@ TEST(the_rule_of_vllm_by_hand)
     const float shifted[3 * D] = {-1, 14, 2.5f, 3.5f, 0, 100, 115, 107.5f, 108.5f, 101, 5, 5, 5, 5, 5};
     const float codes[3 * D] = {-1, 14, 2, 4, 0, 100, 115, 108, 108, 101, 0, 0, 0, 0, 0};
     float y[3 * D];
-    calm_actquant_rows(x, 2, D, 4, false, CALM_ACT_RULE_VLLM, y);
+    calm_actquant_rows(x, 2, D, 4, false, CALM_ACT_RULE_VLLM, 0, y);
     check_same(y, expected, 2 * D);
-    calm_actquant_rows(shifted, 3, D, 4, true, CALM_ACT_RULE_VLLM, y);
+    calm_actquant_rows(shifted, 3, D, 4, true, CALM_ACT_RULE_VLLM, 0, y);
     check_same(y, codes, 3 * D);
 }
 END_OF_TEST
@@ -267,7 +267,7 @@ static void check_not_finite(calm_act_rule rule)
 {
     for (int asymmetric = 0; asymmetric < 2; asymmetric++) {
         float x[] = {1, NAN, 2, 1, INFINITY, 2, 1, -INFINITY, 2, 1, NAN, 1}, y[12];
-        calm_actquant_rows(x, 4, 3, 8, asymmetric, rule, y);
+        calm_actquant_rows(x, 4, 3, 8, asymmetric, rule, 0, y);
         ck_assert(isnan(y[1]));
         ck_assert(isnan(y[4]));
         ck_assert(isnan(y[7]));

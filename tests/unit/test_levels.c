@@ -125,7 +125,9 @@ TEST(grids)
     uint8_t codes[5];
     float back[5];
     const calm_scheme fp4 = scheme_of("mxfp4a16"), affine = scheme_of("q4_1"), table = scheme_of("iq4_nl");
-    calm_grid grid = calm_grid_between(&fp4, 0, -3, 7);    /* 7 / 6 */
+    calm_grid grid = calm_grid_between(&fp4, 0, -3, 7);    /* 7 / 6 rounds up */
+    ck_assert(grid.scale == 2);
+    grid = calm_grid_between(&fp4, 0, -3, 6.99);
     ck_assert(grid.scale == 1 && grid.min == 0);
     calm_grid_encode(&fp4, grid, w, 5, codes);
     calm_grid_decode(&fp4, grid, codes, 5, back);

@@ -96,14 +96,13 @@ END_OF_TEST
 
 TEST(families)
 {
-    size_t n;
-    const char *const *names = calm_family_names(&n);
-    for (size_t f = 0; f < n; f++)
+    for (int f = 1; f < CALM_N_FAMILIES; f++)
         for (int in = 16; in <= 80; in += 32) {
             calm_scheme scheme;
-            ck_ok(calm_scheme_parse(ctx, names[f], &scheme));
+            const calm_family *row = calm_scheme_family(&(calm_scheme){.family = f});
+            ck_ok(calm_scheme_parse(ctx, row->name, &scheme));
             const size_t group = scheme.group && scheme.group < (size_t)in ? scheme.group : (size_t)in;
-            calm_qjob job = random_job(scheme.bits, 5, (size_t)in, group, true, in == 48, false, f + 1);
+            calm_qjob job = random_job(scheme.bits, 5, (size_t)in, group, true, in == 48, false, (uint64_t)f);
             job.scheme = scheme;
             job.global = calm_scale_global(&scheme, 2);
             for (size_t i = 0; i < 5 * (size_t)in; i++)
@@ -182,6 +181,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("qblob", (const TTest *[]){there_and_back, families, codes_without_a_level, codes_are_packed, memory,
-                                               impossible_jobs, NULL});
+    return run_tests("qblob", (const TTest *[]){
+        there_and_back, families, codes_without_a_level, codes_are_packed, memory, impossible_jobs, NULL});
 }

@@ -29,12 +29,12 @@ TEST(names_round_trip)
                                         "float"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         check_name(names[i], names[i]);
-    size_t n;
-    const char *const *families = calm_family_names(&n);
-    ck_assert_uint_eq(n, CALM_N_FAMILIES - 1);
-    for (size_t i = 0; i < n; i++)
-        check_name(families[i], families[i]);
+    for (int i = 1; i < CALM_N_FAMILIES; i++) {
+        const char *family = calm_scheme_family(&(calm_scheme){.family = i})->name;
+        check_name(family, family);
+    }
     check_name("fp8a16_f16s", "fp8a16_f16s");
+    check_name("nvfp4a16", "nvfp4a16");
     check_name("w4a16_asym_g128", "w4a16_g128_asym");
     check_name("w4a8_f16s_asymact_g128", "w4a8_g128_asymact_f16s");
     check_name("w8a8_symact", "w8a8");
@@ -83,9 +83,9 @@ TEST(bad_names)
     ck_fails(calm_scheme_parse(ctx, "int4", &scheme), CALM_EARG, "examples: w4a16_g128");
     ck_fails(calm_scheme_parse(ctx, "w4", &scheme), CALM_EARG, "expected w<bits>a<bits>");
     ck_fails(calm_scheme_parse(ctx, "w5a16", &scheme), CALM_EARG, "2, 3, 4 or 8 bits");
-    ck_fails(calm_scheme_parse(ctx, "nvfp4a1", &scheme), CALM_EARG, "or one of fp8a16");
-    ck_fails(calm_scheme_parse(ctx, "mxfp4a16_f16s", &scheme), CALM_EARG, "nothing comes after its name");
-    ck_fails(calm_scheme_parse(ctx, "fp8a16_g128", &scheme), CALM_EARG, "or one of fp8a16");
+    ck_fails(calm_scheme_parse(ctx, "nvfp4a1", &scheme), CALM_EARG, "or one of fp8");
+    ck_fails(calm_scheme_parse(ctx, "mxfp4_f16s", &scheme), CALM_EARG, "nothing comes after its name");
+    ck_fails(calm_scheme_parse(ctx, "fp8a16_g128", &scheme), CALM_EARG, "or one of fp8");
     ck_fails(calm_scheme_parse(ctx, "w4a6", &scheme), CALM_EARG, "4, 8 or 16 bits");
     ck_fails(calm_scheme_parse(ctx, "w4a16_g", &scheme), CALM_EARG, "number of columns");
     ck_fails(calm_scheme_parse(ctx, "w4a16_g0", &scheme), CALM_EARG, "number of columns");

@@ -1,0 +1,66 @@
+/* A job of random numbers, for test_algorithms.c. */
+#ifndef CALM_TESTS_SAMPLE_JOB_H
+#define CALM_TESTS_SAMPLE_JOB_H
+
+#include "ptq/base/rng.h"
+#include "tests/support/harness.h"
+
+/* A job and what it needs, all in the test's context. */
+typedef struct sample {
+    size_t in, rows;
+    float *w[2];                /* of the two linears */
+    float *x;                   /* [rows, in]          */
+    double *gram, *sum, *sumsq, *sumabs;
+    float *absmax;
+    calm_linear linears[2];
+    calm_stats stats;
+    calm_job job;
+} sample;
+
+/* Statistics of the inputs as they stand. */
+static void measure(sample *s)
+{
+    memset(s->gram, 0, s->in * s->in * sizeof *s->gram);
+    for (size_t j = 0; j < s->in; j++)
+        s->sum[j] = s->sumsq[j] = s->sumabs[j] = s->absmax[j] = 0;
+    for (size_t t = 0; t < s->rows; t++) {
+        const float *x = s->x + t * s->in;
+        for (size_t i = 0; i < s->in; i++) {
+            for (size_t j = 0; j < s->in; j++)
+                s->gram[i * s->in + j] += (double)x[i] * x[j];
+            s->sum[i] += x[i];
+            s->sumsq[i] += (double)x[i] * x[i];
+            s->sumabs[i] += fabsf(x[i]);
+            s->absmax[i] = fmaxf(s->absmax[i], fabsf(x[i]));
+        }
+    }
+    s->stats = (calm_stats){s->rows, s->gram, s->absmax, s->sum, s->sumsq, s->sumabs, s->x, s->rows, s->gram};
+}
+
+/* Two linears, one with a bias, of random weights, on inputs with an outlier channel. */
+static void make_sample(sample *s, size_t out, size_t in, size_t rows, const char *scheme)
+{
+    *s = (sample){.in = in, .rows = rows};
+    ck_ok(CALM_NEW(ctx, ctx->out, s->x, rows * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->gram, in * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->sum, in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->sumsq, in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->sumabs, in));
+    ck_ok(CALM_NEW(ctx, ctx->out, s->absmax, in));
+    for (size_t l = 0; l < 2; l++) {
+        size_t n = l ? out - out / 3 : out / 3;
+        ck_ok(CALM_NEW(ctx, ctx->out, s->w[l], n * in));
+        for (size_t i = 0; i < n * in; i++)
+            s->w[l][i] = (float)(0.05 * calm_rng_normal(11, l, i));
+        s->linears[l] = (calm_linear){l ? "second" : "first", n, in, s->w[l], l == 1};
+    }
+    for (size_t i = 0; i < rows * in; i++) {
+        double x = calm_rng_normal(11, 2, i) + 2 * calm_rng_normal(11, 3, i / in);
+        s->x[i] = (float)(i % in % 13 == 5 ? 20 * x : x);
+    }
+    measure(s);
+    s->job = (calm_job){.name = "job", .linears = s->linears, .n_linears = 2, .stats = &s->stats, .can_absorb = true};
+    ck_ok(calm_scheme_parse(ctx, scheme, &s->job.scheme));
+}
+
+#endif
