@@ -7,6 +7,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/qformat.h"
+#include "ptq/model/transforms.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
@@ -289,47 +290,9 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
-/* An input scale of down cannot be folded into up any more: the transform is between them. */
-static void set_hadamard(calm_model *model, size_t width)
-{
-    model->config.down_hadamard = width;
-    for (size_t i = 0; i < model->layout.n_jobs && width; i++)
-        model->layout.jobs[i].can_absorb &= model->layout.jobs[i].kind != CALM_JOB_DOWN;
-}
-
-/* Transforms of inputs that the checkpoint asks for: one before every down is computed, nothing else. */
-static calm_status read_transforms(calm_ctx *ctx, calm_model *model)
-{
-    size_t width = 0, expected = 0;
-    bool first = true;
-    for (size_t i = 0; model->stored && i < model->layout.n_linears; i++) {
-        const calm_linear_ref *linear = &model->layout.linears[i];
-        const bool down = linear->role == CALM_ROLE_DOWN;
-        CALM_TRY(calm_qformat_hadamard(ctx, model->stored, linear->module, &width));
-        expected = down && first ? width : expected;
-        first &= !down;
-        if (width != (down ? expected : 0) || (width && linear->in % width))
-            return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "%s: transform_config has a transform of %zu channels at %s: calm computes one before the "
-                             "last product of every MLP alone", model->dir, width, linear->module);
-    }
-    set_hadamard(model, expected);
-    return CALM_OK;
-}
-
 calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model)
 {
-    const size_t inner = model->config.inner, width = inner & (~inner + 1);
-    if (model->config.moe.n_experts)
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: family %s has no transform before down (r4): readers hold all experts in one tensor and "
-                         "apply none; take `rotate` r1r2", model->dir, model->config.arch->name);
-    if (width == 1)
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: its MLP has %zu channels, which no power of two divides: it has no transform before down "
-                         "(r4); take `rotate` r1r2", model->dir, inner);
-    set_hadamard(model, width);
-    return CALM_OK;
+    return calm_transforms_use_hadamard(ctx, model->dir, &model->config, &model->layout);
 }
 
 /* Configuration and tensors of a directory, in this order: config.json gives the expected tensors, the shards those
@@ -363,7 +326,7 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
     CALM_TRY(find_prefix(ctx, model));
     CALM_TRY(check_tie(ctx, model));
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, &model->layout));
-    CALM_TRY(read_transforms(ctx, model));
+    CALM_TRY(calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout));
     return check_tensors(ctx, model);
 }
 

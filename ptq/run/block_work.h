@@ -61,8 +61,8 @@ size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job);
 bool calm_run_keeps_rows(const calm_run *p, size_t block, calm_sublayer sublayer, long expert);
 
 /* Compute what is missing of a block and advance the batch over it (NULL: nothing reads rows, calm_recipe_needs_rows),
- * and `exact` (NULL: none), the same windows behind float blocks.  `done` counts finished candidates.  Everything of the
- * block is gone afterwards. */
+ * and `exact` (NULL: none), the same windows behind float blocks.  `done` counts finished candidates.  Everything of
+ * the block is gone afterwards. */
 calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
                                calm_batch *batch, calm_batch *exact, size_t *done);
 

@@ -1,0 +1,59 @@
+/* Statistics of rows, window by window: accumulators of windows and their sum, and rows outside the blocks. */
+#include "ptq/base/threads.h"
+#include "ptq/calib/capture.h"
+
+/* ---- rows of whole windows ---- */
+
+size_t calm_actstat_parts_bytes(size_t n_windows, size_t tokens)
+{
+    return CALM_BYTES(calm_actstat_acc *, n_windows) + n_windows * calm_actstat_new_bytes(tokens);
+}
+
+calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, size_t width,
+                                   calm_actstat_acc ***out)
+{
+    CALM_TRY(CALM_NEW(ctx, arena, *out, batch->n));
+    for (size_t i = 0; i < batch->n; i++)
+        CALM_TRY(calm_actstat_new(ctx, arena, width, calm_batch_tokens(batch, i), &(*out)[i]));
+    return CALM_OK;
+}
+
+calm_status calm_actstat_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc *const *parts,
+                                     calm_actstat_acc **out)
+{
+    CALM_TRY(calm_actstat_new(ctx, ctx->out, (*parts)->channels, batch->rows, out));
+    for (size_t i = 0; i < batch->n; i++)
+        CALM_TRY(calm_actstat_merge(ctx, *out, parts[i]));
+    return CALM_OK;
+}
+
+/* ---- rows outside the blocks ---- */
+
+typedef struct rows_task {
+    const calm_batch *batch;
+    calm_actstat_acc **parts;    /* [n] */
+} rows_task;
+
+/* Statistics of the rows of one window as they are. */
+static calm_status add_rows(calm_ctx *ctx, size_t i, void *user)
+{
+    const rows_task *task = user;
+    const size_t n = calm_batch_tokens(task->batch, i);
+    float *x;
+    CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
+    return calm_actstat_add(ctx, task->parts[i], x, n, (uint32_t)(task->batch->first + i), 0);
+}
+
+size_t calm_capture_rows_scratch_bytes(size_t n_windows, size_t longest)
+{
+    return calm_actstat_parts_bytes(n_windows, longest);
+}
+
+calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out)
+{
+    rows_task task = {.batch = batch};
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_actstat_parts_new(ctx, ctx->scratch, batch, batch->width, &task.parts));
+    CALM_TRY(calm_parallel_for(ctx, batch->n, add_rows, &task));
+    return calm_actstat_parts_merge(ctx, batch, task.parts, out);
+}
