@@ -148,6 +148,10 @@ static void update(calm_progress *progress, size_t index, size_t done, size_t to
 
 void calm_progress_tick(void *user, size_t done, size_t total)
 {
+    const calm_progress *progress = user;
+    /* Its work began before the first tick: nothing of it was there, also where that tick is the only one. */
+    if (progress->stage[0].total == 0)
+        update(user, 0, 0, total);
     update(user, 0, done, total);
 }
 

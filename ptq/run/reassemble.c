@@ -47,6 +47,7 @@ static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
     const calm_json *choice = calm_json_get(json, "choice");
     a->recipe.model.name = calm_json_string(calm_json_get(json, "model"), a->run.model_name);
     a->recipe.calib_name = calm_json_string(calm_json_get(calibration, "text"), "?");
+    a->recipe.score_windows = calm_json_int(calm_json_get(choice, "score_windows"), 0);
     a->recipe.eval_name = calm_json_string(calm_json_get(calm_json_get(json, "evaluation"), "text"), "?");
     a->recipe.least_tokens = calm_json_int(calm_json_get(choice, "expert_tokens"), 0);
     a->recipe.output = o->output;
