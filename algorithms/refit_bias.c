@@ -74,14 +74,8 @@ static calm_status measure_shift(calm_ctx *ctx, bias_job *job)
 static double row_error(const bias_job *job, size_t row, const float *w, float *quantized)
 {
     const calm_problem *problem = job->problem;
-    const calm_qjob *q = job->qjob;
-    calm_qjob one = *q;
+    const calm_qjob one = calm_qjob_rows(job->qjob, row, 1);
     double error = 0;
-    one.out = 1;
-    one.codes += row * q->in;
-    one.scales += row * q->n_groups;
-    one.zeros = q->zeros ? q->zeros + row * q->n_groups : NULL;
-    one.mins = q->mins ? q->mins + row * q->n_groups : NULL;
     calm_qjob_dequantize(&one, quantized);
     for (size_t j = 0; j < problem->in; j++) {
         const double s = problem->in_scale ? (double)problem->in_scale[j] : 1;

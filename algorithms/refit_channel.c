@@ -44,11 +44,7 @@ typedef struct channel_job {
 static void read_rows(const channel_job *job, size_t first, size_t n, float *read, double *q, double *w)
 {
     const size_t in = job->problem->in;
-    calm_qjob some = *job->qjob;
-    some.out = n;
-    some.codes += first * in;
-    some.scales += first * some.n_groups;
-    some.zeros = some.zeros ? some.zeros + first * some.n_groups : NULL;
+    const calm_qjob some = calm_qjob_rows(job->qjob, first, n);
     calm_qjob_dequantize(&some, read);
     for (size_t i = 0; i < n * in; i++) {
         q[i] = read[i];

@@ -41,6 +41,19 @@ calm_grid calm_qjob_grid(const calm_qjob *qjob, size_t cell)
                        .zero = qjob->zeros ? qjob->zeros[cell] : calm_symmetric_zero(&qjob->scheme)};
 }
 
+calm_qjob calm_qjob_rows(const calm_qjob *qjob, size_t first, size_t n)
+{
+    const size_t cell = first * qjob->n_groups;
+    calm_qjob rows = *qjob;
+    rows.out = n;
+    rows.codes += first * qjob->in;
+    rows.scales += cell;
+    rows.zeros = qjob->zeros ? qjob->zeros + cell : NULL;
+    rows.mins = qjob->mins ? qjob->mins + cell : NULL;
+    rows.bias_delta = qjob->bias_delta ? qjob->bias_delta + first : NULL;
+    return rows;
+}
+
 void calm_qjob_dequantize(const calm_qjob *qjob, float *w)
 {
     for (size_t i = 0; i < qjob->out; i++) {

@@ -21,6 +21,9 @@ size_t calm_qjob_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigne
 /* The grid of group `cell` = row * n_groups + group. */
 calm_grid calm_qjob_grid(const calm_qjob *qjob, size_t cell);
 
+/* Rows first .. first + n - 1 of a job: a view of its arrays, with what all rows share. */
+calm_qjob calm_qjob_rows(const calm_qjob *qjob, size_t first, size_t n);
+
 /* The set of what a job has. */
 unsigned calm_qjob_extras(const calm_qjob *qjob);
 

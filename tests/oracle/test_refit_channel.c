@@ -95,7 +95,7 @@ static void check_factors(const char *scheme, const char *chain, size_t n)
 
 TEST(factors_of_least_loss)
 {
-    static const char *const schemes[] = {"w4a16_g64", "w3a16_g64_asym"};
+    static const char *const schemes[] = {"w4a16_g64", "w3a16_g64_asym", "q4_1"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         check_factors(schemes[i], "absmax+nearest", IN);
         check_factors(schemes[i], "absmax+nearest", 35);
