@@ -126,7 +126,7 @@ bool calm_recipe_needs_rows(const calm_recipe *recipe)
     unsigned needs = 0;
     for (size_t i = 0; i < recipe->n_pool; i++)
         needs |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, true);
-    return recipe->score_windows > 0 || needs || recipe->prefix == CALM_PREFIX_QUANTIZED;
+    return recipe->score_windows > 0 || needs || recipe->prefix != CALM_PREFIX_FLOAT;
 }
 
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)

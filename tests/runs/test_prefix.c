@@ -41,6 +41,10 @@ TEST(asymmetric_prefixes_that_are_refused)
     ck_assert_ptr_nonnull(strstr(said.message, "calibration rows for 32 inputs, needs 512"));
     play_pool(&run, NULL, "rtn");    /* nothing is fitted, so few rows do */
     play_must_run(&run);
+    run.recipe.score_windows = 0;    /* nothing reads rows, but the blocks are run again as chosen */
+    run.recipe.guard_windows = 0;
+    run.recipe.output = play_path(&run, "unscored");
+    play_must_run(&run);
     play other = play_new(&mixture, "w4a16_g8", "rtn");
     other.recipe.prefix = CALM_PREFIX_ASYMMETRIC;
     said = play_run(&other, none);
