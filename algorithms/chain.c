@@ -341,12 +341,10 @@ bool calm_algorithm_is_preset(const calm_algorithm *algorithm)
 
 unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme *scheme, bool biased)
 {
-    const unsigned data =
-        CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES | CALM_NEEDS_CROSS;
     const bool corrects = algorithm->caps & CALM_SETS_BIAS && biased;
     /* Its scales of activations are multiples of a number that comes of the largest input. */
     const unsigned range = scheme->act_rule == CALM_ACT_RULE_NVFP4 ? CALM_NEEDS_ABSMAX : 0u;
-    return (algorithm->caps & data) | (corrects && scheme->act_bits ? CALM_NEEDS_SAMPLES : 0u) | range;
+    return (algorithm->caps & CALM_NEEDS_DATA) | (corrects && scheme->act_bits ? CALM_NEEDS_SAMPLES : 0u) | range;
 }
 
 bool calm_algorithm_skips(const calm_step *step, bool absorbs, bool biased)

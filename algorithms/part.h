@@ -165,9 +165,6 @@ calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t 
 /* Groups of the super-block that begins with group g. */
 size_t calm_problem_super(const calm_problem *problem, size_t g);
 
-/* More groups than any super-block has. */
-#define CALM_SUPER_MAX ((size_t)16)
-
 /* The grid, or CALM_ENUMERIC naming row and group when its scale left the storable range. */
 calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out);
 

@@ -68,6 +68,9 @@ typedef struct calm_family {
     calm_act_rule act_rule;
 } calm_family;
 
+/* No super-block has more groups. */
+#define CALM_SUPER_MAX 16
+
 /* The row of a scheme. */
 const calm_family *calm_scheme_family(const calm_scheme *scheme);
 

@@ -132,7 +132,7 @@ void calm_super_round(const calm_scheme *scheme, size_t n, float *scales, float 
 
 static bool split(range r, size_t n, const float *x, float sign, bool nonzero, uint16_t *step, int *numbers)
 {
-    float values[16] = {0};
+    float values[CALM_SUPER_MAX] = {0};
     for (size_t i = 0; i < n; i++)
         values[i] = sign * x[i];
     const float d = best_step(r, values, n, nonzero);
@@ -150,6 +150,6 @@ bool calm_super_split(const calm_scheme *scheme, size_t n, const float *scales, 
 {
     const range r = range_of(scheme);
     *out = (calm_super_block){0};
-    return n <= 16 && split(r, n, scales, 1, true, &out->d, out->scales)
+    return n <= CALM_SUPER_MAX && split(r, n, scales, 1, true, &out->d, out->scales)
            && (!mins || split((range){0, r.most}, n, mins, -1, false, &out->dmin, out->minima));
 }

@@ -11,7 +11,7 @@
 /* A super-block of n groups taken apart; minima are 0 where the scheme has none. */
 typedef struct calm_super_block {
     uint16_t d, dmin;      /* float16 */
-    int scales[16], minima[16];
+    int scales[CALM_SUPER_MAX], minima[CALM_SUPER_MAX];
 } calm_super_block;
 
 /* Are the scheme's scales whole numbers times a float16? */

@@ -64,14 +64,12 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
 /* What runs: the algorithm, or for an expert that saw too few tokens one that needs none. */
 static const calm_algorithm *pick(const calm_run *p, const calm_capture *capture, size_t entry)
 {
-    /* Statistics of a handful of tokens say more about those tokens than about the expert. */
-    const unsigned data =
-        CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES | CALM_NEEDS_CROSS;
     const calm_algorithm *algorithm = p->in.recipe->pool[entry].algorithm;
     /* By the tokens that were routed to it, as the store counts them; of few, all may have been held out. */
     const bool starved = capture->expert >= 0 &&
                          (capture->tokens < calm_recipe_least_tokens(p->in.recipe) || !capture->rows);
-    return starved && (calm_algorithm_caps(algorithm) & data) ? p->fallback : algorithm;
+    /* Statistics of a handful of tokens say more about those tokens than about the expert. */
+    return starved && (calm_algorithm_caps(algorithm) & CALM_NEEDS_DATA) ? p->fallback : algorithm;
 }
 
 /* A candidate's own numerical failure is remembered with it; anything else ends the run. */
