@@ -3,13 +3,12 @@
  * A chunk has 64 KiB; a request larger than a quarter of that gets a chunk of its own, in a second list: so a large
  * request between two small ones does not end the chunk that they share.  What an arena takes from the system is what
  * was asked for, a third more for small requests at most, and one chunk.  Rewinding frees the chunks begun since, so
- * that a task's peak is given back to the system. */
+ * that a task's peak is given back. */
 #include "ptq/base/arena.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -21,9 +20,9 @@
 #define POISON(p, n) ((void)(p), (void)(n))
 #define UNPOISON(p, n) ((void)(p), (void)(n))
 #define REDZONE 0
-/* Chunks from this size on are mapped, in huge pages where the system has them: one fault for 2 MiB instead of 512, and
- * what is mapped is zero already. */
-#define MAPPED ((size_t)4 << 20)
+/* Chunks from this size on are pages of their own, huge ones where the system has them (one fault for 2 MiB instead of
+ * 512), which leave no holes in the heap; what is mapped anew is zero already. */
+#define MAPPED ((size_t)1 << 20)
 #endif
 
 #define ALIGNMENT ((size_t)64)
@@ -33,6 +32,7 @@ struct calm_arena_chunk {
     calm_arena_chunk *older;
     calm_memory *memory;      /* account that it was taken from, which the arena's may have followed */
     size_t mapped;            /* bytes of the mapping; 0: from the heap */
+    bool zero;                /* data is as the system gave it          */
     size_t used, capacity;    /* of data [capacity], which begins ALIGNMENT bytes after the chunk */
 };
 
@@ -61,9 +61,9 @@ static void pop_chunk(calm_arena_chunk **list)
     calm_arena_chunk *chunk = *list;
     *list = chunk->older;
     UNPOISON(chunk_data(chunk), chunk->capacity);
-    calm_memory_give(chunk->memory, chunk->capacity);
+    calm_memory_give(chunk->memory, chunk->mapped ? chunk->mapped : chunk->capacity);
     if (chunk->mapped)
-        munmap(chunk, chunk->mapped);
+        calm_memory_unmap(chunk->memory, chunk, chunk->mapped);
     else
         free(chunk);
 }
@@ -92,30 +92,29 @@ void calm_arena_rewind(calm_arena *arena, calm_arena_mark mark)
     arena->used_bytes = mark.used_bytes;
 }
 
-/* Zero pages of their own for a large chunk; NULL: none, as from malloc. */
-static calm_arena_chunk *map_chunk(size_t bytes)
+/* As large as asked for, from the heap. */
+static calm_arena_chunk *heap_chunk(calm_memory *memory, size_t bytes)
 {
-    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED)
-        return NULL;
-    madvise(pages, bytes, MADV_HUGEPAGE);    /* advice: small pages serve as well */
-    return pages;
+    calm_memory_trim(memory);
+    return aligned_alloc(ALIGNMENT, bytes / ALIGNMENT * ALIGNMENT);
 }
 
 static calm_arena_chunk *push_chunk(calm_memory *memory, calm_arena_chunk **list, size_t capacity)
 {
     size_t bytes;
+    bool zero = false;
     if (!calm_size_add(&bytes, capacity, 2 * ALIGNMENT))
         return NULL;
-    if (!calm_memory_take(memory, capacity))
-        return NULL;
     const bool mapped = capacity >= MAPPED;
-    calm_arena_chunk *chunk = mapped ? map_chunk(bytes) : aligned_alloc(ALIGNMENT, bytes / ALIGNMENT * ALIGNMENT);
+    const size_t counted = mapped ? bytes : capacity;
+    if (!calm_memory_take(memory, counted))
+        return NULL;
+    calm_arena_chunk *chunk = mapped ? calm_memory_map(memory, bytes, &zero) : heap_chunk(memory, bytes);
     if (!chunk) {
-        calm_memory_give(memory, capacity);
+        calm_memory_give(memory, counted);
         return NULL;
     }
-    *chunk = (calm_arena_chunk){*list, memory, mapped ? bytes : 0, 0, capacity};
+    *chunk = (calm_arena_chunk){*list, memory, mapped ? bytes : 0, zero, 0, capacity};
     POISON(chunk_data(chunk), capacity);
     *list = chunk;
     return chunk;
@@ -155,8 +154,8 @@ void *calm_arena_alloc(calm_arena *arena, size_t count, size_t size)
 void *calm_arena_zalloc(calm_arena *arena, size_t count, size_t size)
 {
     void *block = calm_arena_alloc(arena, count, size);
-    /* A large request has its chunk for itself, so a mapped one is as the system gave it. */
-    const bool zero = block && calm_arena_bytes(count, size) > LARGE && arena->large->mapped;
+    /* A large request has its chunk for itself. */
+    const bool zero = block && calm_arena_bytes(count, size) > LARGE && arena->large->zero;
     if (block && !zero)
         memset(block, 0, count * size);
     return block;

@@ -2,20 +2,25 @@
 #include "ptq/base/memory.h"
 
 #include <malloc.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
-/* Blocks from this size on are mapped one by one.  Tasks take and give back the same few megabytes over and over: those
- * are kept instead of asking the system each time.  Fixed, or the C library would raise it. */
+/* Blocks from this size on are mapped one by one.  Fixed, or the C library would raise it. */
 #define MAPPED_BYTES (16 * 1024 * 1024)
-/* What may lie free at the end of a heap.  With holes that is up to a fifth of what was taken, as measured. */
-#define TRIM_BYTES (2 * MAPPED_BYTES)
+/* What may lie free in a heap, where arenas have chunks below a megabyte alone: tasks take and give back the same few
+ * over and over.  At most a fifth of what was taken, as measured. */
+#define TRIM_BYTES (8 * 1024 * 1024)
 #define HOLES      5
 
 void calm_memory_set_limit(calm_memory *memory, size_t bytes)
 {
-    if (memory)
-        atomic_store(&memory->limit, bytes);
+    if (!memory)
+        return;
+    atomic_store(&memory->limit, bytes);
+    /* The peak of what came before may be above it. */
+    calm_memory_release(memory);
 }
 
 size_t calm_memory_limit(const calm_memory *memory)
@@ -39,6 +44,13 @@ void calm_memory_restart(calm_memory *memory)
         atomic_store(&memory->peak, atomic_load(&memory->used));
 }
 
+static void raise_to(atomic_size_t *most, size_t bytes)
+{
+    size_t before = atomic_load(most);
+    while (bytes > before && !atomic_compare_exchange_weak(most, &before, bytes))
+        continue;
+}
+
 bool calm_memory_take(calm_memory *memory, size_t bytes)
 {
     if (!memory)
@@ -50,9 +62,8 @@ bool calm_memory_take(calm_memory *memory, size_t bytes)
         if (now < used || (limit && now > limit))
             return false;
     } while (!atomic_compare_exchange_weak(&memory->used, &used, now));
-    size_t peak = atomic_load(&memory->peak);
-    while (now > peak && !atomic_compare_exchange_weak(&memory->peak, &peak, now))
-        continue;
+    raise_to(&memory->peak, now);
+    raise_to(&memory->most, now);
     return true;
 }
 
@@ -60,6 +71,97 @@ void calm_memory_give(calm_memory *memory, size_t bytes)
 {
     if (memory)
         atomic_fetch_sub(&memory->used, bytes);
+}
+
+/* ---- spare pages ---- */
+
+/* At the beginning of the pages that it is about. */
+struct calm_spare_pages {
+    calm_spare_pages *older;
+    size_t bytes;
+};
+
+/* A handful of instructions each time: threads that meet here are not worth a mutex. */
+static void enter(calm_memory *memory)
+{
+    while (atomic_exchange_explicit(&memory->busy, true, memory_order_acquire))
+        sched_yield();
+}
+
+static void leave(calm_memory *memory)
+{
+    atomic_store_explicit(&memory->busy, false, memory_order_release);
+}
+
+/* Take the last ones of so many bytes out of the list, or with 0 the oldest; NULL: there are none.  Within enter. */
+static calm_spare_pages *take_spare(calm_memory *memory, size_t bytes)
+{
+    calm_spare_pages **at = &memory->spare, *found;
+    while (*at && (bytes ? (*at)->bytes != bytes : (*at)->older != NULL))
+        at = &(*at)->older;
+    found = *at;
+    if (found) {
+        *at = found->older;
+        memory->spare_bytes -= found->bytes;
+    }
+    return found;
+}
+
+void calm_memory_trim(calm_memory *memory)
+{
+    for (calm_spare_pages *oldest = NULL; memory; oldest = NULL) {
+        enter(memory);
+        if (memory->spare_bytes && atomic_load(&memory->used) + memory->spare_bytes > atomic_load(&memory->most))
+            oldest = take_spare(memory, 0);
+        leave(memory);
+        if (!oldest)
+            return;
+        munmap(oldest, oldest->bytes);
+    }
+}
+
+void calm_memory_release(calm_memory *memory)
+{
+    if (memory)
+        atomic_store(&memory->most, atomic_load(&memory->used));
+    calm_memory_trim(memory);
+}
+
+void *calm_memory_map(calm_memory *memory, size_t bytes, bool *zero)
+{
+    void *pages = NULL;
+    if (memory) {
+        enter(memory);
+        pages = take_spare(memory, bytes);
+        leave(memory);
+        calm_memory_trim(memory);
+    }
+    *zero = !pages;
+    if (pages)
+        return pages;
+    pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return NULL;
+    madvise(pages, bytes, MADV_HUGEPAGE);    /* advice: small pages serve as well */
+    return pages;
+}
+
+void calm_memory_unmap(calm_memory *memory, void *pages, size_t bytes)
+{
+    calm_spare_pages *spare = pages;
+    bool kept = false;
+    if (memory) {
+        enter(memory);
+        kept = atomic_load(&memory->used) + memory->spare_bytes + bytes <= atomic_load(&memory->most);
+        if (kept) {
+            *spare = (calm_spare_pages){memory->spare, bytes};
+            memory->spare = spare;
+            memory->spare_bytes += bytes;
+        }
+        leave(memory);
+    }
+    if (!kept)
+        munmap(pages, bytes);
 }
 
 void calm_memory_setup(void)

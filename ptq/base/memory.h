@@ -9,10 +9,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+typedef struct calm_spare_pages calm_spare_pages;
+
 /* All members are 0 at the start.  An account outlives every arena that took from it.  Every function below takes NULL
- * for "not counted": nothing is held, and there is no limit. */
+ * for "not counted": nothing is held, and there is no limit.
+ *
+ * Pages that an arena gives back wait here for the next request of the same size, which then faults none in: `used` and
+ * they together are never more than `most`, so that waiting raises no peak. */
 typedef struct calm_memory {
     atomic_size_t limit, used, peak;
+    atomic_size_t most;         /* the largest that `used` was, of all stages             */
+    atomic_bool busy;           /* who has set it may change the two members below        */
+    calm_spare_pages *spare;    /* the last one given back first                          */
+    size_t spare_bytes;
 } calm_memory;
 
 /* The most bytes that the arenas of an account may hold together; 0: no limit.  Not for use while workers run. */
@@ -27,6 +36,17 @@ void calm_memory_restart(calm_memory *memory);
 /* For arenas: take `bytes`, false when the limit does not allow it; give them back. */
 bool calm_memory_take(calm_memory *memory, size_t bytes);
 void calm_memory_give(calm_memory *memory, size_t bytes);
+
+/* For arenas, of bytes that were taken: pages, huge ones where the system has them; NULL when it has none.  *zero: they
+ * are new and hold zeros.  And back again, of bytes that were given. */
+void *calm_memory_map(calm_memory *memory, size_t bytes, bool *zero);
+void calm_memory_unmap(calm_memory *memory, void *pages, size_t bytes);
+
+/* For arenas, after bytes were taken for something else than pages: the spare pages that no longer fit go back. */
+void calm_memory_trim(calm_memory *memory);
+
+/* All spare pages go back to the system, and what is held now is the most again. */
+void calm_memory_release(calm_memory *memory);
 
 /* Resident bytes of this process; 0 when the system does not say. */
 size_t calm_memory_resident(void);

@@ -81,6 +81,11 @@ calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *u
     return CALM_OK;
 }
 
+size_t calm_team_size(const calm_ctx *ctx)
+{
+    return (size_t)(omp_in_parallel() ? omp_get_num_threads() : ctx->n_threads);
+}
+
 typedef struct rows_task {
     size_t n_rows;
     calm_row_range_fn *fn;

@@ -52,7 +52,7 @@ static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
     const tile *at = (const tile *)user + index;
     const calm_gram_job *job = at->job;
     float *product;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, product, at->m * at->n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, product, at->m * at->n));    /* beta = 0 reads none of it */
     for (size_t p = 0; p < job->n_parts; p++)
         for (size_t row = job->row_begin[p]; row < job->row_begin[p + 1]; row += CALM_GRAM_CHUNK)
             add_chunk(at, row, calm_size_min(job->row_begin[p + 1] - row, CALM_GRAM_CHUNK), product);

@@ -482,8 +482,9 @@ calm_status calm_safetensors_need_floats(calm_ctx *ctx, const calm_safetensors *
 
 void calm_safetensors_release_part(const calm_safetensors *set, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
-    if (set->source.release) {
-        set->source.release(set->source.self, tensor, offset, bytes);
+    const calm_tensor_source *source = tensor->source ? tensor->source : &set->source;
+    if (source->release) {
+        source->release(source->self, tensor, offset, bytes);
         return;
     }
     const calm_mapping *map = &set->shards[tensor->shard].map;

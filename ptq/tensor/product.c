@@ -55,8 +55,10 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
 
 /* Rows of a piece are a multiple of this: what the kernels of all families take at once divides it (4, 8, 12, 16). */
 #define ROW_STEP ((size_t)48)
-/* Rows that a piece has about.  Each piece copies B into BLAS's order again: at 512 rows a twentieth of its time. */
+/* Rows that a piece has about.  Each piece copies B into BLAS's order again: at 512 rows a twelfth of its time, at 1024
+ * half of that, so pieces are that large where there are at most as many threads as FEW. */
 #define ROWS_OF_PIECE  ((size_t)512)
+#define FEW            ((size_t)4)
 #define DROWS_OF_PIECE ((size_t)384)
 #define UPPER_ROWS     ((size_t)192)
 /* Triangles that are cut: columns a multiple of this, of so many terms (the chunks of cka/). */
@@ -112,7 +114,7 @@ calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, s
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
 {
     rows_product p = {form, m, n, k, 0, 0, a, b, lda, ldb, ldc, (double)beta, c};
-    cut_rows(&p, ROWS_OF_PIECE);
+    cut_rows(&p, calm_team_size(ctx) <= FEW ? 2 * ROWS_OF_PIECE : ROWS_OF_PIECE);
     return m && n ? calm_parallel_for(ctx, p.pieces, multiply_rows, &p) : CALM_OK;
 }
 

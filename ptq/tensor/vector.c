@@ -182,6 +182,12 @@ CALM_VECTORIZE void calm_vec_mul(size_t n, const float *y, float *x)
         x[i] *= y[i];
 }
 
+CALM_VECTORIZE void calm_vec_mul_add(size_t n, const float *x, const float *y, float *sum)
+{
+    for (size_t i = 0; i < n; i++)
+        sum[i] += x[i] * y[i];
+}
+
 CALM_VECTORIZE void calm_vec_soft_cap(size_t n, float scale, float cap, float *x)
 {
     const float inner = scale / cap;

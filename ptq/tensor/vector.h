@@ -46,6 +46,9 @@ void calm_vec_relu(size_t n, float *x);
 /* x[i] *= y[i]. */
 void calm_vec_mul(size_t n, const float *y, float *x);
 
+/* sum[i] += x[i] y[i]. */
+void calm_vec_mul_add(size_t n, const float *x, const float *y, float *sum);
+
 /* x[i] = cap tanh(scale x[i] / cap), cap > 0. */
 void calm_vec_soft_cap(size_t n, float scale, float cap, float *x);
 

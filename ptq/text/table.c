@@ -1,5 +1,5 @@
-/* Tables as aligned text, CSV and Markdown. */
-#include "ptq/text/table.h"
+/* Tables: cells, CSV and Markdown. */
+#include "ptq/text/table_impl.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -9,7 +9,6 @@
 
 #include "ptq/text/unicode.h"
 
-#define GAP "  "    /* between two columns */
 #define ROOM 400    /* the largest double has 309 digits before the point */
 
 void calm_table_clear(calm_table *table)
@@ -202,105 +201,11 @@ void calm_table_drop_empty(calm_table *table)
             drop_column(table, c);
 }
 
-/* A table or text that ran out of memory holds less than it was given, and nothing out of bounds: writers go on and
- * report it here. */
-static calm_status check(calm_ctx *ctx, const calm_table *table, const calm_text *out)
+calm_status calm_table_check(calm_ctx *ctx, const calm_table *table, const calm_text *out)
 {
     if (table->failed)
         return calm_fail(ctx, CALM_ENOMEM, "out of memory for a table");
     return calm_text_check(ctx, out);
-}
-
-/* ---- text ---- */
-
-/* Without blanks at its end. */
-static void end_line(calm_text *out)
-{
-    while (out->length && out->data[out->length - 1] == ' ')
-        out->data[--out->length] = '\0';
-    calm_text_append(out, "\n", 1);
-}
-
-static void pad(calm_text *out, size_t n, const char *with)
-{
-    for (size_t i = 0; i < n; i++)
-        calm_text_append(out, with, 1);
-}
-
-static void put(calm_text *out, const char *shown, size_t columns, size_t width, calm_align align)
-{
-    if (align == CALM_ALIGN_RIGHT)
-        pad(out, width - columns, " ");
-    calm_text_append(out, shown, strlen(shown));
-    if (align == CALM_ALIGN_LEFT)
-        pad(out, width - columns, " ");
-}
-
-/* Width of each column into width [n_columns]. */
-static void measure(const calm_table *table, size_t *width)
-{
-    for (size_t c = 0; c < table->n_columns; c++)
-        width[c] = table->headings[c].columns;
-    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
-        size_t *of = &width[i % table->n_columns];
-        *of = calm_size_max(*of, table->cells[i].columns);
-    }
-}
-
-static void write_headings(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
-{
-    pad(out, indent, " ");
-    for (size_t c = 0; c < table->n_columns; c++) {
-        put(out, table->headings[c].shown, table->headings[c].columns, width[c], table->headings[c].align);
-        calm_text_append(out, GAP, sizeof GAP - 1);
-    }
-    end_line(out);
-    pad(out, indent, " ");
-    for (size_t c = 0; c < table->n_columns; c++) {
-        pad(out, width[c], "-");
-        calm_text_append(out, GAP, sizeof GAP - 1);
-    }
-    end_line(out);
-}
-
-static void write_rows(const calm_table *table, size_t indent, const size_t *width, calm_text *out)
-{
-    for (size_t row = 0; row < calm_table_rows(table); row++) {
-        pad(out, indent, " ");
-        for (size_t c = 0; c < table->n_columns; c++) {
-            const calm_table_cell *cell = &table->cells[row * table->n_columns + c];
-            put(out, cell->shown, cell->columns, width[c], table->headings[c].align);
-            calm_text_append(out, GAP, sizeof GAP - 1);
-        }
-        end_line(out);
-    }
-}
-
-calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
-{
-    size_t *width;
-    CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, width, table->n_columns + 1));
-    measure(table, width);
-    write_headings(table, indent, width, out);
-    write_rows(table, indent, width, out);
-    return check(ctx, table, out);
-}
-
-calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
-{
-    size_t width = 0;
-    for (size_t c = 0; c < table->n_columns; c++)
-        width = calm_size_max(width, table->headings[c].columns);
-    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
-        const calm_table_heading *heading = &table->headings[i % table->n_columns];
-        if (table->cells[i].columns == 0)
-            continue;
-        pad(out, indent, " ");
-        put(out, heading->shown, heading->columns, width, CALM_ALIGN_LEFT);
-        calm_text_printf(out, GAP "%s\n", table->cells[i].shown);
-    }
-    return check(ctx, table, out);
 }
 
 /* ---- CSV and Markdown ---- */
@@ -349,7 +254,7 @@ calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_te
 {
     put_csv_headings(out, table);
     put_csv_rows(out, table);
-    return check(ctx, table, out);
+    return calm_table_check(ctx, table, out);
 }
 
 /* A cell of a Markdown table: what would end it is escaped. */
@@ -378,7 +283,7 @@ calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, ca
         put_markdown(out, table->cells[i].shown);
     }
     calm_text_printf(out, "\n");
-    return check(ctx, table, out);
+    return calm_table_check(ctx, table, out);
 }
 
 calm_status calm_table_take_csv(calm_ctx *ctx, calm_table *table, calm_text *out)
@@ -389,5 +294,5 @@ calm_status calm_table_take_csv(calm_ctx *ctx, calm_table *table, calm_text *out
     calm_arena_rewind(&table->arena, table->rows);
     table->n_cells = 0;
     table->headed = true;
-    return check(ctx, table, out);
+    return calm_table_check(ctx, table, out);
 }

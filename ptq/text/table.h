@@ -96,7 +96,8 @@ size_t calm_table_rows(const calm_table *table);
 void calm_table_drop_empty(calm_table *table);
 
 /* Append headings, a rule and the rows, each line indented by `indent` spaces, without blanks at the ends of lines.
- * Control characters are shown as \n, \t, \u{...}. */
+ * Control characters are shown as \n, \t, \u{...}.  Where ctx->columns is a limit, words get several lines, and a table
+ * that is still too wide becomes a list of cells for each row, an empty line between two. */
 calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
 
 /* Append headings and rows as CSV (RFC 4180: lines end with CR LF, a field with a comma, a quote or a line end is
@@ -110,8 +111,11 @@ calm_status calm_table_take_csv(calm_ctx *ctx, calm_table *table, calm_text *out
 /* Append headings and rows as a Markdown table, cells in their printable form. */
 calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, calm_text *out);
 
-/* Append each row as a list, one line per cell that is not empty: "heading  value". */
+/* Append each row as a list, one line per cell that is not empty: "heading  value"; several where ctx->columns asks. */
 calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
+
+/* Append the lines of a text, those that are longer than ctx->columns broken between words, what follows indented. */
+void calm_table_fold(const calm_ctx *ctx, const char *text, calm_text *out);
 
 /* Append the printable form of a text: well-formed, control characters as \n, \t, \u{...}; *columns (NULL: not
  * wanted) is its width on a terminal. */

@@ -1,0 +1,230 @@
+/* Tables as aligned text.
+ *
+ * Where lines may have so many columns (ctx->columns), columns of words become narrower and their cells get several
+ * lines; where that is not enough each row becomes a list of its cells. */
+#include <string.h>
+
+#include "ptq/text/table_impl.h"
+#include "ptq/text/unicode.h"
+
+#define GAP "  "           /* between two columns                                      */
+#define GAP_COLUMNS ((size_t)2)
+#define LEAST ((size_t)12) /* columns of words, which are not broken into less         */
+#define NARROW ((size_t)40)/* no terminal is narrower: names would be cut letter by letter */
+
+/* Without blanks at its end. */
+static void end_line(calm_text *out)
+{
+    while (out->length && out->data[out->length - 1] == ' ')
+        out->data[--out->length] = '\0';
+    calm_text_append(out, "\n", 1);
+}
+
+static void pad(calm_text *out, size_t n, const char *with)
+{
+    for (size_t i = 0; i < n; i++)
+        calm_text_append(out, with, 1);
+}
+
+static void put(calm_text *out, const char *shown, size_t n, size_t columns, size_t width, calm_align align)
+{
+    if (align == CALM_ALIGN_RIGHT)
+        pad(out, width - columns, " ");
+    calm_text_append(out, shown, n);
+    if (align == CALM_ALIGN_LEFT)
+        pad(out, width - columns, " ");
+}
+
+/* ---- lines of a cell ---- */
+
+/* A part of a text that fits into a width. */
+typedef struct piece {
+    size_t n, columns;    /* bytes, and how wide they are */
+    size_t next;          /* bytes up to the next piece   */
+} piece;
+
+/* What of the first line of `text` fits into `width` columns: it ends at the last blank where there is one, else
+ * anywhere.  Cells have no line ends. */
+static piece first_line(const char *text, size_t width)
+{
+    piece all = {0}, words = {0};
+    while (text[all.n] && text[all.n] != '\n') {
+        uint32_t character;
+        const size_t length = calm_utf8_decode(text + all.n, &character);
+        const size_t columns = (size_t)calm_unicode_columns(character);
+        if (character == ' ')
+            words = (piece){all.n, all.columns, all.n + 1};
+        if (all.n && all.columns + columns > width)
+            return words.n ? words : (piece){all.n, all.columns, all.n};
+        all.n += length;
+        all.columns += columns;
+    }
+    all.next = all.n;
+    return all;
+}
+
+/* The widest word of a heading, which is broken between words alone. */
+static size_t widest_word(const char *text)
+{
+    size_t widest = 0, width = 0;
+    while (*text) {
+        uint32_t character;
+        text += calm_utf8_decode(text, &character);
+        width = character == ' ' ? 0 : width + (size_t)calm_unicode_columns(character);
+        widest = calm_size_max(widest, width);
+    }
+    return widest;
+}
+
+/* ---- widths ---- */
+
+typedef struct layout {
+    size_t *width, *least;    /* [n_columns] of each column; what it may shrink to */
+} layout;
+
+static void measure(const calm_table *table, layout *l)
+{
+    for (size_t c = 0; c < table->n_columns; c++) {
+        l->width[c] = table->headings[c].columns;
+        l->least[c] = widest_word(table->headings[c].shown);
+    }
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        const calm_table_cell *cell = &table->cells[i];
+        const size_t c = i % table->n_columns;
+        const size_t least = cell->type == CALM_CELL_TEXT ? calm_size_min(cell->columns, LEAST) : cell->columns;
+        l->width[c] = calm_size_max(l->width[c], cell->columns);
+        l->least[c] = calm_size_max(l->least[c], least);
+    }
+}
+
+/* Shrink the widest columns until all fit into `limit` columns; false when they cannot. */
+static bool shrink(const calm_table *table, size_t limit, layout *l)
+{
+    size_t total = GAP_COLUMNS * (table->n_columns - 1);
+    for (size_t c = 0; c < table->n_columns; c++)
+        total += l->width[c];
+    while (total > limit) {
+        size_t widest = table->n_columns;
+        for (size_t c = 0; c < table->n_columns; c++)
+            if (l->width[c] > l->least[c] && (widest == table->n_columns || l->width[c] > l->width[widest]))
+                widest = c;
+        if (widest == table->n_columns)
+            return false;
+        l->width[widest]--;
+        total--;
+    }
+    return true;
+}
+
+/* ---- rows ---- */
+
+/* Headings, or the cells of a row: texts [n_columns], each in as many lines as its column's width asks for. */
+static void write_lines(const calm_table *table, size_t indent, const size_t *width, const char **texts, calm_text *out)
+{
+    for (bool more = true; more;) {
+        more = false;
+        pad(out, indent, " ");
+        for (size_t c = 0; c < table->n_columns; c++) {
+            const piece line = first_line(texts[c], width[c]);
+            put(out, texts[c], line.n, line.columns, calm_size_max(width[c], line.columns), table->headings[c].align);
+            calm_text_append(out, GAP, sizeof GAP - 1);
+            texts[c] += line.next;
+            more |= *texts[c] != '\0';
+        }
+        end_line(out);
+    }
+}
+
+static void write_table(const calm_table *table, size_t indent, const size_t *width, const char **texts, calm_text *out)
+{
+    for (size_t c = 0; c < table->n_columns; c++)
+        texts[c] = table->headings[c].shown;
+    write_lines(table, indent, width, texts, out);
+    pad(out, indent, " ");
+    for (size_t c = 0; c < table->n_columns; c++) {
+        pad(out, width[c], "-");
+        calm_text_append(out, GAP, sizeof GAP - 1);
+    }
+    end_line(out);
+    for (size_t row = 0; row < calm_table_rows(table); row++) {
+        for (size_t c = 0; c < table->n_columns; c++)
+            texts[c] = table->cells[row * table->n_columns + c].shown;
+        write_lines(table, indent, width, texts, out);
+    }
+}
+
+/* A value behind its name, further lines below its beginning. */
+static void write_value(const char *text, size_t at, size_t width, calm_text *out)
+{
+    for (bool begun = false; *text || !begun; begun = true) {
+        const piece line = first_line(text, width);
+        pad(out, begun ? at : 0, " ");
+        calm_text_append(out, text, line.n);
+        calm_text_append(out, "\n", 1);
+        text += line.next;
+    }
+}
+
+static void write_fields(const calm_ctx *ctx, const calm_table *table, size_t indent, bool apart, calm_text *out)
+{
+    size_t names = 0;
+    for (size_t c = 0; c < table->n_columns; c++)
+        names = calm_size_max(names, table->headings[c].columns);
+    const size_t at = indent + names + GAP_COLUMNS, limit = calm_size_max(ctx->columns, NARROW);
+    const size_t width = !ctx->columns ? SIZE_MAX : limit > at + LEAST ? limit - at : LEAST;
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        const calm_table_heading *heading = &table->headings[i % table->n_columns];
+        if (apart && i && i % table->n_columns == 0)
+            calm_text_append(out, "\n", 1);
+        if (table->cells[i].columns == 0)
+            continue;
+        pad(out, indent, " ");
+        put(out, heading->shown, strlen(heading->shown), heading->columns, names, CALM_ALIGN_LEFT);
+        calm_text_append(out, GAP, sizeof GAP - 1);
+        write_value(table->cells[i].shown, at, width, out);
+    }
+}
+
+calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
+{
+    const size_t limit = calm_size_max(ctx->columns, NARROW);
+    const char **texts;
+    layout l;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, l.width, table->n_columns + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, l.least, table->n_columns + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, texts, table->n_columns + 1));
+    measure(table, &l);
+    if (ctx->columns && table->n_columns && !shrink(table, limit - calm_size_min(indent, limit), &l) &&
+        calm_table_rows(table))
+        write_fields(ctx, table, indent, true, out);
+    else
+        write_table(table, indent, l.width, texts, out);
+    return calm_table_check(ctx, table, out);
+}
+
+calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
+{
+    write_fields(ctx, table, indent, false, out);
+    return calm_table_check(ctx, table, out);
+}
+
+void calm_table_fold(const calm_ctx *ctx, const char *text, calm_text *out)
+{
+    const size_t limit = ctx->columns ? calm_size_max(ctx->columns, NARROW) : SIZE_MAX;
+    while (*text) {
+        const size_t blanks = calm_size_min(strspn(text, " "), NARROW / 4);
+        bool begun = false;
+        pad(out, blanks, " ");
+        for (text += blanks; *text && *text != '\n'; begun = true) {
+            const piece line = first_line(text, limit - blanks - (begun ? 2 : 0));
+            pad(out, begun ? blanks + 2 : 0, " ");
+            calm_text_append(out, text, line.n);
+            text += line.next;
+            if (*text && *text != '\n')
+                calm_text_append(out, "\n", 1);
+        }
+        calm_text_append(out, "\n", 1);
+        text += *text == '\n';
+    }
+}
