@@ -22,6 +22,7 @@ typedef struct calm_job_shape {
     bool symmetric;
     int family;                         /* of the scheme                                             */
     bool biased;                        /* a linear has a bias                                       */
+    bool fixed_inputs;                  /* activations have one scale for all                        */
 } calm_job_shape;
 
 /* Of a job with one thread, without kept rows, groups of inputs and biases. */

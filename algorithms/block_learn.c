@@ -424,7 +424,7 @@ static const calm_block_steps block_run = {learn, losses, memory};
 
 const calm_part calm_block_learn = {
     .name = "learn",
-    .revision = 1,
+    .revision = 2,
     .summary = "rounding, scales and norms by gradients of the block's output",
     .reference = "Cheng et al. 2023, arXiv 2309.05516",
     .kind = CALM_KIND_BLOCK,

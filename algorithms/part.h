@@ -38,7 +38,8 @@ typedef struct calm_problem {
     double *h_diag;                     /* [I] its diagonal, >= 0; NULL with h                              */
     float *in_scale;                    /* [I] > 0; NULL = ones                                             */
     float global;                       /* that the job's scales are multiples of (grid.h); 0: none        */
-    float act_global;                   /* the same for scales of activations (act_levels.h)              */
+    float act_global;                   /* the same for scales of activations (act_levels.h), or their one scale
+                                         * (act_static.h)                                                  */
     calm_inverse *inverse;              /* NULL unless a part needs it                                     */
     const struct calm_part *grid;       /* of the chain, for calm_problem_grid, from the transforms on     */
     const void *grid_opts;

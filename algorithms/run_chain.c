@@ -10,6 +10,7 @@
 #include "algorithms/inverse.h"
 #include "ptq/base/scope.h"
 #include "ptq/quant/act_levels.h"
+#include "ptq/quant/act_static.h"
 
 /* ---- check inputs ---- */
 
@@ -203,7 +204,8 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
     const size_t group = calm_scheme_group_size(scheme, in);
     return (calm_job_shape){.out = out, .in = in, .group = group < in ? group : in,
                             .n_groups = calm_scheme_groups(scheme, in), .n_threads = 1, .symmetric = scheme->symmetric,
-                            .family = scheme->family};
+                            .family = scheme->family,
+                            .fixed_inputs = scheme->act_rule == CALM_ACT_RULE_STATIC};
 }
 
 /* The job in the form that parts change: a copy, so that candidates do not meet each other's changes. */
@@ -275,13 +277,38 @@ static void set_global(calm_problem *problem)
     problem->global = calm_scale_global(&problem->job->scheme, absmax);
 }
 
+/* The static scale of the input as it stands; 0 of other schemes.  An error counts by what the column's weights make of
+ * it. */
+static calm_status set_act_scale(calm_ctx *ctx, calm_problem *problem)
+{
+    const calm_job *job = problem->job;
+    double *weights;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (job->scheme.act_rule != CALM_ACT_RULE_STATIC)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, weights, problem->in));
+    for (size_t i = 0; i < problem->out * problem->in; i++)
+        weights[i % problem->in] += (double)problem->w[i] * (double)problem->w[i];
+    const calm_act_rows rows = {.x = job->stats->samples, .n = job->stats->n_samples, .d = problem->in,
+                                .weights = weights, .in_scale = problem->in_scale, .absmax = job->stats->absmax};
+    problem->act_global = calm_act_static_scale(&job->scheme, &rows);
+    if (isfinite(problem->act_global))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_ENUMERIC, "%s: the inputs are too large for a scale of %s", job->name,
+                     calm_dtype_name(job->scheme.scale_dtype));
+}
+
 /* Transforms; one that sets channel scales is left out where nothing before the job can take them. */
 static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm, calm_problem *problem, size_t *at)
 {
     for (*at = 0; algorithm->steps[*at].part->kind == CALM_KIND_TRANSFORM; (*at)++) {
         const calm_step *step = &algorithm->steps[*at];
-        if (!calm_algorithm_skips(step, problem->job->can_absorb, is_biased(problem->job)))
-            CALM_TRY(step->part->run.transform(ctx, problem, step->opts));
+        if (calm_algorithm_skips(step, problem->job->can_absorb, is_biased(problem->job)))
+            continue;
+        /* It fits to the input as it is quantized by then. */
+        if (step->part->caps & CALM_FITS_INPUT)
+            CALM_TRY(set_act_scale(ctx, problem));
+        CALM_TRY(step->part->run.transform(ctx, problem, step->opts));
     }
     return CALM_OK;
 }
@@ -312,7 +339,7 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
         /* What a part keeps stays until the end of the chain; what it holds while it runs does not add up. */
         most = calm_size_max(most, kept + memory.most);
     }
-    return calm_size_max(kept, most);
+    return calm_size_max(kept + (shape->fixed_inputs ? CALM_BYTES(double, shape->in) : 0), most);
 }
 
 calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)
@@ -332,6 +359,7 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
     set_global(&problem);
     CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
     set_global(&problem);
+    CALM_TRY(set_act_scale(ctx, &problem));
     at++;
     CALM_TRY(allocate_result(ctx, algorithm, &problem, at, out));
     CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));
@@ -341,7 +369,11 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
         assert(step->part->kind == CALM_KIND_REFIT);
         if (!calm_algorithm_skips(step, job->can_absorb, is_biased(job)))
             CALM_TRY(step->part->run.refit(ctx, &problem, step->opts, out));
+        /* Its input is another one then. */
+        if (step->part->caps & CALM_SETS_IN_SCALE && problem.in_scale)
+            CALM_TRY(set_act_scale(ctx, &problem));
     }
+    out->act_global = problem.act_global;
     /* Final only now: a refit may have changed it. */
     if (out->in_scale)
         memcpy(out->in_scale, problem.in_scale, problem.in * sizeof *out->in_scale);

@@ -102,6 +102,7 @@ void calm_heads_attend(const calm_heads *a, const calm_query_rows *rows, float *
 
 typedef struct attend_task {
     const calm_heads *heads;
+    const calm_heads_kept *kept;
     float *context;
     size_t n_blocks; /* of query rows in a head */
 } attend_task;
@@ -118,16 +119,22 @@ static calm_status attend_rows(calm_ctx *ctx, size_t index, void *user)
     const size_t block = task->n_blocks - 1 - index % task->n_blocks;
     const calm_query_rows rows = calm_heads_rows(task->heads, index / task->n_blocks, block * CALM_QUERY_ROWS);
     /* Of the worker: it is rewound after each task, so a worker holds one block's scores. */
+    const size_t n_tokens = task->heads->span->n_tokens, row = rows.head * n_tokens + rows.first;
     float *scores, *sums;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scores, rows.n * rows.n_keys));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, rows.n));
+    if (task->kept->numerators) {
+        scores = task->kept->numerators + row * n_tokens;
+        sums = task->kept->sums + row;
+    } else {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scores, rows.n * rows.n_keys));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, rows.n));
+    }
     calm_heads_attend(task->heads, &rows, scores, sums, task->context);
     return CALM_OK;
 }
 
-calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, float *context)
+calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, float *context)
 {
-    attend_task task = {a, context, calm_heads_query_blocks(a->span->n_tokens)};
+    attend_task task = {a, kept, context, calm_heads_query_blocks(a->span->n_tokens)};
     return calm_parallel_for(ctx, a->config->n_heads * task.n_blocks, attend_rows, &task);
 }
 
@@ -253,7 +260,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     CALM_TRY(calm_heads_norm(ctx, block, &a));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &a, calm_rope_rotate));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
-    CALM_TRY(calm_heads_attend_all(ctx, &a, context));
+    CALM_TRY(calm_heads_attend_all(ctx, &a, &(calm_heads_kept){NULL, NULL}, context));
     seen.hook = CALM_HOOK_O_IN;
     seen.x = context;
     seen.width = width;

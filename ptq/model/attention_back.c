@@ -4,7 +4,7 @@
  *   S = scale Q K^T                     dQ = scale dS K                 dK = scale dS^T Q
  *   S = cap tanh(scale Q K^T / cap)     dS (1 - tanh^2) instead of dS there
  *
- * P is computed again from q and k: T^2 / 2 values of every head would be most of the tape. */
+ * P of a long window is computed again from q and k: T^2 / 2 values of every head would be most of the tape. */
 #include "ptq/model/attention_back.h"
 
 #include <string.h>
@@ -17,7 +17,25 @@
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
+/* Bytes of P that are kept of a window: a fifth of a step's time in attention, of 512 tokens and 32 heads. */
+#define KEPT_MOST ((size_t)32 << 20)
+
 /* ---- forward ---- */
+
+/* What is kept of P; 0: nothing.  A cap's slope is at the scores themselves, which are not there any more. */
+static size_t kept_bytes(const calm_config *config, size_t n_tokens)
+{
+    const size_t bytes = CALM_BYTES(float, config->n_heads * n_tokens * n_tokens);
+    return config->attention_cap > 0 || bytes > KEPT_MOST ? 0 : bytes;
+}
+
+static calm_status new_kept(calm_ctx *ctx, const calm_config *config, size_t n_tokens, calm_heads_kept *out)
+{
+    if (!kept_bytes(config, n_tokens))
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->numerators, config->n_heads * n_tokens * n_tokens));
+    return CALM_NEW_RAW(ctx, ctx->scratch, out->sums, config->n_heads * n_tokens);
+}
 
 /* A copy of q and k, or of the matrix that they are columns of, before their norms. */
 static calm_status keep_raw(calm_ctx *ctx, const calm_block *block, calm_attention_tape *tape)
@@ -50,10 +68,11 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     CALM_TRY(keep_raw(ctx, block, tape));
     /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * config->n_heads * config->head_dim));
+    CALM_TRY(new_kept(ctx, config, n, &tape->kept));
     CALM_TRY(calm_heads_norm(ctx, block, &tape->heads));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &tape->heads, calm_rope_rotate));
-    CALM_TRY(calm_heads_attend_all(ctx, &tape->heads, tape->context));
+    CALM_TRY(calm_heads_attend_all(ctx, &tape->heads, &tape->kept, tape->context));
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, out);
 }
 
@@ -62,10 +81,32 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
 /* Gradients of the heads: dq lies as q does, dk and dv [T, h d] have a column for every query head. */
 typedef struct heads_back {
     const calm_heads *heads;
+    const calm_heads_kept *kept;
     const float *dcontext;
     float *dq, *dk, *dv;
     size_t kv_stride; /* of dk and dv */
 } heads_back;
+
+/* P of a block of query rows; capped (NULL: no cap) its scores, sums room. */
+static void softmax_again(const heads_back *back, const calm_query_rows *rows, float *p, float *capped, float *sums)
+{
+    const calm_heads *a = back->heads;
+    const size_t n = rows->n, n_keys = rows->n_keys, n_tokens = a->span->n_tokens;
+    if (back->kept->numerators) {
+        const size_t row = rows->head * n_tokens + rows->first;
+        memcpy(p, back->kept->numerators + row * n_tokens, n * n_keys * sizeof *p);
+        memcpy(sums, back->kept->sums + row, n * sizeof *sums);
+    } else {
+        calm_heads_scores(a, rows, p);
+        /* The cap's slope is that at the scores, which the softmax overwrites. */
+        if (capped)
+            memcpy(capped, p, n * n_keys * sizeof *p);
+        calm_heads_exponentiate(a, rows, p, sums);
+    }
+    /* Forward the division comes after the product with v; here p is needed itself. */
+    for (size_t r = 0; r < n; r++)
+        calm_vec_scale(n_keys, 1.0f / sums[r], p + r * n_keys);
+}
 
 /* One block of query rows of a head: dq of those rows, and what they add to the head's dk and dv.  p, ds, capped
  * [n, n_keys] and sums [n] are room. */
@@ -77,14 +118,7 @@ static void back_query_rows(const heads_back *back, const calm_query_rows *rows,
     const size_t d = config->head_dim, width = config->n_heads * d, n = rows->n, n_keys = rows->n_keys;
     const size_t own = rows->key * back->kv_stride + rows->head * d;
     const float *dcontext = back->dcontext + rows->context;
-    calm_heads_scores(a, rows, p);
-    /* The cap's slope is that at the scores, which the softmax overwrites. */
-    if (capped)
-        memcpy(capped, p, n * n_keys * sizeof *p);
-    calm_heads_exponentiate(a, rows, p, sums);
-    /* Forward the division comes after the product with v; here p is needed itself. */
-    for (size_t r = 0; r < n; r++)
-        calm_vec_scale(n_keys, 1.0f / sums[r], p + r * n_keys);
+    softmax_again(back, rows, p, capped, sums);
     calm_sgemm_tn(n_keys, d, n, 1.0f, p, n_keys, dcontext, width, 1.0f, back->dv + own, back->kv_stride);
     calm_sgemm_nt(n, n_keys, d, 1.0f, dcontext, width, a->v + rows->kv, a->kv_stride, 0.0f, ds, n_keys);
     /* Keys that a query does not see have p = 0, so nothing goes back to them. */
@@ -169,12 +203,14 @@ static calm_status add_groups(calm_ctx *ctx, size_t first, size_t n, void *user)
 }
 
 /* d [T, ...] = gradients of rotated q and k and of v, from that of the context. */
-static calm_status scores_back(calm_ctx *ctx, const calm_heads *a, const float *dcontext, const calm_heads *d)
+static calm_status scores_back(calm_ctx *ctx, const calm_attention_tape *tape, const float *dcontext,
+                               const calm_heads *d)
 {
+    const calm_heads *a = &tape->heads;
     const size_t n = a->span->n_tokens, width = a->config->n_heads * a->config->head_dim;
     /* A head is a task and has dk and dv of its own, though heads share keys: their sum has one order, whoever ends
      * first, and there are as many tasks as query heads. */
-    heads_back back = {a, dcontext, d->q, NULL, NULL, width};
+    heads_back back = {a, &tape->kept, dcontext, d->q, NULL, NULL, width};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dk, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dv, n * width));
@@ -209,7 +245,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_O], tape->context, n, dy, grads->weight[CALM_ROLE_O],
                               grads->bias[CALM_ROLE_O], false, dcontext));
     /* The steps of the forward pass in reverse, each in place. */
-    CALM_TRY(scores_back(ctx, a, dcontext, &d));
+    CALM_TRY(scores_back(ctx, tape, dcontext, &d));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
     CALM_TRY(norms_back(ctx, block, tape, grads, &d));
     if (weight[CALM_ROLE_FUSED_QKV].w)
@@ -246,7 +282,11 @@ size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
     const size_t no_v = calm_has_role(config, CALM_ROLE_FUSED_QKV) || !raw
                             ? 0
                             : CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
-    return projected_bytes(config, n_tokens) + raw - no_v + context_bytes(config, n_tokens);
+    /* A shorter window may be kept where the longest is not. */
+    const size_t sums = CALM_BYTES(float, config->n_heads * n_tokens);
+    const size_t kept = config->attention_cap > 0 ? 0 : sums + calm_size_min(
+        KEPT_MOST, CALM_BYTES(float, config->n_heads * n_tokens * n_tokens));
+    return projected_bytes(config, n_tokens) + raw - no_v + context_bytes(config, n_tokens) + kept;
 }
 
 size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)

@@ -52,8 +52,14 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
 /* Those rows of the context [T, h d]; scores [n, n_keys] and sums [n] are room for them. */
 void calm_heads_attend(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums, float *context);
 
+/* What a backward pass may read instead of computing scores again: numerators, those of queries `first` and on of a
+ * head being [n, n_keys] from (head T + first) T on; and sums [heads, T]. */
+typedef struct calm_heads_kept {
+    float *numerators, *sums;    /* NULL: not kept */
+} calm_heads_kept;
+
 /* All of the context, blocks of query rows on the workers of ctx. */
-calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, float *context);
+calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, float *context);
 
 /* Blocks of query rows of one head. */
 size_t calm_heads_query_blocks(size_t n_tokens);

@@ -85,6 +85,7 @@ calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, cal
 {
     *out = *from;
     out->n = n;
+    /* Windows lie one after the other: those of the first n end with the last of them. */
     out->rows = n ? calm_batch_row(from, n - 1) + calm_batch_tokens(from, n - 1) : 0;
     out->spill_dir = spill_dir;
     /* *out still has the file of `from`: closing the copy after a failure must not close that. */

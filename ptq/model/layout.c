@@ -53,13 +53,15 @@ calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const cha
 typedef struct builder {
     const calm_config *config;
     const char *prefix;
+    bool split;
     calm_layout *out;
 } builder;
 
 /* "experts.3.down" within the block, and "model.layers.0.experts.3.down". */
 static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
 {
-    const char *kind = calm_job_name(job->kind);
+    const char *kind = !job->halved                     ? calm_job_name(job->kind)
+                       : job->place.role == CALM_PLACE_V ? "v" : "qk";
     if (job->expert == CALM_NO_EXPERT)
         CALM_TRY(calm_strf(ctx, ctx->out, &job->role, "%s", kind));
     else if (job->expert == CALM_SHARED_EXPERT)
@@ -76,22 +78,37 @@ static bool can_absorb(const calm_config *config, const calm_job_ref *job)
 {
     const calm_names *names = config->arch->names;
     if (job->kind == CALM_JOB_QKV)
-        return names->norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN] != NULL;
+        return !job->halved && names->norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN] != NULL;
     if (job->kind == CALM_JOB_GATE_UP)
         return job->expert == CALM_NO_EXPERT && names->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN] != NULL;
     return job->kind == CALM_JOB_O || names->role[CALM_ROLE_GATE] || names->role[CALM_ROLE_FUSED_GATE_UP];
 }
 
-/* The next row of the table, and a row for each of its linears that the family has. */
-static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_job_kind kind, long expert)
+/* What a job is to mixes; v counts where it is a job of its own. */
+static calm_place_role place_role(calm_job_kind kind, bool v)
 {
+    return v ? CALM_PLACE_V : kind == CALM_JOB_O ? CALM_PLACE_O : kind == CALM_JOB_DOWN ? CALM_PLACE_DOWN
+                                                                                        : CALM_PLACE_OTHER;
+}
+
+/* Of a job that is halved, v or the rest; else everything. */
+typedef enum half { WHOLE, QK, V } half;
+
+/* The next row of the table, and a row for each of its linears that the family has. */
+static calm_status add_half(calm_ctx *ctx, const builder *b, size_t block, calm_job_kind kind, long expert, half which)
+{
+    const calm_config *config = b->config;
     calm_layout *out = b->out;
     calm_job_ref *job = &out->jobs[out->n_jobs++];
-    *job = (calm_job_ref){.block = block, .kind = kind, .expert = expert, .first = out->n_linears};
+    *job = (calm_job_ref){.block = block, .kind = kind, .expert = expert, .first = out->n_linears,
+                          .halved = which != WHOLE,
+                          .place = {place_role(kind, which == V), block, config->n_blocks,
+                                    config->n_heads / config->n_kv}};
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_linear_ref *linear = &out->linears[out->n_linears];
         /* Roles are listed in the order in which a job stacks them, so linears are numbered in that order. */
-        if (calm_role_job(role) != kind || !calm_has_role(b->config, role))
+        if (calm_role_job(role) != kind || !calm_has_role(b->config, role) ||
+            (which != WHOLE && (role == CALM_ROLE_V) != (which == V)))
             continue;
         *linear = (calm_linear_ref){.role = role, .bias = b->config->bias[role] && expert == CALM_NO_EXPERT};
         CALM_TRY(calm_role_module(ctx, b->config, b->prefix, block, role, expert, &linear->module));
@@ -103,6 +120,17 @@ static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_j
     }
     job->can_absorb = can_absorb(b->config, job);
     return name_job(ctx, b, job);
+}
+
+static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_job_kind kind, long expert)
+{
+    /* Only v can differ, so that two jobs are enough; a fused matrix of all three has one type. */
+    const bool halves = b->split && kind == CALM_JOB_QKV && calm_has_role(b->config, CALM_ROLE_V);
+    if (!halves)
+        return add_half(ctx, b, block, kind, expert, WHOLE);
+    /* Side by side and in the order of their rows, so that linears keep the numbers that they have in one job. */
+    CALM_TRY(add_half(ctx, b, block, kind, expert, QK));
+    return add_half(ctx, b, block, kind, expert, V);
 }
 
 /* Both jobs of one MLP; they fold into each other and so stand side by side. */
@@ -129,14 +157,16 @@ static calm_status add_block(calm_ctx *ctx, const builder *b, size_t block)
     return CALM_OK;
 }
 
-calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, calm_layout *out)
+calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, bool split,
+                              calm_layout *out)
 {
-    const builder b = {config, prefix, out};
+    const builder b = {config, prefix, split, out};
     /* Counted first: the arrays are as large as a mixture of many experts needs, and do not grow. */
     size_t n_jobs = 0;
     *out = (calm_layout){0};
     for (size_t i = 0; i < config->n_blocks; i++)
-        n_jobs += 2 + 2 * (config->moe.sparse[i] ? config->moe.n_experts + (config->moe.shared_inner > 0) : 1);
+        /* Split, an attention has one more; experts are never split. */
+        n_jobs += 2 + split + 2 * (config->moe.sparse[i] ? config->moe.n_experts + (config->moe.shared_inner > 0) : 1);
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, 3 * n_jobs));    /* a job has at most three */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->block_begin, config->n_blocks + 1));

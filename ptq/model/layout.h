@@ -1,11 +1,14 @@
 /* Layout: every linear that calm quantizes and the jobs they make, block by block - the layer table.
  *
+ * Where v may have another type than q and k (ptq/quant/mix.h), the layout is split: qk and v are two jobs of the kind
+ * CALM_JOB_QKV.  They read one input, so that neither can have an input scale of its own.
  * Jobs are numbered through the model: those of block b are block_begin[b] .. block_begin[b + 1] - 1, attention first,
  * then the MLP or, in a mixture, the shared expert and the experts by number. */
 #ifndef CALM_MODEL_LAYOUT_H
 #define CALM_MODEL_LAYOUT_H
 
 #include "ptq/model/config.h"
+#include "ptq/quant/mix.h"
 
 /* One weight matrix. */
 typedef struct calm_linear_ref {
@@ -20,12 +23,18 @@ typedef struct calm_job_ref {
     size_t block;
     calm_job_kind kind;
     long expert;             /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number                       */
-    const char *role;        /* within the block: "qkv", "experts.3.down", "shared_expert.gate_up"     */
+    const char *role;        /* within the block: "qkv", "experts.3.down", "shared_expert.gate_up"; of a split
+                              * layout "qk" and "v"                                                    */
     const char *name;        /* "model.layers.0.qkv"                                                   */
     size_t first, n;         /* linears first .. first + n - 1                                         */
     size_t out, in;          /* rows of all of them together; columns                                  */
     bool can_absorb;         /* a per-channel input scale can be folded into what feeds it            */
+    bool halved;             /* another job of the block reads the same input                          */
+    calm_place place;        /* what mixes ask                                                         */
 } calm_job_ref;
+
+/* No sublayer outside of mixtures, and no expert, has more jobs. */
+#define CALM_FOLD_SET_JOBS 3
 
 typedef struct calm_layout {
     calm_linear_ref *linears;
@@ -49,8 +58,10 @@ void calm_layout_unit(const calm_layout *layout, calm_unit unit, size_t job, siz
 /* "model.layers.0.qkv", "model.layers.0.attention", "model.layers.0.experts.3", "model.layers.0" in ctx->out. */
 calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm_unit unit, size_t job, char **out);
 
-/* In ctx->out.  `prefix` is what the checkpoint's tensor names begin with. */
-calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, calm_layout *out);
+/* In ctx->out.  `prefix` is what the checkpoint's tensor names begin with; `split`: v is a job of its own, where the
+ * family stores it by itself. */
+calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, bool split,
+                              calm_layout *out);
 
 /* [out, in] of a role in a dense block or in an expert. */
 void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in);

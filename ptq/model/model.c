@@ -7,6 +7,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/qformat.h"
+#include "ptq/model/quantized_table.h"
 #include "ptq/model/transforms.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
@@ -26,6 +27,7 @@ struct calm_model {
     calm_qformat_reader *stored;    /* NULL: a float checkpoint, or a GGUF file */
     bool in_blocks;                 /* a GGUF file with quantized matrices */
     calm_act_rule act_rule;         /* of linears whose input is quantized */
+    calm_quantized_table tables[2]; /* embedding and head, where they are quantized */
 };
 
 /* ---- names ---- */
@@ -53,10 +55,30 @@ static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const cha
     return calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){rows, cols}, out);
 }
 
+/* Find out whether embedding and head are quantized. */
+static calm_status find_tables(calm_ctx *ctx, calm_model *model)
+{
+    /* The head's name stands alone, without the prefix that the rest of the model has. */
+    const calm_names *names = model->config.arch->names;
+    for (int head = 0; model->stored && head < 2; head++) {
+        const char *module = head ? names->head : names->embed;
+        char *name;
+        if (!module)
+            continue;
+        CALM_TRY(calm_strf(ctx, &model->arena, &name, "%s%s", head ? "" : model->prefix, module));
+        CALM_TRY(calm_quantized_table_find(ctx, &model->arena, model->stored, model->tensors, name,
+                                           model->config.vocab, model->config.hidden, &model->tables[head]));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, const calm_tensor **out)
 {
     const calm_config *config = &model->config;
     const calm_names *names = config->arch->names;
+    *out = &model->tables[head].floats;
+    if ((*out)->name)
+        return CALM_OK;
     return need_matrix(ctx, model, head ? "" : model->prefix, head ? names->head : names->embed, config->vocab,
                        config->hidden, out);
 }
@@ -75,7 +97,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     if (weight) {
         weight->act_bits = quantized ? scheme.act_bits : 0;
         weight->act_asymmetric = quantized && scheme.act_asymmetric;
-        weight->act_rule = quantized && scheme.family && scheme.act_bits ? scheme.act_rule : model->act_rule;
+        weight->act_rule = quantized && calm_qformat_says_rule(&scheme) ? scheme.act_rule : model->act_rule;
         weight->act_global = 0;
         /* A number beside the weight, which only quantized inputs need. */
         if (quantized)
@@ -325,7 +347,8 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
     CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir) : open_directory(ctx, model, dir));
     CALM_TRY(find_prefix(ctx, model));
     CALM_TRY(check_tie(ctx, model));
-    CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, &model->layout));
+    CALM_TRY(find_tables(ctx, model));
+    CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, false, &model->layout));
     CALM_TRY(calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout));
     return check_tensors(ctx, model);
 }
@@ -356,6 +379,14 @@ void calm_model_close(calm_model *model)
     calm_json_free(model->json);
     calm_arena_clear(&model->arena);
     free(model);
+}
+
+calm_status calm_model_split(calm_ctx *ctx, calm_model *model)
+{
+    /* The arena lives as long as the model; the layout before stays in it, for what still borrows its names. */
+    CALM_SCOPED_OUT(ctx, &model->arena);
+    CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, true, &model->layout));
+    return calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout);
 }
 
 const calm_config *calm_model_config(const calm_model *model)
@@ -411,13 +442,13 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
     calm_qformat_scheme scheme;
     for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
         CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
-        if (quantized && scheme.act_bits && !scheme.family) {
+        if (quantized && scheme.act_bits && !calm_qformat_says_rule(&scheme)) {
             model->act_rule = rule;
             return CALM_OK;
         }
     }
-    return calm_fail(ctx, CALM_EARG, "%s quantizes no activations: there is nothing that a rule for their scales could "
-                     "change", model->dir);
+    return calm_fail(ctx, CALM_EARG, "%s quantizes no activations by token: there is nothing that a rule for their "
+                     "scales could change", model->dir);
 }
 
 size_t calm_model_n_params(const calm_model *model)

@@ -35,6 +35,10 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
  * experts in one tensor; an odd width. */
 calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model);
 
+/* From here on v is a job of its own in the layout (ptq/model/layout.h), which is another one: what borrows the one
+ * before is to ask again. */
+calm_status calm_model_split(calm_ctx *ctx, calm_model *model);
+
 /* Numbers of all stored float parameters, and of bytes of all tensors. */
 size_t calm_model_n_params(const calm_model *model);
 size_t calm_model_bytes(const calm_model *model);

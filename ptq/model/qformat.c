@@ -261,20 +261,50 @@ calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader,
     return need_all(ctx, reader, set, module, scheme, out, in, found);
 }
 
-/* Codes, zeros or biases, and scales of a quantized module, in ctx->scratch. */
+/* Rows of a tensor as a tensor of their own: nothing is copied. */
+static calm_status slice_rows(calm_ctx *ctx, size_t first, size_t n, const calm_tensor **tensor)
+{
+    calm_tensor *part;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, part, 1));
+    *part = **tensor;
+    /* Rows of packed words end at whole words, so that every row begins at a byte. */
+    const size_t bytes = part->bytes / part->shape[0];
+    part->n_elements = part->n_elements / part->shape[0] * n;
+    part->data += first * bytes;
+    part->bytes = n * bytes;
+    part->shape[0] = n;
+    *tensor = part;
+    return CALM_OK;
+}
+
+/* Has every tensor of the weight a row for each row of it? */
+static bool is_by_rows(const calm_tensor *const found[CALM_N_QFORMAT_PARTS], size_t out)
+{
+    bool all = true;
+    for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++)
+        all &= !found[i] || (found[i]->n_dims == 2 && found[i]->shape[0] == out);
+    return all;
+}
+
+/* Codes, zeros or biases, and scales of rows first .. first + n - 1 of `out` of a quantized module, in ctx->scratch. */
 static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
-                          const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
-                          calm_qformat_values *values)
+                          const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, size_t first,
+                          size_t *n, calm_qformat_values *values)
 {
     const calm_tensor *found[CALM_N_QFORMAT_PARTS];
     CALM_TRY(need_all(ctx, reader, set, module, scheme, out, in, found));
-    *values = (calm_qformat_values){.out = out, .in = in, .group = scheme->group ? scheme->group : in};
+    if (*n < out && !is_by_rows(found, out))
+        *n = out;
+    for (size_t i = 0; i < CALM_N_QFORMAT_PARTS && *n < out; i++)
+        if (found[i])
+            CALM_TRY(slice_rows(ctx, first, *n, &found[i]));
+    *values = (calm_qformat_values){.out = *n, .in = in, .group = scheme->group ? scheme->group : in};
     values->n_groups = (in + values->group - 1) / values->group;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->codes, out * in));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->zeros, out * values->n_groups));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->scales, out * values->n_groups));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->codes, *n * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->zeros, *n * values->n_groups));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->scales, *n * values->n_groups));
     /* The middle code is the zero of a symmetric scheme, which stores none. */
-    memset(values->zeros, 1 << (scheme->bits - 1), out * values->n_groups);
+    memset(values->zeros, 1 << (scheme->bits - 1), *n * values->n_groups);
     values->levels = calm_scheme_levels(&(calm_scheme){.family = scheme->family});
     CALM_TRY(reader->format->unpack(ctx, module, scheme, found, values));
     /* All of them are copied by now; keeping their pages would hold the checkpoint in memory twice. */
@@ -314,15 +344,29 @@ static void row_by_index(const calm_qformat_values *v, size_t row, float *w)
     }
 }
 
+calm_status calm_qformat_load_rows(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                                   const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                                   size_t first, size_t n, float *w)
+{
+    calm_qformat_values values;
+    size_t read = n;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, first, &read, &values));
+    const size_t skip = read == n ? 0 : first;    /* the whole weight was read */
+    for (size_t row = 0; row < n; row++)
+        (values.group_of ? row_by_index : row_in_runs)(&values, skip + row, w + row * in);
+    return CALM_OK;
+}
+
 calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w)
 {
-    calm_qformat_values values;
-    CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, &values));
-    for (size_t row = 0; row < out; row++)
-        (values.group_of ? row_by_index : row_in_runs)(&values, row, w + row * in);
-    return CALM_OK;
+    return calm_qformat_load_rows(ctx, reader, set, module, scheme, out, in, 0, out, w);
+}
+
+bool calm_qformat_says_rule(const calm_qformat_scheme *scheme)
+{
+    return scheme->act_bits && (scheme->family || scheme->act_rule == CALM_ACT_RULE_STATIC);
 }
 
 calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
@@ -332,17 +376,20 @@ calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *re
     const calm_tensor *tensor;
     char *name;
     *out = 0;
-    if (scheme->act_rule != CALM_ACT_RULE_NVFP4)
+    if (scheme->act_rule != CALM_ACT_RULE_NVFP4 && scheme->act_rule != CALM_ACT_RULE_STATIC)
         return CALM_OK;
+    /* Either is a number of the whole linear, under a name of its own. */
+    const calm_qformat_part part =
+        scheme->act_rule == CALM_ACT_RULE_STATIC ? CALM_QFORMAT_ACT_SCALE : CALM_QFORMAT_ACT_GLOBAL;
     CALM_SCOPED_SCRATCH(ctx);
     /* Under the name that the format has for it. */
     const char *suffix = NULL;
     for (const calm_qformat_suffix *at = reader->format->suffixes; at->suffix; at++)
-        suffix = at->part == CALM_QFORMAT_ACT_GLOBAL ? at->suffix : suffix;
+        suffix = at->part == part ? at->suffix : suffix;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, suffix));
     CALM_TRY(calm_safetensors_need_floats(ctx, set, name, 1, &one, &tensor));
     CALM_TRY(calm_tensor_to_f32(ctx, tensor, out));
-    /* Scales are divided by it. */
+    /* Scales, or inputs, are divided by it. */
     if (!(*out > 0) || !isfinite(*out))
         return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: %g, expected a positive number", tensor->file, name,
                          (double)*out);

@@ -21,11 +21,12 @@ typedef struct calm_qformat_scheme {
     bool act_asymmetric;
     int layout;           /* the format's own: which of its ways to store it     */
     int family;           /* of schemes.def; 0: whole codes                      */
-    calm_act_rule act_rule;    /* of a family's activations; else not known      */
+    calm_act_rule act_rule;    /* of a family's activations, or static; else not known */
 } calm_qformat_scheme;
 
 /* What a tensor of a quantized linear is; INDEX: the group of each column, SHAPE: the weight's,
- * GLOBAL: what all its scales are divided by, ACT_GLOBAL: the same for those of its input. */
+ * GLOBAL: what all its scales are divided by, ACT_GLOBAL: the same for those of its input, ACT_SCALE: the one of its
+ * input. */
 typedef enum calm_qformat_part {
     CALM_QFORMAT_CODES,
     CALM_QFORMAT_SCALES,
@@ -35,6 +36,7 @@ typedef enum calm_qformat_part {
     CALM_QFORMAT_SHAPE,
     CALM_QFORMAT_GLOBAL,
     CALM_QFORMAT_ACT_GLOBAL,
+    CALM_QFORMAT_ACT_SCALE,
     CALM_N_QFORMAT_PARTS
 } calm_qformat_part;
 
@@ -150,7 +152,16 @@ calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader,
 calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w);
 
-/* What scales of a module's quantized input are divided by, where its scheme has such a number; else 0. */
+/* Rows first .. first + n - 1 of it; where the format packs rows together, the whole weight is read for them. */
+calm_status calm_qformat_load_rows(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                                   const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
+                                   size_t first, size_t n, float *w);
+
+/* Does the file say by what rule activations are quantized? */
+bool calm_qformat_says_rule(const calm_qformat_scheme *scheme);
+
+/* What scales of a module's quantized input are divided by, or the one scale, where its scheme has such a number;
+ * else 0. */
 calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                                     const char *module, const calm_qformat_scheme *scheme, float *out);
 

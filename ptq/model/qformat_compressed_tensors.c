@@ -3,6 +3,7 @@
  *   pack-quantized   m.weight_packed I32 [out, ceil(in b / 32)]   m.weight_scale [out, G]   m.weight_shape I64 [2]
  *                    m.weight_zero_point I32 [ceil(out b / 32), G] when asymmetric
  *   int-quantized    m.weight I8 [out, in]                        m.weight_scale [out, G]
+ *                    m.input_scale [1] with static activations
  *   float-quantized, naive-quantized   m.weight F8_E4M3 [out, in]   m.weight_scale [out, 1]
  *   mxfp4-pack-quantized   m.weight_packed U8 [out, in / 2], the lower nibble first   m.weight_scale U8 [out, G]
  *   nvfp4-pack-quantized   the same, m.weight_scale F8_E4M3 [out, G], m.weight_global_scale F32 [1], and with quantized
@@ -16,7 +17,7 @@
 #include <string.h>
 
 #include "ptq/text/regex.h"
-#include "ptq/model/qformat.h"
+#include "ptq/model/qformat_ct.h"
 #include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
 
@@ -25,8 +26,6 @@ typedef struct target {
     calm_regex *regex;
     size_t group;         /* index of the group; n_groups = ignored */
 } target;
-
-enum { INT_QUANTIZED, PACK_QUANTIZED, SMALL_FLOATS };    /* calm_qformat_scheme.layout */
 
 typedef struct compressed {
     calm_qformat_scheme *groups;
@@ -141,9 +140,13 @@ static calm_status read_activations(calm_ctx *ctx, const char *path, const char 
     CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &(bool){true}, &symmetric));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "dynamic", &(bool){false}, &dynamic));
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", "token", &strategy));
-    /* Static scales would be tensors of their own, which the forward pass does not apply. */
-    if (!dynamic || strcmp(strategy, "token") != 0 || strcmp(type, "int") != 0)
-        return unsupported(ctx, path, group, "input_activations other than int, dynamic, per token");
+    /* A static zero point would be a second tensor, which no rule of the forward pass reads. */
+    const bool fixed = !dynamic && symmetric && strcmp(strategy, "tensor") == 0;
+    if ((!fixed && (!dynamic || strcmp(strategy, "token") != 0)) || strcmp(type, "int") != 0)
+        return unsupported(ctx, path, group, "input_activations other than int, dynamic per token or static and "
+                                             "symmetric per tensor");
+    if (fixed)
+        out->act_rule = CALM_ACT_RULE_STATIC;
     out->act_bits = (int)bits;
     out->act_asymmetric = !symmetric;
     return CALM_OK;
@@ -156,7 +159,7 @@ static calm_status read_float_format(calm_ctx *ctx, const char *path, const char
     const char *packed = out->family == CALM_FAMILY_MXFP4 ? "mxfp4-pack-quantized" : "nvfp4-pack-quantized";
     const bool plain = strcmp(format, "float-quantized") == 0 || strcmp(format, "naive-quantized") == 0;
     /* A group of a mixed file has a format of its own; a reader infers a missing one. */
-    out->layout = SMALL_FLOATS;
+    out->layout = CALM_CT_FLOATS;
     if (strcmp(format, "mixed-precision") == 0 ||
         (out->family == CALM_FAMILY_FP8 ? plain : strcmp(format, packed) == 0))
         return CALM_OK;
@@ -164,9 +167,9 @@ static calm_status read_float_format(calm_ctx *ctx, const char *path, const char
                                          "nvfp4-pack-quantized of its weights");
 }
 
-/* The scheme of one of config_groups. */
-static calm_status read_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
-                              const char *global_format, calm_qformat_scheme *out)
+/* Weights first: what activations may be depends on their family, and the format on both. */
+calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
+                                  const char *global_format, calm_qformat_scheme *out)
 {
     const char *format;
     if (calm_json_typeof(calm_json_get(group, "weights")) != CALM_JSON_OBJECT)
@@ -181,8 +184,8 @@ static calm_status read_group(calm_ctx *ctx, const char *path, const char *name,
         return read_float_format(ctx, path, name, format, out);
     if (strcmp(format, "mixed-precision") == 0)
         format = out->act_bits ? "int-quantized" : "pack-quantized";
-    out->layout = strcmp(format, "pack-quantized") == 0 ? PACK_QUANTIZED : INT_QUANTIZED;
-    if (out->layout == INT_QUANTIZED && strcmp(format, "int-quantized") != 0)
+    out->layout = strcmp(format, "pack-quantized") == 0 ? CALM_CT_PACK : CALM_CT_INT;
+    if (out->layout == CALM_CT_INT && strcmp(format, "int-quantized") != 0)
         return unsupported(ctx, path, name, "a format other than pack-quantized and int-quantized");
     return CALM_OK;
 }
@@ -220,7 +223,7 @@ static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json
         CALM_TRY(add_target(ctx, path, calm_json_at(ignore, i), out->n_groups, arena, out->targets,
                             &out->n_targets));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group); index++) {
-        /* Numbered like the schemes: read_group and this loop walk the groups in the same order. */
+        /* Numbered like the schemes: the loop that reads groups and this loop walk the groups in the same order. */
         const calm_json *targets = calm_json_get(group, "targets");
         for (size_t i = 0; i < calm_json_size(targets); i++)
             CALM_TRY(add_target(ctx, path, calm_json_at(targets, i), index, arena, out->targets,
@@ -296,7 +299,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *root, 
         return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.config_groups is missing or empty", path);
     CALM_TRY(CALM_NEW(ctx, arena, out->groups, calm_json_size(groups)));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group);)
-        CALM_TRY(read_group(ctx, path, name, group, format, &out->groups[out->n_groups++]));
+        CALM_TRY(calm_qformat_ct_group(ctx, path, name, group, format, &out->groups[out->n_groups++]));
     CALM_TRY(read_targets(ctx, path, root, arena, out));
     return read_transforms(ctx, path, root, arena, out);
 }
@@ -391,7 +394,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
         return CALM_OK;
     }
     /* Bytes have their zero in the middle of the signed range; a zero point beside them is unknown to readers. */
-    const bool packed = scheme->layout == PACK_QUANTIZED;
+    const bool packed = scheme->layout == CALM_CT_PACK;
     if (!packed && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: asymmetric int-quantized weights", module);
     list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight", CALM_I8, 2, {out, in}, false};
@@ -400,6 +403,8 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
                                         {out, calm_pack_words(in, scheme->bits)}, false};
     list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "weight_scale", CALM_N_DTYPES, 2, {out, groups}, false};
     *n = 2;
+    if (scheme->act_rule == CALM_ACT_RULE_STATIC)
+        list[(*n)++] = (calm_qformat_tensor){CALM_QFORMAT_ACT_SCALE, "input_scale", CALM_N_DTYPES, 1, {1, 0}, false};
     if (packed)
         list[(*n)++] = (calm_qformat_tensor){CALM_QFORMAT_SHAPE, "weight_shape", CALM_I64, 1, {2, 0}, true};
     if (!scheme->symmetric)
@@ -480,7 +485,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
     if (scheme->family)
         return unpack_floats(ctx, module, scheme, found, values);
     CALM_TRY(calm_qformat_floats(ctx, found[CALM_QFORMAT_SCALES], false, 0, 0, values->scales));
-    if (scheme->layout == INT_QUANTIZED)
+    if (scheme->layout == CALM_CT_INT)
         return unpack_bytes(ctx, module, scheme->bits, codes, values->codes);
     CALM_TRY(calm_qformat_codes(ctx, codes, CALM_QFORMAT_BY_ROWS, scheme->bits, false, values->out, values->in,
                                 values->codes));
@@ -494,7 +499,7 @@ static const calm_qformat_suffix suffixes[] = {
     {"weight_scale", CALM_QFORMAT_SCALES}, {"weight_zero_point", CALM_QFORMAT_ZEROS},
     {"weight_shape", CALM_QFORMAT_SHAPE},  {"weight_g_idx", CALM_QFORMAT_INDEX},
     {"weight_global_scale", CALM_QFORMAT_GLOBAL}, {"input_global_scale", CALM_QFORMAT_ACT_GLOBAL},
-    {NULL, CALM_QFORMAT_CODES}};
+    {"input_scale", CALM_QFORMAT_ACT_SCALE}, {NULL, CALM_QFORMAT_CODES}};
 
 const calm_qformat calm_qformat_compressed_tensors = {
     .name = "compressed_tensors",

@@ -371,6 +371,20 @@ static void rows_vllm(const float *x, size_t n, size_t d, int bits, bool asymmet
     }
 }
 
+/* ---- one scale for all ---- */
+
+/* What is not finite must not become the end of the range: it stays NaN, which whoever reads the output finds. */
+CALM_VECTORIZE
+static void act_quantize_fixed(const float *x, size_t n, float scale, float lo, float hi, float *y)
+{
+    for (size_t j = 0; j < n; j++) {
+        float q = x[j] / scale;
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        y[j] = ((q + ROUND_F32) - ROUND_F32) * scale + (x[j] - x[j]);
+    }
+}
+
 void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
                         float global, float *y)
 {
@@ -381,6 +395,8 @@ void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymm
         calm_act_levels(x, n, d, rule, global, y);
     else if (rule == CALM_ACT_RULE_VLLM)
         rows_vllm(x, n, d, bits, asymmetric, y);
+    else if (rule == CALM_ACT_RULE_STATIC)
+        act_quantize_fixed(x, n * d, global, -(float)(1 << (bits - 1)), (float)((1 << (bits - 1)) - 1), y);
     else
         rows_compressed_tensors(x, n, d, bits, asymmetric, y);
 }

@@ -82,8 +82,8 @@ void calm_level_nearest(const calm_scheme *scheme, double zero, double *x, size_
 double calm_level_value(const calm_scheme *scheme, double zero, uint8_t code);
 uint8_t calm_level_code(const calm_scheme *scheme, double zero, double level);
 
-/* Fake quantization of activations, per token, dynamic, in float32 operation by operation as the library that the rule
- * is named after computes it; with lo = -2^(bits-1), hi = 2^(bits-1) - 1:
+/* Fake quantization of activations, per token, dynamic but for the last rule, in float32 operation by operation as the
+ * library that the rule is named after computes it; with lo = -2^(bits-1), hi = 2^(bits-1) - 1:
  *
  * compressed-tensors
  *   symmetric    s = max|x| / (2^(bits-1) - 0.5), z = 0
@@ -94,6 +94,8 @@ uint8_t calm_level_code(const calm_scheme *scheme, double zero, double level);
  *   asymmetric   s = (max x - min x) / (2^bits - 1): the range need not hold 0; z = round_half_even(lo - min x / s),
  * not clipped; a row of equal values has s = 0 and becomes 0 y = (clip(round_half_even(x (1/s)) + z, lo, hi) - z) s,
  * sum and difference in whole numbers
+ *
+ * static   s = global, z = 0, for all rows (calm_act_static_scale)
  *
  * Rules for small floats: ptq/quant/act_levels.h, of which `global` is; else it is 0.
  *

@@ -14,7 +14,7 @@
 static const char magic[8] = "CALMQJ01", family_magic[8] = "CALMQJ02";
 
 /* Bits of act_form. */
-enum { ASYMMETRIC = 1, VLLM = 2 };
+enum { ASYMMETRIC = 1, VLLM = 2, STATIC = 4 };
 
 typedef struct blob_head {
     char magic[8];
@@ -23,7 +23,7 @@ typedef struct blob_head {
     double damp;
 } blob_head;
 
-/* Behind the head of a family. */
+/* Behind the head of a family, and of static activations, whose scale act_global is. */
 typedef struct blob_family {
     char name[16];
     float global, act_global;
@@ -47,7 +47,7 @@ static bool measure(const blob_head *head, int family, sections *out)
         !calm_size_mul(&out->bias_delta, head->extras & CALM_QJOB_BIASED ? rows : 0, sizeof(float)))
         return false;
     out->zeros = head->symmetric ? 0 : (cells + 3) / 4 * 4;
-    out->family = family ? sizeof(blob_family) : 0;
+    out->family = family || head->act_form & STATIC ? sizeof(blob_family) : 0;
     out->mins = calm_scheme_has_mins(&scheme) ? out->scales : 0;
     out->total = sizeof *head + out->family;
     return calm_size_add(&out->total, out->total, out->scales) && calm_size_add(&out->total, out->total, out->mins) &&
@@ -60,7 +60,8 @@ static bool measure(const blob_head *head, int family, sections *out)
 static sections sections_of(const calm_scheme *scheme, size_t out, size_t in, unsigned extras)
 {
     const blob_head head = {.out = out, .in = in, .n_groups = calm_scheme_groups(scheme, in), .bits = scheme->bits,
-                            .symmetric = scheme->symmetric, .extras = (int32_t)extras};
+                            .symmetric = scheme->symmetric, .extras = (int32_t)extras,
+                            .act_form = scheme->act_rule == CALM_ACT_RULE_STATIC ? STATIC : 0};
     sections size;
     return measure(&head, scheme->family, &size) ? size : (sections){0};
 }
@@ -88,11 +89,12 @@ calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes
                       .bits = qjob->scheme.bits, .symmetric = qjob->scheme.symmetric, .act_bits = qjob->scheme.act_bits,
                       .scale_dtype = (int32_t)qjob->scheme.scale_dtype, .extras = (int32_t)calm_qjob_extras(qjob),
                       .act_form = (qjob->scheme.act_asymmetric ? ASYMMETRIC : 0) |
-                                  (qjob->scheme.act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0),
+                                  (qjob->scheme.act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0) |
+                                  (qjob->scheme.act_rule == CALM_ACT_RULE_STATIC ? STATIC : 0),
                       .damp = qjob->damp};
     sections size;
     uint8_t *at;
-    memcpy(head.magic, qjob->scheme.family ? family_magic : magic, sizeof magic);
+    memcpy(head.magic, qjob->scheme.family || head.act_form & STATIC ? family_magic : magic, sizeof magic);
     if (!measure(&head, qjob->scheme.family, &size))
         return calm_fail(ctx, CALM_ENOMEM, "a quantized job of %zu x %zu is too large", qjob->out, qjob->in);
     CALM_TRY(calm_alloc(ctx, ctx->out, &at, size.total, 1, "a blob"));
@@ -126,8 +128,8 @@ static calm_status damaged(calm_ctx *ctx, const char *name, const char *what)
 }
 
 /* What stands behind the head of a family; the scheme's family, 0 for integers. */
-static calm_status read_family(calm_ctx *ctx, const char *name, const uint8_t *bytes, size_t n_bytes, int *family,
-                               blob_family *read)
+static calm_status read_family(calm_ctx *ctx, const char *name, const uint8_t *bytes, size_t n_bytes,
+                               const blob_head *head, int *family, blob_family *read)
 {
     calm_scheme scheme;
     *family = 0;
@@ -137,6 +139,11 @@ static calm_status read_family(calm_ctx *ctx, const char *name, const uint8_t *b
     if (n_bytes < sizeof(blob_head) + sizeof *read)
         return damaged(ctx, name, "too short");
     memcpy(read, bytes + sizeof(blob_head), sizeof *read);
+    if (head->act_form & STATIC && read->name[0] == 0) {    /* whole numbers */
+        if (!isfinite(read->act_global) || read->act_global <= 0)
+            return damaged(ctx, name, "an impossible scale of activations");
+        return CALM_OK;
+    }
     calm_ctx trial = *ctx;
     if (!memchr(read->name, 0, sizeof read->name) || calm_scheme_parse(&trial, read->name, &scheme) != CALM_OK ||
         !scheme.family)
@@ -152,7 +159,10 @@ static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *
                               sections *size)
 {
     const calm_family *row = calm_scheme_family(&(calm_scheme){.family = family});
-    if (!family && memcmp(head->magic, magic, sizeof magic) != 0)
+    const bool fixed = (head->act_form & STATIC) != 0;
+    if (fixed && (family || memcmp(head->magic, magic, sizeof magic) == 0))
+        return damaged(ctx, name, "impossible activations");
+    if (!family && memcmp(head->magic, fixed ? family_magic : magic, sizeof magic) != 0)
         return damaged(ctx, name, "it does not begin with CALMQJ01");
     if (family && head->act_bits && (head->act_bits != row->act_bits || head->act_form))
         return damaged(ctx, name, "activations that its family does not have");
@@ -161,7 +171,8 @@ static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *
         return damaged(ctx, name, "bits, group or zeros that its family does not have");
     if (head->bits < 2 || head->bits > 8 || head->act_bits < 0 || head->act_bits > 8)
         return damaged(ctx, name, "bits out of range");
-    if (head->act_form & ~(ASYMMETRIC | VLLM) || (head->act_form && head->act_bits == 0))
+    if (head->act_form & ~(ASYMMETRIC | VLLM | STATIC) || (head->act_form && head->act_bits == 0) ||
+        (fixed && (head->act_form != STATIC || head->act_bits != 8)))
         return damaged(ctx, name, "impossible activations");
     if (head->extras & ~(CALM_QJOB_SCALED | CALM_QJOB_BIASED))
         return damaged(ctx, name, "unknown sections");
@@ -208,7 +219,7 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
         return damaged(ctx, name, "too short");
     memcpy(&head, at, sizeof head);
     at += sizeof head;
-    CALM_TRY(read_family(ctx, name, bytes, n_bytes, &family, &more));
+    CALM_TRY(read_family(ctx, name, bytes, n_bytes, &head, &family, &more));
     CALM_TRY(check_head(ctx, name, &head, family, n_bytes, &size));
     at += size.family;
     *out = (calm_qjob){.out = head.out, .in = head.in, .group = head.group, .n_groups = head.n_groups,
@@ -220,8 +231,9 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
                                 .act_asymmetric = (head.act_form & ASYMMETRIC) != 0,
                                 .act_rule = family && head.act_bits
                                                 ? calm_scheme_family(&(calm_scheme){.family = family})->act_rule
-                                            : head.act_form & VLLM ? CALM_ACT_RULE_VLLM
-                                                                 : CALM_ACT_RULE_COMPRESSED_TENSORS,
+                                            : head.act_form & STATIC ? CALM_ACT_RULE_STATIC
+                                            : head.act_form & VLLM   ? CALM_ACT_RULE_VLLM
+                                                                     : CALM_ACT_RULE_COMPRESSED_TENSORS,
                                 .scale_dtype = (calm_dtype)head.scale_dtype};
     CALM_TRY(calm_qjob_new(ctx, (unsigned)head.extras, out));
     memcpy(out->scales, at, size.scales);

@@ -4,11 +4,11 @@
  *   | i32 bits, symmetric, act_bits, scale_dtype, extras, act_form | f64 damp
  *   | f32 scales [O, G] | f32 in_scale [I] if any | f32 bias_delta [O] if any
  *   | u8 zeros [O, G] unless symmetric, padded to 4 | u32 codes [O, words]
- * Families of schemes.def begin with "CALMQJ02", have char family[16] | f32 global, act_global after damp, and f32
- * mins [O, G] before the codes where the family has some.
+ * Families of schemes.def, and static activations under no family's name, begin with "CALMQJ02", have char family[16]
+ * | f32 global, act_global after damp, and f32 mins [O, G] before the codes where the family has some.
  * extras is the sum of 1 for in_scale and 2 for bias_delta (CALM_QJOB_SCALED, CALM_QJOB_BIASED);
- * act_form is the sum of 1 for asymmetric activations and 2 for those by vLLM's rule.  All little-endian; codes as a
- * dense bit stream per row (ptq/quant/pack.h). */
+ * act_form is the sum of 1 for asymmetric activations, 2 for those by vLLM's rule and 4 for static ones.  All
+ * little-endian; codes as a dense bit stream per row (ptq/quant/pack.h). */
 #ifndef CALM_QUANT_QBLOB_H
 #define CALM_QUANT_QBLOB_H
 

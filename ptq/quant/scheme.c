@@ -1,54 +1,15 @@
-/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_asymact][_vllmact][_f16s], or "float". */
-#include "ptq/quant/scheme.h"
+/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_asymact][_vllmact][_static][_f16s], or "float". */
+#include "ptq/quant/mix.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#define EXAMPLES "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w4a4_g128, nvfp4, fp8a16, float"
-#define SUFFIXES "after the bits come _g<columns>, _asym, _asymact, _symact, _vllmact and _f16s"
+#define EXAMPLES                                                                                                       \
+    "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w8a8_static, w4a4_g128, nvfp4, fp8a16, float"
+#define SUFFIXES "after the bits come _g<columns>, _asym, _asymact, _symact, _vllmact, _static and _f16s"
 #define GROUP_MAX (1ul << 24)
 #define FLOAT_BITS 16.0
-
-/* ---- families ---- */
-
-static const calm_family families[] = {
-#define CALM_FAMILY(id, ...) {__VA_ARGS__},
-#include "ptq/quant/schemes.def"
-#undef CALM_FAMILY
-};
-
-const calm_family *calm_scheme_family(const calm_scheme *scheme)
-{
-    assert(scheme->family >= 0 && scheme->family < CALM_N_FAMILIES);
-    return &families[scheme->family];
-}
-
-const calm_levels *calm_scheme_levels(const calm_scheme *scheme)
-{
-    return calm_scheme_family(scheme)->levels;
-}
-
-bool calm_scheme_has_mins(const calm_scheme *scheme)
-{
-    return calm_scheme_family(scheme)->minimum != CALM_MINIMUM_NONE;
-}
-
-bool calm_scheme_is_plain(const calm_scheme *scheme)
-{
-    return !calm_scheme_levels(scheme) && !calm_scheme_has_mins(scheme);
-}
-
-bool calm_scheme_takes_f16_scales(const calm_scheme *scheme)
-{
-    return calm_scheme_family(scheme)->scale == CALM_SCALE_DTYPE;
-}
-
-bool calm_scheme_folds(const calm_scheme *scheme)
-{
-    const calm_family *family = calm_scheme_family(scheme);
-    return family->super == 1 && (family->scale == CALM_SCALE_DTYPE || family->scale == CALM_SCALE_F16);
-}
 
 /* ---- names ---- */
 
@@ -87,18 +48,18 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
 {
     const size_t length = 1 + strcspn(*at + 1, "_");
     const bool vllm = is_suffix(*at, length, "_vllmact"), zeros = is_suffix(*at, length, "_asymact"),
-               none = is_suffix(*at, length, "_symact");
+               none = is_suffix(*at, length, "_symact"), fixed = is_suffix(*at, length, "_static");
     if (strncmp(*at, "_g", 2) == 0)
         return read_group(ctx, name, at, out);
-    if ((vllm || zeros || none) && !out->act_bits)
-        return refuse(ctx, name, "_asymact, _symact and _vllmact are about quantized activations; this scheme leaves "
-                                 "them float");
+    if ((vllm || zeros || none || fixed) && !out->act_bits)
+        return refuse(ctx, name, "_asymact, _symact, _vllmact and _static are about quantized activations; this scheme "
+                                 "leaves them float");
     if (is_suffix(*at, length, "_asym"))
         out->symmetric = false;
     else if (is_suffix(*at, length, "_f16s"))
         out->scale_dtype = CALM_F16;
-    else if (vllm)
-        out->act_rule = CALM_ACT_RULE_VLLM;
+    else if (vllm || fixed)
+        out->act_rule = fixed ? CALM_ACT_RULE_STATIC : CALM_ACT_RULE_VLLM;
     else if (zeros || none)
         out->act_asymmetric = zeros;
     else
@@ -112,7 +73,7 @@ static calm_status refuse_name(calm_ctx *ctx, const char *name)
 {
     char why[CALM_MESSAGE_MAX] = "expected w<bits>a<bits> or one of";
     for (int i = 1; i < CALM_N_FAMILIES; i++)
-        snprintf(why + strlen(why), sizeof why - strlen(why), "%s %s", i > 1 ? "," : "", families[i].name);
+        snprintf(why + strlen(why), sizeof why - strlen(why), "%s %s", i > 1 ? "," : "", calm_families[i].name);
     return refuse(ctx, name, why);
 }
 
@@ -134,7 +95,7 @@ static const char *after_family(const calm_family *row, const char *name)
 static int find_family(const char *name)
 {
     int family = CALM_N_FAMILIES - 1;
-    while (family > 0 && !after_family(&families[family], name))
+    while (family > 0 && !after_family(&calm_families[family], name))
         family--;
     return family;
 }
@@ -142,7 +103,7 @@ static int find_family(const char *name)
 /* Of a family, with what the scheme's name says beyond the family's. */
 static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm_scheme *out)
 {
-    const calm_family *row = &families[family];
+    const calm_family *row = &calm_families[family];
     const char *at = after_family(row, name);
     out->family = family;
     out->bits = row->bits;
@@ -167,7 +128,7 @@ calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
     const char *at = name;
     unsigned long bits, act_bits;
     *out = (calm_scheme){.symmetric = true, .scale_dtype = CALM_BF16};
-    if (strcmp(name, "float") == 0)
+    if (strcmp(name, "float") == 0 || calm_mix_find(name, out))
         return CALM_OK;
     const int family = find_family(name);
     if (family)
@@ -184,12 +145,15 @@ calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
         CALM_TRY(read_suffix(ctx, name, &at, out));
     if (*at)
         return refuse(ctx, name, SUFFIXES);
+    const bool clash = out->act_bits != 8 || out->act_asymmetric || strstr(name, "_vllmact");
+    if (out->act_rule == CALM_ACT_RULE_STATIC && clash)
+        return refuse(ctx, name, "_static is about symmetric activations of 8 bits, which no rule finds a scale for");
     return CALM_OK;
 }
 
 bool calm_scheme_says_range(const char *name)
 {
-    return strstr(name, "_asymact") || strstr(name, "_symact");
+    return strstr(name, "_asymact") || strstr(name, "_symact") || strstr(name, "_static");
 }
 
 void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
@@ -199,6 +163,8 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
         snprintf(name, CALM_SCHEME_NAME_MAX, "float");
         return;
     }
+    if (calm_mix_name(scheme, name))
+        return;
     if (scheme->family) {
         const calm_family *row = calm_scheme_family(scheme);
         const bool f16 = row->scale == CALM_SCALE_DTYPE && scheme->scale_dtype == CALM_F16;
@@ -209,9 +175,10 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     if (scheme->group)
         snprintf(group, sizeof group, "_g%zu", scheme->group);
     int length = snprintf(
-        name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s%s", scheme->bits, scheme->act_bits ? scheme->act_bits : 16, group,
+        name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s%s%s", scheme->bits, scheme->act_bits ? scheme->act_bits : 16, group,
         scheme->symmetric ? "" : "_asym", scheme->act_asymmetric ? "_asymact" : "",
-        scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
+        scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "",
+        scheme->act_rule == CALM_ACT_RULE_STATIC ? "_static" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);
     (void)length;
 }
@@ -227,7 +194,7 @@ calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].family == scheme->family && in % calm_scheme_block(scheme)) {
             out.family = rows[i].instead;
-            out.bits = out.family ? families[out.family].bits : 8;
+            out.bits = out.family ? calm_families[out.family].bits : 8;
             out.group = 32;
             out.scale_dtype = CALM_F16;
         }

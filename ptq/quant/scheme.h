@@ -6,8 +6,10 @@
  *   w4a4_g128          both
  *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
  *   w8a8_vllmact       activations by the rule of vLLM's kernel instead of compressed-tensors' (grid.h)
+ *   w8a8_static        one scale for all activations of a job, found on the calibration text
  *   nvfp4, mxfp4, fp8, iq4_nl, q4_1, ...    families of schemes.def: all that they are stands there
  *   nvfp4a16, mxfp4a16, fp8a16              their weights alone
+ *   gguf_q4_k_m, ...   one of these or another by the place of the matrix in its model (mix.h)
  *   float              left as it is
  * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
 #ifndef CALM_QUANT_SCHEME_H
@@ -68,6 +70,9 @@ typedef struct calm_family {
     calm_act_rule act_rule;
 } calm_family;
 
+/* The rows in their order, [CALM_N_FAMILIES]. */
+extern const calm_family calm_families[];
+
 /* No super-block has more groups. */
 #define CALM_SUPER_MAX 16
 
@@ -90,7 +95,7 @@ bool calm_scheme_takes_f16_scales(const calm_scheme *scheme);
  * bfloat16. */
 bool calm_scheme_folds(const calm_scheme *scheme);
 
-/* Does a name contain the range of activations (_symact, _asymact)? */
+/* Does a name contain the range of activations (_symact, _asymact; _static is symmetric)? */
 bool calm_scheme_says_range(const char *name);
 
 /* Print the canonical name; always fits. */

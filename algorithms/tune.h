@@ -1,0 +1,30 @@
+/* Tuning of a block's group scales and norms by gradients of a loss of the whole model; codes stay as they are.
+ *
+ *   s = bf16(S e^a)   p = bf16(p0 e^b),  a and b by Adam (adam.h)
+ *
+ * The state of a block is small beside its codes: a few numbers for each group.  So all blocks of a model have one at
+ * once, while decoded weights and their gradients are there for one block at a time. */
+#ifndef CALM_ALGORITHMS_TUNE_H
+#define CALM_ALGORITHMS_TUNE_H
+
+#include "algorithms/learner.h"
+
+/* Of one block; opaque. */
+typedef struct calm_tune calm_tune;
+
+/* The state of linears [n_linears] and vectors [n_vectors] at their start, which is kept as the best; in ctx->out.  The
+ * arrays are borrowed; linears without `grad` are left out.  CALM_ENOMEM. */
+calm_status calm_tune_new(calm_ctx *ctx, calm_learn_linear *linears, size_t n_linears, calm_learn_vector *vectors,
+                          size_t n_vectors, calm_tune **out);
+size_t calm_tune_new_bytes(const calm_learn_linear *linears, size_t n_linears, const calm_learn_vector *vectors,
+                           size_t n_vectors);
+
+/* Step t, from 1 on, by what the `grad` arrays hold, through the weights that `effective` holds: scales and values
+ * change, decoded weights do not.  CALM_ENUMERIC: one cannot be stored.  The same bytes for any number of threads. */
+calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t);
+
+/* Keep scales and values as the best ones; go back to those. */
+void calm_tune_keep(calm_tune *tune);
+void calm_tune_restore(calm_tune *tune);
+
+#endif

@@ -1,0 +1,45 @@
+/* Rows are widened when they are asked for: a table as float32 may be larger than the rest of the file. */
+#include "ptq/model/quantized_table.h"
+
+/* Part of a calm_tensor_source: whole rows. */
+static calm_status widen_rows(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n,
+                              float *out)
+{
+    const calm_quantized_table *table = self;
+    const size_t in = tensor->shape[1];
+    return calm_qformat_load_rows(ctx, table->stored, table->set, table->module, &table->scheme, tensor->shape[0], in,
+                                  first / in, n / in, out);
+}
+
+/* Reading has released the pages that it read. */
+static void release_rows(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes)
+{
+    (void)self;
+    (void)tensor;
+    (void)offset;
+    (void)bytes;
+}
+
+calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const calm_qformat_reader *stored,
+                                      const calm_safetensors *set, const char *module, size_t rows, size_t in,
+                                      calm_quantized_table *out)
+{
+    bool quantized = false;
+    char *name;
+    *out = (calm_quantized_table){.module = module, .stored = stored, .set = set};
+    CALM_TRY(calm_strf(ctx, arena, &name, "%s.weight", module));
+    const calm_tensor *weight = calm_safetensors_find(set, name);
+    /* A format may speak of a table that is there as floats; those count. */
+    if (weight && !calm_dtype_is_float(weight->dtype))
+        CALM_TRY(calm_qformat_find(ctx, stored, set, module, &quantized, &out->scheme));
+    if (!quantized)
+        return CALM_OK;
+    /* Now, not at the first token: a run of hours would end there. */
+    CALM_TRY(calm_qformat_check(ctx, stored, set, module, &out->scheme, rows, in));
+    out->source = (calm_tensor_source){.self = out, .widen = widen_rows, .release = release_rows};
+    /* `data` is never read as floats; it tells where the codes lie, for messages. */
+    out->floats = (calm_tensor){.name = name, .dtype = CALM_F32, .n_dims = 2, .shape = {rows, in},
+                                .n_elements = rows * in, .bytes = rows * in * sizeof(float), .data = weight->data,
+                                .file = weight->file, .shard = weight->shard, .source = &out->source};
+    return CALM_OK;
+}

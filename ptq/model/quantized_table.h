@@ -1,0 +1,22 @@
+/* Embeddings and heads of checkpoints in a quantized format: a tensor of floats that is widened when it is read. */
+#ifndef CALM_MODEL_QUANTIZED_TABLE_H
+#define CALM_MODEL_QUANTIZED_TABLE_H
+
+#include "ptq/model/qformat.h"
+
+typedef struct calm_quantized_table {
+    calm_tensor floats;               /* [rows, in] F32; name NULL: the table is not quantized */
+    const char *module;
+    calm_qformat_scheme scheme;
+    const calm_qformat_reader *stored;
+    const calm_safetensors *set;
+    calm_tensor_source source;        /* of the floats: `out` stays where it is while they are read */
+} calm_quantized_table;
+
+/* Is MODULE.weight [rows, in] stored in the format, not as floats?  Names go to `arena`.  CALM_EFORMAT: its tensors are
+ * missing, or of another shape. */
+calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const calm_qformat_reader *stored,
+                                      const calm_safetensors *set, const char *module, size_t rows, size_t in,
+                                      calm_quantized_table *out);
+
+#endif

@@ -1,0 +1,42 @@
+/* The rows of schemes.def. */
+#include "ptq/quant/scheme.h"
+
+#include <assert.h>
+
+const calm_family calm_families[] = {
+#define CALM_FAMILY(id, ...) {__VA_ARGS__},
+#include "ptq/quant/schemes.def"
+#undef CALM_FAMILY
+};
+
+const calm_family *calm_scheme_family(const calm_scheme *scheme)
+{
+    assert(scheme->family >= 0 && scheme->family < CALM_N_FAMILIES);
+    return &calm_families[scheme->family];
+}
+
+const calm_levels *calm_scheme_levels(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->levels;
+}
+
+bool calm_scheme_has_mins(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->minimum != CALM_MINIMUM_NONE;
+}
+
+bool calm_scheme_is_plain(const calm_scheme *scheme)
+{
+    return !calm_scheme_levels(scheme) && !calm_scheme_has_mins(scheme);
+}
+
+bool calm_scheme_takes_f16_scales(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->scale == CALM_SCALE_DTYPE;
+}
+
+bool calm_scheme_folds(const calm_scheme *scheme)
+{
+    const calm_family *family = calm_scheme_family(scheme);
+    return family->super == 1 && (family->scale == CALM_SCALE_DTYPE || family->scale == CALM_SCALE_F16);
+}

@@ -1,0 +1,149 @@
+/* Mixes of types, from their table. */
+#include "ptq/quant/mix.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* Types of whole numbers, beside the numbers of families. */
+enum { CALM_MIX_Q4_0 = -4, CALM_MIX_Q8_0 = -8 };
+
+enum {
+    CALM_MIX_NONE, CALM_MIX_ALL, CALM_MIX_FIRST_2, CALM_MIX_FIRST_4, CALM_MIX_SIXTEENTH, CALM_MIX_EIGHTH, CALM_MIX_MORE,
+    CALM_MIX_SHARED
+};
+
+/* The type of some blocks. */
+typedef struct mix_rule {
+    int blocks, type;
+} mix_rule;
+
+#define RULES 2    /* most that a matrix has */
+
+typedef struct row {
+    const char *name;
+    int type;
+    mix_rule v[RULES], o[RULES], down[RULES];
+    int head;
+} row;
+
+static const row rows[] = {
+#define CALM_MIX(id, name, ...) {CALM_MIX_PREFIX name, __VA_ARGS__},
+#include "ptq/quant/mixes.def"
+#undef CALM_MIX
+};
+#define N_ROWS (sizeof rows / sizeof *rows)
+
+/* Blocks in which the matrices that matter most have more bits. */
+static bool has_more(size_t block, size_t n)
+{
+    return block < n / 8 || block >= 7 * n / 8 || (block - n / 8) % 3 == 2;
+}
+
+static bool speaks_of(const mix_rule *rule, const calm_place *place)
+{
+    const size_t block = place->block, n = place->n_blocks;
+    const bool all[] = {[CALM_MIX_NONE] = false,          [CALM_MIX_ALL] = true,
+                        [CALM_MIX_FIRST_2] = block < 2,   [CALM_MIX_FIRST_4] = block < 4,
+                        [CALM_MIX_SIXTEENTH] = block < n / 16, [CALM_MIX_EIGHTH] = block < n / 8,
+                        [CALM_MIX_MORE] = has_more(block, n), [CALM_MIX_SHARED] = place->sharing >= 4};
+    return all[rule->blocks];
+}
+
+/* The type as a scheme of its own. */
+static calm_scheme type_scheme(int type)
+{
+    calm_scheme out = {.symmetric = true, .scale_dtype = CALM_F16, .group = 32, .family = type < 0 ? 0 : type};
+    out.bits = type < 0 ? -type : calm_scheme_family(&out)->bits;
+    if (type < 0)
+        return out;
+    out.group = calm_scheme_family(&out)->group;
+    /* As calm_scheme_parse has it: the one spelling of a scheme. */
+    out.scale_dtype = calm_scheme_family(&out)->scale == CALM_SCALE_F16 ? CALM_F16 : CALM_BF16;
+    return out;
+}
+
+const char *calm_mix_at(size_t number)
+{
+    assert(number < N_ROWS);
+    return rows[number].name;
+}
+
+const char *calm_mix_called(const char *type)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strcasecmp(rows[i].name + strlen(CALM_MIX_PREFIX), type) == 0)
+            return rows[i].name;
+    return NULL;
+}
+
+static const row *row_of(const calm_scheme *scheme)
+{
+    assert(scheme->mix > 0 && (size_t)scheme->mix <= N_ROWS);
+    return &rows[scheme->mix - 1];
+}
+
+#define LARGE_BLOCKS 80    /* of models whose v is small beside the rest */
+
+static int type_of(const row *mix, const calm_place *place)
+{
+    const mix_rule *rules = place->role == CALM_PLACE_V      ? mix->v
+                        : place->role == CALM_PLACE_O    ? mix->o
+                        : place->role == CALM_PLACE_DOWN ? mix->down
+                                                         : NULL;
+    int type = place->role == CALM_PLACE_HEAD ? mix->head : mix->type;
+    for (size_t i = 0; rules && i < RULES; i++)
+        if (speaks_of(&rules[i], place)) {
+            type = rules[i].type;
+            break;
+        }
+    const bool raised = place->role == CALM_PLACE_V && place->n_blocks == LARGE_BLOCKS;
+    return raised && (type == CALM_FAMILY_Q3_K || type == CALM_FAMILY_Q4_K) ? CALM_FAMILY_Q5_K : type;
+}
+
+calm_scheme calm_scheme_at(const calm_scheme *scheme, const calm_place *place)
+{
+    return scheme->mix ? type_scheme(type_of(row_of(scheme), place)) : *scheme;
+}
+
+bool calm_mix_splits(const calm_scheme *scheme)
+{
+    return scheme->mix && row_of(scheme)->v[0].blocks != CALM_MIX_NONE;
+}
+
+calm_scheme calm_mix_largest(const calm_scheme *scheme)
+{
+    calm_scheme out = *scheme;
+    if (!scheme->mix)
+        return out;
+    const row *mix = row_of(scheme);
+    out = type_scheme(mix->type);
+    for (size_t i = 0; i < 3 * RULES; i++) {
+        const mix_rule *rule = i < RULES ? &mix->v[i] : i < 2 * RULES ? &mix->o[i - RULES] : &mix->down[i - 2 * RULES];
+        const calm_scheme type = rule->blocks ? type_scheme(rule->type) : out;
+        /* A minimum takes as much as a scale. */
+        if (type.group << !calm_scheme_has_mins(&type) < out.group << !calm_scheme_has_mins(&out))
+            out = type;
+    }
+    return out;
+}
+
+bool calm_mix_find(const char *name, calm_scheme *out)
+{
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (strcmp(name, rows[i].name) != 0)
+            continue;
+        *out = type_scheme(rows[i].type);
+        out->mix = (int)i + 1;
+        return true;
+    }
+    return false;
+}
+
+bool calm_mix_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
+{
+    if (scheme->mix)
+        snprintf(name, CALM_SCHEME_NAME_MAX, "%s", row_of(scheme)->name);
+    return scheme->mix;
+}

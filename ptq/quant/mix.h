@@ -1,0 +1,47 @@
+/* Mixes: schemes that stand for one type in one matrix and for another in the next, by the place of the matrix in its
+ * model.  Their names are those of mixes.def behind "gguf_"; a mix has the bits, the group and the family of the type
+ * that most of its matrices have. */
+#ifndef CALM_QUANT_MIX_H
+#define CALM_QUANT_MIX_H
+
+#include "ptq/quant/scheme.h"
+
+#define CALM_MIX_PREFIX "gguf_"
+
+/* Names of llama-quantize's types, in the order of mixes.def. */
+#define CALM_MIX_NAMES "Q4_0|Q8_0|Q2_K|Q3_K_S|Q3_K_M|Q3_K_L|Q4_K_S|Q4_K_M|Q5_K_S|Q5_K_M|Q6_K|IQ4_NL|IQ4_XS"
+
+/* What a matrix does, as far as mixes ask. */
+typedef enum calm_place_role {
+    CALM_PLACE_OTHER, CALM_PLACE_V, CALM_PLACE_O, CALM_PLACE_DOWN, CALM_PLACE_EMBEDDING, CALM_PLACE_HEAD
+} calm_place_role;
+
+/* Where a matrix stands in its model.  A table that is both embedding and head is CALM_PLACE_HEAD. */
+typedef struct calm_place {
+    calm_place_role role;
+    size_t block, n_blocks;
+    size_t sharing;           /* query heads that share a kv head */
+} calm_place;
+
+/* The name of a mix by the number of its row in mixes.def: "gguf_q4_k_m". */
+const char *calm_mix_at(size_t number);
+
+/* The name of the mix of one of llama-quantize's types, "Q4_K_M" or "q4_k_m"; NULL: none. */
+const char *calm_mix_called(const char *type);
+
+/* The scheme of a matrix: `scheme` itself, or what a mix has there. */
+calm_scheme calm_scheme_at(const calm_scheme *scheme, const calm_place *place);
+
+/* Can a mix have another type for v than for q and k, which read the same input? */
+bool calm_mix_splits(const calm_scheme *scheme);
+
+/* The scheme itself, or of a mix that of its types which takes most memory: with the smallest groups. */
+calm_scheme calm_mix_largest(const calm_scheme *scheme);
+
+/* Read the name of a mix into *out; false: it is none. */
+bool calm_mix_find(const char *name, calm_scheme *out);
+
+/* The name of a mix; false: the scheme is none. */
+bool calm_mix_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);
+
+#endif
