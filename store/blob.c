@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static calm_status write_all(calm_ctx *ctx, int fd, const char *root, const calm_blob_piece *piece)
@@ -46,6 +47,7 @@ calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece
                           char digest[CALM_SHA256_HEX])
 {
     char *folder, *path, *temporary;
+    struct timespec now;
     calm_sha256 sha;
     CALM_SCOPED_SCRATCH(ctx);
     calm_sha256_init(&sha);
@@ -54,8 +56,9 @@ calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece
     CALM_TRY(calm_sha256_finish(ctx, &sha, digest));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s/tmp", root));
     CALM_TRY(calm_make_directories(ctx, folder));
-    /* One writing process, so a thread's own number keeps equal blobs of two threads apart. */
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s/%s.%ld", folder, digest, (long)gettid()));
+    /* A thread's own number keeps equal blobs of two threads apart, and the time those of two machines. */
+    clock_gettime(CLOCK_REALTIME, &now);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s/%s.%ld.%ld", folder, digest, (long)gettid(), now.tv_nsec));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s/%.2s", root, digest));
     CALM_TRY(calm_make_directories(ctx, folder));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s/%s", folder, digest + 2));

@@ -7,7 +7,7 @@
 -- To start:  select * from v_runs;   select * from v_choices where run = 1;
 
 PRAGMA application_id = 0x63616c6d;  -- "calm"
-PRAGMA user_version = 6;             -- version of this schema; a newer one is refused, an older one migrated
+PRAGMA user_version = 7;             -- version of this schema; a newer one is refused, an older one migrated
 
 CREATE TABLE model (                  -- A float checkpoint that was read
   id            INTEGER PRIMARY KEY,  -- joins tables
@@ -157,6 +157,15 @@ CREATE TABLE activation_peak (                    -- The largest |x| of a hook p
   PRIMARY KEY (activation_id, rank)
 ) WITHOUT ROWID;
 
+CREATE TABLE token_context (                      -- Text around the tokens of activation_peak
+  calibration_id  INTEGER NOT NULL REFERENCES calibration(id) ON DELETE CASCADE,  -- whose windows
+  window          INTEGER NOT NULL,               -- window of the calibration, from 0
+  token           INTEGER NOT NULL,               -- position in the window, from 0
+  text_before     TEXT NOT NULL,                  -- text of up to 8 tokens before it
+  text_after      TEXT NOT NULL,                  -- text of up to 4 tokens after it
+  PRIMARY KEY (calibration_id, window, token)
+) WITHOUT ROWID;
+
 CREATE TABLE run (                                -- One execution of a recipe
   id              INTEGER PRIMARY KEY,            -- what people call it by: run 3
   key             TEXT NOT NULL,                  -- content hash of model, calibration, recipe and version
@@ -278,6 +287,37 @@ CREATE TABLE evaluation_window (                  -- The same per window: the sa
   cosine         REAL,                            -- embeddings: cosine to the float model's
   PRIMARY KEY (evaluation_id, number),
   CHECK ((nll IS NULL) = (cosine IS NOT NULL))
+) WITHOUT ROWID;
+
+CREATE TABLE divergence_quantile (                -- KL(float || subject) over the predicted tokens of a run's test
+  evaluation_id  INTEGER NOT NULL REFERENCES evaluation(id) ON DELETE CASCADE,  -- of which evaluation
+  share          REAL NOT NULL,                   -- of the tokens that have at most this kl: 0.5, 0.9 .. 1
+  kl             REAL NOT NULL,                   -- of a token, in nats
+  PRIMARY KEY (evaluation_id, share)
+) WITHOUT ROWID;
+
+CREATE TABLE divergence_position (                -- Mean KL(float || subject) by place in the window
+  evaluation_id   INTEGER NOT NULL REFERENCES evaluation(id) ON DELETE CASCADE,  -- of which evaluation
+  first_position  INTEGER NOT NULL,               -- first place of the range; 0, which is not predicted, is in none
+  last_position   INTEGER NOT NULL,               -- last place of the range
+  tokens          INTEGER NOT NULL,               -- predicted tokens there
+  kl              REAL NOT NULL,                  -- their mean
+  PRIMARY KEY (evaluation_id, first_position)
+) WITHOUT ROWID;
+
+CREATE TABLE divergence_token (                   -- Tokens where the subject differs most from the float model
+  evaluation_id  INTEGER NOT NULL REFERENCES evaluation(id) ON DELETE CASCADE,  -- of which evaluation
+  rank           INTEGER NOT NULL,                -- 1 = greatest kl
+  window         INTEGER NOT NULL,                -- window of the test text, from 0
+  token          INTEGER NOT NULL,                -- position in the window, from 1
+  kl             REAL NOT NULL,                   -- KL(float || subject) of its prediction
+  nll            REAL NOT NULL,                   -- of the subject: -log p(token)
+  nll_float      REAL NOT NULL,                   -- of the float model: -log p(token)
+  text_before    TEXT NOT NULL,                   -- text of up to 16 tokens before it
+  text           TEXT NOT NULL,                   -- the token's text
+  best           TEXT NOT NULL,                   -- what the subject predicted first
+  best_float     TEXT NOT NULL,                   -- what the float model predicted first
+  PRIMARY KEY (evaluation_id, rank)
 ) WITHOUT ROWID;
 
 CREATE TABLE run_evaluation (                     -- Which evaluations a run used, and for what

@@ -32,12 +32,18 @@ typedef struct calm_store calm_store;
 typedef enum calm_store_mode {
     CALM_STORE_READ,     /* no lock taken, nothing written; the store must exist */
     CALM_STORE_WRITE,    /* takes the writer's lock; creates the store when absent */
+    CALM_STORE_RELAY,    /* rows in memory, for this process alone, and told to `relay`; blobs beside `path` */
 } calm_store_mode;
+
+/* Receives what is put into a store that relays: candidates, their scores, experts, activations and texts around
+ * tokens, after they were put.  Ids are this store's.  Anything but CALM_OK is the result of the put. */
+typedef struct calm_store_relay calm_store_relay;
 
 typedef struct calm_store_how {
     calm_store_mode mode;
     const char *command;    /* WRITE: shown to a second writer ("calm quantize --model qwen"); NULL: "calm" */
     double wait_seconds;    /* WRITE: how long to wait for another writer; 0: do not, < 0: without end */
+    const calm_store_relay *relay;    /* RELAY: borrowed for as long as the store is open */
 } calm_store_how;
 
 /* Open the store at `path`; `how` NULL means CALM_STORE_READ.  Close with calm_store_close.
@@ -188,7 +194,7 @@ typedef struct calm_store_candidate {
     const char *blob;           /* digest from calm_blob_put; NULL when it failed                          */
     int64_t blob_bytes;
     double bits_per_weight, damp, seconds;    /* seconds: informative                                      */
-    int64_t score_rows, dropped_rows;         /* rows scored; rows that cka_drop left out                  */
+    int64_t score_rows, dropped_rows;         /* rows scored, < 0: not asked for; rows that cka_drop left out */
     const calm_store_score *scores;           /* [n_scores], borrowed                                      */
     size_t n_scores;
 } calm_store_candidate;
@@ -270,6 +276,27 @@ calm_status calm_store_activation_put(calm_ctx *ctx, calm_store *store, const ca
 calm_status calm_store_activation_exists(calm_ctx *ctx, calm_store *store, int64_t model_id, int64_t calibration_id,
                                          const char *hook, bool *exists);
 
+/* ---- relay ---- */
+
+struct calm_store_relay {
+    calm_status (*candidate)(calm_ctx *ctx, void *user, const calm_store_candidate *candidate, int64_t id);
+    calm_status (*scores)(calm_ctx *ctx, void *user, int64_t candidate_id, const calm_store_score *scores, size_t n);
+    calm_status (*expert)(calm_ctx *ctx, void *user, int64_t job_id, int64_t tokens);
+    calm_status (*activation)(calm_ctx *ctx, void *user, const calm_store_activation *activation);
+    calm_status (*context)(calm_ctx *ctx, void *user, int64_t window, int64_t token, const char *before,
+                           const char *after);
+    void *user;
+};
+
+/* Note the text around token `token` of window `window` of a calibration, unless it is noted: "" on a side without
+ * tokens. */
+calm_status calm_store_context_put(calm_ctx *ctx, calm_store *store, int64_t calibration_id, int64_t window,
+                                   int64_t token, const char *before, const char *after);
+
+/* Is it noted? */
+calm_status calm_store_context_exists(calm_ctx *ctx, calm_store *store, int64_t calibration_id, int64_t window,
+                                      int64_t token, bool *exists);
+
 /* ---- choices ---- */
 
 typedef struct calm_store_choice {
@@ -333,6 +360,36 @@ calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const ca
 /* *id is 0 when absent, and *out then all zero. */
 calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const char *key,
                                        calm_store_evaluation *out, int64_t *id);
+
+/* How KL(float || subject) is distributed over the predicted tokens of an evaluation. */
+typedef struct calm_store_quantile {
+    double share, kl;           /* so many of the tokens, of 1, have at most this kl                        */
+} calm_store_quantile;
+
+typedef struct calm_store_range {
+    int64_t first_position, last_position, tokens;    /* places in the window, from 1                       */
+    double kl;                  /* mean                                                                     */
+} calm_store_range;
+
+typedef struct calm_store_token {
+    int64_t window, token;      /* the window's number; position in it, from 1                              */
+    double kl, nll, nll_float;
+    const char *text_before, *text, *best, *best_float;    /* none NULL: before it; its own; predicted first */
+} calm_store_token;
+
+typedef struct calm_store_divergence {
+    const calm_store_quantile *quantiles;    /* [n_quantiles], borrowed, as the next two                    */
+    const calm_store_range *ranges;          /* [n_ranges]                                                  */
+    const calm_store_token *tokens;          /* [n_tokens] by falling kl                                    */
+    size_t n_quantiles, n_ranges, n_tokens;
+} calm_store_divergence;
+
+/* Write it, replacing what the evaluation had. */
+calm_status calm_store_divergence_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id,
+                                      const calm_store_divergence *divergence);
+
+/* Has the evaluation one? */
+calm_status calm_store_divergence_exists(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, bool *exists);
 
 /* Use of an evaluation in a run. */
 typedef struct calm_store_verdict {

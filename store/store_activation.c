@@ -54,7 +54,8 @@ calm_status calm_store_activation_put(calm_ctx *ctx, calm_store *store, const ca
 {
     CALM_TRY(calm_store_begin(ctx, store));
     put_activation(ctx, store, activation);
-    return calm_store_end(ctx, store);
+    CALM_TRY(calm_store_end(ctx, store));
+    return store->relay ? store->relay->activation(ctx, store->relay->user, activation) : CALM_OK;
 }
 
 calm_status calm_store_activation_exists(calm_ctx *ctx, calm_store *store, int64_t model_id, int64_t calibration_id,
@@ -67,4 +68,25 @@ calm_status calm_store_activation_exists(calm_ctx *ctx, calm_store *store, int64
                              CALM_BIND(CALM_ID(model_id), CALM_ID(calibration_id), CALM_T(hook)), &found));
     *exists = found != 0;
     return CALM_OK;
+}
+
+calm_status calm_store_context_exists(calm_ctx *ctx, calm_store *store, int64_t calibration_id, int64_t window,
+                                      int64_t token, bool *exists)
+{
+    int64_t found;
+    CALM_TRY(calm_sql_number(ctx, store->sql,
+                             "SELECT EXISTS (SELECT 1 FROM token_context WHERE calibration_id = ?1 AND window = ?2"
+                             " AND token = ?3)",
+                             CALM_BIND(CALM_ID(calibration_id), CALM_I(window), CALM_I(token)), &found));
+    *exists = found != 0;
+    return CALM_OK;
+}
+
+calm_status calm_store_context_put(calm_ctx *ctx, calm_store *store, int64_t calibration_id, int64_t window,
+                                   int64_t token, const char *before, const char *after)
+{
+    CALM_TRY(calm_store_row_put(ctx, store, "token_context", 3,
+        CALM_STORE_CELLS({"calibration_id", CALM_ID(calibration_id)}, {"window", CALM_I(window)},
+                   {"token", CALM_I(token)}, {"text_before", CALM_T(before)}, {"text_after", CALM_T(after)}), NULL));
+    return store->relay ? store->relay->context(ctx, store->relay->user, window, token, before, after) : CALM_OK;
 }

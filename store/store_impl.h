@@ -10,6 +10,7 @@ struct calm_store {
     calm_sql *sql;
     char *path, *blobs;    /* heap */
     int lock;              /* descriptor of the locked .lock file; -1 when reading */
+    const calm_store_relay *relay;    /* NULL: what is put stays here */
 };
 
 /* Take the writer's lock of the database at `path` (store_lock.c); *fd stays open until calm_store_unlock.

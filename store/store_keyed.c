@@ -27,7 +27,8 @@ calm_status calm_store_scores_add(calm_ctx *ctx, calm_store *store, int64_t cand
 {
     CALM_TRY(calm_store_begin(ctx, store));
     add_scores(ctx, store, candidate_id, scores, n_scores);
-    return calm_store_end(ctx, store);
+    CALM_TRY(calm_store_end(ctx, store));
+    return store->relay ? store->relay->scores(ctx, store->relay->user, candidate_id, scores, n_scores) : CALM_OK;
 }
 
 static calm_status algorithm_id(calm_ctx *ctx, calm_store *store, const calm_store_candidate *c, int64_t *id)
@@ -47,7 +48,7 @@ static calm_status put_candidate(calm_ctx *ctx, calm_store *store, const calm_st
     CALM_TRY(calm_store_row_put(ctx, store, "candidate", 1,
         CALM_STORE_CELLS(CELL_T(c, key), CELL_ID(c, job_id), CELL_ID(c, calibration_id),
                    {"algorithm_id", CALM_I(algorithm)}, CELL_T(c, scheme), CELL_T(c, failure), CELL_T(c, blob),
-                   CELL_I(c, blob_bytes), CELL_R(c, bits_per_weight), CELL_R(c, damp), CELL_I(c, score_rows),
+                   CELL_I(c, blob_bytes), CELL_R(c, bits_per_weight), CELL_R(c, damp), CELL_INDEX(c, score_rows),
                    CELL_I(c, dropped_rows), CELL_R(c, seconds)), id));
     CALM_TRY(calm_sql_run(ctx, store->sql, "DELETE FROM score WHERE candidate_id = ?1", CALM_BIND(CALM_I(*id))));
     return add_scores(ctx, store, *id, c->scores, c->n_scores);
@@ -58,7 +59,8 @@ calm_status calm_store_candidate_put(calm_ctx *ctx, calm_store *store, const cal
 {
     CALM_TRY(calm_store_begin(ctx, store));
     put_candidate(ctx, store, candidate, id);
-    return calm_store_end(ctx, store);
+    CALM_TRY(calm_store_end(ctx, store));
+    return store->relay ? store->relay->candidate(ctx, store->relay->user, candidate, *id) : CALM_OK;
 }
 
 static calm_status read_candidate(calm_ctx *ctx, calm_store *store, const char *key, calm_store_candidate *out,
@@ -67,7 +69,8 @@ static calm_status read_candidate(calm_ctx *ctx, calm_store *store, const char *
     CALM_SCOPED_ROWS(row);
     CALM_TRY(calm_sql_first(ctx, store->sql,
                             "SELECT c.id, c.key, c.job_id, c.calibration_id, a.name, a.chain, c.scheme, c.failure,"
-                            " c.blob, c.blob_bytes, c.bits_per_weight, c.damp, c.score_rows, c.dropped_rows, c.seconds"
+                            " c.blob, c.blob_bytes, c.bits_per_weight, c.damp, coalesce(c.score_rows, -1),"
+                            " c.dropped_rows, c.seconds"
                             " FROM candidate c JOIN algorithm a ON a.id = c.algorithm_id WHERE c.key = ?1",
                             CALM_BIND(CALM_T(key)), &row));
     if (!calm_sql_next(ctx, store->sql, row))

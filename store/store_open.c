@@ -123,6 +123,20 @@ static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm
     return calm_blob_sweep(ctx, store->blobs);
 }
 
+static calm_status open_in_memory(calm_ctx *ctx, calm_store *store, const calm_store_how *how)
+{
+    store->relay = how->relay;
+    CALM_TRY(calm_sql_open(ctx, ":memory:", CALM_SQL_CREATE, &store->sql));
+    return calm_sql_script(ctx, store->sql, calm_store_schema());
+}
+
+static calm_status open_as(calm_ctx *ctx, calm_store *store, const calm_store_how *how)
+{
+    if (how && how->mode == CALM_STORE_RELAY)
+        return open_in_memory(ctx, store, how);
+    return how && how->mode == CALM_STORE_WRITE ? open_for_writing(ctx, store, how) : open_for_reading(ctx, store);
+}
+
 calm_status calm_store_open(calm_ctx *ctx, const char *path, const calm_store_how *how, calm_store **out)
 {
     CALM_SCOPED_SCRATCH(ctx);
@@ -135,8 +149,7 @@ calm_status calm_store_open(calm_ctx *ctx, const char *path, const calm_store_ho
     if (asprintf(&store->blobs, "%s.blobs", path) < 0)
         store->blobs = NULL;
     const calm_status status = !store->path || !store->blobs ? calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path)
-                               : how && how->mode == CALM_STORE_WRITE ? open_for_writing(ctx, store, how)
-                                                                      : open_for_reading(ctx, store);
+                                                             : open_as(ctx, store, how);
     if (status == CALM_OK)
         *out = store;
     else

@@ -1,5 +1,6 @@
 /* Rows written by their keys. */
 #include <assert.h>
+#include <string.h>
 
 #include "ptq/base/text.h"
 #include "store/store_impl.h"
@@ -31,6 +32,19 @@ static void print_insert(const char *table, size_t n_keys, const calm_store_cell
     calm_text_printf(out, numbered ? " RETURNING id" : "");
 }
 
+/* May a store that relays take a row of this table?  Those that it tells of, and those that it needs for them: of
+ * another rank 0 would know nothing. */
+static bool relays(const char *table)
+{
+    static const char *const tables[] = {"model", "calibration", "block", "job", "run", "run_candidate", "environment",
+                                         "candidate", "score", "expert", "activation", "activation_peak",
+                                         "token_context"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        found |= strcmp(tables[i], table) == 0;
+    return found;
+}
+
 calm_status calm_store_row_put(calm_ctx *ctx, calm_store *store, const char *table, size_t n_keys,
                                const calm_store_cell *cells, size_t n, int64_t *id)
 {
@@ -38,6 +52,8 @@ calm_status calm_store_row_put(calm_ctx *ctx, calm_store *store, const char *tab
     int64_t number;
     CALM_SCOPED_TEXT(text);
     assert(n <= MOST_CELLS);
+    if (store->relay && !relays(table))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "a rank other than 0 cannot put a row of \"%s\"", table);
     for (size_t i = 0; i < n; i++)
         values[i] = cells[i].value;
     /* The same columns give the same text, by which the connection finds its prepared statement. */

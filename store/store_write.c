@@ -111,9 +111,10 @@ calm_status calm_store_run_end(calm_ctx *ctx, calm_store *store, int64_t run_id,
 calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_id, int64_t calibration_id,
                                   int64_t tokens)
 {
-    return calm_store_row_put(ctx, store, "expert", 2,
+    CALM_TRY(calm_store_row_put(ctx, store, "expert", 2,
         CALM_STORE_CELLS({"job_id", CALM_ID(job_id)}, {"calibration_id", CALM_ID(calibration_id)},
-                   {"tokens", CALM_I(tokens)}), NULL);
+                   {"tokens", CALM_I(tokens)}), NULL));
+    return store->relay ? store->relay->expert(ctx, store->relay->user, job_id, tokens) : CALM_OK;
 }
 
 calm_status calm_store_run_candidate(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t candidate_id)
