@@ -44,8 +44,7 @@ static const calm_option table[] = {
              "rank correlations"),
     CALM_OPT("output", output, STRING, "directory for ablation.md, ablation.csv and ablation.json", .metavar = "DIR",
              .key = 'o'),
-    CALM_OPT("report", report, STRING, "write the page of calm report as this file; of several schemes that of the "
-             "last", .metavar = "FILE"),
+    CALM_OPT("report", report, STRING, "write the page of calm report as this file: of all schemes", .metavar = "FILE"),
     CALM_OPT_FORCE,
     CALM_OPT("json", json, BOOL, "print the result as JSON"),
     CALM_OPT_COMMON,
@@ -155,6 +154,16 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const calm_events *e
     return resolve_one(ctx, o, NULL, events, *recipes);
 }
 
+/* One page of the runs of all schemes. */
+static calm_status write_page(calm_ctx *ctx, const calm_ablation_set *set, const char *path)
+{
+    int64_t *runs;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, runs, set->n));
+    for (size_t i = 0; i < set->n; i++)
+        runs[i] = set->of[i].run_id;
+    return calm_report_page_save(ctx, set->recipe->store, runs, set->n, path);
+}
+
 /* All experiments, one after the other; results in `keep`. */
 static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *plan, calm_arena *keep,
                           calm_progress *progress)
@@ -180,7 +189,7 @@ static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *p
     if (o->output)
         CALM_TRY(calm_ablation_report_write(ctx, &set, o->output));
     if (o->report)
-        CALM_TRY(calm_report_page_save(ctx, recipes->store, of[set.n - 1].run_id, o->report));
+        CALM_TRY(write_page(ctx, &set, o->report));
     return o->json ? calm_ablation_report_json(ctx, &set) : calm_ablation_report_print(ctx, &set);
 }
 

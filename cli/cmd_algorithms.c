@@ -53,14 +53,19 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const calm_preset *presets = calm_presets(&n);
     if (o->json)
         return print_json(ctx, presets, n);
-    printf("%-18s %-46s %s\n", "name", "chain", "summary");
+    CALM_SCOPED_TABLE(names);
+    CALM_SCOPED_TABLE(list);
+    calm_table_columns(&names, "name|chain|summary");
     for (size_t i = 0; i < n; i++)
-        printf("%-18s %-46s %s\n", presets[i].name, presets[i].chain, presets[i].summary);
+        CALM_CELLS(&names, CALM_TEXT(presets[i].name), CALM_TEXT(presets[i].chain), CALM_TEXT(presets[i].summary));
+    CALM_TRY(calm_print_table(ctx, &names, stdout));
     const calm_part *const *parts = calm_parts(&n);
-    printf("\n%-10s %-10s %s\n", "part", "name", "summary");
+    printf("\n");
+    calm_table_columns(&list, "part|name|summary");
     for (size_t i = 0; i < n; i++)
-        printf("%-10s %-10s %s\n", calm_part_kind_name(parts[i]->kind), parts[i]->name, parts[i]->summary);
-    return CALM_OK;
+        CALM_CELLS(&list, CALM_TEXT(calm_part_kind_name(parts[i]->kind)), CALM_TEXT(parts[i]->name),
+                   CALM_TEXT(parts[i]->summary));
+    return calm_print_table(ctx, &list, stdout);
 }
 
 const calm_command calm_cmd_algorithms = {

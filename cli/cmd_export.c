@@ -12,7 +12,7 @@
 typedef struct options {
     calm_common common;
     calm_words formats;
-    const char *output, *store, *model, *max_shard_size, *gguf_pre;
+    const char *output, *store, *model, *max_shard_size, *gguf_pre, *embed_scheme, *head_scheme;
     int gguf_float;
     bool asymmetric, hybrid, force, json;
 } options;
@@ -27,6 +27,10 @@ static const calm_option table[] = {
              "tell it", .metavar = "NAME"),
     CALM_OPT("gguf-float", gguf_float, ENUM, "dtype of what is not quantized in a GGUF file",
              .values = CALM_EXPORT_FLOAT_NAMES, .fallback = "stored", .metavar = CALM_EXPORT_FLOAT_NAMES),
+    CALM_OPT("embed-scheme", embed_scheme, STRING, "number format of the embedding, or float (default: the run's)",
+             .metavar = "NAME"),
+    CALM_OPT("head-scheme", head_scheme, STRING, "number format of the head, or float; a tied table has one for both",
+             .metavar = "NAME"),
     CALM_OPT("asymmetric", asymmetric, BOOL, "write zero points as compressed-tensors, which some of its readers fail "
              "on"),
     CALM_OPT_STORE,
@@ -66,6 +70,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, cal
                                    .formats = o->formats, .command = o->common.command,
                                    .export = {.asymmetric = o->asymmetric, .gguf_pre = o->gguf_pre,
                                               .gguf_float = (calm_export_float)o->gguf_float}};
+    CALM_TRY(calm_formats_ask_outer(ctx, o->embed_scheme, o->head_scheme, &how->export));
     CALM_TRY(calm_stored_run_number(ctx, "export", run, &how->run));
     if (!o->formats.n)
         return calm_fail(ctx, CALM_EARG,

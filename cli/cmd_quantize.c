@@ -7,6 +7,7 @@
 #include "cli/kernels.h"
 #include "cli/lock_report.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/report.h"
 #include "cli/report_page/report_page.h"
 #include "ptq/recipe/resolve.h"
@@ -65,11 +66,23 @@ static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run
                      run->run ? "" : "; inputs differ, so nothing was computed");
 }
 
+/* Another rank than 0: the blocks that fall to it; results and reports are rank 0's. */
+static calm_status help_with(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *how)
+{
+    calm_run *run;
+    const calm_status status = calm_run_quantize(ctx, recipe, how, &run);
+    calm_run_close(&run);
+    return status;
+}
+
 static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_recipe *recipe, const calm_json *expected,
                                   calm_progress *progress)
 {
-    const calm_run_options how = {.command = o->common.command, .events = calm_progress_events(progress)};
+    calm_run_options how = {.command = o->common.command, .events = calm_progress_events(progress)};
     calm_locked_run run;
+    CALM_TRY(calm_ranks_join(ctx, &how.cluster));
+    if (calm_cluster_rank(how.cluster) != 0)
+        return help_with(ctx, recipe, &how);
     calm_progress_add_run(progress);
     calm_locked_run_do(ctx, &o->spec, recipe, &how, expected, &run);
     calm_status status = calm_progress_end(ctx, progress);
@@ -79,7 +92,7 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
     if (status == CALM_OK)
         status = settle(ctx, o, &run);
     if (status == CALM_OK && run.run && o->report)
-        status = calm_report_page_save(ctx, recipe->store, calm_run_result(run.run)->run_id, o->report);
+        status = calm_report_page_save(ctx, recipe->store, &calm_run_result(run.run)->run_id, 1, o->report);
     if (status == CALM_OK && run.run)
         status = calm_gates_verdict(ctx, calm_run_result(run.run));
     calm_locked_run_close(&run);
@@ -116,7 +129,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     /* A lock says with which kernels it was written: it counts where the recipe says nothing. */
     if (o.spec.kernels || !o.locked)
         CALM_TRY(calm_kernels_pin(ctx, o.spec.kernels));
-    calm_progress_begin(ctx, &progress, o.common.quiet);
+    calm_progress_begin(ctx, &progress, o.common.quiet || !calm_ranks_speak());
     quantize(ctx, &o, &progress);
     return calm_progress_end(ctx, &progress);
 }
@@ -136,5 +149,6 @@ const calm_command calm_cmd_quantize = {
                 "  calm quantize --model qwen --scheme w4a4_g128 --algorithms rtn,gptq,smoothquant,mkq\n",
     .spec = CALM_SPEC_ALL,
     .spec_at = offsetof(options, spec),
+    .divides = true,
     CALM_COMMAND_PARTS,
 };

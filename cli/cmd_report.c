@@ -58,15 +58,16 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 const calm_command calm_cmd_report = {
     .name = "report",
     .summary = "a page that explains a run: choices, scores, activations, figures",
-    .arguments = "[RUN [RUN]]",
+    .arguments = "[RUN ...]",
     .description =
         "Writes one self-contained HTML page from the store alone: it needs neither the model nor a network and opens "
         "from disk.  RUN is a number of calm inspect runs (default: the newest); of two runs the page says what "
-        "differs.  docs/report.md says how to read it.",
+        "differs, of more it has each.  docs/report.md says how to read it.",
     .examples = "  calm report                              the newest run of calm-out/calm.db as report.html\n"
                 "  calm report 3 --store out.db -o run3.html\n"
                 "  calm report 3 5 -o compared.html         what differs between two runs\n"
+                "  calm report 3 4 5 6 -o all.html          runs side by side, one shown at a time\n"
                 "  calm report --markdown >> \"$GITHUB_STEP_SUMMARY\"\n",
-    .max_args = 2,
+    .max_args = 32,
     CALM_COMMAND_PARTS,
 };

@@ -69,7 +69,8 @@ static void fill_table(const calm_reselected *s, bool all, calm_table *out)
         const size_t begin = s->stored.pool.unit_begin[u], entry = s->solution.choice[u];
         const calm_pool_job *job = &s->stored.pool.jobs[begin];
         const bool differs = calm_reselected_differs(s, u);
-        const double bits = calm_scheme_bits_per_weight(&s->stored.pool.entries[entry].scheme, job->out, job->in);
+        const calm_scheme *scheme = calm_pool_scheme(job, &s->stored.pool.entries[entry].scheme);
+        const double bits = calm_scheme_bits_per_weight(scheme, job->out, job->in);
         CALM_CELLS(out, CALM_TEXT(job->unit), CALM_TEXT(s->stored.pool.entries[entry].name),
                    CALM_SCIENTIFIC(calm_pool_at(&s->stored.pool, begin, entry)->metric, 2), CALM_FIXED(bits, 3),
                    CALM_TEXT(all || differs ? name_before(s, u) : NULL));

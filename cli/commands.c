@@ -53,7 +53,7 @@ static const struct {
      "calib|tokens|samples|seqlen|seed|score-samples|guard-samples|no-special|stream"},
     {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|gate|lock|locked"},
     {"Numbers and files of the result:",
-     "target|blocks|scale-dtype|act-rule|max-shard-size|gguf-pre|gguf-float"},
+     "target|blocks|scale-dtype|act-rule|max-shard-size|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},
     {"Machine, store and messages:", "store|report|memory|threads|kernels|json|quiet"},
 };
 

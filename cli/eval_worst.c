@@ -1,21 +1,9 @@
 /* The positions where a model differs most from its reference, with the text around them. */
 #include "cli/eval.h"
+#include "ptq/data/excerpt.h"
 
 /* Most tokens of context that are shown before a position. */
 #define BEFORE ((size_t)8)
-
-/* Text of ids [n] in ctx->out, or the ids themselves.  A model may predict an id without a token, since
- * vocabularies are padded. */
-static calm_status show(calm_ctx *ctx, const calm_tokenizer *tokenizer, const uint32_t *ids, size_t n, char **out)
-{
-    size_t n_bytes;
-    if (tokenizer && (n > 1 || calm_tokenizer_token(tokenizer, ids[0])[0]))
-        return calm_tokenizer_decode(ctx, tokenizer, ids, n, true, out, &n_bytes);
-    CALM_TRY(calm_strf(ctx, ctx->out, out, "%s", ""));
-    for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%u", *out, i ? " " : "", ids[i]));
-    return CALM_OK;
-}
 
 static calm_status add_position(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,
                                 const calm_eval_position *at, calm_table *table)
@@ -23,10 +11,10 @@ static calm_status add_position(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
     const size_t n = at->token < BEFORE ? at->token : BEFORE;
     const uint32_t *ids = windows->ids + windows->begin[at->window] + at->token;
     char *before, *follows, *reference_best, *best;
-    CALM_TRY(show(ctx, tokenizer, ids - n, n, &before));
-    CALM_TRY(show(ctx, tokenizer, ids, 1, &follows));
-    CALM_TRY(show(ctx, tokenizer, &at->reference_best, 1, &reference_best));
-    CALM_TRY(show(ctx, tokenizer, &at->best, 1, &best));
+    CALM_TRY(calm_excerpt(ctx, tokenizer, ids - n, n, &before));
+    CALM_TRY(calm_excerpt(ctx, tokenizer, ids, 1, &follows));
+    CALM_TRY(calm_excerpt(ctx, tokenizer, &at->reference_best, 1, &reference_best));
+    CALM_TRY(calm_excerpt(ctx, tokenizer, &at->best, 1, &best));
     CALM_CELLS(table, CALM_INT(at->window), CALM_INT(at->token), CALM_FIXED(at->kl, 4),
                CALM_FIXED(at->reference_nll, 4), CALM_FIXED(at->nll, 4), CALM_TEXT(before), CALM_TEXT(follows),
                CALM_TEXT(reference_best), CALM_TEXT(best));

@@ -1,12 +1,15 @@
 /* calm: find the command, run it, turn its status into an exit status.
  *
  *   0 done   1 failed   2 usage   3 verification mismatch */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/kernels.h"
+#include "cli/print.h"
+#include "cli/ranks.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/message.h"
 #include "ptq/base/threads.h"
@@ -27,13 +30,6 @@ static void print_help(void)
            "  calm --version\n");
 }
 
-static int exit_status(calm_status status)
-{
-    if (status == CALM_OK)
-        return 0;
-    return status == CALM_EARG ? 2 : status == CALM_EMISMATCH ? 3 : 1;
-}
-
 static calm_status unknown_command(calm_ctx *ctx, const char *word)
 {
     size_t n;
@@ -50,11 +46,13 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
 {
     void *opts;
     CALM_TRY(calm_alloc(ctx, ctx->out, &opts, 1, command->opts_size, "options"));
+    CALM_TRY(calm_ranks_check(ctx, command));
     CALM_TRY(calm_args_parse(ctx, command, argc, argv, opts));
     const calm_common *common = opts;
     ctx->n_threads = common->threads > 0 ? (int)common->threads : calm_n_cores();
+    ctx->columns = calm_print_columns();
     CALM_TRY(command->run(ctx, opts));
-    return fflush(stdout) == 0 ? CALM_OK : calm_fail(ctx, CALM_EIO, "standard output: cannot write");
+    return fflush(stdout) == 0 ? CALM_OK : calm_fail_errno(ctx, errno, "standard output: cannot write");
 }
 
 static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
@@ -84,11 +82,16 @@ int main(int argc, char **argv)
     calm_status status = calm_start(&ctx);
     if (status == CALM_OK)
         status = dispatch(ctx, argc, argv);
-    if (status != CALM_OK) {
+    if (status != CALM_OK)
+        calm_ranks_settle(ctx);
+    if (status != CALM_OK && calm_ranks_speak()) {
         const char *message = calm_error_text(ctx);
         fputs(strncmp(message, "calm ", 5) == 0 ? "" : "calm: ", stderr);
         calm_flags_print(stderr, message);
     }
+    /* After what is printed: a launcher ends what is left of a run once a rank has ended with a failure. */
+    if (ctx)
+        calm_ranks_leave(ctx);
     calm_stop(&ctx);
-    return exit_status(status);
+    return calm_exit_status(status);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "ptq/text/unicode.h"
 
@@ -12,6 +13,15 @@ size_t calm_terminal_columns(int fd)
 {
     struct winsize size;
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+size_t calm_print_columns(void)
+{
+    struct winsize size;
+    const char *wanted = getenv("COLUMNS");
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+        return size.ws_col;    /* 0: a terminal that does not say */
+    return wanted ? (size_t)strtoul(wanted, NULL, 10) : 0;
 }
 
 const char *calm_program(void)

@@ -13,6 +13,10 @@ const char *calm_program(void);
 /* Columns of the terminal that a stream writes to; 80 where it is none, or does not say. */
 size_t calm_terminal_columns(int fd);
 
+/* How wide tables on standard output may be: a terminal's columns, elsewhere $COLUMNS where it is exported; 0: any
+ * width, which programs that read lines want. */
+size_t calm_print_columns(void);
+
 /* What is printed is released, also after a failure.  After a failure of ctx nothing is printed, so that a caller may
  * fill a text, a table or an object without a look at each status.  All return the first failure: that of ctx, of what
  * was filled (CALM_ENOMEM), of the stream (CALM_EIO, CALM_ENOSPC). */

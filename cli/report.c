@@ -46,6 +46,8 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
                          "  scores       not scored, as --score-samples 0 says; the inputs were not measured either\n");
         return CALM_OK;
     }
+    if (r->recipe->unscored)
+        calm_text_printf(out, "  scores       one candidate per unit: not scored (--score-samples N scores it)\n");
     CALM_TRY(calm_store_query_one(ctx, r->store, sql, params, 2, row, 3));
     calm_text_printf(out, "  activations  block outputs up to |x| = %.1f; ", calm_value_as_real(&row[2]));
     if (row[0].type == CALM_VALUE_INTEGER)
@@ -113,7 +115,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
         calm_summary_gates(ctx, r, &text);
     calm_summary_size(r, &text);
     double seconds = 0;
-    if (r->learned.operations > 0 && !recipe->learner && ctx->status == CALM_OK)
+    if (r->learned.operations > 0 && !recipe->learn && ctx->status == CALM_OK)
         calm_forecast_learning(ctx, r, &seconds);
     calm_summary_learning(r, seconds, &text);
     if (ctx->status == CALM_OK)
@@ -222,6 +224,17 @@ static calm_json *learning_json(const calm_result *r)
                        CALM_KV("seconds", facts->seconds));
 }
 
+static calm_json *tuning_json(const calm_result *r)
+{
+    const calm_learned_facts *facts = &r->tuned;
+    const double tuned = (double)(facts->n - facts->kept);
+    if (!facts->n)
+        return NULL;
+    return CALM_OBJECT(CALM_KV("blocks", facts->n), CALM_KV("unchanged_blocks", facts->kept),
+                       CALM_KV("kl_before", facts->before / tuned), CALM_KV("kl_after", facts->after / tuned),
+                       CALM_KV("seconds", facts->seconds));
+}
+
 calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lock)
 {
     if (r->recipe->n_budgets > 1)    /* no checkpoint, a row for each */
@@ -241,7 +254,7 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
         CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after), CALM_KV("float", before),
         CALM_KV("quantized", after), CALM_KV("evaluation", text),
         CALM_KV("guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder)),
-        CALM_KV("learning", learning_json(r)), CALM_KV("units", units),
+        CALM_KV("learning", learning_json(r)), CALM_KV("tuning", tuning_json(r)), CALM_KV("units", units),
         CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
         CALM_KV("checkpoint", r->recipe->output), CALM_KV("store", r->recipe->store), CALM_KV("lock", lock),
         CALM_KV("candidates_from_store", r->n_cached), CALM_KV("seconds", r->seconds),

@@ -5,11 +5,14 @@
 #define OF_RUN "FROM run r JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id "
 
 /* Over all hook points together. */
-#define MAXIMA(limit)                                                                                        \
+#define MAXIMA(texts, more, limit)                                                                           \
     "SELECT x.block, x.point, p.value AS max, abs(p.value) / nullif(x.q50, 0) AS times_median, p.channel, p.window, " \
-    "p.token AS position, p.text AS token, x.hook "                                                          \
-    OF_RUN "JOIN activation_peak p ON p.activation_id = x.id WHERE r.id = ?1 "                               \
+    "p.token AS position, p.text AS token, " texts "x.hook "                                                 \
+    OF_RUN "JOIN activation_peak p ON p.activation_id = x.id " more "WHERE r.id = ?1 "                       \
     "ORDER BY abs(p.value) DESC, x.id, p.rank LIMIT " limit
+
+#define CONTEXT                                                                                              \
+    "LEFT JOIN token_context t ON t.calibration_id = r.calibration_id AND t.window = p.window AND t.token = p.token "
 
 /* As the view v_emergence has it, for the windows of one run. */
 static const char emergence_sql[] =
@@ -56,7 +59,7 @@ static const char subsets_sql[] =
     "WHERE r.id = ?1 ORDER BY x.block, x.id, p.rank";
 
 const calm_inspect_list calm_inspect_activations[] = {
-    {"maxima", "Largest values", .sql = MAXIMA("10"), .n_params = 1},
+    {"maxima", "Largest values", .sql = MAXIMA("", "", "10"), .n_params = 1},
     {"emergence", "Emergence: the first block whose output's maximum is 10 times the one before",
      .sql = emergence_sql, .n_params = 1, .fields = true},
     {"tokens", "Tokens that carry the largest values of each hook point", .sql = tokens_sql, .n_params = 1},
@@ -70,4 +73,5 @@ const calm_inspect_list calm_inspect_activations[] = {
 };
 
 const calm_inspect_list calm_inspect_peaks[] = {
-    {"peaks", "The 100 largest values", .sql = MAXIMA("100"), .n_params = 1}, {0}};
+    {"peaks", "The 100 largest values", .sql = MAXIMA("t.text_before, t.text_after, ", CONTEXT, "100"), .n_params = 1},
+    {0}};

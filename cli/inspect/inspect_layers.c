@@ -47,23 +47,28 @@ static void put_shade(const calm_inspect_query *query, const shade *how, bool ch
     calm_text_printf(out, "%s", chosen ? "]" : " ");
 }
 
+#define LEGEND ((size_t)92)    /* columns of the legend on one line */
+
 /* What the shades and the numbers of the header stand for. */
-static void put_legend(const calm_inspection *in, const calm_inspect_units *units, calm_text *out)
+static void put_legend(const calm_inspection *in, const calm_inspect_units *units, size_t width, calm_text *out)
 {
+    const char *apart = width && width < LEGEND ? "\n " : "";
     const calm_inspect_query *query = in->query;
     calm_table_printable(units->metric ? units->metric : "(no metric)", out, NULL);
     calm_text_printf(out, " of each candidate, as times the least of its ");
     calm_table_printable(units->run.unit, out, NULL);
     calm_text_printf(out, ":\n ");
     for (size_t i = 0; i < sizeof shades / sizeof *shades; i++) {
+        calm_text_printf(out, "%s", i ? apart : "");
         put_shade(query, &shades[i], false, out);
         if (isfinite(shades[i].up_to))
             calm_text_printf(out, "up to %g ", shades[i].up_to);
         else
             calm_text_printf(out, "more ");
     }
+    calm_text_printf(out, "%s", apart);
     put_shade(query, &failed, false, out);
-    calm_text_printf(out, "failed   ?  no score  [ ] chosen\n\n");
+    calm_text_printf(out, "failed  %s ?  no score  %s[ ] chosen\n\n", apart, apart);
     for (size_t c = 0; c < units->stored.pool.n_entries; c++) {
         calm_text_printf(out, "  %2zu  ", c + 1);
         calm_table_printable(units->stored.pool.entries[c].name, out, NULL);
@@ -153,7 +158,7 @@ calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in)
     }
     if (!seen || in->query->form != CALM_INSPECT_TEXT)
         return CALM_OK;
-    put_legend(in, &units, &section->text);
+    put_legend(in, &units, ctx->columns, &section->text);
     put_strip(in, &units, &section->text);
     return calm_text_check(ctx, &section->text);
 }

@@ -129,6 +129,21 @@ static const char windows_sql[] =
     "FROM run r JOIN run_evaluation v ON v.run_id = r.id AND v.role = 'test' AND v.subject IN ('float', r.result) "
     "JOIN evaluation_window w ON w.evaluation_id = v.evaluation_id WHERE r.id = ?1 ORDER BY v.subject, w.number";
 
+#define OF_TEST_RESULT                                                                                                 \
+    "FROM run r JOIN run_evaluation v ON v.run_id = r.id AND v.role = 'test' AND v.subject = r.result "
+
+static const char quantiles_sql[] =
+    "SELECT d.share, d.kl " OF_TEST_RESULT "JOIN divergence_quantile d ON d.evaluation_id = v.evaluation_id "
+    "WHERE r.id = ?1 ORDER BY d.share";
+
+static const char positions_sql[] =
+    "SELECT d.first_position, d.last_position, d.tokens, d.kl " OF_TEST_RESULT
+    "JOIN divergence_position d ON d.evaluation_id = v.evaluation_id WHERE r.id = ?1 ORDER BY d.first_position";
+
+static const char worst_sql[] =
+    "SELECT d.kl, d.nll_float, d.nll, d.text_before, d.text, d.best_float, d.best, d.window, d.token AS position "
+    OF_TEST_RESULT "JOIN divergence_token d ON d.evaluation_id = v.evaluation_id WHERE r.id = ?1 ORDER BY d.rank";
+
 /* Those that have a figure; of many the newest. */
 static const char model_runs_sql[] =
     "SELECT r.id AS run, r.result, r.bits_per_weight AS bits, r.bytes_after, " OF_TEST("ppl", "r.result") " AS ppl, "
@@ -160,6 +175,9 @@ const calm_inspect_list calm_inspect_parts[] = {
     {"experts", "Experts", .sql = experts_sql, .n_params = 1},
     {"learned", "Learned blocks", .sql = learned_sql, .n_params = 1},
     {"windows", "Windows of the test", .sql = windows_sql, .n_params = 1},
+    {"quantiles", "KL of the test's tokens", .sql = quantiles_sql, .n_params = 1},
+    {"positions", "KL by position in the window", .sql = positions_sql, .n_params = 1},
+    {"worst", "Tokens of greatest KL", .sql = worst_sql, .n_params = 1},
     {0},
 };
 const calm_inspect_list calm_inspect_model_runs[] = {

@@ -77,7 +77,7 @@ static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *
     }
     const calm_scheme scheme = {.bits = stored.bits, .group = stored.group, .symmetric = stored.symmetric,
                                 .act_bits = stored.act_bits, .act_asymmetric = stored.act_asymmetric,
-                                .scale_dtype = dtype};
+                                .act_rule = stored.act_rule, .scale_dtype = dtype};
     calm_scheme_name(&scheme, out->scheme);
     out->act_bits = stored.act_bits;
     to->n_scales += floats;

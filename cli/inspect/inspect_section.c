@@ -210,7 +210,7 @@ static calm_status write_section(calm_ctx *ctx, calm_inspect_section *section, b
 {
     const size_t indent = titled ? 2 : 0;
     if (titled)
-        calm_text_printf(out, "%s\n", section->title);
+        calm_table_fold(ctx, section->title, out);
     if (section->text.length) {
         calm_text_append(out, section->text.data, section->text.length);
         return calm_text_check(ctx, &section->text);

@@ -63,7 +63,8 @@ function compare(a, b) {
   return String(a).localeCompare(String(b), "en", {numeric: true});
 }
 
-/* columns: [{key, label, form, wide}]: form writes a number, wide is a column of sentences.  options: caption, picked(row),
+/* columns: [{key, label, form, wide, cell}]: form writes a number, wide is a column of sentences, cell(row) makes what is
+ * shown.  options: caption, picked(row),
  * sort: "key" or "-key", open(row): makes the first cell a button. */
 function table(columns, rows, options) {
   options = options || {};
@@ -90,7 +91,7 @@ function table(columns, rows, options) {
     const raw = value(row, column);
     const words = column.form ? column.form(raw, row) : typeof raw === "boolean" ? (raw ? "yes" : "") : shown(raw);
     const exact = column.form && isNumber(raw) && String(raw) !== words ? String(raw) : null;
-    const content = i === 0 && options.open
+    const content = column.cell ? column.cell(row) : i === 0 && options.open
       ? el("button", {type: "button", class: "action", click: () => options.open(row)}, words) : words;
     return el("td", {class: column.form ? "number" : column.wide ? "text wide" : "text", title: exact}, content);
   }

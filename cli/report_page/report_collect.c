@@ -1,4 +1,4 @@
-/* What the store has about one run, or two, as one JSON. */
+/* What the store has about one run, or several, as one JSON. */
 #include <math.h>
 #include <string.h>
 
@@ -148,35 +148,40 @@ static void close_inspection(calm_inspection *in)
     calm_store_close(in->store);
 }
 
-static calm_status find_runs(calm_ctx *ctx, calm_store *store, const char *const *words, size_t n, int64_t runs[2])
+/* The runs that words [n] name, in runs [1 + n] with a 0 behind them; n 0: the newest. */
+static calm_status find_runs(calm_ctx *ctx, calm_store *store, const char *const *words, size_t n, int64_t *runs)
 {
-    runs[0] = runs[1] = 0;
     if (!n)
         return calm_inspect_newest_run(ctx, store, &runs[0]);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         CALM_TRY(calm_inspect_find_run(ctx, store, "report", words[i], &runs[i]));
-    if (n == 2 && runs[0] == runs[1])
-        return calm_fail(ctx, CALM_EARG, "calm report: run %lld twice; expected two different runs, or one",
-                         (long long)runs[0]);
+        for (size_t k = 0; k < i; k++)
+            if (runs[k] == runs[i])
+                return calm_fail(ctx, CALM_EARG, "calm report: run %lld twice; expected different runs, or one",
+                                 (long long)runs[i]);
+    }
     return CALM_OK;
 }
 
-static calm_status collect(calm_ctx *ctx, calm_inspection *in, const int64_t runs[2], calm_json *root)
+static calm_status collect(calm_ctx *ctx, calm_inspection *in, const int64_t *runs, calm_json *root)
 {
     calm_json *list = calm_json_new_array();
     calm_json_set(root, "runs", list);
-    for (size_t i = 0; i < 2 && runs[i]; i++) {
+    size_t n = 0;
+    for (; runs[n]; n++) {
         calm_json *run = calm_json_new_object();
         calm_json_add(list, run);
-        in->run = runs[i];
+        in->run = runs[n];
         in->other = 0;
         CALM_TRY(add_run(ctx, in, run));
     }
-    calm_json *diff = runs[1] ? calm_json_new_object() : calm_json_new_null();
+    calm_json *diff = n == 2 ? calm_json_new_object() : calm_json_new_null();
     calm_json_set(root, "diff", diff);
+    if (n != 2)
+        return CALM_OK;
     in->run = runs[0];
     in->other = runs[1];
-    return runs[1] ? add_lists(ctx, in, calm_inspect_diff, true, diff) : CALM_OK;
+    return add_lists(ctx, in, calm_inspect_diff, true, diff);
 }
 
 calm_status calm_report_page_collect(calm_ctx *ctx, const char *path, const char *const *words, size_t n,
@@ -185,8 +190,9 @@ calm_status calm_report_page_collect(calm_ctx *ctx, const char *path, const char
     static const calm_inspect_query query = {.what = "report", .form = CALM_INSPECT_JSON};
     CALM_SCOPED_JSON(root);
     calm_store *store;
-    int64_t runs[2];
+    int64_t *runs;
     *out = NULL;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, runs, n + 2));
     CALM_TRY(calm_store_open(ctx, path, NULL, &store));
     CALM_SCOPED(calm_inspection, close_inspection) in = {.query = &query, .store = store};
     /* All queries see one moment of a store that is being written. */

@@ -57,11 +57,12 @@ function spaced(scale, room) {
     if (!kept.length || Math.abs(scale(tick) - scale(kept[kept.length - 1])) >= room) kept.push(tick);
   return kept;
 }
-function axisBelow(picture, scale, box, label) {
+/* `names`: what stands at tick 0, 1 ... instead of the number. */
+function axisBelow(picture, scale, box, label, names) {
   picture.append(svg("line", {class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom}));
   for (const tick of spaced(scale, 48))
     picture.append(svg("line", {class: "grid", x1: scale(tick), x2: scale(tick), y1: box.top, y2: box.bottom}),
-      svg("text", {class: "tick", x: Math.min(scale(tick), box.right - 8), y: box.bottom + 15, "text-anchor": "middle"}, tickText(tick)));
+      svg("text", {class: "tick", x: Math.min(scale(tick), box.right - 8), y: box.bottom + 15, "text-anchor": "middle"}, names ? names[tick] : tickText(tick)));
   /* A long label ends where the figure does. */
   const middle = Math.min((box.left + box.right) / 2, box.right + 10 - 3.2 * label.length);
   picture.append(svg("text", {class: "tick", x: middle, y: box.bottom + 32, "text-anchor": "middle"}, label));
@@ -140,7 +141,7 @@ function lines(series, options) {
     const x = linear(xs[0], xs[1], box.left + 8, box.right - 8);
     const y = options.log ? logarithmic(ys[0] / 1.2, ys[1] * 1.2, box.bottom, box.top) : linear(Math.min(0, ys[0]), ys[1] * 1.05 || 1, box.bottom, box.top);
     x.ticks = x.ticks.filter(Number.isInteger);
-    axisBelow(picture, x, box, options.x);
+    axisBelow(picture, x, box, options.x, options.names);
     axisLeft(picture, y, box, options.y);
     for (const note of options.notes || [])
       picture.append(svg("line", {class: "zero", x1: x(note.x), x2: x(note.x), y1: box.top, y2: box.bottom}),
@@ -150,7 +151,7 @@ function lines(series, options) {
       picture.append(svg("path", {class: "line " + style, fill: "none", d: points.map((p, k) => (k ? "L" : "M") + x(p[0]).toFixed(1) + " " + y(p[1]).toFixed(1)).join("")}));
       const every = Math.ceil(points.length / 60);
       points.filter((p, k) => k % every === 0).forEach(p =>
-        picture.append(mark(SHAPES[i % 6], x(p[0]), y(p[1]), 3.2, style, shown(s.label) + ", " + options.x + " " + p[0] + ": " + short(p[1]))));
+        picture.append(mark(SHAPES[i % 6], x(p[0]), y(p[1]), 3.2, style, shown(s.label) + ", " + options.x + " " + (options.names ? options.names[p[0]] : p[0]) + ": " + short(p[1]))));
     });
     return picture;
   };

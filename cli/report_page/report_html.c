@@ -85,7 +85,7 @@ static void put_title(const calm_json *data, calm_text *out)
         put_text(out, "calm: a store without runs");
     for (size_t i = 0; i < calm_json_size(runs); i++) {
         const calm_json *run = calm_json_at(calm_json_get(calm_json_at(runs, i), "run"), 0);
-        calm_text_printf(out, "%s %lld: ", i ? " and run" : "calm run",
+        calm_text_printf(out, "%s %lld: ", !i ? "calm run" : i + 1 < calm_json_size(runs) ? ", run" : " and run",
                          (long long)calm_json_int(calm_json_get(run, "run"), 0));
         put_text(out, calm_json_string(calm_json_get(run, "model"), ""));
     }
@@ -157,14 +157,15 @@ calm_status calm_report_page_target(calm_ctx *ctx, const char *path, bool force)
     return CALM_OK;
 }
 
-calm_status calm_report_page_save(calm_ctx *ctx, const char *store, int64_t run, const char *path)
+calm_status calm_report_page_save(calm_ctx *ctx, const char *store, const int64_t *runs, size_t n, const char *path)
 {
     CALM_SCOPED_JSON(data);
     CALM_SCOPED_TEXT(page);
-    char *word;
-    CALM_TRY(calm_strf(ctx, ctx->out, &word, "%lld", (long long)run));
-    const char *const words[] = {word};
-    CALM_TRY(calm_report_page_collect(ctx, store, words, run ? 1 : 0, &data));
+    char **words;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, words, n));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(calm_strf(ctx, ctx->out, &words[i], "%lld", (long long)runs[i]));
+    CALM_TRY(calm_report_page_collect(ctx, store, (const char *const *)words, n, &data));
     CALM_TRY(calm_report_page_html(ctx, data, &page));
     return calm_write_file(ctx, path, page.data, page.length);
 }

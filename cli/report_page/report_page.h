@@ -1,4 +1,4 @@
-/* The report of a stored run, or of two: collected once as JSON, and written from that as a page or as Markdown.
+/* The report of a stored run, or of several: collected once as JSON, and written from that as a page or as Markdown.
  *
  *   calm_report_page_collect   store -> data (docs/json.md, report)
  *   calm_report_page_html      data -> one self-contained HTML page
@@ -11,8 +11,8 @@
 #include "cli/inspect/inspect_view.h"
 #include "ptq/io/json.h"
 
-/* Collect the runs that words [n <= 2] name, of the store at `path`, which is opened read-only; n 0: the newest, and of
- * a store without runs data without them.  *out is freed with calm_json_free.
+/* Collect the runs that words [n] name, of the store at `path`, which is opened read-only; n 0: the newest, and of a
+ * store without runs data without them.  Of two the data say what differs.  *out is freed with calm_json_free.
  * CALM_EARG: no number from 1, or the same run twice.  CALM_ENOTFOUND: no such run.  Else as calm_store_open. */
 calm_status calm_report_page_collect(calm_ctx *ctx, const char *path, const char *const *words, size_t n,
                                      calm_json **out);
@@ -29,7 +29,7 @@ calm_status calm_report_page_markdown(calm_ctx *ctx, const calm_json *data, calm
 /* Is there something at `path`, and may it not be replaced?  CALM_EEXIST; CALM_EARG for a directory. */
 calm_status calm_report_page_target(calm_ctx *ctx, const char *path, bool force);
 
-/* Write the page of run `run` (0: the newest) of the store as the file `path`, whole or not at all. */
-calm_status calm_report_page_save(calm_ctx *ctx, const char *store, int64_t run, const char *path);
+/* Write the page of runs [n] of the store as the file `path`, whole or not at all. */
+calm_status calm_report_page_save(calm_ctx *ctx, const char *store, const int64_t *runs, size_t n, const char *path);
 
 #endif

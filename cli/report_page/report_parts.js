@@ -123,8 +123,8 @@ function activationsPart(run) {
     el("p", {}, isNumber(emergence.emergence_block) ? "Massive activations emerge in block " + emergence.emergence_block + ": outputs grow " + short(emergence.largest_growth) + " times there at most, up to " + short(emergence.max_block_out) + "."
       : "No block multiplies the largest output by 10: massive activations do not emerge" + (isNumber(emergence.max_block_out) ? "; the largest block output is " + short(emergence.max_block_out) + "." : ".")),
     through, bins,
-    el("h3", {}, "The 100 largest values"), read("Of all hook points together, with the token they sit at. The store keeps the token alone, not the words around it; window and position find it in the calibration text."),
-    peaks.length ? table([{key: row => Math.abs(row.max), label: "|x|", form: short, falling: true}, {key: "times_median", label: "Times the median", form: short}, {key: "token", label: "Token"}, {key: "window", label: "Window", form: count}, {key: "position", label: "Position", form: count},
+    el("h3", {}, "The 100 largest values"), read("Of all hook points together, with the token they sit at between the words around it. Massive values sit at few tokens: the first of a window, full stops, line ends." + (peaks.length && peaks.every(row => row.text_before === null) ? " The words around are not in the store: its statistics were computed from token ids, or by an earlier calm." : "")),
+    peaks.length ? table([{key: row => Math.abs(row.max), label: "|x|", form: short, falling: true}, {key: "times_median", label: "Times the median", form: short}, {key: "token", label: "Token in context", cell: row => excerpt(row.text_before, row.token, row.text_after), wide: true}, {key: "window", label: "Window", form: count}, {key: "position", label: "Position", form: count},
       {key: "channel", label: "Channel", form: count}, {key: "block", label: "Block", form: count}, {key: "point", label: "Place"}], peaks, {caption: "The largest activations"}) : none("The store has none."),
     el("details", {}, el("summary", {}, "Tokens that carry the largest values"), table([{key: "token", label: "Token"}, {key: "peaks", label: "Peaks", form: count}, {key: "percent", label: "%", form: fixed(1)}, {key: "hooks", label: "Hook points", form: count}, {key: "max", label: "Largest |x|", form: short}], rowsOf(run.tokens), {caption: "Tokens by how many of the kept peaks they have"})),
     el("details", {}, el("summary", {}, "All hook points"), table([{key: "hook", label: "Hook point"}, {key: "max", label: "Largest x", form: short}, {key: "token", label: "Token"}, {key: "crest", label: "Crest", form: short}, {key: "crest_max", label: "Greatest crest", form: short}, {key: "ratio_max", label: "Greatest max / median", form: short},
@@ -199,6 +199,27 @@ function quantile(sorted, q) {
   const at = q * (sorted.length - 1), low = Math.floor(at);
   return sorted[low] + (at - low) * ((sorted[low + 1] === undefined ? sorted[low] : sorted[low + 1]) - sorted[low]);
 }
+/* A token between the words around it, which may be absent. */
+function excerpt(before, token, after) {
+  return el("span", {class: "excerpt"}, shown(before), el("mark", {}, shown(token)), shown(after));
+}
+
+/* KL of single tokens of the test: quantiles, by position, the worst in their text. */
+function tokensOf(run) {
+  const quantiles = rowsOf(run.quantiles), positions = rowsOf(run.positions), worst = rowsOf(run.worst), range = row => row.first_position === row.last_position ? String(row.first_position) : row.first_position + " to " + row.last_position;
+  if (!quantiles.length) return none(isEncoder(run) ? "An encoder predicts no tokens, so there is no loss by token." : "The store has no loss by token of this result: it keeps it of the final evaluation of a run with one result, not of ablations and lists of budgets, and not of an earlier calm. calm eval --detail and --worst N measure it.");
+  const steps = quantiles.map(row => ({label: row.share === 1 ? "greatest" : "at most, of " + fixed(1)(100 * row.share) + " % of the tokens", kl: row.kl}));
+  const children = [figure("KL by position in the window", "Mean over the predicted tokens of a range of places; ranges double. High at the left: the first tokens, which see little context, suffer most; rising to the right: the error builds up with the context.",
+    positions.map(row => range(row) + ": " + short(row.kl)).join("; "), lines([{label: "position", points: positions.map((row, i) => [i, row.kl])}], {x: "position (first of its range)", y: "KL per token", names: positions.map(row => row.first_position)}),
+    table([{key: range, label: "Positions"}, {key: "tokens", label: "Tokens", form: count}, {key: "kl", label: "KL", form: short}], positions, {caption: "KL by position"})),
+    el("h3", {}, "KL of single tokens"), read("Nats. Where the greatest is hundreds of times the median, a few predictions carry the mean."),
+    table([{key: "label", label: "Quantile over tokens"}, {key: "kl", label: "KL", form: short}], steps, {caption: "Quantiles over tokens"})];
+  if (worst.length) children.push(el("h3", {}, "The tokens that differ most"), read("Marked in the text before them, with what either model predicted first. nll is -log of the token's probability: where the result's is below the float model's, the difference does no harm."),
+    table([{key: "kl", label: "KL", form: short, falling: true}, {key: "text", label: "Token in context", cell: row => excerpt(row.text_before, row.text, ""), wide: true}, {key: "best_float", label: "Float predicted", cell: row => excerpt("", row.best_float, "")}, {key: "best", label: "Result predicted", cell: row => excerpt("", row.best, "")}, {key: "nll_float", label: "nll, float", form: short}, {key: "nll", label: "nll, result", form: short},
+      {key: "window", label: "Window", form: count}, {key: "position", label: "Position", form: count}], worst, {caption: "Tokens of greatest KL"}));
+  return children;
+}
+
 function evaluationPart(run) {
   const r = run.run[0], rows = run.evaluations, windows = rowsOf(run.windows).filter(row => row.subject === r.result), children = [];
   if (!rows.length) return part("evaluation", "Evaluation", none("Nothing was evaluated in this run."));
@@ -211,7 +232,7 @@ function evaluationPart(run) {
       table([{key: "name", label: "Quantile over windows"}, {key: "value", label: "Loss", form: short}], steps, {caption: "Quantiles over windows"})));
     children.push(el("details", {}, el("summary", {}, "The windows of greatest loss"), table([{key: "window", label: "Window", form: count}, {key: loss, label: "Loss", form: short}, {key: "tokens", label: "Tokens", form: count}, {key: row => isNumber(row.nll) ? Math.exp(row.nll / row.tokens) : null, label: "Perplexity", form: short}], windows.slice().sort((a, b) => loss(b) - loss(a)), {caption: "Test windows by falling loss"})));
   } else children.push(none("The store has no windows of a test of this result, so there are no quantiles."));
-  children.push(none("Loss by position in the window and the worst tokens in their text are not in the store: calm eval --detail and --worst N measure them."));
+  children.push(...[].concat(tokensOf(run)));
   children.push(table([{key: "role", label: "Role"}, {key: "subject", label: "Subject"}, {key: lossOf, label: isEncoder(run) ? "1 - cosine" : "KL", form: short}, {key: "ppl", label: "Perplexity", form: fixed(4)}, {key: row => 100 * row.top1, label: "Top-1 %", form: fixed(2)}, {key: "spearman", label: "Rank correlation", form: fixed(4)}, {key: "tokens", label: "Tokens", form: count}, {key: "windows", label: "Windows", form: count}, {key: "text", label: "Text"}], rows, {caption: "All evaluations of the run"}));
   return part("evaluation", "Evaluation", read("Guard windows chose between plans, test windows decided nothing; KL is in nats per predicted token."), children);
 }
@@ -270,8 +291,8 @@ function show(run) {
 }
 function head(run) {
   const r = run.run[0], choose = data.runs.length > 1 ? el("p", {class: "controls"}, el("label", {}, "The parts below are of ", el("select", {id: "which-run", change: event => { show(data.runs[event.target.value]); head(data.runs[event.target.value]); document.getElementById("which-run").value = event.target.value; }},
-    data.runs.map((other, i) => el("option", {value: i, selected: other === run}, "run " + other.run[0].run + ", " + shown(other.run[0].model)))))) : null;
-  document.getElementById("top").replaceChildren(el("h1", {}, (data.diff ? "Runs " + data.runs.map(other => other.run[0].run).join(" and ") + "; parts of run " : "Run ") + r.run + ": " + shown(r.model)),
+    data.runs.map((other, i) => el("option", {value: i, selected: other === run}, "run " + other.run[0].run + ", " + shown(other.run[0].model) + (other.recipe && typeof other.recipe.scheme === "string" ? ", " + shown(other.recipe.scheme) : "")))))) : null;
+  document.getElementById("top").replaceChildren(el("h1", {}, (data.runs.length > 1 ? "Runs " + data.runs.map(other => other.run[0].run).join(", ").replace(/, ([^,]*)$/, " and $1") + "; parts of run " : "Run ") + r.run + ": " + shown(r.model)),
     el("p", {class: "quiet"}, el("span", {class: "status " + (r.status === "finished" ? "good" : "bad")}, shown(r.status)), " ", [r.started, r.version && "calm " + shown(r.version)].filter(Boolean).join(", ")), choose || "");
 }
 function begin() {

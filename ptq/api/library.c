@@ -46,6 +46,7 @@ void calm_clear(calm_ctx *ctx)
         return;
     calm_arena_clear(ctx->out);
     calm_arena_clear(ctx->scratch);
+    calm_memory_release(ctx->memory);
 }
 
 const char *calm_error_text(const calm_ctx *ctx)

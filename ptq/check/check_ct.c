@@ -1,4 +1,5 @@
 /* Check: the compressed-tensors entry of config.json, key by key. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -107,7 +108,8 @@ static calm_status check_weights(calm_checking *c, const char *where, calm_ct_gr
     scheme->bits = found.bits;
     scheme->group = found.group;
     scheme->symmetric = calm_json_bool(calm_json_get(args, "symmetric"), true);
-    group->foreign = found.valid && (!found.ints || !rows);
+    group->floats = found.valid && !found.ints;
+    group->foreign = found.valid && found.ints && !rows;
     group->reordered = is_reordered(order);
     if (group->reordered)
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ACTORDER, place, "actorder is \"%.16s\"",
@@ -134,10 +136,12 @@ static calm_status check_activations(calm_checking *c, const char *where, calm_c
     CALM_TRY(check_args(c, place, args, &found));
     group->scheme.act_bits = found.bits;
     group->scheme.act_asymmetric = !calm_json_bool(calm_json_get(args, "symmetric"), true);
-    group->foreign |= found.valid && !found.ints && !group->no_weights;
+    group->foreign |= found.valid && !found.ints && !group->floats && !group->no_weights;
     const bool dynamic = calm_json_bool(calm_json_get(args, "dynamic"), false);
     const bool token = strcmp(found.strategy, "token") == 0 && dynamic,
                tensor = strcmp(found.strategy, "tensor") == 0 && !dynamic;
+    if (tensor && found.ints && !group->scheme.act_asymmetric)
+        group->scheme.act_rule = CALM_ACT_RULE_STATIC;
     if (found.valid && found.ints && !group->no_weights && !token && !tensor)
         return calm_check_say(c, CALM_CHECK_RULE_ACTIVATIONS, place, "strategy %s, %s", found.strategy,
                               dynamic ? "dynamic" : "static");
@@ -158,6 +162,22 @@ static calm_status say_foreign(calm_checking *c, const char *where, calm_ct_grou
                           group->scheme.act_bits ? "quantized" : "float");
 }
 
+/* Weights of floats are what the loader makes of them: a family of schemes, or nothing. */
+static calm_status check_floats(calm_checking *c, const char *where, const char *global, calm_ct_group *group)
+{
+    calm_qformat_scheme scheme = {0};
+    if (calm_qformat_ct_group(c->ctx, c->config_path, group->name, group->json, global, &scheme) == CALM_OK) {
+        group->scheme = scheme;
+        group->usable = true;
+        if (!group->format && strcmp(global, "mixed-precision") != 0)
+            group->format = global;
+        return CALM_OK;
+    }
+    group->foreign = true;
+    return calm_check_say_failure(c, scheme.layout == CALM_CT_FLOATS ? CALM_CHECK_RULE_FORMAT_SCHEME
+                                                                     : CALM_CHECK_RULE_METHOD_UNCHECKED, where);
+}
+
 static calm_status check_group_format(calm_checking *c, const char *where, const calm_json *entry, calm_ct_group *group)
 {
     const char *global = calm_json_string(calm_json_get(entry, "format"), "");
@@ -170,6 +190,8 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     }
     if (group->no_weights)
         return CALM_OK;
+    if (group->floats)
+        return check_floats(c, where, global, group);
     if (!group->format && CALM_CHECK_LISTED(global, formats)
         && !calm_check_listed(global, formats, 3)) /* one that calm does not read, for all groups */
         group->format = global;
@@ -326,11 +348,46 @@ static calm_status check(calm_checking *c)
     return calm_ct_resolve(&entry);
 }
 
+/* The value of a tensor of one element, of a module with other tensors than expected 0. */
+static float global_of(calm_checking *c, const calm_check_module *module, const char *suffix)
+{
+    const calm_tensor *tensor = calm_check_part(c, module, suffix);
+    float value = 0;
+    if (tensor && tensor->dtype == CALM_F32 && tensor->n_elements == 1)
+        memcpy(&value, tensor->data, sizeof value);
+    return value;
+}
+
+/* Numbers of a whole NVFP4 tensor: positive, and the same for parts that engines fuse. */
+static calm_status check_globals(calm_checking *c, const calm_check_module *module)
+{
+    static const char *const suffixes[] = {"weight_global_scale", "input_global_scale"};
+    for (size_t i = 0; i < COUNT(suffixes); i++) {
+        const calm_tensor *tensor = calm_check_part(c, module, suffixes[i]);
+        const float value = global_of(c, module, suffixes[i]);
+        if (!tensor || tensor->dtype != CALM_F32 || tensor->n_elements != 1)
+            continue;    /* said already, or of a scheme without it */
+        if (!isfinite(value) || value <= 0) {
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_SCALE_GLOBAL, tensor->name, "it is %g", (double)value));
+            continue;
+        }
+        const calm_check_module *first;
+        CALM_TRY(calm_check_first_part(c, module, &first));
+        const float other = first ? global_of(c, first, suffixes[i]) : value;
+        if (first && first->scheme.family == module->scheme.family && other != value && other > 0)
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_FUSED_GLOBALS, tensor->name, "it is %g, that of %s is %g",
+                                    (double)value, first->name, (double)other));
+    }
+    return CALM_OK;
+}
+
 static calm_status check_values(calm_checking *c, const calm_check_module *module)
 {
     const calm_tensor *packed = calm_check_part(c, module, "weight_packed"),
                       *zeros = calm_check_part(c, module, "weight_zero_point");
     const size_t bits = (size_t)module->scheme.bits;
+    if (module->scheme.layout == CALM_CT_FLOATS)
+        return check_globals(c, module);
     if (packed && packed->n_dims == 2)
         CALM_TRY(calm_check_padding(c, packed, packed->shape[0], packed->shape[1], module->in * bits));
     if (zeros && zeros->n_dims == 2)

@@ -3,18 +3,17 @@
 #define CALM_CHECK_CHECK_CT_H
 
 #include "ptq/check/check_state.h"
+#include "ptq/model/qformat_ct.h"
 #include "ptq/text/regex.h"
-
-/* calm_qformat_scheme.layout, as in qformat_compressed_tensors.c. */
-enum { CALM_CT_INT, CALM_CT_PACK };
 
 typedef struct calm_ct_group {
     const char *name;
     const calm_json *json;
     calm_qformat_scheme scheme;
     const char *format; /* its own, inferred where it has none */
-    bool usable;        /* weights of ints were understood */
-    bool foreign;       /* valid, but of a scheme that calm does not read: floats, blocks, sparse */
+    bool usable;        /* its weights were understood */
+    bool floats;        /* weights of floats */
+    bool foreign;       /* valid, but of a scheme that calm does not read: blocks, other floats, sparse */
     bool no_weights;    /* it quantizes activations alone: attention */
     bool reordered;     /* columns have a group index */
 } calm_ct_group;

@@ -58,6 +58,21 @@ bool calm_check_is_expert(const calm_check_module *module)
     return module->experts || experts_stem(module->name);
 }
 
+calm_status calm_check_first_part(calm_checking *c, const calm_check_module *module, const calm_check_module **out)
+{
+    const fusion *with = fusion_of(module->name);
+    char *name;
+    *out = NULL;
+    if (!with)
+        return CALM_OK;
+    CALM_SCOPED_SCRATCH(c->ctx);
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%.*s%s", (int)(last_word(module->name) - module->name),
+                       module->name, with->parts[0]));
+    const calm_check_module *first = calm_check_find_module(c, name);
+    *out = first != module ? first : NULL;
+    return CALM_OK;
+}
+
 calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out)
 {
     const fusion *with = fusion_of(module->name);

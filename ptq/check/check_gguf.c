@@ -70,7 +70,7 @@ static calm_status check_tensors(calm_check_gguf_state *g)
     calm_ctx *ctx = g->c->ctx;
     calm_layout layout;
     char *module;
-    if (calm_layout_build(ctx, &g->config, "model.", &layout) != CALM_OK)
+    if (calm_layout_build(ctx, &g->config, "model.", false, &layout) != CALM_OK)
         return calm_check_say_failure(g->c, CALM_CHECK_RULE_GGUF_KEY_VALUE, "general.architecture");
     for (size_t i = 0; i < layout.n_linears; i++) {
         const calm_linear_ref *linear = &layout.linears[i];

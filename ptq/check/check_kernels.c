@@ -10,7 +10,7 @@ static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, 
     const bool zeros = broken == CALM_ENGINE_ZEROS;
     if (broken == CALM_ENGINE_COLUMNS || broken == CALM_ENGINE_ROWS)
         return CALM_CHECK_RULE_KERNEL_SHAPE;
-    if (scheme->act_bits)
+    if (scheme->act_bits && !scheme->family)
         return CALM_CHECK_RULE_NO_ACT_KERNEL;
     if (zeros && c->asked == CALM_CHECK_TRANSFORMERS)
         return linear->expert ? CALM_CHECK_RULE_EXPERTS_ONE : CALM_CHECK_RULE_ASYMMETRIC_CT;
@@ -21,7 +21,8 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
 {
     const calm_qformat_scheme *from = &module->scheme;
     const calm_scheme scheme = {.bits = from->bits, .group = from->group, .symmetric = from->symmetric,
-                                .act_bits = from->act_bits, .act_asymmetric = from->act_asymmetric};
+                                .act_bits = from->act_bits, .act_asymmetric = from->act_asymmetric,
+                                .family = from->family, .act_rule = from->act_rule};
     const char *format = c->report->format;
     const bool fuses = c->asked == CALM_CHECK_VLLM || c->asked == CALM_CHECK_SGLANG;
     calm_engine_linear linear = {module->name, module->out, module->in, calm_check_is_expert(module)};

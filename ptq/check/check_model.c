@@ -47,7 +47,7 @@ calm_status calm_check_model(calm_checking *c)
             c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_CONFIG_UNKNOWN : CALM_CHECK_RULE_CONFIG_VALUE,
             "config.json");
     CALM_TRY(find_prefix(c));
-    if (calm_layout_build(c->ctx, &c->model, c->prefix, &c->layout) != CALM_OK)
+    if (calm_layout_build(c->ctx, &c->model, c->prefix, false, &c->layout) != CALM_OK)
         return calm_check_say_failure(c, CALM_CHECK_RULE_CONFIG_VALUE, "config.json");
     c->model_known = true;
     for (size_t i = 0; i < c->layout.n_linears; i++) {

@@ -80,17 +80,24 @@ calm_status calm_check_say_failure(calm_checking *c, calm_check_rule rule, const
 bool calm_check_same_scheme(const calm_qformat_scheme *a, const calm_qformat_scheme *b)
 {
     return a->bits == b->bits && a->group == b->group && a->symmetric == b->symmetric && a->act_bits == b->act_bits &&
-           a->act_asymmetric == b->act_asymmetric && a->layout == b->layout;
+           a->act_asymmetric == b->act_asymmetric && a->act_rule == b->act_rule && a->layout == b->layout &&
+           a->family == b->family;
 }
 
 const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[96])
 {
+    if (scheme->family) {
+        snprintf(text, 96, "%s%s", calm_scheme_family(&(calm_scheme){.family = scheme->family})->name,
+                 scheme->act_bits ? "" : "a16");
+        return text;
+    }
     int used = snprintf(text, 96, "%d bits, ", scheme->bits);
     used += scheme->group ? snprintf(text + used, 96 - (size_t)used, "group %zu", scheme->group)
                           : snprintf(text + used, 96 - (size_t)used, "per channel");
     used += snprintf(text + used, 96 - (size_t)used, ", %s", scheme->symmetric ? "symmetric" : "asymmetric");
     if (scheme->act_bits)
-        snprintf(text + used, 96 - (size_t)used, ", %d-bit activations", scheme->act_bits);
+        snprintf(text + used, 96 - (size_t)used, ", %d-bit %sactivations", scheme->act_bits,
+                 scheme->act_rule == CALM_ACT_RULE_STATIC ? "static " : "");
     return text;
 }
 

@@ -49,9 +49,19 @@ static size_t nonfinite_doubles(const uint8_t *data, size_t n)
     return bad;
 }
 
+/* All ones are NaN; there is no infinity. */
+static size_t nonfinite_bytes(const uint8_t *data, size_t n)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < n; i++)
+        bad += (data[i] & 127) == 127;
+    return bad;
+}
+
 size_t calm_scan_nonfinite(calm_dtype dtype, const uint8_t *data, size_t n)
 {
-    return dtype == CALM_F16    ? nonfinite_halves(data, n, 0x7c00)
+    return dtype == CALM_F8_E4M3 ? nonfinite_bytes(data, n)
+           : dtype == CALM_F16    ? nonfinite_halves(data, n, 0x7c00)
            : dtype == CALM_BF16 ? nonfinite_halves(data, n, 0x7f80)
            : dtype == CALM_F32  ? nonfinite_words(data, n)
            : dtype == CALM_F64  ? nonfinite_doubles(data, n)
@@ -83,6 +93,12 @@ static bool fits_bfloat16(uint16_t half)
 /* Which faults one scale has, as bits 1 << calm_scale_fault. */
 static unsigned scan_scale(calm_dtype dtype, const uint8_t *at)
 {
+    if (dtype == CALM_U8)    /* a power of two, 2^(byte - 127) */
+        return (unsigned)(*at == 255) << CALM_SCALE_NONFINITE;
+    if (dtype == CALM_F8_E4M3)
+        return (unsigned)((*at & 127) == 127) << CALM_SCALE_NONFINITE | (unsigned)(*at == 0) << CALM_SCALE_ZERO |
+               (unsigned)(*at == 128) << CALM_SCALE_MINUS_ZERO |
+               (unsigned)(*at > 128 && *at < 255) << CALM_SCALE_MINUS;
     if (dtype == CALM_F32)
         return faults_of(word_at(at, 0) & 0x7fffffffu, word_at(at, 0) >> 31);
     const uint16_t half = half_at(at, 0);
@@ -99,7 +115,7 @@ static unsigned scan_scale(calm_dtype dtype, const uint8_t *at)
 void calm_scan_scales(calm_dtype dtype, const uint8_t *data, size_t n, size_t counts[CALM_N_SCALE_FAULTS])
 {
     const size_t size = calm_dtype_bytes(dtype);
-    if (dtype != CALM_F32 && dtype != CALM_F16 && dtype != CALM_BF16)
+    if (dtype != CALM_F32 && dtype != CALM_F16 && dtype != CALM_BF16 && dtype != CALM_F8_E4M3 && dtype != CALM_U8)
         return;
     for (size_t i = 0; i < n; i++) {
         const unsigned faults = scan_scale(dtype, data + i * size);

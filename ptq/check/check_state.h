@@ -87,6 +87,9 @@ typedef struct calm_check_expected {
 /* What block `block` has of these, norms first; their number. */
 size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED]);
 
+/* *out: the first of the parts that engines fuse a module with (q of q, k, v); NULL: it is that, or there is none. */
+calm_status calm_check_first_part(calm_checking *c, const calm_check_module *module, const calm_check_module **out);
+
 /* Does it hold an expert of a mixture, or all of a block? */
 bool calm_check_is_expert(const calm_check_module *module);
 

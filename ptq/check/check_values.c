@@ -8,7 +8,7 @@
 
 #define PIECE ((size_t)4 << 20) /* bytes of a tensor that one task reads */
 
-typedef enum look { LOOK_FLOATS, LOOK_SCALES, LOOK_RANGE, LOOK_HOLES, LOOK_NOTHING } look;
+typedef enum look { LOOK_FLOATS, LOOK_SCALES, LOOK_CODES, LOOK_RANGE, LOOK_HOLES, LOOK_NOTHING } look;
 
 typedef struct piece {
     size_t member, offset, bytes;
@@ -31,6 +31,8 @@ static look choose(const calm_check_module *module, const calm_check_member *at,
     calm_qformat_part part;
     const bool known = calm_qformat_suffix_part(NULL, at->suffix, &part);
     *limit = 0;
+    if (module->quantized && module->scheme.family && known && !calm_dtype_is_float(tensor->dtype))
+        return part == CALM_QFORMAT_SCALES ? LOOK_SCALES : tensor->dtype == CALM_F8_E4M3 ? LOOK_CODES : LOOK_NOTHING;
     if (known && part == CALM_QFORMAT_SCALES && calm_dtype_is_float(tensor->dtype))
         return LOOK_SCALES;
     if (calm_dtype_is_float(tensor->dtype))
@@ -68,7 +70,7 @@ static void look_at(const piece *p, calm_dtype dtype, const uint8_t *data, size_
     if (p->how == LOOK_SCALES)
         calm_scan_scales(dtype, data, n, counts);
     else
-        counts[0] += p->how == LOOK_FLOATS  ? calm_scan_nonfinite(dtype, data, n)
+        counts[0] += p->how == LOOK_FLOATS || p->how == LOOK_CODES ? calm_scan_nonfinite(dtype, data, n)
                      : p->how == LOOK_RANGE ? calm_scan_range(data, n, p->limit)
                                             : calm_scan_holes(data, bytes);
 }
@@ -107,10 +109,12 @@ static bool is_bfloat16_model(const calm_checking *c)
 
 static const calm_check_rule rules[][CALM_N_SCALE_FAULTS] = {
     [LOOK_FLOATS] = {CALM_CHECK_RULE_FLOAT_NONFINITE},
+    [LOOK_CODES] = {CALM_CHECK_RULE_CODE_NONFINITE},
     [LOOK_RANGE] = {CALM_CHECK_RULE_CODE_RANGE},
     [LOOK_HOLES] = {CALM_CHECK_RULE_CODE_HOLE},
     [LOOK_SCALES] = {CALM_CHECK_RULE_SCALE_NONFINITE, CALM_CHECK_RULE_SCALE_ZERO, CALM_CHECK_RULE_SCALE_MINUS_ZERO,
-                     CALM_CHECK_RULE_SCALE_TINY, CALM_CHECK_RULE_SCALE_HUGE, CALM_CHECK_RULE_SCALE_ROUNDED}};
+                     CALM_CHECK_RULE_SCALE_TINY, CALM_CHECK_RULE_SCALE_HUGE, CALM_CHECK_RULE_SCALE_ROUNDED,
+                     CALM_CHECK_RULE_SCALE_SIGN}};
 
 /* The pieces of one tensor, begin .. end - 1. */
 static calm_status judge(calm_checking *c, const piece *pieces, size_t begin, size_t end)

@@ -7,6 +7,12 @@
 
 #include "ptq/base/scope.h"
 
+const double calm_eval_shares[] = {
+#define CALM_EVAL_SHARE(name, share) share,
+    CALM_EVAL_QUANTILES(CALM_EVAL_SHARE)
+#undef CALM_EVAL_SHARE
+};
+
 static int by_value(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -15,11 +21,6 @@ static int by_value(const void *a, const void *b)
 
 static calm_status find_quantiles(calm_ctx *ctx, const double *kl, size_t n, calm_eval_detail *out)
 {
-    static const double shares[] = {
-#define CALM_EVAL_SHARE(name, share) share,
-        CALM_EVAL_QUANTILES(CALM_EVAL_SHARE)
-#undef CALM_EVAL_SHARE
-    };
     CALM_SCOPED_SCRATCH(ctx);
     double *sorted;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sorted, n ? n : 1));
@@ -27,7 +28,7 @@ static calm_status find_quantiles(calm_ctx *ctx, const double *kl, size_t n, cal
     qsort(sorted, n, sizeof *sorted, by_value);
     /* A value that occurs, not one between two: with few tokens the tail would be made up. */
     for (size_t q = 0; q < CALM_N_EVAL_QUANTILES; q++)
-        out->quantile[q] = n ? sorted[(size_t)ceil(shares[q] * (double)n) - 1] : NAN;
+        out->quantile[q] = n ? sorted[(size_t)ceil(calm_eval_shares[q] * (double)n) - 1] : NAN;
     return CALM_OK;
 }
 
@@ -58,4 +59,9 @@ calm_status calm_evaluate_detail(calm_ctx *ctx, const calm_windows *windows, con
         bin->kl /= (double)bin->tokens;    /* the longest window has a token in each */
     }
     return find_quantiles(ctx, kl, n, out);
+}
+
+size_t calm_evaluate_detail_scratch_bytes(size_t n_kl)
+{
+    return CALM_BYTES(double, n_kl ? n_kl : 1);
 }

@@ -26,6 +26,9 @@ typedef struct calm_eval_bin {
     double kl;    /* mean */
 } calm_eval_bin;
 
+/* Shares of the quantiles [CALM_N_EVAL_QUANTILES], in order. */
+extern const double calm_eval_shares[];
+
 typedef struct calm_eval_detail {
     double quantile[CALM_N_EVAL_QUANTILES];    /* of kl; NaN without a token                    */
     size_t n_bins;
@@ -34,5 +37,8 @@ typedef struct calm_eval_detail {
 
 /* Of kl, the divergences of all predicted tokens of the windows, in order, as calm_evaluate_worst gives them. */
 calm_status calm_evaluate_detail(calm_ctx *ctx, const calm_windows *windows, const double *kl, calm_eval_detail *out);
+
+/* What it takes besides, of n_kl tokens. */
+size_t calm_evaluate_detail_scratch_bytes(size_t n_kl);
 
 #endif

@@ -223,7 +223,9 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
 
 size_t calm_evaluate_bytes(const calm_evaluation_shape *shape)
 {
-    return (shape->n + shape->has_reference) * CALM_BYTES(calm_eval_window, shape->n_windows);
+    const size_t worst =
+        shape->n_kl ? CALM_BYTES(double, shape->n_kl) + CALM_BYTES(calm_eval_position, shape->worst) : 0;
+    return (shape->n + shape->has_reference) * CALM_BYTES(calm_eval_window, shape->n_windows) + worst;
 }
 
 size_t calm_evaluate_scratch_bytes(const calm_evaluation_shape *shape, size_t n_threads)

@@ -61,11 +61,12 @@ typedef struct calm_evaluation_shape {
     size_t n;                      /* subjects                                                               */
     bool has_reference;
     size_t n_checkpoints;          /* models, with the reference; several subjects may be of one             */
+    size_t n_kl, worst;            /* of calm_evaluate_worst: tokens of all windows, its `most`; else 0      */
     size_t block_bytes;            /* a model's most while it runs one of its blocks: weights and activations */
 } calm_evaluation_shape;
 
-/* Bytes that calm_evaluate leaves in ctx->out, with reference_result; the most that it holds besides, with n_threads
- * workers. */
+/* Bytes that calm_evaluate, or calm_evaluate_worst, leaves in ctx->out, with reference_result; the most that it holds
+ * besides, with n_threads workers. */
 size_t calm_evaluate_bytes(const calm_evaluation_shape *shape);
 size_t calm_evaluate_scratch_bytes(const calm_evaluation_shape *shape, size_t n_threads);
 

@@ -1,5 +1,5 @@
 /* Gradient of the KL divergence. */
-#include "ptq/eval/predict_back_impl.h"
+#include "ptq/eval/predict_back.h"
 
 #include <math.h>
 #include <string.h>

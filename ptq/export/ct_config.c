@@ -60,13 +60,15 @@ static void add_target(void *targets, const char *regex)
 
 static calm_json *group_entry(const calm_export_input *input, const calm_scheme *scheme)
 {
+    const bool fixed = scheme->act_rule == CALM_ACT_RULE_STATIC;
     calm_json *targets = calm_json_new_array();
     calm_json *weights = scheme->family ? float_args(scheme, false)
                                         : int_args(scheme->bits, scheme->symmetric, scheme->group ? "group" : "channel",
                                                    scheme->group, false);
     calm_json *inputs = !scheme->act_bits ? calm_json_new_null()
-                        : scheme->family  ? float_args(scheme, true)
-                                          : int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true);
+                        : scheme->family ? float_args(scheme, true)
+                        : fixed ? int_args(scheme->act_bits, true, "tensor", 0, false)
+                                : int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true);
     calm_module_regexes(input, calm_plan_has_scheme, scheme, add_target, targets);
     return CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("weights", weights), CALM_KV("input_activations", inputs),
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));

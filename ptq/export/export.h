@@ -7,6 +7,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/export/export_options.h"
+#include "ptq/export/outer.h"
 #include "ptq/plan/plan.h"
 #include "ptq/plan/engines.h"
 #include "ptq/model/model.h"
@@ -17,6 +18,7 @@ typedef struct calm_export_input {
     calm_tick_fn *tick; /* called after each block; may be NULL */
     void *tick_user;
     const calm_export_options *options;    /* NULL: the defaults, all zero */
+    const calm_outer_plan *outer;              /* NULL: embedding and head stay float */
 } calm_export_input;
 
 typedef struct calm_export_form calm_export_form; /* ptq/export/safetensors_export.h */
@@ -29,6 +31,11 @@ typedef struct calm_exporter {
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
     unsigned families;          /* rows of schemes.def that it holds beside the integers: bits 1 << CALM_FAMILY_X */
     calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
+    /* The scheme of a table where none is asked for, of a plan whose every job is quantized, most weights at `most`;
+     * bits 0: float.  NULL: the format has no quantized tables. */
+    calm_scheme (*outer)(calm_outer which, const calm_scheme *most, bool tied);
+    /* Refuse a table's scheme by name; NULL where `outer` is. */
+    calm_status (*check_outer)(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in);
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
     const calm_export_form *form; /* of a safetensors checkpoint; NULL: `write` writes the file */

@@ -2,7 +2,8 @@
  *
  *   m.weight -> pack-quantized   m.weight_packed I32 [out, ceil(in b / 32)], m.weight_scale [out, G],
  *                                m.weight_shape I64 [2], m.weight_zero_point I32 [ceil(out b / 32), G] if asymmetric
- *   m.weight -> int-quantized    m.weight I8 [out, in] = code - 2^(b-1), m.weight_scale [out, G]
+ *   m.weight -> int-quantized    m.weight I8 [out, in] = code - 2^(b-1), m.weight_scale [out, G], m.input_scale [1]
+ *                                with static activations
  *   m.weight -> float-quantized  m.weight F8_E4M3 [out, in], m.weight_scale [out, 1]
  *   m.weight -> mxfp4-pack-quantized   m.weight_packed U8 [out, in / 2], the lower nibble first, m.weight_scale U8
  *                                      [out, G], a power of two: exponent + 127
@@ -50,7 +51,8 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
     list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
     if (scheme->act_bits) { /* int-quantized */
         list[0] = (calm_export_tensor){"weight", CALM_I8, 2, {out, in}};
-        return 2;
+        list[2] = (calm_export_tensor){"input_scale", scheme->scale_dtype, 1, {1, 0}};
+        return scheme->act_rule == CALM_ACT_RULE_STATIC ? 3 : 2;
     }
     list[0] = (calm_export_tensor){"weight_packed", CALM_I32, 2, {out, calm_pack_words(in, scheme->bits)}};
     list[2] = (calm_export_tensor){"weight_shape", CALM_I64, 1, {2, 0}};
@@ -126,6 +128,8 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
     if (which == 1)
         return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, linear->scales,
                                       linear->out * linear->n_groups);
+    if (linear->scheme.act_bits)
+        return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, &linear->act_global, 1);
     return which == 2 ? calm_shards_put(ctx, writer, shape, sizeof shape)
                       : calm_export_put_packed(ctx, writer, linear->zeros, linear->out, linear->n_groups, bits, true);
 }

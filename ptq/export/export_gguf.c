@@ -94,6 +94,25 @@ static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *p
     return CALM_OK;
 }
 
+/* A quantized embedding or head, some rows at a time. */
+static calm_status put_table(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
+{
+    const calm_tensor *source = part->of.source;
+    const size_t rows = source->shape[0], most = calm_outer_piece(rows, source->shape[1]);
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    for (size_t first = 0, n; first < rows; first += n) {
+        CALM_SCOPED_SCRATCH(ctx);
+        calm_qlinear piece;
+        n = calm_size_min(most, rows - first);
+        CALM_TRY(to->input->outer->rows(to->input->outer->user, ctx, source, part->table, first, n, &piece));
+        for (size_t row = 0; row < n; row++)
+            CALM_TRY(calm_gguf_put_row(ctx, &to->writer, &piece, source->name, row, type));
+        calm_arena_clear(&arena);
+    }
+    return CALM_OK;
+}
+
 /* ---- blocks ---- */
 
 /* A block being written: its attention, and its MLP or shared expert. */
@@ -133,6 +152,8 @@ static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, co
 {
     const calm_fold_set *set = &from->sublayer[part->of.sublayer];
     float *factors;
+    if (part->table)
+        return put_table(ctx, to, part, type);
     if (part->of.kind == CALM_EXPORT_EXPERTS)
         return put_experts(ctx, to, from, part, type);
     if (part->of.kind == CALM_EXPORT_WEIGHT)
@@ -220,12 +241,36 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, un
     return most;
 }
 
+/* As llama-quantize: 8 bits where all have them, else Q6_K for the head and a table that stands for both, and for an
+ * embedding by itself what most weights have. */
+static calm_scheme outer_default(calm_outer which, const calm_scheme *most, bool tied)
+{
+    const bool bytes = !most->family && most->bits == 8, head = tied || which == CALM_OUTER_HEAD;
+    calm_scheme out = *most;
+    if (!most->family)    /* Q8_0, Q4_1 or Q4_0: groups of 32 whatever the plan has */
+        out = (calm_scheme){.bits = bytes ? 8 : 4, .group = 32, .symmetric = bytes || most->symmetric,
+                            .scale_dtype = CALM_F16};
+    if (head && !bytes)
+        out = (calm_scheme){.bits = calm_families[CALM_FAMILY_Q6_K].bits, .symmetric = true, .scale_dtype = CALM_BF16,
+                            .group = calm_families[CALM_FAMILY_Q6_K].group, .family = CALM_FAMILY_Q6_K};
+    out.act_bits = 0;
+    return out;
+}
+
+static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in)
+{
+    calm_ggml_type type;
+    return calm_gguf_type_of(ctx, scheme, module, in, &type);
+}
+
 const calm_exporter calm_export_gguf = {
     .name = "gguf",
     .summary = "one model.gguf for llama.cpp: int4 as Q4_0 or Q4_1, int8 as Q8_0, k-quants, with its tokenizer",
     .file = "model.gguf",
     .families = CALM_GGUF_FAMILIES,
     .tie = CALM_TIE_PROJECTION,
+    .outer = outer_default,
+    .check_outer = check_outer,
     .check = check,
     .write_bytes = write_bytes,
     .write = write,

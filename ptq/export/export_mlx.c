@@ -115,8 +115,15 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
     size_t n;
     CALM_TRY(calm_float_modules(ctx, input, true, &floats, &n));
     CALM_TRY(add_linears(ctx, input, entry));
-    for (size_t i = 0; i < n; i++)
-        calm_json_set_bool(entry, floats[i], false);
+    for (size_t i = 0; i < n; i++) {
+        char *name;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", floats[i]));
+        const calm_scheme *scheme = calm_outer_of(input->model, input->outer, name);
+        const size_t group = scheme ? group_for(scheme, calm_model_config(input->model)->hidden) : 0;
+        calm_json_set(entry, floats[i],
+                      !scheme ? calm_json_of_bool(false)
+                              : CALM_OBJECT(CALM_KV("group_size", group), CALM_KV("bits", (long)scheme->bits)));
+    }
     return CALM_OK;
 }
 
@@ -148,10 +155,30 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
+/* As mlx-lm: like the linears. */
+static calm_scheme outer_default(calm_outer which, const calm_scheme *most, bool tied)
+{
+    (void)which;
+    (void)tied;
+    return *most;
+}
+
+static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(scheme, name);
+    if (!scheme->family && group_for(scheme, in) && in % group_for(scheme, in) == 0)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128", module, name, in);
+}
+
 const calm_exporter calm_export_mlx = {
     .name = NAME,
     .summary = "MLX affine: mlx-lm",
     .tie = CALM_TIE_BLOCK,
+    .outer = outer_default,
+    .check_outer = check_outer,
     .check = check,
     .form = &(const calm_export_form){.tensors = list_tensors,
                                       .put = put,

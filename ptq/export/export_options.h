@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "ptq/quant/job_importance.h"
+#include "ptq/quant/scheme.h"
 
 /* Type of matrices that are not quantized, where a format allows several. */
 typedef enum calm_export_float {
@@ -22,6 +23,7 @@ typedef struct calm_export_options {
     bool asymmetric;                     /* write asymmetric weights also where some readers fail on them           */
     const char *gguf_pre;                /* llama.cpp's name of the pre-tokenizer; NULL: found from the pattern     */
     calm_export_float gguf_float;
+    const calm_scheme *embed, *head;     /* asked of the tables (outer.h), bits 0: float; NULL: the format's own   */
     const calm_importance *importance;   /* for imatrix alone, which needs it                                       */
 } calm_export_options;
 

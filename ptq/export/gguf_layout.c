@@ -66,6 +66,8 @@ static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_g
 
 static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_part *part, calm_ggml_type *out)
 {
+    if (part->table)
+        return calm_gguf_type_of(ctx, part->table, part->of.source->name, part->of.source->shape[1], out);
     if (part->of.kind == CALM_EXPORT_EXPERTS)
         return type_of_experts(ctx, b, part, out);
     const calm_plan_job *job = part->of.kind == CALM_EXPORT_WEIGHT ? planned(b, part->of.job) : NULL;
@@ -114,6 +116,7 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
     calm_gguf_part part = {.of = calm_export_part_of(b->input->model, b->linears, source), .spot = *spot};
     part.head_dim = spot->permutes ? config->head_dim : 0;
+    part.table = calm_outer_of(b->input->model, b->input->outer, source->name);
     part.of.block = block;
     if (part.of.kind == CALM_EXPORT_BIAS && !as->biases && calm_role_job(part.of.role) != CALM_JOB_QKV)
         return no_place(ctx, b, source->name);

@@ -13,6 +13,7 @@
 typedef struct entry {
     calm_export_part of;
     size_t which;                   /* of the tensors that a quantized weight becomes */
+    const calm_scheme *outer;       /* of a quantized embedding or head; else NULL */
     bool stacked;                   /* of all experts of the block */
     uint8_t *stack;                 /* its bytes, once the block is being written */
 } entry;
@@ -53,7 +54,7 @@ static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, 
     const size_t experts = calm_model_config(input->model)->moe.n_experts;
     char *stack = NULL;
     e.of.kind = CALM_EXPORT_QUANTIZED;
-    e.stacked = form->stack && e.of.job->expert >= 0;
+    e.stacked = form->stack && e.of.job && e.of.job->expert >= 0;
     if (e.stacked && e.of.job->expert > 0)
         return CALM_OK;
     if (e.stacked)
@@ -80,6 +81,9 @@ static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, con
     const calm_plan_job *planned = e.of.job ? &input->plan->jobs[e.of.job - jobs] : NULL;
     if (e.of.kind == CALM_EXPORT_WEIGHT && planned->quantized)
         return add_quantized(ctx, input, form, out, e, &planned->scheme);
+    e.outer = calm_outer_of(input->model, input->outer, e.of.source->name);
+    if (e.outer)
+        return add_quantized(ctx, input, form, out, e, e.outer);
     add(out, e, *e.of.source); /* name, dtype and shape stay */
     return CALM_OK;
 }
@@ -185,7 +189,43 @@ typedef struct walk {
     calm_shards_writer writer;
     size_t next;     /* entry to be written */
     bool asymmetric; /* the plan is         */
+    calm_arena *arena;      /* of the table that is being written, whole: its tensors lie one after the other */
+    const calm_tensor *outer_of;
+    calm_qlinear outer;
 } walk;
+
+/* All rows of an embedding or head, of which the pieces are copied together. */
+static calm_status quantize_outer(calm_ctx *ctx, walk *w, const entry *e)
+{
+    const calm_tensor *source = e->of.source;
+    const size_t rows = source->shape[0], in = source->shape[1], most = calm_outer_piece(rows, in);
+    calm_qjob all = {.out = rows, .in = in, .n_groups = calm_scheme_groups(e->outer, in), .scheme = *e->outer};
+    CALM_SCOPED_ARENA(arena);
+    calm_arena_clear(w->arena);
+    CALM_SCOPED_OUT(ctx, w->arena);
+    CALM_TRY(calm_qjob_new(ctx, 0, &all));
+    w->outer = (calm_qlinear){.quantized = true, .scheme = *e->outer, .out = rows, .in = in,
+                              .group = calm_scheme_group_size(e->outer, in), .n_groups = all.n_groups,
+                              .codes = all.codes, .scales = all.scales, .zeros = all.zeros, .mins = all.mins};
+    ctx->out = &arena;
+    for (size_t first = 0, n; first < rows; first += n) {
+        CALM_SCOPED_SCRATCH(ctx);
+        const size_t cell = first * all.n_groups;
+        calm_qlinear piece;
+        n = calm_size_min(most, rows - first);
+        CALM_TRY(w->input->outer->rows(w->input->outer->user, ctx, source, e->outer, first, n, &piece));
+        memcpy(all.codes + first * in, piece.codes, n * in);
+        memcpy(all.scales + cell, piece.scales, n * all.n_groups * sizeof *all.scales);
+        if (all.zeros)
+            memcpy(all.zeros + cell, piece.zeros, n * all.n_groups);
+        if (all.mins)
+            memcpy(all.mins + cell, piece.mins, n * all.n_groups * sizeof *all.mins);
+        calm_arena_clear(&arena);
+    }
+    w->outer_of = source;
+    return CALM_OK;
+}
+
 
 /* A block being written: its attention and MLP (or shared expert), and one expert at a time. */
 typedef struct assembled {
@@ -209,6 +249,10 @@ static calm_status assemble_expert(calm_ctx *ctx, const walk *w, long expert, as
 static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entry *e)
 {
     const bool expert = e->of.job && e->of.job->expert >= 0;
+    if (e->outer && w->outer_of != e->of.source)
+        CALM_TRY(quantize_outer(ctx, w, e));
+    if (e->outer)
+        return w->form->put(ctx, &w->writer, &w->outer, e->which, w->asymmetric);
     if (expert && e->of.job->expert != from->expert)
         CALM_TRY(assemble_expert(ctx, w, e->of.job->expert, from));
     const calm_fold_set *set = expert ? &from->one : &from->sublayer[e->of.sublayer];
@@ -396,7 +440,8 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
                                     const char *dir)
 {
     const size_t limit = input->options ? input->options->max_shard_bytes : 0;
-    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input->plan)};
+    CALM_SCOPED_ARENA(arena);
+    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input->plan), .arena = &arena};
     CALM_TRY(lay_out(ctx, input, form, &w.plan));
     if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
         calm_export_each_block(ctx, input, put_block, &w);

@@ -38,11 +38,13 @@ typedef struct limits {
     size_t groups[MAX_GROUPS];        /* sizes that are known, ended by 0; none: every size                        */
     size_t group_multiple;            /* that every size is a multiple of; 0: none                                 */
     unsigned fills;
-    unsigned families;                /* rows of schemes.def beside the integers, as a set of B(CALM_FAMILY_X)     */
+    unsigned families;                /* rows of schemes.def beside the integers, as a set of B(CALM_FAMILY_X),    */
+    unsigned act_families;            /* and those whose activations are quantized                                 */
     unsigned pairs;                   /* with quantized activations: widths of weights; 0: weight-only             */
     unsigned acts;                    /* widths of those activations                                               */
     bool pairs_group;                 /* such weights may have groups                                              */
     bool act_zeros;                   /* activations may have zero points                                          */
+    bool act_static;                  /* activations may have one scale for all                                    */
     tile pair[MAX_TILES];             /* shapes with quantized activations                                         */
     tile act_zero[MAX_TILES];         /* and with zero points of those                                             */
 } limits;
@@ -70,6 +72,10 @@ struct calm_engine {
 
 static const calm_engine any = {"any", "", {{0}}};
 
+#define FP8   B(CALM_FAMILY_FP8)
+#define MXFP4 B(CALM_FAMILY_MXFP4)
+#define NVFP4 B(CALM_FAMILY_NVFP4)
+
 /* Dense shapes are padded to Marlin's tiles when the weight is prepared.  Widths and zero points that Marlin does not
  * have go to Humming, which pads too.  Experts that do not fit Marlin's go to Triton or Humming, with scales of groups
  * alone. */
@@ -77,10 +83,11 @@ static const calm_engine vllm = {
     "vllm", "compressed-tensors,gptq,awq",
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8), .rowwise = WIDTHS(B_2_TO_8, B_2_TO_8), MARLIN_GROUPS,
-       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .act_zeros = true, .act_zero = {{16, 16}}},
+       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .act_zeros = true, .act_zero = {{16, 16}},
+       .act_static = true, .families = FP8 | MXFP4 | NVFP4, .act_families = FP8 | MXFP4 | NVFP4},
       {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8),
        .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN_EXPERT), MARLIN_GROUPS,
-       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR},
+       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .families = MXFP4 | NVFP4, .act_families = FP8 | MXFP4 | NVFP4},
       CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = WIDTHS(B_4_AND_8, 0), .rowwise = WIDTHS(B_4_AND_8, 0), MARLIN_GROUPS, .fills = FILLS_IN | FILLS_OUT},
@@ -96,14 +103,16 @@ static const calm_engine vllm = {
 
 /* Nothing is padded.  Its Marlin has no kernel for 8 bits with zero points, and its mixture reads those of
  * compressed-tensors in AWQ's order.  AWQ falls back to kernels that take other shapes, in groups.  W8A8 is CUTLASS
- * alone. */
+ * alone, and not for experts.  Of small floats there is no scheme for MXFP4, nor for experts of FP8 weights alone. */
 static const calm_engine sglang = {
     "sglang", "compressed-tensors,gptq,awq",
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_4_AND_8, B(4), MARLIN),
-       .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN), MARLIN_GROUPS, INT8_PAIR, .pair = {{16, 8}}},
+       .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN), MARLIN_GROUPS, INT8_PAIR, .pair = {{16, 8}},
+       .families = FP8 | NVFP4, .act_families = FP8 | NVFP4},
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT),
-       .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS, INT8_PAIR},
+       .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS,
+       .families = NVFP4, .act_families = FP8 | NVFP4},
       CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN), .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN),
@@ -140,7 +149,8 @@ static const calm_engine transformers = {
     "transformers", "compressed-tensors,gptq,awq",
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_STORED, 0), .rowwise = WIDTHS(B_STORED, 0), .pairs = B_4_AND_8, .acts = B_4_AND_8,
-       .pairs_group = true, .act_zeros = true},
+       .pairs_group = true, .act_zeros = true, .act_static = true, .families = FP8 | MXFP4 | NVFP4,
+       .act_families = FP8 | MXFP4 | NVFP4},
       {.grouped = WIDTHS(B_STORED, 0), .rowwise = WIDTHS(B_STORED, 0)},
       CALM_TIE_EXPERTS},
      {"gptq",
@@ -283,7 +293,8 @@ static calm_engine_rule tile_verdict(const limits *l, const calm_engine_linear *
 static calm_engine_rule pair_verdict(const limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
 {
     if (!l->pairs || scheme->act_bits > 8 || !(l->acts & B(scheme->act_bits)) ||
-        (scheme->act_asymmetric && !l->act_zeros))
+        (scheme->act_asymmetric && !l->act_zeros) ||
+        (scheme->act_rule == CALM_ACT_RULE_STATIC && !l->act_static))
         return CALM_ENGINE_ACTIVATIONS;
     /* The order of the checks is that of calm_engine_rule: a verdict names the broadest rule that is
      * broken.
@@ -337,7 +348,7 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
     scheme = &stored;
     /* Kernels of a family have its one group size, and no zero points. */
     if (scheme->family)
-        return !(l->families & B(scheme->family)) ? CALM_ENGINE_FAMILY
+        return !((scheme->act_bits ? l->act_families : l->families) & B(scheme->family)) ? CALM_ENGINE_FAMILY
                : divides(calm_scheme_block(scheme), linear->in) ? CALM_ENGINE_TAKES : CALM_ENGINE_COLUMNS;
     return scheme->act_bits ? pair_verdict(l, linear, scheme) : weight_verdict(l, linear, scheme);
 }
@@ -396,7 +407,9 @@ static void print_activations(calm_text *out, const limits *l, const calm_scheme
         calm_text_printf(out, "has kernels for activations of ");
         print_widths(out, l->acts);
         calm_text_printf(out, " bits, not %d", scheme->act_bits);
-    } else
+    } else if (scheme->act_rule == CALM_ACT_RULE_STATIC)
+        calm_text_printf(out, "takes activations with a scale per token, not one for all");
+    else
         calm_text_printf(out, "takes symmetric activations, none with zero points");
 }
 

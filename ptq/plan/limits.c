@@ -17,7 +17,8 @@ calm_engine_linear calm_limits_linear(const calm_pool_job *job)
 static bool takes(const calm_limits *limits, const calm_pool *pool, const calm_pool_job *job, size_t scheme)
 {
     const calm_engine_linear linear = calm_limits_linear(job);
-    return calm_engine_verdict(limits->engine, limits->format, &linear, &pool->schemes[scheme]) == CALM_ENGINE_TAKES;
+    return calm_engine_verdict(limits->engine, limits->format, &linear,
+                               calm_pool_scheme(job, &pool->schemes[scheme])) == CALM_ENGINE_TAKES;
 }
 
 bool calm_limits_take(const calm_limits *limits, size_t unit, size_t scheme)
@@ -107,7 +108,8 @@ static calm_status refuse_job(calm_ctx *ctx, const calm_limits *limits, const ca
     }
     return first == pool->n_schemes
                ? CALM_OK
-               : calm_engine_check_scheme(ctx, limits->engine, limits->format, &linear, &pool->schemes[first]);
+               : calm_engine_check_scheme(ctx, limits->engine, limits->format, &linear,
+                                          calm_pool_scheme(job, &pool->schemes[first]));
 }
 
 /* Why a job keeps a scheme from its set, appended to `out`; *keeps false: it does not. */

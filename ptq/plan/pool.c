@@ -53,12 +53,18 @@ double calm_pool_weights(const calm_pool *pool, size_t begin, size_t end)
     return weights;
 }
 
+const calm_scheme *calm_pool_scheme(const calm_pool_job *job, const calm_scheme *scheme)
+{
+    return job->scheme ? job->scheme : scheme;
+}
+
 double calm_pool_bits(const calm_pool *pool, size_t begin, size_t end, const calm_scheme *scheme)
 {
     double bits = 0;
     for (size_t job = begin; job < end; job++) {
         const size_t out = pool->jobs[job].out, in = pool->jobs[job].in;
-        bits += calm_scheme_bits_per_weight(scheme, out, in) * (double)out * (double)in;
+        const calm_scheme *own = calm_pool_scheme(&pool->jobs[job], scheme);
+        bits += calm_scheme_bits_per_weight(own, out, in) * (double)out * (double)in;
     }
     return bits;
 }

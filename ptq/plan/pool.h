@@ -39,6 +39,7 @@ typedef struct calm_pool_job {
     size_t out, in;                    /* rows of all its linears together, columns                     */
     bool expert;                       /* of a mixture; the shared expert is none                       */
     bool down;                         /* the second projection of an MLP                               */
+    const calm_scheme *scheme;         /* what the pool's only scheme, a mix, stands for; NULL: no mix   */
     double crest;                      /* crest factor of its input; NaN: unknown                       */
 } calm_pool_job;
 
@@ -87,7 +88,10 @@ const char *calm_pool_failure(const calm_pool *pool, size_t unit, size_t entry);
 /* Is the unit one expert, or a job of one? */
 bool calm_pool_is_expert(const calm_pool *pool, size_t unit);
 
-/* Weights of jobs begin .. end - 1; their bits, scales and zeros included, at a scheme. */
+/* The scheme of a job at one of the pool's. */
+const calm_scheme *calm_pool_scheme(const calm_pool_job *job, const calm_scheme *scheme);
+
+/* Weights of jobs begin .. end - 1; their bits, scales and zeros included, at a scheme of the pool. */
 double calm_pool_weights(const calm_pool *pool, size_t begin, size_t end);
 double calm_pool_bits(const calm_pool *pool, size_t begin, size_t end, const calm_scheme *scheme);
 

@@ -136,6 +136,8 @@ static const calm_document_row rows[] = {
     {"export.max_shard_size", NULL, NULL, false, false},
     {"export.gguf_pre", NULL, NULL, false, false},
     {"export.gguf_float", NULL, NULL, false, false},
+    {"export.embed_scheme", NULL, NULL, false, false},
+    {"export.head_scheme", NULL, NULL, false, false},
     {"target", NULL, &target, false, false},
     {"evaluation", "text that float and result are measured on; false: none", &evaluation, false, false},
     {"evaluation.text", NULL, NULL, false, false},

@@ -3,7 +3,10 @@
 
 #include <string.h>
 
+#include "ptq/base/message.h"
 #include "ptq/base/option.h"
+#include "ptq/model/arch.h"
+#include "ptq/quant/mix.h"
 
 /* ---- which ---- */
 
@@ -20,6 +23,23 @@ calm_status calm_formats_parse(calm_ctx *ctx, const calm_words *names, calm_form
         out->exporters[out->n++] = exporter;
     }
     return CALM_OK;
+}
+
+static calm_status parse_outer(calm_ctx *ctx, const char *key, const char *name, const calm_scheme **out)
+{
+    calm_scheme *scheme;
+    *out = NULL;
+    if (!name)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, scheme, 1));
+    *out = scheme;
+    return calm_scheme_parse(ctx, name, scheme) == CALM_OK ? CALM_OK : calm_fail_prefix(ctx, "`export.%s`", key);
+}
+
+calm_status calm_formats_ask_outer(calm_ctx *ctx, const char *embed, const char *head, calm_export_options *out)
+{
+    CALM_TRY(parse_outer(ctx, "embed_scheme", embed, &out->embed));
+    return parse_outer(ctx, "head_scheme", head, &out->head);
 }
 
 size_t calm_formats_count(const calm_formats *formats)
@@ -89,13 +109,113 @@ static calm_status check_families(calm_ctx *ctx, const char *format, const calm_
     return CALM_OK;
 }
 
+/* ---- embedding and head ---- */
+
+/* The scheme that was asked of a table; NULL: none.  Of a tied one either name asks. */
+static calm_status find_asked(calm_ctx *ctx, const calm_export_options *options, bool tied, calm_outer table,
+                              const calm_scheme **out)
+{
+    const calm_scheme *of[CALM_N_OUTERS] = {options->embed, options->head};
+    char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX];
+    *out = of[table] || !tied ? of[table] : of[!table];
+    if (!tied || !of[0] || !of[1])
+        return CALM_OK;
+    calm_scheme_name(of[0], a);
+    calm_scheme_name(of[1], b);
+    return strcmp(a, b) == 0 ? CALM_OK
+                             : calm_fail(ctx, CALM_EARG, "`export.embed_scheme` %s and `export.head_scheme` %s: the "
+                                         "model has one table for both; name one of them", a, b);
+}
+
+/* Can the format have what was asked? */
+static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, const calm_model *model, calm_outer table,
+                               const calm_scheme *scheme, const char *key)
+{
+    const calm_tensor *tensor;
+    char name[CALM_SCHEME_NAME_MAX], *format;
+    calm_scheme_name(scheme, name);
+    CALM_TRY(calm_format_name(ctx, exporter, &format));
+    if (scheme->act_bits)
+        return calm_fail(ctx, CALM_EARG,
+                         "`export.%s` %s: tables have schemes for weights alone, as q6_k or w8a16_g32", key, name);
+    if (calm_model_config(model)->arch->encoder)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "`export.%s` %s: the tables of encoders stay float", key, name);
+    if (!exporter->outer)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "`export.%s` %s: `formats` %s is written with a float %s; take gguf, mlx", key, name, format,
+                         calm_outer_name(table));
+    if (scheme->family && !(exporter->families & 1u << scheme->family))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "`export.%s` %s: `formats` %s does not hold it", key, name, format);
+    CALM_TRY(calm_model_table(ctx, model, table == CALM_OUTER_HEAD && !calm_model_config(model)->tied, &tensor));
+    return exporter->check_outer(ctx, scheme, tensor->name, tensor->shape[1]);
+}
+
+/* The scheme of most weights; bits 0: some job stays float. */
+static calm_scheme most_of(const calm_model *model, const calm_plan *plan)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    calm_scheme out = {0};
+    double most = 0;
+    for (size_t i = 0; i < plan->n_jobs; i++) {
+        double weights = 0;
+        char own[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
+        if (!plan->jobs[i].quantized)
+            return (calm_scheme){0};
+        calm_scheme_name(&plan->jobs[i].scheme, own);
+        for (size_t j = 0; j < plan->n_jobs; j++) {
+            calm_scheme_name(&plan->jobs[j].scheme, other);
+            weights += strcmp(own, other) == 0 ? (double)layout->jobs[j].out * (double)layout->jobs[j].in : 0;
+        }
+        if (weights > most) {
+            most = weights;
+            out = plan->jobs[i].scheme;
+        }
+    }
+    return out;
+}
+
+calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
+                                const calm_model *model, const calm_plan *plan, calm_outer_plan *out)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_scheme most = most_of(model, plan);
+    *out = (calm_outer_plan){0};
+    for (calm_outer t = 0; t < CALM_N_OUTERS; t++) {
+        const bool head = t == CALM_OUTER_HEAD || config->tied;
+        const calm_place place = {head ? CALM_PLACE_HEAD : CALM_PLACE_EMBEDDING, 0, 1, 1};
+        const calm_scheme *asked;
+        calm_scheme scheme = {0};
+        CALM_TRY(find_asked(ctx, &formats->options, config->tied, t, &asked));
+        if (asked)
+            scheme = calm_scheme_at(asked, &place);
+        else if (exporter->outer && most.bits && !config->arch->encoder)
+            scheme = exporter->outer(t, &most, config->tied);
+        if (!scheme.bits)
+            continue;
+        scheme = calm_scheme_for(&scheme, config->hidden);
+        if (asked)
+            CALM_TRY(check_asked(ctx, exporter, model, t, &scheme,
+                                 asked == formats->options.head ? "head_scheme" : "embed_scheme"));
+        /* What no one asked for is left out where its groups do not divide the rows. */
+        else if (exporter->check_outer(ctx, &scheme, "", config->hidden) != CALM_OK) {
+            calm_ctx_forgive(ctx);
+            continue;
+        }
+        out->scheme[t] = scheme;
+    }
+    return CALM_OK;
+}
+
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,
                                const calm_plan *plan)
 {
-    const calm_export_input input = {.model = model, .plan = plan, .options = &formats->options};
     for (size_t i = 0; i < calm_formats_count(formats); i++) {
         const calm_exporter *exporter = calm_formats_at(formats, i);
+        calm_outer_plan outer;
+        const calm_export_input input = {.model = model, .plan = plan, .options = &formats->options,
+                                         .outer = &outer};
         char *name;
+        CALM_TRY(calm_formats_outer(ctx, formats, exporter, model, plan, &outer));
         CALM_TRY(calm_format_name(ctx, exporter, &name));
         if (calm_model_config(model)->down_hadamard && !exporter->transforms)
             return calm_fail(ctx, CALM_EUNSUPPORTED,

@@ -21,6 +21,9 @@ typedef struct calm_formats {
  * (with the nearest), one named twice. */
 calm_status calm_formats_parse(calm_ctx *ctx, const calm_words *names, calm_formats *out);
 
+/* Parse names of schemes of embedding and head, NULL: not asked, into ctx->out.  CALM_EARG: a bad name. */
+calm_status calm_formats_ask_outer(calm_ctx *ctx, const char *embed, const char *head, calm_export_options *out);
+
 /* Number of formats, and one of them. */
 size_t calm_formats_count(const calm_formats *formats);
 const calm_exporter *calm_formats_at(const calm_formats *formats, size_t index);
@@ -43,6 +46,12 @@ calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, ca
 /* Refuse, by name, what one of them cannot express. */
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,
                                const calm_plan *plan);
+
+/* What one of them makes of embedding and head: as asked, else the format's own of a plan that leaves no job float.
+ * `rows` is the caller's.  CALM_EUNSUPPORTED, by name: a scheme that the format does not hold.  CALM_EARG: two schemes
+ * for one tied table, a scheme that quantizes activations. */
+calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
+                                const calm_model *model, const calm_plan *plan, calm_outer_plan *out);
 
 /* Does one of them run the model over the calibration windows? */
 bool calm_formats_want_importance(const calm_formats *formats);

@@ -108,7 +108,7 @@ bool calm_recipe_keeps_rows(const calm_recipe *recipe, bool biased)
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job)
 {
     const bool behind_norm = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
-    return !job->can_absorb && (recipe->input_scales == CALM_SCALES_FREE ||
+    return !job->can_absorb && !job->halved && (recipe->input_scales == CALM_SCALES_FREE ||
                                 (recipe->input_scales == CALM_SCALES_NORMS && behind_norm));
 }
 
@@ -117,7 +117,7 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in)
     bool floats = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
         floats |= recipe->schemes[i].act_bits == 0;
-    return floats && recipe->score_windows > 0 && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) &&
+    return floats && recipe->score_windows > 0 && !recipe->unscored && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) &&
            (recipe->want_cka_linear || (recipe->n_pool > 1 && in <= CALM_LINEAR_INPUTS));
 }
 
@@ -217,7 +217,9 @@ static calm_json *choice_json(const calm_recipe *recipe)
                        CALM_KV("rule", calm_choice_rule_name(selection->rule)),
                        CALM_KV("shortlist", lists ? calm_json_of_number(selection->shortlist) : NULL),
                        CALM_KV("metric", calm_score_name(selection->point, selection->score)),
-                       CALM_KV("score_windows", recipe->score_windows), CALM_KV("guard_windows", recipe->guard_windows),
+                       CALM_KV("score_windows", recipe->score_windows),
+                       CALM_KV("scored", recipe->unscored ? calm_json_of_bool(false) : NULL),
+                       CALM_KV("guard_windows", recipe->guard_windows),
                        CALM_KV("keep_hybrid", recipe->keep_hybrid),
                        CALM_KV("expert_tokens", calm_recipe_least_tokens(recipe)),
                        CALM_KV("probe_windows", probes ? calm_json_of_int(recipe->probe_windows) : NULL),
@@ -233,12 +235,28 @@ static calm_json *formats_json(const calm_recipe *recipe)
     return names;
 }
 
+/* NULL: not asked. */
+static calm_json *scheme_json(const calm_scheme *scheme)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    if (!scheme)
+        return NULL;
+    calm_scheme_name(scheme, name);
+    return calm_json_of_string(name);
+}
+
 static calm_json *gates_json(const calm_recipe *recipe)
 {
     calm_json *gates = calm_json_new_array();
     for (size_t i = 0; i < recipe->n_gates; i++)
         calm_json_add_string(gates, recipe->gates[i].text);
     return calm_recipe_filled(gates);
+}
+
+const char *calm_recipe_learn_name(calm_learn learn)
+{
+    static const char *const names[CALM_N_LEARN] = {"none", "blocks", "kl", "both"};
+    return names[learn];
 }
 
 /* The order of members is part of the run's key (run.c hashes this text): a new member must be absent where it has
@@ -257,11 +275,13 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     return CALM_EXTEND(
         root, CALM_KV("algorithms", algorithms_json(recipe)), CALM_KV("calibration", calibration_json(recipe)),
         CALM_KV("choice", choice_json(recipe)),
-        CALM_KV("learn", recipe->learner ? calm_json_of_string("blocks") : NULL),
+        CALM_KV("learn", recipe->learn ? calm_json_of_string(calm_recipe_learn_name(recipe->learn)) : NULL),
         CALM_KV("learn_steps", recipe->learner ? calm_json_of_int(recipe->learn_steps) : NULL),
         CALM_KV("blocks", all ? NULL : calm_recipe_range(recipe->first_block, recipe->last_block)),
         CALM_KV("format", several ? NULL : calm_json_of_string(format)),
         CALM_KV("formats", several ? formats_json(recipe) : NULL),
+        CALM_KV("embed_scheme", scheme_json(recipe->formats.options.embed)),
+        CALM_KV("head_scheme", scheme_json(recipe->formats.options.head)),
         CALM_KV("target", any ? NULL : calm_json_of_string(calm_engine_name(recipe->engine))),
         CALM_KV("evaluation", CALM_OBJECT(CALM_KV("text", recipe->eval_path ? recipe->eval_name : NULL),
                                           CALM_KV("samples", samples))),

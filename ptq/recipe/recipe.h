@@ -40,6 +40,12 @@ typedef enum calm_input_scales {
 
 #define CALM_PREFIX_NAMES "float|quantized|asymmetric"    /* in the order of calm_prefix, for option tables */
 
+/* What goes on from a result by gradients, and how much a run tries; names in the order of the values. */
+typedef enum calm_learn { CALM_LEARN_NONE, CALM_LEARN_BLOCKS, CALM_LEARN_KL, CALM_LEARN_BOTH, CALM_N_LEARN } calm_learn;
+typedef enum calm_effort { CALM_EFFORT_FULL, CALM_EFFORT_LIGHT, CALM_EFFORT_HIGH } calm_effort;
+#define CALM_LEARN_NAMES "none|blocks|kl|both"
+#define CALM_EFFORT_NAMES "full|light|high"
+
 typedef struct calm_recipe {
     calm_named_model model;
     calm_rotate_kind rotate;                /* what of the float model is rotated before anything else */
@@ -54,6 +60,7 @@ typedef struct calm_recipe {
     bool calib_is_token_ids;                /* calib_path is a token file */
     long long calib_windows, seqlen, seed;  /* windows, tokens per window, < 0: the first windows */
     long long score_windows;                /* of the calibration windows, the first ones */
+    bool unscored;                          /* one candidate per unit, whose scores nothing asks for */
     long long guard_windows;                /* outside calibration; 0: no guard */
     bool add_special_tokens;                /* windows of texts begin as the tokenizer's template does */
     bool encoder_stream;                    /* encoders read windows as decoders do, not sentences */
@@ -68,8 +75,11 @@ typedef struct calm_recipe {
     size_t n_budgets;
     double act_budget;                      /* mean bits of activations; 0: no budget */
     long long probe_windows;                /* of the calibration windows, the first ones */
-    calm_learner *learner;                  /* that goes on from the result; NULL: none */
+    calm_learn learn;                       /* what goes on from the result */
+    calm_learner *learner;                  /* of blocks; NULL: none */
     long long learn_steps;
+    long long tune_steps;                   /* of the whole model; 0: none */
+    double tune_rate;
     bool keep_hybrid;                       /* even when a uniform run is better */
     const char *eval_path, *eval_name;      /* NULL: no evaluation */
     long long eval_windows;                 /* 0: all; -1: what the run's cost allows */
@@ -119,6 +129,9 @@ bool calm_recipe_needs_rows(const calm_recipe *recipe);
 
 /* May an input scale of the job stay at its input? */
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);
+
+/* "blocks" */
+const char *calm_recipe_learn_name(calm_learn learn);
 
 /* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
 calm_json *calm_recipe_json(const calm_recipe *recipe);

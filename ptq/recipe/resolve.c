@@ -52,6 +52,10 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
 {
     const char *fallback = calm_spec_default_schemes(spec);
     calm_words names = spec->schemes;
+    if (spec->gguf_type && (names.n || calm_spec_given(spec, "bits")))
+        return calm_fail(ctx, CALM_EARG, "`gguf-type` says the type of every matrix; leave `schemes` and `bits` out");
+    if (spec->gguf_type && !fallback)
+        return calm_fail(ctx, CALM_EARG, "`gguf-type` %s: expected one of %s", spec->gguf_type, CALM_MIX_NAMES);
     if (!names.n && !fallback)
         return calm_fail(ctx, CALM_EARG, "`bits` %lld: expected 2, 3, 4 or 8 (see `schemes` for other formats)",
                          spec->bits);
@@ -62,10 +66,16 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
         calm_scheme *scheme = &recipe->schemes[i];
         if (spec->scale_dtype == 1 && calm_scheme_takes_f16_scales(scheme))
             scheme->scale_dtype = CALM_F16;
-        /* Else as the scheme's name says; small floats have a rule of their own. */
-        if (scheme->act_bits && !scheme->family && spec->act_rule == CALM_ACT_RULE_VLLM)
+        /* Else as the scheme's name says; small floats and static scales have a rule of their own. */
+        const bool open = scheme->act_bits && !scheme->family && scheme->act_rule != CALM_ACT_RULE_STATIC;
+        if (open && spec->act_rule == CALM_ACT_RULE_VLLM)
             scheme->act_rule = CALM_ACT_RULE_VLLM;
     }
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        if (recipe->schemes[i].mix && (recipe->n_schemes > 1 || spec->budgets.n || spec->act_budget > 0))
+            return calm_fail(ctx, CALM_EARG,
+                             "`schemes` %s says the type of every matrix; no other scheme competes with it, and there "
+                             "is no `choice.budget`", calm_mix_at((size_t)recipe->schemes[i].mix - 1));
     if (spec->act_rule == CALM_ACT_RULE_VLLM && !quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG,
                          "`act_rule` vllm is about quantized activations, which the scheme leaves float; "
@@ -191,7 +201,9 @@ static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec
         return calm_fail(ctx, CALM_EARG,
                          "`calibration.score_samples` 0: %zu candidates compete for each unit, which takes their "
                          "scores; name one of `algorithms` and one of `schemes`", recipe->n_pool);
-    if (recipe->score_windows == 0)
+    /* A score of the only candidate decides nothing: it is measured where the windows or the metric are named. */
+    recipe->unscored = recipe->n_pool == 1 && spec->score_samples < 0 && !spec->metric;
+    if (recipe->score_windows == 0 || recipe->unscored)
         recipe->score_points = 1u << CALM_POINT_JOB;
     if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of float inputs; this scheme quantizes them");
@@ -249,10 +261,16 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
 static calm_status resolve_formats(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_formats *formats = &recipe->formats;
-    CALM_TRY(calm_formats_parse(ctx, &spec->formats, formats));
+    calm_words names = spec->formats;
+    calm_scheme mix;
+    const bool mixed = spec->gguf_type != NULL || (spec->schemes.n && calm_mix_find(spec->schemes.of[0], &mix));
+    if (!names.n && mixed)
+        CALM_TRY(calm_words_split(ctx, "gguf", &names));
+    CALM_TRY(calm_formats_parse(ctx, &names, formats));
     formats->options.asymmetric = true;    /* the scheme's name asks for it */
     formats->options.gguf_pre = spec->gguf_pre;
     formats->options.gguf_float = (calm_export_float)spec->gguf_float;
+    CALM_TRY(calm_formats_ask_outer(ctx, spec->embed_scheme, spec->head_scheme, &formats->options));
     return spec->max_shard_size ? calm_size_parse(ctx, "export.max_shard_size", spec->max_shard_size,
                                                   &formats->options.max_shard_bytes)
                                 : CALM_OK;
@@ -270,15 +288,31 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_recipe_spec *spec, c
     return CALM_OK;
 }
 
-/* The learner, and what it does not go with. */
+/* Alone, tuning has far to go from codes that were fitted block by block; large steps would undo learned blocks. */
+#define TUNE_STEPS 128
+#define TUNE_RATE 2e-3
+#define TUNE_STEPS_AFTER 64
+#define TUNE_RATE_AFTER 3e-4
+
+/* What goes on from the result, and what it does not go with. */
 static calm_status resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     char *text;
-    if (!spec->learn)
+    recipe->learn = (calm_learn)spec->learn;
+    if (!spec->learn && spec->effort == CALM_EFFORT_HIGH)
+        recipe->learn = CALM_LEARN_BOTH;
+    if (!recipe->learn)
         return CALM_OK;
     if (recipe->n_budgets > 1)
-        return calm_fail(ctx, CALM_EARG,
-                         "`learn` blocks goes on from one result; several of `choice.budget` have none");
+        return calm_fail(ctx, CALM_EARG, "`learn` %s goes on from one result; several of `choice.budget` have none",
+                         calm_recipe_learn_name(recipe->learn));
+    const bool blocks = recipe->learn != CALM_LEARN_KL;
+    if (recipe->learn != CALM_LEARN_BLOCKS) {
+        recipe->tune_steps = blocks ? TUNE_STEPS_AFTER : TUNE_STEPS;
+        recipe->tune_rate = blocks ? TUNE_RATE_AFTER : TUNE_RATE;
+    }
+    if (!blocks)
+        return CALM_OK;
     recipe->learn_steps = spec->learn_steps;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "learn(steps=%lld)", spec->learn_steps));
     return calm_learner_parse(ctx, text, &recipe->learner);
@@ -390,7 +424,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .eval_windows = spec->eval_samples,
                          .store = spec->store,
                          .least_tokens = spec->expert_tokens,
-                         .skip_smoothing = spec->effort == 1,
+                         .skip_smoothing = spec->effort == CALM_EFFORT_LIGHT,
                          .keep_hybrid = spec->keep_hybrid,
                          .force = spec->force,
                          .kernels = spec->kernels,

@@ -10,7 +10,7 @@
 #include "ptq/plan/engines.h"
 #include "ptq/model/layout.h"
 #include "ptq/plan/rule.h"
-#include "ptq/quant/scheme.h"
+#include "ptq/quant/mix.h"
 #include "ptq/recipe/recipe.h"
 
 #define WORDS_OF(number) #number
@@ -45,7 +45,7 @@ const calm_option calm_spec_table[] = {
     {.name = "bits", .help = "4: w4a16_g128, 3: w3a16_g128, 2: w2a16_g64, 8: w8a16", COUNT(bits, 2, 8, "4"),
      .key = 'b'},
     {.name = "scheme", .help = "number format instead of --bits: w4a16_g64, w8a8, w4a4_g128, ...",
-     LIST(schemes, 16, "NAME"), .min = 1, .place = "schemes", .yields_to = "bits"},
+     LIST(schemes, 16, "NAME"), .min = 1, .place = "schemes", .yields_to = "bits|gguf-type"},
     {.name = "scale-dtype", .help = "scales are rounded to it before codes are computed; bf16 is exact in every format",
      WORD(scale_dtype, "bf16|f16", "bf16"), .place = "scale_dtype"},
     {.name = "algorithms", .help = "names or chains that compete; one alone is a uniform run",
@@ -68,7 +68,8 @@ const calm_option calm_spec_table[] = {
      FLAG(encoder_stream), .place = "calibration.stream"},
     {.name = "score-samples",
      .help = "calibration windows, held out of what candidates are fitted to, that these are scored on (default: "
-             "8, but at most 4096 tokens; 0: one algorithm alone, neither scored nor are its inputs looked at)",
+             "8, but at most 4096 tokens, and one algorithm alone at one scheme is not scored; 0: nor are its inputs "
+             "looked at)",
      COUNT(score_samples, 0, WINDOWS_MAX, "-1"), .place = "calibration.score_samples"},
     {.name = "guard-samples", .help = "windows outside calibration on which the hybrid must hold against uniform runs",
      COUNT(guard_samples, 0, WINDOWS_MAX, "16"), .place = "calibration.guard_samples"},
@@ -106,8 +107,8 @@ const calm_option calm_spec_table[] = {
      AT(act_budget), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = 16, .metavar = "BITS",
      .place = "choice.act_budget"},
     {.name = "unit", .help = "what gets one choice", WORD(unit, CALM_UNIT_NAMES, "job"), .place = "choice.unit"},
-    {.name = "effort", .help = "light: do not try to smooth quantized inputs without outliers",
-     WORD(effort, "full|light", "full"), .place = "choice.effort"},
+    {.name = "effort", .help = "light: do not try to smooth quantized inputs without outliers; high: learn both",
+     WORD(effort, CALM_EFFORT_NAMES, "full"), .place = "choice.effort"},
     {.name = "rule",
      .help = "token: a shortlist by the metric, of it the least relative error; argmax: CALM as published",
      WORD(rule, CALM_CHOICE_RULE_NAMES, "token"), .place = "choice.rule"},
@@ -117,8 +118,9 @@ const calm_option calm_spec_table[] = {
      .place = "choice.shortlist"},
     {.name = "metric", .help = "score that the rule reads (default cka_token; cka with --rule argmax)",
      TEXT(metric, 64, "NAME"), .place = "choice.metric"},
-    {.name = "learn", .help = "go on from the result by gradients, block by block: rounding, scales and norms",
-     WORD(learn, "none|blocks", "none"), .place = "learn"},
+    {.name = "learn",
+     .help = "go on by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model)",
+     WORD(learn, CALM_LEARN_NAMES, "none"), .place = "learn"},
     {.name = "learn-steps", .help = "windows that gradients are computed of in each block",
      COUNT(learn_steps, 50, 1000000, "200"), .place = "learn_steps"},
     {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better or as good",
@@ -136,10 +138,18 @@ const calm_option calm_spec_table[] = {
      LIST(formats, 7, "LIST"), .place = "formats"},
     {.name = "max-shard-size", .help = "most bytes of tensors in a safetensors file (default 5GB)",
      TEXT(max_shard_size, 0, "SIZE"), .place = "export.max_shard_size"},
+    {.name = "gguf-type",
+     .help = "types of llama-quantize's of this name, matrix by matrix, in a GGUF file: Q4_K_M, Q3_K_S, IQ4_XS, ...",
+     TEXT(gguf_type, 32, "NAME")},
     {.name = "gguf-pre", .help = "llama.cpp's name of the pre-tokenizer, where the split pattern does not tell it",
      TEXT(gguf_pre, 0, "NAME"), .place = "export.gguf_pre"},
     {.name = "gguf-float", .help = "dtype of what is not quantized in a GGUF file",
      WORD(gguf_float, CALM_EXPORT_FLOAT_NAMES, "stored"), .place = "export.gguf_float"},
+    {.name = "embed-scheme",
+     .help = "number format of the embedding, or float (default: in GGUF and MLX as their own tools, else float)",
+     TEXT(embed_scheme, 64, "NAME"), .place = "export.embed_scheme"},
+    {.name = "head-scheme", .help = "number format of the head, or float; a tied table has one for both",
+     TEXT(head_scheme, 64, "NAME"), .place = "export.head_scheme"},
     {.name = "target",
      .help = "engine whose kernels must take the result: its schemes, shapes, and one for all experts",
      TEXT(target, 0, CALM_ENGINE_NAMES), .place = "target"},
@@ -206,6 +216,8 @@ const char *calm_spec_flag(const char *key)
 const char *calm_spec_default_schemes(const calm_recipe_spec *spec)
 {
     static const char *const by_bits[9] = {[2] = "w2a16_g64", [3] = "w3a16_g128", [4] = "w4a16_g128", [8] = "w8a16"};
+    if (spec->gguf_type)
+        return calm_mix_called(spec->gguf_type);
     if (spec->budgets.n)
         return BUDGET_SCHEMES;
     return spec->bits >= 0 && spec->bits <= 8 ? by_bits[spec->bits] : NULL;

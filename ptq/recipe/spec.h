@@ -22,6 +22,7 @@ struct calm_recipe_spec {
     const char *model;                         /* directory, alias, ORG/NAME[@REVISION] */
     int rotate;                                /* calm_rotate_kind                     */
     long long rotate_seed, bits;
+    const char *gguf_type;                     /* "Q4_K_M"; NULL: none                 */
     calm_words schemes, algorithms;
     int scale_dtype, act_rule;                 /* 0: bf16, 1: f16; calm_act_rule       */
     const char *calib, *tokens;
@@ -35,16 +36,17 @@ struct calm_recipe_spec {
     calm_range blocks;
     calm_numbers budgets;
     double act_budget;                         /* 0: none                              */
-    int unit, rule, effort;                    /* calm_unit, calm_choice_rule, 1: light */
+    int unit, rule, effort;                    /* calm_unit, calm_choice_rule, calm_effort */
     double shortlist;                          /* 0: the rule's own                    */
     const char *metric;                        /* NULL: the rule's own                 */
     bool keep_hybrid;
-    int learn;                                 /* 1: blocks                            */
+    int learn;                                 /* calm_learn                           */
     long long learn_steps;
     calm_pairs pins;                           /* unit, candidate                      */
     calm_words forbid, gates, formats;
     const char *max_shard_size, *gguf_pre;
     int gguf_float;                            /* calm_export_float                    */
+    const char *embed_scheme, *head_scheme;    /* NULL: the format's own                */
     const char *target, *kernels;
     const char *output, *store, *memory;
     bool force;

@@ -3,10 +3,15 @@
 
 #include <string.h>
 
+#include "ptq/data/excerpt.h"
 #include "ptq/run/block_work.h"
 
 /* Peaks that are kept of an expert's hook points: there are many of them. */
 #define EXPERT_PEAKS 10
+
+/* Tokens of context around a peak's: a sentence's part, and what follows in a glance. */
+#define CONTEXT_BEFORE ((size_t)8)
+#define CONTEXT_AFTER  ((size_t)4)
 
 calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, bool *out)
 {
@@ -26,8 +31,29 @@ calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, 
     return CALM_OK;
 }
 
-calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
-                                 const calm_actstat_acc *acc)
+/* The words around a peak's token: many peaks sit at the same few tokens. */
+static calm_status keep_context(calm_ctx *ctx, const calm_run *p, const calm_actstat_peak *peak)
+{
+    const calm_windows *windows = &p->in.calib;
+    const int64_t calibration = p->result.calibration_id;
+    const size_t begin = windows->begin[peak->window], at = begin + peak->token;
+    const size_t before = calm_size_min(peak->token, CONTEXT_BEFORE);
+    const size_t after = calm_size_min(windows->begin[peak->window + 1] - at - 1, CONTEXT_AFTER);
+    char *texts[2];
+    bool known;
+    CALM_TRY(calm_store_context_exists(ctx, p->in.store, calibration, peak->window, peak->token, &known));
+    if (known || !p->in.tokenizer)
+        return CALM_OK;
+    const calm_arena_mark mark = calm_arena_save(ctx->out);
+    CALM_TRY(calm_excerpt(ctx, p->in.tokenizer, windows->ids + at - before, before, &texts[0]));
+    CALM_TRY(calm_excerpt(ctx, p->in.tokenizer, windows->ids + at + 1, after, &texts[1]));
+    CALM_TRY(calm_store_context_put(ctx, p->in.store, calibration, peak->window, peak->token, texts[0], texts[1]));
+    calm_arena_rewind(ctx->out, mark);
+    return CALM_OK;
+}
+
+static calm_status keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
+                        const calm_actstat_acc *acc)
 {
     calm_actstat_summary s;
     calm_store_peak *peaks;
@@ -37,13 +63,15 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
     CALM_TRY(calm_run_hook_name(ctx, p, block, expert, hook, &name));
     calm_actstat_summarize(acc, &s);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, CALM_ACT_TOP));
-    for (size_t i = 0; i < acc->n_top; i++) {
+    const size_t n_peaks = expert >= 0 ? calm_size_min(acc->n_top, EXPERT_PEAKS) : acc->n_top;
+    for (size_t i = 0; i < n_peaks; i++) {
         const calm_actstat_peak *peak = &acc->top[i];
         /* Where a maximum sits says much about it: it is often the first token or a full stop. */
         const uint32_t id = p->in.calib.ids[p->in.calib.begin[peak->window] + peak->token];
         peaks[i] = (calm_store_peak){(double)peak->value, peak->window, peak->token, peak->channel,
                                      /* Windows of token ids need no tokenizer; the text is then unknown. */
                                      p->in.tokenizer ? calm_tokenizer_token(p->in.tokenizer, id) : NULL};
+        CALM_TRY(keep_context(ctx, p, peak));
     }
     /* Member by member: the store knows columns, not calm_actstat_summary, since it may not include ptq/calib.
      * Quantiles are in the order of CALM_ACT_QUANTILES. */
@@ -56,8 +84,16 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
         .q999 = s.quantile[5], .peak_median = s.peak_median, .ratio_median = s.ratio_median, .ratio_max = s.ratio_max,
         .ratio_mean = s.ratio_mean, .ratio_std = s.ratio_std, .crest_median = s.crest_median,
         .crest_max = s.crest_max, .histogram = acc->histogram, .n_bins = CALM_ACT_BINS, .peaks = peaks,
-        .n_peaks = expert >= 0 && acc->n_top > EXPERT_PEAKS ? EXPERT_PEAKS : acc->n_top};
+        .n_peaks = n_peaks};
     return calm_store_activation_put(ctx, p->in.store, &row);
+}
+
+calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
+                                 const calm_actstat_acc *acc)
+{
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    keep(ctx, p, block, expert, hook, acc);
+    return calm_store_end(ctx, p->in.store);
 }
 
 calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture)

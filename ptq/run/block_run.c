@@ -52,26 +52,27 @@ static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_ca
     /* Twins last: by then what they are copied from is kept, in whichever slice it was computed. */
     for (int twins = 0; twins < 2; twins++)
         for (size_t i = 0; i < n; i++)
-            for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-                if (!captured[i].capture->job[kind].used)
+            for (size_t job = captured[i].begin; job < captured[i].end; job++) {
+                if (!captured[i].capture->job[calm_model_layout(p->in.model)->jobs[job].kind].used)
                     continue;
                 if (!twins)
-                    *run->done += calm_run_skip(ctx, p, captured[i].job[kind]);
-                add_items(p, &captured[i], captured[i].job[kind], twins, work);
+                    *run->done += calm_run_skip(ctx, p, job);
+                add_items(p, &captured[i], job, twins, work);
             }
     return CALM_OK;
 }
 
 /* Stack a job's float weights for cka_linear, which needs a Gram matrix of at least two rows. */
-static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_captured *captured, calm_job_kind kind)
+static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t index)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
-    const calm_job_capture *job = &captured->capture->job[kind];
-    const calm_job_ref *ref = &layout->jobs[captured->job[kind]];
+    const calm_job_ref *ref = &layout->jobs[index];
+    const calm_job_capture *job = &captured->capture->job[ref->kind];
+    calm_cka_linear_ref **linear = &captured->linear[index - captured->begin];
     const calm_cka_input input = {job->stats.rows, job->width, job->stats.gram, job->stats.sum};
     float *w;
     /* With slices this comes once per slice: what an earlier one prepared stays. */
-    if (!job->used || !input.gram || input.rows < 2 || captured->linear[kind] ||
+    if (!job->used || !input.gram || input.rows < 2 || *linear ||
         !calm_recipe_scores_linear(run->p->in.recipe, job->width))
         return CALM_OK;
     /* The linears of a job are rows of one matrix for the score, as they read the same input. */
@@ -81,7 +82,7 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
         memcpy(w + row * ref->in, weight->w, weight->out * weight->in * sizeof *w);
         row += weight->out;
     }
-    const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, &captured->linear[kind]);
+    const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, linear);
     if (status == CALM_ENUMERIC)    /* the candidates that need the Gram matrix say so themselves */
         calm_ctx_forgive(ctx);
     return status == CALM_ENUMERIC ? CALM_OK : status;
@@ -103,8 +104,8 @@ static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_capt
 {
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(prepare_reference(ctx, run, &captured[i]));
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-            CALM_TRY(prepare_linear(ctx, run, &captured[i], kind));
+        for (size_t job = captured[i].begin; job < captured[i].end; job++)
+            CALM_TRY(prepare_linear(ctx, run, &captured[i], job));
     }
     return CALM_OK;
 }
@@ -140,10 +141,7 @@ static calm_captured describe(const block_run *run, const calm_capture *capture)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
     calm_captured out = {.capture = capture};
-    /* Job kinds are unique within a sublayer or expert, so the kind alone finds the job. */
     calm_layout_fold_set(layout, run->index, capture->sublayer, capture->expert, &out.begin, &out.end);
-    for (size_t job = out.begin; job < out.end; job++)
-        out.job[layout->jobs[job].kind] = job;
     return out;
 }
 
@@ -207,14 +205,17 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
                                                                                  how->expert),
                                           .activations = how->activations,
                                           .score_windows =
-                                              how->jobs || how->units ? calm_inputs_score_windows(&p->in) : 0,
+                                              how->jobs || how->units ? calm_inputs_scored_windows(&p->in) : 0,
                                           .held_windows = calm_inputs_held_windows(&p->in),
                                           .stay = how->stay,
                                           .group_bytes = p->memory.knobs.group_bytes,
                                           .exact = run->exact,
                                           .crosses = how->jobs && calm_recipe_caps(p->in.recipe) & CALM_NEEDS_CROSS};
-    CALM_TRY(calm_capture_sublayer(ctx, &run->block, how->sublayer, how->expert, &p->rope, run->batch, &options,
-                                   &capture));
+    {
+        CALM_SCOPED_LEND(p->cluster);
+        CALM_TRY(calm_capture_sublayer(ctx, &run->block, how->sublayer, how->expert, &p->rope, run->batch, &options,
+                                       &capture));
+    }
     /* Before the candidates: --effort light reads the crest of the inputs from the store. */
     if (how->activations)
         CALM_TRY(calm_activations_keep(ctx, p, run->index, &capture));
@@ -226,6 +227,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
 /* A sublayer of which nothing is wanted: its float output moves the rows on, of both batches. */
 static calm_status move_on(calm_ctx *ctx, const block_run *run, calm_sublayer sublayer)
 {
+    CALM_SCOPED_LEND(run->p->cluster);
     if (run->exact)
         CALM_TRY(calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->exact, NULL));
     return calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->batch, NULL);
@@ -307,13 +309,16 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
                                           .grams = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM,
                                           .samples = calm_run_keeps_rows(p, run->index, CALM_SUBLAYER_MLP, (long)first),
                                           .activations = run->activations,
-                                          .score_windows = calm_inputs_score_windows(&p->in),
+                                          .score_windows = calm_inputs_scored_windows(&p->in),
                                           .held_windows = calm_inputs_held_windows(&p->in)};
     calm_capture *captures;
     calm_captured *captured;
     CALM_TRY(CALM_NEW(ctx, ctx->out, captures, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, captured, n));
-    CALM_TRY(calm_capture_experts(ctx, &run->block, run->batch, routing, first, n, &options, sum, captures));
+    {
+        CALM_SCOPED_LEND(p->cluster);
+        CALM_TRY(calm_capture_experts(ctx, &run->block, run->batch, routing, first, n, &options, sum, captures));
+    }
     for (size_t i = 0; i < n; i++) {
         captured[i] = describe(run, &captures[i]);
         if (run->activations)
@@ -379,7 +384,7 @@ static calm_status run_blind(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     const calm_layout *layout = calm_model_layout(run->p->in.model);
     for (size_t job = captured.begin; job < captured.end; job++) {
         calm_job_capture *seen = &capture.job[layout->jobs[job].kind];
-        seen->used = wanted(run->p, job);
+        seen->used |= wanted(run->p, job);    /* both halves of q, k and v read one input */
         seen->width = layout->jobs[job].in;
     }
     return compute(ctx, run, &captured, 1);
@@ -462,7 +467,7 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
     const bool inside = index >= p->in.first_block && index < p->in.end_block;
     const bool again = inside && p->in.recipe->prefix != CALM_PREFIX_FLOAT,
                scores = inside && missing->blocks[index];
-    const size_t windows = calm_inputs_score_windows(&p->in);
+    const size_t windows = calm_inputs_scored_windows(&p->in);
     CALM_SCOPED_ARENA(kept);
     /* Closed at the end whether or not they were made. */
     CALM_SCOPED(calm_batch, calm_batch_close) before = {.hidden.file = -1}, scored = {.hidden.file = -1};

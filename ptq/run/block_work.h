@@ -11,6 +11,8 @@
 typedef struct calm_missing {
     bool *activations;      /* [n_blocks]                        */
     bool *blocks;           /* [n_blocks] scores at the block's output */
+    bool *any;              /* [n_blocks] anything at all        */
+    int *owner;             /* [n_blocks] rank that computes it (division.h); NULL: there is one */
     bool outside;           /* embedding or final norm           */
     size_t n_candidates;    /* to be computed, all blocks        */
     size_t end;             /* blocks that have to be run        */
@@ -19,10 +21,9 @@ typedef struct calm_missing {
 /* A sublayer or an expert that was captured, and what its candidates are scored against. */
 typedef struct calm_captured {
     const calm_capture *capture;
-    size_t job[CALM_N_JOBS];       /* its jobs in the layout, where capture->job[kind].used      */
-    size_t begin, end;             /* all jobs of the sublayer or expert                         */
+    size_t begin, end;             /* its jobs in the layout; of use where capture->job[kind].used */
     calm_score_ref *reference;     /* NULL: too few rows to score                                */
-    calm_cka_linear_ref *linear[CALM_N_JOBS];    /* for cka_linear; NULL: no Gram matrix         */
+    calm_cka_linear_ref *linear[CALM_FOLD_SET_JOBS];    /* [end - begin] for cka_linear; NULL: no Gram matrix */
 } calm_captured;
 
 /* One candidate in work. */

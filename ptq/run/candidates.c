@@ -43,11 +43,12 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
 {
     const calm_layout *layout = calm_model_layout(work->p->in.model);
     const calm_job_ref *ref = &layout->jobs[item->job];
+    const calm_scheme scheme = calm_scheme_at(&work->p->in.recipe->pool[item->entry].scheme, &ref->place);
     calm_linear *linears;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, linears, ref->n));
     *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
                       .stats = &item->from->capture->job[ref->kind].stats,
-                      .scheme = calm_scheme_for(&work->p->in.recipe->pool[item->entry].scheme, ref->in),
+                      .scheme = calm_scheme_for(&scheme, ref->in),
                       .can_absorb = absorbs(work->p, item->job)};
     for (size_t i = 0; i < ref->n; i++) {
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
@@ -120,6 +121,7 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn 
     calm_ctx fewer = *ctx;
     const size_t at_once = work->p->memory.knobs.candidates_at_once;
     calm_status status = CALM_OK;
+    CALM_SCOPED_LEND(work->p->cluster);    /* no task uses the store */
     if (at_once != 1) {
         if (at_once)    /* 0: no limit, one per thread */
             fewer.n_threads = (int)calm_size_min((size_t)fewer.n_threads, at_once);
@@ -236,10 +238,9 @@ static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, 
 }
 
 /* In closed form, where there is a Gram matrix and the input stays float. */
-static calm_status score_linear(calm_ctx *ctx, const calm_block_work *work, calm_work *item)
+static calm_status score_linear(calm_ctx *ctx, calm_work *item)
 {
-    const calm_cka_linear_ref *reference =
-        item->from->linear[calm_model_layout(work->p->in.model)->jobs[item->job].kind];
+    const calm_cka_linear_ref *reference = item->from->linear[item->job - item->from->begin];
     float *w;
     /* The closed form is about a linear map of the float input: quantizing the activations is none. */
     item->cka_linear = NAN;
@@ -269,7 +270,7 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
             status = calm_fail(ctx, CALM_ENUMERIC, "score: the candidate's output is the same for all rows (dead)");
     }
     if (!item->failed && status == CALM_OK)
-        status = score_linear(ctx, work, item);
+        status = score_linear(ctx, item);
     const double spent = calm_seconds() - begun;
 /* Seconds of all threads together: the report says their share of the run. */
 #pragma omp atomic
@@ -347,7 +348,8 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     calm_store_score scores[CALM_N_POINTS * CALM_N_SCORES];
     char scheme[CALM_SCHEME_NAME_MAX];
     const char *name;
-    calm_scheme_name(&entry->scheme, scheme);
+    const calm_scheme own = calm_scheme_at(&entry->scheme, &calm_model_layout(p->in.model)->jobs[item->job].place);
+    calm_scheme_name(&own, scheme);
     CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &name));
     calm_store_candidate row = {.key = candidate->key, .calibration_id = p->result.calibration_id,
                                 .job_id = p->job_ids[item->job], .algorithm = name,
@@ -360,10 +362,10 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     if (item->from->reference)
         calm_score_set_put(&candidate->scores, CALM_POINT_JOB, &item->scores);
     candidate->scores.value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR] = item->cka_linear;
-    candidate->bits_per_weight = calm_scheme_bits_per_weight(&entry->scheme, item->qjob.out, item->qjob.in);
+    candidate->bits_per_weight = calm_scheme_bits_per_weight(&own, item->qjob.out, item->qjob.in);
     row.bits_per_weight = candidate->bits_per_weight;
     row.damp = item->qjob.damp;
-    row.score_rows = (int64_t)item->scores.n_rows;
+    row.score_rows = p->in.recipe->unscored ? -1 : (int64_t)item->scores.n_rows;
     row.dropped_rows = (int64_t)item->scores.n_dropped;
     row.scores = scores;
     for (calm_point point = 0; point < CALM_N_POINTS; point++)

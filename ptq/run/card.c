@@ -36,7 +36,7 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     calm_text_printf(out, "## Size\n\n```\n");
     calm_summary_size(r, out);
     calm_text_printf(out, "```\n\n## Plan and evidence\n\n");
-    if (r->recipe->score_windows)
+    if (r->recipe->score_windows && !r->recipe->unscored)
         calm_text_printf(
             out, "One algorithm per unit, chosen by %s on %zu calibration tokens of %s (%zu windows).\n\n```\n",
             calm_score_name(selection->point, selection->score), r->calib.tokens, r->recipe->calib_name, r->calib.n);

@@ -33,6 +33,15 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
 /* The folder of the first checkpoint among what was written to `dir`, in ctx->scratch; NULL: there is none. */
 calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out);
 
+/* The format that is evaluated as it was written: the first checkpoint, else a model in one file whose embedding or
+ * head is quantized, which the plan does not tell; NULL: none.  *outer: what it makes of those. */
+calm_status calm_outputs_measured(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan,
+                                  const calm_exporter **exporter, calm_outer_plan *outer);
+
+/* Where it lies among what was written to `dir`: a folder or a file, in ctx->scratch. */
+calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
+                               const char *dir, char **out);
+
 /* Bytes of the first format's weights: of its safetensors files, or of the one file that it is. */
 calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out);
 

@@ -14,30 +14,44 @@
 
 /* ---- evaluation of what was written ---- */
 
-/* Measure what was written to `dir`: a checkpoint is read back; where no format is one (GGUF alone), the plan is
- * measured, whose weights the files hold. */
-static calm_status measure_written(calm_ctx *ctx, calm_run *p, const char *dir)
+/* Open what was written.  A GGUF file does not say all that calm needs of some models: the plan then stands for it. */
+static calm_status open_written(calm_ctx *ctx, const calm_run *p, const calm_exporter *exporter, const char *dir,
+                                calm_model **out)
+{
+    char *place;
+    CALM_TRY(calm_outputs_place(ctx, &p->in.recipe->formats, exporter, dir, &place));
+    const calm_status status = calm_model_open(ctx, place, out);
+    if (status != CALM_EUNSUPPORTED || !exporter->file)
+        return status;
+    calm_log(ctx, CALM_LOG_WARNING, "%s; the evaluation leaves embedding and head float", ctx->message);
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
+
+/* Measure what was written to `dir`: it is read back; where no format tells more than the plan (GGUF alone with float
+ * tables), the plan is measured, whose weights the files hold. */
+static calm_status measure_written(calm_ctx *ctx, calm_run *p, const calm_exporter *exporter, const char *dir,
+                                   calm_eval_worst *worst)
 {
     calm_stage_events events = {&p->events, CALM_STAGE_EVALUATE};
     CALM_SCOPED_MODEL(written);
-    char *folder;
     calm_act_rule rule = CALM_ACT_RULE_COMPRESSED_TENSORS;    /* which the directory does not say */
     /* The rule by which a reader scales activations is not stored in a checkpoint: it is taken from the recipe's
      * schemes.  Schemes with float activations have none. */
     for (size_t i = 0; i < p->in.recipe->n_schemes; i++)
-        if (p->in.recipe->schemes[i].act_bits && !p->in.recipe->schemes[i].family)    /* a family's stand there */
-            rule = p->in.recipe->schemes[i].act_rule;
-    CALM_TRY(calm_outputs_checkpoint(ctx, &p->in.recipe->formats, dir, &folder));
+        if (p->in.recipe->schemes[i].act_rule == CALM_ACT_RULE_VLLM)    /* others stand there */
+            rule = CALM_ACT_RULE_VLLM;
     calm_plan_override override = {p->in.model, &p->result.plan};
     calm_subject subject = {.model = p->in.model, .override = calm_plan_apply, .user = &override};
-    if (folder) {
-        CALM_TRY(calm_model_open(ctx, folder, &written));
+    if (exporter)
+        CALM_TRY(open_written(ctx, p, exporter, dir, &written));
+    if (written) {
         subject = (calm_subject){.model = written};
         if (rule)
             CALM_TRY(calm_model_set_act_rule(ctx, written, rule));
     }
-    return calm_run_measure(ctx, p, &p->result.eval_float, &subject, 1, &p->result.eval_result, &p->eval,
-                            calm_stage_tick, &events);
+    return calm_run_measure_test(ctx, p, &p->result.eval_float, &subject, &p->result.eval_result, calm_stage_tick,
+                                 &events, worst);
 }
 
 calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *p)
@@ -71,24 +85,62 @@ calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
+/* The subject of the final evaluation: the same plan with the same tables has the same figures. */
+static calm_status written_key(calm_ctx *ctx, const calm_run *p, const calm_exporter **exporter,
+                               char key[CALM_SHA256_HEX])
+{
+    calm_outer_plan outer = {0};
+    char plan_key[CALM_SHA256_HEX];
+    calm_sha256 sha;
+    CALM_TRY(calm_plan_key(ctx, &p->result.plan, key));
+    CALM_TRY(calm_outputs_measured(ctx, &p->in, &p->result.plan, exporter, &outer));
+    if (!outer.scheme[CALM_OUTER_EMBEDDING].bits && !outer.scheme[CALM_OUTER_HEAD].bits)
+        return CALM_OK;
+    memcpy(plan_key, key, sizeof plan_key);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-outer-1");
+    calm_sha256_field(&sha, plan_key);
+    for (calm_outer which = 0; which < CALM_N_OUTERS; which++) {
+        char name[CALM_SCHEME_NAME_MAX];
+        calm_scheme_name(&outer.scheme[which], name);
+        calm_sha256_field(&sha, name);
+    }
+    return calm_sha256_finish(ctx, &sha, key);
+}
+
+/* A trial or a store of an earlier version may have the figures of the same plan on the same windows, but not where it
+ * differs from the float model. */
+static calm_status is_complete(calm_ctx *ctx, const calm_run *p, const int64_t ids[2], bool *out)
+{
+    *out = ids[0] && ids[1];
+    if (!*out || calm_inputs_encode(&p->in) || p->eval.longest < 2)
+        return CALM_OK;
+    return calm_store_divergence_exists(ctx, p->in.store, ids[1], out);
+}
+
 /* Evaluations are found by content, like candidates: a run that repeats another, or goes on after an interruption
  * here, reads both figures from the store. */
 static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
 {
     const char *text = p->in.recipe->eval_name;
+    const calm_exporter *exporter;
     char plan_key[CALM_SHA256_HEX];
     int64_t ids[2] = {0, 0};
+    calm_eval_worst worst;
+    bool complete;
     if (!p->result.evaluates)
         return CALM_OK;
     CALM_TRY(calm_run_read_eval(ctx, p));
-    CALM_TRY(calm_plan_key(ctx, &p->result.plan, plan_key));    /* the subject: the same plan, the same figures */
+    CALM_TRY(written_key(ctx, p, &exporter, plan_key));
     CALM_TRY(calm_run_find_evaluation(ctx, p, "float", &p->eval, &p->result.eval_float, &ids[0]));
     CALM_TRY(calm_run_find_evaluation(ctx, p, plan_key, &p->eval, &p->result.eval_result, &ids[1]));
-    if (!ids[0] || !ids[1]) {
-        CALM_TRY(measure_written(ctx, p, dir));
+    CALM_TRY(is_complete(ctx, p, ids, &complete));
+    if (!complete) {
+        CALM_TRY(measure_written(ctx, p, exporter, dir, &worst));
         CALM_TRY(calm_run_put_evaluation(ctx, p, "float", "float", text, &p->eval, &p->result.eval_float, &ids[0]));
         CALM_TRY(calm_run_put_evaluation(ctx, p, plan_key, p->result.name, text, &p->eval, &p->result.eval_result,
                                          &ids[1]));
+        CALM_TRY(calm_run_put_divergence(ctx, p, &worst, ids[1]));
     }
     calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
     /* Found or measured, the run notes that it used them: v_runs shows a run by these two rows. */

@@ -204,7 +204,8 @@ static void add_up(forecast *f, int n_threads)
         const double n = (double)job->out * (double)job->in;
         double b = 0;
         for (size_t i = 0; i < recipe->n_pool; i++) {
-            const double entry = calm_scheme_bits_per_weight(&recipe->pool[i].scheme, job->out, job->in);
+            const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
+            const double entry = calm_scheme_bits_per_weight(&scheme, job->out, job->in);
             /* Codes and scales at the scheme's bits, and about a tenth of a byte per weight for what rows and zeros
              * add. */
             out->store_bytes += n * (entry / 8 + 0.1);
@@ -225,6 +226,7 @@ static void add_up(forecast *f, int n_threads)
     if (p->result.evaluates && recipe->eval_windows > 0)
         out->seconds += evaluation_seconds(f, (double)(recipe->eval_windows * recipe->seqlen));
     out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, f->out->sgemm_flops, n_threads) : 0;
+    out->learn_seconds += learning_seconds(&p->result.tuned, f->out->sgemm_flops, n_threads);
     out->seconds += out->learn_seconds;
     /* Digests and reading: about 400 MB/s, twice; writing the result. */
     out->seconds += 2 * (double)calm_model_bytes(p->in.model) / 4e8 + out->bytes_after / 3e8;

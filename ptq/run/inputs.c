@@ -71,6 +71,15 @@ void calm_inputs_describe(const calm_inputs *in, calm_result *out)
     out->guard = calm_window_facts_of(&in->guard);
 }
 
+calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inputs *in)
+{
+    bool splits = false;
+    for (size_t i = 0; i < in->recipe->n_schemes; i++)
+        splits |= calm_mix_splits(&in->recipe->schemes[i]);
+    CALM_TRY(calm_model_open(ctx, dir, &in->model));
+    return splits ? calm_model_split(ctx, in->model) : CALM_OK;
+}
+
 /* Replace the open model by its rotated form, which lies beside the store for as long as the inputs are open. */
 static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
 {
@@ -86,7 +95,7 @@ static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
     CALM_TRY(calm_strf(ctx, ctx->scratch, &target, "%s.rotated", recipe->store));
     CALM_TRY(calm_export_begin(ctx, target, &in->rotated));
     CALM_TRY(calm_rotate_write(ctx, plain, &options, in->rotated.temporary));
-    return calm_model_open(ctx, in->rotated.temporary, &in->model);
+    return calm_inputs_open_directory(ctx, in->rotated.temporary, in);
 }
 
 static calm_status use_hadamard(calm_ctx *ctx, calm_inputs *in)
@@ -104,7 +113,7 @@ calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in)
 
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
 {
-    CALM_TRY(calm_model_open(ctx, in->recipe->model.dir, &in->model));
+    CALM_TRY(calm_inputs_open_directory(ctx, in->recipe->model.dir, in));
     in->float_bytes = calm_model_bytes(in->model);
     CALM_TRY(calm_inputs_allow_rotation(ctx, in));
     if (in->recipe->rotate == CALM_ROTATE_NONE || in->only_look)
@@ -221,6 +230,11 @@ static size_t measured_windows(const calm_inputs *in, long long asked)
 size_t calm_inputs_score_windows(const calm_inputs *in)
 {
     return measured_windows(in, in->recipe->score_windows);
+}
+
+size_t calm_inputs_scored_windows(const calm_inputs *in)
+{
+    return in->recipe->unscored ? 0 : calm_inputs_score_windows(in);
 }
 
 size_t calm_inputs_probe_windows(const calm_inputs *in)

@@ -69,6 +69,9 @@ calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in);
  * different experts.  CALM_EARG: a chain fits to both, and windows that were read have too few rows for an input. */
 calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in);
 
+/* Open a checkpoint as in->model, with the layout that the recipe's schemes ask for (ptq/model/layout.h). */
+calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inputs *in);
+
 /* Open the recipe's model.  With `rotate` it is written, rotated, beside the store, and that is opened; `only_look`: it
  * is checked alone.  CALM_EUNSUPPORTED: the family cannot be rotated (ptq/export/rotate.h). */
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in);
@@ -98,6 +101,9 @@ size_t calm_inputs_held_windows(const calm_inputs *in);
 /* The first windows that candidates are scored and probed on: what the recipe asks for, as far as it was held out. */
 size_t calm_inputs_score_windows(const calm_inputs *in);
 size_t calm_inputs_probe_windows(const calm_inputs *in);
+
+/* Those that candidates are scored on in this run: none where nothing asks for scores. */
+size_t calm_inputs_scored_windows(const calm_inputs *in);
 
 /* So many windows of the evaluation's text, of an encoder's sentences; 0: all.  The first ones, or spread over the
  * text.  Fails as calm_windows_read and calm_sentences_read do. */

@@ -36,17 +36,24 @@ static bool learns(const calm_run *p, const calm_learner *learner)
 /* What refuses a recipe that asks for it, or warns. */
 static calm_status check(calm_ctx *ctx, const calm_run *p)
 {
+    const calm_recipe *recipe = p->in.recipe;
+    const char *name = calm_recipe_learn_name(recipe->learn);
     const size_t n = calm_learn_windows(p);
-    if (!learns(p, p->in.recipe->learner)) {
-        calm_log(ctx, CALM_LOG_WARNING, "`learn` blocks: 8 bits leave nothing to learn; the result stays as it is");
-        return CALM_OK;
+    if (recipe->learn == CALM_LEARN_KL && !calm_learn_tunes(p))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `learn` kl tunes predictions, which an encoder has not; `learn` "
+                         "blocks learns it", recipe->model.dir);
+    if (recipe->learner && !learns(p, recipe->learner)) {
+        calm_log(ctx, CALM_LOG_WARNING, "`learn` blocks: 8 bits leave nothing to learn%s",
+                 calm_learn_tunes(p) ? " but the scales" : "; the result stays as it is");
+        if (!calm_learn_tunes(p))
+            return CALM_OK;
     }
     if (n < CALM_LEARN_LEAST_WINDOWS)
-        return calm_fail(ctx, CALM_EARG, "`learn` blocks has %zu calibration windows besides those that are held out, "
-                         "expected at least %zu; more `calibration.samples`", n, CALM_LEARN_LEAST_WINDOWS);
+        return calm_fail(ctx, CALM_EARG, "`learn` %s has %zu calibration windows besides those that are held out, "
+                         "expected at least %zu; more `calibration.samples`", name, n, CALM_LEARN_LEAST_WINDOWS);
     if (n < CALM_LEARN_FEW_WINDOWS)
-        calm_log(ctx, CALM_LOG_WARNING, "`learn` blocks has %zu calibration windows besides those that are held out: "
-                 "below %zu it may learn what is peculiar to them (more `calibration.samples`)", n,
+        calm_log(ctx, CALM_LOG_WARNING, "`learn` %s has %zu calibration windows besides those that are held out: "
+                 "below %zu it may learn what is peculiar to them (more `calibration.samples`)", name, n,
                  CALM_LEARN_FEW_WINDOWS);
     return CALM_OK;
 }
@@ -74,9 +81,13 @@ static void count(calm_run *p, const calm_learner *learner)
 calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *p)
 {
     calm_learner *learner = p->in.recipe->learner;
-    if (learner)
+    if (p->in.recipe->learn)
         CALM_TRY(check(ctx, p));
-    else
+    if (calm_learn_tunes(p))
+        p->result.tuned.operations = calm_learn_model_operations(p);
+    if (p->in.recipe->learn == CALM_LEARN_KL)
+        return CALM_OK;
+    if (!learner)
         CALM_TRY(calm_learner_parse(ctx, "learn", &learner));
     /* What would be refused is not foreseen. */
     if (learns(p, learner) && calm_learn_windows(p) >= CALM_LEARN_LEAST_WINDOWS)
@@ -91,7 +102,7 @@ static calm_status look_up(calm_ctx *ctx, stage *s)
 {
     const calm_run *p = s->of.p;
     size_t checks;
-    CALM_TRY(calm_learn_look_up(ctx, &s->of));
+    CALM_TRY(calm_learn_look_up(ctx, &s->of, false));
     calm_learner_losses(p->in.recipe->learner, calm_learn_windows(p), &s->steps, &checks);
     for (size_t b = p->in.first_block; b < p->in.end_block; b++) {
         if (!s->of.blocks[b])
@@ -154,6 +165,8 @@ static calm_status run_blocks(calm_ctx *ctx, stage *s)
         CALM_TRY(calm_batch_load_block(ctx, model, &p->rope, b, NULL, NULL, &s->floats));
         if (inside && s->of.blocks[b] && !s->of.there[b])
             CALM_TRY(learn_block(ctx, s, b));
+        if (b + 1 == s->end)    /* its rows would enter a block that nothing is learned of */
+            break;
         CALM_SCOPED_ARENA(arena);
         CALM_SCOPED_OUT(ctx, &arena);
         CALM_TRY(calm_learn_plan(ctx, &s->of, inside ? b + 1 : 0, &s->plan));
@@ -180,15 +193,12 @@ static calm_status embed_and_run(calm_ctx *ctx, stage *s)
     return status;
 }
 
-calm_status calm_run_learn(calm_ctx *ctx, calm_run *p)
+static calm_status learn_blocks(calm_ctx *ctx, calm_run *p)
 {
     const calm_plan start = p->result.plan;
-    stage s = {.of = {.p = p, .suffix = CALM_LEARNED_SUFFIX,
+    stage s = {.of = {.p = p, .learner = calm_learner_canonical(p->in.recipe->learner), .suffix = CALM_LEARNED_SUFFIX,
                       .start = &start, .facts = &p->result.learned},
                .floats.hidden.file = -1, .quantized.hidden.file = -1};
-    if (!p->in.recipe->learner || !learns(p, p->in.recipe->learner))
-        return CALM_OK;
-    s.of.learner = calm_learner_canonical(p->in.recipe->learner);
     CALM_TRY(look_up(ctx, &s));
     calm_event(&p->events, CALM_STAGE_LEARN, s.done, s.total);
     if (s.end)
@@ -200,4 +210,11 @@ calm_status calm_run_learn(calm_ctx *ctx, calm_run *p)
         CALM_TRY(calm_learn_judge(ctx, &s.of, &s.plan));
     calm_memory_plan_note(ctx, &p->held.evaluate);
     return CALM_OK;
+}
+
+calm_status calm_run_learn(calm_ctx *ctx, calm_run *p)
+{
+    if (p->in.recipe->learner && learns(p, p->in.recipe->learner))
+        CALM_TRY(learn_blocks(ctx, p));
+    return calm_learn_tunes(p) ? calm_learn_model(ctx, p) : CALM_OK;
 }

@@ -60,7 +60,9 @@ static calm_status loss_of(void *user, calm_ctx *ctx, size_t window, bool gradie
         return CALM_OK;
     calm_vec_scale(n, (float)(2 * scale), z);
     calm_learn_view_clear(&l->view);
-    return calm_block_back(ctx, &l->view.block, &l->task->run->rope, tape, z, &l->view.grads, NULL);
+    CALM_TRY(calm_block_back(ctx, &l->view.block, &l->task->run->rope, tape, z, &l->view.grads, NULL));
+    calm_learn_view_complete(&l->view);
+    return CALM_OK;
 }
 
 /* A calm_tick_fn of the learner, whose `user` is that of the loss. */
@@ -74,11 +76,12 @@ static void tick(void *user, size_t done, size_t total)
 calm_status calm_learn_block(calm_ctx *ctx, const calm_learn_task *task, calm_learn_result *out)
 {
     const calm_learner *learner = task->run->in.recipe->learner;
+    const calm_learn_view_options options = {.learner = learner, .targets = true};
     learning *l;
     /* Loaders of experts point to the view. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, l, 1));
     l->task = task;
-    CALM_TRY(calm_learn_view_open(ctx, task->run->in.model, task->start, task->block, learner, &l->view));
+    CALM_TRY(calm_learn_view_open(ctx, task->run->in.model, task->start, task->block, &options, &l->view));
     CALM_TRY(mean_square(ctx, task->targets, &l->mean_square));
     const calm_learn_view *v = &l->view;
     const calm_learn_problem problem = {.linears = v->linears, .n_linears = v->n_linears, .vectors = v->vectors,

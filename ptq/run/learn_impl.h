@@ -3,6 +3,8 @@
 #ifndef CALM_RUN_LEARN_IMPL_H
 #define CALM_RUN_LEARN_IMPL_H
 
+#include "algorithms/tune.h"
+#include "ptq/eval/predict.h"
 #include "ptq/model/block_back.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/run/run_impl.h"
@@ -12,6 +14,12 @@
 #define CALM_LEARN_FEW_WINDOWS ((size_t)32)
 
 /* ---- a block as it is learned (learn_view.c) ---- */
+
+/* Decoded weights and gradients of the linears of a block, which views of one shape after the other may share. */
+typedef struct calm_learn_room {
+    float **effective, **grad;    /* [n] by the number of a linear in its block */
+    size_t n;
+} calm_learn_room;
 
 /* A block of a plan with its codes, scales and norms in arrays that a learner may change, and where gradients go. */
 typedef struct calm_learn_view {
@@ -26,23 +34,42 @@ typedef struct calm_learn_view {
     const float **floats;                    /* [n_all] those of the float model                         */
     size_t n_linears, n_vectors, n_all;
     calm_block_grads grads;                  /* where the backward pass puts them                        */
+    float *input_norm_grad;                  /* [D] of the norm that q, k and v read, which follows from theirs
+                                                (calm_learn_view_complete); NULL: the backward pass gives it */
     calm_expert_grads *expert_grads;         /* [n_experts of a sparse block]                            */
     calm_weight (*experts)[CALM_N_ROLES];    /* likewise                                                 */
 } calm_learn_view;
 
-/* Block `index` of a plan that quantizes all of its jobs, in ctx->out, with the weights that its codes stand for;
- * linears that `learner` changes get gradients.  *out must stay where it is.  Fails as assembly does. */
+/* What is wanted of a view besides. */
+typedef struct calm_learn_view_options {
+    const calm_learner *learner;    /* linears that it changes get gradients; NULL: all do */
+    bool targets;                   /* linears[].w                                         */
+    const calm_learn_room *room;    /* for decoded weights and gradients; NULL: own ones   */
+} calm_learn_view_options;
+
+/* Block `index` of a plan that quantizes all of its jobs, in ctx->out; *out must stay where it is.  Decoded weights of
+ * a shared room are those of the view only after calm_learn_view_decode.  Fails as assembly does. */
 calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
-                                 const calm_learner *learner, calm_learn_view *out);
+                                 const calm_learn_view_options *options, calm_learn_view *out);
+
+/* linears[].effective = what codes, scales and zeros stand for. */
+calm_status calm_learn_view_decode(calm_ctx *ctx, const calm_learn_view *view);
 
 /* All gradients to zero: the backward pass adds to them. */
 void calm_learn_view_clear(const calm_learn_view *view);
 
+/* The gradient that follows from others, after the backward pass. */
+void calm_learn_view_complete(const calm_learn_view *view);
+
 /* Norms and biases that are not those of the float block, as the checkpoint stores them; in ctx->out. */
 calm_status calm_learn_view_vectors(calm_ctx *ctx, const calm_learn_view *view, calm_vectors *out);
 
-/* What a view leaves in ctx->out besides float weights and gradients, its jobs all being of `scheme`; and what opening
- * it holds besides for a while. */
+/* Room for every block of the model, and what it takes. */
+calm_status calm_learn_room_new(calm_ctx *ctx, const calm_model *model, calm_learn_room *out);
+size_t calm_learn_room_new_bytes(const calm_model *model);
+
+/* What a view leaves in ctx->out without targets and room, its jobs all being of `scheme`; and what opening it holds
+ * besides for a while. */
 size_t calm_learn_view_open_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras);
 size_t calm_learn_view_opening_bytes(const calm_model *model, size_t block, const calm_scheme *scheme,
                                      unsigned extras);
@@ -97,8 +124,9 @@ typedef struct calm_learn_stage {
     bool *there;                  /* [n_blocks] the store has it                                          */
 } calm_learn_stage;
 
-/* stage->blocks with their keys, stage->there and the facts of those. */
-calm_status calm_learn_look_up(calm_ctx *ctx, calm_learn_stage *stage);
+/* stage->blocks with their keys, stage->there and the facts of those.  `whole`: the key of a block covers the starts of
+ * all blocks, not of those before it alone. */
+calm_status calm_learn_look_up(calm_ctx *ctx, calm_learn_stage *stage, bool whole);
 
 /* Put a learned block, in the caller's transaction. */
 calm_status calm_learn_keep(calm_ctx *ctx, calm_learn_stage *stage, size_t block, const calm_learn_result *result,
@@ -113,5 +141,52 @@ calm_status calm_learn_judge(calm_ctx *ctx, const calm_learn_stage *stage, const
 
 /* Windows that learning sees: those that candidates were fitted to. */
 size_t calm_learn_windows(const calm_run *run);
+
+/* ---- the divergence of the whole model (learn_divergence.c) ---- */
+
+/* A model whose scales and norms are tuned, and the float one. */
+typedef struct calm_tuning {
+    calm_learn_stage of;
+    calm_learn_view *views;      /* [n_blocks]                                             */
+    calm_tune **tunes;           /* [n_blocks] NULL: a block that stays as the plan has it */
+    size_t first;                /* block that is tuned                                    */
+    calm_learn_room room;
+    calm_batch floats;           /* final rows of the float model, all calibration windows */
+    calm_subject subjects[2];
+    calm_predictors set;         /* the float model, the tuned one: of both only the head  */
+    float **inputs;              /* [n_blocks + 1][longest, D] what enters each block      */
+    uint32_t *targets;           /* [longest] of rows that predict anything                */
+} calm_tuning;
+
+/* Everything but `of`, in ctx->out; `floats` is closed by the caller, whatever comes back. */
+calm_status calm_tuning_open(calm_ctx *ctx, calm_tuning *tuning);
+
+/* The mean divergence over the predictions of window `w`; d (NULL: not wanted) [T, D] = its gradient by what leaves the
+ * last block. */
+calm_status calm_tuning_divergence(calm_ctx *ctx, calm_tuning *tuning, size_t w, float *d, double *kl);
+
+/* After that, from the last block to the first that is tuned: gradients of the view of block `b`; d goes from its
+ * output to its input. */
+calm_status calm_tuning_back(calm_ctx *ctx, const calm_tuning *tuning, size_t b, size_t w, float *d);
+
+/* ---- tuning the whole model (learn_model.c; what it takes: learn_model_cost.c) ---- */
+
+/* Steps between two looks at held-out windows. */
+#define CALM_LEARN_LOOK_STEPS ((size_t)16)
+
+/* Tune scales and norms of the result on the divergence from the float model, as the recipe asks.  Fails as learning
+ * blocks does. */
+calm_status calm_learn_model(calm_ctx *ctx, calm_run *run);
+
+/* Windows that are looked at: of those that are held out of everything, or, where none are, the first ones, which are
+ * then not learned from. */
+size_t calm_learn_model_held(const calm_run *run);
+
+/* Does the run do that?  Not of encoders, which predict nothing. */
+bool calm_learn_tunes(const calm_run *run);
+
+/* Operations that it takes, and the most that it holds; 0: it is not done. */
+double calm_learn_model_operations(const calm_run *run);
+size_t calm_learn_model_bytes(const calm_run *run, unsigned extras, bool spill, size_t n_threads);
 
 #endif

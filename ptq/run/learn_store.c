@@ -83,15 +83,22 @@ static calm_status find_block(calm_ctx *ctx, calm_learn_stage *s, size_t block)
     return calm_store_run_learned(ctx, s->p->in.store, s->p->result.run_id, id);
 }
 
-calm_status calm_learn_look_up(calm_ctx *ctx, calm_learn_stage *s)
+calm_status calm_learn_look_up(calm_ctx *ctx, calm_learn_stage *s, bool whole)
 {
     const size_t n_blocks = calm_model_config(s->p->in.model)->n_blocks;
-    char prefix[CALM_SHA256_HEX] = "float";
+    char before[CALM_SHA256_HEX] = "float", prefix[CALM_SHA256_HEX];
     CALM_TRY(CALM_NEW(ctx, ctx->out, s->blocks, n_blocks));
     CALM_TRY(CALM_NEW(ctx, ctx->out, s->there, n_blocks));
     for (size_t b = s->p->in.first_block; b < s->p->in.end_block; b++) {
         CALM_SCOPED_SCRATCH(ctx);
-        CALM_TRY(make_keys(ctx, s, b, prefix));
+        CALM_TRY(make_keys(ctx, s, b, before));
+    }
+    for (size_t b = s->p->in.first_block; b < s->p->in.end_block; b++) {
+        CALM_SCOPED_SCRATCH(ctx);
+        /* The last of the keys above covers all starts. */
+        memcpy(prefix, before, sizeof prefix);
+        if (whole)
+            CALM_TRY(make_keys(ctx, s, b, prefix));
         if (s->blocks[b])
             CALM_TRY(find_block(ctx, s, b));
     }
@@ -189,7 +196,7 @@ calm_status calm_learn_judge(calm_ctx *ctx, const calm_learn_stage *s, const cal
         CALM_TRY(calm_strf(ctx, ctx->out, &p->result.verdict,
                            "%s; %s, it %s: %+.5f, with a paired standard error of %.5f (%zu windows)",
                            p->result.verdict, s->suffix + 2,
-                           better ? "is better" : "is no better, so it stays plain",
+                           better ? "is better" : "is no better, so it stays as it was",
                            -two[1].delta, two[1].se, p->in.guard.n));
         /* Differences of the table are to the hybrid. */
         if (trials[0].id)

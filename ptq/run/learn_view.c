@@ -8,12 +8,13 @@
 #include "ptq/base/threads.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/qblob.h"
+#include "ptq/tensor/vector.h"
 
 /* A view that is being opened. */
 typedef struct opening {
     const calm_model *model;
     const calm_plan *plan;
-    const calm_learner *learner;
+    const calm_learn_view_options *options;
     calm_arena *parts;               /* of what goes afterwards                    */
     calm_block before;               /* float                                      */
     calm_fold_set sets[CALM_N_SUBLAYERS];
@@ -85,20 +86,35 @@ static calm_status start_job(calm_ctx *ctx, const opening *o, const calm_fold_se
     return CALM_OK;
 }
 
+/* Decoded weights and gradient of linear `index` of the layout, of n weights. */
+static calm_status take_room(calm_ctx *ctx, const opening *o, size_t index, size_t n, bool wanted, float **effective,
+                             float **grad)
+{
+    const calm_learn_room *room = o->options->room;
+    /* A room is by the layout's order, in which the shared expert may stand before the others. */
+    const size_t at = index - calm_model_layout(o->model)->jobs[o->v->begin].first;
+    *grad = NULL;
+    if (room) {
+        *effective = room->effective[at];
+        *grad = wanted ? room->grad[at] : NULL;
+        return CALM_OK;
+    }
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, *effective, n));
+    return wanted ? CALM_NEW_RAW(ctx, ctx->out, *grad, n) : CALM_OK;
+}
+
 /* The linears of a job as the learner sees them: codes and scales are the job's own. */
 static calm_status add_linears(calm_ctx *ctx, const opening *o, const part *of, const calm_job_ref *ref,
                                const calm_qjob *qjob, float *const targets[CALM_N_ROLES])
 {
     calm_learn_view *v = o->v;
-    const bool wanted = calm_learner_changes(o->learner, &qjob->scheme);
+    const bool wanted = !o->options->learner || calm_learner_changes(o->options->learner, &qjob->scheme);
     size_t row = 0;
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         const calm_linear_ref *linear = &calm_model_layout(o->model)->linears[i];
         calm_weight *weight = &of->weight[linear->role];
-        float *effective, *grad = NULL;
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, effective, linear->out * linear->in));
-        if (wanted)
-            CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, grad, linear->out * linear->in));
+        float *effective, *grad;
+        CALM_TRY(take_room(ctx, o, i, linear->out * linear->in, wanted, &effective, &grad));
         weight->w = effective;
         weight->in_scale = qjob->in_scale;
         of->grad[linear->role] = grad;
@@ -119,7 +135,8 @@ static calm_status add_linears(calm_ctx *ctx, const opening *o, const part *of, 
 static calm_status add_part(calm_ctx *ctx, const opening *o, const part *of)
 {
     float *targets[CALM_N_ROLES] = {NULL};
-    CALM_TRY(calm_assemble_targets(ctx, o->model, o->plan, of->floats, of->begin, of->end, targets));
+    if (o->options->targets)
+        CALM_TRY(calm_assemble_targets(ctx, o->model, o->plan, of->floats, of->begin, of->end, targets));
     for (size_t j = of->begin; j < of->end; j++) {
         calm_qjob *qjob = &o->v->jobs[j - o->v->begin];
         CALM_TRY(start_job(ctx, o, of->set, j, qjob));
@@ -258,6 +275,42 @@ calm_status calm_learn_view_vectors(calm_ctx *ctx, const calm_learn_view *v, cal
     return CALM_OK;
 }
 
+/* ---- the norm that q, k and v read ---- */
+
+static const calm_role readers[] = {CALM_ROLE_Q, CALM_ROLE_K, CALM_ROLE_V, CALM_ROLE_FUSED_QKV};
+
+/* x = p n, y = W x: p dL/dp = sum over outputs of dL/dW W.  So where all of them have gradients, the products that take
+ * dL/dy back to x would be for this one vector: a twentieth of a step. */
+static void imply_input_norm(calm_learn_view *v)
+{
+    const calm_norm *norm = &v->block.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN];
+    float **slot = &v->grads.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN];
+    bool all = norm->w && !norm->b;
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
+        all &= !v->block.weight[readers[i]].w || v->grads.weight[readers[i]];
+    if (!all)
+        return;
+    v->input_norm_grad = *slot;
+    *slot = NULL;
+}
+
+void calm_learn_view_complete(const calm_learn_view *v)
+{
+    const calm_norm *norm = &v->block.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN];
+    float *sum = v->input_norm_grad;
+    if (!sum)
+        return;
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        const calm_weight *weight = &v->block.weight[readers[i]];
+        for (size_t row = 0; weight->w && row < weight->out; row++)
+            calm_vec_mul_add(weight->in, v->grads.weight[readers[i]] + row * weight->in, weight->w + row * weight->in,
+                             sum);
+    }
+    /* A factor of 0 stays 0 whatever its gradient is. */
+    for (size_t j = 0; j < norm->width; j++)
+        sum[j] = norm->w[j] == 0 ? 0 : sum[j] / norm->w[j];
+}
+
 /* ---- the whole ---- */
 
 static size_t count_linears(const calm_layout *layout, size_t block)
@@ -286,7 +339,9 @@ static calm_status open_parts(calm_ctx *ctx, opening *o)
         calm_layout_fold_set(layout, v->index, s, CALM_NO_EXPERT, &of.begin, &of.end);
         CALM_TRY(add_part(ctx, o, &of));
     }
-    return add_vectors(ctx, o);
+    CALM_TRY(add_vectors(ctx, o));
+    imply_input_norm(v);
+    return CALM_OK;
 }
 
 /* A calm_row_range_fn over the rows of a linear. */
@@ -305,8 +360,7 @@ static calm_status decode_rows(calm_ctx *ctx, size_t first, size_t n, void *user
     return CALM_OK;
 }
 
-/* What codes, scales and zeros stand for. */
-static calm_status decode(calm_ctx *ctx, const calm_learn_view *v)
+calm_status calm_learn_view_decode(calm_ctx *ctx, const calm_learn_view *v)
 {
     for (size_t i = 0; i < v->n_linears; i++)
         CALM_TRY(calm_parallel_rows(ctx, v->linears[i].out, decode_rows, &v->linears[i]));
@@ -314,16 +368,16 @@ static calm_status decode(calm_ctx *ctx, const calm_learn_view *v)
 }
 
 calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
-                                 const calm_learner *learner, calm_learn_view *out)
+                                 const calm_learn_view_options *options, calm_learn_view *out)
 {
     const calm_layout *layout = calm_model_layout(model);
     CALM_SCOPED_ARENA(parts);
     CALM_SCOPED_SCRATCH(ctx);
-    opening o = {.model = model, .plan = plan, .learner = learner, .parts = &parts, .v = out};
+    opening o = {.model = model, .plan = plan, .options = options, .parts = &parts, .v = out};
     *out = (calm_learn_view){.index = index, .begin = layout->block_begin[index],
                              .end = layout->block_begin[index + 1]};
     CALM_TRY(open_parts(ctx, &o));
-    return decode(ctx, out);
+    return calm_learn_view_decode(ctx, out);
 }
 
 void calm_learn_view_clear(const calm_learn_view *v)
@@ -333,6 +387,55 @@ void calm_learn_view_clear(const calm_learn_view *v)
             memset(v->linear_grads[i], 0, v->linears[i].out * v->linears[i].in * sizeof(float));
     for (size_t i = 0; i < v->n_vectors; i++)
         memset(v->vector_grads[i], 0, v->vectors[i].n * sizeof(float));
+}
+
+/* ---- room ---- */
+
+/* Weights of the largest linear of this number in any block; 0 behind the last. */
+static size_t largest(const calm_model *model, size_t number)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    size_t most = 0;
+    for (size_t b = 0; b < calm_model_config(model)->n_blocks; b++) {
+        size_t left = number;
+        for (size_t j = layout->block_begin[b]; j < layout->block_begin[b + 1]; left -= layout->jobs[j++].n)
+            if (left < layout->jobs[j].n) {
+                const calm_linear_ref *linear = &layout->linears[layout->jobs[j].first + left];
+                most = calm_size_max(most, linear->out * linear->in);
+                break;
+            }
+    }
+    return most;
+}
+
+static size_t most_linears(const calm_model *model)
+{
+    size_t most = 0;
+    for (size_t b = 0; b < calm_model_config(model)->n_blocks; b++)
+        most = calm_size_max(most, count_linears(calm_model_layout(model), b));
+    return most;
+}
+
+calm_status calm_learn_room_new(calm_ctx *ctx, const calm_model *model, calm_learn_room *out)
+{
+    out->n = most_linears(model);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->effective, out->n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->grad, out->n));
+    for (size_t i = 0; i < out->n; i++) {
+        const size_t n = largest(model, i);
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->effective[i], n));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->grad[i], n));
+    }
+    return CALM_OK;
+}
+
+size_t calm_learn_room_new_bytes(const calm_model *model)
+{
+    const size_t n = most_linears(model);
+    size_t bytes = 2 * CALM_BYTES(float *, n);
+    for (size_t i = 0; i < n; i++)
+        bytes += 2 * CALM_BYTES(float, largest(model, i));
+    return bytes;
 }
 
 /* ---- memory ---- */

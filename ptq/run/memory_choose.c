@@ -68,6 +68,8 @@ calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan 
     size_t limit;
     char *dir;
     CALM_TRY(calm_memory_plan_limit(ctx, p->in.recipe, &limit));
+    if (!p->in.recipe->memory)    /* what is free is for all ranks of this machine */
+        limit /= (size_t)calm_cluster_on_node(p->cluster);
     CALM_TRY(choose_knobs(ctx, p, limit, out));
     out->limit = limit;
     const calm_knobs *knobs = &out->knobs;

@@ -5,10 +5,12 @@
 
 #include "cka/linear.h"
 #include "ptq/run/block_work.h"
+#include "ptq/run/outer_rows.h"
 #include "ptq/run/learn_impl.h"
 #include "ptq/base/file.h"
 #include "ptq/base/memory.h"
 #include "ptq/calib/importance.h"
+#include "ptq/eval/detail.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/qblob.h"
 
@@ -126,11 +128,12 @@ static size_t replaced_bytes(const calm_job_ref *job, unsigned extras)
 static void add_candidate(const estimate *e, const calm_job_ref *job, const calm_entry *entry,
                           const calm_capture_shape *captured, bool linear, group_needs *out)
 {
-    const calm_job_shape shape = job_shape(e, job, &entry->scheme, captured->rows - captured->held_rows);
+    const calm_scheme scheme = calm_scheme_at(&entry->scheme, &job->place);
+    const calm_job_shape shape = job_shape(e, job, &scheme, captured->rows - captured->held_rows);
     /* An arena's first chunk is there however small the result. */
     const size_t code = calm_algorithm_run_bytes(entry->algorithm, &shape) + CALM_ARENA_CHUNK;
     const unsigned extras = calm_assembled_extras(e->layout, job, e->extras);
-    size_t score = output_bytes(e, job, captured->score_rows, entry->scheme.act_bits);
+    size_t score = output_bytes(e, job, captured->score_rows, scheme.act_bits);
     const size_t chain = calm_algorithm_run_scratch_bytes(entry->algorithm, &shape);
     calm_job_shape helped = shape;
     helped.n_threads++;
@@ -138,10 +141,10 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     add_size(&out->quantize, chain + (job->kind == CALM_JOB_O ? CALM_BYTES(uint32_t, job->in) : 0));
     raise_to(&out->help, calm_algorithm_run_scratch_bytes(entry->algorithm, &helped) - chain);
     raise_to(&score, score_bytes(calm_score_scratch_bytes, captured));
-    if (linear && !entry->scheme.act_bits)
+    if (linear && !scheme.act_bits)
         raise_to(&score, CALM_BYTES(float, job->out * job->in) + calm_cka_linear_scratch_bytes(job->out, job->in));
     score += CALM_BYTES(float, captured->score_rows * e->config->hidden) + replaced_bytes(job, extras);
-    raise_to(&score, calm_qblob_encode_bytes(&entry->scheme, job->out, job->in, extras));    /* when it is kept */
+    raise_to(&score, calm_qblob_encode_bytes(&scheme, job->out, job->in, extras));    /* when it is kept */
     add_size(&out->score, score);
 }
 
@@ -179,8 +182,9 @@ static size_t unit_bytes(const estimate *e, size_t begin, size_t end, const calm
         for (size_t j = begin; j < end; j++) {
             const calm_job_ref *job = &e->layout->jobs[j];
             const unsigned extras = calm_assembled_extras(e->layout, job, e->extras);
-            jobs += calm_qjob_bytes(scheme, job->out, job->in, extras) + replaced_bytes(job, extras);
-            raise_to(&then, calm_qblob_decode_scratch_bytes(scheme, job->out, job->in));
+            const calm_scheme own = calm_scheme_at(scheme, &job->place);
+            jobs += calm_qjob_bytes(&own, job->out, job->in, extras) + replaced_bytes(job, extras);
+            raise_to(&then, calm_qblob_decode_scratch_bytes(&own, job->out, job->in));
         }
         raise_to(&then, output_bytes(e, &e->layout->jobs[begin], captured->score_rows, scheme->act_bits));
         raise_to(&most, jobs + CALM_BYTES(float, captured->score_rows * e->config->hidden) + then);
@@ -307,7 +311,7 @@ size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, siz
     const calm_config *config = calm_model_config(p->in.model);
     const size_t most = calm_size_min(p->memory.knobs.experts_at_once, config->moe.n_experts - first);
     const size_t at_once = p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : n_threads;
-    const size_t scored = calm_inputs_score_windows(&p->in),
+    const size_t scored = calm_inputs_scored_windows(&p->in),
                  stride = routing->n_windows + 1;
     const size_t share = allowed_tokens(&config->moe, p->in.calib.begin[p->in.calib.n]), width = config->hidden;
     const size_t score_share = allowed_tokens(&config->moe, p->in.calib.begin[scored]);
@@ -359,7 +363,7 @@ static size_t planned_block_bytes(const estimate *e, size_t block, size_t n_wind
     for (expert_end = outside; expert_end < end && e->layout->jobs[expert_end].expert == 0;)
         expert_end++;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
-        const calm_scheme *scheme = &recipe->schemes[i];
+        const calm_scheme largest = calm_mix_largest(&recipe->schemes[i]), *scheme = &largest;
         size_t expert = 0;
         if (outside < end)
             expert = calm_assembled_expert_bytes(model, block, scheme, e->extras) +
@@ -381,14 +385,18 @@ static size_t hidden_bytes(const estimate *e)
     static const size_t copies_of[] = {1, 2, 3};    /* by calm_prefix */
     const size_t width = e->config->hidden, copies = copies_of[e->p->in.recipe->prefix];
     const bool scored = wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA);
-    return (e->knobs->spill ? 0 : copies * calm_row_store_bytes(e->rows, width)) +
+    /* Of several ranks each has room for the rows of its next block, too, and a mixture for what leaves it. */
+    const size_t flows = e->p->cluster != NULL && e->p->in.recipe->prefix == CALM_PREFIX_FLOAT;
+    const size_t more = flows * (e->config->moe.n_experts ? 2 : 1);
+    return (e->knobs->spill ? 0 : (copies + more) * calm_row_store_bytes(e->rows, width)) +
+           flows * 8 * calm_row_store_bytes(e->longest, width) +
            (scored ? calm_row_store_bytes(e->score_rows, width) : 0);
 }
 
 /* A block's output and what it adds, float and by one entry after the other. */
 static size_t whole_bytes(const estimate *e, size_t block)
 {
-    const size_t windows = calm_inputs_score_windows(&e->p->in), n = e->score_rows;
+    const size_t windows = calm_inputs_scored_windows(&e->p->in), n = e->score_rows;
     const size_t width = e->config->hidden, outputs = 2 * calm_row_store_bytes(n, width);
     const size_t scoring = calm_size_min(2, e->n_threads) * calm_score_scratch_bytes(n, width);
     size_t weights = 0;
@@ -414,26 +422,32 @@ static void add_block(const estimate *e, size_t block, calm_memory_plan *out)
     }
     if (wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA))
         raise_to(&out->score, hidden + whole_bytes(e, block));
-    if (e->p->in.recipe->prefix != CALM_PREFIX_FLOAT)
+    if (e->p->in.recipe->prefix != CALM_PREFIX_FLOAT || e->p->cluster)
         raise_to(&out->capture, hidden + planned_block_bytes(e, block, e->windows, e->longest, 0));
 }
 
 /* ---- whole models ---- */
 
-/* n models with their plans against the float model on so many windows. */
-static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size_t longest, size_t n_checkpoints)
+/* n models with their plans against the float model on so many windows.  `test`: where they differ is kept too. */
+static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size_t longest, size_t n_checkpoints,
+                             bool test)
 {
     const calm_config *config = e->config;
     const bool encodes = calm_inputs_encode(&e->p->in);
     const size_t batch = (encodes ? calm_encode_batch : calm_evaluation_batch)(config, n_windows, longest);
     calm_evaluation_shape shape = {.config = config, .n_windows = n_windows, .longest = longest, .n = n,
                                    .has_reference = true, .n_checkpoints = n_checkpoints};
+    if (test && !encodes) {
+        shape.n_kl = n_windows * longest;
+        shape.worst = CALM_RUN_WORST;
+    }
     for (size_t b = 0; b < config->n_blocks; b++)
         raise_to(&shape.block_bytes, planned_block_bytes(e, b, batch, longest, 0));
     if (!n || !n_windows)
         return 0;
     if (!encodes)
-        return calm_evaluate_bytes(&shape) + calm_evaluate_scratch_bytes(&shape, e->n_threads);
+        return calm_evaluate_bytes(&shape) + calm_size_max(calm_evaluate_scratch_bytes(&shape, e->n_threads),
+                                                          calm_evaluate_detail_scratch_bytes(shape.n_kl));
     return (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows)) +
            calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, shape.block_bytes),
                          calm_embedding_compare_scratch_bytes(n_windows));
@@ -451,12 +465,12 @@ static void add_evaluations(const estimate *e, calm_memory_plan *out)
     const size_t text = recipe->eval_windows > 0 ? (size_t)recipe->eval_windows : UNKNOWN_WINDOWS;
     const size_t longest = calm_size_max(e->longest, (size_t)recipe->seqlen);
     if (recipe->guard_windows)
-        out->evaluate = measured_bytes(e, n_trials, e->p->in.guard.n, e->p->in.guard.longest, 1);
+        out->evaluate = measured_bytes(e, n_trials, e->p->in.guard.n, e->p->in.guard.longest, 1, false);
     if (probes)
-        raise_to(&out->evaluate, measured_bytes(e, n_probes, probed, e->longest, 1));
+        raise_to(&out->evaluate, measured_bytes(e, n_probes, probed, e->longest, 1, false));
     if (e->p->result.evaluates)
-        raise_to(&out->evaluate, recipe->n_budgets > 1 ? measured_bytes(e, recipe->n_budgets, text, longest, 1)
-                                                    : measured_bytes(e, 1, text, longest, 2));
+        raise_to(&out->evaluate, recipe->n_budgets > 1 ? measured_bytes(e, recipe->n_budgets, text, longest, 1, false)
+                                                    : measured_bytes(e, 1, text, longest, 2, true));
 }
 
 /* Pages of the largest tensor while it is copied: an embedding, when there is no block in memory. */
@@ -469,6 +483,15 @@ static size_t mapped_bytes(const estimate *e)
     return most;
 }
 
+/* A piece of the embedding in work; where a format writes its tensors one after the other also all of it: codes and
+ * scales, and the largest of the tensors. */
+static size_t outer_bytes(const estimate *e, bool whole)
+{
+    const size_t n = e->config->vocab * e->config->hidden;
+    return calm_outer_rows_bytes(e->p->outer, e->config->vocab, e->config->hidden, e->n_threads) +
+           (whole ? 2 * CALM_BYTES(uint8_t, n) + 3 * CALM_BYTES(float, n / 32) : 0);
+}
+
 /* Exporters in turn; each holds one block, and the importance matrix its own capture. */
 static void add_formats(const estimate *e, calm_memory_plan *out)
 {
@@ -476,9 +499,12 @@ static void add_formats(const estimate *e, calm_memory_plan *out)
     out->assemble = mapped_bytes(e);
     for (size_t f = 0; f < calm_formats_count(&recipe->formats); f++) {
         const calm_exporter *exporter = calm_formats_at(&recipe->formats, f);
-        for (size_t s = 0; s < recipe->n_schemes; s++)
-            raise_to(&out->assemble,
-                     calm_exporter_write_bytes(exporter, e->p->in.model, &recipe->schemes[s], e->extras));
+        for (size_t s = 0; s < recipe->n_schemes; s++) {
+            const calm_scheme scheme = calm_mix_largest(&recipe->schemes[s]);
+            raise_to(&out->assemble, calm_exporter_write_bytes(exporter, e->p->in.model, &scheme, e->extras));
+        }
+        if (exporter->outer && e->p->outer)
+            raise_to(&out->assemble, mapped_bytes(e) + outer_bytes(e, exporter->form != NULL));
         if (exporter->wants_importance)
             raise_to(&out->assemble,
                   calm_importance_collect_bytes(e->p->in.model, e->longest) +
@@ -495,7 +521,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     estimate e = {.p = p, .config = config, .layout = calm_model_layout(p->in.model), .knobs = knobs,
                   .n_threads = n_threads, .longest = calib->longest, .windows = calib->n,
                   .rows = calib->begin[calib->n],
-                  .score_rows = calib->begin[calm_inputs_score_windows(&p->in)],
+                  .score_rows = calib->begin[calm_inputs_scored_windows(&p->in)],
                   .held_rows = calib->begin[calm_inputs_held_windows(&p->in)],
                   .caps = calm_recipe_caps(p->in.recipe)};
     e.extras = (e.caps & CALM_SETS_IN_SCALE ? CALM_QJOB_SCALED : 0u) |
@@ -506,7 +532,8 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     /* The statistics of the embeddings, and of the final norm. */
     raise_to(&out->capture, hidden_bytes(&e) + calm_actstat_new_bytes(e.rows) +
                              calm_capture_rows_scratch_bytes(e.windows, e.longest));
-    out->learn = calm_learn_bytes(p, e.extras, knobs->spill, n_threads);
+    out->learn = calm_size_max(calm_learn_bytes(p, e.extras, knobs->spill, n_threads),
+                               calm_learn_model_bytes(p, e.extras, knobs->spill, n_threads));
     add_evaluations(&e, out);
     add_formats(&e, out);
     const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* begun, in arenas and their scratch */
@@ -520,7 +547,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     out->peak += always + out->kept;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         *stages[i] += always + out->kept;
-    const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner;
+    const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner || p->cluster;
     out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) *
                                            (twice ? 2 : 1)
                                      : 0;

@@ -10,6 +10,7 @@
 #include "ptq/export/export.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/run/checkpoint.h"
+#include "ptq/run/outer_rows.h"
 
 /* The folder of one format, in ctx->scratch. */
 static calm_status folder_of(calm_ctx *ctx, const calm_formats *formats, const char *dir, size_t index, char **out)
@@ -26,10 +27,41 @@ calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, 
 {
     *out = NULL;
     for (size_t i = 0; i < calm_formats_count(formats); i++)
-        /* An exporter of a single file (GGUF) writes no directory that could be read back. */
+        /* An exporter of a single file (GGUF) writes no directory. */
         if (!calm_formats_at(formats, i)->file)
             return folder_of(ctx, formats, dir, i, out);
     return CALM_OK;
+}
+
+calm_status calm_outputs_measured(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan,
+                                  const calm_exporter **exporter, calm_outer_plan *outer)
+{
+    const calm_formats *formats = &in->recipe->formats;
+    const size_t n = calm_formats_count(formats);
+    *exporter = NULL;
+    for (int files = 0; files < 2 && !*exporter; files++)
+        for (size_t i = 0; i < n && !*exporter; i++) {
+            const calm_exporter *at = calm_formats_at(formats, i);
+            if ((at->file != NULL) != files)
+                continue;
+            CALM_TRY(calm_formats_outer(ctx, formats, at, in->model, plan, outer));
+            /* Of a file with float tables the plan's weights are the whole truth. */
+            if (!files || outer->scheme[CALM_OUTER_EMBEDDING].bits || outer->scheme[CALM_OUTER_HEAD].bits)
+                *exporter = at;
+        }
+    return CALM_OK;
+}
+
+calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
+                               const char *dir, char **out)
+{
+    size_t index = 0;
+    char *folder;
+    while (calm_formats_at(formats, index) != exporter)
+        index++;
+    CALM_TRY(folder_of(ctx, formats, dir, index, &folder));
+    *out = folder;
+    return exporter->file ? calm_path_join(ctx, ctx->scratch, out, folder, exporter->file) : CALM_OK;
 }
 
 calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out)
@@ -94,7 +126,10 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
                                              &importance));
             options.importance = &importance;
         }
-        const calm_export_input input = {in->model, &checkpoint->result->plan, tick_one, &all, &options};
+        calm_outer_plan outer;
+        CALM_TRY(calm_formats_outer(ctx, formats, exporter, in->model, &checkpoint->result->plan, &outer));
+        outer.rows = calm_outer_rows;
+        const calm_export_input input = {in->model, &checkpoint->result->plan, tick_one, &all, &options, &outer};
         CALM_TRY(calm_exporter_write(ctx, exporter, &input, folder));
         tick_one(&all, all.n_blocks, all.n_blocks);    /* some report no blocks */
     }

@@ -38,13 +38,15 @@ calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size
     *out = (calm_plan){.n_jobs = n_jobs, .free_scales = in->recipe->input_scales != CALM_SCALES_FOLDED, .fetch = fetch,
                        .user = (void *)(uintptr_t)in};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
-    for (size_t j = 0; j < n_jobs; j++)
-        if (choice[j] != CALM_STAYS_FLOAT)    /* others stay zero: float */
-            out->jobs[j] = (calm_plan_job){.quantized = true,
-                                           .scheme = calm_scheme_for(&in->recipe->pool[choice[j]].scheme,
-                                                                     calm_model_layout(in->model)->jobs[j].in),
-                                           .entry_name = in->recipe->pool[choice[j]].name,
-                                           .source = calm_candidate_at(in, j, choice[j])};
+    for (size_t j = 0; j < n_jobs; j++) {
+        const calm_job_ref *job = &calm_model_layout(in->model)->jobs[j];
+        if (choice[j] == CALM_STAYS_FLOAT)    /* they stay zero: float */
+            continue;
+        const calm_scheme scheme = calm_scheme_at(&in->recipe->pool[choice[j]].scheme, &job->place);
+        out->jobs[j] = (calm_plan_job){.quantized = true, .scheme = calm_scheme_for(&scheme, job->in),
+                                       .entry_name = in->recipe->pool[choice[j]].name,
+                                       .source = calm_candidate_at(in, j, choice[j])};
+    }
     return CALM_OK;
 }
 

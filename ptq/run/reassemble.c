@@ -48,6 +48,7 @@ static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
     a->recipe.model.name = calm_json_string(calm_json_get(json, "model"), a->run.model_name);
     a->recipe.calib_name = calm_json_string(calm_json_get(calibration, "text"), "?");
     a->recipe.score_windows = calm_json_int(calm_json_get(choice, "score_windows"), 0);
+    a->recipe.unscored = !calm_json_bool(calm_json_get(choice, "scored"), true);
     a->recipe.eval_name = calm_json_string(calm_json_get(calm_json_get(json, "evaluation"), "text"), "?");
     a->recipe.least_tokens = calm_json_int(calm_json_get(choice, "expert_tokens"), 0);
     a->recipe.output = o->output;
@@ -230,10 +231,14 @@ static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, size_t *
     return spread(ctx, a, of_job, choice);
 }
 
-/* Is the result of this name a learned one? */
-static bool is_learned(const char *name)
+/* Cut one kind of learning off the end of a result's name [*length]; was it there? */
+static bool cut_suffix(const char *name, const char *suffix, size_t *length)
 {
-    return calm_text_ends_with(name, CALM_LEARNED_SUFFIX);
+    const size_t n = strlen(suffix);
+    if (*length < n || strncmp(name + *length - n, suffix, n) != 0)
+        return false;
+    *length -= n;
+    return true;
 }
 
 /* The plan that a name stands for: "hybrid", "all SCHEME" (under a budget, each unit's option of that width), an
@@ -339,12 +344,12 @@ static calm_status fetch_vectors(void *user, calm_ctx *ctx, const void *source, 
     return calm_vectors_decode(ctx, learned->blob, map.data, map.bytes, out);
 }
 
-/* The blocks that the run learned, in place of those that it began from. */
-static calm_status plan_learned(calm_ctx *ctx, calm_assembly *a)
+/* The blocks that the run learned, or tuned, in place of those that it began from. */
+static calm_status plan_learned(calm_ctx *ctx, calm_assembly *a, bool tuned)
 {
     const calm_plan plain = a->result.plan;
     calm_learned **blocks;
-    CALM_TRY(calm_learned_of_store(ctx, a->in.store, a->run.id, a->in.model, &blocks));
+    CALM_TRY(calm_learned_of_store(ctx, a->in.store, a->run.id, a->in.model, tuned, &blocks));
     CALM_TRY(calm_plan_learn(ctx, &a->in, &plain, blocks, &a->result.plan));
     a->result.plan.vectors = fetch_vectors;
     for (size_t b = 0; b < calm_model_config(a->in.model)->n_blocks; b++)
@@ -391,8 +396,8 @@ static calm_status list_trials(calm_ctx *ctx, calm_assembly *a)
     }
     for (size_t i = 0; i < a->stored.pool.n_entries; i++)
         CALM_TRY(add_trial(ctx, a, a->stored.pool.entries[i].name, budget, act_budget));
-    return is_learned(a->result.name) ? calm_trial_of_plan(ctx, &a->in, a->result.name, &a->result.plan,
-                                                           &a->result.trials[a->result.n_trials++]) : CALM_OK;
+    return a->learned ? calm_trial_of_plan(ctx, &a->in, a->result.name, &a->result.plan,
+                                           &a->result.trials[a->result.n_trials++]) : CALM_OK;
 }
 
 /* What the run measured, for the card.  A selection (calm select) has measured nothing, and its card says so by
@@ -430,6 +435,10 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
     CALM_TRY(o->formats.n ? calm_formats_parse(ctx, &o->formats, &a->recipe.formats)
                           : calm_formats_of_recipe(ctx, a->run.recipe, &a->recipe.formats));
     a->recipe.formats.options = o->export;
+    if (!o->export.embed && !o->export.head)    /* else as the run had them */
+        CALM_TRY(calm_formats_ask_outer(ctx, calm_json_string(calm_json_get(a->run.recipe, "embed_scheme"), NULL),
+                                        calm_json_string(calm_json_get(a->run.recipe, "head_scheme"), NULL),
+                                        &a->recipe.formats.options));
     CALM_TRY(restore_selection(ctx, a, &query));
     CALM_TRY(name_result(ctx, o, a));
     CALM_TRY(calm_pool_of_store(ctx, a->in.store, &a->run, &query, &a->stored));
@@ -452,16 +461,17 @@ static calm_status plan(calm_ctx *ctx, calm_assembly *a)
     char *start;
     CALM_TRY(match_jobs(ctx, a));
     CALM_TRY(restore_candidates(ctx, a));
-    const bool learned = is_learned(a->result.name);
-    const size_t length = strlen(a->result.name) - (learned ? strlen(CALM_LEARNED_SUFFIX) : 0);
+    size_t length = strlen(a->result.name);
+    const bool tuned = cut_suffix(a->result.name, CALM_TUNED_SUFFIX, &length);
+    a->learned = cut_suffix(a->result.name, CALM_LEARNED_SUFFIX, &length) || tuned;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &start, "%.*s", (int)length, a->result.name));
     CALM_TRY(spread_named(ctx, a, start, &choice, &solution));
     CALM_TRY(calm_plan_of_choice(ctx, &a->in, choice, &a->result.plan));
     /* A run's fetcher would advise to run the same command again, which does not compute blobs here. */
     a->result.plan.fetch = fetch;
     a->result.plan.user = a;
-    if (learned)
-        CALM_TRY(plan_learned(ctx, a));
+    if (a->learned)
+        CALM_TRY(plan_learned(ctx, a, tuned));
     CALM_TRY(check_blobs(ctx, a));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->in.model, &a->result.plan));
     CALM_TRY(restore_measured(ctx, a));

@@ -30,6 +30,7 @@ typedef struct calm_assembly {
     calm_recipe recipe;          /* the run's, as far as card and report need it                         */
     const calm_json *document;   /* that is written as calm_recipe.json; borrowed from `run`             */
     calm_inputs in;
+    bool learned;                /* the result is one that was learned or tuned                          */
     calm_result result;
 } calm_assembly;
 

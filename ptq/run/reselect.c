@@ -143,7 +143,7 @@ static void warn(calm_ctx *ctx, const calm_reselected *s)
         calm_log(ctx, CALM_LOG_WARNING,
                  "run %lld scored each block behind the choices of those before it: after another choice the scores of "
                  "later blocks are of another model", (long long)s->parent.id);
-    if (strcmp(calm_json_string(calm_json_get(s->parent.recipe, "learn"), ""), "blocks") == 0)
+    if (strcmp(calm_json_string(calm_json_get(s->parent.recipe, "learn"), "none"), "none") != 0)
         calm_log(ctx, CALM_LOG_WARNING,
                  "run %lld learned on from its own choices: this selection is of plain candidates; calm quantize with "
                  "these choices as pins learns on from them", (long long)s->parent.id);

@@ -69,7 +69,8 @@ typedef struct calm_result {
     calm_pareto *pareto;                       /* [n_budgets] with several budgets                          */
     calm_limits limits;                        /* what the target left                                      */
 
-    calm_learned_facts learned;
+    calm_learned_facts learned;                /* blocks                                                    */
+    calm_learned_facts tuned;                  /* of the whole model; losses: divergence, once for each block */
     double bits_per_weight;                    /* of the quantized linears; NaN: not known yet              */
     int64_t bytes_before, bytes_after;
     calm_window_facts calib, guard, eval;

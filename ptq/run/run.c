@@ -2,9 +2,12 @@
 #include "ptq/run/run_pool.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "ptq/run/division.h"
 #include "ptq/run/environment.h"
+#include "ptq/run/outer_rows.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/export/export.h"
@@ -17,7 +20,7 @@
 static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
-    calm_algorithm *fallback;
+    calm_algorithm *fallback, *outer;
     p->in.first_block = (size_t)p->in.recipe->first_block;
     /* `blocks` of the recipe is inclusive, end_block is not. */
     p->in.end_block = p->in.recipe->last_block < 0 ? n_blocks : (size_t)p->in.recipe->last_block + 1;
@@ -27,6 +30,8 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
     /* Rounding to nearest needs nothing but the weights. */
     CALM_TRY(calm_algorithm_parse(ctx, "rtn", &fallback));
     p->fallback = fallback;
+    CALM_TRY(calm_outer_algorithm(ctx, &outer));
+    p->outer = outer;
     return CALM_OK;
 }
 
@@ -83,6 +88,36 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
                  "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
                  "(more `calibration.samples`)",
                  rows, widest, ROWS_PER_INPUT);
+}
+
+/* Types that stand for others where super-blocks do not divide the rows, all in one note. */
+static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    CALM_SCOPED_TEXT(text);
+    size_t first, end;
+    calm_inputs_jobs(&p->in, &first, &end);
+    for (size_t job = first; job < end; job++)
+        for (size_t i = 0; i < p->in.recipe->n_schemes; i++) {
+            const calm_job_ref *ref = &layout->jobs[job];
+            const calm_scheme asked = calm_scheme_at(&p->in.recipe->schemes[i], &ref->place),
+                              stored = calm_scheme_for(&asked, ref->in);
+            char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX], line[2 * CALM_SCHEME_NAME_MAX + 8];
+            calm_scheme_name(&asked, a);
+            calm_scheme_name(&stored, b);
+            snprintf(line, sizeof line, "%s as %s", a, b);
+            if (strcmp(a, b) == 0 || (text.data && strstr(text.data, line)))
+                continue;
+            if (text.data)
+                calm_text_printf(&text, ", %s", line);
+            else
+                calm_text_printf(&text, "%s: %zu does not divide its %zu inputs; stored there and in others like it: "
+                                 "%s", ref->name, calm_scheme_block(&asked), ref->in, line);
+        }
+    CALM_TRY(calm_text_check(ctx, &text));
+    if (text.data)
+        calm_log(ctx, CALM_LOG_INFO, "%s", text.data);
+    return CALM_OK;
 }
 
 /* What scores and probes come to where there are few windows. */
@@ -188,7 +223,8 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
     /* The bits are not known until a plan is exported; 0 would be a figure. */
     **out = (calm_run){.in.recipe = recipe, .result.bits_per_weight = NAN, .arena = ctx->out,
-                       .account = ctx->memory, .command = options->command, .events = options->events};
+                       .account = ctx->memory, .command = options->command, .events = options->events,
+                       .cluster = options->cluster, .failed = calm_run_failed};
     return CALM_OK;
 }
 
@@ -215,6 +251,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_act_budget_check(ctx, &p->pool, &p->scope, p->in.recipe->act_budget));
     /* Only for a run that will take place: everything that refuses it is above. */
     warn_of_few_rows(ctx, p);
+    CALM_TRY(note_fallbacks(ctx, p));
     note_held_windows(ctx, p);
     CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
     calm_memory_plan_note(ctx, &p->held.open);
@@ -229,15 +266,18 @@ calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **o
     return open_all(ctx, *out);
 }
 
-static calm_status prepare(calm_ctx *ctx, calm_run *p)
+static calm_status open_and_name(calm_ctx *ctx, calm_run *p)
 {
     CALM_TRY(open_all(ctx, p));
     CALM_TRY(calm_key_model(ctx, p->in.model, p->model_key));
-    CALM_TRY(calm_run_calibration_key(ctx, p));
-    /* Waits for another writer without end: a run takes hours, a second one may be queued behind it. */
-    const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = p->command, .wait_seconds = -1};
-    CALM_TRY(calm_make_parent(ctx, p->in.recipe->store));
-    CALM_TRY(calm_store_open(ctx, p->in.recipe->store, &how, &p->in.store));
+    return calm_run_calibration_key(ctx, p);
+}
+
+static calm_status prepare(calm_ctx *ctx, calm_run *p)
+{
+    open_and_name(ctx, p);
+    CALM_TRY(calm_division_check(ctx, p));    /* its failure, or another rank's */
+    CALM_TRY(calm_division_open_store(ctx, p));
     p->result.store = p->in.store;
     /* The rows of model, blocks and jobs in one transaction: thousands of small ones would each wait for the disk. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
@@ -273,6 +313,9 @@ static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, v
 {
     CALM_TRY(prepare(ctx, p));
     CALM_TRY(calm_run_blocks(ctx, p));
+    /* What follows needs all candidates, and is rank 0's. */
+    if (calm_cluster_rank(p->cluster) != 0)
+        return calm_cluster_await(ctx, p->cluster);
     CALM_TRY(stages(ctx, p, user));
     return end_run(ctx, p, "finished");
 }
@@ -306,6 +349,7 @@ void calm_run_close(calm_run **run)
         return;
     /* The limit is the context's, not the run's: its next run begins without one. */
     calm_memory_set_limit((*run)->account, 0);
+    calm_cluster_receive((*run)->cluster, NULL);
     calm_inputs_close(&(*run)->in);
     (*run)->result.store = NULL;
     *run = NULL;

@@ -7,6 +7,7 @@
 #define CALM_RUN_RUN_H
 
 #include "ptq/base/event.h"
+#include "ptq/cluster/cluster.h"
 #include "ptq/run/result.h"
 
 typedef struct calm_run calm_run;
@@ -14,6 +15,8 @@ typedef struct calm_run calm_run;
 typedef struct calm_run_options {
     const char *command;    /* as typed, for the store                       */
     calm_events events;
+    calm_cluster *cluster;  /* ranks that divide the blocks; NULL: there is one.  All of them call the same with the
+                             * same recipe; rank 0 has the result, the others return when it has ended. */
 } calm_run_options;
 
 /* Run a recipe, which must outlive the run.  *out is closed by the caller also after a failure, which is recorded in

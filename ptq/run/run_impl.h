@@ -13,6 +13,11 @@ struct calm_run {
     calm_result result;
     calm_events events;
     const char *command;
+    calm_cluster *cluster;                     /* NULL: one rank                      */
+    void (*failed)(calm_ctx *ctx, const calm_run *run);    /* calm_run_failed             */
+    calm_store_relay relay;                    /* another rank than 0: its rows go to rank 0 */
+    double divided, waited;                    /* seconds: when the blocks were; spent waiting for rows */
+    bool seeding;                              /* rows are put that come from there   */
     calm_arena *arena;                         /* what lives as long as the run       */
     calm_memory *account;                      /* whose limit it sets; NULL: none     */
     char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
@@ -20,6 +25,7 @@ struct calm_run {
     int64_t *job_ids;                          /* [n_jobs] numbered as in the layout  */
     bool resumed;
     const calm_algorithm *fallback;            /* for experts that saw too few tokens */
+    const calm_algorithm *outer;               /* for embedding and head              */
 
     calm_memory_plan memory;                     /* its knobs change no result                              */
     calm_memory_plan_held held;
@@ -60,6 +66,9 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *run);
 /* Put bytes of one piece into the store's blobs (store_rows.c). */
 calm_status calm_run_put_blob(calm_ctx *ctx, const calm_run *run, const void *bytes, size_t n_bytes,
                               char digest[CALM_SHA256_HEX]);
+
+/* Take what a row of the store says of a candidate, but for whether it is complete (store_rows.c). */
+void calm_run_adopt(calm_candidate *candidate, const calm_store_candidate *row);
 
 /* Is the blob there, with the content that its name says?  If not, which the log then says, it is computed again
  * (survey.c). */
@@ -167,6 +176,20 @@ calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *run, const c
 calm_status calm_run_put_evaluation(calm_ctx *ctx, const calm_run *run, const char *subject_key, const char *subject,
                                     const char *text_name, const calm_windows *windows, const calm_measure *measure,
                                     int64_t *id);
+
+/* ---- where the result differs (divergence.c) ---- */
+
+/* So many of the tokens that differ most are kept of a final evaluation. */
+#define CALM_RUN_WORST ((size_t)50)
+
+/* As calm_run_measure on run->eval, and of a decoder where the subject differs: of an encoder *worst is all zero. */
+calm_status calm_run_measure_test(calm_ctx *ctx, const calm_run *run, calm_measure *reference_measure,
+                                  const calm_subject *subject, calm_measure *measure, calm_tick_fn *fn, void *user,
+                                  calm_eval_worst *worst);
+
+/* Put that beside an evaluation on run->eval; nothing where no token was predicted. */
+calm_status calm_run_put_divergence(calm_ctx *ctx, const calm_run *run, const calm_eval_worst *worst,
+                                    int64_t evaluation_id);
 
 /* A calm_tick_fn; `user` is a calm_shared_tick. */
 void calm_run_tick_shared(void *user, size_t done, size_t total);

@@ -26,8 +26,11 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
     const bool crest = p->surveyed && wants_crest(p->in.recipe);
     size_t first, end;
     calm_pool_job *jobs;
+    calm_scheme *schemes;
     calm_inputs_jobs(&p->in, &first, &end);
+    const calm_scheme *mix = &p->in.recipe->schemes[0];
     CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, end - first));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, mix->mix ? end - first : 0));
     for (size_t job = first, unit_end; job < end; job = unit_end) {
         size_t begin;
         char *unit;
@@ -39,6 +42,10 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
                 .id = p->job_ids ? p->job_ids[j] : 0, .name = ref->name, .role = ref->role, .unit = unit,
                 .block = ref->block, .out = ref->out, .in = ref->in, .expert = ref->expert >= 0,
                 .down = ref->kind == CALM_JOB_DOWN, .crest = crest ? calm_run_crest(ctx, p, j) : NAN};
+            if (!mix->mix)
+                continue;
+            schemes[j - first] = calm_scheme_at(mix, &ref->place);
+            jobs[j - first].scheme = &schemes[j - first];
         }
     }
     pool->jobs = jobs;
@@ -74,7 +81,7 @@ static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selec
 calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_selection *selection, calm_pool *out)
 {
     const calm_windows *calib = &p->in.calib;
-    const size_t windows = calm_inputs_score_windows(&p->in);
+    const size_t windows = calm_inputs_scored_windows(&p->in);
     calm_pool_entry *entries;
     CALM_TRY(calm_recipe_entries(ctx, p->in.recipe, &entries));
     *out = (calm_pool){.entries = entries, .n_entries = p->in.recipe->n_pool, .schemes = p->in.recipe->schemes,

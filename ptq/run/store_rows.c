@@ -1,4 +1,6 @@
 /* Rows of the store that a run stands on, and the keys of its candidates. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ptq/run/run_impl.h"
@@ -72,7 +74,8 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
         char *chain;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &chain, "%s%s", calm_algorithm_canonical(entry->algorithm),
                            free_scale ? " with a free input scale" : ""));
-        CALM_TRY(calm_key_candidate(ctx, p->calib_key, job, digest, chain, &entry->scheme, &expert,
+        const calm_scheme scheme = calm_scheme_at(&entry->scheme, &job->place);
+        CALM_TRY(calm_key_candidate(ctx, p->calib_key, job, digest, chain, &scheme, &expert,
                                     calm_candidate_at(&p->in, index, i)->key));
     }
     return CALM_OK;
@@ -140,4 +143,29 @@ calm_status calm_run_put_blob(calm_ctx *ctx, const calm_run *p, const void *byte
 {
     const calm_blob_piece piece = {bytes, n_bytes};
     return calm_blob_put(ctx, calm_store_blobs(p->in.store), &piece, 1, digest);
+}
+
+/* Scores of this version's names; others are of no use here. */
+static void adopt_scores(const calm_store_candidate *row, calm_score_set *out)
+{
+    for (size_t i = 0; i < row->n_scores; i++) {
+        calm_point point;
+        int score;
+        /* Names may be of an older or newer calm: what is not known is left where it is. */
+        for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++)
+            if (strcmp(row->scores[i].unit, calm_unit_name(unit)) == 0 &&
+                calm_score_find(unit, row->scores[i].metric, &point, &score))
+                out->value[point][score] = row->scores[i].value;
+    }
+}
+
+void calm_run_adopt(calm_candidate *candidate, const calm_store_candidate *row)
+{
+    calm_score_set_clear(&candidate->scores);
+    candidate->failure = row->failure;
+    adopt_scores(row, &candidate->scores);
+    candidate->bits_per_weight = row->bits_per_weight;
+    candidate->seconds = isnan(row->seconds) ? 0 : row->seconds;
+    if (row->blob)
+        snprintf(candidate->blob, sizeof candidate->blob, "%s", row->blob);
 }

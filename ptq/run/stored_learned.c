@@ -61,11 +61,11 @@ static calm_status take(calm_ctx *ctx, void *user, size_t n, const char *const *
 }
 
 calm_status calm_learned_of_store(calm_ctx *ctx, calm_store *store, int64_t run, const calm_model *model,
-                                  calm_learned ***blocks)
+                                  bool tuned, calm_learned ***blocks)
 {
     reading r = {.path = calm_store_path(store), .run = run, .layout = calm_model_layout(model),
                  .n_blocks = calm_model_config(model)->n_blocks};
-    const calm_value id = calm_value_int(run);
+    const calm_value params[] = {calm_value_int(run), calm_value_int(tuned)};
     CALM_TRY(CALM_NEW(ctx, ctx->out, r.blocks, r.n_blocks));
     CALM_TRY(calm_store_query(ctx, store,
                               "SELECT b.number, d.key, d.blob, d.blob_bytes, j.name, k.id, k.key, k.blob, k.blob_bytes"
@@ -73,7 +73,8 @@ calm_status calm_learned_of_store(calm_ctx *ctx, calm_store *store, int64_t run,
                               " JOIN block b ON b.id = d.block_id"
                               " JOIN learned_candidate c ON c.learned_id = d.id"
                               " JOIN candidate k ON k.id = c.candidate_id JOIN job j ON j.id = k.job_id"
-                              " WHERE l.run_id = ?1 ORDER BY b.number, j.position", &id, 1, take, &r));
+                              " WHERE l.run_id = ?1 AND (d.learner LIKE '" CALM_TUNER "@%') = ?2"
+                              " ORDER BY b.number, j.position", params, 2, take, &r));
     for (size_t b = 0; b < r.n_blocks; b++)
         for (size_t j = r.layout->block_begin[b]; r.blocks[b] && j < r.layout->block_begin[b + 1]; j++)
             if (!r.blocks[b]->jobs[j - r.layout->block_begin[b]].id)

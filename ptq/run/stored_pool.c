@@ -11,6 +11,7 @@
 
 #include "algorithms/algorithm.h"
 #include "ptq/base/array.h"
+#include "ptq/quant/mix.h"
 
 /* Most entries of a pool: more is not a run of calm.  It bounds arrays on the stack below. */
 #define MAX_ENTRIES ((size_t)1000)
@@ -21,6 +22,7 @@
 typedef struct raw_row {
     int64_t job_id;
     size_t entry;
+    calm_scheme scheme;        /* of a run with a mix: what it stands for there */
     calm_pool_cell cell;
     calm_stored_run_cell more;
 } raw_row;
@@ -33,6 +35,7 @@ typedef struct reading {
     calm_pool_entry *entries;
     size_t n_entries, entry_room;
     bool several;              /* schemes                                            */
+    calm_scheme mix;           /* the run's only scheme where that is a mix; .mix 0: it is none */
     raw_row *raw;              /* [n_raw] by rising candidate                        */
     size_t n_raw, raw_room;
     calm_pool_job *jobs;       /* [n_jobs]                                           */
@@ -52,6 +55,15 @@ static calm_status contradiction(calm_ctx *ctx, const reading *r, const char *wh
 {
     return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld: candidate %lld %s", calm_store_path(r->store),
                      (long long)r->run->id, (long long)candidate, what);
+}
+
+/* The run's only scheme, if that is a mix. */
+static calm_scheme mix_of(const calm_stored_run *run)
+{
+    calm_scheme out;
+    if (calm_mix_find(calm_json_string(calm_json_get(run->recipe, "scheme"), ""), &out))
+        return out;
+    return (calm_scheme){.symmetric = true};
 }
 
 /* ---- entries ---- */
@@ -174,7 +186,13 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
     CALM_TRY(calm_value_copy(ctx, &v[7], &raw->cell.blob));
     if (!raw->cell.failure && !raw->cell.blob)
         return contradiction(ctx, r, "has neither a result nor a failure", raw->cell.id);
-    return find_entry(ctx, r, v[2].text, v[3].text, v[4].text, &raw->entry);
+    if (!r->mix.mix)
+        return find_entry(ctx, r, v[2].text, v[3].text, v[4].text, &raw->entry);
+    /* The row has the type of its own matrix; entries are of the mix. */
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_mix_name(&r->mix, name);
+    CALM_TRY(calm_scheme_parse(ctx, v[4].text, &raw->scheme));
+    return find_entry(ctx, r, v[2].text, v[3].text, name, &raw->entry);
 }
 
 /* By rising id, so that scores, in the same order, need one pass.  CROSS JOIN keeps SQLite to the order of the
@@ -263,6 +281,11 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
     (void)n;
     (void)names;
     if (!v)
+        return CALM_OK;
+    /* The store may have the jobs of both layouts of a model; the run is about one of them. */
+    const bool halved = calm_value_as_string(&v[2]) && (strcmp(v[2].text, "qk") == 0 || strcmp(v[2].text, "v") == 0);
+    const bool whole = calm_value_as_string(&v[2]) && strcmp(v[2].text, "qkv") == 0;
+    if (calm_mix_splits(&r->mix) ? whole : halved)
         return CALM_OK;
     if (r->n_jobs == r->job_room || calm_value_as_int(&v[6]) <= 0 || calm_value_as_int(&v[7]) <= 0
         || calm_value_as_int(&v[5]) < 0 || !calm_value_as_string(&v[1]) || !calm_value_as_string(&v[2])
@@ -378,6 +401,8 @@ static calm_status place_cells(calm_ctx *ctx, reading *r)
         /* Scores find their cell by this, without job and entry. */
         r->of_raw[i] = &r->cells[job * r->n_entries + r->raw[i].entry];
         *r->of_raw[i] = r->raw[i].cell;    /* of two, the later */
+        if (r->mix.mix)
+            r->jobs[job].scheme = &r->raw[i].scheme;
         r->more[job * r->n_entries + r->raw[i].entry] = r->raw[i].more;
     }
     r->n_jobs = n_used;
@@ -465,7 +490,7 @@ static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, 
 calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stored_run *run,
                                const calm_pool_query *query, calm_stored_run_pool *out)
 {
-    reading r = {.store = store, .run = run, .query = query};
+    reading r = {.store = store, .run = run, .query = query, .mix = mix_of(run)};
     size_t n_schemes;
     r.light = strcmp(calm_json_string(calm_json_get(calm_json_get(run->recipe, "choice"), "effort"), ""), "light") == 0;
     CALM_TRY(list_recipe(ctx, &r));
@@ -481,7 +506,7 @@ calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stor
 calm_status calm_jobs_of_store(calm_ctx *ctx, calm_store *store, const calm_stored_run *run,
                                const calm_pool_query *query, calm_stored_run_pool *out)
 {
-    reading r = {.store = store, .run = run, .query = query};
+    reading r = {.store = store, .run = run, .query = query, .mix = mix_of(run)};
     CALM_TRY(read_jobs(ctx, &r));
     return hand_over(ctx, &r, 0, out);
 }

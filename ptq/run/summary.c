@@ -251,23 +251,37 @@ void calm_summary_size(const calm_result *r, calm_text *out)
                      (double)r->bytes_after / 1048576.0, 100.0 * (double)r->bytes_after / (double)r->bytes_before);
 }
 
+/* What tuning came to. */
+static void print_tuning(const calm_learned_facts *facts, calm_text *out)
+{
+    const double tuned = (double)(facts->n - facts->kept);
+    if (!facts->n)
+        return;
+    if (facts->kept == facts->n)
+        calm_text_printf(out, "  tuning       no step lowered the divergence of the held-out windows (%.1f s)\n",
+                         facts->seconds);
+    else
+        calm_text_printf(out, "  tuning       scales and norms of %zu blocks in %.1f s: KL %.5f -> %.5f on held-out "
+                         "calibration windows\n", facts->n, facts->seconds, facts->before / tuned,
+                         facts->after / tuned);
+}
+
 void calm_summary_learning(const calm_result *r, double seconds, calm_text *out)
 {
     const calm_learned_facts *facts = &r->learned;
     const size_t learned = facts->n - facts->kept;
-    if (!facts->operations)
-        return;
-    if (!r->recipe->learner)
+    if (!r->recipe->learn && facts->operations)
         calm_text_printf(out,
                          "  learning     --learn blocks goes on from here in about %.0f s; on the bundled model it "
                          "takes 20 to 45 %% off the KL\n", seconds);
-    else if (!learned)
+    else if (facts->operations && !learned)
         calm_text_printf(out, "  learning     all blocks stayed as they were\n");
-    else
+    else if (facts->operations)
         calm_text_printf(out,
                          "  learning     %zu of %zu blocks in %.1f s: mean loss %.5f -> %.5f, %.1f %% of the codes "
                          "changed\n", learned, facts->n, facts->seconds, facts->before / (double)learned,
                          facts->after / (double)learned, 100.0 * (double)facts->changed / (double)facts->codes);
+    print_tuning(&r->tuned, out);
 }
 
 /* One line per gate of the recipe. */

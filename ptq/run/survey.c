@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/run/flow.h"
 #include "ptq/run/run_pool.h"
 #include "store/blob.h"
 
@@ -23,25 +24,15 @@ bool calm_run_blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest
     return false;
 }
 
-/* Scores of this version's names; others are of no use here. */
-static void adopt_scores(const calm_store_candidate *row, calm_score_set *out)
-{
-    for (size_t i = 0; i < row->n_scores; i++) {
-        calm_point point;
-        int score;
-        /* Names may be of an older or newer calm: what is not known is left where it is. */
-        for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++)
-            if (strcmp(row->scores[i].unit, calm_unit_name(unit)) == 0 &&
-                calm_score_find(unit, row->scores[i].metric, &point, &score))
-                out->value[point][score] = row->scores[i].value;
-    }
-}
-
 /* Does a row have all scores of a job that this run needs?  Of too few rows there are none. */
 static bool is_scored(const calm_run *p, size_t job, size_t entry, int64_t score_rows, const calm_score_set *scores)
 {
     const bool linear = p->in.recipe->want_cka_linear && p->in.recipe->pool[entry].scheme.act_bits == 0 &&
                         calm_recipe_scores_linear(p->in.recipe, calm_model_layout(p->in.model)->jobs[job].in);
+    if (p->in.recipe->unscored)
+        return true;
+    if (score_rows < 0)    /* a run that needed no score left it */
+        return false;
     return score_rows < CALM_LEAST_SCORE_ROWS ||
            (calm_score_set_has(scores, CALM_POINT_JOB) &&
             (!linear || !isnan(scores->value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR])));
@@ -58,16 +49,13 @@ static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t en
     calm_score_set_clear(&candidate->scores);
     if (candidate->id == 0)
         return CALM_OK;
-    candidate->failure = row.failure;
-    adopt_scores(&row, &candidate->scores);
-    candidate->bits_per_weight = row.bits_per_weight;
-    candidate->seconds = isnan(row.seconds) ? 0 : row.seconds;
+    calm_run_adopt(candidate, &row);
     const bool complete = is_scored(p, job, entry, row.score_rows, &candidate->scores);
     /* A failure is a result: the same inputs would fail again. A row without all scores, from an older calm or a
      * killed run, is computed again as a whole; it keeps its id. */
     candidate->todo = !row.failure && (!complete || !calm_run_blob_is_sound(ctx, p, row.blob));
-    if (!row.failure && !candidate->todo)
-        memcpy(candidate->blob, row.blob, CALM_SHA256_HEX);
+    if (candidate->todo)
+        candidate->blob[0] = '\0';
     return CALM_OK;
 }
 
@@ -125,6 +113,7 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
     bool kept;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->activations, n_blocks));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->blocks, n_blocks));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->any, n_blocks));
     for (size_t b = p->in.first_block; b < p->in.end_block; b++) {
         size_t n_missing;
         CALM_TRY(survey_block(ctx, p, b, &n_missing, &out->blocks[b]));
@@ -132,7 +121,8 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
         /* The block's output is put last, so it stands for all its hook points. */
         out->activations[b] = !kept && p->in.recipe->score_windows;
         out->n_candidates += n_missing;
-        if (out->activations[b] || n_missing || out->blocks[b] || sublayers_lack(p, b))
+        out->any[b] = out->activations[b] || n_missing || out->blocks[b] || sublayers_lack(p, b);
+        if (out->any[b])
             out->end = b + 1;
     }
     /* -1: embedding and final norm. */
@@ -141,6 +131,24 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
     out->outside = !kept && p->in.recipe->score_windows && p->in.end_block == n_blocks;
     if (out->outside)
         out->end = n_blocks;
+    return CALM_OK;
+}
+
+/* What other ranks have computed, from the rows that they sent: as a later run would find it. */
+static calm_status take_over(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
+{
+    const size_t n_cached = p->result.n_cached;
+    for (size_t b = 0; b < missing->end && missing->owner && calm_cluster_rank(p->cluster) == 0; b++) {
+        size_t n_missing;
+        bool units;
+        if (!missing->any[b] || calm_division_mine(p, missing, b))
+            continue;
+        CALM_TRY(survey_block(ctx, p, b, &n_missing, &units));
+        if (n_missing)
+            return calm_fail(ctx, CALM_EIO, "block %zu: rank %d did not deliver %zu candidates, or not their blobs", b,
+                             missing->owner[b], n_missing);
+    }
+    p->result.n_cached = n_cached;    /* none of them was there before */
     return CALM_OK;
 }
 
@@ -180,6 +188,9 @@ static calm_status run_blind(calm_ctx *ctx, calm_run *p, const calm_missing *mis
     CALM_SCOPED_OUT(ctx, &results);
     for (size_t b = p->in.first_block; b < missing->end; b++) {
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
+        if (!calm_division_mine(p, missing, b))
+            continue;
+        calm_cluster_place(p->cluster, "block %zu", b);
         CALM_TRY(calm_block_process(ctx, p, b, missing, NULL, NULL, &done));
         calm_arena_clear(ctx->out);
     }
@@ -193,7 +204,12 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
     CALM_SCOPED(calm_batch, calm_batch_close) batch = {.hidden.file = -1}, exact = {.hidden.file = -1};
     const bool lockstep = p->in.recipe->prefix == CALM_PREFIX_ASYMMETRIC;
     size_t done = 0;
-    CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden, p->spill_dir, &batch));
+    if (!calm_division_mine(p, missing, 0))    /* one rank computes all */
+        return CALM_OK;
+    {
+        CALM_SCOPED_LEND(p->cluster);
+        CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden, p->spill_dir, &batch));
+    }
     if (lockstep)
         CALM_TRY(calm_batch_copy(ctx, &batch, batch.n, &hidden, p->spill_dir, &exact));
     /* The caller's arena is not written any more: the run's results stay out of what is cleared per block. */
@@ -202,6 +218,7 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
     if (missing->outside)
         CALM_TRY(keep_outside(ctx, p, CALM_HOOK_EMBED, &batch));
     for (size_t b = 0; b < missing->end; b++) {
+        calm_cluster_place(p->cluster, "block %zu", b);
         /* Blocks up to the last that misses something: the rows of a block are the output of the one before. */
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
         CALM_TRY(calm_block_process(ctx, p, b, missing, &batch, lockstep ? &exact : NULL, &done));
@@ -209,6 +226,32 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
         calm_arena_clear(ctx->out);
     }
     return missing->outside ? run_final_norm(ctx, p, &batch) : CALM_OK;
+}
+
+/* One of several ranks: its own blocks, whose rows come from the rank with the block before. */
+static calm_status run_share(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
+{
+    CALM_SCOPED_ARENA(hidden);
+    CALM_SCOPED(calm_flow *, calm_flow_close) flow = NULL;
+    calm_batch *batch = NULL;
+    size_t done = 0;
+    CALM_TRY(calm_flow_open(ctx, p, missing, &hidden, &flow));
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_OUT(ctx, &results);
+    for (size_t b = 0; b < missing->end; b++) {
+        calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
+        if (!calm_division_mine(p, missing, b))
+            continue;
+        calm_cluster_place(p->cluster, "block %zu", b);
+        CALM_TRY(calm_flow_enter(ctx, flow, b, &batch));
+        if (b == 0 && missing->outside)
+            CALM_TRY(keep_outside(ctx, p, CALM_HOOK_EMBED, batch));
+        CALM_TRY(calm_block_process(ctx, p, b, missing, batch, NULL, &done));
+        calm_arena_clear(ctx->out);
+    }
+    if (missing->outside && calm_division_mine(p, missing, missing->end - 1))
+        CALM_TRY(run_final_norm(ctx, p, batch));
+    return calm_flow_finish(ctx, flow);
 }
 
 /* --effort light: the candidates that were not left out; which ones those are is known only now. */
@@ -229,7 +272,9 @@ static calm_status note_candidates(calm_ctx *ctx, calm_run *p)
 calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
 {
     calm_missing missing = {0};
-    CALM_TRY(survey(ctx, p, &missing));
+    if (calm_cluster_rank(p->cluster) == 0)
+        CALM_TRY(survey(ctx, p, &missing));
+    CALM_TRY(calm_division_share(ctx, p, &missing));
     /* From here on pool and scope know the ids and failures of what is there. */
     p->surveyed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
@@ -241,11 +286,19 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     calm_event(&p->events, CALM_STAGE_QUANTIZE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_CALIBRATE, 0, missing.end);
     const bool blind = !calm_recipe_needs_rows(p->in.recipe) && !any_sparse(calm_model_config(p->in.model));
+    const bool flows = p->cluster && p->in.recipe->prefix == CALM_PREFIX_FLOAT;
     if (missing.end)
-        CALM_TRY((blind ? run_blind : embed_and_run)(ctx, p, &missing));
+        CALM_TRY((blind ? run_blind : flows ? run_share : embed_and_run)(ctx, p, &missing));
     calm_event_complete(&p->events, CALM_STAGE_CALIBRATE);
+    CALM_TRY(calm_division_collect(ctx, p, &missing));
+    CALM_TRY(take_over(ctx, p, &missing));
+    if (p->cluster) {    /* other ranks' candidates were not counted one by one */
+        calm_event_complete(&p->events, CALM_STAGE_QUANTIZE);
+        calm_event_complete(&p->events, CALM_STAGE_SCORE);
+    }
     /* Every candidate is there or has failed; the second look at the pool sees the failures. */
     p->computed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
-    return p->in.recipe->skip_smoothing ? note_candidates(ctx, p) : CALM_OK;
+    /* The store, and with it the run's pool, is rank 0's. */
+    return p->in.recipe->skip_smoothing && calm_cluster_rank(p->cluster) == 0 ? note_candidates(ctx, p) : CALM_OK;
 }

@@ -118,7 +118,10 @@ calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *bl
         CALM_TRY(calm_plan_of_choice(ctx, &p->in, choice, &task.plans[n]));
         entries[n++] = entry;
     }
-    CALM_TRY(calm_parallel_for(ctx, n, score_sublayer, &task));
+    {
+        CALM_SCOPED_LEND(p->cluster);
+        CALM_TRY(calm_parallel_for(ctx, n, score_sublayer, &task));
+    }
     /* The store has one writer: the rows are put after the tasks, in the pool's order. */
     for (size_t i = 0; i < n; i++)
         CALM_TRY(keep(ctx, p, captured->begin, captured->end, entries[i], CALM_POINT_SUBLAYER, &task.scores[i]));
@@ -135,6 +138,7 @@ static calm_status run_block(calm_ctx *ctx, const calm_run *p, size_t index, con
     const size_t n = rows->rows * rows->width;
     calm_batch batch;
     calm_block block;
+    CALM_SCOPED_LEND(p->cluster);
     /* The block overwrites its rows, and `rows` is read by every entry. */
     CALM_TRY(calm_batch_copy(ctx, rows, rows->n, ctx->out, NULL, &batch));
     CALM_TRY(calm_model_load_block(ctx, p->in.model, index, &block));

@@ -47,7 +47,7 @@ calm_run_work calm_run_work_of(const calm_inputs *in)
     const calm_config *config = calm_model_config(in->model);
     const calm_layout *layout = calm_model_layout(in->model);
     const double rows = (double)in->calib.begin[in->calib.n],
-                 score_rows = (double)in->calib.begin[calm_inputs_score_windows(in)],
+                 score_rows = (double)in->calib.begin[calm_inputs_scored_windows(in)],
                  guard_rows = (double)in->guard.begin[in->guard.n];
     size_t first, end;
     /* One pass of the calibration windows through the blocks up to the last quantized one: two operations per weight.

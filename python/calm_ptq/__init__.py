@@ -166,7 +166,7 @@ def answer(model: Path, tasks: Path, *, reference: Optional[Path] = None, sample
 
 # ---- stores ----
 
-STORE_VERSION = 6
+STORE_VERSION = 7
 Columns = dict[str, NDArray[Any]]
 
 
@@ -251,11 +251,13 @@ def read_store(path: Path) -> Store:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A quantized matrix: (codes - zeros) * scales, per group of columns, approximates w * in_scale."""
+    """A quantized matrix: (codes - zeros) * scales, per group of columns, approximates w * in_scale; of schemes with
+    minima (q4_k) codes * scales + mins; of others (nvfp4, iq4_nl) a code stands for a level, and `weights` says which."""
 
     codes: NDArray[np.uint8]                  # [out, in]
     scales: Floats                            # [out, groups]
     zeros: Optional[NDArray[np.uint8]]        # [out, groups]; None: 2 ** (bits - 1)
+    mins: Optional[Floats]                    # [out, groups] added; None: nothing
     in_scale: Optional[Floats]                # [in] the input is divided by it
     weights: Floats                           # [out, in] what stands for w where the input is left as it is
     group: int                                # columns per scale
@@ -293,5 +295,5 @@ def quantize_matrix(w: ArrayLike, x: ArrayLike, *, algorithm: str = "gptq", sche
         context.call("calm_score_prepare", _pointer(y), c.c_size_t(len(y)), c.c_size_t(n_out), c.byref(reference))
         context.call("calm_score", reference, _pointer(z), c.byref(scores))
         return Matrix(_copy(quantized.codes, n_out, n_in), _copy(quantized.scales, n_out, quantized.n_groups),
-                      _copy(quantized.zeros, n_out, quantized.n_groups), _copy(quantized.in_scale, n_in), effective,
-                      quantized.group, dict(zip(METRICS, scores.value)))
+                      _copy(quantized.zeros, n_out, quantized.n_groups), _copy(quantized.mins, n_out, quantized.n_groups),
+                      _copy(quantized.in_scale, n_in), effective, quantized.group, dict(zip(METRICS, scores.value)))

@@ -59,17 +59,17 @@ class TaskFigures(c.Structure):
 
 class Scheme(c.Structure):
     _fields_ = _fields((c.c_int, "bits"), (c.c_size_t, "group"), (c.c_bool, "symmetric"), (c.c_int, "act_bits"),
-                       (c.c_bool, "act_asymmetric"), (c.c_int, "act_rule scale_dtype"))
+                       (c.c_bool, "act_asymmetric"), (c.c_int, "act_rule scale_dtype family mix"))
 
 
 class Stats(c.Structure):
     _fields_ = _fields((c.c_size_t, "rows"), (c.POINTER(c.c_double), "gram"), (c.POINTER(c.c_float), "absmax"),
                        (c.POINTER(c.c_double), "sum sumsq sumabs"), (c.POINTER(c.c_float), "samples"),
-                       (c.c_size_t, "n_samples"))
+                       (c.c_size_t, "n_samples"), (c.POINTER(c.c_double), "cross"))
 
 
 class Linear(c.Structure):
-    # "in" is no name for an attribute
+    # "in" is no name for an attribute, nor is "global"
     _fields_ = _fields((c.c_char_p, "name"), (c.c_size_t, "out in_"), (c.POINTER(c.c_float), "w"), (c.c_bool, "bias"))
 
 
@@ -82,7 +82,8 @@ class Job(c.Structure):
 class QuantizedJob(c.Structure):
     _fields_ = _fields((c.c_size_t, "out in_ n_groups group"), (Scheme, "scheme"), (c.POINTER(c.c_uint8), "codes"),
                        (c.POINTER(c.c_float), "scales"), (c.POINTER(c.c_uint8), "zeros"),
-                       (c.POINTER(c.c_float), "in_scale bias_delta"), (c.c_double, "damp"))
+                       (c.POINTER(c.c_float), "in_scale bias_delta"), (c.c_double, "damp"),
+                       (c.POINTER(c.c_float), "mins"), (c.c_float, "global_ act_global"))
 
 
 class Scores(c.Structure):

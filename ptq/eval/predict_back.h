@@ -1,11 +1,9 @@
 /* Gradient of the KL divergence from a reference with respect to the rows that a head reads.
  *
  *   loss = scale sum_t KL(p_t || q_t),  p = softmax of the reference's logits, q of the model's
- *   d loss / d logits of row t = scale (q_t - p_t), through the cap if the family has one, times the table
- *
- * Only files of this folder and their tests include it. */
-#ifndef CALM_EVAL_PREDICT_BACK_IMPL_H
-#define CALM_EVAL_PREDICT_BACK_IMPL_H
+ *   d loss / d logits of row t = scale (q_t - p_t), through the cap if the family has one, times the table */
+#ifndef CALM_EVAL_PREDICT_BACK_H
+#define CALM_EVAL_PREDICT_BACK_H
 
 #include "ptq/eval/predict.h"
 

@@ -1,0 +1,487 @@
+/* Starting and ending the ranks of a run, and what they do together. */
+#include "ptq/cluster/cluster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/threads.h"
+#include "ptq/cluster/cluster_impl.h"
+#include "ptq/cluster/launch.h"
+
+#define CONNECT_SECONDS 60.0
+#define PROBE_SECONDS 5.0      /* a network file system shows a new file after a while */
+#define TOLD_SECONDS 10        /* rank 0 ends a rank that has told it of a failure     */
+
+int calm_cluster_rank(const calm_cluster *cluster)
+{
+    return cluster ? cluster->transport.rank : 0;
+}
+
+int calm_cluster_ranks(const calm_cluster *cluster)
+{
+    return cluster ? cluster->transport.ranks : 1;
+}
+
+const calm_transport *calm_cluster_transport(const calm_cluster *cluster)
+{
+    return &cluster->transport;
+}
+
+int calm_cluster_on_node(const calm_cluster *cluster)
+{
+    const int n = cluster ? calm_launch_read().on_node : 1;
+    return n > 0 ? n : 1;
+}
+
+/* ---- what all ranks find ---- */
+
+/* How one rank stands. */
+typedef struct verdict {
+    int status;
+    char message[CALM_MESSAGE_MAX];
+} verdict;
+
+/* Rank 0: its own failure, else the lowest rank's, by its name. */
+static void judge(const calm_cluster *c, verdict *all)
+{
+    for (int r = 1; r < c->transport.ranks && all[0].status == CALM_OK; r++)
+        if (all[r].status != CALM_OK) {
+            all[0].status = all[r].status;
+            snprintf(all[0].message, sizeof all[0].message, "rank %d (process %ld on %s): %.800s", r, c->peers[r].pid,
+                     c->peers[r].host, all[r].message);
+        }
+}
+
+calm_status calm_cluster_settle(calm_ctx *ctx, calm_cluster *c)
+{
+    verdict own = {.status = ctx->status}, *all = NULL;
+    if (!c)
+        return ctx->status;
+    const calm_transport *t = &c->transport;
+    memcpy(own.message, ctx->message, sizeof own.message);
+    calm_ctx_forgive(ctx);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all, (size_t)t->ranks));
+    CALM_TRY(t->gather(ctx, t->state, &own, sizeof own, all));
+    if (t->rank == 0) {
+        judge(c, all);
+        own = all[0];
+    }
+    CALM_TRY(t->broadcast(ctx, t->state, &own, sizeof own));
+    c->agreed = own.status != CALM_OK;
+    return c->agreed ? calm_fail(ctx, (calm_status)own.status, "%s", own.message) : CALM_OK;
+}
+
+calm_status calm_cluster_agree(calm_ctx *ctx, calm_cluster *cluster, const calm_cluster_fact *facts, size_t n)
+{
+    char (*own)[CALM_CLUSTER_FACT], (*all)[CALM_CLUSTER_FACT];
+    if (!cluster)
+        return CALM_OK;
+    const calm_transport *t = &cluster->transport;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, own, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all, n * (size_t)t->ranks));
+    for (size_t i = 0; i < n; i++)
+        snprintf(own[i], sizeof own[i], "%s", facts[i].value);
+    CALM_TRY(t->gather(ctx, t->state, own, n * sizeof *own, all));
+    for (int r = 1; t->rank == 0 && r < t->ranks; r++)
+        for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
+            if (strcmp(all[(size_t)r * n + i], own[i]) != 0)
+                calm_fail(ctx, CALM_EUNSUPPORTED,
+                          "rank %d (process %ld on %s) and rank 0 (on %s) differ in the %s: %.64s, %.64s; the bytes "
+                          "would depend on which rank computes what",
+                          r, cluster->peers[r].pid, cluster->peers[r].host, cluster->own_host, facts[i].name,
+                          all[(size_t)r * n + i], own[i]);
+    return calm_cluster_settle(ctx, cluster);
+}
+
+calm_status calm_cluster_share(calm_ctx *ctx, calm_cluster *cluster, void *bytes, size_t *n)
+{
+    void **at = bytes;
+    if (!cluster)
+        return CALM_OK;
+    const calm_transport *t = &cluster->transport;
+    CALM_TRY(t->broadcast(ctx, t->state, n, sizeof *n));
+    if (t->rank != 0)
+        CALM_TRY(calm_alloc_raw(ctx, ctx->out, at, *n + 1, 1, "what rank 0 shares"));
+    return t->broadcast(ctx, t->state, *at, *n);
+}
+
+/* ---- the shared folder ---- */
+
+/* The probe file of a rank, in ctx->scratch. */
+static calm_status probe_path(calm_ctx *ctx, const calm_cluster *c, const char *folder, int rank, char **out)
+{
+    return calm_strf(ctx, ctx->scratch, out, "%s/.calm-probe-%.16s-%d", folder, c->token, rank);
+}
+
+static calm_status write_probe(calm_ctx *ctx, const calm_cluster *c, const char *folder)
+{
+    char *path;
+    CALM_TRY(probe_path(ctx, c, folder, c->transport.rank, &path));
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot write there", folder);
+    close(fd);
+    return CALM_OK;
+}
+
+/* Is the probe of `rank` seen here?  A folder that is listed anew shows what others wrote. */
+static bool sees_probe(calm_ctx *ctx, const calm_cluster *c, const char *folder, int rank)
+{
+    char *path;
+    const double until = calm_seconds() + PROBE_SECONDS;
+    if (probe_path(ctx, c, folder, rank, &path) != CALM_OK)
+        return false;
+    bool seen = calm_path_exists(path);
+    while (!seen && calm_seconds() < until) {
+        usleep(100000);
+        seen = calm_path_exists(path);
+    }
+    return seen;
+}
+
+static calm_status not_shared(calm_ctx *ctx, const char *folder)
+{
+    return calm_fail(ctx, CALM_EIO, "%s is not the folder that rank 0 has under this name: the store's folder must be "
+                                    "shared by all ranks", folder);
+}
+
+calm_status calm_cluster_probe(calm_ctx *ctx, calm_cluster *cluster, const char *folder)
+{
+    char *path;
+    if (!cluster)
+        return CALM_OK;
+    const int rank = cluster->transport.rank, ranks = cluster->transport.ranks;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (rank == 0 && calm_make_directories(ctx, folder) == CALM_OK)
+        write_probe(ctx, cluster, folder);
+    CALM_TRY(calm_cluster_settle(ctx, cluster));
+    if (rank != 0 && !sees_probe(ctx, cluster, folder, 0))
+        not_shared(ctx, folder);
+    else if (rank != 0)
+        write_probe(ctx, cluster, folder);
+    calm_status status = calm_cluster_settle(ctx, cluster);
+    for (int r = 1; rank == 0 && r < ranks && status == CALM_OK && ctx->status == CALM_OK; r++)
+        if (!sees_probe(ctx, cluster, folder, r))
+            not_shared(ctx, folder);
+    if (status == CALM_OK)
+        status = calm_cluster_settle(ctx, cluster);
+    /* Whatever came of it, the own file goes. */
+    if (probe_path(ctx, cluster, folder, rank, &path) == CALM_OK)
+        unlink(path);
+    return ctx->status;
+}
+
+/* ---- messages ---- */
+
+void calm_cluster_place(calm_cluster *cluster, const char *format, ...)
+{
+    char place[CALM_PLACE_MAX];
+    CALM_SCOPED_ARENA(scratch);
+    calm_ctx ctx;
+    va_list args;
+    if (!cluster)
+        return;
+    calm_ctx_init(&ctx, &scratch, &scratch);
+    va_start(args, format);
+    vsnprintf(place, sizeof place, format, args);
+    va_end(args);
+    /* One that is gone is the watcher's. */
+    for (int r = 0; r < cluster->transport.ranks; r++)
+        if (cluster->peers[r].fd >= 0)
+            calm_wire_send(&ctx, cluster->peers[r].fd, CALM_FRAME_PLACE, CALM_OK, place, strlen(place) + 1);
+}
+
+void calm_cluster_receive(calm_cluster *cluster, const calm_cluster_receiver *receiver)
+{
+    if (!cluster || cluster->transport.rank != 0)
+        return;
+    if (receiver) {
+        pthread_mutex_lock(&cluster->store);    /* from here on the caller's, but for what it lends */
+        cluster->receiver = *receiver;
+    }
+    const bool had = cluster->receives;
+    cluster->receives = receiver != NULL;
+    if (!receiver && had)
+        pthread_mutex_unlock(&cluster->store);
+}
+
+calm_status calm_cluster_tell(calm_ctx *ctx, calm_cluster *cluster, const void *bytes, size_t n)
+{
+    return calm_wire_send(ctx, cluster->peers[0].fd, CALM_FRAME_ROWS, CALM_OK, bytes, n);
+}
+
+calm_lent calm_lend_begin(calm_cluster *cluster)
+{
+    if (cluster && cluster->receives && cluster->lent++ == 0)
+        pthread_mutex_unlock(&cluster->store);
+    return (calm_lent){cluster};
+}
+
+void calm_lend_end(calm_lent *lent)
+{
+    calm_cluster *cluster = lent->cluster;
+    if (cluster && cluster->receives && --cluster->lent == 0)
+        pthread_mutex_lock(&cluster->store);
+}
+
+const char *calm_cluster_summary(const calm_cluster *cluster, int rank, const char **host)
+{
+    *host = rank == 0 ? cluster->own_host : cluster->peers[rank].host;
+    return cluster->peers[rank].summary;
+}
+
+calm_status calm_cluster_done(calm_ctx *ctx, calm_cluster *cluster, const char *summary)
+{
+    if (!cluster)
+        return CALM_OK;
+    if (cluster->transport.rank != 0) {
+        pthread_mutex_lock(&cluster->lock);
+        cluster->n_done = 1;
+        pthread_mutex_unlock(&cluster->lock);
+        return calm_wire_send(ctx, cluster->peers[0].fd, CALM_FRAME_DONE, CALM_OK, summary, strlen(summary) + 1);
+    }
+    snprintf(cluster->peers[0].summary, sizeof cluster->peers[0].summary, "%s", summary);
+    CALM_SCOPED_LEND(cluster);
+    pthread_mutex_lock(&cluster->lock);
+    while (cluster->n_done < cluster->transport.ranks - 1)
+        pthread_cond_wait(&cluster->changed, &cluster->lock);
+    pthread_mutex_unlock(&cluster->lock);
+    return CALM_OK;
+}
+
+calm_status calm_cluster_await(calm_ctx *ctx, calm_cluster *cluster)
+{
+    pthread_mutex_lock(&cluster->lock);
+    while (!cluster->ended)
+        pthread_cond_wait(&cluster->changed, &cluster->lock);
+    const calm_status status = cluster->end_status;
+    pthread_mutex_unlock(&cluster->lock);
+    /* Rank 0 has said it. */
+    cluster->agreed = true;
+    return status == CALM_OK ? CALM_OK : calm_fail(ctx, status, "rank 0 failed");
+}
+
+/* ---- start ---- */
+
+/* Where rank 0 listens. */
+typedef struct meeting {
+    char host[CALM_HOST_MAX], token[CALM_HOST_MAX];
+    int port;
+} meeting;
+
+/* What a rank says first. */
+typedef struct hello {
+    char token[CALM_HOST_MAX], host[CALM_HOST_MAX];
+    long pid;
+    int rank;
+} hello;
+
+/* 32 random bytes in hexadecimal digits. */
+static calm_status new_token(calm_ctx *ctx, char token[CALM_HOST_MAX])
+{
+    unsigned char bytes[32];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return calm_fail_errno(ctx, errno, "ranks: no random bytes");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+    return CALM_OK;
+}
+
+/* Rank 0: take the connection of one rank.  Strangers are sent away. */
+static calm_status take_one(calm_ctx *ctx, calm_cluster *c, int listening, double until, bool *taken)
+{
+    CALM_SCOPED_ARENA(arena);
+    calm_frame frame;
+    char *bytes;
+    int fd;
+    *taken = false;
+    CALM_TRY(calm_wire_accept(ctx, listening, until - calm_seconds(), &fd));
+    const hello *said = NULL;
+    if (calm_wire_receive(ctx, fd, &arena, &frame, &bytes) == CALM_OK && frame.kind == CALM_FRAME_HELLO &&
+        frame.n == sizeof *said)
+        said = (const void *)bytes;
+    calm_ctx_forgive(ctx);
+    if (said && memcmp(said->token, c->token, sizeof c->token) == 0 && said->rank > 0 &&
+        said->rank < c->transport.ranks && c->peers[said->rank].fd < 0) {
+        calm_peer *peer = &c->peers[said->rank];
+        *peer = (calm_peer){.fd = fd, .pid = said->pid};
+        snprintf(peer->host, sizeof peer->host, "%.*s", CALM_HOST_MAX - 1, said->host);
+        *taken = true;
+    } else {
+        close(fd);
+    }
+    return CALM_OK;
+}
+
+static calm_status take_all(calm_ctx *ctx, calm_cluster *c, int listening)
+{
+    const double until = calm_seconds() + CONNECT_SECONDS;
+    for (int left = c->transport.ranks - 1; left > 0;) {
+        bool taken;
+        CALM_TRY(take_one(ctx, c, listening, until, &taken));
+        left -= taken;
+    }
+    return CALM_OK;
+}
+
+static calm_status connect_to_rank_0(calm_ctx *ctx, calm_cluster *c, const meeting *where)
+{
+    hello said = {.pid = (long)getpid(), .rank = c->transport.rank};
+    memcpy(said.token, c->token, sizeof said.token);
+    memcpy(said.host, c->own_host, sizeof said.host);
+    CALM_TRY(calm_wire_connect(ctx, where->host, where->port, &c->peers[0].fd));
+    snprintf(c->peers[0].host, sizeof c->peers[0].host, "%s", where->host);
+    return calm_wire_send(ctx, c->peers[0].fd, CALM_FRAME_HELLO, CALM_OK, &said, sizeof said);
+}
+
+/* Control connections: rank 0 says where it listens, the others connect. */
+static calm_status meet(calm_ctx *ctx, calm_cluster *c)
+{
+    const calm_transport *t = &c->transport;
+    meeting where = {.port = 0};
+    long pid = (long)getpid();
+    int listening = -1;
+    memcpy(where.host, c->own_host, sizeof where.host);
+    if (t->rank == 0 && new_token(ctx, where.token) == CALM_OK)
+        calm_wire_listen(ctx, &listening, &where.port);
+    /* Port 0 tells the others that there is none. */
+    calm_status status = t->broadcast(ctx, t->state, &where, sizeof where);
+    if (status == CALM_OK)
+        status = t->broadcast(ctx, t->state, &pid, sizeof pid);
+    memcpy(c->token, where.token, sizeof c->token);
+    if (t->rank != 0)
+        c->peers[0].pid = pid;
+    if (status == CALM_OK && !where.port)
+        status = calm_fail(ctx, CALM_EIO, "rank 0 cannot listen for the other ranks");
+    if (status == CALM_OK)
+        status = t->rank == 0 ? take_all(ctx, c, listening) : connect_to_rank_0(ctx, c, &where);
+    if (listening >= 0)
+        close(listening);
+    return status;
+}
+
+static void release(calm_cluster *c)
+{
+    for (int r = 0; c->peers && r < c->transport.ranks; r++)
+        if (c->peers[r].fd >= 0)
+            close(c->peers[r].fd);
+    pthread_mutex_destroy(&c->store);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->changed);
+    free(c->peers);
+    free(c);
+}
+
+static calm_cluster *new_cluster(const calm_transport *transport, const calm_cluster_hooks *hooks)
+{
+    calm_cluster *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->transport = *transport;
+    c->hooks = *hooks;
+    c->wake[0] = c->wake[1] = -1;
+    pthread_mutex_init(&c->store, NULL);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    gethostname(c->own_host, sizeof c->own_host - 1);
+    c->peers = calloc((size_t)transport->ranks, sizeof *c->peers);
+    for (int r = 0; c->peers && r < transport->ranks; r++)
+        c->peers[r].fd = -1;
+    if (!c->peers) {
+        release(c);
+        return NULL;
+    }
+    return c;
+}
+
+/* Begin the library; its ranks must be the launcher's. */
+static calm_status begin_transport(calm_ctx *ctx, calm_transport *transport)
+{
+    const calm_launch launch = calm_launch_read();
+    calm_ctx quiet = *ctx;    /* a failure of before is settled later */
+    calm_ctx_forgive(&quiet);
+    calm_status status = calm_transport_begin(&quiet, transport);
+    if (status == CALM_OK && transport->ranks != launch.ranks)
+        status = calm_fail(&quiet, CALM_EUNSUPPORTED,
+                           "%s started %d ranks, but MPI sees %d: start calm with Open MPI's mpirun, or with srun "
+                           "--mpi=pmix", launch.by ? launch.by : "the launcher", launch.ranks, transport->ranks);
+    return status == CALM_OK ? CALM_OK : calm_fail(ctx, status, "%s", quiet.message);
+}
+
+calm_status calm_cluster_start(calm_ctx *ctx, const calm_cluster_hooks *hooks, calm_cluster **out)
+{
+    calm_transport transport;
+    *out = NULL;
+    if (calm_launch_read().ranks < 2)
+        return ctx->status;
+    CALM_TRY(begin_transport(ctx, &transport));
+    verdict before = {.status = ctx->status};
+    memcpy(before.message, ctx->message, sizeof before.message);
+    calm_ctx_forgive(ctx);
+    calm_cluster *c = new_cluster(&transport, hooks);
+    if (!c)
+        return calm_fail(ctx, CALM_ENOMEM, "ranks: out of memory");
+    *out = c;
+    CALM_TRY(meet(ctx, c));
+    if (before.status != CALM_OK)
+        calm_fail(ctx, (calm_status)before.status, "%s", before.message);
+    CALM_TRY(calm_cluster_settle(ctx, c));
+    return calm_watch_start(ctx, c);
+}
+
+/* ---- end ---- */
+
+/* This rank alone has failed: rank 0 ends the run and with it this process, its watching thread does. */
+static void report_failure(calm_ctx *ctx, calm_cluster *c)
+{
+    CALM_SCOPED_ARENA(scratch);
+    calm_ctx own;
+    calm_ctx_init(&own, &scratch, &scratch);
+    calm_wire_send(&own, c->peers[0].fd, CALM_FRAME_FAILED, ctx->status, ctx->message, strlen(ctx->message) + 1);
+    sleep(TOLD_SECONDS);
+}
+
+/* Rank 0 ends: the others end as it does. */
+static void end_others(const calm_ctx *ctx, calm_cluster *c)
+{
+    CALM_SCOPED_ARENA(scratch);
+    calm_ctx own;
+    calm_ctx_init(&own, &scratch, &scratch);
+    for (int r = 1; r < c->transport.ranks; r++)
+        if (c->peers[r].fd >= 0)
+            calm_wire_send(&own, c->peers[r].fd, CALM_FRAME_END, ctx->status, NULL, 0);
+}
+
+void calm_cluster_end(calm_ctx *ctx, calm_cluster **cluster)
+{
+    calm_cluster *c = *cluster;
+    if (!c)
+        return;
+    const bool alone = c->watching && ctx->status != CALM_OK && !c->agreed;
+    if (alone && c->transport.rank != 0)
+        report_failure(ctx, c);
+    pthread_mutex_lock(&c->lock);
+    const bool late = c->closing && c->watching;
+    const bool all_wait = c->n_done == c->transport.ranks - 1;
+    c->closing = true;
+    pthread_mutex_unlock(&c->lock);
+    if (late)    /* the watching thread ends this process */
+        sleep(TOLD_SECONDS);
+    if (c->watching && c->transport.rank == 0 && !c->agreed)
+        end_others(ctx, c);
+    calm_watch_stop(c);
+    /* Ranks in the middle of their work would not come to a common end. */
+    if (c->agreed || ctx->status == CALM_OK || all_wait)
+        c->transport.finish(c->transport.state);
+    release(c);
+    *cluster = NULL;
+}

@@ -1,0 +1,14 @@
+/* How this process was started: alone, or as one rank of several by mpirun or srun. */
+#ifndef CALM_CLUSTER_LAUNCH_H
+#define CALM_CLUSTER_LAUNCH_H
+
+typedef struct calm_launch {
+    const char *by;     /* "mpirun", "srun"; NULL: neither */
+    int rank, ranks;    /* 0 of 1 where neither            */
+    int on_node;        /* of the ranks, those on this machine; 0: not known */
+} calm_launch;
+
+/* What the launcher says in the environment; nothing is started by it. */
+calm_launch calm_launch_read(void);
+
+#endif

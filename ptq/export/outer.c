@@ -1,0 +1,37 @@
+/* Which tensors are tables. */
+#include "ptq/export/outer.h"
+
+#include <string.h>
+
+#include "ptq/model/arch.h"
+
+/* Elements of a piece. */
+#define PIECE ((size_t)1024 * 1024)
+
+const char *calm_outer_name(calm_outer table)
+{
+    return table == CALM_OUTER_HEAD ? "head" : "embedding";
+}
+
+/* `name` is prefix + module + ".weight". */
+static bool is_weight(const char *name, const char *prefix, const char *module)
+{
+    const size_t n = strlen(prefix), m = module ? strlen(module) : 0;
+    return module && strncmp(name, prefix, n) == 0 && strncmp(name + n, module, m) == 0 &&
+           strcmp(name + n + m, ".weight") == 0;
+}
+
+const calm_scheme *calm_outer_of(const calm_model *model, const calm_outer_plan *plan, const char *tensor)
+{
+    const calm_names *names = calm_model_config(model)->arch->names;
+    const bool head = is_weight(tensor, "", names->head);
+    const calm_outer which = head ? CALM_OUTER_HEAD : CALM_OUTER_EMBEDDING;
+    if (!plan || (head ? calm_model_config(model)->tied : !is_weight(tensor, calm_model_prefix(model), names->embed)))
+        return NULL;
+    return plan->scheme[which].bits ? &plan->scheme[which] : NULL;
+}
+
+size_t calm_outer_piece(size_t vocab, size_t width)
+{
+    return calm_size_min(calm_size_max(PIECE / width, width), vocab);
+}

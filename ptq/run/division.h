@@ -1,0 +1,38 @@
+/* The division of a run among ranks: which blocks each computes, and how its rows come into the one store.
+ *
+ * Every function does nothing, or the one-rank thing, where the run has no cluster. */
+#ifndef CALM_RUN_DIVISION_H
+#define CALM_RUN_DIVISION_H
+
+#include "ptq/run/block_work.h"
+
+/* All ranks have the same program, kernels, recipe, model and windows, and share the store's folder; after the keys are
+ * known, or where that failed: then all ranks fail.  CALM_EUNSUPPORTED, CALM_EIO: calm_cluster_agree,
+ * calm_cluster_probe. */
+calm_status calm_division_check(calm_ctx *ctx, calm_run *run);
+
+/* Open the run's store: rank 0 the one of the recipe, others one in memory whose rows are told to rank 0. */
+calm_status calm_division_open_store(calm_ctx *ctx, calm_run *run);
+
+/* Collective, after rank 0's survey: what is missing, and the candidates that are there, to all ranks; and who computes
+ * which block, into missing->owner. */
+calm_status calm_division_share(calm_ctx *ctx, calm_run *run, calm_missing *missing);
+
+/* Does this rank compute the block? */
+bool calm_division_mine(const calm_run *run, const calm_missing *missing, size_t block);
+
+/* Collective, after the blocks: rank 0 has the rows of all ranks, and the log says what each did. */
+calm_status calm_division_collect(calm_ctx *ctx, calm_run *run, const calm_missing *missing);
+
+/* ---- rows between ranks (relay.c) ---- */
+
+/* Where rows go that are put here: to rank 0.  `run` outlives the store. */
+calm_store_relay calm_relay_to_rank_0(calm_run *run);
+
+/* A candidate of the store as a message, appended. */
+void calm_relay_encode(calm_text *out, size_t job, const calm_store_candidate *row);
+
+/* Put the rows of messages [n] of another rank into the run's store.  CALM_EFORMAT: they are none. */
+calm_status calm_relay_put(calm_ctx *ctx, calm_run *run, const char *bytes, size_t n);
+
+#endif

@@ -1,0 +1,46 @@
+/* Pieces of an embedding or a head as jobs of one linear. */
+#include "ptq/run/outer_rows.h"
+
+#include "algorithms/algorithm.h"
+
+/* Nothing is known of the inputs, whose Gram matrix stands for the identity: scales of least squared error. */
+#define ALGORITHM "hls(signed=true)+nearest"
+
+calm_status calm_outer_algorithm(calm_ctx *ctx, calm_algorithm **out)
+{
+    return calm_algorithm_parse(ctx, ALGORITHM, out);
+}
+
+calm_status calm_outer_rows(void *user, calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme,
+                            size_t first, size_t n, calm_qlinear *out)
+{
+    const size_t in = table->shape[1];
+    calm_algorithm *algorithm;
+    calm_qjob qjob;
+    double *gram;
+    float *w;
+    (void)user;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, gram, in * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, n * in));
+    CALM_TRY(calm_tensor_part_to_f32(ctx, table, first * in, n * in, w));
+    const calm_stats stats = {.rows = 0, .gram = gram};
+    const calm_linear linear = {.name = table->name, .out = n, .in = in, .w = w};
+    const calm_job job = {.name = table->name, .linears = &linear, .n_linears = 1, .stats = &stats, .scheme = *scheme};
+    CALM_TRY(calm_outer_algorithm(ctx, &algorithm));
+    CALM_TRY(calm_algorithm_run(ctx, algorithm, &job, &qjob));
+    *out = (calm_qlinear){.quantized = true, .scheme = *scheme, .out = n, .in = in, .group = qjob.group,
+                          .n_groups = qjob.n_groups, .codes = qjob.codes, .scales = qjob.scales, .zeros = qjob.zeros,
+                          .mins = qjob.mins, .global = qjob.global};
+    return CALM_OK;
+}
+
+size_t calm_outer_rows_bytes(const calm_algorithm *algorithm, size_t vocab, size_t width, size_t n_threads)
+{
+    const size_t rows = calm_outer_piece(vocab, width);
+    /* Groups of 16 have the most scales of all types. */
+    const calm_scheme scheme = {.bits = 8, .group = 16, .symmetric = true, .scale_dtype = CALM_F16};
+    calm_job_shape shape = calm_job_shape_of(&scheme, rows, width);
+    shape.n_threads = n_threads;
+    return CALM_BYTES(double, width * width) + CALM_BYTES(float, rows * width) +
+           calm_algorithm_run_bytes(algorithm, &shape) + calm_algorithm_run_scratch_bytes(algorithm, &shape);
+}

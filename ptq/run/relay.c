@@ -1,0 +1,340 @@
+/* Rows of the store as messages: ranks send what they put, rank 0 puts it.
+ *
+ * Ids differ between the stores, so a message names the job by its place in the layout, and candidates by their keys.
+ * All ranks run the same program, so structs travel as they are; what they point to follows them. */
+#include "ptq/run/division.h"
+
+#include <string.h>
+
+/* What a message begins with. */
+typedef struct head {
+    uint64_t kind, job, n;    /* of what; of the job in the layout; rows that follow the texts */
+} head;
+
+enum kind { CANDIDATE = 1, SCORES, EXPERT, ACTIVATION, CONTEXT };
+
+#define NO_TEXT UINT32_MAX
+
+/* ---- writing ---- */
+
+static void append_text(calm_text *out, const char *text)
+{
+    const uint32_t n = text ? (uint32_t)strlen(text) : NO_TEXT;
+    calm_text_append(out, (const char *)&n, sizeof n);
+    if (text)
+        calm_text_append(out, text, n);
+}
+
+static void append_head(calm_text *out, enum kind kind, size_t job, size_t n)
+{
+    const head h = {.kind = kind, .job = job, .n = n};
+    calm_text_append(out, (const char *)&h, sizeof h);
+}
+
+static void append_scores(calm_text *out, const calm_store_score *scores, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        calm_text_append(out, (const char *)&scores[i].value, sizeof scores[i].value);
+        append_text(out, scores[i].unit);
+        append_text(out, scores[i].metric);
+    }
+}
+
+void calm_relay_encode(calm_text *out, size_t job, const calm_store_candidate *row)
+{
+    append_head(out, CANDIDATE, job, row->n_scores);
+    calm_text_append(out, (const char *)row, sizeof *row);
+    append_text(out, row->key);
+    append_text(out, row->algorithm);
+    append_text(out, row->chain);
+    append_text(out, row->scheme);
+    append_text(out, row->failure);
+    append_text(out, row->blob);
+    append_scores(out, row->scores, row->n_scores);
+}
+
+/* ---- reading ---- */
+
+/* Messages that are read front to back; `bad` once they end too early. */
+typedef struct reader {
+    const char *at, *end;
+    bool bad;
+} reader;
+
+static void read_bytes(reader *in, void *out, size_t n)
+{
+    in->bad |= (size_t)(in->end - in->at) < n;
+    if (in->bad) {
+        memset(out, 0, n);
+        return;
+    }
+    memcpy(out, in->at, n);
+    in->at += n;
+}
+
+/* In ctx->scratch. */
+static calm_status read_text(calm_ctx *ctx, reader *in, const char **out)
+{
+    uint32_t n;
+    char *copy;
+    *out = NULL;
+    read_bytes(in, &n, sizeof n);
+    in->bad |= n != NO_TEXT && (size_t)(in->end - in->at) < n;
+    if (in->bad || n == NO_TEXT)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, copy, (size_t)n + 1));
+    read_bytes(in, copy, n);
+    *out = copy;
+    return CALM_OK;
+}
+
+static calm_status read_texts(calm_ctx *ctx, reader *in, const char **const *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(read_text(ctx, in, out[i]));
+    return CALM_OK;
+}
+
+/* So many rows of `least` bytes each cannot be longer than what is left. */
+static bool fits(reader *in, uint64_t n, size_t least)
+{
+    in->bad |= n > (size_t)(in->end - in->at) / least;
+    return !in->bad;
+}
+
+static calm_status read_scores(calm_ctx *ctx, reader *in, uint64_t n, const calm_store_score **out)
+{
+    calm_store_score *scores;
+    *out = NULL;
+    if (!fits(in, n, sizeof(double)))
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, scores, (size_t)n));
+    for (size_t i = 0; i < n; i++) {
+        read_bytes(in, &scores[i].value, sizeof scores[i].value);
+        CALM_TRY(read_text(ctx, in, &scores[i].unit));
+        CALM_TRY(read_text(ctx, in, &scores[i].metric));
+    }
+    *out = scores;
+    return CALM_OK;
+}
+
+/* ---- candidates ---- */
+
+/* The run's candidate of that key, if it has one. */
+static calm_candidate *find_candidate(const calm_run *p, size_t job, const char *key)
+{
+    for (size_t entry = 0; key && entry < p->in.recipe->n_pool; entry++) {
+        calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
+        if (strcmp(candidate->key, key) == 0)
+            return candidate;
+    }
+    return NULL;
+}
+
+/* The row, and that the run considered it, in one step, as candidates.c does. */
+static calm_status put_candidate(calm_ctx *ctx, calm_run *p, const head *h, reader *in)
+{
+    calm_store_candidate row;
+    int64_t id;
+    read_bytes(in, &row, sizeof row);
+    const char **texts[] = {&row.key, &row.algorithm, &row.chain, &row.scheme, &row.failure, &row.blob};
+    CALM_TRY(read_texts(ctx, in, texts, sizeof texts / sizeof *texts));
+    CALM_TRY(read_scores(ctx, in, h->n, &row.scores));
+    calm_candidate *candidate = find_candidate(p, h->job, row.key);
+    if (in->bad || !candidate)
+        return calm_fail(ctx, CALM_EFORMAT, "a row from another rank is no candidate of this run");
+    row.n_scores = (size_t)h->n;
+    row.job_id = p->job_ids[h->job];
+    row.calibration_id = p->result.calibration_id;
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    if (calm_store_candidate_put(ctx, p->in.store, &row, &id) == CALM_OK)
+        calm_store_run_candidate(ctx, p->in.store, p->result.run_id, id);
+    CALM_TRY(calm_store_end(ctx, p->in.store));
+    /* The choice reads the rest from the store, once all are there. */
+    candidate->id = id;
+    return CALM_OK;
+}
+
+static calm_status put_scores(calm_ctx *ctx, calm_run *p, const head *h, reader *in)
+{
+    const calm_store_score *scores;
+    const char *key;
+    CALM_TRY(read_text(ctx, in, &key));
+    CALM_TRY(read_scores(ctx, in, h->n, &scores));
+    const calm_candidate *candidate = find_candidate(p, h->job, key);
+    if (in->bad || !candidate || !candidate->id)
+        return calm_fail(ctx, CALM_EFORMAT, "scores from another rank are of no candidate of this run");
+    return calm_store_scores_add(ctx, p->in.store, candidate->id, scores, (size_t)h->n);
+}
+
+/* ---- activations ---- */
+
+static void append_activation(calm_text *out, const calm_store_activation *a)
+{
+    append_head(out, ACTIVATION, 0, a->n_peaks);
+    calm_text_append(out, (const char *)a, sizeof *a);
+    append_text(out, a->hook);
+    append_text(out, a->point);
+    calm_text_append(out, (const char *)a->histogram, a->n_bins * sizeof *a->histogram);
+    for (size_t i = 0; i < a->n_peaks; i++) {
+        calm_text_append(out, (const char *)&a->peaks[i], sizeof a->peaks[i]);
+        append_text(out, a->peaks[i].text);
+    }
+}
+
+static calm_status put_activation(calm_ctx *ctx, calm_run *p, const head *h, reader *in)
+{
+    calm_store_activation a;
+    calm_store_peak *peaks;
+    uint64_t *bins;
+    read_bytes(in, &a, sizeof a);
+    const char **texts[] = {&a.hook, &a.point};
+    CALM_TRY(read_texts(ctx, in, texts, sizeof texts / sizeof *texts));
+    if (!fits(in, a.n_bins, sizeof *bins) || !fits(in, h->n, sizeof *peaks))
+        return calm_fail(ctx, CALM_EFORMAT, "a row from another rank ends too early");
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bins, a.n_bins));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, (size_t)h->n));
+    read_bytes(in, bins, a.n_bins * sizeof *bins);
+    for (size_t i = 0; i < h->n; i++) {
+        read_bytes(in, &peaks[i], sizeof peaks[i]);
+        CALM_TRY(read_text(ctx, in, &peaks[i].text));
+    }
+    if (in->bad || !a.hook || !a.point)
+        return calm_fail(ctx, CALM_EFORMAT, "a row from another rank ends too early");
+    a.histogram = bins;
+    a.peaks = peaks;
+    a.n_peaks = (size_t)h->n;
+    a.model_id = p->result.model_id;
+    a.calibration_id = p->result.calibration_id;
+    return calm_store_activation_put(ctx, p->in.store, &a);
+}
+
+/* The text around a token, which several ranks may note alike. */
+static calm_status put_context(calm_ctx *ctx, const calm_run *p, reader *in)
+{
+    const char *before, *after, **texts[] = {&before, &after};
+    int64_t at[2];
+    read_bytes(in, at, sizeof at);
+    CALM_TRY(read_texts(ctx, in, texts, sizeof texts / sizeof *texts));
+    if (in->bad)
+        return calm_fail(ctx, CALM_EFORMAT, "a row from another rank ends too early");
+    return calm_store_context_put(ctx, p->in.store, p->result.calibration_id, at[0], at[1], before, after);
+}
+
+/* ---- all kinds ---- */
+
+static calm_status put_one(calm_ctx *ctx, calm_run *p, reader *in)
+{
+    head h;
+    int64_t tokens;
+    CALM_SCOPED_SCRATCH(ctx);
+    read_bytes(in, &h, sizeof h);
+    if (in->bad || h.job >= calm_model_layout(p->in.model)->n_jobs)
+        return calm_fail(ctx, CALM_EFORMAT, "what came from another rank is no row of this run");
+    switch (h.kind) {
+    case CANDIDATE:
+        return put_candidate(ctx, p, &h, in);
+    case SCORES:
+        return put_scores(ctx, p, &h, in);
+    case ACTIVATION:
+        return put_activation(ctx, p, &h, in);
+    case CONTEXT:
+        return put_context(ctx, p, in);
+    case EXPERT:
+        read_bytes(in, &tokens, sizeof tokens);
+        if (!in->bad)
+            return calm_store_expert_put(ctx, p->in.store, p->job_ids[h.job], p->result.calibration_id, tokens);
+        break;
+    default:
+        break;
+    }
+    return calm_fail(ctx, CALM_EFORMAT, "what came from another rank is no row of this run");
+}
+
+calm_status calm_relay_put(calm_ctx *ctx, calm_run *p, const char *bytes, size_t n)
+{
+    reader in = {.at = bytes, .end = bytes + n};
+    while (in.at < in.end)
+        CALM_TRY(put_one(ctx, p, &in));
+    return CALM_OK;
+}
+
+/* ---- sending ---- */
+
+/* The job of an id of this rank's store; n_jobs: there is none. */
+static size_t job_of(const calm_run *p, int64_t id)
+{
+    const size_t n = calm_model_layout(p->in.model)->n_jobs;
+    size_t job = 0;
+    while (job < n && p->job_ids[job] != id)
+        job++;
+    return job;
+}
+
+static calm_status tell(calm_ctx *ctx, calm_run *p, const calm_text *message)
+{
+    CALM_TRY(calm_text_check(ctx, message));
+    return calm_cluster_tell(ctx, p->cluster, message->data, message->length);
+}
+
+static calm_status tell_candidate(calm_ctx *ctx, void *user, const calm_store_candidate *row, int64_t id)
+{
+    calm_run *p = user;
+    CALM_SCOPED_TEXT(message);
+    (void)id;
+    if (p->seeding)
+        return CALM_OK;
+    calm_relay_encode(&message, job_of(p, row->job_id), row);
+    return tell(ctx, p, &message);
+}
+
+static calm_status tell_scores(calm_ctx *ctx, void *user, int64_t candidate_id, const calm_store_score *scores,
+                               size_t n)
+{
+    static const char sql[] = "SELECT key, job_id FROM candidate WHERE id = ?1";
+    calm_run *p = user;
+    const calm_value param = calm_value_int(candidate_id);
+    calm_value found[2];
+    CALM_SCOPED_TEXT(message);
+    CALM_TRY(calm_store_query_one(ctx, p->in.store, sql, &param, 1, found, 2));
+    append_head(&message, SCORES, job_of(p, found[1].integer), n);
+    append_text(&message, found[0].text);
+    append_scores(&message, scores, n);
+    return tell(ctx, p, &message);
+}
+
+static calm_status tell_expert(calm_ctx *ctx, void *user, int64_t job_id, int64_t tokens)
+{
+    calm_run *p = user;
+    CALM_SCOPED_TEXT(message);
+    append_head(&message, EXPERT, job_of(p, job_id), 0);
+    calm_text_append(&message, (const char *)&tokens, sizeof tokens);
+    return tell(ctx, p, &message);
+}
+
+static calm_status tell_activation(calm_ctx *ctx, void *user, const calm_store_activation *activation)
+{
+    calm_run *p = user;
+    CALM_SCOPED_TEXT(message);
+    append_activation(&message, activation);
+    return tell(ctx, p, &message);
+}
+
+static calm_status tell_context(calm_ctx *ctx, void *user, int64_t window, int64_t token, const char *before,
+                                const char *after)
+{
+    const int64_t at[] = {window, token};
+    calm_run *p = user;
+    CALM_SCOPED_TEXT(message);
+    append_head(&message, CONTEXT, 0, 0);
+    calm_text_append(&message, (const char *)at, sizeof at);
+    append_text(&message, before);
+    append_text(&message, after);
+    return tell(ctx, p, &message);
+}
+
+calm_store_relay calm_relay_to_rank_0(calm_run *run)
+{
+    return (calm_store_relay){.candidate = tell_candidate, .scores = tell_scores, .expert = tell_expert,
+                              .activation = tell_activation, .context = tell_context, .user = run};
+}
