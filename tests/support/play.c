@@ -126,6 +126,18 @@ static void work(const play *run, fault wanted, outcome *said)
     calm_run_close(&finished);
 }
 
+/* How many threads this process has; 1 where /proc does not say. */
+static size_t threads_now(void)
+{
+    size_t n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *task; tasks && (task = readdir(tasks));)
+        n += task->d_name[0] != '.';
+    if (tasks)
+        closedir(tasks);
+    return n ? n : 1;
+}
+
 pid_t play_start(const play *run, fault wanted, outcome **said)
 {
     *said = mmap(NULL, sizeof **said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -138,6 +150,10 @@ pid_t play_start(const play *run, fault wanted, outcome **said)
         _exit(__lsan_do_recoverable_leak_check() ? 1 : 0);
 #endif
         _exit(0);
+    }
+    if (threads_now() > 1) {    /* counted here: OpenBLAS ends its own before a fork */
+        kill(child, SIGKILL);
+        ck_abort_msg("a test before this one started threads: it needs ctx->n_threads = 1 too");
     }
     return child;
 }

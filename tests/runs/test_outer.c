@@ -1,0 +1,230 @@
+/* Embedding and head: quantized as they are written, as asked or as the format has it, and read back. */
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/rng.h"
+#include "ptq/io/ggml_type.h"
+#include "ptq/io/gguf.h"
+#include "ptq/run/inputs.h"
+#include "ptq/run/outer_rows.h"
+#include "tests/support/play.h"
+
+static play written(const char *formats, const char *scheme, bool tied)
+{
+    const calm_words names = test_words(formats);
+    tiny_model model = tiny_default;
+    model.inner = 64;
+    model.tied = tied;
+    play run = play_new(&model, scheme, "rtn");
+    ck_ok(calm_formats_parse(ctx, &names, &run.recipe.formats));
+    run.recipe.force = true;
+    return run;
+}
+
+static void ask(play *run, const char *embed, const char *head)
+{
+    ck_ok(calm_formats_ask_outer(ctx, embed, head, &run->recipe.formats.options));
+}
+
+/* The type of a tensor in the file that a run wrote; "none" without it. */
+static const char *type_in(const play *run, const char *tensor)
+{
+    const char *type = "none";
+    calm_gguf *file;
+    ck_ok(calm_gguf_open(ctx, test_format("%s/model.gguf", run->recipe.output), &file));
+    const calm_gguf_tensor *found = calm_gguf_find_tensor(file, tensor);
+    if (found)
+        type = calm_ggml_find(found->type)->name;
+    calm_gguf_close(file);
+    return type;
+}
+
+/* Rows of 32 columns: q6_k is stored as Q8_0, q4_k as Q5_0. */
+TEST(as_llama_quantize)
+{
+    const play tied = written("gguf", "gguf_q4_k_m", true), untied = written("gguf", "gguf_q4_k_m", false);
+    play_must_run(&tied);
+    ck_assert_str_eq(type_in(&tied, "token_embd.weight"), "Q8_0");
+    ck_assert_str_eq(type_in(&tied, "output.weight"), "none");
+    play_must_run(&untied);
+    ck_assert_str_eq(type_in(&untied, "token_embd.weight"), "Q5_0");
+    ck_assert_str_eq(type_in(&untied, "output.weight"), "Q8_0");
+    const play whole = written("gguf", "w4a16_g32", false);
+    play_must_run(&whole);
+    ck_assert_str_eq(type_in(&whole, "token_embd.weight"), "Q4_0");
+    ck_assert_str_eq(type_in(&whole, "output.weight"), "Q8_0");
+}
+END_OF_TEST
+
+TEST(as_asked)
+{
+    play run = written("gguf", "w4a16_g32", false);
+    ask(&run, "iq4_nl", "float");
+    play_must_run(&run);
+    ck_assert_str_eq(type_in(&run, "token_embd.weight"), "IQ4_NL");
+    ck_assert_str_eq(type_in(&run, "output.weight"), "BF16");
+    ck_assert_int_eq(play_sql(&run, "SELECT json_extract(recipe, '$.embed_scheme') = 'iq4_nl' AND"
+                                    " json_extract(recipe, '$.head_scheme') = 'float' FROM run WHERE id = 1"), 1);
+    /* Of a tied table either name does. */
+    play tied = written("gguf", "w4a16_g32", true);
+    ask(&tied, NULL, "q5_1");
+    play_must_run(&tied);
+    ck_assert_str_eq(type_in(&tied, "token_embd.weight"), "Q5_1");
+    /* Where a block stays float nothing is taken for granted. */
+    play part = written("gguf", "w4a16_g32", true);
+    part.recipe.last_block = 0;
+    play_must_run(&part);
+    ck_assert_str_eq(type_in(&part, "token_embd.weight"), "BF16");
+}
+END_OF_TEST
+
+/* The evaluation reads the file, so that its figures are those of the quantized table. */
+TEST(it_is_measured)
+{
+    play run = written("gguf", "w8a16_g32", true);
+    ask(&run, "float", NULL);
+    play_must_run(&run);
+    play low = run;
+    low.recipe.output = play_path(&run, "low");
+    ask(&low, "iq4_nl", NULL);
+    play_must_run(&low);
+    ck_assert_int_eq(play_sql(&run, "SELECT (SELECT min(e.kl) FROM run_evaluation r JOIN evaluation e ON e.id ="
+                                    " r.evaluation_id WHERE r.run_id = 2 AND r.role = 'test' AND r.subject <> 'float')"
+                                    " > 4 * (SELECT max(e.kl) FROM run_evaluation r JOIN evaluation e ON e.id ="
+                                    " r.evaluation_id WHERE r.run_id = 1 AND r.role = 'test' AND r.subject <>"
+                                    " 'float')"), 1);
+}
+END_OF_TEST
+
+static void check_refused(const play *run, calm_status status, const char *message)
+{
+    const outcome said = play_run(run, (fault){0});
+    ck_assert_int_eq(said.status, status);
+    ck_assert_msg(strstr(said.message, message) != NULL, "%s", said.message);
+    ck_assert_str_eq(play_list(run, "calm.db"), "");    /* before any work */
+}
+
+TEST(refused_by_name)
+{
+    play run = written("gguf", "w4a16_g32", true);
+    ask(&run, "q4_1", "q5_1");
+    check_refused(&run, CALM_EARG, "`export.embed_scheme` q4_1 and `export.head_scheme` q5_1: the model has one table");
+    ask(&run, "w8a8", NULL);
+    check_refused(&run, CALM_EARG, "`export.embed_scheme` w8a8: tables have schemes for weights alone");
+    ask(&run, "nvfp4a16", NULL);
+    check_refused(&run, CALM_EUNSUPPORTED, "nvfp4a16: `formats` gguf does not hold it");
+    ask(&run, "w4a16_g8", NULL);
+    check_refused(&run, CALM_EUNSUPPORTED, "model.embed_tokens.weight is w4a16_g8");
+    play other = written("gptq", "w4a16_g32", true);
+    ask(&other, NULL, "w8a16_g32");
+    check_refused(&other, CALM_EUNSUPPORTED, "`export.head_scheme` w8a16_g32: `formats` gptq is written with a float");
+    ck_fails(calm_formats_ask_outer(ctx, "q9", NULL, &other.recipe.formats.options), CALM_EARG, "q9");
+}
+END_OF_TEST
+
+/* Rows are those of the least squared error that a search finds: never worse than scales by the largest weight, alike
+ * whatever piece they are in. */
+TEST(rows)
+{
+    enum { V = 40, D = 64 };
+    static const char *const schemes[] = {"w4a16_g32", "w8a16_g32", "q5_1", "iq4_nl", "w2a16_g16"};
+    float values[V * D], w[V * D];
+    ctx->n_threads = 1;    /* play.c says why */
+    for (size_t i = 0; i < V * D; i++)
+        values[i] = (float)calm_rng_normal(1, 2, i);
+    const calm_tensor table = {.name = "embed.weight", .dtype = CALM_F32, .n_dims = 2, .shape = {V, D},
+                               .data = (const uint8_t *)values, .bytes = sizeof w, .n_elements = V * D};
+    for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++) {
+        calm_scheme scheme;
+        calm_qlinear whole, part;
+        calm_algorithm *rtn;
+        calm_qjob qjob;
+        double error = 0, simple = 0;
+        ck_ok(calm_scheme_parse(ctx, schemes[s], &scheme));
+        ck_ok(calm_outer_rows(NULL, ctx, &table, &scheme, 0, V, &whole));
+        ck_ok(calm_outer_rows(NULL, ctx, &table, &scheme, 7, 5, &part));
+        ck_assert(memcmp(part.codes, whole.codes + 7 * D, 5 * D) == 0);
+        ck_assert(memcmp(part.scales, whole.scales + 7 * whole.n_groups, 5 * whole.n_groups * sizeof(float)) == 0);
+        const calm_linear linear = {.name = "embed", .out = V, .in = D, .w = values};
+        const calm_stats none = {.rows = 0};
+        const calm_job job = {.name = "embed", .linears = &linear, .n_linears = 1, .stats = &none, .scheme = scheme};
+        ck_ok(calm_algorithm_parse(ctx, "rtn", &rtn));
+        ck_ok(calm_algorithm_run(ctx, rtn, &job, &qjob));
+        calm_qjob_dequantize(&qjob, w);
+        for (size_t i = 0; i < V * D; i++)
+            simple += pow((double)w[i] - (double)values[i], 2);
+        qjob.codes = (uint8_t *)(uintptr_t)whole.codes;
+        qjob.scales = whole.scales;
+        qjob.mins = whole.mins;
+        calm_qjob_dequantize(&qjob, w);
+        for (size_t i = 0; i < V * D; i++)
+            error += pow((double)w[i] - (double)values[i], 2);
+        ck_assert_msg(error < simple, "%s: %g, rtn %g", schemes[s], error, simple);
+    }
+    values[9] = NAN;
+    calm_scheme scheme;
+    calm_qlinear out;
+    ck_ok(calm_scheme_parse(ctx, "w8a16_g32", &scheme));
+    ck_fails(calm_outer_rows(NULL, ctx, &table, &scheme, 0, V, &out), CALM_ENUMERIC, "embed.weight");
+}
+END_OF_TEST
+
+/* The float table of the model that was written, as a reader gets it, beside the rows that were quantized. */
+static void check_read_back(const play *run, bool head, const char *scheme_name)
+{
+    calm_model *model, *from;
+    const calm_tensor *table, *floats;
+    calm_scheme scheme;
+    calm_qlinear of;
+    ck_ok(calm_model_open(ctx, run->recipe.output, &model));
+    ck_ok(calm_model_open(ctx, run->recipe.model.dir, &from));
+    ck_ok(calm_model_table(ctx, model, head, &table));
+    ck_ok(calm_model_table(ctx, from, head, &floats));
+    ck_ok(calm_scheme_parse(ctx, scheme_name, &scheme));
+    ck_ok(calm_outer_rows(NULL, ctx, floats, &scheme, 0, floats->shape[0], &of));
+    const size_t in = floats->shape[1], n = floats->n_elements;
+    float *read, *expected, *part;
+    ck_ok(CALM_NEW(ctx, ctx->out, read, n));
+    ck_ok(CALM_NEW(ctx, ctx->out, expected, n));
+    ck_ok(CALM_NEW(ctx, ctx->out, part, 3 * in));
+    const calm_qjob qjob = {.out = of.out, .in = in, .n_groups = of.n_groups, .group = of.group,
+                            .scheme = scheme, .codes = (uint8_t *)(uintptr_t)of.codes, .scales = of.scales};
+    calm_qjob_dequantize(&qjob, expected);
+    ck_ok(calm_tensor_to_f32(ctx, table, read));
+    ck_ok(calm_tensor_part_to_f32(ctx, table, 5 * in, 3 * in, part));
+    for (size_t i = 0; i < n; i++)    /* by value: a negative scale gives -0, code * scale + bias gives 0 */
+        ck_assert_msg(read[i] == expected[i], "%zu: %g, expected %g", i, (double)read[i], (double)expected[i]);
+    ck_assert(memcmp(part, read + 5 * in, 3 * in * sizeof *part) == 0);
+    calm_model_close(model);
+    calm_model_close(from);
+}
+
+TEST(mlx_reads_its_own)
+{
+    const play tied = written("mlx", "w4a16_g32", true);
+    play_must_run(&tied);
+    check_read_back(&tied, false, "w4a16_g32");
+    play untied = written("mlx", "w4a16_g32", false);
+    ask(&untied, "w8a16_g32", NULL);
+    play_must_run(&untied);
+    check_read_back(&untied, false, "w8a16_g32");
+    check_read_back(&untied, true, "w4a16_g32");
+    play floats = written("mlx", "w4a16_g32", true);
+    ask(&floats, "float", NULL);
+    play_must_run(&floats);
+    /* Its figures are of what was written. */
+    ck_assert_int_eq(play_sql(&tied, "SELECT count(DISTINCT e.kl) FROM run_evaluation r JOIN evaluation e ON e.id ="
+                                     " r.evaluation_id WHERE r.subject = 'rtn'"), 2);
+    play other = written("mlx", "w4a16_g32", true);
+    ask(&other, "iq4_nl", NULL);
+    check_refused(&other, CALM_EUNSUPPORTED, "`formats` mlx does not hold it");
+    ask(&other, "w4a16_g16", NULL);
+    check_refused(&other, CALM_EUNSUPPORTED, "the format has groups of 32, 64 and 128");
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("outer", (const TTest *[]){as_llama_quantize, as_asked, it_is_measured, refused_by_name, rows,
+                                                mlx_reads_its_own, NULL});
+}
