@@ -358,13 +358,15 @@ typedef enum calm_dtype {
     CALM_N_DTYPES
 } calm_dtype;
 
-/* How the scale of a token's activations comes of its range: whose rule is followed.  A checkpoint does not say. */
+/* How the scale of a token's activations comes of its range: whose rule is followed, of the first two a checkpoint does
+ * not say. */
 typedef enum calm_act_rule {
     CALM_ACT_RULE_COMPRESSED_TENSORS,
     CALM_ACT_RULE_VLLM,
     CALM_ACT_RULE_FP8,      /* to small floats, of schemes with such weights alone */
     CALM_ACT_RULE_MXFP4,
-    CALM_ACT_RULE_NVFP4
+    CALM_ACT_RULE_NVFP4,
+    CALM_ACT_RULE_STATIC    /* one scale for all tokens, found beforehand */
 } calm_act_rule;
 
 /* A number format: "w4a16_g128". */
@@ -377,6 +379,7 @@ typedef struct calm_scheme {
     calm_act_rule act_rule;   /* CALM_ACT_RULE_COMPRESSED_TENSORS without act_bits     */
     calm_dtype scale_dtype;   /* CALM_BF16 (default) or CALM_F16                       */
     int family;               /* 0: whole numbers; else what calm_scheme_parse makes of a name like "nvfp4" */
+    int mix;                  /* 0: the same for every linear; else what it makes of "gguf_q4_k_m"          */
 } calm_scheme;
 
 /* Parse a name.  CALM_EARG with what is wrong and examples. */

@@ -80,6 +80,11 @@ def stores():
     fails("EUNSUPPORTED", "version 99, expected", calm_ptq.read_store, "newer.db")
 
 
+def wide(w, x):
+    """Two of each, side by side: 256 columns, a super-block."""
+    return np.hstack([w, w]), np.hstack([x, x])
+
+
 def matrices():
     draw = np.random.default_rng(0)
     w, x = draw.standard_normal((24, 128)), draw.standard_normal((256, 16)) @ draw.standard_normal((16, 128))
@@ -91,6 +96,9 @@ def matrices():
         expected = (one.codes.astype(np.float32) - zeros) * np.repeat(one.scales, one.group, axis=1)
         assert one.in_scale is None and np.array_equal(expected, one.weights)
     assert found["gptq"].scores["rel_mse"] < found["rtn"].scores["rel_mse"], found
+    one = calm_ptq.quantize_matrix(*wide(w, x), scheme="q4_k", algorithm="rtn")
+    expected = one.codes.astype(np.float32) * np.repeat(one.scales, 32, axis=1) + np.repeat(one.mins, 32, axis=1)
+    assert one.mins.min() < 0 and np.allclose(expected, one.weights, atol=1e-6), one
     fails("EARG", "expected w [out, in]", calm_ptq.quantize_matrix, w, x[:, :5])
     fails("EARG", "gptqq", calm_ptq.quantize_matrix, w, x, algorithm="gptqq")
     fails("ENUMERIC", "x[0, 0]", calm_ptq.quantize_matrix, w, np.full((8, 128), np.nan))

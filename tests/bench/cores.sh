@@ -55,6 +55,7 @@ quantize()    # quantize THREADS WORDS...
 echo name,threads,wall_seconds,cpu_seconds,busy_cores,peak_mib
 for threads in ${THREADS:-1 2}; do
     quantize "$threads" --samples 8 --seqlen 2048 --algorithms gptq
+    quantize "$threads" --samples 8 --seqlen 2048 --algorithms gptq --score-samples 2
     quantize "$threads" --samples 8 --seqlen 2048 --algorithms gptq --score-samples 0
     quantize "$threads" --algorithms rtn --score-samples 0
 done

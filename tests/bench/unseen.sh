@@ -7,9 +7,10 @@
 #   tests/bench/unseen.sh FOLDER [SCHEME ...] >unseen.csv
 #
 #   FOLDER      texts, stores and checkpoints; what a store has is not computed again
-#   SCHEME      w4a16_g128 w3a16_g128 w4a4_g128 by default
+#   SCHEME      w4a16_g128 w3a16_g128 by default
 #   SEEDS       in the environment: of the calibration windows, "1 2 3 4 5" by default
-#   ALGORITHMS  in the environment: the pool; calm's own by default
+#   ALGORITHMS  in the environment: runs of each scheme, a pool with commas each; "rtn gptq mkq-full" by default
+#   CALIBRATION in the environment: those texts below alone that calibrate; all by default
 #   SAMPLES     in the environment: calibration windows, 128 by default (a third of the test text has 219)
 #   EVAL        in the environment: windows that are measured on of each text, 100 by default
 #   FOREIGN     in the environment: foreign texts of those below, "" for none; all that the system has by default
@@ -19,13 +20,13 @@
 # this repository), `licences` and `manuals` (of the system, where it has them; raw).  Measured on: `test-rest` (the
 # other two thirds), and of the foreign texts the second half, the first of which calibrates.
 #
-# Columns: KL to the float model, its standard deviation over seeds (rows "mean"), perplexity, the float model's, top-1
-# agreement, bits per weight, and the bytes of the checkpoint's tensors.
+# Columns: KL to the float model, its standard deviation over seeds (rows "mean"), its quantiles over tokens, perplexity,
+# the float model's, top-1 agreement, bits per weight, and the bytes of the checkpoint's tensors.
 set -eu
-[ $# -ge 1 ] || { sed -n '2,26s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$1
 shift
-[ $# -gt 0 ] || set -- w4a16_g128 w3a16_g128 w4a4_g128
+[ $# -gt 0 ] || set -- w4a16_g128 w3a16_g128
 CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
 export CALM_HOME
 calm=${CALM:-$CALM_HOME/build/release/calm}
@@ -76,27 +77,34 @@ number()    # number NAME FILE
     tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -n 1
 }
 
-measure()    # measure CALIBRATION SEEN SCHEME SEED MEASURED-ON TEXT
+# The KL of a quantile.
+quantile()    # quantile NAME FILE
 {
-    "$calm" eval --model "$folder/out" --reference qwen --text "$6" --samples "${EVAL:-100}" --json --quiet \
+    tr ',{}' '\n\n\n' <"$2" | sed -n "/\"$1\"/,/kl/s/^ *\"kl\": *\([0-9.e+-]*\).*/\1/p" | head -n 1
+}
+
+measure()    # measure CALIBRATION SEEN SCHEME ALGORITHMS SEED MEASURED-ON TEXT
+{
+    "$calm" eval --model "$folder/out" --reference qwen --text "$7" --samples "${EVAL:-100}" --detail --json --quiet \
         >"$folder/eval.json"
-    [ -f "$folder/float-$5" ] || "$calm" eval --model qwen --text "$6" --samples "${EVAL:-100}" --json --quiet \
-        >"$folder/float-$5"
-    echo "$1,$2,$3,$4,$5,$(number kl "$folder/eval.json"),,$(number ppl "$folder/eval.json"),$(number ppl \
-        "$folder/float-$5"),$(number top1 "$folder/eval.json"),$(number bits_per_weight "$folder/run.json"),$(wc -c \
-        <"$folder/out/model.safetensors")"
+    echo "$1,$2,$3,$(echo "$4" | tr , +),$5,$6,$(number kl "$folder/eval.json"),,$(quantile p50 "$folder/eval.json"),$(quantile \
+        p99 "$folder/eval.json"),$(quantile max "$folder/eval.json"),$(number ppl "$folder/eval.json"),$(number \
+        reference_ppl "$folder/eval.json"),$(number top1 "$folder/eval.json"),$(number bits_per_weight \
+        "$folder/run.json"),$(wc -c <"$folder/out/model.safetensors")"
 }
 
 calibrate()    # calibrate NAME SEEN TEXT SCHEME
 {
-    for seed in $seeds; do
-        # shellcheck disable=SC2086  # one option and its word, or none
-        "$calm" quantize --model qwen --scheme "$4" ${ALGORITHMS:+--algorithms "$ALGORITHMS"} --calib "$3" \
-            --samples "${SAMPLES:-128}" --seed "$seed" --no-eval --store "$folder/calm.db" --output "$folder/out" --force --json --quiet \
-            >"$folder/run.json"
-        measure "$1" "$2" "$4" "$seed" test-rest "$texts/test-rest.txt"
-        for domain in $foreign; do
-            measure "$1" "$2" "$4" "$seed" "$domain" "$texts/$domain-2.txt"
+    case " ${CALIBRATION:-$1} " in *" $1 "*) ;; *) return 0 ;; esac
+    for pool in ${ALGORITHMS:-rtn gptq mkq-full}; do
+        for seed in $seeds; do
+            "$calm" quantize --model qwen --scheme "$4" --algorithms "$pool" --calib "$3" --samples "${SAMPLES:-128}" \
+                --seed "$seed" --no-eval --store "$folder/calm.db" --output "$folder/out" --force --json --quiet \
+                >"$folder/run.json"
+            measure "$1" "$2" "$4" "$pool" "$seed" test-rest "$texts/test-rest.txt"
+            for domain in $foreign; do
+                measure "$1" "$2" "$4" "$pool" "$seed" "$domain" "$texts/$domain-2.txt"
+            done
         done
     done
 }
@@ -109,20 +117,21 @@ for scheme in "$@"; do
     done
 done >"$folder/rows.csv"
 
-echo "calibration,seen,scheme,seed,measured_on,kl,kl_sd,ppl,ppl_float,top1,bits,bytes"
+echo "calibration,seen,scheme,algorithms,seed,measured_on,kl,kl_sd,kl_p50,kl_p99,kl_max,ppl,ppl_float,top1,bits,bytes"
 cat "$folder/rows.csv"
-# Means over seeds, in the order of the rows.
+# Means over seeds, in the order of the rows; the largest KL of any seed.
 awk -F, '
-    { group = $1 "," $2 "," $3; key = group SUBSEP $5 }
-    !(key in n) { order[++N] = key; head[key] = group; on[key] = $5 }
-    { n[key]++; sum[key] += $6; square[key] += $6 * $6; ppl[key] += $8; float[key] = $9; top[key] += $10
-      bits[key] = $11; bytes[key] += $12 }
+    { group = $1 "," $2 "," $3 "," $4; key = group SUBSEP $6 }
+    !(key in n) { order[++N] = key; head[key] = group; on[key] = $6 }
+    { n[key]++; sum[key] += $7; square[key] += $7 * $7; p50[key] += $9; p99[key] += $10
+      if ($11 > most[key]) most[key] = $11
+      ppl[key] += $12; float[key] = $13; top[key] += $14; bits[key] = $15; bytes[key] += $16 }
     END {
         for (i = 1; i <= N; i++) {
             k = order[i]; m = sum[k] / n[k]
             v = n[k] > 1 ? (square[k] - n[k] * m * m) / (n[k] - 1) : 0
-            printf "%s,mean,%s,%.6f,%s,%.4f,%s,%.5f,%s,%.0f\n", head[k], on[k], m,
-                   (n[k] > 1 ? sprintf("%.6f", sqrt(v > 0 ? v : 0)) : ""), ppl[k] / n[k], float[k], top[k] / n[k],
-                   bits[k], bytes[k] / n[k]
+            printf "%s,mean,%s,%.6f,%s,%.6f,%.6f,%.4f,%.4f,%s,%.5f,%s,%.0f\n", head[k], on[k], m,
+                   (n[k] > 1 ? sprintf("%.6f", sqrt(v > 0 ? v : 0)) : ""), p50[k] / n[k], p99[k] / n[k], most[k],
+                   ppl[k] / n[k], float[k], top[k] / n[k], bits[k], bytes[k] / n[k]
         }
     }' "$folder/rows.csv"

@@ -7,11 +7,11 @@
 #define MAX_CHAINS 128
 
 static const char *const schemes[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64",
-                                      "w8a8", "w8a8_asymact", "w8a16_asym", "w4a4_g16_f16s",
+                                      "w8a8", "w8a8_asymact", "w8a8_static", "w8a16_asym", "w4a4_g16_f16s",
                                       "fp8", "fp8a16", "mxfp4a16", "nvfp4a16", "mxfp4", "nvfp4", "iq4_nl", "q4_1",
                                       "q2_k", "q3_k", "q4_k"};
 #define N_SCHEMES (sizeof schemes / sizeof *schemes)
-#define FIRST_FAMILY 7
+#define FIRST_FAMILY 8
 
 /* The shortest chain that contains the part. */
 static const char *chain_with(const calm_part *part)

@@ -43,7 +43,8 @@ static size_t compressed_tensors(const char *module, size_t out, size_t in, fore
     list[1] = (foreign_part){"weight_scale", "BF16", 2, 2, {out, groups}, NULL, 0};
     if (scheme.act_bits) {
         list[0] = (foreign_part){"weight", "I8", 1, 2, {out, in}, NULL, 1};
-        return groups ? 2 : 0;
+        list[2] = (foreign_part){"input_scale", "BF16", 2, 1, {1}, NULL, 0};
+        return groups ? 2 + (scheme.act_rule == CALM_ACT_RULE_STATIC) : 0;
     }
     list[0] = (foreign_part){"weight_packed", "I32", 4, 2, {out, words(in)}, NULL, 0};
     list[2] = (foreign_part){"weight_shape", "I64", 8, 1, {2}, shape, 0};
@@ -88,9 +89,11 @@ static const char *compressed_entry(void)
     const char *strategy = scheme.group ? test_format("\"group\", \"group_size\": %zu", scheme.group) : "\"channel\"",
                *format = scheme.act_bits ? "int-quantized" : "pack-quantized",
                *inputs = scheme.act_bits
-                             ? test_format("{\"num_bits\": %d, \"type\": \"int\", \"symmetric\": %s, \"strategy\": "
-                                           "\"token\", \"dynamic\": true}",
-                                           scheme.act_bits, scheme.act_asymmetric ? "false" : "true")
+                             ? test_format("{\"num_bits\": %d, \"type\": \"int\", \"symmetric\": %s, \"strategy\": %s}",
+                                           scheme.act_bits, scheme.act_asymmetric ? "false" : "true",
+                                           scheme.act_rule == CALM_ACT_RULE_STATIC
+                                               ? "\"tensor\", \"dynamic\": false"
+                                               : "\"token\", \"dynamic\": true")
                              : "null";
     return test_format("\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"quantization_status\": "
                        "\"compressed\", \"format\": \"%s\", \"version\": \"0.18.0\", \"ignore\": [\"lm_head\", "
@@ -128,8 +131,8 @@ static const struct {
 } formats[] = {
     {"compressed-tensors",
      {"w4a16_g32", "w4a16_g64", "w4a16_g128", "w4a16_g16", "w4a16", "w8a16", "w8a16_g32", "w3a16_g32", "w2a16",
-      "w4a16_g32_asym", "w8a16_g32_asym", "w8a16_asym", "w3a16_g32_asym", "w8a8", "w8a8_asymact", "w4a8", "w4a4_g32",
-      "w8a8_g32"},
+      "w4a16_g32_asym", "w8a16_g32_asym", "w8a16_asym", "w3a16_g32_asym", "w8a8", "w8a8_asymact", "w8a8_static", "w4a8",
+      "w4a4_g32", "w8a8_g32"},
      compressed_tensors, compressed_entry},
     {"gptq", {"w4a16_g32", "w4a16", "w8a16", "w3a16_g32", "w2a16_g16", "w4a16_g32_asym", "w4a16_g8"}, gptq, gptq_entry},
     {"awq", {"w4a16_g32_asym", "w4a16_g16_asym", "w4a16_asym", "w4a16_g64_asym"}, awq, awq_entry},

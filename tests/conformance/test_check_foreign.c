@@ -278,20 +278,19 @@ typedef struct foreign {
 static const foreign list[] = {
     /* compressed-tensors */
     {"FP8 by channel, no format of its own", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", CHANNEL) ", "
-     "\"input_activations\": " FLOATS("8", TOKEN8))), fp8, "MD013", "float-quantized"},
+     "\"input_activations\": " FLOATS("8", TOKEN8))), fp8, "", ""},
     {"FP8 by tensor with a cache", CT_WITH(KV_SCHEME, "float-quantized", LINEAR("\"format\": \"float-quantized\", "
      "\"weights\": " FLOATS("8", TENSOR8) ", \"input_activations\": " FLOATS("8", TENSOR8))), fp8_static, "MD013",
-     "float-quantized"},
+     "neither of 8 bits by channel"},
     {"FP8 by block", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", "\"strategy\": \"block\", "
      "\"block_structure\": [128, 128]") ", \"input_activations\": " FLOATS("8", "\"strategy\": \"group\", "
-     "\"group_size\": 128, \"dynamic\": true"))), fp8, "MD013", "float-quantized"},
+     "\"group_size\": 128, \"dynamic\": true"))), fp8, "MD013", "neither of 8 bits by channel"},
     {"NVFP4", CT("nvfp4-pack-quantized", LINEAR("\"format\": \"nvfp4-pack-quantized\", \"weights\": "
      FLOATS("4", "\"strategy\": \"tensor_group\", \"group_size\": 16, \"scale_dtype\": \"torch.float8_e4m3fn\"")
      ", \"input_activations\": " FLOATS("4", "\"strategy\": \"tensor_group\", \"group_size\": 16, \"dynamic\": "
-     "\"local\""))), nvfp4, "MD013", "nvfp4-pack-quantized"},
-    {"MXFP4", CT("mxfp4-pack-quantized", LINEAR("\"weights\": " FLOATS("4", GROUPED))), mxfp4, "MD013",
-     "mxfp4-pack-quantized"},
-    {"MXFP8", CT("mxfp8-quantized", LINEAR("\"weights\": " FLOATS("8", GROUPED))), fp8, "MD013", "mxfp8-quantized"},
+     "\"local\""))), nvfp4, "", ""},
+    {"MXFP4", CT("mxfp4-pack-quantized", LINEAR("\"weights\": " FLOATS("4", GROUPED))), mxfp4, "", ""},
+    {"MXFP8", CT("mxfp8-quantized", LINEAR("\"weights\": " FLOATS("8", GROUPED))), fp8, "MD013", "neither of 8 bits"},
     {"W4A16", CT("pack-quantized", W4), packed, "", ""},
     {"W4A16 with a cache", CT_WITH(KV_SCHEME, "pack-quantized", W4), packed_kv, "", ""},
     {"a cache alone", CT_WITH(KV_SCHEME, "dense", ""), floats_kv, "", ""},
@@ -311,7 +310,7 @@ static const foreign list[] = {
     {"FP8 beside W4A16", CT("mixed-precision", "\"group_0\": {\"targets\": [\"re:.*self_attn.*_proj$\"], \"format\": "
      "\"float-quantized\", \"weights\": " FLOATS("8", CHANNEL) ", \"input_activations\": " FLOATS("8", TOKEN8) "}, "
      "\"group_1\": {\"targets\": [\"re:.*mlp.*_proj$\"], \"format\": \"pack-quantized\", \"weights\": "
-     INTS("4", GROUPED) "}"), fp8_attention, "MD013", "float-quantized"},
+     INTS("4", GROUPED) "}"), fp8_attention, "", ""},
     {"W4A16, one projection in W8A16", CT("pack-quantized", W4 ", \"group_1\": {\"targets\": [\"re:.*down_proj$\"], "
      "\"weights\": " INTS("8", CHANNEL) "}"), packed_down, "", ""},
     {"W4A16, rotated", CT_WITH("\"transform_config\": {\"config_groups\": {\"R4\": {\"type\": \"hadamard\", \"apply\": "

@@ -104,7 +104,7 @@ static void check_weights(const calm_weight found[CALM_N_ROLES], const calm_weig
         ck_assert_ptr_null(f->in_scale);
         ck_assert_msg(f->act_bits == e->act_bits, "%s: activations of %d bits, expected %d", e->name, f->act_bits,
                       e->act_bits);
-        ck_assert(f->act_rule == CALM_ACT_RULE_COMPRESSED_TENSORS);
+        ck_assert(f->act_rule == e->act_rule && f->act_global == e->act_global);
         ck_assert_msg(f->act_asymmetric == e->act_asymmetric, "%s: activations are %s", e->name,
                       f->act_asymmetric ? "asymmetric" : "symmetric");
     }
@@ -160,14 +160,15 @@ static void check_head(const calm_model *model, const calm_model *written)
     check_table(found_table, expected_table);
 }
 
-/* The directory is the same for both rules, so the reader is told: all its linears or, where none quantizes its input,
- * nobody. */
+/* The directory is the same for both rules, so the reader is told: all its linears or, where none quantizes its input
+ * by token, nobody. */
 static void check_rule(const tiny_plan *p, calm_model *written)
 {
     bool quantizes = false;
     calm_block block;
     for (size_t j = 0; j < calm_model_layout(p->model)->n_jobs; j++)
-        quantizes |= p->plan.jobs[j].quantized && p->plan.jobs[j].scheme.act_bits;
+        quantizes |= p->plan.jobs[j].quantized && p->plan.jobs[j].scheme.act_bits &&
+                     p->plan.jobs[j].scheme.act_rule != CALM_ACT_RULE_STATIC;
     if (!quantizes) {
         ck_fails(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM), CALM_EARG, "quantizes no activations");
         return;
@@ -175,7 +176,8 @@ static void check_rule(const tiny_plan *p, calm_model *written)
     ck_ok(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM));
     ck_ok(calm_model_load_block(ctx, written, 0, &block));
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        ck_assert(!block.weight[role].w || block.weight[role].act_rule == CALM_ACT_RULE_VLLM);
+        ck_assert(!block.weight[role].w || block.weight[role].act_rule == CALM_ACT_RULE_VLLM ||
+                  block.weight[role].act_rule == CALM_ACT_RULE_STATIC);
 }
 
 static void check_written(const tiny_plan *p, const char *dir)
@@ -229,6 +231,8 @@ TEST(one_scheme)
         {"w8a8", "compressed_tensors"},
         {"w4a4_g32", "compressed_tensors"},
         {"w8a8_asymact", "compressed_tensors"},
+        {"w8a8_static", "compressed_tensors"},
+        {"w8a8_static_f16s", "compressed_tensors"},
         {"w4a16_g32_asym", ALL},
         {"w4a16_g32_f16s", ALL},
         {"w4a16", ALL},
@@ -247,7 +251,8 @@ END_OF_TEST
 
 TEST(mixed_schemes)
 {
-    static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const same_format[] = {"w4a16_g32", "w2a16_g32",
+    static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const fixed[] = {"w8a8", "w8a8_static"},
+                             *const same_format[] = {"w4a16_g32", "w2a16_g32",
                                                                                              "w8a16"};
     static const char *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"};
     static const char *const weights[] = {"w4a16_g32", "float", "w8a16_asym", "w3a16_g32"},
@@ -255,6 +260,7 @@ TEST(mixed_schemes)
                              *const groups[] = {"w4a16_g32", "w4a16"};
     const tiny_model spec = wide_model();
     check_plan(&spec, pair, 2, "compressed_tensors");
+    check_plan(&spec, fixed, 2, "compressed_tensors");
     check_plan(&spec, same_format, 3, "compressed_tensors gptq mlx");
     check_plan(&spec, with_float, 5, "compressed_tensors");
     check_plan(&spec, weights, 4, "compressed_tensors gptq mlx");

@@ -52,7 +52,7 @@ static void check_config(calm_ctx *ctx, const calm_config *config)
         if (config->window[i] > (size_t)1 << 30)
             abort();
     calm_layout layout;
-    if (calm_layout_build(ctx, config, "model.", &layout) != CALM_OK)
+    if (calm_layout_build(ctx, config, "model.", false, &layout) != CALM_OK)
         abort();
     for (size_t i = 0, n; i < layout.n_linears; i++)
         if (!layout.linears[i].out || !layout.linears[i].in ||

@@ -4,14 +4,14 @@
  *
  * Tolerance 1e-4 of a tensor's largest value: sums of some hundred float32 products, whose factors went through two or
  * three blocks, agree to about 1e-6 with float64; a term that is missing is worth 1e-2 and more.  The KL divergence
- * gives back the difference of two distributions, about .3 of either, and a logit may be off by 2e-4
- * (test_model_fixtures.c), which makes 2e-4 / .3 = 7e-4 of that difference, to which the 1e-4 come.  It depends on the
- * kernels of BLAS: of qwen2_yarn 2e-4 and 4e-4 were found. */
+ * gives back the difference of two distributions, about .3 of either, and so keeps less of the forward pass' float32:
+ * torch in float32 is off by up to 1e-4 of these tensors (in float64 by 5e-8), and by 1.8e-4 of qwen2_yarn's, whose
+ * logits are the least exact; calm by as much, up to twice that with other kernels of BLAS. */
 #include "tests/support/model_fixture.h"
 
 #include <stdio.h>
 
-#include "ptq/eval/predict_back_impl.h"
+#include "ptq/eval/predict_back.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/linalg.h"
@@ -20,7 +20,8 @@
 #include "tests/support/harness.h"
 
 #define RELATIVE 1e-4
-#define KL_RELATIVE 8e-4
+#define KL_RELATIVE 2e-4
+#define KL_RELATIVE_YARN 8e-4
 
 enum { MOST_BLOCKS = 8 };
 
@@ -444,7 +445,8 @@ static void check_kl(run *r)
     const double expected = stored_double(r, "kl_loss");
     ck_assert_msg(fabs(kl - expected) <= RELATIVE * expected, "%s: KL %.9g, expected %.9g", r->fixture.name, kl,
                   expected);
-    compare_embed(r, "kl.hidden.embed", r->dembed, KL_RELATIVE);
+    compare_embed(r, "kl.hidden.embed", r->dembed,
+                  strcmp(r->fixture.name, "qwen2_yarn") == 0 ? KL_RELATIVE_YARN : KL_RELATIVE);
     calm_safetensors_close((calm_safetensors *)(uintptr_t)set.models[0].head.set);
 }
 

@@ -8,3 +8,9 @@ add_test(NAME library.consumers
 set_tests_properties(library.consumers PROPERTIES TIMEOUT 900)
 add_test(NAME library.exports
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/library/exports.sh $<TARGET_FILE:calm_shared> ${PROJECT_SOURCE_DIR}/calm.h)
+find_program(CALM_PYTHON3 python3)
+if(CALM_PYTHON3 AND NOT CALM_SANITIZE)    # a sanitized library does not load into Python
+  add_test(NAME library.python_structs
+    COMMAND ${CALM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/library/python_structs.py ${PROJECT_SOURCE_DIR}/calm.h
+      $<TARGET_FILE:calm_shared> ${PROJECT_SOURCE_DIR}/python/calm_ptq)
+endif()

@@ -21,6 +21,7 @@ set -u
 case_file=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
 PATH=$1:$PATH
 export PATH
+unset COLUMNS    # which would fold tables
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM

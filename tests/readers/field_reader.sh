@@ -50,7 +50,7 @@ write_families "$work/families" >/dev/null
 folders=
 for model in "$work"/families/*/; do
     family=$(basename "$model")
-    for scheme in w4a16_g32 w8a8_symact w8a8_asymact; do
+    for scheme in w4a16_g32 w8a8_symact w8a8_asymact w8a8_static; do
         case $family-$scheme in *_moe-w8a8_*) continue ;; esac
         out=$work/read/$family-$scheme
         calm quantize --model "$model" --scheme $scheme --algorithms rtn,smoothquant --tokens "$work/families/tokens.jsonl" \

@@ -194,6 +194,21 @@ def check_choices(name):
     check(button.text in ("Copied", "Selected"), f"{name}: copying says {button.text!r}")
 
 
+def check_words(name):
+    """Tokens stand marked between the words around them, and the worst can be sorted."""
+    run = json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"][0]
+    rows = [dict(zip(run["worst"]["columns"], row)) for row in run["worst"]["rows"]]
+    table = browser.find_element(By.XPATH, "//section[@id='evaluation']//table[caption='Tokens of greatest KL']")
+    first = script("const s = arguments[0].querySelector('tbody .excerpt'), m = s.querySelector('mark'); return [s.textContent, m.textContent]", table)
+    unseen = lambda text: text.replace("\n", "\\n")
+    check(first == [unseen(rows[0]["text_before"] + rows[0]["text"]), unseen(rows[0]["text"])], f"{name}: the worst token is shown as {first}")
+    script("arguments[0].querySelectorAll('thead button')[0].click(); arguments[0].querySelectorAll('thead button')[0].click()", table)
+    numbers = [float(v) for v in values(table, 0)]
+    check(len(numbers) == len(rows) and numbers == sorted(numbers), f"{name}: the worst tokens are sorted as {numbers[:5]}")
+    marked = script("return document.querySelectorAll('#activations .excerpt mark').length")
+    check(marked == min(60, len(run["peaks"]["rows"])), f"{name}: {marked} of the largest activations stand in their words")
+
+
 def check_policy(name):
     """Neither an inline handler nor a script of somebody else nor the network."""
     script("const b = document.createElement('button'); b.setAttribute('onclick', 'document.title = \"owned\"'); document.body.append(b); b.click(); b.remove();"
@@ -242,13 +257,24 @@ try:
     check_choices("w4")
     check_quiet("w4 after use")
     check_policy("w4")
+    check_words("w4")
+    load("older", 1280)
+    said = browser.find_element(By.TAG_NAME, "main").text
+    check("The words around are not in the store" in said and "no loss by token" in said, "older: it does not say what its store has not")
+    load("schemes", 1280)
+    chosen = script("const s = document.getElementById('which-run'); s.value = 2; s.dispatchEvent(new Event('change')); return [...s.options].map(o => o.textContent)")
+    check([words.split(", ")[-1] for words in chosen] == ["w4a16_g128", "w3a16_g128", "w2a16_g128"], f"schemes: the runs are {chosen}")
+    check("Runs 1, 2 and 3; parts of run 3" in browser.find_element(By.TAG_NAME, "h1").text, "schemes: the third run is not shown")
     load("two", 1280)
     check(browser.find_elements(By.ID, "difference"), "two: no part for what differs")
     script("const s = document.getElementById('which-run'); s.value = 1; s.dispatchEvent(new Event('change'))")
     check("parts of run 2" in browser.find_element(By.TAG_NAME, "h1").text, "two: the other run is not shown")
     load("hostile", 1280)
-    check(browser.title != "owned" and not browser.find_elements(By.CSS_SELECTOR, "img, main b"), "hostile: strangers' words are markup")
+    check(browser.title != "owned" and not browser.find_elements(By.CSS_SELECTOR, "img, main b, main i, main script"), "hostile: strangers' words are markup")
     check("<script>" in browser.find_element(By.TAG_NAME, "h1").text, "hostile: the name is not shown as it is")
+    words = script("return [...document.querySelectorAll('#evaluation .excerpt, #activations .excerpt')].map(e => e.textContent)")
+    check(words and not any(c < " " or c in "\u202e\u2028" for text in words for c in text), "hostile: characters that steer are in the text")
+    check(any("\ufffd" in text for text in words), "hostile: half a UTF-8 sequence is not shown as such")
     load("empty", 1280)
     check("has no runs" in browser.find_element(By.TAG_NAME, "main").text, "empty: it does not say so")
     if screenshots:

@@ -1,6 +1,7 @@
-"""Stores that no short run makes: one that was stopped, one with strangers' words in it, one without runs.
+"""Stores that no short run makes: one that was stopped, one with strangers' words in it, one as an earlier calm left it,
+one without runs.
 
-    report_stores.py STORE        writes stopped.db, hostile.db and empty.db beside it
+    report_stores.py STORE        writes stopped.db, hostile.db, older.db and empty.db beside it
 """
 import os
 import sqlite3
@@ -26,7 +27,12 @@ changed("stopped.db",
 changed("hostile.db",
         ("UPDATE model SET name = ?", "</script><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"),
         ("UPDATE activation_peak SET text = CAST(? AS TEXT)", b"<b>\x1b[31m\xe2\x82" + "\u202eabc".encode()),
+        ("UPDATE token_context SET text_before = CAST(? AS TEXT), text_after = ?", b"<i>\x1b]0;\x07\x98", "\u202e</i>\r\n"),
+        ("UPDATE divergence_token SET text_before = ?, text = CAST(? AS TEXT), best = ?, best_float = ?", "<script>alert(1)</script>",
+         b"\xf0\x9f", "<b>", "\u2028"),
         ("UPDATE run SET command = ?", "calm quantize '<img src=x onerror=alert(1)>' \n\x07"))
+changed("older.db", *[("DELETE FROM " + table,) for table in
+                      ("token_context", "divergence_quantile", "divergence_position", "divergence_token")])
 changed("empty.db", *[("DELETE FROM " + table,) for table in
                       ("run_learned", "artifact", "environment", "gate", "ablation", "run_evaluation", "choice",
                        "run_candidate", "run")])

@@ -15,6 +15,8 @@ target_link_libraries(write_blocks PRIVATE calm_test_support)
 if(NOT CALM_SANITIZE)    # most of it is Python
   add_test(NAME readers.schema_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/schema_reader.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
   set_tests_properties(readers.schema_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.ct_packer COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/ct_packer.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.ct_packer PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
   add_test(NAME readers.field_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/field_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
@@ -23,6 +25,8 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   set_tests_properties(readers.format_readers PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
   add_test(NAME readers.gguf_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/gguf_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.gguf_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.llama_cpp COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/llama_cpp.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.llama_cpp PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900 SKIP_RETURN_CODE 77)
   add_test(NAME readers.tasks_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/tasks_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.tasks_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)

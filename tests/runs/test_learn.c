@@ -15,8 +15,22 @@ static play learning(const tiny_model *spec, const char *scheme, const char *alg
     play run = play_new(spec, scheme, algorithms);
     run.recipe.calib_windows = 12;
     run.recipe.guard_windows = 0;
+    run.recipe.learn = CALM_LEARN_BLOCKS;
     run.recipe.learn_steps = 50;
     ck_ok(calm_learner_parse(ctx, "learn(steps=50)", &run.recipe.learner));
+    return run;
+}
+
+/* The same with tuning: alone, or after the blocks. */
+static play tuning(const tiny_model *spec, const char *scheme, const char *algorithms, bool blocks)
+{
+    play run = learning(spec, scheme, algorithms);
+    run.recipe.learn = blocks ? CALM_LEARN_BOTH : CALM_LEARN_KL;
+    run.recipe.learner = blocks ? run.recipe.learner : NULL;
+    run.recipe.calib_windows = 20;
+    run.recipe.score_windows = 4;
+    run.recipe.tune_steps = 32;
+    run.recipe.tune_rate = 3e-3;
     return run;
 }
 
@@ -29,8 +43,8 @@ static const char *weights_of(const play *run, const char *output)
 
 static const char *learned_rows(const play *run)
 {
-    return play_text(run, "SELECT run || ' ' || block || ' ' || loss_before || ' ' || loss_after || ' ' || changed"
-                          " || ' ' || coalesce(kept, '') FROM v_learned");
+    return play_text(run, "SELECT learner || run || ' ' || block || ' ' || loss_before || ' ' || loss_after"
+                          " || ' ' || changed || ' ' || coalesce(kept, '') FROM v_learned");
 }
 
 /* ---- bytes ---- */
@@ -48,6 +62,25 @@ TEST(threads_change_no_byte)
         play_must_run(&again);
         ck_assert_str_eq(weights_of(&first, "out"), weights_of(&again, test_format("threads%d", threads)));
         ck_assert_str_eq(learned_rows(&again), learned_rows(&first));
+    }
+}
+END_OF_TEST
+
+TEST(threads_change_no_byte_of_tuning)
+{
+    const tiny_model mixture = tiny_of("qwen3_moe");
+    const play runs[] = {tuning(NULL, "w2a16_g16", "rtn", false), tuning(&mixture, "w4a4_g8", "rtn", true)};
+    for (int i = 0; i < 2; i++) {
+        const play *first = &runs[i];
+        const outcome said = play_must_run(first);
+        ck_assert_msg(i || strstr(said.result, ", tuned"), "%s (%s)", said.result, said.log);
+        for (int threads = 1; threads <= 4; threads *= 4) {
+            play again = play_elsewhere(first, test_format("again%d", threads));
+            again.threads = threads;
+            play_must_run(&again);
+            ck_assert_str_eq(weights_of(first, "out"), weights_of(&again, test_format("again%d", threads)));
+            ck_assert_str_eq(learned_rows(&again), learned_rows(first));
+        }
     }
 }
 END_OF_TEST
@@ -71,6 +104,36 @@ TEST(killed_it_goes_on)
         ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned"), 2);
     }
     ck_assert_int_gt(with_a_block, 0);
+}
+END_OF_TEST
+
+/* Tuning has all of its rows or none; what was learned before is there. */
+TEST(killed_it_tunes_again)
+{
+    const play whole = tuning(NULL, "w3a16_g16", "gptq", true);
+    const outcome said = play_must_run(&whole);
+    ck_assert_int_eq(play_sql(&whole, "SELECT count(*) FROM run_learned"), 4);
+    int before = 0;
+    for (long part = 11; part < 20; part += 2) {
+        const char *name = test_format("killed%ld", part);
+        const play run = play_elsewhere(&whole, name);
+        const outcome killed = play_run(&run, (fault){.at = said.calls * part / 20});
+        ck_assert(killed.killed);
+        const long long tuned = play_sql(&run, "SELECT count(*) FROM learned WHERE learner LIKE 'kl@%'");
+        ck_assert(tuned == 0 || tuned == 2);
+        before += !tuned && play_sql(&run, "SELECT count(*) FROM learned") == 2;
+        play_must_run(&run);
+        ck_assert_str_eq(weights_of(&run, name), weights_of(&whole, "out"));
+        ck_assert_str_eq(learned_rows(&run), learned_rows(&whole));
+    }
+    ck_assert_int_gt(before, 0);
+    /* The same again is read from the store. */
+    play run = whole;
+    const char *stamps = play_text(&run, "SELECT id || created_at || seconds FROM learned");
+    run.recipe.output = play_path(&run, "again");
+    play_must_run(&run);
+    ck_assert_str_eq(weights_of(&run, "again"), weights_of(&whole, "out"));
+    ck_assert_str_eq(play_text(&run, "SELECT id || created_at || seconds FROM learned"), stamps);
 }
 END_OF_TEST
 
@@ -104,18 +167,22 @@ END_OF_TEST
 /* ---- what is written is what was measured ---- */
 
 /* Of the checkpoint that was read back, and of the plan with its blocks assembled in memory: the same floats. */
-static void check_written(const char *family, const char *scheme, const char *algorithms)
+static void check_plan(play run, const char *family, const char *scheme)
 {
-    const tiny_model spec = tiny_wide(family);
-    play run = learning(&spec, scheme, algorithms);
     const calm_run_options options = {.command = "calm test"};
     calm_run *p;
     calm_measure measure;
     run.recipe.formats.options.asymmetric = true;
     ck_ok(calm_run_quantize(ctx, &run.recipe, &options, &p));
-    ck_assert_msg(p->result.learned.n == 2 && p->result.learned.kept == 0, "%s %s: %zu blocks, %zu as they were",
-                  family, scheme, p->result.learned.n, p->result.learned.kept);
-    ck_assert(p->result.learned.after < p->result.learned.before);
+    const calm_learned_facts *all[] = {&p->result.learned, &p->result.tuned};
+    const bool wanted[] = {run.recipe.learner != NULL, run.recipe.tune_steps > 0};
+    for (int i = 0; i < 2; i++) {
+        /* Behind learned blocks of a random model there may be nothing left that holds for other windows. */
+        const bool may_stay = i && wanted[0];
+        ck_assert_msg(all[i]->n == (wanted[i] ? 2u : 0u) && (may_stay || all[i]->kept == 0),
+                      "%s %s: %zu blocks, %zu as they were", family, scheme, all[i]->n, all[i]->kept);
+        ck_assert(!wanted[i] || may_stay || all[i]->after < all[i]->before);
+    }
     calm_plan_override override = {p->in.model, &p->result.plan};
     const calm_subject subject = {p->in.model, calm_plan_apply, &override, 0};
     ck_ok(calm_run_measure(ctx, p, NULL, &subject, 1, &measure, &p->eval, NULL, NULL));
@@ -124,6 +191,29 @@ static void check_written(const char *family, const char *scheme, const char *al
                   calm_measure_loss(&p->result.eval_result));
     calm_run_close(&p);
 }
+
+static void check_written(const char *family, const char *scheme, const char *algorithms)
+{
+    const tiny_model spec = tiny_wide(family);
+    check_plan(learning(&spec, scheme, algorithms), family, scheme);
+}
+
+static void check_tuned(const char *family, const char *scheme, const char *algorithms, bool blocks)
+{
+    const tiny_model spec = tiny_wide(family);
+    check_plan(tuning(&spec, scheme, algorithms, blocks), family, scheme);
+}
+
+TEST(tuned_models_are_written_as_measured)
+{
+    check_tuned("qwen3", "w3a16_g32_asym", "rtn", false);
+    check_tuned("qwen2", "w3a8_g32", "smoothquant", true);
+    check_tuned("gemma3", "w3a16_g32", "gptq-hls", true);
+    check_tuned("olmo2", "w3a16_g32", "rtn", false);
+    check_tuned("phi3", "w2a8_g32", "smoothquant", false);    /* of this random model 3 bits leave nothing general */
+    check_tuned("qwen2_moe", "w3a16_g32", "rtn", true);
+}
+END_OF_TEST
 
 TEST(decoders_are_written_as_measured)
 {
@@ -188,7 +278,59 @@ TEST(assembled_it_is_the_same)
 }
 END_OF_TEST
 
+/* Of a run with both kinds the rows of what is its result. */
+TEST(assembled_it_is_tuned)
+{
+    for (int blocks = 0; blocks < 2; blocks++) {
+        const tiny_model spec = tiny_wide("qwen3");
+        const play run = tuning(&spec, "w2a16_g32", "rtn", blocks);
+        const outcome said = play_must_run(&run);
+        ck_assert_msg(strstr(said.result, blocks ? ", learned, tuned" : ", tuned"), "%s", said.result);
+        calm_assembly assembly;
+        const calm_assemble_options o = {.store = run.recipe.store, .run = 1, .output = play_path(&run, "again"),
+                                         .command = "calm test"};
+        ck_ok(calm_reassemble(ctx, &o, &assembly));
+        ck_assert_str_eq(assembly.result.name, said.result);
+        calm_assembly_close(&assembly);
+        ck_assert_str_eq(weights_of(&run, "again"), weights_of(&run, "out"));
+    }
+}
+END_OF_TEST
+
 /* ---- what refuses, and what goes on ---- */
+
+/* Steps that destroy the model: the held-out windows say so, and the best state is the start. */
+TEST(large_steps_are_taken_back)
+{
+    play run = tuning(NULL, "w4a16_g16", "rtn", false);
+    run.recipe.tune_rate = 3;
+    const outcome said = play_must_run(&run);
+    ck_assert_str_eq(said.result, "rtn");
+    ck_assert_msg(strstr(said.log, "tuning: the result stays as it was: no step lowered the divergence"), "%s",
+                  said.log);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned WHERE kept IS NOT NULL"), 2);
+    const play plain = play_elsewhere(&run, "plain");
+    play without = plain;
+    without.recipe.learn = CALM_LEARN_NONE;
+    without.recipe.tune_steps = 0;
+    play_must_run(&without);
+    ck_assert_str_eq(weights_of(&run, "out"), weights_of(&without, "plain"));
+}
+END_OF_TEST
+
+TEST(encoders_have_no_predictions)
+{
+    const tiny_model spec = tiny_of("bert");
+    play run = tuning(&spec, "w3a16_g16", "rtn", false);
+    outcome said = play_run(&run, none);
+    ck_assert_int_eq(said.status, CALM_EUNSUPPORTED);
+    ck_assert_msg(strstr(said.message, "tunes predictions, which an encoder has not"), "%s", said.message);
+    run = tuning(&spec, "w3a16_g16", "rtn", true);
+    said = play_must_run(&run);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned WHERE learner LIKE 'kl@%'"), 0);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned"), 2);
+}
+END_OF_TEST
 
 TEST(windows_are_counted)
 {
@@ -212,6 +354,20 @@ TEST(eight_bits_stay_as_they_are)
     ck_assert_msg(strstr(said.log, "8 bits leave nothing to learn; the result stays as it is"), "%s", said.log);
     ck_assert_str_eq(said.result, "rtn");
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned"), 0);
+}
+END_OF_TEST
+
+TEST(too_little_memory_is_refused)
+{
+    const tiny_model spec = tiny_wide("qwen3");
+    for (int tunes = 0; tunes < 2; tunes++) {
+        play run = tunes ? tuning(&spec, "w3a16_g32", "rtn", false) : learning(&spec, "w3a16_g32", "rtn");
+        run.recipe.memory = "10MB";
+        const outcome said = play_run(&run, none);
+        ck_assert_int_eq(said.status, CALM_ENOMEM);
+        ck_assert_msg(strstr(said.message, "the smallest limit it fits in is `memory` "), "%s", said.message);
+        ck_assert_int_eq(said.calls, 0);
+    }
 }
 END_OF_TEST
 
@@ -257,23 +413,30 @@ static void check_memory(const play *run)
     ck_assert_str_eq(weights_of(&spilled, "spilled"), weights_of(run, "out"));
 }
 
-/* The estimate covers what arenas held while blocks were learned, and rows in a file change no byte. */
+/* The estimate covers what arenas held while blocks were learned and the model tuned, and rows in a file change no
+ * byte. */
 TEST(memory_is_as_planned)
 {
-    const tiny_model dense = tiny_wide("qwen3"), mixture = tiny_wide("qwen2_moe");
-    const play first = learning(&dense, "w4a4_g32", "smoothquant-gptq"),
-               second = learning(&mixture, "w4a4_g32", "smoothquant-gptq");
-    check_memory(&first);
-    check_memory(&second);
+    const char *const families[] = {"qwen3", "qwen2_moe"};
+    for (int i = 0; i < 2; i++) {
+        const tiny_model spec = tiny_wide(families[i]);
+        const play blocks = learning(&spec, "w4a4_g32", "smoothquant-gptq"),
+                   model = tuning(&spec, "w4a4_g32", "smoothquant-gptq", false);
+        check_memory(&blocks);
+        check_memory(&model);
+    }
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("learn", (const TTest *[]){threads_change_no_byte, killed_it_goes_on, the_store_has_it,
-                                                decoders_are_written_as_measured, encoders_are_written_as_measured,
-                                                mixtures_are_written_as_measured,
-                                                assembled_it_is_the_same, windows_are_counted,
-                                                eight_bits_stay_as_they_are, some_blocks_alone,
+    return run_tests("learn", (const TTest *[]){threads_change_no_byte, threads_change_no_byte_of_tuning,
+                                                killed_it_goes_on, killed_it_tunes_again, the_store_has_it,
+                                                tuned_models_are_written_as_measured, decoders_are_written_as_measured,
+                                                mixtures_are_written_as_measured, encoders_are_written_as_measured,
+                                                assembled_it_is_the_same, assembled_it_is_tuned,
+                                                large_steps_are_taken_back, encoders_have_no_predictions,
+                                                windows_are_counted, eight_bits_stay_as_they_are,
+                                                too_little_memory_is_refused, some_blocks_alone,
                                                 the_guard_judges, memory_is_as_planned, NULL});
 }

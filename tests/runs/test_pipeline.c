@@ -64,6 +64,37 @@ TEST(same_bytes_from_the_store)
 }
 END_OF_TEST
 
+/* Beside the final evaluation stands where the result differs: its figures are those of the evaluation, so they are
+ * told from its own.  A store without it (of an earlier version) gets it from the next run, and nothing else anew. */
+TEST(where_the_result_differs)
+{
+    static const char *const equal[] = {
+        "SELECT count(*) = 5 AND max(kl) = (SELECT kl FROM divergence_token WHERE rank = 1) FROM divergence_quantile",
+        "SELECT sum(p.tokens) = e.tokens AND abs(sum(p.tokens * p.kl) / e.tokens - e.kl) < 1e-12 * e.kl"
+        " FROM divergence_position p JOIN evaluation e ON e.id = p.evaluation_id",
+        "SELECT evaluation_id IN (SELECT v.evaluation_id FROM run_evaluation v JOIN run r ON r.id = v.run_id"
+        " WHERE v.role = 'test' AND v.subject = r.result) FROM divergence_token WHERE rank = 1",
+        "SELECT count(*) = 50 AND min(length(text)) > 0 AND max(length(text_before)) > 8 FROM divergence_token",
+        "SELECT count(*) = 0 FROM divergence_token a JOIN divergence_token b ON b.rank = a.rank + 1 WHERE b.kl > a.kl",
+        "SELECT count(*) = 0 FROM activation_peak p LEFT JOIN token_context t ON t.window = p.window AND"
+        " t.token = p.token WHERE t.text_before IS NULL OR (t.text_before = '') <> (p.token = 0)",
+        "SELECT count(*) > 20 AND max(length(text_after)) > 4 FROM token_context"};
+    const play first = play_new(NULL, "w4a16_g16", "rtn,gptq");
+    must_run(&first);
+    for (size_t i = 0; i < sizeof equal / sizeof *equal; i++)
+        ck_assert_msg(play_sql(&first, equal[i]) == 1, "%s", equal[i]);
+    const int64_t kept = play_sql(&first, "SELECT count(*) FROM evaluation");
+    play_sql(&first, "DELETE FROM divergence_quantile");
+    play_sql(&first, "DELETE FROM divergence_position");
+    play_sql(&first, "DELETE FROM divergence_token");
+    const play again = with_output(&first, "again");
+    ck_assert_uint_eq(must_run(&again).cached, 16);
+    for (size_t i = 0; i < sizeof equal / sizeof *equal; i++)
+        ck_assert_msg(play_sql(&first, equal[i]) == 1, "%s", equal[i]);
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM evaluation"), kept);
+}
+END_OF_TEST
+
 /* More algorithms later: only theirs are computed. */
 TEST(pool_grows)
 {
@@ -77,6 +108,35 @@ TEST(pool_grows)
     fresh.recipe.store = play_path(&first, "fresh.db");
     must_run(&fresh);
     ck_assert_str_eq(play_digest(more.recipe.output), play_digest(fresh.recipe.output));
+}
+END_OF_TEST
+
+/* The only candidate of each unit is kept without scores; a run that reads them computes it again, as a whole, and
+ * another that does not takes what is there. */
+TEST(only_candidates_need_no_scores)
+{
+    play first = play_new(NULL, "w4a16_g16", "gptq");
+    first.recipe.unscored = true;
+    must_run(&first);
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM candidate WHERE score_rows IS NULL"), 8);
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM score"), 0);
+    ck_assert_int_gt(play_sql(&first, "SELECT count(*) FROM activation"), 0);
+    play again = with_output(&first, "again"), scored = with_output(&first, "scored");
+    ck_assert_uint_eq(must_run(&again).cached, 8);
+    scored.recipe.unscored = false;
+    ck_assert_uint_eq(must_run(&scored).cached, 0);
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM candidate WHERE score_rows > 0"), 8);
+    ck_assert_int_gt(play_sql(&first, "SELECT count(*) FROM score"), 0);
+    /* The card says whether there are scores, the recipe what was asked for; the model is the same. */
+    ck_assert_str_eq(strstr(play_digest(scored.recipe.output), "config.json"),
+                     strstr(play_digest(again.recipe.output), "config.json"));
+    play more = with_output(&first, "more");
+    play_pool(&more, NULL, "gptq,rtn");
+    more.recipe.unscored = false;
+    ck_assert_uint_eq(must_run(&more).cached, 8);
+    again.recipe.output = play_path(&first, "last");
+    ck_assert_uint_eq(must_run(&again).cached, 8);
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM candidate WHERE score_rows IS NULL"), 0);
 }
 END_OF_TEST
 
@@ -328,8 +388,9 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("pipeline", (const TTest *[]){
-        same_bytes_with_any_threads, same_bytes_from_the_store, pool_grows, damaged_blob_is_computed_again,
-        store_of_a_newer_version, second_run_waits_for_the_first, two_runs_on_one_store, one_algorithm_is_a_uniform_run,
+        same_bytes_with_any_threads, same_bytes_from_the_store, where_the_result_differs, pool_grows,
+        only_candidates_need_no_scores, damaged_blob_is_computed_again, store_of_a_newer_version,
+        second_run_waits_for_the_first, two_runs_on_one_store, one_algorithm_is_a_uniform_run,
         guard_prefers_a_better_uniform_run, keep_hybrid, not_a_number_in_a_weight, tensors_that_contradict_the_config,
         truncated_weights, other_files_of_the_model, groups_that_do_not_divide, quantized_already, NULL});
 }

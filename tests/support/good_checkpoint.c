@@ -78,6 +78,9 @@ static const good goods[] = {
     {"ct-3bit", "compressed-tensors", {"w3a16"}, .narrow = true},
     {"ct-asym", "compressed-tensors", {"w4a16_g32_asym"}, .untied = false},
     {"ct-w4a4", "compressed-tensors", {"w4a4_g32"}, .untied = false},
+    {"ct-fp8", "compressed-tensors", {"fp8", "fp8a16"}, .untied = true},
+    {"ct-mxfp4", "compressed-tensors", {"mxfp4"}, .untied = false},
+    {"ct-nvfp4", "compressed-tensors", {"nvfp4"}, .untied = false},
     {"ct-shards", "compressed-tensors", {"w4a16_g32"}, .shard = 100000},
     {"gptq", "gptq", {"w4a16_g32"}, .untied = true},
     {"gptq-mixed", "gptq", {"w4a16_g32", "w8a16"}, .untied = true},
@@ -110,5 +113,6 @@ const char *good_write(const char *name)
     ck_abort_msg("there is no good checkpoint %s", name);
 }
 
-const char *const good_names[] = {"ct",   "ct-mixed",   "ct-moe",    "ct-3bit", "ct-asym", "ct-w4a4", "ct-shards",
-                                  "gptq", "gptq-mixed", "gptq-asym", "awq",     "mlx",     "gguf",    NULL};
+const char *const good_names[] = {"ct",     "ct-mixed", "ct-moe",   "ct-3bit",   "ct-asym", "ct-w4a4",
+                                  "ct-fp8", "ct-mxfp4", "ct-nvfp4", "ct-shards", "gptq",    "gptq-mixed",
+                                  "gptq-asym", "awq",   "mlx",      "gguf",      NULL};

@@ -145,7 +145,8 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     const calm_weight *weights = tiny_plan_weights(&block, job->expert);
     /* Both for numbers that no weight and few inputs of these models pass. */
     q->global = calm_scale_global(&q->scheme, largest_weight(layout, job, weights));
-    q->act_global = calm_act_global(q->scheme.act_rule, 16);
+    q->act_global =
+        q->scheme.act_rule == CALM_ACT_RULE_STATIC ? 0.125f : calm_act_global(q->scheme.act_rule, 16);
     for (size_t l = job->first; l < job->first + job->n; l++) {
         const calm_weight *weight = &weights[layout->linears[l].role];
         for (size_t o = 0; o < weight->out; o++)
@@ -180,9 +181,16 @@ void tiny_plan_quantize_all(tiny_plan *p, const char *const *schemes, size_t n, 
 void tiny_plan_quantize_family(tiny_plan *p, const char *const *schemes, size_t n)
 {
     const calm_layout *layout = calm_model_layout(p->model);
+    tiny_scales scales = TINY_GENERAL;
+    calm_scheme scheme;
+    /* Scales of small floats cannot be divided by those of the next job's inputs. */
+    for (size_t i = 0; i < n; i++) {
+        ck_ok(calm_scheme_parse(ctx, schemes[i], &scheme));
+        scales = calm_scheme_folds(&scheme) ? scales : TINY_UNSCALED;
+    }
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const size_t turn = job->expert >= 0 ? 0 : job->block * CALM_N_JOBS + job->kind;
-        tiny_plan_quantize(p, j, schemes[turn % n], TINY_GENERAL);
+        tiny_plan_quantize(p, j, schemes[turn % n], scales);
     }
 }

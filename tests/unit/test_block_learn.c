@@ -372,7 +372,7 @@ TEST(options_and_names)
     calm_learner *learner;
     size_t steps, checks;
     ck_ok(calm_learner_parse(ctx, " learn( steps = 100 ) ", &learner));
-    ck_assert_str_eq(calm_learner_canonical(learner), "learn@1(steps=100,reach=0,rate=0.001,v0=0.5)");
+    ck_assert_str_eq(calm_learner_canonical(learner), "learn@2(steps=100,reach=0,rate=0.001,v0=0.5)");
     calm_learner_losses(learner, 3, &steps, &checks);
     ck_assert(steps == 100 && checks == 6);
     ck_fails(calm_learner_parse(ctx, "learn(steps=2)", &learner), CALM_EARG, "2 steps; expected 0, or at least 50");

@@ -532,8 +532,15 @@ TEST(memory)
     ctx->n_threads = 1;
     ck_memory_of_workers(calm_evaluate(ctx, &one, &reference, subjects, 2, results, &windows, NULL, NULL),
                          calm_evaluate_bytes(&shape), calm_evaluate_scratch_bytes(&shape, 1), 4, 0);
-    shape.has_reference = false;
+    calm_eval_worst worst;
     shape.n = 1;
+    shape.n_kl = 4 * 70;
+    shape.worst = 30;
+    ck_memory_of_workers(calm_evaluate_worst(ctx, &one, &reference, subjects, results, &windows, 30, NULL, NULL,
+                                             &worst),
+                         calm_evaluate_bytes(&shape), calm_evaluate_scratch_bytes(&shape, 1), 4, 0);
+    shape.n_kl = shape.worst = 0;
+    shape.has_reference = false;
     shape.n_checkpoints = 1;
     ck_memory_of_workers(calm_evaluate(ctx, NULL, NULL, subjects, 1, results, &windows, NULL, NULL),
                          calm_evaluate_bytes(&shape), calm_evaluate_scratch_bytes(&shape, 1), 4, 0);

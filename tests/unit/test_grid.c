@@ -275,6 +275,20 @@ static void check_not_finite(calm_act_rule rule)
     }
 }
 
+/* x / s beyond the ends is clipped; the scale of one row is that of all. */
+TEST(static_activations_by_hand)
+{
+    const float x[6] = {0.6f, -0.3f, 1000, -1000, 0.25f, 0}, expected[6] = {0.5f, -0.5f, 63.5f, -64, 0, 0};
+    float y[6];
+    calm_actquant_rows(x, 2, 3, 8, false, CALM_ACT_RULE_STATIC, 0.5f, y);
+    for (size_t i = 0; i < 6; i++)
+        ck_assert_msg(y[i] == expected[i], "%zu: %g, expected %g", i, (double)y[i], (double)expected[i]);
+    const float bad[4] = {NAN, INFINITY, -INFINITY, 1};
+    calm_actquant_rows(bad, 1, 4, 8, false, CALM_ACT_RULE_STATIC, 0.5f, y);
+    ck_assert(isnan(y[0]) && isnan(y[1]) && isnan(y[2]) && y[3] == 1);
+}
+END_OF_TEST
+
 TEST(activations_not_finite)
 {
     check_not_finite(CALM_ACT_RULE_COMPRESSED_TENSORS);
@@ -290,5 +304,5 @@ int main(void)
                                                asymmetric_activations_by_hand,
                                                asymmetric_range_is_found_everywhere,
                                                activations_per_token_by_the_rule_of_vllm, the_rule_of_vllm_by_hand,
-                                               activations_not_finite, NULL});
+                                               static_activations_by_hand, activations_not_finite, NULL});
 }

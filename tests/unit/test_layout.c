@@ -12,7 +12,7 @@ static calm_layout build(const char *family, const char *key, const char *value)
     static calm_config config;
     calm_layout layout;
     config = config_with(family, key, value);
-    ck_ok(calm_layout_build(ctx, &config, strncmp(family, "bert", 4) == 0 ? "" : "model.", &layout));
+    ck_ok(calm_layout_build(ctx, &config, strncmp(family, "bert", 4) == 0 ? "" : "model.", false, &layout));
     return layout;
 }
 
@@ -183,13 +183,43 @@ TEST(numbering)
 }
 END_OF_TEST
 
+/* v by itself: the same linears under the same numbers, and no input scale that both halves would have to share. */
+TEST(split)
+{
+    const calm_config config = config_with("llama", "attention_bias", "true"), one = config_with("phi3", "pad_token_id",
+                                                                                                 "0");
+    const calm_layout whole = build("llama", "attention_bias", "true");
+    calm_layout layout;
+    size_t begin, end;
+    ck_ok(calm_layout_build(ctx, &config, "model.", true, &layout));
+    ck_assert_uint_eq(layout.n_jobs, 10);
+    ck_assert_uint_eq(layout.n_linears, whole.n_linears);
+    for (size_t i = 0; i < whole.n_linears; i++)
+        ck_assert_str_eq(layout.linears[i].module, whole.linears[i].module);
+    check_job(&layout, 5, "model.layers.1.qk", CALM_NO_EXPERT, 2, 48, 32);
+    check_job(&layout, 6, "model.layers.1.v", CALM_NO_EXPERT, 1, 16, 32);
+    check_job(&layout, 7, "model.layers.1.o", CALM_NO_EXPERT, 1, 32, 32);
+    ck_assert(layout.jobs[5].halved && layout.jobs[6].halved && !layout.jobs[7].halved);
+    ck_assert(layout.jobs[5].kind == CALM_JOB_QKV && layout.jobs[6].kind == CALM_JOB_QKV);
+    ck_assert(!layout.jobs[5].can_absorb && !layout.jobs[6].can_absorb && layout.jobs[7].can_absorb);
+    ck_assert(layout.jobs[5].place.role == CALM_PLACE_OTHER && layout.jobs[6].place.role == CALM_PLACE_V);
+    ck_assert(layout.jobs[6].place.block == 1 && layout.jobs[6].place.n_blocks == 2 &&
+              layout.jobs[6].place.sharing == 2);
+    calm_layout_sublayer(&layout, 1, CALM_SUBLAYER_ATTENTION, &begin, &end);
+    ck_assert(begin == 5 && end == 8);
+    /* One matrix of all three cannot be split. */
+    ck_ok(calm_layout_build(ctx, &one, "model.", true, &layout));
+    ck_assert_str_eq(layout.jobs[0].role, "qkv");
+}
+END_OF_TEST
+
 TEST(no_memory)
 {
     const calm_config config = config_with("qwen3_moe", "pad_token_id", "0");
     calm_layout layout;
     for (long n = 1; n < 60; n++) {
         ctx->out->fail_in = n;
-        ck_fails(calm_layout_build(ctx, &config, "model.", &layout), CALM_ENOMEM, "");
+        ck_fails(calm_layout_build(ctx, &config, "model.", false, &layout), CALM_ENOMEM, "");
     }
 }
 END_OF_TEST
@@ -197,5 +227,5 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("layout", (const TTest *[]){dense, fused, encoder, shared_expert, dense_and_sparse_blocks, groups,
-                                                 what_can_be_folded, numbering, no_memory, NULL});
+                                                 what_can_be_folded, numbering, split, no_memory, NULL});
 }

@@ -98,7 +98,7 @@ static bool is_legal(const char *target, const bench *b, const size_t *plan)
             return false;
         if (unpadded && (plan[j] == W3 || (plan[j] != W8A8 && b->jobs[j].in % 128)))
             return false;
-        if (strcmp(target, "transformers") == 0 && is_expert(j) && plan[j] == W8A8)
+        if ((unpadded || strcmp(target, "transformers") == 0) && is_expert(j) && plan[j] == W8A8)
             return false;
     }
     return experts_equal(target, plan);
@@ -196,7 +196,7 @@ TEST(plans_are_the_best_legal_ones)
             for (double budget = 3.5; budget <= 8; budget += 0.75)
                 check_plan(targets[t], &b, budget);
         }
-    ck_assert_msg(n_solved > 80 && n_held > 40, "%zu solved, %zu held", n_solved, n_held);
+    ck_assert_msg(n_solved > 80 && n_held > 30, "%zu solved, %zu held", n_solved, n_held);
 }
 END_OF_TEST
 
@@ -213,7 +213,7 @@ TEST(targets_differ)
     }
     ck_assert_uint_eq(n[0], N_PLANS);
     ck_assert_uint_eq(n[1], 3 * 3 * 3 * 3);       /* of any width: dense jobs, the experts of a block */
-    ck_assert_uint_eq(n[2], 2 * 1 * 2 * 2);       /* dense 2, odd dense 1, experts of a block 2 each */
+    ck_assert_uint_eq(n[2], 2 * 1 * 1 * 1);       /* dense 2, odd dense 1, experts of a block 1 each */
     ck_assert_uint_eq(n[3], 2 * 2 * 16);          /* four projections of 2 */
     ck_assert_uint_eq(n[4], 2 * 2 * 16);
     ck_assert_uint_eq(n[5], 3 * 3 * 2);           /* the experts of the model */
@@ -251,12 +251,18 @@ TEST(a_pin_ties_the_others)
     for (size_t j = 1; j < 5; j++)
         ck_assert_uint_eq(found.choice[j], W4);
     requests.n_pins = 2;
+    requests.engine = calm_engine_find("vllm");
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
-             "`target` sglang: all experts of a block share a scheme, and none is left to them: "
-             "model.layers.0.experts.0.gate_up not w3a16_g32 (takes weights of 4 or 8 bits, not 3 (experts)), "
-             "model.layers.0.experts.0.down not w4a16_g32 (another is pinned)");
-    requests.pins = &pins[2];
+             "`target` vllm: all experts of a block share a scheme, and none is left to them: "
+             "model.layers.0.experts.0.down not w3a16_g32 (another is pinned), "
+             "model.layers.0.experts.0.down not w4a16_g32 (another is pinned), "
+             "model.layers.0.experts.1.down not w8a8 (another is pinned)");
+    requests.engine = calm_engine_find("sglang");
+    requests.pins = &pins[1];
     requests.n_pins = 1;
+    ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
+             "`target` sglang takes no w8a8 for model.layers.0.experts.0.down");
+    requests.pins = &pins[2];
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
              "`target` sglang takes no w3a16_g32 for model.layers.0.experts.0.down");
     requests.pins = &pins[0];

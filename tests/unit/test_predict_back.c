@@ -1,6 +1,6 @@
 /* Gradient of the KL divergence: values are in tests/golden/test_gradient_fixtures.c; here its identities, its
  * refusals, the same bytes for any number of threads. */
-#include "ptq/eval/predict_back_impl.h"
+#include "ptq/eval/predict_back.h"
 
 #include "ptq/base/rng.h"
 #include "ptq/tensor/linalg.h"

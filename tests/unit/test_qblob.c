@@ -94,6 +94,27 @@ TEST(there_and_back)
 }
 END_OF_TEST
 
+TEST(static_activations)
+{
+    calm_qjob job = random_job(8, 3, 20, 0, true, false, false, 9), back;
+    void *bytes;
+    size_t n;
+    job.scheme.act_rule = CALM_ACT_RULE_STATIC;
+    job.act_global = 0x1p-5f;
+    round_trip_of(&job);
+    ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+    ck_assert_uint_le(n, calm_qblob_encode_bytes(&job.scheme, 3, 20, 0));
+    ck_ok(calm_qblob_decode(ctx, "blob", bytes, n, &back));
+    ck_assert(back.act_global == job.act_global);
+    job.act_global = 0;
+    ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+    ck_fails(calm_qblob_decode(ctx, "blob", bytes, n, &back), CALM_EFORMAT, "an impossible scale of activations");
+    job.act_global = NAN;
+    ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+    ck_fails(calm_qblob_decode(ctx, "blob", bytes, n, &back), CALM_EFORMAT, "an impossible scale of activations");
+}
+END_OF_TEST
+
 TEST(families)
 {
     for (int f = 1; f < CALM_N_FAMILIES; f++)
@@ -181,6 +202,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("qblob", (const TTest *[]){
-        there_and_back, families, codes_without_a_level, codes_are_packed, memory, impossible_jobs, NULL});
+    return run_tests("qblob", (const TTest *[]){there_and_back, static_activations, families, codes_without_a_level,
+                                                codes_are_packed, memory, impossible_jobs, NULL});
 }

@@ -176,6 +176,13 @@ TEST(two_runs)
     const char *const same[] = {"2", "2"};
     ck_assert_int_eq(calm_report_page_collect(ctx, path, same, 2, &data), CALM_EARG);
     calm_ctx_forgive(ctx);
+    /* Three have no difference; each is there once. */
+    const char *const three[] = {"3", "1", "2"}, *const again[] = {"3", "1", "3"};
+    ck_ok(calm_report_page_collect(ctx, path, three, 3, &data));
+    ck_assert_uint_eq(calm_json_size(calm_json_get(data, "runs")), 3);
+    ck_assert_int_eq(calm_json_typeof(calm_json_get(data, "diff")), CALM_JSON_NULL);
+    calm_json_free(data);
+    ck_fails(calm_report_page_collect(ctx, path, again, 3, &data), CALM_EARG, "run 3 twice");
     const char *const none[] = {"9"};
     ck_assert_int_eq(calm_report_page_collect(ctx, path, none, 1, &data), CALM_ENOTFOUND);
     ck_has(ctx->message, "no run 9; it has 1, 2, 3, 4");
@@ -237,10 +244,26 @@ TEST(strangers_words_are_no_markup)
         .channels = 4, .count = 7, .n_tokens = 1, .max_abs = 7, .histogram = histogram, .n_bins = 3, .peaks = &peak,
         .n_peaks = 1};
     ck_ok(calm_store_activation_put(ctx, store, &activation));
+    /* The words around it, and those of the test. */
+    ck_ok(calm_store_context_put(ctx, store, s.calibration, 0, 1, hostile, "\x80\033]0;owned\a"));
+    const calm_store_window window = {.tokens = 1, .nll = 2, .kl = 1};
+    const calm_store_evaluation evaluation = {.key = "w", .model_id = s.model, .subject = "hybrid", .text_name = "t",
+                                              .window_tokens = 2, .tokens = 1, .nll = 2, .ppl = 7, .kl = 1,
+                                              .windows = &window, .n_windows = 1};
+    const calm_store_quantile quantile = {1, 1};
+    const calm_store_range range = {1, 1, 1, 1};
+    const calm_store_token token = {0, 1, 1, 2, 1, hostile, "<b>\xe2\x82", "\xf0\x9f", "\xe2\x80\xae"};
+    ck_ok(calm_store_evaluation_put(ctx, store, &evaluation, &id));
+    ck_ok(calm_store_divergence_put(ctx, store, id, &(calm_store_divergence){&quantile, &range, &token, 1, 1, 1}));
+    ck_ok(calm_store_verdict_put(ctx, store, &(calm_store_verdict){s.run, id, "test", "hybrid", NAN, NAN}));
+    ck_ok(calm_store_run_end(ctx, store, s.run, &(calm_store_outcome){"finished", "hybrid", "", 4, 10, 5}));
     calm_store_close(store);
     calm_json *data = collect(path, NULL, NULL);
     CALM_SCOPED_TEXT(page);
     ck_page(data, &page);
+    const calm_json *worst = calm_json_at(calm_json_get(calm_json_get(run_of(data), "worst"), "rows"), 0);
+    ck_assert_str_eq(calm_json_string(calm_json_at(worst, 3), ""), hostile);
+    ck_assert_str_eq(calm_json_string(calm_json_at(worst, 6), ""), "\xef\xbf\xbd");
     ck_lacks(page.data, "<script>alert");
     ck_lacks(page.data, "<img");
     ck_lacks(page.data, "<b>");
@@ -308,12 +331,15 @@ TEST(files_are_replaced_when_asked)
     char *text;
     size_t n;
     ck_ok(calm_report_page_target(ctx, file, false));
-    ck_ok(calm_report_page_save(ctx, path, 2, file));
+    ck_ok(calm_report_page_save(ctx, path, (const int64_t[]){2}, 1, file));
     ck_ok(calm_read_file(ctx, file, 1 << 24, &text, &n));
     ck_has(text, "<title>calm run 2: qwen</title>");
     ck_assert_int_eq(calm_report_page_target(ctx, file, false), CALM_EEXIST);
     calm_ctx_forgive(ctx);
     ck_ok(calm_report_page_target(ctx, file, true));
+    ck_ok(calm_report_page_save(ctx, path, (const int64_t[]){4, 2, 1}, 3, file));
+    ck_ok(calm_read_file(ctx, file, 1 << 24, &text, &n));
+    ck_has(text, "<title>calm run 4: qwen, run 2: qwen and run 1: qwen</title>");
     ck_assert_int_eq(calm_report_page_target(ctx, test_directory(), true), CALM_EARG);
     calm_ctx_forgive(ctx);
 }

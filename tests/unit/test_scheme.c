@@ -61,6 +61,8 @@ TEST(fields)
     ck_assert(scheme.symmetric && scheme.act_asymmetric && scheme.act_rule == CALM_ACT_RULE_COMPRESSED_TENSORS);
     ck_ok(calm_scheme_parse(ctx, "w8a8_vllmact", &scheme));
     ck_assert(scheme.act_rule == CALM_ACT_RULE_VLLM && !scheme.act_asymmetric);
+    ck_ok(calm_scheme_parse(ctx, "w8a8_static", &scheme));
+    ck_assert(scheme.act_rule == CALM_ACT_RULE_STATIC && scheme.act_bits == 8 && !scheme.act_asymmetric);
     ck_ok(calm_scheme_parse(ctx, "w4a16", &scheme));
     ck_assert_uint_eq(scheme.group, 0);
     ck_assert(scheme.symmetric);
@@ -98,6 +100,10 @@ TEST(bad_names)
     ck_fails(calm_scheme_parse(ctx, "w4a16_symact", &scheme), CALM_EARG, "leaves them float");
     ck_fails(calm_scheme_parse(ctx, "w4a16_vllmact", &scheme), CALM_EARG, "leaves them float");
     ck_fails(calm_scheme_parse(ctx, "w8a8_vllm", &scheme), CALM_EARG, "after the bits");
+    ck_fails(calm_scheme_parse(ctx, "w8a16_static", &scheme), CALM_EARG, "leaves them float");
+    ck_fails(calm_scheme_parse(ctx, "w4a4_g128_static", &scheme), CALM_EARG, "symmetric activations of 8 bits");
+    ck_fails(calm_scheme_parse(ctx, "w8a8_asymact_static", &scheme), CALM_EARG, "symmetric activations of 8 bits");
+    ck_fails(calm_scheme_parse(ctx, "w8a8_vllmact_static", &scheme), CALM_EARG, "symmetric activations of 8 bits");
 }
 END_OF_TEST
 
@@ -105,6 +111,7 @@ TEST(names_that_say_the_range)
 {
     ck_assert(calm_scheme_says_range("w8a8_asymact"));
     ck_assert(calm_scheme_says_range("w4a8_g64_symact_f16s"));
+    ck_assert(calm_scheme_says_range("w8a8_static"));
     ck_assert(!calm_scheme_says_range("w8a8"));
     ck_assert(!calm_scheme_says_range("w8a8_vllmact"));
     ck_assert(!calm_scheme_says_range("w4a8_g64_asym"));

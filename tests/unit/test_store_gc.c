@@ -87,6 +87,7 @@ static model put_model(const char *name)
     const calm_store_activation activation = {
         .model_id = m.id, .calibration_id = m.calibration, .hook = "h", .point = "o_in", .peaks = &peak, .n_peaks = 1};
     ck_ok(calm_store_activation_put(ctx, store, &activation));
+    ck_ok(calm_store_context_put(ctx, store, m.calibration, 0, 1, "", " cat"));
     return m;
 }
 
@@ -97,7 +98,11 @@ static int64_t put_evaluation(const char *key, int64_t model_id)
                                        .tokens = 511, .nll = 2, .ppl = 7, .kl = 0.1, .top1 = 0.8, .windows = &window,
                                        .n_windows = 1};
     int64_t id;
+    const calm_store_quantile quantile = {1, 0.5};
+    const calm_store_range range = {1, 511, 511, 0.1};
+    const calm_store_token token = {0, 5, 0.5, 3, 2, "the", " cat", " dog", " cat"};
     ck_ok(calm_store_evaluation_put(ctx, store, &row, &id));
+    ck_ok(calm_store_divergence_put(ctx, store, id, &(calm_store_divergence){&quantile, &range, &token, 1, 1, 1}));
     return id;
 }
 
@@ -313,9 +318,13 @@ TEST(dropped_runs)
                     {"candidate", 5},
                     {"algorithm", 5},
                     {"evaluation_window", 5},
+                    {"divergence_quantile", 5},
+                    {"divergence_position", 5},
+                    {"divergence_token", 5},
                     {"evaluation", 5},
                     {"activation_peak", 1},
                     {"activation", 1},
+                    {"token_context", 1},
                     {"expert", 1},
                     {"calibration", 1},
                     {"job", 1},

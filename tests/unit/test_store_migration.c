@@ -67,8 +67,6 @@ static char *old_tables(void)
     return names;
 }
 
-/* ---- a store of version 1 ---- */
-
 /* A store of this version with rows in every table, whose run has ended. */
 static const char *fill(void)
 {
@@ -180,15 +178,22 @@ static int64_t version_of(const char *path)
 
 /* ---- brought up to date ---- */
 
-TEST(every_row_is_kept)
+/* Today's version, with the schema of a new store. */
+static void ck_up_to_date(const char *path)
 {
-    const char *path = old_store(), *before = contents(path), *fresh = sample_path();
-    ck_assert_int_eq(version_of(path), 1);
-    calm_store_close(sample_open(path, CALM_STORE_WRITE));
-    ck_assert_str_eq(contents(path), before);
+    const char *fresh = sample_path();
     ck_assert_int_eq(version_of(path), calm_store_version());
     calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
     ck_assert_str_eq(schema_of(path), schema_of(fresh));
+}
+
+TEST(every_row_is_kept)
+{
+    const char *path = old_store(), *before = contents(path);
+    ck_assert_int_eq(version_of(path), 1);
+    calm_store_close(sample_open(path, CALM_STORE_WRITE));
+    ck_assert_str_eq(contents(path), before);
+    ck_up_to_date(path);
     /* And it is a store like any other. */
     calm_store *store = sample_open(path, CALM_STORE_WRITE);
     ck_ok(calm_store_expert_put(ctx, store, 1, 1, 77));
@@ -226,7 +231,7 @@ static const char *empty_store(int version)
 /* Version 2 has experts and no ablation: what it has is not made anew. */
 TEST(version_2)
 {
-    const char *path = empty_store(2), *fresh = sample_path();
+    const char *path = empty_store(2);
     calm_store *store;
     run_script(path, "INSERT INTO model (id, digest, name, architecture) VALUES (1, 'd', 'm', 'a');"
                      "INSERT INTO calibration (id, key, text_name, n_windows, window_tokens, n_tokens)"
@@ -241,29 +246,28 @@ TEST(version_2)
     ck_assert_int_eq(sample_number(store, "SELECT tokens FROM expert"), 77);
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM ablation"), 0);
     calm_store_close(store);
-    ck_assert_int_eq(version_of(path), calm_store_version());
-    calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
-    ck_assert_str_eq(schema_of(path), schema_of(fresh));
+    ck_up_to_date(path);
     path = empty_store(2);
     run_script(path, "DROP VIEW v_experts; DROP TABLE expert; PRAGMA wal_checkpoint(TRUNCATE)");
     ck_fails(calm_store_open(ctx, path, &sample_writing, &store), CALM_EFORMAT, "\"expert\" is missing");
 }
 END_OF_TEST
 
-/* Version 5 has no learned blocks; its evaluations have today's form. */
-TEST(version_5)
+/* Version 5 has no learned blocks, version 6 no words around tokens and nothing of single ones. */
+TEST(versions_5_and_6)
 {
-    const char *path = fill(), *fresh = sample_path();
-    run_script(path, "DROP VIEW v_learned; DROP TABLE run_learned; DROP TABLE learned_candidate; DROP TABLE learned;"
-                     "PRAGMA user_version = 5; PRAGMA wal_checkpoint(TRUNCATE)");
-    const char *before = contents(path);
-    calm_store *store = sample_open(path, CALM_STORE_WRITE);
-    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM v_learned"), 0);
-    calm_store_close(store);
-    ck_assert_str_eq(contents(path), before);
-    ck_assert_int_eq(version_of(path), calm_store_version());
-    calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
-    ck_assert_str_eq(schema_of(path), schema_of(fresh));
+    for (int version = 5; version <= 6; version++) {
+        const char *path = fill();
+        if (version < 6)
+            run_script(path, "DROP TABLE run_learned; DROP TABLE learned_candidate; DROP TABLE learned");
+        run_script(path, test_format("DROP TABLE token_context; DROP TABLE divergence_quantile; DROP TABLE"
+                                     " divergence_position; DROP TABLE divergence_token; PRAGMA user_version = %d;"
+                                     "PRAGMA wal_checkpoint(TRUNCATE)", version));
+        const char *before = contents(path);
+        calm_store_close(sample_open(path, CALM_STORE_WRITE));
+        ck_assert_str_eq(contents(path), before);
+        ck_up_to_date(path);
+    }
 }
 END_OF_TEST
 
@@ -297,11 +301,9 @@ static const char *store_with_encoder(void)
 
 TEST(figures_of_an_encoder_get_their_own_columns)
 {
-    const char *path = store_with_encoder(), *fresh = sample_path();
+    const char *path = store_with_encoder();
     calm_store_close(sample_open(path, CALM_STORE_WRITE));
-    ck_assert_int_eq(version_of(path), calm_store_version());
-    calm_store_close(sample_open(fresh, CALM_STORE_WRITE));
-    ck_assert_str_eq(schema_of(path), schema_of(fresh));
+    ck_up_to_date(path);
     calm_sql *sql;
     ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &sql));
     ck_assert_str_eq(rows_of(sql, "id key model_id subject text_name window_tokens n_windows created_at", "evaluation"),
@@ -395,7 +397,7 @@ TEST(damaged_stores_are_refused_unchanged)
         {"CREATE TABLE ablation (id INTEGER)", "\"ablation\" is missing or was changed"},
         {"ALTER TABLE evaluation ADD COLUMN colour TEXT", "\"evaluation\" is missing or was changed"},
         {"DROP VIEW v_evaluations; DROP TABLE evaluation_window", "\"evaluation_window\" is missing or was changed"},
-        {"PRAGMA user_version = 0", "store version 0, expected 6"},
+        {"PRAGMA user_version = 0", "store version 0, expected 7"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *path = old_store();
@@ -590,7 +592,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("store_migration",
-                     (const TTest *[]){every_row_is_kept, version_2, version_5,
+                     (const TTest *[]){every_row_is_kept, version_2, versions_5_and_6,
                                        figures_of_an_encoder_get_their_own_columns, views, reading_says_what_to_do,
                                        damaged_stores_are_refused_unchanged, a_copy_is_kept, no_copy_no_change,
                                       killed_or_refused_at_many_calls, NULL});

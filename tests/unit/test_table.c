@@ -248,11 +248,106 @@ TEST(missing_memory_is_reported)
 }
 END_OF_TEST
 
+/* In 40 columns words get several lines, between words where there are blanks; numbers stay whole. */
+TEST(narrow_tables_break_words)
+{
+    CALM_SCOPED_TABLE(table);
+    calm_table_columns(&table, "#block|algorithm|reason");
+    CALM_CELLS(&table, CALM_INT(1234567), CALM_TEXT("gptq"), CALM_TEXT("least cka_token of 3, no other within 1.05"));
+    CALM_CELLS(&table, CALM_INT(1), CALM_TEXT("smoothquant-gptq-of-a-long-chain"), CALM_TEXT(""));
+    ctx->columns = 40;
+    ck_assert_str_eq(text_of(&table, 0, false), "  block  algorithm       reason\n"
+                                                "-------  --------------  ---------------\n"
+                                                "1234567  gptq            least cka_token\n"
+                                                "                         of 3, no other\n"
+                                                "                         within 1.05\n"
+                                                "      1  smoothquant-gp\n"
+                                                "         tq-of-a-long-c\n"
+                                                "         hain\n");
+    ctx->columns = 200;
+    ck_assert_ptr_nonnull(strstr(text_of(&table, 0, false), "gptq                              least cka_token of 3"));
+    ctx->columns = 0;
+}
+END_OF_TEST
+
+/* Any table of words and numbers keeps to the limit: broken, or as lists of cells; nothing is lost. */
+TEST(narrow_tables_keep_to_the_limit)
+{
+    static const char *const words[] = {"a", "two words", "\u4e2d\u6587\u5b57\u6f22\u5b57\u6f22\u5b57\u6f22", "",
+                                        "averyveryveryverylongwordwithoutanyblanksinside", "  blanks  before"};
+    for (size_t n = 1; n < 12; n++)
+        for (size_t limit = 40; limit < 100; limit += 7) {
+            CALM_SCOPED_TABLE(table);
+            for (size_t c = 0; c < n; c++)
+                calm_table_column(&table, test_format("heading %zu", c), c % 3 ? CALM_ALIGN_LEFT : CALM_ALIGN_RIGHT);
+            for (size_t c = 0; c < 3 * n; c++) {
+                if (c % 3 == 0)
+                    CALM_CELLS(&table, CALM_FIXED(1.5 * (double)c, 3));
+                else
+                    CALM_CELLS(&table, CALM_TEXT(words[c % 6]));
+            }
+            ctx->columns = limit;
+            const char *text = text_of(&table, 2, false);
+            ctx->columns = 0;
+            char *copy = test_format("%s", text);
+            size_t letters = 0;
+            for (char *rest, *line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+                size_t columns;
+                CALM_SCOPED_TEXT(shown);
+                calm_table_printable(line, &shown, &columns);
+                ck_assert_msg(columns <= limit, "%zu columns of %zu: %s", columns, limit, line);
+            }
+            for (const char *at = text; *at; at++)
+                letters += *at == 'w';
+            for (size_t c = 0; c < 3 * n; c++)
+                for (const char *at = c % 3 ? words[c % 6] : ""; *at; at++)
+                    letters -= *at == 'w';
+            ck_assert_uint_eq(letters, 0);
+        }
+}
+END_OF_TEST
+
+TEST(a_table_too_wide_is_a_list)
+{
+    CALM_SCOPED_TABLE(table);
+    calm_table_columns(&table, "#one_minus_cka_token|#one_minus_cka|token");
+    CALM_CELLS(&table, CALM_FIXED(0.5, 2), CALM_FIXED(0.25, 2), CALM_TEXT("a long text that takes two lines"));
+    CALM_CELLS(&table, CALM_FIXED(1, 2), CALM_EMPTY, CALM_TEXT("b"));
+    ctx->columns = 40;
+    ck_assert_str_eq(text_of(&table, 2, false), "  one_minus_cka_token  0.50\n"
+                                                "  one_minus_cka        0.25\n"
+                                                "  token                a long text that\n"
+                                                "                       takes two lines\n"
+                                                "\n"
+                                                "  one_minus_cka_token  1.00\n"
+                                                "  token                b\n");
+    ctx->columns = 0;
+}
+END_OF_TEST
+
+TEST(sentences_are_folded)
+{
+    static const char lines[] = "A sentence that is longer than forty columns are.\nshort\n  indented, and longer than "
+                                "forty columns too\n";
+    CALM_SCOPED_TEXT(whole);
+    CALM_SCOPED_TEXT(folded);
+    calm_table_fold(ctx, lines, &whole);
+    ck_assert_str_eq(whole.data, lines);
+    ctx->columns = 40;
+    calm_table_fold(ctx, lines, &folded);
+    ctx->columns = 0;
+    ck_assert_str_eq(folded.data, "A sentence that is longer than forty\n  columns are.\nshort\n"
+                                  "  indented, and longer than forty\n    columns too\n");
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("table",
                      (const TTest *[]){columns_are_as_wide_as_their_cells, columns_and_cells_as_lists,
                                        headings_without_rows, numbers_of_six_digits,
                                        empty_columns_can_go, widths_of_text, json_keeps_types_and_digits, csv, markdown,
-                                       many_rows, missing_memory_is_reported, NULL});
+                                       many_rows, missing_memory_is_reported, narrow_tables_break_words,
+                                       narrow_tables_keep_to_the_limit, a_table_too_wide_is_a_list,
+                                       sentences_are_folded, NULL});
 }

@@ -126,6 +126,43 @@ static calm_status look_at_worker(calm_ctx *worker, size_t index, void *user)
     return CALM_NEW(worker, worker->scratch, block, 1000);
 }
 
+/* Counts the indices of a loop inside a task; those above `first` fail, which skips what follows. */
+typedef struct inner_loop {
+    atomic_int *counts;
+    size_t first;
+} inner_loop;
+
+static calm_status count_or_fail(calm_ctx *worker, size_t index, void *user)
+{
+    const inner_loop *loop = user;
+    atomic_fetch_add(&loop->counts[index], 1);
+    return index >= loop->first ? calm_fail(worker, CALM_ENUMERIC, "tile %zu", index) : CALM_OK;
+}
+
+static calm_status loop_inside(calm_ctx *worker, size_t index, void *user)
+{
+    (void)index;
+    return calm_parallel_for(worker, N_TASKS, count_or_fail, user);
+}
+
+/* One task and far more threads than cores: those without one help with the loop inside, or end. */
+TEST(more_threads_than_tasks_and_cores)
+{
+    static atomic_int counts[N_TASKS];
+    inner_loop loop = {counts, N_TASKS};
+    ctx->n_threads = 4 * calm_n_cores() + 16;
+    ck_ok(calm_parallel_for(ctx, 1, loop_inside, &loop));
+    for (size_t i = 0; i < N_TASKS; i++)
+        ck_assert_int_eq(counts[i], 1);
+    ck_assert_uint_eq(calm_team_size(ctx), (size_t)ctx->n_threads);
+    loop.first = 37;
+    memset(counts, 0, sizeof counts);
+    ck_fails(calm_parallel_for(ctx, 3, loop_inside, &loop), CALM_ENUMERIC, "tile 37");
+    for (size_t i = 0; i < 37; i++)
+        ck_assert_int_ge(counts[i], 1);    /* the lowest failure is known only where all before it ran */
+}
+END_OF_TEST
+
 TEST(each_task_begins_with_an_empty_scratch)
 {
     static size_t used[100];
@@ -149,6 +186,7 @@ int main(void)
     return run_tests("threads",
                      (const TTest *[]){the_same_bytes_for_1_to_4_threads, every_index_runs_once,
                                        a_failure_has_its_status_and_message, the_lowest_failing_index_wins,
-                                       a_task_may_loop_itself, each_task_begins_with_an_empty_scratch,
+                                       a_task_may_loop_itself, more_threads_than_tasks_and_cores,
+                                       each_task_begins_with_an_empty_scratch,
                                        cores_and_clock_are_sensible, NULL});
 }

@@ -209,6 +209,11 @@ TEST(relu_and_products)
     calm_vec_mul(LONGEST, z, y);
     for (size_t i = 0; i < LONGEST; i++)
         ck_assert(y[i] == x[i] * z[i]);
+    float sum[LONGEST];
+    memcpy(sum, y, sizeof sum);
+    calm_vec_mul_add(LONGEST, x, z, sum);
+    for (size_t i = 0; i < LONGEST; i++)
+        ck_assert(sum[i] == y[i] + x[i] * z[i]);
     memcpy(y, x, sizeof y);
     calm_vec_axpy(LONGEST, 0.5f, z, y);
     for (size_t i = 0; i < LONGEST; i++)

@@ -1,0 +1,223 @@
+#!/bin/sh
+# Several ranks on this machine: the same bytes as one, and what happens when ranks differ or die.
+#
+#   ranks.sh FOLDERS-OF-PROGRAMS PART
+#
+# PART: two, more, kill, refuse.  Skipped (exit status 77) without mpirun, or where calm was built without MPI.
+set -u
+
+[ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+PATH=$1:$PATH
+export PATH
+command -v mpirun >/dev/null 2>&1 || { echo "skipped: no mpirun"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+cd "$work" || exit 2
+unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE SLURM_PROCID SLURM_STEP_NUM_TASKS
+# More ranks than cores, as root, with no network but this machine's; waiting ranks give the core away.
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
+    OMPI_MCA_mpi_yield_when_idle OMPI_MCA_hwloc_base_binding_policy
+failed=0
+
+fail() {
+    echo "ranks.sh: $*"
+    failed=1
+}
+
+# The demo model, briefly; a model of experts, which makes blocks wait for routed tokens.
+brief='--model qwen --samples 6 --seqlen 128 --guard-samples 2 --eval-samples 2 --threads 1'
+small="$brief --scheme w4a16_g64 --algorithms rtn,gptq,mkq"
+light="$brief --scheme w8a8 --algorithms rtn,smoothquant,gptq --effort light"
+units="$brief --scheme w4a16_g64 --algorithms rtn,gptq --unit block"
+blind="$brief --scheme w4a16_g64 --algorithms rtn --score-samples 0"
+prefix="$brief --scheme w4a16_g64 --algorithms rtn --prefix quantized"
+experts='--model moe --calib text.txt --scheme w8a8 --algorithms rtn,gptq,smoothquant,smoothquant-gptq --samples 16 --seqlen 64
+ --guard-samples 0 --no-eval --threads 1'
+
+# run RANKS DIR OPTIONS...: 0 ranks: without mpirun
+run() {
+    ranks=$1 dir=$2
+    shift 2
+    set -- calm quantize "$@" --output "$dir/out" --store "$dir/calm.db" --quiet
+    [ "$ranks" = 0 ] || set -- mpirun $transport -n "$ranks" "$@"
+    "$@" >"$dir.said" 2>&1
+}
+transport=
+
+mpi_is_built() {
+    mpirun -n 2 calm quantize --model qwen --blocks 0-99 --output none --store none.db >probe.said 2>&1
+    ! grep -q 'built without MPI' probe.said
+}
+mpi_is_built || { echo "skipped: $(grep -o 'this calm was built without MPI' probe.said)"; exit 77; }
+
+# Every row that has a key, with all that results depend on: no ids, times, and names of folders.
+rows() {
+    store_sql "$1/calm.db" "
+SELECT 'candidate', c.key, j.name, a.name, a.chain, c.scheme, quote(c.failure), quote(c.blob), c.blob_bytes,
+  quote(c.bits_per_weight), quote(c.damp), c.score_rows, c.dropped_rows
+  FROM candidate c JOIN job j ON j.id = c.job_id JOIN algorithm a ON a.id = c.algorithm_id ORDER BY c.key;
+SELECT 'score', c.key, s.unit, s.metric, quote(s.value) FROM score s JOIN candidate c ON c.id = s.candidate_id
+  ORDER BY 2, 3, 4;
+SELECT 'activation', hook, point, block, channels, count, zeros, n_tokens, n_massive, quote(mean), quote(std),
+  quote(mean_abs), quote(rms), quote(min), quote(max), quote(max_abs), quote(q25), quote(q50), quote(q75), quote(q90),
+  quote(q99), quote(q999), quote(peak_median), quote(ratio_median), quote(ratio_max), quote(ratio_mean),
+  quote(ratio_std), quote(crest_median), quote(crest_max), histogram_first, histogram FROM activation ORDER BY hook;
+SELECT 'peak', a.hook, p.rank, quote(p.value), p.window, p.token, p.channel, quote(p.text)
+  FROM activation_peak p JOIN activation a ON a.id = p.activation_id ORDER BY 2, 3;
+SELECT 'context', window, token, quote(text_before), quote(text_after) FROM token_context ORDER BY 2, 3;
+SELECT 'expert', j.name, e.tokens FROM expert e JOIN job j ON j.id = e.job_id ORDER BY 2;
+SELECT 'evaluation', key, subject, n_windows, tokens, quote(nll), quote(ppl), quote(kl) FROM evaluation ORDER BY key;
+SELECT 'window', e.key, w.number, quote(w.nll), quote(w.kl) FROM evaluation_window w
+  JOIN evaluation e ON e.id = w.evaluation_id ORDER BY 2, 3;
+SELECT 'choice', j.name, c.key, h.unit, h.reason, quote(h.advice) FROM choice h JOIN job j ON j.id = h.job_id
+  LEFT JOIN candidate c ON c.id = h.candidate_id ORDER BY 2;
+SELECT 'considered', c.key FROM run_candidate r JOIN candidate c ON c.id = r.candidate_id ORDER BY 2;
+SELECT 'run', key, status, result, reason, quote(bits_per_weight), bytes_before, bytes_after FROM run"
+}
+
+# same A B: files and rows
+same() {
+    diff -r "$1/out" "$2/out" >/dev/null || fail "$2: other files than $1: $(diff -rq "$1/out" "$2/out" | head -n 3)"
+    rows "$1" >"$1.rows"
+    rows "$2" >"$2.rows"
+    [ "$(wc -l <"$1.rows")" -gt 20 ] || fail "$1: no rows to compare"
+    cmp -s "$1.rows" "$2.rows" ||
+        fail "$2: other rows than $1: $(diff "$1.rows" "$2.rows" | cut -c1-300 | head -n 4)"
+}
+
+# check RANKS DIR AS OPTIONS...: run it, and compare with the run of one machine in AS
+check() {
+    ranks=$1 dir=$2 as=$3
+    shift 3
+    run "$ranks" "$dir" "$@" || fail "$dir: $(tail -n 5 "$dir.said")"
+    same "$as" "$dir"
+}
+
+texts() {
+    make_checkpoint --shape tiny-qwen3-moe --output moe >/dev/null
+    head -c 40000 "${CALM_HOME:?}/recipes/text/wikitext2-valid.txt" >text.txt
+}
+
+part_two() {
+    run 0 one $small || fail "$(tail -n 5 one.said)"
+    check 2 two one $small
+    # Only rank 0 prints.
+    [ "$(grep -c 'test text' two.said)" = 1 ] || fail "two: the report is there $(grep -c 'test text' two.said) times"
+    # All of it is there now.
+    run 0 one $small --force || fail "$(tail -n 5 one.said)"
+    check 2 two one $small --force
+}
+
+part_more() {
+    run 0 one $small || fail "$(tail -n 5 one.said)"
+    check 1 n1 one $small
+    check 4 n4 one $small
+    transport='--mca btl tcp,self'
+    check 2 tcp one $small
+    transport=
+    # Smoothing that is left out where the crest says so; scores of whole blocks.
+    run 0 light $light || fail "$(tail -n 5 light.said)"
+    check 3 light3 light $light
+    run 0 units $units || fail "$(tail -n 5 units.said)"
+    check 3 units3 units $units
+    # Candidates from weights alone: no rows move.
+    run 0 blind $blind || fail "$(tail -n 5 blind.said)"
+    check 2 blind2 blind $blind
+    # A prefix that cannot be divided.
+    run 0 prefix $prefix || fail "$(tail -n 5 prefix.said)"
+    check 2 prefix2 prefix $prefix
+    texts
+    run 0 moe1 $experts || fail "$(tail -n 5 moe1.said)"
+    check 2 moe2 moe1 $experts
+    check 4 moe4 moe1 $experts
+}
+
+# pid_of RANK: of the calm that mpirun started below process $1
+rank_pid() {
+    for pid in $(pgrep -P "$1" -x calm); do
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2" && echo "$pid"
+    done
+}
+
+# Let the run of $2 ranks in $1 put so many candidates, or end.
+wait_for() {
+    for _ in $(seq 600); do
+        n=$(store_sql "$1/calm.db" 'SELECT count(*) FROM candidate' 2>/dev/null || echo 0)
+        [ "${n:-0}" -lt "$2" ] || return 0
+        kill -0 "$3" 2>/dev/null || return 0
+        sleep 0.05
+    done
+}
+
+part_kill() {
+    run 0 one $small || fail "$(tail -n 5 one.said)"
+    # Candidates that are there when a rank is killed; 0: it has just begun; 72 are all.
+    for at in 0 3 9 20 33 50 68; do
+        for rank in 0 1; do
+            dir=k$at-$rank
+            mpirun -n 2 calm quantize $small --output $dir/out --store $dir/calm.db --quiet >$dir.said 2>&1 &
+            job=$!
+            victim=
+            while [ -z "$victim" ] && kill -0 $job; do
+                victim=$(rank_pid $job $rank)
+            done
+            wait_for $dir $at $job
+            began=$(date +%s)
+            kill -9 "$victim" || fail "$dir: ended too early"
+            wait $job
+            status=$?
+            [ $(($(date +%s) - began)) -le 10 ] || fail "$dir: took $(($(date +%s) - began)) s to end"
+            [ $status -ne 0 ] || fail "$dir: ended with status 0"
+            # At its very start a rank is not connected yet: mpirun alone says it then.
+            [ $at = 0 ] || grep -q "^calm: rank $rank (process $victim on .*) ended while it worked on .*; " $dir.said ||
+                fail "$dir: $(cat $dir.said)"
+            if [ $rank = 0 ]; then ranks=3; else ranks=0; fi
+            check $ranks $dir one $small
+        done
+    done
+    # A rank that stands still for a while is not dead.
+    mpirun -n 2 calm quantize $small --output stop/out --store stop/calm.db --quiet >stop.said 2>&1 &
+    job=$!
+    wait_for stop 5 $job
+    victim=$(rank_pid $job 1)
+    kill -STOP "$victim"; sleep 5; kill -CONT "$victim"
+    wait $job || fail "stop: $(cat stop.said)"
+    same one stop
+}
+
+# refused STATUS PATTERN WORDS...: mpirun's words after -n 1; what all ranks share is in $small
+refused() {
+    status=$1 pattern=$2
+    shift 2
+    mpirun "$@" >refused.said 2>&1
+    found=$?
+    [ $found = "$status" ] || fail "$pattern: status $found, expected $status"
+    [ "$(grep -c '^calm' refused.said)" = 1 ] && grep -qE "$pattern" refused.said || fail "$pattern: $(cat refused.said)"
+}
+
+part_refuse() {
+    quantize="calm quantize $small --output r/out --store r/calm.db --quiet"
+    mkdir a b
+    cp "$(command -v calm)" ./other && printf x >>other
+    refused 1 '^calm: rank 1 .* differ in the program: ' -n 1 $quantize : -n 1 ./other ${quantize#calm }
+    refused 1 '^calm: rank 1 .* differ in the recipe: ' -n 1 $quantize : -n 1 $quantize --guard-samples 3
+    refused 1 '^calm: rank 1 .* differ in the CPU kernels: Haswell, Nehalem;|^calm: rank 1 .* differ in the CPU kernels: ' \
+        -n 1 -x OPENBLAS_CORETYPE=Nehalem $quantize : -n 1 -x OPENBLAS_CORETYPE=Haswell $quantize
+    refused 1 '^calm: rank 1 .*: /nowhere: ' -n 1 $quantize : -n 1 $quantize --model /nowhere
+    refused 2 '^calm: --blocks 0-99: ' -n 2 $quantize --blocks 0-99
+    refused 2 '^calm quantize: unknown option --nonsense' -n 2 $quantize --nonsense
+    # The same name on another machine, as another folder of this one.
+    refused 1 '^calm: rank 1 .* is not the folder that rank 0 has' \
+        -n 1 --wdir "$work/a" $quantize : -n 1 --wdir "$work/b" $quantize
+    refused 1 '^calm eval does not divide its work' -n 2 calm eval --model qwen
+    [ ! -e r/calm.db ] || fail "a refused run has made a store"
+}
+
+case $2 in
+    two | more | kill | refuse) "part_$2" ;;
+    *) echo "ranks.sh: no part $2" >&2; exit 2 ;;
+esac
+exit $failed

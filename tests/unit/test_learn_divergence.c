@@ -1,0 +1,128 @@
+/* Gradients of the divergence by scales and norms of a whole model, against differences of the divergence. */
+#include "ptq/run/learn_impl.h"
+
+#include <math.h>
+
+#include "ptq/base/rng.h"
+#include "ptq/tensor/linalg.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_plan.h"
+
+enum { TOKENS = 24, WINDOWS = 2 };
+
+typedef struct toy {
+    calm_run run;
+    calm_tuning tuning;
+    tiny_plan plan;
+} toy;
+
+static void toy_open(const char *family, const char *scheme, toy *t)
+{
+    const tiny_model spec = tiny_of(family);
+    const char *const schemes[] = {scheme};
+    *t = (toy){.tuning.floats.hidden.file = -1};
+    tiny_plan_open(&t->plan, tiny_model_write(&spec));
+    tiny_plan_quantize_all(&t->plan, schemes, 1, TINY_GENERAL);
+    tiny_plan_pack(&t->plan);
+    t->run.in.model = t->plan.model;
+    calm_windows *windows = &t->run.in.calib;
+    *windows = (calm_windows){.n = WINDOWS, .longest = TOKENS};
+    ck_ok(CALM_NEW(ctx, ctx->out, windows->begin, WINDOWS + 1));
+    ck_ok(CALM_NEW(ctx, ctx->out, windows->ids, WINDOWS * TOKENS));
+    for (size_t i = 0; i < WINDOWS * TOKENS; i++)
+        windows->ids[i] = (uint32_t)(calm_rng_uniform(3, 1, i) * (double)spec.vocab);
+    for (size_t w = 0; w <= WINDOWS; w++)
+        windows->begin[w] = w * TOKENS;
+    ck_ok(calm_rope_init(ctx, calm_model_config(t->plan.model), TOKENS, &t->run.rope));
+    t->tuning.of = (calm_learn_stage){.p = &t->run, .start = &t->plan.plan};
+    ck_ok(CALM_NEW(ctx, ctx->out, t->tuning.of.blocks, spec.n_blocks));
+    for (size_t b = 0; b < spec.n_blocks; b++)
+        ck_ok(CALM_NEW(ctx, ctx->out, t->tuning.of.blocks[b], 1));
+    ck_ok(calm_tuning_open(ctx, &t->tuning));
+}
+
+static double divergence(toy *t)
+{
+    double kl;
+    ck_ok(calm_tuning_divergence(ctx, &t->tuning, 1, NULL, &kl));
+    return kl;
+}
+
+/* The derivative by the logarithm of values [n] together, from two points. */
+static double slope(toy *t, float *values, size_t n, double step)
+{
+    double kl[2];
+    float *kept;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, kept, n));
+    memcpy(kept, values, n * sizeof *kept);
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < n; i++)
+            values[i] = (float)((double)kept[i] * exp(side ? step : -step));
+        kl[side] = divergence(t);
+    }
+    memcpy(values, kept, n * sizeof *kept);
+    return (kl[1] - kl[0]) / (2 * step);
+}
+
+/* Sums over whole linears and norms: of gradients, and what they must be.  With a step of 1/200 the divergence, whose
+ * rounding is below 1e-6, gives a slope good to 1e-4 and to the third derivative's share, some (1/200)^2 / 6 of it. */
+static void check_block(toy *t, const char *family, size_t b, double *most)
+{
+    const double step = 5e-3;
+    const calm_learn_view *view = &t->tuning.views[b];
+    double *expected;
+    ck_ok(CALM_NEW(ctx, ctx->out, expected, view->n_linears + view->n_vectors));
+    for (size_t i = 0; i < view->n_linears; i++) {
+        const calm_learn_linear *linear = &view->linears[i];
+        for (size_t j = 0; linear->grad && j < linear->out * linear->in; j++)
+            expected[i] += (double)linear->grad[j] * (double)linear->effective[j];
+    }
+    for (size_t i = 0; i < view->n_vectors; i++)
+        for (size_t j = 0; j < view->vectors[i].n; j++)
+            expected[view->n_linears + i] += (double)view->vectors[i].grad[j] * (double)view->vectors[i].values[j];
+    for (size_t i = 0; i < view->n_linears + view->n_vectors; i++) {
+        const bool is_linear = i < view->n_linears;
+        const calm_learn_linear *linear = &view->linears[i];
+        const calm_learn_vector *vector = &view->vectors[i - view->n_linears];
+        const double found = is_linear ? slope(t, linear->scales, linear->out * linear->n_groups, step)
+                                       : slope(t, vector->values, vector->n, step);
+        ck_assert_msg(fabs(found - expected[i]) <= 1e-4 + 1e-2 * fabs(found),
+                      "%s: block %zu, %s: slope %g, gradient %g", family, b,
+                      is_linear ? linear->name : vector->name, found, expected[i]);
+        *most = fmax(*most, fabs(found));
+    }
+}
+
+TEST(slopes)
+{
+    static const char *const families[] = {"qwen3", "gemma3", "phi3", "llama", "qwen3_moe", NULL};
+    calm_linalg_setup();
+    for (int f = 0; families[f]; f++) {
+        toy t;
+        double kl, most = 0;
+        toy_open(families[f], "w2a16_g16", &t);
+        const size_t n = TOKENS * t.tuning.floats.width;
+        float *d, *again;
+        ck_ok(CALM_NEW(ctx, ctx->out, d, n));
+        ck_ok(CALM_NEW(ctx, ctx->out, again, n));
+        /* Gradients are of the block that ran last: after each, they are compared, and its input's goes on. */
+        ck_ok(calm_tuning_divergence(ctx, &t.tuning, 1, d, &kl));
+        ck_assert(kl > 1e-3);
+        for (size_t b = calm_model_config(t.plan.model)->n_blocks; b-- > 0;) {
+            ck_ok(calm_tuning_back(ctx, &t.tuning, b, 1, d));
+            check_block(&t, families[f], b, &most);
+            ck_assert(fabs(divergence(&t) - kl) <= 1e-6 * kl);
+        }
+        ck_assert_msg(most > 2e-3, "%s: %g", families[f], most);
+        calm_batch_close(&t.tuning.floats);
+        calm_model_close(t.plan.model);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("learn_divergence", (const TTest *[]){slopes, NULL});
+}

@@ -1,0 +1,78 @@
+/* A block as learners see it: the gradient that follows from others is the one that the backward pass would give. */
+#include "ptq/run/learn_impl.h"
+
+#include <math.h>
+
+#include "ptq/base/rng.h"
+#include "ptq/tensor/linalg.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_plan.h"
+
+enum { TOKENS = 24 };
+
+/* One window through the view's block and back, dx as asked for. */
+static void both(const calm_learn_view *view, const calm_rope *rope, size_t width)
+{
+    const calm_span span = {.n_tokens = TOKENS};
+    calm_block_tape *tape;
+    float *x, *z;
+    ck_ok(CALM_NEW(ctx, ctx->out, x, TOKENS * width));
+    ck_ok(CALM_NEW(ctx, ctx->out, z, TOKENS * width));
+    for (size_t i = 0; i < TOKENS * width; i++)
+        x[i] = (float)calm_rng_normal(5, 1, i);
+    calm_learn_view_clear(view);
+    ck_ok(calm_block_forward_tape(ctx, &view->block, rope, x, &span, z, &tape));
+    ck_ok(calm_block_back(ctx, &view->block, rope, tape, z, &view->grads, NULL));
+    calm_learn_view_complete(view);
+}
+
+/* Both sum about T O products in float, in other orders: 1e-5 of the largest covers 24 x 96 of them. */
+static void check_family(const char *family, bool implied)
+{
+    static const char *const schemes[] = {"w4a16_g16"};
+    const tiny_model spec = tiny_of(family);
+    const calm_learn_view_options options = {.targets = true};
+    calm_learn_view view;
+    calm_rope rope;
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(&spec));
+    tiny_plan_quantize_all(&p, schemes, 1, TINY_GENERAL);
+    tiny_plan_pack(&p);
+    ck_ok(calm_rope_init(ctx, calm_model_config(p.model), TOKENS, &rope));
+    ck_ok(calm_learn_view_open(ctx, p.model, &p.plan, 1, &options, &view));
+    ck_assert_msg((view.input_norm_grad != NULL) == implied, "%s", family);
+    if (implied) {
+        float **slot = &view.grads.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN], found[64], *expected;
+        double most = 0;
+        ck_assert_uint_le(spec.hidden, 64);
+        both(&view, &rope, spec.hidden);
+        memcpy(found, view.input_norm_grad, spec.hidden * sizeof *found);
+        ck_ok(CALM_NEW(ctx, ctx->out, expected, spec.hidden));
+        *slot = expected;
+        view.input_norm_grad = NULL;
+        both(&view, &rope, spec.hidden);
+        for (size_t i = 0; i < spec.hidden; i++)
+            most = fmax(most, fabs((double)expected[i]));
+        ck_assert(most > 0);
+        for (size_t i = 0; i < spec.hidden; i++)
+            ck_assert_msg(fabs((double)found[i] - (double)expected[i]) <= 1e-5 * most, "%s: %zu: %g, not %g", family, i,
+                          (double)found[i], (double)expected[i]);
+    }
+    calm_model_close(p.model);
+}
+
+TEST(the_input_norms_gradient)
+{
+    calm_linalg_setup();
+    check_family("qwen3", true);
+    check_family("gemma3", true);    /* values that are stored less one */
+    check_family("phi3", true);      /* fused q, k and v                */
+    check_family("bert", false);     /* no norm before attention        */
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("learn_view", (const TTest *[]){the_input_norms_gradient, NULL});
+}

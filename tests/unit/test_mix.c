@@ -1,0 +1,177 @@
+/* Mixes: the types of llama-quantize, matrix by matrix. */
+#include "ptq/quant/mix.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/harness.h"
+
+/* What llama-quantize with an importance matrix made of the bundled model: 6 blocks, 2 query heads for each kv head,
+ * 640 inputs of down. */
+static const struct {
+    const char *mix, *others, *v, *o, *down, *head;
+} made[] = {
+    {"gguf_q4_0", "q4_0", "q4_0 q4_0 q4_0 q4_0 q4_0 q4_0",
+     "q4_0 q4_0 q4_0 q4_0 q4_0 q4_0",
+     "q4_0 q4_0 q4_0 q4_0 q4_0 q4_0", "q6_k"},
+    {"gguf_q8_0", "q8_0", "q8_0 q8_0 q8_0 q8_0 q8_0 q8_0",
+     "q8_0 q8_0 q8_0 q8_0 q8_0 q8_0",
+     "q8_0 q8_0 q8_0 q8_0 q8_0 q8_0", "q8_0"},
+    {"gguf_q2_k", "q2_k", "q3_k q3_k q3_k q3_k q3_k q3_k",
+     "q3_k q3_k q3_k q3_k q3_k q3_k",
+     "q4_0 q4_0 q4_0 q4_0 q4_0 q4_0", "q6_k"},
+    {"gguf_q3_k_s", "q3_k", "q3_k q3_k q3_k q3_k q3_k q3_k",
+     "q3_k q3_k q3_k q3_k q3_k q3_k",
+     "q4_0 q4_0 q4_0 q4_0 q4_0 q4_0", "q6_k"},
+    {"gguf_q3_k_m", "q3_k", "q5_k q5_k q4_k q4_k q4_k q4_k",
+     "q4_k q4_k q4_k q4_k q4_k q4_k",
+     "q5_0 q5_0 q5_0 q5_0 q5_0 q5_0", "q6_k"},
+    {"gguf_q3_k_l", "q3_k", "q5_k q5_k q5_k q5_k q5_k q5_k",
+     "q5_k q5_k q5_k q5_k q5_k q5_k",
+     "q5_1 q5_1 q5_1 q5_1 q5_1 q5_1", "q6_k"},
+    {"gguf_q4_k_s", "q4_k", "q5_k q5_k q5_k q5_k q4_k q4_k",
+     "q4_k q4_k q4_k q4_k q4_k q4_k",
+     "q5_0 q5_0 q5_0 q5_0 q5_0 q5_0", "q6_k"},
+    {"gguf_q4_k_m", "q4_k", "q4_k q4_k q6_k q4_k q4_k q6_k",
+     "q4_k q4_k q4_k q4_k q4_k q4_k",
+     "q5_0 q5_0 q8_0 q5_0 q5_0 q8_0", "q6_k"},
+    {"gguf_q5_k_s", "q5_k", "q5_k q5_k q5_k q5_k q5_k q5_k",
+     "q5_k q5_k q5_k q5_k q5_k q5_k",
+     "q5_1 q5_1 q5_1 q5_1 q5_1 q5_1", "q6_k"},
+    {"gguf_q5_k_m", "q5_k", "q5_k q5_k q6_k q5_k q5_k q6_k",
+     "q5_k q5_k q5_k q5_k q5_k q5_k",
+     "q5_1 q5_1 q8_0 q5_1 q5_1 q8_0", "q6_k"},
+    {"gguf_q6_k", "q6_k", "q6_k q6_k q6_k q6_k q6_k q6_k",
+     "q6_k q6_k q6_k q6_k q6_k q6_k",
+     "q8_0 q8_0 q8_0 q8_0 q8_0 q8_0", "q6_k"},
+    {"gguf_iq4_nl", "iq4_nl", "iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl",
+     "iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl",
+     "iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl", "q6_k"},
+    {"gguf_iq4_xs", "iq4_xs", "iq4_xs iq4_xs iq4_xs iq4_xs iq4_xs iq4_xs",
+     "iq4_xs iq4_xs iq4_xs iq4_xs iq4_xs iq4_xs",
+     "iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl", "q6_k"},
+};
+#define N_MADE (sizeof made / sizeof *made)
+
+/* The type that a scheme is in GGUF. */
+static const char *type_of(const calm_scheme *scheme)
+{
+    static char name[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(scheme, name);
+    return strcmp(name, "w4a16_g32_f16s") == 0 ? "q4_0" : strcmp(name, "w8a16_g32_f16s") == 0 ? "q8_0" : name;
+}
+
+/* Types of a role in the first blocks, of `in` columns, in a row. */
+static const char *types_of(const char *mix, calm_place place, size_t n, size_t in)
+{
+    static char out[CALM_MESSAGE_MAX];
+    calm_scheme scheme;
+    out[0] = 0;
+    ck_ok(calm_scheme_parse(ctx, mix, &scheme));
+    for (place.block = 0; place.block < n; place.block++) {
+        const calm_scheme own = calm_scheme_at(&scheme, &place), stored = calm_scheme_for(&own, in);
+        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s", place.block ? " " : "", type_of(&stored));
+    }
+    return out;
+}
+
+/* llama.cpp's newer versions put Q4_0 where 256 does not divide the inputs of Q2_K and Q3_K; calm, as older ones, puts
+ * IQ4_NL of the same size. */
+static const char *as_ours(const char *types)
+{
+    return strcmp(types, "q4_0 q4_0 q4_0 q4_0 q4_0 q4_0") == 0 ? "iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl" : types;
+}
+
+TEST(the_types_of_llama_quantize)
+{
+    for (size_t i = 0; i < N_MADE; i++) {
+        const calm_place place = {.n_blocks = 6, .sharing = 2};
+        const bool whole = strcmp(made[i].mix, "gguf_q4_0") == 0;
+        const struct {
+            calm_place_role role;
+            size_t n, in;
+            const char *types;
+        } of[] = {{CALM_PLACE_OTHER, 1, 256, made[i].others}, {CALM_PLACE_V, 6, 256, made[i].v},
+                  {CALM_PLACE_O, 6, 256, made[i].o}, {CALM_PLACE_HEAD, 1, 256, made[i].head},
+                  {CALM_PLACE_EMBEDDING, 1, 256, made[i].others},
+                  {CALM_PLACE_DOWN, 6, 640, whole ? made[i].down : as_ours(made[i].down)}};
+        for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+            calm_place there = place;
+            there.role = of[k].role;
+            ck_assert_msg(strcmp(types_of(made[i].mix, there, of[k].n, of[k].in), of[k].types) == 0, "%s, role %d: %s",
+                          made[i].mix, (int)of[k].role, types_of(made[i].mix, there, of[k].n, of[k].in));
+        }
+    }
+}
+END_OF_TEST
+
+/* What the bundled model does not have: more blocks, 4 heads for each kv head, 80 blocks. */
+TEST(rules_of_other_models)
+{
+    const calm_place v = {.role = CALM_PLACE_V, .n_blocks = 32, .sharing = 4};
+    const calm_place down = {.role = CALM_PLACE_DOWN, .n_blocks = 32, .sharing = 4};
+    const calm_place large = {.role = CALM_PLACE_V, .n_blocks = 80, .sharing = 8};
+    const calm_place large_down = {.role = CALM_PLACE_DOWN, .n_blocks = 80, .sharing = 8};
+    ck_assert_str_eq(types_of("gguf_q2_k", v, 2, 256), "q4_k q4_k");
+    ck_assert_str_eq(types_of("gguf_iq4_xs", v, 2, 256), "q5_k q5_k");
+    ck_assert_str_eq(types_of("gguf_iq4_nl", v, 2, 256), "q5_k q5_k");
+    ck_assert_str_eq(types_of("gguf_q4_0", down, 5, 256), "q4_1 q4_1 q4_1 q4_1 q4_0");
+    ck_assert_str_eq(types_of("gguf_q3_k_m", down, 3, 256), "q5_k q5_k q4_k");
+    ck_assert_str_eq(types_of("gguf_q4_k_s", down, 5, 256), "q5_k q5_k q5_k q5_k q4_k");
+    ck_assert_str_eq(types_of("gguf_q4_k_m", v, 8, 256), "q6_k q6_k q6_k q6_k q4_k q4_k q6_k q4_k");
+    ck_assert_str_eq(types_of("gguf_q4_k_m", large, 12, 256),
+                     "q6_k q6_k q6_k q6_k q6_k q6_k q6_k q6_k q6_k q6_k q5_k q5_k");
+    ck_assert_str_eq(types_of("gguf_q3_k_s", large, 1, 256), "q5_k");
+    ck_assert_str_eq(types_of("gguf_q3_k_s", large_down, 1, 256), "q3_k");
+}
+END_OF_TEST
+
+/* The words of the option --gguf-type stand in the order of the table. */
+TEST(names)
+{
+    char words[] = CALM_MIX_NAMES, *rest = words;
+    for (size_t i = 0; i < N_MADE; i++) {
+        char *word = strsep(&rest, "|"), name[CALM_SCHEME_NAME_MAX];
+        calm_scheme scheme;
+        ck_assert_ptr_nonnull(word);
+        ck_assert_str_eq(calm_mix_called(word), calm_mix_at(i));
+        for (char *at = word; *at; at++)
+            *at = (char)tolower(*at);
+        ck_assert_str_eq(calm_mix_at(i), test_format("gguf_%s", word));
+        ck_ok(calm_scheme_parse(ctx, calm_mix_at(i), &scheme));
+        calm_scheme_name(&scheme, name);
+        ck_assert_str_eq(name, calm_mix_at(i));
+    }
+    ck_assert_ptr_null(rest);
+    ck_assert_ptr_null(calm_mix_called("Q4_K"));
+    calm_scheme scheme;
+    ck_fails(calm_scheme_parse(ctx, "gguf_q4_k_xl", &scheme), CALM_EARG, "gguf_q4_k_xl");
+}
+END_OF_TEST
+
+/* A scheme that is no mix is the same everywhere; what a mix holds at most is of the type with most scales. */
+TEST(splits_and_sizes)
+{
+    const calm_place v = {.role = CALM_PLACE_V, .n_blocks = 6, .sharing = 2};
+    calm_scheme scheme, largest;
+    ck_ok(calm_scheme_parse(ctx, "q4_k", &scheme));
+    ck_assert_str_eq(types_of("q4_k", v, 1, 256), "q4_k");
+    ck_assert(!calm_mix_splits(&scheme));
+    ck_ok(calm_scheme_parse(ctx, "gguf_q6_k", &scheme));
+    ck_assert(!calm_mix_splits(&scheme));
+    ck_ok(calm_scheme_parse(ctx, "gguf_q4_k_m", &scheme));
+    ck_assert(calm_mix_splits(&scheme));
+    largest = calm_mix_largest(&scheme);    /* as many scales as q6_k has, with the minima */
+    ck_assert_str_eq(type_of(&largest), "q4_k");
+    ck_ok(calm_scheme_parse(ctx, "gguf_q2_k", &scheme));
+    largest = calm_mix_largest(&scheme);
+    ck_assert_str_eq(type_of(&largest), "q2_k");
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("mix", (const TTest *[]){the_types_of_llama_quantize, rules_of_other_models, names,
+                                              splits_and_sizes, NULL});
+}
