@@ -349,6 +349,16 @@ calm_status calm_sql_run(calm_ctx *ctx, calm_sql *sql, const char *text, const c
     return calm_sql_number(ctx, sql, text, params, n_params, &ignored);
 }
 
+calm_status calm_sql_exists(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
+                            size_t n_params, bool *out)
+{
+    CALM_SCOPED_ROWS(statement);
+    *out = false;
+    CALM_TRY(calm_sql_first(ctx, sql, text, params, n_params, &statement));
+    *out = calm_sql_next(ctx, sql, statement);
+    return ctx->status;
+}
+
 /* ---- columns ---- */
 
 int64_t calm_sql_int(calm_statement *statement, int column)

@@ -46,6 +46,10 @@ calm_status calm_sql_run(calm_ctx *ctx, calm_sql *sql, const char *text, const c
 calm_status calm_sql_number(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
                             size_t n_params, int64_t *out);
 
+/* Whether one statement gives a row. */
+calm_status calm_sql_exists(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
+                            size_t n_params, bool *out);
+
 /* Step through rows:  first();  while (calm_sql_next(ctx, sql, s)) ...; then ctx->status tells.  calm_sql_end, which
  * takes NULL too, comes before the connection is closed or the same text is used again: by CALM_SCOPED_ROWS(s). */
 calm_status calm_sql_first(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,

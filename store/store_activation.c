@@ -61,25 +61,19 @@ calm_status calm_store_activation_put(calm_ctx *ctx, calm_store *store, const ca
 calm_status calm_store_activation_exists(calm_ctx *ctx, calm_store *store, int64_t model_id, int64_t calibration_id,
                                          const char *hook, bool *exists)
 {
-    int64_t found;
-    CALM_TRY(calm_sql_number(ctx, store->sql,
-                             "SELECT EXISTS (SELECT 1 FROM activation WHERE model_id = ?1 AND calibration_id = ?2"
-                             " AND (?3 IS NULL OR hook = ?3))",
-                             CALM_BIND(CALM_ID(model_id), CALM_ID(calibration_id), CALM_T(hook)), &found));
-    *exists = found != 0;
-    return CALM_OK;
+    return calm_sql_exists(ctx, store->sql,
+                           "SELECT 1 FROM activation WHERE model_id = ?1 AND calibration_id = ?2"
+                           " AND (?3 IS NULL OR hook = ?3)",
+                           CALM_BIND(CALM_ID(model_id), CALM_ID(calibration_id), CALM_T(hook)), exists);
 }
 
 calm_status calm_store_context_exists(calm_ctx *ctx, calm_store *store, int64_t calibration_id, int64_t window,
                                       int64_t token, bool *exists)
 {
-    int64_t found;
-    CALM_TRY(calm_sql_number(ctx, store->sql,
-                             "SELECT EXISTS (SELECT 1 FROM token_context WHERE calibration_id = ?1 AND window = ?2"
-                             " AND token = ?3)",
-                             CALM_BIND(CALM_ID(calibration_id), CALM_I(window), CALM_I(token)), &found));
-    *exists = found != 0;
-    return CALM_OK;
+    return calm_sql_exists(ctx, store->sql,
+                           "SELECT 1 FROM token_context WHERE calibration_id = ?1 AND window = ?2"
+                           " AND token = ?3",
+                           CALM_BIND(CALM_ID(calibration_id), CALM_I(window), CALM_I(token)), exists);
 }
 
 calm_status calm_store_context_put(calm_ctx *ctx, calm_store *store, int64_t calibration_id, int64_t window,

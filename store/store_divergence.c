@@ -45,10 +45,7 @@ calm_status calm_store_divergence_put(calm_ctx *ctx, calm_store *store, int64_t 
 
 calm_status calm_store_divergence_exists(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, bool *exists)
 {
-    int64_t found;
-    CALM_TRY(calm_sql_number(ctx, store->sql,
-                             "SELECT EXISTS (SELECT 1 FROM divergence_quantile WHERE evaluation_id = ?1)",
-                             CALM_BIND(CALM_ID(evaluation_id)), &found));
-    *exists = found != 0;
-    return CALM_OK;
+    return calm_sql_exists(ctx, store->sql,
+                           "SELECT 1 FROM divergence_quantile WHERE evaluation_id = ?1",
+                           CALM_BIND(CALM_ID(evaluation_id)), exists);
 }

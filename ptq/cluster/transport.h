@@ -30,10 +30,8 @@ typedef struct calm_transport {
     void (*finish)(void *state);
 } calm_transport;
 
-/* One machine: rank 0 of 1; nothing is carried (transport_alone.c). */
-void calm_transport_alone(calm_transport *out);
-
-/* Begin with the library that calm was built with; called once in a process.
+/* Begin with the library that calm was built with; called once in a process.  Where it fails, `out` is one rank that
+ * has no functions.
  * CALM_EUNSUPPORTED: it was built without one (transport_none.c, or transport_mpi.c). */
 calm_status calm_transport_begin(calm_ctx *ctx, calm_transport *out);
 

@@ -95,7 +95,7 @@ static void finish(void *state)
 calm_status calm_transport_begin(calm_ctx *ctx, calm_transport *out)
 {
     int threads, rank, ranks;
-    calm_transport_alone(out);
+    *out = (calm_transport){.ranks = 1};
     CALM_TRY(check(ctx, MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &threads), "start"));
     /* A failure comes back as a code: the sentence is calm's, and so is the end. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

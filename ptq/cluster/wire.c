@@ -56,7 +56,7 @@ calm_status calm_wire_listen(calm_ctx *ctx, int *fd, int *port)
 calm_status calm_wire_accept(calm_ctx *ctx, int listening, double seconds, int *fd)
 {
     struct pollfd ready = {.fd = listening, .events = POLLIN};
-    const int n = poll(&ready, 1, (int)(seconds * 1000));
+    const int n = poll(&ready, 1, seconds > 0 ? (int)(seconds * 1000) : 0);
     *fd = n > 0 ? accept4(listening, NULL, NULL, SOCK_CLOEXEC) : -1;
     if (*fd < 0)
         return calm_fail(ctx, CALM_EIO, "rank 0: not all ranks connected within %.0f s", seconds);

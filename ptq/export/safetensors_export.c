@@ -226,7 +226,6 @@ static calm_status quantize_outer(calm_ctx *ctx, walk *w, const entry *e)
     return CALM_OK;
 }
 
-
 /* A block being written: its attention and MLP (or shared expert), and one expert at a time. */
 typedef struct assembled {
     calm_block block;

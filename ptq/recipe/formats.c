@@ -150,36 +150,45 @@ static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, con
     return exporter->check_outer(ctx, scheme, tensor->name, tensor->shape[1]);
 }
 
-/* The scheme of most weights; bits 0: some job stays float. */
-static calm_scheme most_of(const calm_model *model, const calm_plan *plan)
+/* The scheme of most weights, of alike many the first; bits 0: some job stays float. */
+static calm_status most_of(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, calm_scheme *out)
 {
+    struct sum {
+        char name[CALM_SCHEME_NAME_MAX];
+        size_t first;     /* job */
+        double weights;
+    } *sums;
     const calm_layout *layout = calm_model_layout(model);
-    calm_scheme out = {0};
-    double most = 0;
+    size_t n = 0, most = 0;
+    *out = (calm_scheme){0};
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, sums, plan->n_jobs));
     for (size_t i = 0; i < plan->n_jobs; i++) {
-        double weights = 0;
-        char own[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
+        size_t at = 0;
         if (!plan->jobs[i].quantized)
-            return (calm_scheme){0};
-        calm_scheme_name(&plan->jobs[i].scheme, own);
-        for (size_t j = 0; j < plan->n_jobs; j++) {
-            calm_scheme_name(&plan->jobs[j].scheme, other);
-            weights += strcmp(own, other) == 0 ? (double)layout->jobs[j].out * (double)layout->jobs[j].in : 0;
-        }
-        if (weights > most) {
-            most = weights;
-            out = plan->jobs[i].scheme;
-        }
+            return CALM_OK;
+        calm_scheme_name(&plan->jobs[i].scheme, sums[n].name);
+        while (strcmp(sums[at].name, sums[n].name) != 0)
+            at++;
+        if (at == n)
+            sums[n++].first = i;
+        sums[at].weights += (double)layout->jobs[i].out * (double)layout->jobs[i].in;
     }
-    return out;
+    for (size_t at = 1; at < n; at++)
+        most = sums[at].weights > sums[most].weights ? at : most;
+    if (n)
+        *out = plan->jobs[sums[most].first].scheme;
+    return CALM_OK;
 }
 
 calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
                                 const calm_model *model, const calm_plan *plan, calm_outer_plan *out)
 {
     const calm_config *config = calm_model_config(model);
-    const calm_scheme most = most_of(model, plan);
+    calm_scheme most = {0};
     *out = (calm_outer_plan){0};
+    if (exporter->outer)
+        CALM_TRY(most_of(ctx, model, plan, &most));
     for (calm_outer t = 0; t < CALM_N_OUTERS; t++) {
         const bool head = t == CALM_OUTER_HEAD || config->tied;
         const calm_place place = {head ? CALM_PLACE_HEAD : CALM_PLACE_EMBEDDING, 0, 1, 1};

@@ -202,13 +202,11 @@ static size_t next_received(const calm_flow *f, size_t block)
     return SIZE_MAX;
 }
 
-/* Let the thread fill the batch that is not in work. */
+/* Let the thread fill the batch that is not in work; under the lock. */
 static void expect(calm_flow *f, size_t block)
 {
-    pthread_mutex_lock(&f->lock);
     f->expected = block;
     f->n_posted = f->n_arrived = 0;
-    pthread_mutex_unlock(&f->lock);
 }
 
 /* Windows first .. first + n - 1 of a batch as one of their own, in ctx->out, or in a file where the rows are. */
@@ -279,9 +277,8 @@ calm_status calm_flow_enter(calm_ctx *ctx, calm_flow *f, size_t block, calm_batc
         CALM_TRY(wait_arrived(ctx, f, now->n));
         pthread_mutex_lock(&f->lock);
         f->current = 1 - f->current;
-        f->expected = SIZE_MAX;
-        pthread_mutex_unlock(&f->lock);
         expect(f, next_received(f, block + 1));
+        pthread_mutex_unlock(&f->lock);
     }
     *batch = now;
     return CALM_OK;

@@ -377,7 +377,7 @@ calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const c
     *out = (calm_learn_view){.index = index, .begin = layout->block_begin[index],
                              .end = layout->block_begin[index + 1]};
     CALM_TRY(open_parts(ctx, &o));
-    return calm_learn_view_decode(ctx, out);
+    return options->room ? CALM_OK : calm_learn_view_decode(ctx, out);
 }
 
 void calm_learn_view_clear(const calm_learn_view *v)
