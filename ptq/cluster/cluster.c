@@ -258,16 +258,74 @@ calm_status calm_cluster_done(calm_ctx *ctx, calm_cluster *cluster, const char *
     return CALM_OK;
 }
 
-calm_status calm_cluster_await(calm_ctx *ctx, calm_cluster *cluster)
+/* ---- work ---- */
+
+/* Wait for mail of a rank, or the end of the run: NULL.  It is the caller's. */
+static char *wait_mail(calm_cluster *c, int rank, size_t *n)
 {
-    pthread_mutex_lock(&cluster->lock);
-    while (!cluster->ended)
-        pthread_cond_wait(&cluster->changed, &cluster->lock);
-    const calm_status status = cluster->end_status;
-    pthread_mutex_unlock(&cluster->lock);
+    calm_peer *peer = &c->peers[rank];
+    pthread_mutex_lock(&c->lock);
+    while (!peer->mail && !c->ended)
+        pthread_cond_wait(&c->changed, &c->lock);
+    char *mail = peer->mail;
+    *n = peer->n_mail;
+    peer->mail = NULL;
+    c->working = mail != NULL;
+    pthread_mutex_unlock(&c->lock);
+    return mail;
+}
+
+/* Compute what one piece of mail asks for, and answer it. */
+static calm_status do_work(calm_ctx *ctx, const calm_cluster *c, const char *mail, size_t n, calm_cluster_work_fn *work,
+                           void *user)
+{
+    CALM_SCOPED_TEXT(answer);
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(work(ctx, user, mail, n, &answer));
+    CALM_TRY(calm_text_check(ctx, &answer));
+    return calm_wire_send(ctx, c->peers[0].fd, CALM_FRAME_ANSWER, CALM_OK, answer.data, answer.length);
+}
+
+calm_status calm_cluster_serve(calm_ctx *ctx, calm_cluster *cluster, calm_cluster_work_fn *work, void *user)
+{
+    char *mail;
+    size_t n;
+    while ((mail = wait_mail(cluster, 0, &n))) {
+        const calm_status status = do_work(ctx, cluster, mail, n, work, user);
+        free(mail);
+        CALM_TRY(status);
+        pthread_mutex_lock(&cluster->lock);
+        cluster->working = false;
+        pthread_mutex_unlock(&cluster->lock);
+    }
     /* Rank 0 has said it. */
     cluster->agreed = true;
-    return status == CALM_OK ? CALM_OK : calm_fail(ctx, status, "rank 0 failed");
+    return cluster->end_status == CALM_OK ? CALM_OK : calm_fail(ctx, cluster->end_status, "rank 0 failed");
+}
+
+calm_status calm_cluster_ask(calm_ctx *ctx, calm_cluster *cluster, int rank, const void *bytes, size_t n)
+{
+    cluster->asked = true;
+    return calm_wire_send(ctx, cluster->peers[rank].fd, CALM_FRAME_WORK, CALM_OK, bytes, n);
+}
+
+bool calm_cluster_asked(const calm_cluster *cluster)
+{
+    return cluster->asked;
+}
+
+calm_status calm_cluster_answer(calm_ctx *ctx, calm_cluster *cluster, int rank, char **bytes, size_t *n)
+{
+    CALM_SCOPED_LEND(cluster);
+    /* Without an answer the run ends here: the watching thread knows why. */
+    char *mail = wait_mail(cluster, rank, n);
+    const calm_status status = calm_alloc_raw(ctx, ctx->scratch, bytes, *n + 1, 1, "the answer of another rank");
+    if (status == CALM_OK)
+        memcpy(*bytes, mail, *n);
+    free(mail);
+    return status;
 }
 
 /* ---- start ---- */
@@ -374,6 +432,8 @@ static void release(calm_cluster *c)
     for (int r = 0; c->peers && r < c->transport.ranks; r++)
         if (c->peers[r].fd >= 0)
             close(c->peers[r].fd);
+    for (int r = 0; c->peers && r < c->transport.ranks; r++)
+        free(c->peers[r].mail);
     pthread_mutex_destroy(&c->store);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);

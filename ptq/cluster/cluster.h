@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/base/text.h"
 #include "ptq/cluster/transport.h"
 
 typedef struct calm_cluster calm_cluster;
@@ -90,8 +91,21 @@ calm_status calm_cluster_done(calm_ctx *ctx, calm_cluster *cluster, const char *
 /* Rank 0, after that: what a rank said, ""; its machine in *host. */
 const char *calm_cluster_summary(const calm_cluster *cluster, int rank, const char **host);
 
-/* Another rank: wait for the end of the run; the status that rank 0 ended with. */
-calm_status calm_cluster_await(calm_ctx *ctx, calm_cluster *cluster);
+/* ---- after that: work that rank 0 gives ---- */
+
+/* Compute what rank 0 asks for in bytes [n]; ctx->out and ctx->scratch live until it has been answered. */
+typedef calm_status calm_cluster_work_fn(calm_ctx *ctx, void *user, const char *bytes, size_t n, calm_text *answer);
+
+/* Another rank: work until the end of the run; the status that rank 0 ended with. */
+calm_status calm_cluster_serve(calm_ctx *ctx, calm_cluster *cluster, calm_cluster_work_fn *work, void *user);
+
+/* Rank 0: give work to a rank that has none; wait for its answer, bytes [*n] in ctx->scratch.  A rank that fails at
+ * it ends the run. */
+calm_status calm_cluster_ask(calm_ctx *ctx, calm_cluster *cluster, int rank, const void *bytes, size_t n);
+calm_status calm_cluster_answer(calm_ctx *ctx, calm_cluster *cluster, int rank, char **bytes, size_t *n);
+
+/* Has any rank been asked? */
+bool calm_cluster_asked(const calm_cluster *cluster);
 
 /* Rank 0 computes and leaves the store to the watching thread until the scope ends; they nest.  Nothing on other
  * ranks, or of NULL. */

@@ -17,6 +17,8 @@ typedef struct calm_peer {
     char host[CALM_HOST_MAX];
     char place[CALM_PLACE_MAX];      /* what it works on; "": it said nothing  */
     char summary[CALM_PLACE_MAX];    /* what it did, once its rows are all there */
+    char *mail;                      /* work or an answer that came from it, of the heap; NULL: none */
+    size_t n_mail;
 } calm_peer;
 
 struct calm_cluster {
@@ -32,6 +34,7 @@ struct calm_cluster {
     int wake[2];                     /* to the watcher: 'c' close, 't' SIGTERM */
 
     pthread_mutex_t store;           /* who may use rank 0's store            */
+    bool asked;                      /* rank 0: for work, once at least       */
     int lent;                        /* depth; of the run's thread alone      */
     bool receives;
     calm_cluster_receiver receiver;  /* under `store`                         */
@@ -39,6 +42,7 @@ struct calm_cluster {
     pthread_mutex_t lock;            /* of what follows                       */
     pthread_cond_t changed;
     int n_done;
+    bool working;                    /* at what rank 0 asked for              */
     bool closing;                    /* the run's thread ends the run itself  */
     bool ended;                      /* rank 0 said so                        */
     calm_status end_status;

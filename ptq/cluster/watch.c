@@ -117,13 +117,30 @@ static void take_failure(calm_ctx *ctx, calm_cluster *c, int rank, calm_status s
 static void take_end_of_run(calm_ctx *ctx, calm_cluster *c, calm_status status)
 {
     pthread_mutex_lock(&c->lock);
-    const bool waits = c->n_done > 0;    /* it has nothing left to compute and ends by itself */
+    const bool waits = c->n_done > 0 && !c->working;    /* it ends by itself */
     c->ended = true;
     c->end_status = status;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     if (!waits)
         end_run(ctx, c, status, NULL);
+}
+
+/* Work or an answer; each is taken before the next comes. */
+static void take_mail(calm_ctx *ctx, calm_cluster *c, int rank, const char *bytes, size_t n)
+{
+    char *copy = malloc(n + 1);
+    if (!copy) {
+        end_run(ctx, c, CALM_ENOMEM, "not enough memory for what another rank sent");
+        return;
+    }
+    memcpy(copy, bytes, n);
+    pthread_mutex_lock(&c->lock);
+    free(c->peers[rank].mail);
+    c->peers[rank].mail = copy;
+    c->peers[rank].n_mail = n;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
 }
 
 static void take_frame(calm_ctx *ctx, calm_cluster *c, int rank, const calm_frame *frame, const char *bytes)
@@ -145,6 +162,10 @@ static void take_frame(calm_ctx *ctx, calm_cluster *c, int rank, const calm_fram
         break;
     case CALM_FRAME_FAILED:
         take_failure(ctx, c, rank, (calm_status)frame->status, bytes);
+        break;
+    case CALM_FRAME_WORK:
+    case CALM_FRAME_ANSWER:
+        take_mail(ctx, c, rank, bytes, (size_t)frame->n);
         break;
     case CALM_FRAME_END:
         take_end_of_run(ctx, c, (calm_status)frame->status);

@@ -136,7 +136,7 @@ calm_status calm_wire_receive(calm_ctx *ctx, int fd, calm_arena *arena, calm_fra
     *bytes = NULL;
     if (!receive_all(fd, frame, sizeof *frame))
         return calm_fail(ctx, CALM_ENOTFOUND, "a rank of this run is gone");
-    if (frame->kind < CALM_FRAME_HELLO || frame->kind > CALM_FRAME_END || frame->n > CALM_FRAME_MAX)
+    if (frame->kind < CALM_FRAME_HELLO || frame->kind > CALM_FRAME_ANSWER || frame->n > CALM_FRAME_MAX)
         return calm_fail(ctx, CALM_EFORMAT, "what came from another rank is no message of calm");
     CALM_TRY(CALM_NEW_RAW(ctx, arena, *bytes, (size_t)frame->n + 1));
     (*bytes)[frame->n] = '\0';

@@ -17,6 +17,8 @@ typedef enum calm_frame_kind {
     CALM_FRAME_DONE,         /* to rank 0: no more rows come                  */
     CALM_FRAME_FAILED,       /* to rank 0: status, then a sentence            */
     CALM_FRAME_END,          /* from rank 0: status; the run is over          */
+    CALM_FRAME_WORK,         /* from rank 0: something to compute             */
+    CALM_FRAME_ANSWER,       /* to rank 0: what came of it; the last kind     */
 } calm_frame_kind;
 
 typedef struct calm_frame {
@@ -24,7 +26,7 @@ typedef struct calm_frame {
     uint64_t n;              /* bytes that follow */
 } calm_frame;
 
-/* The most of a frame: rows of one candidate, of one hook point. */
+/* The most of a frame: rows of one candidate, of one hook point; a part of a text. */
 #define CALM_FRAME_MAX ((uint64_t)64 << 20)
 
 /* Listen on a free port of this machine: *fd, and its number. */

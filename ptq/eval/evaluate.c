@@ -219,6 +219,57 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
     return evaluate(ctx, &e);
 }
 
+/* ---- parts ---- */
+
+calm_status calm_evaluation_part(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t part,
+                                 size_t n_parts, calm_windows *out, size_t *first)
+{
+    const size_t most = calm_evaluation_batch(config, windows->n, windows->longest);
+    const size_t n_batches = most ? (windows->n + most - 1) / most : 0;
+    *first = calm_size_min(n_batches * part / n_parts * most, windows->n);
+    const size_t end = calm_size_min(n_batches * (part + 1) / n_parts * most, windows->n);
+    CALM_TRY(calm_windows_slice(ctx, windows, *first, end - *first, out));
+    out->longest = windows->longest;    /* batches follow from it */
+    return CALM_OK;
+}
+
+calm_status calm_evaluate_join(calm_ctx *ctx, const calm_eval_result *parts, const size_t *n_windows, size_t n,
+                           bool compared, calm_eval_result *out)
+{
+    size_t total = 0, at = 0;
+    for (size_t i = 0; i < n; i++)
+        total += n_windows[i];
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->windows, total));
+    for (size_t i = 0; i < n; i++)
+        for (size_t w = 0; w < n_windows[i]; w++)
+            out->windows[at++] = parts[i].windows[w];
+    finish(out, total, compared);
+    return CALM_OK;
+}
+
+calm_status calm_evaluate_worst_join(calm_ctx *ctx, const calm_eval_worst *parts, const size_t *n_windows, size_t n,
+                                 calm_eval_worst *out)
+{
+    size_t n_kl = 0, first = 0;
+    for (size_t i = 0; i < n; i++)
+        n_kl += parts[i].n_kl;
+    *out = (calm_eval_worst){.most = n ? parts[0].most : 0};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->each, out->most ? out->most : 1));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->kl, n_kl ? n_kl : 1));
+    for (size_t i = 0; i < n; i++) {
+        for (size_t t = 0; t < parts[i].n_kl; t++)
+            out->kl[out->n_kl++] = parts[i].kl[t];
+        /* By falling kl, ties by place: inserted in this order ties stay in that of places. */
+        for (size_t t = 0; t < parts[i].n; t++) {
+            calm_eval_position position = parts[i].each[t];
+            position.window += first;
+            keep_worst(out, &position);
+        }
+        first += n_windows[i];
+    }
+    return CALM_OK;
+}
+
 /* ---- memory ---- */
 
 size_t calm_evaluate_bytes(const calm_evaluation_shape *shape)

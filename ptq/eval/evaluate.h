@@ -52,6 +52,22 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
                                 const calm_subject *subject, calm_eval_result *result, const calm_windows *windows,
                                 size_t most, calm_tick_fn *tick, void *tick_user, calm_eval_worst *worst);
 
+/* ---- parts of an evaluation ---- */
+
+/* Part `part` of n_parts of the windows, borrowed, and in *first the number of its first window.  Parts end where
+ * batches end, so a window is computed beside the same others, with the same bits; n is 0 where batches are fewer. */
+calm_status calm_evaluation_part(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t part,
+                                 size_t n_parts, calm_windows *out, size_t *first);
+
+/* What calm_evaluate gives for all windows, from its results of the parts [n], those of n_windows[i] windows; into
+ * ctx->out.  `compared`: there was a reference. */
+calm_status calm_evaluate_join(calm_ctx *ctx, const calm_eval_result *parts, const size_t *n_windows, size_t n,
+                           bool compared, calm_eval_result *out);
+
+/* The same of what calm_evaluate_worst finds besides; all parts had the same `most`. */
+calm_status calm_evaluate_worst_join(calm_ctx *ctx, const calm_eval_worst *parts, const size_t *n_windows, size_t n,
+                                 calm_eval_worst *out);
+
 /* ---- memory ---- */
 
 /* What the memory of an evaluation depends on. */

@@ -42,6 +42,10 @@ calm_status calm_outputs_measured(calm_ctx *ctx, const calm_inputs *in, const ca
 calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
                                const char *dir, char **out);
 
+/* Open what lies there, to measure it, with the rule by which a reader of the recipe's schemes scales activations: a
+ * checkpoint does not say it.  Fails as calm_model_open. */
+calm_status calm_outputs_open(calm_ctx *ctx, const calm_recipe *recipe, const char *place, calm_model **out);
+
 /* Bytes of the first format's weights: of its safetensors files, or of the one file that it is. */
 calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out);
 

@@ -1,7 +1,7 @@
 /* Where the result differs from the float model: measured with its final evaluation, and kept beside it. */
 #include "ptq/data/excerpt.h"
 #include "ptq/eval/detail.h"
-#include "ptq/run/run_impl.h"
+#include "ptq/run/division.h"
 
 /* Most tokens of context before one of the worst. */
 #define BEFORE ((size_t)16)
@@ -10,13 +10,12 @@ calm_status calm_run_measure_test(calm_ctx *ctx, const calm_run *p, calm_measure
                                   const calm_subject *subject, calm_measure *measure, calm_tick_fn *fn, void *user,
                                   calm_eval_worst *worst)
 {
-    const calm_subject reference = {.model = p->in.model};
     *worst = (calm_eval_worst){0};
     if (calm_inputs_encode(&p->in))
         return calm_run_measure(ctx, p, reference_measure, subject, 1, measure, &p->eval, fn, user);
     reference_measure->kind = measure->kind = CALM_STORE_PREDICTIONS;
-    return calm_evaluate_worst(ctx, &reference, &reference_measure->predictions, subject, &measure->predictions,
-                               &p->eval, CALM_RUN_WORST, fn, user, worst);
+    return calm_division_evaluate(ctx, p, &reference_measure->predictions, subject, 1, &measure->predictions, &p->eval,
+                                  fn, user, CALM_RUN_WORST, worst);
 }
 
 static calm_status write_token(calm_ctx *ctx, const calm_run *p, const calm_eval_position *at, calm_store_token *out)

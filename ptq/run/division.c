@@ -42,6 +42,20 @@ static void warn_of_cores(calm_ctx *ctx, const calm_run *p)
                  "faster", ranks, ctx->n_threads, cores);
 }
 
+/* Where all ranks see what is written, they share its evaluation; elsewhere rank 0 alone reads it. */
+static calm_status look_at_output(calm_ctx *ctx, calm_run *p)
+{
+    char *folder;
+    if (!p->in.recipe->output)
+        return CALM_OK;
+    CALM_TRY(calm_path_parent(ctx, p->in.recipe->output, &folder));
+    p->output_shared = calm_cluster_probe(ctx, p->cluster, folder) == CALM_OK;
+    if (!p->output_shared && calm_cluster_rank(p->cluster) == 0)
+        calm_log(ctx, CALM_LOG_INFO, "%s; rank 0 alone evaluates what is written", ctx->message);
+    calm_ctx_forgive(ctx);
+    return calm_cluster_settle(ctx, p->cluster);
+}
+
 calm_status calm_division_check(calm_ctx *ctx, calm_run *p)
 {
     char program[CALM_SHA256_HEX], recipe[CALM_SHA256_HEX], *folder;
@@ -60,7 +74,8 @@ calm_status calm_division_check(calm_ctx *ctx, calm_run *p)
                                        {"model", p->model_key}, {"calibration", p->calib_key}};
     CALM_TRY(calm_cluster_agree(ctx, p->cluster, facts, sizeof facts / sizeof *facts));
     CALM_TRY(calm_path_parent(ctx, p->in.recipe->store, &folder));
-    return calm_cluster_probe(ctx, p->cluster, folder);
+    CALM_TRY(calm_cluster_probe(ctx, p->cluster, folder));
+    return look_at_output(ctx, p);
 }
 
 calm_status calm_division_open_store(calm_ctx *ctx, calm_run *p)

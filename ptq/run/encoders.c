@@ -1,7 +1,7 @@
 /* Measuring models: decoders by their predictions, encoders by their sentence embeddings. */
 #include <assert.h>
 
-#include "ptq/run/run_impl.h"
+#include "ptq/run/division.h"
 
 void calm_run_tick_shared(void *user, size_t done, size_t total)
 {
@@ -44,8 +44,8 @@ calm_status calm_run_measure(calm_ctx *ctx, const calm_run *p, calm_measure *ref
     /* An encoder predicts no next token, a decoder has no sentence embedding that means anything. */
     if (calm_inputs_encode(&p->in))
         return measure_embeddings(ctx, &reference, reference_measure, subjects, n, measures, windows, fn, user);
-    CALM_TRY(calm_evaluate(ctx, &reference, reference_measure ? &of_reference : NULL, subjects, n, results, windows, fn,
-                           user));
+    CALM_TRY(calm_division_evaluate(ctx, p, reference_measure ? &of_reference : NULL, subjects, n, results, windows, fn,
+                                    user, 0, NULL));
     for (size_t i = 0; i < n; i++)
         measures[i] = (calm_measure){CALM_STORE_PREDICTIONS, .predictions = results[i]};
     if (reference_measure)

@@ -20,7 +20,7 @@ static calm_status open_written(calm_ctx *ctx, const calm_run *p, const calm_exp
 {
     char *place;
     CALM_TRY(calm_outputs_place(ctx, &p->in.recipe->formats, exporter, dir, &place));
-    const calm_status status = calm_model_open(ctx, place, out);
+    const calm_status status = calm_outputs_open(ctx, p->in.recipe, place, out);
     if (status != CALM_EUNSUPPORTED || !exporter->file)
         return status;
     calm_log(ctx, CALM_LOG_WARNING, "%s; the evaluation leaves embedding and head float", ctx->message);
@@ -35,21 +35,12 @@ static calm_status measure_written(calm_ctx *ctx, calm_run *p, const calm_export
 {
     calm_stage_events events = {&p->events, CALM_STAGE_EVALUATE};
     CALM_SCOPED_MODEL(written);
-    calm_act_rule rule = CALM_ACT_RULE_COMPRESSED_TENSORS;    /* which the directory does not say */
-    /* The rule by which a reader scales activations is not stored in a checkpoint: it is taken from the recipe's
-     * schemes.  Schemes with float activations have none. */
-    for (size_t i = 0; i < p->in.recipe->n_schemes; i++)
-        if (p->in.recipe->schemes[i].act_rule == CALM_ACT_RULE_VLLM)    /* others stand there */
-            rule = CALM_ACT_RULE_VLLM;
     calm_plan_override override = {p->in.model, &p->result.plan};
     calm_subject subject = {.model = p->in.model, .override = calm_plan_apply, .user = &override};
     if (exporter)
         CALM_TRY(open_written(ctx, p, exporter, dir, &written));
-    if (written) {
+    if (written)
         subject = (calm_subject){.model = written};
-        if (rule)
-            CALM_TRY(calm_model_set_act_rule(ctx, written, rule));
-    }
     return calm_run_measure_test(ctx, p, &p->result.eval_float, &subject, &p->result.eval_result, calm_stage_tick,
                                  &events, worst);
 }

@@ -64,6 +64,16 @@ calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const
     return exporter->file ? calm_path_join(ctx, ctx->scratch, out, folder, exporter->file) : CALM_OK;
 }
 
+calm_status calm_outputs_open(calm_ctx *ctx, const calm_recipe *recipe, const char *place, calm_model **out)
+{
+    CALM_TRY(calm_model_open(ctx, place, out));
+    /* Other rules stand in the checkpoint; schemes with float activations have none. */
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        if (recipe->schemes[i].act_rule == CALM_ACT_RULE_VLLM)
+            return calm_model_set_act_rule(ctx, *out, CALM_ACT_RULE_VLLM);
+    return CALM_OK;
+}
+
 calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out)
 {
     const calm_exporter *first = calm_formats_at(formats, 0);

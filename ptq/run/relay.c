@@ -1,10 +1,11 @@
 /* Rows of the store as messages: ranks send what they put, rank 0 puts it.
  *
- * Ids differ between the stores, so a message names the job by its place in the layout, and candidates by their keys.
- * All ranks run the same program, so structs travel as they are; what they point to follows them. */
+ * Ids differ between the stores, so a message names a job by its place in the layout, and candidates by their keys. */
 #include "ptq/run/division.h"
 
 #include <string.h>
+
+#include "ptq/run/rank_message.h"
 
 /* What a message begins with. */
 typedef struct head {
@@ -13,106 +14,56 @@ typedef struct head {
 
 enum kind { CANDIDATE = 1, SCORES, EXPERT, ACTIVATION, CONTEXT };
 
-#define NO_TEXT UINT32_MAX
-
 /* ---- writing ---- */
-
-static void append_text(calm_text *out, const char *text)
-{
-    const uint32_t n = text ? (uint32_t)strlen(text) : NO_TEXT;
-    calm_text_append(out, (const char *)&n, sizeof n);
-    if (text)
-        calm_text_append(out, text, n);
-}
 
 static void append_head(calm_text *out, enum kind kind, size_t job, size_t n)
 {
     const head h = {.kind = kind, .job = job, .n = n};
-    calm_text_append(out, (const char *)&h, sizeof h);
+    calm_rank_message_put(out, &h, sizeof h);
 }
 
 static void append_scores(calm_text *out, const calm_store_score *scores, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        calm_text_append(out, (const char *)&scores[i].value, sizeof scores[i].value);
-        append_text(out, scores[i].unit);
-        append_text(out, scores[i].metric);
+        calm_rank_message_put(out, &scores[i].value, sizeof scores[i].value);
+        calm_rank_message_put_text(out, scores[i].unit);
+        calm_rank_message_put_text(out, scores[i].metric);
     }
 }
 
 void calm_relay_encode(calm_text *out, size_t job, const calm_store_candidate *row)
 {
     append_head(out, CANDIDATE, job, row->n_scores);
-    calm_text_append(out, (const char *)row, sizeof *row);
-    append_text(out, row->key);
-    append_text(out, row->algorithm);
-    append_text(out, row->chain);
-    append_text(out, row->scheme);
-    append_text(out, row->failure);
-    append_text(out, row->blob);
+    calm_rank_message_put(out, row, sizeof *row);
+    calm_rank_message_put_text(out, row->key);
+    calm_rank_message_put_text(out, row->algorithm);
+    calm_rank_message_put_text(out, row->chain);
+    calm_rank_message_put_text(out, row->scheme);
+    calm_rank_message_put_text(out, row->failure);
+    calm_rank_message_put_text(out, row->blob);
     append_scores(out, row->scores, row->n_scores);
 }
 
 /* ---- reading ---- */
 
-/* Messages that are read front to back; `bad` once they end too early. */
-typedef struct reader {
-    const char *at, *end;
-    bool bad;
-} reader;
-
-static void read_bytes(reader *in, void *out, size_t n)
-{
-    in->bad |= (size_t)(in->end - in->at) < n;
-    if (in->bad) {
-        memset(out, 0, n);
-        return;
-    }
-    memcpy(out, in->at, n);
-    in->at += n;
-}
-
-/* In ctx->scratch. */
-static calm_status read_text(calm_ctx *ctx, reader *in, const char **out)
-{
-    uint32_t n;
-    char *copy;
-    *out = NULL;
-    read_bytes(in, &n, sizeof n);
-    in->bad |= n != NO_TEXT && (size_t)(in->end - in->at) < n;
-    if (in->bad || n == NO_TEXT)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, copy, (size_t)n + 1));
-    read_bytes(in, copy, n);
-    *out = copy;
-    return CALM_OK;
-}
-
-static calm_status read_texts(calm_ctx *ctx, reader *in, const char **const *out, size_t n)
+static calm_status read_texts(calm_ctx *ctx, calm_rank_message *in, const char **const *out, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(read_text(ctx, in, out[i]));
+        CALM_TRY(calm_rank_message_text(ctx, in, out[i]));
     return CALM_OK;
 }
 
-/* So many rows of `least` bytes each cannot be longer than what is left. */
-static bool fits(reader *in, uint64_t n, size_t least)
-{
-    in->bad |= n > (size_t)(in->end - in->at) / least;
-    return !in->bad;
-}
-
-static calm_status read_scores(calm_ctx *ctx, reader *in, uint64_t n, const calm_store_score **out)
+static calm_status read_scores(calm_ctx *ctx, calm_rank_message *in, uint64_t n, const calm_store_score **out)
 {
     calm_store_score *scores;
     *out = NULL;
-    if (!fits(in, n, sizeof(double)))
+    if (!calm_rank_message_fits(in, n, sizeof(double)))
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, scores, (size_t)n));
     for (size_t i = 0; i < n; i++) {
-        read_bytes(in, &scores[i].value, sizeof scores[i].value);
-        CALM_TRY(read_text(ctx, in, &scores[i].unit));
-        CALM_TRY(read_text(ctx, in, &scores[i].metric));
+        calm_rank_message_read(in, &scores[i].value, sizeof scores[i].value);
+        CALM_TRY(calm_rank_message_text(ctx, in, &scores[i].unit));
+        CALM_TRY(calm_rank_message_text(ctx, in, &scores[i].metric));
     }
     *out = scores;
     return CALM_OK;
@@ -132,11 +83,11 @@ static calm_candidate *find_candidate(const calm_run *p, size_t job, const char 
 }
 
 /* The row, and that the run considered it, in one step, as candidates.c does. */
-static calm_status put_candidate(calm_ctx *ctx, calm_run *p, const head *h, reader *in)
+static calm_status put_candidate(calm_ctx *ctx, calm_run *p, const head *h, calm_rank_message *in)
 {
     calm_store_candidate row;
     int64_t id;
-    read_bytes(in, &row, sizeof row);
+    calm_rank_message_read(in, &row, sizeof row);
     const char **texts[] = {&row.key, &row.algorithm, &row.chain, &row.scheme, &row.failure, &row.blob};
     CALM_TRY(read_texts(ctx, in, texts, sizeof texts / sizeof *texts));
     CALM_TRY(read_scores(ctx, in, h->n, &row.scores));
@@ -155,11 +106,11 @@ static calm_status put_candidate(calm_ctx *ctx, calm_run *p, const head *h, read
     return CALM_OK;
 }
 
-static calm_status put_scores(calm_ctx *ctx, calm_run *p, const head *h, reader *in)
+static calm_status put_scores(calm_ctx *ctx, calm_run *p, const head *h, calm_rank_message *in)
 {
     const calm_store_score *scores;
     const char *key;
-    CALM_TRY(read_text(ctx, in, &key));
+    CALM_TRY(calm_rank_message_text(ctx, in, &key));
     CALM_TRY(read_scores(ctx, in, h->n, &scores));
     const calm_candidate *candidate = find_candidate(p, h->job, key);
     if (in->bad || !candidate || !candidate->id)
@@ -172,32 +123,31 @@ static calm_status put_scores(calm_ctx *ctx, calm_run *p, const head *h, reader 
 static void append_activation(calm_text *out, const calm_store_activation *a)
 {
     append_head(out, ACTIVATION, 0, a->n_peaks);
-    calm_text_append(out, (const char *)a, sizeof *a);
-    append_text(out, a->hook);
-    append_text(out, a->point);
-    calm_text_append(out, (const char *)a->histogram, a->n_bins * sizeof *a->histogram);
+    calm_rank_message_put(out, a, sizeof *a);
+    calm_rank_message_put_text(out, a->hook);
+    calm_rank_message_put_text(out, a->point);
+    calm_rank_message_put(out, a->histogram, a->n_bins * sizeof *a->histogram);
     for (size_t i = 0; i < a->n_peaks; i++) {
-        calm_text_append(out, (const char *)&a->peaks[i], sizeof a->peaks[i]);
-        append_text(out, a->peaks[i].text);
+        calm_rank_message_put(out, &a->peaks[i], sizeof a->peaks[i]);
+        calm_rank_message_put_text(out, a->peaks[i].text);
     }
 }
 
-static calm_status put_activation(calm_ctx *ctx, calm_run *p, const head *h, reader *in)
+static calm_status put_activation(calm_ctx *ctx, calm_run *p, const head *h, calm_rank_message *in)
 {
     calm_store_activation a;
     calm_store_peak *peaks;
     uint64_t *bins;
-    read_bytes(in, &a, sizeof a);
+    calm_rank_message_read(in, &a, sizeof a);
     const char **texts[] = {&a.hook, &a.point};
     CALM_TRY(read_texts(ctx, in, texts, sizeof texts / sizeof *texts));
-    if (!fits(in, a.n_bins, sizeof *bins) || !fits(in, h->n, sizeof *peaks))
+    CALM_TRY(calm_rank_message_array(ctx, in, a.n_bins, sizeof *bins, &bins));
+    if (!calm_rank_message_fits(in, h->n, sizeof *peaks))
         return calm_fail(ctx, CALM_EFORMAT, "a row from another rank ends too early");
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bins, a.n_bins));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, peaks, (size_t)h->n));
-    read_bytes(in, bins, a.n_bins * sizeof *bins);
     for (size_t i = 0; i < h->n; i++) {
-        read_bytes(in, &peaks[i], sizeof peaks[i]);
-        CALM_TRY(read_text(ctx, in, &peaks[i].text));
+        calm_rank_message_read(in, &peaks[i], sizeof peaks[i]);
+        CALM_TRY(calm_rank_message_text(ctx, in, &peaks[i].text));
     }
     if (in->bad || !a.hook || !a.point)
         return calm_fail(ctx, CALM_EFORMAT, "a row from another rank ends too early");
@@ -210,11 +160,11 @@ static calm_status put_activation(calm_ctx *ctx, calm_run *p, const head *h, rea
 }
 
 /* The text around a token, which several ranks may note alike. */
-static calm_status put_context(calm_ctx *ctx, const calm_run *p, reader *in)
+static calm_status put_context(calm_ctx *ctx, const calm_run *p, calm_rank_message *in)
 {
     const char *before, *after, **texts[] = {&before, &after};
     int64_t at[2];
-    read_bytes(in, at, sizeof at);
+    calm_rank_message_read(in, at, sizeof at);
     CALM_TRY(read_texts(ctx, in, texts, sizeof texts / sizeof *texts));
     if (in->bad)
         return calm_fail(ctx, CALM_EFORMAT, "a row from another rank ends too early");
@@ -223,12 +173,12 @@ static calm_status put_context(calm_ctx *ctx, const calm_run *p, reader *in)
 
 /* ---- all kinds ---- */
 
-static calm_status put_one(calm_ctx *ctx, calm_run *p, reader *in)
+static calm_status put_one(calm_ctx *ctx, calm_run *p, calm_rank_message *in)
 {
     head h;
     int64_t tokens;
     CALM_SCOPED_SCRATCH(ctx);
-    read_bytes(in, &h, sizeof h);
+    calm_rank_message_read(in, &h, sizeof h);
     if (in->bad || h.job >= calm_model_layout(p->in.model)->n_jobs)
         return calm_fail(ctx, CALM_EFORMAT, "what came from another rank is no row of this run");
     switch (h.kind) {
@@ -241,7 +191,7 @@ static calm_status put_one(calm_ctx *ctx, calm_run *p, reader *in)
     case CONTEXT:
         return put_context(ctx, p, in);
     case EXPERT:
-        read_bytes(in, &tokens, sizeof tokens);
+        calm_rank_message_read(in, &tokens, sizeof tokens);
         if (!in->bad)
             return calm_store_expert_put(ctx, p->in.store, p->job_ids[h.job], p->result.calibration_id, tokens);
         break;
@@ -253,7 +203,7 @@ static calm_status put_one(calm_ctx *ctx, calm_run *p, reader *in)
 
 calm_status calm_relay_put(calm_ctx *ctx, calm_run *p, const char *bytes, size_t n)
 {
-    reader in = {.at = bytes, .end = bytes + n};
+    calm_rank_message in = {.at = bytes, .end = bytes + n};
     while (in.at < in.end)
         CALM_TRY(put_one(ctx, p, &in));
     return CALM_OK;
@@ -298,7 +248,7 @@ static calm_status tell_scores(calm_ctx *ctx, void *user, int64_t candidate_id, 
     CALM_SCOPED_TEXT(message);
     CALM_TRY(calm_store_query_one(ctx, p->in.store, sql, &param, 1, found, 2));
     append_head(&message, SCORES, job_of(p, found[1].integer), n);
-    append_text(&message, found[0].text);
+    calm_rank_message_put_text(&message, found[0].text);
     append_scores(&message, scores, n);
     return tell(ctx, p, &message);
 }
@@ -308,7 +258,7 @@ static calm_status tell_expert(calm_ctx *ctx, void *user, int64_t job_id, int64_
     calm_run *p = user;
     CALM_SCOPED_TEXT(message);
     append_head(&message, EXPERT, job_of(p, job_id), 0);
-    calm_text_append(&message, (const char *)&tokens, sizeof tokens);
+    calm_rank_message_put(&message, &tokens, sizeof tokens);
     return tell(ctx, p, &message);
 }
 
@@ -327,9 +277,9 @@ static calm_status tell_context(calm_ctx *ctx, void *user, int64_t window, int64
     calm_run *p = user;
     CALM_SCOPED_TEXT(message);
     append_head(&message, CONTEXT, 0, 0);
-    calm_text_append(&message, (const char *)at, sizeof at);
-    append_text(&message, before);
-    append_text(&message, after);
+    calm_rank_message_put(&message, at, sizeof at);
+    calm_rank_message_put_text(&message, before);
+    calm_rank_message_put_text(&message, after);
     return tell(ctx, p, &message);
 }
 

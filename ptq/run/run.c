@@ -315,7 +315,7 @@ static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, v
     CALM_TRY(calm_run_blocks(ctx, p));
     /* What follows needs all candidates, and is rank 0's. */
     if (calm_cluster_rank(p->cluster) != 0)
-        return calm_cluster_await(ctx, p->cluster);
+        return calm_division_serve(ctx, p);
     CALM_TRY(stages(ctx, p, user));
     return end_run(ctx, p, "finished");
 }

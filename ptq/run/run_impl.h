@@ -18,6 +18,7 @@ struct calm_run {
     calm_store_relay relay;                    /* another rank than 0: its rows go to rank 0 */
     double divided, waited;                    /* seconds: when the blocks were; spent waiting for rows */
     bool seeding;                              /* rows are put that come from there   */
+    bool output_shared;                        /* all ranks see what rank 0 writes    */
     calm_arena *arena;                         /* what lives as long as the run       */
     calm_memory *account;                      /* whose limit it sets; NULL: none     */
     char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];

@@ -36,12 +36,15 @@ blind="$brief --scheme w4a16_g64 --algorithms rtn --score-samples 0"
 prefix="$brief --scheme w4a16_g64 --algorithms rtn --prefix quantized"
 experts='--model moe --calib text.txt --scheme w8a8 --algorithms rtn,gptq,smoothquant,smoothquant-gptq --samples 16 --seqlen 64
  --guard-samples 0 --no-eval --threads 1'
+# More windows than one batch of the evaluation has (24,576 rows): guard, learned result and file are measured together.
+wide='--model tiny --scheme w4a16_g32 --algorithms rtn,gptq --samples 40 --seqlen 64 --guard-samples 450 --eval-samples 450
+ --learn blocks --learn-steps 50 --threads 1'
 
 # run RANKS DIR OPTIONS...: 0 ranks: without mpirun
 run() {
     ranks=$1 dir=$2
     shift 2
-    set -- calm quantize "$@" --output "$dir/out" --store "$dir/calm.db" --quiet
+    set -- calm quantize "$@" --output "$dir/out" --store "$dir/calm.db"
     [ "$ranks" = 0 ] || set -- mpirun $transport -n "$ranks" "$@"
     "$@" >"$dir.said" 2>&1
 }
@@ -96,6 +99,11 @@ check() {
     same "$as" "$dir"
 }
 
+# Does a rank tell of divided windows?
+divided() {
+    grep -q '^calm: windows to measure are divided among ' "$1.said" || fail "$1: one rank measured alone"
+}
+
 texts() {
     make_checkpoint --shape tiny-qwen3-moe --output moe >/dev/null
     head -c 40000 "${CALM_HOME:?}/recipes/text/wikitext2-valid.txt" >text.txt
@@ -109,6 +117,10 @@ part_two() {
     # All of it is there now.
     run 0 one $small --force || fail "$(tail -n 5 one.said)"
     check 2 two one $small --force
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
+    run 0 wide $wide || fail "$(tail -n 5 wide.said)"
+    check 2 wide2 wide $wide
+    divided wide2
 }
 
 part_more() {
@@ -133,6 +145,12 @@ part_more() {
     run 0 moe1 $experts || fail "$(tail -n 5 moe1.said)"
     check 2 moe2 moe1 $experts
     check 4 moe4 moe1 $experts
+    # Experts multiply the rows of a batch together.
+    many="--model moe --scheme w4a16_g8 --algorithms rtn --samples 8 --seqlen 64 --guard-samples 450 --eval-samples 850
+ --threads 1"
+    run 0 many $many || fail "$(tail -n 5 many.said)"
+    check 3 many3 many $many
+    divided many3
 }
 
 # pid_of RANK: of the calm that mpirun started below process $1
@@ -177,6 +195,20 @@ part_kill() {
             if [ $rank = 0 ]; then ranks=3; else ranks=0; fi
             check $ranks $dir one $small
         done
+    done
+    # While the ranks measure together.
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
+    run 0 wide $wide || fail "$(tail -n 5 wide.said)"
+    for rank in 0 1; do
+        dir=m$rank
+        mpirun -n 2 calm quantize $wide --output $dir/out --store $dir/calm.db >$dir.said 2>&1 &
+        job=$!
+        until grep -qs '^calm: windows to measure' $dir.said || ! kill -0 $job; do sleep 0.02; done
+        kill -9 "$(rank_pid $job $rank)" || fail "$dir: ended too early"
+        wait $job && fail "$dir: ended with status 0"
+        grep -qE "^calm: rank $rank .* ended while it worked on (the evaluation of windows|what follows)" $dir.said ||
+            fail "$dir: $(cat $dir.said)"
+        check $((2 * rank)) $dir wide $wide
     done
     # A rank that stands still for a while is not dead.
     mpirun -n 2 calm quantize $small --output stop/out --store stop/calm.db --quiet >stop.said 2>&1 &

@@ -64,7 +64,7 @@ END_OF_TEST
 
 TEST(no_frames)
 {
-    const calm_frame wrong[] = {{0, 0, 0}, {CALM_FRAME_END + 1, 0, 0}, {CALM_FRAME_ROWS, 0, CALM_FRAME_MAX + 1}};
+    const calm_frame wrong[] = {{0, 0, 0}, {CALM_FRAME_ANSWER + 1, 0, 0}, {CALM_FRAME_ROWS, 0, CALM_FRAME_MAX + 1}};
     calm_frame frame;
     char *bytes;
     connect_ends();
