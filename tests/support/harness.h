@@ -13,6 +13,11 @@
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
 
+/* Check writes where each assertion is into a file, for the message about a test that crashes: three system calls for
+ * every assertion that holds, most of the time of a test with millions.  Each place writes once in a process. */
+void test_mark(const char *file, int line);
+#define _mark_point(file, line) test_mark((file), (line))
+
 /* The context of the running test; cleared before and after each one. */
 extern calm_ctx *const ctx;
 
