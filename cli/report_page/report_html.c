@@ -11,6 +11,7 @@
 #include "calm_report_js_figures.h"
 #include "calm_report_js_matrix.h"
 #include "calm_report_js_parts.h"
+#include "calm_report_js_print.h"
 
 /* ---- escaping ---- */
 
@@ -106,8 +107,8 @@ static void clear_pieces(pieces *p)
 static calm_status fill_pieces(calm_ctx *ctx, const calm_json *data, pieces *p)
 {
     calm_text_printf(&p->style, "\n%s", calm_report_css);
-    calm_text_printf(&p->script, "\n(function () {\n\"use strict\";\n%s%s%s%s}());\n", calm_report_js_base,
-                     calm_report_js_figures, calm_report_js_matrix, calm_report_js_parts);
+    calm_text_printf(&p->script, "\n(function () {\n\"use strict\";\n%s%s%s%s%s}());\n", calm_report_js_print,
+                     calm_report_js_base, calm_report_js_figures, calm_report_js_matrix, calm_report_js_parts);
     CALM_TRY(calm_text_check(ctx, &p->style));
     CALM_TRY(calm_text_check(ctx, &p->script));
     CALM_TRY(calm_json_write(ctx, data, 0, &p->json));
