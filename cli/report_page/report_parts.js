@@ -72,7 +72,7 @@ function unitPanel(run, m, unit, close) {
       ["As the rule says", unit.consistent], ["Advice by the crest", unit.advice ? unit.advice + (unit.disagrees ? ", which the choice is not" : "") : ""], ["Jobs", unit.jobs.join(", ")], ["Weights", count(unit.weights)]]),
     unit.cells.size ? table(columns, [...unit.cells.values()].sort((a, b) => compare(a.times_least, b.times_least)), {caption: "Candidates of the unit", picked: row => row.state === "chosen"}) : none("The unit has no candidate."),
     of.length ? of.map(hook => [el("h3", {}, "Input ", shown(hook)), statistics(hooks.get(hook)),
-      el("button", {type: "button", class: "action", click: () => { const select = document.getElementById("hook"); if (!select) return; select.value = hook; select.dispatchEvent(new Event("change")); document.getElementById("histogram").scrollIntoView(); select.focus(); }}, "Histogram")])
+      (run.histograms || {})[hook] && el("button", {type: "button", class: "action", click: () => { const select = document.getElementById("hook"); if (!select) return; select.value = hook; select.dispatchEvent(new Event("change")); document.getElementById("histogram").scrollIntoView(); select.focus(); }}, "Histogram")])
       : none("The store has no activation statistics of its input."));
 }
 function matrixPart(run, m) {
@@ -115,7 +115,7 @@ function activationsPart(run) {
       }}), " ", shown(point))))), keys]);
   showKeys();
   let hook = hooks[0];
-  const bins = !hooks.length ? none("The store has no histograms of this calibration.") : figure("Histogram of a hook point", "How many values have which size: 512 bins over log10 |x| from -8 to 8, zeros apart. A long right tail far from the body is what one scale for all must cover.",
+  const bins = !hooks.length ? none("The store has no histograms of this calibration.") : figure("Histogram of a hook point", "How many values have which size: 512 bins over log10 |x| from -8 to 8, zeros apart. A long right tail far from the body is what one scale for all must cover." + (run.histograms_every > 1 ? " There are more than this page holds: here are those of blocks 0, " + run.histograms_every + ", " + 2 * run.histograms_every + " ..., the table activation of the store has all." : ""),
     () => shown(hook), width => histogram(() => run.histograms[hook], () => hook)(width), null,
     el("div", {class: "controls"}, el("label", {}, "Hook point ", el("select", {id: "hook", change: event => { hook = event.target.value; bins.redraw(); }}, hooks.map(name => el("option", {value: name}, shown(name)))))));
   if (hooks.length) bins.id = "histogram";
