@@ -185,7 +185,8 @@ static calm_status put_hook(calm_ctx *ctx, maker *it, const char *hook, const ch
     const uint64_t base = (uint64_t)((it->model * 1009 + it->calibration) * 10000019 + block * 101
                                      + (long)strlen(hook) * 7)
                           + (uint64_t)(size * 1000);
-    for (long i = 0; i < BINS; i++)    /* a bell over 8 decades; its largest bins have a million values, as real ones do */
+    /* a bell over 8 decades; its largest bins have a million values, as real ones do */
+    for (long i = 0; i < BINS; i++)
         histogram[i] = 1 + (uint64_t)(1048576 * exp(-0.0008 * (double)((i - 160) * (i - 160))));
     for (long i = 0; i < PEAKS; i++) {
         const double at = uniform(it, PEAKS_AT, base + (uint64_t)i);

@@ -309,8 +309,8 @@ TEST(any_run_has_a_page)
 }
 END_OF_TEST
 
-/* 1,000 units x 20 candidates with histograms as wide as real ones: at most 5 MB.  Some blocks' histograms stay out then,
- * of whole blocks. */
+/* 1,000 units x 20 candidates with histograms as wide as real ones: at most 5 MB.  Histograms of some blocks stay out
+ * then. */
 TEST(a_large_run_has_a_small_page)
 {
     const char *path = sample_path();
