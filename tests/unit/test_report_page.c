@@ -351,6 +351,15 @@ TEST(files_are_replaced_when_asked)
     ck_has(text, "<title>calm run 4: qwen, run 2: qwen and run 1: qwen</title>");
     ck_assert_int_eq(calm_report_page_target(ctx, test_directory(), true), CALM_EARG);
     calm_ctx_forgive(ctx);
+    ck_assert_int_eq(calm_report_page_target(ctx, test_format("%s/below/it.html", file), true), CALM_EARG);
+    ck_has(calm_error_text(ctx), "r.html is no directory");
+    calm_ctx_forgive(ctx);
+    const char *below = test_format("%s/new/folder/r.html", test_directory());
+    CALM_SCOPED_TEXT(words);
+    calm_text_printf(&words, "words");
+    ck_ok(calm_report_page_target(ctx, below, false));
+    ck_ok(calm_report_page_write(ctx, below, &words));
+    ck_assert(calm_is_file(below));
 }
 END_OF_TEST
 
