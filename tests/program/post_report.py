@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import urllib.parse
 
 import yaml
 
@@ -26,13 +27,14 @@ class Forge(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def handle_it(self):
-        path = self.path.split("?")[0]
+        path, _, query = self.path.partition("?")
         sent = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "null")
         asked.append((self.command, path))
         if not any(self.headers.get(name) == value for name, value in TOKENS.items()):
             return self.answer(403, {"message": "Resource not accessible by integration"})
         if self.command == "GET":
-            return self.answer(200, comments)
+            page = int(urllib.parse.parse_qs(query)["page"][0])
+            return self.answer(200, comments[100 * page - 100:100 * page])
         if self.command == "POST":
             comments.append({"id": 100 + len(comments), "body": sent["body"]})
             return self.answer(201, comments[-1])
@@ -100,9 +102,12 @@ with open(hub["GITHUB_STEP_SUMMARY"], encoding="utf-8") as stream:
     expect(stream.read() == comments[1]["body"].split("\n", 1)[1], "the summary is not the comment")
 expect(asked == [("GET", "/repos/me/models/issues/7/comments"), ("POST", "/repos/me/models/issues/7/comments")], "it asked", asked)
 
-# The next push writes the same comment anew; a push without a pull request writes none; a refusal is the server's.
+# The next push writes the same comment anew, also where it stands behind a hundred others; a push without a pull request writes none; a refusal is the server's.
 post = [step for step in steps_of(job) if "post-report" in step]
+comments[0:0] = [{"id": 1000 + i, "body": "More of what people wrote"} for i in range(120)]
 status, said = run(post, **hub)
+expect([name for name, _ in asked[2:]] == ["GET", "GET", "PATCH"], "pages:", asked[2:])
+del comments[:120]
 expect(status == 0 and len(comments) == 2 and asked[-1] == ("PATCH", "/repos/me/models/issues/comments/101"), "the second time:", said, asked[-1])
 for changed, words, wanted in (({"GITHUB_REF": "refs/heads/main"}, "no comment: this is no pull or merge request", 0),
                                ({"GITHUB_TOKEN": ""}, "no comment: GITHUB_TOKEN is not set", 0),
