@@ -139,8 +139,10 @@ calm_status calm_ablation_report_print(calm_ctx *ctx, const calm_ablation_set *s
     calm_text_printf(&text, "\n");
     for (size_t i = 0; i < set->n && ctx->status == CALM_OK; i++)
         put_scheme(ctx, &set->of[i], false, &text);
-    calm_text_printf(&text, "  store  %s\n  time   %.1f s\n\n  next: %s inspect %s ablation\n", set->recipe->store,
-                     set->seconds, calm_program(), set->recipe->store);
+    calm_text_printf(&text, "  store  %s\n  time   %.1f s\n\n  next: %s inspect ", set->recipe->store, set->seconds,
+                     calm_program());
+    calm_print_word(&text, set->recipe->store);
+    calm_text_printf(&text, " ablation\n");
     return calm_print_text(ctx, &text);
 }
 

@@ -129,15 +129,11 @@ static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **a
 /* The command line as a shell would read it again. */
 static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const char **out)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";
     CALM_SCOPED_TEXT(text);
     calm_text_printf(&text, "calm");
     for (int i = 0; i < argc; i++) {
-        const bool quoted = !argv[i][0] || argv[i][strspn(argv[i], plain)];
-        calm_text_printf(&text, quoted ? " '" : " ");
-        for (const char *at = argv[i]; *at; at++)
-            calm_text_append(&text, *at == '\'' ? "'\\''" : at, *at == '\'' ? 4 : 1);
-        calm_text_printf(&text, "%s", quoted ? "'" : "");
+        calm_text_printf(&text, " ");
+        calm_print_word(&text, argv[i]);
     }
     return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }

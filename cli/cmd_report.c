@@ -5,7 +5,6 @@
 #include "cli/command.h"
 #include "cli/print.h"
 #include "cli/report_page/report_page.h"
-#include "ptq/base/file.h"
 
 typedef struct options {
     calm_common common;
@@ -49,7 +48,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(write_form(ctx, o, data, &text));
     if (!output)
         return calm_print_text(ctx, &text);
-    CALM_TRY(calm_write_file(ctx, output, text.data, text.length));
+    CALM_TRY(calm_report_page_write(ctx, output, &text));
     if (!o->common.quiet)
         printf("%s: %.1f kB\n", output, (double)text.length / 1000);
     return CALM_OK;

@@ -97,8 +97,10 @@ static void print_summary(const options *o, const calm_reselected *s)
         printf("  run          none: --dry-run\n");
         return;
     }
+    CALM_SCOPED_TEXT(store);
+    calm_print_word(&store, o->store);
     printf("  run          %lld%s\n\n  next: %s assemble %lld --output DIR --store %s\n", run,
-           s->found ? ", where this selection was kept before" : "", calm_program(), run, o->store);
+           s->found ? ", where this selection was kept before" : "", calm_program(), run, store.data ? store.data : "");
 }
 
 static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, calm_table *units)

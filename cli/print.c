@@ -9,6 +9,16 @@
 
 #include "ptq/text/unicode.h"
 
+void calm_print_word(calm_text *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";
+    const bool quoted = !word[0] || word[strspn(word, plain)];
+    calm_text_printf(out, "%s", quoted ? "'" : "");
+    for (const char *at = word; *at; at++)
+        calm_text_append(out, *at == '\'' ? "'\\''" : at, *at == '\'' ? 4 : 1);
+    calm_text_printf(out, "%s", quoted ? "'" : "");
+}
+
 size_t calm_terminal_columns(int fd)
 {
     struct winsize size;

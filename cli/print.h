@@ -10,6 +10,9 @@
 /* The name for commands in hints: the start script as it was typed ($CALM_COMMAND), else "calm".  Borrowed. */
 const char *calm_program(void);
 
+/* Append a word as a shell would read it again: quoted where it has to be. */
+void calm_print_word(calm_text *out, const char *word);
+
 /* Columns of the terminal that a stream writes to; 80 where it is none, or does not say. */
 size_t calm_terminal_columns(int fd);
 

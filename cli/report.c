@@ -96,9 +96,13 @@ calm_status calm_report_evaluation(calm_ctx *ctx, const calm_formats *formats, c
 {
     char *folder;
     CALM_TRY(calm_outputs_checkpoint(ctx, formats, output, &folder));
-    if (folder)
-        calm_text_printf(out, "%s%s eval --model %s --reference %s --text FILE\n", before, calm_program(), folder,
-                         reference);
+    if (!folder)
+        return CALM_OK;
+    calm_text_printf(out, "%s%s eval --model ", before, calm_program());
+    calm_print_word(out, folder);
+    calm_text_printf(out, " --reference ");
+    calm_print_word(out, reference);
+    calm_text_printf(out, " --text FILE\n");
     return CALM_OK;
 }
 
@@ -129,8 +133,11 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
                      r->n_cached ? "; candidates of the store were used" : "");
     if (recipe->model.note)
         calm_text_printf(&text, "\n  %s\n", recipe->model.note);
-    calm_text_printf(&text, "\n  next: %s inspect %s\n        sqlite3 %s 'select * from v_choices'\n", calm_program(),
-                     recipe->store, recipe->store);
+    calm_text_printf(&text, "\n  next: %s inspect ", calm_program());
+    calm_print_word(&text, recipe->store);
+    calm_text_printf(&text, "\n        %s report --store ", calm_program());
+    calm_print_word(&text, recipe->store);
+    calm_text_printf(&text, "\n");
     calm_report_evaluation(ctx, &recipe->formats, recipe->output, recipe->model.name, "        ", &text);
     return calm_print_text(ctx, &text);
 }

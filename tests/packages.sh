@@ -94,7 +94,12 @@ echo "packages: $*"
 inside "cd /srv/work && $*" || fail 'the program failed'
 inside 'test -s /srv/work/calm-out/*/model.safetensors' || fail 'no checkpoint'
 grep -q "$commit" "$system"/srv/work/calm-out/*.lock.json || fail "the lock does not name the commit $commit"
+inside 'cd /srv/work && calm report && test -s report.html' || fail 'no page of the run'
 inside 'bash -c ". /usr/share/bash-completion/completions/calm && complete -p calm"' || fail 'completion does not load'
+# The other two find theirs where the package put it.
+inside 'apt-get -q -y install --no-install-recommends fish zsh' >"$scratch/apt.log" 2>&1 || { tail -n 20 "$scratch/apt.log" >&2; fail 'no shells'; }
+[ "$(inside 'fish -c "complete -C \"calm quantize --unit jo\"" | cut -f 1')" = job ] || fail 'fish does not complete'
+[ "$(inside 'zsh -c "autoload -U compinit; compinit -u; print \$_comps[calm]; autoload +X _calm"')" = _calm ] || fail 'zsh does not complete'
 inside 'apt-get -q -y purge calm calm-demo-model libcalm-dev libcalm0' >"$scratch/apt.log" 2>&1 ||
     { tail -n 20 "$scratch/apt.log" >&2; fail 'removing failed'; }
 inside '! test -e /usr/bin/calm && ! test -e /usr/share/calm && ! test -e /usr/include/calm.h' || fail 'files stay behind'

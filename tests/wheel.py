@@ -28,6 +28,12 @@ def program():
     assert said.split()[1] == calm_ptq.version(), said
     assert subprocess.run([path, "quantise"], capture_output=True).returncode == 2
     assert "qwen-w4" in subprocess.run([path, "recipe", "list"], capture_output=True, text=True, check=True).stdout
+    # The README's first command, with few windows, and the page of its run.
+    subprocess.run([path, "quantize", "--model", "qwen", "--bits", "4", "--samples", "16", "--eval-samples", "16", "--quiet"],
+                   stdout=subprocess.DEVNULL, check=True)
+    assert os.path.getsize("calm-out/qwen-w4a16_g128/model.safetensors") > 0
+    subprocess.run([path, "report", "--quiet"], check=True)
+    assert "<title>calm run 1: qwen</title>" in open("report.html", encoding="utf-8").read()
 
 
 def runs():

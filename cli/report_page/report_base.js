@@ -53,8 +53,6 @@ function rowsOf(table) {
 
 /* ---- sortable tables ---- */
 
-const ROWS_AT_FIRST = 60;
-
 function compare(a, b) {
   if (a === b) return 0;
   if (a === null || a === undefined || a === "") return 1;
@@ -72,6 +70,7 @@ function table(columns, rows, options) {
   const heads = columns.map(column => el("th", {scope: "col", class: column.form ? "number" : null},
     el("button", {type: "button", click: () => sortBy(column)}, column.label)));
   const more = el("button", {type: "button", class: "action", click: () => { limit = Infinity; show(); }});
+  const rest = el("p", {class: "quiet paper"});
   let order = rows.slice(), sorted = null, falling = false, limit = ROWS_AT_FIRST;
   function value(row, column) { return typeof column.key === "function" ? column.key(row) : row[column.key]; }
   function sortBy(column) {
@@ -96,11 +95,14 @@ function table(columns, rows, options) {
     return el("td", {class: column.form ? "number" : column.wide ? "text wide" : "text", title: exact}, content);
   }
   function show() {
-    body.replaceChildren(...order.slice(0, limit).map(row =>
+    const n = onPaper ? Math.max(limit, ROWS_ON_PAPER) : limit;
+    body.replaceChildren(...order.slice(0, n).map(row =>
       el("tr", {class: options.picked && options.picked(row) ? "picked" : null},
          columns.map((column, i) => cellOf(row, column, i)))));
     more.hidden = order.length <= limit;
     more.textContent = "Show all " + count(order.length) + " rows";
+    rest.hidden = order.length <= n;
+    rest.textContent = "The first " + count(n) + " of " + count(order.length) + " rows; the page on a screen has all.";
   }
   const first = options.sort && columns.find(column => column.key === options.sort.replace(/^-/, ""));
   if (first) {
@@ -108,10 +110,11 @@ function table(columns, rows, options) {
     sorted = first;
     sortBy(first);
   } else show();
+  tables.push({show: show});
   return el("div", {},
     el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": options.caption || "Table"},
       el("table", {}, options.caption ? el("caption", {}, options.caption) : null,
-         el("thead", {}, el("tr", {}, heads)), body)), more);
+         el("thead", {}, el("tr", {}, heads)), body)), more, rest);
 }
 
 /* Pairs of a name and a value, those without a value left out. */

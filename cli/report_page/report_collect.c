@@ -1,5 +1,6 @@
 /* What the store has about one run, or several, as one JSON. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/print.h"
@@ -8,6 +9,13 @@
 #include "ptq/run/measure.h"
 
 #define FORMAT 1    /* of the data; raised when a member changes its meaning or goes */
+
+/* A page shall have at most 5 MB for 20,000 candidates: bytes for histograms and matrix, of a cell and of a bin about;
+ * so many bins there may always be. */
+#define HISTOGRAMS_AND_MATRIX ((size_t)4000000)
+#define CELL_BYTES ((size_t)140)
+#define BIN_BYTES ((size_t)7)
+#define BINS_MIN ((size_t)100000)
 
 /* ---- sections of views as members ---- */
 
@@ -115,6 +123,36 @@ static calm_status add_loss(calm_ctx *ctx, const char *result, calm_json *run)
     return CALM_OK;
 }
 
+/* ---- histograms ---- */
+
+/* The number of the block in a hook's name, which is its first; 0: there is none. */
+static size_t block_of(const char *hook)
+{
+    return strtoul(hook + strcspn(hook, "0123456789"), NULL, 10);
+}
+
+/* Keep the histograms of every k-th block, with the least k that a page has room for beside its matrix. */
+static void thin_histograms(calm_json *run)
+{
+    const calm_json *units = calm_json_get(calm_json_get(run, "matrix"), "units");
+    const calm_json *all = calm_json_get(run, "histograms");
+    calm_json *kept = calm_json_new_object();
+    const calm_json *one;
+    const char *hook;
+    size_t cells = 0, bins = 0, k = 1;
+    for (size_t u = 0; u < calm_json_size(units); u++)
+        cells += calm_json_size(calm_json_get(calm_json_at(units, u), "cells"));
+    for (void *at = NULL; calm_json_next(all, &at, &hook, &one);)
+        bins += calm_json_size(calm_json_get(one, "counts"));
+    while (k < bins && bins / k * BIN_BYTES + cells * CELL_BYTES > HISTOGRAMS_AND_MATRIX && bins / k > BINS_MIN)
+        k++;
+    for (void *at = NULL; calm_json_next(all, &at, &hook, &one);)
+        if (block_of(hook) % k == 0)
+            calm_json_set(kept, hook, calm_json_copy(one));
+    calm_json_set(run, "histograms", kept);
+    calm_json_set_int(run, "histograms_every", (int64_t)k);
+}
+
 /* ---- one run ---- */
 
 static const char *result_of(const calm_json *run)
@@ -135,6 +173,7 @@ static calm_status add_run(calm_ctx *ctx, calm_inspection *in, calm_json *out)
     CALM_TRY(add_some(ctx, in, calm_inspect_activations, activations, out));
     CALM_TRY(add_lists(ctx, in, calm_inspect_peaks, false, out));
     CALM_TRY(add_lists(ctx, in, calm_inspect_histograms, false, out));
+    thin_histograms(out);
     CALM_TRY(add_lists(ctx, in, calm_inspect_ablation, false, out));
     return add_lists(ctx, in, calm_inspect_model_runs, false, out);
 }

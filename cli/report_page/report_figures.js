@@ -1,5 +1,4 @@
 /* Figures: drawn as SVG at the width of their place, and again when that changes. */
-const plots = [];
 let figureNumber = 0;
 
 /* draw(width) gives an svg; `words` describe it for those who do not see it; `alternative` is a table of its figures. */
@@ -8,7 +7,7 @@ function figure(title, reading, words, draw, alternative, extra) {
   const box = el("figure", {id: id}, el("figcaption", {}, el("h3", {}, title)), read(reading), extra, place,
     alternative ? el("details", {}, el("summary", {}, "The same as a table"), alternative) : null);
   const plot = {width: 0, redraw(force) {
-    const width = Math.floor(place.clientWidth);
+    const width = widthOf(place);
     if (!width || (width === plot.width && !force)) return;
     plot.width = width;
     const picture = draw(width);
@@ -187,12 +186,12 @@ function scatter(points, options) {
 }
 
 /* Bars over bins: counts [n] from x = first, each `step` wide. */
-function histogram(get) {
+function histogram(get, name) {
   return width => {
     const h = get(), box = {left: 62, right: width - 14, top: 26, bottom: 226}, picture = canvas(width, 272);
     const last = h.first + h.counts.length, top = Math.max(...h.counts);
     const x = linear(h.first / 32 - 8, last / 32 - 8, box.left, box.right), y = logarithmic(0.7, Math.max(10, top * 1.3), box.bottom, box.top);
-    axisBelow(picture, x, box, "log10 |x|, 32 bins per decade");
+    axisBelow(picture, x, box, "log10 |x| of " + cut(name(), Math.floor(width / 6.6) - 13));
     axisLeft(picture, y, box, "values in a bin (log scale)");
     const one = (box.right - box.left) / h.counts.length;
     picture.append(svg("path", {class: "bar", d: h.counts.map((n, i) => n > 0

@@ -1,6 +1,8 @@
 /* The page: template, style sheet and script of this folder around the data, which is escaped for where it stands. */
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/report_page/report_page.h"
 #include "ptq/base/file.h"
@@ -11,6 +13,7 @@
 #include "calm_report_js_figures.h"
 #include "calm_report_js_matrix.h"
 #include "calm_report_js_parts.h"
+#include "calm_report_js_print.h"
 
 /* ---- escaping ---- */
 
@@ -106,8 +109,8 @@ static void clear_pieces(pieces *p)
 static calm_status fill_pieces(calm_ctx *ctx, const calm_json *data, pieces *p)
 {
     calm_text_printf(&p->style, "\n%s", calm_report_css);
-    calm_text_printf(&p->script, "\n(function () {\n\"use strict\";\n%s%s%s%s}());\n", calm_report_js_base,
-                     calm_report_js_figures, calm_report_js_matrix, calm_report_js_parts);
+    calm_text_printf(&p->script, "\n(function () {\n\"use strict\";\n%s%s%s%s%s}());\n", calm_report_js_print,
+                     calm_report_js_base, calm_report_js_figures, calm_report_js_matrix, calm_report_js_parts);
     CALM_TRY(calm_text_check(ctx, &p->style));
     CALM_TRY(calm_text_check(ctx, &p->script));
     CALM_TRY(calm_json_write(ctx, data, 0, &p->json));
@@ -154,7 +157,23 @@ calm_status calm_report_page_target(calm_ctx *ctx, const char *path, bool force)
         return calm_fail(ctx, CALM_EARG, "%s: a directory; expected the name of a file", path);
     if (!force && calm_path_exists(path))
         return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another name, or --force to replace it", path);
+    CALM_SCOPED_SCRATCH(ctx);
+    char *parent;
+    CALM_TRY(calm_path_parent(ctx, path, &parent));
+    while (!calm_path_exists(parent))    /* folders that are not there are made when the page is written */
+        CALM_TRY(calm_path_parent(ctx, parent, &parent));
+    if (!calm_is_directory(parent))
+        return calm_fail(ctx, CALM_EARG, "%s: cannot be written: %s is no directory", path, parent);
+    if (access(parent, W_OK) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot be written", path);
     return CALM_OK;
+}
+
+calm_status calm_report_page_write(calm_ctx *ctx, const char *path, const calm_text *text)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_make_parent(ctx, path));
+    return calm_write_file(ctx, path, text->data, text->length);
 }
 
 calm_status calm_report_page_save(calm_ctx *ctx, const char *store, const int64_t *runs, size_t n, const char *path)
@@ -167,5 +186,5 @@ calm_status calm_report_page_save(calm_ctx *ctx, const char *store, const int64_
         CALM_TRY(calm_strf(ctx, ctx->out, &words[i], "%lld", (long long)runs[i]));
     CALM_TRY(calm_report_page_collect(ctx, store, (const char *const *)words, n, &data));
     CALM_TRY(calm_report_page_html(ctx, data, &page));
-    return calm_write_file(ctx, path, page.data, page.length);
+    return calm_report_page_write(ctx, path, &page);
 }

@@ -93,7 +93,7 @@ static calm_status read_scores(calm_ctx *ctx, const calm_inspection *in, const c
 /* Is a score shown?  Where all would be too many for a page, those that the rule reads and the common ones. */
 static bool is_shown(const scores *s, const calm_inspect_units *units, size_t name)
 {
-    static const char *const common[] = {"cka", "cka_token", "rel_mse", "log_rel_mse", "probe_kl"};
+    static const char *const common[] = {"cka", "cka_token", "log_rel_mse", "probe_kl"};
     bool shown = s->n * s->n_names <= SCORES_MAX;
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         shown |= strcmp(s->names[name], common[i]) == 0;

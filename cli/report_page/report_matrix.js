@@ -1,5 +1,6 @@
 /* The matrix: units down, candidates across, a shade for how many times the unit's least score a candidate's is. */
 const SHADE_LIMITS = [1.05, 1.25, 2, 4];
+const ROWS_IN_BAND = 30;    /* of a matrix on paper: at most 600 of the 950 pixels that a page is high */
 const STATES = {
   chosen: {shape: "circle", words: "chosen"},
   pinned: {shape: "square", full: true, words: "chosen: pinned"},
@@ -88,10 +89,25 @@ function matrixFigure(m, opened) {
     for (const [style, d] of Object.entries(marks)) body.append(svg("path", {class: style.replace(" dark", ""), d: d}));
     cursor = svg("rect", {class: "cursor", visibility: "hidden", width: size, height: high});
     body.append(cursor);
+    if (onPaper) return {head: head, body: body};
     place.replaceChildren(el("div", {class: "head"}, head), body);
     body.setAttribute("aria-hidden", "true");
     head.setAttribute("aria-hidden", "true");
     geometry.body = body;
+  }
+  /* A page cannot be scrolled: bands of units, each with the names above it, none of them cut by the end of a page. */
+  function drawBands(width) {
+    const all = units, bands = [];
+    for (let from = 0; from < all.length; from += ROWS_IN_BAND) {
+      units = all.slice(from, from + ROWS_IN_BAND);
+      const {head, body} = draw(width), band = canvas(head.getAttribute("width"), geometry.top + Number(body.getAttribute("height")));
+      body.setAttribute("y", geometry.top);
+      band.setAttribute("aria-hidden", "true");
+      band.append(head, body);
+      bands.push(band);
+    }
+    units = all;
+    place.replaceChildren(...bands);
   }
   function say() {
     const unit = units[at.row], entry = m.entries[at.column], cell = unit && unit.cells.get(at.column);
@@ -149,10 +165,11 @@ function matrixFigure(m, opened) {
     event.preventDefault();
   });
   const plot = {width: 0, redraw(force) {
-    const width = Math.floor(place.clientWidth);
+    const width = widthOf(place);
     if (!width || (width === plot.width && !force)) return;
     plot.width = width;
-    draw(width);
+    if (onPaper) drawBands(width);
+    else draw(width);
   }};
   plots.push(plot);
   const filter = el("select", {id: "matrix-filter", change: event => {

@@ -26,8 +26,12 @@ calm_status calm_report_page_html(calm_ctx *ctx, const calm_json *data, calm_tex
 /* Append the summary as Markdown.  Fails with CALM_ENOMEM. */
 calm_status calm_report_page_markdown(calm_ctx *ctx, const calm_json *data, calm_text *out);
 
-/* Is there something at `path`, and may it not be replaced?  CALM_EEXIST; CALM_EARG for a directory. */
+/* Is there something at `path`, and may it not be replaced?  CALM_EEXIST; CALM_EARG for a directory, or where a folder
+ * of the path is none; CALM_EIO where nothing can be written there. */
 calm_status calm_report_page_target(calm_ctx *ctx, const char *path, bool force);
+
+/* Write a text as the file `path`, whole or not at all; its folder is made.  The failures of calm_write_file. */
+calm_status calm_report_page_write(calm_ctx *ctx, const char *path, const calm_text *text);
 
 /* Write the page of runs [n] of the store as the file `path`, whole or not at all. */
 calm_status calm_report_page_save(calm_ctx *ctx, const char *store, const int64_t *runs, size_t n, const char *path);

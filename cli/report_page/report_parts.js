@@ -72,7 +72,7 @@ function unitPanel(run, m, unit, close) {
       ["As the rule says", unit.consistent], ["Advice by the crest", unit.advice ? unit.advice + (unit.disagrees ? ", which the choice is not" : "") : ""], ["Jobs", unit.jobs.join(", ")], ["Weights", count(unit.weights)]]),
     unit.cells.size ? table(columns, [...unit.cells.values()].sort((a, b) => compare(a.times_least, b.times_least)), {caption: "Candidates of the unit", picked: row => row.state === "chosen"}) : none("The unit has no candidate."),
     of.length ? of.map(hook => [el("h3", {}, "Input ", shown(hook)), statistics(hooks.get(hook)),
-      el("button", {type: "button", class: "action", click: () => { const select = document.getElementById("hook"); if (!select) return; select.value = hook; select.dispatchEvent(new Event("change")); document.getElementById("histogram").scrollIntoView(); select.focus(); }}, "Histogram")])
+      (run.histograms || {})[hook] && el("button", {type: "button", class: "action", click: () => { const select = document.getElementById("hook"); if (!select) return; select.value = hook; select.dispatchEvent(new Event("change")); document.getElementById("histogram").scrollIntoView(); select.focus(); }}, "Histogram")])
       : none("The store has no activation statistics of its input."));
 }
 function matrixPart(run, m) {
@@ -115,8 +115,8 @@ function activationsPart(run) {
       }}), " ", shown(point))))), keys]);
   showKeys();
   let hook = hooks[0];
-  const bins = !hooks.length ? none("The store has no histograms of this calibration.") : figure("Histogram of a hook point", "How many values have which size: 512 bins over log10 |x| from -8 to 8, zeros apart. A long right tail far from the body is what one scale for all must cover.",
-    () => shown(hook), width => histogram(() => run.histograms[hook])(width), null,
+  const bins = !hooks.length ? none("The store has no histograms of this calibration.") : figure("Histogram of a hook point", "How many values have which size: 512 bins over log10 |x| from -8 to 8, zeros apart. A long right tail far from the body is what one scale for all must cover." + (run.histograms_every > 1 ? " There are more than this page holds: here are those of blocks 0, " + run.histograms_every + ", " + 2 * run.histograms_every + " ..., the table activation of the store has all." : ""),
+    () => shown(hook), width => histogram(() => run.histograms[hook], () => hook)(width), null,
     el("div", {class: "controls"}, el("label", {}, "Hook point ", el("select", {id: "hook", change: event => { hook = event.target.value; bins.redraw(); }}, hooks.map(name => el("option", {value: name}, shown(name)))))));
   if (hooks.length) bins.id = "histogram";
   return part("activations", "Activations",
@@ -281,7 +281,7 @@ function differencePart(diff, first, second) {
 
 function show(run) {
   const m = unpack(run.matrix), main = document.getElementById("main"), parts = [];
-  plots.length = 0;
+  plots.length = tables.length = 0;
   figureNumber = 0;
   if (data.diff) parts.push(differencePart(data.diff, data.runs[0], data.runs[1]));
   parts.push(summaryPart(run), guardPart(run), matrixPart(run, m), activationsPart(run), bitsPart(run, m), expertsPart(run), evaluationPart(run), ablationPart(run), learnedPart(run), repeatPart(run));
@@ -304,6 +304,7 @@ function begin() {
     show(data.runs[0]);
   }
   document.getElementById("foot").replaceChildren(el("p", {}, "Written by calm " + shown(data.calm) + " from " + shown(data.store) + ". All figures are in this page as JSON (calm report --json prints the same); nothing is fetched."));
+  listenToPrinter();
   let waiting = 0;
   addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => plots.forEach(plot => plot.redraw()), 80); });
   document.addEventListener("toggle", () => plots.forEach(plot => plot.redraw()), true);

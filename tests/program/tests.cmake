@@ -27,6 +27,12 @@ if(NOT CALM_SANITIZE)    # an emulator
   set_tests_properties(program.other_cpu PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600
     SKIP_RETURN_CODE 77)
 endif()
+if(NOT CALM_SANITIZE)    # most of it is Python
+  add_test(NAME program.post_report
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/program/post_report.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
+  set_tests_properties(program.post_report PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
+    ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+endif()
 foreach(part IN ITEMS two more kill refuse)    # skipped without mpirun, or where calm was built without MPI
   add_test(NAME program.ranks_${part}
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/program/ranks.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR} ${part})

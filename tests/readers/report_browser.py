@@ -33,7 +33,7 @@ def check(holds, words):
 def start():
     options = Options()
     options.binary_location = "/usr/bin/chromium"
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--force-prefers-reduced-motion",
                      "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -151,7 +151,8 @@ def check_matrix(name):
     settle()
     check(not browser.find_elements(By.CSS_SELECTOR, "#matrix-detail h3"), f"{name}: Escape leaves the unit open")
     check(script("return document.activeElement === arguments[0]", heat), f"{name}: Escape loses the focus")
-    script("arguments[0].scrollTop = 0", heat)
+    script("arguments[0].scrollTop = 0; arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", heat)
+    settle()
     spot = script("const b = arguments[0].getBoundingClientRect(), t = arguments[0].querySelectorAll('svg')[1].querySelector('path').getBoundingClientRect();"
                   "return [t.left + 4 - b.left - b.width / 2, t.top + 4 - b.top - b.height / 2]", heat)
     ActionChains(browser).move_to_element_with_offset(heat, int(spot[0]), int(spot[1])).click().perform()
@@ -219,6 +220,53 @@ def check_policy(name):
     browser.get_log("browser")    # the refusals themselves
 
 
+PAPER = (688, 1017)    # A4 less margins of 14 mm, at 96 pixels per inch
+
+
+def check_print(name):
+    """On paper everything is open, nothing is cut by an edge or by the end of a page, and the dark is not printed."""
+    load(name, PAPER[0])
+    resize(*PAPER)
+    folded = script("return document.querySelectorAll('details:not([open])').length")
+    heats = script("return [...document.querySelectorAll('.heat > svg')].length")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+    settle()
+    wide = script("return [...document.querySelectorAll('main *, header *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1)"
+                  ".map(e => e.tagName + ' ' + e.textContent.slice(0, 40))")
+    check(not wide, f"{name} on paper: wider than a page: {wide[:3]}")
+    cut = script("return [...document.querySelectorAll('.heat, .scroll, pre')].filter(e => e.scrollHeight > e.clientHeight + 1 && getComputedStyle(e).overflowY !== 'visible').length")
+    check(cut == 0, f"{name} on paper: {cut} boxes hide what would be scrolled to")
+    check(script("return document.querySelectorAll('details:not([open])').length") == 0, f"{name} on paper: parts are folded")
+    heights = script("return [...document.querySelectorAll('.plot > svg, .heat > svg')].map(e => e.getBoundingClientRect().height)")
+    check(all(20 < height <= 0.9 * PAPER[1] + 1 for height in heights), f"{name} on paper: figures are {heights} high")
+    units = json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"]
+    units = units[0]["matrix"]["units"] if units else []
+    named = script("return [...document.querySelectorAll('.heat > svg > svg:last-child > text')].length")
+    check(named == (len(units) if heats else 0), f"{name} on paper: {named} rows of the matrix, {len(units)} units")
+    colours = script("const s = getComputedStyle(document.body); return [s.backgroundColor, s.color, getComputedStyle(document.documentElement).getPropertyValue('--s0').trim()]")
+    check(colours == ["rgb(255, 255, 255)", "rgb(0, 0, 0)", "#edf2f8"], f"{name} on paper: the colours are {colours}")
+    shown = script("return [...document.querySelectorAll('nav, .controls, .readout')].filter(e => e.getClientRects().length).length")
+    check(shown == 0, f"{name} on paper: {shown} controls")
+    heads = script("return [...document.querySelectorAll('thead button')].filter(e => getComputedStyle(e).display !== 'contents').length")
+    check(heads == 0, f"{name} on paper: the heads of tables are buttons, which are not repeated on the next page")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    settle()
+    again = script("return [document.querySelectorAll('details:not([open])').length, document.querySelectorAll('.heat > svg').length]")
+    check(again == [folded, heats], f"{name}: after printing the page is not as it was: {again}, {[folded, heats]}")
+
+
+def check_printer(name):
+    """A real print: the page is ready when the printer looks, and as before afterwards."""
+    load(name, 1280)
+    folded = script("window.seen = []; addEventListener('beforeprint', () => window.seen.push(document.querySelectorAll('details:not([open])').length));"
+                    "return document.querySelectorAll('details:not([open])').length")
+    paper = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True})["data"])
+    check(paper.startswith(b"%PDF-") and paper.count(b"/Type /Page\n") > 4, f"{name}: {paper.count(b'/Type /Page' + bytes([10]))} pages are printed")
+    settle()
+    check(script("return window.seen") == [0], f"{name}: {script('return window.seen')} parts are folded when it is printed")
+    check(folded > 0 and script("return document.querySelectorAll('details:not([open])').length") == folded, f"{name}: printing leaves parts open")
+
+
 def shoot(name, colours, path, selector=None):
     load(name, 1280)
     scheme(colours)
@@ -242,7 +290,9 @@ try:
             check_quiet(f"{name} at {width}")
         check_data(name)
         check_access(name)
+        check_print(name)
         print(name, "was read", flush=True)
+    check_printer("w4")
     load("w4", 1280)
     scheme("dark")
     settle()

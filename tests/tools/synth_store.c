@@ -14,6 +14,7 @@
 #define TEST_WINDOWS 16
 #define WINDOW_TOKENS 511
 #define PEAKS 10
+#define BINS 256
 #define RUNS_OF_CALIBRATION 4
 
 static const struct algorithm {
@@ -179,11 +180,14 @@ static calm_status put_blocks(calm_ctx *ctx, maker *it)
 
 static calm_status put_hook(calm_ctx *ctx, maker *it, const char *hook, const char *point, long block, double size)
 {
-    static const uint64_t histogram[] = {3, 40, 700, 5000, 800, 20, 1};
+    uint64_t histogram[BINS];
     calm_store_peak peaks[PEAKS];
     const uint64_t base = (uint64_t)((it->model * 1009 + it->calibration) * 10000019 + block * 101
                                      + (long)strlen(hook) * 7)
                           + (uint64_t)(size * 1000);
+    /* a bell over 8 decades; its largest bins have a million values, as real ones do */
+    for (long i = 0; i < BINS; i++)
+        histogram[i] = 1 + (uint64_t)(1048576 * exp(-0.0008 * (double)((i - 160) * (i - 160))));
     for (long i = 0; i < PEAKS; i++) {
         const double at = uniform(it, PEAKS_AT, base + (uint64_t)i);
         peaks[i] = (calm_store_peak){(i % 2 ? -1 : 1) * size * exp(-0.1 * (double)i), (int64_t)(128 * at),
@@ -196,7 +200,7 @@ static calm_status put_hook(calm_ctx *ctx, maker *it, const char *hook, const ch
         .std = 1.1, .mean_abs = 0.8, .rms = 1.1, .min = peaks[1].value, .max = peaks[0].value, .max_abs = size,
         .q25 = 0.25, .q50 = 0.6, .q75 = 1.1, .q90 = 1.8, .q99 = 3.1, .q999 = 5.2, .peak_median = size / 3,
         .ratio_median = size / 2, .ratio_max = size / 0.6, .ratio_mean = size / 1.9, .ratio_std = 0.4,
-        .crest_median = size / 4, .crest_max = size / 1.1, .histogram = histogram, .n_bins = COUNT(histogram),
+        .crest_median = size / 4, .crest_max = size / 1.1, .histogram = histogram, .n_bins = BINS,
         .peaks = peaks, .n_peaks = PEAKS};
     return calm_store_activation_put(ctx, it->store, &row);
 }

@@ -309,7 +309,8 @@ TEST(any_run_has_a_page)
 }
 END_OF_TEST
 
-/* 1,000 units x 20 candidates: at most 5 MB. */
+/* 1,000 units x 20 candidates with histograms as wide as real ones: at most 5 MB.  Histograms of some blocks stay out
+ * then. */
 TEST(a_large_run_has_a_small_page)
 {
     const char *path = sample_path();
@@ -321,6 +322,14 @@ TEST(a_large_run_has_a_small_page)
     ck_assert_uint_eq(calm_json_size(calm_json_get(calm_json_get(run_of(data), "matrix"), "units")), 1000);
     ck_assert_uint_eq(calm_json_size(calm_json_get(unit_of(run_of(data), 999), "cells")), 20);
     ck_assert_uint_lt(page.length, 5000000);
+    const int64_t every = calm_json_int(calm_json_get(run_of(data), "histograms_every"), 0);
+    const calm_json *histograms = calm_json_get(run_of(data), "histograms");
+    ck_assert_int_gt(every, 1);
+    ck_assert_uint_lt(calm_json_size(histograms) * (size_t)every, 3000);
+    ck_assert_uint_gt(calm_json_size(histograms) * (size_t)every, 1900);
+    ck_assert_ptr_nonnull(calm_json_get(histograms, "model.layers.0.block_out"));
+    ck_assert_ptr_null(calm_json_get(histograms, "model.layers.1.block_out"));
+    ck_assert_ptr_nonnull(calm_json_get(histograms, test_format("model.layers.%d.block_out", (int)every)));
     calm_json_free(data);
 }
 END_OF_TEST
@@ -342,6 +351,15 @@ TEST(files_are_replaced_when_asked)
     ck_has(text, "<title>calm run 4: qwen, run 2: qwen and run 1: qwen</title>");
     ck_assert_int_eq(calm_report_page_target(ctx, test_directory(), true), CALM_EARG);
     calm_ctx_forgive(ctx);
+    ck_assert_int_eq(calm_report_page_target(ctx, test_format("%s/below/it.html", file), true), CALM_EARG);
+    ck_has(calm_error_text(ctx), "r.html is no directory");
+    calm_ctx_forgive(ctx);
+    const char *below = test_format("%s/new/folder/r.html", test_directory());
+    CALM_SCOPED_TEXT(words);
+    calm_text_printf(&words, "words");
+    ck_ok(calm_report_page_target(ctx, below, false));
+    ck_ok(calm_report_page_write(ctx, below, &words));
+    ck_assert(calm_is_file(below));
 }
 END_OF_TEST
 
