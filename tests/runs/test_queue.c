@@ -206,6 +206,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("queue", (const TTest *[]){threads_and_a_dense_model, threads_and_a_mixture, one_of_each, two_at_work,
-                                                a_failing_task_among_many, a_limit_that_is_reached_half_way, NULL});
+    return run_tests("queue", (const TTest *[]){
+        threads_and_a_dense_model, threads_and_a_mixture, one_of_each, two_at_work, a_failing_task_among_many,
+        a_limit_that_is_reached_half_way, NULL});
 }
