@@ -70,7 +70,8 @@ const calm_command calm_cmd_assemble = {
     .summary = "write the checkpoint of a run from the store",
     .arguments = "RUN",
     .description = "Writes the checkpoint that RUN chose from its stored candidates and the float model; nothing is "
-                   "computed again.  Of a finished run it is the same bytes that the run wrote.",
+                   "computed again but codes that the store has dropped, which takes the run's calibration text.  Of a "
+                   "finished run it is the same bytes that the run wrote.",
     .examples = "  calm assemble 4 --output out\n"
                 "  calm assemble 4 --output out --hybrid     where a uniform run was the result\n"
                 "  calm assemble 4 --output out --model /models/Qwen3-0.6B\n",

@@ -54,7 +54,7 @@ static const struct {
     {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|gate|lock|locked"},
     {"Numbers and files of the result:",
      "target|blocks|scale-dtype|act-rule|max-shard-size|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},
-    {"Machine, store and messages:", "store|report|memory|threads|kernels|json|quiet"},
+    {"Machine, store and messages:", "store|keep-candidates|report|memory|threads|kernels|json|quiet"},
 };
 
 #define N_GROUPS (sizeof groups / sizeof *groups)

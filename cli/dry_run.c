@@ -20,6 +20,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
         CALM_KV("experts_at_once", b->knobs.experts_at_once));
     calm_json *disk = CALM_OBJECT(CALM_KV("output_bytes", (int64_t)f->bytes_after),
                                   CALM_KV("store_bytes", (int64_t)f->store_bytes),
+                                  CALM_KV("store_kept_bytes", (int64_t)f->kept_bytes),
                                   CALM_KV("spill_bytes", b->spill_bytes));
     calm_json *time = CALM_OBJECT(CALM_KV("seconds", f->seconds),
                                   CALM_KV("learn_seconds", f->learn_seconds > 0 ? calm_json_of_number(f->learn_seconds)
@@ -43,8 +44,8 @@ static void print_text(const calm_forecast *f)
            (double)b->assemble / 1e9);
     if (f->learn_seconds > 0)
         printf("learn    %.2f GB, about %.0f seconds of the time below\n", (double)b->learn / 1e9, f->learn_seconds);
-    printf("disk     %.2f GB of output, %.2f GB in the store, %.2f GB of hidden rows while it runs\n",
-           f->bytes_after / 1e9, f->store_bytes / 1e9, (double)b->spill_bytes / 1e9);
+    printf("disk     %.2f GB of output, %.2f GB in the store; while it runs %.2f GB there, %.2f GB of hidden rows\n",
+           f->bytes_after / 1e9, f->kept_bytes / 1e9, f->store_bytes / 1e9, (double)b->spill_bytes / 1e9);
     printf("time     about %.0f %s on this machine (%.0f GFLOP/s in float, %.0f in double), %zu candidates\n",
            seconds < 120    ? seconds
            : seconds < 7200 ? seconds / 60

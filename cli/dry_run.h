@@ -7,7 +7,7 @@
 /* Print the forecast as text, or as JSON:
  *   {"memory": {"peak_bytes", "limit_bytes", "stages": {capture, quantize, score, evaluate, assemble},
  *               "spilled", "job_by_job", "candidates_at_once", "experts_at_once"},
- *    "disk": {"output_bytes", "store_bytes", "spill_bytes"},
+ *    "disk": {"output_bytes", "store_bytes", "store_kept_bytes", "spill_bytes"},
  *    "time": {"seconds", "sgemm_gflops", "dgemm_gflops"},
  *    "result": {"bytes_before", "bytes_after", "bits_per_weight"}, "candidates"}
  * Fails as calm_forecast_make does. */

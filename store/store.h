@@ -212,6 +212,20 @@ calm_status calm_store_candidate_find(calm_ctx *ctx, calm_store *store, const ch
 calm_status calm_store_scores_add(calm_ctx *ctx, calm_store *store, int64_t candidate_id,
                                   const calm_store_score *scores, size_t n_scores);
 
+/* What went of the blobs. */
+typedef struct calm_store_dropped {
+    size_t n;
+    int64_t bytes;
+} calm_store_dropped;
+
+/* Remove the blobs of the candidates that a run considered, but for those of candidates keep [n_keep] and for what else
+ * in the store stands on them: choices, learned blocks with what they began from, the results of other runs, and all
+ * that another run considered which did not finish or whose recipe has "keep_candidates".  The rows stay and name what
+ * is gone: who needs it computes the same again.  For who writes, once what it needs is on the disk; killed, it has
+ * removed some of them. */
+calm_status calm_store_drop_losers(calm_ctx *ctx, calm_store *store, int64_t run_id, const int64_t *keep,
+                                   size_t n_keep, calm_store_dropped *out);
+
 /* ---- learned blocks ---- */
 
 typedef struct calm_store_learned {

@@ -332,6 +332,8 @@ static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const 
     const char *sha256 = evaluation ? spec->demanded.eval_sha256 : spec->demanded.calib_sha256;
     if (strncmp(row->place, "model", 5) == 0 || (evaluation && dot && spec->no_eval))
         return CALM_OK;
+    if (row->if_true && !*(const bool *)((const char *)spec + option->offset))
+        return CALM_OK;
     if (is_negation(row) && spec->no_eval)
         calm_json_set_bool(root, key, false);
     else if (is_negation(row) || (!dot && row->shape && row->shape->kind == CALM_SHAPE_OBJECT))

@@ -81,6 +81,7 @@ typedef struct calm_recipe {
     long long tune_steps;                   /* of the whole model; 0: none */
     double tune_rate;
     bool keep_hybrid;                       /* even when a uniform run is better */
+    bool keep_candidates;                   /* the store keeps the codes of losers too */
     const char *eval_path, *eval_name;      /* NULL: no evaluation */
     long long eval_windows;                 /* 0: all; -1: what the run's cost allows */
     calm_formats formats;                   /* that the result is written in */

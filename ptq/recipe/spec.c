@@ -125,6 +125,10 @@ const calm_option calm_spec_table[] = {
      COUNT(learn_steps, 50, 1000000, "200"), .place = "learn_steps"},
     {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better or as good",
      FLAG(keep_hybrid), .place = "choice.keep_hybrid"},
+    {.name = "keep-candidates",
+     .help = "the store keeps the codes of all candidates; otherwise those that are chosen, and others are computed "
+             "again where they are asked for",
+     FLAG(keep_candidates), .place = "keep_candidates"},
     {.name = "pin",
      .help = "units of this name, or matching this pattern, take this candidate, or one of several that it matches",
      AT(pins), .type = CALM_OPTION_PAIRS, .max = 4096, .metavar = "UNIT=CANDIDATE", .place = "choice.pins"},

@@ -469,6 +469,10 @@ calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_abl
 {
     experiment e = {.plan = plan, .keep = keep, .out = out};
     char name[CALM_SCHEME_NAME_MAX];
+    /* Every candidate is in some row, and the next table over this store asks for them again. */
+    calm_recipe whole = *recipe;
+    whole.keep_candidates = true;
+    recipe = &whole;
     /* The names of `out` are in `keep`, as are its rows: nothing of it refers to a run. */
     *out = (calm_ablation){0};
     calm_scheme_name(&recipe->schemes[0], name);

@@ -411,10 +411,8 @@ static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
     return CALM_OK;
 }
 
-/* Choose for the jobs of this block alone: those of later blocks have no candidates yet. */
-static calm_status choose_block(calm_ctx *ctx, block_run *run)
+calm_status calm_run_choose_block(calm_ctx *ctx, calm_run *p, size_t block)
 {
-    calm_run *p = run->p;
     calm_pool pool;
     size_t first, end;
     calm_inputs_jobs(&p->in, &first, &end);
@@ -423,7 +421,7 @@ static calm_status choose_block(calm_ctx *ctx, block_run *run)
     for (size_t u = 0; u < pool.n_units; u++) {
         const char *reason;
         size_t entry;
-        if (pool.jobs[pool.unit_begin[u]].block != run->index)
+        if (pool.jobs[pool.unit_begin[u]].block != block)
             continue;
         CALM_TRY(calm_solve_unit(ctx, &pool, &p->scope, u, CALM_ANY_SCHEME, &entry, &reason));
         for (size_t job = pool.unit_begin[u]; job < pool.unit_begin[u + 1]; job++)
@@ -438,7 +436,7 @@ static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batc
     calm_run *p = run->p;
     calm_plan plan;
     calm_block block;
-    CALM_TRY(choose_block(ctx, run));
+    CALM_TRY(calm_run_choose_block(ctx, p, run->index));
     CALM_TRY(calm_plan_of_choice(ctx, &p->in, p->choice, &plan));
     calm_plan_override override = {p->in.model, &plan};
     CALM_TRY(calm_model_load_block(ctx, p->in.model, run->index, &block));

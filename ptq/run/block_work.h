@@ -67,6 +67,17 @@ bool calm_run_keeps_rows(const calm_run *p, size_t block, calm_sublayer sublayer
 calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
                                calm_batch *batch, calm_batch *exact, size_t *done);
 
+/* Choose for the jobs of a block alone, into p->choice: those of later blocks may have no candidates yet. */
+calm_status calm_run_choose_block(calm_ctx *ctx, calm_run *p, size_t block);
+
+/* Compute what is missing, block by block, without a look at the store; all of it in this rank where there are no
+ * owners (survey.c). */
+calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *missing);
+
+/* With a quantized prefix: add to what is missing the codes that were dropped of what the blocks before choose, which
+ * are run with it (survey.c). */
+calm_status calm_run_recall_prefix(calm_ctx *ctx, calm_run *p, calm_missing *missing);
+
 /* Fewest rows that the metrics are defined for. */
 #define CALM_LEAST_SCORE_ROWS 4
 
@@ -88,8 +99,9 @@ calm_status calm_candidate_keep_twins(calm_ctx *ctx, calm_block_work *work);
 
 /* ---- scores of whole sublayers and blocks (unit_scores.c) ---- */
 
-/* Is a score at this point wanted of the unit of jobs begin .. end - 1 and not known?  Entries with a failed candidate
- * have none. */
+/* Is a score at this point wanted of the unit of jobs begin .. end - 1, of one entry or of any, and not known?  Entries
+ * with a failed candidate have none. */
+bool calm_run_lacks_score(const calm_run *p, size_t begin, size_t end, size_t entry, calm_point point);
 bool calm_unit_missing(const calm_run *p, size_t begin, size_t end, calm_point point);
 
 /* Score what was captured with all its jobs quantized by each entry, and put the scores.  Its first job's input was

@@ -324,16 +324,26 @@ static calm_status keep_failure(calm_ctx *ctx, calm_run *p, const calm_work *ite
     return put_row(ctx, p, row, candidate);
 }
 
+/* The codes; *again: those of a row that is there, which says all else already. */
 static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *item, calm_candidate *candidate,
-                             calm_store_candidate *row)
+                             calm_store_candidate *row, bool *again)
 {
     calm_arena_mark mark = calm_arena_save(ctx->out);
+    char before[CALM_SHA256_HEX];
     void *bytes;
     size_t n_bytes;
+    memcpy(before, candidate->blob, sizeof before);
     CALM_TRY(calm_qblob_encode(ctx, &item->qjob, &bytes, &n_bytes));
-    /* The blob first: a row must never name a blob that is not on the disk. */
+    /* The blob first: a row must never name a blob that was not on the disk. */
     CALM_TRY(calm_run_put_blob(ctx, p, bytes, n_bytes, candidate->blob));
     calm_arena_rewind(ctx->out, mark);
+    *again = candidate->dropped && strcmp(before, candidate->blob) == 0;
+    /* What was measured of it before was of other codes. */
+    if (candidate->dropped && !*again)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: %s computed again has other codes than before, as of other CPU kernels; "
+                 "evaluations in the store are of those",
+                 calm_model_layout(p->in.model)->jobs[item->job].name, p->in.recipe->pool[item->entry].name);
+    candidate->dropped = false;
     row->blob = candidate->blob;
     row->blob_bytes = (int64_t)n_bytes;
     return CALM_OK;
@@ -348,6 +358,7 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     calm_store_score scores[CALM_N_POINTS * CALM_N_SCORES];
     char scheme[CALM_SCHEME_NAME_MAX];
     const char *name;
+    bool again;
     const calm_scheme own = calm_scheme_at(&entry->scheme, &calm_model_layout(p->in.model)->jobs[item->job].place);
     calm_scheme_name(&own, scheme);
     CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &name));
@@ -355,10 +366,12 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
                                 .job_id = p->job_ids[item->job], .algorithm = name,
                                 .chain = calm_algorithm_canonical(item->used), .scheme = scheme,
                                 .seconds = item->seconds};
-    candidate->seconds = item->seconds;
     if (item->failed)
         return keep_failure(ctx, p, item, candidate, &row);
-    CALM_TRY(keep_blob(ctx, p, item, candidate, &row));
+    CALM_TRY(keep_blob(ctx, p, item, candidate, &row, &again));
+    if (again)    /* its scores may be more than this run computes */
+        return calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
+    candidate->seconds = item->seconds;
     if (item->from->reference)
         calm_score_set_put(&candidate->scores, CALM_POINT_JOB, &item->scores);
     candidate->scores.value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR] = item->cka_linear;
@@ -395,7 +408,8 @@ size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t 
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < p->in.recipe->n_pool; i++) {
         const calm_candidate *other = calm_candidate_at(&p->in, job, i);
-        if (other->skipped || pool[i].of_scheme != pool[entry].of_scheme ||
+        /* Of one whose codes were dropped there is nothing to copy. */
+        if (other->skipped || (other->dropped && !other->todo) || pool[i].of_scheme != pool[entry].of_scheme ||
             !calm_algorithm_agrees(pick(p, from->capture, i), used, absorbing, biased))
             continue;
         /* What an earlier run has left saves the computation altogether. */
@@ -418,6 +432,10 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
     int64_t id;
     /* From the store and not from memory: rows that were scored, damping and the like are there alone. */
     CALM_TRY(calm_store_candidate_find(ctx, p->in.store, from->key, &row, &id));
+    if (candidate->dropped && strcmp(candidate->blob, from->blob) == 0) {
+        candidate->dropped = false;    /* its row is there */
+        return calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
+    }
     if (!id)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: candidate %.16s of %s was removed while the run needed it",
                          calm_store_path(p->in.store), from->key, calm_model_layout(p->in.model)->jobs[item->job].name);
@@ -434,6 +452,7 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
         memcpy(candidate->scores.value[CALM_POINT_JOB], from->scores.value[CALM_POINT_JOB],
                sizeof candidate->scores.value[CALM_POINT_JOB]);
         memcpy(candidate->blob, from->blob, sizeof candidate->blob);
+        candidate->dropped = false;
         candidate->bits_per_weight = from->bits_per_weight;
         row.n_scores = calm_scores_as_rows(&candidate->scores, CALM_POINT_JOB, scores);
     }

@@ -133,6 +133,7 @@ typedef struct found {
 
 #define TODO    1
 #define SKIPPED 2
+#define DROPPED 4
 
 /* Rank 0: blocks, then candidates as flags, then the rows of those that are there. */
 static calm_status encode(calm_ctx *ctx, const calm_run *p, const calm_missing *missing, calm_text *out)
@@ -146,7 +147,9 @@ static calm_status encode(calm_ctx *ctx, const calm_run *p, const calm_missing *
     calm_text_append(out, (const char *)missing->blocks, n_blocks * sizeof(bool));
     calm_text_append(out, (const char *)missing->any, n_blocks * sizeof(bool));
     for (size_t i = 0; i < n_jobs * n_pool; i++) {
-        const char flags = (char)((p->in.candidates[i].todo ? TODO : 0) | (p->in.candidates[i].skipped ? SKIPPED : 0));
+        const calm_candidate *candidate = &p->in.candidates[i];
+        const char flags = (char)((candidate->todo ? TODO : 0) | (candidate->skipped ? SKIPPED : 0) |
+                                  (candidate->dropped ? DROPPED : 0));
         calm_text_append(out, &flags, 1);
     }
     calm_inputs_jobs(&p->in, &first, &end);
@@ -157,7 +160,7 @@ static calm_status encode(calm_ctx *ctx, const calm_run *p, const calm_missing *
             int64_t id;
             CALM_SCOPED_ARENA(arena);
             CALM_SCOPED_OUT(ctx, &arena);
-            if (candidate->todo || !candidate->id)
+            if ((candidate->todo && !candidate->dropped) || !candidate->id)
                 continue;
             CALM_TRY(calm_store_candidate_find(ctx, p->in.store, candidate->key, &row, &id));
             calm_relay_encode(out, job, &row);
@@ -179,6 +182,7 @@ static calm_status adopt_all(calm_ctx *ctx, calm_run *p, const char *flags)
             calm_run_adopt(candidate, &row);
             candidate->todo = flag & TODO;
             candidate->skipped = flag & SKIPPED;
+            candidate->dropped = flag & DROPPED;
             if (candidate->skipped)
                 candidate->failure = CALM_NOT_TRIED;
         }

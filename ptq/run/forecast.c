@@ -184,6 +184,33 @@ static double chain_seconds(const forecast *f, const calm_job_ref *job, int n_th
     return seconds;
 }
 
+/* Bytes of one candidate in the store: codes and scales at the scheme's bits, and about a tenth of a byte per weight
+ * for what rows and zeros add. */
+static double candidate_bytes(const calm_job_ref *job, const calm_scheme *scheme)
+{
+    return (double)job->out * (double)job->in * (calm_scheme_bits_per_weight(scheme, job->out, job->in) / 8 + 0.1);
+}
+
+/* What the store takes of a job, while the run goes on and afterwards: of all candidates that was chosen for the hybrid
+ * and that of the result, where this is another, and what was learned from it. */
+static void add_store(forecast *f, const calm_job_ref *job)
+{
+    const calm_recipe *recipe = f->p->in.recipe;
+    double all = 0, first = 0, second = 0;
+    for (size_t i = 0; i < recipe->n_pool; i++) {
+        const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
+        const double bytes = candidate_bytes(job, &scheme);
+        all += bytes;
+        second = fmax(second, fmin(first, bytes));
+        first = fmax(first, bytes);
+    }
+    const double learned = first * ((recipe->learner != NULL) + (recipe->tune_steps > 0));
+    f->out->store_bytes += all + learned;
+    /* Without guard windows, or as asked, the hybrid is the result. */
+    const bool one = !f->p->in.guard.n || recipe->keep_hybrid;
+    f->out->kept_bytes += learned + (recipe->keep_candidates ? all : one ? first : first + second);
+}
+
 /* Sums over the jobs of the run, then what is done once per run. */
 static void add_up(forecast *f, int n_threads)
 {
@@ -205,12 +232,9 @@ static void add_up(forecast *f, int n_threads)
         double b = 0;
         for (size_t i = 0; i < recipe->n_pool; i++) {
             const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
-            const double entry = calm_scheme_bits_per_weight(&scheme, job->out, job->in);
-            /* Codes and scales at the scheme's bits, and about a tenth of a byte per weight for what rows and zeros
-             * add. */
-            out->store_bytes += n * (entry / 8 + 0.1);
-            b += entry / (double)recipe->n_pool;
+            b += calm_scheme_bits_per_weight(&scheme, job->out, job->in) / (double)recipe->n_pool;
         }
+        add_store(f, job);
         /* Which entry is chosen is not known: the mean of all, or what the largest budget allows. */
         b = recipe->n_budgets && isfinite(recipe->budgets[0]) ? recipe->budgets[recipe->n_budgets - 1] : b;
         out->seconds += chain_seconds(f, job, n_threads);

@@ -11,7 +11,8 @@ typedef struct calm_forecast {
     double learn_seconds;                   /* of those; 0: nothing is learned                                */
     double bytes_before, bytes_after;       /* of the checkpoint                                              */
     double bits_per_weight;                 /* of the quantized linears                                       */
-    double store_bytes;                     /* that candidates take                                           */
+    double store_bytes;                     /* that candidates take while it runs                             */
+    double kept_bytes;                      /* at most of those when it has ended                             */
     size_t n_candidates;
     double sgemm_flops, dgemm_flops;        /* measured: per second, all threads; multiply-adds count two      */
 } calm_forecast;

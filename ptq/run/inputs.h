@@ -23,6 +23,7 @@ typedef struct calm_candidate {
     double bits_per_weight;
     double seconds;                            /* it took; 0: unknown                 */
     bool todo;                                 /* to be computed in this run          */
+    bool dropped, wanted;                      /* the store has no codes of it any more; a plan asks for them */
 } calm_candidate;
 
 /* A block that was learned, as the store has it: what it consists of, job by job, and its norms and biases. */

@@ -454,7 +454,7 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
 }
 
 /* The plan, complete and exportable, before the first byte is written. */
-static calm_status plan(calm_ctx *ctx, calm_assembly *a)
+static calm_status plan(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     calm_solution solution;
     size_t *choice;
@@ -472,6 +472,7 @@ static calm_status plan(calm_ctx *ctx, calm_assembly *a)
     a->result.plan.user = a;
     if (a->learned)
         CALM_TRY(plan_learned(ctx, a, tuned));
+    CALM_TRY(calm_assembly_recall(ctx, o, a));
     CALM_TRY(check_blobs(ctx, a));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->in.model, &a->result.plan));
     CALM_TRY(restore_measured(ctx, a));
@@ -523,7 +524,7 @@ calm_status calm_reassemble(calm_ctx *ctx, const calm_assemble_options *o, calm_
 {
     *out = (calm_assembly){.in.recipe = &out->recipe, .result.recipe = &out->recipe};
     CALM_TRY(restore(ctx, o, out));
-    CALM_TRY(plan(ctx, out));
+    CALM_TRY(plan(ctx, o, out));
     CALM_TRY(restore_gates(ctx, out));
     const calm_checkpoint checkpoint = {.in = &out->in, .result = &out->result, .events = &o->events,
                                         .recipe = out->document, .written = judge, .user = &out->result};

@@ -1,5 +1,5 @@
 /* The checkpoint of a run from the rows and blobs of the store: nothing is computed again, except the importance of
- * inputs for an imatrix. */
+ * inputs for an imatrix, and codes that the store has dropped. */
 #ifndef CALM_RUN_REASSEMBLE_H
 #define CALM_RUN_REASSEMBLE_H
 

@@ -300,13 +300,17 @@ static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
         CALM_TRY(calm_run_choose(ctx, p));
         CALM_TRY(calm_run_guard(ctx, p));
     }
-    CALM_TRY(calm_run_learn(ctx, p));
     /* Several budgets: their results side by side, none written. */
     if (p->in.recipe->n_budgets > 1) {
+        CALM_TRY(calm_run_learn(ctx, p));
         p->result.verdict = "several budgets were compared";
         return calm_run_test_budgets(ctx, p);
     }
-    return calm_run_export(ctx, p);
+    calm_run_want(&p->result.plan);
+    CALM_TRY(calm_run_restore(ctx, p));
+    CALM_TRY(calm_run_learn(ctx, p));
+    CALM_TRY(calm_run_export(ctx, p));
+    return calm_run_drop_losers(ctx, p);
 }
 
 static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, void *user)
@@ -336,6 +340,26 @@ calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm
         calm_run_failed(ctx, *out);
     (*out)->result.seconds = calm_seconds() - begun;
     return status;
+}
+
+/* As `prepare`, for the run that is there. */
+static calm_status recall(calm_ctx *ctx, calm_run *p, int64_t run_id, const char *const *keys, size_t n)
+{
+    CALM_TRY(open_and_name(ctx, p));
+    CALM_TRY(calm_division_open_store(ctx, p));
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_TRY(calm_run_register(ctx, p));
+    CALM_TRY(calm_store_commit(ctx, p->in.store));
+    p->result.run_id = run_id;
+    return calm_run_restore_keys(ctx, p, keys, n);
+}
+
+calm_status calm_run_recall(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, int64_t run_id,
+                            const char *const *keys, size_t n)
+{
+    CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
+    CALM_TRY(new_run(ctx, recipe, options, &run));
+    return recall(ctx, run, run_id, keys, n);
 }
 
 const calm_result *calm_run_result(const calm_run *run)

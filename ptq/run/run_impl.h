@@ -75,6 +75,28 @@ void calm_run_adopt(calm_candidate *candidate, const calm_store_candidate *row);
  * (survey.c). */
 bool calm_run_blob_is_sound(calm_ctx *ctx, const calm_run *run, const char *digest);
 
+/* ---- codes of losers (losers.c) ---- */
+
+/* Does the store lack codes of a candidate whose row it has (survey.c)? */
+bool calm_run_any_dropped(const calm_run *p);
+
+/* A plan of this run asks for codes: those that were dropped are computed again by calm_run_restore, those of several
+ * plans together.  Nothing to do: nothing is done.  CALM_ENUMERIC: one of them has no result this time. */
+void calm_run_want(const calm_plan *plan);
+calm_status calm_run_restore(calm_ctx *ctx, calm_run *p);
+
+/* Compute candidates of a run in the store again whose codes were dropped, by their keys [n]; `recipe` is that of the
+ * run.  CALM_EMISMATCH: it does not make one of them (any more). */
+calm_status calm_run_recall(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, int64_t run_id,
+                            const char *const *keys, size_t n);
+
+/* Take over the rows of all candidates, and compute those of the keys again (losers.c). */
+calm_status calm_run_restore_keys(calm_ctx *ctx, calm_run *p, const char *const *keys, size_t n);
+
+/* Once the results are written: drop the codes of all candidates that are not chosen, not of the result, and not needed
+ * by another run (calm_store_drop_losers), unless the recipe keeps them.  What cannot be removed costs a warning. */
+calm_status calm_run_drop_losers(calm_ctx *ctx, const calm_run *p);
+
 /* Choose per unit and put the choices (choices.c); then measure the hybrid and every uniform run on the guard windows
  * and settle on the result (guard.c). */
 calm_status calm_run_choose(calm_ctx *ctx, calm_run *run);
@@ -142,12 +164,12 @@ typedef struct calm_shared_tick {
 calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *run, const size_t *choice, calm_trial *trial);
 
 /* Measure trials [n] on windows.  Those that the store has are read from there, equal plans are measured once, trials
- * that miss a candidate are left out.  Sets id, measure, delta and se. */
-calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *run, calm_trial *trials, size_t n,
+ * that miss a candidate are left out; codes that were dropped are computed again.  Sets id, measure, delta and se. */
+calm_status calm_trials_measure(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n,
                                 const calm_windows *windows, const char *text_name, calm_stage stage);
 
 /* The same for some of a stage's trials.  ticks->before: what the stage has done; ticks->total 0: these are all. */
-calm_status calm_trials_measure_part(calm_ctx *ctx, const calm_run *run, calm_trial *trials, size_t n,
+calm_status calm_trials_measure_part(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n,
                                      const calm_windows *windows, const char *text_name, calm_shared_tick *ticks);
 
 /* At most so many trials are in memory at once. */

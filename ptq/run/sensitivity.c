@@ -69,12 +69,30 @@ static calm_status measure_group(calm_ctx *ctx, calm_run *p, calm_unit unit, con
     return calm_trials_put(ctx, p, trials, n, "probe");
 }
 
+/* Ask for the codes of all probes that have to be measured, so that they are computed again in one pass and not in one
+ * for every group. */
+static calm_status want_all(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
+                            const calm_windows *windows)
+{
+    for (size_t i = 0; i < n && calm_run_any_dropped(p); i++) {
+        CALM_SCOPED_ARENA(plan);
+        CALM_SCOPED_OUT(ctx, &plan);
+        calm_trial trial;
+        CALM_TRY(new_trial(ctx, p, unit, &probes[i], &trial));
+        CALM_TRY(calm_run_find_evaluation(ctx, p, trial.key, windows, &trial.measure, &trial.id));
+        if (!trial.id)
+            calm_run_want(&trial.plan);
+    }
+    return calm_run_restore(ctx, p);
+}
+
 /* In groups of neighbours: the float model runs once per group, and each probe from its unit's block on. */
 static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
                            const calm_windows *windows)
 {
     calm_stage_events events = {&p->events, CALM_STAGE_PROBE};
     const size_t n_groups = (n + CALM_TRIALS_AT_ONCE - 1) / CALM_TRIALS_AT_ONCE;
+    CALM_TRY(want_all(ctx, p, unit, probes, n, windows));
     for (size_t group = 0, first = 0; first < n; group++, first += CALM_TRIALS_AT_ONCE) {
         calm_shared_tick ticks = {calm_stage_tick, &events, (first + group) * windows->n,
                                   (n + n_groups) * windows->n};

@@ -166,6 +166,7 @@ void calm_run_adopt(calm_candidate *candidate, const calm_store_candidate *row)
     adopt_scores(row, &candidate->scores);
     candidate->bits_per_weight = row->bits_per_weight;
     candidate->seconds = isnan(row->seconds) ? 0 : row->seconds;
+    candidate->blob_bytes = (size_t)row->blob_bytes;
     if (row->blob)
         snprintf(candidate->blob, sizeof candidate->blob, "%s", row->blob);
 }

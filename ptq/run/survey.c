@@ -13,15 +13,42 @@
 
 /* ---- what the store has ---- */
 
-bool calm_run_blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest)
+/* Is the blob sound?  If not, is it absent? */
+static bool look(calm_ctx *ctx, const calm_run *p, const char *digest, bool *absent, char message[CALM_MESSAGE_MAX])
 {
     CALM_SCOPED_MAPPING(map);
     /* The digest is computed over the whole file: a flipped bit would otherwise become a weight. */
-    if (calm_blob_get(ctx, calm_store_blobs(p->in.store), digest, &map) == CALM_OK)
+    const calm_status status = calm_blob_get(ctx, calm_store_blobs(p->in.store), digest, &map);
+    *absent = status == CALM_ENOTFOUND;
+    if (status == CALM_OK)
         return true;
-    calm_log(ctx, CALM_LOG_WARNING, "%s; it is computed again", ctx->message);
+    memcpy(message, ctx->message, CALM_MESSAGE_MAX);
     calm_ctx_forgive(ctx);
     return false;
+}
+
+bool calm_run_blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest)
+{
+    char message[CALM_MESSAGE_MAX];
+    bool absent;
+    if (look(ctx, p, digest, &absent, message))
+        return true;
+    calm_log(ctx, CALM_LOG_WARNING, "%s; it is computed again", message);
+    return false;
+}
+
+/* Are the codes of a candidate there, or need not be?  One that is absent was dropped when it lost, unless another rank
+ * has just `sent` it. */
+static bool has_codes(calm_ctx *ctx, const calm_run *p, calm_candidate *candidate, bool sent)
+{
+    char message[CALM_MESSAGE_MAX];
+    bool absent;
+    if (look(ctx, p, candidate->blob, &absent, message))
+        return true;
+    candidate->dropped = absent && !sent;
+    if (!candidate->dropped)
+        calm_log(ctx, CALM_LOG_WARNING, "%s; it is computed again", message);
+    return candidate->dropped && !p->in.recipe->keep_candidates;
 }
 
 /* Does a row have all scores of a job that this run needs?  Of too few rows there are none. */
@@ -38,14 +65,16 @@ static bool is_scored(const calm_run *p, size_t job, size_t entry, int64_t score
             (!linear || !isnan(scores->value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR])));
 }
 
-/* Take over a row that is complete: all scores of a job, and a sound blob. */
+/* Take over a row that is complete: all scores of a job, and a sound blob or one that was dropped. */
 static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t entry)
 {
     calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
     calm_store_candidate row;
+    const bool sent = candidate->todo;    /* the survey sees it again once other ranks have computed it */
     CALM_TRY(calm_store_candidate_find(ctx, p->in.store, candidate->key, &row, &candidate->id));
     /* Until the store has shown a complete row. */
     candidate->todo = true;
+    candidate->dropped = false;
     calm_score_set_clear(&candidate->scores);
     if (candidate->id == 0)
         return CALM_OK;
@@ -53,19 +82,49 @@ static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t en
     const bool complete = is_scored(p, job, entry, row.score_rows, &candidate->scores);
     /* A failure is a result: the same inputs would fail again. A row without all scores, from an older calm or a
      * killed run, is computed again as a whole; it keeps its id. */
-    candidate->todo = !row.failure && (!complete || !calm_run_blob_is_sound(ctx, p, row.blob));
-    if (candidate->todo)
+    candidate->todo = !row.failure && (!complete || !has_codes(ctx, p, candidate, sent));
+    if (candidate->todo && !candidate->dropped)
         candidate->blob[0] = '\0';
     return CALM_OK;
 }
 
-/* Take over what the store has of one job, and count what it misses. */
-static calm_status survey_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *n_missing)
+/* Take over what the store has of one job. */
+static calm_status adopt_job(calm_ctx *ctx, calm_run *p, size_t job)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
         CALM_TRY(adopt(ctx, p, job, entry));
     /* By the crest that the store knows of an earlier run; otherwise when the block is captured. */
     calm_run_skip(ctx, p, job);
+    return CALM_OK;
+}
+
+/* Scores of a unit as a whole need the codes of all its jobs, those too that were dropped. */
+static void recall_unit(calm_run *p, size_t begin, size_t end, unsigned points)
+{
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+        bool missing = false;
+        for (calm_point point = 0; point < CALM_N_POINTS; point++)
+            missing |= points & 1u << point && calm_run_lacks_score(p, begin, end, entry, point);
+        for (size_t job = begin; job < end && missing; job++)
+            calm_candidate_at(&p->in, job, entry)->todo |= calm_candidate_at(&p->in, job, entry)->dropped;
+    }
+}
+
+static void recall_block(calm_run *p, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const size_t first = layout->block_begin[block], last = layout->block_begin[block + 1];
+    recall_unit(p, first, last, 1u << CALM_POINT_BLOCK | 1u << CALM_POINT_DELTA);
+    for (size_t job = first, end; job < last; job = end) {
+        size_t begin;
+        calm_layout_unit(layout, CALM_UNIT_SUBLAYER, job, &begin, &end);
+        recall_unit(p, begin, end, 1u << CALM_POINT_SUBLAYER);
+    }
+}
+
+/* Count what is missing of one job; the rest becomes the run's. */
+static calm_status count_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *n_missing)
+{
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
         const bool adopted = !candidate->todo && !candidate->skipped;
@@ -87,7 +146,10 @@ static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     /* The first failure stays in ctx; the transaction is ended either way. */
     for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
-        survey_job(ctx, p, job, n_missing);
+        adopt_job(ctx, p, job);
+    recall_block(p, block);
+    for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
+        count_job(ctx, p, job, n_missing);
     CALM_TRY(calm_store_end(ctx, p->in.store));
     *units = calm_unit_missing(p, begin, end, CALM_POINT_BLOCK) || calm_unit_missing(p, begin, end, CALM_POINT_DELTA);
     return CALM_OK;
@@ -131,6 +193,41 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
     out->outside = !kept && p->in.recipe->score_windows && p->in.end_block == n_blocks;
     if (out->outside)
         out->end = n_blocks;
+    return CALM_OK;
+}
+
+/* ---- what it had, and dropped ---- */
+
+bool calm_run_any_dropped(const calm_run *p)
+{
+    bool any = false;
+    for (size_t i = 0; i < calm_model_layout(p->in.model)->n_jobs * p->in.recipe->n_pool; i++)
+        any |= p->in.candidates[i].dropped;
+    return any;
+}
+
+calm_status calm_run_recall_prefix(calm_ctx *ctx, calm_run *p, calm_missing *missing)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    if (p->in.recipe->prefix == CALM_PREFIX_FLOAT || !calm_run_any_dropped(p))
+        return CALM_OK;
+    for (size_t b = p->in.first_block; b < missing->end; b++) {
+        size_t n_todo = 0;
+        for (size_t job = layout->block_begin[b]; job < layout->block_begin[b + 1]; job++)
+            for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+                n_todo += calm_candidate_at(&p->in, job, entry)->todo;
+        if (!n_todo)
+            CALM_TRY(calm_run_choose_block(ctx, p, b));
+        for (size_t job = layout->block_begin[b]; job < layout->block_begin[b + 1]; job++)
+            for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+                calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
+                /* Which one is chosen is known once the block has all scores: until then it may be any. */
+                if (!candidate->dropped || candidate->todo || (!n_todo && p->choice[job] != entry))
+                    continue;
+                candidate->todo = missing->any[b] = true;
+                missing->n_candidates++;
+            }
+    }
     return CALM_OK;
 }
 
@@ -269,6 +366,13 @@ static calm_status note_candidates(calm_ctx *ctx, calm_run *p)
     return calm_store_end(ctx, p->in.store);
 }
 
+calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
+{
+    const bool blind = !calm_recipe_needs_rows(p->in.recipe) && !any_sparse(calm_model_config(p->in.model));
+    const bool flows = missing->owner && p->in.recipe->prefix == CALM_PREFIX_FLOAT;
+    return missing->end ? (blind ? run_blind : flows ? run_share : embed_and_run)(ctx, p, missing) : CALM_OK;
+}
+
 calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
 {
     calm_missing missing = {0};
@@ -278,6 +382,7 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     /* From here on pool and scope know the ids and failures of what is there. */
     p->surveyed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
+    CALM_TRY(calm_run_recall_prefix(ctx, p, &missing));
     if (p->result.n_cached)
         calm_log(ctx, CALM_LOG_INFO, "%zu of %zu candidates are in %s already", p->result.n_cached,
                  p->result.n_cached + missing.n_candidates, p->in.recipe->store);
@@ -285,10 +390,7 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     calm_event(&p->events, CALM_STAGE_SCORE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_QUANTIZE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_CALIBRATE, 0, missing.end);
-    const bool blind = !calm_recipe_needs_rows(p->in.recipe) && !any_sparse(calm_model_config(p->in.model));
-    const bool flows = p->cluster && p->in.recipe->prefix == CALM_PREFIX_FLOAT;
-    if (missing.end)
-        CALM_TRY((blind ? run_blind : flows ? run_share : embed_and_run)(ctx, p, &missing));
+    CALM_TRY(calm_run_missing(ctx, p, &missing));
     calm_event_complete(&p->events, CALM_STAGE_CALIBRATE);
     CALM_TRY(calm_division_collect(ctx, p, &missing));
     CALM_TRY(take_over(ctx, p, &missing));

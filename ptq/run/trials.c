@@ -80,12 +80,15 @@ static calm_status list_unknown(calm_ctx *ctx, const calm_run *p, calm_trial *tr
     return CALM_OK;
 }
 
-calm_status calm_trials_measure_part(calm_ctx *ctx, const calm_run *p, calm_trial *trials, size_t n,
+calm_status calm_trials_measure_part(calm_ctx *ctx, calm_run *p, calm_trial *trials, size_t n,
                                      const calm_windows *windows, const char *text_name, calm_shared_tick *ticks)
 {
     size_t *of, n_unknown;
     CALM_TRY(CALM_NEW(ctx, ctx->out, of, n ? n : 1));
     CALM_TRY(list_unknown(ctx, p, trials, n, windows, of, &n_unknown));
+    for (size_t i = 0; i < n_unknown; i++)
+        calm_run_want(&trials[of[i]].plan);
+    CALM_TRY(calm_run_restore(ctx, p));
     /* Each group runs the float model too: its ticks are in the total. */
     const size_t n_groups = (n_unknown + CALM_TRIALS_AT_ONCE - 1) / CALM_TRIALS_AT_ONCE;
     if (!ticks->total)
@@ -106,7 +109,7 @@ calm_status calm_trials_measure_part(calm_ctx *ctx, const calm_run *p, calm_tria
     return CALM_OK;
 }
 
-calm_status calm_trials_measure(calm_ctx *ctx, const calm_run *p, calm_trial *trials, size_t n,
+calm_status calm_trials_measure(calm_ctx *ctx, calm_run *p, calm_trial *trials, size_t n,
                                 const calm_windows *windows, const char *text_name, calm_stage stage)
 {
     calm_stage_events events = {&p->events, stage};

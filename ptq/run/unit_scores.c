@@ -18,8 +18,7 @@ static bool is_whole(const calm_run *p, size_t begin, size_t end, size_t entry)
     return whole;
 }
 
-/* Is the score of this entry at this point asked for, possible and not there? */
-static bool entry_missing(const calm_run *p, size_t begin, size_t end, size_t entry, calm_point point)
+bool calm_run_lacks_score(const calm_run *p, size_t begin, size_t end, size_t entry, calm_point point)
 {
     bool missing = false;
     if (!(p->in.recipe->score_points & 1u << point) || !is_whole(p, begin, end, entry))
@@ -34,7 +33,7 @@ bool calm_unit_missing(const calm_run *p, size_t begin, size_t end, calm_point p
 {
     bool missing = false;
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
-        missing |= entry_missing(p, begin, end, entry, point);
+        missing |= calm_run_lacks_score(p, begin, end, entry, point);
     return missing;
 }
 
@@ -112,7 +111,7 @@ calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *bl
     CALM_TRY(CALM_NEW(ctx, ctx->out, task.scores, p->in.recipe->n_pool));
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         size_t *choice;
-        if (!entry_missing(p, captured->begin, captured->end, entry, CALM_POINT_SUBLAYER))
+        if (!calm_run_lacks_score(p, captured->begin, captured->end, entry, CALM_POINT_SUBLAYER))
             continue;
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
         CALM_TRY(calm_plan_of_choice(ctx, &p->in, choice, &task.plans[n]));
@@ -199,8 +198,8 @@ calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, con
     CALM_SCOPED_ARENA(results);
     CALM_SCOPED_OUT(ctx, &results);
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
-        if (entry_missing(p, begin, end, entry, CALM_POINT_BLOCK)
-            || entry_missing(p, begin, end, entry, CALM_POINT_DELTA))
+        if (calm_run_lacks_score(p, begin, end, entry, CALM_POINT_BLOCK)
+            || calm_run_lacks_score(p, begin, end, entry, CALM_POINT_DELTA))
             CALM_TRY(score_entry(ctx, p, index, entry, rows, references));
         calm_arena_clear(ctx->out);
     }

@@ -38,6 +38,13 @@ void program_clear(const program *p);
 /* Run it; --force where `force`. */
 program_end program_run(const program *p, const disturbance *wanted, bool force);
 
+/* Run it, send it a signal as soon as its store has so many blobs, and wait until it has stopped, which must not take
+ * long. */
+program_end program_interrupt(const program *p, int signal, size_t n_blobs);
+
+/* Blobs of its store. */
+size_t program_blobs(const program *p);
+
 /* How many candidates the last run that ended well found in the store, as its report says. */
 int64_t program_cached(const program *p);
 

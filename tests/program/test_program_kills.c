@@ -30,6 +30,7 @@ typedef struct tally {
 typedef struct model_run {
     program p;
     long operations;
+    size_t blobs;
     const char *digest, *files;
     tally *count;
 } model_run;
@@ -43,6 +44,8 @@ static model_run undisturbed(void)
     ck_assert_int_eq(program_cached(&first.p), 0);
     first.digest = play_digest(first.p.output);
     first.files = program_files(&first.p);
+    first.blobs = program_blobs(&first.p);
+    ck_assert_uint_lt(first.blobs, (size_t)program_number(&first.p, "SELECT count(DISTINCT blob) FROM candidate"));
     first.count = program_shared(sizeof *first.count);
     ck_assert_int_eq(program_check(&first.p, first.digest, "undisturbed"), N_CANDIDATES);
     return first;
@@ -64,6 +67,7 @@ static void check_resume(const model_run *first, const program *p, int64_t have,
     ck_assert_msg(strcmp(found, first->digest) == 0, "%s: resumed to other bytes:\n%s%s", where, found, first->digest);
     ck_assert_msg(strcmp(program_files(p), first->files) == 0, "%s: left behind: %s", where, program_files(p));
     ck_assert_int_eq(program_check(p, first->digest, where), N_CANDIDATES);
+    ck_assert_msg(program_blobs(p) == first->blobs, "%s: %zu blobs, not %zu", where, program_blobs(p), first->blobs);
     /* The same run, unless it had ended. */
     const char *rows = program_text(
         p, "SELECT printf('%d %d %d', count(*), total(status = 'finished'), max(attempts)) FROM run");
@@ -138,6 +142,31 @@ TEST(killed_while_it_resumes)
 }
 END_OF_TEST
 
+/* Ctrl-C in the middle of the queue, with threads at work: it stops, and the same command goes on. */
+TEST(interrupted_in_the_queue)
+{
+    const play of = program_play(12, POOL);
+    program plain = program_new(&of, "plain"), p = program_new(&of, "interrupted");
+    ck_assert_int_eq(program_run(&plain, NULL, false).status, 0);
+    const char *digest = play_digest(plain.output);
+    for (int i = 0; i < 2; i++) {
+        const int with = i ? SIGTERM : SIGINT;
+        program_clear(&p);
+        p.of.threads = 2;
+        const program_end end = program_interrupt(&p, with, 20);
+        ck_assert_msg(end.signal == with, "%d %d %s", end.status, end.signal, end.said);
+        const int64_t have = program_check(&p, digest, "interrupted");
+        ck_assert_int_ge(have, 19);    /* the row of the last blob may not be there */
+        ck_assert_int_lt(have, 12 * N_CANDIDATES / BLOCKS);
+        ck_assert_int_eq(program_run(&p, NULL, false).status, 0);
+        ck_assert_int_eq(program_cached(&p), have);
+        ck_assert_str_eq(play_digest(p.output), digest);
+        ck_assert_uint_eq(program_blobs(&p), program_blobs(&plain));
+        ck_assert_str_eq(program_text(&p, "SELECT printf('%d %s', attempts, status) FROM run"), "2 finished");
+    }
+}
+END_OF_TEST
+
 /* The same operations in the same order, so that a number means the same every time. */
 TEST(operations_are_counted_alike)
 {
@@ -152,5 +181,5 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("program_kills", (const TTest *[]){operations_are_counted_alike, killed_anywhere,
-                                                        killed_while_it_resumes, NULL});
+                                                        killed_while_it_resumes, interrupted_in_the_queue, NULL});
 }

@@ -175,7 +175,8 @@ END_OF_TEST
 /* Scores of units are added to candidates that were scored as jobs before; with any number of threads. */
 TEST(units_of_stored_candidates)
 {
-    const play first = play_new(NULL, "w3a16_g16", "rtn,gptq-hls");
+    play first = play_new(NULL, "w3a16_g16", "rtn,gptq-hls");
+    first.recipe.keep_candidates = true;
     play_must_run(&first);
     play later = with_unit(&first, CALM_UNIT_BLOCK, "later"), fresh = with_unit(&first, CALM_UNIT_BLOCK, "fresh");
     later.recipe.store = first.recipe.store;

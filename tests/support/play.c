@@ -10,7 +10,14 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#ifdef CALM_SANITIZED
+#if defined CALM_SANITIZED && defined __has_feature
+#define FINDS_LEAKS !__has_feature(thread_sanitizer)
+#elif defined CALM_SANITIZED
+#define FINDS_LEAKS 1
+#else
+#define FINDS_LEAKS 0
+#endif
+#if FINDS_LEAKS
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -146,7 +153,7 @@ pid_t play_start(const play *run, fault wanted, outcome **said)
     ck_assert_int_ge(child, 0);
     if (child == 0) {
         work(run, wanted, *said);
-#ifdef CALM_SANITIZED
+#if FINDS_LEAKS
         _exit(__lsan_do_recoverable_leak_check() ? 1 : 0);
 #endif
         _exit(0);

@@ -1,0 +1,54 @@
+/* Dropping blobs while their rows stay: what lost in a run, and nothing else in the store stands on. */
+#include "store/blob.h"
+#include "store/store_impl.h"
+
+static const char make_set[] =
+    "DROP TABLE IF EXISTS temp.drop_kept; CREATE TEMP TABLE drop_kept (id INTEGER PRIMARY KEY);";
+
+/* Candidates of all runs that were chosen, that were learned and that this began from. */
+static const char chosen[] =
+    "INSERT OR IGNORE INTO temp.drop_kept SELECT candidate_id FROM choice WHERE candidate_id IS NOT NULL"
+    " UNION SELECT candidate_id FROM learned_candidate UNION SELECT start_id FROM learned_candidate";
+
+/* Of other runs those of pools that were asked to be kept, or that a run which did not finish finds when it goes on.  A
+ * run whose result is a uniform one has no rows that say of which candidates: they are known by their algorithm, behind
+ * "for" where an expert had another one, or by the scheme of "all SCHEME". */
+static const char of_others[] =
+    "INSERT OR IGNORE INTO temp.drop_kept SELECT k.id FROM run r JOIN run_candidate rc ON rc.run_id = r.id"
+    " JOIN candidate k ON k.id = rc.candidate_id JOIN algorithm a ON a.id = k.algorithm_id"
+    " WHERE r.id <> ?1 AND (r.status <> 'finished' OR json_extract(r.recipe, '$.keep_candidates')"
+    " OR replace(r.result, ',', ' ') || ' ' LIKE 'all ' || k.scheme || ' %'"
+    " OR instr(replace(r.result, ',', ' ') || ' ',"
+    " substr(a.name, iif(instr(a.name, ' for '), instr(a.name, ' for ') + 5, 1)) || ' ') = 1)";
+
+/* By content: equal results share a blob. */
+static const char losers[] =
+    "SELECT DISTINCT k.blob, k.blob_bytes FROM run_candidate rc JOIN candidate k ON k.id = rc.candidate_id"
+    " WHERE rc.run_id = ?1 AND k.blob IS NOT NULL AND k.blob NOT IN (SELECT blob FROM candidate WHERE blob IS NOT NULL"
+    " AND id IN temp.drop_kept)";
+
+calm_status calm_store_drop_losers(calm_ctx *ctx, calm_store *store, int64_t run_id, const int64_t *keep,
+                                   size_t n_keep, calm_store_dropped *out)
+{
+    CALM_SCOPED_ROWS(row);
+    CALM_SCOPED_SCRATCH(ctx);
+    *out = (calm_store_dropped){0};
+    CALM_TRY(calm_sql_script(ctx, store->sql, make_set));
+    CALM_TRY(calm_sql_run(ctx, store->sql, chosen, CALM_NONE));
+    CALM_TRY(calm_sql_run(ctx, store->sql, of_others, CALM_BIND(CALM_I(run_id))));
+    for (size_t i = 0; i < n_keep; i++)
+        CALM_TRY(calm_sql_run(ctx, store->sql, "INSERT OR IGNORE INTO temp.drop_kept VALUES (?1)",
+                              CALM_BIND(CALM_I(keep[i]))));
+    CALM_TRY(calm_sql_first(ctx, store->sql, losers, CALM_BIND(CALM_I(run_id)), &row));
+    while (calm_sql_next(ctx, store->sql, row)) {
+        const calm_value digest = calm_sql_value(row, 0);
+        const int64_t bytes = calm_sql_int(row, 1);
+        /* Gone already, or damaged: the latter stays for the next run to tell. */
+        if (digest.type != CALM_VALUE_TEXT || !calm_blob_present(store->blobs, digest.text, (size_t)bytes))
+            continue;
+        CALM_TRY(calm_blob_remove(ctx, store->blobs, digest.text));
+        out->n++;
+        out->bytes += bytes;
+    }
+    return ctx->status;
+}

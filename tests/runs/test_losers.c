@@ -1,0 +1,312 @@
+/* Codes of losers: dropped at the end of a run, computed again with the same bytes where something asks for them. */
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "store/blob.h"
+#include "tests/support/play.h"
+
+#define POOL "rtn,gptq,mkq"
+#define N_CANDIDATES 24    /* 2 blocks x 4 jobs x 3 algorithms */
+
+/* ---- blobs of a store ---- */
+
+/* "digest" of each file, a line each, sorted, and their number. */
+typedef struct there {
+    const char *lines;
+    size_t n;
+} there;
+
+static calm_status add(calm_ctx *context, void *user, const char *digest, size_t n_bytes)
+{
+    there *out = user;
+    (void)context, (void)n_bytes;
+    out->lines = test_format("%s%s\n", out->lines, digest);
+    out->n++;
+    return CALM_OK;
+}
+
+static size_t blobs(const play *run)
+{
+    there out = {.lines = ""};
+    ck_ok(calm_blob_walk(ctx, test_format("%s.blobs", run->recipe.store), add, &out));
+    return out.n;
+}
+
+/* How many of the digests that a SELECT gives have no file. */
+static size_t absent(const play *run, const char *select)
+{
+    size_t n = 0;
+    for (const char *at = play_text(run, select); *at; at += 65) {
+        const char *digest = test_format("%.64s", at);
+        n += !calm_is_file(test_format("%s.blobs/%.2s/%s", run->recipe.store, digest, digest + 2));
+    }
+    return n;
+}
+
+#define DIGESTS "SELECT DISTINCT blob FROM candidate WHERE blob IS NOT NULL"
+#define CHOSEN "SELECT DISTINCT blob FROM candidate WHERE id IN (SELECT candidate_id FROM choice)"
+
+/* Keys, results and scores of all candidates: what must not change when codes go and come back. */
+static const char *rows(const play *run)
+{
+    return play_text(run, "SELECT k.key || ' ' || coalesce(k.blob, k.failure) || ' ' || coalesce((SELECT"
+                          " group_concat(unit || metric || value) FROM (SELECT * FROM score WHERE candidate_id = k.id"
+                          " ORDER BY unit, metric)), '') FROM candidate k ORDER BY k.key");
+}
+
+static play with_output(const play *run, const char *name)
+{
+    play other = *run;
+    other.recipe.output = play_path(run, name);
+    return other;
+}
+
+/* The same with a store that keeps all. */
+static play keeping(const play *run)
+{
+    play other = play_elsewhere(run, "keeping");
+    other.recipe.keep_candidates = true;
+    return other;
+}
+
+/* What was written, but for the recipe, which says that all is kept. */
+static const char *weights(const play *run)
+{
+    char digest[CALM_SHA256_HEX];
+    ck_ok(calm_sha256_file(ctx, test_format("%s/model.safetensors", run->recipe.output), digest));
+    return test_format("%s", digest);
+}
+
+/* An algorithm that is not the run's result, and that fewest jobs chose. */
+static const char *loser(const play *run)
+{
+    const char *name = play_text(run, "SELECT a.name FROM algorithm a JOIN run r LEFT JOIN candidate k ON"
+                                      " k.algorithm_id = a.id LEFT JOIN choice c ON c.candidate_id = k.id"
+                                      " WHERE a.name NOT LIKE '% for %' AND a.name <> r.result GROUP BY a.id"
+                                      " ORDER BY count(c.job_id) LIMIT 1");
+    return test_format("%.*s", (int)strcspn(name, "\n"), name);
+}
+
+static size_t count(const char *text, const char *part)
+{
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part))
+        n++;
+    return n;
+}
+
+/* ---- what stays ---- */
+
+TEST(losers_are_dropped)
+{
+    const play run = play_new(NULL, "w3a16_g16", POOL), kept = keeping(&run);
+    const outcome said = play_must_run(&run);
+    play_must_run(&kept);
+    ck_assert_str_eq(weights(&run), weights(&kept));
+    ck_assert(strcmp(rows(&run), rows(&kept)) == 0);
+    const size_t all = (size_t)play_sql(&kept, "SELECT count(DISTINCT blob) FROM candidate");
+    ck_assert_uint_eq(blobs(&kept), all);
+    ck_assert_uint_lt(blobs(&run), all);
+    ck_assert_uint_eq(absent(&run, CHOSEN), 0);
+    /* The choices and the result, nothing else. */
+    ck_assert_uint_eq(
+        blobs(&run),
+        (size_t)play_sql(&run, "SELECT count(DISTINCT k.blob) FROM candidate k JOIN algorithm a ON a.id ="
+                               " k.algorithm_id JOIN run r WHERE a.name = r.result OR k.id IN (SELECT candidate_id"
+                               " FROM choice)"));
+    ck_assert_msg(count(said.log, "that lost are dropped") == 1, "%s", said.log);
+}
+END_OF_TEST
+
+/* The same command finds everything that it needs. */
+TEST(the_same_again_computes_nothing)
+{
+    const play run = play_new(NULL, "w3a16_g16", POOL), again = with_output(&run, "again");
+    play_must_run(&run);
+    const size_t n = blobs(&run);
+    const outcome said = play_must_run(&again);
+    ck_assert_uint_eq(said.cached, N_CANDIDATES);
+    ck_assert_msg(!strstr(said.log, "again"), "%s", said.log);
+    ck_assert_str_eq(play_digest(run.recipe.output), play_digest(again.recipe.output));
+    ck_assert_uint_eq(blobs(&run), n);
+}
+END_OF_TEST
+
+/* ---- what comes back ---- */
+
+static void check_loser(const play *run)
+{
+    const play kept = keeping(run);
+    play other = with_output(run, "other"), expected = with_output(&kept, "expected");
+    play_must_run(run);
+    const char *before = rows(run);
+    play_must_run(&kept);
+    play_pool(&other, NULL, loser(run));
+    play_pool(&expected, NULL, loser(run));
+    play_must_run(&expected);
+    ck_assert_str_ne(weights(&expected), weights(&kept));
+    const outcome said = play_must_run(&other);
+    ck_assert_msg(count(said.log, "computed again") == 1, "%s", said.log);
+    ck_assert_str_eq(weights(&other), weights(&expected));
+    ck_assert(strcmp(rows(run), before) == 0);
+    ck_assert_uint_eq(absent(run, CHOSEN), 0);    /* of both runs */
+    ck_assert_uint_lt(blobs(run), blobs(&kept));
+}
+
+TEST(a_loser_alone)
+{
+    const play run = play_new(NULL, "w2a16_g16", POOL);
+    check_loser(&run);
+}
+END_OF_TEST
+
+/* Experts in waves; some are twins, since few tokens go to them. */
+TEST(a_loser_of_a_mixture)
+{
+    tiny_model spec = tiny_of("qwen3_moe");
+    spec.expert_inner = 32;
+    spec.shared_inner = 48;
+    const play run = play_new(&spec, "w2a16_g16", POOL);
+    check_loser(&run);
+}
+END_OF_TEST
+
+/* Other windows of the guard, which measures every uniform run: all codes come back, and go again. */
+static void check_guard(const play *run)
+{
+    play more = with_output(run, "more"), kept = keeping(run), expected = with_output(&kept, "expected");
+    more.recipe.guard_windows = expected.recipe.guard_windows = 4;
+    play_must_run(run);
+    play_must_run(&kept);
+    play_must_run(&expected);
+    ck_assert_uint_gt(absent(run, DIGESTS), 0);
+    const char *before = rows(run);
+    const outcome said = play_must_run(&more);
+    ck_assert_msg(count(said.log, "computed again") == 1, "%s", said.log);
+    ck_assert(strcmp(rows(run), before) == 0);
+    ck_assert_str_eq(weights(&more), weights(&expected));
+    ck_assert_str_eq(play_text(run, "SELECT e.kl FROM run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id"
+                                    " WHERE role = 'guard' ORDER BY run_id, r.subject"),
+                     play_text(&kept, "SELECT e.kl FROM run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id"
+                                      " WHERE role = 'guard' ORDER BY run_id, r.subject"));
+    ck_assert_uint_gt(absent(run, DIGESTS), 0);
+}
+
+TEST(another_guard)
+{
+    const play run = play_new(NULL, "w3a16_g16", POOL);
+    check_guard(&run);
+}
+END_OF_TEST
+
+/* The blocks before are run as they were chosen. */
+TEST(another_guard_behind_a_quantized_prefix)
+{
+    play run = play_new(NULL, "w3a16_g16", POOL);
+    run.recipe.prefix = CALM_PREFIX_QUANTIZED;
+    check_guard(&run);
+}
+END_OF_TEST
+
+/* With the chosen codes gone too, a prefix computes them on the way. */
+TEST(a_prefix_without_its_codes)
+{
+    play run = play_new(NULL, "w3a16_g16", POOL), again = with_output(&run, "again");
+    run.recipe.prefix = again.recipe.prefix = CALM_PREFIX_QUANTIZED;
+    play_must_run(&run);
+    const char *before = rows(&run);
+    ck_ok(calm_remove_tree(ctx, test_format("%s.blobs", run.recipe.store)));
+    play_must_run(&again);
+    ck_assert_str_eq(play_digest(again.recipe.output), play_digest(run.recipe.output));
+    ck_assert(strcmp(rows(&run), before) == 0);
+    ck_assert_uint_eq(absent(&run, CHOSEN), 0);
+}
+END_OF_TEST
+
+/* Two names of one result: what is kept of the one is there for the other, and neither is copied from nothing. */
+TEST(twins)
+{
+    const tiny_model spec = tiny_of("qwen2");
+    play run = play_new(&spec, "w4a4_g16", "rtn,gptq,absmax+nearest+bias"), more = with_output(&run, "more");
+    more.recipe.guard_windows = 4;
+    play_must_run(&run);
+    const char *before = rows(&run);
+    ck_ok(calm_remove_tree(ctx, test_format("%s.blobs", run.recipe.store)));
+    play_must_run(&more);
+    ck_assert(strcmp(rows(&run), before) == 0);
+    ck_assert_uint_eq(absent(&run, CHOSEN), 0);
+}
+END_OF_TEST
+
+/* Probes come in groups, and scores of whole units from the codes of their jobs: one pass brings all of them back. */
+TEST(later_scores)
+{
+    play run = play_new(NULL, "w3a16_g16", POOL), kept = keeping(&run);
+    play probes = with_output(&run, "probes"), expected = with_output(&kept, "probes2");
+    probes.recipe.selection.score = expected.recipe.selection.score = CALM_SCORE_PROBE_KL;
+    play units = with_output(&run, "units"), of_kept = with_output(&kept, "units2");
+    units.recipe.score_points = of_kept.recipe.score_points = (1u << CALM_N_POINTS) - 1;
+    play_must_run(&run);
+    play_must_run(&kept);
+    const outcome said = play_must_run(&probes);
+    play_must_run(&expected);
+    ck_assert_msg(count(said.log, "computed again") == 1, "%s", said.log);
+    ck_assert(strcmp(rows(&run), rows(&kept)) == 0);
+    ck_assert_uint_gt(absent(&run, DIGESTS), 0);
+    play_must_run(&units);
+    play_must_run(&of_kept);
+    ck_assert(strcmp(rows(&run), rows(&kept)) == 0);
+    ck_assert_uint_gt(absent(&run, DIGESTS), 0);
+}
+END_OF_TEST
+
+/* Who asks for all of them has them, also in a store where losers went. */
+TEST(kept_later)
+{
+    const play run = play_new(NULL, "w3a16_g16", POOL);
+    play later = with_output(&run, "later"), third = with_output(&run, "third");
+    later.recipe.keep_candidates = true;
+    play_must_run(&run);
+    const size_t gone = absent(&run, DIGESTS);
+    const char *before = rows(&run);
+    ck_assert_uint_gt(gone, 0);
+    const outcome said = play_must_run(&later);
+    ck_assert_uint_le(said.cached, N_CANDIDATES - gone);
+    ck_assert_uint_eq(absent(&run, DIGESTS), 0);
+    ck_assert(strcmp(rows(&run), before) == 0);
+    /* A later run that does not ask leaves them to the one that did. */
+    play_must_run(&third);
+    ck_assert_uint_eq(absent(&run, DIGESTS), 0);
+}
+END_OF_TEST
+
+/* What other runs of the store stand on. */
+TEST(what_others_need)
+{
+    play run = play_new(NULL, "w3a16_g16", POOL), again = with_output(&run, "again"), last = with_output(&run, "last");
+    run.recipe.keep_candidates = true;
+    play_must_run(&run);
+    /* Not asked for any more, but it did not finish. */
+    play_sql(&run, "UPDATE run SET recipe = json_remove(recipe, '$.keep_candidates'), status = 'interrupted',"
+                   " ended_at = NULL");
+    again.recipe.guard_windows = 4;    /* another run, or it would go on with that one */
+    play_must_run(&again);
+    ck_assert_uint_eq(absent(&run, DIGESTS), 0);
+    /* Finished, it has its choices, and its result by its name. */
+    play_sql(&run, "UPDATE run SET status = 'finished', result = 'rtn, learned' WHERE id = 1");
+    last.recipe.guard_windows = 4;
+    play_must_run(&last);
+    ck_assert_uint_gt(absent(&run, DIGESTS), 0);
+    ck_assert_uint_eq(absent(&run, CHOSEN), 0);
+    ck_assert_uint_eq(absent(&run, "SELECT blob FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
+                                   " WHERE a.name = 'rtn'"), 0);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("losers", (const TTest *[]){
+        losers_are_dropped, the_same_again_computes_nothing, a_loser_alone, a_loser_of_a_mixture, another_guard,
+        another_guard_behind_a_quantized_prefix, a_prefix_without_its_codes, twins, later_scores, kept_later,
+        what_others_need, NULL});
+}
