@@ -24,6 +24,9 @@ typedef struct calm_outer_plan {
 /* "embedding", "head". */
 const char *calm_outer_name(calm_outer table);
 
+/* "embedding and head q6_k", "embedding q4_k, head float", in ctx->out; NULL: both stay float. */
+calm_status calm_outer_describe(calm_ctx *ctx, const calm_outer_plan *plan, const char **out);
+
 /* The scheme of a tensor of the checkpoint; NULL: it is no table, stays float, or is a copy of the embedding that
  * readers do not look at.  What stands for both where they are tied is the embedding. */
 const calm_scheme *calm_outer_of(const calm_model *model, const calm_outer_plan *plan, const char *tensor);
