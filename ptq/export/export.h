@@ -33,9 +33,10 @@ typedef struct calm_exporter {
     unsigned families;          /* rows of schemes.def that it holds beside the integers: bits 1 << CALM_FAMILY_X */
     calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
     /* The scheme of a table where none is asked for, of a plan whose every job is quantized, most weights at `most`;
-     * bits 0: float.  NULL: the format has no quantized tables. */
+     * bits 0: float.  NULL: always float. */
     calm_scheme (*outer)(calm_outer which, const calm_scheme *most, bool tied);
-    /* Refuse a table's scheme by name; NULL where `outer` is. */
+    bool head_alone;            /* it holds no quantized embedding, and a head where that is a linear of its own */
+    /* Refuse a table's scheme by name; NULL: the format has no quantized tables. */
     calm_status (*check_outer)(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in);
     /* Schemes of tables, "q6_k,w8a16_g32", that a size of the file is spent on, the usual one first; NULL: they stay
      * float unless one is asked for. */

@@ -46,6 +46,12 @@ const calm_scheme *calm_outer_of(const calm_model *model, const calm_outer_plan 
     return plan->scheme[which].bits ? &plan->scheme[which] : NULL;
 }
 
+const calm_scheme *calm_outer_own_head(const calm_model *model, const calm_outer_plan *plan)
+{
+    const bool own = plan && !calm_model_config(model)->tied && plan->scheme[CALM_OUTER_HEAD].bits;
+    return own ? &plan->scheme[CALM_OUTER_HEAD] : NULL;
+}
+
 size_t calm_outer_piece(size_t vocab, size_t width)
 {
     return calm_size_min(calm_size_max(PIECE / width, width), vocab);

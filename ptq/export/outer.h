@@ -31,6 +31,9 @@ calm_status calm_outer_describe(calm_ctx *ctx, const calm_outer_plan *plan, cons
  * readers do not look at.  What stands for both where they are tied is the embedding. */
 const calm_scheme *calm_outer_of(const calm_model *model, const calm_outer_plan *plan, const char *tensor);
 
+/* The scheme of a head that is a linear of its own; NULL: it stays float, or is the embedding. */
+const calm_scheme *calm_outer_own_head(const calm_model *model, const calm_outer_plan *plan);
+
 /* Rows that are quantized at once: a few MB in float32, and as many as the table has columns, so that what a piece
  * takes besides is made seldom. */
 size_t calm_outer_piece(size_t vocab, size_t width);

@@ -325,9 +325,11 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
     return put_entries(ctx, w, &from, block);
 }
 
-bool calm_export_is_asymmetric(const calm_plan *plan)
+bool calm_export_is_asymmetric(const calm_export_input *input)
 {
-    bool asymmetric = false;
+    const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
+    const calm_plan *plan = input->plan;
+    bool asymmetric = head && !head->symmetric;
     for (size_t i = 0; i < plan->n_jobs; i++)
         asymmetric |= plan->jobs[i].quantized && !plan->jobs[i].scheme.symmetric;
     return asymmetric;
@@ -441,7 +443,7 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
 {
     const size_t limit = input->options ? input->options->max_shard_bytes : 0;
     CALM_SCOPED_ARENA(arena);
-    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input->plan), .arena = &arena};
+    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input), .arena = &arena};
     CALM_TRY(lay_out(ctx, input, form, &w.plan));
     if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
         calm_export_each_block(ctx, input, put_block, &w);

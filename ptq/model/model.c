@@ -46,7 +46,8 @@ static calm_status find_tables(calm_ctx *ctx, calm_model *model)
     for (int head = 0; model->stored && head < 2; head++) {
         const char *module = head ? names->head : names->embed;
         char *name;
-        if (!module)
+        /* GPTQ says of no head that it stays float, and a tied one has no tensors. */
+        if (!module || (head && model->config.tied))
             continue;
         CALM_TRY(calm_strf(ctx, &model->arena, &name, "%s%s", head ? "" : model->prefix, module));
         CALM_TRY(calm_quantized_table_find(ctx, &model->arena, model->stored, model->tensors, name,

@@ -513,7 +513,7 @@ static void add_formats(const estimate *e, calm_memory_plan *out)
             const calm_scheme scheme = calm_mix_largest(&recipe->schemes[s]);
             raise_to(&out->assemble, calm_exporter_write_bytes(exporter, e->p->in.model, &scheme, e->extras));
         }
-        if (exporter->outer && e->p->outer)
+        if ((exporter->outer || (exporter->check_outer && recipe->formats.options.head)) && e->p->outer)
             raise_to(&out->assemble, mapped_bytes(e) + outer_bytes(e, exporter->form != NULL));
         if (exporter->wants_importance)
             raise_to(&out->assemble,
