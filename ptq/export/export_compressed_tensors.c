@@ -201,8 +201,8 @@ static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const c
     char name[CALM_SCHEME_NAME_MAX];
     calm_scheme_name(scheme, name);
     if (scheme->family == CALM_FAMILY_NVFP4)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s, whose number for the whole matrix calm does not find "
-                         "for a head; mxfp4a16 has none", module, name);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s, whose number for the whole matrix calm does not "
+                         "find for a head; mxfp4a16 has none", module, name);
     if (!scheme->family && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: compressed-tensors 0.18 to 0.20 do not load "
                          "asymmetric weights in transformers", module, name);

@@ -65,6 +65,7 @@ typedef struct calm_pool_file {
     uint64_t limit;                    /* bits of all of it                                             */
     const calm_pool_table *tables;     /* [n_tables]                                                    */
     size_t n_tables, table;            /* table: the one of plans; n_tables: the solver takes one       */
+    bool taken;                        /* a table was: what only a larger one would have used up is left over */
     const char *asked, *what;          /* for messages: "`choice.size` 3.0MB", "bytes"                  */
     double unit;                       /* bits that one of `what` is                                    */
 } calm_pool_file;

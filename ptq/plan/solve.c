@@ -380,7 +380,7 @@ static calm_status check_file(calm_ctx *ctx, const calm_pool *pool, const calm_s
             small = file->tables[t].bits < small ? file->tables[t].bits : small;
             large = file->tables[t].bits > large ? file->tables[t].bits : large;
         }
-    if (file->limit >= least + small && file->limit <= most + large)
+    if (file->limit >= least + small && (file->taken || file->limit <= most + large))
         return CALM_OK;
     return calm_fail(ctx, CALM_EARG, "%s: the files of this pool take from %.*f to %.*f %s%s%s", file->asked,
                      file->unit < 16 ? 0 : 4, (double)(least + small) / file->unit, file->unit < 16 ? 0 : 4,

@@ -139,6 +139,7 @@ calm_status calm_run_file_take(calm_ctx *ctx, calm_run *p, size_t table)
     calm_file_budget *file = p->file;
     calm_recipe *recipe;
     file->pool.table = table;
+    file->pool.taken = true;
     if (file->pool.n_tables < 2)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe, 1));

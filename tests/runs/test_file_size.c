@@ -9,7 +9,10 @@
 #include "ptq/run/file_size.h"
 #include "ptq/run/outer_rows.h"
 #include "ptq/run/run_impl.h"
-#include "tests/support/play.h"
+#include "ptq/base/sha256.h"
+#include "ptq/run/reassemble.h"
+#include "ptq/run/reselect.h"
+#include "tests/support/play_select.h"
 
 static double no_limit[] = {INFINITY};
 
@@ -125,6 +128,51 @@ TEST(tables_take_part)
 }
 END_OF_TEST
 
+/* The same files by calm assemble, the same choices by calm select; another size is another run whose file keeps to it,
+ * with the tables that the run had. */
+TEST(selected_and_assembled)
+{
+    play run = sized("gguf", "w4a16_g32,q5_0,w8a16_g32", true, 1000);
+    size_t reach[2];
+    read_reach(&run, reach);
+    run.recipe.file_bytes = (reach[0] + 2 * reach[1]) / 3;
+    play_must_run(&run);
+    calm_assembly assembly;
+    calm_assemble_options how = {.store = run.recipe.store, .run = 1, .output = play_path(&run, "again"),
+                                 .model = run.recipe.model.dir};
+    ck_ok(calm_reassemble(ctx, &how, &assembly));
+    ck_assert_uint_eq(assembly.result.n_trials,
+                      (size_t)play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"));
+    calm_assembly_close(&assembly);
+    char digest[2][CALM_SHA256_HEX];
+    ck_ok(calm_sha256_file(ctx, test_format("%s/model.gguf", run.recipe.output), digest[0]));
+    ck_ok(calm_sha256_file(ctx, test_format("%s/model.gguf", how.output), digest[1]));
+    ck_assert_str_eq(digest[0], digest[1]);
+    calm_reselect_options o = play_selecting(&run, 1);
+    calm_reselected selected;
+    ck_ok(calm_reselect(ctx, &o, &selected));
+    ck_assert_uint_eq(selected.n_changed, 0);
+    calm_reselected_clear(&selected);
+    o.file_bytes = written(&run) - 1;
+    ck_ok(calm_reselect(ctx, &o, &selected));
+    ck_assert_uint_gt(selected.n_changed, 0);
+    how.run = selected.run;
+    how.output = play_path(&run, "smaller");
+    calm_reselected_clear(&selected);
+    ck_ok(calm_reassemble(ctx, &how, &assembly));
+    calm_assembly_close(&assembly);
+    struct stat info;
+    ck_assert_int_eq(stat(test_format("%s/model.gguf", how.output), &info), 0);
+    ck_assert_msg((size_t)info.st_size <= o.file_bytes, "%lld of %zu", (long long)info.st_size, o.file_bytes);
+    o.file_bytes = 5000;
+    ck_fails(calm_reselect(ctx, &o, &selected), CALM_EARG, "`choice.size` 5000B: the files of this pool take from");
+    calm_reselected_clear(&selected);
+    play_sql(&run, "UPDATE model SET path = '/nowhere'");
+    ck_fails(calm_reselect(ctx, &o, &selected), CALM_ENOTFOUND, "/nowhere");
+    calm_reselected_clear(&selected);
+}
+END_OF_TEST
+
 /* Bits per weight are of tensors: neither headers nor a tokenizer count. */
 TEST(bits_per_weight)
 {
@@ -203,6 +251,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("file_size", (const TTest *[]){gguf, mlx, compressed_tensors, tables_take_part, bits_per_weight,
-                                                    refused, foreseen, rounded, NULL});
+    return run_tests("file_size", (const TTest *[]){gguf, mlx, compressed_tensors, tables_take_part,
+                                                    selected_and_assembled, bits_per_weight, refused, foreseen,
+                                                    rounded, NULL});
 }
