@@ -17,13 +17,10 @@
 static double no_limit[] = {INFINITY};
 
 /* A run of a format that is to keep to `bytes`. */
-static play sized(const char *format, const char *schemes, bool tied, size_t bytes)
+static play sized_of(const tiny_model *model, const char *format, const char *schemes, size_t bytes)
 {
     const calm_words names = test_words(format);
-    tiny_model model = tiny_default;
-    model.inner = 64;
-    model.tied = tied;
-    play run = play_new(&model, "w4a16_g32", "rtn");
+    play run = play_new(model, "w4a16_g32", "rtn");
     play_pool(&run, schemes, "rtn");
     ck_ok(calm_formats_parse(ctx, &names, &run.recipe.formats));
     run.recipe.budgets = no_limit;
@@ -34,6 +31,14 @@ static play sized(const char *format, const char *schemes, bool tied, size_t byt
     run.recipe.file_asked = "`choice.size` SIZE";
     run.recipe.force = true;
     return run;
+}
+
+static play sized(const char *format, const char *schemes, bool tied, size_t bytes)
+{
+    tiny_model model = tiny_default;
+    model.inner = 64;
+    model.tied = tied;
+    return sized_of(&model, format, schemes, bytes);
 }
 
 /* Bytes of all files of weights that a run wrote. */
@@ -101,6 +106,25 @@ TEST(compressed_tensors)
     shards.recipe.file_bytes = reach[1];
     play_must_run(&shards);
     ck_assert(written(&shards) > reach[1] * 9 / 10 && written(&shards) <= reach[1]);
+}
+END_OF_TEST
+
+/* Experts of a block have one scheme, and in some formats tensors in common. */
+TEST(mixtures)
+{
+    static const char *const formats[] = {"gguf", "mlx", "compressed-tensors"};
+    tiny_model model = tiny_wide("qwen3_moe");
+    model.bias = false;
+    for (size_t i = 0; i < 3; i++) {
+        play run = sized_of(&model, formats[i], "w4a16_g32,w8a16_g32", 1000);
+        size_t reach[2];
+        read_reach(&run, reach);
+        run.recipe.file_bytes = (reach[0] + reach[1]) / 2;
+        play_must_run(&run);
+        ck_assert_msg(written(&run) && written(&run) <= run.recipe.file_bytes, "%s: %zu of %zu", formats[i],
+                      written(&run), run.recipe.file_bytes);
+        ck_assert_uint_gt(written(&run), run.recipe.file_bytes - (reach[1] - reach[0]) / 2);
+    }
 }
 END_OF_TEST
 
@@ -251,7 +275,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("file_size", (const TTest *[]){gguf, mlx, compressed_tensors, tables_take_part,
+    return run_tests("file_size", (const TTest *[]){gguf, mlx, compressed_tensors, mixtures, tables_take_part,
                                                     selected_and_assembled, bits_per_weight, refused, foreseen,
                                                     rounded, NULL});
 }
