@@ -15,7 +15,8 @@ typedef struct options {
     const char *store, *metric, *target;
     calm_words forbid;
     calm_pairs pins;
-    double budget, act_budget, shortlist;
+    double budget, act_budget, shortlist, file_bits;
+    const char *size;
     int unit, rule;
     bool dry_run, json, csv;
 } options;
@@ -23,6 +24,10 @@ typedef struct options {
 static const calm_option table[] = {
     CALM_OPT_STORE,
     CALM_OPT("budget", budget, DOUBLE, "bits per weight that the widths of the run share (default: as in the run)",
+             .min = 0.1, .max = 32, .metavar = "BITS"),
+    CALM_OPT("size", size, STRING, "most bytes of the file that the run's format makes of it (default: as in the run)",
+             .metavar = "SIZE"),
+    CALM_OPT("bits-per-weight", file_bits, DOUBLE, "the same as bits per weight over all tensors of the file",
              .min = 0.1, .max = 32, .metavar = "BITS"),
     CALM_OPT("act-budget", act_budget, DOUBLE, "mean bits of activations that the schemes of the run share (default: "
              "as in the run)", .min = 1, .max = 16, .metavar = "BITS"),
@@ -84,8 +89,10 @@ static void print_summary(const options *o, const calm_reselected *s)
     const long long parent = (long long)s->parent.id, run = (long long)s->run;
     printf("\n  changed      %zu of %zu units against run %lld\n", s->n_changed, s->stored.pool.n_units, parent);
     printf("  bits         %.4f per weight", s->solution.bits_per_weight);
-    if (!isnan(s->budget))
+    if (isfinite(s->budget))
         printf(" within %g", s->budget);
+    if (s->size)    /* "`choice.size` 3000000B" */
+        printf(" in a file of at most%s%s", strrchr(s->size, '`') + 1, strchr(s->size, '_') ? " bits per weight" : "");
     if (!isnan(s->bits_before))
         printf("; run %lld chose %.4f", parent, s->bits_before);
     printf("\n");
@@ -119,7 +126,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_reselected *s, calm_tabl
                          CALM_KV("rule", calm_choice_rule_name(pool->rule)),
                          CALM_KV("shortlist", pool->rule == CALM_CHOICE_RULE_TOKEN ? pool->shortlist : NAN),
                          CALM_KV("metric", pool->metric),
-                         CALM_KV("budget", s->budget),
+                         CALM_KV("budget", isfinite(s->budget) ? s->budget : NAN),
                          CALM_KV("act_budget", s->act_budget > 0 ? s->act_budget : NAN),
                          CALM_KV("act_bits", s->solution.mean_act_bits),
                          CALM_KV("bits_per_weight", s->solution.bits_per_weight),
@@ -148,12 +155,17 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const options *o = opts;
     calm_reselect_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
                                .budget = o->budget > 0 ? o->budget : NAN, .act_budget = o->act_budget,
-                               .shortlist = o->shortlist, .forbid = o->forbid, .pins = o->pins,
-                               .engine = o->target, .dry_run = o->dry_run};
+                               .file_bits = o->file_bits, .shortlist = o->shortlist, .forbid = o->forbid,
+                               .pins = o->pins, .engine = o->target, .dry_run = o->dry_run};
     CALM_SCOPED(calm_reselected, calm_reselected_clear) selected = {0};
     calm_progress progress;
     if (o->json && o->csv)
         return calm_fail(ctx, CALM_EARG, "calm select: --json and --csv are two ways of printing; give one");
+    if ((o->size != NULL) + (o->file_bits > 0) + (o->budget > 0) > 1)
+        return calm_fail(ctx, CALM_EARG, "calm select: --size, --bits-per-weight and --budget say what the same "
+                         "weights may take; give one");
+    if (o->size)
+        CALM_TRY(calm_size_parse_file(ctx, "choice.size", o->size, &how.file_bytes));
     CALM_TRY(calm_stored_run_number(ctx, "select", o->common.args.of[0], &how.run));
     CALM_TRY(calm_strf(ctx, ctx->out, &how.command, "calm select %lld --store %s", (long long)how.run, o->store));
     calm_progress_begin(ctx, &progress, o->common.quiet);
@@ -168,7 +180,8 @@ const calm_command calm_cmd_select = {
     .arguments = "RUN",
     .description = "Chooses again among the candidates that RUN considered - by another rule, metric, unit or budget, "
                    "without some of them, with units decided beforehand - and keeps the plan as a run of its own.  "
-                   "Scores are read from the store; neither the model nor a candidate is touched.  Without options the "
+                   "Scores are read from the store; neither the model - but for its headers with --size - nor a "
+                   "candidate is touched.  Without options the "
                    "choices are RUN's.",
     .examples = "  calm select 3 --metric rel_mse\n"
                 "  calm select 3 --shortlist 4\n"

@@ -44,7 +44,7 @@ const char *calm_command_default(const calm_option *option)
 static const struct {
     const char *heading, *names;
 } groups[] = {
-    {"Most used:", "model|bits|scheme|budget|output|format|force|recipe|dry-run"},
+    {"Most used:", "model|bits|scheme|budget|size|bits-per-weight|output|format|force|recipe|dry-run"},
     {"Algorithms, and what is chosen:",
      "algorithms|unit|rule|metric|shortlist|effort|act-budget|pin|forbid|keep-hybrid|prefix|probe-samples|"
      "expert-tokens"},

@@ -258,7 +258,8 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
     return calm_print_json(ctx, CALM_OBJECT(
         CALM_KV("run", r->run_id), CALM_KV("result", r->name), CALM_KV("verdict", r->verdict),
         CALM_KV("target", target_json(r, r->pareto)), CALM_KV("bits_per_weight", r->bits_per_weight),
-        CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after), CALM_KV("float", before),
+        CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after),
+        CALM_KV("tables", r->tables), CALM_KV("float", before),
         CALM_KV("quantized", after), CALM_KV("evaluation", text),
         CALM_KV("guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder)),
         CALM_KV("learning", learning_json(r)), CALM_KV("tuning", tuning_json(r)), CALM_KV("units", units),

@@ -170,6 +170,9 @@ typedef struct calm_store_outcome {
 /* Write how a run ended. */
 calm_status calm_store_run_end(calm_ctx *ctx, calm_store *store, int64_t run_id, const calm_store_outcome *outcome);
 
+/* Replace the recipe of a run by one that says what was decided since, its key as it is. */
+calm_status calm_store_run_recipe(calm_ctx *ctx, calm_store *store, int64_t run_id, const char *recipe);
+
 /* Note that a run considered a candidate; no error when noted before.  Candidates are shared between runs. */
 calm_status calm_store_run_candidate(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t candidate_id);
 

@@ -108,6 +108,15 @@ calm_status calm_store_run_end(calm_ctx *ctx, calm_store *store, int64_t run_id,
     return CALM_OK;
 }
 
+calm_status calm_store_run_recipe(calm_ctx *ctx, calm_store *store, int64_t run_id, const char *recipe)
+{
+    CALM_TRY(calm_sql_run(ctx, store->sql, "UPDATE run SET recipe = ?2 WHERE id = ?1",
+                          CALM_BIND(CALM_ID(run_id), CALM_T(recipe))));
+    if (calm_sql_changes(store->sql) != 1)
+        return calm_fail(ctx, CALM_EARG, "%s: no run %lld", store->path, (long long)run_id);
+    return CALM_OK;
+}
+
 calm_status calm_store_expert_put(calm_ctx *ctx, calm_store *store, int64_t job_id, int64_t calibration_id,
                                   int64_t tokens)
 {

@@ -139,7 +139,8 @@ const char *calm_nearest(const char *word, const char *const *names, size_t n)
     return best;
 }
 
-calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, size_t *out)
+/* Bytes of a text; false: it is no size, or out of bounds. */
+static bool parse_size(const char *text, double least, size_t *out)
 {
     static const struct {
         const char *suffix;
@@ -152,10 +153,24 @@ calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, si
     while (*end == ' ')
         end++;
     for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
-        if (strcasecmp(end, units[i].suffix) == 0 && value * units[i].factor >= 1e6 &&
+        if (strcasecmp(end, units[i].suffix) == 0 && value * units[i].factor >= least &&
             value * units[i].factor <= 1e15) {
             *out = (size_t)(value * units[i].factor);
-            return CALM_OK;
+            return true;
         }
-    return calm_fail(ctx, CALM_EARG, "`%s` %s: expected a size of at least 1 MB: 2GB, 1.5GiB, 800M", key, text);
+    return false;
+}
+
+calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, size_t *out)
+{
+    return parse_size(text, 1e6, out) ? CALM_OK
+                                      : calm_fail(ctx, CALM_EARG, "`%s` %s: expected a size of at least 1 MB: 2GB, "
+                                                  "1.5GiB, 800M", key, text);
+}
+
+calm_status calm_size_parse_file(calm_ctx *ctx, const char *key, const char *text, size_t *out)
+{
+    return parse_size(text, 1e3, out) ? CALM_OK
+                                      : calm_fail(ctx, CALM_EARG, "`%s` %s: expected the size of a file, at least "
+                                                  "1 KB: 3.0MB, 350MB, 1.5GiB", key, text);
 }

@@ -41,4 +41,7 @@ bool calm_text_ends_with(const char *text, const char *end);
 /* Parse "2GB", "1.5GiB", "800M", at least 1 MB, into bytes; `key` is whose value it is, for the message.  CALM_EARG. */
 calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, size_t *out);
 
+/* The same of files, which may be as small as 1 KB. */
+calm_status calm_size_parse_file(calm_ctx *ctx, const char *key, const char *text, size_t *out);
+
 #endif

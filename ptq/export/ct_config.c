@@ -58,6 +58,16 @@ static void add_target(void *targets, const char *regex)
     calm_json_add_string(targets, text.data);
 }
 
+static bool is_scheme(const calm_scheme *a, const calm_scheme *b)
+{
+    char of_a[CALM_SCHEME_NAME_MAX], of_b[CALM_SCHEME_NAME_MAX];
+    if (!a)
+        return false;
+    calm_scheme_name(a, of_a);
+    calm_scheme_name(b, of_b);
+    return strcmp(of_a, of_b) == 0;
+}
+
 static calm_json *group_entry(const calm_export_input *input, const calm_scheme *scheme)
 {
     const bool fixed = scheme->act_rule == CALM_ACT_RULE_STATIC;
@@ -70,6 +80,8 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
                         : fixed ? int_args(scheme->act_bits, true, "tensor", 0, false)
                                 : int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true);
     calm_module_regexes(input, calm_plan_has_scheme, scheme, add_target, targets);
+    if (is_scheme(calm_outer_own_head(input->model, input->outer), scheme))
+        calm_json_add_string(targets, calm_model_config(input->model)->arch->names->head);
     return CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("weights", weights), CALM_KV("input_activations", inputs),
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));
 }
@@ -95,12 +107,30 @@ static calm_json *transforms_entry(const calm_export_input *input)
     return CALM_OBJECT(CALM_KV("config_groups", CALM_OBJECT(CALM_KV("R4", r4))));
 }
 
+/* Those of the plan, and behind them the head's where none of them is it. */
+static calm_status list_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **out, size_t *n)
+{
+    const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
+    calm_scheme *planned;
+    size_t base;
+    bool there = false;
+    CALM_TRY(calm_plan_schemes(ctx, input, &planned, n, &base));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, *n + 1));
+    for (size_t s = 0; s < *n; s++) {
+        (*out)[s] = planned[s];
+        there |= is_scheme(head, &planned[s]);
+    }
+    if (head && !there)
+        (*out)[(*n)++] = *head;
+    return CALM_OK;
+}
+
 calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
     const char *version = "0.17.1";
     calm_scheme *schemes;
-    size_t n, base;
-    CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &n, &base));
+    size_t n;
+    CALM_TRY(list_schemes(ctx, input, &schemes, &n));
     const char *format = n ? format_of(&schemes[0]) : "pack-quantized";
     calm_json *groups = calm_json_new_object(), *ignore = calm_json_new_array();
     for (size_t s = 0; s < n; s++) {

@@ -7,6 +7,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/export/export_options.h"
+#include "ptq/export/file_parts.h"
 #include "ptq/export/outer.h"
 #include "ptq/plan/plan.h"
 #include "ptq/plan/engines.h"
@@ -32,14 +33,20 @@ typedef struct calm_exporter {
     unsigned families;          /* rows of schemes.def that it holds beside the integers: bits 1 << CALM_FAMILY_X */
     calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
     /* The scheme of a table where none is asked for, of a plan whose every job is quantized, most weights at `most`;
-     * bits 0: float.  NULL: the format has no quantized tables. */
+     * bits 0: float.  NULL: always float. */
     calm_scheme (*outer)(calm_outer which, const calm_scheme *most, bool tied);
-    /* Refuse a table's scheme by name; NULL where `outer` is. */
+    bool head_alone;            /* it holds no quantized embedding, and a head where that is a linear of its own */
+    /* Refuse a table's scheme by name; NULL: the format has no quantized tables. */
     calm_status (*check_outer)(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in);
+    /* Schemes of tables, "q6_k,w8a16_g32", that a size of the file is spent on, the usual one first; NULL: they stay
+     * float unless one is asked for. */
+    const char *outer_pool;
     /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
     const calm_export_form *form; /* of a safetensors checkpoint; NULL: `write` writes the file */
     calm_status (*write)(calm_ctx *ctx, const calm_export_input *input, const char *dir);
+    /* Parts of the file that `write` writes; NULL where it has no weights. */
+    calm_status (*parts)(calm_ctx *ctx, const calm_export_input *input, calm_file_parts *out);
     /* Bytes that `write` holds at most, as calm_exporter_write_bytes; NULL: names and numbers alone. */
     size_t (*write_bytes)(const calm_model *model, const calm_scheme *scheme, unsigned extras);
 } calm_exporter;
@@ -53,6 +60,12 @@ calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_expor
 /* Write the checkpoint's own files into the existing empty directory `dir`. */
 calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
                                 const char *dir);
+
+/* What the weights of a plan take in the files of a format - the one file, or all files of safetensors, without
+ * config.json and tokenizer - in ctx->out; exact up to the headers, whose offsets are taken to be as long as `most`.
+ * CALM_EUNSUPPORTED: the format holds no weights; else as `check`. */
+calm_status calm_exporter_parts(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
+                                size_t most, calm_file_parts *out);
 
 /* Bytes that this holds at most, ctx->out and ctx->scratch together, of a plan whose jobs are all quantized to
  * `scheme`, with input scales or without. */

@@ -195,12 +195,31 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
+/* Rows of a head are rounded some at a time, without inputs: schemes of rows and groups of weights alone. */
+static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(scheme, name);
+    if (scheme->family == CALM_FAMILY_NVFP4)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s, whose number for the whole matrix calm does not "
+                         "find for a head; mxfp4a16 has none", module, name);
+    if (!scheme->family && !scheme->symmetric)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: compressed-tensors 0.18 to 0.20 do not load "
+                         "asymmetric weights in transformers", module, name);
+    return !scheme->group || in % scheme->group == 0
+               ? CALM_OK
+               : calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: its groups do not divide %zu columns", module,
+                           name, in);
+}
+
 const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
     .transforms = true,
     .families = 1u << CALM_FAMILY_FP8 | 1u << CALM_FAMILY_MXFP4 | 1u << CALM_FAMILY_NVFP4,
     .tie = CALM_TIE_BLOCK,
+    .head_alone = true,
+    .check_outer = check_outer,
     .check = check,
     .form = &(const calm_export_form){
         .tensors = list_tensors, .put = put, .entry = calm_ct_config, .keys = {"quantization_config"}},

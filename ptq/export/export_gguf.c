@@ -223,6 +223,27 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     return calm_gguf_end(ctx, &to.writer); /* the first failure is in the context */
 }
 
+static calm_status parts(calm_ctx *ctx, const calm_export_input *input, calm_file_parts *out)
+{
+    CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) keys = {0};
+    const size_t experts = calm_size_max(1, calm_model_config(input->model)->moe.n_experts);
+    calm_gguf_layout layout;
+    CALM_TRY(prepare(ctx, input, &layout, &keys));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->of, layout.n));
+    out->n = layout.n;
+    for (size_t i = 0; i < layout.n; i++) {
+        const calm_export_part *of = &layout.parts[i].of;
+        const bool all = of->kind == CALM_EXPORT_EXPERTS;
+        out->of[i] = (calm_file_part){.job = all || of->kind == CALM_EXPORT_WEIGHT ? of->job : NULL, .experts = all,
+                                      .elements = of->source->n_elements * (all ? experts : 1)};
+        if (of->kind == CALM_EXPORT_ROPE_FACTORS)    /* of no tensor of the model */
+            out->of[i].elements = 0;
+        calm_gguf_sizes(&layout.tensors[i], &out->of[i].data, &out->of[i].label);
+    }
+    out->head = calm_gguf_head_bytes(&keys);
+    return CALM_OK;
+}
+
 /* A block and one expert of it, and a piece of floats: read, permuted, and as they are written. */
 static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, unsigned extras)
 {
@@ -271,7 +292,9 @@ const calm_exporter calm_export_gguf = {
     .tie = CALM_TIE_PROJECTION,
     .outer = outer_default,
     .check_outer = check_outer,
+    .outer_pool = "q6_k,w8a16_g32,q5_k,q4_k,q3_k,q2_k",
     .check = check,
     .write_bytes = write_bytes,
     .write = write,
+    .parts = parts,
 };

@@ -107,6 +107,20 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
     return CALM_OK;
 }
 
+/* The head, where it has other values than most linears. */
+static void add_head(const calm_export_input *input, const calm_scheme *base, rules *to)
+{
+    const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
+    const char *name = calm_model_config(input->model)->arch->names->head;
+    CALM_SCOPED_TEXT(regex);
+    if (!head || (head->bits == base->bits && head->group == base->group && head->symmetric == base->symmetric))
+        return;
+    calm_append_escaped(&regex, name, strlen(name));
+    calm_text_printf(&regex, "$");
+    to->scheme = head;
+    add_rule(to, regex.data ? regex.data : "");
+}
+
 static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
     calm_scheme *schemes;
@@ -121,10 +135,12 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
         if (s != base)
             calm_module_regexes(input, calm_plan_has_scheme, to.scheme, add_rule, &to);
     }
+    add_head(input, &schemes[base], &to);
     CALM_EXTEND(entry, CALM_KV("quant_method", "gptq"), CALM_KV("bits", (long)schemes[base].bits),
                 CALM_KV("group_size", group_of(&schemes[base])), CALM_KV("sym", schemes[base].symmetric),
-                CALM_KV("desc_act", (bool)false), CALM_KV("lm_head", (bool)false),
-                CALM_KV("checkpoint_format", calm_export_is_asymmetric(input->plan) ? "gptq_v2" : "gptq"),
+                CALM_KV("desc_act", (bool)false),
+                CALM_KV("lm_head", (bool)(calm_outer_own_head(input->model, input->outer) != NULL)),
+                CALM_KV("checkpoint_format", calm_export_is_asymmetric(input) ? "gptq_v2" : "gptq"),
                 CALM_KV("pack_dtype", "int32"));
     if (calm_json_size(dynamic))
         calm_json_set(entry, "dynamic", dynamic);
@@ -137,6 +153,28 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
 
 /* ---- the exporter ---- */
 
+/* A head's rows stand side by side in words, as those of all linears. */
+static calm_status check_head(calm_ctx *ctx, const calm_export_input *input)
+{
+    const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
+    const size_t vocab = calm_model_config(input->model)->vocab;
+    return !head || vocab * (size_t)head->bits % 32 == 0
+               ? CALM_OK : calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %zu rows of the head at %d bits do not fill words "
+                                     "of 32 bits", vocab, head->bits);
+}
+
+static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(scheme, name);
+    if (scheme->group && in % scheme->group)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: its groups do not divide %zu columns", module, name,
+                         in);
+    return in * (size_t)scheme->bits % 32 == 0
+               ? CALM_OK : calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: %zu columns do not fill words of 32 "
+                                     "bits", module, name, in);
+}
+
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     bool unread = false, mixed = false;
@@ -145,6 +183,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
     CALM_TRY(calm_check_words(ctx, NAME, input, true, true));
+    CALM_TRY(check_head(ctx, input));
     for (size_t i = 0; i < plan->n_jobs; i++) {
         const calm_scheme *scheme = &plan->jobs[i].scheme;
         unread |= plan->jobs[i].quantized && (!scheme->symmetric || scheme->bits < 4);
@@ -164,6 +203,8 @@ const calm_exporter calm_export_gptq = {
     .name = NAME,
     .summary = "GPTQ v1 (v2 where asymmetric): GPTQModel, vLLM, SGLang, transformers",
     .tie = CALM_TIE_BLOCK,
+    .head_alone = true,
+    .check_outer = check_outer,
     .check = check,
     .form = &(const calm_export_form){.tensors = list_tensors,
                                       .put = put,

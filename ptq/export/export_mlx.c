@@ -179,6 +179,7 @@ const calm_exporter calm_export_mlx = {
     .tie = CALM_TIE_BLOCK,
     .outer = outer_default,
     .check_outer = check_outer,
+    .outer_pool = "w4a16_g32,w8a16_g64,w8a16_g32,w4a16_g64,w3a16_g32",
     .check = check,
     .form = &(const calm_export_form){.tensors = list_tensors,
                                       .put = put,

@@ -210,8 +210,11 @@ calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input
     const char **modules;
     size_t n;
     CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
+    const char *head = calm_outer_own_head(input->model, input->outer)
+                           ? calm_model_config(input->model)->arch->names->head : "";
     for (size_t i = 0; i < n; i++)
-        calm_json_add_string(array, modules[i]);
+        if (strcmp(modules[i], head) != 0)
+            calm_json_add_string(array, modules[i]);
     return CALM_OK;
 }
 

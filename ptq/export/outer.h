@@ -24,9 +24,15 @@ typedef struct calm_outer_plan {
 /* "embedding", "head". */
 const char *calm_outer_name(calm_outer table);
 
+/* "embedding and head q6_k", "embedding q4_k, head float", in ctx->out; NULL: both stay float. */
+calm_status calm_outer_describe(calm_ctx *ctx, const calm_outer_plan *plan, const char **out);
+
 /* The scheme of a tensor of the checkpoint; NULL: it is no table, stays float, or is a copy of the embedding that
  * readers do not look at.  What stands for both where they are tied is the embedding. */
 const calm_scheme *calm_outer_of(const calm_model *model, const calm_outer_plan *plan, const char *tensor);
+
+/* The scheme of a head that is a linear of its own; NULL: it stays float, or is the embedding. */
+const calm_scheme *calm_outer_own_head(const calm_model *model, const calm_outer_plan *plan);
 
 /* Rows that are quantized at once: a few MB in float32, and as many as the table has columns, so that what a piece
  * takes besides is made seldom. */

@@ -324,9 +324,11 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
     return put_entries(ctx, w, &from, block);
 }
 
-bool calm_export_is_asymmetric(const calm_plan *plan)
+bool calm_export_is_asymmetric(const calm_export_input *input)
 {
-    bool asymmetric = false;
+    const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
+    const calm_plan *plan = input->plan;
+    bool asymmetric = head && !head->symmetric;
     for (size_t i = 0; i < plan->n_jobs; i++)
         asymmetric |= plan->jobs[i].quantized && !plan->jobs[i].scheme.symmetric;
     return asymmetric;
@@ -440,7 +442,7 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
 {
     const size_t limit = input->options ? input->options->max_shard_bytes : 0;
     CALM_SCOPED_ARENA(arena);
-    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input->plan), .arena = &arena};
+    walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input), .arena = &arena};
     CALM_TRY(lay_out(ctx, input, form, &w.plan));
     if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
         calm_export_each_block(ctx, input, put_block, &w);
@@ -451,7 +453,47 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
     return calm_export_copy_companions(ctx, calm_model_dir(input->model), dir);
 }
 
+/* ---- how large ---- */
+
+static calm_status measure_parts(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                                 size_t most, calm_file_parts *out)
+{
+    const size_t limit = input->options && input->options->max_shard_bytes ? input->options->max_shard_bytes
+                                                                           : CALM_SHARD_BYTES;
+    layout plan = {0};
+    CALM_TRY(lay_out(ctx, input, form, &plan));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->of, plan.n));
+    out->n = plan.n;
+    for (size_t i = 0; i < plan.n; i++) {
+        const entry *e = &plan.entries[i];
+        const bool weight = e->of.kind == CALM_EXPORT_WEIGHT || (e->of.kind == CALM_EXPORT_QUANTIZED && e->of.job);
+        size_t n_elements;
+        out->of[i] = (calm_file_part){.job = weight ? e->of.job : NULL, .experts = e->stacked,
+                                      .elements = e->which ? 0 : e->of.source->n_elements};
+        if (e->stacked)
+            out->of[i].elements *= calm_model_config(input->model)->moe.n_experts;
+        if (!calm_tensor_size(&plan.tensors[i], &n_elements, &out->of[i].data))
+            return calm_fail(ctx, CALM_EARG, "tensor %s: its size overflows", plan.tensors[i].name);
+        CALM_TRY(calm_safetensors_header_bytes(ctx, &plan.tensors[i], most, &out->of[i].label));
+    }
+    /* Two neighbouring files hold more than the limit of one. */
+    CALM_TRY(calm_safetensors_header_bytes(ctx, NULL, most, &out->head));
+    out->head *= 1 + (most > limit ? 2 * (most / limit) : 0);
+    return CALM_OK;
+}
+
 /* ---- exporters of either kind ---- */
+
+calm_status calm_exporter_parts(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
+                                size_t most, calm_file_parts *out)
+{
+    *out = (calm_file_parts){0};
+    if (exporter->form)
+        return measure_parts(ctx, input, exporter->form, most, out);
+    return exporter->parts ? exporter->parts(ctx, input, out)
+                           : calm_fail(ctx, CALM_EUNSUPPORTED, "`formats` %s: has no weights, so no size to keep to",
+                                       exporter->name);
+}
 
 calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
                                 const char *dir)

@@ -46,8 +46,8 @@ struct calm_export_form {
 calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input, const char *name, const char *stack,
                                    char **out);
 
-/* Does any weight of the plan have zero points? */
-bool calm_export_is_asymmetric(const calm_plan *plan);
+/* Does any weight that is written have zero points? */
+bool calm_export_is_asymmetric(const calm_export_input *input);
 
 /* How config.json writes F32, F16 or BF16: "bfloat16". */
 const char *calm_export_dtype_name(calm_dtype dtype);

@@ -117,6 +117,19 @@ static size_t padding(uint64_t at)
     return (size_t)(-at & (CALM_GGUF_ALIGNMENT - 1));
 }
 
+void calm_gguf_sizes(const calm_gguf_tensor *tensor, size_t *data, size_t *label)
+{
+    *data = 0;
+    calm_gguf_tensor_bytes(tensor, data);
+    *data += padding(*data);
+    *label = 8 + strlen(tensor->name) + 4 + 8 * (size_t)tensor->n_dims + 4 + 8;
+}
+
+size_t calm_gguf_head_bytes(const calm_gguf_keys *keys)
+{
+    return 4 + 4 + 8 + 8 + keys->bytes.length + CALM_GGUF_ALIGNMENT - 1;
+}
+
 static calm_status append_tensor(calm_ctx *ctx, const calm_gguf_tensor *tensor, size_t *offset, calm_text *to)
 {
     const size_t length = strlen(tensor->name);

@@ -43,6 +43,11 @@ typedef struct calm_gguf_writer {
     size_t filled;                      /* bytes of tensor `next` that were put */
 } calm_gguf_writer;
 
+/* Bytes of a tensor's data, padding included (0: its size cannot be), and of its row in the table; bytes of the head
+ * and all keys with what aligns the data, at most. */
+void calm_gguf_sizes(const calm_gguf_tensor *tensor, size_t *data, size_t *label);
+size_t calm_gguf_head_bytes(const calm_gguf_keys *keys);
+
 /* Write head, keys and table for `tensors` [n] (data, n_elements and bytes are not read) and the padding before the
  * data.  The file is to be ended also after a failure.  CALM_EARG: a tensor's name is empty, longer than 63 bytes or
  * there twice, or its size overflows or is no whole number of blocks. */

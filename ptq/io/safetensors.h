@@ -132,6 +132,10 @@ calm_status calm_safetensors_put(calm_ctx *ctx, calm_safetensors_writer *writer,
 /* Flush and close; call it also after a failure.  All tensors must have been put (asserted when ctx is well). */
 calm_status calm_safetensors_end(calm_ctx *ctx, calm_safetensors_writer *writer);
 
+/* Bytes that a header takes for a tensor whose offsets are at most `most`; `tensor` NULL: that a file takes beside
+ * tensors and these, padding included, at most. */
+calm_status calm_safetensors_header_bytes(calm_ctx *ctx, const calm_tensor *tensor, size_t most, size_t *out);
+
 /* Bytes of a tensor from dtype and shape; false on overflow. */
 bool calm_tensor_size(const calm_tensor *tensor, size_t *n_elements, size_t *bytes);
 

@@ -34,6 +34,24 @@ static calm_status build_header(calm_ctx *ctx, const calm_tensor *tensors, size_
     return calm_text_check(ctx, out);
 }
 
+calm_status calm_safetensors_header_bytes(calm_ctx *ctx, const calm_tensor *tensor, size_t most, size_t *out)
+{
+    CALM_SCOPED_JSON(root);
+    CALM_SCOPED_TEXT(text);
+    size_t alone = 0;
+    root = CALM_OBJECT(CALM_KV("__metadata__", CALM_OBJECT(CALM_KV("format", "pt"))));
+    CALM_TRY(calm_json_write(ctx, root, 0, &text));
+    alone = text.length;
+    *out = alone + 8 + 7;    /* its length before it, spaces behind it */
+    if (!tensor)
+        return CALM_OK;
+    calm_json_set(root, tensor->name, header_entry(tensor, most, most));
+    CALM_SCOPED_TEXT(both);
+    CALM_TRY(calm_json_write(ctx, root, 0, &both));
+    *out = both.length - alone;
+    return CALM_OK;
+}
+
 calm_status calm_safetensors_begin(calm_ctx *ctx, calm_safetensors_writer *writer, const char *path,
                                    const calm_tensor *tensors, size_t n)
 {

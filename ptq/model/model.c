@@ -1,34 +1,17 @@
 /* Model: opening a checkpoint directory, and its parts as float32. */
-#include "ptq/model/model.h"
+#include "ptq/model/model_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_model.h"
-#include "ptq/model/qformat.h"
-#include "ptq/model/quantized_table.h"
 #include "ptq/model/transforms.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
 /* Bounds what a wrong file makes us read; entries per module make some files large. */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
-
-struct calm_model {
-    /* Names, layout and arrays of the config: what lives until the model is closed. */
-    calm_arena arena;
-    char *dir;
-    calm_json *json;
-    const char *prefix;
-    calm_config config;
-    calm_layout layout;
-    calm_safetensors *tensors;
-    calm_qformat_reader *stored;    /* NULL: a float checkpoint, or a GGUF file */
-    bool in_blocks;                 /* a GGUF file with quantized matrices */
-    calm_act_rule act_rule;         /* of linears whose input is quantized */
-    calm_quantized_table tables[2]; /* embedding and head, where they are quantized */
-};
 
 /* ---- names ---- */
 
@@ -63,7 +46,8 @@ static calm_status find_tables(calm_ctx *ctx, calm_model *model)
     for (int head = 0; model->stored && head < 2; head++) {
         const char *module = head ? names->head : names->embed;
         char *name;
-        if (!module)
+        /* GPTQ says of no head that it stays float, and a tied one has no tensors. */
+        if (!module || (head && model->config.tied))
             continue;
         CALM_TRY(calm_strf(ctx, &model->arena, &name, "%s%s", head ? "" : model->prefix, module));
         CALM_TRY(calm_quantized_table_find(ctx, &model->arena, model->stored, model->tensors, name,

@@ -71,6 +71,11 @@ calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const
  * CALM_ENOTFOUND, CALM_EFORMAT: it is missing, of another shape, or no floats. */
 calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, const calm_tensor **out);
 
+/* The same model with other tables, [0] in place of the embedding and [1] of the head (NULL: its own; of a tied model
+ * the embedding is both), in ctx->out.  It borrows all of `model`, and is not closed. */
+calm_status calm_model_view(calm_ctx *ctx, const calm_model *model, const calm_tensor *const tables[2],
+                            const calm_model **out);
+
 /* out [T, D] = what enters block 0 for ids [T]: embeddings times their scale; encoders add position and type and
  * normalise.  `types` [T] or NULL = 0.  CALM_EARG: an id, position or type that the model has no row for. */
 calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint32_t *ids, const uint8_t *types,

@@ -277,13 +277,63 @@ static calm_status slice_rows(calm_ctx *ctx, size_t first, size_t n, const calm_
     return CALM_OK;
 }
 
+/* Columns of a matrix, copied. */
+static calm_status slice_columns(calm_ctx *ctx, size_t first, size_t n, const calm_tensor **tensor)
+{
+    const size_t each = calm_dtype_bytes((*tensor)->dtype), rows = (*tensor)->shape[0], cols = (*tensor)->shape[1];
+    calm_tensor *part;
+    uint8_t *bytes;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, part, 1));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bytes, rows * n * each));
+    for (size_t r = 0; r < rows; r++)
+        memcpy(bytes + r * n * each, (*tensor)->data + (r * cols + first) * each, n * each);
+    *part = **tensor;
+    part->data = bytes;
+    part->bytes = rows * n * each;
+    part->n_elements = rows * n;
+    part->shape[1] = n;
+    *tensor = part;
+    return CALM_OK;
+}
+
+/* What is about the whole weight, whichever rows are read of it. */
+static bool is_whole(size_t part)
+{
+    return part == CALM_QFORMAT_SHAPE || part == CALM_QFORMAT_INDEX;
+}
+
 /* Has every tensor of the weight a row for each row of it? */
 static bool is_by_rows(const calm_tensor *const found[CALM_N_QFORMAT_PARTS], size_t out)
 {
     bool all = true;
     for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++)
-        all &= !found[i] || (found[i]->n_dims == 2 && found[i]->shape[0] == out);
+        all &= !found[i] || is_whole(i) || (found[i]->n_dims == 2 && found[i]->shape[0] == out);
     return all;
+}
+
+/* Has every tensor columns for them, of which words that rows share begin and end with these? */
+static bool is_by_columns(const calm_qformat *format, const calm_qformat_scheme *scheme, size_t first, size_t n)
+{
+    return format->inputs_first && !format->packs_outputs && first * (size_t)scheme->bits % 32 == 0 &&
+           n * (size_t)scheme->bits % 32 == 0;
+}
+
+/* The tensors of some rows: views, or where rows are columns copies. */
+static calm_status slice(calm_ctx *ctx, const calm_qformat_scheme *scheme, bool columns, size_t first, size_t n,
+                         const calm_tensor *found[CALM_N_QFORMAT_PARTS])
+{
+    const size_t bits = (size_t)scheme->bits;
+    for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++) {
+        if (!found[i] || is_whole(i))
+            continue;
+        if (!columns)
+            CALM_TRY(slice_rows(ctx, first, n, &found[i]));
+        else if (i == CALM_QFORMAT_ZEROS)    /* packed along the rows */
+            CALM_TRY(slice_columns(ctx, first * bits / 32, n * bits / 32, &found[i]));
+        else
+            CALM_TRY(slice_columns(ctx, first, n, &found[i]));
+    }
+    return CALM_OK;
 }
 
 /* Codes, zeros or biases, and scales of rows first .. first + n - 1 of `out` of a quantized module, in ctx->scratch. */
@@ -291,13 +341,15 @@ static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, cons
                           const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, size_t first,
                           size_t *n, calm_qformat_values *values)
 {
-    const calm_tensor *found[CALM_N_QFORMAT_PARTS];
+    /* `whole`: as the file has them, whose pages are dropped. */
+    const calm_tensor *found[CALM_N_QFORMAT_PARTS], *whole[CALM_N_QFORMAT_PARTS];
     CALM_TRY(need_all(ctx, reader, set, module, scheme, out, in, found));
-    if (*n < out && !is_by_rows(found, out))
+    memcpy(whole, found, sizeof whole);
+    const bool columns = is_by_columns(reader->format, scheme, first, *n);
+    if (*n < out && !columns && !is_by_rows(found, out))
         *n = out;
-    for (size_t i = 0; i < CALM_N_QFORMAT_PARTS && *n < out; i++)
-        if (found[i])
-            CALM_TRY(slice_rows(ctx, first, *n, &found[i]));
+    if (*n < out)
+        CALM_TRY(slice(ctx, scheme, columns, first, *n, found));
     *values = (calm_qformat_values){.out = *n, .in = in, .group = scheme->group ? scheme->group : in};
     values->n_groups = (in + values->group - 1) / values->group;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values->codes, *n * in));
@@ -309,8 +361,9 @@ static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, cons
     CALM_TRY(reader->format->unpack(ctx, module, scheme, found, values));
     /* All of them are copied by now; keeping their pages would hold the checkpoint in memory twice. */
     for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++)
+        /* Copies have no pages of the file. */
         if (found[i])
-            calm_safetensors_release(set, found[i]);
+            calm_safetensors_release(set, columns ? whole[i] : found[i]);
     return CALM_OK;
 }
 

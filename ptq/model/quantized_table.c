@@ -1,6 +1,8 @@
 /* Rows are widened when they are asked for: a table as float32 may be larger than the rest of the file. */
 #include "ptq/model/quantized_table.h"
 
+#include <string.h>
+
 /* Part of a calm_tensor_source: whole rows. */
 static calm_status widen_rows(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n,
                               float *out)
@@ -20,6 +22,18 @@ static void release_rows(const void *self, const calm_tensor *tensor, size_t off
     (void)bytes;
 }
 
+/* The first of the tensors that stand for a weight that is not there under its own name; NULL: there is none. */
+static const calm_tensor *find_part(const calm_safetensors *set, const char *module)
+{
+    const size_t n = strlen(module);
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        if (strncmp(tensor->name, module, n) == 0 && tensor->name[n] == '.' && strcmp(tensor->name + n, ".bias") != 0)
+            return tensor;
+    }
+    return NULL;
+}
+
 calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const calm_qformat_reader *stored,
                                       const calm_safetensors *set, const char *module, size_t rows, size_t in,
                                       calm_quantized_table *out)
@@ -29,8 +43,11 @@ calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const ca
     *out = (calm_quantized_table){.module = module, .stored = stored, .set = set};
     CALM_TRY(calm_strf(ctx, arena, &name, "%s.weight", module));
     const calm_tensor *weight = calm_safetensors_find(set, name);
+    /* Formats with names of their own: "lm_head.qweight". */
+    if (!weight)
+        weight = find_part(set, module);
     /* A format may speak of a table that is there as floats; those count. */
-    if (weight && !calm_dtype_is_float(weight->dtype))
+    if (weight && (!calm_dtype_is_float(weight->dtype) || strcmp(weight->name, name) != 0))
         CALM_TRY(calm_qformat_find(ctx, stored, set, module, &quantized, &out->scheme));
     if (!quantized)
         return CALM_OK;

@@ -52,6 +52,24 @@ typedef struct calm_pool_cell {
     double metric, tie, probe;         /* the rule's score, its tie metric, probe_kl; NaN: not measured */
 } calm_pool_cell;
 
+/* What embedding and head can be in a file, and the bytes beside the jobs then. */
+typedef struct calm_pool_table {
+    const char *name;                  /* "embedding and head q6_k"; NULL: they stay float              */
+    uint64_t bits;
+    double loss;                       /* predicted KL; 0 where there is nothing to choose              */
+} calm_pool_table;
+
+/* The file that a plan of the pool becomes, where a budget is its size. */
+typedef struct calm_pool_file {
+    const uint64_t *bits;              /* [n_jobs][n_schemes] that a job takes in it                    */
+    uint64_t limit;                    /* bits of all of it                                             */
+    const calm_pool_table *tables;     /* [n_tables]                                                    */
+    size_t n_tables, table;            /* table: the one of plans; n_tables: the solver takes one       */
+    bool taken;                        /* a table was: what only a larger one would have used up is left over */
+    const char *asked, *what;          /* for messages: "`choice.size` 3.0MB", "bytes"                  */
+    double unit;                       /* bits that one of `what` is                                    */
+} calm_pool_file;
+
 typedef struct calm_pool {
     const calm_pool_entry *entries;    /* [n_entries] scheme after scheme                               */
     size_t n_entries;
@@ -70,6 +88,7 @@ typedef struct calm_pool {
     bool numbered;                     /* cells have the ids of what the store has: requests that name
                                         * a candidate by its number can be judged                       */
     bool every;                        /* a candidate without that score is an error, not a loser       */
+    const calm_pool_file *file;        /* an infinite budget of bits is its size; NULL: it limits nothing */
     const char *remedy;                /* where scores are missing: what to do                          */
 } calm_pool;
 

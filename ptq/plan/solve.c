@@ -2,6 +2,7 @@
 #include "ptq/plan/solve.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ptq/base/message.h"
 #include "ptq/base/scope.h"
@@ -126,16 +127,29 @@ static calm_status new_solution(calm_ctx *ctx, const calm_pool *pool, calm_solut
     return CALM_NEW(ctx, ctx->out, out->reasons, pool->n_units);
 }
 
-/* Whole bits of a unit, which is what a budget counts. */
-static uint64_t unit_bits(const calm_pool *pool, size_t unit, const calm_scheme *scheme)
+/* Bits of a unit in the pool's file at a scheme of the pool. */
+static uint64_t file_bits(const calm_pool *pool, size_t unit, size_t scheme)
 {
+    uint64_t bits = 0;
+    for (size_t job = pool->unit_begin[unit]; job < pool->unit_begin[unit + 1]; job++)
+        bits += pool->file->bits[job * pool->n_schemes + scheme];
+    return bits;
+}
+
+/* Whole bits of a unit, which is what a budget counts. */
+static uint64_t unit_bits(const calm_pool *pool, size_t unit, size_t of_scheme)
+{
+    const calm_scheme *scheme = &pool->schemes[of_scheme];
+    /* Formats store more than schemes say: rows of words, a scale repeated, a wider type. */
+    if (pool->file)
+        return file_bits(pool, unit, of_scheme);
     return (uint64_t)llround(calm_pool_bits(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1], scheme));
 }
 
 /* Bits of activations of a unit: each weight is multiplied by one, so that units count by their multiplications. */
-static uint64_t unit_act_bits(const calm_pool *pool, size_t unit, const calm_scheme *scheme)
+static uint64_t unit_act_bits(const calm_pool *pool, size_t unit, size_t of_scheme)
 {
-    return (uint64_t)calm_scheme_input_bits(scheme) *
+    return (uint64_t)calm_scheme_input_bits(&pool->schemes[of_scheme]) *
            (uint64_t)calm_pool_weights(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1]);
 }
 
@@ -145,10 +159,10 @@ static void add_bits(const calm_pool *pool, calm_solution *out)
 {
     double bits = 0;
     for (size_t u = 0; u < pool->n_units; u++) {
-        const calm_scheme *scheme = &pool->entries[out->choice[u]].scheme;
-        bits += calm_pool_bits(pool, pool->unit_begin[u], pool->unit_begin[u + 1], scheme);
-        out->bits += unit_bits(pool, u, scheme);
-        out->act_bits += unit_act_bits(pool, u, scheme);
+        const calm_pool_entry *entry = &pool->entries[out->choice[u]];
+        bits += calm_pool_bits(pool, pool->unit_begin[u], pool->unit_begin[u + 1], &entry->scheme);
+        out->bits += unit_bits(pool, u, entry->of_scheme);
+        out->act_bits += unit_act_bits(pool, u, entry->of_scheme);
     }
     out->mean_act_bits = (double)out->act_bits / calm_pool_weights(pool, 0, pool->n_jobs);
     out->bits_per_weight = bits / calm_pool_weights(pool, 0, pool->n_jobs);
@@ -199,8 +213,8 @@ static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm
     for (size_t s = 0; s < pool->n_schemes; s++) {
         bool any = false;
         calm_unit_option option = {.scheme = s, .held = !calm_limits_take(&scope->limits, unit, s),
-                                   .weight = {.cost = unit_bits(pool, unit, &pool->schemes[s]),
-                                              .second = unit_act_bits(pool, unit, &pool->schemes[s])}};
+                                   .weight = {.cost = unit_bits(pool, unit, s),
+                                              .second = unit_act_bits(pool, unit, s)}};
         for (size_t i = 0; i < pool->n_entries; i++)
             any |= pool->entries[i].of_scheme == s && scope->allowed[unit * pool->n_entries + i];
         if (!any)
@@ -289,27 +303,35 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
     }
 }
 
+/* What the pool's file leaves to the jobs beside a table. */
+static uint64_t left_by(const calm_pool_file *file, size_t table)
+{
+    const uint64_t bits = file->tables[table].bits;
+    return file->limit > bits ? file->limit - bits : 0;
+}
+
 uint64_t calm_budget_bits(const calm_pool *pool, double budget)
 {
     if (isinf(budget))
-        return CALM_NO_LIMIT;
+        return pool->file ? left_by(pool->file, pool->file->table % pool->file->n_tables) : CALM_NO_LIMIT;
     /* To the nearest bit: 4.125 bits times a number of weights may end a rounding error below a whole number. */
     return (uint64_t)floor(budget * calm_pool_weights(pool, 0, pool->n_jobs) + 0.5);
 }
 
 /* Bits of a unit that a budget counts: of its weights, or of its activations. */
-typedef uint64_t counted(const calm_pool *pool, size_t unit, const calm_scheme *scheme);
+typedef uint64_t counted(const calm_pool *pool, size_t unit, size_t scheme);
 
 /* The least and the most that a unit may take: of what can be had, and of what is allowed, failed or not. */
 static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t unit, counted *count, uint64_t *least,
                        uint64_t *most)
 {
     const bool scored = has_scores(pool, scope, unit);
+    /* Which of a scheme's entries is taken changes no bits. */
     *least = UINT64_MAX;
     *most = 0;
     for (size_t i = 0; i < pool->n_entries; i++) {
         const calm_pool_entry *entry = &pool->entries[i];
-        const uint64_t bits = count(pool, unit, &entry->scheme);
+        const uint64_t bits = count(pool, unit, entry->of_scheme);
         if (!scope->allowed[unit * pool->n_entries + i] || !calm_limits_take(&scope->limits, unit, entry->of_scheme))
             continue;
         *most = bits > *most ? bits : *most;
@@ -319,19 +341,26 @@ static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t un
     }
 }
 
+/* The least and the most that plans take. */
+static void pool_reach(const calm_pool *pool, const calm_scope *scope, counted *count, uint64_t *least, uint64_t *most)
+{
+    *least = *most = 0;
+    for (size_t u = 0; u < pool->n_units; u++) {
+        uint64_t low, high;
+        unit_reach(pool, scope, u, count, &low, &high);
+        *least += low == UINT64_MAX ? 0 : low;    /* all failed: the allocation says so */
+        *most += high;
+    }
+}
+
 /* Can a budget be reached and used up?  `key` and `what` name it. */
 static calm_status check_reach(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget,
                                counted *count, const char *key, const char *what)
 {
     const double weights = calm_pool_weights(pool, 0, pool->n_jobs);
     const uint64_t bits = calm_budget_bits(pool, budget);
-    uint64_t least = 0, most = 0;
-    for (size_t u = 0; u < pool->n_units; u++) {
-        uint64_t low, high;
-        unit_reach(pool, scope, u, count, &low, &high);
-        least += low == UINT64_MAX ? 0 : low;    /* all failed: the allocation says so */
-        most += high;
-    }
+    uint64_t least, most;
+    pool_reach(pool, scope, count, &least, &most);
     if (bits >= least && bits <= most)
         return CALM_OK;
     return calm_fail(ctx, CALM_EARG, "%s %g: the plans of this pool take from %.4f to %.4f bits per %s%s%s", key,
@@ -339,14 +368,71 @@ static calm_status check_reach(calm_ctx *ctx, const calm_pool *pool, const calm_
                      scope->limits.takes ? scope->limits.asks : "");
 }
 
+/* Can the size of the pool's file be kept and used up?  With the smallest and the largest of its tables. */
+static calm_status check_file(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope)
+{
+    const calm_pool_file *file = pool->file;
+    uint64_t least, most, small = UINT64_MAX, large = 0;
+    /* Decided: the others are out of reach. */
+    pool_reach(pool, scope, unit_bits, &least, &most);
+    for (size_t t = 0; t < file->n_tables; t++)
+        if (file->table == file->n_tables || file->table == t) {
+            small = file->tables[t].bits < small ? file->tables[t].bits : small;
+            large = file->tables[t].bits > large ? file->tables[t].bits : large;
+        }
+    if (file->limit >= least + small && (file->taken || file->limit <= most + large))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "%s: the files of this pool take from %.*f to %.*f %s%s%s", file->asked,
+                     file->unit < 16 ? 0 : 4, (double)(least + small) / file->unit, file->unit < 16 ? 0 : 4,
+                     (double)(most + large) / file->unit, file->what, scope->limits.takes ? " for " : "",
+                     scope->limits.takes ? scope->limits.asks : "");
+}
+
 calm_status calm_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget)
 {
-    return isinf(budget) ? CALM_OK : check_reach(ctx, pool, scope, budget, unit_bits, BUDGET, "weight");
+    if (isinf(budget))
+        return pool->file ? check_file(ctx, pool, scope) : CALM_OK;
+    return check_reach(ctx, pool, scope, budget, unit_bits, BUDGET, "weight");
 }
 
 calm_status calm_act_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget)
 {
     return budget > 0 ? check_reach(ctx, pool, scope, budget, unit_act_bits, ACT_BUDGET, "activation") : CALM_OK;
+}
+
+/* The best plan within the bits.  A file's size leaves each of its tables other bits for the jobs: of all tables the
+ * one with the least loss of both. */
+static calm_status allocate_beside(calm_ctx *ctx, const calm_pool *pool, const calm_unit_options *units,
+                                   const uint64_t bits[2], size_t *picked, calm_solution *out)
+{
+    const calm_pool_file *file = pool->file;
+    double best = INFINITY;
+    size_t *trial;
+    if (!file || bits[0] == CALM_NO_LIMIT || file->table < file->n_tables) {
+        out->table = file ? file->table : 0;
+        return calm_allocate(ctx, units, pool->n_units, bits, picked, &out->total);
+    }
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, trial, pool->n_units));
+    for (size_t t = 0; t < file->n_tables; t++) {
+        const uint64_t within[2] = {left_by(file, t), bits[1]};
+        calm_allocation total;
+        const calm_status status = calm_allocate(ctx, units, pool->n_units, within, trial, &total);
+        /* What is too large for the file leaves the others; where none is left the last says why. */
+        if (status == CALM_EARG && (t + 1 < file->n_tables || isfinite(best))) {
+            calm_ctx_forgive(ctx);
+            continue;
+        }
+        CALM_TRY(status);
+        /* Without probes the losses of units are none of the model: the first table, which is the usual one. */
+        const double loss = out->unprobed ? (double)t : total.loss + file->tables[t].loss;
+        if (loss >= best)
+            continue;
+        best = loss;
+        out->table = t;
+        out->total = total;
+        memcpy(picked, trial, pool->n_units * sizeof *picked);
+    }
+    return CALM_OK;
 }
 
 static calm_status allocate(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests,
@@ -363,7 +449,7 @@ static calm_status allocate(calm_ctx *ctx, const calm_pool *pool, const calm_req
         CALM_TRY(calm_budget_check(ctx, pool, scope, budget));
     CALM_TRY(calm_act_budget_check(ctx, pool, scope, requests->act_budget));
     set_losses(pool, units, out);
-    const calm_status status = calm_allocate(ctx, units, pool->n_units, bits, picked, &out->total);
+    const calm_status status = allocate_beside(ctx, pool, units, bits, picked, out);
     if (status == CALM_EARG && requests->act_budget > 0)
         return calm_fail_prefix(ctx, BUDGET " %g and " ACT_BUDGET " %g", budget, requests->act_budget);
     CALM_TRY(status);

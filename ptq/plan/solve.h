@@ -4,8 +4,10 @@
  *   budget    with one: at each scheme the entry that the rule takes, then the schemes of least total predicted loss
  *             within the bits (ptq/plan/allocate.h)
  *
- * A budget is of bits of weights, of bits of activations (the mean over weights, that is over multiplications, of the
- * bits of what they are multiplied by; 16 where that stays float), or there are both.  The loss of an option is
+ * A budget is of bits of weights, which may be those of the whole file that is written (calm_pool_file): then what the
+ * file has beside the jobs is subtracted first, and the table that goes with the least loss is taken.  Or it is of bits
+ * of activations (the mean over weights, that is over multiplications, of the bits of what they are multiplied by; 16
+ * where that stays float), or there are both.  The loss of an option is
  * kappa * score, with kappa = probe_kl / score of the unit's narrowest option: a score compares options of one unit
  * only, the probe measures its effect on the model.  Of a score that is a logarithm the error itself counts,
  * e^score. */
@@ -27,6 +29,7 @@ typedef struct calm_solution {
     char *substituted;                 /* of a uniform plan: where its entry failed, and what is there
                                         * instead; NULL: nowhere                                        */
     calm_allocation total;             /* with a budget                                                 */
+    size_t table;                      /* of a pool with a file: what its embedding and head are        */
 } calm_solution;
 
 /* Choose for every unit of an indexed pool; *out in ctx->out.
@@ -52,11 +55,12 @@ calm_status calm_solve_scheme(calm_ctx *ctx, const calm_pool *pool, const calm_s
  * CALM_ENUMERIC: a unit whose candidates all failed. */
 calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t **entries);
 
-/* Whole bits that a budget of bits per weight gives to all units. */
+/* Whole bits that a budget of bits per weight gives to all units; an infinite one: those that the pool's file leaves
+ * them beside its table, or of a pool without a file no limit. */
 uint64_t calm_budget_bits(const calm_pool *pool, double budget);
 
 /* CALM_EARG when no plan that the scope allows takes so many bits: fewer than the least, or more than the most.  An
- * infinite budget limits nothing. */
+ * infinite budget is the size of the pool's file; without a file it limits nothing. */
 calm_status calm_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget);
 
 /* The same of a budget of activation bits, 0: none. */

@@ -120,6 +120,8 @@ static const calm_document_row rows[] = {
     {"choice.rule", NULL, NULL, false, false, false},
     {"choice.shortlist", NULL, &shortlist, false, false, false},
     {"choice.budget", "bits per weight that the schemes share; several give a table", &budget, false, false, false},
+    {"choice.size", NULL, NULL, false, false, false},
+    {"choice.bits_per_weight", NULL, &bits, false, false, false},
     {"choice.act_budget", NULL, &act_bits, false, false, false},
     {"choice.pins", NULL, &pins, false, false, false},
     {"choice.forbid", NULL, NULL, false, false, false},

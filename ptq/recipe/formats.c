@@ -140,10 +140,10 @@ static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, con
                          "`export.%s` %s: tables have schemes for weights alone, as q6_k or w8a16_g32", key, name);
     if (calm_model_config(model)->arch->encoder)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "`export.%s` %s: the tables of encoders stay float", key, name);
-    if (!exporter->outer)
+    if (!exporter->check_outer || (exporter->head_alone && table != CALM_OUTER_HEAD))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "`export.%s` %s: `formats` %s is written with a float %s; take gguf, mlx", key, name, format,
-                         calm_outer_name(table));
+                         "`export.%s` %s: `formats` %s is written with a float %s%s; take gguf, mlx", key, name, format,
+                         calm_outer_name(table), calm_model_config(model)->tied ? ", which is this model's head" : "");
     if (scheme->family && !(exporter->families & 1u << scheme->family))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "`export.%s` %s: `formats` %s does not hold it", key, name, format);
     CALM_TRY(calm_model_table(ctx, model, table == CALM_OUTER_HEAD && !calm_model_config(model)->tied, &tensor));

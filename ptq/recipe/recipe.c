@@ -189,6 +189,8 @@ static void add_schemes(const calm_recipe *recipe, calm_json *root)
     for (size_t i = 0; i < recipe->n_budgets && isfinite(recipe->budgets[i]); i++)
         calm_json_add(budgets, calm_json_of_number(recipe->budgets[i]));
     CALM_EXTEND(root, CALM_KV("schemes", calm_recipe_filled(schemes)), CALM_KV("budget", calm_recipe_filled(budgets)),
+                CALM_KV("size", recipe->file_bytes ? calm_json_of_size(recipe->file_bytes) : NULL),
+                CALM_KV("file_bits", recipe->file_bits > 0 ? calm_json_of_number(recipe->file_bits) : NULL),
                 CALM_KV("act_budget", recipe->act_budget > 0 ? calm_json_of_number(recipe->act_budget) : NULL));
 }
 

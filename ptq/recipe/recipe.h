@@ -71,8 +71,12 @@ typedef struct calm_recipe {
     calm_input_scales input_scales;
     bool skip_smoothing;                    /* smoothing is not tried where inputs have no outliers */
     double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget; infinity
-                                             * alone: only activations have one */
+                                             * alone: activations or the file have one */
     size_t n_budgets;
+    size_t file_bytes;                      /* that the file may have; 0: any.  A size is an infinite budget, of which
+                                             * the pool's file says what it is (ptq/plan/pool.h) */
+    double file_bits;                       /* the same as bits per weight of its tensors; 0: any */
+    const char *file_asked;                 /* "`choice.size` 3.0MB"; NULL: neither */
     double act_budget;                      /* mean bits of activations; 0: no budget */
     long long probe_windows;                /* of the calibration windows, the first ones */
     calm_learn learn;                       /* what goes on from the result */

@@ -72,10 +72,11 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
             scheme->act_rule = CALM_ACT_RULE_VLLM;
     }
     for (size_t i = 0; i < recipe->n_schemes; i++)
-        if (recipe->schemes[i].mix && (recipe->n_schemes > 1 || spec->budgets.n || spec->act_budget > 0))
+        if (recipe->schemes[i].mix &&
+            (recipe->n_schemes > 1 || spec->budgets.n || calm_spec_sized(spec) || spec->act_budget > 0))
             return calm_fail(ctx, CALM_EARG,
                              "`schemes` %s says the type of every matrix; no other scheme competes with it, and there "
-                             "is no `choice.budget`", calm_mix_at((size_t)recipe->schemes[i].mix - 1));
+                             "is no `choice.budget` or `choice.size`", calm_mix_at((size_t)recipe->schemes[i].mix - 1));
     if (spec->act_rule == CALM_ACT_RULE_VLLM && !quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG,
                          "`act_rule` vllm is about quantized activations, which the scheme leaves float; "
@@ -166,6 +167,27 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The size of the one file that is written. */
+static calm_status resolve_size(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    char *asked;
+    if (!calm_spec_sized(spec))
+        return CALM_OK;
+    if ((spec->size && spec->file_bits > 0) || spec->budgets.n)
+        return calm_fail(ctx, CALM_EARG, "`choice.size`, `choice.bits_per_weight` and `choice.budget` say what the "
+                         "same weights may take; leave all but one of them out");
+    if (calm_formats_count(&recipe->formats) > 1)
+        return calm_fail(ctx, CALM_EARG, "`choice.%s` is of one file; found %zu `formats`, whose files differ in size",
+                         spec->size ? "size" : "bits_per_weight", calm_formats_count(&recipe->formats));
+    if (spec->size)
+        CALM_TRY(calm_size_parse_file(ctx, "choice.size", spec->size, &recipe->file_bytes));
+    recipe->file_bits = spec->file_bits;
+    CALM_TRY(spec->size ? calm_strf(ctx, ctx->out, &asked, "`choice.size` %s", spec->size)
+                        : calm_strf(ctx, ctx->out, &asked, "`choice.bits_per_weight` %g", spec->file_bits));
+    recipe->file_asked = asked;
+    return CALM_OK;
+}
+
 static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const calm_numbers *budgets = &spec->budgets;
@@ -174,8 +196,10 @@ static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, 
         recipe->budgets[i] = budgets->of[i];
     recipe->n_budgets = budgets->n;
     recipe->act_budget = spec->act_budget;
-    /* Activations alone are spent as one budget of weights that limits nothing. */
-    if (recipe->act_budget > 0 && !budgets->n)
+    CALM_TRY(resolve_size(ctx, spec, recipe));
+    /* Activations alone are spent as one budget of weights that limits nothing, and so is a size: what it limits is
+     * known with the model. */
+    if ((recipe->act_budget > 0 || recipe->file_asked) && !budgets->n)
         recipe->budgets[recipe->n_budgets++] = INFINITY;
     /* qsort takes no NULL, which an empty list is. */
     if (budgets->n)
@@ -226,6 +250,12 @@ static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec
     return CALM_OK;
 }
 
+/* What the bits of weights are limited by. */
+static const char *limit_of(const calm_recipe *recipe)
+{
+    return recipe->file_bytes ? "size" : recipe->file_bits > 0 ? "bits_per_weight" : "budget";
+}
+
 /* What does not go together. */
 static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
@@ -235,15 +265,16 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
                          calm_unit_name(recipe->selection.unit));
     if (recipe->n_budgets && recipe->prefix != CALM_PREFIX_FLOAT)
         return calm_fail(ctx, CALM_EARG,
-                         "`choice.budget` decides over all blocks together; it has no `calibration.prefix` quantized "
-                         "or asymmetric");
+                         "`choice.%s` decides over all blocks together; it has no `calibration.prefix` quantized "
+                         "or asymmetric", limit_of(recipe));
     if (recipe->n_budgets && recipe->selection.score == CALM_SCORE_PROBE_KL)
         return calm_fail(ctx, CALM_EARG,
-                         "`choice.budget` probes one width of each unit itself; it has no `choice.metric` probe_kl");
+                         "`choice.%s` probes one width of each unit itself; it has no `choice.metric` probe_kl",
+                         limit_of(recipe));
     calm_scheme_name(&recipe->schemes[0], name);
     if (!recipe->n_budgets && recipe->n_schemes > 1)
-        return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget` or "
-                         "`choice.act_budget` alone", name);
+        return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget`, "
+                         "`choice.size` or `choice.act_budget` alone", name);
     bool several = false;
     for (size_t i = 1; i < recipe->n_schemes; i++)
         several |= recipe->schemes[i].act_bits != recipe->schemes[0].act_bits;
@@ -251,8 +282,8 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
         return calm_fail(ctx, CALM_EARG, "`choice.act_budget` needs schemes of several activation widths to choose "
                          "from, as `schemes` w4a4_g128,w4a8_g128,w4a16_g128; found only those of %s", name);
     if (recipe->n_budgets && recipe->n_schemes == 1)
-        return calm_fail(ctx, CALM_EARG, "`choice.budget` needs several widths to choose from: `schemes` %s",
-                         calm_spec_default_schemes(spec));
+        return calm_fail(ctx, CALM_EARG, "`choice.%s` needs several widths to choose from: `schemes` %s",
+                         limit_of(recipe), calm_spec_default_schemes(spec));
     return CALM_OK;
 }
 
@@ -393,6 +424,10 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
     calm_scheme_name(&recipe->schemes[0], scheme);
     if (recipe->n_budgets && isfinite(recipe->budgets[0]))
         snprintf(scheme, sizeof scheme, "%g-bits", recipe->budgets[0]);
+    else if (spec->size)
+        snprintf(scheme, sizeof scheme, "%s", spec->size);
+    else if (recipe->file_bits > 0)
+        snprintf(scheme, sizeof scheme, "%g-bits-per-weight", recipe->file_bits);
     else if (recipe->n_budgets)
         snprintf(scheme, sizeof scheme, "%g-activation-bits", recipe->act_budget);
     return calm_strf(ctx, ctx->out, &recipe->output, "calm-out/%s-%s", base_name(spec->model), scheme);

@@ -18,6 +18,8 @@
 
 /* Schemes and algorithms of a budget, where none are named. */
 #define BUDGET_SCHEMES "w2a16_g64,w3a16_g128,w4a16_g128,w8a16"
+/* Of a size, in the one format that keeps them as they are. */
+#define GGUF_SCHEMES "q2_k,q3_k,iq4_xs,q4_k,q5_k,q6_k"
 #define BUDGET_POOL "gptq,gptq-hls,mkq-full"
 
 #define WINDOWS_MAX (1 << 20)
@@ -101,7 +103,15 @@ const calm_option calm_spec_table[] = {
     /* From here on: one choice and one result. */
     {.name = "budget", .help = "bits per weight that the widths of --scheme share; several, as 2.5,3,3.5, give a table",
      AT(budgets), .type = CALM_OPTION_NUMBERS, .min = 0x1p-1000, .max = 32, .metavar = "BITS",
-     .place = "choice.budget"},
+     .place = "choice.budget", .yields_to = "size|bits-per-weight"},
+    {.name = "size",
+     .help = "most bytes of the file that is written, embedding, head and everything counted: 3.0MB, 350MB; the widths "
+             "of --scheme share it",
+     TEXT(size, 32, "SIZE"), .place = "choice.size", .yields_to = "budget|bits-per-weight"},
+    {.name = "bits-per-weight",
+     .help = "the same said as bits per weight over all tensors of the file, float ones too",
+     AT(file_bits), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = 32, .metavar = "BITS",
+     .place = "choice.bits_per_weight", .yields_to = "budget|size"},
     {.name = "act-budget",
      .help = "mean bits of activations that --scheme shares: a4, a8 and a16 (float) by what each costs a unit",
      AT(act_budget), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = 16, .metavar = "BITS",
@@ -222,12 +232,19 @@ const char *calm_spec_default_schemes(const calm_recipe_spec *spec)
     static const char *const by_bits[9] = {[2] = "w2a16_g64", [3] = "w3a16_g128", [4] = "w4a16_g128", [8] = "w8a16"};
     if (spec->gguf_type)
         return calm_mix_called(spec->gguf_type);
-    if (spec->budgets.n)
+    if (calm_spec_sized(spec) && spec->formats.n == 1 && strcmp(spec->formats.of[0], "gguf") == 0)
+        return GGUF_SCHEMES;
+    if (spec->budgets.n || calm_spec_sized(spec))
         return BUDGET_SCHEMES;
     return spec->bits >= 0 && spec->bits <= 8 ? by_bits[spec->bits] : NULL;
 }
 
 const char *calm_spec_default_algorithms(const calm_recipe_spec *spec)
 {
-    return spec->budgets.n ? BUDGET_POOL : NULL;
+    return spec->budgets.n || calm_spec_sized(spec) ? BUDGET_POOL : NULL;
+}
+
+bool calm_spec_sized(const calm_recipe_spec *spec)
+{
+    return spec->size || spec->file_bits > 0;
 }

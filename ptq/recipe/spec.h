@@ -35,6 +35,8 @@ struct calm_recipe_spec {
     bool no_eval;
     calm_range blocks;
     calm_numbers budgets;
+    const char *size;                          /* "3.0MB"; NULL: none                  */
+    double file_bits;                          /* bits per weight of the file; 0: none */
     double act_budget;                         /* 0: none                              */
     int unit, rule, effort;                    /* calm_unit, calm_choice_rule, calm_effort */
     double shortlist;                          /* 0: the rule's own                    */
@@ -70,9 +72,12 @@ bool calm_spec_given(const calm_recipe_spec *spec, const char *name);
  * none. */
 const char *calm_spec_flag(const char *key);
 
-/* Comma lists of the schemes and algorithms that a spec without names stands for: those of `bits`, or of a budget.
- * Schemes NULL: there is none of so many bits.  Algorithms NULL: the default pool of the schemes. */
+/* Comma lists of the schemes and algorithms that a spec without names stands for: those of `bits`, of a budget or of a
+ * size.  Schemes NULL: there is none of so many bits.  Algorithms NULL: the default pool of the schemes. */
 const char *calm_spec_default_schemes(const calm_recipe_spec *spec);
 const char *calm_spec_default_algorithms(const calm_recipe_spec *spec);
+
+/* Has the file a size to keep to? */
+bool calm_spec_sized(const calm_recipe_spec *spec);
 
 #endif

@@ -6,6 +6,7 @@
 #include "ptq/run/check_recipe.h"
 
 #include "ptq/model/arch.h"
+#include "ptq/run/file_size.h"
 #include "ptq/run/run_pool.h"
 
 /* Do pins name units of the model and entries of the pool?  No candidate is known here, so numbers of candidates are
@@ -36,8 +37,12 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
     if (!faults->n)
         CALM_TRY(calm_fault_note(ctx, calm_run_restrict(ctx, run), "target", faults));
     if (!faults->n)
+        CALM_TRY(calm_fault_note(ctx, calm_run_file_open(ctx, run), "choice.size", faults));
+    if (!faults->n)
     {
-        CALM_TRY(calm_fault_note(ctx, calm_run_check_budgets(ctx, run), "choice.budget", faults));
+        CALM_TRY(calm_fault_note(ctx, calm_run_check_budgets(ctx, run),
+                                 recipe->file_bytes ? "choice.size" : recipe->file_bits > 0 ? "choice.bits_per_weight"
+                                                                                           : "choice.budget", faults));
         CALM_TRY(calm_fault_note(ctx, calm_act_budget_check(ctx, &run->pool, &run->scope, recipe->act_budget),
                                  "choice.act_budget", faults));
     }

@@ -82,6 +82,17 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result)
 
 /* ---- all of it ---- */
 
+/* What the first format, whose size is told, has made of embedding and head. */
+static calm_status describe_tables(calm_ctx *ctx, const calm_checkpoint *checkpoint)
+{
+    const calm_inputs *in = checkpoint->in;
+    const calm_formats *formats = &in->recipe->formats;
+    calm_outer_plan outer;
+    CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, 0), in->model, &checkpoint->result->plan,
+                                &outer));
+    return calm_outer_describe(ctx, &outer, &checkpoint->result->tables);
+}
+
 /* The order matters: sizes are measured of what the exporters wrote, `written` (evaluation, gates) may read the
  * weights back, and recipe and card come last, when all figures are there. */
 static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
@@ -91,6 +102,7 @@ static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const 
     result->bytes_before = (int64_t)checkpoint->in->float_bytes;
     CALM_TRY(calm_outputs_bytes(ctx, &checkpoint->in->recipe->formats, dir, &result->bytes_after));
     result->bits_per_weight = calm_plan_bits(checkpoint->in, &result->plan);
+    CALM_TRY(describe_tables(ctx, checkpoint));
     if (checkpoint->written)
         CALM_TRY(checkpoint->written(ctx, checkpoint->user, dir));
     CALM_TRY(write_recipe(ctx, checkpoint, dir));

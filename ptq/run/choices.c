@@ -1,6 +1,7 @@
 /* The choice of a run: solved from its candidates, and put into the store. */
 #include <math.h>
 
+#include "ptq/run/file_size.h"
 #include "ptq/run/run_pool.h"
 
 calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, const calm_pool *pool,
@@ -112,6 +113,8 @@ static calm_status spend(calm_ctx *ctx, calm_run *p, calm_pareto *out, calm_solu
     requests.budget = out->budget;
     requests.act_budget = p->in.recipe->act_budget;
     CALM_TRY(calm_solve(ctx, &p->pool, &requests, hybrid));
+    if (p->file)    /* uniform runs are compared beside the same table */
+        CALM_TRY(calm_run_file_take(ctx, p, hybrid->table));
     out->total = hybrid->total;
     CALM_TRY(list_trials(ctx, p, hybrid, out));
     CALM_TRY(calm_guard_judge(ctx, p, out->trials, out->n_trials, &out->result, &out->verdict));
@@ -124,6 +127,7 @@ calm_status calm_run_spend(calm_ctx *ctx, calm_run *p)
     calm_solution hybrid;
     calm_memory_plan_note(ctx, &p->held.capture);
     CALM_TRY(calm_run_rescope(ctx, p));
+    CALM_TRY(calm_run_file_probe(ctx, p));
     CALM_TRY(probe_narrowest(ctx, p));
     CALM_TRY(calm_run_rescope(ctx, p));    /* with the probes */
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->result.pareto, recipe->n_budgets));

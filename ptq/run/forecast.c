@@ -11,6 +11,7 @@
 #include "ptq/base/memory.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
+#include "ptq/run/file_size.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/run/work.h"
 #include "ptq/tensor/linalg.h"
@@ -211,8 +212,23 @@ static void add_store(forecast *f, const calm_job_ref *job)
     f->out->kept_bytes += learned + (recipe->keep_candidates ? all : one ? first : first + second);
 }
 
+/* Bytes of the file beside the jobs' own bits: of uniform plans the mean, since none is chosen yet. */
+static calm_status file_beside(calm_ctx *ctx, const forecast *f, double *out)
+{
+    const calm_run *p = f->p;
+    const calm_recipe *recipe = p->in.recipe;
+    *out = 0;
+    for (size_t s = 0; s < recipe->n_schemes; s++) {
+        size_t bytes;
+        double bits;
+        CALM_TRY(calm_run_file_of_scheme(ctx, p, s, &bytes, &bits));
+        *out += ((double)bytes - bits / 8) / (double)recipe->n_schemes;
+    }
+    return CALM_OK;
+}
+
 /* Sums over the jobs of the run, then what is done once per run. */
-static void add_up(forecast *f, int n_threads)
+static calm_status add_up(calm_ctx *ctx, forecast *f, int n_threads)
 {
     calm_forecast *out = f->out;
     const calm_run *p = f->p;
@@ -222,8 +238,11 @@ static void add_up(forecast *f, int n_threads)
     const calm_run_work work = calm_run_work_of(&p->in);
     size_t first, end;
     double bits = 0, weights = 0;
+    /* What a size leaves to each weight beside the usual tables. */
+    const double left = p->file ? (double)calm_budget_bits(&p->pool, INFINITY) /
+                                      calm_pool_weights(&p->pool, 0, p->pool.n_jobs) : 0;
     calm_inputs_jobs(&p->in, &first, &end);
-    out->bytes_after = (double)calm_model_bytes(p->in.model);
+    CALM_TRY(file_beside(ctx, f, &out->bytes_after));
     if (recipe->rotate && config->tied)    /* the head becomes a tensor of its own */
         out->bytes_after += (double)(config->vocab * config->hidden * calm_dtype_bytes(config->dtype));
     for (size_t j = first; j < end; j++) {
@@ -236,14 +255,20 @@ static void add_up(forecast *f, int n_threads)
         }
         add_store(f, job);
         /* Which entry is chosen is not known: the mean of all, or what the largest budget allows. */
-        b = recipe->n_budgets && isfinite(recipe->budgets[0]) ? recipe->budgets[recipe->n_budgets - 1] : b;
+        if (p->file)
+            b = left;
+        else if (recipe->n_budgets && isfinite(recipe->budgets[0]))
+            b = recipe->budgets[recipe->n_budgets - 1];
         out->seconds += chain_seconds(f, job, n_threads);
         bits += b * n;
         weights += n;
-        out->bytes_after += n * (b / 8 - (double)calm_dtype_bytes(config->dtype));
+        out->bytes_after += n * b / 8;
         out->n_candidates += recipe->n_pool;
     }
     out->bits_per_weight = weights > 0 ? bits / weights : 0;
+    /* A size is spent as far as the bytes of one job allow. */
+    if (recipe->file_bytes)
+        out->bytes_after = (double)recipe->file_bytes;
     /* Products have the rate of all threads already. */
     out->seconds += work.forward / (FORWARD_SHARE * f->out->sgemm_flops) + work.sgemm / f->out->sgemm_flops +
                     work.dgemm / f->out->dgemm_flops;
@@ -256,6 +281,7 @@ static void add_up(forecast *f, int n_threads)
     out->seconds += 2 * (double)calm_model_bytes(p->in.model) / 4e8 + out->bytes_after / 3e8;
     out->memory = p->memory;
     out->bytes_before = (double)calm_model_bytes(p->in.model);
+    return CALM_OK;
 }
 
 /* The evaluation's text is as long as it is: without a limit its windows are counted by tokenizing it, the one thing
@@ -283,6 +309,5 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_fo
     CALM_TRY(measure_products(ctx, MEASURE_SECONDS, &out->sgemm_flops, &out->dgemm_flops));
     CALM_TRY(measure_algorithms(ctx, &f));
     CALM_TRY(count_evaluation(ctx, &f));
-    add_up(&f, ctx->n_threads);
-    return CALM_OK;
+    return add_up(ctx, &f, ctx->n_threads);
 }

@@ -5,6 +5,7 @@
 
 #include "cka/linear.h"
 #include "ptq/run/block_work.h"
+#include "ptq/run/file_size.h"
 #include "ptq/run/outer_rows.h"
 #include "ptq/run/learn_impl.h"
 #include "ptq/base/file.h"
@@ -453,6 +454,23 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
                          calm_embedding_compare_scratch_bytes(n_windows));
 }
 
+/* A piece of the embedding in work; where a format writes its tensors one after the other also all of it: codes and
+ * scales, and the largest of the tensors. */
+static size_t outer_bytes(const estimate *e, bool whole)
+{
+    const size_t n = e->config->vocab * e->config->hidden;
+    return calm_outer_rows_bytes(e->p->outer, e->config->vocab, e->config->hidden, e->n_threads) +
+           (whole ? 2 * CALM_BYTES(uint8_t, n) + 3 * CALM_BYTES(float, n / 32) : 0);
+}
+
+/* A rounded table, and either the piece of it that is being rounded or the model that has it. */
+static size_t probed_bytes(const estimate *e, size_t windows)
+{
+    const size_t table = calm_run_file_probe_bytes(e->p);
+    return table ? table + calm_size_max(measured_bytes(e, 1, windows, e->longest, 2, false), 2 * outer_bytes(e, false))
+                 : 0;
+}
+
 /* The hybrid and the uniform runs on the guard's windows, probes on the first of the calibration's, the result on
  * the text. */
 static void add_evaluations(const estimate *e, calm_memory_plan *out)
@@ -468,6 +486,7 @@ static void add_evaluations(const estimate *e, calm_memory_plan *out)
         out->evaluate = measured_bytes(e, n_trials, e->p->in.guard.n, e->p->in.guard.longest, 1, false);
     if (probes)
         raise_to(&out->evaluate, measured_bytes(e, n_probes, probed, e->longest, 1, false));
+    raise_to(&out->evaluate, probed_bytes(e, probed));
     if (e->p->result.evaluates)
         raise_to(&out->evaluate, recipe->n_budgets > 1 ? measured_bytes(e, recipe->n_budgets, text, longest, 1, false)
                                                     : measured_bytes(e, 1, text, longest, 2, true));
@@ -483,15 +502,6 @@ static size_t mapped_bytes(const estimate *e)
     return most;
 }
 
-/* A piece of the embedding in work; where a format writes its tensors one after the other also all of it: codes and
- * scales, and the largest of the tensors. */
-static size_t outer_bytes(const estimate *e, bool whole)
-{
-    const size_t n = e->config->vocab * e->config->hidden;
-    return calm_outer_rows_bytes(e->p->outer, e->config->vocab, e->config->hidden, e->n_threads) +
-           (whole ? 2 * CALM_BYTES(uint8_t, n) + 3 * CALM_BYTES(float, n / 32) : 0);
-}
-
 /* Exporters in turn; each holds one block, and the importance matrix its own capture. */
 static void add_formats(const estimate *e, calm_memory_plan *out)
 {
@@ -503,7 +513,7 @@ static void add_formats(const estimate *e, calm_memory_plan *out)
             const calm_scheme scheme = calm_mix_largest(&recipe->schemes[s]);
             raise_to(&out->assemble, calm_exporter_write_bytes(exporter, e->p->in.model, &scheme, e->extras));
         }
-        if (exporter->outer && e->p->outer)
+        if ((exporter->outer || (exporter->check_outer && recipe->formats.options.head)) && e->p->outer)
             raise_to(&out->assemble, mapped_bytes(e) + outer_bytes(e, exporter->form != NULL));
         if (exporter->wants_importance)
             raise_to(&out->assemble,

@@ -2,6 +2,7 @@
 #include "ptq/run/outer_rows.h"
 
 #include "algorithms/algorithm.h"
+#include "ptq/quant/qjob.h"
 
 /* Nothing is known of the inputs, whose Gram matrix stands for the identity: scales of least squared error. */
 #define ALGORITHM "hls(signed=true)+nearest"
@@ -11,15 +12,14 @@ calm_status calm_outer_algorithm(calm_ctx *ctx, calm_algorithm **out)
     return calm_algorithm_parse(ctx, ALGORITHM, out);
 }
 
-calm_status calm_outer_rows(void *user, calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme,
-                            size_t first, size_t n, calm_qlinear *out)
+/* Rows as a job, in ctx->out. */
+static calm_status quantize(calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme, size_t first, size_t n,
+                            calm_qjob *out)
 {
     const size_t in = table->shape[1];
     calm_algorithm *algorithm;
-    calm_qjob qjob;
     double *gram;
     float *w;
-    (void)user;
     CALM_TRY(CALM_NEW(ctx, ctx->out, gram, in * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, n * in));
     CALM_TRY(calm_tensor_part_to_f32(ctx, table, first * in, n * in, w));
@@ -27,10 +27,38 @@ calm_status calm_outer_rows(void *user, calm_ctx *ctx, const calm_tensor *table,
     const calm_linear linear = {.name = table->name, .out = n, .in = in, .w = w};
     const calm_job job = {.name = table->name, .linears = &linear, .n_linears = 1, .stats = &stats, .scheme = *scheme};
     CALM_TRY(calm_outer_algorithm(ctx, &algorithm));
-    CALM_TRY(calm_algorithm_run(ctx, algorithm, &job, &qjob));
+    return calm_algorithm_run(ctx, algorithm, &job, out);
+}
+
+calm_status calm_outer_rows(void *user, calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme,
+                            size_t first, size_t n, calm_qlinear *out)
+{
+    const size_t in = table->shape[1];
+    calm_qjob qjob;
+    (void)user;
+    CALM_TRY(quantize(ctx, table, scheme, first, n, &qjob));
     *out = (calm_qlinear){.quantized = true, .scheme = *scheme, .out = n, .in = in, .group = qjob.group,
                           .n_groups = qjob.n_groups, .codes = qjob.codes, .scales = qjob.scales, .zeros = qjob.zeros,
                           .mins = qjob.mins, .global = qjob.global};
+    return CALM_OK;
+}
+
+calm_status calm_outer_rows_round(calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme, uint16_t *out)
+{
+    const size_t rows = table->shape[0], in = table->shape[1], most = calm_outer_piece(rows, in);
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    for (size_t first = 0, n; first < rows; first += n) {
+        CALM_SCOPED_SCRATCH(ctx);
+        calm_qjob qjob;
+        float *w;
+        n = calm_size_min(most, rows - first);
+        CALM_TRY(quantize(ctx, table, scheme, first, n, &qjob));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, n * in));
+        calm_qjob_dequantize(&qjob, w);
+        CALM_TRY(calm_from_f32(ctx, CALM_F16, w, n * in, out + first * in));
+        calm_arena_clear(&arena);
+    }
     return CALM_OK;
 }
 

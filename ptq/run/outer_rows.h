@@ -10,6 +10,9 @@
 calm_status calm_outer_rows(void *user, calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme,
                             size_t first, size_t n, calm_qlinear *out);
 
+/* All rows rounded so, out [V, D] in float16: what a reader multiplies by up to that.  Fails likewise. */
+calm_status calm_outer_rows_round(calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme, uint16_t *out);
+
 /* The chain that does it, in ctx->out. */
 calm_status calm_outer_algorithm(calm_ctx *ctx, calm_algorithm **out);
 

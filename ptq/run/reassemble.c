@@ -377,7 +377,7 @@ static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, 
 
 /* The trials that the guard of the run had, in its order: the hybrid; under a budget one per scheme; every entry.
  * The card lists them so. */
-static calm_status list_trials(calm_ctx *ctx, calm_assembly *a)
+static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, bool sized)
 {
     const calm_json *budgets = calm_json_get(a->run.recipe, "budget");
     const double budget = calm_json_number(calm_json_at(budgets, 0), NAN);
@@ -385,7 +385,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_assembly *a)
     char name[CALM_SCHEME_NAME_MAX], *text;
     CALM_TRY(CALM_NEW(ctx, ctx->out, a->result.trials, 1 + a->stored.pool.n_schemes + a->stored.pool.n_entries + 1));
     CALM_TRY(add_trial(ctx, a, "hybrid", NAN, 0));
-    for (size_t i = 0; i < a->stored.pool.n_schemes && (!isnan(budget) || act_budget > 0); i++) {
+    for (size_t i = 0; i < a->stored.pool.n_schemes && (!isnan(budget) || act_budget > 0 || sized); i++) {
         calm_scheme_name(&a->recipe.schemes[i], name);
         CALM_TRY(calm_strf(ctx, ctx->out, &text, "all %s", name));
         const calm_status status = add_trial(ctx, a, text, budget, act_budget);
@@ -405,6 +405,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_assembly *a)
 static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_value params[] = {calm_value_int(a->run.id), calm_value_int(a->run.calibration_id)};
+    const bool sized = calm_json_get(a->run.recipe, "size") || calm_json_get(a->run.recipe, "file_bits");
     calm_value row[3];
     CALM_TRY(calm_store_query_one(ctx, a->in.store, "SELECT (SELECT count(*) FROM run_evaluation WHERE run_id = ?1 AND"
                                   " role = 'guard'), n_windows, n_tokens FROM calibration WHERE id = ?2", params, 2,
@@ -415,8 +416,15 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
                          (long long)a->run.id, (long long)row[1].integer);
     a->result.calib = (calm_window_facts){.n = (size_t)row[1].integer, .tokens = (size_t)row[2].integer};
     if (row[0].integer)
-        CALM_TRY(list_trials(ctx, a));
-    return calm_assembly_figures(ctx, a);
+        CALM_TRY(list_trials(ctx, a, sized));
+    CALM_TRY(calm_assembly_figures(ctx, a));
+    /* What was too large for the file was not measured. */
+    for (size_t i = 1, n = sized ? a->result.n_trials : 0; i < n; i++) {
+        a->result.n_trials = i == 1 ? 1 : a->result.n_trials;
+        if (a->result.trials[i].id)
+            a->result.trials[a->result.n_trials++] = a->result.trials[i];
+    }
+    return CALM_OK;
 }
 
 /* ---- the whole line ---- */

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/run/reselect_size.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/recipe/words.h"
 #include "ptq/base/sha256.h"
@@ -163,7 +164,7 @@ static void close_store(calm_store **store)
 /* All that is read, of one moment of the store: within a transaction, so that a run that writes meanwhile is seen as
  * a whole or not at all. */
 static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o, calm_requests *requests,
-                                  calm_reselected *out)
+                                  calm_reselect_size *size, calm_reselected *out)
 {
     calm_pool *pool = &out->stored.pool;
     calm_pool_query query;
@@ -174,6 +175,8 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
     CALM_TRY(resolve_query(ctx, o, &out->parent, &query));
     CALM_TRY(resolve_requests(ctx, o, &out->parent, requests));
     CALM_TRY(calm_pool_of_store(ctx, store, &out->parent, &query, &out->stored));
+    CALM_TRY(calm_reselected_size(ctx, o, &out->parent, pool, requests, size));
+    out->size = size->file ? size->file->asked : NULL;
     CALM_TRY(calm_strf(ctx, ctx->out, &pool->remedy,
                        "calm quantize with `choice.unit` %s `choice.metric` %s measures it",
                        calm_unit_name(query.unit), query.metric));
@@ -194,7 +197,8 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
 
 /* The member "select" of the recipe: all that was asked, resolved, so that this run can be selected from again.
  * `run` 0: without it, for the key. */
-static calm_json *select_json(const calm_reselected *s, const calm_requests *requests, int64_t run)
+static calm_json *select_json(const calm_reselected *s, const calm_requests *requests, const calm_reselect_size *size,
+                              int64_t run)
 {
     const char *target = calm_engine_name(requests->engine);
     /* As in the recipe: that says it. */
@@ -215,7 +219,10 @@ static calm_json *select_json(const calm_reselected *s, const calm_requests *req
                        CALM_KV("rule", calm_choice_rule_name(s->stored.pool.rule)),
                        CALM_KV("shortlist", lists ? calm_json_of_number(s->stored.pool.shortlist) : NULL),
                        CALM_KV("metric", s->stored.pool.metric),
-                       CALM_KV("budget", isnan(requests->budget) ? NULL : calm_json_of_number(requests->budget)),
+                       CALM_KV("budget",
+                               isfinite(requests->budget) ? calm_json_of_number(requests->budget) : NULL),
+                       CALM_KV("size", size->file_bytes ? calm_json_of_size(size->file_bytes) : NULL),
+                       CALM_KV("file_bits", size->file_bits > 0 ? calm_json_of_number(size->file_bits) : NULL),
                        CALM_KV("act_budget",
                                requests->act_budget > 0 ? calm_json_of_number(requests->act_budget) : NULL),
                        CALM_KV("target", own ? NULL : calm_json_of_string(target)), CALM_KV("forbid", forbid),
@@ -225,13 +232,13 @@ static calm_json *select_json(const calm_reselected *s, const calm_requests *req
 /* Of the parent, the options and what came of them: the same again is the same run.  The chosen candidates are in it
  * because a later calm quantize may have added scores, after which the same options choose otherwise. */
 static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_requests *requests,
-                            char key[CALM_SHA256_HEX])
+                            const calm_reselect_size *size, char key[CALM_SHA256_HEX])
 {
     const calm_pool *pool = &s->stored.pool;
     CALM_SCOPED_JSON(select);
     const char *options;
     calm_sha256 sha;
-    select = select_json(s, requests, 0);
+    select = select_json(s, requests, size, 0);
     CALM_TRY(calm_json_text(ctx, select, &options));
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-select-1");
@@ -268,13 +275,14 @@ static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_reselect
 
 /* Within the writer's transaction: of two equal selections at once the second finds the first. */
 static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_reselect_options *o,
-                               const calm_requests *requests, calm_reselected *s)
+                               const calm_requests *requests, const calm_reselect_size *size,
+                               calm_reselected *s)
 {
     char key[CALM_SHA256_HEX];
     const char *recipe;
     calm_value known;
     CALM_SCOPED_JSON(json);
-    CALM_TRY(make_key(ctx, s, requests, key));
+    CALM_TRY(make_key(ctx, s, requests, size, key));
     const calm_value param = calm_value_text(key);
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run WHERE key = ?1 AND status = 'finished'", &param,
                                   1, &known, 1));
@@ -285,7 +293,12 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
     /* The parent's resolved recipe is the run's too, but for "select", which replaces that of an earlier selection
      * and repeats what it asked. */
     json = calm_json_copy(s->parent.recipe);
-    calm_json_set(json, "select", select_json(s, requests, s->parent.id));
+    calm_json_set(json, "select", select_json(s, requests, size, s->parent.id));
+    /* As calm assemble finds them: tables are part of the size. */
+    if (size->file) {
+        calm_json_set_string(json, "embed_scheme", size->embed);
+        calm_json_set_string(json, "head_scheme", size->head);
+    }
     CALM_TRY(calm_json_text(ctx, json, &recipe));
     return put_run(ctx, store, o, key, recipe, s);
 }
@@ -293,23 +306,24 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
 /* The store is opened again, for writing: choosing held no lock.  What another program removed meanwhile (calm gc)
  * breaks a foreign key, and then nothing is put. */
 static calm_status keep(calm_ctx *ctx, const calm_reselect_options *o, const calm_requests *requests,
-                        calm_reselected *s)
+                        const calm_reselect_size *size, calm_reselected *s)
 {
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
     CALM_SCOPED(calm_store *, close_store) store = NULL;
     CALM_TRY(calm_store_open(ctx, o->store, &how, &store));
     CALM_TRY(calm_store_begin(ctx, store));
-    CALM_TRY(find_or_put(ctx, store, o, requests, s));
+    CALM_TRY(find_or_put(ctx, store, o, requests, size, s));
     return calm_store_commit(ctx, store);
 }
 
 calm_status calm_reselect(calm_ctx *ctx, const calm_reselect_options *o, calm_reselected *out)
 {
     calm_requests requests;
+    calm_reselect_size size;
     *out = (calm_reselected){.budget = NAN};
-    CALM_TRY(read_and_solve(ctx, o, &requests, out));
+    CALM_TRY(read_and_solve(ctx, o, &requests, &size, out));
     warn(ctx, out);
-    return o->dry_run ? CALM_OK : keep(ctx, o, &requests, out);
+    return o->dry_run ? CALM_OK : keep(ctx, o, &requests, &size, out);
 }
 
 void calm_reselected_clear(calm_reselected *selected)

@@ -1,5 +1,6 @@
 /* Choosing anew from what a run left in the store: another rule, metric, unit or budget, entries that are forbidden,
- * units that are pinned.  The model is not read. */
+ * units that are pinned.  The model is not read, but for its headers where a size of the file is asked
+ * (reselect_size.h). */
 #ifndef CALM_RUN_RESELECT_H
 #define CALM_RUN_RESELECT_H
 
@@ -16,6 +17,8 @@ typedef struct calm_reselect_options {
     const char *metric;         /* NULL: the run's                                                            */
     double budget;              /* bits per weight; NaN: the run's, if it had one                             */
     double act_budget;          /* mean bits of activations; 0: the run's, if it had one                      */
+    size_t file_bytes;          /* most bytes of the file; 0: the run's, if it had one and no other is asked  */
+    double file_bits;           /* the same as bits per weight of its tensors                                 */
     double shortlist;           /* factor of the rule token; 0: the run's                                     */
     calm_words forbid;          /* "gptq", "#12": besides what the run had                                    */
     calm_pairs pins;            /* unit, candidate: besides what the run had, and counting more               */
@@ -28,7 +31,8 @@ typedef struct calm_reselected {
     calm_stored_run parent;
     calm_stored_run_pool stored;    /* its pool                                                                   */
     calm_solution solution;
-    double budget, act_budget;  /* that held; NaN: none; 0: none                                              */
+    double budget, act_budget;  /* that held; NaN: none, infinite: a size; 0: none                            */
+    const char *size;           /* "`choice.size` 3000000B"; NULL: none                                       */
     const calm_engine *engine;  /* that held                                                                  */
     size_t *before;             /* [n_jobs] entries that the parent chose; SIZE_MAX: none                     */
     double bits_before;         /* per weight, of those; NaN: some job had none                               */

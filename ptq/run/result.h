@@ -73,6 +73,7 @@ typedef struct calm_result {
     calm_learned_facts tuned;                  /* of the whole model; losses: divergence, once for each block */
     double bits_per_weight;                    /* of the quantized linears; NaN: not known yet              */
     int64_t bytes_before, bytes_after;
+    const char *tables;                        /* "embedding and head q6_k"; NULL: they stayed float        */
     calm_window_facts calib, guard, eval;
     bool evaluates;
     calm_measure eval_float, eval_result;      /* of the float model, of the result; on the evaluation's text */

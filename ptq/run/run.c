@@ -7,6 +7,7 @@
 
 #include "ptq/run/division.h"
 #include "ptq/run/environment.h"
+#include "ptq/run/file_size.h"
 #include "ptq/run/outer_rows.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
@@ -139,36 +140,12 @@ static void note_held_windows(calm_ctx *ctx, const calm_run *p)
 
 /* ---- the whole line ---- */
 
-/* A member of `json` from its text; NULL: none. */
-static calm_status add_member(calm_ctx *ctx, calm_json *json, const char *key, const char *text)
-{
-    calm_json *value;
-    if (!text)
-        return CALM_OK;
-    CALM_TRY(calm_json_parse(ctx, key, text, strlen(text), &value));
-    calm_json_set(json, key, value);
-    return CALM_OK;
-}
-
-/* The recipe as the store keeps it: `all` with what the command line said instead of a recipe file and with the file
- * that says the same, which are not in the key. */
-static calm_status recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool all, calm_text *out)
-{
-    CALM_SCOPED_JSON(json);
-    json = calm_recipe_json(recipe);
-    if (all) {
-        CALM_TRY(add_member(ctx, json, "overrides", recipe->overrides));
-        CALM_TRY(add_member(ctx, json, "document", recipe->document));
-    }
-    return calm_json_write(ctx, json, 0, out);
-}
-
 static calm_status run_key(calm_ctx *ctx, const calm_run *p, char key[CALM_SHA256_HEX])
 {
     CALM_SCOPED_TEXT(recipe);
     calm_sha256 sha;
     /* Without command line and document: the same recipe said in another way is the same run. */
-    CALM_TRY(recipe_text(ctx, p->in.recipe, false, &recipe));
+    CALM_TRY(calm_run_recipe_text(ctx, p->in.recipe, false, &recipe));
     calm_sha256_init(&sha);
     /* A run with the same key goes on where it stopped. The version is in it: another calm may choose otherwise. */
     calm_sha256_field(&sha, "calm-run-1");
@@ -184,7 +161,7 @@ static calm_status begin_run(calm_ctx *ctx, calm_run *p)
     CALM_SCOPED_TEXT(recipe);
     char key[CALM_SHA256_HEX];
     CALM_TRY(run_key(ctx, p, key));
-    CALM_TRY(recipe_text(ctx, p->in.recipe, true, &recipe));
+    CALM_TRY(calm_run_recipe_text(ctx, p->in.recipe, true, &recipe));
     const calm_store_run run = {.key = key, .model_id = p->result.model_id, .calibration_id = p->result.calibration_id,
                                 .command = p->command, .recipe = recipe.data,
                                 .unit = calm_unit_name(selection->unit), .rule = calm_choice_rule_name(selection->rule),
@@ -241,6 +218,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &p->choice));
     /* Before the export is checked: it drops schemes that no job can have, and the recipe may be a copy afterwards. */
     CALM_TRY(calm_run_restrict(ctx, p));
+    CALM_TRY(calm_run_file_open(ctx, p));
     p->result.recipe = p->in.recipe;
     p->result.limits = p->scope.limits;
     CALM_TRY(calm_gates_check(ctx, p->in.recipe->gates, p->in.recipe->n_gates, p->result.evaluates,

@@ -35,6 +35,7 @@ struct calm_run {
     bool surveyed, computed;                   /* what the store has of the candidates is known; all are there */
     calm_pool pool;                            /* of the recipe's selection, as far as known */
     calm_scope scope;                          /* what pins and target leave to its units */
+    struct calm_file_budget *file;             /* where the recipe asks for a size (file_size.h); else NULL */
     size_t *choice;                            /* [n_jobs] entry of the pool          */
     const char *cost;                          /* what the target cost; NULL: there is none */
     calm_windows eval;
@@ -48,6 +49,14 @@ calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm
 /* Begin a run without computing: open its inputs, check what the exporter would refuse, fit the memory.  Nothing is
  * written.  Close it after a failure too. */
 calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **out);
+
+/* The recipe as the store keeps it: `all` with what the command line said instead of a recipe file and with the file
+ * that says the same, which are not in the key (run_recipe.c). */
+calm_status calm_run_recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool all, calm_text *out);
+
+/* Put the recipe as it stands into the run's row: what was decided on the way is what calm assemble repeats
+ * (run_recipe.c). */
+calm_status calm_run_keep_recipe(calm_ctx *ctx, const calm_run *run);
 
 /* ---- stages, in their own files ---- */
 

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/run/file_size.h"
+
 /* ---- the pool ---- */
 
 /* The crest factor is read for the activation rule alone, which applies where activations are quantized and something
@@ -90,6 +92,7 @@ calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_select
                        .metric = calm_score_name(selection->point, selection->score)};
     CALM_TRY(list_jobs(ctx, p, selection->unit, out));
     CALM_TRY(fill_cells(ctx, p, selection, out));
+    out->file = p->file ? &p->file->pool : NULL;
     /* What helps where no candidate has the score. */
     CALM_TRY(calm_strf(ctx, ctx->out, &out->remedy,
                        "%zu rows were scored (--score-samples, --seqlen), it needs at least 4",

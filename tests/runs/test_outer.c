@@ -186,7 +186,7 @@ static void check_read_back(const play *run, bool head, const char *scheme_name)
     float *read, *expected, *part;
     ck_ok(CALM_NEW(ctx, ctx->out, read, n));
     ck_ok(CALM_NEW(ctx, ctx->out, expected, n));
-    ck_ok(CALM_NEW(ctx, ctx->out, part, 3 * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, part, 32 * in));
     const calm_qjob qjob = {.out = of.out, .in = in, .n_groups = of.n_groups, .group = of.group,
                             .scheme = scheme, .codes = (uint8_t *)(uintptr_t)of.codes, .scales = of.scales};
     calm_qjob_dequantize(&qjob, expected);
@@ -195,6 +195,9 @@ static void check_read_back(const play *run, bool head, const char *scheme_name)
     for (size_t i = 0; i < n; i++)    /* by value: a negative scale gives -0, code * scale + bias gives 0 */
         ck_assert_msg(read[i] == expected[i], "%zu: %g, expected %g", i, (double)read[i], (double)expected[i]);
     ck_assert(memcmp(part, read + 5 * in, 3 * in * sizeof *part) == 0);
+    /* Rows that begin and end with words, wherever these lie. */
+    ck_ok(calm_tensor_part_to_f32(ctx, table, 64 * in, 32 * in, part));
+    ck_assert(memcmp(part, read + 64 * in, 32 * in * sizeof *part) == 0);
     calm_model_close(model);
     calm_model_close(from);
 }
@@ -223,8 +226,79 @@ TEST(mlx_reads_its_own)
 }
 END_OF_TEST
 
+static play with_head(const char *format, const char *head)
+{
+    play run = written(format, "w4a16_g32", false);
+    ask(&run, NULL, head);
+    return run;
+}
+
+/* What config.json says of the head. */
+static const calm_json *config_of(const play *run, const char *key)
+{
+    calm_json *config;
+    ck_ok(calm_json_read(ctx, test_format("%s/config.json", run->recipe.output), 1 << 20, &config));
+    return calm_json_get(calm_json_get(config, "quantization_config"), key);
+}
+
+/* compressed-tensors: a target of the group of its scheme, or of a group of its own; not ignored. */
+TEST(a_head_in_compressed_tensors)
+{
+    static const char *const schemes[] = {"w8a16_g32", "w4a16_g32", "w3a16_g32", "fp8a16", "mxfp4a16"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        const play run = with_head("compressed-tensors", schemes[i]);
+        play_must_run(&run);
+        const calm_json *groups = config_of(&run, "config_groups");
+        const size_t own = i != 1;
+        ck_assert_uint_eq(calm_json_size(groups), 1 + own);
+        const calm_json *targets = calm_json_get(calm_json_get(groups, own ? "group_01" : "group_00"), "targets");
+        const size_t last = calm_json_size(targets) - 1;
+        ck_assert_str_eq(calm_json_string(calm_json_at(targets, last), ""), "lm_head");
+        ck_assert_uint_eq(calm_json_size(config_of(&run, "ignore")), 0);
+        if (i < 3)    /* small floats have levels of their own */
+            check_read_back(&run, true, schemes[i]);
+    }
+    const play none = written("compressed-tensors", "w4a16_g32", false);
+    play_must_run(&none);
+    ck_assert_uint_eq(calm_json_size(config_of(&none, "ignore")), 1);
+    play other = with_head("compressed-tensors", "nvfp4a16");
+    check_refused(&other, CALM_EUNSUPPORTED, "lm_head.weight is nvfp4a16");
+    ask(&other, NULL, "w4a16_g24");
+    check_refused(&other, CALM_EUNSUPPORTED, "its groups do not divide 32 columns");
+    ask(&other, "w4a16_g32", NULL);
+    check_refused(&other, CALM_EUNSUPPORTED, "is written with a float embedding");
+    play tied = written("compressed-tensors", "w4a16_g32", true);
+    ask(&tied, NULL, "w8a16_g32");
+    check_refused(&tied, CALM_EUNSUPPORTED, "a float embedding, which is this model's head");
+}
+END_OF_TEST
+
+/* GPTQ: lm_head true, and a rule where it has other values than the linears. */
+TEST(a_head_in_gptq)
+{
+    static const char *const schemes[] = {"w8a16_g32", "w4a16_g32", "w4a16_g32_asym"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        const play run = with_head("gptq", schemes[i]);
+        play_must_run(&run);
+        ck_assert(calm_json_bool(config_of(&run, "lm_head"), false));
+        ck_assert_uint_eq(calm_json_size(calm_json_get(config_of(&run, "dynamic"), "+:lm_head$")), i == 1 ? 0 : 3);
+        ck_assert_str_eq(calm_json_string(config_of(&run, "checkpoint_format"), ""), i == 2 ? "gptq_v2" : "gptq");
+        if (i < 2)
+            check_read_back(&run, true, schemes[i]);
+    }
+    const play none = written("gptq", "w4a16_g32", false);
+    play_must_run(&none);
+    ck_assert(!calm_json_bool(config_of(&none, "lm_head"), true));
+    play other = with_head("gptq", "w4a16_g24");
+    check_refused(&other, CALM_EUNSUPPORTED, "its groups do not divide 32 columns");
+    ask(&other, NULL, "fp8a16");
+    check_refused(&other, CALM_EUNSUPPORTED, "`formats` gptq does not hold it");
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("outer", (const TTest *[]){as_llama_quantize, as_asked, it_is_measured, refused_by_name, rows,
-                                                mlx_reads_its_own, NULL});
+                                                mlx_reads_its_own, a_head_in_compressed_tensors, a_head_in_gptq,
+                                                NULL});
 }

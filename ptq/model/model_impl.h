@@ -1,0 +1,23 @@
+/* What a model consists of.  Only model*.c of this folder include it. */
+#ifndef CALM_MODEL_MODEL_IMPL_H
+#define CALM_MODEL_MODEL_IMPL_H
+
+#include "ptq/model/model.h"
+#include "ptq/model/quantized_table.h"
+
+struct calm_model {
+    /* Names, layout and arrays of the config: what lives until the model is closed. */
+    calm_arena arena;
+    char *dir;
+    calm_json *json;
+    const char *prefix;
+    calm_config config;
+    calm_layout layout;
+    calm_safetensors *tensors;
+    calm_qformat_reader *stored;    /* NULL: a float checkpoint, or a GGUF file */
+    bool in_blocks;                 /* a GGUF file with quantized matrices */
+    calm_act_rule act_rule;         /* of linears whose input is quantized */
+    calm_quantized_table tables[2]; /* embedding and head, where they are quantized */
+};
+
+#endif

@@ -1,0 +1,16 @@
+/* A model whose embedding or head reads otherwise. */
+#include "ptq/model/model_impl.h"
+
+calm_status calm_model_view(calm_ctx *ctx, const calm_model *model, const calm_tensor *const tables[2],
+                            const calm_model **out)
+{
+    calm_model *view;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, view, 1));
+    *view = *model;
+    /* As quantized tables are found: the name tells that there is one. */
+    for (int head = 0; head < 2; head++)
+        if (tables[head])
+            view->tables[head].floats = *tables[head];
+    *out = view;
+    return CALM_OK;
+}

@@ -1,0 +1,28 @@
+#!/bin/sh
+# KL of GGUF files at given sizes, types per matrix and of the table chosen by --size, beside llama-quantize's assignment of types
+# (gguf_types.sh has its figures).  CSV on the standard output.
+#
+#   gguf_sizes.sh FOLDER-OF-PROGRAMS [BYTES...]      build/release; BYTES: those of calm's files in docs/evidence/gguf_types.csv
+#
+# WINDOWS=196: test windows of 512 tokens.  ALGORITHMS=mkq-full.  The first size takes about three minutes of CPU, each other one half.
+set -eu
+
+PATH=${1:?usage: gguf_sizes.sh FOLDER-OF-PROGRAMS [BYTES...]}:$PATH
+shift
+home=${CALM_HOME:-$(cd "$(dirname "$0")/../.." && pwd)}
+export CALM_HOME=$home
+# shellcheck disable=SC2046
+[ $# -gt 0 ] || set -- $(awk -F, '$2 == "calm" { print $3 }' "$home/docs/evidence/gguf_types.csv")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+echo "size,bytes,table,kl"
+for size in "$@"; do
+    calm quantize --model qwen --format gguf --size "${size}B" --algorithms "${ALGORITHMS:-mkq-full}" --guard-samples 0 --no-eval \
+        --output "$work/$size" --store "$work/calm.db" --quiet --json >"$work/run.json"
+    calm eval --model "$work/$size/model.gguf" --reference qwen --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
+    table=$(tr ',{}' '\n\n\n' <"$work/run.json" | sed -n 's/^ *"tables": *"embedding and head \(.*\)"$/\1/p')
+    kl=$(tr ',{}' '\n\n\n' <"$work/eval.json" | sed -n 's/^ *"kl": *\([-0-9.e]*\).*/\1/p' | head -n 1)
+    echo "$size,$(wc -c <"$work/$size/model.gguf"),$table,$kl"
+done
