@@ -10,14 +10,18 @@ static const char chosen[] =
     "INSERT OR IGNORE INTO temp.drop_kept SELECT candidate_id FROM choice WHERE candidate_id IS NOT NULL"
     " UNION SELECT candidate_id FROM learned_candidate UNION SELECT start_id FROM learned_candidate";
 
-/* Of other runs those of pools that were asked to be kept, or that a run which did not finish finds when it goes on.  A
- * run whose result is a uniform one has no rows that say of which candidates: they are known by their algorithm, behind
+/* Of other runs all that they considered, where this was asked to be kept, or is found when they go on. */
+static const char of_pools[] =
+    "INSERT OR IGNORE INTO temp.drop_kept SELECT candidate_id FROM run_candidate WHERE run_id IN (SELECT id FROM run"
+    " WHERE id <> ?1 AND (status <> 'finished' OR json_extract(recipe, '$.keep_candidates')))";
+
+/* Their results: of a uniform one no rows say of which candidates it is.  They are known by their algorithm, behind
  * "for" where an expert had another one, or by the scheme of "all SCHEME". */
-static const char of_others[] =
+static const char of_results[] =
     "INSERT OR IGNORE INTO temp.drop_kept SELECT k.id FROM run r JOIN run_candidate rc ON rc.run_id = r.id"
     " JOIN candidate k ON k.id = rc.candidate_id JOIN algorithm a ON a.id = k.algorithm_id"
-    " WHERE r.id <> ?1 AND (r.status <> 'finished' OR json_extract(r.recipe, '$.keep_candidates')"
-    " OR replace(r.result, ',', ' ') || ' ' LIKE 'all ' || k.scheme || ' %'"
+    " WHERE r.id <> ?1 AND r.status = 'finished' AND r.result <> 'hybrid'"
+    " AND (replace(r.result, ',', ' ') || ' ' LIKE 'all ' || k.scheme || ' %'"
     " OR instr(replace(r.result, ',', ' ') || ' ',"
     " substr(a.name, iif(instr(a.name, ' for '), instr(a.name, ' for ') + 5, 1)) || ' ') = 1)";
 
@@ -35,7 +39,8 @@ calm_status calm_store_drop_losers(calm_ctx *ctx, calm_store *store, int64_t run
     *out = (calm_store_dropped){0};
     CALM_TRY(calm_sql_script(ctx, store->sql, make_set));
     CALM_TRY(calm_sql_run(ctx, store->sql, chosen, CALM_NONE));
-    CALM_TRY(calm_sql_run(ctx, store->sql, of_others, CALM_BIND(CALM_I(run_id))));
+    CALM_TRY(calm_sql_run(ctx, store->sql, of_pools, CALM_BIND(CALM_I(run_id))));
+    CALM_TRY(calm_sql_run(ctx, store->sql, of_results, CALM_BIND(CALM_I(run_id))));
     for (size_t i = 0; i < n_keep; i++)
         CALM_TRY(calm_sql_run(ctx, store->sql, "INSERT OR IGNORE INTO temp.drop_kept VALUES (?1)",
                               CALM_BIND(CALM_I(keep[i]))));
