@@ -109,6 +109,10 @@ texts() {
     head -c 40000 "${CALM_HOME:?}/recipes/text/wikitext2-valid.txt" >text.txt
 }
 
+blobs() {
+    find "$1/calm.db.blobs" -type f | wc -l
+}
+
 part_two() {
     run 0 one $small || fail "$(tail -n 5 one.said)"
     check 2 two one $small
@@ -121,6 +125,14 @@ part_two() {
     run 0 wide $wide || fail "$(tail -n 5 wide.said)"
     check 2 wide2 wide $wide
     divided wide2
+    # Codes that were dropped, which each rank computes again for its blocks; the recipe that is written says so.
+    [ "$(blobs two)" = "$(blobs one)" ] || fail "two: $(blobs two) blobs, and one $(blobs one)"
+    rows two | grep -E "^(candidate|score)" >before.rows
+    run 2 two $small --keep-candidates --force || fail "$(tail -n 5 two.said)"
+    rows two | grep -E "^(candidate|score)" >after.rows
+    [ -s before.rows ] && cmp -s before.rows after.rows || fail "two: other rows with codes that were dropped"
+    [ "$(blobs two)" = "$(store_sql two/calm.db 'SELECT count(DISTINCT blob) FROM candidate')" ] ||
+        fail "two: $(blobs two) blobs with --keep-candidates"
 }
 
 part_more() {
