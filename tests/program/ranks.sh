@@ -150,6 +150,16 @@ part_more() {
     # Candidates from weights alone: no rows move.
     run 0 blind $blind || fail "$(tail -n 5 blind.said)"
     check 2 blind2 blind $blind
+    # Two runs on one store: the second waits and says for whom, then finds all there.
+    mpirun -n 2 calm quantize $small --output both/a --store both/calm.db --quiet >a.said 2>&1 &
+    first=$!
+    wait_for both 1 $first
+    mpirun -n 2 calm quantize $small --output both/b --store both/calm.db >b.said 2>&1 || fail "b: $(tail -n 5 b.said)"
+    wait $first || fail "a: $(tail -n 5 a.said)"
+    grep -q 'both/calm.db: waiting for .*, which is writing to this store' b.said || fail "b: it did not wait"
+    for out in a b; do
+        diff -r one/out both/$out >/dev/null || fail "both/$out: other files than one"
+    done
     # A prefix that cannot be divided.
     run 0 prefix $prefix || fail "$(tail -n 5 prefix.said)"
     check 2 prefix2 prefix $prefix
@@ -185,7 +195,7 @@ wait_for() {
 part_kill() {
     run 0 one $small || fail "$(tail -n 5 one.said)"
     # Candidates that are there when a rank is killed; 0: it has just begun; 72 are all.
-    for at in 0 3 9 20 33 50 68; do
+    for at in 0 1 3 5 8 11 14 18 22 26 30 35 40 45 50 55 60 64 68 71; do
         for rank in 0 1; do
             dir=k$at-$rank
             mpirun -n 2 calm quantize $small --output $dir/out --store $dir/calm.db --quiet >$dir.said 2>&1 &

@@ -37,5 +37,5 @@ foreach(part IN ITEMS two more kill refuse)    # skipped without mpirun, or wher
   add_test(NAME program.ranks_${part}
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/program/ranks.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR} ${part})
   set_tests_properties(program.ranks_${part} PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
-    ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+    ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
 endforeach()
