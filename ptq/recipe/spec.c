@@ -100,6 +100,11 @@ const calm_option calm_spec_table[] = {
     {.name = "prefix", .help = "blocks before: as they are, or as chosen (units then depend on each other); "
      "asymmetric: as chosen, with the output behind float ones as the target, which the transform asym fits to",
      WORD(prefix, CALM_PREFIX_NAMES, "float"), .place = "calibration.prefix"},
+    {.name = "learn",
+     .help = "go on by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model)",
+     WORD(learn, CALM_LEARN_NAMES, "none"), .place = "learn"},
+    {.name = "learn-steps", .help = "windows that gradients are computed of in each block",
+     COUNT(learn_steps, 50, 1000000, "200"), .place = "learn_steps"},
     /* From here on: one choice and one result. */
     {.name = "budget", .help = "bits per weight that the widths of --scheme share; several, as 2.5,3,3.5, give a table",
      AT(budgets), .type = CALM_OPTION_NUMBERS, .min = 0x1p-1000, .max = 32, .metavar = "BITS",
@@ -128,11 +133,6 @@ const calm_option calm_spec_table[] = {
      .place = "choice.shortlist"},
     {.name = "metric", .help = "score that the rule reads (default cka_token; cka with --rule argmax)",
      TEXT(metric, 64, "NAME"), .place = "choice.metric"},
-    {.name = "learn",
-     .help = "go on by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model)",
-     WORD(learn, CALM_LEARN_NAMES, "none"), .place = "learn"},
-    {.name = "learn-steps", .help = "windows that gradients are computed of in each block",
-     COUNT(learn_steps, 50, 1000000, "200"), .place = "learn_steps"},
     {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better or as good",
      FLAG(keep_hybrid), .place = "choice.keep_hybrid"},
     {.name = "keep-candidates",
@@ -177,7 +177,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 25;
+const size_t calm_spec_shared = 27;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {

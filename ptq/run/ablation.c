@@ -36,12 +36,12 @@ typedef struct experiment {
 /* ---- rows ---- */
 
 /* An empty table with room for every row there can be: uniform runs; each point and score under two rules; factors of
- * the shortlist; an oracle per kind of unit; random draws. */
+ * the shortlist; the learned hybrid; an oracle per kind of unit; random draws. */
 static calm_status start(calm_ctx *ctx, const calm_run *p, const experiment *e, table *out)
 {
     *out = (table){.keep = e->keep};
     out->room = p->in.recipe->n_pool + 2 * CALM_N_POINTS * CALM_N_SCORES + e->plan->n_shortlists + CALM_N_UNITS +
-                N_RANDOM;
+                1 + N_RANDOM;
     CALM_TRY(CALM_NEW(ctx, out->keep, out->rows, out->room));
     return CALM_NEW(ctx, ctx->out, out->trials, out->room);
 }
@@ -154,10 +154,59 @@ static calm_status add_shortlists(calm_ctx *ctx, const calm_run *p, const experi
     return CALM_OK;
 }
 
+/* The recipe's hybrid as `learn` makes it.  Nothing judges it first: the table does. */
+static calm_status learn_hybrid(calm_ctx *ctx, calm_run *p, calm_trial *hybrid, calm_trial *out)
+{
+    const size_t n_guard = p->in.guard.n;
+    p->result.plan = hybrid->plan;
+    p->result.name = hybrid->name;
+    p->result.trials = hybrid;
+    p->result.n_trials = 1;
+    p->in.guard.n = 0;
+    const calm_status status = calm_run_learn(ctx, p);
+    p->in.guard.n = n_guard;
+    if (status == CALM_OK)
+        calm_trial_of_plan(ctx, &p->in, p->result.name, &p->result.plan, out);
+    p->result.plan = (calm_plan){0};
+    p->result.name = NULL;
+    p->result.trials = NULL;
+    p->result.n_trials = 0;
+    return ctx->status;
+}
+
+/* Behind the hybrid that it goes on from, p->choice. */
+static calm_status add_learned(calm_ctx *ctx, calm_run *p, table *t)
+{
+    const calm_selection *selection = &p->in.recipe->selection;
+    calm_ablation_row *row = &t->rows[t->n];
+    calm_trial hybrid, *learned = &t->trials[t->n];
+    char *name;
+    if (!p->in.recipe->learn)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s %s %s", calm_unit_name(selection->unit),
+                       calm_score_name(selection->point, selection->score), calm_choice_rule_name(selection->rule)));
+    CALM_TRY(calm_trial_new(ctx, &p->in, name, p->choice, &hybrid));
+    *learned = hybrid;
+    if (!hybrid.missing)
+        CALM_TRY(learn_hybrid(ctx, p, &hybrid, learned));
+    /* The suffixes of what was learned; a choice that leaves nothing to learn keeps this one row apart. */
+    const bool same = strcmp(learned->name, name) == 0;
+    CALM_TRY(calm_strf(ctx, t->keep, &row->name, "%s%s", learned->name, same ? ", not learned" : ""));
+    row->kind = "hybrid";
+    row->unit = calm_unit_name(selection->unit);
+    row->metric = calm_score_name(selection->point, selection->score);
+    row->rule = calm_choice_rule_name(selection->rule);
+    row->seed = -1;
+    learned->name = row->name;
+    t->n++;
+    return CALM_OK;
+}
+
 /* The recipe's hybrid, and its factors. */
-static calm_status add_recipe(calm_ctx *ctx, const calm_run *p, const experiment *e, table *t)
+static calm_status add_recipe(calm_ctx *ctx, calm_run *p, const experiment *e, table *t)
 {
     CALM_TRY(add_selected(ctx, p, t, "hybrid", &p->in.recipe->selection, ""));
+    CALM_TRY(add_learned(ctx, p, t));
     return add_shortlists(ctx, p, e, t);
 }
 
@@ -257,10 +306,11 @@ static void number_plans(table *t)
     }
 }
 
-/* What quantizing the candidates of one plan took: the price of a plan whose algorithms were known beforehand. */
-static double seconds_of(const calm_plan *plan)
+/* What quantizing the candidates of one plan took: the price of a plan whose algorithms were known beforehand.  Of one
+ * that was learned, learning alone. */
+static double seconds_of(const calm_run *p, const calm_plan *plan)
 {
-    double sum = 0;
+    double sum = plan->blocks ? p->result.learned.seconds + p->result.tuned.seconds : 0;
     for (size_t job = 0; job < plan->n_jobs; job++)
         if (plan->jobs[job].quantized)
             sum += ((const calm_candidate *)plan->jobs[job].source)->seconds;
@@ -284,7 +334,7 @@ static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size
             CALM_TRY(calm_strf(ctx, t->keep, &row->failure, "%s", trial->missing));
             continue;
         }
-        row->seconds = seconds_of(&trial->plan);
+        row->seconds = seconds_of(p, &trial->plan);
         row->loss = calm_measure_loss(&trial->measure);
         if (trial->measure.kind == CALM_STORE_EMBEDDINGS) {
             row->error = trial->measure.embeddings.error;
@@ -377,6 +427,7 @@ static calm_status add_all(calm_ctx *ctx, calm_run *p, const experiment *e, tabl
     if (e->plan->brief)
         return add_recipe(ctx, p, e, t);
     CALM_TRY(add_hybrids(ctx, p, t));
+    CALM_TRY(add_learned(ctx, p, t));
     CALM_TRY(add_shortlists(ctx, p, e, t));
     if (e->plan->probes)
         CALM_TRY(add_oracles(ctx, p, t));

@@ -2,7 +2,7 @@
  *
  *   uniform   one entry of the pool throughout
  *   hybrid    a score, measured at a point, read by a rule, for jobs, sublayers or blocks; the recipe's with other
- *             factors of its shortlist too
+ *             factors of its shortlist too, and as it was learned where the recipe asks for that
  *   oracle    the entry with the least KL of the model when that unit alone is quantized
  *   random    any entry that did not fail, job by job: the middle of what scores could do
  *   seed      uniform runs, the recipe's hybrid and its other factors again with calibration windows drawn at random:

@@ -254,6 +254,35 @@ TEST(factors_of_the_shortlist)
 }
 END_OF_TEST
 
+/* The recipe's hybrid as it was learned is a row beside it, of the first windows and of each seed, with the loss that a
+ * run gives that learns it; a second table takes it from the store. */
+TEST(the_learned_hybrid)
+{
+    const calm_ablation_plan plan = {.seeds = two_seeds, .n_seeds = 1, .brief = true};
+    play run = new_play("w2a16_g16", "rtn,gptq");
+    run.recipe.score_points = 1u << CALM_POINT_JOB;
+    run.recipe.calib_windows = 16;
+    run.recipe.learn = CALM_LEARN_BLOCKS;
+    run.recipe.learn_steps = 50;
+    ck_ok(calm_learner_parse(ctx, "learn(steps=50)", &run.recipe.learner));
+    const calm_ablation first = ablate_by(&run, &plan), again = ablate_by(&run, &plan);
+    const calm_ablation_row *plain = row_named(&first, "job cka_token token"),
+                            *learned = row_named(&first, "job cka_token token, learned");
+    ck_assert_str_eq(learned->kind, "hybrid");
+    ck_assert(learned->loss < plain->loss && learned->differs == learned->units && learned->seconds > 0);
+    ck_assert_uint_eq(first.n_rows, 2 * (2 + 2));
+    ck_assert(row_named(&again, learned->name)->loss == learned->loss);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_ablation WHERE subject LIKE '%, learned'"), 4);
+    /* 8 bits leave nothing to learn. */
+    play eight = run;
+    eight.recipe.store = play_path(&run, "eight.db");
+    play_pool(&eight, "w8a16_g16", "rtn,gptq");
+    const calm_ablation none = ablate_by(&eight, &plan);
+    const calm_ablation_row *same = row_named(&none, "job cka_token token, not learned");
+    ck_assert_int_eq(same->plan, row_named(&none, "job cka_token token")->plan);
+}
+END_OF_TEST
+
 TEST(draws)
 {
     const play run = new_play("w4a16_g16", "rtn,gptq,smoothquant");
@@ -346,6 +375,6 @@ int main(void)
                      (const TTest *[]){same_figures_with_any_threads, same_figures_from_the_store,
                                        rows_are_what_the_scores_say, differences_are_to_the_best_uniform_run,
                                        correlations_of_two_entries, noise_over_seeds, entries_that_fail,
-                                       factors_of_the_shortlist, draws, output_directories,
+                                       factors_of_the_shortlist, the_learned_hybrid, draws, output_directories,
                                        a_full_disk_leaves_the_old_output, NULL});
 }
