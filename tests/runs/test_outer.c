@@ -233,10 +233,11 @@ static play with_head(const char *format, const char *head)
     return run;
 }
 
-/* What config.json says of the head. */
+/* What config.json says of the head, until the next question. */
+static calm_json *config;
 static const calm_json *config_of(const play *run, const char *key)
 {
-    calm_json *config;
+    calm_json_free(config);
     ck_ok(calm_json_read(ctx, test_format("%s/config.json", run->recipe.output), 1 << 20, &config));
     return calm_json_get(calm_json_get(config, "quantization_config"), key);
 }
@@ -298,7 +299,9 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("outer", (const TTest *[]){as_llama_quantize, as_asked, it_is_measured, refused_by_name, rows,
-                                                mlx_reads_its_own, a_head_in_compressed_tensors, a_head_in_gptq,
-                                                NULL});
+    const int status = run_tests("outer", (const TTest *[]){
+        as_llama_quantize, as_asked, it_is_measured, refused_by_name, rows, mlx_reads_its_own,
+        a_head_in_compressed_tensors, a_head_in_gptq, NULL});
+    calm_json_free(config);
+    return status;
 }
