@@ -41,8 +41,11 @@ static calm_status measure_written(calm_ctx *ctx, calm_run *p, const calm_export
         CALM_TRY(open_written(ctx, p, exporter, dir, &written));
     if (written)
         subject = (calm_subject){.model = written};
-    return calm_run_measure_test(ctx, p, &p->result.eval_float, &subject, &p->result.eval_result, calm_stage_tick,
-                                 &events, worst);
+    p->written = written;
+    const calm_status status = calm_run_measure_test(ctx, p, &p->result.eval_float, &subject, &p->result.eval_result,
+                                                     calm_stage_tick, &events, worst);
+    p->written = NULL;
+    return status;
 }
 
 calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *p)

@@ -60,7 +60,8 @@ static calm_status evaluate(calm_ctx *ctx, const calm_run *p, const evaluation *
 
 /* ---- questions ---- */
 
-/* Is it worth dividing, and can the others see what is measured?  Windows with positions of their own come from token
+/* Is it worth dividing, and can the others see what is measured?  A model in this rank's memory, as with a rounded
+ * table, they cannot.  Windows with positions of their own come from token
  * files, which are short. */
 static bool divides(const calm_run *p, const evaluation *e)
 {
@@ -70,7 +71,7 @@ static bool divides(const calm_run *p, const evaluation *e)
                w->begin[w->n] < CALM_FRAME_MAX / sizeof(double) / 4;
     for (size_t i = 0; i < e->n; i++)
         all &= e->subjects[i].override == calm_plan_apply ||
-               (!e->subjects[i].override && e->subjects[i].model != p->in.model && p->output_shared);
+               (p->written && e->subjects[i].model == p->written && p->output_shared);
     return all;
 }
 

@@ -150,6 +150,12 @@ part_more() {
     # Candidates from weights alone: no rows move.
     run 0 blind $blind || fail "$(tail -n 5 blind.said)"
     check 2 blind2 blind $blind
+    # Probes of tables are of a model in memory, which rank 0 alone has: longer than a batch, and not divided.
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output tables >/dev/null
+    sized="--model tables --format gguf --size 500KB --algorithms rtn --samples 56 --seqlen 2048 --probe-samples 14
+ --guard-samples 2 --no-eval --threads 1"
+    run 0 sized $sized || fail "$(tail -n 5 sized.said)"
+    check 2 sized2 sized $sized
     # Two runs on one store: the second waits and says for whom, then finds all there.
     mpirun -n 2 calm quantize $small --output both/a --store both/calm.db --quiet >a.said 2>&1 &
     first=$!
