@@ -58,19 +58,10 @@ static void add_target(void *targets, const char *regex)
     calm_json_add_string(targets, text.data);
 }
 
-static bool is_scheme(const calm_scheme *a, const calm_scheme *b)
-{
-    char of_a[CALM_SCHEME_NAME_MAX], of_b[CALM_SCHEME_NAME_MAX];
-    if (!a)
-        return false;
-    calm_scheme_name(a, of_a);
-    calm_scheme_name(b, of_b);
-    return strcmp(of_a, of_b) == 0;
-}
-
 static calm_json *group_entry(const calm_export_input *input, const calm_scheme *scheme)
 {
     const bool fixed = scheme->act_rule == CALM_ACT_RULE_STATIC;
+    const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
     calm_json *targets = calm_json_new_array();
     calm_json *weights = scheme->family ? float_args(scheme, false)
                                         : int_args(scheme->bits, scheme->symmetric, scheme->group ? "group" : "channel",
@@ -80,7 +71,7 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
                         : fixed ? int_args(scheme->act_bits, true, "tensor", 0, false)
                                 : int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true);
     calm_module_regexes(input, calm_plan_has_scheme, scheme, add_target, targets);
-    if (is_scheme(calm_outer_own_head(input->model, input->outer), scheme))
+    if (head && calm_scheme_same(head, scheme))
         calm_json_add_string(targets, calm_model_config(input->model)->arch->names->head);
     return CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("weights", weights), CALM_KV("input_activations", inputs),
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));
@@ -118,7 +109,7 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_export_input *input, c
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, *n + 1));
     for (size_t s = 0; s < *n; s++) {
         (*out)[s] = planned[s];
-        there |= is_scheme(head, &planned[s]);
+        there |= head && calm_scheme_same(head, &planned[s]);
     }
     if (head && !there)
         (*out)[(*n)++] = *head;

@@ -12,12 +12,7 @@
 
 bool calm_plan_has_scheme(const void *scheme, const calm_plan_job *job)
 {
-    char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX];
-    if (!job->quantized)
-        return false;
-    calm_scheme_name(&job->scheme, a);
-    calm_scheme_name(scheme, b);
-    return strcmp(a, b) == 0;
+    return job->quantized && calm_scheme_same(&job->scheme, scheme);
 }
 
 bool calm_plan_is_float(const void *unused, const calm_plan_job *job)

@@ -183,6 +183,14 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     (void)length;
 }
 
+bool calm_scheme_same(const calm_scheme *a, const calm_scheme *b)
+{
+    char of_a[CALM_SCHEME_NAME_MAX], of_b[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(a, of_a);
+    calm_scheme_name(b, of_b);
+    return strcmp(of_a, of_b) == 0;
+}
+
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in)
 {
     static const struct {

@@ -91,6 +91,9 @@ bool calm_scheme_is_plain(const calm_scheme *scheme);
 /* Can its scales be float16 instead of bfloat16? */
 bool calm_scheme_takes_f16_scales(const calm_scheme *scheme);
 
+/* Have both the same name? */
+bool calm_scheme_same(const calm_scheme *a, const calm_scheme *b);
+
 /* Can a row's scales be divided by any number when its codes are fixed?  Not where a scale has fewer bits than
  * bfloat16. */
 bool calm_scheme_folds(const calm_scheme *scheme);

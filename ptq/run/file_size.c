@@ -1,8 +1,6 @@
 /* Files added up from the parts of uniform plans, one for each scheme, and of one for each table. */
 #include "ptq/run/file_size.h"
 
-#include <string.h>
-
 #include "ptq/base/option.h"
 #include "ptq/model/arch.h"
 #include "ptq/run/run_pool.h"
@@ -92,14 +90,6 @@ static void add_parts(const calm_run *p, const calm_file_parts *parts, size_t sc
 
 /* ---- tables ---- */
 
-static bool same_scheme(const calm_scheme *a, const calm_scheme *b)
-{
-    char of_a[CALM_SCHEME_NAME_MAX], of_b[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(a, of_a);
-    calm_scheme_name(b, of_b);
-    return strcmp(of_a, of_b) == 0;
-}
-
 /* Schemes that a table may have: the one that is asked for, else those of the format that hold its rows; else it stays
  * float. */
 static calm_status list_schemes(calm_ctx *ctx, const calm_run *p, calm_outer which, const calm_plan *plan,
@@ -123,7 +113,7 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_run *p, calm_outer whi
         scheme = calm_scheme_for(&scheme, config->hidden);
         bool there = false;    /* two may have one fall-back */
         for (size_t k = 0; k < *n; k++)
-            there |= same_scheme(&list[k], &scheme);
+            there |= calm_scheme_same(&list[k], &scheme);
         if (exporter->check_outer(ctx, &scheme, "", config->hidden) != CALM_OK)
             calm_ctx_forgive(ctx);
         else if (!there)

@@ -1,6 +1,4 @@
 /* Probes of tables: the float model with its embedding, its head, or both rounded, on calibration windows. */
-#include <string.h>
-
 #include "ptq/run/file_size.h"
 #include "ptq/run/outer_rows.h"
 #include "ptq/run/run_impl.h"
@@ -89,14 +87,10 @@ static calm_status probe(calm_ctx *ctx, calm_run *p, calm_outer which, const cal
 /* The table before `t` whose embedding, or head, has the same scheme; t: none has. */
 static size_t same_before(const calm_file_budget *file, size_t t, calm_outer which)
 {
-    for (size_t k = 0; k < t; k++) {
-        char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX];
-        calm_scheme_name(&file->outer[k].scheme[which], a);
-        calm_scheme_name(&file->outer[t].scheme[which], b);
-        if (strcmp(a, b) == 0)
-            return k;
-    }
-    return t;
+    size_t k = 0;
+    while (k < t && !calm_scheme_same(&file->outer[k].scheme[which], &file->outer[t].scheme[which]))
+        k++;
+    return k;
 }
 
 calm_status calm_run_file_probe(calm_ctx *ctx, calm_run *p)
