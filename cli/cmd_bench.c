@@ -1,11 +1,12 @@
 /* calm bench: how near the hot loops run to what this machine and OpenBLAS on it give, as ratios within one run;
- * quantize is in bench_quantize.c, scaling in bench_scaling.c. */
+ * quantize is in bench_quantize.c, scaling in bench_scaling.c, cluster in bench_cluster.c. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/bench_backward.h"
+#include "cli/bench_cluster.h"
 #include "cli/bench_quantize.h"
 #include "cli/bench_scaling.h"
 #include "cli/bench_timing.h"
@@ -18,11 +19,15 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/block.h"
 #include "ptq/model/model.h"
+#include "ptq/recipe/shipped.h"
 #include "ptq/run/environment.h"
 #include "ptq/tensor/linalg.h"
 
 typedef struct options {
     calm_common common;
+    calm_recipe_spec spec;
+    const char *recipe_file;
+    calm_bench_cluster cluster;
     long long tokens, hidden, inner, heads, kv_heads, head_dim, repeats;
     bool json;
 } options;
@@ -38,6 +43,23 @@ static const calm_option table[] = {
     CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
     CALM_OPT("repeats", repeats, INT, "runs of each after one to warm up; 3 are enough where they take 10 s",
              .fallback = "10", .min = 3, .max = 1000, .metavar = "N"),
+    CALM_OPT("ranks", cluster.ranks, NUMBERS, "cluster: numbers of ranks (default: 1, 2, 4, ... 256)",
+             .max = CALM_RANKS_LISTED, .metavar = "LIST"),
+    CALM_OPT("bandwidth", cluster.bandwidth, DOUBLE, "cluster: between machines, each way, in Gbit/s", .min = 0,
+             .max = 1e6, .metavar = "N"),
+    CALM_OPT("latency", cluster.latency, DOUBLE, "cluster: between machines, in microseconds", .fallback = "50",
+             .min = 0, .max = 1e9, .metavar = "N"),
+    CALM_OPT("ranks-per-node", cluster.per_node, INT, "cluster: ranks on one machine, which share its cores and its "
+             "connection", .fallback = "1", .min = 1, .max = 4096, .metavar = "N"),
+    CALM_OPT("cores-per-node", cluster.cores, INT, "cluster: cores of a machine; 0 = enough for the threads of its "
+             "ranks", .fallback = "0", .min = 0, .max = 65536, .metavar = "N"),
+    CALM_OPT("rate", cluster.rate, DOUBLE, "cluster: GFLOP/s of float products on the threads of a rank; 0 = as "
+             "measured here for each thread; other rates are in proportion", .fallback = "0", .min = 0, .max = 1e9,
+             .metavar = "N"),
+    CALM_OPT("seconds", cluster.seconds, DOUBLE, "cluster: what the run took on one rank, instead of the forecast; the "
+             "shares of its steps stay; 0 = unknown", .fallback = "0", .min = 0, .max = 1e9, .metavar = "N"),
+    CALM_OPT("recipe", recipe_file, STRING, "cluster: take what is not given here from a recipe: a file, or the name "
+             "of a shipped one", .metavar = "FILE"),
     CALM_OPT("json", json, BOOL, "print the figures as JSON"),
     CALM_OPT_COMMON,
     {0},
@@ -211,12 +233,26 @@ static calm_status report(calm_ctx *ctx, const options *o, const calm_bench_item
         CALM_KV("environment", environment)));
 }
 
+static calm_status cluster(calm_ctx *ctx, const options *o)
+{
+    calm_recipe_spec spec = o->spec;
+    calm_bench_cluster asked = o->cluster;
+    if (o->recipe_file)
+        CALM_TRY(calm_recipe_file_apply(ctx, o->recipe_file, &spec));
+    CALM_TRY(calm_kernels_pin(ctx, spec.kernels));
+    asked.spec = &spec;
+    asked.json = o->json;
+    return calm_bench_cluster_run(ctx, &asked);
+}
+
 static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     const char *subject = o->common.args.n ? o->common.args.of[0] : "forward";
     const bool forward = strcmp(subject, "forward") == 0;
     bench b;
+    if (strcmp(subject, "cluster") == 0)
+        return cluster(ctx, o);
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     if (strcmp(subject, "quantize") == 0) {
         const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, (size_t)o->repeats, o->json};
@@ -224,7 +260,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     }
     const bool backward = strcmp(subject, "backward") == 0, scales = strcmp(subject, "scaling") == 0;
     if (!forward && !backward && !scales && strcmp(subject, "gram") != 0)
-        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize or scaling",
+        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize, scaling or "
+                                        "cluster",
                          subject);
     CALM_TRY(set_up(ctx, o, &b));
     if (scales)
@@ -244,7 +281,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 const calm_command calm_cmd_bench = {
     .name = "bench",
     .summary = "share of the machine's peak that the hot loops reach",
-    .arguments = "[forward|backward|gram|quantize|scaling]",
+    .arguments = "[forward|backward|gram|quantize|scaling|cluster]",
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, "
         "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
@@ -253,9 +290,16 @@ const calm_command calm_cmd_bench = {
         "the other algorithms.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, ... and all "
         "threads, and the serial share that Amdahl's law gives these times.  All take turns in one process, after a "
         "run to warm up, and the median counts.  Where the middle half of the runs spreads over more than 10 % of the "
-        "median there is no figure (null with --json): the machine has other work to do.",
+        "median there is no figure (null with --json): the machine has other work to do.  "
+        "cluster: how long calm quantize would take for a model on 1, 2, 4, ... ranks, with the memory of each and the "
+        "bytes between them: the forecast of --dry-run, block by block, replayed as the ranks divide it "
+        "(docs/cluster.md).  Of the weights nothing is read but names and shapes.  The options of candidates and "
+        "calibration are for it alone, but for --tokens, which is the others'.",
     .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"
-                "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n  calm bench scaling\n",
+                "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n  calm bench scaling\n"
+                "  calm bench cluster --model Qwen3-8B --bits 4 --threads 32 --rate 1500 --bandwidth 10\n",
     .max_args = 1,
+    .spec = CALM_SPEC_SHARED,
+    .spec_at = offsetof(options, spec),
     CALM_COMMAND_PARTS,
 };

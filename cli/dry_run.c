@@ -61,7 +61,7 @@ static void print_text(const calm_forecast *f)
 calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe *recipe, bool json)
 {
     calm_forecast forecast;
-    CALM_TRY(calm_forecast_make(ctx, recipe, &forecast));
+    CALM_TRY(calm_forecast_make(ctx, recipe, NULL, &forecast));
     if (json)
         return print_json(ctx, &forecast);
     print_text(&forecast);

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "ptq/base/threads.h"
+#include "ptq/run/deal.h"
+#include "ptq/run/work.h"
 #include "ptq/tensor/linalg.h"
 
 /* ---- before any work ---- */
@@ -92,18 +94,37 @@ calm_status calm_division_open_store(calm_ctx *ctx, calm_run *p)
 
 /* ---- who computes what ---- */
 
-/* Blocks with work go round the ranks; one without goes with the next that has some, which needs its rows. */
+/* What is left to compute of a block, in operations: of its candidates those that are not in the store. */
+static double cost_of(const calm_run *p, const calm_missing *missing, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const calm_run_work all = calm_run_work_of_block(&p->in, block);
+    const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
+    size_t todo = 0;
+    if (!missing->any[block])
+        return all.forward;
+    for (size_t job = begin; job < end; job++)
+        for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+            todo += calm_candidate_at(&p->in, job, entry)->todo;
+    return all.forward + (calm_run_work_cost(&all) - all.forward) * (double)todo /
+                             (double)((end - begin) * p->in.recipe->n_pool);
+}
+
 static calm_status divide(calm_ctx *ctx, const calm_run *p, calm_missing *missing)
 {
     const int ranks = calm_cluster_ranks(p->cluster);
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
+    calm_deal_block *blocks;
     size_t n = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->out, missing->owner, n_blocks));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, blocks, n_blocks));
     for (size_t b = 0; b < missing->end; b++) {
-        /* What a later block sees depends on what earlier ones became: there is nothing to divide. */
-        missing->owner[b] = p->in.recipe->prefix == CALM_PREFIX_FLOAT ? (int)(n % (size_t)ranks) : 0;
+        blocks[b] = (calm_deal_block){missing->any[b], cost_of(p, missing, b)};
         n += missing->any[b];
     }
+    /* What a later block sees depends on what earlier ones became: there is nothing to divide. */
+    if (p->in.recipe->prefix == CALM_PREFIX_FLOAT)
+        CALM_TRY(calm_deal_blocks(ctx, blocks, missing->end, (size_t)ranks, missing->owner));
     if (calm_cluster_rank(p->cluster) != 0 || !n)
         return CALM_OK;
     if (p->in.recipe->prefix != CALM_PREFIX_FLOAT)

@@ -15,8 +15,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/forward.h"
 
-#define AT_ONCE 4                 /* windows under way in each direction             */
-#define IDLE_MICROSECONDS 500     /* between two looks while something is under way  */
+#define AT_ONCE CALM_FLOW_AT_ONCE
 #define TAGS 32768                /* every MPI has so many                           */
 
 /* A window under way. */
@@ -124,7 +123,7 @@ static void *flow_thread(void *user)
             pthread_cond_broadcast(&f->changed);
         pthread_mutex_unlock(&f->lock);
         /* The run's thread gets the lock in between, also while much is moved. */
-        usleep(moved ? 1 : IDLE_MICROSECONDS);
+        usleep(moved ? 1 : CALM_FLOW_IDLE_MICROSECONDS);
         pthread_mutex_lock(&f->lock);
     }
     pthread_mutex_unlock(&f->lock);

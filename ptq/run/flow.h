@@ -8,6 +8,9 @@
 #include "ptq/run/division.h"
 #include "ptq/model/batch.h"
 
+#define CALM_FLOW_AT_ONCE 4                 /* windows under way in each direction             */
+#define CALM_FLOW_IDLE_MICROSECONDS 500     /* between two looks while something is under way  */
+
 typedef struct calm_flow calm_flow;
 
 /* Begin, for a run with several ranks whose rows move: room for the rows of two blocks in `arena`, or in files.  Close

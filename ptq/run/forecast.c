@@ -11,7 +11,9 @@
 #include "ptq/base/memory.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
+#include "ptq/eval/evaluate.h"
 #include "ptq/run/file_size.h"
+#include "ptq/run/memory_plan_impl.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/run/work.h"
 #include "ptq/tensor/linalg.h"
@@ -30,6 +32,11 @@
  * weight and decode it anew. */
 #define LEARN_SHARE 0.7
 #define UPDATE_SECONDS 1.5e-9
+/* Bytes per second: digests and reading of weights, each once; writing of the result; looking at blobs. */
+#define READ_RATE 4e8
+#define WRITE_RATE 3e8
+/* More than any machine has. */
+#define UNLIMITED "1000000GB"
 /* For a line of a report, each precision. */
 #define GLANCE_SECONDS 0.02
 
@@ -38,6 +45,7 @@ typedef struct forecast {
     calm_run *p;
     calm_forecast *out;
     double *entry;                 /* [n_pool] seconds of one thread per weight of the small job          */
+    int n_threads;                 /* of the run                                                          */
 } forecast;
 
 /* ---- measuring ---- */
@@ -148,12 +156,32 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     return CALM_OK;
 }
 
+/* All rates, for the threads of the run. */
+static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhere, forecast *f)
+{
+    calm_ctx here = *ctx;
+    /* More threads than cores would share their rate. */
+    if (elsewhere)
+        here.n_threads = ctx->n_threads < calm_n_cores() ? ctx->n_threads : calm_n_cores();
+    CALM_TRY(measure_products(&here, MEASURE_SECONDS, &f->out->sgemm_flops, &f->out->dgemm_flops));
+    CALM_TRY(measure_algorithms(&here, f));
+    if (!elsewhere)
+        return CALM_OK;
+    const double measured = f->out->sgemm_flops * ctx->n_threads / here.n_threads,
+                 asked = elsewhere->sgemm_flops > 0 ? elsewhere->sgemm_flops : measured;
+    f->out->dgemm_flops *= asked / f->out->sgemm_flops;
+    f->out->sgemm_flops = asked;
+    for (size_t a = 0; a < f->p->in.recipe->n_pool; a++)
+        f->entry[a] *= measured / asked;
+    return CALM_OK;
+}
+
 /* ---- adding up ---- */
 
-/* Seconds of evaluating the float model and the result on so many tokens. */
-static double evaluation_seconds(const forecast *f, double tokens)
+/* Operations of forward passes. */
+static double forward_seconds(const forecast *f, double operations)
 {
-    return 2 * calm_run_work_token(&f->p->in) * tokens / (FORWARD_SHARE * f->out->sgemm_flops);
+    return operations / (FORWARD_SHARE * f->out->sgemm_flops);
 }
 
 static double learning_seconds(const calm_learned_facts *facts, double sgemm_flops, int n_threads)
@@ -227,15 +255,14 @@ static calm_status file_beside(calm_ctx *ctx, const forecast *f, double *out)
     return CALM_OK;
 }
 
-/* Sums over the jobs of the run, then what is done once per run. */
-static calm_status add_up(calm_ctx *ctx, forecast *f, int n_threads)
+/* What the result takes: bits, bytes, candidates. */
+static calm_status add_sizes(calm_ctx *ctx, forecast *f)
 {
     calm_forecast *out = f->out;
     const calm_run *p = f->p;
     const calm_recipe *recipe = p->in.recipe;
     const calm_config *config = calm_model_config(p->in.model);
     const calm_layout *layout = calm_model_layout(p->in.model);
-    const calm_run_work work = calm_run_work_of(&p->in);
     size_t first, end;
     double bits = 0, weights = 0;
     /* What a size leaves to each weight beside the usual tables. */
@@ -259,7 +286,6 @@ static calm_status add_up(calm_ctx *ctx, forecast *f, int n_threads)
             b = left;
         else if (recipe->n_budgets && isfinite(recipe->budgets[0]))
             b = recipe->budgets[recipe->n_budgets - 1];
-        out->seconds += chain_seconds(f, job, n_threads);
         bits += b * n;
         weights += n;
         out->bytes_after += n * b / 8;
@@ -269,45 +295,128 @@ static calm_status add_up(calm_ctx *ctx, forecast *f, int n_threads)
     /* A size is spent as far as the bytes of one job allow. */
     if (recipe->file_bytes)
         out->bytes_after = (double)recipe->file_bytes;
-    /* Products have the rate of all threads already. */
-    out->seconds += work.forward / (FORWARD_SHARE * f->out->sgemm_flops) + work.sgemm / f->out->sgemm_flops +
-                    work.dgemm / f->out->dgemm_flops;
-    if (p->result.evaluates && recipe->eval_windows > 0)
-        out->seconds += evaluation_seconds(f, (double)(recipe->eval_windows * recipe->seqlen));
-    out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, f->out->sgemm_flops, n_threads) : 0;
-    out->learn_seconds += learning_seconds(&p->result.tuned, f->out->sgemm_flops, n_threads);
-    out->seconds += out->learn_seconds;
-    /* Digests and reading: about 400 MB/s, twice; writing the result. */
-    out->seconds += 2 * (double)calm_model_bytes(p->in.model) / 4e8 + out->bytes_after / 3e8;
-    out->memory = p->memory;
     out->bytes_before = (double)calm_model_bytes(p->in.model);
     return CALM_OK;
 }
 
-/* The evaluation's text is as long as it is: without a limit its windows are counted by tokenizing it, the one thing
- * that is done as in the run. */
-static calm_status count_evaluation(calm_ctx *ctx, forecast *f)
+/* Of a block's weights in the checkpoint. */
+static double block_bytes(const calm_run *p, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    return calm_inputs_weights(&p->in, layout->block_begin[block], layout->block_begin[block + 1], false) *
+           (double)calm_dtype_bytes(calm_model_config(p->in.model)->dtype);
+}
+
+/* One block: its forward pass with the reading of its weights, and everything else. */
+static calm_replay_block block_costs(const forecast *f, size_t block)
 {
     const calm_run *p = f->p;
+    const calm_recipe *recipe = p->in.recipe;
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const calm_run_work work = calm_run_work_of_block(&p->in, block);
+    const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
+    calm_replay_block out = {.pass = forward_seconds(f, work.forward) + block_bytes(p, block) / READ_RATE,
+                             /* Products have the rate of all threads already. */
+                             .work = work.sgemm / f->out->sgemm_flops + work.dgemm / f->out->dgemm_flops,
+                             .together = calm_model_config(p->in.model)->moe.sparse[block],
+                             .todo = block >= p->in.first_block, .cost = calm_run_work_cost(&work)};
+    for (size_t j = begin; j < end && out.todo; j++) {
+        out.work += chain_seconds(f, &layout->jobs[j], f->n_threads);
+        for (size_t i = 0; i < recipe->n_pool; i++) {
+            const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &layout->jobs[j].place);
+            out.blobs += candidate_bytes(&layout->jobs[j], &scheme);
+        }
+    }
+    return out;
+}
+
+/* Windows to measure, whose forward passes take so many operations.  Sentences are not divided. */
+static calm_replay_parts parts_of(const forecast *f, double operations, size_t n, size_t longest)
+{
+    const size_t most = calm_evaluation_batch(calm_model_config(f->p->in.model), n, longest);
+    return (calm_replay_parts){forward_seconds(f, operations), n, calm_inputs_encode(&f->p->in) ? n : most};
+}
+
+/* The evaluation's text is as long as it is: without a limit its windows are counted by tokenizing it, the one thing
+ * that is done as in the run. */
+static calm_status test_costs(calm_ctx *ctx, const forecast *f, calm_replay_parts *out)
+{
+    const calm_recipe *recipe = f->p->in.recipe;
     calm_windows windows;
-    if (!p->result.evaluates || p->in.recipe->eval_windows > 0)
+    size_t n = (size_t)recipe->eval_windows, longest = (size_t)recipe->seqlen;
+    double tokens = (double)recipe->eval_windows * (double)recipe->seqlen;
+    *out = (calm_replay_parts){.seconds = 0};
+    if (!f->p->result.evaluates)
         return CALM_OK;
-    CALM_TRY(calm_run_work_read_eval(ctx, &p->in, &windows));
-    f->out->seconds += evaluation_seconds(f, (double)windows.begin[windows.n]);
+    if (recipe->eval_windows <= 0) {
+        CALM_TRY(calm_run_work_read_eval(ctx, &f->p->in, &windows));
+        n = windows.n;
+        longest = windows.longest;
+        tokens = (double)windows.begin[windows.n];
+    }
+    /* The float model and the result. */
+    *out = parts_of(f, 2 * calm_run_work_token(&f->p->in) * tokens, n, longest);
     return CALM_OK;
 }
 
-calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_forecast *out)
+/* The steps of the run, and their sum. */
+static calm_status add_steps(calm_ctx *ctx, forecast *f)
+{
+    const calm_run *p = f->p;
+    const calm_recipe *recipe = p->in.recipe;
+    const calm_windows *calib = &p->in.calib, *guard = &p->in.guard;
+    calm_forecast *out = f->out;
+    calm_replay_block *blocks;
+    const bool reads = calm_recipe_needs_rows(recipe);
+    out->costs = (calm_replay_costs){.n_blocks = p->in.end_block, .windows = calib->n,
+                                     .divides = recipe->prefix == CALM_PREFIX_FLOAT, .flows = reads,
+                                     .look = 1 / READ_RATE};
+    calm_replay_costs *costs = &out->costs;
+    if (calib->n)
+        costs->window_bytes = (double)(calib->begin[calib->n] * calm_model_config(p->in.model)->hidden *
+                                       sizeof(float)) / (double)calib->n;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, blocks, costs->n_blocks));
+    costs->blocks = blocks;
+    costs->begin = 2 * out->bytes_before / READ_RATE;
+    for (size_t b = 0; b < costs->n_blocks; b++) {
+        blocks[b] = block_costs(f, b);
+        costs->flows |= blocks[b].together;    /* experts are captured by what is routed to them */
+        costs->begin -= block_bytes(p, b) / READ_RATE;
+        out->seconds += blocks[b].pass + blocks[b].work;
+    }
+    costs->guard = parts_of(f, calm_run_work_guard(&p->in), guard->n, guard->longest);
+    CALM_TRY(test_costs(ctx, f, &costs->test));
+    out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, out->sgemm_flops, f->n_threads) : 0;
+    out->learn_seconds += learning_seconds(&p->result.tuned, out->sgemm_flops, f->n_threads);
+    costs->alone = out->learn_seconds + out->bytes_after / WRITE_RATE;
+    out->seconds += costs->begin + costs->guard.seconds + costs->test.seconds + costs->alone;
+    return CALM_OK;
+}
+
+/* Memory of a run on other machines: as fast as it can be where the recipe has no limit. */
+static calm_status plan_ranks(calm_ctx *ctx, forecast *f)
+{
+    const size_t limit = f->p->in.recipe->memory ? f->p->memory.limit : SIZE_MAX;
+    f->p->as_several = true;
+    return calm_memory_plan_choose(ctx, f->p, limit, &f->out->divided);
+}
+
+calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,
+                               calm_forecast *out)
 {
     CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
+    calm_recipe unlimited = *recipe;
     /* Everything below adds to it. */
     memset(out, 0, sizeof *out);
-    CALM_TRY(calm_run_open(ctx, recipe, &run));
-    forecast f = {.p = run, .out = out};
+    if (elsewhere && !recipe->memory)
+        unlimited.memory = UNLIMITED;
+    CALM_TRY(calm_run_open(ctx, &unlimited, &run));
+    forecast f = {.p = run, .out = out, .n_threads = ctx->n_threads};
     /* Opening set the limit that the run would have; the measurements here are not the run. */
     calm_memory_set_limit(ctx->memory, 0);
-    CALM_TRY(measure_products(ctx, MEASURE_SECONDS, &out->sgemm_flops, &out->dgemm_flops));
-    CALM_TRY(measure_algorithms(ctx, &f));
-    CALM_TRY(count_evaluation(ctx, &f));
-    return add_up(ctx, &f, ctx->n_threads);
+    out->memory = run->memory;
+    CALM_TRY(measure(ctx, elsewhere, &f));
+    CALM_TRY(add_sizes(ctx, &f));
+    CALM_TRY(add_steps(ctx, &f));
+    return elsewhere ? plan_ranks(ctx, &f) : CALM_OK;
 }

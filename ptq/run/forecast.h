@@ -3,11 +3,14 @@
 #define CALM_RUN_FORECAST_H
 
 #include "ptq/run/memory_plan.h"
+#include "ptq/run/replay.h"
 #include "ptq/run/result.h"
 
 typedef struct calm_forecast {
     calm_memory_plan memory;
-    double seconds;
+    calm_memory_plan divided;               /* of each of several ranks                                       */
+    double seconds;                         /* the sum of `costs`                                             */
+    calm_replay_costs costs;                /* of the steps, on the threads of one rank                       */
     double learn_seconds;                   /* of those; 0: nothing is learned                                */
     double bytes_before, bytes_after;       /* of the checkpoint                                              */
     double bits_per_weight;                 /* of the quantized linears                                       */
@@ -20,8 +23,16 @@ typedef struct calm_forecast {
 /* Seconds that learning of a result takes or would take on this machine, whose products are measured for a moment. */
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds);
 
+/* What is not taken from this machine: its cores and its memory are not those of the ranks that are foreseen. */
+typedef struct calm_forecast_elsewhere {
+    double sgemm_flops;                     /* of all threads of a rank; 0: those of this machine, for each thread */
+} calm_forecast_elsewhere;
+
 /* Open the run of a recipe, measure this machine for a second (matrix products, and each algorithm on a small job), and
- * add up.  Candidates that the store has already are not taken into account.  Fails as opening the run does. */
-calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, calm_forecast *out);
+ * add up.  Candidates that the store has already are not taken into account.  `elsewhere` NULL: the run is to be on
+ * this machine; else memory is what the recipe allows, or without limit, and all rates are in proportion to that of
+ * sgemm.  Fails as opening the run does. */
+calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,
+                               calm_forecast *out);
 
 #endif

@@ -12,8 +12,7 @@
 /* Captured inputs when memory is short. */
 #define SMALL_GROUP (8 * MIB)
 
-/* The first knobs in order of their cost in time whose estimate is within `limit`; knobs of the recipe as they are. */
-static calm_status choose_knobs(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out)
+calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out)
 {
     static const size_t experts[] = {16, 8, 4, 2, 1};
     const size_t threads = (size_t)ctx->n_threads, base = calm_memory_resident();
@@ -70,7 +69,7 @@ calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan 
     CALM_TRY(calm_memory_plan_limit(ctx, p->in.recipe, &limit));
     if (!p->in.recipe->memory)    /* what is free is for all ranks of this machine */
         limit /= (size_t)calm_cluster_on_node(p->cluster);
-    CALM_TRY(choose_knobs(ctx, p, limit, out));
+    CALM_TRY(calm_memory_plan_choose(ctx, p, limit, out));
     out->limit = limit;
     const calm_knobs *knobs = &out->knobs;
     if (knobs->spill) {

@@ -10,6 +10,11 @@
 /* Fewer windows would leave a standard error that says little about a quantized model. */
 #define LEAST_WINDOWS ((size_t)64)
 
+double calm_run_work_cost(const calm_run_work *work)
+{
+    return work->forward + work->sgemm + 2 * work->dgemm + work->chains;
+}
+
 double calm_run_work_token(const calm_inputs *in)
 {
     const calm_config *config = calm_model_config(in->model);
@@ -42,27 +47,51 @@ static void add_job(const calm_inputs *in, const calm_job_ref *job, double rows,
     work->sgemm += gram ? rows * width * width / 0.7 : 0;
 }
 
-calm_run_work calm_run_work_of(const calm_inputs *in)
+/* Two operations per weight, for jobs of blocks first .. end - 1. */
+static double passes(const calm_inputs *in, size_t first, size_t end)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const double rows = calm_recipe_needs_rows(in->recipe) ? (double)in->calib.begin[in->calib.n] : 0;
+    return 2 * rows * calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true);
+}
+
+/* Add what the candidates of jobs first .. end - 1 take. */
+static void add_jobs(const calm_inputs *in, size_t first, size_t end, calm_run_work *work)
 {
     const calm_config *config = calm_model_config(in->model);
     const calm_layout *layout = calm_model_layout(in->model);
     const double rows = (double)in->calib.begin[in->calib.n],
-                 score_rows = (double)in->calib.begin[calm_inputs_scored_windows(in)],
-                 guard_rows = (double)in->guard.begin[in->guard.n];
-    size_t first, end;
-    /* One pass of the calibration windows through the blocks up to the last quantized one: two operations per weight.
-     * The guard measures the float model, the hybrid and every uniform run. */
-    const double passed = calm_recipe_needs_rows(in->recipe) ? rows : 0;
-    calm_run_work work = {.forward = 2 * passed * calm_inputs_weights(in, 0, layout->block_begin[in->end_block], true) +
-                                 guard_rows * (double)(in->recipe->n_pool + 2) * calm_run_work_token(in)};
-    calm_inputs_jobs(in, &first, &end);
+                 score_rows = (double)in->calib.begin[calm_inputs_scored_windows(in)];
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         /* A token is routed to top_k of the experts: a job of one expert sees its share of the rows, if routing is
          * even. */
         const double share = job->expert >= 0 ? (double)config->moe.top_k / (double)config->moe.n_experts : 1;
-        add_job(in, job, share * rows, share * score_rows, &work);
+        add_job(in, job, share * rows, share * score_rows, work);
     }
+}
+
+calm_run_work calm_run_work_of_block(const calm_inputs *in, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    calm_run_work work = {.forward = passes(in, block, block + 1)};
+    if (block >= in->first_block && block < in->end_block)
+        add_jobs(in, layout->block_begin[block], layout->block_begin[block + 1], &work);
+    return work;
+}
+
+double calm_run_work_guard(const calm_inputs *in)
+{
+    return (double)in->guard.begin[in->guard.n] * (double)(in->recipe->n_pool + 2) * calm_run_work_token(in);
+}
+
+/* Of everything but the evaluation, nothing being in the store. */
+static calm_run_work all_work(const calm_inputs *in)
+{
+    size_t first, end;
+    calm_run_work work = {.forward = passes(in, 0, in->end_block) + calm_run_work_guard(in)};
+    calm_inputs_jobs(in, &first, &end);
+    add_jobs(in, first, end, &work);
     return work;
 }
 
@@ -77,7 +106,7 @@ size_t calm_run_work_share(double rest, double whole, size_t n)
 /* The same of float model and result on a text. */
 static size_t share_of(const calm_inputs *in, const calm_windows *text)
 {
-    const calm_run_work work = calm_run_work_of(in);
+    const calm_run_work work = all_work(in);
     return calm_run_work_share(work.forward + work.sgemm + work.dgemm + work.chains,
                                2 * (double)text->begin[text->n] * calm_run_work_token(in), text->n);
 }

@@ -12,11 +12,18 @@ typedef struct calm_run_work {
     double chains;     /* of algorithms that work on the Gram matrix, besides its factors             */
 } calm_run_work;
 
+/* Of all kinds as one figure, in operations of float products: those in double take twice as long. */
+double calm_run_work_cost(const calm_run_work *work);
+
 /* Of the forward pass of one token through the whole model, head included. */
 double calm_run_work_token(const calm_inputs *in);
 
-/* Of everything but the evaluation, nothing being in the store. */
-calm_run_work calm_run_work_of(const calm_inputs *in);
+/* Of one block that the recipe quantizes, or only runs: one pass of the calibration windows through it where candidates
+ * need their rows, and its candidates. */
+calm_run_work calm_run_work_of_block(const calm_inputs *in, size_t block);
+
+/* Of the guard's forward passes: the float model, the hybrid and every uniform run. */
+double calm_run_work_guard(const calm_inputs *in);
 
 /* Windows of the evaluation's text, of an encoder's its sentences: the first ones or all as the recipe says, else,
  * spread over the text, as many as cost a third of the run, the evaluation included, and at least 64; all where that is

@@ -12,6 +12,7 @@ typedef struct arguments {
     const char *shape, *output, *shard_size, *tokenizer;
     long long blocks, vocab, seed, threads;
     int dtype, spelling;
+    bool hollow;
 } arguments;
 
 static const calm_option table[] = {
@@ -32,6 +33,8 @@ static const calm_option table[] = {
     {"tokenizer", "where tokenizer.json and tokenizer_config.json are copied from; default: the demo model's, "
      "byte-level BPE for encoders too (its ids fit every shape)", offsetof(arguments, tokenizer),
      CALM_OPTION_STRING, .metavar = "DIR"},
+    {"hollow", "files with names, shapes and sizes, and no values: for forecasts of models that no disk here holds",
+     offsetof(arguments, hollow), CALM_OPTION_BOOL, .metavar = NULL},
     {"threads", "workers, 0: all cores; the bytes do not depend on it", offsetof(arguments, threads), CALM_OPTION_INT,
      "0", 0, 1024, .metavar = "N"},
     {0}};
@@ -77,6 +80,7 @@ static calm_status run(calm_ctx *ctx, void *user)
     options.seed = (uint64_t)args->seed;
     options.dtype = dtypes[args->dtype];
     options.newer = args->spelling == 1;
+    options.hollow = args->hollow;
     ctx->n_threads = args->threads ? (int)args->threads : calm_n_cores();
     CALM_TRY(synth_write(ctx, &options));
     printf("%s: %s in %.1f s\n", args->output, args->shape, calm_seconds() - start);

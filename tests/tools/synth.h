@@ -67,6 +67,7 @@ typedef struct synth_options {
     uint64_t shard_size;        /* bytes of tensors in a file; 0: 5 GB                              */
     calm_dtype dtype;           /* BF16, F16 or F32; CALM_N_DTYPES: as the shape is published       */
     bool newer;                 /* config.json as transformers 5 writes it                          */
+    bool hollow;                /* files have their headers and sizes, and holes in place of values */
 } synth_options;
 
 /* A tensor and how its values are drawn. */

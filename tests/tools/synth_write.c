@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -69,7 +70,8 @@ static calm_status check_room(calm_ctx *ctx, const job *w)
     struct statvfs disk;
     if (statvfs(w->directory, &disk) != 0)
         return calm_fail_errno(ctx, errno, "%s", w->directory);
-    const uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize, need = w->bytes + SPARE_BYTES;
+    const uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize,
+                   need = (w->options->hollow ? 0 : w->bytes) + SPARE_BYTES;
     if (room < need)
         return calm_fail(ctx, CALM_ENOSPC, "%s: the checkpoint needs %.1f GB, the disk has %.1f GB free",
                          w->output, (double)need * 1e-9, (double)room * 1e-9);
@@ -127,6 +129,20 @@ static calm_status write_tensor(calm_ctx *ctx, job *w, calm_safetensors_writer *
     return CALM_OK;
 }
 
+/* Tensors that take no room: what a file system has for zeros that nobody wrote. */
+static calm_status leave_holes(calm_ctx *ctx, calm_safetensors_writer *writer, const char *path)
+{
+    uint64_t bytes = 0;
+    struct stat file;
+    for (size_t i = 0; i < writer->n; i++)
+        bytes += writer->tensors[i].bytes;
+    writer->next = writer->n;
+    CALM_TRY(calm_safetensors_end(ctx, writer));
+    if (stat(path, &file) != 0 || truncate(path, file.st_size + (off_t)bytes) != 0)
+        return calm_fail_errno(ctx, errno, "%s", path);
+    return CALM_OK;
+}
+
 static calm_status write_shard(calm_ctx *ctx, job *w, const shard *part, const char *path)
 {
     calm_safetensors_writer writer;
@@ -136,6 +152,8 @@ static calm_status write_shard(calm_ctx *ctx, job *w, const shard *part, const c
     for (size_t i = 0; i < n; i++)
         tensors[i] = w->tensors[part->begin + i].tensor;
     CALM_TRY(calm_safetensors_begin(ctx, &writer, path, tensors, n));
+    if (w->options->hollow)
+        return leave_holes(ctx, &writer, path);
     for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
         write_tensor(ctx, w, &writer, &w->tensors[part->begin + i]);
     return calm_safetensors_end(ctx, &writer);

@@ -2,6 +2,7 @@
  * the values have the moments they should. */
 #include "tests/tools/synth.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ptq/base/file.h"
@@ -124,8 +125,8 @@ TEST(sizes_of_published_models)
     static const struct { const char *name; size_t parameters; } known[] = {
         {"qwen3-0.6b", 596049920}, {"qwen3-8b", 8190735360}, {"qwen3-30b-a3b", 30532122624},
         {"qwen2.5-0.5b", 494032768}, {"llama3.2-1b", 1235814400}, {"llama3.1-8b", 8030261248},
-        {"mistral-7b", 7241732096}, {"gemma2-2b", 2614341888}, {"gemma3-1b", 999885952}, {"phi3-mini", 3821079552},
-        {"olmo2-1b", 1484916736}, {"minilm", 22713728}};
+        {"llama3.3-70b", 70553706496}, {"mistral-7b", 7241732096}, {"gemma2-2b", 2614341888},
+        {"gemma3-1b", 999885952}, {"phi3-mini", 3821079552}, {"olmo2-1b", 1484916736}, {"minilm", 22713728}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const synth_shape *shape;
         synth_tensor *tensors;
@@ -160,6 +161,25 @@ TEST(other_types_and_blocks)
         calm_json_free(config);
         calm_safetensors_close(set);
     }
+}
+END_OF_TEST
+
+/* Names, shapes and sizes of a model that fits no disk here, in next to no room. */
+TEST(hollow_checkpoints)
+{
+    synth_options options = options_of("qwen3-8b");
+    options.hollow = true;
+    options.shard_size = 4000000000;
+    calm_safetensors *set = write_and_open(&options);
+    struct stat file;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++)
+        bytes += calm_safetensors_at(set, i)->bytes;
+    ck_assert_uint_eq(bytes, 2 * 8190735360u);
+    check_tensor(set, "model.layers.35.mlp.down_proj.weight", CALM_BF16, 4096, 12288);
+    calm_safetensors_close(set);
+    ck_assert_int_eq(stat(test_format("%s/model-00001-of-00005.safetensors", options.output), &file), 0);
+    ck_assert(file.st_size > 3000000000 && file.st_blocks * 512 < 10000000);
 }
 END_OF_TEST
 
@@ -411,7 +431,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("synth", (const TTest *[]){
-        a_dense_decoder, every_family, sizes_of_published_models, other_types_and_blocks,
+        a_dense_decoder, every_family, sizes_of_published_models, other_types_and_blocks, hollow_checkpoints,
         position_ids_count, both_spellings, rope_scaling_moves_into_the_parameters, values_follow_their_definition,
         moments_of_a_large_tensor, pieces_join, norms_have_outliers_in_the_same_channels,
         the_same_bytes_for_every_number_of_threads_and_shards, shards_stay_below_their_size,

@@ -1,0 +1,27 @@
+/* calm bench cluster: how long a run would take on 1, 2, 4, ... ranks. */
+#ifndef CALM_CLI_BENCH_CLUSTER_H
+#define CALM_CLI_BENCH_CLUSTER_H
+
+#include "ptq/recipe/spec.h"
+#include "ptq/base/context.h"
+
+/* Numbers of ranks in a list, at most. */
+#define CALM_RANKS_LISTED 64
+
+/* What is asked for; 0: not given. */
+typedef struct calm_bench_cluster {
+    const calm_recipe_spec *spec;
+    calm_numbers ranks;                /* none: 1, 2, 4, ... 256                              */
+    double bandwidth, latency;         /* Gbit/s each way, microseconds; between machines     */
+    long long per_node, cores;         /* ranks on a machine; its cores (0: ranks x threads)  */
+    double rate;                       /* GFLOP/s of sgemm on a rank's threads; 0: measured   */
+    double seconds;                    /* that the run took on one rank; 0: as foreseen       */
+    bool json;
+} calm_bench_cluster;
+
+/* Foresee the run on ctx->n_threads threads a rank, replay it, and print time, efficiency, idle share, memory and bytes
+ * for each number of ranks, as a table or as JSON.  Of the model only names, types and shapes of the tensors are read.
+ * CALM_EARG: without a bandwidth, or a number of ranks that is none.  Fails as calm_forecast_make does. */
+calm_status calm_bench_cluster_run(calm_ctx *ctx, const calm_bench_cluster *asked);
+
+#endif
