@@ -101,7 +101,9 @@ static calm_json *trial_json(const trial *t)
 {
     return CALM_OBJECT(CALM_KV("ranks", (int64_t)t->ranks), CALM_KV("seconds", t->found.seconds),
                        CALM_KV("efficiency", t->efficiency), CALM_KV("blocks_seconds", t->found.blocks_seconds),
-                       CALM_KV("idle_share", t->found.idle), CALM_KV("memory_bytes", t->memory),
+                       CALM_KV("idle_share", t->found.idle),
+                       CALM_KV("work_seconds", t->found.work), CALM_KV("most_work_seconds", t->found.most_work),
+                       CALM_KV("memory_bytes", t->memory),
                        CALM_KV("rows_bytes", (int64_t)t->found.rows_bytes),
                        CALM_KV("candidate_bytes", (int64_t)t->found.blobs_bytes),
                        CALM_KV("unused_ranks", t->found.unused));
@@ -134,9 +136,9 @@ static calm_status print_json(calm_ctx *ctx, const calm_bench_cluster *asked, co
 /* A time as people say it. */
 static void add_time(calm_table *table, double seconds)
 {
-    if (seconds < 600)
+    if (seconds < 300)
         calm_table_format(table, "%.1f s", seconds);
-    else if (seconds < 36000)
+    else if (seconds < 7200)
         calm_table_format(table, "%.1f min", seconds / 60);
     else
         calm_table_format(table, "%.1f h", seconds / 3600);

@@ -54,8 +54,8 @@ static const calm_option table[] = {
     CALM_OPT("cores-per-node", cluster.cores, INT, "cluster: cores of a machine; 0 = enough for the threads of its "
              "ranks", .fallback = "0", .min = 0, .max = 65536, .metavar = "N"),
     CALM_OPT("rate", cluster.rate, DOUBLE, "cluster: GFLOP/s of float products on the threads of a rank; 0 = as "
-             "measured here for each thread; other rates are in proportion", .fallback = "0", .min = 0, .max = 1e9,
-             .metavar = "N"),
+             "measured on one thread here, for each; other rates are in proportion", .fallback = "0", .min = 0,
+             .max = 1e9, .metavar = "N"),
     CALM_OPT("seconds", cluster.seconds, DOUBLE, "cluster: what the run took on one rank, instead of the forecast; the "
              "shares of its steps stay; 0 = unknown", .fallback = "0", .min = 0, .max = 1e9, .metavar = "N"),
     CALM_OPT("recipe", recipe_file, STRING, "cluster: take what is not given here from a recipe: a file, or the name "

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "ptq/base/memory.h"
 #include "ptq/base/rng.h"
@@ -46,6 +47,7 @@ typedef struct forecast {
     calm_forecast *out;
     double *entry;                 /* [n_pool] seconds of one thread per weight of the small job          */
     int n_threads;                 /* of the run                                                          */
+    double (*clock)(void);         /* seconds by which rates are measured                                 */
 } forecast;
 
 /* ---- measuring ---- */
@@ -55,6 +57,7 @@ typedef struct products {
     float *a, *c;
     double *da, *dc;
     bool in_double;
+    double (*clock)(void);
 } products;
 
 static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
@@ -74,25 +77,26 @@ static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
 static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, double seconds, double *out)
 {
     const size_t workers = (size_t)ctx->n_threads;
-    const double begun = calm_seconds(), n = (double)PRODUCT_SIDE;
+    const double begun = p->clock(), n = (double)PRODUCT_SIDE;
     double spent;
     size_t rounds = 0;
     p->in_double = in_double;
     do {
         CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
         rounds++;
-        spent = calm_seconds() - begun;
+        spent = p->clock() - begun;
     } while (spent < seconds);    /* whole rounds: no worker idles in a counted one */
     *out = 2 * n * n * n * (double)(rounds * workers) / spent;
     return CALM_OK;
 }
 
 /* Rates of both precisions, each measured for so long; in_double NULL: not wanted. */
-static calm_status measure_products(calm_ctx *ctx, double seconds, double *in_float, double *in_double)
+static calm_status measure_products(calm_ctx *ctx, double (*clock)(void), double seconds, double *in_float,
+                                    double *in_double)
 {
     const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
     CALM_SCOPED_SCRATCH(ctx);
-    products p;
+    products p = {.clock = clock};
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.a, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.da, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.c, workers * cells));
@@ -146,33 +150,42 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     one.n_threads = 1;
     for (size_t a = 0; a < recipe->n_pool; a++) {
         calm_qjob qjob;
-        const double begun = calm_seconds();
+        const double begun = f->clock();
         job.scheme = recipe->pool[a].scheme;
         if (calm_algorithm_run(&one, recipe->pool[a].algorithm, &job, &qjob) != CALM_OK)
             calm_ctx_forgive(&one);    /* the run would note that as a failed candidate */
-        f->entry[a] = (calm_seconds() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
+        f->entry[a] = (f->clock() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
         calm_arena_clear(&results);
     }
     return CALM_OK;
 }
 
-/* All rates, for the threads of the run. */
+/* What this thread has computed: other work on the machine does not count. */
+static double thread_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* All rates, for the threads of the run: of this machine as it is now, or for ranks elsewhere of one thread with a core
+ * of its own. */
 static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhere, forecast *f)
 {
-    calm_ctx here = *ctx;
-    /* More threads than cores would share their rate. */
-    if (elsewhere)
-        here.n_threads = ctx->n_threads < calm_n_cores() ? ctx->n_threads : calm_n_cores();
-    CALM_TRY(measure_products(&here, MEASURE_SECONDS, &f->out->sgemm_flops, &f->out->dgemm_flops));
-    CALM_TRY(measure_algorithms(&here, f));
+    calm_forecast *out = f->out;
+    calm_ctx one = *ctx;
+    f->clock = elsewhere ? thread_seconds : calm_seconds;
+    one.n_threads = elsewhere ? 1 : ctx->n_threads;
+    CALM_TRY(measure_products(&one, f->clock, MEASURE_SECONDS, &out->sgemm_flops, &out->dgemm_flops));
+    CALM_TRY(measure_algorithms(ctx, f));
     if (!elsewhere)
         return CALM_OK;
-    const double measured = f->out->sgemm_flops * ctx->n_threads / here.n_threads,
-                 asked = elsewhere->sgemm_flops > 0 ? elsewhere->sgemm_flops : measured;
-    f->out->dgemm_flops *= asked / f->out->sgemm_flops;
-    f->out->sgemm_flops = asked;
+    const double threads = ctx->n_threads, measured = out->sgemm_flops * threads,
+                 rate = elsewhere->sgemm_flops > 0 ? elsewhere->sgemm_flops : measured;
+    out->dgemm_flops *= rate / out->sgemm_flops;
+    out->sgemm_flops = rate;
     for (size_t a = 0; a < f->p->in.recipe->n_pool; a++)
-        f->entry[a] *= measured / asked;
+        f->entry[a] *= measured / rate;
     return CALM_OK;
 }
 
@@ -192,7 +205,7 @@ static double learning_seconds(const calm_learned_facts *facts, double sgemm_flo
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds)
 {
     double in_float;
-    CALM_TRY(measure_products(ctx, GLANCE_SECONDS, &in_float, NULL));
+    CALM_TRY(measure_products(ctx, calm_seconds, GLANCE_SECONDS, &in_float, NULL));
     *seconds = learning_seconds(&result->learned, in_float, ctx->n_threads);
     return CALM_OK;
 }

@@ -29,7 +29,7 @@ typedef struct worker {
     size_t first, n;                      /* windows of the part that is handed on      */
     size_t queued;                        /* of that part                               */
     double left;                          /* seconds of what it computes; 0: it waits   */
-    double busy;                          /* time in which it computed                  */
+    double busy, work;                    /* time in which it computed; seconds of work done */
     size_t expected, n_arrived;           /* block whose rows come; windows of it       */
     size_t n_queued, n_left;              /* windows given to the flow; gone            */
     parcel out[AT_ONCE];
@@ -76,6 +76,7 @@ static void advance(replay *r, double then)
         if (at->left <= 0)
             continue;
         at->busy += then - r->now;
+        at->work += (then - r->now) * rate(r, i);
         at->left -= (then - r->now) * rate(r, i);
         /* Rounding of the clock, not work. */
         if (at->left < 1e-6)
@@ -358,8 +359,11 @@ calm_status calm_replay_run(calm_ctx *ctx, const calm_replay_costs *costs, const
     run_alone(&r, costs->alone);
     measure(&r, &costs->test);
     out->seconds = r.now;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         busy += r.ranks[i].busy;
+        out->work += r.ranks[i].work;
+        out->most_work = fmax(out->most_work, r.ranks[i].work);
+    }
     out->idle = r.now > 0 ? 1 - busy / ((double)n * r.now) : 0;
     return CALM_OK;
 }

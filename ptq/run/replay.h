@@ -48,6 +48,7 @@ typedef struct calm_replay {
     double seconds;                     /* of the whole run                                         */
     double blocks_seconds;              /* of those: until the last rank has computed its blocks     */
     double idle;                        /* share of the ranks' time in which they had nothing to do */
+    double work, most_work;             /* seconds of work, on cores of its own: of all ranks; of one at most */
     double rows_bytes;                  /* hidden rows from rank to rank                            */
     double blobs_bytes;                 /* candidates that others than rank 0 put into the store's folder */
     size_t unused;                      /* ranks without a block                                    */

@@ -139,6 +139,10 @@ part_more() {
     run 0 one $small || fail "$(tail -n 5 one.said)"
     check 1 n1 one $small
     check 4 n4 one $small
+    # Blocks that differ in what is left to compute are dealt by it.
+    run 0 left $small --blocks 1-2 || fail "$(tail -n 5 left.said)"
+    run 3 left $small --force || fail "$(tail -n 5 left.said)"
+    diff -r one/out left/out >/dev/null || fail "left: other files than one"
     transport='--mca btl tcp,self'
     check 2 tcp one $small
     transport=

@@ -96,6 +96,8 @@ TEST(a_slow_network)
     cluster.cores = 1;
     ck_ok(calm_replay_run(ctx, &costs, &cluster, &found));
     ck_near(found.seconds, 8 + 2 * 108, 0.01);
+    ck_near(found.work, 8 + 2 * 108, 1e-3);
+    ck_near(found.most_work, 8 + 108, 1e-3);
 }
 END_OF_TEST
 
