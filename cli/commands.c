@@ -44,6 +44,8 @@ const char *calm_command_default(const calm_option *option)
 static const struct {
     const char *heading, *names;
 } groups[] = {
+    {"Loops that calm bench times:", "hidden|inner|heads|kv-heads|head-dim|repeats"},
+    {"Ranks of calm bench cluster:", "ranks|bandwidth|latency|ranks-per-node|cores-per-node|rate|seconds"},
     {"Most used:", "model|bits|scheme|budget|size|bits-per-weight|output|format|force|recipe|dry-run"},
     {"Algorithms, and what is chosen:",
      "algorithms|unit|rule|metric|shortlist|effort|act-budget|pin|forbid|keep-hybrid|prefix|probe-samples|"

@@ -25,13 +25,13 @@ calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, dou
 
 /* What is not taken from this machine: its cores and its memory are not those of the ranks that are foreseen. */
 typedef struct calm_forecast_elsewhere {
-    double sgemm_flops;                     /* of all threads of a rank; 0: of as many as the one measured here */
+    double sgemm_flops;    /* of all threads of a rank; 0: so many times what one thread does here */
 } calm_forecast_elsewhere;
 
 /* Open the run of a recipe, measure this machine for a second (matrix products, and each algorithm on a small job), and
  * add up.  Candidates that the store has already are not taken into account.  `elsewhere` NULL: the run is to be on
- * this machine; else memory is what the recipe allows, or without limit, and rates are those of one thread, in CPU time,
- * by the number of threads, in proportion to that of sgemm.  Fails as opening the run does. */
+ * this machine; else memory is what the recipe allows, or without limit, and rates are what one thread does in its CPU
+ * time, times the number of threads, in proportion to that of sgemm.  Fails as opening the run does. */
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,
                                calm_forecast *out);
 
