@@ -11,11 +11,12 @@
 #   CORES     in the environment: cores that the ranks have, all by default
 #   BUILD     in the environment: folder of calm with MPI and tests/make_checkpoint; build/mpi by default
 #
-# CSV, each figure predicted, measured, and their ratio:
-#   wall    seconds of the run, its ranks sharing the cores.  Other work on the machine adds to what is measured.
-#   own     seconds as if every rank had a core: measured are rank 0's less those in which it waited for one.
+# CSV, each figure predicted, measured, and their ratio (predicted / measured):
+#   alone   seconds of the run, its ranks sharing the cores.  Measured are those of a machine without other work: while
+#           ranks wait for a core although the run has not as many as it could use, its clock runs slower (Linux's
+#           schedstat, five times a second).
 #   cpu     CPU seconds of all ranks;  most: of the rank with most.
-# and last the load average before the run.
+# then the seconds that the run really took, and the load average before it.
 set -eu
 [ $# -eq 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
@@ -39,70 +40,88 @@ model=$folder/model-$blocks
 options="--model $model --bits 4 --algorithms rtn,gptq --samples 8 --seqlen 256 --guard-samples 0 --eval-samples 48
  --threads 1"
 
-# A rank: calm, with its times and what Linux says of its waiting for a core (nanoseconds, of the main thread).
+# A rank: calm with its times; its process is noted for the clock.
 cat >"$folder/rank.sh" <<'EOF'
 out=$1.$OMPI_COMM_WORLD_RANK
 shift
 /usr/bin/time -o "$out.time" -f '%e %U %S' "$@" &
 time=$!
 pid=
-while [ -z "$pid" ] && kill -0 $time 2>/dev/null; do pid=$(pgrep -P $time) || sleep 0.1; done
-while cat "/proc/$pid/schedstat" >"$out.new" 2>/dev/null && [ -s "$out.new" ]; do
-    mv "$out.new" "$out.waited"
-    sleep 0.2
-done
+while [ -z "$pid" ] && kill -0 $time 2>/dev/null; do pid=$(pgrep -P $time) || sleep 0.05; done
+echo "$pid" >"$out.pid"
 wait $time
 EOF
 
-# run RANKS: wall, own, cpu, most into $folder/measured
+# Seconds that the ranks' work would have taken without other work on this machine.  A line has the time, then of each
+# rank's main thread the nanoseconds that it had a core and waited for one.
+watch_ranks() {
+    while [ ! -e "$folder/ended" ]; do
+        date +%s.%N | tr '\n' ' '
+        for pid in "$folder"/rank.*.pid; do
+            [ -s "$pid" ] && cut -d' ' -f1,2 "/proc/$(cat "$pid")/schedstat" 2>/dev/null
+        done | awk '{ ran += $1; waited += $2; n++ } END { print n + 0, ran / 1e9, waited / 1e9 }'
+        sleep 0.2
+    done | awk -v cores="$all_cores" '
+        # Ranks that begin and end change the sums: nothing is waited for then.
+        NR > 1 && $2 == n && n > 0 {
+            ran = $3 - had; wanted = ran + $4 - waited; passed = $1 - at; can = cores * passed
+            seconds += wanted > 0.01 * passed && ran > 0 ? ran / (wanted < can ? wanted : can) * passed : passed
+        }
+        NR > 1 && $2 != n { seconds += $1 - at }
+        { at = $1; n = $2; had = $3; waited = $4 }
+        END { print seconds }'
+}
+
+# run RANKS: seconds alone, CPU seconds of all and of the one with most, seconds, into $folder/measured
 run() {
-    rm -rf "$folder/out" "$folder/out.lock.json" "$folder"/s.db* "$folder"/rank.*.*
+    rm -rf "$folder/out" "$folder/out.lock.json" "$folder"/s.db* "$folder"/rank.*.* "$folder/ended"
+    watch_ranks >"$folder/alone" &
+    watcher=$!
     # shellcheck disable=SC2086    # a list of words
-    if ! mpirun -n "$1" sh "$folder/rank.sh" "$folder/rank" "$build/calm" quantize $options --output "$folder/out" \
-        --store "$folder/s.db" --quiet >"$folder/said" 2>&1; then
+    mpirun -n "$1" sh "$folder/rank.sh" "$folder/rank" "$build/calm" quantize $options --output "$folder/out" \
+        --store "$folder/s.db" --quiet >"$folder/said" 2>&1 || failed=$?
+    : >"$folder/ended"
+    wait $watcher
+    if [ -n "$failed" ]; then
         echo "cluster.sh: the run on $1 ranks failed:" >&2
         tail -n 5 "$folder/said" >&2
         exit 1
     fi
-    cat "$folder/rank.0.time" "$folder/rank.0.waited" "$folder"/rank.*.time | awk '
-        NR == 1 { wall = $1 }
-        NR == 2 { own = wall - $2 / 1e9 }
-        NR > 2 { cpu = $2 + $3; all += cpu; if (cpu > most) most = cpu }
-        END { print wall, own, all, most }' >"$folder/measured"
+    cat "$folder/alone" "$folder"/rank.*.time | awk '
+        NR == 1 { alone = $1 }
+        NR > 1 { cpu = $2 + $3; all += cpu; if (cpu > most) most = cpu; if ($1 > wall) wall = $1 }
+        END { print alone, all, most, wall }' >"$folder/measured"
 }
+failed=
 
-# figure KEY RANKS CORES OPTIONS...: of the replay
-figure() {
-    key=$1 ranks=$2 cores=$3
-    shift 3
+# foresee RANKS OPTIONS...: the first three of these figures into $folder/predicted
+foresee() {
+    ranks=$1
+    shift
     # shellcheck disable=SC2086    # a list of words
     "$build/calm" bench cluster $options --bandwidth 100 --ranks "$ranks" --ranks-per-node "$ranks" \
-        --cores-per-node "$cores" --json "$@" | sed -n "s/^ *\"$key\": \([0-9.e+]*\),\{0,1\}\$/\1/p"
-}
-
-# foresee RANKS OPTIONS...: the same four figures into $folder/predicted
-foresee() {
-    n=$1
-    shift
-    echo "$(figure seconds "$n" "$all_cores" "$@")" "$(figure seconds "$n" "$n" "$@")" \
-        "$(figure work_seconds "$n" "$n" "$@")" "$(figure most_work_seconds "$n" "$n" "$@")" >"$folder/predicted"
+        --cores-per-node "$all_cores" --json "$@" >"$folder/bench.json"
+    for key in seconds work_seconds most_work_seconds; do
+        sed -n "s/^ *\"$key\": \([0-9.e+]*\),\{0,1\}\$/\1/p" "$folder/bench.json"
+    done | tr '\n' ' ' >"$folder/predicted"
+    echo >>"$folder/predicted"
 }
 
 print_row() {
     awk -v ranks="$1" -v load="$2" '{ for (i = 1; i <= NF; i++) n[NR, i] = $i }
         END {
             printf "%s", ranks
-            for (i = 1; i <= 4; i++) printf ",%.1f,%.1f,%.2f", n[1, i], n[2, i], n[1, i] / n[2, i]
-            print "," load
+            for (i = 1; i <= 3; i++) printf ",%.1f,%.1f,%.2f", n[1, i], n[2, i], n[1, i] / n[2, i]
+            printf ",%.1f,%s\n", n[2, 4], load
         }' "$folder/predicted" "$folder/measured"
 }
 
-echo ranks,wall_predicted,wall,ratio,own_predicted,own,ratio,cpu_predicted,cpu,ratio,most_predicted,most,ratio,load
+echo ranks,alone_predicted,alone,ratio,cpu_predicted,cpu,ratio,most_predicted,most,ratio,seconds,load
 load=$(cut -d' ' -f1 /proc/loadavg)
 foresee 1
 run 1
 print_row "1 (forecast)" "$load"
-seconds=$(cut -d' ' -f3 "$folder/measured")
+seconds=$(cut -d' ' -f2 "$folder/measured")
 for ranks in ${RANKS:-2 4}; do
     load=$(cut -d' ' -f1 /proc/loadavg)
     foresee "$ranks" --seconds "$seconds"
