@@ -5,8 +5,8 @@
 #include "ptq/recipe/spec.h"
 #include "ptq/base/context.h"
 
-/* Numbers of ranks in a list, at most. */
-#define CALM_RANKS_LISTED 64
+/* Ranks of a replay, at most. */
+#define CALM_BENCH_RANKS_MOST 4096
 
 /* What is asked for; 0: not given. */
 typedef struct calm_bench_cluster {
@@ -21,7 +21,7 @@ typedef struct calm_bench_cluster {
 
 /* Foresee the run on ctx->n_threads threads a rank, replay it, and print time, efficiency, idle share, memory and bytes
  * for each number of ranks, as a table or as JSON.  Of the model only names, types and shapes of the tensors are read.
- * CALM_EARG: without a bandwidth, or a number of ranks that is none.  Fails as calm_forecast_make does. */
+ * CALM_EARG: several ranks without a bandwidth, or a part of one.  Fails as calm_forecast_make does. */
 calm_status calm_bench_cluster_run(calm_ctx *ctx, const calm_bench_cluster *asked);
 
 #endif

@@ -44,7 +44,7 @@ static const calm_option table[] = {
     CALM_OPT("repeats", repeats, INT, "runs of each after one to warm up; 3 are enough where they take 10 s",
              .fallback = "10", .min = 3, .max = 1000, .metavar = "N"),
     CALM_OPT("ranks", cluster.ranks, NUMBERS, "cluster: numbers of ranks (default: 1, 2, 4, ... 256)",
-             .max = CALM_RANKS_LISTED, .metavar = "LIST"),
+             .min = 1, .max = CALM_BENCH_RANKS_MOST, .metavar = "LIST"),
     CALM_OPT("bandwidth", cluster.bandwidth, DOUBLE, "cluster: between machines, each way, in Gbit/s", .min = 0,
              .max = 1e6, .metavar = "N"),
     CALM_OPT("latency", cluster.latency, DOUBLE, "cluster: between machines, in microseconds", .fallback = "50",

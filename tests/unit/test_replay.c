@@ -115,6 +115,21 @@ TEST(without_rows)
 }
 END_OF_TEST
 
+/* Blocks are dealt as in a run (test_deal.c): of 8 that take 100 and 400 in turn one of two ranks would have 1600. */
+TEST(blocks_that_differ)
+{
+    calm_replay_block blocks[MOST];
+    calm_replay_costs costs = equal(blocks, 8);
+    costs.flows = false;
+    for (size_t b = 0; b < 8; b++) {
+        blocks[b].cost = b % 2 ? 4 : 1;
+        blocks[b].work = 100 * blocks[b].cost;
+        blocks[b].pass = 0;
+    }
+    ck_near(replay(&costs, 2).seconds, 1100, 1e-3);
+}
+END_OF_TEST
+
 /* Parts are whole batches, and rank 0 looks at what others have computed. */
 TEST(what_follows)
 {
@@ -135,5 +150,5 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("replay", (const TTest *[]){one_rank_does_all, two_blocks_side_by_side, rounds, a_slow_network,
-                                                 without_rows, what_follows, NULL});
+                                                 without_rows, blocks_that_differ, what_follows, NULL});
 }
