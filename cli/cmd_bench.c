@@ -253,6 +253,9 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     bench b;
     if (strcmp(subject, "cluster") == 0)
         return cluster(ctx, o);
+    if (o->spec.model || o->recipe_file || o->cluster.bandwidth > 0)
+        return calm_fail(ctx, CALM_EARG, "calm bench %s: a model, a recipe and a bandwidth are of calm bench cluster "
+                                         "alone", subject);
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     if (strcmp(subject, "quantize") == 0) {
         const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, (size_t)o->repeats, o->json};
