@@ -3,7 +3,8 @@
 #
 #   ranks.sh FOLDERS-OF-PROGRAMS PART
 #
-# PART: two, more, kill, refuse.  Skipped (exit status 77) without mpirun, or where calm was built without MPI.
+# PART: two, more, kill, delay, refuse.  Skipped (exit status 77) without mpirun, or where calm was built without MPI;
+# delay without root, network namespaces or TUN devices.
 set -u
 
 [ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -45,10 +46,10 @@ run() {
     ranks=$1 dir=$2
     shift 2
     set -- calm quantize "$@" --output "$dir/out" --store "$dir/calm.db"
-    [ "$ranks" = 0 ] || set -- mpirun $transport -n "$ranks" "$@"
+    [ "$ranks" = 0 ] || set -- $between mpirun $transport -n "$ranks" "$@"
     "$@" >"$dir.said" 2>&1
 }
-transport=
+transport= between=
 
 mpi_is_built() {
     mpirun -n 2 calm quantize --model qwen --blocks 0-99 --output none --store none.db >probe.said 2>&1
@@ -248,6 +249,68 @@ part_kill() {
     same one stop
 }
 
+part_delay() {
+    # The kernel's own delay where it has one; else that of the process which joins the machines.
+    if unshare -n tc qdisc add dev lo root netem delay 1ms 2>/dev/null; then
+        echo "ranks.sh: the delay is netem's"
+        delay=0 slow='tc qdisc add dev link root netem delay 50ms 2ms'
+    else
+        delay=50 slow=true
+    fi
+    cat >enter <<'EOF'
+#!/bin/sh
+# What mpirun takes for ssh: the second machine has no other door.
+shift
+exec nsenter -t "$DELAY_LINK_FAR" -n -u sh -c "$*"
+EOF
+    cat >slowly <<EOF
+#!/bin/sh
+echo "\$DELAY_LINK_FAR" >link.pid
+$slow && nsenter -t "\$DELAY_LINK_FAR" -n -u $slow && exec "\$@"
+EOF
+    chmod +x enter slowly
+    delay_link $delay ./slowly true 2>link.said
+    case $? in
+        0) ;;
+        77) echo "skipped: $(cat link.said)"; exit 77 ;;
+        *) fail "$(cat link.said)"; return ;;
+    esac
+    between="delay_link $delay ./slowly"
+    transport="--mca plm_rsh_agent $work/enter --mca btl tcp,self --mca btl_tcp_if_include link
+ --mca oob_tcp_if_include link --host near:1,far:3"
+    run 0 one $small || fail "$(tail -n 5 one.said)"
+    check 2 far2 one $small
+    grep -q '^calm: rank 1 (on far): ' far2.said || fail "far2: $(cat far2.said)"
+    # Hidden rows, of one block of six at least, have gone over the link.
+    carried far2 1000000
+    check 4 far4 one $small
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
+    run 0 wide $wide || fail "$(tail -n 5 wide.said)"
+    check 2 far-wide wide $wide
+    divided far-wide
+    texts
+    run 0 moe1 $experts || fail "$(tail -n 5 moe1.said)"
+    check 3 far-moe moe1 $experts
+    # A machine that is gone: nothing comes over the link any more, no connection is closed.  mpirun would wait for it
+    # for eight minutes after calm has said it.
+    $between mpirun $transport --mca oob_tcp_keepalive_time 6 --mca oob_tcp_keepalive_intvl 2 \
+        --mca oob_tcp_keepalive_probes 3 -n 2 calm quantize $small --output gone/out --store gone/calm.db --quiet >gone.said 2>&1 &
+    job=$!
+    wait_for gone 5 $job
+    kill -USR1 "$(cat link.pid)"
+    began=$(date +%s)
+    wait $job && fail "gone: ended with status 0"
+    [ $(($(date +%s) - began)) -le 20 ] || fail "gone: took $(($(date +%s) - began)) s to end"
+    grep -q '^calm: rank 1 (process [0-9]* on far) ended while it worked on .*; ' gone.said || fail "gone: $(cat gone.said)"
+    check 0 gone one $small
+}
+
+# carried DIR BYTES: have so many gone to the other machine?
+carried() {
+    n=$(sed -n 's/^delay_link: [0-9]* packets and \([0-9]*\) bytes to far, .*/\1/p' "$1.said")
+    [ "${n:-0}" -ge "$2" ] || fail "$1: $n bytes went over the link"
+}
+
 # refused STATUS PATTERN WORDS...: mpirun's words after -n 1; what all ranks share is in $small
 refused() {
     status=$1 pattern=$2
@@ -277,7 +340,7 @@ part_refuse() {
 }
 
 case $2 in
-    two | more | kill | refuse) "part_$2" ;;
+    two | more | kill | delay | refuse) "part_$2" ;;
     *) echo "ranks.sh: no part $2" >&2; exit 2 ;;
 esac
 exit $failed
