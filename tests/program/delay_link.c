@@ -154,8 +154,8 @@ static void carry(int near, int far, double delay)
         }
         poll(polled, 2, (int)(wait * 1000) + 1);
     }
-    fprintf(stderr, "delay_link: %zu packets and %zu bytes to far, %zu packets and %zu bytes to near, each after %.0f ms "
-            "or more\n", lanes[0].n_out, lanes[0].n_bytes, lanes[1].n_out, lanes[1].n_bytes, delay * 1000);
+    fprintf(stderr, "delay_link: %zu packets and %zu bytes to far, %zu and %zu to near, each after %.0f ms\n",
+            lanes[0].n_out, lanes[0].n_bytes, lanes[1].n_out, lanes[1].n_bytes, delay * 1000);
 }
 
 /* The process of the far machine, which is the link, too; it says in `ready` that it is there. */

@@ -41,6 +41,10 @@ experts='--model moe --calib text.txt --scheme w8a8 --algorithms rtn,gptq,smooth
 wide='--model tiny --scheme w4a16_g32 --algorithms rtn,gptq --samples 40 --seqlen 64 --guard-samples 450 --eval-samples 450
  --learn blocks --learn-steps 50 --threads 1'
 
+# An encoder: a few sentences, fewer than a batch has, are divided too.
+sentences='--model bert --calib text.txt --scheme w4a16_g32 --algorithms rtn,gptq --samples 24 --seqlen 64 --guard-samples 5
+ --eval-samples 11 --threads 1'
+
 # run RANKS DIR OPTIONS...: 0 ranks: without mpirun
 run() {
     ranks=$1 dir=$2
@@ -73,11 +77,15 @@ SELECT 'peak', a.hook, p.rank, quote(p.value), p.window, p.token, p.channel, quo
   FROM activation_peak p JOIN activation a ON a.id = p.activation_id ORDER BY 2, 3;
 SELECT 'context', window, token, quote(text_before), quote(text_after) FROM token_context ORDER BY 2, 3;
 SELECT 'expert', j.name, e.tokens FROM expert e JOIN job j ON j.id = e.job_id ORDER BY 2;
-SELECT 'evaluation', key, subject, n_windows, tokens, quote(nll), quote(ppl), quote(kl) FROM evaluation ORDER BY key;
-SELECT 'window', e.key, w.number, quote(w.nll), quote(w.kl) FROM evaluation_window w
+SELECT 'evaluation', key, subject, n_windows, tokens, quote(nll), quote(ppl), quote(kl), pairs, quote(error),
+  quote(cosine), quote(cosine_min), quote(spearman) FROM evaluation ORDER BY key;
+SELECT 'window', e.key, w.number, quote(w.nll), quote(w.kl), quote(w.error), quote(w.cosine) FROM evaluation_window w
   JOIN evaluation e ON e.id = w.evaluation_id ORDER BY 2, 3;
 SELECT 'choice', j.name, c.key, h.unit, h.reason, quote(h.advice) FROM choice h JOIN job j ON j.id = h.job_id
   LEFT JOIN candidate c ON c.id = h.candidate_id ORDER BY 2;
+SELECT 'learned', d.key, quote(d.kept), d.blob, quote(d.loss_before), quote(d.loss_after), d.changed, c.key, s.key
+  FROM learned d JOIN learned_candidate l ON l.learned_id = d.id JOIN candidate c ON c.id = l.candidate_id
+  JOIN candidate s ON s.id = l.start_id ORDER BY 2, 8;
 SELECT 'considered', c.key FROM run_candidate r JOIN candidate c ON c.id = r.candidate_id ORDER BY 2;
 SELECT 'run', key, status, result, reason, quote(bits_per_weight), bytes_before, bytes_after FROM run"
 }
@@ -107,6 +115,7 @@ divided() {
 
 texts() {
     make_checkpoint --shape tiny-qwen3-moe --output moe >/dev/null
+    make_checkpoint --shape tiny-bert --output bert >/dev/null
     head -c 40000 "${CALM_HOME:?}/recipes/text/wikitext2-valid.txt" >text.txt
 }
 
@@ -126,6 +135,10 @@ part_two() {
     run 0 wide $wide || fail "$(tail -n 5 wide.said)"
     check 2 wide2 wide $wide
     divided wide2
+    texts
+    run 0 bert1 $sentences || fail "$(tail -n 5 bert1.said)"
+    check 2 bert2 bert1 $sentences
+    divided bert2
     # Codes that were dropped, which each rank computes again for its blocks; the recipe that is written says so.
     [ "$(blobs two)" = "$(blobs one)" ] || fail "two: $(blobs two) blobs, and one $(blobs one)"
     rows two | grep -E "^(candidate|score)" >before.rows
@@ -174,6 +187,12 @@ part_more() {
     run 0 moe1 $experts || fail "$(tail -n 5 moe1.said)"
     check 2 moe2 moe1 $experts
     check 4 moe4 moe1 $experts
+    # Sentences with 8-bit activations, scored by probes, learned; on more ranks than there are in the guard.
+    active="--model bert --calib text.txt --scheme w8a8_asymact --scheme w4a16_g32 --algorithms rtn,smoothquant --budget 6
+ --samples 24 --seqlen 64 --guard-samples 3 --probe-samples 2 --eval-samples 7 --learn blocks --learn-steps 50 --threads 1"
+    run 0 active $active || fail "$(tail -n 5 active.said)"
+    check 4 active4 active $active
+    divided active4
     # Experts multiply the rows of a batch together.
     many="--model moe --scheme w4a16_g8 --algorithms rtn --samples 8 --seqlen 64 --guard-samples 450 --eval-samples 850
  --threads 1"
