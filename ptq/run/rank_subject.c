@@ -61,8 +61,7 @@ calm_status calm_rank_read_windows(calm_ctx *ctx, calm_rank_message *in, calm_wi
 
 /* ---- plans ---- */
 
-/* Schemes and blobs of a plan, appended. */
-static void put_plan(const calm_run *p, const calm_plan *plan, calm_text *out)
+void calm_rank_put_plan(const calm_run *p, const calm_plan *plan, calm_text *out)
 {
     const named_plan of = {plan->blocks != NULL, plan->free_scales};
     calm_rank_message_put(out, &of, sizeof of);
@@ -81,8 +80,7 @@ static void put_plan(const calm_run *p, const calm_plan *plan, calm_text *out)
     }
 }
 
-/* The same, read back: nothing but those is looked at. */
-static calm_status read_plan(calm_ctx *ctx, const calm_run *p, calm_rank_message *in, calm_plan *out)
+calm_status calm_rank_read_plan(calm_ctx *ctx, const calm_run *p, calm_rank_message *in, calm_plan *out)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
@@ -146,7 +144,7 @@ void calm_rank_put_subjects(const calm_run *p, const calm_subject *subjects, siz
         const named of = {override ? PLAN : subject->model == p->in.model ? FLOAT : FOLDER, subject->first_block};
         calm_rank_message_put(out, &of, sizeof of);
         if (of.kind == PLAN)
-            put_plan(p, override->plan, out);
+            calm_rank_put_plan(p, override->plan, out);
         else if (of.kind == FOLDER)
             calm_rank_message_put_text(out, calm_model_dir(subject->model));
     }
@@ -171,7 +169,7 @@ calm_status calm_rank_read_subjects(calm_ctx *ctx, const calm_run *p, calm_rank_
         calm_rank_message_read(in, &of, sizeof of);
         (*out)[i] = (calm_subject){.model = p->in.model, .first_block = (size_t)of.first_block};
         if (of.kind == PLAN) {
-            CALM_TRY(read_plan(ctx, p, in, &plans[i]));
+            CALM_TRY(calm_rank_read_plan(ctx, p, in, &plans[i]));
             overrides[i] = (calm_plan_override){p->in.model, &plans[i]};
             (*out)[i].override = calm_plan_apply;
             (*out)[i].user = &overrides[i];

@@ -8,6 +8,7 @@ static calm_status work(calm_ctx *ctx, void *user, const char *bytes, size_t n, 
     static calm_status (*const kinds[])(calm_ctx *, calm_run *, calm_rank_message *, calm_text *) = {
         [CALM_RANK_PREDICTIONS] = calm_rank_predict,
         [CALM_RANK_EMBEDDINGS] = calm_rank_encode,
+        [CALM_RANK_PASS] = calm_rank_pass,
     };
     calm_rank_message in = {.at = bytes, .end = bytes + n};
     uint64_t kind;

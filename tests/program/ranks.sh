@@ -3,7 +3,7 @@
 #
 #   ranks.sh FOLDERS-OF-PROGRAMS PART
 #
-# PART: two, more, kill, delay, refuse.  Skipped (exit status 77) without mpirun, or where calm was built without MPI;
+# PART: two, more, learn, kill, delay, refuse.  Skipped (exit status 77) without mpirun, or where calm was built without MPI;
 # delay without root, network namespaces or TUN devices.
 set -u
 
@@ -44,6 +44,9 @@ wide='--model tiny --scheme w4a16_g32 --algorithms rtn,gptq --samples 40 --seqle
 # An encoder: a few sentences, fewer than a batch has, are divided too.
 sentences='--model bert --calib text.txt --scheme w4a16_g32 --algorithms rtn,gptq --samples 24 --seqlen 64 --guard-samples 5
  --eval-samples 11 --threads 1'
+
+# Blocks that are learned; options of a model follow.
+learned='--calib text.txt --algorithms rtn --seqlen 64 --guard-samples 4 --no-eval --keep-hybrid --learn-steps 50 --threads 1'
 
 # run RANKS DIR OPTIONS...: 0 ranks: without mpirun
 run() {
@@ -199,6 +202,45 @@ part_more() {
     run 0 many $many || fail "$(tail -n 5 many.said)"
     check 3 many3 many $many
     divided many3
+}
+
+part_learn() {
+    texts
+    make_checkpoint --shape tiny-qwen3 --output dense >/dev/null
+    # Not from the first block on, with activations of 8 bits, then tuned.
+    inner="--model dense --scheme w4a8_g32 --samples 24 --blocks 1-2 --learn both $learned"
+    run 0 inner $inner || fail "$(tail -n 5 inner.said)"
+    check 2 inner2 inner $inner
+    check 4 inner4 inner $inner
+    grep -q '^calm: blocks are learned one after the other, by rank 0; passes .* 3 other ranks$' inner4.said ||
+        fail "inner4: $(cat inner4.said)"
+    grep -q '^calm: tuning takes one step after the other' inner4.said || fail "inner4: $(cat inner4.said)"
+    # Hidden rows in a file.
+    file="--model dense --scheme w4a16_g32 --samples 400 --memory 100MB --learn blocks $learned"
+    run 0 file $file || fail "$(tail -n 5 file.said)"
+    check 3 file3 file $file
+    grep -q 'hidden rows in a file' file3.said || fail "file3: $(grep memory: file3.said)"
+    # Experts multiply the rows of all windows together: the passes are not divided.
+    mixed="--model moe --scheme w4a16_g8 --samples 24 --learn blocks $learned"
+    run 0 mixed $mixed || fail "$(tail -n 5 mixed.said)"
+    check 3 mixed3 mixed $mixed
+    bert="--model bert --scheme w4a16_g32 --samples 24 --learn blocks $learned"
+    run 0 bert1 $bert || fail "$(tail -n 5 bert1.said)"
+    check 2 bert2 bert1 $bert
+    # Ranks that die while it learns; it goes on from the blocks that are there.
+    long="--model dense --scheme w4a16_g32 --samples 48 --learn blocks $learned --learn-steps 1000"
+    run 0 long $long || fail "$(tail -n 5 long.said)"
+    for rank in 0 1; do
+        dir=l$rank
+        mpirun -n 2 calm quantize $long --output $dir/out --store $dir/calm.db >$dir.said 2>&1 &
+        job=$!
+        until grep -qs '^calm: block 0 learned' $dir.said || ! kill -0 $job; do sleep 0.02; done
+        kill -9 "$(rank_pid $job $rank)" || fail "$dir: ended too early"
+        wait $job && fail "$dir: ended with status 0"
+        grep -qE "^calm: rank $rank .* ended while it worked on (the pass of .* windows|what follows)" $dir.said ||
+            fail "$dir: $(cat $dir.said)"
+        check $((3 * rank)) $dir long $long
+    done
 }
 
 # pid_of RANK: of the calm that mpirun started below process $1
@@ -359,7 +401,7 @@ part_refuse() {
 }
 
 case $2 in
-    two | more | kill | delay | refuse) "part_$2" ;;
+    two | more | learn | kill | delay | refuse) "part_$2" ;;
     *) echo "ranks.sh: no part $2" >&2; exit 2 ;;
 esac
 exit $failed
