@@ -364,6 +364,10 @@ EOF
     [ $(($(date +%s) - began)) -le 20 ] || fail "gone: took $(($(date +%s) - began)) s to end"
     grep -q '^calm: rank 1 (process [0-9]* on far) ended while it worked on .*; ' gone.said || fail "gone: $(cat gone.said)"
     check 0 gone one $small
+    # mpirun's process on the lost machine would wait there for a while.
+    for pid in $(pgrep -x orted); do
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "DELAY_LINK_FAR=$(cat link.pid)" && kill -9 "$pid"
+    done
 }
 
 # carried DIR BYTES: have so many gone to the other machine?
