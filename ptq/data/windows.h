@@ -55,6 +55,12 @@ calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *fi
 /* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
 
+/* Part `part` of n_parts of the windows as such a set, and in *first the number of its first one: parts end where
+ * batches of `batch` windows end, and `longest` is that of all, from which batches follow.  n is 0 where batches are
+ * fewer. */
+calm_status calm_windows_part(calm_ctx *ctx, const calm_windows *from, size_t batch, size_t part, size_t n_parts,
+                              calm_windows *out, size_t *first);
+
 /* The windows that `options` ask for of `available`: seed, n_windows and n_spread alone are read.  *chosen [*n] in
  * ctx->scratch: the first ones and those spread, rising, or drawn ones in drawing order.  CALM_ENOMEM. */
 calm_status calm_windows_choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,

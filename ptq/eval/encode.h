@@ -45,6 +45,11 @@ size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t lon
 /* Windows of a batch, from which block_bytes follows. */
 size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest);
 
+/* Part `part` of n_parts of the windows, borrowed, and in *first the number of its first window: its embeddings have
+ * the bits that they have beside all others.  n is 0 where there are fewer windows, or of a mixture fewer batches. */
+calm_status calm_encode_part(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t part,
+                             size_t n_parts, calm_windows *out, size_t *first);
+
 /* Compare the embeddings of the same sentences, n >= 1, by a reference and by another model.
  * CALM_EARG: the numbers of sentences or the widths differ.  CALM_ENUMERIC: an embedding of the reference is 0. */
 calm_status calm_embedding_compare(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,

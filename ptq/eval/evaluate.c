@@ -224,13 +224,8 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
 calm_status calm_evaluation_part(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t part,
                                  size_t n_parts, calm_windows *out, size_t *first)
 {
-    const size_t most = calm_evaluation_batch(config, windows->n, windows->longest);
-    const size_t n_batches = most ? (windows->n + most - 1) / most : 0;
-    *first = calm_size_min(n_batches * part / n_parts * most, windows->n);
-    const size_t end = calm_size_min(n_batches * (part + 1) / n_parts * most, windows->n);
-    CALM_TRY(calm_windows_slice(ctx, windows, *first, end - *first, out));
-    out->longest = windows->longest;    /* batches follow from it */
-    return CALM_OK;
+    return calm_windows_part(ctx, windows, calm_evaluation_batch(config, windows->n, windows->longest), part, n_parts,
+                             out, first);
 }
 
 calm_status calm_evaluate_join(calm_ctx *ctx, const calm_eval_result *parts, const size_t *n_windows, size_t n,

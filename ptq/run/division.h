@@ -24,7 +24,7 @@ bool calm_division_mine(const calm_run *run, const calm_missing *missing, size_t
 /* Collective, after the blocks: rank 0 has the rows of all ranks, and the log says what each did. */
 calm_status calm_division_collect(calm_ctx *ctx, calm_run *run, const calm_missing *missing);
 
-/* ---- measuring (measure_ranks.c) ---- */
+/* ---- measuring (measure_ranks.c, encode_ranks.c) ---- */
 
 /* As calm_evaluate against the float model, or with `worst` calm_evaluate_worst of one subject.  With several ranks
  * each takes a part of the windows: the bits are those of one. */
@@ -33,7 +33,12 @@ calm_status calm_division_evaluate(calm_ctx *ctx, const calm_run *run, calm_eval
                                    const calm_windows *windows, calm_tick_fn *tick, void *tick_user, size_t most,
                                    calm_eval_worst *worst);
 
-/* Another rank, after the blocks: measure what rank 0 asks for until the run ends; its status. */
+/* As calm_encode of a subject, the float model among them; divided likewise. */
+calm_status calm_division_encode(calm_ctx *ctx, const calm_run *run, const calm_subject *subject,
+                                 const calm_windows *windows, calm_tick_fn *tick, void *tick_user,
+                                 calm_embeddings *out);
+
+/* Another rank, after the blocks: do what rank 0 asks for until the run ends; its status (serve_ranks.c). */
 calm_status calm_division_serve(calm_ctx *ctx, calm_run *run);
 
 /* ---- rows between ranks (relay.c) ---- */

@@ -11,14 +11,15 @@ void calm_run_tick_shared(void *user, size_t done, size_t total)
         shared->fn(shared->user, shared->before + done, shared->total);
 }
 
-static calm_status measure_embeddings(calm_ctx *ctx, const calm_subject *reference, calm_measure *reference_measure,
+static calm_status measure_embeddings(calm_ctx *ctx, const calm_run *p, calm_measure *reference_measure,
                                       const calm_subject *subjects, size_t n, calm_measure *measures,
                                       const calm_windows *windows, calm_tick_fn *fn, void *user)
 {
+    const calm_subject reference = {.model = p->in.model};
     calm_shared_tick shared = {fn, user, 0, windows->n * (n + 1)};
     calm_embeddings float_embeddings, found;
     /* Once for all subjects, whose embeddings are compared with these. */
-    CALM_TRY(calm_encode(ctx, reference, windows, calm_run_tick_shared, &shared, &float_embeddings));
+    CALM_TRY(calm_division_encode(ctx, p, &reference, windows, calm_run_tick_shared, &shared, &float_embeddings));
     if (reference_measure) {
         reference_measure->kind = CALM_STORE_EMBEDDINGS;
         /* Distance 0, but the row must be complete: the store keeps the float model's evaluation as any other. */
@@ -26,7 +27,7 @@ static calm_status measure_embeddings(calm_ctx *ctx, const calm_subject *referen
     }
     for (size_t i = 0; i < n; i++) {
         shared.before += windows->n;
-        CALM_TRY(calm_encode(ctx, &subjects[i], windows, calm_run_tick_shared, &shared, &found));
+        CALM_TRY(calm_division_encode(ctx, p, &subjects[i], windows, calm_run_tick_shared, &shared, &found));
         measures[i].kind = CALM_STORE_EMBEDDINGS;
         CALM_TRY(calm_embedding_compare(ctx, &float_embeddings, &found, &measures[i].embeddings));
     }
@@ -37,13 +38,12 @@ calm_status calm_run_measure(calm_ctx *ctx, const calm_run *p, calm_measure *ref
                              const calm_subject *subjects, size_t n, calm_measure *measures,
                              const calm_windows *windows, calm_tick_fn *fn, void *user)
 {
-    const calm_subject reference = {.model = p->in.model};
     /* calm_evaluate takes its results side by side; measures are larger. */
     calm_eval_result of_reference, results[CALM_TRIALS_AT_ONCE];
     assert(n <= CALM_TRIALS_AT_ONCE);
     /* An encoder predicts no next token, a decoder has no sentence embedding that means anything. */
     if (calm_inputs_encode(&p->in))
-        return measure_embeddings(ctx, &reference, reference_measure, subjects, n, measures, windows, fn, user);
+        return measure_embeddings(ctx, p, reference_measure, subjects, n, measures, windows, fn, user);
     CALM_TRY(calm_division_evaluate(ctx, p, reference_measure ? &of_reference : NULL, subjects, n, results, windows, fn,
                                     user, 0, NULL));
     for (size_t i = 0; i < n; i++)

@@ -8,6 +8,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/run/learn_impl.h"
+#include "ptq/run/learn_ranks.h"
 #include "ptq/run/stored_learned.h"
 
 /* The stage as it goes on. */
@@ -159,10 +160,12 @@ static calm_status learn_block(calm_ctx *ctx, stage *s, size_t block)
 static calm_status run_blocks(calm_ctx *ctx, stage *s)
 {
     calm_run *p = s->of.p;
-    const calm_model *model = p->in.model;
+    calm_learn_ranks_note(ctx, p);
     for (size_t b = 0; b < s->end; b++) {
         const bool inside = b >= p->in.first_block;
-        CALM_TRY(calm_batch_load_block(ctx, model, &p->rope, b, NULL, NULL, &s->floats));
+        CALM_TRY(calm_learn_ranks_float(ctx, p, b, &s->floats));
+        if (b + 1 < s->end)
+            CALM_TRY(calm_learn_ranks_ahead(ctx, p, b + 1, &s->floats));
         if (inside && s->of.blocks[b] && !s->of.there[b])
             CALM_TRY(learn_block(ctx, s, b));
         if (b + 1 == s->end)    /* its rows would enter a block that nothing is learned of */
@@ -170,9 +173,7 @@ static calm_status run_blocks(calm_ctx *ctx, stage *s)
         CALM_SCOPED_ARENA(arena);
         CALM_SCOPED_OUT(ctx, &arena);
         CALM_TRY(calm_learn_plan(ctx, &s->of, inside ? b + 1 : 0, &s->plan));
-        calm_plan_override override = {model, &s->plan};
-        CALM_TRY(calm_batch_load_block(ctx, model, &p->rope, b, inside ? calm_plan_apply : NULL, &override,
-                                       &s->quantized));
+        CALM_TRY(calm_learn_ranks_quantized(ctx, p, b, inside ? &s->plan : NULL, &s->quantized));
     }
     return CALM_OK;
 }

@@ -5,6 +5,7 @@
  * z: the quantized block on the hidden rows that the quantized blocks before it leave, y: the float block on those of
  * the float model, M: the mean of |y_t|^2 over all tokens of all windows. */
 #include "ptq/run/learn_impl.h"
+#include "ptq/run/rank_rows.h"
 
 #include "ptq/model/block_back.h"
 #include "ptq/model/forward.h"
@@ -141,6 +142,8 @@ size_t calm_learn_bytes(const calm_run *p, unsigned extras, bool spill, size_t n
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
         for (size_t i = 0; i < recipe->n_schemes; i++)
             most = calm_size_max(most, block_bytes(p, b, &recipe->schemes[i], extras, n_threads));
+    if (p->cluster)
+        most += calm_rank_rows_bytes(p->in.calib.longest, config->hidden);
     /* Both passes have rows of their own; those that are held out are counted too. */
     return most + (spill ? 0 : 2 * calm_row_store_bytes(p->in.calib.begin[p->in.calib.n], config->hidden));
 }

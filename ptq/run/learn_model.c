@@ -146,6 +146,8 @@ static calm_status run(calm_ctx *ctx, tuning *s)
     CALM_SCOPED_ARENA(state);
     CALM_SCOPED_OUT(ctx, &state);
     CALM_SCOPED_SCRATCH(ctx);
+    if (calm_cluster_ranks(s->of.of.p->cluster) > 1)
+        calm_log(ctx, CALM_LOG_INFO, "tuning takes one step after the other: rank 0 alone, the others wait");
     CALM_TRY(calm_tuning_open(ctx, &s->of));
     CALM_TRY(tune(ctx, s, &outcome));
     if (outcome.kept)

@@ -1,34 +1,14 @@
-/* Measuring on several ranks: each runs the models over a part of the windows.
+/* Measuring decoders on several ranks: each runs the models over a part of the windows.
  *
- * Rank 0 asks for the others' parts, measures its own, and joins all in the order of windows.  What is asked for names
- * blobs of the store and a folder that was written, which all ranks see; windows travel as ids, so that no other rank
- * needs the text. */
-#include <string.h>
-
-#include "ptq/cluster/wire.h"
-#include "ptq/plan/assemble.h"
-#include "ptq/run/checkpoint.h"
+ * Rank 0 asks for the others' parts, measures its own, and joins all in the order of windows. */
 #include "ptq/run/division.h"
-#include "ptq/run/rank_message.h"
+#include "ptq/run/rank_subject.h"
 
-/* What a question begins with.  The windows follow: where each begins, then ids; then each subject. */
+/* What a question begins with.  The windows follow, then the subjects. */
 typedef struct question {
-    uint64_t n_windows, longest, n_subjects, first;    /* number of its first window */
-    uint64_t most;                                     /* of calm_evaluate_worst     */
-    bool worst, reference;                             /* what is wanted             */
+    uint64_t first, most;       /* number of its first window; `most` of calm_evaluate_worst */
+    bool worst, reference;      /* what is wanted                                            */
 } question;
-
-/* A subject: a folder, whose name follows, or jobs [n_jobs] and, where `learned`, the blob of vectors of each block. */
-typedef struct named {
-    uint64_t first_block;
-    bool folder, learned, free_scales;
-} named;
-
-typedef struct named_job {
-    calm_scheme scheme;
-    bool quantized;
-    char blob[CALM_SHA256_HEX];
-} named_job;
 
 /* What an answer begins with: of each model its windows follow, then the worst positions and all divergences. */
 typedef struct answer {
@@ -60,165 +40,47 @@ static calm_status evaluate(calm_ctx *ctx, const calm_run *p, const evaluation *
 
 /* ---- questions ---- */
 
-/* Is it worth dividing, and can the others see what is measured?  A model in this rank's memory, as with a rounded
- * table, they cannot.  Windows with positions of their own come from token
- * files, which are short. */
+/* Is it worth dividing, and can the others see what is measured? */
 static bool divides(const calm_run *p, const evaluation *e)
 {
     const calm_windows *w = e->windows;
-    bool all = calm_cluster_ranks(p->cluster) > 1 && calm_cluster_rank(p->cluster) == 0 && !w->positions && !w->types &&
-               calm_evaluation_batch(calm_model_config(p->in.model), w->n, w->longest) < w->n &&
-               w->begin[w->n] < CALM_FRAME_MAX / sizeof(double) / 4;
-    for (size_t i = 0; i < e->n; i++)
-        all &= e->subjects[i].override == calm_plan_apply ||
-               (p->written && e->subjects[i].model == p->written && p->output_shared);
-    return all;
-}
-
-static void put_plan(const calm_run *p, const calm_plan *plan, calm_text *out)
-{
-    for (size_t j = 0; j < plan->n_jobs; j++) {
-        named_job job = {.scheme = plan->jobs[j].scheme, .quantized = plan->jobs[j].quantized};
-        if (job.quantized)
-            memcpy(job.blob, ((const calm_candidate *)plan->jobs[j].source)->blob, sizeof job.blob);
-        calm_rank_message_put(out, &job, sizeof job);
-    }
-    for (size_t b = 0; plan->blocks && b < calm_model_config(p->in.model)->n_blocks; b++) {
-        const calm_learned *learned = plan->blocks[b];
-        char blob[CALM_SHA256_HEX] = "";
-        if (learned)
-            memcpy(blob, learned->blob, sizeof blob);
-        calm_rank_message_put(out, blob, sizeof blob);
-    }
+    return calm_rank_may_measure(p, e->subjects, e->n, w) &&
+           calm_evaluation_batch(calm_model_config(p->in.model), w->n, w->longest) < w->n;
 }
 
 /* One part of an evaluation as a question. */
 static calm_status encode(calm_ctx *ctx, const calm_run *p, const evaluation *e, const calm_windows *part, size_t first,
                           calm_text *out)
 {
-    const question q = {.n_windows = part->n, .longest = part->longest, .n_subjects = e->n, .first = first,
-                        .most = e->most, .worst = e->worst != NULL, .reference = e->reference_result != NULL};
+    const uint64_t kind = CALM_RANK_PREDICTIONS;
+    const question q = {first, e->most, e->worst != NULL, e->reference_result != NULL};
+    calm_rank_message_put(out, &kind, sizeof kind);
     calm_rank_message_put(out, &q, sizeof q);
-    for (size_t w = 0; w <= part->n; w++) {
-        const uint64_t begin = part->begin[w] - part->begin[0];
-        calm_rank_message_put(out, &begin, sizeof begin);
-    }
-    calm_rank_message_put(out, part->ids + part->begin[0], (part->begin[part->n] - part->begin[0]) * sizeof *part->ids);
-    for (size_t i = 0; i < e->n; i++) {
-        const calm_subject *subject = &e->subjects[i];
-        const calm_plan_override *override = subject->override ? subject->user : NULL;
-        const named n = {.first_block = subject->first_block, .folder = !override,
-                         .learned = override && override->plan->blocks,
-                         .free_scales = override && override->plan->free_scales};
-        calm_rank_message_put(out, &n, sizeof n);
-        if (override)
-            put_plan(p, override->plan, out);
-        else
-            calm_rank_message_put_text(out, calm_model_dir(subject->model));
-    }
+    calm_rank_put_windows(out, part);
+    calm_rank_put_subjects(p, e->subjects, e->n, out);
     return calm_text_check(ctx, out);
-}
-
-/* ---- reading a question ---- */
-
-static calm_status read_windows(calm_ctx *ctx, calm_rank_message *in, const question *q, calm_windows *out)
-{
-    *out = (calm_windows){.n = (size_t)q->n_windows, .longest = (size_t)q->longest};
-    CALM_TRY(calm_rank_message_array(ctx, in, q->n_windows + 1, sizeof *out->begin, &out->begin));
-    bool sound = out->begin && out->begin[0] == 0;
-    for (size_t w = 0; sound && w < out->n; w++)
-        sound = out->begin[w + 1] >= out->begin[w] && out->begin[w + 1] - out->begin[w] <= out->longest;
-    in->bad |= !sound;
-    return sound ? calm_rank_message_array(ctx, in, out->begin[out->n], sizeof *out->ids, &out->ids) : CALM_OK;
-}
-
-/* The plan of a subject: nothing of it but blobs is looked at. */
-static calm_status read_plan(calm_ctx *ctx, const calm_run *p, calm_rank_message *in, const named *n, calm_plan *out)
-{
-    const calm_layout *layout = calm_model_layout(p->in.model);
-    const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
-    calm_candidate *candidates;
-    calm_learned *learned, **blocks;
-    named_job *jobs;
-    char (*blobs)[CALM_SHA256_HEX];
-    size_t *choice;
-    CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &choice));
-    CALM_TRY(calm_plan_of_choice(ctx, &p->in, choice, out));
-    out->free_scales = n->free_scales;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, candidates, layout->n_jobs));
-    CALM_TRY(calm_rank_message_array(ctx, in, layout->n_jobs, sizeof *jobs, &jobs));
-    for (size_t j = 0; jobs && j < layout->n_jobs; j++) {
-        if (!jobs[j].quantized)
-            continue;
-        memcpy(candidates[j].blob, jobs[j].blob, CALM_SHA256_HEX - 1);
-        out->jobs[j] = (calm_plan_job){true, jobs[j].scheme, "the candidate", &candidates[j]};
-    }
-    if (!n->learned)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, learned, n_blocks));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, blocks, n_blocks));
-    CALM_TRY(calm_rank_message_array(ctx, in, n_blocks, sizeof *blobs, &blobs));
-    for (size_t b = 0; blobs && b < n_blocks; b++) {
-        learned[b].jobs = &candidates[layout->block_begin[b]];
-        memcpy(learned[b].blob, blobs[b], CALM_SHA256_HEX - 1);
-        blocks[b] = blobs[b][0] ? &learned[b] : NULL;
-    }
-    const calm_plan plain = *out;
-    return calm_plan_learn(ctx, &p->in, &plain, blocks, out);
-}
-
-/* Subjects [n] in ctx->scratch, and in *written the one folder that was opened for them; the caller closes it. */
-static calm_status read_subjects(calm_ctx *ctx, const calm_run *p, calm_rank_message *in, uint64_t n,
-                                 calm_subject **out, calm_model **written)
-{
-    calm_plan *plans;
-    calm_plan_override *overrides;
-    in->bad |= n > CALM_TRIALS_AT_ONCE;
-    const size_t room = in->bad ? 1 : (size_t)n;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, plans, room));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, overrides, room));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, room));
-    for (size_t i = 0; !in->bad && i < n; i++) {
-        named of;
-        const char *folder;
-        calm_rank_message_read(in, &of, sizeof of);
-        if (!of.folder) {
-            CALM_TRY(read_plan(ctx, p, in, &of, &plans[i]));
-            overrides[i] = (calm_plan_override){p->in.model, &plans[i]};
-            (*out)[i] = (calm_subject){p->in.model, calm_plan_apply, &overrides[i], (size_t)of.first_block};
-            continue;
-        }
-        CALM_TRY(calm_rank_message_text(ctx, in, &folder));
-        in->bad |= !folder || *written;
-        if (!in->bad)
-            CALM_TRY(calm_outputs_open(ctx, p->in.recipe, folder, written));
-        (*out)[i] = (calm_subject){.model = *written, .first_block = (size_t)of.first_block};
-    }
-    return CALM_OK;
 }
 
 /* ---- answers ---- */
 
-/* A calm_cluster_work_fn. */
-static calm_status work(calm_ctx *ctx, void *user, const char *bytes, size_t n, calm_text *out)
+calm_status calm_rank_predict(calm_ctx *ctx, calm_run *p, calm_rank_message *in, calm_text *out)
 {
-    const calm_run *p = user;
-    calm_rank_message in = {.at = bytes, .end = bytes + n};
     calm_windows windows;
     calm_subject *subjects;
+    size_t n;
     calm_eval_result reference, results[CALM_TRIALS_AT_ONCE];
     calm_eval_worst worst = {0};
     question q;
     CALM_SCOPED_MODEL(written);
-    calm_rank_message_read(&in, &q, sizeof q);
-    CALM_TRY(read_windows(ctx, &in, &q, &windows));
-    CALM_TRY(read_subjects(ctx, p, &in, q.n_subjects, &subjects, &written));
-    if (in.bad)
+    calm_rank_message_read(in, &q, sizeof q);
+    CALM_TRY(calm_rank_read_windows(ctx, in, &windows));
+    CALM_TRY(calm_rank_read_subjects(ctx, p, in, &n, &subjects, &written));
+    if (in->bad)
         return calm_fail(ctx, CALM_EFORMAT, "what rank 0 asks for is no evaluation of this run");
     calm_cluster_place(p->cluster, "the evaluation of windows %zu to %zu", (size_t)q.first,
                        (size_t)q.first + windows.n - 1);
     const evaluation e = {.reference_result = q.reference ? &reference : NULL, .subjects = subjects,
-                          .n = (size_t)q.n_subjects, .results = results, .windows = &windows,
+                          .n = n, .results = results, .windows = &windows,
                           .most = (size_t)q.most, .worst = q.worst ? &worst : NULL};
     CALM_TRY(evaluate(ctx, p, &e));
     const answer a = {worst.n, worst.n_kl};
@@ -230,11 +92,6 @@ static calm_status work(calm_ctx *ctx, void *user, const char *bytes, size_t n, 
     calm_rank_message_put(out, worst.each, worst.n * sizeof *worst.each);
     calm_rank_message_put(out, worst.kl, worst.n_kl * sizeof *worst.kl);
     return CALM_OK;
-}
-
-calm_status calm_division_serve(calm_ctx *ctx, calm_run *p)
-{
-    return calm_cluster_serve(ctx, p->cluster, work, p);
 }
 
 /* ---- all parts ---- */
@@ -335,8 +192,7 @@ static calm_status evaluate_together(calm_ctx *ctx, const calm_run *p, const eva
     parts all = {.n = 0};
     CALM_SCOPED_ARENA(results);
     CALM_SCOPED_SCRATCH(ctx);
-    if (!calm_cluster_asked(p->cluster))
-        calm_log(ctx, CALM_LOG_INFO, "windows to measure are divided among %d ranks", calm_cluster_ranks(p->cluster));
+    calm_rank_note(ctx, p);
     {
         /* Parts of results are gone once they are joined. */
         CALM_SCOPED_OUT(ctx, &results);

@@ -8,6 +8,7 @@
 #include "ptq/run/division.h"
 #include "ptq/run/environment.h"
 #include "ptq/run/file_size.h"
+#include "ptq/run/learn_ranks.h"
 #include "ptq/run/outer_rows.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
@@ -352,6 +353,7 @@ void calm_run_close(calm_run **run)
     /* The limit is the context's, not the run's: its next run begins without one. */
     calm_memory_set_limit((*run)->account, 0);
     calm_cluster_receive((*run)->cluster, NULL);
+    calm_learn_share_close(&(*run)->learn_share);
     calm_inputs_close(&(*run)->in);
     (*run)->result.store = NULL;
     *run = NULL;

@@ -15,6 +15,7 @@ struct calm_run {
     const char *command;
     calm_cluster *cluster;                     /* NULL: one rank                      */
     void (*failed)(calm_ctx *ctx, const calm_run *run);    /* calm_run_failed             */
+    struct calm_learn_share *learn_share;      /* another rank: what it has of passes (learn_ranks.h); NULL: nothing */
     calm_store_relay relay;                    /* another rank than 0: its rows go to rank 0 */
     double divided, waited;                    /* seconds: when the blocks were; spent waiting for rows */
     bool seeding;                              /* rows are put that come from there   */

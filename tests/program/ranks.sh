@@ -3,7 +3,8 @@
 #
 #   ranks.sh FOLDERS-OF-PROGRAMS PART
 #
-# PART: two, more, kill, refuse.  Skipped (exit status 77) without mpirun, or where calm was built without MPI.
+# PART: two, more, learn, kill, delay, refuse.  Skipped (exit status 77) without mpirun, or where calm was built without MPI;
+# delay without root, network namespaces or TUN devices.
 set -u
 
 [ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -40,15 +41,22 @@ experts='--model moe --calib text.txt --scheme w8a8 --algorithms rtn,gptq,smooth
 wide='--model tiny --scheme w4a16_g32 --algorithms rtn,gptq --samples 40 --seqlen 64 --guard-samples 450 --eval-samples 450
  --learn blocks --learn-steps 50 --threads 1'
 
+# An encoder: a few sentences, fewer than a batch has, are divided too.
+sentences='--model bert --calib text.txt --scheme w4a16_g32 --algorithms rtn,gptq --samples 24 --seqlen 64 --guard-samples 5
+ --eval-samples 11 --threads 1'
+
+# Blocks that are learned; options of a model follow.
+learned='--calib text.txt --algorithms rtn --seqlen 64 --guard-samples 4 --no-eval --keep-hybrid --learn-steps 50 --threads 1'
+
 # run RANKS DIR OPTIONS...: 0 ranks: without mpirun
 run() {
     ranks=$1 dir=$2
     shift 2
     set -- calm quantize "$@" --output "$dir/out" --store "$dir/calm.db"
-    [ "$ranks" = 0 ] || set -- mpirun $transport -n "$ranks" "$@"
+    [ "$ranks" = 0 ] || set -- $between mpirun $transport -n "$ranks" "$@"
     "$@" >"$dir.said" 2>&1
 }
-transport=
+transport= between=
 
 mpi_is_built() {
     mpirun -n 2 calm quantize --model qwen --blocks 0-99 --output none --store none.db >probe.said 2>&1
@@ -72,11 +80,15 @@ SELECT 'peak', a.hook, p.rank, quote(p.value), p.window, p.token, p.channel, quo
   FROM activation_peak p JOIN activation a ON a.id = p.activation_id ORDER BY 2, 3;
 SELECT 'context', window, token, quote(text_before), quote(text_after) FROM token_context ORDER BY 2, 3;
 SELECT 'expert', j.name, e.tokens FROM expert e JOIN job j ON j.id = e.job_id ORDER BY 2;
-SELECT 'evaluation', key, subject, n_windows, tokens, quote(nll), quote(ppl), quote(kl) FROM evaluation ORDER BY key;
-SELECT 'window', e.key, w.number, quote(w.nll), quote(w.kl) FROM evaluation_window w
+SELECT 'evaluation', key, subject, n_windows, tokens, quote(nll), quote(ppl), quote(kl), pairs, quote(error),
+  quote(cosine), quote(cosine_min), quote(spearman) FROM evaluation ORDER BY key;
+SELECT 'window', e.key, w.number, quote(w.nll), quote(w.kl), quote(w.error), quote(w.cosine) FROM evaluation_window w
   JOIN evaluation e ON e.id = w.evaluation_id ORDER BY 2, 3;
 SELECT 'choice', j.name, c.key, h.unit, h.reason, quote(h.advice) FROM choice h JOIN job j ON j.id = h.job_id
   LEFT JOIN candidate c ON c.id = h.candidate_id ORDER BY 2;
+SELECT 'learned', d.key, quote(d.kept), d.blob, quote(d.loss_before), quote(d.loss_after), d.changed, c.key, s.key
+  FROM learned d JOIN learned_candidate l ON l.learned_id = d.id JOIN candidate c ON c.id = l.candidate_id
+  JOIN candidate s ON s.id = l.start_id ORDER BY 2, 8;
 SELECT 'considered', c.key FROM run_candidate r JOIN candidate c ON c.id = r.candidate_id ORDER BY 2;
 SELECT 'run', key, status, result, reason, quote(bits_per_weight), bytes_before, bytes_after FROM run"
 }
@@ -106,6 +118,7 @@ divided() {
 
 texts() {
     make_checkpoint --shape tiny-qwen3-moe --output moe >/dev/null
+    make_checkpoint --shape tiny-bert --output bert >/dev/null
     head -c 40000 "${CALM_HOME:?}/recipes/text/wikitext2-valid.txt" >text.txt
 }
 
@@ -125,6 +138,10 @@ part_two() {
     run 0 wide $wide || fail "$(tail -n 5 wide.said)"
     check 2 wide2 wide $wide
     divided wide2
+    texts
+    run 0 bert1 $sentences || fail "$(tail -n 5 bert1.said)"
+    check 2 bert2 bert1 $sentences
+    divided bert2
     # Codes that were dropped, which each rank computes again for its blocks; the recipe that is written says so.
     [ "$(blobs two)" = "$(blobs one)" ] || fail "two: $(blobs two) blobs, and one $(blobs one)"
     rows two | grep -E "^(candidate|score)" >before.rows
@@ -177,12 +194,57 @@ part_more() {
     run 0 moe1 $experts || fail "$(tail -n 5 moe1.said)"
     check 2 moe2 moe1 $experts
     check 4 moe4 moe1 $experts
+    # Sentences with 8-bit activations, scored by probes, learned; on more ranks than there are in the guard.
+    active="--model bert --calib text.txt --scheme w8a8_asymact --scheme w4a16_g32 --algorithms rtn,smoothquant --budget 6
+ --samples 24 --seqlen 64 --guard-samples 3 --probe-samples 2 --eval-samples 7 --learn blocks --learn-steps 50 --threads 1"
+    run 0 active $active || fail "$(tail -n 5 active.said)"
+    check 4 active4 active $active
+    divided active4
     # Experts multiply the rows of a batch together.
     many="--model moe --scheme w4a16_g8 --algorithms rtn --samples 8 --seqlen 64 --guard-samples 450 --eval-samples 850
  --threads 1"
     run 0 many $many || fail "$(tail -n 5 many.said)"
     check 3 many3 many $many
     divided many3
+}
+
+part_learn() {
+    texts
+    make_checkpoint --shape tiny-qwen3 --output dense >/dev/null
+    # Not from the first block on, with activations of 8 bits, then tuned.
+    inner="--model dense --scheme w4a8_g32 --samples 24 --blocks 1-2 --learn both $learned"
+    run 0 inner $inner || fail "$(tail -n 5 inner.said)"
+    check 2 inner2 inner $inner
+    check 4 inner4 inner $inner
+    grep -q '^calm: blocks are learned one after the other, by rank 0; passes .* 3 other ranks$' inner4.said ||
+        fail "inner4: $(cat inner4.said)"
+    grep -q '^calm: tuning takes one step after the other' inner4.said || fail "inner4: $(cat inner4.said)"
+    # Hidden rows in a file.
+    file="--model dense --scheme w4a16_g32 --samples 400 --memory 100MB --learn blocks $learned"
+    run 0 file $file || fail "$(tail -n 5 file.said)"
+    check 3 file3 file $file
+    grep -q 'hidden rows in a file' file3.said || fail "file3: $(grep memory: file3.said)"
+    # Experts multiply the rows of all windows together: the passes are not divided.
+    mixed="--model moe --scheme w4a16_g8 --samples 24 --learn blocks $learned"
+    run 0 mixed $mixed || fail "$(tail -n 5 mixed.said)"
+    check 3 mixed3 mixed $mixed
+    bert="--model bert --scheme w4a16_g32 --samples 24 --learn blocks $learned"
+    run 0 bert1 $bert || fail "$(tail -n 5 bert1.said)"
+    check 2 bert2 bert1 $bert
+    # Ranks that die while it learns; it goes on from the blocks that are there.
+    long="--model dense --scheme w4a16_g32 --samples 48 --learn blocks $learned --learn-steps 1000"
+    run 0 long $long || fail "$(tail -n 5 long.said)"
+    for rank in 0 1; do
+        dir=l$rank
+        mpirun -n 2 calm quantize $long --output $dir/out --store $dir/calm.db >$dir.said 2>&1 &
+        job=$!
+        until grep -qs '^calm: block 0 learned' $dir.said || ! kill -0 $job; do sleep 0.02; done
+        kill -9 "$(rank_pid $job $rank)" || fail "$dir: ended too early"
+        wait $job && fail "$dir: ended with status 0"
+        grep -qE "^calm: rank $rank .* ended while it worked on (the pass of .* windows|what follows)" $dir.said ||
+            fail "$dir: $(cat $dir.said)"
+        check $((3 * rank)) $dir long $long
+    done
 }
 
 # pid_of RANK: of the calm that mpirun started below process $1
@@ -252,6 +314,72 @@ part_kill() {
     same one stop
 }
 
+part_delay() {
+    # The kernel's own delay where it has one; else that of the process which joins the machines.
+    if unshare -n tc qdisc add dev lo root netem delay 1ms 2>/dev/null; then
+        echo "ranks.sh: the delay is netem's"
+        delay=0 slow='tc qdisc add dev link root netem delay 50ms 2ms'
+    else
+        delay=50 slow=true
+    fi
+    cat >enter <<'EOF'
+#!/bin/sh
+# What mpirun takes for ssh: the second machine has no other door.
+shift
+exec nsenter -t "$DELAY_LINK_FAR" -n -u sh -c "$*"
+EOF
+    cat >slowly <<EOF
+#!/bin/sh
+echo "\$DELAY_LINK_FAR" >link.pid
+$slow && nsenter -t "\$DELAY_LINK_FAR" -n -u $slow && exec "\$@"
+EOF
+    chmod +x enter slowly
+    delay_link $delay ./slowly true 2>link.said
+    case $? in
+        0) ;;
+        77) echo "skipped: $(cat link.said)"; exit 77 ;;
+        *) fail "$(cat link.said)"; return ;;
+    esac
+    between="delay_link $delay ./slowly"
+    transport="--mca plm_rsh_agent $work/enter --mca btl tcp,self --mca btl_tcp_if_include link
+ --mca oob_tcp_if_include link --host near:1,far:3"
+    run 0 one $small || fail "$(tail -n 5 one.said)"
+    check 2 far2 one $small
+    grep -q '^calm: rank 1 (on far): ' far2.said || fail "far2: $(cat far2.said)"
+    # Hidden rows, of one block of six at least, have gone over the link.
+    carried far2 1000000
+    check 4 far4 one $small
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
+    run 0 wide $wide || fail "$(tail -n 5 wide.said)"
+    check 2 far-wide wide $wide
+    divided far-wide
+    texts
+    run 0 moe1 $experts || fail "$(tail -n 5 moe1.said)"
+    check 3 far-moe moe1 $experts
+    # A machine that is gone: nothing comes over the link any more, no connection is closed.  mpirun would wait for it
+    # for eight minutes after calm has said it.
+    $between mpirun $transport --mca oob_tcp_keepalive_time 6 --mca oob_tcp_keepalive_intvl 2 \
+        --mca oob_tcp_keepalive_probes 3 -n 2 calm quantize $small --output gone/out --store gone/calm.db --quiet >gone.said 2>&1 &
+    job=$!
+    wait_for gone 5 $job
+    kill -USR1 "$(cat link.pid)"
+    began=$(date +%s)
+    wait $job && fail "gone: ended with status 0"
+    [ $(($(date +%s) - began)) -le 20 ] || fail "gone: took $(($(date +%s) - began)) s to end"
+    grep -q '^calm: rank 1 (process [0-9]* on far) ended while it worked on .*; ' gone.said || fail "gone: $(cat gone.said)"
+    check 0 gone one $small
+    # mpirun's process on the lost machine would wait there for a while.
+    for pid in $(pgrep -x orted); do
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "DELAY_LINK_FAR=$(cat link.pid)" && kill -9 "$pid"
+    done
+}
+
+# carried DIR BYTES: have so many gone to the other machine?
+carried() {
+    n=$(sed -n 's/^delay_link: [0-9]* packets and \([0-9]*\) bytes to far, .*/\1/p' "$1.said")
+    [ "${n:-0}" -ge "$2" ] || fail "$1: $n bytes went over the link"
+}
+
 # refused STATUS PATTERN WORDS...: mpirun's words after -n 1; what all ranks share is in $small
 refused() {
     status=$1 pattern=$2
@@ -281,7 +409,7 @@ part_refuse() {
 }
 
 case $2 in
-    two | more | kill | refuse) "part_$2" ;;
+    two | more | learn | kill | delay | refuse) "part_$2" ;;
     *) echo "ranks.sh: no part $2" >&2; exit 2 ;;
 esac
 exit $failed

@@ -5,6 +5,8 @@ add_executable(hub_serve program/hub_serve.c)
 target_link_libraries(hub_serve PRIVATE calm_test_hub)
 add_executable(store_sql program/store_sql.c)
 target_link_libraries(store_sql PRIVATE calm_store)
+add_executable(delay_link program/delay_link.c)
+target_link_libraries(delay_link PRIVATE calm_base)
 file(GLOB cases CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/program/cases/*.case)
 foreach(case IN LISTS cases)
   cmake_path(GET case STEM name)
@@ -33,7 +35,7 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   set_tests_properties(program.post_report PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
     ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 600 SKIP_RETURN_CODE 77)
 endif()
-foreach(part IN ITEMS two more kill refuse)    # skipped without mpirun, or where calm was built without MPI
+foreach(part IN ITEMS two more learn kill delay refuse)    # skipped without mpirun, or where calm was built without MPI
   add_test(NAME program.ranks_${part}
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/program/ranks.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR} ${part})
   set_tests_properties(program.ranks_${part} PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"

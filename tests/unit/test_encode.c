@@ -71,6 +71,16 @@ TEST(same_bytes_alone_and_together)
         ck_ok(calm_encode(ctx, &subject, &alone, NULL, NULL, &one));
         ck_assert(memcmp(one.x, all.x + w * all.width, all.width * sizeof *all.x) == 0);
     }
+    /* Parts, as several ranks take them. */
+    for (size_t r = 0, at = 0; r < 3; r++, at += one.n) {
+        calm_windows part;
+        size_t first;
+        ck_ok(calm_encode_part(ctx, calm_model_config(model), &windows, r, 3, &part, &first));
+        ck_assert(first == at && part.n > 0);
+        ck_ok(calm_encode(ctx, &subject, &part, NULL, NULL, &one));
+        ck_assert(memcmp(one.x, all.x + at * all.width, one.n * all.width * sizeof *all.x) == 0);
+        ck_assert(r < 2 || at + one.n == N_WINDOWS);
+    }
     calm_model_close(model);
     calm_model_close(other);
 }

@@ -323,6 +323,26 @@ TEST(slices_have_their_own_digest)
 }
 END_OF_TEST
 
+/* Seven windows in batches of three, the last one short, for as many parts as batches or more. */
+TEST(parts_end_with_batches)
+{
+    static const size_t expected[4][2] = {{0, 0}, {0, 3}, {3, 3}, {6, 1}};
+    size_t each[7] = {2, 9, 2, 2, 2, 2, 2}, first;
+    const calm_windows all = tiny_windows(each, 7);
+    calm_windows part;
+    for (size_t r = 0; r < 4; r++) {
+        ck_ok(calm_windows_part(ctx, &all, 3, r, 4, &part, &first));
+        ck_assert(first == expected[r][0] && part.n == expected[r][1]);
+        ck_assert_uint_eq(part.longest, 9);    /* also of those without the longest */
+        ck_assert(part.ids == all.ids + all.begin[first]);
+    }
+    for (size_t r = 0, at = 0; r < 2; r++, at += part.n) {
+        ck_ok(calm_windows_part(ctx, &all, 1, r, 2, &part, &first));
+        ck_assert(first == at && part.n == 3 + r);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("windows", (const TTest *[]){a_text_is_one_stream, lines_never_share_a_window,
@@ -330,5 +350,5 @@ int main(void)
                                                   every_window_begins_as_the_template_does,
                                                   documents_begin_as_the_template_does, beginnings_that_cannot_be_used,
                                                   texts_that_cannot_be_used, ids_outside_the_vocabulary,
-                                                  slices_have_their_own_digest, NULL});
+                                                  slices_have_their_own_digest, parts_end_with_batches, NULL});
 }
