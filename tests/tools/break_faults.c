@@ -142,6 +142,8 @@ const break_fault break_faults[] = {
      "\"re:.*layers\\\\.0\\\\.mlp\\\\.experts\\\\.1\\\\.\"", 0, 0},
     {"globals_differ", "ct-nvfp4", "FU005", "layers.0.self_attn.v_proj.weight_global_scale", BREAK_POKE,
      "layers.0.self_attn.v_proj.weight_global_scale", "0000003f", 0, 0},
+    {"input_globals_differ", "ct-nvfp4", "FU005", "layers.0.self_attn.v_proj.input_global_scale", BREAK_POKE,
+     "layers.0.self_attn.v_proj.input_global_scale", "0000003f", 0, 0},
     {"fused_name_elsewhere", "ct-mixed", "FU004", "qkv_proj", BREAK_SET, QC "config_groups/group_01/targets/+",
      "\"re:model\\\\.layers\\\\.0\\\\.self_attn\\\\.qkv_proj$\"", 0, 0},
 
