@@ -5,6 +5,7 @@
 
 #include "ptq/base/rng.h"
 #include "ptq/quant/grid.h"
+#include "ptq/quant/super_block.h"
 #include "tests/support/harness.h"
 
 enum { ROWS = 40, IN = 70, GROUP = 32, GROUPS = 3, CELLS = ROWS * GROUPS };
@@ -132,6 +133,36 @@ TEST(blocks_of_rows_move_together)
 }
 END_OF_TEST
 
+/* Scales of a super-block stay whole numbers times one float16. */
+TEST(super_blocks_stay_storable)
+{
+    enum { WIDE = 512, N = 16 };
+    static float scales[N], mins[N], effective[WIDE], grad[WIDE];
+    calm_learn_linear linear = {.name = "toy", .out = 1, .in = WIDE, .group = 32, .n_groups = N, .scales = scales,
+                                .mins = mins, .effective = effective, .grad = grad};
+    calm_super_block parts;
+    calm_tune *tune;
+    ck_ok(calm_scheme_parse(ctx, "q4_k", &linear.scheme));
+    for (size_t g = 0; g < N; g++) {
+        scales[g] = 0.01f * (float)(1 + g % 5);
+        mins[g] = -0.02f * (float)(1 + g % 7);
+    }
+    for (size_t g = 0; g < N; g += 8)
+        calm_scales_round(&linear.scheme, 0, 8, scales + g, mins + g);
+    float start[N];
+    memcpy(start, scales, sizeof start);
+    for (size_t i = 0; i < WIDE; i++) {
+        grad[i] = (float)calm_rng_normal(4, 1, i);
+        effective[i] = (float)calm_rng_normal(4, 2, i);
+    }
+    ck_ok(calm_tune_new(ctx, &linear, 1, NULL, 0, &tune));
+    ck_ok(calm_tune_step(ctx, tune, 0.2, 1));
+    ck_assert_mem_ne(start, scales, sizeof start);
+    for (size_t g = 0; g < N; g += 8)
+        ck_assert(calm_super_split(&linear.scheme, 8, scales + g, mins + g, &parts));
+}
+END_OF_TEST
+
 TEST(the_best_comes_back)
 {
     toy *t = toy_new();
@@ -195,6 +226,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("tune", (const TTest *[]){steps_are_adams, blocks_of_rows_move_together, the_best_comes_back,
+    return run_tests("tune", (const TTest *[]){steps_are_adams, blocks_of_rows_move_together,
+                                               super_blocks_stay_storable, the_best_comes_back,
                                                what_cannot_be_stored_is_named, memory_is_as_said, NULL});
 }
