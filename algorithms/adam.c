@@ -44,8 +44,11 @@ calm_status calm_adam_step_scale(calm_ctx *ctx, const calm_adam *adam, const cal
 {
     const size_t at = row * linear->in + g * linear->group, cell = row * linear->n_groups + g;
     const size_t n = calm_size_min(linear->group, linear->in - g * linear->group);
-    /* d w^ / d x = w^: the sum over the group. */
-    double gradient = calm_vec_dot(n, linear->grad + at, linear->effective + at);
+    const size_t rows = calm_size_min(calm_scheme_rows(&linear->scheme), linear->out - row);
+    /* d w^ / d x = w^: the sum over the group, in all rows that share its scale. */
+    double gradient = 0;
+    for (size_t r = 0; r < rows; r++)
+        gradient += calm_vec_dot(n, linear->grad + at + r * linear->in, linear->effective + at + r * linear->in);
     for (size_t j = at; linear->mins && j < at + n; j++)
         gradient -= (double)linear->grad[j] * (double)linear->mins[cell];    /* the scale has no part in it */
     *scale = calm_scale_round(&linear->scheme, linear->global, (double)start * step(adam, cell, gradient));

@@ -22,8 +22,9 @@ size_t calm_adam_bytes(size_t n);
 /* Step t, counted from 1, begins. */
 void calm_adam_begin_step(calm_adam *adam, double rate, size_t t);
 
-/* *scale = start e^x, storable in the linear's type, after a step of the factor of group g of a row, by the gradient
- * through the weights that linear->effective holds.  CALM_ENUMERIC: the type cannot hold it. */
+/* *scale = start e^x, storable in the linear's type, after a step of the factor of group g of a row, or of the rows
+ * from `row` on that share it, by the gradient through the weights that linear->effective holds.  CALM_ENUMERIC: the
+ * type cannot hold it. */
 calm_status calm_adam_step_scale(calm_ctx *ctx, const calm_adam *adam, const calm_learn_linear *linear, size_t row,
                                  size_t g, float start, float *scale);
 

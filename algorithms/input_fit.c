@@ -40,8 +40,7 @@ static calm_status fit_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const fit_job *job = user;
     const calm_problem *problem = job->problem;
-    size_t in = problem->in, first = index * CALM_ROW_CHUNK;
-    size_t n = calm_size_min(problem->out - first, CALM_ROW_CHUNK), cells = n * in;
+    size_t in = problem->in, first, n = calm_problem_chunk(problem, index, &first), cells = n * in;
     float *w = problem->w + first * in;
     double *from, *to;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, from, cells));

@@ -122,12 +122,12 @@ const char *calm_part_kind_name(calm_part_kind kind);
 /* Rows that one task handles; fixed, so that no result depends on the number of threads. */
 #define CALM_ROW_CHUNK ((size_t)128)
 
-/* Chunks of the job's rows, and how many of them are in work at once. */
+/* Chunks of the job's rows, at most, and how many of them are in work at once. */
 size_t calm_shape_chunks(const calm_job_shape *shape);
 size_t calm_shape_workers(const calm_job_shape *shape);
 
-/* Groups of its first super-block. */
-size_t calm_shape_super(const calm_job_shape *shape);
+/* Weights that grids are found of together: of a super-block, or of a block of rows. */
+size_t calm_shape_together(const calm_job_shape *shape);
 
 /* Multiply the channels of w by s [I] (> 0), divide H accordingly, forget its inverse, and multiply in_scale by s. */
 calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float *s);
@@ -163,6 +163,10 @@ size_t calm_problem_damped_bytes(size_t in);
 calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, size_t n,
                              const double *w, calm_grid *out);
 
+/* The grid of group g of rows first .. first + n - 1, which share it: w [n, columns of g]. */
+calm_status calm_problem_block(calm_ctx *ctx, const calm_problem *problem, size_t first, size_t n, size_t g,
+                               const double *w, calm_grid *out);
+
 /* Groups of the super-block that begins with group g. */
 size_t calm_problem_super(const calm_problem *problem, size_t g);
 
@@ -172,7 +176,13 @@ calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid 
 /* Put a grid into a job's arrays. */
 void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid);
 
-/* Run fn over chunks of CALM_ROW_CHUNK rows; index is the chunk's number. */
+/* Chunks of the job's rows: CALM_ROW_CHUNK of them, or where rows share scales those that do. */
+size_t calm_problem_chunks(const calm_problem *problem);
+
+/* The first row of chunk `index`, and how many it has. */
+size_t calm_problem_chunk(const calm_problem *problem, size_t index, size_t *first);
+
+/* Run fn over the chunks; index is the chunk's number. */
 calm_status calm_problem_each_chunk(calm_ctx *ctx, const calm_problem *problem, calm_task_fn *fn, void *user);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "algorithms/part.h"
+#include "ptq/base/scope.h"
 
 size_t calm_problem_group_start(const calm_problem *problem, size_t g)
 {
@@ -15,8 +16,17 @@ size_t calm_problem_group_columns(const calm_problem *problem, size_t g)
     return calm_size_min(problem->in - g * problem->group, problem->group);
 }
 
+/* Rows that share their scales. */
+static size_t shape_rows(const calm_job_shape *shape)
+{
+    return calm_scheme_rows(&(calm_scheme){.family = shape->family});
+}
+
 size_t calm_shape_chunks(const calm_job_shape *shape)
 {
+    /* Blocks end with their linear, of which the shape does not say how many rows it has. */
+    if (shape_rows(shape) > 1)
+        return shape->out;
     return (shape->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK;
 }
 
@@ -25,14 +35,55 @@ size_t calm_shape_workers(const calm_job_shape *shape)
     return calm_size_min(shape->n_threads, calm_shape_chunks(shape));
 }
 
-size_t calm_shape_super(const calm_job_shape *shape)
+/* Groups of its first super-block. */
+static size_t shape_super(const calm_job_shape *shape)
 {
     return calm_size_min(calm_scheme_family(&(calm_scheme){.family = shape->family})->super, shape->n_groups);
 }
 
+size_t calm_shape_together(const calm_job_shape *shape)
+{
+    return shape_rows(shape) > 1 ? calm_size_min(shape_rows(shape), shape->out) * shape->group
+                                 : shape_super(shape) * shape->group;
+}
+
+/* Blocks of rows of one linear. */
+static size_t count_blocks(const calm_linear *linear, size_t rows)
+{
+    return (linear->out + rows - 1) / rows;
+}
+
+size_t calm_problem_chunks(const calm_problem *problem)
+{
+    const calm_job *job = problem->job;
+    const size_t rows = calm_scheme_rows(&job->scheme);
+    size_t n = 0;
+    if (rows == 1)    /* rows are independent: any number will do */
+        return (problem->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK;
+    for (size_t i = 0; i < job->n_linears; i++)
+        n += count_blocks(&job->linears[i], rows);
+    return n;
+}
+
+size_t calm_problem_chunk(const calm_problem *problem, size_t index, size_t *first)
+{
+    const calm_linear *linear = problem->job->linears;
+    const size_t rows = calm_scheme_rows(&problem->job->scheme);
+    assert(rows <= CALM_ROW_CHUNK && index < calm_problem_chunks(problem));
+    *first = index * CALM_ROW_CHUNK;
+    if (rows == 1)
+        return calm_size_min(problem->out - *first, CALM_ROW_CHUNK);
+    for (*first = 0; index >= count_blocks(linear, rows); linear++) {
+        *first += linear->out;
+        index -= count_blocks(linear, rows);
+    }
+    *first += index * rows;
+    return calm_size_min(linear->out - index * rows, rows);
+}
+
 calm_status calm_problem_each_chunk(calm_ctx *ctx, const calm_problem *problem, calm_task_fn *fn, void *user)
 {
-    return calm_parallel_for(ctx, (problem->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK, fn, user);
+    return calm_parallel_for(ctx, calm_problem_chunks(problem), fn, user);
 }
 
 calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out)
@@ -93,6 +144,26 @@ calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t 
     return CALM_OK;
 }
 
+calm_status calm_problem_block(calm_ctx *ctx, const calm_problem *problem, size_t first, size_t n, size_t g,
+                               const double *w, calm_grid *out)
+{
+    const size_t start = calm_problem_group_start(problem, g), columns = calm_problem_group_columns(problem, g);
+    const calm_inverse *inverse = problem->inverse;
+    const double *left_of = inverse && inverse->damp > 0 ? inverse->left + start : NULL;
+    double *h, *left;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * columns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, left, n * columns));
+    /* All rows read the same input. */
+    for (size_t i = 0; i < n * columns; i++) {
+        h[i] = problem->h_diag ? problem->h_diag[start + i % columns] : 0;
+        left[i] = left_of ? left_of[i % columns] : 0;
+    }
+    const calm_group group = {.problem = problem, .row = first, .index = g, .w = w, .h = problem->h_diag ? h : NULL,
+                              .left = left_of ? left : NULL, .n = n * columns};
+    return problem->grid->run.grid(ctx, &group, problem->grid_opts, out);
+}
+
 void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid)
 {
     qjob->scales[row * qjob->n_groups + g] = grid.scale;
@@ -111,12 +182,38 @@ typedef struct grids_job {
     bool encode;    /* the nearest codes too */
 } grids_job;
 
+/* The same where the rows of a chunk share their scales: block by block. */
+static calm_status grids_of_blocks(calm_ctx *ctx, const grids_job *job, size_t first, size_t n)
+{
+    const calm_problem *problem = job->problem;
+    double *w;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, n * problem->group));
+    /* To a grid a block is one long group. */
+    for (size_t g = 0; g < problem->n_groups; g++) {
+        const size_t start = calm_problem_group_start(problem, g), columns = calm_problem_group_columns(problem, g);
+        calm_grid grid;
+        for (size_t i = 0; i < n * columns; i++)
+            w[i] = problem->w[(first + i / columns) * problem->in + start + i % columns];
+        CALM_TRY(calm_problem_block(ctx, problem, first, n, g, w, &grid));
+        for (size_t r = 0; r < n; r++) {
+            calm_qjob_set_grid(job->qjob, first + r, g, grid);
+            if (job->encode)
+                calm_grid_encode(&job->qjob->scheme, grid, w + r * columns, columns,
+                                 job->qjob->codes + (first + r) * problem->in + start);
+        }
+    }
+    return CALM_OK;
+}
+
 /* Grids of the rows of a chunk, and with `encode` their nearest codes: super-block by super-block. */
 static calm_status grids_of_chunk(calm_ctx *ctx, size_t chunk, void *user)
 {
     const grids_job *job = user;
     const calm_problem *problem = job->problem;
-    const size_t first = chunk * CALM_ROW_CHUNK, end = calm_size_min(first + CALM_ROW_CHUNK, problem->out);
+    size_t first;
+    const size_t end = calm_problem_chunk(problem, chunk, &first) + first;
+    if (calm_scheme_rows(&job->qjob->scheme) > 1)
+        return grids_of_blocks(ctx, job, first, end - first);
     double *w;
     calm_grid grid[CALM_SUPER_MAX];
     /* In double: grids and codes of all parts are computed from the same widened weights. */
@@ -149,7 +246,9 @@ calm_status calm_problem_grids(calm_ctx *ctx, const calm_problem *problem, calm_
 
 size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape)
 {
-    return calm_shape_workers(shape) * CALM_BYTES(double, calm_shape_super(shape) * shape->group);
+    /* Of blocks the powers of the input besides, and what is left of errors. */
+    const size_t arrays = shape_rows(shape) > 1 ? 3 : 1;
+    return calm_shape_workers(shape) * arrays * CALM_BYTES(double, calm_shape_together(shape));
 }
 
 calm_status calm_problem_nearest(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob)

@@ -90,11 +90,11 @@ static calm_status correct_rows(calm_ctx *ctx, size_t index, void *user)
     const bias_job *job = user;
     const calm_problem *problem = job->problem;
     const calm_linear *linear = problem->job->linears;
-    const size_t end = calm_size_min((index + 1) * CALM_ROW_CHUNK, problem->out);
-    size_t before = 0;    /* rows of the linears before this one */
+    size_t first, before = 0;    /* rows of the linears before this one */
+    const size_t end = calm_problem_chunk(problem, index, &first) + first;
     float *quantized;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, quantized, problem->in));
-    for (size_t row = index * CALM_ROW_CHUNK; row < end; row++) {
+    for (size_t row = first; row < end; row++) {
         while (row - before >= linear->out)
             before += linear++->out;
         if (!linear->bias)

@@ -3,8 +3,8 @@
  *   loss = (w - s q) H (w - s q)^T per row, H damped
  *   until the loss of a row falls by no more than 1e-4 of itself in a round, or `rounds` are done
  *
- * Of asymmetric schemes with groups of at most 128 columns the sweep moves zeros, too, by one a round where that gains
- * more (rows.c).
+ * Rows that share their scales go on and stop together.  Of asymmetric schemes with groups of at most 128 columns the
+ * sweep moves zeros, too, by one a round where that gains more (rows.c).
  *
  * MKQ-BERT (Tang et al. 2022, arXiv 2203.13483) learns scales by their gradient while it trains; here both scales and
  * codes descend on the layer's own quadratic loss, and each row stops by itself. */
@@ -36,6 +36,13 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *most_ro
     for (long long round = 0; round < *rounds && rows->n; round++) {
         calm_rows_scales(ctx, rows);
         calm_rows_sweep(rows, true);
+        if (rows->shared) {    /* no row stops by itself */
+            double before, loss;
+            calm_rows_sums(rows, &before, &loss);
+            if (!(before - loss > LEAST_FALL * before))
+                break;
+            continue;
+        }
         /* From the last row down: a dropped one is replaced by the last, which has been looked at already. */
         for (size_t r = rows->n; r-- > 0;)
             if (!(rows->before[r] - rows->loss[r] > LEAST_FALL * rows->before[r]))

@@ -114,6 +114,35 @@ static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const res
     return calm_descent_mkq(ctx, problem, options->rounds, options->damp, trial);
 }
 
+/* Rows first .. first + n - 1 of the trial in place of the job's where they lose less together. */
+static void keep_rows(const calm_qjob *trial, const double *loss, size_t first, size_t n, double *best, calm_qjob *qjob)
+{
+    double found = 0, bound = 0;
+    for (size_t r = first; r < first + n; r++) {
+        found += loss[r];
+        bound += best[r];
+    }
+    if (!(found < bound))
+        return;
+    memcpy(best + first, loss + first, n * sizeof *best);
+    memcpy(qjob->codes + first * qjob->in, trial->codes + first * qjob->in, n * qjob->in);
+    copy_grids(trial, qjob, first, n);
+}
+
+/* Row by row, or those together that share their scales. */
+static void keep_better(const calm_problem *problem, const calm_qjob *trial, const double *loss, double *best,
+                        calm_qjob *qjob)
+{
+    /* A row cannot take new scales alone that others have. */
+    const bool shared = calm_scheme_rows(&qjob->scheme) > 1;
+    const size_t units = shared ? calm_problem_chunks(problem) : qjob->out;
+    for (size_t i = 0; i < units; i++) {
+        size_t first = i;
+        const size_t n = shared ? calm_problem_chunk(problem, i, &first) : 1;
+        keep_rows(trial, loss, first, n, best, qjob);
+    }
+}
+
 static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const restarts_options *options = opts;
@@ -129,13 +158,7 @@ static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *op
         copy_grids(qjob, &trial, 0, qjob->out);
         CALM_TRY(descend(ctx, problem, options, power, &trial));
         CALM_TRY(measure(ctx, problem, options->damp, &trial, loss));
-        for (size_t r = 0; r < qjob->out; r++) {
-            if (!(loss[r] < best[r]))
-                continue;
-            best[r] = loss[r];
-            memcpy(qjob->codes + r * qjob->in, trial.codes + r * qjob->in, qjob->in);
-            copy_grids(&trial, qjob, r, 1);
-        }
+        keep_better(problem, &trial, loss, best, qjob);
     }
     return CALM_OK;
 }

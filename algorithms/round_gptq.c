@@ -112,7 +112,7 @@ typedef struct chunk_state {
     double *e;               /* [n, BLOCK] errors of the block                  */
     double *scale, *zero;    /* [tiles, G, TILE]                                 */
     double *min;             /* the same; NULL: none                             */
-    double *group_w;         /* [groups of a super-block, group]                 */
+    double *group_w;         /* [calm_shape_together]                            */
     double (*tile)[TILE];    /* [BLOCK][TILE] the block's columns of this tile  */
 } chunk_state;
 
@@ -204,6 +204,24 @@ static calm_status enter_group(calm_ctx *ctx, chunk_state *state, size_t g, size
     return CALM_OK;
 }
 
+/* The same for all rows of the chunk, which share a scale: at the first column of its group a block of columns begins,
+ * so that state->w is corrected by all that comes before. */
+static calm_status enter_block(calm_ctx *ctx, chunk_state *state, size_t start)
+{
+    const calm_problem *problem = state->job->problem;
+    const size_t g = start / problem->group, columns = calm_problem_group_columns(problem, g);
+    calm_grid grid;
+    assert(start % problem->group == 0);
+    for (size_t i = 0; i < state->n * columns; i++)
+        state->group_w[i] = state->w[i / columns * problem->in + start + i % columns];
+    CALM_TRY(calm_problem_block(ctx, problem, state->first, state->n, g, state->group_w, &grid));
+    for (size_t r = 0; r < state->n; r++)
+        calm_qjob_set_grid(state->job->qjob, state->first + r, g, grid);
+    for (state->tile_row = 0; state->tile_row < state->n; state->tile_row += TILE)
+        read_grids(state, g);
+    return CALM_OK;
+}
+
 /* The block's columns of the tile, transposed. */
 static void load_tile(chunk_state *state, size_t start, size_t end)
 {
@@ -227,13 +245,13 @@ static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start
     const gptq_job *job = state->job;
     const calm_scheme *scheme = &job->qjob->scheme;
     size_t in = job->problem->in, group = job->problem->group, width = super_columns(job);
-    const bool plain = calm_scheme_is_plain(scheme);
+    const bool plain = calm_scheme_is_plain(scheme), shared = calm_scheme_rows(scheme) > 1;
     uint8_t code[TILE];
     double e[TILE];
     load_tile(state, start, end);
     for (size_t j = start; j < end; j++) {
         size_t column = job->order[j], g = column / group;
-        if (job->sequential && column % width == 0)
+        if (job->sequential && !shared && column % width == 0)
             CALM_TRY(enter_group(ctx, state, g, start, end));
         const double *u = job->u + j * in;
         const size_t at = tile_grid(state, g);
@@ -277,7 +295,9 @@ static size_t chunk_bytes(const calm_job_shape *shape)
     return CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, n * BLOCK) +
            (calm_scheme_has_mins(&(calm_scheme){.family = shape->family}) ? 3 : 2) *
                CALM_BYTES(double, count_grids(n, shape->n_groups)) +
-           CALM_BYTES(double, calm_shape_super(shape) * shape->group) +
+           calm_problem_nearest_scratch_bytes(&(calm_job_shape){.out = shape->out, .in = shape->in,
+                                                                .group = shape->group, .n_groups = shape->n_groups,
+                                                                .n_threads = 1, .family = shape->family}) +
            CALM_BYTES(double[TILE], BLOCK);
 }
 
@@ -291,7 +311,8 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->zero, n_grids));
     if (state->job->qjob->mins)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->min, n_grids));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, calm_problem_super(problem, 0) * problem->group));
+    const calm_job_shape shape = calm_job_shape_of(&problem->job->scheme, problem->out, problem->in);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, calm_shape_together(&shape)));
     return CALM_NEW(ctx, ctx->scratch, state->tile, BLOCK);
 }
 
@@ -299,8 +320,10 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
 {
     const gptq_job *job = user;
     const calm_problem *problem = job->problem;
-    size_t in = problem->in, first = chunk * CALM_ROW_CHUNK, left = problem->out - first;
-    chunk_state state = {.job = job, .first = first, .n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK};
+    const bool shared = job->sequential && calm_scheme_rows(&job->qjob->scheme) > 1;
+    size_t in = problem->in;
+    chunk_state state = {.job = job};
+    state.n = calm_problem_chunk(problem, chunk, &state.first);
     CALM_TRY(allocate_chunk(ctx, &state));
     for (size_t r = 0; r < state.n; r++)
         for (size_t j = 0; j < in; j++)
@@ -311,6 +334,8 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
             read_grids(&state, g);
     for (size_t start = 0, end; start < in; start = end) {
         end = block_end(job, start);
+        if (shared)
+            CALM_TRY(enter_block(ctx, &state, start));
         for (state.tile_row = 0; state.tile_row < state.n; state.tile_row += TILE)
             CALM_TRY(quantize_tile(ctx, &state, start, end));
         /* The lazy update: what this block's errors do to all later columns, in one product. */

@@ -2,7 +2,8 @@
  *
  *   scales  per row the G x G normal equations of min over s of (w - S q) H (w - S q)^T:
  *             A_gg' = sum over i in g, j in g' of q_i H_ij q_j,  b_g = sum over i in g of q_i (H w)_i
- *           with 1e-6 of the mean diagonal added; a group whose codes are all zero keeps its scale.
+ *           with 1e-6 of the mean diagonal added; a group whose codes are all zero keeps its scale.  Of rows that share
+ *           scales A and b are the sums of theirs.
  *   sweep   for each column j: q_j = round(q_j + c_j / (H_jj s_j)) clipped, c = H e, e = w - s q.  This is
  *           round((w_j + sum over k != j of H_jk e_k / H_jj) / s_j), with c kept up to date: by matrix products up to
  *           the block's first column, column by column inside a block, where a tile of rows lies transposed.
@@ -52,19 +53,26 @@ size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
            2 * CALM_BYTES(double, n) + CALM_BYTES(double, n * CALM_SWEEP_BLOCK);
 }
 
+static bool is_shared(int family)
+{
+    return calm_scheme_rows(&(calm_scheme){.family = family}) > 1;
+}
+
 /* The same with calm_rows_begin_scales. */
 static size_t scales_bytes(const calm_job_shape *shape, size_t n)
 {
-    const size_t groups = shape->n_groups;
+    const size_t groups = shape->n_groups, systems = is_shared(shape->family) ? 1 : n;
     return calm_rows_load_bytes(shape, n) + CALM_BYTES(double, n * shape->in) +
-           CALM_BYTES(double, n * groups * groups) + CALM_BYTES(double, n * groups) +
+           CALM_BYTES(double, systems * groups * groups) + CALM_BYTES(double, systems * groups) +
            CALM_BYTES(double, groups * groups) + CALM_BYTES(double, groups);
 }
 
 calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts)
 {
     /* Damped H is shared; each worker has the rows of one chunk. */
-    const size_t chunk = calm_rows_chunk(shape->n_groups), n_chunks = (shape->out + chunk - 1) / chunk;
+    const bool shared = is_shared(shape->family);
+    const size_t chunk = shared ? CALM_ROW_CHUNK : calm_rows_chunk(shape->n_groups);
+    const size_t n_chunks = shared ? calm_shape_chunks(shape) : (shape->out + chunk - 1) / chunk;
     (void)opts;
     return (calm_part_memory){calm_problem_damped_bytes(shape->in),
                               calm_size_min(shape->n_threads, n_chunks) *
@@ -76,7 +84,7 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const calm_problem *prob
                         size_t first, size_t n)
 {
     size_t in = problem->in, n_groups = problem->n_groups;
-    *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = h, .n = n};
+    *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = h, .shared = is_shared(qjob->scheme.family), .n = n};
     CALM_TRY(allocate(ctx, rows, n));
     for (size_t r = 0; r < n; r++) {
         rows->row[r] = first + r;
@@ -100,10 +108,11 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const calm_problem *prob
 
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
 {
-    size_t n = rows->n, in = rows->problem->in, n_groups = rows->problem->n_groups;
+    const size_t n = rows->n, in = rows->problem->in, n_groups = rows->problem->n_groups;
+    const size_t systems = rows->shared ? 1 : n;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->wh, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, n * n_groups * n_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, n * n_groups));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, systems * n_groups * n_groups));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, systems * n_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->system, n_groups * n_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->solution, n_groups));
     /* W H does not change while codes and scales do: once for all rounds. */
@@ -161,10 +170,12 @@ typedef struct rows_job {
 static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const rows_job *job = user;
-    const size_t first = index * job->chunk;
+    size_t first = index * job->chunk, n = calm_size_min(job->problem->out - first, job->chunk);
     calm_rows rows;
-    CALM_TRY(load(ctx, &rows, job->problem, job->qjob, job->h, first,
-                  calm_size_min(job->problem->out - first, job->chunk)));
+    /* Rows that share scales are solved together, and no others with them. */
+    if (is_shared(job->qjob->scheme.family))
+        n = calm_problem_chunk(job->problem, index, &first);
+    CALM_TRY(load(ctx, &rows, job->problem, job->qjob, job->h, first, n));
     CALM_TRY(job->fn(ctx, &rows, job->opts));
     for (size_t r = 0; r < rows.n; r++)
         store(&rows, r);
@@ -177,7 +188,8 @@ calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob
     double *h;
     CALM_TRY(calm_problem_damped(ctx, problem, damp, &h));
     rows_job job = {problem, qjob, h, chunk, fn, opts};
-    return calm_parallel_for(ctx, (problem->out + chunk - 1) / chunk, run_chunk, &job);
+    return calm_parallel_for(ctx, is_shared(qjob->scheme.family) ? calm_problem_chunks(problem)
+                                                                 : (problem->out + chunk - 1) / chunk, run_chunk, &job);
 }
 
 /* ---- scales ---- */
@@ -187,27 +199,38 @@ static void build_normal(calm_rows *rows)
 {
     const calm_problem *problem = rows->problem;
     size_t in = problem->in, n_groups = problem->n_groups;
+    if (rows->shared) {    /* sums begin at 0 */
+        memset(rows->normal, 0, n_groups * n_groups * sizeof *rows->normal);
+        memset(rows->right, 0, n_groups * sizeof *rows->right);
+    }
     for (size_t g = 0; g < n_groups; g++) {
         size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
         calm_dgemm_nn(rows->n, in - start, n, 1, rows->q + start, in, rows->h + start * in + start, in, 0,
                       rows->product + start, in);
         /* The product has q H from column `start` on: only groups k >= g are wanted, the matrix is symmetric. */
         for (size_t r = 0; r < rows->n; r++) {
-            double *normal = rows->normal + (r * n_groups + g) * n_groups;
+            const size_t system = rows->shared ? 0 : r;
+            double *normal = rows->normal + (system * n_groups + g) * n_groups;
             for (size_t k = g; k < n_groups; k++) {
                 size_t at = r * in + calm_problem_group_start(problem, k);
-                normal[k] = calm_vec_ddot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at);
+                const double a =
+                    calm_vec_ddot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at);
+                normal[k] = rows->shared ? normal[k] + a : a;
             }
-            rows->right[r * n_groups + g] = calm_vec_ddot(n, rows->wh + r * in + start, rows->q + r * in + start);
+            const double b = calm_vec_ddot(n, rows->wh + r * in + start, rows->q + r * in + start);
+            double *right = rows->right + system * n_groups + g;
+            *right = rows->shared ? *right + b : b;
         }
     }
 }
 
-/* w H w - 2 s b + s A s. */
+/* w H w - 2 s b + s A s of row r; of shared scales of all rows, r is 0. */
 static double loss_at(const calm_rows *rows, size_t r, const double *s)
 {
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
     double loss = calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
+    for (size_t i = 1; rows->shared && i < rows->n; i++)
+        loss += calm_vec_ddot(in, rows->w + i * in, rows->wh + i * in);
     for (size_t g = 0; g < n_groups; g++) {
         const double *normal = rows->normal + (r * n_groups + g) * n_groups;
         double sum = -2 * rows->right[r * n_groups + g] + normal[g] * s[g];
@@ -274,7 +297,9 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
     /* A row that cannot be solved keeps its scales; its failure must not become that of the run. */
     calm_ctx trial = *ctx;
     build_normal(rows);
-    for (size_t r = 0; r < rows->n; r++) {
+    memset(rows->before, 0, rows->n * sizeof *rows->before);
+    memset(rows->loss, 0, rows->n * sizeof *rows->loss);
+    for (size_t r = 0; r < (rows->shared ? 1 : rows->n); r++) {
         double *scale = rows->scale + r * n_groups;
         rows->before[r] = rows->loss[r] = loss_at(rows, r, scale);
         calm_ctx_forgive(&trial);
@@ -286,6 +311,18 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
             memcpy(scale, rows->solution, n_groups * sizeof *scale);
             rows->loss[r] = loss;
         }
+    }
+    /* One solution, of the first row, for all. */
+    for (size_t r = 1; rows->shared && r < rows->n; r++)
+        memcpy(rows->scale + r * n_groups, rows->scale, n_groups * sizeof *rows->scale);
+}
+
+void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
+{
+    *before = *loss = 0;
+    for (size_t r = 0; r < rows->n; r++) {
+        *before += rows->before[r];
+        *loss += rows->loss[r];
     }
 }
 

@@ -2,7 +2,10 @@
  *
  *   loss = (w - s q) H (w - s q)^T  per row,  q = code - zero, or the level of a code,  H damped
  *
- * `scales` and `sweep` are the two moves; each lowers the loss of every row or leaves the row alone. */
+ * `scales` and `sweep` are the two moves; each lowers the loss of every row or leaves the row alone.
+ *
+ * Rows that share their scales (`shared`) are a chunk of their own and have one solution: the normal equations of all
+ * together, and one loss, whose parts in `loss` and `before` mean something in their sum alone. */
 #ifndef CALM_ALGORITHMS_ROWS_H
 #define CALM_ALGORITHMS_ROWS_H
 
@@ -14,6 +17,7 @@ typedef struct calm_rows {
     const calm_problem *problem;
     calm_qjob *qjob;
     const double *h;          /* [I, I] damped, both triangles                          */
+    bool shared;              /* one scale a group for all rows                         */
     size_t n;                 /* rows here; they are swapped and dropped when finished  */
     size_t *row;              /* [n] which row of the job each is                        */
     double *w;                /* [n, I] weights, less the minima of their groups         */
@@ -23,8 +27,8 @@ typedef struct calm_rows {
     double *loss, *before;    /* [n] now, and when `scales` last began                   */
     double *product;          /* [n, I] work: q H, then the errors w - s q               */
     double *gradient;         /* [n, CALM_SWEEP_BLOCK] work                              */
-    double *normal;           /* [n, G, G] work: normal equations, upper triangles       */
-    double *right;            /* [n, G] their right sides                                */
+    double *normal;           /* [n, G, G] work: normal equations, upper triangles; [G, G] of shared scales */
+    double *right;            /* [n, G] their right sides; [G]                           */
     double *system;           /* [G, G] work                                             */
     double *solution;         /* [G] work                                                */
 } calm_rows;
@@ -32,7 +36,8 @@ typedef struct calm_rows {
 /* What a part does to a chunk of rows; they are stored afterwards. */
 typedef calm_status calm_rows_fn(calm_ctx *ctx, calm_rows *rows, const void *opts);
 
-/* Run fn over all rows of the job in chunks of `chunk` rows, under H with `damp` times its mean diagonal added. */
+/* Run fn over all rows of the job in chunks of `chunk` rows, or of those that share scales, under H with `damp` times
+ * its mean diagonal added. */
 calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
                            calm_rows_fn *fn, const void *opts);
 
@@ -54,6 +59,9 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 /* One sweep of cyclic coordinate descent over the codes; lowers `loss` by what each change gains.  With `zeros` those
  * of groups of at most CALM_SWEEP_BLOCK columns move by one where that gains more. */
 void calm_rows_sweep(calm_rows *rows, bool zeros);
+
+/* Sums of `before` and `loss` over the rows here. */
+void calm_rows_sums(const calm_rows *rows, double *before, double *loss);
 
 /* loss of every row as it stands, from its errors alone. */
 void calm_rows_losses(calm_rows *rows);

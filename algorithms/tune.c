@@ -5,6 +5,7 @@
 
 #include "algorithms/adam.h"
 #include "ptq/base/threads.h"
+#include "ptq/quant/grid.h"
 
 /* What is learned of one array: scales of a linear, values of a vector. */
 typedef struct part {
@@ -64,18 +65,42 @@ size_t calm_tune_new_bytes(const calm_learn_linear *linears, size_t n_linears, c
     return bytes;
 }
 
-/* A calm_row_range_fn over the rows of a linear. */
+/* Scales of a row that a super-block rounds together, as it can store them beside its minima, which stay. */
+static void round_together(const calm_learn_linear *linear, size_t row, float *scales)
+{
+    const size_t super = calm_scheme_family(&linear->scheme)->super;
+    for (size_t g = 0, n; super > 1 && g < linear->n_groups; g += n) {
+        float mins[CALM_SUPER_MAX];
+        n = calm_size_min(super, linear->n_groups - g);
+        if (linear->mins)
+            memcpy(mins, linear->mins + row * linear->n_groups + g, n * sizeof *mins);
+        calm_scales_round(&linear->scheme, linear->global, n, scales + g, linear->mins ? mins : NULL);
+    }
+}
+
+/* A calm_row_range_fn over the rows of a linear, or over its blocks of rows that share scales. */
 static calm_status step_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
-    /* Rows share nothing: each cell has its own factor, moments and gradient. */
+    /* Rows, or blocks of them, share nothing: each cell has its own factor, moments and gradient. */
     const part *at = user;
-    const size_t groups = at->linear->n_groups;
-    for (size_t row = first; row < first + n; row++)
-        for (size_t g = 0; g < groups; g++) {
-            const size_t cell = row * groups + g;
-            CALM_TRY(calm_adam_step_scale(ctx, &at->adam, at->linear, row, g, at->start[cell], &at->values[cell]));
-        }
+    const size_t groups = at->linear->n_groups, rows = calm_scheme_rows(&at->linear->scheme);
+    for (size_t row = first * rows; row < calm_size_min((first + n) * rows, at->linear->out); row += rows) {
+        float *values = at->values + row * groups;
+        for (size_t g = 0; g < groups; g++)
+            CALM_TRY(calm_adam_step_scale(ctx, &at->adam, at->linear, row, g, at->start[row * groups + g], &values[g]));
+        round_together(at->linear, row, values);
+        /* What the rows share is the first one's. */
+        for (size_t r = 1; r < rows && row + r < at->linear->out; r++)
+            memcpy(values + r * groups, values, groups * sizeof *values);
+    }
     return CALM_OK;
+}
+
+/* Rows with scales of their own. */
+static size_t count_steps(const calm_learn_linear *linear)
+{
+    const size_t rows = calm_scheme_rows(&linear->scheme);
+    return (linear->out + rows - 1) / rows;
 }
 
 calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t)
@@ -84,7 +109,7 @@ calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t
         part *at = &tune->parts[i];
         calm_adam_begin_step(&at->adam, rate, t);
         if (at->linear)
-            CALM_TRY(calm_parallel_rows(ctx, at->linear->out, step_rows, at));
+            CALM_TRY(calm_parallel_rows(ctx, count_steps(at->linear), step_rows, at));
         else
             CALM_TRY(calm_adam_step_vector(ctx, &at->adam, at->start, at->vector));
     }

@@ -185,6 +185,7 @@ const calm_command calm_cmd_inspect = {
                 "  why          the rule that decided on --unit UNIT, and why the others lost\n"
                 "  activations  largest values, emergence, their tokens; one row per hook point\n"
                 "  evaluations  perplexity, KL and top-1 agreement\n"
+                "  rate         bytes against KL of runs on the same windows, and which none beats\n"
                 "  ablation     what calm ablate measured, least KL first\n"
                 "  diff         what differs between two runs: diff RUN RUN\n"
                 "  sql          the rows of one SELECT: sql 'SELECT ...'\n"

@@ -48,7 +48,7 @@ static const struct {
     {"Ranks of calm bench cluster:", "ranks|bandwidth|latency|ranks-per-node|cores-per-node|rate|seconds"},
     {"Most used:", "model|bits|scheme|budget|size|bits-per-weight|output|format|force|recipe|dry-run"},
     {"Algorithms, and what is chosen:",
-     "algorithms|unit|rule|metric|shortlist|effort|act-budget|pin|forbid|keep-hybrid|prefix|probe-samples|"
+     "algorithms|unit|rule|metric|shortlist|effort|act-budget|pin|forbid|keep-hybrid|split-v|prefix|probe-samples|"
      "expert-tokens"},
     {"More quality for more time:", "learn|learn-steps|rotate|rotate-seed"},
     {"Calibration:",

@@ -33,7 +33,7 @@ static const column numeric[] = {
                    "blob_bytes bytes bytes_before bytes_after parameters blocks hidden_size vocab_size windows "
                    "window_tokens tokens seed score_windows out in weights channel channels window position massive "
                    "changed_units "},
-    {CALM_BOOL(false), " chosen disagrees holds same_text "},
+    {CALM_BOOL(false), " chosen disagrees front holds same_text "},
     {CALM_FIXED(0, 1), " crest crest_max ratio_median ratio_max times_median percent "},
     {CALM_FIXED(0, 2), " seconds activation_max max largest_growth max_block_out "},
     {CALM_FIXED(0, 3), " bits bits_per_weight log_rel_mse q999 "},

@@ -29,6 +29,7 @@ static const view views[] = {
     {"why", RUN_NEWEST, .fill = calm_inspect_why, .several = true, .unit = true, .needs_unit = true},
     {"activations", RUN_NEWEST, calm_inspect_activations, .several = true},
     {"evaluations", RUN_NEWEST, calm_inspect_evaluations, .several = false},
+    {"rate", RUNS_ALL, calm_inspect_rate, .several = false},
     {"ablation", RUNS_ALL, calm_inspect_ablation, .several = false},
     {"diff", RUNS_TWO, calm_inspect_diff, .several = true, .metric = true},
     {"sql", SELECT, .several = false},

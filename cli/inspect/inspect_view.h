@@ -84,6 +84,9 @@ extern const calm_inspect_list calm_inspect_summary[], calm_inspect_runs[], calm
  * (inspect_activations.c); what differs between two runs (inspect_diff.c). */
 extern const calm_inspect_list calm_inspect_show[], calm_inspect_activations[], calm_inspect_diff[];
 
+/* Bytes of runs against what they lose (inspect_rate.c). */
+extern const calm_inspect_list calm_inspect_rate[];
+
 /* For calm report alone, with ?1 the run: the 100 largest activations (inspect_activations.c); histograms of all hook
  * points, as a JSON object {hook: {"first": bin, "counts": []}} (inspect_maxima.c); experts, learned blocks, and the
  * windows of the run's test; the runs of the same model (inspect_lists.c). */

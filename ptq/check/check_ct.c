@@ -76,6 +76,10 @@ static calm_status check_args(calm_checking *c, const char *where, const calm_js
     if (!grouped && size > 0)
         return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "group_size is %lld, but strategy is %s", (long long)size,
                               out->strategy);
+    const bool sides = calm_json_typeof(calm_json_get(args, "block_structure")) != CALM_JSON_NULL;
+    if (sides != (strcmp(out->strategy, "block") == 0))
+        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "strategy is %s, but block_structure is %sgiven",
+                              out->strategy, sides ? "" : "not ");
     out->valid = true;
     out->ints = strcmp(type, "int") == 0;
     out->bits = (int)n_bits;

@@ -73,18 +73,23 @@ calm_status calm_check_first_part(calm_checking *c, const calm_check_module *mod
     return CALM_OK;
 }
 
-calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out)
+calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out, size_t *part)
 {
     const fusion *with = fusion_of(module->name);
     const size_t parent = (size_t)(last_word(module->name) - module->name);
+    size_t last = 0;    /* rows of the last part that is there */
     char *name;
     *out = module->out;
+    *part = 0;
     for (size_t i = 0; with && i < 3 && with->parts[i]; i++) {
         CALM_SCOPED_SCRATCH(c->ctx);
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%.*s%s", (int)parent, module->name, with->parts[i]));
         const calm_check_module *other = calm_check_find_module(c, name);
-        if (other && other != module && other->linear)
-            *out += other->out;
+        if (!other || !other->linear)
+            continue;
+        *out += other != module ? other->out : 0;
+        *part = last ? calm_engine_part(*part, last) : 0;
+        last = other->out;
     }
     return CALM_OK;
 }

@@ -25,10 +25,10 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
                                 .family = from->family, .act_rule = from->act_rule};
     const char *format = c->report->format;
     const bool fuses = c->asked == CALM_CHECK_VLLM || c->asked == CALM_CHECK_SGLANG;
-    calm_engine_linear linear = {module->name, module->out, module->in, calm_check_is_expert(module)};
+    calm_engine_linear linear = {module->name, module->out, module->in, calm_check_is_expert(module), 0};
     char text[96], *why;
     if (fuses)
-        CALM_TRY(calm_check_fused_rows(c, module, &linear.out));
+        CALM_TRY(calm_check_fused_rows(c, module, &linear.out, &linear.part));
     calm_engine_rule broken = calm_engine_verdict(c->engine, format, &linear, &scheme);
     if (broken != CALM_ENGINE_TAKES) {
         CALM_TRY(calm_engine_explain(c->ctx, c->engine, format, &linear, &scheme, &why));

@@ -84,7 +84,9 @@ static calm_status check_module(calm_checking *c, calm_check_module *module)
     CALM_TRY(derive_shape(c, module));
     if (!module->out || !module->in)
         return calm_check_say(c, CALM_CHECK_RULE_PART_MISSING, module->name, "it has no codes");
-    if (module->scheme.group && module->in % module->scheme.group != 0)
+    /* Readers pad blocks of weights. */
+    const bool pads = calm_scheme_rows(&(calm_scheme){.family = module->scheme.family}) > 1 && !module->scheme.act_bits;
+    if (module->scheme.group && module->in % module->scheme.group != 0 && !pads)
         return calm_check_say(c, CALM_CHECK_RULE_GROUP_DIVIDES, module->name, "%zu columns, groups of %zu", module->in,
                               module->scheme.group);
     if (c->format->tensors(c->ctx, module->name, &module->scheme, module->out, module->in, list, &n) != CALM_OK)

@@ -93,8 +93,9 @@ calm_status calm_check_first_part(calm_checking *c, const calm_check_module *mod
 /* Does it hold an expert of a mixture, or all of a block? */
 bool calm_check_is_expert(const calm_check_module *module);
 
-/* Output rows of the linear that engines make of a module: its own and those of the parts that are fused with it. */
-calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out);
+/* Output rows of the linear that engines make of a module: its own and those of the parts that are fused with it; *part
+ * as calm_engine_linear has it. */
+calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out, size_t *part);
 
 /* ---- the stages, each in its file ---- */
 

@@ -10,6 +10,7 @@ static const char *format_of(const calm_scheme *scheme)
 {
     switch (scheme->family) {
     case CALM_FAMILY_FP8:
+    case CALM_FAMILY_FP8_BLOCK:
         return "float-quantized";
     case CALM_FAMILY_MXFP4:
         return "mxfp4-pack-quantized";
@@ -34,18 +35,26 @@ static calm_json *int_args(int bits, bool symmetric, const char *strategy, size_
 static calm_json *float_args(const calm_scheme *scheme, bool inputs)
 {
     const bool rows = scheme->family == CALM_FAMILY_FP8, global = scheme->family == CALM_FAMILY_NVFP4;
+    const bool block = scheme->family == CALM_FAMILY_FP8_BLOCK;
     const char *scale = global ? "torch.float8_e4m3fn" : "torch.uint8";
     calm_json *args = CALM_OBJECT(CALM_KV("num_bits", (long)scheme->bits), CALM_KV("type", "float"),
                                   CALM_KV("symmetric", (bool)true),
                                   CALM_KV("strategy", rows ? (inputs ? "token" : "channel")
+                                                      : block && !inputs ? "block"
                                                       : global ? "tensor_group" : "group"),
-                                  CALM_KV("group_size",
-                                          rows ? calm_json_new_null() : calm_json_of_size(scheme->group)));
+                                  CALM_KV("group_size", rows || (block && !inputs) ? calm_json_new_null()
+                                                                                   : calm_json_of_size(scheme->group)));
+    if (block && !inputs) {
+        calm_json *sides = calm_json_new_array();
+        calm_json_add(sides, calm_json_of_size(calm_scheme_rows(scheme)));
+        calm_json_add(sides, calm_json_of_size(scheme->group));
+        CALM_EXTEND(args, CALM_KV("block_structure", sides));
+    }
     if (inputs && global)
         CALM_EXTEND(args, CALM_KV("dynamic", "local"));
     else
         CALM_EXTEND(args, CALM_KV("dynamic", inputs));
-    if (!rows)
+    if (!rows && !block)
         CALM_EXTEND(args, CALM_KV("scale_dtype", scale), CALM_KV("zp_dtype", scale));
     return args;
 }

@@ -4,7 +4,7 @@
  *                                m.weight_shape I64 [2], m.weight_zero_point I32 [ceil(out b / 32), G] if asymmetric
  *   m.weight -> int-quantized    m.weight I8 [out, in] = code - 2^(b-1), m.weight_scale [out, G], m.input_scale [1]
  *                                with static activations
- *   m.weight -> float-quantized  m.weight F8_E4M3 [out, in], m.weight_scale [out, 1]
+ *   m.weight -> float-quantized  m.weight F8_E4M3 [out, in], m.weight_scale [out, 1], of blocks [ceil(out / 128), G]
  *   m.weight -> mxfp4-pack-quantized   m.weight_packed U8 [out, in / 2], the lower nibble first, m.weight_scale U8
  *                                      [out, G], a power of two: exponent + 127
  *   m.weight -> nvfp4-pack-quantized   m.weight_packed U8 [out, in / 2], m.weight_scale F8_E4M3 [out, G],
@@ -16,6 +16,7 @@
 #include "ptq/export/ct_config.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ptq/export/format_checks.h"
 #include "ptq/export/safetensors_export.h"
@@ -26,6 +27,19 @@
 
 /* ---- a linear ---- */
 
+/* FP8 of rows and of blocks of rows: codes of a byte, scales of 16 bits. */
+static bool is_fp8(const calm_scheme *scheme)
+{
+    return scheme->family == CALM_FAMILY_FP8 || scheme->family == CALM_FAMILY_FP8_BLOCK;
+}
+
+/* Rows of scales: one for each block of rows. */
+static size_t scale_rows(const calm_scheme *scheme, size_t out)
+{
+    const size_t rows = calm_scheme_rows(scheme);
+    return (out + rows - 1) / rows;
+}
+
 static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
                           calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
@@ -35,9 +49,9 @@ static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
     list[1] = (calm_export_tensor){"weight_scale", global ? CALM_F8_E4M3 : CALM_U8, 2, {out, groups}};
     list[2] = (calm_export_tensor){"weight_global_scale", CALM_F32, 1, {1, 0}};
     list[3] = (calm_export_tensor){"input_global_scale", CALM_F32, 1, {1, 0}};
-    if (scheme->family == CALM_FAMILY_FP8) {
+    if (is_fp8(scheme)) {
         list[0] = (calm_export_tensor){"weight", CALM_F8_E4M3, 2, {out, in}};
-        list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
+        list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {scale_rows(scheme, out), groups}};
     }
     return global ? 3 + (scheme->act_bits != 0) : 2;
 }
@@ -101,16 +115,35 @@ static calm_status put_small_scales(calm_ctx *ctx, calm_shards_writer *writer, c
     return calm_shards_put(ctx, writer, bytes, n);
 }
 
+/* Scales of 16 bits, of blocks those of their first rows. */
+static calm_status put_wide_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    const size_t groups = linear->n_groups, n = scale_rows(&linear->scheme, linear->out);
+    const size_t rows = calm_scheme_rows(&linear->scheme);
+    float *scales;
+    if (rows == 1)
+        return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, linear->scales, n * groups);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scales, n * groups));
+    for (size_t row = 0; row < linear->out; row++) {
+        float *of = scales + row / rows * groups;
+        const float *own = linear->scales + row * groups;
+        if (row % rows == 0)
+            memcpy(of, own, groups * sizeof *of);
+        /* A candidate of another version, or a damaged store. */
+        if (memcmp(of, own, groups * sizeof *of) != 0)
+            return calm_fail(ctx, CALM_EFORMAT, NAME ": row %zu of %zu has other scales than row %zu of its block of "
+                             "%zu rows", row, linear->out, row / rows * rows, rows);
+    }
+    return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, scales, n * groups);
+}
+
 static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which)
 {
     if (which == 0)
         return put_bits(ctx, writer, linear);
     if (which > 1)
         return calm_shards_put(ctx, writer, which == 2 ? &linear->global : &linear->act_global, sizeof(float));
-    return linear->scheme.family == CALM_FAMILY_FP8
-               ? calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, linear->scales,
-                                        linear->out * linear->n_groups)
-               : put_small_scales(ctx, writer, linear);
+    return is_fp8(&linear->scheme) ? put_wide_scales(ctx, writer, linear) : put_small_scales(ctx, writer, linear);
 }
 
 static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
@@ -206,7 +239,7 @@ static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const c
     if (!scheme->family && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: compressed-tensors 0.18 to 0.20 do not load "
                          "asymmetric weights in transformers", module, name);
-    return !scheme->group || in % scheme->group == 0
+    return !scheme->group || in % scheme->group == 0 || calm_scheme_rows(scheme) > 1
                ? CALM_OK
                : calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: its groups do not divide %zu columns", module,
                            name, in);
@@ -216,7 +249,7 @@ const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
     .transforms = true,
-    .families = 1u << CALM_FAMILY_FP8 | 1u << CALM_FAMILY_MXFP4 | 1u << CALM_FAMILY_NVFP4,
+    .families = 1u << CALM_FAMILY_FP8 | 1u << CALM_FAMILY_FP8_BLOCK | 1u << CALM_FAMILY_MXFP4 | 1u << CALM_FAMILY_NVFP4,
     .tie = CALM_TIE_BLOCK,
     .head_alone = true,
     .check_outer = check_outer,

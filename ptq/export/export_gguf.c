@@ -290,6 +290,7 @@ const calm_exporter calm_export_gguf = {
     .file = "model.gguf",
     .families = CALM_GGUF_FAMILIES,
     .tie = CALM_TIE_PROJECTION,
+    .parts_apart = true,
     .outer = outer_default,
     .check_outer = check_outer,
     .outer_pool = "q6_k,w8a16_g32,q5_k,q4_k,q3_k,q2_k",

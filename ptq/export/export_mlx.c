@@ -177,6 +177,7 @@ const calm_exporter calm_export_mlx = {
     .name = NAME,
     .summary = "MLX affine: mlx-lm",
     .tie = CALM_TIE_BLOCK,
+    .parts_apart = true,
     .outer = outer_default,
     .check_outer = check_outer,
     .outer_pool = "w4a16_g32,w8a16_g64,w8a16_g32,w4a16_g64,w3a16_g32",

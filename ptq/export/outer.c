@@ -7,6 +7,7 @@
 
 /* Elements of a piece. */
 #define PIECE ((size_t)1024 * 1024)
+#define BLOCK_ROWS ((size_t)128)    /* a multiple of the rows that share scales in any scheme */
 
 const char *calm_outer_name(calm_outer table)
 {
@@ -54,5 +55,6 @@ const calm_scheme *calm_outer_own_head(const calm_model *model, const calm_outer
 
 size_t calm_outer_piece(size_t vocab, size_t width)
 {
-    return calm_size_min(calm_size_max(PIECE / width, width), vocab);
+    /* At least the square root of PIECE; blocks of rows are not cut. */
+    return calm_size_min(calm_size_max(PIECE / width, width) / BLOCK_ROWS * BLOCK_ROWS, vocab);
 }

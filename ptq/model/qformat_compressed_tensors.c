@@ -4,7 +4,8 @@
  *                    m.weight_zero_point I32 [ceil(out b / 32), G] when asymmetric
  *   int-quantized    m.weight I8 [out, in]                        m.weight_scale [out, G]
  *                    m.input_scale [1] with static activations
- *   float-quantized, naive-quantized   m.weight F8_E4M3 [out, in]   m.weight_scale [out, 1]
+ *   float-quantized, naive-quantized   m.weight F8_E4M3 [out, in]   m.weight_scale [out, 1], of blocks of 128 x 128
+ *                                      [ceil(out / 128), ceil(in / 128)]
  *   mxfp4-pack-quantized   m.weight_packed U8 [out, in / 2], the lower nibble first   m.weight_scale U8 [out, G]
  *   nvfp4-pack-quantized   the same, m.weight_scale F8_E4M3 [out, G], m.weight_global_scale F32 [1], and with quantized
  *                          activations m.input_global_scale F32 [1]
@@ -41,26 +42,43 @@ static calm_status unsupported(calm_ctx *ctx, const char *path, const char *grou
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.config_groups.%s: %s", path, group, what);
 }
 
+/* One byte a weight, scales of any float type. */
+static bool is_fp8(int family)
+{
+    return family == CALM_FAMILY_FP8 || family == CALM_FAMILY_FP8_BLOCK;
+}
+
 /* ---- the configuration ---- */
 
-/* Weights of type float: those that are a family. */
+/* Rows and columns of a block of FP8 weights. */
+static bool is_fp8_block(const calm_json *sides)
+{
+    const calm_family *family = calm_scheme_family(&(calm_scheme){.family = CALM_FAMILY_FP8_BLOCK});
+    return calm_json_size(sides) == 2 && calm_json_int(calm_json_at(sides, 0), 0) == (int64_t)family->rows &&
+           calm_json_int(calm_json_at(sides, 1), 0) == (int64_t)family->group;
+}
+
+/* Weights of type float: those that are a family.  `sides`: block_structure. */
 static calm_status read_floats(calm_ctx *ctx, const char *path, const char *group, int64_t bits, int64_t width,
-                               const char *strategy, calm_qformat_scheme *out)
+                               const char *strategy, const calm_json *sides, calm_qformat_scheme *out)
 {
     if (!out->symmetric)
         return unsupported(ctx, path, group, "asymmetric weights of type float");
     if (bits == 8 && strcmp(strategy, "channel") == 0)
         out->family = CALM_FAMILY_FP8;
+    else if (bits == 8 && strcmp(strategy, "block") == 0 && is_fp8_block(sides))
+        out->family = CALM_FAMILY_FP8_BLOCK;
     else if (bits == 4 && width == 32 && strcmp(strategy, "group") == 0)
         out->family = CALM_FAMILY_MXFP4;
     else if (bits == 4 && width == 16 && strcmp(strategy, "tensor_group") == 0)
         out->family = CALM_FAMILY_NVFP4;
     else
-        return unsupported(ctx, path, group, "weights of type float that are neither of 8 bits by channel, nor of 4 "
-                                             "bits in groups of 32, nor of 4 bits in tensor_groups of 16");
-    /* One scale per row has no width in the file, or -1. */
+        return unsupported(ctx, path, group, "weights of type float that are neither of 8 bits by channel or in blocks "
+                                             "of 128 x 128, nor of 4 bits in groups of 32, nor of 4 bits in "
+                                             "tensor_groups of 16");
+    /* One scale per row has no width in the file, or -1; that of a block stands in its sides. */
     out->bits = (int)bits;
-    out->group = out->family == CALM_FAMILY_FP8 ? 0 : (size_t)width;
+    out->group = calm_scheme_family(&(calm_scheme){.family = out->family})->group;
     return CALM_OK;
 }
 
@@ -77,7 +95,7 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     /* Older files leave the strategy out; it follows from the group size. */
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", width > 0 ? "group" : "channel", &strategy));
     if (strcmp(type, "float") == 0)
-        return read_floats(ctx, path, group, bits, width, strategy, out);
+        return read_floats(ctx, path, group, bits, width, strategy, calm_json_get(args, "block_structure"), out);
     if (strcmp(type, "int") != 0)
         return unsupported(ctx, path, group, "weights that are neither of type int nor float");
     if (strcmp(strategy, "group") != 0 && strcmp(strategy, "channel") != 0)
@@ -99,7 +117,8 @@ static calm_status read_float_inputs(calm_ctx *ctx, const char *path, const char
         const char *strategy;
         int64_t width;
     } known[] = {
-        {CALM_FAMILY_FP8, "token", 0}, {CALM_FAMILY_MXFP4, "group", 32}, {CALM_FAMILY_NVFP4, "tensor_group", 16}};
+        {CALM_FAMILY_FP8, "token", 0}, {CALM_FAMILY_FP8_BLOCK, "group", 128}, {CALM_FAMILY_MXFP4, "group", 32},
+        {CALM_FAMILY_NVFP4, "tensor_group", 16}};
     const calm_family *family = calm_scheme_family(&(calm_scheme){.family = out->family});
     const calm_json *dynamic = calm_json_get(args, "dynamic");
     const bool local = strcmp(calm_json_string(dynamic, ""), "local") == 0;
@@ -161,7 +180,7 @@ static calm_status read_float_format(calm_ctx *ctx, const char *path, const char
     /* A group of a mixed file has a format of its own; a reader infers a missing one. */
     out->layout = CALM_CT_FLOATS;
     if (strcmp(format, "mixed-precision") == 0 ||
-        (out->family == CALM_FAMILY_FP8 ? plain : strcmp(format, packed) == 0))
+        (is_fp8(out->family) ? plain : strcmp(format, packed) == 0))
         return CALM_OK;
     return unsupported(ctx, path, group, "a format other than float-quantized, mxfp4-pack-quantized and "
                                          "nvfp4-pack-quantized of its weights");
@@ -369,12 +388,14 @@ static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module,
 static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t in, size_t groups,
                           calm_qformat_tensor *list, size_t *n)
 {
-    const bool global = scheme->family == CALM_FAMILY_NVFP4, bytes = scheme->family == CALM_FAMILY_FP8;
+    const bool global = scheme->family == CALM_FAMILY_NVFP4, bytes = is_fp8(scheme->family);
+    const size_t shared = calm_scheme_rows(&(calm_scheme){.family = scheme->family});
+    const size_t rows = (out + shared - 1) / shared;
     const calm_dtype scale = bytes ? CALM_N_DTYPES : global ? CALM_F8_E4M3 : CALM_U8;
     list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight_packed", CALM_U8, 2, {out, in / 2}, false};
     if (bytes)
         list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight", CALM_F8_E4M3, 2, {out, in}, false};
-    list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "weight_scale", scale, 2, {out, groups}, false};
+    list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "weight_scale", scale, 2, {rows, groups}, false};
     *n = 2;
     /* Numbers of the whole tensor, which the library writes as vectors of one. */
     if (global)
@@ -465,14 +486,24 @@ static calm_status small_scales(calm_ctx *ctx, const char *module, const calm_te
     return CALM_OK;
 }
 
+/* Scales of blocks of rows, which stand in the front, to each of their rows: from the last down, so that none is
+ * overwritten before it is copied. */
+static void repeat_scales(const calm_qformat_scheme *scheme, calm_qformat_values *values)
+{
+    const size_t rows = calm_scheme_rows(&(calm_scheme){.family = scheme->family}), groups = values->n_groups;
+    for (size_t row = values->out; rows > 1 && row-- > 0;)
+        memmove(values->scales + row * groups, values->scales + row / rows * groups, groups * sizeof *values->scales);
+}
+
 static calm_status unpack_floats(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
                                  const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const calm_tensor *scales = found[CALM_QFORMAT_SCALES];
-    /* One per row, of whatever float type. */
-    if (scheme->family == CALM_FAMILY_FP8)
+    /* One per row or block, of whatever float type. */
+    if (is_fp8(scheme->family)) {
         CALM_TRY(calm_qformat_floats(ctx, scales, false, 0, 0, values->scales));
-    else
+        repeat_scales(scheme, values);
+    } else
         CALM_TRY(small_scales(ctx, module, scales, found[CALM_QFORMAT_GLOBAL], values->scales));
     return unpack_bits(ctx, module, values->levels, found[CALM_QFORMAT_CODES], values->out * values->in,
                        values->codes);

@@ -3,7 +3,6 @@
  * each rule with the file that it comes from. */
 #include "ptq/plan/engines.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/scope.h"
@@ -40,6 +39,7 @@ typedef struct limits {
     unsigned fills;
     unsigned families;                /* rows of schemes.def beside the integers, as a set of B(CALM_FAMILY_X),    */
     unsigned act_families;            /* and those whose activations are quantized                                 */
+    bool whole_parts;                 /* parts of a linear are computed by themselves: blocks may end within them  */
     unsigned pairs;                   /* with quantized activations: widths of weights; 0: weight-only             */
     unsigned acts;                    /* widths of those activations                                               */
     bool pairs_group;                 /* such weights may have groups                                              */
@@ -72,9 +72,10 @@ struct calm_engine {
 
 static const calm_engine any = {"any", "", {{0}}};
 
-#define FP8   B(CALM_FAMILY_FP8)
-#define MXFP4 B(CALM_FAMILY_MXFP4)
-#define NVFP4 B(CALM_FAMILY_NVFP4)
+#define FP8       B(CALM_FAMILY_FP8)
+#define FP8_BLOCK B(CALM_FAMILY_FP8_BLOCK)
+#define MXFP4     B(CALM_FAMILY_MXFP4)
+#define NVFP4     B(CALM_FAMILY_NVFP4)
 
 /* Dense shapes are padded to Marlin's tiles when the weight is prepared.  Widths and zero points that Marlin does not
  * have go to Humming, which pads too.  Experts that do not fit Marlin's go to Triton or Humming, with scales of groups
@@ -84,10 +85,12 @@ static const calm_engine vllm = {
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8), .rowwise = WIDTHS(B_2_TO_8, B_2_TO_8), MARLIN_GROUPS,
        .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .act_zeros = true, .act_zero = {{16, 16}},
-       .act_static = true, .families = FP8 | MXFP4 | NVFP4, .act_families = FP8 | MXFP4 | NVFP4},
+       .act_static = true, .families = FP8 | FP8_BLOCK | MXFP4 | NVFP4,
+       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4},
       {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8),
        .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN_EXPERT), MARLIN_GROUPS,
-       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .families = MXFP4 | NVFP4, .act_families = FP8 | MXFP4 | NVFP4},
+       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .families = MXFP4 | NVFP4,
+       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4},
       CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = WIDTHS(B_4_AND_8, 0), .rowwise = WIDTHS(B_4_AND_8, 0), MARLIN_GROUPS, .fills = FILLS_IN | FILLS_OUT},
@@ -103,16 +106,17 @@ static const calm_engine vllm = {
 
 /* Nothing is padded.  Its Marlin has no kernel for 8 bits with zero points, and its mixture reads those of
  * compressed-tensors in AWQ's order.  AWQ falls back to kernels that take other shapes, in groups.  W8A8 is CUTLASS
- * alone, and not for experts.  Of small floats there is no scheme for MXFP4, nor for experts of FP8 weights alone. */
+ * alone, and not for experts.  Of small floats there is no scheme for MXFP4, nor for FP8 weights alone of experts or in
+ * blocks. */
 static const calm_engine sglang = {
     "sglang", "compressed-tensors,gptq,awq",
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_4_AND_8, B(4), MARLIN),
        .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN), MARLIN_GROUPS, INT8_PAIR, .pair = {{16, 8}},
-       .families = FP8 | NVFP4, .act_families = FP8 | NVFP4},
+       .families = FP8 | NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4},
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT),
        .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS,
-       .families = NVFP4, .act_families = FP8 | NVFP4},
+       .families = NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4},
       CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN), .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN),
@@ -149,8 +153,8 @@ static const calm_engine transformers = {
     "transformers", "compressed-tensors,gptq,awq",
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_STORED, 0), .rowwise = WIDTHS(B_STORED, 0), .pairs = B_4_AND_8, .acts = B_4_AND_8,
-       .pairs_group = true, .act_zeros = true, .act_static = true, .families = FP8 | MXFP4 | NVFP4,
-       .act_families = FP8 | MXFP4 | NVFP4},
+       .pairs_group = true, .act_zeros = true, .act_static = true, .families = FP8 | FP8_BLOCK | MXFP4 | NVFP4,
+       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4, .whole_parts = true},
       {.grouped = WIDTHS(B_STORED, 0), .rowwise = WIDTHS(B_STORED, 0)},
       CALM_TIE_EXPERTS},
      {"gptq",
@@ -223,6 +227,16 @@ bool calm_engine_reads(const calm_engine *engine, const char *format)
 }
 
 /* ---- verdicts ---- */
+
+size_t calm_engine_part(size_t part, size_t rows)
+{
+    while (part) {    /* Euclid */
+        const size_t rest = rows % part;
+        rows = part;
+        part = rest;
+    }
+    return rows;
+}
 
 static bool divides(size_t step, size_t n)
 {
@@ -323,6 +337,18 @@ static calm_engine_rule weight_verdict(const limits *l, const calm_engine_linear
     return fills_out(l, scheme) && linear->out % step ? CALM_ENGINE_ROWS : tile_verdict(l, linear, scheme);
 }
 
+/* Blocks of rows do not cross parts, whose scales stand under each other: each but the last fills its blocks.
+ * transformers fuses none, and pads columns of weights alone. */
+static calm_engine_rule family_verdict(const limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
+{
+    const size_t rows = calm_scheme_rows(scheme);
+    if (!((scheme->act_bits ? l->act_families : l->families) & B(scheme->family)))
+        return CALM_ENGINE_FAMILY;
+    if (!divides(calm_scheme_block(scheme), linear->in) && (scheme->act_bits || rows == 1 || !l->whole_parts))
+        return CALM_ENGINE_COLUMNS;
+    return l->whole_parts || divides(rows, linear->part) ? CALM_ENGINE_TAKES : CALM_ENGINE_ROWS;
+}
+
 /* The limits that count; NULL: the format is not read. */
 static const limits *limits_of(const calm_engine *engine, const char *format, const calm_engine_linear *linear)
 {
@@ -348,8 +374,7 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
     scheme = &stored;
     /* Kernels of a family have its one group size, and no zero points. */
     if (scheme->family)
-        return !((scheme->act_bits ? l->act_families : l->families) & B(scheme->family)) ? CALM_ENGINE_FAMILY
-               : divides(calm_scheme_block(scheme), linear->in) ? CALM_ENGINE_TAKES : CALM_ENGINE_COLUMNS;
+        return family_verdict(l, linear, scheme);
     return scheme->act_bits ? pair_verdict(l, linear, scheme) : weight_verdict(l, linear, scheme);
 }
 
@@ -477,6 +502,9 @@ static void print_rule(calm_text *out, const limits *l, calm_engine_rule rule, c
         calm_text_printf(out, "has no kernel for %s in this format", name);
     else if (rule == CALM_ENGINE_COLUMNS && scheme->family)
         calm_text_printf(out, "takes input columns that %zu divides, not %zu", calm_scheme_block(scheme), linear->in);
+    else if (rule == CALM_ENGINE_ROWS && scheme->family)
+        calm_text_printf(out, "takes parts of a fused linear whose rows %zu divides, not %zu", calm_scheme_rows(scheme),
+                         linear->part);
     else if (rule == CALM_ENGINE_ACTIVATIONS)
         print_activations(out, l, scheme);
     else if (rule == CALM_ENGINE_BITS)
@@ -502,58 +530,6 @@ calm_status calm_engine_explain(calm_ctx *ctx, const calm_engine *engine, const 
         print_rule(&text, rule ? limits_of(engine, format, linear) : NULL, rule, linear, scheme);
     calm_text_printf(&text, "%s", linear->expert && rule > CALM_ENGINE_FORMAT ? " (experts)" : "");
     return calm_text_take(ctx, ctx->out, &text, out, NULL);
-}
-
-/* ---- proposals ---- */
-
-/* How unlike two schemes are: the width first, then activations, then groups. */
-static size_t distance(const calm_scheme *a, const calm_scheme *b)
-{
-    return (size_t)abs(a->bits - b->bits) * 100 + (size_t)abs(a->act_bits - b->act_bits) * 1000 +
-           (a->group != b->group) + (a->group == 0 || b->group == 0);
-}
-
-/* A usual scheme that the engine takes for the linear, nearest to `scheme` in bits (its kind of activations first),
- * into *out; false: none of the usual ones. */
-static bool propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
-                    const calm_scheme *scheme, calm_scheme *out)
-{
-    static const int widths[] = {2, 3, 4, 8};
-    static const size_t groups[] = {128, 64, 32, 0};
-    size_t best = SIZE_MAX;
-    /* 32 schemes at most: trying each costs nothing, and whatever is proposed is known to be taken. */
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
-        for (size_t j = 0; j < sizeof groups / sizeof *groups; j++)
-            for (int act_bits = 0; act_bits <= 8; act_bits += 8) {
-                const calm_scheme usual = {.bits = widths[i], .group = groups[j], .symmetric = true,
-                                           .act_bits = act_bits, .scale_dtype = scheme->scale_dtype};
-                const size_t d = distance(&usual, scheme);
-                if ((act_bits && (widths[i] != 8 || groups[j])) || d >= best ||
-                    calm_engine_verdict(engine, format, linear, &usual) != CALM_ENGINE_TAKES)
-                    continue;
-                best = d;
-                *out = usual;
-            }
-    return best != SIZE_MAX;
-}
-
-calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, const char *format,
-                                     const calm_engine_linear *linear, const calm_scheme *scheme)
-{
-    char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX], *reason;
-    calm_scheme proposal;
-    if (calm_engine_verdict(engine, format, linear, scheme) == CALM_ENGINE_TAKES)
-        return CALM_OK;
-    calm_scheme_name(scheme, name);
-    CALM_TRY(calm_engine_explain(ctx, engine, format, linear, scheme, &reason));
-    if (!propose(engine, format, linear, scheme, &proposal))
-        return calm_fail(ctx, CALM_EARG,
-                         "`target` %s takes no %s for %s [%zu, %zu]: it %s; no usual scheme would do: leave the block "
-                         "out (`blocks`) or give another `target`",
-                         engine->name, name, linear->name, linear->out, linear->in, reason);
-    calm_scheme_name(&proposal, other);
-    return calm_fail(ctx, CALM_EARG, "`target` %s takes no %s for %s [%zu, %zu]: it %s; `schemes` %s would do",
-                     engine->name, name, linear->name, linear->out, linear->in, reason, other);
 }
 
 /* ---- ties ---- */

@@ -46,7 +46,12 @@ typedef struct calm_engine_linear {
     const char *name;    /* for messages; may be NULL where none is asked for                     */
     size_t out, in;
     bool expert;         /* of a mixture; the shared expert is none                               */
+    size_t part;         /* rows that divide those of all its parts but the last: q, k; gate; 0: it has one part,
+                          * or they are not known */
 } calm_engine_linear;
+
+/* calm_engine_linear.part with one more part of `rows` rows. */
+size_t calm_engine_part(size_t part, size_t rows);
 
 /* By name; NULL: there is none. */
 const calm_engine *calm_engine_find(const char *name);

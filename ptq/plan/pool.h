@@ -37,6 +37,7 @@ typedef struct calm_pool_job {
     const char *name, *role, *unit;    /* unit: the name of what gets one choice with others            */
     size_t block;                      /* its number in the model                                       */
     size_t out, in;                    /* rows of all its linears together, columns                     */
+    size_t part;                       /* calm_engine_linear.part; 0 of a stored pool                    */
     bool expert;                       /* of a mixture; the shared expert is none                       */
     bool down;                         /* the second projection of an MLP                               */
     const calm_scheme *scheme;         /* what the pool's only scheme, a mix, stands for; NULL: no mix   */

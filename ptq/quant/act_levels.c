@@ -10,10 +10,16 @@
 #define E4M3_MOST 448.0f
 #define E2M1_MOST 6.0f
 #define ZERO_SCALE 0.125f      /* of NVFP4, where the rounded scale is 0 */
+#define FP8_GROUP ((size_t)128)
+
+static bool is_fp8(calm_act_rule rule)
+{
+    return rule == CALM_ACT_RULE_FP8 || rule == CALM_ACT_RULE_FP8_GROUPS;
+}
 
 bool calm_act_rule_is_float(calm_act_rule rule)
 {
-    return rule == CALM_ACT_RULE_FP8 || rule == CALM_ACT_RULE_MXFP4 || rule == CALM_ACT_RULE_NVFP4;
+    return is_fp8(rule) || rule == CALM_ACT_RULE_MXFP4 || rule == CALM_ACT_RULE_NVFP4;
 }
 
 float calm_act_global(calm_act_rule rule, float absmax)
@@ -35,7 +41,7 @@ static float power_scale(float most)
 
 static float scale_of(calm_act_rule rule, float most, float global)
 {
-    if (rule == CALM_ACT_RULE_FP8)
+    if (is_fp8(rule))
         return most / E4M3_MOST;
     if (rule == CALM_ACT_RULE_MXFP4)
         return power_scale(most);
@@ -46,7 +52,7 @@ static float scale_of(calm_act_rule rule, float most, float global)
 
 static void quantize(const float *x, size_t n, calm_act_rule rule, float global, float *y)
 {
-    const calm_levels *levels = rule == CALM_ACT_RULE_FP8 ? &calm_levels_e4m3 : &calm_levels_e2m1;
+    const calm_levels *levels = is_fp8(rule) ? &calm_levels_e4m3 : &calm_levels_e2m1;
     double q[PIECE];
     float most = 0;
     bool finite = true;
@@ -69,7 +75,10 @@ static void quantize(const float *x, size_t n, calm_act_rule rule, float global,
 
 void calm_act_levels(const float *x, size_t n, size_t d, calm_act_rule rule, float global, float *y)
 {
-    const size_t group = rule == CALM_ACT_RULE_FP8 ? d : rule == CALM_ACT_RULE_MXFP4 ? 32 : 16;
+    const size_t group = rule == CALM_ACT_RULE_FP8          ? d
+                         : rule == CALM_ACT_RULE_FP8_GROUPS ? FP8_GROUP
+                         : rule == CALM_ACT_RULE_MXFP4      ? 32
+                                                            : 16;
     for (size_t t = 0; t < n; t++)
         for (size_t start = 0; start < d; start += group)
             quantize(x + t * d + start, d - start < group ? d - start : group, rule, global, y + t * d + start);

@@ -9,7 +9,7 @@ bool calm_act_rule_is_float(calm_act_rule rule);
 
 /* y [n, d] of x [n, d], which may be the same array, in float32 operation by operation, dynamic:
  *
- *   FP8     per token      s = max|x| / 448
+ *   FP8     per token      s = max|x| / 448; FP8_GROUPS the same of groups of 128
  *   MXFP4   groups of 32   s = a power of two with max|x| / s in [3.5, 7)
  *   NVFP4   groups of 16   s = e4m3(global (max|x| / 6)) / global, 0.125 / global for 0
  *   y = level nearest to x / s, times s

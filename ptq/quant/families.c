@@ -35,8 +35,14 @@ bool calm_scheme_takes_f16_scales(const calm_scheme *scheme)
     return calm_scheme_family(scheme)->scale == CALM_SCALE_DTYPE;
 }
 
+size_t calm_scheme_rows(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->rows;
+}
+
 bool calm_scheme_folds(const calm_scheme *scheme)
 {
     const calm_family *family = calm_scheme_family(scheme);
-    return family->super == 1 && (family->scale == CALM_SCALE_DTYPE || family->scale == CALM_SCALE_F16);
+    return family->super == 1 && family->rows == 1 &&
+           (family->scale == CALM_SCALE_DTYPE || family->scale == CALM_SCALE_F16);
 }

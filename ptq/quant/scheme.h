@@ -7,8 +7,8 @@
  *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
  *   w8a8_vllmact       activations by the rule of vLLM's kernel instead of compressed-tensors' (grid.h)
  *   w8a8_static        one scale for all activations of a job, found on the calibration text
- *   nvfp4, mxfp4, fp8, iq4_nl, q4_1, ...    families of schemes.def: all that they are stands there
- *   nvfp4a16, mxfp4a16, fp8a16              their weights alone
+ *   nvfp4, mxfp4, fp8, fp8_block, iq4_nl, q4_1, ...    families of schemes.def: all that they are stands there
+ *   nvfp4a16, mxfp4a16, fp8a16, fp8_blocka16           their weights alone
  *   gguf_q4_k_m, ...   one of these or another by the place of the matrix in its model (mix.h)
  *   float              left as it is
  * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
@@ -62,7 +62,7 @@ typedef struct calm_family {
     const char *name;
     const calm_levels *levels;    /* NULL: whole numbers */
     int bits, zero;
-    size_t group, super;
+    size_t group, rows, super;
     calm_scale_code scale;
     calm_minimum minimum;
     double side_bits;
@@ -94,8 +94,11 @@ bool calm_scheme_takes_f16_scales(const calm_scheme *scheme);
 /* Have both the same name? */
 bool calm_scheme_same(const calm_scheme *a, const calm_scheme *b);
 
+/* Rows of a linear that share their scales, from its first row on; 1: each has its own. */
+size_t calm_scheme_rows(const calm_scheme *scheme);
+
 /* Can a row's scales be divided by any number when its codes are fixed?  Not where a scale has fewer bits than
- * bfloat16. */
+ * bfloat16, or is shared with other rows. */
 bool calm_scheme_folds(const calm_scheme *scheme);
 
 /* Does a name contain the range of activations (_symact, _asymact; _static is symmetric)? */
@@ -118,7 +121,8 @@ calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in);
 /* Columns per group; `in` for group 0. */
 size_t calm_scheme_group_size(const calm_scheme *scheme, size_t in);
 
-/* Bits per weight of an [out, in] matrix: codes, scales (16 bits) and zeros of asymmetric schemes. */
+/* Bits per weight of an [out, in] matrix: codes, scales (16 bits) and zeros of asymmetric schemes.  Blocks of rows are
+ * counted from the first row on: of several linears under each other that is a little less than what each has. */
 double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t in);
 
 /* Bits of what a weight is multiplied by: those of quantized activations, 16 where they stay float. */

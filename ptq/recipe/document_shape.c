@@ -128,6 +128,7 @@ static const calm_document_row rows[] = {
     {"choice.probe_samples", NULL, NULL, false, false, false},
     {"choice.effort", NULL, NULL, false, false, false},
     {"choice.keep_hybrid", NULL, NULL, false, false, false},
+    {"choice.split_v", NULL, NULL, false, false, true},
     {"choice.expert_tokens", NULL, NULL, false, false, false},
     {"learn", NULL, NULL, false, false, false},
     {"learn_steps", NULL, NULL, false, false, false},

@@ -84,6 +84,7 @@ typedef struct calm_recipe {
     long long learn_steps;
     long long tune_steps;                   /* of the whole model; 0: none */
     double tune_rate;
+    bool split_v;                           /* v is a job of its own                     */
     bool keep_hybrid;                       /* even when a uniform run is better */
     bool keep_candidates;                   /* the store keeps the codes of losers too */
     const char *eval_path, *eval_name;      /* NULL: no evaluation */

@@ -307,6 +307,20 @@ static calm_status resolve_formats(calm_ctx *ctx, const calm_recipe_spec *spec, 
                                 : CALM_OK;
 }
 
+/* v apart from q and k: of no use to one scheme, and of none to engines that fuse the three. */
+static calm_status resolve_split(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    if (!spec->split_v)
+        return CALM_OK;
+    for (size_t i = 0; i < calm_formats_count(&recipe->formats); i++) {
+        const calm_exporter *exporter = calm_formats_at(&recipe->formats, i);
+        if (!exporter->parts_apart && (exporter->form || exporter->parts))
+            return calm_fail(ctx, CALM_EARG, "`choice.split_v`: readers of %s fuse q, k and v, which share a scheme "
+                             "there; `formats` gguf and mlx have them apart", exporter->name);
+    }
+    return CALM_OK;
+}
+
 static calm_status resolve_target(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     char *format = NULL;
@@ -460,6 +474,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .store = spec->store,
                          .least_tokens = spec->expert_tokens,
                          .skip_smoothing = spec->effort == CALM_EFFORT_LIGHT,
+                         .split_v = spec->split_v,
                          .keep_hybrid = spec->keep_hybrid,
                          /* Of several budgets none is chosen: a later run spends any of them. */
                          .keep_candidates = spec->keep_candidates || spec->budgets.n > 1,
@@ -479,6 +494,7 @@ typedef struct step {
  * calm_recipe_check lists them one by one and skips that row. */
 static const step early[] = {{"gates", resolve_gates},
                              {"formats", resolve_formats},
+                             {"choice.split_v", resolve_split},
                              {"memory", check_memory},
                              {"blocks", resolve_blocks},
                              {"schemes", resolve_schemes},

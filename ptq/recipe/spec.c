@@ -135,6 +135,10 @@ const calm_option calm_spec_table[] = {
      TEXT(metric, 64, "NAME"), .place = "choice.metric"},
     {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better or as good",
      FLAG(keep_hybrid), .place = "choice.keep_hybrid"},
+    {.name = "split-v",
+     .help = "v is a job of its own, apart from q and k: a budget or --size may give it another type; gguf and mlx "
+             "alone, whose readers do not fuse the three",
+     FLAG(split_v), .place = "choice.split_v"},
     {.name = "keep-candidates",
      .help = "the store keeps the codes of all candidates; otherwise those that are chosen, and others are computed "
              "again where they are asked for",

@@ -73,7 +73,7 @@ void calm_inputs_describe(const calm_inputs *in, calm_result *out)
 
 calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inputs *in)
 {
-    bool splits = false;
+    bool splits = in->recipe->split_v;
     for (size_t i = 0; i < in->recipe->n_schemes; i++)
         splits |= calm_mix_splits(&in->recipe->schemes[i]);
     CALM_TRY(calm_model_open(ctx, dir, &in->model));

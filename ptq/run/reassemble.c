@@ -51,6 +51,7 @@ static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
     a->recipe.unscored = !calm_json_bool(calm_json_get(choice, "scored"), true);
     a->recipe.eval_name = calm_json_string(calm_json_get(calm_json_get(json, "evaluation"), "text"), "?");
     a->recipe.least_tokens = calm_json_int(calm_json_get(choice, "expert_tokens"), 0);
+    a->recipe.split_v = calm_json_bool(calm_json_get(json, "split_v"), false);
     a->recipe.output = o->output;
     a->recipe.store = o->store;
     a->recipe.force = o->force;

@@ -28,7 +28,9 @@ static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm
 {
     const calm_json *blocks = calm_json_get(run->recipe, "blocks");
     char *asked;
-    *out = (calm_recipe){.n_schemes = pool->n_schemes, .file_bytes = size->file_bytes, .file_bits = size->file_bits,
+    *out = (calm_recipe){.n_schemes = pool->n_schemes,
+                         .split_v = calm_json_bool(calm_json_get(run->recipe, "split_v"), false),
+                         .file_bytes = size->file_bytes, .file_bits = size->file_bits,
                          .first_block = calm_json_int(calm_json_at(blocks, 0), 0),
                          .last_block = calm_json_int(calm_json_at(blocks, 1), -1)};
     CALM_TRY(calm_strf(ctx, ctx->out, &out->model.dir, "%s", run->model_path));

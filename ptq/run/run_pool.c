@@ -20,6 +20,15 @@ static bool wants_crest(const calm_recipe *recipe)
     return quantizes_activations && smooths;
 }
 
+/* Of an expert the parts are one kernel's whichever they are. */
+static size_t part_rows(const calm_layout *layout, const calm_job_ref *job)
+{
+    size_t part = 0;
+    for (size_t i = job->first; i + 1 < job->first + job->n; i++)
+        part = calm_engine_part(part, layout->linears[i].out);
+    return part;
+}
+
 /* The jobs that are to be quantized, in the layout's order, each with the name of its unit. */
 static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, calm_pool *pool)
 {
@@ -42,7 +51,8 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
             const calm_job_ref *ref = &layout->jobs[j];
             jobs[j - first] = (calm_pool_job){
                 .id = p->job_ids ? p->job_ids[j] : 0, .name = ref->name, .role = ref->role, .unit = unit,
-                .block = ref->block, .out = ref->out, .in = ref->in, .expert = ref->expert >= 0,
+                .block = ref->block, .out = ref->out, .in = ref->in, .part = part_rows(layout, ref),
+                .expert = ref->expert >= 0,
                 .down = ref->kind == CALM_JOB_DOWN, .crest = crest ? calm_run_crest(ctx, p, j) : NAN};
             if (!mix->mix)
                 continue;

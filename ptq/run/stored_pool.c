@@ -285,7 +285,8 @@ static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *cons
     /* The store may have the jobs of both layouts of a model; the run is about one of them. */
     const bool halved = calm_value_as_string(&v[2]) && (strcmp(v[2].text, "qk") == 0 || strcmp(v[2].text, "v") == 0);
     const bool whole = calm_value_as_string(&v[2]) && strcmp(v[2].text, "qkv") == 0;
-    if (calm_mix_splits(&r->mix) ? whole : halved)
+    const bool splits = calm_mix_splits(&r->mix) || calm_json_bool(calm_json_get(r->run->recipe, "split_v"), false);
+    if (splits ? whole : halved)
         return CALM_OK;
     if (r->n_jobs == r->job_room || calm_value_as_int(&v[6]) <= 0 || calm_value_as_int(&v[7]) <= 0
         || calm_value_as_int(&v[5]) < 0 || !calm_value_as_string(&v[1]) || !calm_value_as_string(&v[2])

@@ -4,7 +4,7 @@
 #
 #   gguf_sizes.sh FOLDER-OF-PROGRAMS [BYTES...]      build/release; BYTES: those of calm's files in docs/evidence/gguf_types.csv
 #
-# WINDOWS=196: test windows of 512 tokens.  ALGORITHMS=mkq-full.  The first size takes about three minutes of CPU, each other one half.
+# WINDOWS=196: test windows of 512 tokens.  ALGORITHMS=mkq-full.  SPLIT_V=1: v apart from q and k.  The first size takes about three minutes of CPU, each other one half.
 set -eu
 
 PATH=${1:?usage: gguf_sizes.sh FOLDER-OF-PROGRAMS [BYTES...]}:$PATH
@@ -19,7 +19,7 @@ trap 'exit 130' INT TERM
 
 echo "size,bytes,table,kl"
 for size in "$@"; do
-    calm quantize --model qwen --format gguf --size "${size}B" --algorithms "${ALGORITHMS:-mkq-full}" --guard-samples 0 --no-eval \
+    calm quantize --model qwen --format gguf --size "${size}B" ${SPLIT_V:+--split-v} --algorithms "${ALGORITHMS:-mkq-full}" --guard-samples 0 --no-eval \
         --output "$work/$size" --store "$work/calm.db" --quiet --json >"$work/run.json"
     calm eval --model "$work/$size/model.gguf" --reference qwen --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
     table=$(tr ',{}' '\n\n\n' <"$work/run.json" | sed -n 's/^ *"tables": *"embedding and head \(.*\)"$/\1/p')

@@ -68,6 +68,13 @@ static size_t fp8_blocks(const char *module, size_t out, size_t in, foreign_part
     return is_linear(module) ? 2 : 0;
 }
 
+static size_t fp8_block(const char *module, size_t out, size_t in, foreign_part *list)
+{
+    list[0] = (foreign_part){"weight", "F8_E4M3", 1, 2, {out, in}, NULL, 0};
+    list[1] = (foreign_part){"weight_scale", "BF16", 2, 2, {(out + 127) / 128, (in + 127) / 128}, NULL, 0};
+    return is_linear(module) ? 2 : 0;
+}
+
 static size_t nvfp4(const char *module, size_t out, size_t in, foreign_part *list)
 {
     list[0] = (foreign_part){"weight_packed", "U8", 1, 2, {out, in / 2}, NULL, 0};
@@ -283,8 +290,12 @@ static const foreign list[] = {
      "\"weights\": " FLOATS("8", TENSOR8) ", \"input_activations\": " FLOATS("8", TENSOR8))), fp8_static, "MD013",
      "neither of 8 bits by channel"},
     {"FP8 by block", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", "\"strategy\": \"block\", "
-     "\"block_structure\": [128, 128]") ", \"input_activations\": " FLOATS("8", "\"strategy\": \"group\", "
-     "\"group_size\": 128, \"dynamic\": true"))), fp8, "MD013", "neither of 8 bits by channel"},
+     "\"block_structure\": [128, 128]"))), fp8_block, "", ""},
+    {"FP8 by block, activations by group", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", "\"strategy\": "
+     "\"block\", \"block_structure\": [128, 128]") ", \"input_activations\": " FLOATS("8", "\"strategy\": "
+     "\"group\", \"group_size\": 128, \"dynamic\": true"))), fp8_block, "MD014", "groups of 128"},
+    {"FP8 by block of another shape", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", "\"strategy\": "
+     "\"block\", \"block_structure\": [64, 128]"))), fp8, "MD013", "in blocks of 128 x 128"},
     {"NVFP4", CT("nvfp4-pack-quantized", LINEAR("\"format\": \"nvfp4-pack-quantized\", \"weights\": "
      FLOATS("4", "\"strategy\": \"tensor_group\", \"group_size\": 16, \"scale_dtype\": \"torch.float8_e4m3fn\"")
      ", \"input_activations\": " FLOATS("4", "\"strategy\": \"tensor_group\", \"group_size\": 16, \"dynamic\": "

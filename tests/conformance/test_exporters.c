@@ -168,7 +168,7 @@ static void check_rule(const tiny_plan *p, calm_model *written)
     calm_block block;
     for (size_t j = 0; j < calm_model_layout(p->model)->n_jobs; j++)
         quantizes |= p->plan.jobs[j].quantized && p->plan.jobs[j].scheme.act_bits &&
-                     p->plan.jobs[j].scheme.act_rule != CALM_ACT_RULE_STATIC;
+                     !p->plan.jobs[j].scheme.family && p->plan.jobs[j].scheme.act_rule != CALM_ACT_RULE_STATIC;
     if (!quantizes) {
         ck_fails(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM), CALM_EARG, "quantizes no activations");
         return;

@@ -76,9 +76,13 @@ def small_float(bits, exponents, mantissas):
 
 
 def floats(group, tensors, module):
-    """FP8 by channel; MXFP4 and NVFP4, whose scales are powers of two, or e4m3 by a number of the tensor in float32."""
+    """FP8 by channel or in blocks; MXFP4 and NVFP4, whose scales are powers of two, or e4m3 by a number of the tensor in float32."""
     if group["format"] == "float-quantized":
-        return f32(small_float(tensors[module + ".weight"].astype(int), 4, 3)) * f32(tensors[module + ".weight_scale"])
+        values, scales = f32(small_float(tensors[module + ".weight"].astype(int), 4, 3)), f32(tensors[module + ".weight_scale"])
+        if group["weights"]["strategy"] == "block":
+            rows, columns = group["weights"]["block_structure"]
+            scales = numpy.repeat(spread(scales, columns, values.shape[1]), rows, axis=0)[: len(values)]
+        return values * scales
     packed, scale = tensors[module + ".weight_packed"].astype(int), tensors[module + ".weight_scale"].astype(int)
     codes = numpy.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)
     if group["format"] == "mxfp4-pack-quantized":

@@ -154,14 +154,17 @@ END_OF_TEST
 
 /* The same files by calm assemble, the same choices by calm select; another size is another run whose file keeps to it,
  * with the tables that the run had. */
-TEST(selected_and_assembled)
+static void select_and_assemble(bool split_v)
 {
     play run = sized("gguf", "w4a16_g32,q5_0,w8a16_g32", true, 1000);
     size_t reach[2];
+    run.recipe.split_v = split_v;
     read_reach(&run, reach);
     run.recipe.file_bytes = (reach[0] + 2 * reach[1]) / 3;
     run.recipe.keep_candidates = true;    /* another size chooses losers, which only a document computes again */
     play_must_run(&run);
+    /* Two blocks, of four or five jobs each. */
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 1"), split_v ? 10 : 8);
     calm_assembly assembly;
     calm_assemble_options how = {.store = run.recipe.store, .run = 1, .output = play_path(&run, "again"),
                                  .model = run.recipe.model.dir};
@@ -196,6 +199,12 @@ TEST(selected_and_assembled)
     ck_fails(calm_reselect(ctx, &o, &selected), CALM_ENOTFOUND, "/nowhere");
     calm_reselected_clear(&selected);
 }
+
+TEST(selected_and_assembled) { select_and_assemble(false); }
+END_OF_TEST
+
+/* The same with v as a job of its own. */
+TEST(v_apart) { select_and_assemble(true); }
 END_OF_TEST
 
 /* Bits per weight are of tensors: neither headers nor a tokenizer count. */
@@ -277,6 +286,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("file_size", (const TTest *[]){gguf, mlx, compressed_tensors, mixtures, tables_take_part,
-                                                    selected_and_assembled, bits_per_weight, refused, foreseen,
+                                                    selected_and_assembled, v_apart, bits_per_weight, refused, foreseen,
                                                     rounded, NULL});
 }

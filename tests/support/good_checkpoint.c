@@ -79,6 +79,7 @@ static const good goods[] = {
     {"ct-asym", "compressed-tensors", {"w4a16_g32_asym"}, .untied = false},
     {"ct-w4a4", "compressed-tensors", {"w4a4_g32"}, .untied = false},
     {"ct-fp8", "compressed-tensors", {"fp8", "fp8a16"}, .untied = true},
+    {"ct-fp8-block", "compressed-tensors", {"fp8_block"}, .untied = false},
     {"ct-mxfp4", "compressed-tensors", {"mxfp4"}, .untied = false},
     {"ct-nvfp4", "compressed-tensors", {"nvfp4"}, .untied = false},
     {"ct-shards", "compressed-tensors", {"w4a16_g32"}, .shard = 100000},
@@ -113,6 +114,6 @@ const char *good_write(const char *name)
     ck_abort_msg("there is no good checkpoint %s", name);
 }
 
-const char *const good_names[] = {"ct",     "ct-mixed", "ct-moe",   "ct-3bit",   "ct-asym", "ct-w4a4",
-                                  "ct-fp8", "ct-mxfp4", "ct-nvfp4", "ct-shards", "gptq",    "gptq-mixed",
-                                  "gptq-asym", "awq",   "mlx",      "gguf",      NULL};
+const char *const good_names[] = {"ct",     "ct-mixed",     "ct-moe",   "ct-3bit",  "ct-asym",   "ct-w4a4",
+                                  "ct-fp8", "ct-fp8-block", "ct-mxfp4", "ct-nvfp4", "ct-shards", "gptq",
+                                  "gptq-mixed", "gptq-asym", "awq",     "mlx",      "gguf",      NULL};

@@ -105,6 +105,23 @@ static void round_row(calm_qjob *q, size_t row, const float *w)
     }
 }
 
+/* Rows row .. row + n - 1, which share their scales: those of the widest rows. */
+static void round_block(calm_qjob *q, size_t row, size_t n, const float *w)
+{
+    double scaled[MOST_COLUMNS];
+    size_t columns;
+    for (size_t g = 0; g < q->n_groups; g++) {
+        calm_grid grid = span_group(q, g, w, scaled, &columns);
+        for (size_t r = 1; r < n; r++)
+            grid.scale = fmaxf(grid.scale, span_group(q, g, w + r * q->in, scaled, &columns).scale);
+        for (size_t r = 0; r < n; r++) {
+            span_group(q, g, w + r * q->in, scaled, &columns);
+            q->scales[(row + r) * q->n_groups + g] = grid.scale;
+            calm_grid_encode(&q->scheme, grid, scaled, columns, q->codes + (row + r) * q->in + g * q->group);
+        }
+    }
+}
+
 static float largest_weight(const calm_layout *layout, const calm_job_ref *job, const calm_weight *weights)
 {
     float most = 0;
@@ -149,8 +166,12 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
         q->scheme.act_rule == CALM_ACT_RULE_STATIC ? 0.125f : calm_act_global(q->scheme.act_rule, 16);
     for (size_t l = job->first; l < job->first + job->n; l++) {
         const calm_weight *weight = &weights[layout->linears[l].role];
-        for (size_t o = 0; o < weight->out; o++)
-            round_row(q, row++, weight->w + o * weight->in);
+        const size_t rows = calm_scheme_rows(&q->scheme);
+        for (size_t o = 0; rows == 1 && o < weight->out; o++)
+            round_row(q, row + o, weight->w + o * weight->in);
+        for (size_t o = 0; rows > 1 && o < weight->out; o += rows)
+            round_block(q, row + o, calm_size_min(rows, weight->out - o), weight->w + o * weight->in);
+        row += weight->out;
     }
     if (q->scheme.symmetric)
         q->zeros = NULL;

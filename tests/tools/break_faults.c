@@ -63,6 +63,10 @@ const break_fault break_faults[] = {
     {"args_key_unknown", "ct", "CT006", "group_00.weights", BREAK_SET, GROUP "weights/groupsize", "32", 0, 0},
     {"group_size_missing", "ct", "CT007", "group_00.weights", BREAK_SET, GROUP "weights/group_size", "null", 0, 0},
     {"strategy_unknown", "ct", "CT007", "group_00.weights", BREAK_SET, GROUP "weights/strategy", "\"row\"", 0, 0},
+    {"block_without_sides", "ct-fp8-block", "CT007", "group_00.weights", BREAK_SET, GROUP "weights/block_structure",
+     "null", 0, 0},
+    {"sides_without_block", "ct-fp8-block", "CT007", "group_00.weights", BREAK_SET, GROUP "weights/strategy",
+     "\"channel\"", 0, 0},
     {"weights_null", "ct", "CT007", "group_00", BREAK_SET, GROUP "weights", "null", 0, 0},
     {"bits_zero", "ct", "CT007", "group_00.weights", BREAK_SET, GROUP "weights/num_bits", "0", 0, 0},
     {"int_without_activations", "ct-mixed", "CT008", "group_01", BREAK_SET,
@@ -121,6 +125,7 @@ const break_fault break_faults[] = {
     {"zeros_of_symmetric", "ct-asym", "TE002", "model.layers.0", BREAK_SET, GROUP "weights/symmetric", "true", 0, 0},
     {"scale_transposed", "ct", "TE003", UP0, BREAK_SHAPE, UP0 ".weight_scale", 0, 0, 0},
     {"group_size_wrong", "ct", "TE003", Q0, BREAK_SET, GROUP "weights/group_size", "64", 0, 0},
+    {"block_scales_cut", "ct-fp8-block", "TE003", UP0, BREAK_SHAPE, UP0 ".weight_scale", 0, 0, 0},
     {"bits_wrong", "ct", "TE003", Q0, BREAK_SET, GROUP "weights/num_bits", "8", 0, 0},
     {"packed_unsigned", "ct", "TE004", UP0, BREAK_DTYPE, UP0 ".weight_packed", "U32", 0, 0},
     {"scale_integers", "ct", "TE004", UP0, BREAK_DTYPE, UP0 ".weight_scale", "I16", 0, 0},
@@ -137,6 +142,8 @@ const break_fault break_faults[] = {
      "\"re:.*layers\\\\.0\\\\.mlp\\\\.experts\\\\.1\\\\.\"", 0, 0},
     {"globals_differ", "ct-nvfp4", "FU005", "layers.0.self_attn.v_proj.weight_global_scale", BREAK_POKE,
      "layers.0.self_attn.v_proj.weight_global_scale", "0000003f", 0, 0},
+    {"input_globals_differ", "ct-nvfp4", "FU005", "layers.0.self_attn.v_proj.input_global_scale", BREAK_POKE,
+     "layers.0.self_attn.v_proj.input_global_scale", "0000003f", 0, 0},
     {"fused_name_elsewhere", "ct-mixed", "FU004", "qkv_proj", BREAK_SET, QC "config_groups/group_01/targets/+",
      "\"re:model\\\\.layers\\\\.0\\\\.self_attn\\\\.qkv_proj$\"", 0, 0},
 
@@ -164,6 +171,7 @@ const break_fault break_faults[] = {
     {"norm_nan", "ct", "VA010", "model.norm.weight", BREAK_POKE, "model.norm.weight", "c0ff", 0, 0},
 
     /* engines */
+    {"vllm_block_parts", "ct-fp8-block", "TG003", Q0, BREAK_SET, QC "version", "\"0.17.1\"", 0, "vllm"},
     {"sglang_mxfp4", "ct-mxfp4", "TG002", Q0, BREAK_SET, QC "version", "\"0.17.1\"", 0, "sglang"},
     {"sglang_shape", "ct-moe", "TG003", "layers.0.self_attn.o_proj", BREAK_SET, QC "version", "\"0.17.1\"", 0,
      "sglang"},

@@ -41,6 +41,12 @@ TEST(nearest_levels)
     calm_actquant_rows(x, N, D, 8, false, CALM_ACT_RULE_FP8, 0, y);
     for (size_t t = 0; t < N; t++)
         check_group(&calm_levels_e4m3, x + t * D, D, most_of(x + t * D, D) / 448, y + t * D);
+    calm_actquant_rows(x, N, D, 8, false, CALM_ACT_RULE_FP8_GROUPS, 0, y);
+    for (size_t t = 0; t < N; t++)
+        for (size_t g = 0; g < D; g += 128) {
+            const size_t n = D - g < 128 ? D - g : 128;
+            check_group(&calm_levels_e4m3, x + t * D + g, n, most_of(x + t * D + g, n) / 448, y + t * D + g);
+        }
     calm_actquant_rows(x, N, D, 4, false, CALM_ACT_RULE_MXFP4, 0, y);
     for (size_t t = 0; t < N; t++)
         for (size_t g = 0; g < D; g += 32) {
@@ -63,8 +69,9 @@ END_OF_TEST
 
 TEST(zeros_and_what_is_not_finite)
 {
-    static const calm_act_rule rules[] = {CALM_ACT_RULE_FP8, CALM_ACT_RULE_MXFP4, CALM_ACT_RULE_NVFP4};
-    for (size_t k = 0; k < 3; k++) {
+    static const calm_act_rule rules[] = {CALM_ACT_RULE_FP8, CALM_ACT_RULE_FP8_GROUPS, CALM_ACT_RULE_MXFP4,
+                                           CALM_ACT_RULE_NVFP4};
+    for (size_t k = 0; k < 4; k++) {
         float x[3 * 16] = {0};
         x[16] = NAN;
         x[32] = INFINITY;

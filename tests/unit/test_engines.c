@@ -66,6 +66,17 @@ static const example examples[] = {
     {"vllm", NULL, 64, 248, false, "nvfp4", CALM_ENGINE_COLUMNS},
     {"vllm", NULL, 64, 256, true, "fp8", CALM_ENGINE_TAKES},
     {"vllm", NULL, 64, 256, true, "fp8a16", CALM_ENGINE_FAMILY},
+    {"vllm", NULL, 200, 256, false, "fp8_block", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 200, 256, false, "fp8_blocka16", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 128, 192, false, "fp8_block", CALM_ENGINE_COLUMNS},
+    {"vllm", NULL, 128, 192, false, "fp8_blocka16", CALM_ENGINE_COLUMNS},
+    {"vllm", NULL, 256, 256, true, "fp8_block", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 256, 256, true, "fp8_blocka16", CALM_ENGINE_FAMILY},
+    {"sglang", NULL, 200, 256, false, "fp8_block", CALM_ENGINE_TAKES},
+    {"sglang", NULL, 200, 256, false, "fp8_blocka16", CALM_ENGINE_FAMILY},
+    {"sglang", NULL, 256, 256, true, "fp8_block", CALM_ENGINE_TAKES},
+    {"transformers", NULL, 200, 192, false, "fp8_blocka16", CALM_ENGINE_TAKES},
+    {"transformers", NULL, 200, 192, false, "fp8_block", CALM_ENGINE_COLUMNS},
     {"vllm", "gptq", 64, 256, false, "fp8", CALM_ENGINE_FAMILY},
     {"vllm", NULL, 64, 256, false, "w8a8_g128", CALM_ENGINE_GROUP},
     {"vllm", NULL, 64, 256, false, "w8a8_asym", CALM_ENGINE_ZEROS},
@@ -172,7 +183,7 @@ TEST(each_rule_has_two_sides)
     unsigned seen = 0;
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         const example *e = &examples[i];
-        const calm_engine_linear linear = {"m", e->out, e->in, e->expert};
+        const calm_engine_linear linear = {"m", e->out, e->in, e->expert, 0};
         calm_scheme scheme;
         ck_ok(calm_scheme_parse(ctx, e->scheme, &scheme));
         const calm_engine_rule rule = calm_engine_verdict(calm_engine_find(e->target), e->format, &linear, &scheme);
@@ -186,12 +197,32 @@ TEST(each_rule_has_two_sides)
 }
 END_OF_TEST
 
+/* Blocks of 128 rows end with each part but the last of what an engine fuses. */
+TEST(blocks_end_with_parts)
+{
+    const calm_engine *vllm = calm_engine_find("vllm"), *transformers = calm_engine_find("transformers");
+    const calm_engine_linear whole = {"qkv", 448, 256, false, calm_engine_part(calm_engine_part(0, 256), 128)};
+    const calm_engine_linear cut = {"qkv", 320, 256, false, calm_engine_part(calm_engine_part(0, 192), 64)};
+    calm_scheme block, row;
+    char *text;
+    ck_assert(whole.part == 128 && cut.part == 64);
+    ck_ok(calm_scheme_parse(ctx, "fp8_block", &block));
+    ck_ok(calm_scheme_parse(ctx, "fp8", &row));
+    ck_assert(calm_engine_verdict(vllm, NULL, &whole, &block) == CALM_ENGINE_TAKES);
+    ck_assert(calm_engine_verdict(vllm, NULL, &cut, &block) == CALM_ENGINE_ROWS);
+    ck_assert(calm_engine_verdict(vllm, NULL, &cut, &row) == CALM_ENGINE_TAKES);
+    ck_assert(calm_engine_verdict(transformers, NULL, &cut, &block) == CALM_ENGINE_TAKES);
+    ck_ok(calm_engine_explain(ctx, vllm, NULL, &cut, &block, &text));
+    ck_assert_str_eq(text, "takes parts of a fused linear whose rows 128 divides, not 64");
+}
+END_OF_TEST
+
 static const char *const engine_names[] = {"any", "vllm", "sglang", "llamacpp", "mlx", "transformers"};
 
 TEST(float_is_always_taken)
 {
     const calm_scheme floating = {0};
-    const calm_engine_linear linear = {"m", 7, 5, true};
+    const calm_engine_linear linear = {"m", 7, 5, true, 0};
     for (size_t i = 0; i < sizeof engine_names / sizeof *engine_names; i++)
         ck_assert(calm_engine_verdict(calm_engine_find(engine_names[i]), NULL, &linear, &floating)
                   == CALM_ENGINE_TAKES);
@@ -227,8 +258,9 @@ END_OF_TEST
 /* What a refusal proposes is taken, and the sentence says linear, number and cure. */
 TEST(refusals_say_what_would_do)
 {
-    const calm_engine_linear odd = {"model.layers.0.o", 64, 192, false}, wide = {"model.layers.0.down", 64, 256, false};
-    const calm_engine_linear none = {"model.layers.0.o", 64, 72, false};
+    const calm_engine_linear odd = {"model.layers.0.o", 64, 192, false, 0};
+    const calm_engine_linear wide = {"model.layers.0.down", 64, 256, false, 0};
+    const calm_engine_linear none = {"model.layers.0.o", 64, 72, false, 0};
     const calm_engine *sglang = calm_engine_find("sglang"), *llamacpp = calm_engine_find("llamacpp");
     calm_scheme scheme;
     ck_ok(calm_scheme_parse(ctx, "w4a16_g64", &scheme));
@@ -267,7 +299,7 @@ TEST(sentences_name_the_number)
         {"mlx", "gptq", "w4a16_g32", "reads mlx,awq, not gptq", 128, 64, false},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        const calm_engine_linear linear = {"m", list[i].out, list[i].in, list[i].expert};
+        const calm_engine_linear linear = {"m", list[i].out, list[i].in, list[i].expert, 0};
         calm_scheme scheme;
         char *text;
         ck_ok(calm_scheme_parse(ctx, list[i].scheme, &scheme));
@@ -284,7 +316,7 @@ TEST(explanations_name_the_rule)
                                         "columns", "rows"};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         const example *e = &examples[i];
-        const calm_engine_linear linear = {"m", e->out, e->in, e->expert};
+        const calm_engine_linear linear = {"m", e->out, e->in, e->expert, 0};
         calm_scheme scheme;
         char *text;
         ck_ok(calm_scheme_parse(ctx, e->scheme, &scheme));
@@ -327,7 +359,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("engines", (const TTest *[]){each_rule_has_two_sides, float_is_always_taken,
+    return run_tests("engines", (const TTest *[]){each_rule_has_two_sides, blocks_end_with_parts, float_is_always_taken,
                                                   names_are_those_of_the_option, formats_are_checked_by_name,
                                                   refusals_say_what_would_do, sentences_name_the_number,
                                                   explanations_name_the_rule, ties_number_what_is_fused, NULL});

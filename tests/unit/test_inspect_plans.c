@@ -99,6 +99,8 @@ TEST(no_scan_of_a_large_table)
     calm_store_close(store);
     inspect(path, "runs", NULL, NULL);
     ck_assert_msg(!*found, "inspect runs: %s", found);
+    inspect(path, "rate", NULL, NULL);
+    ck_assert_msg(!*found, "inspect rate: %s", found);
     inspect(path, "why", "2", test_format("--unit=%s", unit));
     ck_assert_msg(!*found, "inspect why: %s", found);
     inspect(path, "diff", "1", "2");

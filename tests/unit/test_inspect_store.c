@@ -70,7 +70,7 @@ TEST(every_form_of_every_view)
     const char *path = inspect_sample();
     size_t n;
     const char *const *names = calm_inspect_views(&n);
-    ck_assert_uint_eq(n, 14);
+    ck_assert_uint_eq(n, 15);
     for (size_t i = 0; i < n; i++)
         for (calm_inspect_form form = CALM_INSPECT_TEXT; form <= CALM_INSPECT_CSV; form++) {
             const bool two = strcmp(names[i], "diff") == 0, select = strcmp(names[i], "sql") == 0;

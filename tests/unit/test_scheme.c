@@ -34,6 +34,7 @@ TEST(names_round_trip)
         check_name(family, family);
     }
     check_name("fp8a16_f16s", "fp8a16_f16s");
+    check_name("fp8_blocka16_f16s", "fp8_blocka16_f16s");
     check_name("nvfp4a16", "nvfp4a16");
     check_name("w4a16_asym_g128", "w4a16_g128_asym");
     check_name("w4a8_f16s_asymact_g128", "w4a8_g128_asymact_f16s");
@@ -72,7 +73,15 @@ TEST(fields)
     ck_assert_int_eq(scheme.bits, 4);
     ck_assert_uint_eq(scheme.group, 16);
     ck_assert(calm_scheme_bits_per_weight(&scheme, 8, 64) == 4.5 && !calm_scheme_folds(&scheme));
+    ck_ok(calm_scheme_parse(ctx, "fp8_blocka16", &scheme));
+    ck_assert(scheme.group == 128 && calm_scheme_rows(&scheme) == 128 && !calm_scheme_folds(&scheme) &&
+              !scheme.act_bits);
+    /* 2 x 3 blocks of 16 bits over 200 x 300 weights. */
+    ck_assert_double_eq_tol(calm_scheme_bits_per_weight(&scheme, 200, 300), 8 + 96.0 / 60000, 1e-12);
+    ck_ok(calm_scheme_parse(ctx, "fp8_block", &scheme));
+    ck_assert(scheme.act_rule == CALM_ACT_RULE_FP8_GROUPS && scheme.act_bits == 8);
     ck_ok(calm_scheme_parse(ctx, "q4_1", &scheme));
+    ck_assert(calm_scheme_rows(&scheme) == 1);
     ck_assert(calm_scheme_has_mins(&scheme) && !calm_scheme_is_plain(&scheme) && scheme.scale_dtype == CALM_F16);
     ck_assert(calm_scheme_bits_per_weight(&scheme, 8, 64) == 5);
 }

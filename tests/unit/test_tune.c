@@ -5,6 +5,7 @@
 
 #include "ptq/base/rng.h"
 #include "ptq/quant/grid.h"
+#include "ptq/quant/super_block.h"
 #include "tests/support/harness.h"
 
 enum { ROWS = 40, IN = 70, GROUP = 32, GROUPS = 3, CELLS = ROWS * GROUPS };
@@ -97,6 +98,71 @@ TEST(steps_are_adams)
 END_OF_TEST
 
 /* Back to what was kept, at first the start. */
+/* Rows that share a scale move it together, by the sum of their gradients, and keep it in common: 128 of 150 rows and
+ * the other 22, in blocks of 128 and of 22 columns. */
+TEST(blocks_of_rows_move_together)
+{
+    enum { OUT = 150, WIDE = 150, N = 2 };
+    static float scales[OUT * N], effective[OUT * WIDE], grad[OUT * WIDE];
+    calm_learn_linear linear = {.name = "toy", .out = OUT, .in = WIDE, .group = 128, .n_groups = N, .scales = scales,
+                                .effective = effective, .grad = grad};
+    double state[2][N][3] = {{{0}}};
+    calm_tune *tune;
+    ck_ok(calm_scheme_parse(ctx, "fp8_blocka16", &linear.scheme));
+    for (size_t i = 0; i < OUT * N; i++)
+        scales[i] = (float)(i / N < 128 ? 0.5 : 0.25) * (float)(1 + i % N);
+    for (size_t i = 0; i < OUT * WIDE; i++) {
+        grad[i] = (float)calm_rng_normal(3, 1, i);
+        effective[i] = (float)calm_rng_normal(3, 2, i);
+    }
+    ck_ok(calm_tune_new(ctx, &linear, 1, NULL, 0, &tune));
+    ck_ok(calm_tune_step(ctx, tune, 0.05, 1));
+    for (size_t b = 0; b < 2; b++)
+        for (size_t g = 0; g < N; g++) {
+            double sum = 0;
+            for (size_t r = 128 * b; r < (b ? OUT : 128); r++)
+                for (size_t j = 128 * g; j < (g ? WIDE : 128); j++)
+                    sum += (double)grad[r * WIDE + j] * (double)effective[r * WIDE + j];
+            const double start = (b ? 0.25 : 0.5) * (double)(1 + g), expected = start * slow(state[b][g], sum, 0.05, 1);
+            ck_assert(expected != start);
+            for (size_t r = 128 * b; r < (b ? OUT : 128); r++)
+                ck_assert_msg(fabs((double)scales[r * N + g] - expected) <= 0x1p-7 * expected &&
+                                  scales[r * N + g] == scales[128 * b * N + g],
+                              "row %zu, group %zu: %g of %g", r, g, (double)scales[r * N + g], expected);
+        }
+}
+END_OF_TEST
+
+/* Scales of a super-block stay whole numbers times one float16. */
+TEST(super_blocks_stay_storable)
+{
+    enum { WIDE = 512, N = 16 };
+    static float scales[N], mins[N], effective[WIDE], grad[WIDE];
+    calm_learn_linear linear = {.name = "toy", .out = 1, .in = WIDE, .group = 32, .n_groups = N, .scales = scales,
+                                .mins = mins, .effective = effective, .grad = grad};
+    calm_super_block parts;
+    calm_tune *tune;
+    ck_ok(calm_scheme_parse(ctx, "q4_k", &linear.scheme));
+    for (size_t g = 0; g < N; g++) {
+        scales[g] = 0.01f * (float)(1 + g % 5);
+        mins[g] = -0.02f * (float)(1 + g % 7);
+    }
+    for (size_t g = 0; g < N; g += 8)
+        calm_scales_round(&linear.scheme, 0, 8, scales + g, mins + g);
+    float start[N];
+    memcpy(start, scales, sizeof start);
+    for (size_t i = 0; i < WIDE; i++) {
+        grad[i] = (float)calm_rng_normal(4, 1, i);
+        effective[i] = (float)calm_rng_normal(4, 2, i);
+    }
+    ck_ok(calm_tune_new(ctx, &linear, 1, NULL, 0, &tune));
+    ck_ok(calm_tune_step(ctx, tune, 0.2, 1));
+    ck_assert_mem_ne(start, scales, sizeof start);
+    for (size_t g = 0; g < N; g += 8)
+        ck_assert(calm_super_split(&linear.scheme, 8, scales + g, mins + g, &parts));
+}
+END_OF_TEST
+
 TEST(the_best_comes_back)
 {
     toy *t = toy_new();
@@ -160,6 +226,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("tune", (const TTest *[]){steps_are_adams, the_best_comes_back, what_cannot_be_stored_is_named,
-                                               memory_is_as_said, NULL});
+    return run_tests("tune", (const TTest *[]){steps_are_adams, blocks_of_rows_move_together,
+                                               super_blocks_stay_storable, the_best_comes_back,
+                                               what_cannot_be_stored_is_named, memory_is_as_said, NULL});
 }

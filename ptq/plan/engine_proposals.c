@@ -1,0 +1,54 @@
+/* What would do instead of a scheme that an engine does not take. */
+#include <stdlib.h>
+
+#include "ptq/plan/engines.h"
+
+/* How unlike two schemes are: the width first, then activations, then groups. */
+static size_t distance(const calm_scheme *a, const calm_scheme *b)
+{
+    return (size_t)abs(a->bits - b->bits) * 100 + (size_t)abs(a->act_bits - b->act_bits) * 1000 +
+           (a->group != b->group) + (a->group == 0 || b->group == 0);
+}
+
+/* A usual scheme that the engine takes for the linear, nearest to `scheme` in bits (its kind of activations first),
+ * into *out; false: none of the usual ones. */
+static bool propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
+                    const calm_scheme *scheme, calm_scheme *out)
+{
+    static const int widths[] = {2, 3, 4, 8};
+    static const size_t groups[] = {128, 64, 32, 0};
+    size_t best = SIZE_MAX;
+    /* 32 schemes at most: trying each costs nothing, and whatever is proposed is known to be taken. */
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        for (size_t j = 0; j < sizeof groups / sizeof *groups; j++)
+            for (int act_bits = 0; act_bits <= 8; act_bits += 8) {
+                const calm_scheme usual = {.bits = widths[i], .group = groups[j], .symmetric = true,
+                                           .act_bits = act_bits, .scale_dtype = scheme->scale_dtype};
+                const size_t d = distance(&usual, scheme);
+                if ((act_bits && (widths[i] != 8 || groups[j])) || d >= best ||
+                    calm_engine_verdict(engine, format, linear, &usual) != CALM_ENGINE_TAKES)
+                    continue;
+                best = d;
+                *out = usual;
+            }
+    return best != SIZE_MAX;
+}
+
+calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, const char *format,
+                                     const calm_engine_linear *linear, const calm_scheme *scheme)
+{
+    char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX], *reason;
+    calm_scheme proposal;
+    if (calm_engine_verdict(engine, format, linear, scheme) == CALM_ENGINE_TAKES)
+        return CALM_OK;
+    calm_scheme_name(scheme, name);
+    CALM_TRY(calm_engine_explain(ctx, engine, format, linear, scheme, &reason));
+    if (!propose(engine, format, linear, scheme, &proposal))
+        return calm_fail(ctx, CALM_EARG,
+                         "`target` %s takes no %s for %s [%zu, %zu]: it %s; no usual scheme would do: leave the block "
+                         "out (`blocks`) or give another `target`",
+                         calm_engine_name(engine), name, linear->name, linear->out, linear->in, reason);
+    calm_scheme_name(&proposal, other);
+    return calm_fail(ctx, CALM_EARG, "`target` %s takes no %s for %s [%zu, %zu]: it %s; `schemes` %s would do",
+                     calm_engine_name(engine), name, linear->name, linear->out, linear->in, reason, other);
+}

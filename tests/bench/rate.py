@@ -1,0 +1,92 @@
+"""Draw KL against file bytes, one point per file, as SVG on the standard output.
+
+    rate.py DOCS/EVIDENCE > rate.svg
+
+Reads rate.csv (rate.sh), gguf_types.csv and gguf_sizes.csv of the folder: all of the bundled model, on the same windows. KL is on a
+logarithmic axis; the line is the lower hull of calm's own points in that picture. Python's standard library alone."""
+
+import csv
+import math
+import sys
+
+WIDTH, HEIGHT, LEFT, TOP = 720, 460, 64, 24
+KINDS = {
+    "calm": ("#1f6feb", "calm"),
+    "rounded": ("#8c8c8c", "rounded to nearest"),
+    "llama-quantize": ("#d1570c", "llama-quantize with an importance matrix"),
+}
+
+
+def read(folder, name):
+    with open(f"{folder}/{name}", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def points(folder):
+    """(kind, label, bytes, KL) of each file."""
+    out = []
+    for row in read(folder, "rate.csv"):
+        kind = "rounded" if row["how"] == "rtn" else "calm"
+        out.append((kind, f"{row['format']} {row['scheme']}", int(row["bytes"]), float(row["kl"])))
+    for row in read(folder, "gguf_types.csv"):
+        out.append((row["tool"], f"gguf {row['type']}", int(row["bytes"]), float(row["kl"])))
+    for row in read(folder, "gguf_sizes.csv"):
+        out.append(("calm", f"gguf --size {row['size']}", int(row["bytes"]), float(row["kl"])))
+    return out
+
+
+def hull(those):
+    """The lower convex hull of (x, y), from the least x on, as far as y falls."""
+    line = []
+    for at in sorted(set(those)):
+        while len(line) > 1 and (line[-1][0] - line[-2][0]) * (at[1] - line[-2][1]) <= (line[-1][1] - line[-2][1]) * (
+            at[0] - line[-2][0]
+        ):
+            line.pop()
+        if not line or at[1] < line[-1][1]:
+            line.append(at)
+    return line
+
+
+def main():
+    found = points(sys.argv[1])
+    sizes, losses = [p[2] / 1e6 for p in found], [math.log10(p[3]) for p in found]
+    least, most = math.floor(min(sizes) * 5) / 5, math.ceil(max(sizes) * 5) / 5
+    bottom, top = math.floor(min(losses)), math.ceil(max(losses))
+
+    def x(megabytes):
+        return LEFT + (megabytes - least) / (most - least) * (WIDTH - LEFT - 16)
+
+    def y(loss):
+        return TOP + (top - loss) / (top - bottom) * (HEIGHT - TOP - 48)
+
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" role="img">',
+        "<title>KL to the float model against bytes of the file, bundled model</title>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+    ]
+    for k in range(bottom, top + 1):
+        out.append(f'<path d="M{LEFT} {y(k):.1f}H{WIDTH - 16}" stroke="#dddddd"/>')
+        out.append(f'<text x="{LEFT - 6}" y="{y(k) + 4:.1f}" text-anchor="end">{10.0**k:g}</text>')
+    ticks = round((most - least) * 5)
+    for i in range(0, ticks + 1, max(1, ticks // 8)):
+        out.append(f'<text x="{x(least + i / 5):.1f}" y="{HEIGHT - 28}" text-anchor="middle">{least + i / 5:.1f} MB</text>')
+    line = hull([(size, loss) for p, size, loss in zip(found, sizes, losses) if p[0] == "calm"])
+    out.append(
+        f'<polyline fill="none" stroke="{KINDS["calm"][0]}" stroke-opacity=".5" points="'
+        + " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in line)
+        + '"/>'
+    )
+    for (kind, label, size, loss), a, b in zip(found, sizes, losses):
+        out.append(
+            f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="{KINDS[kind][0]}">'
+            f"<title>{label}, {KINDS[kind][1]}: {size} bytes, KL {loss:.5f}</title></circle>"
+        )
+    for i, (colour, name) in enumerate(KINDS.values()):
+        out.append(f'<circle cx="{LEFT + 12 + i * 150}" cy="{HEIGHT - 10}" r="4" fill="{colour}"/>')
+        out.append(f'<text x="{LEFT + 22 + i * 150}" y="{HEIGHT - 6}">{name}</text>')
+    out.append("</svg>")
+    print("\n".join(out))
+
+
+main()

@@ -1,0 +1,31 @@
+#!/bin/sh
+# File bytes and KL of the bundled model in compressed-tensors, GPTQ and MLX, by calm's algorithms beside rounding to nearest; GGUF has
+# gguf_types.sh and gguf_sizes.sh.  CSV on the standard output; rate.py draws it.
+#
+#   rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]      build/release; default: those of docs/evidence/rate.csv
+#
+# WINDOWS=196: test windows of 512 tokens.  ALGORITHMS="mkq-full rtn".  About two minutes of CPU for each.
+set -eu
+
+PATH=${1:?usage: rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]}:$PATH
+shift
+[ $# -gt 0 ] || set -- compressed-tensors:w2a16_g64 compressed-tensors:w3a16_g128 compressed-tensors:w4a16_g128 \
+    compressed-tensors:w4a16_g32 compressed-tensors:mxfp4a16 compressed-tensors:nvfp4a16 compressed-tensors:fp8_blocka16 \
+    mlx:w2a16_g64_asym mlx:w3a16_g64_asym mlx:w4a16_g64_asym
+home=${CALM_HOME:-$(cd "$(dirname "$0")/../.." && pwd)}
+export CALM_HOME=$home
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+echo "format,scheme,how,bytes,kl"
+for pair in "$@"; do
+    format=${pair%%:*} scheme=${pair#*:}
+    for how in ${ALGORITHMS:-mkq-full rtn}; do
+        calm quantize --model qwen --format "$format" --scheme "$scheme" --algorithms "$how" --guard-samples 0 --no-eval --quiet \
+            --force --output "$work/out" --store "$work/calm.db" >/dev/null
+        calm eval --model "$work/out" --reference qwen --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
+        kl=$(tr ',{}' '\n\n\n' <"$work/eval.json" | sed -n 's/^ *"kl": *\([-0-9.e]*\).*/\1/p' | head -n 1)
+        echo "$format,$scheme,$how,$(cat "$work/out"/*.safetensors | wc -c),$kl"
+    done
+done
