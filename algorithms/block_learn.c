@@ -5,7 +5,7 @@
  *   V   starts at v0 clamp(w / S - (q0 - z), +-.49), so that no code changes at first; each step moves it by
  *       (reach / steps) f against the sign of dL/dw^ S, within [-1, 1]
  *   a   Adam on dL/da = sum over the group of dL/dw^ w^          b   Adam on dL/db = dL/dp p
- *       rate f rate, betas .9 and .95, f falls from 1 to 1 / steps
+ *       rate f rate, betas .9 and .95, f = (1 + cos(pi (t - 1) / steps)) / 2
  *
  * Step t sees window (t - 1) mod N.  Codes and norms are what a file holds in every step, so what is trained is what is
  * written; derivatives go straight through rounding and clipping.  Nothing is drawn at random.
@@ -32,14 +32,17 @@
 #define STEPS_LEAST 50
 
 typedef struct learn_options {
-    long long steps;
+    long long steps, tokens;
     double reach, rate, v0;
 } learn_options;
 
 static const calm_option learn_table[] = {
-    {.name = "steps", .help = "windows that gradients are computed of; 0: none, or at least 50",
+    {.name = "steps", .help = "gradients that are computed, each of a window; 0: none, or at least 50",
      .offset = offsetof(learn_options, steps), .type = CALM_OPTION_INT, .fallback = "200", .min = 0, .max = 1000000},
-    {.name = "reach", .help = "sum of all steps of V if they did not get shorter; 0: 2 + log4(steps / 100)",
+    {.name = "tokens", .help = "shorter windows are put together until they have so many",
+     .offset = offsetof(learn_options, tokens), .type = CALM_OPTION_INT, .fallback = "512", .min = 1, .max = 1000000},
+    {.name = "reach", .help = "sum of all steps of V if they did not get shorter; 0: 2 + log4(steps / 100), times 1.5 at "
+                              "2 bits, 2 with activations of 4",
      .offset = offsetof(learn_options, reach), .type = CALM_OPTION_DOUBLE, .fallback = "0", .min = 0, .max = 100},
     {.name = "rate", .help = "of the logarithms of scales and norms at the first step",
      .offset = offsetof(learn_options, rate), .type = CALM_OPTION_DOUBLE, .fallback = "0.001", .min = 0, .max = 1},
@@ -70,6 +73,7 @@ typedef struct linear_state {
     calm_learn_linear *of;
     float *v;              /* [O, I]                      */
     float *sign;           /* [O, G] of the start's scale */
+    float reach;           /* sum of V's steps, but for f */
     calm_adam a;           /* [O, G]                      */
 } linear_state;
 
@@ -86,7 +90,7 @@ typedef struct state {
     vector_state *vectors;
     size_t n_linears, n_vectors;
     size_t *first_task;    /* [n_linears + 1] chunks of rows before those of each linear */
-    float v_rate;          /* of the step */
+    float f;               /* of the step */
 } state;
 
 /* ---- linears ---- */
@@ -223,7 +227,7 @@ static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
             float scale;
             /* By the weights that the gradient is of: before they change. */
             CALM_TRY(calm_adam_step_scale(ctx, &c.at->a, linear, row, g, linear->scales[cell], &scale));
-            move_v(n, linear->grad + at, c.at->sign[cell], s->v_rate, c.at->v + at);
+            move_v(n, linear->grad + at, c.at->sign[cell], c.at->reach / (float)s->options->steps * s->f, c.at->v + at);
             if (calm_scheme_is_plain(&linear->scheme))
                 decode(n, linear->codes + at, c.at->v + at, lo, hi, scale, zero_of(linear, cell),
                        linear->effective + at);
@@ -335,16 +339,34 @@ static calm_status compare(calm_ctx *ctx, const calm_learn_problem *problem, dou
     return CALM_OK;
 }
 
+/* The more noise is in a gradient's sign, the more of V's steps cancel: coarse codes and coarse activations make the
+ * hidden rows noisy.  Factors of the bundled model's W2 and W4A4 (docs/evidence/learned.csv). */
+static double reach_of(const learn_options *o, const calm_scheme *scheme)
+{
+    const int act_bits = calm_scheme_input_bits(scheme);
+    if (o->reach > 0)
+        return o->reach;
+    return (2 + log2((double)o->steps / 100) / 2) * (act_bits <= 4 ? 2 : scheme->bits <= 2 ? 1.5 : 1);
+}
+
+/* Half a cosine: long steps first, while codes still have to find their places, and many short ones in the end, in which
+ * those that the gradients of single windows drive to and fro settle.  Its sum is that of a straight line. */
+static double falling(size_t t, size_t n)
+{
+    return (1 + cos(M_PI * (double)(t - 1) / (double)n)) / 2;
+}
+
 static calm_status run_steps(calm_ctx *ctx, state *s)
 {
     const calm_learn_problem *problem = s->problem;
     const size_t n = (size_t)s->options->steps;
-    const double reach = s->options->reach > 0 ? s->options->reach : 2 + log2((double)n / 100) / 2;
+    for (size_t i = 0; i < s->n_linears; i++)
+        s->linears[i].reach = (float)reach_of(s->options, &s->linears[i].of->scheme);
     for (size_t t = 1; t <= n; t++) {
-        const double f = 1 - (double)(t - 1) / (double)n;
+        const double f = falling(t, n);
         double loss;
         CALM_TRY(one_loss(ctx, problem, (t - 1) % problem->n_windows, true, &loss));
-        s->v_rate = (float)(reach / (double)n * f);
+        s->f = (float)f;
         for (size_t i = 0; i < s->n_linears; i++)
             calm_adam_begin_step(&s->linears[i].a, s->options->rate * f, t);
         CALM_TRY(calm_parallel_for(ctx, s->first_task[s->n_linears], step_rows, s));
@@ -420,11 +442,18 @@ static void losses(const void *opts, size_t n_windows, size_t *steps, size_t *ch
     *checks = *steps ? 2 * calm_size_min(COMPARED, n_windows) : 0;
 }
 
-static const calm_block_steps block_run = {learn, losses, memory};
+/* The sign of a gradient of one sentence is mostly noise. */
+static size_t tokens(const void *opts)
+{
+    const learn_options *o = opts;
+    return (size_t)o->tokens;
+}
+
+static const calm_block_steps block_run = {learn, losses, tokens, memory};
 
 const calm_part calm_block_learn = {
     .name = "learn",
-    .revision = 2,
+    .revision = 3,
     .summary = "rounding, scales and norms by gradients of the block's output",
     .reference = "Cheng et al. 2023, arXiv 2309.05516",
     .kind = CALM_KIND_BLOCK,

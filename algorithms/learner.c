@@ -55,6 +55,11 @@ void calm_learner_losses(const calm_learner *learner, size_t n_windows, size_t *
     learner->step.part->run.block->losses(learner->step.opts, n_windows, steps, checks);
 }
 
+size_t calm_learner_tokens(const calm_learner *learner)
+{
+    return learner->step.part->run.block->tokens(learner->step.opts);
+}
+
 bool calm_learner_changes(const calm_learner *learner, const calm_scheme *scheme)
 {
     return scheme->bits && !learner->step.part->refuses(scheme);

@@ -36,7 +36,7 @@ typedef struct calm_learn_vector {
     const float *grad;          /* [n] of the loss by `values`, which the loss writes                    */
 } calm_learn_vector;
 
-/* The loss on one window, counted from 0; with `gradients` all `grad` arrays too. */
+/* The loss on one window (of short ones: on some together), counted from 0; with `gradients` all `grad` arrays too. */
 typedef calm_status calm_learn_loss_fn(void *user, calm_ctx *ctx, size_t window, bool gradients, double *loss);
 
 typedef struct calm_learn_problem {
@@ -67,6 +67,9 @@ const char *calm_learner_canonical(const calm_learner *learner);
 
 /* How many losses with gradients, and without, learning one block computes that has so many windows. */
 void calm_learner_losses(const calm_learner *learner, size_t n_windows, size_t *steps, size_t *checks);
+
+/* Windows shorter than this are put together to "windows" of the problem that have so many tokens. */
+size_t calm_learner_tokens(const calm_learner *learner);
 
 /* Does it change linears of this scheme?  8 bits a row leave nothing to learn. */
 bool calm_learner_changes(const calm_learner *learner, const calm_scheme *scheme);

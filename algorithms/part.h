@@ -76,6 +76,8 @@ typedef struct calm_block_steps {
                          calm_learn_outcome *outcome);
     /* Losses with gradients, and without, of one block that has so many windows. */
     void (*losses)(const void *opts, size_t n_windows, size_t *steps, size_t *checks);
+    /* As calm_learner_tokens. */
+    size_t (*tokens)(const void *opts);
     /* Bytes of ctx->scratch that it holds besides the loss. */
     size_t (*memory)(const calm_learn_problem *problem, const void *opts);
 } calm_block_steps;

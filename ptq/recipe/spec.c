@@ -103,7 +103,7 @@ const calm_option calm_spec_table[] = {
     {.name = "learn",
      .help = "go on by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model)",
      WORD(learn, CALM_LEARN_NAMES, "none"), .place = "learn"},
-    {.name = "learn-steps", .help = "windows that gradients are computed of in each block",
+    {.name = "learn-steps", .help = "gradients that are computed in each block, each of 512 tokens or a longer window",
      COUNT(learn_steps, 50, 1000000, "200"), .place = "learn_steps"},
     /* From here on: one choice and one result. */
     {.name = "budget", .help = "bits per weight that the widths of --scheme share; several, as 2.5,3,3.5, give a table",

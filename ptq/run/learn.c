@@ -25,6 +25,23 @@ size_t calm_learn_windows(const calm_run *p)
     return p->in.calib.n - calm_inputs_held_windows(&p->in);
 }
 
+size_t calm_learn_step_end(const calm_learner *learner, const calm_windows *windows, size_t first, size_t end)
+{
+    const size_t tokens = calm_learner_tokens(learner);
+    size_t next = first + 1;
+    while (next < end && windows->begin[next] - windows->begin[first] < tokens)
+        next++;
+    return next;
+}
+
+size_t calm_learn_round(const calm_run *p, const calm_learner *learner)
+{
+    size_t n = 0;
+    for (size_t w = calm_inputs_held_windows(&p->in); w < p->in.calib.n; n++)
+        w = calm_learn_step_end(learner, &p->in.calib, w, p->in.calib.n);
+    return n;
+}
+
 /* Does the learner change anything of what competes? */
 static bool learns(const calm_run *p, const calm_learner *learner)
 {
@@ -63,10 +80,12 @@ static calm_status check(calm_ctx *ctx, const calm_run *p)
 static void count(calm_run *p, const calm_learner *learner)
 {
     const calm_config *config = calm_model_config(p->in.model);
-    const double rows = (double)p->in.calib.begin[p->in.calib.n], window = rows / (double)p->in.calib.n;
+    const size_t n = calm_learn_windows(p);
+    const double rows = (double)(p->in.calib.begin[p->in.calib.n] - p->in.calib.begin[p->in.calib.n - n]);
+    const double window = rows / (double)n, step = rows / (double)calm_learn_round(p, learner);
     size_t first, end, steps, checks;
     calm_inputs_jobs(&p->in, &first, &end);
-    calm_learner_losses(learner, calm_learn_windows(p), &steps, &checks);
+    calm_learner_losses(learner, calm_learn_round(p, learner), &steps, &checks);
     const double weights = calm_inputs_weights(&p->in, first, end, true);
     /* Scores and contexts of attention: for half of a window where no token looks ahead. */
     const double attention = (config->arch->encoder ? 4 : 2) * window * (double)(config->n_heads * config->head_dim) *
@@ -74,8 +93,8 @@ static void count(calm_run *p, const calm_learner *learner)
     const double forward = 2 * weights + attention;
     /* The backward pass has two products for each of the forward pass, and half of the attention once more; both passes
      * to the next block run over all windows. */
-    p->result.learned.operations = window * (double)steps * (3 * forward + attention / 2) +
-                                   window * (double)checks * forward + 2 * rows * forward;
+    p->result.learned.operations = step * (double)steps * (3 * forward + attention / 2) +
+                                   step * (double)checks * forward + 2 * rows * forward;
     p->result.learned.updates = weights * (double)steps;
 }
 
@@ -104,7 +123,8 @@ static calm_status look_up(calm_ctx *ctx, stage *s)
     const calm_run *p = s->of.p;
     size_t checks;
     CALM_TRY(calm_learn_look_up(ctx, &s->of, false));
-    calm_learner_losses(p->in.recipe->learner, calm_learn_windows(p), &s->steps, &checks);
+    const calm_learner *learner = p->in.recipe->learner;
+    calm_learner_losses(learner, calm_learn_round(p, learner), &s->steps, &checks);
     for (size_t b = p->in.first_block; b < p->in.end_block; b++) {
         if (!s->of.blocks[b])
             continue;

@@ -2,6 +2,7 @@
  *
  *   L = (1/T) sum over tokens |z_t - y_t|^2 / M
  *
+ * over the T tokens of a step: one window, or as many short ones as the learner puts together.
  * z: the quantized block on the hidden rows that the quantized blocks before it leave, y: the float block on those of
  * the float model, M: the mean of |y_t|^2 over all tokens of all windows. */
 #include "ptq/run/learn_impl.h"
@@ -17,6 +18,8 @@ typedef struct learning {
     const calm_learn_task *task;
     calm_learn_view view;            /* weights and norms change while it learns */
     double mean_square;              /* M                                        */
+    size_t *step_begin;              /* [n_steps + 1] windows of the batch that one step takes */
+    size_t n_steps;                  /* until all were seen                      */
 } learning;
 
 /* ---- the loss ---- */
@@ -40,14 +43,13 @@ static calm_status mean_square(calm_ctx *ctx, const calm_batch *batch, double *o
     return CALM_OK;
 }
 
-/* A calm_learn_loss_fn. */
-static calm_status loss_of(void *user, calm_ctx *ctx, size_t window, bool gradients, double *loss)
+/* One window's share of the loss of a step, each token of which weighs `scale`, added to *loss. */
+static calm_status add_window(calm_ctx *ctx, const learning *l, size_t window, double scale, bool gradients,
+                              double *loss)
 {
-    learning *l = user;
     const calm_batch *inputs = l->task->inputs;
     const calm_span span = calm_batch_span(inputs, window);
     const size_t n = span.n_tokens * inputs->width;
-    const double scale = 1 / ((double)span.n_tokens * l->mean_square);
     CALM_SCOPED_SCRATCH(ctx);
     calm_block_tape *tape;
     float *x, *y, *z;
@@ -56,13 +58,39 @@ static calm_status loss_of(void *user, calm_ctx *ctx, size_t window, bool gradie
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, n));
     CALM_TRY(calm_block_forward_tape(ctx, &l->view.block, &l->task->run->rope, x, &span, z, &tape));
     calm_vec_axpy(n, -1, y, z);
-    *loss = calm_vec_dot(n, z, z) * scale;
+    *loss += calm_vec_dot(n, z, z) * scale;
     if (!gradients)
         return CALM_OK;
     calm_vec_scale(n, (float)(2 * scale), z);
-    calm_learn_view_clear(&l->view);
-    CALM_TRY(calm_block_back(ctx, &l->view.block, &l->task->run->rope, tape, z, &l->view.grads, NULL));
-    calm_learn_view_complete(&l->view);
+    return calm_block_back(ctx, &l->view.block, &l->task->run->rope, tape, z, &l->view.grads, NULL);
+}
+
+/* A calm_learn_loss_fn, whose windows are those of a step. */
+static calm_status loss_of(void *user, calm_ctx *ctx, size_t step, bool gradients, double *loss)
+{
+    const learning *l = user;
+    const calm_batch *inputs = l->task->inputs;
+    const size_t begin = l->step_begin[step], end = l->step_begin[step + 1];
+    const size_t rows = calm_batch_row(inputs, end - 1) + calm_batch_tokens(inputs, end - 1) -
+                        calm_batch_row(inputs, begin);
+    *loss = 0;
+    if (gradients)
+        calm_learn_view_clear(&l->view);
+    for (size_t w = begin; w < end; w++)
+        CALM_TRY(add_window(ctx, l, w, 1 / ((double)rows * l->mean_square), gradients, loss));
+    if (gradients)
+        calm_learn_view_complete(&l->view);
+    return CALM_OK;
+}
+
+/* Share the windows among steps. */
+static calm_status divide(calm_ctx *ctx, learning *l)
+{
+    const calm_batch *inputs = l->task->inputs;
+    const size_t end = inputs->first + inputs->n;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, l->step_begin, inputs->n + 1));
+    for (size_t w = inputs->first; w < end; l->step_begin[++l->n_steps] = w - inputs->first)
+        w = calm_learn_step_end(l->task->run->in.recipe->learner, inputs->windows, w, end);
     return CALM_OK;
 }
 
@@ -84,9 +112,10 @@ calm_status calm_learn_block(calm_ctx *ctx, const calm_learn_task *task, calm_le
     l->task = task;
     CALM_TRY(calm_learn_view_open(ctx, task->run->in.model, task->start, task->block, &options, &l->view));
     CALM_TRY(mean_square(ctx, task->targets, &l->mean_square));
+    CALM_TRY(divide(ctx, l));
     const calm_learn_view *v = &l->view;
     const calm_learn_problem problem = {.linears = v->linears, .n_linears = v->n_linears, .vectors = v->vectors,
-                                        .n_vectors = v->n_vectors, .n_windows = task->inputs->n,
+                                        .n_vectors = v->n_vectors, .n_windows = l->n_steps,
                                         .loss = loss_of, .tick = tick, .user = l};
     CALM_TRY(calm_learner_run(ctx, learner, &problem, &out->outcome));
     out->jobs = v->jobs;
@@ -117,7 +146,7 @@ static size_t block_bytes(const calm_run *p, size_t block, const calm_scheme *sc
         kept += calm_qblob_encode_bytes(scheme, job->out, job->in, extras);
     }
     /* Targets, decoded weights, gradients. */
-    held += 3 * weights + CALM_BYTES(learning, 1);
+    held += 3 * weights + CALM_BYTES(learning, 1) + CALM_BYTES(size_t, p->in.calib.n + 1);
     const size_t steps = calm_learn_sum_bytes(model, block, scheme, learner_bytes, p->in.recipe->learner) + 3 * rows +
                          calm_block_back_scratch_bytes(config, block, longest, 0, n_threads);
     const size_t most = held + calm_size_max(calm_learn_view_opening_bytes(model, block, scheme, extras),

@@ -264,7 +264,7 @@ TEST(the_learned_hybrid)
     run.recipe.calib_windows = 16;
     run.recipe.learn = CALM_LEARN_BLOCKS;
     run.recipe.learn_steps = 50;
-    ck_ok(calm_learner_parse(ctx, "learn(steps=50)", &run.recipe.learner));
+    ck_ok(calm_learner_parse(ctx, "learn(steps=50,tokens=1)", &run.recipe.learner));
     const calm_ablation first = ablate_by(&run, &plan), again = ablate_by(&run, &plan);
     const calm_ablation_row *plain = row_named(&first, "job cka_token token"),
                             *learned = row_named(&first, "job cka_token token, learned");

@@ -17,7 +17,7 @@ static play learning(const tiny_model *spec, const char *scheme, const char *alg
     run.recipe.guard_windows = 0;
     run.recipe.learn = CALM_LEARN_BLOCKS;
     run.recipe.learn_steps = 50;
-    ck_ok(calm_learner_parse(ctx, "learn(steps=50)", &run.recipe.learner));
+    ck_ok(calm_learner_parse(ctx, "learn(steps=50,tokens=1)", &run.recipe.learner));
     return run;
 }
 
@@ -63,6 +63,27 @@ TEST(threads_change_no_byte)
         ck_assert_str_eq(weights_of(&first, "out"), weights_of(&again, test_format("threads%d", threads)));
         ck_assert_str_eq(learned_rows(&again), learned_rows(&first));
     }
+}
+END_OF_TEST
+
+/* Windows that are long enough are steps of their own; shorter ones are put together, the last ones as they come. */
+TEST(short_windows_are_put_together)
+{
+    const play alone = learning(NULL, "w3a16_g16", "rtn");
+    play_must_run(&alone);
+    const int window = play_sql(&alone, "SELECT max(window_tokens) FROM calibration");
+    play as_long = play_elsewhere(&alone, "as-long"), together = play_elsewhere(&alone, "together");
+    ck_ok(calm_learner_parse(ctx, test_format("learn(steps=50,tokens=%d)", window), &as_long.recipe.learner));
+    play_must_run(&as_long);
+    ck_assert_str_eq(weights_of(&as_long, "as-long"), weights_of(&alone, "out"));
+    ck_ok(calm_learner_parse(ctx, test_format("learn(steps=50,tokens=%d)", 2 * window + 1), &together.recipe.learner));
+    play_must_run(&together);
+    ck_assert_str_ne(weights_of(&together, "together"), weights_of(&alone, "out"));
+    ck_assert_int_eq(play_sql(&together, "SELECT count(*) FROM learned WHERE kept IS NULL AND loss_after < loss_before"), 2);
+    play again = play_elsewhere(&together, "again");
+    again.threads = 3;
+    play_must_run(&again);
+    ck_assert_str_eq(weights_of(&together, "together"), weights_of(&again, "again"));
 }
 END_OF_TEST
 
@@ -156,7 +177,7 @@ TEST(the_store_has_it)
                       strstr(said.log, "block 1 learned"), "%s", said.log);
     ck_assert_str_eq(weights_of(&run, "third"), first);
     run.recipe.learn_steps = 60;
-    ck_ok(calm_learner_parse(ctx, "learn(steps=60)", &run.recipe.learner));
+    ck_ok(calm_learner_parse(ctx, "learn(steps=60,tokens=1)", &run.recipe.learner));
     run.recipe.output = play_path(&run, "longer");
     play_must_run(&run);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned"), 4);
@@ -430,7 +451,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("learn", (const TTest *[]){threads_change_no_byte, threads_change_no_byte_of_tuning,
+    return run_tests("learn", (const TTest *[]){threads_change_no_byte, short_windows_are_put_together,
+                                                threads_change_no_byte_of_tuning,
                                                 killed_it_goes_on, killed_it_tunes_again, the_store_has_it,
                                                 tuned_models_are_written_as_measured, decoders_are_written_as_measured,
                                                 mixtures_are_written_as_measured, encoders_are_written_as_measured,
