@@ -41,8 +41,8 @@ static const calm_option learn_table[] = {
      .offset = offsetof(learn_options, steps), .type = CALM_OPTION_INT, .fallback = "200", .min = 0, .max = 1000000},
     {.name = "tokens", .help = "shorter windows are put together until they have so many",
      .offset = offsetof(learn_options, tokens), .type = CALM_OPTION_INT, .fallback = "512", .min = 1, .max = 1000000},
-    {.name = "reach", .help = "sum of all steps of V if they did not get shorter; 0: 2 + log4(steps / 100), times 1.5 at "
-                              "2 bits, 2 with activations of 4",
+    {.name = "reach", .help = "sum of all steps of V if they did not get shorter; 0: 2 + log4(steps / 100), times 1.5 "
+                              "at 2 bits, 2 with activations of 4",
      .offset = offsetof(learn_options, reach), .type = CALM_OPTION_DOUBLE, .fallback = "0", .min = 0, .max = 100},
     {.name = "rate", .help = "of the logarithms of scales and norms at the first step",
      .offset = offsetof(learn_options, rate), .type = CALM_OPTION_DOUBLE, .fallback = "0.001", .min = 0, .max = 1},
@@ -73,7 +73,7 @@ typedef struct linear_state {
     calm_learn_linear *of;
     float *v;              /* [O, I]                      */
     float *sign;           /* [O, G] of the start's scale */
-    float reach;           /* sum of V's steps, but for f */
+    float rate;            /* of V in the step            */
     calm_adam a;           /* [O, G]                      */
 } linear_state;
 
@@ -90,7 +90,6 @@ typedef struct state {
     vector_state *vectors;
     size_t n_linears, n_vectors;
     size_t *first_task;    /* [n_linears + 1] chunks of rows before those of each linear */
-    float f;               /* of the step */
 } state;
 
 /* ---- linears ---- */
@@ -227,7 +226,7 @@ static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
             float scale;
             /* By the weights that the gradient is of: before they change. */
             CALM_TRY(calm_adam_step_scale(ctx, &c.at->a, linear, row, g, linear->scales[cell], &scale));
-            move_v(n, linear->grad + at, c.at->sign[cell], c.at->reach / (float)s->options->steps * s->f, c.at->v + at);
+            move_v(n, linear->grad + at, c.at->sign[cell], c.at->rate, c.at->v + at);
             if (calm_scheme_is_plain(&linear->scheme))
                 decode(n, linear->codes + at, c.at->v + at, lo, hi, scale, zero_of(linear, cell),
                        linear->effective + at);
@@ -349,8 +348,8 @@ static double reach_of(const learn_options *o, const calm_scheme *scheme)
     return (2 + log2((double)o->steps / 100) / 2) * (act_bits <= 4 ? 2 : scheme->bits <= 2 ? 1.5 : 1);
 }
 
-/* Half a cosine: long steps first, while codes still have to find their places, and many short ones in the end, in which
- * those that the gradients of single windows drive to and fro settle.  Its sum is that of a straight line. */
+/* Half a cosine: long steps first, while codes still have to find their places, and many short ones in the end, in
+ * which those that the gradients of single windows drive to and fro settle.  Its sum is that of a straight line. */
 static double falling(size_t t, size_t n)
 {
     return (1 + cos(M_PI * (double)(t - 1) / (double)n)) / 2;
@@ -360,15 +359,14 @@ static calm_status run_steps(calm_ctx *ctx, state *s)
 {
     const calm_learn_problem *problem = s->problem;
     const size_t n = (size_t)s->options->steps;
-    for (size_t i = 0; i < s->n_linears; i++)
-        s->linears[i].reach = (float)reach_of(s->options, &s->linears[i].of->scheme);
     for (size_t t = 1; t <= n; t++) {
         const double f = falling(t, n);
         double loss;
         CALM_TRY(one_loss(ctx, problem, (t - 1) % problem->n_windows, true, &loss));
-        s->f = (float)f;
-        for (size_t i = 0; i < s->n_linears; i++)
+        for (size_t i = 0; i < s->n_linears; i++) {
+            s->linears[i].rate = (float)(reach_of(s->options, &s->linears[i].of->scheme) / (double)n * f);
             calm_adam_begin_step(&s->linears[i].a, s->options->rate * f, t);
+        }
         CALM_TRY(calm_parallel_for(ctx, s->first_task[s->n_linears], step_rows, s));
         for (size_t i = 0; i < s->n_vectors; i++) {
             calm_adam_begin_step(&s->vectors[i].b, s->options->rate * f, t);

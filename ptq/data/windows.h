@@ -69,4 +69,7 @@ calm_status calm_windows_choose(calm_ctx *ctx, const calm_windows_options *optio
 /* One more than the largest position of any window: the rows that position tables need. */
 size_t calm_windows_reach(const calm_windows *windows);
 
+/* The end of the windows from `first` on, at most `end`, that have `tokens` together; at least the first. */
+size_t calm_windows_together(const calm_windows *windows, size_t first, size_t end, size_t tokens);
+
 #endif

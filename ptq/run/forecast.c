@@ -343,11 +343,14 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
     return out;
 }
 
-/* Windows to measure, whose forward passes take so many operations.  Sentences are not divided. */
+/* Windows to measure, whose forward passes take so many operations: sentences one by one, but of a mixture. */
 static calm_replay_parts parts_of(const forecast *f, double operations, size_t n, size_t longest)
 {
-    const size_t most = calm_evaluation_batch(calm_model_config(f->p->in.model), n, longest);
-    return (calm_replay_parts){forward_seconds(f, operations), n, calm_inputs_encode(&f->p->in) ? n : most};
+    const calm_config *config = calm_model_config(f->p->in.model);
+    size_t batch = calm_evaluation_batch(config, n, longest);
+    if (calm_inputs_encode(&f->p->in))
+        batch = config->moe.n_experts ? calm_encode_batch(config, n, longest) : 1;
+    return (calm_replay_parts){forward_seconds(f, operations), n, batch};
 }
 
 /* The evaluation's text is as long as it is: without a limit its windows are counted by tokenizing it, the one thing
@@ -401,8 +404,10 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     CALM_TRY(test_costs(ctx, f, &costs->test));
     out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, out->sgemm_flops, f->n_threads) : 0;
     out->learn_seconds += learning_seconds(&p->result.tuned, out->sgemm_flops, f->n_threads);
-    costs->alone = out->learn_seconds + out->bytes_after / WRITE_RATE;
-    out->seconds += costs->begin + costs->guard.seconds + costs->test.seconds + costs->alone;
+    if (recipe->learner)
+        costs->passes = p->result.learned.pass_operations / (LEARN_SHARE * out->sgemm_flops);
+    costs->alone = out->learn_seconds - costs->passes + out->bytes_after / WRITE_RATE;
+    out->seconds += costs->begin + costs->guard.seconds + costs->test.seconds + costs->passes + costs->alone;
     return CALM_OK;
 }
 

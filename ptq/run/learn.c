@@ -25,20 +25,12 @@ size_t calm_learn_windows(const calm_run *p)
     return p->in.calib.n - calm_inputs_held_windows(&p->in);
 }
 
-size_t calm_learn_step_end(const calm_learner *learner, const calm_windows *windows, size_t first, size_t end)
-{
-    const size_t tokens = calm_learner_tokens(learner);
-    size_t next = first + 1;
-    while (next < end && windows->begin[next] - windows->begin[first] < tokens)
-        next++;
-    return next;
-}
-
 size_t calm_learn_round(const calm_run *p, const calm_learner *learner)
 {
+    const size_t tokens = calm_learner_tokens(learner);
     size_t n = 0;
     for (size_t w = calm_inputs_held_windows(&p->in); w < p->in.calib.n; n++)
-        w = calm_learn_step_end(learner, &p->in.calib, w, p->in.calib.n);
+        w = calm_windows_together(&p->in.calib, w, p->in.calib.n, tokens);
     return n;
 }
 
@@ -93,8 +85,9 @@ static void count(calm_run *p, const calm_learner *learner)
     const double forward = 2 * weights + attention;
     /* The backward pass has two products for each of the forward pass, and half of the attention once more; both passes
      * to the next block run over all windows. */
+    p->result.learned.pass_operations = 2 * rows * forward;
     p->result.learned.operations = step * (double)steps * (3 * forward + attention / 2) +
-                                   step * (double)checks * forward + 2 * rows * forward;
+                                   step * (double)checks * forward + p->result.learned.pass_operations;
     p->result.learned.updates = weights * (double)steps;
 }
 

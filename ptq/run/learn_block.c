@@ -87,10 +87,10 @@ static calm_status loss_of(void *user, calm_ctx *ctx, size_t step, bool gradient
 static calm_status divide(calm_ctx *ctx, learning *l)
 {
     const calm_batch *inputs = l->task->inputs;
-    const size_t end = inputs->first + inputs->n;
+    const size_t end = inputs->first + inputs->n, tokens = calm_learner_tokens(l->task->run->in.recipe->learner);
     CALM_TRY(CALM_NEW(ctx, ctx->out, l->step_begin, inputs->n + 1));
     for (size_t w = inputs->first; w < end; l->step_begin[++l->n_steps] = w - inputs->first)
-        w = calm_learn_step_end(l->task->run->in.recipe->learner, inputs->windows, w, end);
+        w = calm_windows_together(inputs->windows, w, end, tokens);
     return CALM_OK;
 }
 

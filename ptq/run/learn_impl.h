@@ -142,10 +142,7 @@ calm_status calm_learn_judge(calm_ctx *ctx, const calm_learn_stage *stage, const
 /* Windows that learning sees: those that candidates were fitted to. */
 size_t calm_learn_windows(const calm_run *run);
 
-/* The end of the windows from `first` on, at most `end`, that one step of the learner takes together. */
-size_t calm_learn_step_end(const calm_learner *learner, const calm_windows *windows, size_t first, size_t end);
-
-/* How many steps it takes to see all windows that learning sees. */
+/* How many steps it takes to see all windows that learning sees (calm_learner_tokens). */
 size_t calm_learn_round(const calm_run *run, const calm_learner *learner);
 
 /* ---- the divergence of the whole model (learn_divergence.c) ---- */

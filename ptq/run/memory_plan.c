@@ -455,7 +455,7 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
         return calm_evaluate_bytes(&shape) + calm_size_max(calm_evaluate_scratch_bytes(&shape, e->n_threads),
                                                           calm_evaluate_detail_scratch_bytes(shape.n_kl));
     /* Of several ranks: the parts that all embeddings are joined from. */
-    const size_t joined = e->p->cluster ? calm_encode_bytes(config, n_windows) : 0;
+    const size_t joined = is_one_of_several(e->p) ? calm_encode_bytes(config, n_windows) : 0;
     return joined + (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows)) +
            calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, shape.block_bytes),
                          calm_embedding_compare_scratch_bytes(n_windows));

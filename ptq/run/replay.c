@@ -335,6 +335,19 @@ static void measure(replay *r, const calm_replay_parts *parts)
     finish_all(r);
 }
 
+/* As learn_ranks.h: the others run the float half of the passes while rank 0 takes its steps; all share the other
+ * half. */
+static void learn(replay *r)
+{
+    const double n = (double)r->cluster->ranks, half = r->costs->passes / 2;
+    for (int i = 0; i < r->cluster->ranks; i++)
+        r->ranks[i].left = i ? half / (n - 1) : r->costs->alone + (n > 1 ? 0 : half);
+    finish_all(r);
+    for (int i = 0; i < r->cluster->ranks; i++)
+        r->ranks[i].left = half / n;
+    finish_all(r);
+}
+
 calm_status calm_replay_run(calm_ctx *ctx, const calm_replay_costs *costs, const calm_replay_cluster *cluster,
                             calm_replay *out)
 {
@@ -356,7 +369,7 @@ calm_status calm_replay_run(calm_ctx *ctx, const calm_replay_costs *costs, const
     out->blocks_seconds = r.now - begun;
     run_alone(&r, costs->look * out->blobs_bytes);
     measure(&r, &costs->guard);
-    run_alone(&r, costs->alone);
+    learn(&r);
     measure(&r, &costs->test);
     out->seconds = r.now;
     for (size_t i = 0; i < n; i++) {

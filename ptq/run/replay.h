@@ -35,7 +35,8 @@ typedef struct calm_replay_costs {
     double begin;                       /* seconds of every rank before the blocks: digests, texts  */
     double look;                        /* seconds per byte of a candidate of another rank: rank 0 looks at it */
     calm_replay_parts guard, test;
-    double alone;                       /* seconds of rank 0 between the two: learning and writing  */
+    double alone;                       /* seconds of rank 0 between the two: steps of learning, writing */
+    double passes;                      /* of all windows through float and learned blocks between the steps */
 } calm_replay_costs;
 
 typedef struct calm_replay_cluster {

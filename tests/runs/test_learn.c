@@ -79,7 +79,8 @@ TEST(short_windows_are_put_together)
     ck_ok(calm_learner_parse(ctx, test_format("learn(steps=50,tokens=%d)", 2 * window + 1), &together.recipe.learner));
     play_must_run(&together);
     ck_assert_str_ne(weights_of(&together, "together"), weights_of(&alone, "out"));
-    ck_assert_int_eq(play_sql(&together, "SELECT count(*) FROM learned WHERE kept IS NULL AND loss_after < loss_before"), 2);
+    ck_assert_int_eq(play_sql(&together, "SELECT count(*) FROM learned WHERE kept IS NULL AND"
+                                         " loss_after < loss_before"), 2);
     play again = play_elsewhere(&together, "again");
     again.threads = 3;
     play_must_run(&again);

@@ -390,6 +390,7 @@ TEST(options_and_names)
     size_t steps, checks;
     ck_ok(calm_learner_parse(ctx, " learn( steps = 100 ) ", &learner));
     ck_assert_str_eq(calm_learner_canonical(learner), "learn@3(steps=100,tokens=512,reach=0,rate=0.001,v0=0.5)");
+    ck_assert_uint_eq(calm_learner_tokens(learner), 512);
     calm_learner_losses(learner, 3, &steps, &checks);
     ck_assert(steps == 100 && checks == 6);
     ck_fails(calm_learner_parse(ctx, "learn(steps=2)", &learner), CALM_EARG, "2 steps; expected 0, or at least 50");
@@ -440,6 +441,6 @@ int main(void)
                                                       steps_are_those_of_the_formula,
                                                       a_loss_that_is_not_finite_leaves_the_start,
                                                       a_loss_that_rises_leaves_the_start, eight_bits_stay,
-                                                      noise_takes_rounding_further, options_and_names, failures_pass_through, memory_is_as_said,
-                                                      NULL});
+                                                      noise_takes_rounding_further, options_and_names,
+                                                      failures_pass_through, memory_is_as_said, NULL});
 }

@@ -33,9 +33,10 @@ TEST(one_rank_does_all)
     costs.guard = (calm_replay_parts){30, 6, 2};
     costs.test = (calm_replay_parts){40, 4, 1};
     costs.alone = 7;
+    costs.passes = 6;
     costs.look = 1;
     const calm_replay found = replay(&costs, 1);
-    ck_near(found.seconds, 5 + 3 * 108 + 30 + 40 + 7, 1e-4);
+    ck_near(found.seconds, 5 + 3 * 108 + 30 + 40 + 7 + 6, 1e-4);
     ck_near(found.blocks_seconds, 3 * 108, 1e-4);
     ck_near(found.idle, 0, 1e-6);
     ck_assert(found.rows_bytes == 0 && found.blobs_bytes == 0 && found.unused == 0);
@@ -144,6 +145,11 @@ TEST(what_follows)
     costs.look = 0.1;
     costs.alone = 5;
     ck_near(replay(&costs, 2).seconds, 108 + 0.1 * 10 + 90 + 5, 1e-4);
+    /* The float half of 8 s beside rank 0's steps, the other half by both; or that half longer than the steps. */
+    costs.passes = 8;
+    ck_near(replay(&costs, 2).seconds, 108 + 0.1 * 10 + 90 + 5 + 2, 1e-4);
+    costs.passes = 20;
+    ck_near(replay(&costs, 2).seconds, 108 + 0.1 * 10 + 90 + 10 + 5, 1e-4);
 }
 END_OF_TEST
 

@@ -343,6 +343,20 @@ TEST(parts_end_with_batches)
 }
 END_OF_TEST
 
+/* 3 + 2 tokens are five; nothing goes past the end; a window that is long enough is alone. */
+TEST(short_windows_are_put_together)
+{
+    size_t each[5] = {3, 2, 9, 2, 2};
+    const calm_windows all = tiny_windows(each, 5);
+    ck_assert_uint_eq(calm_windows_together(&all, 0, 5, 5), 2);
+    ck_assert_uint_eq(calm_windows_together(&all, 0, 5, 6), 3);
+    ck_assert_uint_eq(calm_windows_together(&all, 2, 5, 5), 3);
+    ck_assert_uint_eq(calm_windows_together(&all, 3, 5, 5), 5);
+    ck_assert_uint_eq(calm_windows_together(&all, 3, 4, 5), 4);
+    ck_assert_uint_eq(calm_windows_together(&all, 1, 5, 1), 2);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("windows", (const TTest *[]){a_text_is_one_stream, lines_never_share_a_window,
@@ -350,5 +364,6 @@ int main(void)
                                                   every_window_begins_as_the_template_does,
                                                   documents_begin_as_the_template_does, beginnings_that_cannot_be_used,
                                                   texts_that_cannot_be_used, ids_outside_the_vocabulary,
-                                                  slices_have_their_own_digest, parts_end_with_batches, NULL});
+                                                  slices_have_their_own_digest, parts_end_with_batches,
+                                                  short_windows_are_put_together, NULL});
 }
