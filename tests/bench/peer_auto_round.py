@@ -1,0 +1,34 @@
+"""auto-round on the calibration windows that calm takes: signed rounding to W4 (or another width), dequantized weights written.
+
+peer_auto_round.py MODEL TEXT OUTPUT BITS GROUP ITERATIONS, in an environment with auto-round 0.16 and torch.  One thread; prints the
+CPU seconds of the quantization alone, without imports, loading and writing.
+"""
+
+import sys
+import time
+
+import torch
+from auto_round import AutoRound
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+SEQLEN, WINDOWS = 512, 128
+
+
+def main(model_dir, text, output, bits, group, iterations):
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    with open(text, encoding="utf-8") as stream:
+        ids = tokenizer(stream.read(), add_special_tokens=False)["input_ids"][: SEQLEN * WINDOWS]
+    windows = [{"input_ids": torch.tensor([ids[i : i + SEQLEN]]), "attention_mask": torch.ones(1, SEQLEN, dtype=torch.long)}
+               for i in range(0, len(ids), SEQLEN)]
+    assert len(windows) == WINDOWS and all(w["input_ids"].shape[1] == SEQLEN for w in windows)
+    begun = time.process_time()
+    rounder = AutoRound(model, tokenizer, bits=int(bits), group_size=int(group), sym=True, iters=int(iterations), seqlen=SEQLEN,
+                        nsamples=WINDOWS, batch_size=8, dataset=windows, device_map="cpu", amp=False)
+    rounder.quantize()
+    print(f"auto-round: {time.process_time() - begun:.1f} s of CPU time", flush=True)
+    rounder.save_quantized(output, format="fake")
+
+
+main(*sys.argv[1:])
