@@ -76,7 +76,7 @@ TEST(powers_of_two)
 {
     ck_ok(write_power(0x1p-126f));
     ck_ok(write_power(0x1p127f));
-    ck_fails(write_power(0x1.8p-3f), CALM_ENUMERIC, "the scale 0.1875 of row 0, group 0 or its minimum is no power of two");
+    ck_fails(write_power(0x1.8p-3f), CALM_ENUMERIC, "0.1875 of row 0, group 0 or its minimum is no power of two");
 }
 END_OF_TEST
 
