@@ -1,7 +1,7 @@
 /* GGUF: the file that llama.cpp loads, written whole (docs/formats.md section 6).
  *
  *   keys       the architecture (gguf_arch.c) and the tokenizer (gguf_tokenizer.c)
- *   linears    codes and scales as Q4_0, Q4_1 or Q8_0, bit for bit (gguf_linear.c)
+ *   linears    codes and scales as ggml's blocks, bit for bit (gguf_linear.c)
  *   the rest   float; vectors float32; Gemma's norms with their 1 added
  * In the architecture llama rows of q and k are permuted; codes and scales move with them.  One block is in memory at a
  * time, of a mixture one expert: its projections are three tensors, so it is assembled three times. */

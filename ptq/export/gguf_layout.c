@@ -158,7 +158,7 @@ static uint32_t label(const calm_gguf_layout *layout)
     } labels[] = {{CALM_GGML_F32, 0},   {CALM_GGML_F16, 1},     {CALM_GGML_Q4_0, 2},  {CALM_GGML_Q4_1, 3},
                   {CALM_GGML_Q8_0, 7},  {CALM_GGML_Q5_0, 8},    {CALM_GGML_Q5_1, 9},  {CALM_GGML_Q2_K, 10},
                   {CALM_GGML_Q3_K, 12}, {CALM_GGML_Q4_K, 15},   {CALM_GGML_Q5_K, 17}, {CALM_GGML_Q6_K, 18},
-                  {CALM_GGML_IQ4_NL, 25}, {CALM_GGML_IQ4_XS, 30}, {CALM_GGML_BF16, 32}};
+                  {CALM_GGML_IQ4_NL, 25}, {CALM_GGML_IQ4_XS, 30}, {CALM_GGML_BF16, 32}, {CALM_GGML_MXFP4, 38}};
     double most = -1;
     uint32_t out = 0;
     for (size_t l = 0; l < sizeof labels / sizeof *labels; l++) {

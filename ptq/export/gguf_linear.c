@@ -100,15 +100,17 @@ static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const 
 {
     const size_t n = type->elements / type->group, at = row * linear->n_groups + first / type->group;
     const float *scales = linear->scales + at, *mins = linear->mins ? linear->mins + at : NULL;
+    const bool power = type->scale == CALM_GGML_SCALE_E8M0;    /* its levels are doubled, its scale is half of ours */
     calm_super_block block;
     if (!calm_super_is(&linear->scheme)) {
-        parts->d = calm_f32_to_f16(scales[0]);
+        parts->d = power ? (uint16_t)(ilogbf(scales[0]) + 127) : calm_f32_to_f16(scales[0]);
         parts->dmin = mins ? calm_f32_to_f16(mins[0]) : 0;
-        if (calm_f16_to_f32(parts->d) == scales[0] && (!mins || calm_f16_to_f32(parts->dmin) == mins[0]))
+        const float held = power ? ldexpf(1, parts->d - 127) : calm_f16_to_f32(parts->d);
+        if (held == scales[0] && (!mins || calm_f16_to_f32(parts->dmin) == mins[0]))
             return CALM_OK;
         return calm_fail(ctx, CALM_ENUMERIC,
-                         "gguf: %s: the scale %g of row %zu, group %zu or its minimum is no float16", module,
-                         (double)scales[0], row, first / type->group);
+                         "gguf: %s: the scale %g of row %zu, group %zu or its minimum is no %s", module,
+                         (double)scales[0], row, first / type->group, power ? "power of two" : "float16");
     }
     if (!calm_super_split(&linear->scheme, n, scales, mins, &block))
         return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the scales of row %zu from group %zu on are no whole numbers "
@@ -122,7 +124,8 @@ static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const 
     return CALM_OK;
 }
 
-/* Codes of a family are the type's: ranks of levels in rising order, or code - zero with the same zero. */
+/* Codes of a family are the type's: ranks of levels in rising order, or code - zero with the same zero; of small floats
+ * a sign and a magnitude. */
 static calm_status put_family(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
                               size_t row, const calm_ggml_blocks *type)
 {
@@ -131,6 +134,8 @@ static calm_status put_family(calm_ctx *ctx, calm_gguf_writer *writer, const cal
         uint8_t block[CALM_GGML_BYTES_MAX];
         CALM_TRY(fill_scales(ctx, linear, module, row, first, type, &parts));
         memcpy(parts.codes, linear->codes + row * linear->in + first, type->elements);
+        for (size_t i = 0; i < type->elements && type->scale == CALM_GGML_SCALE_E8M0; i++)
+            parts.codes[i] = calm_levels_bits(&calm_levels_e2m1, parts.codes[i]);
         calm_ggml_pack(type, &parts, block);
         CALM_TRY(calm_gguf_put(ctx, writer, block, calm_ggml_find(type->type)->bytes));
     }

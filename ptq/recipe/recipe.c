@@ -63,6 +63,28 @@ static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algo
     return CALM_OK;
 }
 
+calm_status calm_recipe_keep_reaching(calm_ctx *ctx, const calm_recipe *recipe, calm_words *names)
+{
+    size_t kept = 0;
+    for (size_t n = 0; n < names->n; n++) {
+        calm_algorithm *algorithm;
+        bool reaches = false;
+        CALM_TRY(calm_algorithm_parse(ctx, names->of[n], &algorithm));
+        for (size_t s = 0; s < recipe->n_schemes && !reaches; s++) {
+            const calm_status status = calm_algorithm_reaches(ctx, algorithm, &recipe->schemes[s]);
+            reaches = status == CALM_OK;
+            if (status == CALM_EUNSUPPORTED)
+                calm_ctx_forgive(ctx);
+            else
+                CALM_TRY(status);
+        }
+        if (reaches)
+            names->of[kept++] = names->of[n];
+    }
+    names->n = kept ? kept : names->n;
+    return CALM_OK;
+}
+
 calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe)
 {
     calm_algorithm **algorithms;

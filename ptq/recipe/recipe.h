@@ -150,6 +150,11 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_rec
  * an unknown algorithm, one named twice.  CALM_EUNSUPPORTED: an algorithm that reaches none. */
 calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe);
 
+/* Of algorithms that nobody named, as the default pool, keep those that reach one of the recipe's schemes; all of them
+ * where none does.  Before calm_recipe_algorithms, which refuses an algorithm that reaches none.  CALM_EARG: an unknown
+ * one. */
+calm_status calm_recipe_keep_reaching(calm_ctx *ctx, const calm_recipe *recipe, calm_words *names);
+
 /* Entries of a recipe's pool as plain data, [n_pool] in ctx->out. */
 calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_pool_entry **out);
 

@@ -97,8 +97,10 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
 {
     const char *fallback = calm_spec_default_algorithms(spec);
     calm_words names = spec->algorithms;
-    if (!names.n)
+    if (!names.n) {
         CALM_TRY(calm_words_split(ctx, fallback ? fallback : default_pool(recipe), &names));
+        CALM_TRY(calm_recipe_keep_reaching(ctx, recipe, &names));
+    }
     return calm_recipe_algorithms(ctx, &names, recipe);
 }
 

@@ -266,7 +266,8 @@ TEST(every_type)
                 {"q5_1", CALM_GGML_Q5_1, CALM_GGML_Q5_1},    {"iq4_nl", CALM_GGML_IQ4_NL, CALM_GGML_IQ4_NL},
                 {"q2_k", CALM_GGML_Q2_K, CALM_GGML_IQ4_NL},  {"q3_k", CALM_GGML_Q3_K, CALM_GGML_IQ4_NL},
                 {"q4_k", CALM_GGML_Q4_K, CALM_GGML_Q5_0},    {"q5_k", CALM_GGML_Q5_K, CALM_GGML_Q5_1},
-                {"q6_k", CALM_GGML_Q6_K, CALM_GGML_Q8_0},    {"iq4_xs", CALM_GGML_IQ4_XS, CALM_GGML_IQ4_NL}};
+                {"q6_k", CALM_GGML_Q6_K, CALM_GGML_Q8_0},    {"iq4_xs", CALM_GGML_IQ4_XS, CALM_GGML_IQ4_NL},
+                {"mxfp4a16", CALM_GGML_MXFP4, CALM_GGML_MXFP4}};
     tiny_model spec = model_of("llama");
     spec.hidden = 256;
     spec.head_dim = spec.hidden / spec.n_heads;
@@ -442,6 +443,8 @@ TEST(refused_by_name)
     tiny_model gemma = model_of("gemma2"), moe = model_of("qwen2_moe"), square = model_of("qwen2");
     check_refused(&spec, "w8a8", "model.layers.0.mlp.down_proj is w8a8: GGUF has no quantized activations");
     check_refused(&spec, "w4a4_g32", "is w4a4_g32: GGUF has no quantized activations");
+    check_refused(&spec, "mxfp4", "is mxfp4: GGUF has no quantized activations");
+    check_refused(&spec, "nvfp4a16", "is nvfp4a16, for which GGUF has no type");
     check_refused(&spec, "w4a16_g16",
                   "is w4a16_g16: GGUF's blocks have 32 columns, which must divide the groups of 16");
     check_refused(&spec, "w8a16_asym", "is w8a16_asym: GGUF has no asymmetric type of 8 bits");

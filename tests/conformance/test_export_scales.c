@@ -54,7 +54,33 @@ TEST(held_or_refused)
 }
 END_OF_TEST
 
+static calm_status write_power(float scale)
+{
+    static const char *const schemes[] = {"mxfp4a16"};
+    const tiny_model spec = tiny_wide("llama");
+    const calm_exporter *exporter;
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(&spec));
+    tiny_plan_quantize_all(&p, schemes, 1, TINY_UNSCALED);
+    p.qjobs[0].scales[0] = scale;
+    ck_ok(calm_exporter_find(ctx, "gguf", &exporter));
+    const calm_export_input input = {.model = p.model, .plan = &p.plan};
+    ck_ok(exporter->check(ctx, &input));
+    const calm_status status = calm_exporter_write(ctx, exporter, &input, test_directory());
+    calm_model_close(p.model);
+    return status;
+}
+
+/* MXFP4 in GGUF has powers of two, smaller ones and greater ones than float16. */
+TEST(powers_of_two)
+{
+    ck_ok(write_power(0x1p-126f));
+    ck_ok(write_power(0x1p127f));
+    ck_fails(write_power(0x1.8p-3f), CALM_ENUMERIC, "0.1875 of row 0, group 0 or its minimum is no power of two");
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("export_scales", (const TTest *[]){held_or_refused, NULL});
+    return run_tests("export_scales", (const TTest *[]){held_or_refused, powers_of_two, NULL});
 }

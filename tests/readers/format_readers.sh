@@ -84,7 +84,7 @@ float_activations() {
 import random, json
 for n in range(24): print(json.dumps({'ids': [random.Random(n).randrange(3, 400) for _ in range(4)]}))" >"$work/tokens.jsonl"
     folders=
-    for scheme in fp8 fp8_block mxfp4 nvfp4; do
+    for scheme in fp8 fp8_block nvfp4 mxfp4 mxfp4,nvfp4 nvfp4,mxfp4; do
         out=$work/activations-$scheme
         write_format "$model" "$out" compressed-tensors $scheme >"$work/said" || { cat "$work/said"; exit 1; }
         calm forward --model "$out" --tokens "$work/tokens.jsonl" --output "$out/calm.safetensors" --quiet >/dev/null

@@ -29,7 +29,7 @@ write_blocks "$work/blocks" >/dev/null
 read_with blocks "$work/blocks"
 
 folders=
-for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64 w4a16_g32,w8a16_g32,float,w3a16_g64; do
+for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64 w4a16_g32,w8a16_g32,float,w3a16_g64 mxfp4a16; do
     write_gguf "$demo" "$scheme" "$work/demo-$scheme" >/dev/null
     folders="$folders $work/demo-$scheme"
 done

@@ -144,6 +144,10 @@ static const example examples[] = {
     {"llamacpp", NULL, 7, 96, false, "w4a16_g32_asym", CALM_ENGINE_TAKES},
     {"llamacpp", NULL, 7, 96, false, "w8a16_g32_asym", CALM_ENGINE_ZEROS},
     {"llamacpp", NULL, 7, 96, false, "w8a8", CALM_ENGINE_ACTIVATIONS},
+    {"llamacpp", NULL, 7, 96, false, "mxfp4a16", CALM_ENGINE_TAKES},
+    {"llamacpp", NULL, 7, 80, false, "mxfp4a16", CALM_ENGINE_COLUMNS},
+    {"llamacpp", NULL, 7, 96, false, "mxfp4", CALM_ENGINE_FAMILY},
+    {"llamacpp", NULL, 7, 96, false, "nvfp4a16", CALM_ENGINE_FAMILY},
     {"llamacpp", "compressed-tensors", 7, 96, false, "w8a16", CALM_ENGINE_FORMAT},
     /* MLX: three groups, no rows, zero points everywhere; AWQ of dense linears, GPTQ not. */
     {"mlx", NULL, 7, 128, false, "w4a16_g64", CALM_ENGINE_TAKES},

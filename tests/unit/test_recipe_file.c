@@ -270,6 +270,27 @@ TEST(what_is_no_document_is_refused)
 }
 END_OF_TEST
 
+/* Nobody named the default pool: what reaches no scheme is not in it, and all of it where nothing does. */
+TEST(a_pool_that_nobody_named_keeps_what_reaches)
+{
+    calm_recipe recipe = {0};
+    const calm_words both = test_words("q4_k,w4a16_g32"), one = test_words("q4_k");
+    calm_words names = test_words("rtn,smoothquant,mkq"), none = test_words("smoothquant"), wrong = test_words("rnt");
+    ck_ok(calm_recipe_schemes(ctx, &one, &recipe));
+    ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &none));
+    ck_assert_str_eq(list_of(&none), "smoothquant");
+    ck_fails(calm_recipe_algorithms(ctx, &none, &recipe), CALM_EUNSUPPORTED, "smoothquant cannot reach q4_k");
+    ck_fails(calm_recipe_keep_reaching(ctx, &recipe, &wrong), CALM_EARG, "rnt");
+    ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &names));
+    ck_assert_str_eq(list_of(&names), "rtn,mkq");
+    ck_ok(calm_recipe_algorithms(ctx, &names, &recipe));
+    names = test_words("rtn,smoothquant,mkq");
+    ck_ok(calm_recipe_schemes(ctx, &both, &recipe));
+    ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &names));
+    ck_assert_str_eq(list_of(&names), "rtn,smoothquant,mkq");
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("recipe_file",
@@ -278,5 +299,6 @@ int main(void)
                                        a_text_to_evaluate_overrides_no_evaluation, each_wrong_recipe_names_its_place,
                                        each_wrong_name_is_found_without_a_model, every_shipped_recipe_is_valid,
                                        a_name_finds_a_shipped_recipe, what_is_no_document_is_refused, keys_of_a_spec,
+                                       a_pool_that_nobody_named_keeps_what_reaches,
                                        NULL});
 }
