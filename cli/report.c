@@ -68,7 +68,7 @@ static calm_status print_ranks(calm_ctx *ctx, const calm_result *r, calm_text *o
         const calm_rank_facts *facts = &r->ranks[i];
         CALM_CELLS(&table, CALM_INT((int64_t)i), CALM_TEXT(facts->host), CALM_INT((int64_t)facts->blocks),
                    CALM_FIXED(facts->block_seconds, 1), CALM_FIXED(facts->row_seconds, 1),
-                   CALM_FIXED(i ? facts->asked_seconds : NAN, 1), CALM_FIXED(facts->idle_seconds, 1),
+                   CALM_FIXED(facts->asked_seconds, 1), CALM_FIXED(facts->idle_seconds, 1),
                    CALM_FIXED(100 * facts->idle_seconds / r->divided_seconds, 1));
     }
     calm_text_printf(out, "\n");

@@ -41,8 +41,8 @@ int calm_cluster_on_node(const calm_cluster *cluster)
 
 void calm_cluster_note_cores(calm_ctx *ctx, const calm_cluster *cluster)
 {
-    if (cluster && cluster->places)
-        calm_places_judge(ctx, cluster->places, (size_t)cluster->transport.ranks);
+    if (cluster && cluster->seats)
+        calm_seat_judge(ctx, cluster->seats, (size_t)cluster->transport.ranks);
 }
 
 /* ---- what all ranks find ---- */
@@ -467,7 +467,7 @@ static void release(calm_cluster *c)
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
     free(c->peers);
-    free(c->places);
+    free(c->seats);
     free(c);
 }
 
@@ -508,19 +508,19 @@ static calm_status begin_transport(calm_ctx *ctx, calm_transport *transport)
 }
 
 /* Where all ranks are to rank 0, and to each how many are beside it. */
-static calm_status find_places(calm_ctx *ctx, calm_cluster *c)
+static calm_status find_seats(calm_ctx *ctx, calm_cluster *c)
 {
     const calm_transport *t = &c->transport;
-    const calm_place here = calm_place_here(c->own_host, ctx->n_threads);
+    const calm_seat here = calm_seat_here(c->own_host, ctx->n_threads);
     int *beside;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, beside, (size_t)t->ranks));
-    if (t->rank == 0 && !(c->places = calloc((size_t)t->ranks, sizeof *c->places)))
+    if (t->rank == 0 && !(c->seats = calloc((size_t)t->ranks, sizeof *c->seats)))
         calm_fail(ctx, CALM_ENOMEM, "ranks: out of memory");
     CALM_TRY(calm_cluster_settle(ctx, c));
-    CALM_TRY(t->gather(ctx, t->state, &here, sizeof here, c->places));
-    for (int r = 0; c->places && r < t->ranks; r++)
-        beside[r] = calm_places_beside(c->places, (size_t)t->ranks, (size_t)r);
+    CALM_TRY(t->gather(ctx, t->state, &here, sizeof here, c->seats));
+    for (int r = 0; c->seats && r < t->ranks; r++)
+        beside[r] = calm_seat_neighbours(c->seats, (size_t)t->ranks, (size_t)r);
     CALM_TRY(t->broadcast(ctx, t->state, beside, (size_t)t->ranks * sizeof *beside));
     c->on_node = beside[t->rank];
     return CALM_OK;
@@ -544,7 +544,7 @@ calm_status calm_cluster_start(calm_ctx *ctx, const calm_cluster_hooks *hooks, c
     if (before.status != CALM_OK)
         calm_fail(ctx, (calm_status)before.status, "%s", before.message);
     CALM_TRY(calm_cluster_settle(ctx, c));
-    CALM_TRY(find_places(ctx, c));
+    CALM_TRY(find_seats(ctx, c));
     return calm_watch_start(ctx, c);
 }
 

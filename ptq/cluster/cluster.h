@@ -38,7 +38,7 @@ int calm_cluster_ranks(const calm_cluster *cluster);
 /* Ranks of this machine; 1 of NULL. */
 int calm_cluster_on_node(const calm_cluster *cluster);
 
-/* Rank 0: log what is wrong with where the ranks are (placement.h).  Nothing on others, or of NULL. */
+/* Rank 0: log what is wrong with where the ranks are (seat.h).  Nothing on others, or of NULL. */
 void calm_cluster_note_cores(calm_ctx *ctx, const calm_cluster *cluster);
 
 /* What carries rows between them. */

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "ptq/cluster/cluster.h"
-#include "ptq/cluster/placement.h"
+#include "ptq/cluster/seat.h"
 #include "ptq/cluster/wire.h"
 
 #define CALM_PLACE_MAX 160
@@ -26,7 +26,7 @@ struct calm_cluster {
     calm_transport transport;
     calm_cluster_hooks hooks;
     calm_peer *peers;                /* [ranks]                               */
-    calm_place *places;              /* [ranks] on rank 0; NULL elsewhere     */
+    calm_seat *seats;                /* [ranks] on rank 0; NULL elsewhere     */
     int on_node;                     /* ranks of this machine                 */
     char token[CALM_HOST_MAX];       /* who connects must know it             */
     char own_host[CALM_HOST_MAX];

@@ -1,4 +1,5 @@
 /* What each rank did of a run and how long it was idle, for the report. */
+#include <math.h>
 #include <stdio.h>
 
 #include "ptq/base/threads.h"
@@ -53,7 +54,7 @@ calm_status calm_division_account(calm_ctx *ctx, calm_run *p)
     calm_text_printf(&all, "%zu, idle", p->result.n_ranks);
     for (size_t r = 0; r < p->result.n_ranks; r++) {
         calm_rank_facts *facts = &p->result.ranks[r];
-        facts->asked_seconds = r ? calm_cluster_worked(p->cluster, (int)r) : 0;
+        facts->asked_seconds = r ? calm_cluster_worked(p->cluster, (int)r) : NAN;
         facts->idle_seconds = p->result.divided_seconds - (facts->block_seconds - facts->row_seconds) -
                               facts->asked_seconds;
         if (r == 0)    /* what nobody asks it for is its own work */

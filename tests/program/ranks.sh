@@ -131,6 +131,7 @@ part_two() {
     check 2 two one $small
     # Only rank 0 prints.
     [ "$(grep -c 'test text' two.said)" = 1 ] || fail "two: the report is there $(grep -c 'test text' two.said) times"
+    grep -qE '^ +rank +machine .* idle %$' two.said || fail "two: the report does not say how long ranks were idle"
     # All of it is there now.
     run 0 one $small --force || fail "$(tail -n 5 one.said)"
     check 2 two one $small --force
@@ -138,6 +139,16 @@ part_two() {
     run 0 wide $wide || fail "$(tail -n 5 wide.said)"
     check 2 wide2 wide $wide
     divided wide2
+    # More ranks than blocks; what each of them did.
+    few="--model tiny --scheme w4a16_g32 --algorithms rtn --samples 4 --seqlen 64 --guard-samples 0 --no-eval --threads 1"
+    run 0 few $few || fail "$(tail -n 5 few.said)"
+    check 3 few3 few $few --json
+    grep -q '^calm: warning: 3 ranks for 2 blocks: 1 of the ranks have nothing to compute$' few3.said ||
+        fail "few3: $(cat few3.said)"
+    [ "$(grep -cE '"idle_seconds": [0-9]' few3.said)" = 3 ] || fail "few3: $(grep -A 40 '"ranks"' few3.said)"
+    [ "$(grep -c '"blocks": 1,$' few3.said)" = 2 ] || fail "few3: $(grep -A 40 '"ranks"' few3.said)"
+    store_sql few3/calm.db "SELECT value FROM environment WHERE name = 'ranks'" |
+        grep -qE '^3, idle [0-9.]+ %, [0-9.]+ %, [0-9.]+ % of [0-9.]+ s$' || fail "few3: the store has no idle times"
     texts
     run 0 bert1 $sentences || fail "$(tail -n 5 bert1.said)"
     check 2 bert2 bert1 $sentences
@@ -390,6 +401,13 @@ refused() {
     [ "$(grep -c '^calm' refused.said)" = 1 ] && grep -qE "$pattern" refused.said || fail "$pattern: $(cat refused.said)"
 }
 
+# Change the last weight a little.
+patch_last_byte() {
+    head -c -1 "$1" >patched
+    printf '\001' >>patched
+    mv patched "$1"
+}
+
 part_refuse() {
     quantize="calm quantize $small --output r/out --store r/calm.db --quiet"
     mkdir a b
@@ -405,6 +423,26 @@ part_refuse() {
     refused 1 '^calm: rank 1 .* is not the folder that rank 0 has' \
         -n 1 --wdir "$work/a" $quantize : -n 1 --wdir "$work/b" $quantize
     refused 1 '^calm eval does not divide its work' -n 2 calm eval --model qwen
+    # Other content under the same names.
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output a/m >/dev/null
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output b/m >/dev/null
+    printf 'One text.' >a/text.txt
+    printf 'Another.' >b/text.txt
+    named="calm quantize --model m --scheme w4a16_g32 --algorithms rtn --samples 1 --seqlen 64 --guard-samples 0 --no-eval
+ --threads 1 --output $work/r/out --store $work/r/calm.db --quiet"
+    for file in a/text.txt b/text.txt; do
+        head -c 20000 "${CALM_HOME:?}/recipes/text/wikitext2-valid.txt" >>$file
+    done
+    refused 1 '^calm: rank 1 .* differ in the calibration: ' \
+        -n 1 --wdir "$work/a" $named --calib text.txt : -n 1 --wdir "$work/b" $named --calib text.txt
+    patch_last_byte b/m/model.safetensors
+    refused 1 '^calm: rank 1 .* differ in the model: ' -n 1 --wdir "$work/a" $named : -n 1 --wdir "$work/b" $named
+    # Ranks on one core of several.
+    if [ "$(nproc)" -ge 2 ] && taskset -c 0 true 2>/dev/null; then
+        mpirun -n 2 taskset -c 0 ${named% --quiet} --model a/m --output s/out --store s/calm.db >tight.said 2>&1
+        grep -q '^calm: warning: 2 ranks (0, 1) with 2 threads on .* may use 1 of its ' tight.said ||
+            fail "tight: $(cat tight.said)"
+    fi
     [ ! -e r/calm.db ] || fail "a refused run has made a store"
 }
 

@@ -5,8 +5,8 @@
 
 static void clear(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
-                                        "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE"};
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID",
+                                        "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
 }

@@ -1,5 +1,5 @@
 /* Ranks on machines and cores, and what is said of them. */
-#include "ptq/cluster/placement.h"
+#include "ptq/cluster/seat.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,9 +18,9 @@ static void keep(void *user, calm_log_level level, const char *line)
 }
 
 /* A rank on `host`, which has 8 cores, with cores first .. first + n - 1. */
-static calm_place place(const char *host, int first, int n, int threads)
+static calm_seat seat(const char *host, int first, int n, int threads)
 {
-    calm_place p = {.n_cores = 8, .threads = threads};
+    calm_seat p = {.n_cores = 8, .threads = threads};
     snprintf(p.host, sizeof p.host, "%s", host);
     CPU_ZERO(&p.cores);
     for (int i = first; i < first + n; i++)
@@ -28,11 +28,11 @@ static calm_place place(const char *host, int first, int n, int threads)
     return p;
 }
 
-static void judge(const calm_place *places, size_t n, const char *expected)
+static void judge(const calm_seat *seats, size_t n, const char *expected)
 {
     said[0] = '\0';
     ctx->log = keep;
-    calm_places_judge(ctx, places, n);
+    calm_seat_judge(ctx, seats, n);
     ctx->log = NULL;
     ck_assert_str_eq(said, expected);
 }
@@ -41,7 +41,7 @@ static void judge(const calm_place *places, size_t n, const char *expected)
 
 TEST(this_process)
 {
-    const calm_place p = calm_place_here("here", 3);
+    const calm_seat p = calm_seat_here("here", 3);
     ck_assert_str_eq(p.host, "here");
     ck_assert_int_eq(p.threads, 3);
     ck_assert_int_eq(p.n_cores, (int)sysconf(_SC_NPROCESSORS_ONLN));
@@ -52,67 +52,67 @@ END_OF_TEST
 
 TEST(ranks_of_a_machine)
 {
-    const calm_place places[] = {place("a", 0, 8, 1), place("b", 0, 8, 1), place("a", 0, 8, 1)};
-    ck_assert_int_eq(calm_places_beside(places, 3, 0), 2);
-    ck_assert_int_eq(calm_places_beside(places, 3, 1), 1);
-    ck_assert_int_eq(calm_places_beside(places, 3, 2), 2);
+    const calm_seat seats[] = {seat("a", 0, 8, 1), seat("b", 0, 8, 1), seat("a", 0, 8, 1)};
+    ck_assert_int_eq(calm_seat_neighbours(seats, 3, 0), 2);
+    ck_assert_int_eq(calm_seat_neighbours(seats, 3, 1), 1);
+    ck_assert_int_eq(calm_seat_neighbours(seats, 3, 2), 2);
 }
 END_OF_TEST
 
 /* Cores of its own for every rank; the same numbers on another machine are other cores. */
 TEST(nothing_to_say)
 {
-    const calm_place apart[] = {place("a", 0, 4, 4), place("a", 4, 4, 4), place("b", 0, 8, 8)};
+    const calm_seat apart[] = {seat("a", 0, 4, 4), seat("a", 4, 4, 4), seat("b", 0, 8, 8)};
     judge(apart, 3, "");
 }
 END_OF_TEST
 
 TEST(more_threads_than_cores)
 {
-    const calm_place places[] = {place("a", 0, 8, 8), place("b", 0, 8, 5), place("b", 0, 8, 4), place("b", 0, 8, 4)};
-    judge(places, 4, "! 3 ranks (1, 2 ...) with 13 threads on b, which has 8 cores: fewer ranks or threads would be "
-                     "faster\n");
+    const calm_seat seats[] = {seat("a", 0, 8, 8), seat("b", 0, 8, 5), seat("b", 0, 8, 4), seat("b", 0, 8, 4)};
+    judge(seats, 4, "! 3 ranks (1, 2 ...) with 13 threads on b, which has 8 cores: fewer ranks or threads would be "
+                    "faster\n");
 }
 END_OF_TEST
 
 /* Sets that meet, also by way of a third, have too few cores although the machine has enough. */
 TEST(too_few_cores_of_enough)
 {
-    const calm_place same[] = {place("a", 0, 2, 2), place("a", 0, 2, 2), place("a", 4, 4, 4)};
+    const calm_seat same[] = {seat("a", 0, 2, 2), seat("a", 0, 2, 2), seat("a", 4, 4, 4)};
     judge(same, 3, "! 2 ranks (0, 1) with 4 threads on a may use 2 of its 8 cores: " REMEDY);
-    const calm_place chain[] = {place("a", 0, 2, 2), place("a", 1, 2, 2), place("a", 2, 2, 2)};
+    const calm_seat chain[] = {seat("a", 0, 2, 2), seat("a", 1, 2, 2), seat("a", 2, 2, 2)};
     judge(chain, 3, "! 3 ranks (0, 1 ...) with 6 threads on a may use 4 of its 8 cores: " REMEDY);
-    const calm_place alone[] = {place("a", 0, 4, 4), place("a", 4, 1, 4)};
+    const calm_seat alone[] = {seat("a", 0, 4, 4), seat("a", 4, 1, 4)};
     judge(alone, 2, "! rank 1 with 4 threads on a may use 1 of its 8 cores: " REMEDY);
 }
 END_OF_TEST
 
 TEST(not_kept_apart)
 {
-    const calm_place places[] = {place("a", 0, 8, 4), place("a", 0, 8, 4)};
-    judge(places, 2, "2 ranks (0, 1) on a may use the same cores: " REMEDY);
+    const calm_seat seats[] = {seat("a", 0, 8, 4), seat("a", 0, 8, 4)};
+    judge(seats, 2, "2 ranks (0, 1) on a may use the same cores: " REMEDY);
 }
 END_OF_TEST
 
 TEST(idle_cores)
 {
-    const calm_place places[] = {place("a", 0, 1, 1), place("a", 1, 1, 1)};
-    judge(places, 2, "2 ranks (0, 1) with 2 threads on a, which has 8 cores: mpirun binds a rank to one core unless told "
-                     "otherwise (--bind-to none, --map-by slot:PE=N)\n");
+    const calm_seat seats[] = {seat("a", 0, 1, 1), seat("a", 1, 1, 1)};
+    judge(seats, 2, "2 ranks (0, 1) with 2 threads on a, which has 8 cores: mpirun binds a rank to one core unless "
+                    "told otherwise (--bind-to none, --map-by slot:PE=N)\n");
 }
 END_OF_TEST
 
 /* A system that does not say which cores a process may use. */
 TEST(cores_not_known)
 {
-    const calm_place places[] = {place("a", 0, 0, 4), place("a", 0, 0, 4)};
-    judge(places, 2, "");
+    const calm_seat seats[] = {seat("a", 0, 0, 4), seat("a", 0, 0, 4)};
+    judge(seats, 2, "");
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("placement", (const TTest *[]){this_process, ranks_of_a_machine, nothing_to_say,
+    return run_tests("seat", (const TTest *[]){this_process, ranks_of_a_machine, nothing_to_say,
                                                     more_threads_than_cores, too_few_cores_of_enough, not_kept_apart,
                                                     idle_cores, cores_not_known, NULL});
 }
