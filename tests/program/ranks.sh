@@ -3,8 +3,8 @@
 #
 #   ranks.sh FOLDERS-OF-PROGRAMS PART
 #
-# PART: two, more, learn, kill, delay, refuse.  Skipped (exit status 77) without mpirun, or where calm was built without MPI;
-# delay without root, network namespaces or TUN devices.
+# PART: two, more, learn, kill, delay, slurm, refuse.  Skipped (exit status 77) without mpirun, or where calm was built
+# without MPI; delay without root, network namespaces or TUN devices; slurm without root, munged, slurmctld and slurmd.
 set -u
 
 [ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -385,6 +385,143 @@ EOF
     done
 }
 
+# A cluster of two nodes on this machine, of daemons of its own: two slurmd, one slurmctld, and munged for their words.
+slurm_begin() {
+    for program in munged slurmctld slurmd srun sbatch; do
+        command -v $program >/dev/null || { echo "skipped: no $program"; exit 77; }
+    done
+    [ "$(id -u)" = 0 ] || { echo "skipped: slurmd -N needs root"; exit 77; }
+    mkdir state tmp-n1 tmp-n2
+    head -c 128 /dev/urandom >munge.key
+    chmod 400 munge.key
+    chmod 711 .
+    munged --force --foreground --key-file "$work/munge.key" --socket "$work/munge.socket" --pid-file "$work/munge.pid" \
+        --log-file "$work/munge.log" --seed-file "$work/munge.seed" >munged.said 2>&1 &
+    daemons=$!
+    # A requeued job begins when its credentials are over: 2 minutes but for cred_expire.
+    cat >slurm.conf <<EOF
+ClusterName=calm
+SlurmctldHost=$(hostname)
+SlurmctldPort=27817
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$work/munge.socket,cred_expire=5
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool-%n
+TmpFS=$work/tmp-%n
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd-%n.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=5
+NodeName=n1 NodeHostname=$(hostname) Port=27818 CPUs=4
+NodeName=n2 NodeHostname=$(hostname) Port=27819 CPUs=4
+PartitionName=main Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:4
+EOF
+    SLURM_CONF=$work/slurm.conf
+    export SLURM_CONF
+    until [ -e munge.socket ] || ! kill -0 $daemons; do sleep 0.1; done
+    slurmctld -D >slurmctld.said 2>&1 &
+    daemons="$daemons $!"
+    for node in n1 n2; do
+        slurmd -D -N $node >slurmd-$node.said 2>&1 &
+        daemons="$daemons $!"
+    done
+    trap 'kill $daemons; wait; rm -rf "$work"' EXIT
+    for _ in $(seq 100); do
+        [ "$(sinfo -h -t idle -o %D 2>/dev/null)" = 2 ] && return 0
+        sleep 0.2
+    done
+    fail "two nodes do not come up: $(sinfo -N 2>&1; tail -n 5 slurmctld.log slurmd-*.log)"
+    exit 1
+}
+
+# submit DIR: a job of two ranks, its number in $job
+submit() {
+    cat >"$1.sh" <<EOF
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --requeue --open-mode=append --output=$work/$1.said
+cd $work || exit 1
+srun --mpi=pmix --kill-on-bad-exit=1 calm quantize $(echo $small) --output $1/out --store $1/calm.db
+EOF
+    job=$(sbatch --parsable "$1.sh")
+}
+
+# job_state JOB: PENDING, RUNNING, COMPLETED ...
+job_state() {
+    scontrol show job "$1" 2>/dev/null | sed -n 's/^ *JobState=\([A-Z_]*\).*/\1/p'
+}
+
+part_slurm() {
+    slurm_begin
+    run 0 one $small || fail "$(tail -n 5 one.said)"
+    launch="srun --mpi=pmix -N 2 -n 2"
+    $launch calm quantize $small --output run/out --store run/calm.db >run.said 2>&1 || fail "run: $(tail -n 5 run.said)"
+    same one run
+    grep -q '^ *1 .* [0-9.]* *$' run.said || fail "run: no row of rank 1: $(tail -n 12 run.said)"
+    # Killed: the sentence of calm, and the same bytes afterwards.
+    $launch calm quantize $small --output dead/out --store dead/calm.db --quiet >dead.said 2>&1 &
+    step=$!
+    wait_for dead 5 $step
+    for pid in $(pgrep -x calm); do
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "SLURM_CONF=$SLURM_CONF" || continue
+        tr '\0' '\n' <"/proc/$pid/environ" | grep -qx SLURM_PROCID=1 && kill -9 "$pid"
+    done
+    wait $step && fail "dead: ended with status 0"
+    grep -q 'calm: rank 1 (process [0-9]* on .*) ended while it worked on .*; ' dead.said || fail "dead: $(cat dead.said)"
+    check 0 dead one $small
+    # Cancelled, and the same command again.
+    submit cancelled
+    wait_for cancelled 5 $$
+    scancel "$job"
+    for _ in $(seq 100); do
+        [ "$(job_state "$job")" != CANCELLED ] || [ -n "$(squeue -h -j "$job" 2>/dev/null)" ] || break
+        sleep 0.1
+    done
+    [ "$(job_state "$job")" = CANCELLED ] || fail "cancelled: $(job_state "$job")"
+    [ ! -e cancelled/out ] || fail "cancelled: it was over before"
+    submit cancelled
+    finish cancelled
+    # Requeued: it goes on by itself.
+    submit requeued
+    wait_for requeued 5 $$
+    scontrol requeue "$job"
+    finish requeued
+    [ "$(scontrol show job "$job" | grep -c ' Restarts=1 ')" = 1 ] || fail "requeued: $(scontrol show job "$job")"
+    # An array of ablations, each with a store of its own.
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
+    cat >array.sh <<EOF
+#!/bin/bash
+#SBATCH --array=0-1 --ntasks=1 --output=$work/array-%a.said
+cd $work || exit 1
+schemes=(w4a16_g32 w8a16_g32)
+scheme=\${schemes[\$SLURM_ARRAY_TASK_ID]}
+calm ablate --model tiny --scheme "\$scheme" --algorithms rtn,gptq --samples 4 --seqlen 64 --eval-samples 2 --no-probes \
+    --threads 1 --store "array-\$scheme.db"
+EOF
+    sbatch --wait array.sh >/dev/null || fail "array: $(tail -n 5 array-0.said array-1.said)"
+    for scheme in w4a16_g32 w8a16_g32; do
+        [ "$(store_sql array-$scheme.db 'SELECT DISTINCT scheme FROM candidate')" = $scheme ] ||
+            fail "array: $scheme: $(cat array-*.said)"
+    done
+}
+
+# finish DIR: its job ends well, with the bytes of one machine, and had something to go on from
+finish() {
+    for _ in $(seq 600); do
+        case $(job_state "$job") in COMPLETED | FAILED | CANCELLED | NODE_FAIL) break ;; esac
+        sleep 0.2
+    done
+    [ "$(job_state "$job")" = COMPLETED ] || fail "$1: $(job_state "$job"): $(tail -n 5 "$1.said")"
+    grep -qE '[1-9][0-9]* of [0-9]+ candidates are in .* already' "$1.said" || fail "$1: it began anew: $(cat "$1.said")"
+    same one "$1"
+}
+
 # carried DIR BYTES: have so many gone to the other machine?
 carried() {
     n=$(sed -n 's/^delay_link: [0-9]* packets and \([0-9]*\) bytes to far, .*/\1/p' "$1.said")
@@ -447,7 +584,7 @@ part_refuse() {
 }
 
 case $2 in
-    two | more | learn | kill | delay | refuse) "part_$2" ;;
+    two | more | learn | kill | delay | slurm | refuse) "part_$2" ;;
     *) echo "ranks.sh: no part $2" >&2; exit 2 ;;
 esac
 exit $failed
