@@ -57,6 +57,24 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
     return CALM_OK;
 }
 
+/* One row per rank, where there were several: what it did, and how much of the time it had nothing to do. */
+static calm_status print_ranks(calm_ctx *ctx, const calm_result *r, calm_text *out)
+{
+    CALM_SCOPED_TABLE(table);
+    if (!r->n_ranks)
+        return CALM_OK;
+    calm_table_columns(&table, "#rank|machine|#blocks|#in s|#waiting for rows|#for rank 0|#idle s|#idle %");
+    for (size_t i = 0; i < r->n_ranks; i++) {
+        const calm_rank_facts *facts = &r->ranks[i];
+        CALM_CELLS(&table, CALM_INT((int64_t)i), CALM_TEXT(facts->host), CALM_INT((int64_t)facts->blocks),
+                   CALM_FIXED(facts->block_seconds, 1), CALM_FIXED(facts->row_seconds, 1),
+                   CALM_FIXED(facts->asked_seconds, 1), CALM_FIXED(facts->idle_seconds, 1),
+                   CALM_FIXED(100 * facts->idle_seconds / r->divided_seconds, 1));
+    }
+    calm_text_printf(out, "\n");
+    return calm_table_write(ctx, &table, 2, out);
+}
+
 /* One row per budget: its result, measured on the guard windows and on the test text. */
 static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
@@ -84,10 +102,10 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
     if (r->evaluates)
         calm_text_printf(out, "  test text: %s, %zu windows of %zu tokens\n", r->recipe->eval_name, r->eval.n,
                          r->eval.longest);
-    calm_text_printf(out,
-                     "\n  store        %s\n  time         %.1f s\n\n  next: the same command with one of the budgets "
-                     "writes its checkpoint; nothing is computed again\n",
-                     r->recipe->store, r->seconds);
+    calm_text_printf(out, "\n  store        %s\n  time         %.1f s\n", r->recipe->store, r->seconds);
+    CALM_TRY(print_ranks(ctx, r, out));
+    calm_text_printf(out, "\n  next: the same command with one of the budgets writes its checkpoint; nothing is "
+                          "computed again\n");
     return CALM_OK;
 }
 
@@ -131,6 +149,8 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
     calm_text_printf(&text, "  time         %.1f s (%.1f %% of it scoring)%s\n", r->seconds,
                      100 * r->score_seconds / ctx->n_threads / r->seconds,
                      r->n_cached ? "; candidates of the store were used" : "");
+    if (ctx->status == CALM_OK)
+        print_ranks(ctx, r, &text);
     if (recipe->model.note)
         calm_text_printf(&text, "\n  %s\n", recipe->model.note);
     calm_text_printf(&text, "\n  next: %s inspect ", calm_program());
@@ -242,11 +262,27 @@ static calm_json *tuning_json(const calm_result *r)
                        CALM_KV("seconds", facts->seconds));
 }
 
+/* NULL of one rank. */
+static calm_json *ranks_json(const calm_result *r)
+{
+    calm_json *rows = r->n_ranks ? calm_json_new_array() : NULL;
+    for (size_t i = 0; i < r->n_ranks; i++) {
+        const calm_rank_facts *facts = &r->ranks[i];
+        calm_json_add(rows, CALM_OBJECT(
+            CALM_KV("rank", i), CALM_KV("host", facts->host), CALM_KV("blocks", facts->blocks),
+            CALM_KV("block_seconds", facts->block_seconds), CALM_KV("row_seconds", facts->row_seconds),
+            CALM_KV("asked_seconds", facts->asked_seconds), CALM_KV("idle_seconds", facts->idle_seconds),
+            CALM_KV("idle_share", facts->idle_seconds / r->divided_seconds)));
+    }
+    return rows;
+}
+
 calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lock)
 {
     if (r->recipe->n_budgets > 1)    /* no checkpoint, a row for each */
         return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", r->run_id), CALM_KV("budgets", budgets_json(r)),
-                                                CALM_KV("store", r->recipe->store), CALM_KV("seconds", r->seconds)));
+                                                CALM_KV("store", r->recipe->store), CALM_KV("seconds", r->seconds),
+                                                CALM_KV("ranks", ranks_json(r))));
     calm_json *units = calm_json_new_array(), *before = NULL, *after = NULL, *text = NULL;
     calm_summary_units(ctx, r, add_unit_json, units);
     if (r->evaluates) {
@@ -266,5 +302,5 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
         CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
         CALM_KV("checkpoint", r->recipe->output), CALM_KV("store", r->recipe->store), CALM_KV("lock", lock),
         CALM_KV("candidates_from_store", r->n_cached), CALM_KV("seconds", r->seconds),
-        CALM_KV("score_seconds", r->score_seconds)));
+        CALM_KV("score_seconds", r->score_seconds), CALM_KV("ranks", ranks_json(r))));
 }

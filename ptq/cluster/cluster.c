@@ -36,8 +36,13 @@ const calm_transport *calm_cluster_transport(const calm_cluster *cluster)
 
 int calm_cluster_on_node(const calm_cluster *cluster)
 {
-    const int n = cluster ? calm_launch_read().on_node : 1;
-    return n > 0 ? n : 1;
+    return cluster ? cluster->on_node : 1;
+}
+
+void calm_cluster_note_cores(calm_ctx *ctx, const calm_cluster *cluster)
+{
+    if (cluster && cluster->seats)
+        calm_seat_judge(ctx, cluster->seats, (size_t)cluster->transport.ranks);
 }
 
 /* ---- what all ranks find ---- */
@@ -275,7 +280,7 @@ static char *wait_mail(calm_cluster *c, int rank, size_t *n)
     return mail;
 }
 
-/* Compute what one piece of mail asks for, and answer it. */
+/* Compute what one piece of mail asks for, and answer it; behind the answer are the seconds that it took. */
 static calm_status do_work(calm_ctx *ctx, const calm_cluster *c, const char *mail, size_t n, calm_cluster_work_fn *work,
                            void *user)
 {
@@ -283,7 +288,10 @@ static calm_status do_work(calm_ctx *ctx, const calm_cluster *c, const char *mai
     CALM_SCOPED_ARENA(results);
     CALM_SCOPED_OUT(ctx, &results);
     CALM_SCOPED_SCRATCH(ctx);
+    const double begun = calm_seconds();
     CALM_TRY(work(ctx, user, mail, n, &answer));
+    const double took = calm_seconds() - begun;
+    calm_text_append(&answer, (const char *)&took, sizeof took);
     CALM_TRY(calm_text_check(ctx, &answer));
     return calm_wire_send(ctx, c->peers[0].fd, CALM_FRAME_ANSWER, CALM_OK, answer.data, answer.length);
 }
@@ -311,6 +319,16 @@ calm_status calm_cluster_ask(calm_ctx *ctx, calm_cluster *cluster, int rank, con
     return calm_wire_send(ctx, cluster->peers[rank].fd, CALM_FRAME_WORK, CALM_OK, bytes, n);
 }
 
+double calm_cluster_worked(const calm_cluster *cluster, int rank)
+{
+    return cluster->peers[rank].worked;
+}
+
+double calm_cluster_waited(const calm_cluster *cluster)
+{
+    return cluster->peers[0].worked;
+}
+
 bool calm_cluster_asked(const calm_cluster *cluster)
 {
     return cluster->asked;
@@ -319,11 +337,22 @@ bool calm_cluster_asked(const calm_cluster *cluster)
 calm_status calm_cluster_answer(calm_ctx *ctx, calm_cluster *cluster, int rank, char **bytes, size_t *n)
 {
     CALM_SCOPED_LEND(cluster);
+    const double begun = calm_seconds();
+    double took;
     /* Without an answer the run ends here: the watching thread knows why. */
     char *mail = wait_mail(cluster, rank, n);
-    const calm_status status = calm_alloc_raw(ctx, ctx->scratch, bytes, *n + 1, 1, "the answer of another rank");
-    if (status == CALM_OK)
+    cluster->peers[0].worked += calm_seconds() - begun;
+    calm_status status = CALM_OK;
+    if (*n < sizeof took)
+        status = calm_fail(ctx, CALM_EFORMAT, "the answer of rank %d ends too early", rank);
+    else
+        status = calm_alloc_raw(ctx, ctx->scratch, bytes, *n, 1, "the answer of another rank");
+    if (status == CALM_OK) {
+        *n -= sizeof took;
         memcpy(*bytes, mail, *n);
+        memcpy(&took, mail + *n, sizeof took);
+        cluster->peers[rank].worked += took;
+    }
     free(mail);
     return status;
 }
@@ -438,6 +467,7 @@ static void release(calm_cluster *c)
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
     free(c->peers);
+    free(c->seats);
     free(c);
 }
 
@@ -477,6 +507,25 @@ static calm_status begin_transport(calm_ctx *ctx, calm_transport *transport)
     return status == CALM_OK ? CALM_OK : calm_fail(ctx, status, "%s", quiet.message);
 }
 
+/* Where all ranks are to rank 0, and to each how many are beside it. */
+static calm_status find_seats(calm_ctx *ctx, calm_cluster *c)
+{
+    const calm_transport *t = &c->transport;
+    const calm_seat here = calm_seat_here(c->own_host, ctx->n_threads);
+    int *beside;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, beside, (size_t)t->ranks));
+    if (t->rank == 0 && !(c->seats = calloc((size_t)t->ranks, sizeof *c->seats)))
+        calm_fail(ctx, CALM_ENOMEM, "ranks: out of memory");
+    CALM_TRY(calm_cluster_settle(ctx, c));
+    CALM_TRY(t->gather(ctx, t->state, &here, sizeof here, c->seats));
+    for (int r = 0; c->seats && r < t->ranks; r++)
+        beside[r] = calm_seat_neighbours(c->seats, (size_t)t->ranks, (size_t)r);
+    CALM_TRY(t->broadcast(ctx, t->state, beside, (size_t)t->ranks * sizeof *beside));
+    c->on_node = beside[t->rank];
+    return CALM_OK;
+}
+
 calm_status calm_cluster_start(calm_ctx *ctx, const calm_cluster_hooks *hooks, calm_cluster **out)
 {
     calm_transport transport;
@@ -495,6 +544,7 @@ calm_status calm_cluster_start(calm_ctx *ctx, const calm_cluster_hooks *hooks, c
     if (before.status != CALM_OK)
         calm_fail(ctx, (calm_status)before.status, "%s", before.message);
     CALM_TRY(calm_cluster_settle(ctx, c));
+    CALM_TRY(find_seats(ctx, c));
     return calm_watch_start(ctx, c);
 }
 

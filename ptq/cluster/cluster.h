@@ -35,8 +35,11 @@ void calm_cluster_end(calm_ctx *ctx, calm_cluster **cluster);
 int calm_cluster_rank(const calm_cluster *cluster);
 int calm_cluster_ranks(const calm_cluster *cluster);
 
-/* Ranks of this machine, as far as the launcher says; else 1. */
+/* Ranks of this machine; 1 of NULL. */
 int calm_cluster_on_node(const calm_cluster *cluster);
+
+/* Rank 0: log what is wrong with where the ranks are (seat.h).  Nothing on others, or of NULL. */
+void calm_cluster_note_cores(calm_ctx *ctx, const calm_cluster *cluster);
 
 /* What carries rows between them. */
 const calm_transport *calm_cluster_transport(const calm_cluster *cluster);
@@ -103,6 +106,12 @@ calm_status calm_cluster_serve(calm_ctx *ctx, calm_cluster *cluster, calm_cluste
  * it ends the run. */
 calm_status calm_cluster_ask(calm_ctx *ctx, calm_cluster *cluster, int rank, const void *bytes, size_t n);
 calm_status calm_cluster_answer(calm_ctx *ctx, calm_cluster *cluster, int rank, char **bytes, size_t *n);
+
+/* Rank 0: seconds that a rank worked at what it was asked for and has answered. */
+double calm_cluster_worked(const calm_cluster *cluster, int rank);
+
+/* Rank 0: seconds that it waited for answers. */
+double calm_cluster_waited(const calm_cluster *cluster);
 
 /* Has any rank been asked? */
 bool calm_cluster_asked(const calm_cluster *cluster);

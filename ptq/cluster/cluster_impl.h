@@ -5,9 +5,9 @@
 #include <pthread.h>
 
 #include "ptq/cluster/cluster.h"
+#include "ptq/cluster/seat.h"
 #include "ptq/cluster/wire.h"
 
-#define CALM_HOST_MAX 128
 #define CALM_PLACE_MAX 160
 
 /* A rank, as it is known here: rank 0 knows all, others rank 0. */
@@ -19,12 +19,15 @@ typedef struct calm_peer {
     char summary[CALM_PLACE_MAX];    /* what it did, once its rows are all there */
     char *mail;                      /* work or an answer that came from it, of the heap; NULL: none */
     size_t n_mail;
+    double worked;                   /* seconds for its answers; of this rank: that it waited for them */
 } calm_peer;
 
 struct calm_cluster {
     calm_transport transport;
     calm_cluster_hooks hooks;
     calm_peer *peers;                /* [ranks]                               */
+    calm_seat *seats;                /* [ranks] on rank 0; NULL elsewhere     */
+    int on_node;                     /* ranks of this machine                 */
     char token[CALM_HOST_MAX];       /* who connects must know it             */
     char own_host[CALM_HOST_MAX];
     bool agreed;                     /* a failure is that of all ranks, which have been told */

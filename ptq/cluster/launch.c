@@ -19,17 +19,16 @@ calm_launch calm_launch_read(void)
 {
     /* Of srun the variables of a step: those of the job are also set for the script of sbatch, which is one process. */
     static const struct {
-        const char *by, *rank, *ranks, *on_node;
+        const char *by, *rank, *ranks;
     } launchers[] = {
-        {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""},
-        {"mpirun", "PMI_RANK", "PMI_SIZE", ""},
+        {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+        {"mpirun", "PMI_RANK", "PMI_SIZE"},
     };
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const int rank = number(launchers[i].rank, 0), ranks = number(launchers[i].ranks, 1);
-        const int on_node = number(launchers[i].on_node, 1);
         if (rank >= 0 && rank < ranks)
-            return (calm_launch){launchers[i].by, rank, ranks, on_node < 0 ? 0 : on_node};
+            return (calm_launch){launchers[i].by, rank, ranks};
     }
     return (calm_launch){.ranks = 1};
 }

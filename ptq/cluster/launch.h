@@ -5,7 +5,6 @@
 typedef struct calm_launch {
     const char *by;     /* "mpirun", "srun"; NULL: neither */
     int rank, ranks;    /* 0 of 1 where neither            */
-    int on_node;        /* of the ranks, those on this machine; 0: not known */
 } calm_launch;
 
 /* What the launcher says in the environment; nothing is started by it. */

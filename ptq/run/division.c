@@ -7,7 +7,6 @@
 #include <gnu/libc-version.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/run/deal.h"
@@ -24,24 +23,6 @@ static calm_status recipe_digest(calm_ctx *ctx, const calm_recipe *recipe, char 
     json = calm_recipe_json(recipe);
     CALM_TRY(calm_json_write(ctx, json, 0, &text));
     return calm_sha256_bytes(ctx, text.data, text.length, digest);
-}
-
-/* Ranks that take each other's cores are slower than fewer of them. */
-static void warn_of_cores(calm_ctx *ctx, const calm_run *p)
-{
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const int ranks = calm_cluster_on_node(p->cluster);
-    const long used = (long)ranks * ctx->n_threads;
-    if (calm_cluster_rank(p->cluster) != 0)
-        return;
-    if (used * 2 <= cores)
-        calm_log(ctx, CALM_LOG_INFO,
-                 "%d ranks with %d threads each use %ld of the %ld cores of this machine: mpirun binds a rank to one "
-                 "core unless told otherwise (--bind-to none, --map-by slot:PE=N)", ranks, ctx->n_threads, used, cores);
-    else if (used > cores)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "%d ranks with %d threads each on this machine, which has %ld cores: fewer ranks or threads would be "
-                 "faster", ranks, ctx->n_threads, cores);
 }
 
 /* Where all ranks see what is written, they share its evaluation; elsewhere rank 0 alone reads it. */
@@ -65,7 +46,7 @@ calm_status calm_division_check(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_cluster_settle(ctx, p->cluster));
     if (!p->cluster)
         return CALM_OK;
-    warn_of_cores(ctx, p);
+    calm_cluster_note_cores(ctx, p->cluster);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_sha256_file(ctx, "/proc/self/exe", program));
     CALM_TRY(recipe_digest(ctx, p->in.recipe, recipe));
@@ -268,23 +249,4 @@ calm_status calm_division_share(calm_ctx *ctx, calm_run *p, calm_missing *missin
         CALM_TRY(decode(ctx, p, bytes, n, missing));
     p->divided = calm_seconds();
     return divide(ctx, p, missing);
-}
-
-calm_status calm_division_collect(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
-{
-    char summary[128];
-    size_t n = 0;
-    if (!p->cluster)
-        return CALM_OK;
-    for (size_t b = 0; b < missing->end; b++)
-        n += missing->any[b] && calm_division_mine(p, missing, b);
-    snprintf(summary, sizeof summary, "%zu blocks in %.1f s, %.1f s of them waiting for rows", n,
-             calm_seconds() - p->divided, p->waited);
-    calm_cluster_place(p->cluster, "what follows the blocks");
-    CALM_TRY(calm_cluster_done(ctx, p->cluster, summary));
-    for (int r = 0; calm_cluster_rank(p->cluster) == 0 && r < calm_cluster_ranks(p->cluster); r++) {
-        const char *host, *did = calm_cluster_summary(p->cluster, r, &host);
-        calm_log(ctx, CALM_LOG_INFO, "rank %d (on %s): %s", r, host, did);
-    }
-    return CALM_OK;
 }

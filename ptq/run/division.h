@@ -21,8 +21,13 @@ calm_status calm_division_share(calm_ctx *ctx, calm_run *run, calm_missing *miss
 /* Does this rank compute the block? */
 bool calm_division_mine(const calm_run *run, const calm_missing *missing, size_t block);
 
-/* Collective, after the blocks: rank 0 has the rows of all ranks, and the log says what each did. */
+/* Collective, after the blocks: rank 0 has the rows of all ranks, and result.ranks and the log say what each did
+ * (rank_facts.c). */
 calm_status calm_division_collect(calm_ctx *ctx, calm_run *run, const calm_missing *missing);
+
+/* Rank 0, at the end: how long each rank was idle since the blocks were divided, into result.ranks, and as `ranks` of
+ * the run's environment into the store. */
+calm_status calm_division_account(calm_ctx *ctx, calm_run *run);
 
 /* ---- measuring (measure_ranks.c, encode_ranks.c) ---- */
 

@@ -54,6 +54,16 @@ typedef struct calm_learned_facts {
     double updates;                /* weights times steps, besides                                          */
 } calm_learned_facts;
 
+/* What one of several ranks did, in seconds. */
+typedef struct calm_rank_facts {
+    const char *host;              /* its machine                                                           */
+    size_t blocks;                 /* that it computed                                                      */
+    double block_seconds;          /* until they were done                                                  */
+    double row_seconds;            /* of those, waiting for rows                                            */
+    double asked_seconds;          /* other ranks: on windows and passes that rank 0 asked for              */
+    double idle_seconds;           /* of divided_seconds                                                    */
+} calm_rank_facts;
+
 typedef struct calm_result {
     const calm_recipe *recipe;
     const calm_layout *layout;                 /* of the float model                                        */
@@ -83,6 +93,9 @@ typedef struct calm_result {
     size_t n_cached;                           /* candidates found in the store                             */
     double seconds;
     double score_seconds;                      /* of all threads together                                   */
+    calm_rank_facts *ranks;                    /* [n_ranks] where there were several                        */
+    size_t n_ranks;                            /* 0: one                                                    */
+    double divided_seconds;                    /* from the division of blocks to the end                    */
 } calm_result;
 
 /* Facts of windows; of none all zero. */

@@ -300,6 +300,7 @@ static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, v
     if (calm_cluster_rank(p->cluster) != 0)
         return calm_division_serve(ctx, p);
     CALM_TRY(stages(ctx, p, user));
+    CALM_TRY(calm_division_account(ctx, p));
     return end_run(ctx, p, "finished");
 }
 

@@ -3,8 +3,8 @@
 #
 #   ranks.sh FOLDERS-OF-PROGRAMS PART
 #
-# PART: two, more, learn, kill, delay, refuse.  Skipped (exit status 77) without mpirun, or where calm was built without MPI;
-# delay without root, network namespaces or TUN devices.
+# PART: two, more, learn, kill, delay, slurm, refuse.  Skipped (exit status 77) without mpirun, or where calm was built
+# without MPI; delay without root, network namespaces or TUN devices; slurm without root, munged, slurmctld and slurmd.
 set -u
 
 [ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -131,6 +131,7 @@ part_two() {
     check 2 two one $small
     # Only rank 0 prints.
     [ "$(grep -c 'test text' two.said)" = 1 ] || fail "two: the report is there $(grep -c 'test text' two.said) times"
+    grep -qE '^ +rank +machine .* idle %$' two.said || fail "two: the report does not say how long ranks were idle"
     # All of it is there now.
     run 0 one $small --force || fail "$(tail -n 5 one.said)"
     check 2 two one $small --force
@@ -138,6 +139,16 @@ part_two() {
     run 0 wide $wide || fail "$(tail -n 5 wide.said)"
     check 2 wide2 wide $wide
     divided wide2
+    # More ranks than blocks; what each of them did.
+    few="--model tiny --scheme w4a16_g32 --algorithms rtn --samples 4 --seqlen 64 --guard-samples 0 --no-eval --threads 1"
+    run 0 few $few || fail "$(tail -n 5 few.said)"
+    check 3 few3 few $few --json
+    grep -q '^calm: warning: 3 ranks for 2 blocks: 1 of the ranks have nothing to compute$' few3.said ||
+        fail "few3: $(cat few3.said)"
+    [ "$(grep -cE '"idle_seconds": [0-9]' few3.said)" = 3 ] || fail "few3: $(grep -A 40 '"ranks"' few3.said)"
+    [ "$(grep -c '"blocks": 1,$' few3.said)" = 2 ] || fail "few3: $(grep -A 40 '"ranks"' few3.said)"
+    store_sql few3/calm.db "SELECT value FROM environment WHERE name = 'ranks'" |
+        grep -qE '^3, idle [0-9.]+ %, [0-9.]+ %, [0-9.]+ % of [0-9.]+ s$' || fail "few3: the store has no idle times"
     texts
     run 0 bert1 $sentences || fail "$(tail -n 5 bert1.said)"
     check 2 bert2 bert1 $sentences
@@ -374,6 +385,143 @@ EOF
     done
 }
 
+# A cluster of two nodes on this machine, of daemons of its own: two slurmd, one slurmctld, and munged for their words.
+slurm_begin() {
+    for program in munged slurmctld slurmd srun sbatch; do
+        command -v $program >/dev/null || { echo "skipped: no $program"; exit 77; }
+    done
+    [ "$(id -u)" = 0 ] || { echo "skipped: slurmd -N needs root"; exit 77; }
+    mkdir state tmp-n1 tmp-n2
+    head -c 128 /dev/urandom >munge.key
+    chmod 400 munge.key
+    chmod 711 .
+    munged --force --foreground --key-file "$work/munge.key" --socket "$work/munge.socket" --pid-file "$work/munge.pid" \
+        --log-file "$work/munge.log" --seed-file "$work/munge.seed" >munged.said 2>&1 &
+    daemons=$!
+    # A requeued job begins when its credentials are over: 2 minutes but for cred_expire.
+    cat >slurm.conf <<EOF
+ClusterName=calm
+SlurmctldHost=$(hostname)
+SlurmctldPort=27817
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$work/munge.socket,cred_expire=5
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool-%n
+TmpFS=$work/tmp-%n
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd-%n.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=5
+NodeName=n1 NodeHostname=$(hostname) Port=27818 CPUs=4
+NodeName=n2 NodeHostname=$(hostname) Port=27819 CPUs=4
+PartitionName=main Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:4
+EOF
+    SLURM_CONF=$work/slurm.conf
+    export SLURM_CONF
+    until [ -e munge.socket ] || ! kill -0 $daemons; do sleep 0.1; done
+    slurmctld -D >slurmctld.said 2>&1 &
+    daemons="$daemons $!"
+    for node in n1 n2; do
+        slurmd -D -N $node >slurmd-$node.said 2>&1 &
+        daemons="$daemons $!"
+    done
+    trap 'kill $daemons; wait; rm -rf "$work"' EXIT
+    for _ in $(seq 100); do
+        [ "$(sinfo -h -t idle -o %D 2>/dev/null)" = 2 ] && return 0
+        sleep 0.2
+    done
+    fail "two nodes do not come up: $(sinfo -N 2>&1; tail -n 5 slurmctld.log slurmd-*.log)"
+    exit 1
+}
+
+# submit DIR: a job of two ranks, its number in $job
+submit() {
+    cat >"$1.sh" <<EOF
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --requeue --open-mode=append --output=$work/$1.said
+cd $work || exit 1
+srun --mpi=pmix --kill-on-bad-exit=1 calm quantize $(echo $small) --output $1/out --store $1/calm.db
+EOF
+    job=$(sbatch --parsable "$1.sh")
+}
+
+# job_state JOB: PENDING, RUNNING, COMPLETED ...
+job_state() {
+    scontrol show job "$1" 2>/dev/null | sed -n 's/^ *JobState=\([A-Z_]*\).*/\1/p'
+}
+
+part_slurm() {
+    slurm_begin
+    run 0 one $small || fail "$(tail -n 5 one.said)"
+    launch="srun --mpi=pmix -N 2 -n 2"
+    $launch calm quantize $small --output run/out --store run/calm.db >run.said 2>&1 || fail "run: $(tail -n 5 run.said)"
+    same one run
+    grep -q '^ *1 .* [0-9.]* *$' run.said || fail "run: no row of rank 1: $(tail -n 12 run.said)"
+    # Killed: the sentence of calm, and the same bytes afterwards.
+    $launch calm quantize $small --output dead/out --store dead/calm.db --quiet >dead.said 2>&1 &
+    step=$!
+    wait_for dead 5 $step
+    for pid in $(pgrep -x calm); do
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "SLURM_CONF=$SLURM_CONF" || continue
+        tr '\0' '\n' <"/proc/$pid/environ" | grep -qx SLURM_PROCID=1 && kill -9 "$pid"
+    done
+    wait $step && fail "dead: ended with status 0"
+    grep -q 'calm: rank 1 (process [0-9]* on .*) ended while it worked on .*; ' dead.said || fail "dead: $(cat dead.said)"
+    check 0 dead one $small
+    # Cancelled, and the same command again.
+    submit cancelled
+    wait_for cancelled 5 $$
+    scancel "$job"
+    for _ in $(seq 100); do
+        [ "$(job_state "$job")" != CANCELLED ] || [ -n "$(squeue -h -j "$job" 2>/dev/null)" ] || break
+        sleep 0.1
+    done
+    [ "$(job_state "$job")" = CANCELLED ] || fail "cancelled: $(job_state "$job")"
+    [ ! -e cancelled/out ] || fail "cancelled: it was over before"
+    submit cancelled
+    finish cancelled
+    # Requeued: it goes on by itself.
+    submit requeued
+    wait_for requeued 5 $$
+    scontrol requeue "$job"
+    finish requeued
+    [ "$(scontrol show job "$job" | grep -c ' Restarts=1 ')" = 1 ] || fail "requeued: $(scontrol show job "$job")"
+    # An array of ablations, each with a store of its own.
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
+    cat >array.sh <<EOF
+#!/bin/bash
+#SBATCH --array=0-1 --ntasks=1 --output=$work/array-%a.said
+cd $work || exit 1
+schemes=(w4a16_g32 w8a16_g32)
+scheme=\${schemes[\$SLURM_ARRAY_TASK_ID]}
+calm ablate --model tiny --scheme "\$scheme" --algorithms rtn,gptq --samples 4 --seqlen 64 --eval-samples 2 --no-probes \
+    --threads 1 --store "array-\$scheme.db"
+EOF
+    sbatch --wait array.sh >/dev/null || fail "array: $(tail -n 5 array-0.said array-1.said)"
+    for scheme in w4a16_g32 w8a16_g32; do
+        [ "$(store_sql array-$scheme.db 'SELECT DISTINCT scheme FROM candidate')" = $scheme ] ||
+            fail "array: $scheme: $(cat array-*.said)"
+    done
+}
+
+# finish DIR: its job ends well, with the bytes of one machine, and had something to go on from
+finish() {
+    for _ in $(seq 600); do
+        case $(job_state "$job") in COMPLETED | FAILED | CANCELLED | NODE_FAIL) break ;; esac
+        sleep 0.2
+    done
+    [ "$(job_state "$job")" = COMPLETED ] || fail "$1: $(job_state "$job"): $(tail -n 5 "$1.said")"
+    grep -qE '[1-9][0-9]* of [0-9]+ candidates are in .* already' "$1.said" || fail "$1: it began anew: $(cat "$1.said")"
+    same one "$1"
+}
+
 # carried DIR BYTES: have so many gone to the other machine?
 carried() {
     n=$(sed -n 's/^delay_link: [0-9]* packets and \([0-9]*\) bytes to far, .*/\1/p' "$1.said")
@@ -388,6 +536,13 @@ refused() {
     found=$?
     [ $found = "$status" ] || fail "$pattern: status $found, expected $status"
     [ "$(grep -c '^calm' refused.said)" = 1 ] && grep -qE "$pattern" refused.said || fail "$pattern: $(cat refused.said)"
+}
+
+# Change the last weight a little.
+patch_last_byte() {
+    head -c -1 "$1" >patched
+    printf '\001' >>patched
+    mv patched "$1"
 }
 
 part_refuse() {
@@ -405,11 +560,31 @@ part_refuse() {
     refused 1 '^calm: rank 1 .* is not the folder that rank 0 has' \
         -n 1 --wdir "$work/a" $quantize : -n 1 --wdir "$work/b" $quantize
     refused 1 '^calm eval does not divide its work' -n 2 calm eval --model qwen
+    # Other content under the same names.
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output a/m >/dev/null
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output b/m >/dev/null
+    printf 'One text.' >a/text.txt
+    printf 'Another.' >b/text.txt
+    named="calm quantize --model m --scheme w4a16_g32 --algorithms rtn --samples 1 --seqlen 64 --guard-samples 0 --no-eval
+ --threads 1 --output $work/r/out --store $work/r/calm.db --quiet"
+    for file in a/text.txt b/text.txt; do
+        head -c 20000 "${CALM_HOME:?}/recipes/text/wikitext2-valid.txt" >>$file
+    done
+    refused 1 '^calm: rank 1 .* differ in the calibration: ' \
+        -n 1 --wdir "$work/a" $named --calib text.txt : -n 1 --wdir "$work/b" $named --calib text.txt
+    patch_last_byte b/m/model.safetensors
+    refused 1 '^calm: rank 1 .* differ in the model: ' -n 1 --wdir "$work/a" $named : -n 1 --wdir "$work/b" $named
+    # Ranks on one core of several.
+    if [ "$(nproc)" -ge 2 ] && taskset -c 0 true 2>/dev/null; then
+        mpirun -n 2 taskset -c 0 ${named% --quiet} --model a/m --output s/out --store s/calm.db >tight.said 2>&1
+        grep -q '^calm: warning: 2 ranks (0, 1) with 2 threads on .* may use 1 of its ' tight.said ||
+            fail "tight: $(cat tight.said)"
+    fi
     [ ! -e r/calm.db ] || fail "a refused run has made a store"
 }
 
 case $2 in
-    two | more | learn | kill | delay | refuse) "part_$2" ;;
+    two | more | learn | kill | delay | slurm | refuse) "part_$2" ;;
     *) echo "ranks.sh: no part $2" >&2; exit 2 ;;
 esac
 exit $failed

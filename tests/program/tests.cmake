@@ -35,7 +35,7 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   set_tests_properties(program.post_report PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
     ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 600 SKIP_RETURN_CODE 77)
 endif()
-foreach(part IN ITEMS two more learn kill delay refuse)    # skipped without mpirun, or where calm was built without MPI
+foreach(part IN ITEMS two more learn kill delay slurm refuse)    # skipped without mpirun, or where calm was built without MPI
   add_test(NAME program.ranks_${part}
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/program/ranks.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR} ${part})
   set_tests_properties(program.ranks_${part} PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
