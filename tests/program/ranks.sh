@@ -201,6 +201,8 @@ part_more() {
     # A prefix that cannot be divided.
     run 0 prefix $prefix || fail "$(tail -n 5 prefix.said)"
     check 2 prefix2 prefix $prefix
+    grep -q "each block needs what the one before became: rank 0 computes all" prefix2.said ||
+        fail "prefix2: does not say so: $(cat prefix2.said)"
     texts
     run 0 moe1 $experts || fail "$(tail -n 5 moe1.said)"
     check 2 moe2 moe1 $experts
