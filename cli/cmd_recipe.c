@@ -72,6 +72,7 @@ static calm_status add_digest(calm_ctx *ctx, calm_json *object, const char *key,
 static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_json *digests)
 {
     const char **names, *path;
+    char texts[CALM_SHA256_HEX];
     size_t n;
     calm_json *model = calm_json_new_object();
     calm_json_set(digests, "model", model);
@@ -87,7 +88,8 @@ static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_js
         CALM_TRY(calm_path_join(ctx, ctx->out, &path, recipe->model.dir, names[i]));
         CALM_TRY(add_digest(ctx, model, names[i], path));
     }
-    CALM_TRY(add_digest(ctx, digests, "calibration", recipe->calib_path));
+    CALM_TRY(calm_recipe_text_digest(ctx, recipe, texts));
+    calm_json_set_string(digests, "calibration", texts);
     return recipe->eval_path ? add_digest(ctx, digests, "evaluation", recipe->eval_path) : CALM_OK;
 }
 

@@ -43,6 +43,9 @@ static const char fill_sets[] =
     "INSERT INTO gc_pair SELECT model_id, calibration_id FROM run WHERE id IN temp.gc_kept"
     " UNION SELECT b.model_id, k.calibration_id FROM gc_needed n JOIN candidate k ON k.id = n.id"
     " JOIN job j ON j.id = k.job_id JOIN block b ON b.id = j.block_id;"
+    /* Each of several texts has a calibration of its own, KEY/1, KEY/2, ..., beside that of all. */
+    "INSERT INTO gc_pair SELECT p.model_id, t.id FROM gc_pair p JOIN calibration c ON c.id = p.calibration_id"
+    " JOIN calibration t ON t.key > c.key || '/' AND t.key < c.key || '0';"
     "INSERT INTO gc_activation SELECT a.id FROM activation a WHERE NOT EXISTS (SELECT 1 FROM gc_pair p WHERE"
     " p.model_id = a.model_id AND (p.calibration_id IS NULL OR p.calibration_id = a.calibration_id));"
     DOOMED("evaluation", "evaluation",

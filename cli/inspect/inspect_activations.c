@@ -58,6 +58,19 @@ static const char subsets_sql[] =
     OF_RUN "JOIN activation_peak p ON p.activation_id = x.id JOIN calibration c ON c.id = x.calibration_id "
     "WHERE r.id = ?1 ORDER BY x.block, x.id, p.rank";
 
+/* Each text of several has a calibration of its own beside that of all: KEY/1, KEY/2, ... (ptq/run/store_rows.c). */
+static const char texts_sql[] =
+    "SELECT x.block, x.point, c.text_name AS text, p.value AS max, x.max_abs / nullif(w.max_abs, 0) AS share, "
+    "p.channel, p.window, p.token AS position, p.text AS token, x.q50 AS median, "
+    "abs(p.value) / nullif(x.q50, 0) AS times_median, x.q999, x.rms, x.crest_median AS crest, x.ratio_max, "
+    "x.n_massive AS massive, x.n_tokens AS tokens, x.hook "
+    "FROM run r JOIN calibration a ON a.id = r.calibration_id "
+    "JOIN calibration c ON c.key > a.key || '/' AND c.key < a.key || '0' "
+    "JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = c.id "
+    "LEFT JOIN activation w ON w.model_id = r.model_id AND w.calibration_id = a.id AND w.hook = x.hook "
+    "LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
+    "WHERE r.id = ?1 ORDER BY x.block, w.id, c.id";
+
 const calm_inspect_list calm_inspect_activations[] = {
     {"maxima", "Largest values", .sql = MAXIMA("", "", "10"), .n_params = 1},
     {"emergence", "Emergence: the first block whose output's maximum is 10 times the one before",
@@ -68,6 +81,8 @@ const calm_inspect_list calm_inspect_activations[] = {
      .fill = calm_inspect_int8},
     {"subsets", "The maximum over a half, a quarter and an eighth of the windows, as a share of that over all",
      .sql = subsets_sql, .fill = calm_inspect_subsets},
+    {"texts", "Each text of several alone; share: of the maximum over all", .sql = texts_sql, .n_params = 1,
+     .none = "one calibration text"},
     {"activations", "Hook points", .sql = activations_sql, .n_params = 1},
     {0},
 };

@@ -95,7 +95,8 @@ static const char calibrations_sql[] =
     "SELECT c.id, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, c.score_windows, "
     "e.emergence_block, c.text_name AS text FROM calibration c "
     "LEFT JOIN v_emergence e ON e.calibration = c.id WHERE ?1 = 0 OR c.id = (SELECT calibration_id FROM run WHERE id = "
-    "?1) ORDER BY c.id";
+    "?1) OR instr(c.key, (SELECT a.key || '/' FROM run r JOIN calibration a ON a.id = r.calibration_id WHERE r.id = "
+    "?1)) = 1 ORDER BY c.id";
 
 static const char brief_runs_sql[] =
     "SELECT r.id AS run, m.name AS model, r.status, r.result, r.bits_per_weight, "

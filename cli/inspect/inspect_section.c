@@ -38,7 +38,7 @@ static const column numeric[] = {
     {CALM_FIXED(0, 2), " seconds activation_max max largest_growth max_block_out "},
     {CALM_FIXED(0, 3), " bits bits_per_weight log_rel_mse q999 "},
     {CALM_FIXED(0, 4), " ppl ppl_float ppl_result ppl_first ppl_second top1 top1_first top1_second median rms mean std "
-                     "size_ratio "},
+                     "size_ratio share "},
     {CALM_FIXED(0, 5), " nll kl kl_result kl_first kl_second delta_kl delta_se error one_minus_cosine "
                      "delta_one_minus_cosine "},
     {CALM_FIXED(0, 6), " cosine cosine_min cosine_result cosine_first cosine_second spearman "},

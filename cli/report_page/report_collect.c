@@ -162,7 +162,7 @@ static const char *result_of(const calm_json *run)
 
 static calm_status add_run(calm_ctx *ctx, calm_inspection *in, calm_json *out)
 {
-    static const char *const activations[] = {"emergence", "tokens", "activations", NULL};
+    static const char *const activations[] = {"emergence", "tokens", "texts", "activations", NULL};
     calm_json *matrix;
     CALM_TRY(add_lists(ctx, in, calm_inspect_show, true, out));
     CALM_TRY(add_lists(ctx, in, calm_inspect_parts, false, out));

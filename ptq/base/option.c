@@ -10,6 +10,7 @@
 #include "ptq/base/message.h"
 
 #define NAMES_MAX 64
+#define FILE_BYTES 4096
 
 size_t calm_options_count(const calm_option *table)
 {
@@ -168,6 +169,15 @@ static calm_status add_pair(calm_ctx *ctx, const calm_option *option, void *list
     return calm_pairs_add(ctx, list, item, sign + 1);
 }
 
+/* Too many already? */
+static calm_status check_room(calm_ctx *ctx, const calm_option *option, const char *owner, size_t n)
+{
+    if (option->max > 0 && n >= (size_t)option->max)
+        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f items", owner, option->name,
+                         option->max);
+    return CALM_OK;
+}
+
 /* Items of a comma list, one by one. */
 static calm_status add_items(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
                              const char *value)
@@ -180,11 +190,20 @@ static calm_status add_items(calm_ctx *ctx, const calm_option *option, void *fie
         CALM_TRY(calm_list_next(ctx, &at, &item));
         if (!item)
             return *value ? CALM_OK : no_item(ctx, option, owner, value);
-        if (option->max > 0 && (paired ? pairs->n : words->n) >= (size_t)option->max)
-            return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f items", owner, option->name,
-                             option->max);
+        CALM_TRY(check_room(ctx, option, owner, paired ? pairs->n : words->n));
         CALM_TRY((paired ? add_pair : add_word)(ctx, option, field, owner, item));
     }
+}
+
+/* One name of a file, as it is: names may have commas. */
+static calm_status add_file(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
+                            const char *value)
+{
+    calm_words *files = field;
+    if (strlen(value) > FILE_BYTES)
+        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %d bytes", owner, option->name, FILE_BYTES);
+    CALM_TRY(check_room(ctx, option, owner, files->n));
+    return calm_words_add(ctx, files, value);
 }
 
 /* NUMBERS have no bound on their count but the length of the argument. */
@@ -239,6 +258,7 @@ static const struct kind {
     [CALM_OPTION_ENUM] = {sizeof(int), set_enum},
     [CALM_OPTION_STRING] = {sizeof(char *), set_string},
     [CALM_OPTION_WORDS] = {sizeof(calm_words), add_items},
+    [CALM_OPTION_FILES] = {sizeof(calm_words), add_file},
     [CALM_OPTION_PAIRS] = {sizeof(calm_pairs), add_items},
     [CALM_OPTION_NUMBERS] = {sizeof(calm_numbers), add_numbers},
     [CALM_OPTION_RANGE] = {sizeof(calm_range), set_range},
@@ -316,6 +336,7 @@ void calm_option_print(const calm_option *option, const void *opts, calm_text *o
         calm_text_printf(out, "%s", *(char *const *)field ? *(char *const *)field : "");
         break;
     case CALM_OPTION_WORDS:
+    case CALM_OPTION_FILES:
         for (size_t i = 0; i < words->n; i++)
             calm_text_printf(out, "%s%s", i ? "," : "", words->of[i]);
         break;

@@ -15,6 +15,7 @@ typedef enum calm_option_type {
     CALM_OPTION_ENUM,      /* int       position of the word in `values` ("none|all")  */
     CALM_OPTION_STRING,    /* const char *, copied to ctx->out                         */
     CALM_OPTION_WORDS,     /* calm_words    "rtn,gptq(damp=0.1)"; given again: more     */
+    CALM_OPTION_FILES,     /* calm_words    one name, its commas too; given again: more */
     CALM_OPTION_PAIRS,     /* calm_pairs    "*.down=gptq,0.o=rtn"; given again: more    */
     CALM_OPTION_NUMBERS,   /* calm_numbers  "2.5,3"                                     */
     CALM_OPTION_RANGE,     /* calm_range    "0-3", or "3" for one                       */

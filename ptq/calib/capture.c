@@ -73,17 +73,6 @@ static size_t channel_sums_bytes(size_t width)
     return CALM_BYTES(float, width) + 3 * CALM_BYTES(double, width);
 }
 
-size_t calm_actstat_new_bytes(size_t tokens)
-{
-    return CALM_BYTES(calm_actstat_acc, 1) + calm_actstat_init_bytes(tokens);
-}
-
-calm_status calm_actstat_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_actstat_acc **out)
-{
-    CALM_TRY(CALM_NEW(ctx, arena, *out, 1));
-    return calm_actstat_init(ctx, arena, width, tokens, *out);
-}
-
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     size_t out, in;
@@ -361,10 +350,13 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
         /* Raw: each window writes its own before its rows are observed. */
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, state->gate, out->tokens));
     out->score_weight = state->gate;    /* the scoring rows are the first ones */
-    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
-        if (watched(state, hook))
-            CALM_TRY(calm_actstat_new(ctx, ctx->out, calm_hook_width(config, hook, out->expert), state->batch->rows,
-                                  &out->activations[hook]));
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++) {
+        const size_t width = calm_hook_width(config, hook, out->expert);
+        if (!watched(state, hook))
+            continue;
+        CALM_TRY(calm_actstat_new(ctx, ctx->out, width, state->batch->rows, &out->activations[hook]));
+        CALM_TRY(calm_actstat_texts_new(ctx, ctx->out, state->batch, width, &out->of_text[hook]));
+    }
     return CALM_OK;
 }
 
@@ -428,9 +420,13 @@ static calm_status merge_group(calm_ctx *ctx, capture_state *state)
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
             if (state->out->job[kind].used)
                 merge_sums(&state->sums[kind].total, &part->sums[kind], state->out->job[kind].width);
-        for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
-            if (part->activations[hook])
-                CALM_TRY(calm_actstat_merge(ctx, state->out->activations[hook], part->activations[hook]));
+        for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++) {
+            if (!part->activations[hook])
+                continue;
+            CALM_TRY(calm_actstat_merge(ctx, state->out->activations[hook], part->activations[hook]));
+            CALM_TRY(calm_actstat_texts_add(ctx, state->batch, state->first + w, part->activations[hook],
+                                            state->out->of_text[hook]));
+        }
     }
     return CALM_OK;
 }
@@ -500,7 +496,8 @@ size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_op
 {
     return calm_job_captures_bytes(shape, options)
            + (shape->expert == CALM_SHARED_EXPERT && !options->unweighted ? CALM_BYTES(float, shape->rows) : 0)
-           + count_watched(shape, options) * calm_actstat_new_bytes(shape->rows);
+           + count_watched(shape, options) * (calm_actstat_new_bytes(shape->rows) +
+                                              calm_actstat_texts_bytes(shape->n_texts, shape->rows));
 }
 
 /* What a worker holds with one window. */

@@ -66,6 +66,7 @@ typedef struct calm_capture {
     float *score_output;                         /* [n, D] as it is added to x; of options->exact where there is one */
     const float *score_weight;                   /* [n] of experts: what their outputs are multiplied by; or NULL */
     calm_actstat_acc *activations[CALM_N_HOOKS];     /* NULL where there is no such point                             */
+    calm_actstat_acc **of_text[CALM_N_HOOKS];    /* [n_texts] of each text alone; NULL: there is one, or an expert's  */
 } calm_capture;
 
 /* Run one sublayer of a block over the whole batch, and over options->exact, in place and collect into ctx->out.
@@ -91,8 +92,10 @@ calm_observer calm_moe_watch_observer(calm_moe_watch *watch);
 /* Merge the windows, in order, into out->activations (in ctx->out). */
 calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_capture *out);
 
-/* Statistics of rows outside the blocks (embedding output, final norm): the batch's hidden rows as they are. */
-calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out);
+/* Statistics of rows outside the blocks (embedding output, final norm): the batch's hidden rows as they are; of_text as
+ * calm_capture has it. */
+calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out,
+                              calm_actstat_acc ***of_text);
 
 /* ---- memory ---- */
 
@@ -106,6 +109,7 @@ typedef struct calm_capture_shape {
     size_t held_rows;             /* held out of `rows`, the first ones                   */
     size_t most_rows;             /* experts alone                                        */
     size_t n_windows, longest;    /* of the batch; tokens of its longest window           */
+    size_t n_texts;               /* of the batch's windows                               */
     bool in_file;                 /* hidden rows are, so that each worker has a copy      */
 } calm_capture_shape;
 
@@ -125,7 +129,7 @@ size_t calm_capture_experts_scratch_bytes(const calm_capture_shape *shape, const
 
 /* What calm_moe_watch_begin and calm_moe_watch_end leave in ctx->out together, with all windows as long as the
  * longest. */
-size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest);
+size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest, size_t n_texts);
 
 /* What calm_capture_rows holds of ctx->scratch. */
 size_t calm_capture_rows_scratch_bytes(size_t n_windows, size_t longest);
@@ -170,11 +174,21 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums);
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);
 
 /* Accumulators of rows of `width` values, one per window of the batch (at least one window); and all of them merged in
- * order into *out, in ctx->out. */
+ * order into *out, and of each text into *of_text (NULL for one text), in ctx->out. */
 calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, size_t width,
                                    calm_actstat_acc ***out);
 calm_status calm_actstat_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc *const *parts,
-                                 calm_actstat_acc **out);
+                                 calm_actstat_acc **out, calm_actstat_acc ***of_text);
+
+/* Empty accumulators for each text of the batch's windows, in `arena`; *out NULL: there is one text.  At most so many
+ * bytes for n_texts that have `rows` tokens together. */
+calm_status calm_actstat_texts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, size_t width,
+                                   calm_actstat_acc ***out);
+size_t calm_actstat_texts_bytes(size_t n_texts, size_t rows);
+
+/* Add window `i` of the batch to its text's; of_text NULL: there is one text. */
+calm_status calm_actstat_texts_add(calm_ctx *ctx, const calm_batch *batch, size_t i, const calm_actstat_acc *part,
+                                   calm_actstat_acc *const *of_text);
 
 /* An empty accumulator in `arena`, and what it takes of that. */
 calm_status calm_actstat_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_actstat_acc **out);

@@ -217,10 +217,11 @@ struct calm_moe_watch {
     calm_actstat_acc **parts[CALM_N_HOOKS];    /* [n] by window */
 };
 
-size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest)
+size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest, size_t n_texts)
 {
     return CALM_BYTES(calm_moe_watch, 1) +
-           N_BLOCK_HOOKS * (calm_actstat_parts_bytes(n_windows, longest) + calm_actstat_new_bytes(rows));
+           N_BLOCK_HOOKS * (calm_actstat_parts_bytes(n_windows, longest) + calm_actstat_new_bytes(rows) +
+                            calm_actstat_texts_bytes(n_texts, rows));
 }
 
 calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_config *config, const calm_batch *batch,
@@ -255,6 +256,6 @@ calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_captur
     *out = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = CALM_NO_EXPERT, .rows = watch->batch->rows};
     for (size_t h = 0; h < N_BLOCK_HOOKS; h++)
         CALM_TRY(calm_actstat_parts_merge(ctx, watch->batch, watch->parts[block_hooks[h]],
-                                      &out->activations[block_hooks[h]]));
+                                      &out->activations[block_hooks[h]], &out->of_text[block_hooks[h]]));
     return CALM_OK;
 }

@@ -228,6 +228,44 @@ calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *fi
     return digest(ctx, out);
 }
 
+calm_status calm_windows_join(calm_ctx *ctx, const calm_windows *texts, size_t n, calm_windows *out)
+{
+    size_t tokens = 0, most = 0;
+    *out = (calm_windows){.n_texts = n};
+    for (size_t t = 0; t < n; t++) {
+        out->n_tokens += texts[t].n_tokens;
+        out->n_available += texts[t].n_available;
+        out->longest = calm_size_max(out->longest, texts[t].longest);
+        tokens += texts[t].begin[texts[t].n];
+        out->n += texts[t].n;
+        most = calm_size_max(most, texts[t].n);
+    }
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, tokens));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, out->n + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->text, out->n));
+    size_t w = 0;
+    for (size_t turn = 0; turn < most; turn++)
+        for (size_t t = 0; t < n; t++) {
+            if (turn >= texts[t].n)
+                continue;
+            const size_t from = texts[t].begin[turn], length = texts[t].begin[turn + 1] - from;
+            memcpy(out->ids + out->begin[w], texts[t].ids + from, length * sizeof *out->ids);
+            out->text[w] = (uint8_t)t;
+            out->begin[w + 1] = out->begin[w] + length;
+            w++;
+        }
+    return digest(ctx, out);
+}
+
+size_t calm_windows_text_tokens(const calm_windows *windows, size_t text)
+{
+    size_t tokens = 0;
+    for (size_t w = 0; w < windows->n; w++)
+        if (!windows->text || windows->text[w] == text)
+            tokens += windows->begin[w + 1] - windows->begin[w];
+    return tokens;
+}
+
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out)
 {
     *out = *from;
@@ -236,6 +274,7 @@ calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w
     out->ids = from->ids + from->begin[w0];
     out->positions = from->positions ? from->positions + from->begin[w0] : NULL;
     out->types = from->types ? from->types + from->begin[w0] : NULL;
+    out->text = from->text ? from->text + w0 : NULL;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, n + 1));
     for (size_t w = 0; w < n; w++) {
         const size_t length = from->begin[w0 + w + 1] - from->begin[w0 + w];

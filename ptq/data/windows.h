@@ -20,6 +20,8 @@ typedef struct calm_windows {
     uint32_t *ids;            /* all windows one after the other                                */
     size_t *begin;            /* [n + 1] window w is ids[begin[w]] .. ids[begin[w + 1]] - 1     */
     size_t n, longest;        /* windows; tokens of the longest                                 */
+    uint8_t *text;            /* [n] which of n_texts texts a window is of; NULL: there is one  */
+    size_t n_texts;           /* 0 and 1: one                                                   */
     uint32_t *positions;      /* of every id within its window, rising; NULL: 0, 1, ...           */
     uint8_t *types;           /* token type of every id, for encoders; NULL: all 0                 */
     size_t n_tokens;          /* of the whole text alone, before windows were chosen            */
@@ -51,6 +53,14 @@ calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file,
 
 /* Each sequence of a token file as one window without its padding; tokens keep their positions in the sequence. */
 calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *file, calm_windows *out);
+
+/* The windows of n >= 1 texts as one set, a window of each in turn while it has one left, so that the first ones are
+ * of all texts alike; out->text says which.  Copied into ctx->out; without positions and types, which texts have
+ * not. */
+calm_status calm_windows_join(calm_ctx *ctx, const calm_windows *texts, size_t n, calm_windows *out);
+
+/* Tokens of the windows of text `text`. */
+size_t calm_windows_text_tokens(const calm_windows *windows, size_t text);
 
 /* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);

@@ -36,6 +36,12 @@ static calm_json *numbers_json(const calm_numbers *numbers)
     return calm_recipe_filled(list);
 }
 
+/* One name is a string, as documents had it before there could be several. */
+static calm_json *files_json(const calm_words *files)
+{
+    return files->n == 1 ? calm_json_of_string(files->of[0]) : words_json(files);
+}
+
 /* The value of an option; NULL when it is not given: an empty list, a negative seed, no budget. */
 static calm_json *value_json(const calm_option *option, const void *field)
 {
@@ -51,6 +57,8 @@ static calm_json *value_json(const calm_option *option, const void *field)
         return *text ? calm_json_of_string(*text) : NULL;
     case CALM_OPTION_WORDS:
         return words_json(field);
+    case CALM_OPTION_FILES:
+        return files_json(field);
     case CALM_OPTION_PAIRS:
         return pairs_json(field);
     case CALM_OPTION_NUMBERS:

@@ -48,6 +48,9 @@ static const calm_shape name = {CALM_SHAPE_TEXT, .min = 1, .max = 512};
 static const calm_shape digest = {CALM_SHAPE_TEXT, .min = 64, .max = 64, .pattern = &digest_pattern};
 static const calm_shape digests = {CALM_SHAPE_MAP, .max = 1024, .pattern = &file_pattern, .item = &digest};
 static const calm_shape scalar = {.kind = CALM_SHAPE_SCALAR};
+static const calm_shape path = {CALM_SHAPE_TEXT, .min = 1, .max = 4096};
+static const calm_shape paths = {CALM_SHAPE_LIST, .min = 1, .max = CALM_TEXTS_MAX, .item = &path};
+static const calm_shape texts = {CALM_SHAPE_EITHER, .item = &path, .other = &paths};
 static const calm_shape options = {CALM_SHAPE_MAP, .max = 32, .item = &scalar};
 static const calm_shape revision = {CALM_SHAPE_TEXT, .min = 1, .max = 128, .pattern = &revision_pattern};
 static const calm_shape model_object = {CALM_SHAPE_OBJECT, .section = "model"};
@@ -95,8 +98,10 @@ static const calm_document_row rows[] = {
     {"rotate", NULL, NULL, false, false, false},
     {"rotate_seed", NULL, NULL, false, false, false},
     {"calibration", "the text that statistics and scores come from", &calibration, false, false, false},
-    {"calibration.text", NULL, NULL, false, false, false},
-    {"calibration.sha256", "SHA-256 of the text", &digest, false, false, false},
+    {"calibration.text",
+     "calibration text, or .jsonl with one document a line (default: bundled WikiText-2); a list of texts: windows are "
+     "taken of each in turn", &texts, false, false, false},
+    {"calibration.sha256", "SHA-256 of the text; of several: over theirs", &digest, false, false, false},
     {"calibration.tokens", NULL, NULL, false, false, false},
     {"calibration.samples", NULL, NULL, false, false, false},
     {"calibration.seqlen", NULL, NULL, false, false, false},

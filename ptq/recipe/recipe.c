@@ -216,11 +216,22 @@ static void add_schemes(const calm_recipe *recipe, calm_json *root)
                 CALM_KV("act_budget", recipe->act_budget > 0 ? calm_json_of_number(recipe->act_budget) : NULL));
 }
 
+/* One text is a string, under the name that it has where it is bundled; several are a list. */
+static calm_json *texts_json(const calm_recipe *recipe)
+{
+    if (!recipe->n_more_texts)
+        return calm_json_of_string(recipe->calib_name);
+    calm_json *list = calm_json_new_array();
+    for (size_t i = 0; i <= recipe->n_more_texts; i++)
+        calm_json_add_string(list, calm_recipe_text(recipe, i));
+    return list;
+}
+
 static calm_json *calibration_json(const calm_recipe *recipe)
 {
     static const char *const prefixes[] = {NULL, "quantized", "asymmetric"};
     const char *prefix = prefixes[recipe->prefix];
-    return CALM_OBJECT(CALM_KV("text", recipe->calib_name), CALM_KV("samples", recipe->calib_windows),
+    return CALM_OBJECT(CALM_KV("text", texts_json(recipe)), CALM_KV("samples", recipe->calib_windows),
                        CALM_KV("seqlen", recipe->seqlen), CALM_KV("seed", recipe->seed),
                        CALM_KV("special", recipe->add_special_tokens),
                        CALM_KV("stream", recipe->encoder_stream ? calm_json_of_bool(true) : NULL),

@@ -9,6 +9,7 @@
 #include "ptq/recipe/gates.h"
 #include "ptq/recipe/model_names.h"
 #include "ptq/base/option.h"
+#include "ptq/base/sha256.h"
 #include "ptq/plan/engines.h"
 #include "ptq/io/json.h"
 #include "ptq/plan/requests.h"
@@ -56,7 +57,9 @@ typedef struct calm_recipe {
     const char *scheme_note;                /* how they were completed; NULL: they are as typed */
     calm_entry *pool;                       /* [n_pool] scheme after scheme, each with its algorithms */
     size_t n_pool;
-    const char *calib_path, *calib_name;    /* text or JSON lines; as shown ("bundled ...") */
+    const char *calib_path, *calib_name;    /* text or JSON lines; as shown ("bundled ...", "a.txt + b.txt") */
+    const char **more_texts;                /* [n_more_texts] paths of those after it, which share its windows */
+    size_t n_more_texts;
     bool calib_is_token_ids;                /* calib_path is a token file */
     long long calib_windows, seqlen, seed;  /* windows, tokens per window, < 0: the first windows */
     long long score_windows;                /* of the calibration windows, the first ones */
@@ -135,6 +138,16 @@ bool calm_recipe_needs_rows(const calm_recipe *recipe);
 
 /* May an input scale of the job stay at its input? */
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);
+
+/* Path of calibration text `i` of 1 + n_more_texts. */
+const char *calm_recipe_text(const calm_recipe *recipe, size_t i);
+
+/* What several texts are called together, "a.txt + b.txt", in ctx->out. */
+calm_status calm_recipe_texts_name(calm_ctx *ctx, const calm_words *names, const char **out);
+
+/* SHA-256 of the calibration text; of several one over theirs, in their order.  CALM_EIO or CALM_ENOTFOUND with the
+ * path. */
+calm_status calm_recipe_text_digest(calm_ctx *ctx, const calm_recipe *recipe, char hex[CALM_SHA256_HEX]);
 
 /* "blocks" */
 const char *calm_recipe_learn_name(calm_learn learn);

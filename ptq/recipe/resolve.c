@@ -9,6 +9,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
 #include "ptq/model/arch.h"
+#include "ptq/recipe/recipe_impl.h"
 #include "ptq/recipe/words.h"
 
 /* Competes by default: docs/method.md section 4. */
@@ -129,36 +130,6 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
                            "one without", asked, name, asked));
     }
     return CALM_OK;
-}
-
-/* ---- texts ---- */
-
-/* A text of the user, or a bundled one under a name that does not depend on where calm lies. */
-static calm_status resolve_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
-                                const char **name)
-{
-    char *text;
-    *path = *name = given;
-    if (given)
-        return CALM_OK;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "text/%s", bundled));
-    CALM_TRY(calm_recipes_path(ctx, text, path));
-    return calm_strf(ctx, ctx->out, name, CALM_BUNDLED "%s", bundled);
-}
-
-calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    if (spec->tokens && spec->calib)
-        return calm_fail(ctx, CALM_EARG, "`calibration.tokens` takes the place of `calibration.text`");
-    recipe->calib_windows = spec->samples;
-    recipe->seqlen = spec->seqlen;
-    recipe->seed = spec->seed;
-    recipe->guard_windows = spec->guard_samples;
-    recipe->add_special_tokens = !spec->no_special;
-    recipe->encoder_stream = spec->encoder_stream;
-    recipe->calib_is_token_ids = spec->tokens != NULL;
-    return resolve_text(ctx, spec->tokens ? spec->tokens : spec->calib, "wikitext2-valid.txt", &recipe->calib_path,
-                        &recipe->calib_name);
 }
 
 /* ---- choice ---- */
@@ -398,6 +369,16 @@ static calm_status check_memory(calm_ctx *ctx, const calm_recipe_spec *spec, cal
     return spec->memory ? calm_size_parse(ctx, "memory", spec->memory, &limit) : CALM_OK;
 }
 
+static calm_status compare_digest(calm_ctx *ctx, const char *path, const char *expected, const char *found)
+{
+    if (strcmp(found, expected) != 0)
+        return calm_fail(ctx, CALM_EMISMATCH,
+                         "%s: the recipe expects SHA-256 %s, found %s; it is another file than the "
+                         "recipe was made with",
+                         path, expected, found);
+    return CALM_OK;
+}
+
 /* A file is the one that the recipe was made with. */
 static calm_status check_digest(calm_ctx *ctx, const char *path, const char *expected)
 {
@@ -405,12 +386,17 @@ static calm_status check_digest(calm_ctx *ctx, const char *path, const char *exp
     if (!expected)
         return CALM_OK;
     CALM_TRY(calm_sha256_file(ctx, path, found));
-    if (strcmp(found, expected) != 0)
-        return calm_fail(ctx, CALM_EMISMATCH,
-                         "%s: the recipe expects SHA-256 %s, found %s; it is another file than the "
-                         "recipe was made with",
-                         path, expected, found);
-    return CALM_OK;
+    return compare_digest(ctx, path, expected, found);
+}
+
+/* The same of the calibration text, or of all of them. */
+static calm_status check_texts_digest(calm_ctx *ctx, const calm_recipe *recipe, const char *expected)
+{
+    char found[CALM_SHA256_HEX];
+    if (!expected)
+        return CALM_OK;
+    CALM_TRY(calm_recipe_text_digest(ctx, recipe, found));
+    return compare_digest(ctx, recipe->n_more_texts ? recipe->calib_name : recipe->calib_path, expected, found);
 }
 
 static calm_status check_demanded(calm_ctx *ctx, const calm_demanded *demanded, const calm_recipe *recipe)
@@ -420,7 +406,7 @@ static calm_status check_demanded(calm_ctx *ctx, const calm_demanded *demanded, 
         CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, recipe->model.dir, demanded->files[i]));
         CALM_TRY(check_digest(ctx, path, demanded->sha256[i]));
     }
-    CALM_TRY(check_digest(ctx, recipe->calib_path, demanded->calib_sha256));
+    CALM_TRY(check_texts_digest(ctx, recipe, demanded->calib_sha256));
     return recipe->eval_path ? check_digest(ctx, recipe->eval_path, demanded->eval_sha256) : CALM_OK;
 }
 
@@ -524,7 +510,7 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, con
     for (size_t i = 0; i < N_STEPS(late); i++)
         CALM_TRY(late[i].resolve(ctx, spec, out));
     if (!spec->no_eval)
-        CALM_TRY(resolve_text(ctx, spec->eval_text, "wikitext2-test.txt", &out->eval_path, &out->eval_name));
+        CALM_TRY(calm_recipe_find_text(ctx, spec->eval_text, "wikitext2-test.txt", &out->eval_path, &out->eval_name));
     /* After all that costs little: digests read whole files. */
     CALM_TRY(check_demanded(ctx, &spec->demanded, out));
     CALM_TRY(calm_spec_text(ctx, spec, &out->document));
@@ -554,7 +540,8 @@ static calm_status check_text(calm_ctx *ctx, const char *path)
 /* Their content is not read: a check is quick, and says what a run would refuse at once. */
 static calm_status check_texts(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
 {
-    CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->calib), "calibration.text", faults));
+    for (size_t i = 0; i < spec->calib.n; i++)
+        CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->calib.of[i]), "calibration.text", faults));
     CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->tokens), "calibration.tokens", faults));
     return calm_fault_note(ctx, check_text(ctx, spec->no_eval ? NULL : spec->eval_text), "evaluation.text", faults);
 }

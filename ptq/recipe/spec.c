@@ -34,6 +34,7 @@
     AT(field), .type = CALM_OPTION_ENUM, .values = (words), .fallback = (standard), .metavar = (words)
 #define TEXT(field, most, shown) AT(field), .type = CALM_OPTION_STRING, .max = (most), .metavar = (shown)
 #define LIST(field, most, shown) AT(field), .type = CALM_OPTION_WORDS, .max = (most), .metavar = (shown)
+#define FILES(field, most, shown) AT(field), .type = CALM_OPTION_FILES, .max = (most), .metavar = (shown)
 #define FLAG(field)              AT(field), .type = CALM_OPTION_BOOL
 
 const calm_option calm_spec_table[] = {
@@ -52,8 +53,10 @@ const calm_option calm_spec_table[] = {
      WORD(scale_dtype, "bf16|f16", "bf16"), .place = "scale_dtype"},
     {.name = "algorithms", .help = "names or chains that compete; one alone is a uniform run",
      LIST(algorithms, 64, "LIST"), .key = 'a', .place = "algorithms"},
-    {.name = "calib", .help = "calibration text, or .jsonl with one document a line (default: bundled WikiText-2)",
-     TEXT(calib, PATH_BYTES, "FILE"), .place = "calibration.text", .yields_to = "tokens"},
+    {.name = "calib",
+     .help = "calibration text, or .jsonl with one document a line (default: bundled WikiText-2); given again: one "
+             "text more, of which windows are taken in turn",
+     FILES(calib, CALM_TEXTS_MAX, "FILE"), .place = "calibration.text", .yields_to = "tokens"},
     {.name = "tokens",
      .help = "calibration ids instead of a text: JSON lines {\"ids\": [...]}; the tokenizer need not be readable",
      TEXT(tokens, PATH_BYTES, "FILE"), .place = "calibration.tokens", .yields_to = "calib"},

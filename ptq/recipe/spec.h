@@ -8,6 +8,9 @@
 
 #include "ptq/base/option.h"
 
+/* Calibration texts of a recipe at most: each is a domain whose statistics are kept apart. */
+#define CALM_TEXTS_MAX 16
+
 /* Room for the options of the table. */
 #define CALM_SPEC_OPTIONS 64
 
@@ -25,7 +28,8 @@ struct calm_recipe_spec {
     const char *gguf_type;                     /* "Q4_K_M"; NULL: none                 */
     calm_words schemes, algorithms;
     int scale_dtype, act_rule;                 /* 0: bf16, 1: f16; calm_act_rule       */
-    const char *calib, *tokens;
+    calm_words calib;                          /* texts; none: the bundled one         */
+    const char *tokens;
     long long samples, seqlen, seed;           /* seed -1: the first windows           */
     bool no_special, encoder_stream;
     long long score_samples, guard_samples, probe_samples, expert_tokens;

@@ -52,7 +52,7 @@ static calm_status keep_context(calm_ctx *ctx, const calm_run *p, const calm_act
     return CALM_OK;
 }
 
-static calm_status keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
+static calm_status keep(calm_ctx *ctx, const calm_run *p, int64_t calibration, long block, long expert, calm_hook hook,
                         const calm_actstat_acc *acc)
 {
     calm_actstat_summary s;
@@ -76,7 +76,7 @@ static calm_status keep(calm_ctx *ctx, const calm_run *p, long block, long exper
     /* Member by member: the store knows columns, not calm_actstat_summary, since it may not include ptq/calib.
      * Quantiles are in the order of CALM_ACT_QUANTILES. */
     const calm_store_activation row = {
-        .model_id = p->result.model_id, .calibration_id = p->result.calibration_id, .hook = name,
+        .model_id = p->result.model_id, .calibration_id = calibration, .hook = name,
         .point = calm_hook_name(hook), .block = block, .channels = (int64_t)s.channels, .count = (int64_t)s.count,
         .zeros = (int64_t)s.zeros, .n_tokens = (int64_t)s.n_tokens, .n_massive = (int64_t)s.n_massive, .mean = s.mean,
         .std = s.std, .mean_abs = s.mean_abs, .rms = s.rms, .min = s.min, .max = s.max, .max_abs = s.max_abs,
@@ -89,10 +89,12 @@ static calm_status keep(calm_ctx *ctx, const calm_run *p, long block, long exper
 }
 
 calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
-                                 const calm_actstat_acc *acc)
+                                 const calm_actstat_acc *acc, calm_actstat_acc *const *of_text)
 {
     CALM_TRY(calm_store_begin(ctx, p->in.store));
-    keep(ctx, p, block, expert, hook, acc);
+    keep(ctx, p, p->result.calibration_id, block, expert, hook, acc);
+    for (size_t i = 0; of_text && ctx->status == CALM_OK && i < p->in.calib.n_texts; i++)
+        keep(ctx, p, p->text_ids[i], block, expert, hook, of_text[i]);
     return calm_store_end(ctx, p->in.store);
 }
 
@@ -102,7 +104,8 @@ calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         if (capture->activations[hook])
-            CALM_TRY(calm_activation_keep(ctx, p, (long)block, capture->expert, hook, capture->activations[hook]));
+            CALM_TRY(calm_activation_keep(ctx, p, (long)block, capture->expert, hook, capture->activations[hook],
+                                          capture->of_text[hook]));
     return calm_store_commit(ctx, p->in.store);
 }
 

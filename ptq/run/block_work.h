@@ -127,9 +127,10 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
 /* Scores as rows of the store.  rows has room for CALM_N_SCORES; returns their number. */
 size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_store_score *rows);
 
-/* Put the statistics of one hook point; block < 0: outside the blocks. */
+/* Put the statistics of one hook point; block < 0: outside the blocks.  of_text [texts]: those of each text, which
+ * have a calibration of their own in the store; NULL: there are none. */
 calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
-                                 const calm_actstat_acc *acc);
+                                 const calm_actstat_acc *acc, calm_actstat_acc *const *of_text);
 
 /* Put those of a sublayer or an expert, in one transaction. */
 calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture);

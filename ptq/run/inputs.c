@@ -185,31 +185,60 @@ static calm_windows_options cut(const calm_inputs *in, long long n_windows, long
                                   .special = in->recipe->add_special_tokens};
 }
 
-calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
+/* So many windows of one text for calibration, and others for the guard, as far as it has them. */
+static calm_status read_both(calm_ctx *ctx, const calm_inputs *in, const char *path, const char *name,
+                             size_t n_calib, size_t n_guard, calm_windows *calib, calm_windows *guard)
 {
     const calm_recipe *recipe = in->recipe;
-    calm_windows_options options = cut(in, recipe->calib_windows + recipe->guard_windows, recipe->seed);
+    calm_windows_options options = cut(in, (long long)(n_calib + n_guard), recipe->seed);
     /* The guard's errors are those of independent windows. */
-    options.n_spread = (size_t)recipe->guard_windows;
+    options.n_spread = n_guard;
     /* Calibration and guard are cut from one draw: no window can be in both. */
     calm_windows all;
     if (recipe->calib_is_token_ids) {
         calm_token_file file;
-        CALM_TRY(calm_token_file_read(ctx, recipe->calib_path, options.vocab, &file));
+        CALM_TRY(calm_token_file_read(ctx, path, options.vocab, &file));
         CALM_TRY(calm_windows_from_tokens(ctx, &file, &options, &all));
     } else {
-        CALM_TRY(read_text(ctx, in, recipe->calib_path, &options, &all));
+        CALM_TRY(read_text(ctx, in, path, &options, &all));
     }
     /* Calibration takes what it asks for first; the guard has the rest. */
-    size_t n_guard = all.n > (size_t)recipe->calib_windows ? all.n - (size_t)recipe->calib_windows : 0;
-    if (n_guard < (size_t)recipe->guard_windows) {
+    size_t n_left = all.n > n_calib ? all.n - n_calib : 0;
+    if (n_left < n_guard) {
         /* A short text: an eighth of it guards, so that there is a guard at all. */
-        n_guard = calm_size_max(n_guard, calm_size_min(all.n / 8, (size_t)recipe->guard_windows));
+        n_left = calm_size_max(n_left, calm_size_min(all.n / 8, n_guard));
         calm_log(ctx, CALM_LOG_WARNING, "%s has %zu windows of %lld tokens: %zu for calibration, %zu for the guard",
-                 recipe->calib_name, all.n, recipe->seqlen, all.n - n_guard, n_guard);
+                 name, all.n, recipe->seqlen, all.n - n_left, n_left);
     }
-    CALM_TRY(calm_windows_slice(ctx, &all, 0, all.n - n_guard, &in->calib));
-    return calm_windows_slice(ctx, &all, all.n - n_guard, n_guard, &in->guard);
+    CALM_TRY(calm_windows_slice(ctx, &all, 0, all.n - n_left, calib));
+    return calm_windows_slice(ctx, &all, all.n - n_left, n_left, guard);
+}
+
+/* The share of text `i` of n in `windows`: the first ones have one more where they cannot be divided. */
+static size_t share_of(long long windows, size_t i, size_t n)
+{
+    return ((size_t)windows + n - 1 - i) / n;
+}
+
+calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
+{
+    const calm_recipe *recipe = in->recipe;
+    const size_t n = 1 + recipe->n_more_texts;
+    calm_windows *calib, *guard;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, calib, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, guard, n));
+    for (size_t i = 0; i < n; i++) {
+        const char *path = calm_recipe_text(recipe, i);
+        CALM_TRY(read_both(ctx, in, path, n > 1 ? path : recipe->calib_name, share_of(recipe->calib_windows, i, n),
+                           share_of(recipe->guard_windows, i, n), &calib[i], &guard[i]));
+    }
+    if (n > 1) {
+        CALM_TRY(calm_windows_join(ctx, calib, n, &in->calib));
+        return calm_windows_join(ctx, guard, n, &in->guard);
+    }
+    in->calib = *calib;
+    in->guard = *guard;
+    return CALM_OK;
 }
 
 size_t calm_inputs_held_windows(const calm_inputs *in)

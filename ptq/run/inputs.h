@@ -90,8 +90,8 @@ void calm_inputs_close(calm_inputs *in);
 calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in);
 
 /* Read the recipe's calibration text into ctx->out: in->calib first, in->guard after it, of one reading, so that they
- * cannot overlap.  Needs recipe, model and, for a text, tokenizer.  The failures of calm_windows_read and
- * calm_token_file_read. */
+ * cannot overlap.  Of several texts each gives an even share of both, and windows stand in turn (calm_windows_join).
+ * Needs recipe, model and, for a text, tokenizer.  The failures of calm_windows_read and calm_token_file_read. */
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in);
 
 /* The first of the calibration windows, so many, are held out of the sums that candidates are fitted to: candidates are

@@ -134,21 +134,12 @@ static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *o
     return hash_files(ctx, dir, names.of, names.n, out);
 }
 
-static calm_status hash_text(calm_ctx *ctx, const char *name, const char *path, calm_json *out)
-{
-    calm_digest digest;
-    if (!path)
-        return CALM_OK;
-    CALM_TRY(calm_sha256_file(ctx, path, digest));
-    calm_json_set_string(out, name, digest);
-    return CALM_OK;
-}
-
 /* Every byte of the model is read here. */
 calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json **out)
 {
     CALM_SCOPED_JSON(inputs);
     CALM_SCOPED_JSON(texts);
+    calm_digest digest;
     inputs = calm_json_new_object();
     texts = calm_json_new_object();
     CALM_TRY(hash_model_files(ctx, recipe->model.dir, inputs));
@@ -156,8 +147,12 @@ calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json
         CALM_TRY(hash_tensors(ctx, recipe->model.dir, inputs));
     else
         calm_json_set(inputs, "tensors", calm_json_new_object());
-    CALM_TRY(hash_text(ctx, "calibration", recipe->calib_path, texts));
-    CALM_TRY(hash_text(ctx, "evaluation", recipe->eval_path, texts));
+    CALM_TRY(calm_recipe_text_digest(ctx, recipe, digest));
+    calm_json_set_string(texts, "calibration", digest);
+    if (recipe->eval_path) {
+        CALM_TRY(calm_sha256_file(ctx, recipe->eval_path, digest));
+        calm_json_set_string(texts, "evaluation", digest);
+    }
     *out = CALM_EXTEND(inputs, CALM_KV("texts", texts));
     inputs = texts = NULL;
     return CALM_OK;

@@ -223,7 +223,8 @@ static calm_capture_shape capture_shape(const estimate *e, calm_sublayer sublaye
 {
     return (calm_capture_shape){.config = e->config, .sublayer = sublayer, .expert = expert, .rows = e->rows,
                                 .score_rows = e->score_rows, .held_rows = e->held_rows, .n_windows = e->windows,
-                                .longest = e->longest, .in_file = e->knobs->spill};
+                                .longest = e->longest, .n_texts = e->p->in.calib.n_texts,
+                                .in_file = e->knobs->spill};
 }
 
 /* As block_run.c asks for it, at most: statistics are always counted. */
@@ -339,7 +340,8 @@ static void add_mixture(const estimate *e, size_t block, size_t held, calm_memor
     const calm_config *config = e->config;
     const size_t copy = e->knobs->spill ? calm_row_store_bytes(e->longest, config->hidden) : 0;
     const size_t workers = calm_size_min(e->windows, e->n_threads);
-    held += calm_moe_route_bytes(config, e->rows, e->windows) + calm_moe_watch_bytes(e->rows, e->windows, e->longest);
+    held += calm_moe_route_bytes(config, e->rows, e->windows) +
+            calm_moe_watch_bytes(e->rows, e->windows, e->longest, e->p->in.calib.n_texts);
     raise_to(&out->capture, held + workers * (copy + calm_moe_route_scratch_bytes(config, e->longest)));
     if (config->moe.shared_inner)
         add_dense(e, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, held, out);
@@ -548,6 +550,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
         add_block(&e, b, out);
     /* The statistics of the embeddings, and of the final norm. */
     raise_to(&out->capture, hidden_bytes(&e) + calm_actstat_new_bytes(e.rows) +
+                             calm_actstat_texts_bytes(calib->n_texts, e.rows) +
                              calm_capture_rows_scratch_bytes(e.windows, e.longest));
     out->learn = calm_size_max(calm_learn_bytes(p, e.extras, knobs->spill, n_threads),
                                calm_learn_model_bytes(p, e.extras, knobs->spill, n_threads));

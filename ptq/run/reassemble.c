@@ -40,13 +40,24 @@ static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
     return CALM_OK;
 }
 
+/* Names of the calibration texts, as recipe.calib_name has them. */
+static calm_status restore_texts(calm_ctx *ctx, const calm_json *texts, calm_recipe *recipe)
+{
+    calm_words names = {0};
+    recipe->calib_name = calm_json_string(texts, "?");    /* one text is no list */
+    if (calm_json_typeof(texts) != CALM_JSON_ARRAY)
+        return CALM_OK;
+    for (size_t i = 0; i < calm_json_size(texts); i++)
+        CALM_TRY(calm_words_add(ctx, &names, calm_json_string(calm_json_at(texts, i), "?")));
+    return calm_recipe_texts_name(ctx, &names, &recipe->calib_name);
+}
+
 /* What card and report name.  Texts are borrowed from the run's JSON, which lives until calm_assembly_close. */
-static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
+static calm_status restore_recipe(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     const calm_json *json = a->run.recipe, *calibration = calm_json_get(json, "calibration");
     const calm_json *choice = calm_json_get(json, "choice");
     a->recipe.model.name = calm_json_string(calm_json_get(json, "model"), a->run.model_name);
-    a->recipe.calib_name = calm_json_string(calm_json_get(calibration, "text"), "?");
     a->recipe.score_windows = calm_json_int(calm_json_get(choice, "score_windows"), 0);
     a->recipe.unscored = !calm_json_bool(calm_json_get(choice, "scored"), true);
     a->recipe.eval_name = calm_json_string(calm_json_get(calm_json_get(json, "evaluation"), "text"), "?");
@@ -56,6 +67,7 @@ static void restore_recipe(const calm_assemble_options *o, calm_assembly *a)
     a->recipe.store = o->store;
     a->recipe.force = o->force;
     a->recipe.last_block = -1;    /* the plan says which jobs stay float */
+    return restore_texts(ctx, calm_json_get(calibration, "text"), &a->recipe);
 }
 
 /* How the run chose.  It names the units, and of a plan "all SCHEME" it takes each unit's option; a rule or metric
@@ -439,7 +451,7 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
     CALM_TRY(calm_store_open(ctx, o->store, NULL, &a->in.store));
     a->result.store = a->in.store;
     CALM_TRY(calm_stored_run_read(ctx, a->in.store, o->run, &a->run));
-    restore_recipe(o, a);
+    CALM_TRY(restore_recipe(ctx, o, a));
     /* The formats that are asked for, else those of the run. */
     CALM_TRY(o->formats.n ? calm_formats_parse(ctx, &o->formats, &a->recipe.formats)
                           : calm_formats_of_recipe(ctx, a->run.recipe, &a->recipe.formats));

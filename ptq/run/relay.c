@@ -9,7 +9,7 @@
 
 /* What a message begins with. */
 typedef struct head {
-    uint64_t kind, job, n;    /* of what; of the job in the layout; rows that follow the texts */
+    uint64_t kind, job, n;    /* of what; of the job in the layout, or of activations the text; rows that follow */
 } head;
 
 enum kind { CANDIDATE = 1, SCORES, EXPERT, ACTIVATION, CONTEXT };
@@ -120,9 +120,19 @@ static calm_status put_scores(calm_ctx *ctx, calm_run *p, const head *h, calm_ra
 
 /* ---- activations ---- */
 
-static void append_activation(calm_text *out, const calm_store_activation *a)
+/* 0: of all calibration windows; t + 1: of text t of several. */
+static size_t text_of(const calm_run *p, int64_t calibration_id)
 {
-    append_head(out, ACTIVATION, 0, a->n_peaks);
+    for (size_t t = 0; p->text_ids && t < p->in.calib.n_texts; t++)
+        if (p->text_ids[t] == calibration_id)
+            return t + 1;
+    return 0;
+}
+
+/* The head's place of a job says which text. */
+static void append_activation(calm_text *out, size_t text, const calm_store_activation *a)
+{
+    append_head(out, ACTIVATION, text, a->n_peaks);
     calm_rank_message_put(out, a, sizeof *a);
     calm_rank_message_put_text(out, a->hook);
     calm_rank_message_put_text(out, a->point);
@@ -149,13 +159,13 @@ static calm_status put_activation(calm_ctx *ctx, calm_run *p, const head *h, cal
         calm_rank_message_read(in, &peaks[i], sizeof peaks[i]);
         CALM_TRY(calm_rank_message_text(ctx, in, &peaks[i].text));
     }
-    if (in->bad || !a.hook || !a.point)
+    if (in->bad || !a.hook || !a.point || (h->job && (!p->text_ids || h->job > p->in.calib.n_texts)))
         return calm_fail(ctx, CALM_EFORMAT, "a row from another rank ends too early");
     a.histogram = bins;
     a.peaks = peaks;
     a.n_peaks = (size_t)h->n;
     a.model_id = p->result.model_id;
-    a.calibration_id = p->result.calibration_id;
+    a.calibration_id = h->job ? p->text_ids[h->job - 1] : p->result.calibration_id;
     return calm_store_activation_put(ctx, p->in.store, &a);
 }
 
@@ -179,7 +189,8 @@ static calm_status put_one(calm_ctx *ctx, calm_run *p, calm_rank_message *in)
     int64_t tokens;
     CALM_SCOPED_SCRATCH(ctx);
     calm_rank_message_read(in, &h, sizeof h);
-    if (in->bad || h.job >= calm_model_layout(p->in.model)->n_jobs)
+    /* Of activations it is no job, and looked at where they are put. */
+    if (in->bad || (h.kind != ACTIVATION && h.job >= calm_model_layout(p->in.model)->n_jobs))
         return calm_fail(ctx, CALM_EFORMAT, "what came from another rank is no row of this run");
     switch (h.kind) {
     case CANDIDATE:
@@ -266,7 +277,7 @@ static calm_status tell_activation(calm_ctx *ctx, void *user, const calm_store_a
 {
     calm_run *p = user;
     CALM_SCOPED_TEXT(message);
-    append_activation(&message, activation);
+    append_activation(&message, text_of(p, activation->calibration_id), activation);
     return tell(ctx, p, &message);
 }
 

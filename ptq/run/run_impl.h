@@ -27,6 +27,7 @@ struct calm_run {
     char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
     calm_rope rope;
     int64_t *job_ids;                          /* [n_jobs] numbered as in the layout  */
+    int64_t *text_ids;                         /* [texts] calibration rows of each of several; NULL: there is one */
     bool resumed;
     const calm_algorithm *fallback;            /* for experts that saw too few tokens */
     const calm_algorithm *outer;               /* for embedding and head              */

@@ -8,6 +8,33 @@
 #include "ptq/model/arch.h"
 #include "store/blob.h"
 
+/* Rows of each of several texts: a calibration of its own, for statistics alone, whose key is that of all with the
+ * text's number behind it. */
+static calm_status put_texts(calm_ctx *ctx, calm_run *p, const calm_store_calibration *all)
+{
+    const calm_windows *calib = &p->in.calib;
+    if (calib->n_texts < 2)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, p->arena, p->text_ids, calib->n_texts));
+    for (size_t t = 0; t < calib->n_texts; t++) {
+        char *key, digest[CALM_SHA256_HEX];
+        calm_store_calibration one = *all;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &key, "%s/%zu", all->key, t + 1));
+        CALM_TRY(calm_sha256_file(ctx, calm_recipe_text(p->in.recipe, t), digest));
+        one.key = key;
+        one.text_name = calm_recipe_text(p->in.recipe, t);
+        one.text_digest = digest;
+        one.tokens_digest = NULL;    /* its windows are some of those of all */
+        one.n_windows = 0;
+        for (size_t w = 0; w < calib->n; w++)
+            one.n_windows += calib->text[w] == t;
+        one.n_tokens = (int64_t)calm_windows_text_tokens(calib, t);
+        one.score_windows = 0;
+        CALM_TRY(calm_store_calibration_id(ctx, p->in.store, &one, &p->text_ids[t]));
+    }
+    return CALM_OK;
+}
+
 /* Rows of the model and of its calibration windows. */
 static calm_status put_model(calm_ctx *ctx, calm_run *p)
 {
@@ -21,14 +48,15 @@ static calm_status put_model(calm_ctx *ctx, calm_run *p)
         .bytes = (int64_t)calm_model_bytes(p->in.model)};
     CALM_TRY(calm_store_model_id(ctx, p->in.store, &model, &p->result.model_id));
     /* Of the file as well as of its tokens: a person can compare the first, only calm the second. */
-    CALM_TRY(calm_sha256_file(ctx, p->in.recipe->calib_path, text_digest));
+    CALM_TRY(calm_recipe_text_digest(ctx, p->in.recipe, text_digest));
     const calm_store_calibration calibration = {
         .key = p->calib_key, .text_name = p->in.recipe->calib_name, .text_digest = text_digest,
         .tokens_digest = p->in.calib.sha256, .n_windows = (int64_t)p->in.calib.n,
         .window_tokens = p->in.recipe->seqlen, .seed = p->in.recipe->seed,
         .n_tokens = (int64_t)p->in.calib.begin[p->in.calib.n],
         .score_windows = (int64_t)calm_inputs_score_windows(&p->in)};
-    return calm_store_calibration_id(ctx, p->in.store, &calibration, &p->result.calibration_id);
+    CALM_TRY(calm_store_calibration_id(ctx, p->in.store, &calibration, &p->result.calibration_id));
+    return put_texts(ctx, p, &calibration);
 }
 
 /* "model.layers.3.down_in", "model.layers.3.experts.7.down_in": where the input of a job is described; "model.embed"
@@ -81,6 +109,22 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
     return CALM_OK;
 }
 
+/* The same windows as one text, or divided otherwise, have no statistics of these texts. */
+static calm_status add_texts(calm_ctx *ctx, calm_run *p)
+{
+    const calm_windows *calib = &p->in.calib;
+    char of_windows[CALM_SHA256_HEX];
+    calm_sha256 sha;
+    if (calib->n_texts < 2)
+        return CALM_OK;
+    memcpy(of_windows, p->calib_key, sizeof of_windows);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-texts-1");
+    calm_sha256_field(&sha, of_windows);
+    calm_sha256_update(&sha, calib->text, calib->n);
+    return calm_sha256_finish(ctx, &sha, p->calib_key);
+}
+
 calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
@@ -90,6 +134,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     char *shortlist;
     CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->in.calib, calm_inputs_score_windows(&p->in),
                                   calm_inputs_held_windows(&p->in), p->calib_key));
+    CALM_TRY(add_texts(ctx, p));
     /* The blocks before are float: what a candidate sees depends on the windows alone. */
     if (recipe->prefix == CALM_PREFIX_FLOAT)
         return CALM_OK;

@@ -42,10 +42,11 @@ static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_store
 static calm_json *from_resolved(const calm_json *recipe)
 {
     const calm_json *before = calm_json_get(recipe, "calibration"), *choice = calm_json_get(recipe, "choice");
-    const char *text = calm_json_string(calm_json_get(before, "text"), "");
+    const calm_json *named = calm_json_get(before, "text");    /* or a list of several */
+    const char *text = calm_json_string(named, "");
     const int64_t seed = calm_json_int(calm_json_get(before, "seed"), -1);
     const bool bundled = strncmp(text, CALM_BUNDLED, strlen(CALM_BUNDLED)) == 0;
-    return CALM_OBJECT(CALM_KV("text", bundled ? NULL : calm_json_of_string(text)),
+    return CALM_OBJECT(CALM_KV("text", bundled || !named ? NULL : calm_json_copy(named)),
                        CALM_KV("samples", calm_json_int(calm_json_get(before, "samples"), 0)),
                        CALM_KV("seqlen", calm_json_int(calm_json_get(before, "seqlen"), 0)),
                        CALM_KV("seed", seed < 0 ? NULL : calm_json_of_int(seed)),
@@ -79,14 +80,17 @@ static calm_status restore_spec(calm_ctx *ctx, calm_store *store, const calm_sto
 
 /* ---- the windows ---- */
 
-/* *digest [CALM_SHA256_HEX]: of the text as it is now. */
+/* *digest [CALM_SHA256_HEX]: of the text, or of several together, as they are now. */
 static calm_status find_text(calm_ctx *ctx, const calm_stored_run *run, const known *want, const calm_recipe *recipe,
                              char *digest)
 {
-    const char *path = recipe->calib_path;
+    const char *path = NULL;
     struct stat info;
-    if (stat(path, &info) == 0 && S_ISREG(info.st_mode))    /* an untrusted store may name a device */
-        return calm_sha256_file(ctx, path, digest);
+    for (size_t i = 0; !path && i <= recipe->n_more_texts; i++)    /* an untrusted store may name a device */
+        if (stat(calm_recipe_text(recipe, i), &info) != 0 || !S_ISREG(info.st_mode))
+            path = calm_recipe_text(recipe, i);
+    if (!path)
+        return calm_recipe_text_digest(ctx, recipe, digest);
     return calm_fail(ctx, CALM_ENOTFOUND,
                      "%s: expected the calibration text of run %lld (SHA-256 %s), found no such file; put it back%s",
                      path, (long long)run->id, want->text ? want->text : "unknown",
@@ -138,7 +142,7 @@ static calm_status check_windows(calm_ctx *ctx, const calm_stored_run *run, cons
                            want->text ? want->text : "unknown", digest));
     return calm_fail(ctx, CALM_EMISMATCH,
                      "%s: expected the calibration windows of run %lld (%lld, together %lld tokens, digest %s), "
-                     "found %zu, together %zu tokens, digest %s; %s", recipe->calib_path, (long long)run->id,
+                     "found %zu, together %zu tokens, digest %s; %s", recipe->calib_name, (long long)run->id,
                      (long long)want->n, (long long)want->n_tokens, want->tokens, found->n, found->begin[found->n],
                      found->sha256, remedy);
 }
@@ -156,6 +160,6 @@ calm_status calm_stored_run_windows(calm_ctx *ctx, calm_store *store, const calm
     CALM_TRY(find_text(ctx, run, &want, &recipe, digest));
     const calm_status status = read_windows(ctx, &recipe, model, out);
     if (status != CALM_OK)
-        return blame_text(ctx, run, &want, recipe.calib_path, digest, status);
+        return blame_text(ctx, run, &want, recipe.calib_name, digest, status);
     return check_windows(ctx, run, &want, &recipe, digest, out);
 }

@@ -254,9 +254,9 @@ static calm_status take_over(calm_ctx *ctx, calm_run *p, const calm_missing *mis
 /* Statistics of a hook point outside the blocks, over the batch as it is now. */
 static calm_status keep_outside(calm_ctx *ctx, calm_run *p, calm_hook hook, const calm_batch *batch)
 {
-    calm_actstat_acc *acc;
-    CALM_TRY(calm_capture_rows(ctx, batch, &acc));
-    return calm_activation_keep(ctx, p, -1, CALM_NO_EXPERT, hook, acc);
+    calm_actstat_acc *acc, **of_text;
+    CALM_TRY(calm_capture_rows(ctx, batch, &acc, &of_text));
+    return calm_activation_keep(ctx, p, -1, CALM_NO_EXPERT, hook, acc, of_text);
 }
 
 /* The last hook point; the batch holds the final norm's output afterwards. */

@@ -144,10 +144,61 @@ TEST(fits_do_not_see_what_is_scored)
 }
 END_OF_TEST
 
+/* ---- several texts ---- */
+
+/* A file of some of `n` lines, each one window: the lines of several files in turn are what these give together. */
+static const char *write_every(const play *run, const char *name, size_t first, size_t step, size_t n)
+{
+    char *text = test_format("%s", "");
+    for (size_t i = first; i < n; i += step)
+        text = test_format("%s\"%s\"\n", text, i % 2 ? "Nothing is so long." : "A line says as much as it has.");
+    const char *path = play_path(run, name);
+    ck_ok(calm_write_file(ctx, path, text, strlen(text)));
+    return path;
+}
+
+/* Two texts give the sums of one with their lines in turn, so the same candidates; each has statistics of its own
+ * beside those of all. */
+TEST(each_of_several_texts_is_described)
+{
+    play two = play_new(NULL, "w4a16_g16", "rtn,gptq");
+    const char *second[1];
+    two.recipe.calib_windows = 8;
+    two.recipe.guard_windows = 2;
+    two.recipe.seqlen = 16;
+    two.recipe.seed = -1;
+    play one = two;
+    one.recipe.output = play_path(&two, "one");
+    one.recipe.calib_path = write_every(&two, "both.jsonl", 0, 1, 10);
+    two.recipe.calib_path = write_every(&two, "even.jsonl", 0, 2, 10);
+    second[0] = write_every(&two, "odd.jsonl", 1, 2, 10);
+    two.recipe.more_texts = second;
+    two.recipe.n_more_texts = 1;
+    play_must_run(&one);
+    ck_assert_uint_eq(play_must_run(&two).cached, 0);    /* the texts' statistics are not there */
+    ck_assert_str_eq(blobs_of(&two, 1), blobs_of(&two, 2));
+    ck_assert_int_eq(play_sql(&two, "SELECT count(DISTINCT tokens_digest) FROM calibration"), 1);
+    ck_assert_str_eq(play_text(&two, "SELECT n_windows FROM calibration ORDER BY id"), "8\n8\n4\n4\n");
+    ck_assert_int_eq(play_sql(&two, "SELECT count(*) FROM (SELECT x.hook FROM activation x WHERE calibration_id > 2"
+                                    " GROUP BY x.hook HAVING count(*) = 2 AND sum(x.count) = (SELECT a.count"
+                                    " FROM activation a WHERE a.hook = x.hook AND a.calibration_id = 2) AND"
+                                    " max(x.max_abs) = (SELECT a.max_abs FROM activation a WHERE a.hook = x.hook"
+                                    " AND a.calibration_id = 2))"),
+                     play_sql(&two, "SELECT count(*) FROM activation WHERE calibration_id = 1"));
+    /* The same again has all of it. */
+    play again = two;
+    again.recipe.output = play_path(&two, "again");
+    ck_assert_uint_eq(play_must_run(&again).cached, 16);
+    ck_assert_int_eq(play_sql(&two, "SELECT count(*) FROM calibration"), 4);
+    ck_assert_str_eq(play_digest(again.recipe.output), play_digest(two.recipe.output));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("pipeline_windows",
                      (const TTest *[]){calibration_guard_and_evaluation_begin_alike,
                                        an_encoder_s_running_text_is_text_alone, a_quarter_is_held_out_at_most,
-                                       fits_do_not_see_what_is_scored, NULL});
+                                       fits_do_not_see_what_is_scored,
+                                       each_of_several_texts_is_described, NULL});
 }

@@ -423,9 +423,9 @@ TEST(rows_in_a_file)
     const float *expected = b.batch.hidden.data;
     captured found;
     calm_batch batch;
-    calm_actstat_acc *rows, *spilled;
+    calm_actstat_acc *rows, *spilled, **of_text;
     float *moved;
-    ck_ok(calm_capture_rows(ctx, &b.batch, &rows));
+    ck_ok(calm_capture_rows(ctx, &b.batch, &rows, &of_text));
     ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, test_directory(), &batch));
     ck_assert_ptr_null(batch.hidden.data);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
@@ -434,7 +434,7 @@ TEST(rows_in_a_file)
     same_capture(&first, &found);
     ck_ok(calm_row_store_get(ctx, &batch.hidden, 0, 70, &moved));
     ck_assert(memcmp(moved, expected, 70 * 32 * sizeof *moved) == 0);
-    ck_ok(calm_capture_rows(ctx, &batch, &spilled));
+    ck_ok(calm_capture_rows(ctx, &batch, &spilled, &of_text));
     same_accumulators(rows, spilled);
     calm_batch_close(&batch);
     calm_model_close(b.model);
@@ -445,9 +445,10 @@ TEST(only_what_is_asked_for)
 {
     const calm_capture_options nothing = {0}, sums = {.jobs = 1u << CALM_JOB_DOWN};
     bench b = new_bench(tiny_model_write(&tiny_default));
-    calm_actstat_acc *rows;
+    calm_actstat_acc *rows, **of_text;
     ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, NULL, &b.batch));
-    ck_ok(calm_capture_rows(ctx, &b.batch, &rows));
+    ck_ok(calm_capture_rows(ctx, &b.batch, &rows, &of_text));
+    ck_assert_ptr_null(of_text);    /* of one text */
     ck_assert_uint_eq(rows->n_tokens, 70);
     ck_assert_uint_eq(rows->count, 70 * 32);
     const captured none = capture_with(&b, 2, &nothing), found = capture_with(&b, 2, &sums);
@@ -540,12 +541,12 @@ TEST(memory_of_rows)
 {
     static const size_t same[] = {40, 40, 40};
     bench b = new_bench(tiny_model_write(&tiny_default));
-    calm_actstat_acc *acc;
+    calm_actstat_acc *acc, **of_text;
     b.windows = tiny_windows(same, 3);
     ctx->n_threads = 1;
     ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, 3, ctx->out, NULL, &b.batch));
     ck_memory(calm_actstat_new(ctx, ctx->out, 32, 120, &acc), calm_actstat_new_bytes(120), 0);
-    ck_memory(calm_capture_rows(ctx, &b.batch, &acc), calm_actstat_new_bytes(120),
+    ck_memory(calm_capture_rows(ctx, &b.batch, &acc, &of_text), calm_actstat_new_bytes(120),
               calm_capture_rows_scratch_bytes(3, 40));
     calm_model_close(b.model);
 }

@@ -577,7 +577,7 @@ TEST(memory)
             test_memory_begin();
             ck_ok(calm_moe_watch_begin(ctx, b.block.config, &b.batch, &watch));
             ck_ok(calm_moe_watch_end(ctx, watch, &whole));
-            ck_assert_uint_eq(test_memory_end().out, calm_moe_watch_bytes(280, 4, 70));
+            ck_assert_uint_eq(test_memory_end().out, calm_moe_watch_bytes(280, 4, 70, 1));
             calm_batch_close(&b.batch);
             calm_model_close(b.model);
         }

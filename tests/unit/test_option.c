@@ -159,7 +159,7 @@ END_OF_TEST
 /* ---- lists and ranges ---- */
 
 typedef struct lists {
-    calm_words words, colours;
+    calm_words words, colours, files;
     calm_pairs pairs;
     calm_numbers numbers;
     calm_range range;
@@ -168,6 +168,7 @@ typedef struct lists {
 static const calm_option list_table[] = {
     {.name = "words", .offset = offsetof(lists, words), .type = CALM_OPTION_WORDS, .max = 3},
     {.name = "colours", .offset = offsetof(lists, colours), .type = CALM_OPTION_WORDS, .values = "red|blue"},
+    {.name = "files", .offset = offsetof(lists, files), .type = CALM_OPTION_FILES, .max = 2},
     {.name = "pairs", .offset = offsetof(lists, pairs), .type = CALM_OPTION_PAIRS, .max = 2, .metavar = "UNIT=NAME"},
     {.name = "numbers", .offset = offsetof(lists, numbers), .type = CALM_OPTION_NUMBERS, .min = 1, .max = 32},
     {.name = "range", .offset = offsetof(lists, range), .type = CALM_OPTION_RANGE, .max = 99},
@@ -184,9 +185,12 @@ TEST(lists_grow_item_by_item)
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "words", "a,b(c,d)"));
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "words", "e"));
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "colours", "blue"));
+    ck_ok(calm_option_set(ctx, list_table, &l, "x", "files", "a, b(.txt"));    /* one name, whatever is in it */
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "pairs", "*.down=gptq(a=1)"));
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "numbers", "3.5,2"));
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "range", "3-7"));
+    ck_assert_uint_eq(l.files.n, 1);
+    ck_assert_str_eq(l.files.of[0], "a, b(.txt");
     ck_assert_uint_eq(l.words.n, 3);
     ck_assert_str_eq(l.words.of[1], "b(c,d)");
     ck_assert_str_eq(l.words.of[2], "e");
@@ -197,7 +201,8 @@ TEST(lists_grow_item_by_item)
     ck_assert_int_eq(l.range.last, 7);
     calm_text_init(&text);
     calm_options_canonical(list_table, &l, &text);
-    ck_assert_str_eq(text.data, "words=a,b(c,d),e,colours=blue,pairs=*.down=gptq(a=1),numbers=3.5,2,range=3-7");
+    ck_assert_str_eq(text.data, "words=a,b(c,d),e,colours=blue,files=a, b(.txt,"
+                                "pairs=*.down=gptq(a=1),numbers=3.5,2,range=3-7");
     calm_text_clear(&text);
     ck_ok(calm_option_set_one(ctx, &list_table[0], &l, "x", "z", true));    /* replaced */
     ck_assert_uint_eq(l.words.n, 1);

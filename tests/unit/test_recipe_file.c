@@ -55,7 +55,7 @@ TEST(every_place_becomes_its_option)
 {
     const calm_recipe_spec o = read_into(defaults(), test_data("recipes/full.json"));
     ck_assert_str_eq(o.model, "org/model@main");
-    ck_assert_str_eq(o.calib, "a.txt");
+    ck_assert_str_eq(list_of(&o.calib), "a.txt");
     ck_assert_int_eq(o.samples, 7);
     ck_assert_int_eq(o.seqlen, 33);
     ck_assert_int_eq(o.seed, 5);
@@ -143,7 +143,7 @@ TEST(what_was_given_counts_more_and_is_noted)
     ck_assert_uint_eq(o.schemes.n, 0);                  /* bits are in the place of schemes                   */
     ck_assert_str_eq(o.model, "qwen");
     ck_assert_uint_eq(o.demanded.n_files, 0);           /* digests of another model                           */
-    ck_assert_ptr_null(o.calib);                        /* tokens take the text's place, and its digest's     */
+    ck_assert_uint_eq(o.calib.n, 0);                    /* tokens take the text's place, and its digest's     */
     ck_assert_ptr_null(o.demanded.calib_sha256);
     ck_assert(o.no_special);                            /* of a text to evaluate, whatever calibrates         */
     ck_assert_str_eq(list_of(&o.gates), "kl < 3");      /* lists are replaced, not added to                   */

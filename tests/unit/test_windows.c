@@ -323,6 +323,31 @@ TEST(slices_have_their_own_digest)
 }
 END_OF_TEST
 
+TEST(texts_are_joined_in_turn)
+{
+    static const uint8_t expected[] = {0, 1, 2, 0, 2, 2};
+    size_t first[] = {3, 4}, second[] = {9}, third[] = {2, 5, 6};
+    const calm_windows texts[] = {tiny_windows(first, 2), tiny_windows(second, 1), tiny_windows(third, 3)};
+    size_t turn[3] = {0};
+    calm_windows all, tail;
+    ck_ok(calm_windows_join(ctx, texts, 3, &all));
+    ck_assert(all.n == 6 && all.n_texts == 3 && all.longest == 9 && all.begin[6] == 29);
+    for (size_t w = 0; w < 6; w++) {
+        const calm_windows *of = &texts[expected[w]];
+        const size_t i = turn[expected[w]]++, n = of->begin[i + 1] - of->begin[i];
+        ck_assert_uint_eq(all.text[w], expected[w]);
+        ck_assert_uint_eq(all.begin[w + 1] - all.begin[w], n);
+        ck_assert(memcmp(all.ids + all.begin[w], of->ids + of->begin[i], n * sizeof *of->ids) == 0);
+    }
+    ck_assert_uint_eq(calm_windows_text_tokens(&all, 0), 7);
+    ck_assert_uint_eq(calm_windows_text_tokens(&all, 2), 13);
+    ck_assert_uint_eq(calm_windows_text_tokens(&texts[0], 0), 7);    /* one text: all */
+    ck_ok(calm_windows_slice(ctx, &all, 3, 3, &tail));
+    ck_assert(tail.n_texts == 3 && tail.text[0] == 0 && tail.text[1] == 2);
+    ck_assert_uint_eq(calm_windows_text_tokens(&tail, 1), 0);
+}
+END_OF_TEST
+
 /* Seven windows in batches of three, the last one short, for as many parts as batches or more. */
 TEST(parts_end_with_batches)
 {
@@ -364,6 +389,7 @@ int main(void)
                                                   every_window_begins_as_the_template_does,
                                                   documents_begin_as_the_template_does, beginnings_that_cannot_be_used,
                                                   texts_that_cannot_be_used, ids_outside_the_vocabulary,
-                                                  slices_have_their_own_digest, parts_end_with_batches,
+                                                  slices_have_their_own_digest, texts_are_joined_in_turn,
+                                                  parts_end_with_batches,
                                                   short_windows_are_put_together, NULL});
 }

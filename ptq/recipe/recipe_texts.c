@@ -1,0 +1,80 @@
+/* Texts of a recipe: where they are, what they are called, and their digest. */
+#include <string.h>
+
+#include "ptq/base/text.h"
+#include "ptq/recipe/recipe_impl.h"
+#include "ptq/recipe/resolve.h"
+
+calm_status calm_recipe_find_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
+                                  const char **name)
+{
+    char *text;
+    *path = *name = given;
+    if (given)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "text/%s", bundled));
+    CALM_TRY(calm_recipes_path(ctx, text, path));
+    return calm_strf(ctx, ctx->out, name, CALM_BUNDLED "%s", bundled);
+}
+
+calm_status calm_recipe_texts_name(calm_ctx *ctx, const calm_words *names, const char **out)
+{
+    CALM_SCOPED_TEXT(text);
+    char *joined;
+    for (size_t i = 0; i < names->n; i++)
+        calm_text_printf(&text, "%s%s", i ? " + " : "", names->of[i]);
+    CALM_TRY(calm_text_check(ctx, &text));
+    CALM_TRY(calm_strf(ctx, ctx->out, &joined, "%s", text.data));
+    *out = joined;
+    return CALM_OK;
+}
+
+/* Several texts: each a domain of its own, with windows of its own. */
+static calm_status resolve_more_texts(calm_ctx *ctx, const calm_words *texts, calm_recipe *recipe)
+{
+    for (size_t i = 0; i < texts->n; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(texts->of[i], texts->of[j]) == 0)
+                return calm_fail(ctx, CALM_EARG, "`calibration.text`: %s is named twice", texts->of[i]);
+    if (recipe->calib_windows < (long long)texts->n)
+        return calm_fail(ctx, CALM_EARG, "`calibration.samples` %lld: expected at least %zu, one window for each "
+                         "`calibration.text`", recipe->calib_windows, texts->n);
+    recipe->more_texts = texts->of + 1;
+    recipe->n_more_texts = texts->n - 1;
+    return calm_recipe_texts_name(ctx, texts, &recipe->calib_name);
+}
+
+calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    const char *first = spec->calib.n ? spec->calib.of[0] : NULL;
+    if (spec->tokens && first)
+        return calm_fail(ctx, CALM_EARG, "`calibration.tokens` takes the place of `calibration.text`");
+    recipe->calib_windows = spec->samples;
+    recipe->seqlen = spec->seqlen;
+    recipe->seed = spec->seed;
+    recipe->guard_windows = spec->guard_samples;
+    recipe->add_special_tokens = !spec->no_special;
+    recipe->encoder_stream = spec->encoder_stream;
+    recipe->calib_is_token_ids = spec->tokens != NULL;
+    CALM_TRY(calm_recipe_find_text(ctx, spec->tokens ? spec->tokens : first, "wikitext2-valid.txt",
+                                   &recipe->calib_path, &recipe->calib_name));
+    return spec->calib.n > 1 ? resolve_more_texts(ctx, &spec->calib, recipe) : CALM_OK;
+}
+
+const char *calm_recipe_text(const calm_recipe *recipe, size_t i)
+{
+    return i ? recipe->more_texts[i - 1] : recipe->calib_path;
+}
+
+calm_status calm_recipe_text_digest(calm_ctx *ctx, const calm_recipe *recipe, char hex[CALM_SHA256_HEX])
+{
+    calm_sha256 sha;
+    if (!recipe->n_more_texts)
+        return calm_sha256_file(ctx, recipe->calib_path, hex);
+    calm_sha256_init(&sha);
+    for (size_t i = 0; i <= recipe->n_more_texts && ctx->status == CALM_OK; i++)
+        if (calm_sha256_file(ctx, calm_recipe_text(recipe, i), hex) == CALM_OK)
+            calm_sha256_field(&sha, hex);
+    calm_sha256_finish(ctx, &sha, hex);    /* after a failure too: it frees */
+    return ctx->status;
+}
