@@ -136,7 +136,9 @@ const calm_option calm_spec_table[] = {
      .place = "choice.shortlist"},
     {.name = "metric", .help = "score that the rule reads (default cka_token; cka with --rule argmax)",
      TEXT(metric, 64, "NAME"), .place = "choice.metric"},
-    {.name = "keep-hybrid", .help = "the hybrid is the result even when a uniform run is better or as good",
+    {.name = "keep-hybrid",
+     .help = "the hybrid is the result even when a uniform run is better or as good, and a rotated model even when the "
+             "one that was given is",
      FLAG(keep_hybrid), .place = "choice.keep_hybrid"},
     {.name = "split-v",
      .help = "v is a job of its own, apart from q and k: a budget or --size may give it another type; gguf and mlx "

@@ -114,6 +114,7 @@ calm_status calm_run_guard(calm_ctx *ctx, calm_run *p)
     size_t result;
     CALM_TRY(list_trials(ctx, p));
     CALM_TRY(calm_guard_judge(ctx, p, p->result.trials, p->result.n_trials, &result, &p->result.verdict));
+    p->result.trial = &p->result.trials[result];
     p->result.plan = p->result.trials[result].plan;
     p->result.name = p->result.trials[result].name;
     /* Nothing was chosen; hybrid and uniform run are the same plan under two names. */

@@ -75,6 +75,7 @@ typedef struct calm_result {
 
     calm_plan plan;                            /* what is exported                                          */
     const char *name, *verdict;                /* "hybrid" or an algorithm; the guard's sentence            */
+    const calm_trial *trial;                   /* of the guard, the one that is the plan; NULL: a budget's   */
     calm_trial *trials;                        /* [n_trials] of the guard, the hybrid first                 */
     size_t n_trials;
     calm_pareto *pareto;                       /* [n_budgets] with several budgets                          */

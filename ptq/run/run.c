@@ -266,19 +266,34 @@ static calm_status prepare(calm_ctx *ctx, calm_run *p)
     return calm_environment_put(ctx, p->in.store, p->result.run_id);
 }
 
-/* What follows the candidates. */
+static calm_status choose_and_guard(calm_ctx *ctx, calm_run *p)
+{
+    /* Other scores come with the candidates; this one needs whole models and so waits for all of them. */
+    if (p->in.recipe->selection.score == CALM_SCORE_PROBE_KL)
+        CALM_TRY(calm_run_probe_all(ctx, p, p->in.recipe->selection.unit));
+    CALM_TRY(calm_run_choose(ctx, p));
+    return calm_run_guard(ctx, p);
+}
+
+/* A calm_stages_fn: the model as given beside one that is rotated. */
+static calm_status measure_rival(calm_ctx *ctx, calm_run *p, void *user)
+{
+    CALM_TRY(choose_and_guard(ctx, p));
+    calm_run_rival_take(p, user);
+    return calm_verdict_add(ctx, "measured for the comparison with a rotated model", &p->result.verdict);
+}
+
+/* What follows the candidates; `user` is the rival of a rotated model, or NULL. */
 static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
 {
-    (void)user;
-    if (p->in.recipe->n_budgets) {
-        CALM_TRY(calm_run_spend(ctx, p));
-    } else {
-        /* Other scores come with the candidates; this one needs whole models and so waits for all of them. */
-        if (p->in.recipe->selection.score == CALM_SCORE_PROBE_KL)
-            CALM_TRY(calm_run_probe_all(ctx, p, p->in.recipe->selection.unit));
-        CALM_TRY(calm_run_choose(ctx, p));
-        CALM_TRY(calm_run_guard(ctx, p));
-    }
+    calm_rival *rival = user;
+    CALM_TRY(p->in.recipe->n_budgets ? calm_run_spend(ctx, p) : choose_and_guard(ctx, p));
+    if (rival && rival->verdict)    /* it has won, and this is its run */
+        CALM_TRY(calm_verdict_add(ctx, rival->verdict, &p->result.verdict));
+    else if (rival)
+        CALM_TRY(calm_run_rival_judge(ctx, p, rival));
+    if (rival && rival->better && p->in.recipe->rotate != CALM_ROTATE_NONE)
+        return CALM_OK;    /* nothing of it is written */
     /* Several budgets: their results side by side, none written. */
     if (p->in.recipe->n_budgets > 1) {
         CALM_TRY(calm_run_learn(ctx, p));
@@ -304,9 +319,35 @@ static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, v
     return end_run(ctx, p, "finished");
 }
 
+/* Fails where a run of the recipe would before it works.  Without notes: the run has them. */
+static calm_status look_at(calm_ctx *ctx, const calm_recipe *recipe)
+{
+    calm_log_fn *const log = ctx->log;
+    calm_run *run;
+    ctx->log = NULL;
+    const calm_status status = calm_run_open(ctx, recipe, &run);
+    ctx->log = log;
+    calm_run_close(&run);
+    return status;
+}
+
 calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, calm_run **out)
 {
-    return calm_run_stages(ctx, recipe, options, run_stages, NULL, out);
+    calm_rival rival;
+    *out = NULL;
+    if (!calm_run_judges_rotation(ctx, recipe, options))
+        return calm_run_stages(ctx, recipe, options, run_stages, NULL, out);
+    /* What is refused of the rotation is so before the rival takes its time. */
+    CALM_TRY(look_at(ctx, recipe));
+    CALM_TRY(calm_run_rival_of(ctx, recipe, &rival));
+    CALM_TRY(calm_run_stages(ctx, rival.recipe, options, measure_rival, &rival, out));
+    calm_run_close(out);
+    CALM_TRY(calm_run_stages(ctx, recipe, options, run_stages, &rival, out));
+    if (!rival.better)
+        return CALM_OK;
+    calm_run_close(out);
+    /* Its candidates and measures are in the store. */
+    return calm_run_stages(ctx, rival.recipe, options, run_stages, &rival, out);
 }
 
 calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,

@@ -62,6 +62,32 @@ calm_status calm_run_recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool 
  * (run_recipe.c). */
 calm_status calm_run_keep_recipe(calm_ctx *ctx, const calm_run *run);
 
+/* ---- the guard between a rotated model and the one that was given (rotate_guard.c) ---- */
+
+/* The model as given, quantized by the same recipe up to its guard. */
+typedef struct calm_rival {
+    const calm_recipe *recipe;                 /* without rotation                    */
+    bool measured;
+    const char *name;                          /* of its result                       */
+    calm_measure measure;                      /* of that, on the guard's windows     */
+    char windows[CALM_SHA256_HEX];
+    bool better;                               /* calm_run_rival_judge: it is the result  */
+    const char *verdict;                       /* NULL: not compared                  */
+} calm_rival;
+
+/* Is a recipe's rotation compared with the model as given?  It is where a guard has windows, unless `keep_hybrid` says
+ * otherwise; a budget or several ranks are warned of. */
+bool calm_run_judges_rotation(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options);
+
+/* The rival of a recipe that rotates, not measured yet; its recipe is in ctx->out. */
+calm_status calm_run_rival_of(calm_ctx *ctx, const calm_recipe *recipe, calm_rival *out);
+
+/* What a run of the rival's recipe came to behind its guard. */
+void calm_run_rival_take(const calm_run *run, calm_rival *rival);
+
+/* Compare the rotated run, behind its guard, with the rival, and say it in the verdict. */
+calm_status calm_run_rival_judge(calm_ctx *ctx, calm_run *run, calm_rival *rival);
+
 /* ---- stages, in their own files ---- */
 
 /* Put the rows of model, calibration, blocks and jobs, and compute every candidate's key (store_rows.c). */

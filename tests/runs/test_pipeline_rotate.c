@@ -16,6 +16,7 @@ static play new_play(const char *family, const char *scheme, calm_rotate_kind ki
     play run = play_new(&spec, scheme, "rtn");
     run.recipe.rotate = kind;
     run.recipe.rotate_seed = 5;
+    run.recipe.keep_hybrid = true;    /* as asked, whether it is better or not */
     return run;
 }
 
