@@ -411,6 +411,17 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     return CALM_OK;
 }
 
+/* The model as given, which a rotated one is compared with behind its guard (rotate_guard.c). */
+static void add_rival(calm_forecast *out)
+{
+    for (size_t b = 0; b < out->costs.n_blocks; b++)
+        out->seconds += out->costs.blocks[b].pass + out->costs.blocks[b].work;
+    out->seconds += out->costs.guard.seconds;
+    out->store_bytes *= 2;
+    out->kept_bytes *= 2;
+    out->n_candidates *= 2;
+}
+
 /* Memory of a run on other machines: as fast as it can be where the recipe has no limit. */
 static calm_status plan_ranks(calm_ctx *ctx, forecast *f)
 {
@@ -436,5 +447,8 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const c
     CALM_TRY(measure(ctx, elsewhere, &f));
     CALM_TRY(add_sizes(ctx, &f));
     CALM_TRY(add_steps(ctx, &f));
+    const calm_run_options alone = {.command = NULL};
+    if (!elsewhere && calm_run_judges_rotation(ctx, recipe, &alone))
+        add_rival(out);
     return elsewhere ? plan_ranks(ctx, &f) : CALM_OK;
 }
