@@ -414,9 +414,8 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
 /* Memory of a run on other machines: as fast as it can be where the recipe has no limit. */
 static calm_status plan_ranks(calm_ctx *ctx, forecast *f)
 {
-    const size_t limit = f->p->in.recipe->memory ? f->p->memory.limit : SIZE_MAX;
-    f->p->as_several = true;
-    return calm_memory_plan_choose(ctx, f->p, limit, &f->out->divided);
+    f->p->several = true;
+    return calm_memory_plan_choose(ctx, f->p, f->p->memory.limit, &f->out->divided);
 }
 
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,

@@ -379,11 +379,6 @@ static size_t planned_block_bytes(const estimate *e, size_t block, size_t n_wind
     return most;
 }
 
-static bool is_one_of_several(const calm_run *p)
-{
-    return p->cluster != NULL || p->as_several;
-}
-
 /* Hidden rows of all windows, unless they are in a file; with a quantized prefix also as they entered the block and,
  * asymmetric, behind float blocks; and of a block that is scored as a whole those of the scoring windows. */
 static size_t hidden_bytes(const estimate *e)
@@ -392,7 +387,7 @@ static size_t hidden_bytes(const estimate *e)
     const size_t width = e->config->hidden, copies = copies_of[e->p->in.recipe->prefix];
     const bool scored = wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA);
     /* Of several ranks each has room for the rows of its next block, too, and a mixture for what leaves it. */
-    const size_t flows = is_one_of_several(e->p) && e->p->in.recipe->prefix == CALM_PREFIX_FLOAT;
+    const size_t flows = e->p->several && e->p->in.recipe->prefix == CALM_PREFIX_FLOAT;
     const size_t more = flows * (e->config->moe.n_experts ? 2 : 1);
     return (e->knobs->spill ? 0 : (copies + more) * calm_row_store_bytes(e->rows, width)) +
            flows * 8 * calm_row_store_bytes(e->longest, width) +
@@ -428,7 +423,7 @@ static void add_block(const estimate *e, size_t block, calm_memory_plan *out)
     }
     if (wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA))
         raise_to(&out->score, hidden + whole_bytes(e, block));
-    if (e->p->in.recipe->prefix != CALM_PREFIX_FLOAT || is_one_of_several(e->p))
+    if (e->p->in.recipe->prefix != CALM_PREFIX_FLOAT || e->p->several)
         raise_to(&out->capture, hidden + planned_block_bytes(e, block, e->windows, e->longest, 0));
 }
 
@@ -455,7 +450,7 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
         return calm_evaluate_bytes(&shape) + calm_size_max(calm_evaluate_scratch_bytes(&shape, e->n_threads),
                                                           calm_evaluate_detail_scratch_bytes(shape.n_kl));
     /* Of several ranks: the parts that all embeddings are joined from. */
-    const size_t joined = is_one_of_several(e->p) ? calm_encode_bytes(config, n_windows) : 0;
+    const size_t joined = e->p->several ? calm_encode_bytes(config, n_windows) : 0;
     return joined + (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows)) +
            calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, shape.block_bytes),
                          calm_embedding_compare_scratch_bytes(n_windows));
@@ -564,7 +559,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     out->peak += always + out->kept;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         *stages[i] += always + out->kept;
-    const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner || is_one_of_several(p);
+    const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner || p->several;
     out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) *
                                            (twice ? 2 : 1)
                                      : 0;
