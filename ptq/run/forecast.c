@@ -347,10 +347,9 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
 static calm_replay_parts parts_of(const forecast *f, double operations, size_t n, size_t longest)
 {
     const calm_config *config = calm_model_config(f->p->in.model);
-    size_t batch = calm_evaluation_batch(config, n, longest);
-    if (calm_inputs_encode(&f->p->in))
-        batch = config->moe.n_experts ? calm_encode_batch(config, n, longest) : 1;
-    return (calm_replay_parts){forward_seconds(f, operations), n, batch};
+    const bool encodes = calm_inputs_encode(&f->p->in);
+    return (calm_replay_parts){forward_seconds(f, operations), n,
+                               (encodes ? calm_encode_step : calm_evaluation_batch)(config, n, longest)};
 }
 
 /* The evaluation's text is as long as it is: without a limit its windows are counted by tokenizing it, the one thing
