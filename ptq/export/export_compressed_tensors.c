@@ -43,8 +43,9 @@ static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
     list[2] = (calm_export_tensor){"weight_global_scale", CALM_F32, 1, {1, 0}};
     list[3] = (calm_export_tensor){"input_global_scale", CALM_F32, 1, {1, 0}};
     if (is_fp8(scheme)) {
+        const size_t blocks = calm_scheme_row_blocks(scheme, out);
         list[0] = (calm_export_tensor){"weight", CALM_F8_E4M3, 2, {out, in}};
-        list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {calm_scheme_row_blocks(scheme, out), groups}};
+        list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {blocks, groups}};
     }
     return global ? 3 + (scheme->act_bits != 0) : 2;
 }

@@ -238,6 +238,7 @@ double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t
     const calm_scheme stored = calm_scheme_for(scheme, in);
     double per_group = calm_scheme_family(&stored)->side_bits + (stored.symmetric ? 0 : stored.bits);
     /* Every row has its own: the quotient is that of one row, whatever `out`. */
-    const double share = calm_scheme_rows(&stored) == 1 ? 1 : (double)calm_scheme_row_blocks(&stored, out) / (double)out;
+    const double blocks = (double)calm_scheme_row_blocks(&stored, out);
+    const double share = calm_scheme_rows(&stored) == 1 ? 1 : blocks / (double)out;
     return stored.bits + per_group * share * (double)calm_scheme_groups(scheme, in) / (double)in;
 }
