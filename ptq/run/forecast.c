@@ -382,7 +382,7 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     const calm_windows *calib = &p->in.calib, *guard = &p->in.guard;
     calm_forecast *out = f->out;
     calm_replay_block *blocks;
-    const bool reads = calm_recipe_needs_rows(recipe);
+    const bool reads = calm_inputs_read_rows(&p->in);
     out->costs = (calm_replay_costs){.n_blocks = p->in.end_block, .windows = calib->n,
                                      .divides = recipe->prefix == CALM_PREFIX_FLOAT, .flows = reads,
                                      .look = 1 / READ_RATE};

@@ -539,11 +539,15 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     e.extras = (e.caps & CALM_SETS_IN_SCALE ? CALM_QJOB_SCALED : 0u) |
                (e.caps & CALM_SETS_BIAS ? CALM_QJOB_BIASED : 0u);
     *out = (calm_memory_plan){.base = base, .knobs = *knobs};
+    /* Blocks are computed over the calibration, or from their weights alone. */
+    estimate over = e;
+    if (!calm_inputs_read_rows(&p->in))
+        over.longest = over.windows = over.rows = over.score_rows = over.held_rows = 0;
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
-        add_block(&e, b, out);
+        add_block(&over, b, out);
     /* The statistics of the embeddings, and of the final norm. */
-    raise_to(&out->capture, hidden_bytes(&e) + calm_actstat_new_bytes(e.rows) +
-                             calm_capture_rows_scratch_bytes(e.windows, e.longest));
+    raise_to(&out->capture, hidden_bytes(&over) + calm_actstat_new_bytes(over.rows) +
+                             calm_capture_rows_scratch_bytes(over.windows, over.longest));
     out->learn = calm_size_max(calm_learn_bytes(p, e.extras, knobs->spill, n_threads),
                                calm_learn_model_bytes(p, e.extras, knobs->spill, n_threads));
     add_evaluations(&e, out);

@@ -359,7 +359,7 @@ static calm_status note_candidates(calm_ctx *ctx, calm_run *p)
 
 calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
-    const bool blind = !calm_recipe_needs_rows(p->in.recipe) && !calm_config_is_mixture(calm_model_config(p->in.model));
+    const bool blind = !calm_inputs_read_rows(&p->in);
     const bool flows = missing->owner && p->in.recipe->prefix == CALM_PREFIX_FLOAT;
     return missing->end ? (blind ? run_blind : flows ? run_share : embed_and_run)(ctx, p, missing) : CALM_OK;
 }
