@@ -104,6 +104,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("mixes", (const TTest *[]){every_matrix_has_its_own, experts_of_mxfp4_moe, candidates_are_shared, halves_are_the_whole,
+    return run_tests("mixes", (const TTest *[]){every_matrix_has_its_own, experts_of_mxfp4_moe, candidates_are_shared,
+                                                halves_are_the_whole,
                                                 NULL});
 }
