@@ -112,7 +112,7 @@ def main():
             f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="{KINDS[kind][0]}">'
             f"<title>{label}, {KINDS[kind][1]}: {size} bytes, KL {loss:.5f}</title></circle>"
         )
-    at = LEFT
+    at = 12
     for colour, name in KINDS.values():
         out.append(f'<circle cx="{at}" cy="{HEIGHT - 10}" r="4" fill="{colour}"/>')
         out.append(f'<text x="{at + 7}" y="{HEIGHT - 6}" font-size="11">{name}</text>')
