@@ -47,12 +47,6 @@ size_t calm_shape_together(const calm_job_shape *shape)
                                  : shape_super(shape) * shape->group;
 }
 
-/* Blocks of rows of one linear. */
-static size_t count_blocks(const calm_linear *linear, size_t rows)
-{
-    return (linear->out + rows - 1) / rows;
-}
-
 size_t calm_problem_chunks(const calm_problem *problem)
 {
     const calm_job *job = problem->job;
@@ -61,7 +55,7 @@ size_t calm_problem_chunks(const calm_problem *problem)
     if (rows == 1)    /* rows are independent: any number will do */
         return (problem->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK;
     for (size_t i = 0; i < job->n_linears; i++)
-        n += count_blocks(&job->linears[i], rows);
+        n += calm_scheme_row_blocks(&job->scheme, job->linears[i].out);
     return n;
 }
 
@@ -73,9 +67,9 @@ size_t calm_problem_chunk(const calm_problem *problem, size_t index, size_t *fir
     *first = index * CALM_ROW_CHUNK;
     if (rows == 1)
         return calm_size_min(problem->out - *first, CALM_ROW_CHUNK);
-    for (*first = 0; index >= count_blocks(linear, rows); linear++) {
+    for (*first = 0; index >= calm_scheme_row_blocks(&problem->job->scheme, linear->out); linear++) {
         *first += linear->out;
-        index -= count_blocks(linear, rows);
+        index -= calm_scheme_row_blocks(&problem->job->scheme, linear->out);
     }
     *first += index * rows;
     return calm_size_min(linear->out - index * rows, rows);

@@ -268,11 +268,12 @@ static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorith
 static void set_global(calm_problem *problem)
 {
     const calm_stats *stats = problem->job->stats;
+    const bool scaled = calm_scheme_family(&problem->job->scheme)->scale == CALM_SCALE_E4M3;
     float absmax = 0, input = 0;
     for (size_t j = 0; problem->job->scheme.act_rule == CALM_ACT_RULE_NVFP4 && j < problem->in; j++)
         input = fmaxf(input, stats->absmax[j] / (problem->in_scale ? problem->in_scale[j] : 1));
     problem->act_global = calm_act_global(problem->job->scheme.act_rule, input);
-    for (size_t i = 0; i < problem->out * problem->in; i++)
+    for (size_t i = 0; scaled && i < problem->out * problem->in; i++)
         absmax = fmaxf(absmax, fabsf(problem->w[i]));
     problem->global = calm_scale_global(&problem->job->scheme, absmax);
 }

@@ -96,20 +96,14 @@ static calm_status step_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
-/* Rows with scales of their own. */
-static size_t count_steps(const calm_learn_linear *linear)
-{
-    const size_t rows = calm_scheme_rows(&linear->scheme);
-    return (linear->out + rows - 1) / rows;
-}
-
 calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t)
 {
     for (size_t i = 0; i < tune->n; i++) {
         part *at = &tune->parts[i];
+        const calm_learn_linear *linear = at->linear;
         calm_adam_begin_step(&at->adam, rate, t);
-        if (at->linear)
-            CALM_TRY(calm_parallel_rows(ctx, count_steps(at->linear), step_rows, at));
+        if (linear)    /* rows that have scales of their own */
+            CALM_TRY(calm_parallel_rows(ctx, calm_scheme_row_blocks(&linear->scheme, linear->out), step_rows, at));
         else
             CALM_TRY(calm_adam_step_vector(ctx, &at->adam, at->start, at->vector));
     }

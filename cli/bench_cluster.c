@@ -70,6 +70,7 @@ static calm_status calibrate(calm_ctx *ctx, double seconds, double alone, calm_r
     costs->guard.seconds *= factor;
     costs->test.seconds *= factor;
     costs->alone *= factor;
+    costs->passes *= factor;
     return CALM_OK;
 }
 
@@ -120,7 +121,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_bench_cluster *asked, co
     CALM_TRY(calm_environment_json(ctx, &environment));
     calm_json *steps = CALM_OBJECT(CALM_KV("begin", costs->begin), CALM_KV("blocks", blocks),
                                    CALM_KV("guard", costs->guard.seconds), CALM_KV("test", costs->test.seconds),
-                                   CALM_KV("alone", costs->alone));
+                                   CALM_KV("alone", costs->alone), CALM_KV("passes", costs->passes));
     return calm_print_json(ctx, CALM_OBJECT(
         CALM_KV("subject", "cluster"), CALM_KV("model", recipe->model.dir), CALM_KV("blocks", costs->n_blocks),
         CALM_KV("windows", costs->windows), CALM_KV("threads", (int64_t)ctx->n_threads),

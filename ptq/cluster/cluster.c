@@ -326,7 +326,7 @@ double calm_cluster_worked(const calm_cluster *cluster, int rank)
 
 double calm_cluster_waited(const calm_cluster *cluster)
 {
-    return cluster->peers[0].worked;
+    return cluster->waited;
 }
 
 bool calm_cluster_asked(const calm_cluster *cluster)
@@ -341,7 +341,7 @@ calm_status calm_cluster_answer(calm_ctx *ctx, calm_cluster *cluster, int rank, 
     double took;
     /* Without an answer the run ends here: the watching thread knows why. */
     char *mail = wait_mail(cluster, rank, n);
-    cluster->peers[0].worked += calm_seconds() - begun;
+    cluster->waited += calm_seconds() - begun;
     calm_status status = CALM_OK;
     if (*n < sizeof took)
         status = calm_fail(ctx, CALM_EFORMAT, "the answer of rank %d ends too early", rank);

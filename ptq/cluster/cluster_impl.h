@@ -19,7 +19,7 @@ typedef struct calm_peer {
     char summary[CALM_PLACE_MAX];    /* what it did, once its rows are all there */
     char *mail;                      /* work or an answer that came from it, of the heap; NULL: none */
     size_t n_mail;
-    double worked;                   /* seconds for its answers; of this rank: that it waited for them */
+    double worked;                   /* seconds for its answers           */
 } calm_peer;
 
 struct calm_cluster {
@@ -38,6 +38,7 @@ struct calm_cluster {
 
     pthread_mutex_t store;           /* who may use rank 0's store            */
     bool asked;                      /* rank 0: for work, once at least       */
+    double waited;                   /* rank 0: seconds, for answers          */
     int lent;                        /* depth; of the run's thread alone      */
     bool receives;
     calm_cluster_receiver receiver;  /* under `store`                         */

@@ -245,12 +245,17 @@ calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w
     return digest(ctx, out);
 }
 
+size_t calm_windows_before(size_t n, size_t batch, size_t part, size_t n_parts)
+{
+    const size_t n_batches = batch ? (n + batch - 1) / batch : 0;
+    return calm_size_min(n_batches * part / n_parts * batch, n);
+}
+
 calm_status calm_windows_part(calm_ctx *ctx, const calm_windows *from, size_t batch, size_t part, size_t n_parts,
                               calm_windows *out, size_t *first)
 {
-    const size_t n_batches = batch ? (from->n + batch - 1) / batch : 0;
-    *first = calm_size_min(n_batches * part / n_parts * batch, from->n);
-    const size_t end = calm_size_min(n_batches * (part + 1) / n_parts * batch, from->n);
+    *first = calm_windows_before(from->n, batch, part, n_parts);
+    const size_t end = calm_windows_before(from->n, batch, part + 1, n_parts);
     CALM_TRY(calm_windows_slice(ctx, from, *first, end - *first, out));
     out->longest = from->longest;
     return CALM_OK;

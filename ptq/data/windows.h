@@ -55,6 +55,9 @@ calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *fi
 /* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
 
+/* Windows before part `part` of n_parts of n: parts end where batches of `batch` windows end.  0 where batch is. */
+size_t calm_windows_before(size_t n, size_t batch, size_t part, size_t n_parts);
+
 /* Part `part` of n_parts of the windows as such a set, and in *first the number of its first one: parts end where
  * batches of `batch` windows end, and `longest` is that of all, from which batches follow.  n is 0 where batches are
  * fewer. */

@@ -83,15 +83,16 @@ calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_w
     return CALM_OK;
 }
 
+size_t calm_encode_step(const calm_config *config, size_t n, size_t longest)
+{
+    return calm_config_is_mixture(config) ? calm_encode_batch(config, n, longest) : 1;
+}
+
 calm_status calm_encode_part(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t part,
                              size_t n_parts, calm_windows *out, size_t *first)
 {
-    bool sparse = false;
-    for (size_t b = 0; b < config->n_blocks; b++)
-        sparse |= config->moe.sparse[b];
-    /* Experts multiply the rows of a batch together; elsewhere a window meets no other. */
-    const size_t step = sparse ? calm_encode_batch(config, windows->n, windows->longest) : 1;
-    return calm_windows_part(ctx, windows, step, part, n_parts, out, first);
+    return calm_windows_part(ctx, windows, calm_encode_step(config, windows->n, windows->longest), part, n_parts, out,
+                             first);
 }
 
 /* ---- distance ---- */

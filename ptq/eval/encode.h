@@ -45,6 +45,9 @@ size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t lon
 /* Windows of a batch, from which block_bytes follows. */
 size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest);
 
+/* Windows that are divided only together: of a mixture a batch, whose rows its experts multiply together; else 1. */
+size_t calm_encode_step(const calm_config *config, size_t n, size_t longest);
+
 /* Part `part` of n_parts of the windows, borrowed, and in *first the number of its first window: its embeddings have
  * the bits that they have beside all others.  n is 0 where there are fewer windows, or of a mixture fewer batches. */
 calm_status calm_encode_part(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t part,

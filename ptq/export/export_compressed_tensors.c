@@ -33,13 +33,6 @@ static bool is_fp8(const calm_scheme *scheme)
     return scheme->family == CALM_FAMILY_FP8 || scheme->family == CALM_FAMILY_FP8_BLOCK;
 }
 
-/* Rows of scales: one for each block of rows. */
-static size_t scale_rows(const calm_scheme *scheme, size_t out)
-{
-    const size_t rows = calm_scheme_rows(scheme);
-    return (out + rows - 1) / rows;
-}
-
 static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
                           calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
@@ -50,8 +43,9 @@ static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
     list[2] = (calm_export_tensor){"weight_global_scale", CALM_F32, 1, {1, 0}};
     list[3] = (calm_export_tensor){"input_global_scale", CALM_F32, 1, {1, 0}};
     if (is_fp8(scheme)) {
+        const size_t blocks = calm_scheme_row_blocks(scheme, out);
         list[0] = (calm_export_tensor){"weight", CALM_F8_E4M3, 2, {out, in}};
-        list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {scale_rows(scheme, out), groups}};
+        list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {blocks, groups}};
     }
     return global ? 3 + (scheme->act_bits != 0) : 2;
 }
@@ -118,7 +112,7 @@ static calm_status put_small_scales(calm_ctx *ctx, calm_shards_writer *writer, c
 /* Scales of 16 bits, of blocks those of their first rows. */
 static calm_status put_wide_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
 {
-    const size_t groups = linear->n_groups, n = scale_rows(&linear->scheme, linear->out);
+    const size_t groups = linear->n_groups, n = calm_scheme_row_blocks(&linear->scheme, linear->out);
     const size_t rows = calm_scheme_rows(&linear->scheme);
     float *scales;
     if (rows == 1)

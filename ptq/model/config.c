@@ -203,6 +203,14 @@ calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const 
 
 /* ---- experts ---- */
 
+bool calm_config_is_mixture(const calm_config *config)
+{
+    bool any = false;
+    for (size_t b = 0; b < config->n_blocks; b++)
+        any |= config->moe.sparse[b];
+    return any;
+}
+
 /* Blocks i with (i + 1) % step == 0 are sparse, but for those that mlp_only_layers lists. */
 static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {

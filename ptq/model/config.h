@@ -76,6 +76,9 @@ typedef struct calm_config {
  * CALM_EUNSUPPORTED: unknown architecture (lists the known ones), setting or key.  CALM_EFORMAT: out of range. */
 calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out);
 
+/* Has any block experts?  Those multiply the rows of all windows together, and are loaded by what is routed to them. */
+bool calm_config_is_mixture(const calm_config *config);
+
 /* ---- for arch_<family>.c ---- */
 
 /* A whole number 1 .. CALM_SIZE_LIMIT; `fallback` NULL: it must be there. */

@@ -389,8 +389,7 @@ static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t 
                           calm_qformat_tensor *list, size_t *n)
 {
     const bool global = scheme->family == CALM_FAMILY_NVFP4, bytes = is_fp8(scheme->family);
-    const size_t shared = calm_scheme_rows(&(calm_scheme){.family = scheme->family});
-    const size_t rows = (out + shared - 1) / shared;
+    const size_t rows = calm_scheme_row_blocks(&(calm_scheme){.family = scheme->family}, out);
     const calm_dtype scale = bytes ? CALM_N_DTYPES : global ? CALM_F8_E4M3 : CALM_U8;
     list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight_packed", CALM_U8, 2, {out, in / 2}, false};
     if (bytes)

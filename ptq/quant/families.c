@@ -40,6 +40,12 @@ size_t calm_scheme_rows(const calm_scheme *scheme)
     return calm_scheme_family(scheme)->rows;
 }
 
+size_t calm_scheme_row_blocks(const calm_scheme *scheme, size_t out)
+{
+    const size_t rows = calm_scheme_rows(scheme);
+    return (out + rows - 1) / rows;
+}
+
 bool calm_scheme_folds(const calm_scheme *scheme)
 {
     const calm_family *family = calm_scheme_family(scheme);

@@ -137,13 +137,41 @@ uint8_t calm_symmetric_zero(const calm_scheme *scheme)
     return (uint8_t)(scheme->family ? calm_scheme_family(scheme)->zero : 1 << (scheme->bits - 1));
 }
 
+/* span() of double weights, whose extrema begin with `begin`. */
+CALM_VECTORIZE
+static void weight_span(const double *w, size_t n, double begin, double *lo, double *hi)
+{
+    double least[16], most[16];
+    size_t j = 0;
+    for (size_t l = 0; l < 16; l++)
+        least[l] = most[l] = begin;
+    for (; j + 16 <= n; j += 16)
+        for (size_t l = 0; l < 16; l++) {
+            double a = w[j + l];
+            least[l] = a < least[l] ? a : least[l];
+            most[l] = a > most[l] ? a : most[l];
+        }
+    for (; j < n; j++) {
+        least[0] = w[j] < least[0] ? w[j] : least[0];
+        most[0] = w[j] > most[0] ? w[j] : most[0];
+    }
+    *lo = *hi = begin;
+    for (size_t l = 0; l < 16; l++) {
+        *lo = least[l] < *lo ? least[l] : *lo;
+        *hi = most[l] > *hi ? most[l] : *hi;
+    }
+}
+
 void calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double *lo, double *hi)
 {
-    *lo = *hi = calm_scheme_family(scheme)->minimum == CALM_MINIMUM_FREE && n ? w[0] : 0;
-    for (size_t j = 0; j < n; j++) {
-        *lo = w[j] < *lo ? w[j] : *lo;
-        *hi = w[j] > *hi ? w[j] : *hi;
-    }
+    const bool free = calm_scheme_family(scheme)->minimum == CALM_MINIMUM_FREE && n;
+    weight_span(w, n, free ? w[0] : 0, lo, hi);
+    /* Of zeros of both signs the first: files hold the sign. */
+    for (size_t j = 0; free && *lo == 0 && j < n; j++)
+        if (w[j] == 0) {
+            *lo = w[j];
+            break;
+        }
 }
 
 /* Of powers of two the least under which the largest level is exceeded by less than a sixth, which rounds to it, as

@@ -236,9 +236,9 @@ double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t
     if (scheme->bits == 0 || out == 0 || in == 0)
         return FLOAT_BITS;
     const calm_scheme stored = calm_scheme_for(scheme, in);
-    const size_t rows = calm_scheme_rows(&stored), blocks = (out + rows - 1) / rows;
     double per_group = calm_scheme_family(&stored)->side_bits + (stored.symmetric ? 0 : stored.bits);
     /* Every row has its own: the quotient is that of one row, whatever `out`. */
-    const double share = rows == 1 ? 1 : (double)blocks / (double)out;
+    const double blocks = (double)calm_scheme_row_blocks(&stored, out);
+    const double share = calm_scheme_rows(&stored) == 1 ? 1 : blocks / (double)out;
     return stored.bits + per_group * share * (double)calm_scheme_groups(scheme, in) / (double)in;
 }

@@ -97,6 +97,9 @@ bool calm_scheme_same(const calm_scheme *a, const calm_scheme *b);
 /* Rows of a linear that share their scales, from its first row on; 1: each has its own. */
 size_t calm_scheme_rows(const calm_scheme *scheme);
 
+/* Blocks of such rows that a linear of `out` rows has, the last one perhaps shorter: its rows of scales. */
+size_t calm_scheme_row_blocks(const calm_scheme *scheme, size_t out);
+
 /* Can a row's scales be divided by any number when its codes are fixed?  Not where a scale has fewer bits than
  * bfloat16, or is shared with other rows. */
 bool calm_scheme_folds(const calm_scheme *scheme);

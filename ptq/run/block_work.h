@@ -61,7 +61,7 @@ size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job);
 /* Are rows of the inputs kept for the jobs of a fold set (calm_layout_fold_set), which are captured together? */
 bool calm_run_keeps_rows(const calm_run *p, size_t block, calm_sublayer sublayer, long expert);
 
-/* Compute what is missing of a block and advance the batch over it (NULL: nothing reads rows, calm_recipe_needs_rows),
+/* Compute what is missing of a block and advance the batch over it (NULL: nothing reads rows, calm_inputs_read_rows),
  * and `exact` (NULL: none), the same windows behind float blocks.  `done` counts finished candidates.  Everything of
  * the block is gone afterwards. */
 calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,

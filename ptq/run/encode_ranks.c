@@ -65,24 +65,9 @@ static calm_status ask(calm_ctx *ctx, const calm_run *p, const calm_subject *sub
     return CALM_OK;
 }
 
-/* Progress of one part as that of all: the others are taken to be as quick. */
-typedef struct progress {
-    calm_tick_fn *tick;
-    void *user;
-    size_t own, all;    /* sentences */
-} progress;
-
-static void tick(void *user, size_t done, size_t total)
-{
-    const progress *of = user;
-    (void)total;
-    if (of->tick)
-        of->tick(of->user, done * of->all / of->own, of->all);
-}
-
 /* The embeddings of one part into those of all. */
 static calm_status take(calm_ctx *ctx, const calm_run *p, const calm_subject *subject, const parts *of, size_t part,
-                        progress *ticks, calm_embeddings *all)
+                        calm_rank_progress *ticks, calm_embeddings *all)
 {
     const size_t n = of->windows[part].n, values = n * all->width;
     double *into = all->x + of->first[part] * all->width;
@@ -94,7 +79,7 @@ static calm_status take(calm_ctx *ctx, const calm_run *p, const calm_subject *su
     if (of->rank[part] == 0) {
         calm_embeddings found;
         ticks->own = n;
-        CALM_TRY(calm_encode(ctx, subject, &of->windows[part], tick, ticks, &found));
+        CALM_TRY(calm_encode(ctx, subject, &of->windows[part], calm_rank_tick, ticks, &found));
         memcpy(into, found.x, values * sizeof *into);
         return CALM_OK;
     }
@@ -110,7 +95,7 @@ calm_status calm_division_encode(calm_ctx *ctx, const calm_run *p, const calm_su
                                  calm_embeddings *out)
 {
     const size_t width = calm_model_config(p->in.model)->hidden;
-    progress ticks = {tick_fn, tick_user, 0, windows->n};
+    calm_rank_progress ticks = {tick_fn, tick_user, 0, windows->n};
     parts of = {.n = 0};
     if (!calm_rank_may_measure(p, subject, 1, windows) || windows->n < 2 ||
         windows->n > CALM_FRAME_MAX / sizeof(double) / width)

@@ -347,10 +347,9 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
 static calm_replay_parts parts_of(const forecast *f, double operations, size_t n, size_t longest)
 {
     const calm_config *config = calm_model_config(f->p->in.model);
-    size_t batch = calm_evaluation_batch(config, n, longest);
-    if (calm_inputs_encode(&f->p->in))
-        batch = config->moe.n_experts ? calm_encode_batch(config, n, longest) : 1;
-    return (calm_replay_parts){forward_seconds(f, operations), n, batch};
+    const bool encodes = calm_inputs_encode(&f->p->in);
+    return (calm_replay_parts){forward_seconds(f, operations), n,
+                               (encodes ? calm_encode_step : calm_evaluation_batch)(config, n, longest)};
 }
 
 /* The evaluation's text is as long as it is: without a limit its windows are counted by tokenizing it, the one thing
@@ -383,7 +382,7 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     const calm_windows *calib = &p->in.calib, *guard = &p->in.guard;
     calm_forecast *out = f->out;
     calm_replay_block *blocks;
-    const bool reads = calm_recipe_needs_rows(recipe);
+    const bool reads = calm_inputs_read_rows(&p->in);
     out->costs = (calm_replay_costs){.n_blocks = p->in.end_block, .windows = calib->n,
                                      .divides = recipe->prefix == CALM_PREFIX_FLOAT, .flows = reads,
                                      .look = 1 / READ_RATE};
@@ -414,9 +413,8 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
 /* Memory of a run on other machines: as fast as it can be where the recipe has no limit. */
 static calm_status plan_ranks(calm_ctx *ctx, forecast *f)
 {
-    const size_t limit = f->p->in.recipe->memory ? f->p->memory.limit : SIZE_MAX;
-    f->p->as_several = true;
-    return calm_memory_plan_choose(ctx, f->p, limit, &f->out->divided);
+    f->p->several = true;
+    return calm_memory_plan_choose(ctx, f->p, f->p->memory.limit, &f->out->divided);
 }
 
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,

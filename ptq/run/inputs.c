@@ -19,6 +19,11 @@ void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end)
     *end = layout->block_begin[in->end_block];
 }
 
+bool calm_inputs_read_rows(const calm_inputs *in)
+{
+    return calm_recipe_needs_rows(in->recipe) || calm_config_is_mixture(calm_model_config(in->model));
+}
+
 bool calm_inputs_encode(const calm_inputs *in)
 {
     return calm_model_config(in->model)->arch->encoder;

@@ -55,6 +55,10 @@ calm_candidate *calm_candidate_at(const calm_inputs *in, size_t job, size_t entr
 /* Jobs first .. end - 1 of the layout are to be quantized (the recipe's blocks); the others stay float. */
 void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end);
 
+/* Is there a forward pass over the calibration?  Not where candidates need weights alone and none is scored; experts
+ * are always looked for by what is routed to them. */
+bool calm_inputs_read_rows(const calm_inputs *in);
+
 /* Is the model an encoder? */
 bool calm_inputs_encode(const calm_inputs *in);
 

@@ -72,12 +72,12 @@ static calm_status check(calm_ctx *ctx, const calm_run *p)
 static void count(calm_run *p, const calm_learner *learner)
 {
     const calm_config *config = calm_model_config(p->in.model);
-    const size_t n = calm_learn_windows(p);
+    const size_t n = calm_learn_windows(p), round = calm_learn_round(p, learner);
     const double rows = (double)(p->in.calib.begin[p->in.calib.n] - p->in.calib.begin[p->in.calib.n - n]);
-    const double window = rows / (double)n, step = rows / (double)calm_learn_round(p, learner);
+    const double window = rows / (double)n, step = rows / (double)round;
     size_t first, end, steps, checks;
     calm_inputs_jobs(&p->in, &first, &end);
-    calm_learner_losses(learner, calm_learn_round(p, learner), &steps, &checks);
+    calm_learner_losses(learner, round, &steps, &checks);
     const double weights = calm_inputs_weights(&p->in, first, end, true);
     /* Scores and contexts of attention: for half of a window where no token looks ahead. */
     const double attention = (config->arch->encoder ? 4 : 2) * window * (double)(config->n_heads * config->head_dim) *

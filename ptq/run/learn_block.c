@@ -171,7 +171,7 @@ size_t calm_learn_bytes(const calm_run *p, unsigned extras, bool spill, size_t n
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
         for (size_t i = 0; i < recipe->n_schemes; i++)
             most = calm_size_max(most, block_bytes(p, b, &recipe->schemes[i], extras, n_threads));
-    if (p->cluster)
+    if (p->several)
         most += calm_rank_rows_bytes(p->in.calib.longest, config->hidden);
     /* Both passes have rows of their own; those that are held out are counted too. */
     return most + (spill ? 0 : 2 * calm_row_store_bytes(p->in.calib.begin[p->in.calib.n], config->hidden));

@@ -32,11 +32,7 @@ struct calm_learn_share {
 /* Do windows meet in a sum? */
 static bool meets(const calm_run *p)
 {
-    const calm_config *config = calm_model_config(p->in.model);
-    bool sparse = false;
-    for (size_t b = 0; b < config->n_blocks; b++)
-        sparse |= config->moe.sparse[b];
-    return sparse;
+    return calm_config_is_mixture(calm_model_config(p->in.model));
 }
 
 /* The part of a batch's windows that a rank runs through the float or the quantized block. */

@@ -133,30 +133,16 @@ static calm_status ask(calm_ctx *ctx, const calm_run *p, const evaluation *e, pa
     return CALM_OK;
 }
 
-/* Progress of one part as that of all: the others are taken to be as quick. */
-typedef struct progress {
-    const evaluation *of;
-    size_t own;    /* windows */
-} progress;
-
-static void tick(void *user, size_t done, size_t total)
-{
-    const progress *own = user;
-    const size_t all = own->of->windows->n;
-    if (own->of->tick)
-        own->of->tick(own->of->tick_user, done * all / own->own, total * all / own->own);
-}
-
 /* Rank 0's own part. */
 static calm_status measure_own(calm_ctx *ctx, const calm_run *p, const evaluation *e, parts *in, size_t part)
 {
     calm_eval_result results[CALM_TRIALS_AT_ONCE];
-    progress ticks = {e, in->n_windows[part]};
+    calm_rank_progress ticks = {e->tick, e->tick_user, in->n_windows[part], e->windows->n};
     evaluation own = *e;
     own.reference_result = e->reference_result ? &in->result[e->n][part] : NULL;
     own.results = results;
     own.windows = &in->windows[part];
-    own.tick = tick;
+    own.tick = calm_rank_tick;
     own.tick_user = &ticks;
     own.worst = e->worst ? &in->worst[part] : NULL;
     CALM_TRY(evaluate(ctx, p, &own));

@@ -380,11 +380,6 @@ static size_t planned_block_bytes(const estimate *e, size_t block, size_t n_wind
     return most;
 }
 
-static bool is_one_of_several(const calm_run *p)
-{
-    return p->cluster != NULL || p->as_several;
-}
-
 /* Hidden rows of all windows, unless they are in a file; with a quantized prefix also as they entered the block and,
  * asymmetric, behind float blocks; and of a block that is scored as a whole those of the scoring windows. */
 static size_t hidden_bytes(const estimate *e)
@@ -393,7 +388,7 @@ static size_t hidden_bytes(const estimate *e)
     const size_t width = e->config->hidden, copies = copies_of[e->p->in.recipe->prefix];
     const bool scored = wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA);
     /* Of several ranks each has room for the rows of its next block, too, and a mixture for what leaves it. */
-    const size_t flows = is_one_of_several(e->p) && e->p->in.recipe->prefix == CALM_PREFIX_FLOAT;
+    const size_t flows = e->p->several && e->p->in.recipe->prefix == CALM_PREFIX_FLOAT;
     const size_t more = flows * (e->config->moe.n_experts ? 2 : 1);
     return (e->knobs->spill ? 0 : (copies + more) * calm_row_store_bytes(e->rows, width)) +
            flows * 8 * calm_row_store_bytes(e->longest, width) +
@@ -429,7 +424,7 @@ static void add_block(const estimate *e, size_t block, calm_memory_plan *out)
     }
     if (wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA))
         raise_to(&out->score, hidden + whole_bytes(e, block));
-    if (e->p->in.recipe->prefix != CALM_PREFIX_FLOAT || is_one_of_several(e->p))
+    if (e->p->in.recipe->prefix != CALM_PREFIX_FLOAT || e->p->several)
         raise_to(&out->capture, hidden + planned_block_bytes(e, block, e->windows, e->longest, 0));
 }
 
@@ -456,7 +451,7 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
         return calm_evaluate_bytes(&shape) + calm_size_max(calm_evaluate_scratch_bytes(&shape, e->n_threads),
                                                           calm_evaluate_detail_scratch_bytes(shape.n_kl));
     /* Of several ranks: the parts that all embeddings are joined from. */
-    const size_t joined = is_one_of_several(e->p) ? calm_encode_bytes(config, n_windows) : 0;
+    const size_t joined = e->p->several ? calm_encode_bytes(config, n_windows) : 0;
     return joined + (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows)) +
            calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, shape.block_bytes),
                          calm_embedding_compare_scratch_bytes(n_windows));
@@ -558,11 +553,15 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     e.extras = (e.caps & CALM_SETS_IN_SCALE ? CALM_QJOB_SCALED : 0u) |
                (e.caps & CALM_SETS_BIAS ? CALM_QJOB_BIASED : 0u);
     *out = (calm_memory_plan){.base = base, .knobs = *knobs};
+    /* Blocks are computed over the calibration, or from their weights alone. */
+    estimate over = e;
+    if (!calm_inputs_read_rows(&p->in))
+        over.longest = over.windows = over.rows = over.score_rows = over.held_rows = 0;
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
-        add_block(&e, b, out);
+        add_block(&over, b, out);
     /* The statistics of the embeddings, and of the final norm. */
-    raise_to(&out->capture, hidden_bytes(&e) + calm_actstat_new_bytes(e.rows) +
-                             calm_capture_rows_scratch_bytes(e.windows, e.longest));
+    raise_to(&out->capture, hidden_bytes(&over) + calm_actstat_new_bytes(over.rows) +
+                             calm_capture_rows_scratch_bytes(over.windows, over.longest));
     out->learn = calm_size_max(calm_learn_bytes(p, e.extras, knobs->spill, n_threads),
                                calm_learn_model_bytes(p, e.extras, knobs->spill, n_threads));
     add_evaluations(&e, out);
@@ -578,7 +577,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     out->peak += always + out->kept;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         *stages[i] += always + out->kept;
-    const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner || is_one_of_several(p);
+    const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner || p->several;
     out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) *
                                            (twice ? 2 : 1)
                                      : 0;

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define AT_ONCE 4                 /* windows under way                   */
+#include "ptq/run/flow.h"
+
+#define AT_ONCE CALM_FLOW_AT_ONCE
 #define IDLE_MICROSECONDS 100     /* between two looks at the oldest one */
 #define TAG 0                     /* no block receives its rows with it  */
 

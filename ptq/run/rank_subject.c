@@ -124,6 +124,13 @@ void calm_rank_note(calm_ctx *ctx, const calm_run *p)
         calm_log(ctx, CALM_LOG_INFO, "windows to measure are divided among %d ranks", calm_cluster_ranks(p->cluster));
 }
 
+void calm_rank_tick(void *user, size_t done, size_t total)
+{
+    const calm_rank_progress *of = user;
+    if (of->tick)
+        of->tick(of->user, done * of->all / of->own, total * of->all / of->own);
+}
+
 bool calm_rank_may_measure(const calm_run *p, const calm_subject *subjects, size_t n, const calm_windows *w)
 {
     bool all = calm_cluster_ranks(p->cluster) > 1 && calm_cluster_rank(p->cluster) == 0 && !w->positions && !w->types &&

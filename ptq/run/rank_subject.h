@@ -27,6 +27,16 @@ void calm_rank_note(calm_ctx *ctx, const calm_run *run);
  * files, which are short. */
 bool calm_rank_may_measure(const calm_run *run, const calm_subject *subjects, size_t n, const calm_windows *windows);
 
+/* Progress of this rank's part as that of all: the others are taken to be as quick. */
+typedef struct calm_rank_progress {
+    calm_tick_fn *tick;    /* may be NULL */
+    void *user;
+    size_t own, all;       /* windows */
+} calm_rank_progress;
+
+/* A calm_tick_fn, whose user is a calm_rank_progress. */
+void calm_rank_tick(void *user, size_t done, size_t total);
+
 /* Windows, appended, as a set of their own; read back into ctx->scratch.  CALM_ENOMEM; a message that is none of them
  * becomes bad. */
 void calm_rank_put_windows(calm_text *out, const calm_windows *windows);

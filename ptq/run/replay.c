@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/data/windows.h"
 #include "ptq/run/deal.h"
 #include "ptq/run/flow.h"
 
@@ -313,13 +314,6 @@ static void run_alone(replay *r, double seconds)
     finish_all(r);
 }
 
-/* Windows before a rank's part, as calm_evaluation_part has them. */
-static size_t windows_before(const calm_replay_parts *parts, size_t rank, size_t ranks)
-{
-    const size_t batches = (parts->windows + parts->batch - 1) / parts->batch;
-    return calm_size_min(batches * rank / ranks * parts->batch, parts->windows);
-}
-
 /* As calm_division_evaluate: one batch is not divided. */
 static void measure(replay *r, const calm_replay_parts *parts)
 {
@@ -329,7 +323,8 @@ static void measure(replay *r, const calm_replay_parts *parts)
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        const size_t own = windows_before(parts, i + 1, n) - windows_before(parts, i, n);
+        const size_t own = calm_windows_before(parts->windows, parts->batch, i + 1, n) -
+                           calm_windows_before(parts->windows, parts->batch, i, n);
         r->ranks[i].left = parts->seconds * (double)own / (double)parts->windows;
     }
     finish_all(r);

@@ -202,7 +202,8 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
     /* The bits are not known until a plan is exported; 0 would be a figure. */
     **out = (calm_run){.in.recipe = recipe, .result.bits_per_weight = NAN, .arena = ctx->out,
                        .account = ctx->memory, .command = options->command, .events = options->events,
-                       .cluster = options->cluster, .failed = calm_run_failed};
+                       .cluster = options->cluster, .several = options->cluster != NULL,
+                       .failed = calm_run_failed};
     return CALM_OK;
 }
 

@@ -21,7 +21,7 @@ struct calm_run {
     double divided, waited;                    /* seconds: when the blocks were; spent waiting for rows */
     bool seeding;                              /* rows are put that come from there   */
     bool output_shared;                        /* all ranks see what rank 0 writes    */
-    bool as_several;                           /* memory is planned as for several ranks, though there is one */
+    bool several;                              /* memory is planned as for several ranks: there are, or may be */
     const calm_model *written;                 /* what was written, read back; NULL: not now */
     calm_arena *arena;                         /* what lives as long as the run       */
     calm_memory *account;                      /* whose limit it sets; NULL: none     */

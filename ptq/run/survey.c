@@ -268,15 +268,6 @@ static calm_status run_final_norm(calm_ctx *ctx, calm_run *p, calm_batch *batch)
     return keep_outside(ctx, p, CALM_HOOK_FINAL_NORM, batch);
 }
 
-/* Does a block have experts?  Those are captured, and their weights loaded, by what is routed to them. */
-static bool any_sparse(const calm_config *config)
-{
-    bool any = false;
-    for (size_t b = 0; b < config->n_blocks; b++)
-        any |= config->moe.sparse[b];
-    return any;
-}
-
 /* Nothing reads the rows: from weights to candidates without a forward pass. */
 static calm_status run_blind(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
@@ -368,7 +359,7 @@ static calm_status note_candidates(calm_ctx *ctx, calm_run *p)
 
 calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
-    const bool blind = !calm_recipe_needs_rows(p->in.recipe) && !any_sparse(calm_model_config(p->in.model));
+    const bool blind = !calm_inputs_read_rows(&p->in);
     const bool flows = missing->owner && p->in.recipe->prefix == CALM_PREFIX_FLOAT;
     return missing->end ? (blind ? run_blind : flows ? run_share : embed_and_run)(ctx, p, missing) : CALM_OK;
 }

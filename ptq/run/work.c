@@ -51,7 +51,7 @@ static void add_job(const calm_inputs *in, const calm_job_ref *job, double rows,
 static double passes(const calm_inputs *in, size_t first, size_t end)
 {
     const calm_layout *layout = calm_model_layout(in->model);
-    const double rows = calm_recipe_needs_rows(in->recipe) ? (double)in->calib.begin[in->calib.n] : 0;
+    const double rows = calm_inputs_read_rows(in) ? (double)in->calib.begin[in->calib.n] : 0;
     return 2 * rows * calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true);
 }
 

@@ -112,18 +112,24 @@ static void check_written(const tiny_plan *p, const calm_exporter *exporter)
     calm_model_close(written);
 }
 
+/* A model of 4 heads of these sizes. */
+static void open_sized(tiny_plan *p, size_t hidden, size_t inner)
+{
+    tiny_model spec = tiny_default;
+    spec.hidden = hidden;
+    spec.inner = inner;
+    spec.head_dim = hidden / 4;
+    tiny_plan_open(p, tiny_model_write(&spec));
+}
+
 /* Blocks of 128 x 128 that neither side of a matrix fills; groups of activations must. */
 TEST(checkpoints)
 {
     static const char *const weights[] = {SCHEME, "fp8a16"}, *const both[] = {"fp8_block", "float"};
-    tiny_model spec = tiny_default;
     tiny_plan p;
     const calm_exporter *exporter;
     ck_ok(calm_exporter_find(ctx, "compressed-tensors", &exporter));
-    spec.hidden = 160;
-    spec.inner = 288;
-    spec.head_dim = 40;
-    tiny_plan_open(&p, tiny_model_write(&spec));
+    open_sized(&p, 160, 288);
     tiny_plan_quantize_all(&p, weights, 2, TINY_UNSCALED);
     check_written(&p, exporter);
     tiny_plan_quantize_all(&p, both, 1, TINY_UNSCALED);
@@ -131,10 +137,7 @@ TEST(checkpoints)
     ck_fails(exporter->check(ctx, &input), CALM_EUNSUPPORTED,
              "160 input columns, which groups of 128, as fp8_block has, do not divide");
     calm_model_close(p.model);
-    spec.hidden = 128;
-    spec.inner = 384;
-    spec.head_dim = 32;
-    tiny_plan_open(&p, tiny_model_write(&spec));
+    open_sized(&p, 128, 384);
     tiny_plan_quantize_all(&p, both, 1, TINY_UNSCALED);
     check_written(&p, exporter);
     input = input_of(&p);

@@ -248,15 +248,8 @@ part_learn() {
     long="--model dense --scheme w4a16_g32 --samples 48 --learn blocks $learned --learn-steps 1000"
     run 0 long $long || fail "$(tail -n 5 long.said)"
     for rank in 0 1; do
-        dir=l$rank
-        mpirun -n 2 calm quantize $long --output $dir/out --store $dir/calm.db >$dir.said 2>&1 &
-        job=$!
-        until grep -qs '^calm: block 0 learned' $dir.said || ! kill -0 $job; do sleep 0.02; done
-        kill -9 "$(rank_pid $job $rank)" || fail "$dir: ended too early"
-        wait $job && fail "$dir: ended with status 0"
-        grep -qE "^calm: rank $rank .* ended while it worked on (the pass of .* windows|what follows)" $dir.said ||
-            fail "$dir: $(cat $dir.said)"
-        check $((3 * rank)) $dir long $long
+        kill_at $rank l$rank 'block 0 learned' 'the pass of .* windows' $long
+        check $((3 * rank)) l$rank long $long
     done
 }
 
@@ -275,6 +268,18 @@ wait_for() {
         kill -0 "$3" 2>/dev/null || return 0
         sleep 0.05
     done
+}
+
+# kill_at RANK DIR SAID AT ...: kill a rank of two once the run with these options said so; it must have worked AT that.
+kill_at() {
+    rank=$1 dir=$2 said=$3 place=$4
+    shift 4
+    mpirun -n 2 calm quantize "$@" --output $dir/out --store $dir/calm.db >$dir.said 2>&1 &
+    job=$!
+    until grep -qs "^calm: $said" $dir.said || ! kill -0 $job; do sleep 0.02; done
+    kill -9 "$(rank_pid $job $rank)" || fail "$dir: ended too early"
+    wait $job && fail "$dir: ended with status 0"
+    grep -qE "^calm: rank $rank .* ended while it worked on ($place|what follows)" $dir.said || fail "$dir: $(cat $dir.said)"
 }
 
 part_kill() {
@@ -307,15 +312,8 @@ part_kill() {
     make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
     run 0 wide $wide || fail "$(tail -n 5 wide.said)"
     for rank in 0 1; do
-        dir=m$rank
-        mpirun -n 2 calm quantize $wide --output $dir/out --store $dir/calm.db >$dir.said 2>&1 &
-        job=$!
-        until grep -qs '^calm: windows to measure' $dir.said || ! kill -0 $job; do sleep 0.02; done
-        kill -9 "$(rank_pid $job $rank)" || fail "$dir: ended too early"
-        wait $job && fail "$dir: ended with status 0"
-        grep -qE "^calm: rank $rank .* ended while it worked on (the evaluation of windows|what follows)" $dir.said ||
-            fail "$dir: $(cat $dir.said)"
-        check $((2 * rank)) $dir wide $wide
+        kill_at $rank m$rank 'windows to measure' 'the evaluation of windows' $wide
+        check $((2 * rank)) m$rank wide $wide
     done
     # A rank that stands still for a while is not dead.
     mpirun -n 2 calm quantize $small --output stop/out --store stop/calm.db --quiet >stop.said 2>&1 &

@@ -1,10 +1,6 @@
 /* Models and windows as messages between ranks: what is read back measures the same, and what is cut off is refused. */
 #include "ptq/run/rank_subject.h"
 
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "ptq/eval/encode.h"
 #include "tests/support/play.h"
 
@@ -109,20 +105,7 @@ TEST(messages)
 {
     play run = play_new(NULL, "w4a16_g16", "rtn");
     run.recipe.guard_windows = 2;
-    int status;
-    const pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        const calm_run_options options = {.command = "calm test"};
-        calm_run *p;
-        const calm_status found = calm_run_stages(ctx, &run.recipe, &options, tell_all, NULL, &p);
-        if (found != CALM_OK)
-            fprintf(stderr, "%s\n", ctx->message);
-        calm_run_close(&p);
-        _exit(found != CALM_OK);
-    }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    play_stages(&run, tell_all);
 }
 END_OF_TEST
 

@@ -2,10 +2,6 @@
  * never read past its end. */
 #include "ptq/run/division.h"
 
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "tests/support/play.h"
 
 /* All candidates of the run as messages. */
@@ -68,20 +64,7 @@ static calm_status tell_all(calm_ctx *context, calm_run *p, void *user)
 TEST(messages)
 {
     const play run = play_new(NULL, "w4a16_g16", "rtn,gptq");
-    int status;
-    const pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        const calm_run_options options = {.command = "calm test"};
-        calm_run *p;
-        const calm_status found = calm_run_stages(ctx, &run.recipe, &options, tell_all, NULL, &p);
-        if (found != CALM_OK)
-            fprintf(stderr, "%s\n", ctx->message);
-        calm_run_close(&p);
-        _exit(found != CALM_OK);
-    }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    play_stages(&run, tell_all);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate"), 16);
 }
 END_OF_TEST

@@ -459,6 +459,24 @@ static void of_formats(calm_recipe *recipe)
     ck_ok(calm_formats_parse(ctx, &words, &recipe->formats));
 }
 
+/* From weights alone: what is foreseen does not grow with the calibration, and holds. */
+TEST(estimates_know_that_nothing_is_read)
+{
+    tiny_model spec = tiny_of("qwen3");
+    play run = new_play(&spec, "rtn");
+    const calm_memory_plan scored = estimate(&run, 2, &everything_at_once);
+    run.recipe.score_windows = 0;
+    const calm_memory_plan few = estimate(&run, 2, &everything_at_once);
+    ck_assert(few.capture < scored.capture && few.score < scored.score);
+    run.recipe.calib_windows = 12;
+    const calm_memory_plan many = estimate(&run, 2, &everything_at_once);
+    ck_assert_uint_eq(many.capture, few.capture);
+    ck_assert_uint_eq(many.quantize, few.quantize);
+    const outcome said = run_afresh(&run, &everything_at_once);
+    check_stages(&said, "rtn alone", 4);
+}
+END_OF_TEST
+
 TEST(estimates_hold_for_other_recipes)
 {
     static const char *const families[] = {"qwen3", "qwen2_moe"};
@@ -499,5 +517,6 @@ int main(void)
         too_small_a_limit_is_refused_before_any_work, estimates_grow_with_the_work, knobs_need_no_more,
         estimates_hold_for_every_family,
         estimates_hold_for_wide_models, estimates_hold_for_many_windows, estimates_hold_for_kept_rows,
+        estimates_know_that_nothing_is_read,
         estimates_hold_for_other_recipes, probes_of_many_experts, NULL});
 }

@@ -21,7 +21,6 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
-#include "ptq/run/run_impl.h"
 #include "ptq/base/file.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/sha256.h"
@@ -145,6 +144,15 @@ static size_t threads_now(void)
     return n ? n : 1;
 }
 
+/* A fork has none of OpenMP's threads.  They are counted after it: OpenBLAS ends its own before a fork. */
+static void expect_one_thread(pid_t child)
+{
+    if (threads_now() > 1) {
+        kill(child, SIGKILL);
+        ck_abort_msg("a test before this one started threads: it needs ctx->n_threads = 1 too");
+    }
+}
+
 pid_t play_start(const play *run, fault wanted, outcome **said)
 {
     *said = mmap(NULL, sizeof **said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -158,11 +166,27 @@ pid_t play_start(const play *run, fault wanted, outcome **said)
 #endif
         _exit(0);
     }
-    if (threads_now() > 1) {    /* counted here: OpenBLAS ends its own before a fork */
-        kill(child, SIGKILL);
-        ck_abort_msg("a test before this one started threads: it needs ctx->n_threads = 1 too");
-    }
+    expect_one_thread(child);
     return child;
+}
+
+void play_stages(const play *run, calm_stages_fn *stages)
+{
+    int status;
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        const calm_run_options options = {.command = "calm test"};
+        calm_run *p;
+        const calm_status found = calm_run_stages(ctx, &run->recipe, &options, stages, NULL, &p);
+        if (found != CALM_OK)
+            fprintf(stderr, "%s\n", ctx->message);
+        calm_run_close(&p);
+        _exit(found != CALM_OK);
+    }
+    expect_one_thread(child);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
 }
 
 outcome play_wait(pid_t child, outcome *said)

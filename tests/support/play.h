@@ -4,8 +4,8 @@
 
 #include <sys/types.h>
 
-#include "ptq/run/memory_plan.h"
 #include "ptq/recipe/recipe.h"
+#include "ptq/run/run_impl.h"
 #include "tests/support/faults.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
@@ -52,6 +52,10 @@ play play_elsewhere(const play *run, const char *name);
 /* The same without waiting: `said` is shared with the child, whose process id is returned. */
 pid_t play_start(const play *run, fault wanted, outcome **said);
 outcome play_wait(pid_t child, outcome *said);
+
+/* Run in a child with `stages`, which gets user NULL, instead of choice, guard and export (calm_run_stages).  It must
+ * succeed; else its message is printed. */
+void play_stages(const play *run, calm_stages_fn *stages);
 
 /* "name sha256" of every file of a directory, sorted; NULL when it is not there. */
 const char *play_digest(const char *dir);

@@ -115,6 +115,30 @@ TEST(span_includes_zero)
 }
 END_OF_TEST
 
+/* As one weight after the other finds them: in lanes and behind them, and of zeros of both signs the first. */
+TEST(span_finds_every_weight)
+{
+    const calm_scheme plain = scheme_of("w4a16_g128"), affine = scheme_of("q4_1");
+    for (size_t n = 1; n < 40; n++)
+        for (size_t at = 0; at < n; at++) {
+            double w[40], lo, hi;
+            for (size_t j = 0; j < n; j++)
+                w[j] = 2;
+            w[at] = 5;
+            calm_grid_span(&affine, w, n, &lo, &hi);
+            ck_assert(lo == (n > 1 ? 2 : 5) && hi == 5);
+            w[at] = -1;
+            calm_grid_span(&plain, w, n, &lo, &hi);
+            ck_assert(lo == -1 && hi == (n > 1 ? 2 : 0));
+            w[at] = -0.0;
+            w[(at + 17) % n] = n > 1 && (at + 17) % n != at ? 0 : w[(at + 17) % n];
+            calm_grid_span(&affine, w, n, &lo, &hi);
+            const size_t other = (at + 17) % n;
+            ck_assert(lo == 0 && !signbit(lo) == (other < at));
+        }
+}
+END_OF_TEST
+
 /* The rules written down slowly, in the float32 arithmetic of compressed-tensors. */
 static void asymmetric_reference(const float *x, size_t d, int bits, float *y)
 {
@@ -300,6 +324,7 @@ int main(void)
 {
     return run_tests("grid", (const TTest *[]){scales_are_exact_in_both_halves, scale_range, symmetric_codes,
                                                eight_bits_leave_out_code_zero, grid_between, span_includes_zero,
+                                       span_finds_every_weight,
                                                activations_per_token,
                                                asymmetric_activations_by_hand,
                                                asymmetric_range_is_found_everywhere,

@@ -333,6 +333,7 @@ TEST(parts_end_with_batches)
     for (size_t r = 0; r < 4; r++) {
         ck_ok(calm_windows_part(ctx, &all, 3, r, 4, &part, &first));
         ck_assert(first == expected[r][0] && part.n == expected[r][1]);
+        ck_assert(calm_windows_before(7, 3, r, 4) == first && calm_windows_before(7, 0, r, 4) == 0);
         ck_assert_uint_eq(part.longest, 9);    /* also of those without the longest */
         ck_assert(part.ids == all.ids + all.begin[first]);
     }
