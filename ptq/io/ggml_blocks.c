@@ -2,6 +2,7 @@
 #include "ptq/io/ggml_blocks_impl.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static const int8_t iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
@@ -29,6 +30,8 @@ static const calm_ggml_blocks table[] = {
      .scales = {{4, 4, 1}, {2, 2, 1}}, .scale_zero = 32},
     {.type = CALM_GGML_MXFP4, .elements = 32, .group = 32, .scale = CALM_GGML_SCALE_E8M0, .codes = {{1, 4, 16}},
      .levels = e2m1_levels},
+    {.type = CALM_GGML_NVFP4, .elements = 64, .group = 16, .scale = CALM_GGML_SCALE_E4M3, .codes = {{4, 4, 8}},
+     .levels = e2m1_levels, .scales = {{0, 8, 4}}},
     {.type = CALM_GGML_IQ4_NL, .elements = 32, .group = 32, .codes = {{2, 4, 16}}, .levels = iq4_levels},
 };
 #define N_ROWS (sizeof table / sizeof *table)
@@ -56,10 +59,21 @@ int calm_ggml_level(const calm_ggml_blocks *blocks, uint8_t code)
     return blocks->levels ? blocks->levels[code] : code - blocks->zero;
 }
 
+/* As ggml reads it: the sign is not looked at, and 0x7f, the NaN, is 0. */
+static float half_e4m3(uint8_t bits)
+{
+    const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+    if (bits == 0x7f)
+        return 0;
+    return exponent ? ldexpf((float)(8 + mantissa), exponent - 11) : ldexpf((float)mantissa, -10);
+}
+
 float calm_ggml_scale_value(const calm_ggml_blocks *blocks, uint16_t bits)
 {
     if (blocks->scale == CALM_GGML_SCALE_F16)
         return calm_f16_to_f32(bits);
+    if (blocks->scale == CALM_GGML_SCALE_E4M3)
+        return half_e4m3((uint8_t)bits);
     /* 2^-128 and 2^-127 are subnormal; their bits are a shifted one, the others' an exponent. */
     const uint32_t word = bits < 2 ? UINT32_C(0x00200000) << bits : (uint32_t)(bits - 1) << 23;
     float value;
@@ -180,7 +194,8 @@ static void write_scales(const calm_ggml_blocks *b, const uint8_t *scales, const
 void calm_ggml_unpack(const calm_ggml_blocks *b, const uint8_t *in, calm_ggml_parts *out)
 {
     memset(out, 0, sizeof *out);
-    out->d = b->scale == CALM_GGML_SCALE_E8M0 ? in[b->d] : half_at(in + b->d);
+    if (b->scale != CALM_GGML_SCALE_E4M3)
+        out->d = b->scale == CALM_GGML_SCALE_E8M0 ? in[b->d] : half_at(in + b->d);
     if (b->minimum)
         out->dmin = half_at(in + b->dmin);
     read_planes(b->codes, in, b->elements, out->codes);
@@ -198,7 +213,7 @@ void calm_ggml_pack(const calm_ggml_blocks *b, const calm_ggml_parts *parts, uin
     write_scales(b, parts->scales, parts->minima, out);
     if (b->scale == CALM_GGML_SCALE_E8M0)
         out[b->d] = (uint8_t)parts->d;
-    else
+    else if (b->scale == CALM_GGML_SCALE_F16)
         put_half(out + b->d, parts->d);
     if (b->minimum)
         put_half(out + b->dmin, parts->dmin);
@@ -212,7 +227,9 @@ static void widen(const calm_ggml_blocks *b, const uint8_t *in, float *out)
     calm_ggml_unpack(b, in, &parts);
     const float d = calm_ggml_scale_value(b, parts.d), dmin = calm_f16_to_f32(parts.dmin);
     for (size_t first = 0, g = 0; first < b->elements; first += b->group, g++) {
-        const float s = integers ? d * (float)(parts.scales[g] - b->scale_zero) : d;
+        const float s = b->scale == CALM_GGML_SCALE_E4M3 ? calm_ggml_scale_value(b, parts.scales[g])
+                        : integers                       ? d * (float)(parts.scales[g] - b->scale_zero)
+                                                         : d;
         const float m = b->minimum == CALM_GGML_MINIMUM_TAKEN ? dmin * (float)parts.minima[g] : -dmin;
         for (size_t i = first; i < first + b->group; i++)
             out[i] = s * (float)calm_ggml_level(b, parts.codes[i]);

@@ -20,6 +20,7 @@ typedef struct calm_ggml_plane {
 typedef enum calm_ggml_scale {
     CALM_GGML_SCALE_F16,
     CALM_GGML_SCALE_E8M0,      /* one byte e: 2^(e - 128), half of what the standard says, as levels are doubled */
+    CALM_GGML_SCALE_E4M3,      /* none; the integers of groups are bits of an e4m3 without sign, halved likewise */
 } calm_ggml_scale;
 
 /* What is taken off the product of scale and level. */

@@ -484,7 +484,7 @@ calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gg
     if (!calm_ggml_readable(tensor->type))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: tensor %s: type %s; calm reads F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, "
-                         "IQ4_XS and MXFP4",
+                         "IQ4_XS, MXFP4 and NVFP4",
                          file->path, tensor->name, info->name);
     CALM_TRY(calm_ggml_to_f32(ctx, tensor->type, tensor->data + first * (width / info->elements) * info->bytes,
                               n * width, out));

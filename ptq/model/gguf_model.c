@@ -71,7 +71,7 @@ static void fill_tensor(const opened *from, const calm_gguf_entry *entry, const 
                          .file = calm_gguf_path(from->file),
                          .entry = entry};
     /* Exporters copy what has no source byte by byte. */
-    if (dtype == CALM_N_DTYPES || entry->head_dim || entry->spot.plus_one)
+    if (dtype == CALM_N_DTYPES || entry->head_dim || entry->spot.plus_one || entry->factor)
         out->source = source;
 }
 

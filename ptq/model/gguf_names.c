@@ -1,6 +1,7 @@
 /* llama.cpp's names for families and tensors. */
 #include "ptq/model/gguf_names_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,6 +314,25 @@ static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm
     return CALM_OK;
 }
 
+/* What llama.cpp multiplies a matrix by, besides: NVFP4 has it. */
+static calm_status find_factor(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_tensor *stored,
+                               const calm_gguf_tensor **out)
+{
+    const char *dot = strrchr(stored->name, '.');
+    char name[CALM_GGUF_NAME_MAX + 1];
+    *out = NULL;
+    if (stored->n_dims < 2 || !dot || strcmp(dot, ".weight") != 0)
+        return CALM_OK;
+    snprintf(name, sizeof name, "%.*s.scale", (int)(dot - stored->name), stored->name);
+    const calm_gguf_tensor *found = calm_gguf_find_tensor(list->file, name);
+    const size_t expected = stored->n_dims == 3 ? stored->dims[2] : 1;
+    if (found && (found->type != CALM_GGML_F32 || found->n_dims != 1 || found->dims[0] != expected))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: expected %zu values of F32, one for each matrix of %s",
+                         calm_gguf_path(list->file), name, expected, stored->name);
+    *out = found;
+    return CALM_OK;
+}
+
 /* Name, shape as a checkpoint has it, and how the rows are permuted. */
 static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
@@ -350,9 +370,12 @@ calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gg
     for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
         const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
         const bool experts = stored->n_dims == 3 && calm_gguf_is_experts(stored->name);
+        const calm_gguf_tensor *factor;
+        CALM_TRY(find_factor(ctx, out, stored, &factor));
         for (size_t e = 0; e < (experts ? stored->dims[2] : 1); e++) {
             calm_gguf_entry *entry = &out->entries[out->n++];
             entry->stored = stored;
+            entry->factor = factor;
             entry->spot = (calm_gguf_spot){.name = stored->name, .expert = experts ? (long)e : CALM_NO_EXPERT};
             CALM_TRY(fill_entry(ctx, out, entry));
         }
@@ -375,12 +398,11 @@ static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, cons
     return CALM_OK;
 }
 
-calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
-                                   size_t first, size_t n, float *out)
+/* Rows as they are stored, in a checkpoint's order. */
+static calm_status rows_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
+                               size_t n, float *out)
 {
     const calm_gguf_tensor *stored = entry->stored;
-    if (stored->n_dims < 2)
-        return vector_to_f32(ctx, list, entry, first, entry->n_dims == 1 ? n : entry->shape[1], out);
     /* The experts' rows follow each other: those of expert e start at e times rows. */
     const size_t base = entry->spot.expert > 0 ? (size_t)entry->spot.expert * entry->shape[0] : 0;
     if (!entry->head_dim)
@@ -388,5 +410,24 @@ calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, co
     for (size_t i = 0; i < n; i++)
         CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, permute_row(first + i, entry->head_dim), 1,
                                   out + i * entry->shape[1]));
+    return CALM_OK;
+}
+
+calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
+                                   size_t first, size_t n, float *out)
+{
+    if (entry->stored->n_dims < 2)
+        return vector_to_f32(ctx, list, entry, first, entry->n_dims == 1 ? n : entry->shape[1], out);
+    CALM_TRY(rows_to_f32(ctx, list, entry, first, n, out));
+    if (!entry->factor)
+        return CALM_OK;
+    const size_t expert = entry->spot.expert > 0 ? (size_t)entry->spot.expert : 0;
+    float factor;
+    memcpy(&factor, entry->factor->data + expert * sizeof factor, sizeof factor);
+    if (!isfinite(factor))
+        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is not finite", calm_gguf_path(list->file),
+                         entry->factor->name, expert);
+    for (size_t i = 0; i < n * entry->shape[1]; i++)
+        out[i] *= factor;
     return CALM_OK;
 }

@@ -52,6 +52,7 @@ typedef struct calm_gguf_entry {
     size_t head_dim;                    /* of a permuted one        */
     int n_dims;
     size_t shape[2];                    /* rows and columns, or length */
+    const calm_gguf_tensor *factor;     /* "blk.0.attn_q.scale": its number, or its expert's, multiplies it; or NULL */
 } calm_gguf_entry;
 
 typedef struct calm_gguf_list {

@@ -103,7 +103,7 @@ static calm_status add_half(calm_ctx *ctx, const builder *b, size_t block, calm_
     *job = (calm_job_ref){.block = block, .kind = kind, .expert = expert, .first = out->n_linears,
                           .halved = which != WHOLE,
                           .place = {place_role(kind, which == V), block, config->n_blocks,
-                                    config->n_heads / config->n_kv}};
+                                    config->n_heads / config->n_kv, expert >= 0}};
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_linear_ref *linear = &out->linears[out->n_linears];
         /* Roles are listed in the order in which a job stacks them, so linears are numbered in that order. */

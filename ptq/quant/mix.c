@@ -25,7 +25,7 @@ typedef struct row {
     const char *name;
     int type;
     mix_rule v[RULES], o[RULES], down[RULES];
-    int head;
+    int head, experts;
 } row;
 
 static const row rows[] = {
@@ -88,6 +88,8 @@ static const row *row_of(const calm_scheme *scheme)
 
 static int type_of(const row *mix, const calm_place *place)
 {
+    if (place->expert && mix->experts)
+        return mix->experts;
     const mix_rule *rules = place->role == CALM_PLACE_V      ? mix->v
                         : place->role == CALM_PLACE_O    ? mix->o
                         : place->role == CALM_PLACE_DOWN ? mix->down
@@ -119,8 +121,12 @@ calm_scheme calm_mix_largest(const calm_scheme *scheme)
         return out;
     const row *mix = row_of(scheme);
     out = type_scheme(mix->type);
-    for (size_t i = 0; i < 3 * RULES; i++) {
-        const mix_rule *rule = i < RULES ? &mix->v[i] : i < 2 * RULES ? &mix->o[i - RULES] : &mix->down[i - 2 * RULES];
+    const mix_rule experts = {mix->experts ? CALM_MIX_ALL : CALM_MIX_NONE, mix->experts};
+    for (size_t i = 0; i <= 3 * RULES; i++) {
+        const mix_rule *rule = i < RULES       ? &mix->v[i]
+                               : i < 2 * RULES ? &mix->o[i - RULES]
+                               : i < 3 * RULES ? &mix->down[i - 2 * RULES]
+                                               : &experts;
         const calm_scheme type = rule->blocks ? type_scheme(rule->type) : out;
         /* A minimum takes as much as a scale. */
         if (type.group << !calm_scheme_has_mins(&type) < out.group << !calm_scheme_has_mins(&out))

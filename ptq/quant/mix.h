@@ -9,7 +9,8 @@
 #define CALM_MIX_PREFIX "gguf_"
 
 /* Names of llama-quantize's types, in the order of mixes.def. */
-#define CALM_MIX_NAMES "Q4_0|Q8_0|Q2_K|Q3_K_S|Q3_K_M|Q3_K_L|Q4_K_S|Q4_K_M|Q5_K_S|Q5_K_M|Q6_K|IQ4_NL|IQ4_XS"
+#define CALM_MIX_NAMES "Q4_0|Q8_0|Q2_K|Q3_K_S|Q3_K_M|Q3_K_L|Q4_K_S|Q4_K_M|Q5_K_S|Q5_K_M|Q6_K|IQ4_NL|IQ4_XS|" \
+                       "MXFP4_MOE"
 
 /* What a matrix does, as far as mixes ask. */
 typedef enum calm_place_role {
@@ -21,6 +22,7 @@ typedef struct calm_place {
     calm_place_role role;
     size_t block, n_blocks;
     size_t sharing;           /* query heads that share a kv head */
+    bool expert;              /* of routed experts */
 } calm_place;
 
 /* The name of a mix by the number of its row in mixes.def: "gguf_q4_k_m". */

@@ -191,7 +191,7 @@ calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const
         CALM_TRY(most_of(ctx, model, plan, &most));
     for (calm_outer t = 0; t < CALM_N_OUTERS; t++) {
         const bool head = t == CALM_OUTER_HEAD || config->tied;
-        const calm_place place = {head ? CALM_PLACE_HEAD : CALM_PLACE_EMBEDDING, 0, 1, 1};
+        const calm_place place = {head ? CALM_PLACE_HEAD : CALM_PLACE_EMBEDDING, 0, 1, 1, false};
         const calm_scheme *asked;
         calm_scheme scheme = {0};
         CALM_TRY(find_asked(ctx, &formats->options, config->tied, t, &asked));

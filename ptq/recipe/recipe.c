@@ -151,6 +151,15 @@ bool calm_recipe_needs_rows(const calm_recipe *recipe)
     return recipe->score_windows > 0 || needs || recipe->prefix != CALM_PREFIX_FLOAT;
 }
 
+const char *calm_recipe_head_algorithm(const calm_recipe *recipe)
+{
+    const calm_scheme *embed = recipe->formats.options.embed, *head = recipe->formats.options.head;
+    bool any = (embed && embed->bits) || (head && head->bits);
+    for (size_t i = 0; i < calm_formats_count(&recipe->formats); i++)
+        any |= calm_formats_at(&recipe->formats, i)->outer && !embed && !head;
+    return any && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? "mkq-full" : NULL;
+}
+
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)
 {
     if (recipe->least_tokens > 0)
@@ -317,6 +326,7 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         CALM_KV("formats", several ? formats_json(recipe) : NULL),
         CALM_KV("embed_scheme", scheme_json(recipe->formats.options.embed)),
         CALM_KV("head_scheme", scheme_json(recipe->formats.options.head)),
+        CALM_KV("head_algorithm", calm_recipe_head_algorithm(recipe)),
         CALM_KV("target", any ? NULL : calm_json_of_string(calm_engine_name(recipe->engine))),
         CALM_KV("evaluation", CALM_OBJECT(CALM_KV("text", recipe->eval_path ? recipe->eval_name : NULL),
                                           CALM_KV("samples", samples))),

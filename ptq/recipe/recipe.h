@@ -136,6 +136,10 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in);
 /* Does anything of the recipe read what the model's linears read?  Rounding to nearest that is not scored does not. */
 bool calm_recipe_needs_rows(const calm_recipe *recipe);
 
+/* The algorithm of a head that is quantized, fitted to what it reads; NULL: nothing of the recipe is fitted to data, or
+ * no format of it quantizes a head: then its scales are those of the least squared error. */
+const char *calm_recipe_head_algorithm(const calm_recipe *recipe);
+
 /* May an input scale of the job stay at its input? */
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);
 

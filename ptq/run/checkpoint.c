@@ -90,7 +90,13 @@ static calm_status describe_tables(calm_ctx *ctx, const calm_checkpoint *checkpo
     calm_outer_plan outer;
     CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, 0), in->model, &checkpoint->result->plan,
                                 &outer));
-    return calm_outer_describe(ctx, &outer, &checkpoint->result->tables);
+    CALM_TRY(calm_outer_describe(ctx, &outer, &checkpoint->result->tables));
+    if (!checkpoint->fit || !checkpoint->result->tables || !outer.scheme[CALM_OUTER_HEAD].bits)
+        return CALM_OK;
+    char *text;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s by %s", checkpoint->result->tables, checkpoint->fit->algorithm));
+    checkpoint->result->tables = text;
+    return CALM_OK;
 }
 
 /* The order matters: sizes are measured of what the exporters wrote, `written` (evaluation, gates) may read the

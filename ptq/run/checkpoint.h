@@ -4,6 +4,7 @@
 
 #include "ptq/base/event.h"
 #include "ptq/run/inputs.h"
+#include "ptq/run/outer_rows.h"
 
 /* Called with the directory after the weights are written and before the card is. */
 typedef calm_status calm_written_fn(calm_ctx *ctx, void *user, const char *dir);
@@ -12,6 +13,7 @@ typedef struct calm_checkpoint {
     const calm_inputs *in;
     calm_result *result;             /* its plan is written; sizes and bits are set               */
     const calm_events *events;
+    const calm_outer_fit *fit;       /* of the head, collected; NULL: it is fitted to nothing      */
     const calm_json *recipe;         /* written as calm_recipe.json; NULL: the recipe's own        */
     calm_written_fn *written;        /* NULL: none                                                 */
     void *user;
@@ -29,6 +31,9 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result);
 /* Write the plan in every format into the existing empty directory `dir`; events of all of them are one stage.  imatrix
  * sums up over in->calib, or fails with CALM_EARG when no windows were read. */
 calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir);
+
+/* Does one of the formats quantize a head, which may be the embedding? */
+calm_status calm_outputs_quantize_head(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan, bool *out);
 
 /* The folder of the first checkpoint among what was written to `dir`, in ctx->scratch; NULL: there is none. */
 calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out);

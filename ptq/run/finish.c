@@ -84,9 +84,11 @@ static calm_status written_key(calm_ctx *ctx, const calm_run *p, const calm_expo
                                char key[CALM_SHA256_HEX])
 {
     calm_outer_plan outer = {0};
-    char plan_key[CALM_SHA256_HEX];
+    char plan_key[CALM_SHA256_HEX], fit[CALM_SHA256_HEX];
     calm_sha256 sha;
     CALM_TRY(calm_plan_key(ctx, &p->result.plan, key));
+    if (p->head.algorithm)
+        CALM_TRY(calm_outer_fit_key(ctx, &p->head, p->calib_key, fit));
     CALM_TRY(calm_outputs_measured(ctx, &p->in, &p->result.plan, exporter, &outer));
     if (!outer.scheme[CALM_OUTER_EMBEDDING].bits && !outer.scheme[CALM_OUTER_HEAD].bits)
         return CALM_OK;
@@ -99,6 +101,8 @@ static calm_status written_key(calm_ctx *ctx, const calm_run *p, const calm_expo
         calm_scheme_name(&outer.scheme[which], name);
         calm_sha256_field(&sha, name);
     }
+    if (p->head.algorithm && outer.scheme[CALM_OUTER_HEAD].bits)
+        calm_sha256_field(&sha, fit);
     return calm_sha256_finish(ctx, &sha, key);
 }
 
@@ -160,7 +164,12 @@ static calm_status evaluate_and_judge(calm_ctx *ctx, void *user, const char *dir
 
 calm_status calm_run_export(calm_ctx *ctx, calm_run *p)
 {
+    bool quantizes;
+    CALM_TRY(calm_outputs_quantize_head(ctx, &p->in, &p->result.plan, &quantizes));
+    if (quantizes)
+        CALM_TRY(calm_run_fit_head(ctx, p));
     const calm_checkpoint checkpoint = {.in = &p->in, .result = &p->result, .events = &p->events,
+                                        .fit = p->head.stats.gram ? &p->head : NULL,
                                         .written = evaluate_and_judge, .user = p};
     CALM_TRY(calm_checkpoint_write(ctx, &checkpoint));
     calm_memory_plan_note(ctx, &p->held.evaluate);

@@ -10,6 +10,7 @@
 #include "ptq/run/learn_impl.h"
 #include "ptq/base/file.h"
 #include "ptq/base/memory.h"
+#include "ptq/calib/head_stats.h"
 #include "ptq/calib/importance.h"
 #include "ptq/eval/detail.h"
 #include "ptq/plan/assemble.h"
@@ -467,6 +468,16 @@ static size_t outer_bytes(const estimate *e, bool whole)
            (whole ? 2 * CALM_BYTES(uint8_t, n) + 3 * CALM_BYTES(float, n / 32) : 0);
 }
 
+/* The Gram matrix of what a head is fitted to, and with `collects` what it takes to collect it; 0: there is none. */
+static size_t head_bytes(const estimate *e, bool collects)
+{
+    const size_t width = e->config->hidden, windows = e->windows - calm_head_stats_first(&e->p->in.calib, width);
+    if (!calm_recipe_head_algorithm(e->p->in.recipe) || e->config->arch->encoder)
+        return 0;
+    return calm_head_stats_bytes(width) +
+           (collects ? calm_head_stats_scratch_bytes(e->p->in.model, windows, e->longest, e->n_threads) : 0);
+}
+
 /* A rounded table, and either the piece of it that is being rounded or the model that has it. */
 static size_t probed_bytes(const estimate *e, size_t windows)
 {
@@ -494,6 +505,8 @@ static void add_evaluations(const estimate *e, calm_memory_plan *out)
     if (e->p->result.evaluates)
         raise_to(&out->evaluate, recipe->n_budgets > 1 ? measured_bytes(e, recipe->n_budgets, text, longest, 1, false)
                                                     : measured_bytes(e, 1, text, longest, 2, true));
+    out->evaluate += head_bytes(e, false);
+    raise_to(&out->evaluate, calm_run_file_probe_bytes(e->p) ? head_bytes(e, true) : 0);
 }
 
 /* Pages of the largest tensor while it is copied: an embedding, when there is no block in memory. */
@@ -510,7 +523,7 @@ static size_t mapped_bytes(const estimate *e)
 static void add_formats(const estimate *e, calm_memory_plan *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;
-    out->assemble = mapped_bytes(e);
+    out->assemble = mapped_bytes(e) + head_bytes(e, true) - head_bytes(e, false);
     for (size_t f = 0; f < calm_formats_count(&recipe->formats); f++) {
         const calm_exporter *exporter = calm_formats_at(&recipe->formats, f);
         for (size_t s = 0; s < recipe->n_schemes; s++) {
@@ -524,6 +537,7 @@ static void add_formats(const estimate *e, calm_memory_plan *out)
                   calm_importance_collect_bytes(e->p->in.model, e->longest) +
                       calm_importance_collect_scratch_bytes(e->p->in.model, e->windows, e->longest, e->n_threads));
     }
+    out->assemble += head_bytes(e, false);
 }
 
 void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out)

@@ -1,32 +1,83 @@
 /* Pieces of an embedding or a head as jobs of one linear. */
 #include "ptq/run/outer_rows.h"
 
+#include <string.h>
+
 #include "algorithms/algorithm.h"
+#include "ptq/calib/head_stats.h"
 #include "ptq/quant/qjob.h"
 
 /* Nothing is known of the inputs, whose Gram matrix stands for the identity: scales of least squared error. */
 #define ALGORITHM "hls(signed=true)+nearest"
 
-calm_status calm_outer_algorithm(calm_ctx *ctx, calm_algorithm **out)
+calm_status calm_outer_algorithm(calm_ctx *ctx, const char *name, calm_algorithm **out)
 {
-    return calm_algorithm_parse(ctx, ALGORITHM, out);
+    return calm_algorithm_parse(ctx, name ? name : ALGORITHM, out);
 }
 
-/* Rows as a job, in ctx->out. */
-static calm_status quantize(calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme, size_t first, size_t n,
-                            calm_qjob *out)
+/* ---- what a head is fitted to ---- */
+
+/* gram [width, width] += its mean diagonal times the identity. */
+static void add_embedding(double *gram, size_t width)
 {
+    double sum = 0;
+    for (size_t i = 0; i < width; i++)
+        sum += gram[i * width + i];
+    for (size_t i = 0; i < width; i++)
+        gram[i * width + i] += sum / (double)width;
+}
+
+calm_status calm_outer_fit_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
+                                   calm_outer_fit *fit)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_tensor *head;
+    double *gram;
+    if (!fit->algorithm || fit->stats.gram)
+        return CALM_OK;
+    CALM_TRY(calm_model_table(ctx, model, !config->tied, &head));
+    CALM_TRY(calm_head_stats_collect(ctx, model, windows, &gram, &fit->stats.rows));
+    if (config->tied)
+        add_embedding(gram, config->hidden);
+    fit->head = head->name;
+    fit->stats.gram = gram;
+    return CALM_OK;
+}
+
+calm_status calm_outer_fit_key(calm_ctx *ctx, const calm_outer_fit *fit, const char *calibration,
+                               char key[CALM_SHA256_HEX])
+{
+    calm_algorithm *algorithm;
+    calm_sha256 sha;
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_TRY(calm_outer_algorithm(ctx, fit->algorithm, &algorithm));
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-head-1");
+    calm_sha256_field(&sha, calm_algorithm_canonical(algorithm));
+    calm_sha256_field(&sha, calibration);
+    return calm_sha256_finish(ctx, &sha, key);
+}
+
+/* ---- rows ---- */
+
+/* Rows as a job, in ctx->out. */
+static calm_status quantize(calm_ctx *ctx, const calm_outer_fit *fit, const calm_tensor *table,
+                            const calm_scheme *scheme, size_t first, size_t n, calm_qjob *out)
+{
+    const bool fitted = fit && fit->stats.gram && strcmp(fit->head, table->name) == 0;
     const size_t in = table->shape[1];
     calm_algorithm *algorithm;
-    double *gram;
+    double *none = NULL;
     float *w;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, gram, in * in));
+    if (!fitted)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, none, in * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, n * in));
     CALM_TRY(calm_tensor_part_to_f32(ctx, table, first * in, n * in, w));
-    const calm_stats stats = {.rows = 0, .gram = gram};
+    const calm_stats stats = fitted ? fit->stats : (calm_stats){.gram = none};
     const calm_linear linear = {.name = table->name, .out = n, .in = in, .w = w};
     const calm_job job = {.name = table->name, .linears = &linear, .n_linears = 1, .stats = &stats, .scheme = *scheme};
-    CALM_TRY(calm_outer_algorithm(ctx, &algorithm));
+    CALM_TRY(calm_outer_algorithm(ctx, fitted ? fit->algorithm : NULL, &algorithm));
     return calm_algorithm_run(ctx, algorithm, &job, out);
 }
 
@@ -35,15 +86,15 @@ calm_status calm_outer_rows(void *user, calm_ctx *ctx, const calm_tensor *table,
 {
     const size_t in = table->shape[1];
     calm_qjob qjob;
-    (void)user;
-    CALM_TRY(quantize(ctx, table, scheme, first, n, &qjob));
+    CALM_TRY(quantize(ctx, user, table, scheme, first, n, &qjob));
     *out = (calm_qlinear){.quantized = true, .scheme = *scheme, .out = n, .in = in, .group = qjob.group,
                           .n_groups = qjob.n_groups, .codes = qjob.codes, .scales = qjob.scales, .zeros = qjob.zeros,
                           .mins = qjob.mins, .global = qjob.global};
     return CALM_OK;
 }
 
-calm_status calm_outer_rows_round(calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme, uint16_t *out)
+calm_status calm_outer_rows_round(calm_ctx *ctx, const calm_outer_fit *fit, const calm_tensor *table,
+                                  const calm_scheme *scheme, uint16_t *out)
 {
     const size_t rows = table->shape[0], in = table->shape[1], most = calm_outer_piece(rows, in);
     CALM_SCOPED_ARENA(arena);
@@ -53,7 +104,7 @@ calm_status calm_outer_rows_round(calm_ctx *ctx, const calm_tensor *table, const
         calm_qjob qjob;
         float *w;
         n = calm_size_min(most, rows - first);
-        CALM_TRY(quantize(ctx, table, scheme, first, n, &qjob));
+        CALM_TRY(quantize(ctx, fit, table, scheme, first, n, &qjob));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, n * in));
         calm_qjob_dequantize(&qjob, w);
         CALM_TRY(calm_from_f32(ctx, CALM_F16, w, n * in, out + first * in));

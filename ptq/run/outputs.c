@@ -10,7 +10,6 @@
 #include "ptq/export/export.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/run/checkpoint.h"
-#include "ptq/run/outer_rows.h"
 
 /* The folder of one format, in ctx->scratch. */
 static calm_status folder_of(calm_ctx *ctx, const calm_formats *formats, const char *dir, size_t index, char **out)
@@ -49,6 +48,18 @@ calm_status calm_outputs_measured(calm_ctx *ctx, const calm_inputs *in, const ca
             if (!files || outer->scheme[CALM_OUTER_EMBEDDING].bits || outer->scheme[CALM_OUTER_HEAD].bits)
                 *exporter = at;
         }
+    return CALM_OK;
+}
+
+calm_status calm_outputs_quantize_head(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan, bool *out)
+{
+    const calm_formats *formats = &in->recipe->formats;
+    *out = false;
+    for (size_t i = 0; i < calm_formats_count(formats); i++) {
+        calm_outer_plan outer;
+        CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, i), in->model, plan, &outer));
+        *out |= outer.scheme[CALM_OUTER_HEAD].bits > 0;
+    }
     return CALM_OK;
 }
 
@@ -139,6 +150,7 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
         calm_outer_plan outer;
         CALM_TRY(calm_formats_outer(ctx, formats, exporter, in->model, &checkpoint->result->plan, &outer));
         outer.rows = calm_outer_rows;
+        outer.user = (void *)(uintptr_t)checkpoint->fit;    /* it is read alone */
         const calm_export_input input = {in->model, &checkpoint->result->plan, tick_one, &all, &options, &outer};
         CALM_TRY(calm_exporter_write(ctx, exporter, &input, folder));
         tick_one(&all, all.n_blocks, all.n_blocks);    /* some report no blocks */

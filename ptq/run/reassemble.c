@@ -474,6 +474,19 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
     return open_model(ctx, o, a);
 }
 
+/* The calibration windows, where what is written depends on more of them than the codes do. */
+static calm_status read_windows(calm_ctx *ctx, calm_assembly *a)
+{
+    bool quantizes;
+    CALM_TRY(calm_outputs_quantize_head(ctx, &a->in, &a->result.plan, &quantizes));
+    if (quantizes)
+        a->head.algorithm = calm_json_string(calm_json_get(a->run.recipe, "head_algorithm"), NULL);
+    if (!a->head.algorithm && !calm_formats_want_importance(&a->recipe.formats))
+        return CALM_OK;
+    CALM_TRY(calm_stored_run_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib));
+    return calm_outer_fit_collect(ctx, a->in.model, &a->in.calib, &a->head);
+}
+
 /* The plan, complete and exportable, before the first byte is written. */
 static calm_status plan(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
@@ -497,9 +510,7 @@ static calm_status plan(calm_ctx *ctx, const calm_assemble_options *o, calm_asse
     CALM_TRY(check_blobs(ctx, a));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->in.model, &a->result.plan));
     CALM_TRY(restore_measured(ctx, a));
-    if (!calm_formats_want_importance(&a->recipe.formats))
-        return CALM_OK;
-    return calm_stored_run_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib);
+    return read_windows(ctx, a);
 }
 
 /* The gates of the run's recipe, for the card.  They speak of the result that was measured: of a hybrid written
@@ -548,6 +559,7 @@ calm_status calm_reassemble(calm_ctx *ctx, const calm_assemble_options *o, calm_
     CALM_TRY(plan(ctx, o, out));
     CALM_TRY(restore_gates(ctx, out));
     const calm_checkpoint checkpoint = {.in = &out->in, .result = &out->result, .events = &o->events,
+                                        .fit = out->head.stats.gram ? &out->head : NULL,
                                         .recipe = out->document, .written = judge, .user = &out->result};
     CALM_TRY(calm_checkpoint_write(ctx, &checkpoint));
     return record(ctx, o, out);

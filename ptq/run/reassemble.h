@@ -6,6 +6,7 @@
 #include "ptq/base/event.h"
 #include "ptq/plan/solve.h"
 #include "ptq/run/inputs.h"
+#include "ptq/run/outer_rows.h"
 #include "ptq/run/stored_pool.h"
 
 typedef struct calm_assemble_options {
@@ -30,6 +31,7 @@ typedef struct calm_assembly {
     calm_recipe recipe;          /* the run's, as far as card and report need it                         */
     const calm_json *document;   /* that is written as calm_recipe.json; borrowed from `run`             */
     calm_inputs in;
+    calm_outer_fit head;         /* what the run fitted a head to                                        */
     bool learned;                /* the result is one that was learned or tuned                          */
     calm_result result;
 } calm_assembly;

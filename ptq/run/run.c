@@ -9,7 +9,6 @@
 #include "ptq/run/environment.h"
 #include "ptq/run/file_size.h"
 #include "ptq/run/learn_ranks.h"
-#include "ptq/run/outer_rows.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/export/export.h"
@@ -32,7 +31,8 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
     /* Rounding to nearest needs nothing but the weights. */
     CALM_TRY(calm_algorithm_parse(ctx, "rtn", &fallback));
     p->fallback = fallback;
-    CALM_TRY(calm_outer_algorithm(ctx, &outer));
+    p->head.algorithm = calm_recipe_head_algorithm(p->in.recipe);
+    CALM_TRY(calm_outer_algorithm(ctx, p->head.algorithm, &outer));
     p->outer = outer;
     return CALM_OK;
 }

@@ -5,6 +5,7 @@
 #include "ptq/run/memory_plan.h"
 #include "ptq/plan/solve.h"
 #include "ptq/run/inputs.h"
+#include "ptq/run/outer_rows.h"
 #include "ptq/run/run.h"
 
 /* Everything lives in the context's arenas or belongs to calm_run_close. */
@@ -31,6 +32,7 @@ struct calm_run {
     bool resumed;
     const calm_algorithm *fallback;            /* for experts that saw too few tokens */
     const calm_algorithm *outer;               /* for embedding and head              */
+    calm_outer_fit head;                       /* what a head is fitted to            */
 
     calm_memory_plan memory;                     /* its knobs change no result                              */
     calm_memory_plan_held held;
@@ -218,6 +220,9 @@ calm_status calm_trials_measure_part(calm_ctx *ctx, calm_run *run, calm_trial *t
 calm_status calm_trials_put(calm_ctx *ctx, const calm_run *run, const calm_trial *trials, size_t n, const char *role);
 
 /* ---- the end ---- */
+
+/* Collect what a head is fitted to, unless it is there or the recipe fits none (table_probes.c). */
+calm_status calm_run_fit_head(calm_ctx *ctx, calm_run *run);
 
 /* Write the checkpoint under a temporary name, evaluate what was written, add card and recipe, and give it its name;
  * put its files as artifacts (finish.c). */

@@ -32,7 +32,7 @@ static calm_status round_table(calm_ctx *ctx, const calm_run *p, calm_outer whic
     uint16_t *values;
     CALM_TRY(calm_model_table(ctx, p->in.model, which == CALM_OUTER_HEAD, &table));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, values, table->n_elements));
-    CALM_TRY(calm_outer_rows_round(ctx, table, scheme, values));
+    CALM_TRY(calm_outer_rows_round(ctx, &p->head, table, scheme, values));
     calm_safetensors_release(calm_model_tensors(p->in.model), table);
     own = *table;
     own.dtype = CALM_F32;
@@ -44,15 +44,27 @@ static calm_status round_table(calm_ctx *ctx, const calm_run *p, calm_outer whic
 
 /* ---- its loss ---- */
 
+calm_status calm_run_fit_head(calm_ctx *ctx, calm_run *p)
+{
+    CALM_SCOPED_OUT(ctx, p->arena);    /* probes and export share it */
+    return calm_outer_fit_collect(ctx, p->in.model, &p->in.calib, &p->head);
+}
+
 /* The subject of the evaluation: nothing but the table differs from the float model. */
-static calm_status subject_key(calm_ctx *ctx, calm_outer which, const char *scheme, bool tied,
+static calm_status subject_key(calm_ctx *ctx, const calm_run *p, calm_outer which, const char *scheme,
                                char key[CALM_SHA256_HEX])
 {
+    const bool tied = calm_model_config(p->in.model)->tied, fitted = tied || which == CALM_OUTER_HEAD;
+    char fit[CALM_SHA256_HEX];
     calm_sha256 sha;
+    if (p->head.algorithm)
+        CALM_TRY(calm_outer_fit_key(ctx, &p->head, p->calib_key, fit));
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-table-1");
     calm_sha256_field(&sha, tied ? "both" : calm_outer_name(which));
     calm_sha256_field(&sha, scheme);
+    if (p->head.algorithm && fitted)
+        calm_sha256_field(&sha, fit);
     return calm_sha256_finish(ctx, &sha, key);
 }
 
@@ -72,10 +84,11 @@ static calm_status probe(calm_ctx *ctx, calm_run *p, calm_outer which, const cal
     calm_scheme_name(scheme, scheme_name);
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s %s", tied ? "embedding and head" : calm_outer_name(which),
                        scheme_name));
-    CALM_TRY(subject_key(ctx, which, scheme_name, tied, key));
+    CALM_TRY(subject_key(ctx, p, which, scheme_name, key));
     CALM_TRY(calm_run_find_evaluation(ctx, p, key, windows, &found, &id));
     if (!id) {
         calm_subject subject = {.model = NULL};
+        CALM_TRY(calm_run_fit_head(ctx, p));
         CALM_TRY(round_table(ctx, p, which, scheme, &subject.model));
         CALM_TRY(calm_run_measure(ctx, p, NULL, &subject, 1, &found, windows, NULL, NULL));
         CALM_TRY(calm_run_put_evaluation(ctx, p, key, name, p->in.recipe->calib_name, windows, &found, &id));

@@ -1,9 +1,11 @@
 """Draw KL against file bytes, one point per file, as SVG on the standard output.
 
     rate.py DOCS/EVIDENCE > rate.svg
+    rate.py --check DOCS/EVIDENCE       which point of calm, of the same format, beats each point of another tool; status 1: one is not beaten
 
-Reads rate.csv (rate.sh), gguf_types.csv and gguf_sizes.csv of the folder: all of the bundled model, on the same windows. KL is on a
-logarithmic axis; the line is the lower hull of calm's own points in that picture. Python's standard library alone."""
+Reads rate.csv (rate.sh), rate_peers.csv (rate_peers.sh; auto-round's row is auto_round.sh's), gguf_types.csv and gguf_sizes.csv of the folder:
+all of the bundled model, on the same windows (auto-round and calm's learned blocks: four more). KL is on a logarithmic axis; the line is the lower
+hull of calm's own points in that picture. Python's standard library alone."""
 
 import csv
 import math
@@ -13,8 +15,15 @@ WIDTH, HEIGHT, LEFT, TOP = 720, 460, 64, 24
 KINDS = {
     "calm": ("#1f6feb", "calm"),
     "rounded": ("#8c8c8c", "rounded to nearest"),
-    "llama-quantize": ("#d1570c", "llama-quantize with an importance matrix"),
+    "llama-quantize": ("#d1570c", "llama-quantize"),
+    "llama-quantize, importance matrix": ("#8f3a06", "the same, importance matrix"),
+    "mlx-lm": ("#1a7f37", "mlx-lm"),
+    "llm-compressor": ("#8250df", "llm-compressor"),
+    "auto-round": ("#bf3989", "auto-round"),
 }
+
+# What a type of llama-quantize holds is a little more than calm's file of it: keys of the file.
+SLACK = 1024
 
 
 def read(folder, name):
@@ -23,13 +32,17 @@ def read(folder, name):
 
 
 def points(folder):
-    """(kind, label, bytes, KL) of each file."""
+    """(kind, format and scheme, bytes, KL) of each file."""
     out = []
     for row in read(folder, "rate.csv"):
         kind = "rounded" if row["how"] == "rtn" else "calm"
         out.append((kind, f"{row['format']} {row['scheme']}", int(row["bytes"]), float(row["kl"])))
     for row in read(folder, "gguf_types.csv"):
-        out.append((row["tool"], f"gguf {row['type']}", int(row["bytes"]), float(row["kl"])))
+        kind = "calm" if row["tool"] == "calm" else "llama-quantize, importance matrix"
+        out.append((kind, f"gguf {row['type']}", int(row["bytes"]), float(row["kl"])))
+    for row in read(folder, "rate_peers.csv"):
+        kind = next(k for k in KINDS if row["tool"].startswith(k))
+        out.append((kind, f"{row['format']} {row['scheme']}", int(row["bytes"]), float(row["kl"])))
     for row in read(folder, "gguf_sizes.csv"):
         out.append(("calm", f"gguf --size {row['size']}", int(row["bytes"]), float(row["kl"])))
     return out
@@ -48,7 +61,24 @@ def hull(those):
     return line
 
 
+def check(found):
+    """Print the best point of calm, of the same format and at most the same bytes, beside each point of another tool."""
+    beaten = True
+    for kind, label, size, loss in found:
+        if kind == "calm":
+            continue
+        own = [p for p in found if p[0] == "calm" and p[1].split()[0] == label.split()[0] and p[2] <= size + SLACK]
+        best = min(own, key=lambda p: p[3], default=None)
+        held = best is not None and best[3] < loss
+        beaten &= held
+        print(f"{'' if held else 'NOT BEATEN '}{kind}, {label}: {size} bytes, {loss:.5f};"
+              f" calm {f'{best[1]}: {best[2]}, {best[3]:.5f}' if best else 'has no such file'}")
+    return beaten
+
+
 def main():
+    if sys.argv[1] == "--check":
+        sys.exit(not check(points(sys.argv[2])))
     found = points(sys.argv[1])
     sizes, losses = [p[2] / 1e6 for p in found], [math.log10(p[3]) for p in found]
     least, most = math.floor(min(sizes) * 5) / 5, math.ceil(max(sizes) * 5) / 5
@@ -82,9 +112,11 @@ def main():
             f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="{KINDS[kind][0]}">'
             f"<title>{label}, {KINDS[kind][1]}: {size} bytes, KL {loss:.5f}</title></circle>"
         )
-    for i, (colour, name) in enumerate(KINDS.values()):
-        out.append(f'<circle cx="{LEFT + 12 + i * 150}" cy="{HEIGHT - 10}" r="4" fill="{colour}"/>')
-        out.append(f'<text x="{LEFT + 22 + i * 150}" y="{HEIGHT - 6}">{name}</text>')
+    at = 12
+    for colour, name in KINDS.values():
+        out.append(f'<circle cx="{at}" cy="{HEIGHT - 10}" r="4" fill="{colour}"/>')
+        out.append(f'<text x="{at + 7}" y="{HEIGHT - 6}" font-size="11">{name}</text>')
+        at += 22 + 5.6 * len(name)
     out.append("</svg>")
     print("\n".join(out))
 

@@ -9,7 +9,7 @@ import hashlib
 import gguf
 import numpy
 
-TYPES = "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4".split()
+TYPES = "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 NVFP4".split()
 SAME = [0x00, 0xFF, 0x7F, 0x80, 0x55, 0xAA, 0x0F, 0xF0]
 HALVES = [0x0001, 0x7BFF, 0x8001, 0xFBFF, 0x8000, 0x3C00]
 BLOCKS = 96

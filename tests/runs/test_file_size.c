@@ -154,9 +154,12 @@ END_OF_TEST
 
 /* The same files by calm assemble, the same choices by calm select; another size is another run whose file keeps to it,
  * with the tables that the run had. */
-static void select_and_assemble(bool split_v)
+static void select_and_assemble(bool split_v, const char *algorithm)
 {
-    play run = sized("gguf", "w4a16_g32,q5_0,w8a16_g32", true, 1000);
+    static const char schemes[] = "w4a16_g32,q5_0,w8a16_g32";
+    play run = sized("gguf", schemes, true, 1000);
+    play_pool(&run, schemes, algorithm);
+    run.recipe.calib_name = run.recipe.calib_path;    /* the text is read again for what is fitted */
     size_t reach[2];
     run.recipe.split_v = split_v;
     read_reach(&run, reach);
@@ -200,11 +203,15 @@ static void select_and_assemble(bool split_v)
     calm_reselected_clear(&selected);
 }
 
-TEST(selected_and_assembled) { select_and_assemble(false); }
+TEST(selected_and_assembled) { select_and_assemble(false, "rtn"); }
 END_OF_TEST
 
 /* The same with v as a job of its own. */
-TEST(v_apart) { select_and_assemble(true); }
+TEST(v_apart) { select_and_assemble(true, "rtn"); }
+END_OF_TEST
+
+/* The same where the table is fitted to what the head reads, which calm assemble collects again. */
+TEST(a_fitted_table) { select_and_assemble(false, "gptq"); }
 END_OF_TEST
 
 /* Bits per weight are of tensors: neither headers nor a tokenizer count. */
@@ -272,20 +279,20 @@ TEST(rounded)
     const calm_tensor table = {.name = "embed.weight", .dtype = CALM_F32, .n_dims = 2, .shape = {V, D},
                                .data = (const uint8_t *)values, .bytes = sizeof values, .n_elements = V * D};
     ck_ok(calm_scheme_parse(ctx, "w4a16_g32", &scheme));
-    ck_ok(calm_outer_rows_round(ctx, &table, &scheme, out));
+    ck_ok(calm_outer_rows_round(ctx, NULL, &table, &scheme, out));
     ck_ok(calm_outer_rows(NULL, ctx, &table, &scheme, 0, V, &rows));
     for (size_t i = 0; i < V * D; i++) {
         const float exact = ((float)rows.codes[i] - 8) * rows.scales[i / 32];
         ck_assert_uint_eq(out[i], calm_f32_to_f16(exact));
     }
     values[5] = NAN;
-    ck_fails(calm_outer_rows_round(ctx, &table, &scheme, out), CALM_ENUMERIC, "embed.weight");
+    ck_fails(calm_outer_rows_round(ctx, NULL, &table, &scheme, out), CALM_ENUMERIC, "embed.weight");
 }
 END_OF_TEST
 
 int main(void)
 {
     return run_tests("file_size", (const TTest *[]){gguf, mlx, compressed_tensors, mixtures, tables_take_part,
-                                                    selected_and_assembled, v_apart, bits_per_weight, refused, foreseen,
-                                                    rounded, NULL});
+                                                    selected_and_assembled, v_apart, a_fitted_table, bits_per_weight,
+                                                    refused, foreseen, rounded, NULL});
 }

@@ -16,6 +16,7 @@ static play mixed(const char *scheme, const char *algorithms)
     run.recipe.formats.exporters = &gguf;
     run.recipe.formats.n = 1;
     run.recipe.force = true;
+    run.recipe.calib_name = run.recipe.calib_path;    /* calm assemble reads the text again for the head */
     return run;
 }
 
@@ -45,6 +46,23 @@ TEST(every_matrix_has_its_own)
     ck_assert_str_eq(chosen(&run, 2), chosen(&run, 1));
     ck_assert_int_eq(play_sql(&run, "SELECT abs(a.bits_per_weight - b.bits_per_weight) < 1e-9 OR a.result <> 'hybrid'"
                                     " FROM run a, run b WHERE a.id = 1 AND b.id = 2"), 1);
+}
+END_OF_TEST
+
+/* Routed experts are MXFP4, all else has 8 bits. */
+TEST(experts_of_mxfp4_moe)
+{
+    static const calm_exporter *gguf;
+    tiny_model model = tiny_wide("qwen3_moe");
+    model.bias = false;
+    play run = play_new(&model, "gguf_mxfp4_moe", "rtn");
+    ck_ok(calm_exporter_find(ctx, "gguf", &gguf));
+    run.recipe.formats.exporters = &gguf;
+    run.recipe.formats.n = 1;
+    play_must_run(&run);
+    ck_assert_str_eq(play_text(&run, "SELECT group_concat(DISTINCT (CASE WHEN job LIKE 'experts.%' THEN 'experts ' ELSE"
+                                     " 'others ' END) || scheme) FROM v_choices"),
+                     "others w8a16_g32_f16s,experts mxfp4a16\n");
 }
 END_OF_TEST
 
@@ -86,6 +104,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("mixes", (const TTest *[]){every_matrix_has_its_own, candidates_are_shared, halves_are_the_whole,
+    return run_tests("mixes", (const TTest *[]){every_matrix_has_its_own, experts_of_mxfp4_moe, candidates_are_shared,
+                                                halves_are_the_whole,
                                                 NULL});
 }

@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "ptq/base/rng.h"
+#include "ptq/calib/head_stats.h"
 #include "ptq/io/ggml_type.h"
 #include "ptq/io/gguf.h"
 #include "ptq/run/inputs.h"
 #include "ptq/run/outer_rows.h"
+#include "ptq/run/run_impl.h"
 #include "tests/support/play.h"
 
 static play written(const char *formats, const char *scheme, bool tied)
@@ -93,6 +95,62 @@ TEST(it_is_measured)
                                     " > 4 * (SELECT max(e.kl) FROM run_evaluation r JOIN evaluation e ON e.id ="
                                     " r.evaluation_id WHERE r.run_id = 1 AND r.role = 'test' AND r.subject <>"
                                     " 'float')"), 1);
+}
+END_OF_TEST
+
+/* Squared error of the head's outputs for rows that enter it: sum over the file's rows r of e' G e, e = its error. */
+static double head_error(const play *run, const char *output, const double *gram)
+{
+    calm_model *model, *from;
+    const calm_tensor *table, *floats;
+    float *read, *exact;
+    double sum = 0;
+    ck_ok(calm_model_open(ctx, test_format("%s/model.gguf", output), &model));
+    ck_ok(calm_model_open(ctx, run->recipe.model.dir, &from));
+    ck_ok(calm_model_table(ctx, model, true, &table));
+    ck_ok(calm_model_table(ctx, from, true, &floats));
+    const size_t in = floats->shape[1], n = floats->n_elements;
+    ck_ok(CALM_NEW(ctx, ctx->out, read, n));
+    ck_ok(CALM_NEW(ctx, ctx->out, exact, n));
+    ck_ok(calm_tensor_to_f32(ctx, table, read));
+    ck_ok(calm_tensor_to_f32(ctx, floats, exact));
+    for (size_t r = 0; r < n; r += in)
+        for (size_t i = 0; i < in; i++)
+            for (size_t j = 0; j < in; j++)
+                sum += (double)(read[r + i] - exact[r + i]) * gram[i * in + j] * (double)(read[r + j] - exact[r + j]);
+    calm_model_close(model);
+    calm_model_close(from);
+    return sum;
+}
+
+/* Where the pool is fitted to data the head is too, to what it reads; the store says by which algorithm. */
+TEST(a_head_is_fitted)
+{
+    play plain = written("gguf", "w4a16_g32", false), fitted = plain;
+    double *gram, error[2];
+    calm_run *opened;
+    size_t rows;
+    ask(&plain, "q5_0", "q4_1");
+    ask(&fitted, "q5_0", "q4_1");
+    play_must_run(&plain);
+    fitted.recipe.output = play_path(&plain, "fitted");
+    play_pool(&fitted, "w4a16_g32", "gptq");
+    play_must_run(&fitted);
+    ck_ok(calm_run_open(ctx, &fitted.recipe, &opened));
+    ck_ok(calm_head_stats_collect(ctx, opened->in.model, &opened->in.calib, &gram, &rows));
+    calm_run_close(&opened);
+    error[0] = head_error(&plain, plain.recipe.output, gram);
+    error[1] = head_error(&plain, fitted.recipe.output, gram);
+    ck_assert_msg(error[1] < .8 * error[0], "fitted %g, least squares %g", error[1], error[0]);
+    ck_assert_int_eq(play_sql(&plain, "SELECT count(*) FROM run WHERE json_extract(recipe, '$.head_algorithm') ="
+                                      " 'mkq-full'"), 1);
+    ck_assert_int_eq(play_sql(&plain, "SELECT count(*) FROM run WHERE json_extract(recipe, '$.head_algorithm') IS"
+                                      " NULL"), 1);
+    /* A head that stays float is fitted by nothing. */
+    play none = written("compressed-tensors", "w4a16_g32", false);
+    play_pool(&none, "w4a16_g32", "gptq");
+    ck_assert(calm_recipe_head_algorithm(&none.recipe) == NULL);
+    ck_assert_str_eq(calm_recipe_head_algorithm(&fitted.recipe), "mkq-full");
 }
 END_OF_TEST
 
@@ -300,7 +358,7 @@ END_OF_TEST
 int main(void)
 {
     const int status = run_tests("outer", (const TTest *[]){
-        as_llama_quantize, as_asked, it_is_measured, refused_by_name, rows, mlx_reads_its_own,
+        as_llama_quantize, as_asked, it_is_measured, a_head_is_fitted, refused_by_name, rows, mlx_reads_its_own,
         a_head_in_compressed_tensors, a_head_in_gptq, NULL});
     calm_json_free(config);
     return status;

@@ -128,6 +128,31 @@ TEST(e8m0)
 }
 END_OF_TEST
 
+/* Scales of NVFP4, halved: subnormal ones, the greatest, the NaN that ggml reads as 0; the sign is not looked at. */
+TEST(e4m3)
+{
+    const calm_ggml_blocks *b = calm_ggml_blocks_find(CALM_GGML_NVFP4);
+    static const struct {
+        uint8_t bits;
+        float value;
+    } of[] = {{0, 0}, {1, 0x1p-10f}, {7, 7 * 0x1p-10f}, {8, 0x1p-7f}, {0x38, .5f}, {0x3c, .75f}, {0x7e, 224}, {0x7f, 0},
+              {0xb8, .5f}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        ck_assert(calm_ggml_scale_value(b, of[i].bits) == of[i].value);
+    calm_ggml_parts parts = {.scales = {0x38, 0x40, 0, 0x30}}, back;
+    uint8_t block[CALM_GGML_BYTES_MAX];
+    float out[CALM_GGML_BLOCK_MAX];
+    for (size_t i = 0; i < 64; i++)
+        parts.codes[i] = (uint8_t)(i % 16);
+    calm_ggml_pack(b, &parts, block);
+    ck_assert_uint_eq(block[4], 0x80);    /* elements 0 and 8 of the first group */
+    ck_ok(calm_ggml_to_f32(ctx, b->type, block, 64, out));
+    ck_assert(out[7] == 6 && out[15] == -6 && out[16 + 7] == 12 && out[32 + 7] == 0 && out[48 + 1] == .25f);
+    calm_ggml_unpack(b, block, &back);
+    ck_assert(memcmp(&back, &parts, sizeof parts) == 0);
+}
+END_OF_TEST
+
 /* Where float16 scales lie: a NaN there, and there alone, makes values that are not finite. */
 TEST(halves)
 {
@@ -156,5 +181,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("ggml_blocks", (const TTest *[]){as_the_package, bytes_come_back, formulas, e8m0, halves, NULL});
+    return run_tests("ggml_blocks", (const TTest *[]){as_the_package, bytes_come_back, formulas, e8m0, e4m3, halves,
+                                                      NULL});
 }

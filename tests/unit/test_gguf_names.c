@@ -1,6 +1,8 @@
 /* llama.cpp's names, both ways: every tensor of every family has one of its own and is found back under it. */
 #include "ptq/model/gguf_names_impl.h"
 
+#include <math.h>
+
 #include "ptq/base/file.h"
 #include "ptq/io/gguf_impl.h"
 #include "ptq/io/gguf_write.h"
@@ -168,7 +170,54 @@ TEST(lists_that_fail)
 }
 END_OF_TEST
 
+/* A file of a matrix and its factor, `n` numbers. */
+static calm_gguf *with_factor(size_t n, const float *factor)
+{
+    static const float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const calm_gguf_tensor tensors[] = {
+        {.name = "blk.0.attn_v.weight", .type = CALM_GGML_F32, .n_dims = 2, .dims = {4, 2, 1, 1}},
+        {.name = "blk.0.attn_v.scale", .type = CALM_GGML_F32, .n_dims = 1, .dims = {n, 1, 1, 1}}};
+    const char *path = test_format("%s/x.gguf", test_directory());
+    calm_gguf_keys keys;
+    calm_gguf_writer writer;
+    calm_gguf *file;
+    calm_gguf_keys_init(&keys);
+    calm_gguf_add_string(&keys, "general.architecture", "llama");
+    ck_ok(calm_gguf_begin(ctx, &writer, path, &keys, tensors, 2));
+    ck_ok(calm_gguf_put(ctx, &writer, values, sizeof values));
+    ck_ok(calm_gguf_put(ctx, &writer, factor, n * sizeof *factor));
+    ck_ok(calm_gguf_end(ctx, &writer));
+    calm_gguf_keys_clear(&keys);
+    ck_ok(calm_gguf_open(ctx, path, &file));
+    return file;
+}
+
+/* The number that stands beside a matrix multiplies it, as in llama.cpp; it must be one, and finite. */
+TEST(factors)
+{
+    const float half[2] = {.5f, .5f}, none = NAN;
+    calm_gguf_list list;
+    float row[4];
+    calm_gguf *file = with_factor(1, half);
+    ck_ok(calm_gguf_list_tensors(ctx, file, &list));
+    ck_assert(list.n == 2 && list.entries[0].factor && !list.entries[1].name);
+    ck_ok(calm_gguf_entry_to_f32(ctx, &list, &list.entries[0], 1, 1, row));
+    ck_assert(row[0] == 2.5f && row[3] == 4);
+    calm_gguf_close(file);
+    file = with_factor(1, &none);
+    ck_ok(calm_gguf_list_tensors(ctx, file, &list));
+    ck_fails(calm_gguf_entry_to_f32(ctx, &list, &list.entries[0], 0, 1, row), CALM_ENUMERIC,
+             "tensor blk.0.attn_v.scale: element 0 is not finite");
+    calm_gguf_close(file);
+    file = with_factor(2, half);
+    ck_fails(calm_gguf_list_tensors(ctx, file, &list), CALM_EFORMAT,
+             "blk.0.attn_v.scale: expected 1 values of F32, one for each matrix of blk.0.attn_v.weight");
+    calm_gguf_close(file);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("gguf_names", (const TTest *[]){both_ways, known_names, unknown_names, lists_that_fail, NULL});
+    return run_tests("gguf_names", (const TTest *[]){both_ways, known_names, unknown_names, lists_that_fail, factors,
+                                                     NULL});
 }

@@ -51,6 +51,9 @@ static const struct {
     {"gguf_iq4_xs", "iq4_xs", "iq4_xs iq4_xs iq4_xs iq4_xs iq4_xs iq4_xs",
      "iq4_xs iq4_xs iq4_xs iq4_xs iq4_xs iq4_xs",
      "iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl iq4_nl", "q6_k"},
+    {"gguf_mxfp4_moe", "q8_0", "q8_0 q8_0 q8_0 q8_0 q8_0 q8_0",
+     "q8_0 q8_0 q8_0 q8_0 q8_0 q8_0",
+     "q8_0 q8_0 q8_0 q8_0 q8_0 q8_0", "q8_0"},
 };
 #define N_MADE (sizeof made / sizeof *made)
 
@@ -124,6 +127,9 @@ TEST(rules_of_other_models)
                      "q6_k q6_k q6_k q6_k q6_k q6_k q6_k q6_k q6_k q6_k q5_k q5_k");
     ck_assert_str_eq(types_of("gguf_q3_k_s", large, 1, 256), "q5_k");
     ck_assert_str_eq(types_of("gguf_q3_k_s", large_down, 1, 256), "q3_k");
+    const calm_place routed = {.role = CALM_PLACE_DOWN, .n_blocks = 8, .sharing = 4, .expert = true};
+    ck_assert_str_eq(types_of("gguf_mxfp4_moe", routed, 1, 256), "mxfp4a16");
+    ck_assert_str_eq(types_of("gguf_q4_0", routed, 1, 256), "q4_1");
 }
 END_OF_TEST
 
