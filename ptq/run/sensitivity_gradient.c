@@ -11,6 +11,7 @@
  * block and every candidate; e is measured, so that what is not linear within the block is in it. */
 #include <math.h>
 
+#include "ptq/base/threads.h"
 #include "ptq/eval/predict_sample.h"
 #include "ptq/model/block_back.h"
 #include "ptq/model/norm_back.h"
@@ -102,25 +103,36 @@ static calm_status add_probe(calm_ctx *ctx, gradient_pass *s, size_t i, size_t b
     return CALM_OK;
 }
 
+/* One block over all windows in work; a task writes its window's rows of d alone. */
+typedef struct back_task {
+    gradient_pass *s;
+    const calm_batch *in;
+    const calm_block *block;
+} back_task;
+
+static calm_status back_window(calm_ctx *ctx, size_t w, void *user)
+{
+    const back_task *task = user;
+    const calm_rope *rope = &task->s->p->rope;
+    const calm_span span = calm_batch_span(task->in, w);
+    const size_t row = calm_batch_row(task->in, w), width = task->in->width;
+    float *x, *z, *d = task->s->d + row * width;
+    calm_block_tape *tape;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, span.n_tokens * width));
+    CALM_TRY(calm_row_store_get(ctx, &task->in->hidden, row, span.n_tokens, &x));
+    CALM_TRY(calm_block_forward_tape(ctx, task->block, rope, x, &span, z, &tape));
+    return calm_block_back(ctx, task->block, rope, tape, d, NULL, d);
+}
+
 /* d from what leaves block `b` to what enters it. */
 static calm_status back(calm_ctx *ctx, gradient_pass *s, size_t b)
 {
-    const calm_batch *in = &s->inputs[b];
     calm_block block;
+    back_task task = {s, &s->inputs[b], &block};
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
     CALM_TRY(calm_model_load_block(ctx, s->p->in.model, b, &block));
-    for (size_t w = 0; w < in->n; w++) {
-        const calm_span span = calm_batch_span(in, w);
-        const size_t row = calm_batch_row(in, w);
-        float *x, *z, *d = s->d + row * in->width;
-        calm_block_tape *tape;
-        CALM_SCOPED_SCRATCH(ctx);
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, span.n_tokens * in->width));
-        CALM_TRY(calm_row_store_get(ctx, &in->hidden, row, span.n_tokens, &x));
-        CALM_TRY(calm_block_forward_tape(ctx, &block, &s->p->rope, x, &span, z, &tape));
-        CALM_TRY(calm_block_back(ctx, &block, &s->p->rope, tape, d, NULL, d));
-    }
+    CALM_TRY(calm_parallel_for(ctx, task.in->n, back_window, &task));
     tick(s);
     return CALM_OK;
 }
