@@ -97,10 +97,6 @@ const calm_option calm_spec_table[] = {
     {.name = "probe-samples",
      .help = "calibration windows, held out likewise, that probes of single units are measured on",
      COUNT(probe_samples, 1, WINDOWS_MAX, "16"), .place = "choice.probe_samples"},
-    {.name = "sensitivity",
-     .help = "under a budget, what a unit costs the model: by a probe of each, or of all by gradients of the float "
-             "model, which takes less time the more units there are (decoders)",
-     WORD(sensitivity, CALM_SENSITIVITY_NAMES, "probe"), .place = "choice.sensitivity"},
     {.name = "prefix", .help = "blocks before: as they are, or as chosen (units then depend on each other); "
      "asymmetric: as chosen, with the output behind float ones as the target, which the transform asym fits to",
      WORD(prefix, CALM_PREFIX_NAMES, "float"), .place = "calibration.prefix"},
@@ -125,6 +121,10 @@ const calm_option calm_spec_table[] = {
      .help = "mean bits of activations that --scheme shares: a4, a8 and a16 (float) by what each costs a unit",
      AT(act_budget), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = 16, .metavar = "BITS",
      .place = "choice.act_budget"},
+    {.name = "sensitivity",
+     .help = "under a budget, what a unit costs the model: by a probe of each, or of all by gradients of the float "
+             "model, which takes less time the more units there are (decoders)",
+     WORD(sensitivity, CALM_SENSITIVITY_NAMES, "probe"), .place = "choice.sensitivity"},
     {.name = "unit", .help = "what gets one choice", WORD(unit, CALM_UNIT_NAMES, "job"), .place = "choice.unit"},
     {.name = "effort", .help = "light: do not try to smooth quantized inputs without outliers; high: learn both",
      WORD(effort, CALM_EFFORT_NAMES, "full"), .place = "choice.effort"},
