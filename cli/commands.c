@@ -49,7 +49,7 @@ static const struct {
     {"Most used:", "model|bits|scheme|budget|size|bits-per-weight|output|format|force|recipe|dry-run"},
     {"Algorithms, and what is chosen:",
      "algorithms|unit|rule|metric|shortlist|effort|act-budget|pin|forbid|keep-hybrid|split-v|prefix|probe-samples|"
-     "expert-tokens"},
+     "sensitivity|expert-tokens"},
     {"More quality for more time:", "learn|learn-steps|rotate|rotate-seed"},
     {"Calibration:",
      "calib|tokens|samples|seqlen|seed|score-samples|guard-samples|no-special|stream"},

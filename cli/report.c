@@ -136,6 +136,10 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
     if (calm_summary_tables(ctx, r, &text) == CALM_OK)
         calm_summary_gates(ctx, r, &text);
     calm_summary_size(r, &text);
+    if (r->pareto)
+        calm_text_printf(&text, "  sensitivity  of units by %s; the hybrid is predicted to lose %.5f\n",
+                         recipe->sensitivity == CALM_SENSITIVITY_GRADIENT ? "gradients" : "probes",
+                         r->pareto[0].total.loss);
     double seconds = 0;
     if (r->learned.operations > 0 && !recipe->learn && ctx->status == CALM_OK)
         calm_forecast_learning(ctx, r, &seconds);
@@ -213,6 +217,14 @@ static calm_json *target_json(const calm_result *r, const calm_pareto *pareto)
                        CALM_KV("loss_unconstrained", pareto ? pareto->total.unconstrained : NAN));
 }
 
+/* What a budget's hybrid was predicted to lose, and by what; NULL: a run without a budget. */
+static calm_json *sensitivity_json(const calm_result *r, const calm_pareto *pareto)
+{
+    const bool gradient = r->recipe->sensitivity == CALM_SENSITIVITY_GRADIENT;
+    return pareto ? CALM_OBJECT(CALM_KV("by", gradient ? "gradient" : "probe"),
+                                CALM_KV("predicted_loss", pareto->total.loss)) : NULL;
+}
+
 static calm_json *budgets_json(const calm_result *r)
 {
     calm_json *rows = calm_json_new_array();
@@ -222,7 +234,7 @@ static calm_json *budgets_json(const calm_result *r)
         calm_json_add(rows, CALM_OBJECT(
             CALM_KV("budget", pareto->budget), CALM_KV("bits_per_weight", result->bits_per_weight),
             CALM_KV("result", result->name), CALM_KV("verdict", pareto->verdict),
-            CALM_KV("target", target_json(r, pareto)),
+            CALM_KV("sensitivity", sensitivity_json(r, pareto)), CALM_KV("target", target_json(r, pareto)),
             CALM_KV("guard", trials_json(pareto->trials, pareto->n_trials, r->encoder)),
             CALM_KV("quantized", pareto->test.id ? measure_json(&pareto->test.measure) : NULL)));
     }
@@ -293,7 +305,8 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
     }
     return calm_print_json(ctx, CALM_OBJECT(
         CALM_KV("run", r->run_id), CALM_KV("result", r->name), CALM_KV("verdict", r->verdict),
-        CALM_KV("target", target_json(r, r->pareto)), CALM_KV("bits_per_weight", r->bits_per_weight),
+        CALM_KV("sensitivity", sensitivity_json(r, r->pareto)), CALM_KV("target", target_json(r, r->pareto)),
+        CALM_KV("bits_per_weight", r->bits_per_weight),
         CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after),
         CALM_KV("tables", r->tables), CALM_KV("float", before),
         CALM_KV("quantized", after), CALM_KV("evaluation", text),

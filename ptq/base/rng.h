@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* 64 uniform random bits, number `index` of `stream`. */
+uint64_t calm_rng_u64(uint64_t seed, uint64_t stream, uint64_t index);
+
 /* Uniform in [0, 1) with 53 bits. */
 double calm_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 

@@ -7,7 +7,4 @@
 /* The Philox4x32-10 block function: counter [4], key [2] -> out [4]. */
 void calm_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* 64 uniform random bits, number `index` of `stream`. */
-uint64_t calm_rng_u64(uint64_t seed, uint64_t stream, uint64_t index);
-
 #endif

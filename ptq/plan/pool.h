@@ -50,7 +50,8 @@ typedef struct calm_pool_cell {
     const char *key, *blob;            /* blob NULL: it failed, or is not needed                        */
     int64_t blob_bytes;
     const char *failure;               /* NULL: it succeeded                                            */
-    double metric, tie, probe;         /* the rule's score, its tie metric, probe_kl; NaN: not measured */
+    double metric, tie, probe;         /* the rule's score, its tie metric, probe_kl or gradient_kl;
+                                        * NaN: not measured                                             */
 } calm_pool_cell;
 
 /* What embedding and head can be in a file, and the bytes beside the jobs then. */
@@ -88,6 +89,7 @@ typedef struct calm_pool {
     bool pending;                      /* candidates are still to be computed: none has failed yet      */
     bool numbered;                     /* cells have the ids of what the store has: requests that name
                                         * a candidate by its number can be judged                       */
+    bool gradient;                     /* cells have gradient_kl, not probe_kl                          */
     bool every;                        /* a candidate without that score is an error, not a loser       */
     const calm_pool_file *file;        /* an infinite budget of bits is its size; NULL: it limits nothing */
     const char *remedy;                /* where scores are missing: what to do                          */

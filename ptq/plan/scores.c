@@ -55,7 +55,7 @@ const char *calm_score_name(calm_point point, int score)
         return delta ? delta_names[score] : calm_metric_name((calm_metric)score);
     if (score == CALM_SCORE_CKA_LINEAR)
         return point == CALM_POINT_JOB ? "cka_linear" : NULL;
-    return delta ? NULL : "probe_kl";
+    return delta ? NULL : score == CALM_SCORE_PROBE_KL ? "probe_kl" : "gradient_kl";
 }
 
 bool calm_score_find(calm_unit unit, const char *name, calm_point *point, int *score)

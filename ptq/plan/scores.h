@@ -7,7 +7,7 @@
  *
  * The metrics of two outputs are those of cka/cka.h.  Two more are not of outputs: cka_linear (cka/linear.h; of a job)
  * and probe_kl, the mean KL(float || .) per token of the model with that unit alone quantized (of an encoder: 1 -
- * cosine). */
+ * cosine).  gradient_kl is what gradients predict probe_kl to be. */
 #ifndef CALM_PLAN_SCORES_H
 #define CALM_PLAN_SCORES_H
 
@@ -22,7 +22,7 @@ typedef enum calm_point {
     CALM_N_POINTS
 } calm_point;
 
-enum { CALM_SCORE_CKA_LINEAR = CALM_N_METRICS, CALM_SCORE_PROBE_KL, CALM_N_SCORES };
+enum { CALM_SCORE_CKA_LINEAR = CALM_N_METRICS, CALM_SCORE_PROBE_KL, CALM_SCORE_GRADIENT_KL, CALM_N_SCORES };
 
 /* The scores of one candidate; NaN where one was not measured. */
 typedef struct calm_score_set {

@@ -454,7 +454,8 @@ static calm_status allocate(calm_ctx *ctx, const calm_pool *pool, const calm_req
         return calm_fail_prefix(ctx, BUDGET " %g and " ACT_BUDGET " %g", budget, requests->act_budget);
     CALM_TRY(status);
     /* Without a budget the capacity exceeds every plan; the knapsack then only keeps tied units at one scheme. */
-    const char *loss = out->unprobed ? "score by share of weights" : "predicted KL";
+    const char *loss = out->unprobed ? "score by share of weights"
+                       : pool->gradient ? "predicted KL (gradients)" : "predicted KL";
     for (size_t u = 0; u < pool->n_units; u++) {
         const calm_unit_option *options = units[u].of, *taken = &options[picked[u]];
         char *reason;

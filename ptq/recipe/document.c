@@ -330,6 +330,13 @@ static calm_json *open_section(calm_json *root, const char *name)
     return (calm_json *)(uintptr_t)calm_json_get(root, name);
 }
 
+/* Is a flag false, or a word the first of its list? */
+static bool is_off(const calm_option *option, const calm_recipe_spec *spec)
+{
+    const char *value = (const char *)spec + option->offset;
+    return option->type == CALM_OPTION_ENUM ? !*(const int *)value : !*(const bool *)value;
+}
+
 /* Rows stand in the order of a document, a section before its members: `section` is the one that was opened last. */
 static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const calm_recipe_spec *spec, calm_json *root,
                              calm_json **section)
@@ -340,7 +347,7 @@ static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const 
     const char *sha256 = evaluation ? spec->demanded.eval_sha256 : spec->demanded.calib_sha256;
     if (strncmp(row->place, "model", 5) == 0 || (evaluation && dot && spec->no_eval))
         return CALM_OK;
-    if (row->if_true && !*(const bool *)((const char *)spec + option->offset))
+    if (row->if_true && is_off(option, spec))
         return CALM_OK;
     if (is_negation(row) && spec->no_eval)
         calm_json_set_bool(root, key, false);

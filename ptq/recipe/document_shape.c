@@ -131,6 +131,7 @@ static const calm_document_row rows[] = {
     {"choice.pins", NULL, &pins, false, false, false},
     {"choice.forbid", NULL, NULL, false, false, false},
     {"choice.probe_samples", NULL, NULL, false, false, false},
+    {"choice.sensitivity", NULL, NULL, false, false, true},
     {"choice.effort", NULL, NULL, false, false, false},
     {"choice.keep_hybrid", NULL, NULL, false, false, false},
     {"choice.split_v", NULL, NULL, false, false, true},

@@ -39,6 +39,10 @@ typedef enum calm_input_scales {
 
 #define CALM_INPUT_SCALES_NAMES "folded|norms|free"    /* in the order of calm_input_scales, for option tables */
 
+/* What says how much a unit counts under a budget: the model run with it quantized, or gradients of the float model. */
+typedef enum calm_sensitivity { CALM_SENSITIVITY_PROBE, CALM_SENSITIVITY_GRADIENT } calm_sensitivity;
+#define CALM_SENSITIVITY_NAMES "probe|gradient"    /* in the order of calm_sensitivity, for option tables */
+
 #define CALM_PREFIX_NAMES "float|quantized|asymmetric"    /* in the order of calm_prefix, for option tables */
 
 /* What goes on from a result by gradients, and how much a run tries; names in the order of the values. */
@@ -82,6 +86,7 @@ typedef struct calm_recipe {
     const char *file_asked;                 /* "`choice.size` 3.0MB"; NULL: neither */
     double act_budget;                      /* mean bits of activations; 0: no budget */
     long long probe_windows;                /* of the calibration windows, the first ones */
+    calm_sensitivity sensitivity;           /* of units under a budget */
     calm_learn learn;                       /* what goes on from the result */
     calm_learner *learner;                  /* of blocks; NULL: none */
     long long learn_steps;

@@ -212,6 +212,9 @@ static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec
         return calm_fail(ctx, CALM_EARG,
                          "`choice.metric` probe_kl measures units one by one in the float model; it has no "
                          "`calibration.prefix` quantized or asymmetric");
+    if (selection->score == CALM_SCORE_GRADIENT_KL)
+        return calm_fail(ctx, CALM_EARG, "`choice.metric` gradient_kl is what `choice.sensitivity` gradient predicts "
+                         "probe_kl to be, for a budget; take probe_kl");
     const bool crosses = calm_recipe_caps(recipe) & CALM_NEEDS_CROSS;
     if (crosses && recipe->prefix != CALM_PREFIX_ASYMMETRIC)
         return calm_fail(ctx, CALM_EARG, "the transform asym of `algorithms` fits to the input behind quantized "
@@ -244,6 +247,9 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
         return calm_fail(ctx, CALM_EARG,
                          "`choice.%s` probes one width of each unit itself; it has no `choice.metric` probe_kl",
                          limit_of(recipe));
+    if (recipe->sensitivity == CALM_SENSITIVITY_GRADIENT && !recipe->n_budgets)
+        return calm_fail(ctx, CALM_EARG, "`choice.sensitivity` gradient says how units share a budget; it needs "
+                         "`choice.budget`, `choice.size` or `choice.act_budget`");
     calm_scheme_name(&recipe->schemes[0], name);
     if (!recipe->n_budgets && recipe->n_schemes > 1)
         return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget`, "
@@ -454,6 +460,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
 {
     return (calm_recipe){.score_windows = score_windows(spec),
                          .probe_windows = spec->probe_samples,
+                         .sensitivity = (calm_sensitivity)spec->sensitivity,
                          .prefix = (calm_prefix)spec->prefix,
                          .score_points = 1u << CALM_POINT_JOB,
                          .rotate = (calm_rotate_kind)spec->rotate,

@@ -124,6 +124,10 @@ const calm_option calm_spec_table[] = {
      .help = "mean bits of activations that --scheme shares: a4, a8 and a16 (float) by what each costs a unit",
      AT(act_budget), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = 16, .metavar = "BITS",
      .place = "choice.act_budget"},
+    {.name = "sensitivity",
+     .help = "under a budget, what a unit costs the model: by a probe of each, or of all by gradients of the float "
+             "model, which takes less time the more units there are (decoders)",
+     WORD(sensitivity, CALM_SENSITIVITY_NAMES, "probe"), .place = "choice.sensitivity"},
     {.name = "unit", .help = "what gets one choice", WORD(unit, CALM_UNIT_NAMES, "job"), .place = "choice.unit"},
     {.name = "effort", .help = "light: do not try to smooth quantized inputs without outliers; high: learn both",
      WORD(effort, CALM_EFFORT_NAMES, "full"), .place = "choice.effort"},

@@ -33,6 +33,7 @@ struct calm_recipe_spec {
     long long samples, seqlen, seed;           /* seed -1: the first windows           */
     bool no_special, encoder_stream;
     long long score_samples, guard_samples, probe_samples, expert_tokens;
+    int sensitivity;                           /* calm_sensitivity                     */
     int prefix;                                /* calm_prefix                          */
     const char *eval_text;
     long long eval_samples;

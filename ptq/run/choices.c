@@ -3,6 +3,7 @@
 
 #include "ptq/run/file_size.h"
 #include "ptq/run/run_pool.h"
+#include "ptq/run/sensitivity_gradient.h"
 
 calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, const calm_pool *pool,
                              const calm_solution *solution)
@@ -46,7 +47,8 @@ calm_status calm_run_choose(calm_ctx *ctx, calm_run *p)
 
 /* ---- budgets of bits ---- */
 
-/* Measure the narrowest option of every unit, which is what the losses of the unit's options are scaled by. */
+/* Measure, or estimate, the narrowest option of every unit, which is what the losses of the unit's options are scaled
+ * by. */
 static calm_status probe_narrowest(calm_ctx *ctx, calm_run *p)
 {
     calm_probe *probes;
@@ -57,7 +59,10 @@ static calm_status probe_narrowest(calm_ctx *ctx, calm_run *p)
     /* A unit is named by any of its jobs. */
     for (size_t u = 0; u < p->pool.n_units; u++)
         probes[u] = (calm_probe){first + p->pool.unit_begin[u], entries[u]};
-    return calm_run_probe(ctx, p, p->in.recipe->selection.unit, probes, p->pool.n_units);
+    const calm_unit unit = p->in.recipe->selection.unit;
+    if (p->in.recipe->sensitivity == CALM_SENSITIVITY_GRADIENT)
+        return calm_run_gradient(ctx, p, unit, probes, p->pool.n_units);
+    return calm_run_probe(ctx, p, unit, probes, p->pool.n_units);
 }
 
 /* One more trial of the guard, where it fits the budget. */

@@ -8,6 +8,7 @@
 #include "ptq/run/file_size.h"
 #include "ptq/run/outer_rows.h"
 #include "ptq/run/learn_impl.h"
+#include "ptq/run/sensitivity_gradient.h"
 #include "ptq/base/file.h"
 #include "ptq/base/memory.h"
 #include "ptq/calib/head_stats.h"
@@ -499,8 +500,11 @@ static void add_evaluations(const estimate *e, calm_memory_plan *out)
     const size_t longest = calm_size_max(e->longest, (size_t)recipe->seqlen);
     if (recipe->guard_windows)
         out->evaluate = measured_bytes(e, n_trials, e->p->in.guard.n, e->p->in.guard.longest, 1, false);
-    if (probes)
+    if (probes && recipe->sensitivity == CALM_SENSITIVITY_PROBE)
         raise_to(&out->evaluate, measured_bytes(e, n_probes, probed, e->longest, 1, false));
+    for (size_t b = 0; b < e->config->n_blocks && recipe->sensitivity == CALM_SENSITIVITY_GRADIENT; b++)
+        raise_to(&out->evaluate, calm_run_gradient_bytes(e->p, e->n_threads) +
+                                 planned_block_bytes(e, b, calm_run_gradient_windows(e->p), e->longest, 0));
     raise_to(&out->evaluate, probed_bytes(e, probed));
     if (e->p->result.evaluates)
         raise_to(&out->evaluate, recipe->n_budgets > 1 ? measured_bytes(e, recipe->n_budgets, text, longest, 1, false)

@@ -188,6 +188,14 @@ typedef struct calm_probe {
  * with a failed candidate gets no score. */
 calm_status calm_run_probe(calm_ctx *ctx, calm_run *run, calm_unit unit, const calm_probe *probes, size_t n);
 
+/* The trial in which the unit of a probe alone is quantized by its entry; in ctx->out. */
+calm_status calm_run_probe_trial(calm_ctx *ctx, const calm_run *run, calm_unit unit, const calm_probe *probe,
+                             calm_trial *out);
+
+/* Keep a loss as the score of every candidate of the probe's unit. */
+calm_status calm_run_probe_keep(calm_ctx *ctx, const calm_run *run, calm_unit unit, const calm_probe *probe, int score,
+                            double loss);
+
 /* The same for every unit and entry. */
 calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *run, calm_unit unit);
 

@@ -85,7 +85,8 @@ static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selec
             .id = candidate->id, .key = candidate->key, .blob = candidate->blob[0] ? candidate->blob : NULL,
             .failure = candidate->failure, .metric = at_point[selection->score],
             .tie = at_point[CALM_METRIC_LOG_REL_MSE],
-            .probe = candidate->scores.value[calm_unit_point(selection->unit)][CALM_SCORE_PROBE_KL]};
+            .probe = candidate->scores.value[calm_unit_point(selection->unit)]
+                                            [pool->gradient ? CALM_SCORE_GRADIENT_KL : CALM_SCORE_PROBE_KL]};
     }
     return CALM_OK;
 }
@@ -99,6 +100,7 @@ calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_select
     *out = (calm_pool){.entries = entries, .n_entries = p->in.recipe->n_pool, .schemes = p->in.recipe->schemes,
                        .n_schemes = p->in.recipe->n_schemes, .unit = selection->unit, .rule = selection->rule,
                        .shortlist = selection->shortlist,
+                       .gradient = p->in.recipe->sensitivity == CALM_SENSITIVITY_GRADIENT,
                        .metric = calm_score_name(selection->point, selection->score)};
     CALM_TRY(list_jobs(ctx, p, selection->unit, out));
     CALM_TRY(fill_cells(ctx, p, selection, out));

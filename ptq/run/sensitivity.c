@@ -4,13 +4,7 @@
 
 #include "ptq/run/block_work.h"
 
-static double *probe_of(const calm_run *p, calm_unit unit, size_t job, size_t entry)
-{
-    return &calm_candidate_at(&p->in, job, entry)->scores.value[calm_unit_point(unit)][CALM_SCORE_PROBE_KL];
-}
-
-/* The trial in which the unit of `job` alone is quantized by `entry`. */
-static calm_status new_trial(calm_ctx *ctx, const calm_run *p, calm_unit kind, const calm_probe *probe,
+calm_status calm_run_probe_trial(calm_ctx *ctx, const calm_run *p, calm_unit kind, const calm_probe *probe,
                              calm_trial *out)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -27,19 +21,18 @@ static calm_status new_trial(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
     return calm_trial_new(ctx, &p->in, name, choice, out);
 }
 
-/* Keep a trial's loss with every candidate of the unit: KL, and under the same name an encoder's 1 - cosine. */
-static calm_status keep(calm_ctx *ctx, const calm_run *p, calm_unit unit, const calm_probe *probe,
-                        const calm_trial *trial)
+calm_status calm_run_probe_keep(calm_ctx *ctx, const calm_run *p, calm_unit unit, const calm_probe *probe, int score,
+                            double loss)
 {
     const calm_point point = calm_unit_point(unit);
-    const double loss = calm_measure_loss(&trial->measure);
-    const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, CALM_SCORE_PROBE_KL), loss};
+    const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, score), loss};
     size_t begin, end;
     calm_layout_unit(calm_model_layout(p->in.model), unit, probe->job, &begin, &end);
     /* Scores are properties of candidates in the store, so a unit's is kept with each of its jobs. */
     for (size_t job = begin; job < end; job++) {
-        *probe_of(p, unit, job, probe->entry) = loss;
-        CALM_TRY(calm_store_scores_add(ctx, p->in.store, calm_candidate_at(&p->in, job, probe->entry)->id, &row, 1));
+        calm_candidate *candidate = calm_candidate_at(&p->in, job, probe->entry);
+        candidate->scores.value[point][score] = loss;
+        CALM_TRY(calm_store_scores_add(ctx, p->in.store, candidate->id, &row, 1));
     }
     return CALM_OK;
 }
@@ -54,7 +47,7 @@ static calm_status measure_group(calm_ctx *ctx, calm_run *p, calm_unit unit, con
     CALM_SCOPED_ARENA(plans);
     CALM_SCOPED_OUT(ctx, &plans);
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(new_trial(ctx, p, unit, &probes[i], &trials[i]));
+        CALM_TRY(calm_run_probe_trial(ctx, p, unit, &probes[i], &trials[i]));
     CALM_TRY(calm_trials_measure_part(ctx, p, trials, n, windows, p->in.recipe->calib_name, ticks));
     /* The measures are in the store already; these rows make the next run find the scores without them. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
@@ -63,7 +56,9 @@ static calm_status measure_group(calm_ctx *ctx, calm_run *p, calm_unit unit, con
         trials[i].delta = trials[i].se = NAN;
         /* Those that miss a candidate were not measured and have no score. */
         if (trials[i].id)
-            CALM_TRY(keep(ctx, p, unit, &probes[i], &trials[i]));
+            /* Of an encoder it is 1 - cosine, under the same name. */
+            CALM_TRY(calm_run_probe_keep(ctx, p, unit, &probes[i], CALM_SCORE_PROBE_KL,
+                                     calm_measure_loss(&trials[i].measure)));
     }
     CALM_TRY(calm_store_commit(ctx, p->in.store));
     return calm_trials_put(ctx, p, trials, n, "probe");
@@ -78,7 +73,7 @@ static calm_status want_all(calm_ctx *ctx, calm_run *p, calm_unit unit, const ca
         CALM_SCOPED_ARENA(plan);
         CALM_SCOPED_OUT(ctx, &plan);
         calm_trial trial;
-        CALM_TRY(new_trial(ctx, p, unit, &probes[i], &trial));
+        CALM_TRY(calm_run_probe_trial(ctx, p, unit, &probes[i], &trial));
         CALM_TRY(calm_run_find_evaluation(ctx, p, trial.key, windows, &trial.measure, &trial.id));
         if (!trial.id)
             calm_run_want(&trial.plan);

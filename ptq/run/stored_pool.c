@@ -46,6 +46,7 @@ typedef struct reading {
     calm_pool_cell **of_raw;   /* [n_raw] where that candidate lies                  */
     size_t at;                 /* of raw: the scores come in the same order          */
     bool light;                /* the run left out what it need not try              */
+    bool gradient;             /* its sensitivities are of gradients                 */
     size_t n_expected;         /* jobs of the blocks that the run is about           */
     const char *tie, *probe;   /* names of the scores beside the query's             */
 } reading;
@@ -458,7 +459,8 @@ static calm_status read_scores(calm_ctx *ctx, reading *r)
     const char *metric = r->query->metric ? r->query->metric : r->tie;
     const bool delta = strncmp(metric, "delta_", 6) == 0;
     r->tie = calm_score_name(delta ? CALM_POINT_DELTA : calm_unit_point(r->query->unit), CALM_METRIC_LOG_REL_MSE);
-    r->probe = calm_score_name(calm_unit_point(r->query->unit), CALM_SCORE_PROBE_KL);    /* "probe_kl" */
+    r->probe = calm_score_name(calm_unit_point(r->query->unit),
+                               r->gradient ? CALM_SCORE_GRADIENT_KL : CALM_SCORE_PROBE_KL);
     const calm_value params[] = {calm_value_int(r->run->id), calm_value_text(calm_unit_name(r->query->unit)),
                                  calm_value_text(metric), calm_value_text(r->tie), calm_value_text(r->probe)};
     return calm_store_query(ctx, r->store,
@@ -482,7 +484,8 @@ static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, 
     out->pool = (calm_pool){.entries = r->entries, .n_entries = r->n_entries, .schemes = schemes,
                             .n_schemes = n_schemes, .jobs = r->jobs, .n_jobs = r->n_jobs, .cells = r->cells,
                             .unit = r->query->unit, .rule = r->query->rule,
-                            .shortlist = r->query->shortlist, .metric = r->query->metric, .numbered = true};
+                            .shortlist = r->query->shortlist, .metric = r->query->metric, .numbered = true,
+                            .gradient = r->gradient};
     return calm_pool_index(ctx, &out->pool);
 }
 
@@ -492,8 +495,10 @@ calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stor
                                const calm_pool_query *query, calm_stored_run_pool *out)
 {
     reading r = {.store = store, .run = run, .query = query, .mix = mix_of(run)};
+    const calm_json *choice = calm_json_get(run->recipe, "choice");
     size_t n_schemes;
-    r.light = strcmp(calm_json_string(calm_json_get(calm_json_get(run->recipe, "choice"), "effort"), ""), "light") == 0;
+    r.light = strcmp(calm_json_string(calm_json_get(choice, "effort"), ""), "light") == 0;
+    r.gradient = strcmp(calm_json_string(calm_json_get(choice, "sensitivity"), ""), "gradient") == 0;
     CALM_TRY(list_recipe(ctx, &r));
     CALM_TRY(read_candidates(ctx, &r));
     CALM_TRY(sort_entries(ctx, &r, &n_schemes));

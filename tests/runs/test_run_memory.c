@@ -452,6 +452,12 @@ static void of_bits(calm_recipe *recipe)
     recipe->n_budgets = 1;
 }
 
+static void of_gradients(calm_recipe *recipe)
+{
+    of_bits(recipe);
+    recipe->sensitivity = CALM_SENSITIVITY_GRADIENT;
+}
+
 static void of_formats(calm_recipe *recipe)
 {
     const char *names[] = {"gptq", "mlx", "gguf", "imatrix"};
@@ -486,6 +492,7 @@ TEST(estimates_hold_for_other_recipes)
         if (f == 0)    /* mixtures have none */
             check_recipe(families[f], "lockstep", "w4a16_g32", of_lockstep);
         check_recipe(families[f], "bits", "w4a16_g32,w3a16_g32", of_bits);
+        check_recipe(families[f], "gradients", "w4a16_g32,w3a16_g32", of_gradients);
         check_recipe(families[f], "formats", "w4a16_g32", of_formats);
     }
 }

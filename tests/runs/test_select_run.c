@@ -119,6 +119,11 @@ TEST(a_budget_comes_out_again)
                      8);
     ck_assert_int_eq(play_sql(&run, "SELECT abs(a.bits_per_weight - b.bits_per_weight) < 1e-9 OR a.result <> 'hybrid'"
                                     " FROM run a, run b WHERE a.id = 1 AND b.id = 2"), 1);
+    play gradients = play_elsewhere(&run, "gradients");
+    gradients.recipe.sensitivity = CALM_SENSITIVITY_GRADIENT;
+    check_reproduced(&gradients);
+    ck_assert_int_eq(play_sql(&gradients, "SELECT count(*) FROM choice WHERE run_id = 2 AND reason LIKE"
+                                          " 'predicted KL (gradients) %'"), 8);
 }
 END_OF_TEST
 
