@@ -54,8 +54,8 @@ calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file,
 /* Each sequence of a token file as one window without its padding; tokens keep their positions in the sequence. */
 calm_status calm_windows_from_sequences(calm_ctx *ctx, const calm_token_file *file, calm_windows *out);
 
-/* The windows of n texts, 1 to 256, as one set, a window of each in turn while it has one left, so that the first ones
- * are of all texts alike; out->text says which.  Copied into ctx->out; without positions and types, which texts have
+/* The windows of n >= 1 texts as one set, a window of each in turn while it has one left, so that the first ones are
+ * of all texts alike; out->text says which.  Copied into ctx->out; without positions and types, which texts have
  * not. */
 calm_status calm_windows_join(calm_ctx *ctx, const calm_windows *texts, size_t n, calm_windows *out);
 

@@ -5,9 +5,6 @@
 #include "ptq/recipe/recipe_impl.h"
 #include "ptq/recipe/resolve.h"
 
-/* A window's text is a byte (ptq/data/windows.h). */
-#define TEXTS_MAX ((size_t)256)
-
 calm_status calm_recipe_find_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
                                   const char **name)
 {
@@ -35,9 +32,6 @@ calm_status calm_recipe_texts_name(calm_ctx *ctx, const calm_words *names, const
 /* Several texts: each a domain of its own, with windows of its own. */
 static calm_status resolve_more_texts(calm_ctx *ctx, const calm_words *texts, calm_recipe *recipe)
 {
-    if (texts->n > TEXTS_MAX)
-        return calm_fail(ctx, CALM_EARG, "`calibration.text`: expected at most %zu texts, not %zu: join some",
-                         TEXTS_MAX, texts->n);
     for (size_t i = 0; i < texts->n; i++)
         for (size_t j = 0; j < i; j++)
             if (strcmp(texts->of[i], texts->of[j]) == 0)
