@@ -76,7 +76,7 @@ oneshot(model=model, dataset=Dataset.from_list(rows), max_seq_length=2048, num_c
         recipe=GPTQModifier(targets="Linear", scheme="W4A16", ignore=["lm_head"]))
 model.save_pretrained(sys.argv[3], save_compressed=True)
 PY
-    measure "llm-compressor $("$python" -c 'import llmcompressor as l; print(l.__version__)')" "$(nproc)" \
+    measure "llm-compressor $("$python" -c 'import llmcompressor as l; print(l.__version__)' 2>/dev/null | tail -n 1)" "$(nproc)" \
         "$python" "$folder/peer.py" "$model" "$CALM_HOME/recipes/text/wikitext2-valid.txt" "$folder/out"
 fi
 
