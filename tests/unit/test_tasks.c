@@ -80,13 +80,15 @@ static double naive_log_prob(const calm_model *model, const calm_task_choice *ch
     ck_ok(calm_rope_init(ctx, calm_model_config(model), choice->n, &rope));
     ck_ok(calm_model_load_head(ctx, model, &head));
     ck_ok(calm_batch_forward(ctx, model, &rope, &head, &windows, 0, 1, NULL, NULL, ctx->out, &batch));
-    ck_ok(CALM_NEW(ctx, ctx->out, logits, choice->n * VOCAB));
-    ck_ok(calm_head_tile_logits(ctx, &head, batch.hidden.data, choice->n, 0, head.vocab, logits, head.vocab));
-    for (size_t t = choice->n - choice->own; t < choice->n; t++) {
+    const size_t first = choice->n - choice->own;    /* predicted by the row before */
+    const float *before = batch.hidden.data + (first - 1) * head.hidden;
+    ck_ok(CALM_NEW(ctx, ctx->out, logits, choice->own * VOCAB));
+    ck_ok(calm_head_tile_logits(ctx, &head, before, choice->own, 0, head.vocab, logits, head.vocab));
+    for (size_t t = 0; t < choice->own; t++) {
         double total = 0;
         for (size_t v = 0; v < VOCAB; v++)
-            total += exp((double)logits[(t - 1) * VOCAB + v]);
-        sum += (double)logits[(t - 1) * VOCAB + choice->ids[t]] - log(total);
+            total += exp((double)logits[t * VOCAB + v]);
+        sum += (double)logits[t * VOCAB + choice->ids[first + t]] - log(total);
     }
     calm_arena_rewind(ctx->out, mark);
     return sum;
