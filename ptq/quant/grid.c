@@ -18,6 +18,37 @@
 #define E8M0_MIN 0x1p-126
 #define E8M0_MAX 0x1p127
 
+/* ---- the span of a group ---- */
+
+/* *lo = min(min x, start), *hi = max(max x, start) of n values.  In 16 lanes, so that it vectorizes: an extremum does
+ * not depend on the order.  A NaN compares as neither less nor more and is passed over. */
+#define DEFINE_SPAN(name, number)                                                                       \
+    CALM_VECTORIZE static void name(const number *x, size_t n, number start, number *lo, number *hi)    \
+    {                                                                                                   \
+        number least[16], most[16];                                                                     \
+        size_t j = 0;                                                                                   \
+        for (size_t l = 0; l < 16; l++)                                                                 \
+            least[l] = most[l] = start;                                                                 \
+        for (; j + 16 <= n; j += 16)                                                                    \
+            for (size_t l = 0; l < 16; l++) {                                                           \
+                number a = x[j + l];                                                                    \
+                least[l] = a < least[l] ? a : least[l];                                                 \
+                most[l] = a > most[l] ? a : most[l];                                                    \
+            }                                                                                           \
+        for (; j < n; j++) {                                                                            \
+            least[0] = x[j] < least[0] ? x[j] : least[0];                                               \
+            most[0] = x[j] > most[0] ? x[j] : most[0];                                                  \
+        }                                                                                               \
+        *lo = *hi = start;                                                                              \
+        for (size_t l = 0; l < 16; l++) {                                                               \
+            *lo = least[l] < *lo ? least[l] : *lo;                                                      \
+            *hi = most[l] > *hi ? most[l] : *hi;                                                        \
+        }                                                                                               \
+    }
+
+DEFINE_SPAN(span, float)
+DEFINE_SPAN(span_f64, double)
+
 /* ---- scales ---- */
 
 static float round_16_bits(double scale, calm_dtype dtype)
@@ -137,35 +168,10 @@ uint8_t calm_symmetric_zero(const calm_scheme *scheme)
     return (uint8_t)(scheme->family ? calm_scheme_family(scheme)->zero : 1 << (scheme->bits - 1));
 }
 
-/* span() of double weights, whose extrema begin with `begin`. */
-CALM_VECTORIZE
-static void weight_span(const double *w, size_t n, double begin, double *lo, double *hi)
-{
-    double least[16], most[16];
-    size_t j = 0;
-    for (size_t l = 0; l < 16; l++)
-        least[l] = most[l] = begin;
-    for (; j + 16 <= n; j += 16)
-        for (size_t l = 0; l < 16; l++) {
-            double a = w[j + l];
-            least[l] = a < least[l] ? a : least[l];
-            most[l] = a > most[l] ? a : most[l];
-        }
-    for (; j < n; j++) {
-        least[0] = w[j] < least[0] ? w[j] : least[0];
-        most[0] = w[j] > most[0] ? w[j] : most[0];
-    }
-    *lo = *hi = begin;
-    for (size_t l = 0; l < 16; l++) {
-        *lo = least[l] < *lo ? least[l] : *lo;
-        *hi = most[l] > *hi ? most[l] : *hi;
-    }
-}
-
 void calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double *lo, double *hi)
 {
     const bool free = calm_scheme_family(scheme)->minimum == CALM_MINIMUM_FREE && n;
-    weight_span(w, n, free ? w[0] : 0, lo, hi);
+    span_f64(w, n, free ? w[0] : 0, lo, hi);
     /* Of zeros of both signs the first: files hold the sign. */
     for (size_t j = 0; free && *lo == 0 && j < n; j++)
         if (w[j] == 0) {
@@ -300,32 +306,6 @@ void calm_grid_decode(const calm_scheme *scheme, calm_grid grid, const uint8_t *
 }
 
 /* ---- activations ---- */
-
-/* *lo = min(min x, start), *hi = max(max x, start) of n values.  In 16 lanes, so that it vectorizes: an extremum does
- * not depend on the order.  A NaN compares as neither less nor more and is passed over. */
-CALM_VECTORIZE
-static void span(const float *x, size_t n, float start, float *lo, float *hi)
-{
-    float least[16], most[16];
-    size_t j = 0;
-    for (size_t l = 0; l < 16; l++)
-        least[l] = most[l] = start;
-    for (; j + 16 <= n; j += 16)
-        for (size_t l = 0; l < 16; l++) {
-            float a = x[j + l];
-            least[l] = a < least[l] ? a : least[l];
-            most[l] = a > most[l] ? a : most[l];
-        }
-    for (; j < n; j++) {
-        least[0] = x[j] < least[0] ? x[j] : least[0];
-        most[0] = x[j] > most[0] ? x[j] : most[0];
-    }
-    *lo = *hi = start;
-    for (size_t l = 0; l < 16; l++) {
-        *lo = least[l] < *lo ? least[l] : *lo;
-        *hi = most[l] > *hi ? most[l] : *hi;
-    }
-}
 
 /* max|x| from the least (<= 0) and the largest (>= 0) of x; +0 and not -0 for a row of zeros. */
 static float magnitude(float least, float most)
