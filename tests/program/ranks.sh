@@ -72,11 +72,11 @@ SELECT 'candidate', c.key, j.name, a.name, a.chain, c.scheme, quote(c.failure), 
   FROM candidate c JOIN job j ON j.id = c.job_id JOIN algorithm a ON a.id = c.algorithm_id ORDER BY c.key;
 SELECT 'score', c.key, s.unit, s.metric, quote(s.value) FROM score s JOIN candidate c ON c.id = s.candidate_id
   ORDER BY 2, 3, 4;
-SELECT 'activation', hook, point, block, channels, count, zeros, n_tokens, n_massive, quote(mean), quote(std),
+SELECT 'activation', hook, (SELECT key FROM calibration k WHERE k.id = calibration_id), point, block, channels, count, zeros, n_tokens, n_massive, quote(mean), quote(std),
   quote(mean_abs), quote(rms), quote(min), quote(max), quote(max_abs), quote(q25), quote(q50), quote(q75), quote(q90),
   quote(q99), quote(q999), quote(peak_median), quote(ratio_median), quote(ratio_max), quote(ratio_mean),
-  quote(ratio_std), quote(crest_median), quote(crest_max), histogram_first, histogram FROM activation ORDER BY hook;
-SELECT 'peak', a.hook, p.rank, quote(p.value), p.window, p.token, p.channel, quote(p.text)
+  quote(ratio_std), quote(crest_median), quote(crest_max), histogram_first, histogram FROM activation ORDER BY 2, 3;
+SELECT 'peak', a.hook || (SELECT key FROM calibration k WHERE k.id = a.calibration_id), p.rank, quote(p.value), p.window, p.token, p.channel, quote(p.text)
   FROM activation_peak p JOIN activation a ON a.id = p.activation_id ORDER BY 2, 3;
 SELECT 'context', window, token, quote(text_before), quote(text_after) FROM token_context ORDER BY 2, 3;
 SELECT 'expert', j.name, e.tokens FROM expert e JOIN job j ON j.id = e.job_id ORDER BY 2;
@@ -153,6 +153,13 @@ part_two() {
     run 0 bert1 $sentences || fail "$(tail -n 5 bert1.said)"
     check 2 bert2 bert1 $sentences
     divided bert2
+    # Two texts, each of which is described alone, too.
+    tail -c 40000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" >other.txt
+    several="$brief --scheme w4a16_g64 --algorithms rtn,gptq --calib text.txt --calib other.txt"
+    run 0 several $several || fail "$(tail -n 5 several.said)"
+    check 2 several2 several $several
+    [ "$(grep -c '^activation' several.rows)" -gt "$(grep -c '^activation' one.rows)" ] ||
+        fail "several: no rows of each text alone"
     # Codes that were dropped, which each rank computes again for its blocks; the recipe that is written says so.
     [ "$(blobs two)" = "$(blobs one)" ] || fail "two: $(blobs two) blobs, and one $(blobs one)"
     rows two | grep -E "^(candidate|score)" >before.rows
