@@ -2,9 +2,34 @@
 #ifndef CALM_EVAL_PREDICT_IMPL_H
 #define CALM_EVAL_PREDICT_IMPL_H
 
+#include "ptq/base/threads.h"
 #include "ptq/eval/predict.h"
 
 /* Widen the tile that begins at token `first` in the table of every model; count = its tokens. */
 calm_status calm_predict_read_tile(calm_ctx *ctx, const calm_predictors *set, size_t first, size_t *count);
+
+/* What gradients of predictions go through: all rows, tile after tile of the vocabulary.  Tasks begin with it. */
+typedef struct calm_predict_pass {
+    const calm_predictors *set;
+    const uint32_t *targets;
+    size_t n, first, count;    /* rows; the tile in work        */
+    float *dhidden;            /* [n, D] that all tiles add to  */
+} calm_predict_pass;
+
+/* Rows of a task: enough of them for the product, and tasks for eight threads in a window of 512 tokens. */
+#define CALM_PREDICT_PASS_ROWS ((size_t)64)
+
+/* Clear dhidden [n, width] and call fn for each chunk of rows of each tile; `task` is what begins with the pass. */
+calm_status calm_predict_pass_run(calm_ctx *ctx, calm_predict_pass *pass, size_t width, calm_task_fn *fn, void *task);
+
+/* Logits [rows, count] of a chunk over the tile in work. */
+calm_status calm_predict_pass_logits(calm_ctx *ctx, const calm_predict_pass *pass, const calm_predictor *model,
+                                     size_t row, size_t rows, float *logits);
+
+/* Probabilities from the sums over all tiles. */
+void calm_predict_probabilities(const calm_prediction *row, size_t n, const float *logits, float *p);
+
+/* CALM_ENUMERIC: a value of dhidden [n, width] is not finite. */
+calm_status calm_predict_pass_check(calm_ctx *ctx, const calm_predict_pass *pass, size_t width);
 
 #endif
