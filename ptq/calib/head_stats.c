@@ -73,13 +73,10 @@ size_t calm_head_stats_bytes(size_t width)
 static size_t block_bytes(const calm_model *model, size_t block, size_t n_windows, size_t longest, size_t n_threads)
 {
     const calm_config *config = calm_model_config(model);
-    size_t bytes = 0, expert = 0, begin, end;
+    const size_t expert = calm_model_load_expert_bytes(model, block);
+    size_t bytes = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         bytes += calm_model_load_sublayer_bytes(model, block, s);
-    if (config->moe.sparse[block]) {    /* experts are alike */
-        calm_layout_fold_set(calm_model_layout(model), block, CALM_SUBLAYER_MLP, 0, &begin, &end);
-        expert = calm_model_load_jobs_bytes(model, begin, end);
-    }
     return bytes + calm_batch_block_scratch_bytes(config, block, n_windows, longest, expert, false, n_threads);
 }
 

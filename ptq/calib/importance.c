@@ -102,14 +102,11 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
     const size_t tokens = shape->rows * moe->top_k / moe->n_experts + 1;    /* an even share */
     const size_t n = calm_size_min(moe->n_experts, 1 + WAVE_BYTES / (tokens * config->hidden * sizeof(float)));
     calm_capture_shape expert = *shape;
-    size_t begin, end;
-    /* Any of them: all have the same shape. */
     expert.expert = 0;
     expert.rows = tokens;
     expert.most_rows = calm_moe_most_tokens(moe, shape->rows);
-    calm_layout_fold_set(calm_model_layout(model), block, CALM_SUBLAYER_MLP, 0, &begin, &end);
     const size_t ends = calm_size_min(n_threads, shape->n_windows) * calm_moe_end_scratch_bytes(config, shape->longest);
-    const size_t wave = n * calm_model_load_jobs_bytes(model, begin, end) + CALM_BYTES(calm_capture, n) +
+    const size_t wave = n * calm_model_load_expert_bytes(model, block) + CALM_BYTES(calm_capture, n) +
                         calm_capture_experts_bytes(&expert, options, n) +
                         calm_capture_experts_scratch_bytes(&expert, options, n, n_threads);
     return calm_moe_route_bytes(config, shape->rows, shape->n_windows) +

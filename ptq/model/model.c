@@ -535,6 +535,15 @@ size_t calm_model_load_jobs_bytes(const calm_model *model, size_t begin, size_t 
     return bytes;
 }
 
+size_t calm_model_load_expert_bytes(const calm_model *model, size_t index)
+{
+    size_t begin, end;
+    if (!model->config.moe.sparse[index])
+        return 0;
+    calm_layout_fold_set(&model->layout, index, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    return calm_model_load_jobs_bytes(model, begin, end);
+}
+
 /* The norms of a sublayer, and of a mixture the router and the shared expert's gate. */
 static size_t small_parts_bytes(const calm_model *model, size_t index, calm_sublayer sublayer)
 {

@@ -59,6 +59,9 @@ calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, siz
 size_t calm_model_load_sublayer_bytes(const calm_model *model, size_t index, calm_sublayer sublayer);
 size_t calm_model_load_jobs_bytes(const calm_model *model, size_t begin, size_t end);
 
+/* The same of one expert of a block, any: all have the same shape.  0 where the block is dense. */
+size_t calm_model_load_expert_bytes(const calm_model *model, size_t index);
+
 /* One linear, norm or vector by name, in ctx->out.  A norm or vector whose `out` is NULL is checked alone. */
 calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
                                    bool bias, calm_weight *weight);

@@ -32,19 +32,12 @@ size_t calm_run_gradient_bytes(const calm_run *p, size_t n_threads)
 {
     const calm_model *model = p->in.model;
     const calm_config *config = calm_model_config(model);
-    const calm_layout *layout = calm_model_layout(model);
     const size_t longest = p->in.calib.longest, rows = calm_run_gradient_windows(p) * longest;
     const size_t workers = calm_size_min(n_threads, calm_run_gradient_windows(p));
     const size_t output = CALM_BYTES(float, longest * config->hidden);
     size_t block = 0;
     for (size_t b = 0; b < config->n_blocks; b++) {
-        size_t begin = layout->block_begin[b], end;
-        /* Experts of a block are alike: the first stands for all. */
-        while (begin < layout->block_begin[b + 1] && layout->jobs[begin].expert != 0)
-            begin++;
-        for (end = begin; end < layout->block_begin[b + 1] && layout->jobs[end].expert == 0;)
-            end++;
-        const size_t expert = calm_model_load_jobs_bytes(model, begin, end);
+        const size_t expert = calm_model_load_expert_bytes(model, b);
         const size_t alone = calm_block_back_scratch_bytes(config, b, longest, expert, 1);
         /* Threads without a window help with what others do. */
         block = calm_size_max(block, workers * (alone + output) - alone +
