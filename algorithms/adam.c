@@ -1,4 +1,4 @@
-/* Adam over the logarithms of scales and norms. */
+/* Adam over the logarithms of scales and norms, and over biases. */
 #include "algorithms/adam.h"
 
 #include <math.h>
@@ -30,13 +30,13 @@ void calm_adam_begin_step(calm_adam *adam, double rate, size_t t)
     adam->correct2 = 1 - pow(BETA2, (double)t);
 }
 
-/* One step of entry i along gradient g; returns the factor e^x. */
+/* One step of entry i along gradient g; returns x. */
 static double step(const calm_adam *of, size_t i, double g)
 {
     of->m[i] = BETA1 * of->m[i] + (1 - BETA1) * g;
     of->v[i] = BETA2 * of->v[i] + (1 - BETA2) * g * g;
     of->x[i] -= of->rate * (of->m[i] / of->correct1) / (sqrt(of->v[i] / of->correct2) + EPS);
-    return exp(of->x[i]);
+    return of->x[i];
 }
 
 calm_status calm_adam_step_scale(calm_ctx *ctx, const calm_adam *adam, const calm_learn_linear *linear, size_t row,
@@ -51,7 +51,7 @@ calm_status calm_adam_step_scale(calm_ctx *ctx, const calm_adam *adam, const cal
         gradient += calm_vec_dot(n, linear->grad + at + r * linear->in, linear->effective + at + r * linear->in);
     for (size_t j = at; linear->mins && j < at + n; j++)
         gradient -= (double)linear->grad[j] * (double)linear->mins[cell];    /* the scale has no part in it */
-    *scale = calm_scale_round(&linear->scheme, linear->global, (double)start * step(adam, cell, gradient));
+    *scale = calm_scale_round(&linear->scheme, linear->global, (double)start * exp(step(adam, cell, gradient)));
     if (isfinite(*scale))
         return CALM_OK;
     return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned scale of row %zu, group %zu is %g", linear->name, row, g,
@@ -61,9 +61,10 @@ calm_status calm_adam_step_scale(calm_ctx *ctx, const calm_adam *adam, const cal
 calm_status calm_adam_step_vector(calm_ctx *ctx, const calm_adam *adam, const float *start, calm_learn_vector *vector)
 {
     for (size_t i = 0; i < vector->n; i++) {
-        /* By the value as the loss read it: rounded, with its offset. */
-        const double g = (double)vector->grad[i] * (double)vector->values[i];
-        const float value = (float)((double)start[i] * step(adam, i, g));
+        /* A factor by the value as the loss read it: rounded, with its offset. */
+        const double unit = (double)(vector->unit > 0 ? vector->unit : vector->values[i]);
+        const double x = step(adam, i, (double)vector->grad[i] * unit);
+        const float value = (float)(vector->unit > 0 ? (double)start[i] + unit * x : (double)start[i] * exp(x));
         vector->values[i] = calm_dtype_round(vector->dtype, value - vector->offset) + vector->offset;
         if (!isfinite(vector->values[i]))
             return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned value %zu is %g", vector->name, i,

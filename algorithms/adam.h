@@ -1,7 +1,7 @@
-/* Adam over the logarithms of factors: of group scales and of norms, for learners.
+/* Adam over the logarithms of factors - of group scales and of norms - and over terms, for learners.
  *
  *   x -= rate m^ / (sqrt(v^) + eps),  m and v the running means of the gradient and of its square (.9 and .95),
- *   ^: divided by 1 - beta^t;  the factor is e^x, 1 at first
+ *   ^: divided by 1 - beta^t;  the factor is e^x, 1 at first, what is added to a term unit x
  *
  * Kingma, Ba 2015, arXiv 1412.6980. */
 #ifndef CALM_ALGORITHMS_ADAM_H
@@ -28,7 +28,8 @@ void calm_adam_begin_step(calm_adam *adam, double rate, size_t t);
 calm_status calm_adam_step_scale(calm_ctx *ctx, const calm_adam *adam, const calm_learn_linear *linear, size_t row,
                                  size_t g, float start, float *scale);
 
-/* vector->values = start [n] e^x, storable, after a step.  CALM_ENUMERIC: one is not finite. */
+/* vector->values = start [n] e^x, or where the vector has a unit start + unit x, storable, after a step.
+ * CALM_ENUMERIC: one is not finite. */
 calm_status calm_adam_step_vector(calm_ctx *ctx, const calm_adam *adam, const float *start, calm_learn_vector *vector);
 
 #endif

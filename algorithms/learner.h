@@ -26,12 +26,13 @@ typedef struct calm_learn_linear {
     const float *grad;          /* [O, I] of the loss by `effective`, which the loss writes              */
 } calm_learn_linear;
 
-/* One vector that the block multiplies by: the weight of a norm. */
+/* One vector that the block multiplies by, the weight of a norm, or adds: a bias. */
 typedef struct calm_learn_vector {
     const char *name;           /* for messages                                                          */
     size_t n;
     calm_dtype dtype;           /* the file holds values - offset in it: F32, F16 or BF16                */
     float offset;               /* 1 of norms that are stored less one, else 0                           */
+    float unit;                 /* 0: factors, learned by their logarithm; else terms, in units of this  */
     float *values;              /* [n] of the start; afterwards the learned ones; the loss reads them    */
     const float *grad;          /* [n] of the loss by `values`, which the loss writes                    */
 } calm_learn_vector;

@@ -270,7 +270,8 @@ static calm_json *tuning_json(const calm_result *r)
     if (!facts->n)
         return NULL;
     return CALM_OBJECT(CALM_KV("blocks", facts->n), CALM_KV("unchanged_blocks", facts->kept),
-                       CALM_KV("kl_before", facts->before / tuned), CALM_KV("kl_after", facts->after / tuned),
+                       CALM_KV(r->encoder ? "one_minus_cosine_before" : "kl_before", facts->before / tuned),
+                       CALM_KV(r->encoder ? "one_minus_cosine_after" : "kl_after", facts->after / tuned),
                        CALM_KV("seconds", facts->seconds));
 }
 

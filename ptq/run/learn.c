@@ -49,9 +49,6 @@ static calm_status check(calm_ctx *ctx, const calm_run *p)
     const calm_recipe *recipe = p->in.recipe;
     const char *name = calm_recipe_learn_name(recipe->learn);
     const size_t n = calm_learn_windows(p);
-    if (recipe->learn == CALM_LEARN_KL && !calm_learn_tunes(p))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `learn` kl tunes predictions, which an encoder has not; `learn` "
-                         "blocks learns it", recipe->model.dir);
     if (recipe->learner && !learns(p, recipe->learner)) {
         calm_log(ctx, CALM_LOG_WARNING, "`learn` blocks: 8 bits leave nothing to learn%s",
                  calm_learn_tunes(p) ? " but the scales" : "; the result stays as it is");

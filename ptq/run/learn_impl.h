@@ -28,7 +28,7 @@ typedef struct calm_learn_view {
     calm_qjob *jobs;                         /* [end - begin] of the folded form                         */
     calm_learn_linear *linears;              /* [n_linears]; codes and scales are those of the jobs      */
     float **linear_grads;                    /* [n_linears] what linears[].grad reads; NULL: none        */
-    calm_learn_vector *vectors;              /* [n_vectors] the norms                                    */
+    calm_learn_vector *vectors;              /* [n_vectors] the norms, and biases where they are wanted  */
     float **vector_grads;                    /* [n_vectors] what vectors[].grad reads                    */
     calm_block_vector *all;                  /* [n_all] norms and biases as they are                     */
     const float **floats;                    /* [n_all] those of the float model                         */
@@ -45,6 +45,7 @@ typedef struct calm_learn_view_options {
     const calm_learner *learner;    /* linears that it changes get gradients; NULL: all do */
     bool targets;                   /* linears[].w                                         */
     const calm_learn_room *room;    /* for decoded weights and gradients; NULL: own ones   */
+    bool biases;                    /* vectors[] has those of linears and norms, too       */
 } calm_learn_view_options;
 
 /* Block `index` of a plan that quantizes all of its jobs, in ctx->out; *out must stay where it is.  Decoded weights of
@@ -164,13 +165,19 @@ typedef struct calm_tuning {
 /* Everything but `of`, in ctx->out; `floats` is closed by the caller, whatever comes back. */
 calm_status calm_tuning_open(calm_ctx *ctx, calm_tuning *tuning);
 
-/* The mean divergence over the predictions of window `w`; d (NULL: not wanted) [T, D] = its gradient by what leaves the
- * last block. */
-calm_status calm_tuning_divergence(calm_ctx *ctx, calm_tuning *tuning, size_t w, float *d, double *kl);
+/* The end of the windows from `first` on, at most `end`, that make a step: one, of an encoder's sentences some; and the
+ * most tokens that a step has. */
+size_t calm_tuning_end(const calm_run *run, size_t first, size_t end);
+size_t calm_tuning_rows(const calm_run *run);
+
+/* Of the windows first .. end - 1 of a step the mean divergence of their predictions, or of an encoder the mean of
+ * 1 - cosine of their embeddings; d (NULL: not wanted) [T, D] = its gradient by what leaves the last block. */
+calm_status calm_tuning_divergence(calm_ctx *ctx, calm_tuning *tuning, size_t first, size_t end, float *d,
+                                   double *loss);
 
 /* After that, from the last block to the first that is tuned: gradients of the view of block `b`; d goes from its
  * output to its input. */
-calm_status calm_tuning_back(calm_ctx *ctx, const calm_tuning *tuning, size_t b, size_t w, float *d);
+calm_status calm_tuning_back(calm_ctx *ctx, const calm_tuning *tuning, size_t b, size_t first, size_t end, float *d);
 
 /* ---- tuning the whole model (learn_model.c; what it takes: learn_model_cost.c) ---- */
 
@@ -185,7 +192,10 @@ calm_status calm_learn_model(calm_ctx *ctx, calm_run *run);
  * then not learned from. */
 size_t calm_learn_model_held(const calm_run *run);
 
-/* Does the run do that?  Not of encoders, which predict nothing. */
+/* The first window that is learned from. */
+size_t calm_learn_model_from(const calm_run *run);
+
+/* Does the run do that? */
 bool calm_learn_tunes(const calm_run *run);
 
 /* Operations that it takes, and the most that it holds; 0: it is not done. */

@@ -1,6 +1,8 @@
-/* Tuning the whole model: group scales and norms of all blocks by gradients of KL(float || model), codes fixed.
+/* Tuning the whole model: group scales and norms of all blocks by gradients of KL(float || model), codes fixed; of
+ * encoders, which predict nothing, of 1 - cosine of the sentence embeddings, and their biases, too.
  *
  *   loss of a window = mean over its predictions of KL(p || q);  one window a step, Adam (algorithms/adam.h)
+ *   loss of sentences = mean of 1 - cosine(q, f);  as many as have 512 tokens together a step
  *
  * Gradients come block by block (learn_divergence.c), and a block's scales move at once, since nothing of the step
  * reads them again.  Every few steps the loss of windows outside of those that are learned from says whether to go on;
@@ -26,18 +28,17 @@ typedef struct tuning {
     size_t n_seen;
 } tuning;
 
-static calm_status step(calm_ctx *ctx, tuning *s, size_t w, double rate, size_t t)
+static calm_status step(calm_ctx *ctx, tuning *s, size_t first, size_t end, double rate, size_t t)
 {
-    const calm_span span = calm_batch_span(&s->of.floats, w);
     double kl;
     float *d;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, d, span.n_tokens * s->of.floats.width));
-    CALM_TRY(calm_tuning_divergence(ctx, &s->of, w, d, &kl));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, d, calm_tuning_rows(s->of.of.p) * s->of.floats.width));
+    CALM_TRY(calm_tuning_divergence(ctx, &s->of, first, end, d, &kl));
     s->seen += kl;
     s->n_seen++;
     for (size_t b = calm_model_config(s->of.of.p->in.model)->n_blocks; b-- > s->of.first;) {
-        CALM_TRY(calm_tuning_back(ctx, &s->of, b, w, d));
+        CALM_TRY(calm_tuning_back(ctx, &s->of, b, first, end, d));
         if (s->of.tunes[b])
             CALM_TRY(calm_tune_step(ctx, s->of.tunes[b], rate, t));
     }
@@ -50,10 +51,11 @@ static calm_status step(calm_ctx *ctx, tuning *s, size_t w, double rate, size_t 
 static calm_status look(calm_ctx *ctx, tuning *s, double *out)
 {
     *out = 0;
-    for (size_t w = 0; w < s->held; w++) {
+    for (size_t first = 0, end; first < s->held; first = end) {
         double kl;
-        CALM_TRY(calm_tuning_divergence(ctx, &s->of, w, NULL, &kl));
-        *out += kl / (double)s->held;
+        end = calm_tuning_end(s->of.of.p, first, s->held);
+        CALM_TRY(calm_tuning_divergence(ctx, &s->of, first, end, NULL, &kl));
+        *out += kl * ((double)(end - first) / (double)s->held);
     }
     return CALM_OK;
 }
@@ -65,11 +67,16 @@ static void for_all(const tuning *s, void (*fn)(calm_tune *tune))
             fn(s->of.tunes[b]);
 }
 
+static const char *name_of_loss(const tuning *s)
+{
+    return calm_inputs_encode(&s->of.of.p->in) ? "1 - cosine" : "KL";
+}
+
 static void log_look(calm_ctx *ctx, tuning *s, size_t t, const calm_learn_outcome *out, double loss, double rate)
 {
     const size_t n = (size_t)s->of.of.p->in.recipe->tune_steps;
-    calm_log(ctx, CALM_LOG_INFO, "tuning, step %zu of %zu: KL %.5f on %zu held-out windows (at first %.5f), %.5f on "
-             "those learned from, rate %.2g, %.0f s left", t, n, loss, s->held, out->before,
+    calm_log(ctx, CALM_LOG_INFO, "tuning, step %zu of %zu: %s %.5f on %zu held-out windows (at first %.5f), %.5f on "
+             "those learned from, rate %.2g, %.0f s left", t, n, name_of_loss(s), loss, s->held, out->before,
              s->seen / (double)s->n_seen, rate, (calm_seconds() - s->begun) * (double)(n - t) / (double)t);
     s->seen = 0;
     s->n_seen = 0;
@@ -79,13 +86,14 @@ static void log_look(calm_ctx *ctx, tuning *s, size_t t, const calm_learn_outcom
 static calm_status run_steps(calm_ctx *ctx, tuning *s, calm_learn_outcome *out)
 {
     const calm_recipe *recipe = s->of.of.p->in.recipe;
-    const size_t n = (size_t)recipe->tune_steps, n_windows = s->of.floats.n - s->from;
+    const size_t n = (size_t)recipe->tune_steps, n_windows = s->of.floats.n;
     CALM_TRY(look(ctx, s, &out->before));
     out->after = out->before;
     s->begun = calm_seconds();
-    for (size_t t = 1; t <= n; t++) {
+    for (size_t t = 1, first = s->from, end; t <= n; t++, first = end < n_windows ? end : s->from) {
         const double rate = recipe->tune_rate * (1 - (double)(t - 1) / (double)n);
-        CALM_TRY(step(ctx, s, s->from + (t - 1) % n_windows, rate, t));
+        end = calm_tuning_end(s->of.of.p, first, n_windows);
+        CALM_TRY(step(ctx, s, first, end, rate, t));
         calm_event(&s->of.of.p->events, CALM_STAGE_LEARN, t, n);
         if (t % CALM_LEARN_LOOK_STEPS && t < n)
             continue;
@@ -170,7 +178,7 @@ calm_status calm_learn_model(calm_ctx *ctx, calm_run *p)
     const size_t held = calm_learn_model_held(p);
     tuning s = {.of = {.of = {.p = p, .suffix = CALM_TUNED_SUFFIX, .start = &start, .facts = &p->result.tuned},
                        .floats.hidden.file = -1},
-                .held = held, .from = calm_size_max(held, calm_inputs_held_windows(&p->in))};
+                .held = held, .from = calm_learn_model_from(p)};
     calm_learn_stage *stage = &s.of.of;
     calm_plan plan;
     char *learner;

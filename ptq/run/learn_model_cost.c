@@ -2,22 +2,40 @@
 #include <math.h>
 
 #include "algorithms/tune.h"
+#include "ptq/eval/encode_back.h"
 #include "ptq/eval/predict.h"
 #include "ptq/eval/predict_back.h"
 #include "ptq/run/learn_impl.h"
 
-/* Held-out windows that are looked at. */
+/* Held-out windows that are looked at; of an encoder sentences, which are short. */
 #define HELD_MOST ((size_t)8)
+#define HELD_SENTENCES ((size_t)64)
 
 size_t calm_learn_model_held(const calm_run *p)
 {
     const size_t held = calm_inputs_held_windows(&p->in);
-    return calm_size_min(HELD_MOST, held ? held : calm_size_max(p->in.calib.n / 8, 1));
+    const size_t most = calm_inputs_encode(&p->in) ? HELD_SENTENCES : HELD_MOST;
+    return calm_size_min(most, held ? held : calm_size_max(p->in.calib.n / 8, 1));
+}
+
+size_t calm_learn_model_from(const calm_run *p)
+{
+    return calm_size_max(calm_learn_model_held(p), calm_inputs_held_windows(&p->in));
 }
 
 bool calm_learn_tunes(const calm_run *p)
 {
-    return p->in.recipe->tune_steps && !calm_inputs_encode(&p->in);
+    return p->in.recipe->tune_steps > 0;
+}
+
+/* Tokens of a step, on average over those of a round. */
+static double step_tokens(const calm_run *p)
+{
+    const size_t from = calm_learn_model_from(p), n = p->in.calib.n;
+    size_t round = 0;
+    for (size_t w = from; w < n; round++)
+        w = calm_tuning_end(p, w, n);
+    return round ? (double)(p->in.calib.begin[n] - p->in.calib.begin[from]) / (double)round : 0;
 }
 
 double calm_learn_model_operations(const calm_run *p)
@@ -27,13 +45,14 @@ double calm_learn_model_operations(const calm_run *p)
     const double rows = (double)p->in.calib.begin[p->in.calib.n], window = rows / (double)p->in.calib.n;
     const double steps = (double)p->in.recipe->tune_steps;
     const double looks = (double)calm_learn_model_held(p) * (1 + ceil(steps / (double)CALM_LEARN_LOOK_STEPS));
-    /* Scores and contexts of attention: for half of a window. */
+    /* Scores and contexts of attention: for half of a window where no token looks ahead. */
+    const double attention = config->arch->encoder ? 4 : 2;
     const double blocks = 2 * calm_inputs_weights(&p->in, 0, layout->n_jobs, true) +
-                          2 * window * (double)(config->n_heads * config->head_dim) * (double)config->n_blocks;
-    const double head = 2 * (double)config->hidden * (double)config->vocab;
+                          attention * window * (double)(config->n_heads * config->head_dim) * (double)config->n_blocks;
+    const double head = calm_inputs_encode(&p->in) ? 0 : 2 * (double)config->hidden * (double)config->vocab;
     /* A step: forward, once more, and twice that backward; the head of both models, once more, and back.  A look:
      * forward and the head of both models.  The float model once. */
-    return window * steps * (4 * blocks + 5 * head) + window * looks * (blocks + 2 * head) + rows * blocks;
+    return step_tokens(p) * steps * (4 * blocks + 5 * head) + window * looks * (blocks + 2 * head) + rows * blocks;
 }
 
 /* A calm_learn_bytes_fn. */
@@ -48,11 +67,14 @@ size_t calm_learn_model_bytes(const calm_run *p, unsigned extras, bool spill, si
     const calm_recipe *recipe = p->in.recipe;
     const calm_model *model = p->in.model;
     const calm_config *config = calm_model_config(model);
-    const size_t longest = p->in.calib.longest, rows = CALM_BYTES(float, longest * config->hidden);
+    const size_t longest = p->in.calib.longest, tokens = calm_tuning_rows(p);
+    const size_t rows = CALM_BYTES(float, tokens * config->hidden);
     if (!calm_learn_tunes(p))
         return 0;
     size_t opening = 0, pass = 0;
-    size_t held = calm_predictors_open_bytes(config, 1, 1, longest) + calm_learn_room_new_bytes(model) +
+    const bool encodes = calm_inputs_encode(&p->in);
+    size_t held = (encodes ? calm_model_load_head_bytes(config) : calm_predictors_open_bytes(config, 1, 1, longest)) +
+                  calm_learn_room_new_bytes(model) +
                   (config->n_blocks + 1) * rows + config->n_blocks * CALM_BYTES(calm_learn_view, 1) +
                   CALM_BYTES(uint32_t, longest) +
                   (spill ? 0 : calm_row_store_bytes(p->in.calib.begin[p->in.calib.n], config->hidden));
@@ -67,9 +89,10 @@ size_t calm_learn_model_bytes(const calm_run *p, unsigned extras, bool spill, si
         }
         held += most;
     }
-    /* Rows of the window before and after the final norm with their gradients, its predictions by both models. */
-    pass = 5 * rows + 2 * CALM_BYTES(calm_prediction, longest) +
-           calm_size_max(pass, calm_size_max(calm_predict_scratch_bytes(config, longest, true, n_threads),
-                                             calm_predict_back_scratch_bytes(config, longest, n_threads)));
+    /* Rows of the step before and after the final norm with their gradients, its predictions by both models. */
+    const size_t predictions = calm_size_max(calm_predict_scratch_bytes(config, longest, true, n_threads),
+                                             calm_predict_back_scratch_bytes(config, longest, n_threads)) +
+                               2 * CALM_BYTES(calm_prediction, longest);
+    pass = 5 * rows + calm_size_max(pass, encodes ? calm_embedding_back_scratch_bytes(config->hidden) : predictions);
     return held + calm_size_max(opening, pass);
 }

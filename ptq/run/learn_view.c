@@ -3,6 +3,7 @@
  * Assembly needs the float weights and more; all of that lies in an arena of its own and goes when the view is open. */
 #include "ptq/run/learn_impl.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ptq/base/threads.h"
@@ -213,24 +214,37 @@ static calm_status add_mixture(calm_ctx *ctx, opening *o)
 
 /* ---- vectors ---- */
 
-/* Where the backward pass puts the gradient of a vector; NULL: biases are not learned. */
+static bool is_bias(const calm_block_vector *vector)
+{
+    return vector->kind == CALM_VECTOR_BIAS || vector->kind == CALM_VECTOR_NORM_BIAS;
+}
+
+/* Where the backward pass puts the gradient of a vector. */
 static float **gradient_of(calm_learn_view *v, const calm_block_vector *vector)
 {
     switch (vector->kind) {
     case CALM_VECTOR_NORM:
         return &v->grads.norm[vector->sublayer][vector->place];
+    case CALM_VECTOR_NORM_BIAS:
+        return &v->grads.norm_bias[vector->sublayer][vector->place];
     case CALM_VECTOR_Q_NORM:
         return &v->grads.q_norm;
     case CALM_VECTOR_K_NORM:
         return &v->grads.k_norm;
-    case CALM_VECTOR_NORM_BIAS:
     case CALM_VECTOR_BIAS:
         break;
     }
-    return NULL;
+    return &v->grads.bias[vector->role];
 }
 
-/* Norms and biases, each in an array of its own, beside those of the float block; norms are learned. */
+/* Terms move in units of their size: where all are 0 they stay. */
+static float unit_of(const calm_block_vector *vector, const float *values)
+{
+    return is_bias(vector) ? (float)sqrt(calm_vec_dot(vector->n, values, values) / (double)vector->n) : 0;
+}
+
+/* Norms and biases, each in an array of its own, beside those of the float block; norms are learned, and biases where
+ * they are wanted. */
 static calm_status add_vectors(calm_ctx *ctx, opening *o)
 {
     calm_learn_view *v = o->v;
@@ -248,12 +262,14 @@ static calm_status add_vectors(calm_ctx *ctx, opening *o)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, values, vector->n));
         memcpy(values, *vector->at, vector->n * sizeof *values);
         *vector->at = values;
-        if (!slot)
+        const float unit = unit_of(vector, values);
+        if (is_bias(vector) && !(o->options->biases && unit > 0))
             continue;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, *slot, vector->n));
         v->vector_grads[v->n_vectors] = *slot;
-        v->vectors[v->n_vectors++] = (calm_learn_vector){vector->name, vector->n, vector->dtype, vector->offset, values,
-                                                         *slot};
+        v->vectors[v->n_vectors++] =
+            (calm_learn_vector){.name = vector->name, .n = vector->n, .dtype = vector->dtype, .offset = vector->offset,
+                                .unit = unit, .values = values, .grad = *slot};
     }
     return CALM_OK;
 }
@@ -440,6 +456,8 @@ size_t calm_learn_room_new_bytes(const calm_model *model)
 
 /* ---- memory ---- */
 
+/* Biases of a block's linears. */
+#define BIASES ((size_t)6)
 /* Norms of every place and of q and k over whole projections, biases; of the block, of the float one, gradients, as
  * they are stored, and names. */
 #define VECTORS ((size_t)64)
@@ -479,11 +497,15 @@ size_t calm_learn_sum_bytes(const calm_model *model, size_t block, const calm_sc
     const calm_layout *layout = calm_model_layout(model);
     const calm_config *config = calm_model_config(model);
     calm_learn_linear linear;
-    /* Norms of every place, and of q and k over whole projections. */
-    calm_learn_vector vectors[CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2];
-    const size_t n = sizeof vectors / sizeof *vectors;
+    /* Norms of every place, and of q and k over whole projections; of encoders also biases: of q, k, v, o, up, which
+     * has the inner width, and down. */
+    calm_learn_vector vectors[2 * CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 + BIASES];
+    const size_t n = config->arch->encoder ? sizeof vectors / sizeof *vectors
+                                           : CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2;
     for (size_t i = 0; i < n; i++)
         vectors[i] = (calm_learn_vector){.n = calm_size_max(config->hidden, config->n_heads * config->head_dim)};
+    if (config->arch->encoder)
+        vectors[0].n = config->inner;
     size_t sum = bytes(&(calm_learn_problem){.vectors = vectors, .n_vectors = n}, user);
     for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
         for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++) {

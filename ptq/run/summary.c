@@ -254,8 +254,9 @@ void calm_summary_size(const calm_result *r, calm_text *out)
 }
 
 /* What tuning came to. */
-static void print_tuning(const calm_learned_facts *facts, calm_text *out)
+static void print_tuning(const calm_result *r, calm_text *out)
 {
+    const calm_learned_facts *facts = &r->tuned;
     const double tuned = (double)(facts->n - facts->kept);
     if (!facts->n)
         return;
@@ -263,8 +264,9 @@ static void print_tuning(const calm_learned_facts *facts, calm_text *out)
         calm_text_printf(out, "  tuning       no step lowered the divergence of the held-out windows (%.1f s)\n",
                          facts->seconds);
     else
-        calm_text_printf(out, "  tuning       scales and norms of %zu blocks in %.1f s: KL %.5f -> %.5f on held-out "
-                         "calibration windows\n", facts->n, facts->seconds, facts->before / tuned,
+        calm_text_printf(out, "  tuning       %s of %zu blocks in %.1f s: %s %.5f -> %.5f on held-out "
+                         "calibration windows\n", r->encoder ? "scales, norms and biases" : "scales and norms",
+                         facts->n, facts->seconds, r->encoder ? "1 - cosine" : "KL", facts->before / tuned,
                          facts->after / tuned);
 }
 
@@ -283,7 +285,7 @@ void calm_summary_learning(const calm_result *r, double seconds, calm_text *out)
                          "  learning     %zu of %zu blocks in %.1f s: mean loss %.5f -> %.5f, %.1f %% of the codes "
                          "changed\n", learned, facts->n, facts->seconds, facts->before / (double)learned,
                          facts->after / (double)learned, 100.0 * (double)facts->changed / (double)facts->codes);
-    print_tuning(&r->tuned, out);
+    print_tuning(r, out);
 }
 
 /* One line per gate of the recipe. */

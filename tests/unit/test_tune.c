@@ -31,7 +31,8 @@ static toy *toy_new(void)
             t->scales[l][i] = calm_scale_round(&t->linears[l].scheme, 0,
                                                (i % 3 ? 0.1 : -0.1) * (1 + calm_rng_uniform(5, (uint64_t)l, i)));
     }
-    t->vector = (calm_learn_vector){"norm", IN, CALM_BF16, 1, t->values, t->dvalues};
+    t->vector = (calm_learn_vector){.name = "norm", .n = IN, .dtype = CALM_BF16, .offset = 1, .values = t->values,
+                                    .grad = t->dvalues};
     for (size_t i = 0; i < IN; i++)
         t->values[i] = calm_dtype_round(CALM_BF16, (float)calm_rng_normal(6, 0, i) * 0.1f) + 1;
     memcpy(t->start, t->scales[0], sizeof t->start);
@@ -61,13 +62,14 @@ static double slow(double state[3], double g, double rate, int t)
 
 /* Three steps: every scale and value is the textbook's, rounded to what a file holds.  The float sum of 32 products is
  * off by 1e-6 of theirs, and bfloat16 rounds to 2^-9: one unit in its last place, 2^-7, covers both. */
-TEST(steps_are_adams)
+static void check_steps(float unit)
 {
     toy *t = toy_new();
     calm_tune *tune;
     static double cells[CELLS][3], entries[IN][3];
     memset(cells, 0, sizeof cells);
     memset(entries, 0, sizeof entries);
+    t->vector.unit = unit;
     ck_ok(calm_tune_new(ctx, t->linears, 2, &t->vector, 1, &tune));
     float other[CELLS];
     memcpy(other, t->scales[1], sizeof other);
@@ -88,12 +90,20 @@ TEST(steps_are_adams)
             ck_assert(t->scales[0][cell] == calm_dtype_round(CALM_BF16, t->scales[0][cell]));
         }
         for (size_t i = 0; i < IN; i++) {
-            const double g = (double)t->dvalues[i] * (double)values[i];
-            const double expected = (double)t->start_values[i] * slow(entries[i], g, rate, step);
+            const double g = (double)t->dvalues[i] * (double)(unit > 0 ? unit : values[i]);
+            const double factor = slow(entries[i], g, rate, step), start = (double)t->start_values[i];
+            const double expected = unit > 0 ? start + (double)unit * log(factor) : start * factor;
             ck_assert(fabs((double)t->values[i] - expected) <= 0x1p-7 * fabs(expected - 1) + 1e-6);
         }
     }
     ck_assert(memcmp(other, t->scales[1], sizeof other) == 0);
+}
+
+/* Values as factors, as those of norms are, and as terms. */
+TEST(steps_are_adams)
+{
+    check_steps(0);
+    check_steps(0.25f);
 }
 END_OF_TEST
 

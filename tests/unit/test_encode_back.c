@@ -1,0 +1,106 @@
+/* Gradients of sentence embeddings: the loss of encode.h, slopes, what is refused, memory. */
+#include "ptq/eval/encode_back.h"
+
+#include <math.h>
+
+#include "ptq/base/rng.h"
+#include "ptq/eval/encode.h"
+#include "tests/support/harness.h"
+
+enum { TOKENS = 7, WIDTH = 19, N = TOKENS * WIDTH };
+
+static float x[N], y[N];
+
+static void fill(void)
+{
+    for (size_t i = 0; i < N; i++) {
+        y[i] = (float)calm_rng_normal(1, 1, i);
+        x[i] = y[i] + 0.5f * (float)calm_rng_normal(1, 2, i);
+    }
+}
+
+static double loss_of(const float *rows)
+{
+    double loss;
+    ck_ok(calm_embedding_back(ctx, rows, y, TOKENS, WIDTH, 1, &loss, NULL));
+    return loss;
+}
+
+/* Means of the rows, compared as an evaluation compares them; both in double: some sums of 19 products apart. */
+TEST(the_loss_is_that_of_evaluations)
+{
+    double mean[2][WIDTH] = {{0}};
+    calm_embedding_result found;
+    fill();
+    for (size_t i = 0; i < N; i++) {
+        mean[0][i % WIDTH] += (double)y[i] / TOKENS;
+        mean[1][i % WIDTH] += (double)x[i] / TOKENS;
+    }
+    const calm_embeddings reference = {1, WIDTH, mean[0]}, other = {1, WIDTH, mean[1]};
+    ck_ok(calm_embedding_compare(ctx, &reference, &other, &found));
+    ck_assert(loss_of(x) > 0.01);
+    ck_assert(fabs(loss_of(x) - (1 - found.cosine)) <= 1e-14);
+    ck_assert(fabs(loss_of(y)) <= 1e-14);
+}
+END_OF_TEST
+
+/* Two points 2^-9 apart on each side: exact in float beside values below 8, and the third derivative's share is some
+ * 2^-18 of the slope. */
+TEST(slopes)
+{
+    const float step = 0x1p-9f;
+    float d[N];
+    double loss;
+    fill();
+    for (size_t i = 0; i < N; i++)
+        x[i] = rintf(x[i] * 0x1p12f) * 0x1p-12f;
+    ck_ok(calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 3, &loss, d));
+    for (size_t i = 0; i < N; i++) {
+        const float kept = x[i];
+        x[i] = kept + step;
+        const double above = loss_of(x);
+        x[i] = kept - step;
+        const double slope = 3 * (above - loss_of(x)) / (2 * (double)step);
+        x[i] = kept;
+        ck_assert_msg(fabs(slope - (double)d[i]) <= 1e-4 * (fabs(slope) + 1e-2), "%zu: slope %g, gradient %g", i, slope,
+                      (double)d[i]);
+    }
+    /* An embedding that is longer is as far: the gradient is at right angles to it. */
+    double along = 0, mean[WIDTH] = {0};
+    for (size_t i = 0; i < N; i++)
+        mean[i % WIDTH] += (double)x[i] / TOKENS;
+    for (size_t j = 0; j < WIDTH; j++)
+        along += mean[j] * (double)d[j];
+    ck_assert(fabs(along) <= 1e-7);
+}
+END_OF_TEST
+
+TEST(what_has_no_direction_is_refused)
+{
+    double loss;
+    fill();
+    for (int side = 0; side < 2; side++) {
+        float *const rows = side ? x : y;
+        memset(rows, 0, sizeof x);
+        ck_fails(calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 1, &loss, NULL), CALM_ENUMERIC, "embedding is 0");
+        rows[3] = NAN;
+        ck_fails(calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 1, &loss, NULL), CALM_ENUMERIC, "embedding is nan");
+        fill();
+    }
+}
+END_OF_TEST
+
+TEST(memory)
+{
+    double loss;
+    float d[N];
+    fill();
+    ck_memory(calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 1, &loss, d), 0, calm_embedding_back_scratch_bytes(WIDTH));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("encode_back", (const TTest *[]){the_loss_is_that_of_evaluations, slopes,
+                                                      what_has_no_direction_is_refused, memory, NULL});
+}
