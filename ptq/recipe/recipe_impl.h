@@ -3,6 +3,8 @@
 #define CALM_RECIPE_RECIPE_IMPL_H
 
 #include "ptq/io/json.h"
+#include "ptq/recipe/recipe.h"
+#include "ptq/recipe/spec.h"
 
 /* A list or an object itself; NULL, and it is freed, when it is empty: objects then have no such member (recipe.c). */
 calm_json *calm_recipe_filled(calm_json *value);
@@ -17,5 +19,11 @@ calm_status calm_recipe_value_text(calm_ctx *ctx, const calm_json *value, char *
  * on where calm lies, in ctx->out. */
 calm_status calm_recipe_find_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
                                   const char **name);
+
+/* Is the model of a recipe that has its directory an encoder?  Fails as reading its config.json does. */
+calm_status calm_recipe_find_encoder(calm_ctx *ctx, const calm_recipe *recipe, bool *out);
+
+/* recipe->learn and what follows from it.  CALM_EARG: it does not go with the rest (resolve_learn.c). */
+calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
 #endif

@@ -17,7 +17,6 @@
 #define POOL_ACTIVATIONS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full,smoothquant-gptq"
 #define POOL_ACTIVATIONS_4 POOL_ACTIVATIONS ",actfit,smoothquant-actfit"
 
-#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
 /* ---- faults ---- */
 
@@ -109,15 +108,12 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
  * that the name leaves open is the asymmetric one (docs/method.md section 1). */
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
-    char *path, name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
-    CALM_SCOPED_JSON(json);
-    calm_config config;
-    if (!quantizes_activations(recipe) || calm_is_file(recipe->model.dir))    /* no family of GGUF is an encoder */
+    char name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
+    bool encoder;
+    if (!quantizes_activations(recipe))
         return CALM_OK;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
-    CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
-    CALM_TRY(calm_config_read(ctx, path, json, &config));
-    if (!config.arch->encoder)
+    CALM_TRY(calm_recipe_find_encoder(ctx, recipe, &encoder));
+    if (!encoder)
         return CALM_OK;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         if (!recipe->schemes[i].act_bits || recipe->act_range_explicit[i])
@@ -312,36 +308,6 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_recipe_spec *spec, c
     return CALM_OK;
 }
 
-/* Alone, tuning has far to go from codes that were fitted block by block; large steps would undo learned blocks. */
-#define TUNE_STEPS 128
-#define TUNE_RATE 2e-3
-#define TUNE_STEPS_AFTER 64
-#define TUNE_RATE_AFTER 3e-4
-
-/* What goes on from the result, and what it does not go with. */
-static calm_status resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    char *text;
-    recipe->learn = (calm_learn)spec->learn;
-    if (!spec->learn && spec->effort == CALM_EFFORT_HIGH)
-        recipe->learn = CALM_LEARN_BOTH;
-    if (!recipe->learn)
-        return CALM_OK;
-    if (recipe->n_budgets > 1)
-        return calm_fail(ctx, CALM_EARG, "`learn` %s goes on from one result; several of `choice.budget` have none",
-                         calm_recipe_learn_name(recipe->learn));
-    const bool blocks = recipe->learn != CALM_LEARN_KL;
-    if (recipe->learn != CALM_LEARN_BLOCKS) {
-        recipe->tune_steps = blocks ? TUNE_STEPS_AFTER : TUNE_STEPS;
-        recipe->tune_rate = blocks ? TUNE_RATE_AFTER : TUNE_RATE;
-    }
-    if (!blocks)
-        return CALM_OK;
-    recipe->learn_steps = spec->learn_steps;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "learn(steps=%lld)", spec->learn_steps));
-    return calm_learner_parse(ctx, text, &recipe->learner);
-}
-
 static calm_status resolve_gates(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     CALM_TRY(calm_gates_parse(ctx, &spec->gates, &recipe->gates, &recipe->n_gates));
@@ -499,8 +465,9 @@ static const step early[] = {{"gates", resolve_gates},
 /* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
-                            {"choice.metric", resolve_selection}, {"choice", check_choice}, {"learn", resolve_learn},
-                            {"choice.forbid", calm_recipe_forbid}, {"choice.pins", calm_recipe_pins}};
+                            {"choice.metric", resolve_selection}, {"choice", check_choice},
+                            {"learn", calm_recipe_resolve_learn}, {"choice.forbid", calm_recipe_forbid},
+                            {"choice.pins", calm_recipe_pins}};
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))
 

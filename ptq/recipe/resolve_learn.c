@@ -1,0 +1,53 @@
+/* What goes on from the result, and what it does not go with. */
+#include "ptq/base/file.h"
+#include "ptq/model/arch.h"
+#include "ptq/recipe/recipe_impl.h"
+
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
+
+calm_status calm_recipe_find_encoder(calm_ctx *ctx, const calm_recipe *recipe, bool *out)
+{
+    char *path;
+    CALM_SCOPED_JSON(json);
+    calm_config config;
+    *out = false;
+    if (calm_is_file(recipe->model.dir))    /* no family of GGUF is an encoder */
+        return CALM_OK;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
+    CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
+    CALM_TRY(calm_config_read(ctx, path, json, &config));
+    *out = config.arch->encoder;
+    return CALM_OK;
+}
+
+/* Alone, tuning has far to go from codes that were fitted block by block; large steps would undo learned blocks, but
+ * of encoders, whose blocks were learned for other than their embeddings. */
+#define TUNE_STEPS 128
+#define TUNE_RATE 2e-3
+#define TUNE_STEPS_AFTER 64
+#define TUNE_RATE_AFTER 3e-4
+
+calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    char *text;
+    recipe->learn = (calm_learn)spec->learn;
+    if (!spec->learn && spec->effort == CALM_EFFORT_HIGH)
+        recipe->learn = CALM_LEARN_BOTH;
+    if (!recipe->learn)
+        return CALM_OK;
+    if (recipe->n_budgets > 1)
+        return calm_fail(ctx, CALM_EARG, "`learn` %s goes on from one result; several of `choice.budget` have none",
+                         calm_recipe_learn_name(recipe->learn));
+    const bool blocks = recipe->learn != CALM_LEARN_KL;
+    if (recipe->learn != CALM_LEARN_BLOCKS) {
+        bool encoder;
+        CALM_TRY(calm_recipe_find_encoder(ctx, recipe, &encoder));
+        recipe->tune_steps = blocks && !encoder ? TUNE_STEPS_AFTER : TUNE_STEPS;
+        recipe->tune_rate = blocks && !encoder ? TUNE_RATE_AFTER : TUNE_RATE;
+    }
+    if (!blocks)
+        return CALM_OK;
+    recipe->learn_steps = spec->learn_steps;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "learn(steps=%lld)", spec->learn_steps));
+    return calm_learner_parse(ctx, text, &recipe->learner);
+}
