@@ -59,6 +59,24 @@ void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *we
     }
 }
 
+calm_status calm_job_row_factors(calm_ctx *ctx, const calm_capture_options *options, calm_job_kind kind,
+                                 const float *weight, size_t first, const uint32_t *rows, size_t n, const float **out)
+{
+    const float *factors = options->factors ? options->factors[kind] : NULL;
+    float *both;
+    *out = weight;
+    if (!factors)
+        return CALM_OK;
+    *out = factors + first;
+    if (!weight && !rows)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n));
+    for (size_t t = 0; t < n; t++)
+        both[t] = factors[rows ? rows[t] : first + t] * (weight ? weight[t] : 1);
+    *out = both;
+    return CALM_OK;
+}
+
 calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width, calm_channel_sums *sums)
 {
     CALM_TRY(CALM_NEW(ctx, arena, sums->absmax, width));
@@ -236,7 +254,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
     capture_state *state = user;
     const size_t window = seen->window - state->batch->first, index = window - state->first;
     const size_t row = calm_batch_row(state->batch, window);
-    const float *weight = state->gate ? state->gate + row : NULL;
+    const float *gate = state->gate ? state->gate + row : NULL, *weight;
     window_part *part = &state->parts[index];
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         calm_job_capture *job = &state->out->job[kind];
@@ -245,6 +263,8 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         keep_rows(job->score_input, state, seen, NULL);
         if (!job->used || row < state->held)    /* its input alone is wanted, or it is held out */
             continue;
+        CALM_SCOPED_SCRATCH(ctx);
+        CALM_TRY(calm_job_row_factors(ctx, state->options, kind, gate, row, NULL, seen->n_rows, &weight));
         /* Gram matrices are multiplied after all windows of the group have run: a product over many rows, in one
          * order. */
         if (state->inputs[kind])
@@ -255,7 +275,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
     }
     /* A sublayer has one of the two; its output is what candidates are compared with. */
     if ((seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT) && !state->options->exact)
-        keep_rows(state->out->score_output, state, seen, weight);
+        keep_rows(state->out->score_output, state, seen, gate);
     if (part->activations[seen->hook])
         return calm_actstat_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
     return CALM_OK;
@@ -267,12 +287,16 @@ static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observati
 {
     capture_state *state = user;
     const size_t window = seen->window - state->batch->first, index = window - state->first;
-    const bool held = calm_batch_row(state->batch, window) < state->held;
-    (void)ctx;
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-        if (calm_job_input(kind) == seen->hook && state->exact[kind] && !held)
-            memcpy(state->exact[kind] + state->row_begin[index] * seen->width, seen->x,
-                   seen->n_rows * seen->width * sizeof *seen->x);
+    const size_t row = calm_batch_row(state->batch, window);
+    const float *weight;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        if (calm_job_input(kind) != seen->hook || !state->exact[kind] || row < state->held)
+            continue;
+        /* By the factor of the rows that they are multiplied with. */
+        CALM_TRY(calm_job_row_factors(ctx, state->options, kind, NULL, row, NULL, seen->n_rows, &weight));
+        calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight,
+                            state->exact[kind] + state->row_begin[index] * seen->width);
+    }
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
         keep_rows(state->out->score_output, state, seen, NULL);
     return CALM_OK;
@@ -507,7 +531,8 @@ static size_t window_scratch_bytes(const calm_capture_shape *shape, const calm_c
     const size_t tokens = shape->longest, rows = calm_row_store_bytes(tokens, config->hidden);
     const size_t read = shape->in_file ? rows : 0, copy = options->stay ? rows : 0;
     if (shape->expert == CALM_SHARED_EXPERT)
-        return read + 2 * rows + calm_mlp_run_scratch_bytes(config, config->moe.shared_inner, tokens, false);
+        return read + 2 * rows + calm_mlp_run_scratch_bytes(config, config->moe.shared_inner, tokens, false) +
+               (options->factors ? CALM_BYTES(float, tokens) : 0);
     return read + copy + calm_block_sublayer_scratch_bytes(config, shape->sublayer, tokens, false);
 }
 

@@ -65,6 +65,14 @@ calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in)
     return CALM_OK;
 }
 
+calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in)
+{
+    if (in->recipe->weight == CALM_WEIGHT_NONE || !calm_inputs_encode(in))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `calibration.weight` gradient is of predictions, which an encoder "
+                     "has not; take none", in->recipe->model.name);
+}
+
 void calm_inputs_describe(const calm_inputs *in, calm_result *out)
 {
     const calm_config *config = calm_model_config(in->model);

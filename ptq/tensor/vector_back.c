@@ -130,3 +130,11 @@ void calm_vec_layernorm_back(size_t d, const float *x, const float *weight, floa
     const double f = (double)factor, along = f * f * f * dot_of_three(d, dy, weight, x, mean) / (double)d;
     project_row(d, x, mean, weight, factor, (float)along, (float)(f * calm_vec_dot(d, dy, weight) / (double)d), dy, dx);
 }
+
+void calm_vec_lengths(size_t n, size_t width, size_t stride, const float *x, bool add, float *lengths)
+{
+    for (size_t t = 0; t < n; t++) {
+        const double before = add ? (double)lengths[t] : 0, square = calm_vec_dot(width, x + t * stride, x + t * stride);
+        lengths[t] = (float)sqrt(before * before + square);
+    }
+}
