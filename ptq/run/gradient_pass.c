@@ -5,6 +5,7 @@
 #include "ptq/eval/predict_sample.h"
 #include "ptq/model/block_back.h"
 #include "ptq/model/norm_back.h"
+#include "ptq/tensor/dtype.h"
 
 /* Of the draws. */
 #define STREAM 1
@@ -16,6 +17,19 @@ void calm_gradient_pass_tick(calm_gradient_pass *s)
     calm_event(&s->run->events, s->stage, ++s->done, s->total);
 }
 
+/* What leaves a block, by whose name a value that is not finite is easier found than behind the head. */
+static calm_status check_rows(calm_ctx *ctx, const calm_batch *batch, size_t block)
+{
+    const size_t n = batch->rows * batch->width;
+    float *x;
+    CALM_TRY(calm_row_store_get(ctx, &batch->hidden, 0, batch->rows, &x));
+    const size_t at = calm_find_nonfinite(x, n);
+    if (at == n)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_ENUMERIC, "block %zu: the output is not finite (calibration token %zu, channel %zu)",
+                     block, batch->windows->begin[batch->first] + at / batch->width, at % batch->width);
+}
+
 /* The windows through the float model; s->work = its normalised last rows. */
 static calm_status run_float(calm_ctx *ctx, calm_gradient_pass *s, size_t first, size_t n, calm_arena *arena)
 {
@@ -25,6 +39,7 @@ static calm_status run_float(calm_ctx *ctx, calm_gradient_pass *s, size_t first,
     for (size_t b = 0; b < n_blocks; b++) {
         CALM_TRY(calm_batch_copy(ctx, &s->inputs[b], n, arena, NULL, &s->inputs[b + 1]));
         CALM_TRY(calm_batch_load_block(ctx, model, &s->run->rope, b, NULL, NULL, &s->inputs[b + 1]));
+        CALM_TRY(check_rows(ctx, &s->inputs[b + 1], b));
         calm_gradient_pass_tick(s);
     }
     CALM_TRY(calm_batch_copy(ctx, &s->inputs[n_blocks], n, arena, NULL, &s->work));
