@@ -59,24 +59,6 @@ void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *we
     }
 }
 
-calm_status calm_job_row_factors(calm_ctx *ctx, const calm_capture_options *options, calm_job_kind kind,
-                                 const float *weight, size_t first, const uint32_t *rows, size_t n, const float **out)
-{
-    const float *factors = options->factors ? options->factors[kind] : NULL;
-    float *both;
-    *out = weight;
-    if (!factors)
-        return CALM_OK;
-    *out = factors + first;
-    if (!weight && !rows)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n));
-    for (size_t t = 0; t < n; t++)
-        both[t] = factors[rows ? rows[t] : first + t] * (weight ? weight[t] : 1);
-    *out = both;
-    return CALM_OK;
-}
-
 calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width, calm_channel_sums *sums)
 {
     CALM_TRY(CALM_NEW(ctx, arena, sums->absmax, width));

@@ -100,6 +100,11 @@ calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_captur
 calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out,
                               calm_actstat_acc ***of_text);
 
+/* In place from lengths |g_t| [n] of gradients to factors of rows, sqrt(w_t): w_t = |g_t|, within a factor of 4 of the
+ * mean, divided by what their mean is then, so that X^T X has the size that damping expects.  All lengths 0: 1.
+ * Returns false, with nothing changed, if one is not finite. */
+bool calm_capture_factors(float *lengths, size_t n);
+
 /* ---- memory ---- */
 
 /* What a capture's memory follows from.  Of experts that are captured together `rows` and `score_rows` are the

@@ -257,6 +257,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(scores_back(ctx, tape, dcontext, &d));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
     CALM_TRY(norms_back(ctx, block, tape, grads, &d));
+    /* Of q, k and v as their linears give them: before norms and rotation. */
     if (grads->lengths[CALM_JOB_QKV])
         write_lengths(&d, grads->lengths[CALM_JOB_QKV]);
     if (weight[CALM_ROLE_FUSED_QKV].w)

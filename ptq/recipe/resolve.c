@@ -266,20 +266,6 @@ static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, cal
     return CALM_OK;
 }
 
-/* Weights of rows need algorithms that read rows: of a maximum each row counts the same. */
-static calm_status check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    unsigned needs = 0;
-    (void)spec;
-    for (size_t i = 0; i < recipe->n_pool; i++)
-        needs |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, true);
-    if (recipe->weight == CALM_WEIGHT_NONE || needs & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX)
-        return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "`calibration.weight` gradient weighs the rows that algorithms are fitted to; %s "
-                     "%s fitted to none: add gptq or mkq-full to `algorithms`", recipe->pool[0].name,
-                     recipe->n_pool > 1 ? "and the others are" : "is");
-}
-
 /* ---- formats, target, gates ---- */
 
 static calm_status resolve_formats(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
@@ -514,7 +500,7 @@ static const step early[] = {{"gates", resolve_gates},
 /* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
-                            {"calibration.weight", check_weight},
+                            {"calibration.weight", calm_recipe_check_weight},
                             {"choice.metric", resolve_selection}, {"choice", check_choice}, {"learn", resolve_learn},
                             {"choice.forbid", calm_recipe_forbid}, {"choice.pins", calm_recipe_pins}};
 

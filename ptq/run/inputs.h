@@ -110,6 +110,11 @@ size_t calm_inputs_held_windows(const calm_inputs *in);
 size_t calm_inputs_score_windows(const calm_inputs *in);
 size_t calm_inputs_probe_windows(const calm_inputs *in);
 
+/* Windows that sensitivities from gradients take (sensitivity_gradient.h): all that are held out, not as many as probes
+ * ask for, since those are in the key of the calibration and so of the candidates, whose scores the estimates are; of
+ * so few that none are held out the first 16. */
+size_t calm_inputs_gradient_windows(const calm_inputs *in);
+
 /* Those that candidates are scored on in this run: none where nothing asks for scores. */
 size_t calm_inputs_scored_windows(const calm_inputs *in);
 

@@ -368,7 +368,7 @@ size_t calm_memory_plan_hidden_bytes(const estimate *e)
     const size_t more = flows * (e->config->moe.n_experts ? 2 : 1);
     return (e->knobs->spill ? 0 : (copies + more) * calm_row_store_bytes(e->rows, width)) +
            flows * 8 * calm_row_store_bytes(e->longest, width) +
-           (scored ? calm_row_store_bytes(e->score_rows, width) : 0) + calm_row_weights_bytes(e->p);
+           (scored ? calm_row_store_bytes(e->score_rows, width) : 0) + calm_run_weigh_rows_bytes(e->p);
 }
 
 /* A block's output and what it adds, float and by one entry after the other. */

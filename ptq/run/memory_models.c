@@ -8,7 +8,6 @@
 #include "ptq/run/file_size.h"
 #include "ptq/run/gradient_pass.h"
 #include "ptq/run/outer_rows.h"
-#include "ptq/run/sensitivity_gradient.h"
 
 typedef calm_memory_estimate estimate;
 
@@ -107,7 +106,7 @@ void calm_memory_plan_add_evaluations(const estimate *e, calm_memory_plan *out)
     if (probes && recipe->sensitivity == CALM_SENSITIVITY_PROBE)
         calm_memory_raise(&out->evaluate, measured_bytes(e, n_probes, probed, e->longest, 1, false));
     if (recipe->sensitivity == CALM_SENSITIVITY_GRADIENT)
-        calm_memory_raise(&out->evaluate, calm_memory_plan_gradient_bytes(e, calm_run_gradient_held(e->p)));
+        calm_memory_raise(&out->evaluate, calm_memory_plan_gradient_bytes(e, calm_inputs_gradient_windows(&e->p->in)));
     calm_memory_raise(&out->evaluate, probed_bytes(e, probed));
     if (e->p->result.evaluates)
         calm_memory_raise(&out->evaluate,

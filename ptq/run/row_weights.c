@@ -1,31 +1,8 @@
 /* Weights of calibration rows. */
 #include "ptq/run/row_weights.h"
 
-#include <math.h>
-
 #include "ptq/run/division.h"
 #include "ptq/run/gradient_pass.h"
-
-/* One draw says little of a row: a factor of its mean that it may be off by. */
-#define MOST_WEIGHT 4.0
-
-bool calm_row_factors(float *lengths, size_t n)
-{
-    double sum = 0;
-    for (size_t t = 0; t < n; t++)
-        sum += (double)lengths[t];
-    if (!isfinite(sum))
-        return false;
-    const double mean = sum / (double)n;
-    sum = 0;
-    for (size_t t = 0; t < n; t++) {
-        lengths[t] = mean > 0 ? (float)fmin(fmax((double)lengths[t], mean / MOST_WEIGHT), mean * MOST_WEIGHT) : 1;
-        sum += (double)lengths[t];
-    }
-    for (size_t t = 0; t < n; t++)
-        lengths[t] = (float)sqrt((double)lengths[t] * (double)n / sum);
-    return true;
-}
 
 /* Has this rank candidates of the block to compute? */
 static bool computes(const calm_run *p, const calm_missing *missing, size_t block)
@@ -71,15 +48,14 @@ calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *p, const calm_missing *
     pass.lengths = lengths;
     CALM_TRY(calm_gradient_pass_run(ctx, &pass));
     for (size_t i = 0; i < n_blocks * CALM_N_JOBS; i++)
-        if (lengths[i] && !calm_row_factors(lengths[i], rows))
+        if (lengths[i] && !calm_capture_factors(lengths[i], rows))
             return calm_fail(ctx, CALM_ENUMERIC, "block %zu: a gradient at the outputs of %s is not finite; leave "
                              "`calibration.weight` gradient out", i / CALM_N_JOBS, calm_job_name(i % CALM_N_JOBS));
     p->row_factors = lengths;
-    calm_memory_plan_note(ctx, &p->held.capture);
     return CALM_OK;
 }
 
-size_t calm_row_weights_bytes(const calm_run *p)
+size_t calm_run_weigh_rows_bytes(const calm_run *p)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
     if (p->in.recipe->weight == CALM_WEIGHT_NONE)

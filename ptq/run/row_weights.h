@@ -9,16 +9,11 @@
 
 #include "ptq/run/block_work.h"
 
-/* In place from lengths |g_t| [n] to what rows are multiplied by: sqrt(w_t), with the mean of w_t 1, so that X^T X of
- * the weighed rows has the size that damping expects.  All lengths 0: 1.  Returns false, with nothing changed, if one is
- * not finite. */
-bool calm_row_factors(float *lengths, size_t n);
-
 /* Where the recipe asks for it, run->row_factors of the blocks that this rank is to compute candidates of, in `arena`;
  * every rank computes its own.  Fails as calm_gradient_pass_run does. */
 calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *run, const calm_missing *missing, calm_arena *arena);
 
 /* What that leaves in the arena at most; 0 where the recipe does not ask for it. */
-size_t calm_row_weights_bytes(const calm_run *run);
+size_t calm_run_weigh_rows_bytes(const calm_run *run);
 
 #endif

@@ -17,9 +17,6 @@
 #include "ptq/run/sensitivity_gradient.h"
 #include "ptq/tensor/vector.h"
 
-/* Windows where none are held out. */
-#define FEW_WINDOWS ((size_t)16)
-
 /* The probes to estimate. */
 typedef struct estimates {
     calm_run *p;
@@ -28,12 +25,6 @@ typedef struct estimates {
     double *sums;                /* [n] of squares */
     size_t n, first_block;       /* the first block that has a probe */
 } estimates;
-
-size_t calm_run_gradient_held(const calm_run *p)
-{
-    const size_t held = calm_inputs_held_windows(&p->in);
-    return held ? held : calm_size_min(FEW_WINDOWS, p->in.calib.n);
-}
 
 /* Add the windows in work to the estimate of probe `i`, a unit of block `b`. */
 static calm_status add_probe(calm_ctx *ctx, estimates *s, calm_gradient_pass *pass, size_t i, size_t b)
@@ -98,8 +89,8 @@ static calm_status list_unknown(calm_ctx *ctx, estimates *s, const calm_probe *p
 /* All groups of windows; the estimates become scores together. */
 static calm_status run_all(calm_ctx *ctx, estimates *s)
 {
-    calm_gradient_pass pass = {.run = s->p, .n_windows = calm_run_gradient_held(s->p), .key = "choice.sensitivity",
-                               .stage = CALM_STAGE_PROBE, .first_block = s->first_block + 1, .visit = add_probes,
+    calm_gradient_pass pass = {.run = s->p, .n_windows = calm_inputs_gradient_windows(&s->p->in),
+                               .key = "choice.sensitivity", .stage = CALM_STAGE_PROBE, .first_block = s->first_block + 1, .visit = add_probes,
                                .user = s, .n_visits = s->n};
     const double tokens = (double)(s->p->in.calib.begin[pass.n_windows] - pass.n_windows);
     CALM_TRY(CALM_NEW(ctx, ctx->out, s->sums, s->n));

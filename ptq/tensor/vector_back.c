@@ -134,7 +134,9 @@ void calm_vec_layernorm_back(size_t d, const float *x, const float *weight, floa
 void calm_vec_lengths(size_t n, size_t width, size_t stride, const float *x, bool add, float *lengths)
 {
     for (size_t t = 0; t < n; t++) {
-        const double before = add ? (double)lengths[t] : 0, square = calm_vec_dot(width, x + t * stride, x + t * stride);
-        lengths[t] = (float)sqrt(before * before + square);
+        const float *row = x + t * stride;
+        /* In double: a length in float32 has a square in it, a float32 may not. */
+        const double before = add ? (double)lengths[t] : 0;
+        lengths[t] = (float)sqrt(before * before + calm_vec_dot(width, row, row));
     }
 }

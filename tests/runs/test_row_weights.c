@@ -11,31 +11,6 @@
 
 static const fault none = {0};
 
-/* ---- from lengths to factors ---- */
-
-/* The definition in double: within a factor of 4 of the mean, then mean 1, then the root.  Two roundings to float. */
-TEST(factors_of_lengths)
-{
-    static const float lengths[] = {1, 2, 0, 100, 3, 4, 5, 0.01f, 7, 8};
-    enum { N = sizeof lengths / sizeof *lengths };
-    float found[N], zero[3] = {0, 0, 0}, bad[3] = {1, NAN, 2}, large[2] = {INFINITY, 1};
-    double mean = 0, sum = 0, held[N];
-    for (size_t i = 0; i < N; i++)
-        mean += (double)lengths[i] / N;
-    for (size_t i = 0; i < N; i++)
-        sum += held[i] = fmax(mean / 4, fmin(mean * 4, (double)lengths[i]));
-    memcpy(found, lengths, sizeof found);
-    ck_assert(calm_row_factors(found, N));
-    for (size_t i = 0; i < N; i++)
-        ck_near(found[i], sqrt(held[i] * N / sum), 2 * 0x1p-24 * sqrt(held[i] * N / sum));
-    ck_assert(found[3] < 4.001f * found[4] && found[2] == found[7]);
-    ck_assert(calm_row_factors(zero, 3));
-    ck_assert(zero[0] == 1 && zero[1] == 1 && zero[2] == 1);
-    ck_assert(!calm_row_factors(bad, 3) && bad[0] == 1 && bad[2] == 2);
-    ck_assert(!calm_row_factors(large, 2));
-}
-END_OF_TEST
-
 /* ---- lengths ---- */
 
 /* Rows of d as it reaches the outputs of the blocks, in double. */
@@ -89,7 +64,8 @@ TEST(lengths_of_a_pass)
             const double expected = d.length[b * rows + t];
             ck_near(all[b * CALM_N_JOBS + CALM_JOB_DOWN][t], expected, 0x1p-23 * expected);
         }
-    pass = (calm_gradient_pass){.run = p, .n_windows = 4, .stage = CALM_STAGE_WEIGH, .first_block = 1, .lengths = first};
+    pass = (calm_gradient_pass){.run = p, .n_windows = 4, .stage = CALM_STAGE_WEIGH, .first_block = 1,
+                                .lengths = first};
     ck_ok(calm_gradient_pass_run(ctx, &pass));
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         ck_assert(memcmp(first[CALM_N_JOBS + kind], all[CALM_N_JOBS + kind], few * sizeof(float)) == 0);
@@ -110,8 +86,8 @@ static play weighed(const tiny_model *spec, const char *scheme, const char *algo
     return run;
 }
 
-/* Another number of threads, in a store of its own: the same bytes.  Without weights: other keys and other codes, in the
- * same store, whose recipes tell the runs apart. */
+/* Another number of threads, in a store of its own: the same bytes.  Without weights: other keys and other codes, in
+ * the same store, whose recipes tell the runs apart. */
 static void over_threads(const char *family, const char *scheme, const char *algorithms)
 {
     const tiny_model spec = tiny_of(family);
@@ -219,7 +195,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("row_weights", (const TTest *[]){factors_of_lengths, lengths_of_a_pass, weighed_runs,
+    return run_tests("row_weights", (const TTest *[]){lengths_of_a_pass, weighed_runs,
                                                       weights_that_are_computed_again, behind_quantized_blocks,
                                                       weights_that_are_refused, NULL});
 }

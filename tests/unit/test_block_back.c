@@ -353,123 +353,6 @@ TEST(numbers_of_threads)
 }
 END_OF_TEST
 
-/* ---- rows ---- */
-
-enum { FEW = 6 };
-
-/* Inputs of the block's jobs, [FEW, width] each. */
-typedef struct inputs {
-    float *x[CALM_N_HOOKS];
-    size_t width[CALM_N_HOOKS];
-} inputs;
-
-static calm_status keep_input(void *user, calm_ctx *context, const calm_observation *seen)
-{
-    inputs *out = user;
-    out->width[seen->hook] = seen->width;
-    CALM_TRY(CALM_NEW(context, context->out, out->x[seen->hook], seen->n_rows * seen->width));
-    memcpy(out->x[seen->hook], seen->x, seen->n_rows * seen->width * sizeof *seen->x);
-    return CALM_OK;
-}
-
-/* Y [FEW, FEW] = (X X^T)^-1 by elimination; rows are fewer than columns, and different. */
-static void invert_rows(const float *x, size_t width, double y[FEW][FEW])
-{
-    double a[FEW][FEW];
-    for (size_t i = 0; i < FEW; i++)
-        for (size_t j = 0; j < FEW; j++) {
-            a[i][j] = calm_vec_dot(width, x + i * width, x + j * width);
-            y[i][j] = i == j;
-        }
-    for (size_t k = 0; k < FEW; k++)
-        for (size_t i = 0; i < FEW; i++) {
-            const double factor = i == k ? (a[k][k] - 1) / a[k][k] : a[i][k] / a[k][k];
-            for (size_t j = 0; j < FEW; j++) {
-                const double of_a = a[k][j], of_y = y[k][j];
-                a[i][j] -= factor * of_a;
-                y[i][j] -= factor * of_y;
-            }
-        }
-}
-
-/* Add the squares of the rows of dY, where dW = dY^T X is a linear's gradient and so dY = (X X^T)^-1 X dW^T; returns
- * what those are off by when dW is off by `unit` of its size. */
-static double add_squares(const inputs *in, calm_hook hook, const float *dw, size_t out, double unit, double *squares)
-{
-    const size_t width = in->width[hook];
-    double inverse[FEW][FEW], xdw[FEW], most = 0;
-    invert_rows(in->x[hook], width, inverse);
-    for (size_t o = 0; o < out; o++) {
-        for (size_t t = 0; t < FEW; t++)
-            xdw[t] = calm_vec_dot(width, in->x[hook] + t * width, dw + o * width);
-        for (size_t t = 0; t < FEW; t++) {
-            double dy = 0;
-            for (size_t s = 0; s < FEW; s++)
-                dy += inverse[t][s] * xdw[s];
-            squares[t] += dy * dy;
-        }
-    }
-    for (size_t t = 0; t < FEW; t++)
-        most = fmax(most, inverse[t][t]);    /* of a symmetric matrix without negative values: its largest */
-    /* |dY - found| <= |X^+| |dW|, and |X^+|^2 is at most FEW times that. */
-    return unit * sqrt((double)FEW * most * calm_vec_dot(out * width, dw, dw));
-}
-
-/* Lengths of the gradient at a job's outputs, row by row, follow from the gradients of its weights and its inputs: both
- * are sums of some hundred float32 products, good to 1e-5. */
-TEST(lengths_of_gradients_at_jobs)
-{
-    static const char *const families[] = {"qwen3", "phi3", "gemma2", "olmo2", "qwen2"};
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        const tiny_model spec = tiny_of(families[i]);
-        float lengths[CALM_N_JOBS][FEW];
-        inputs in = {.x = {NULL}};
-        const calm_observer observer = {keep_input, &in};
-        float *dx;
-        fixture f;
-        open_with(&spec, FEW, NULL, &f);
-        ck_ok(CALM_NEW(ctx, ctx->out, dx, f.n));
-        memcpy(dx, f.x, f.n * sizeof *dx);
-        ck_ok(calm_block_run(ctx, &f.params.block, &f.rope, dx, &f.span, &observer));
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-            f.params.grads.lengths[kind] = lengths[kind];
-        ck_ok(both(&f, dx));
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-            double squares[FEW] = {0}, error = 0, largest = 0;
-            for (calm_role role = 0; role < CALM_N_ROLES; role++)
-                if (calm_role_job(role) == kind && f.params.block.weight[role].w)
-                    error += add_squares(&in, calm_job_input(kind), f.params.grads.weight[role],
-                                         f.params.block.weight[role].out, 1e-5, squares);
-            for (size_t t = 0; t < FEW; t++)
-                largest = fmax(largest, sqrt(squares[t]));
-            ck_assert_msg(largest > 20 * error, "%s %s: largest %g, off by %g", families[i], calm_job_name(kind),
-                          largest, error);
-            for (size_t t = 0; t < FEW; t++)
-                ck_near(lengths[kind][t], sqrt(squares[t]), error);
-        }
-        calm_model_close(f.model);
-    }
-}
-END_OF_TEST
-
-/* Of a mixture both jobs of the MLP have the length at what leaves it: here dz, which goes straight to it. */
-TEST(lengths_of_gradients_at_a_mixture)
-{
-    float lengths[2][TOKENS];
-    fixture f;
-    open_fixture("qwen2_moe", &f);
-    f.params.grads.lengths[CALM_JOB_GATE_UP] = lengths[0];
-    f.params.grads.lengths[CALM_JOB_DOWN] = lengths[1];
-    ck_ok(both(&f, NULL));
-    for (size_t t = 0; t < TOKENS; t++) {
-        const float *dz = f.dz + t * HIDDEN;
-        ck_near(lengths[0][t], sqrt(calm_vec_dot(HIDDEN, dz, dz)), 1e-6);
-        ck_assert(lengths[0][t] == lengths[1][t]);
-    }
-    calm_model_close(f.model);
-}
-END_OF_TEST
-
 /* Gradients are added to: a second window's on top of the first's, within the rounding of a sum that starts elsewhere.
  */
 TEST(windows_add_up)
@@ -644,7 +527,6 @@ int main(void)
 {
     return run_tests("block_back",
                      (const TTest *[]){slopes, long_windows, activation_functions, a_transform_before_down, linears,
-                                       the_forward_pass, numbers_of_threads, windows_add_up, norm_rows,
-                                       lengths_of_gradients_at_jobs, lengths_of_gradients_at_a_mixture, not_finite,
+                                       the_forward_pass, numbers_of_threads, windows_add_up, norm_rows, not_finite,
                                        no_memory, no_memory_of_workers, memory, NULL});
 }

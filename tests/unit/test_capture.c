@@ -167,47 +167,6 @@ TEST(statistics_equal_naive_ones)
 }
 END_OF_TEST
 
-/* Rows times factors of their own, job by job: kept rows to the bit, sums of them; maxima, activations and outputs are
- * of the rows as they are.  A job without factors is as ever. */
-TEST(rows_with_factors)
-{
-    bench b = new_bench(tiny_model_write(&tiny_default));
-    float of_rows[70], *const factors[CALM_N_JOBS] = {[CALM_JOB_QKV] = of_rows, [CALM_JOB_DOWN] = of_rows};
-    calm_capture_options options = everything;
-    for (size_t t = 0; t < 70; t++)
-        of_rows[t] = (float)(1 + t % 7) / 4;
-    const captured plain = capture(&b, 2);
-    options.factors = factors;
-    const captured found = capture_with(&b, 2, &options);
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-        const calm_job_capture *job = job_of(&found, kind), *before = job_of(&plain, kind);
-        const size_t width = job->width;
-        float *x;
-        ck_ok(CALM_NEW(ctx, ctx->out, x, 70 * width));
-        for (size_t i = 0; i < 70 * width; i++)
-            x[i] = (factors[kind] ? of_rows[i / width] : 1) * before->stats.samples[i];
-        ck_assert(memcmp(job->stats.samples, x, 70 * width * sizeof *x) == 0);
-        check_gram(job->stats.gram, x, 70, width);
-        for (size_t j = 0; j < width; j++) {
-            double sum = 0, size = 0;
-            for (size_t t = 0; t < 70; t++) {
-                sum += (double)x[t * width + j];
-                size += fabs((double)x[t * width + j]);
-            }
-            ck_near(job->stats.sum[j], sum, 1e-13 * size);
-            ck_assert(job->stats.absmax[j] == before->stats.absmax[j]);
-        }
-        ck_assert(memcmp(job->score_input, before->score_input, (9 + 17) * width * sizeof *x) == 0);
-    }
-    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
-        same_accumulators(activations_of(&found, hook), activations_of(&plain, hook));
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        ck_assert(memcmp(found.sublayer[s].score_output, plain.sublayer[s].score_output, (9 + 17) * 32 * sizeof(float))
-                  == 0);
-    calm_model_close(b.model);
-}
-END_OF_TEST
-
 /* ---- kept rows ---- */
 
 TEST(so_many_rows_are_kept)
@@ -611,8 +570,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("capture",
-                     (const TTest *[]){statistics_equal_naive_ones, rows_with_factors, so_many_rows_are_kept,
-                                       kept_rows_come_in_pieces, kept_rows_favour_no_place_in_a_window, one_of_two_rows_of_many,
+                     (const TTest *[]){statistics_equal_naive_ones, so_many_rows_are_kept, kept_rows_come_in_pieces,
+                                       kept_rows_favour_no_place_in_a_window, one_of_two_rows_of_many,
                                        windows_that_are_held_out, score_outputs_follow_from_score_inputs,
                                        same_bytes_for_every_number_of_threads, same_bytes_for_every_group,
                                        one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, memory,

@@ -55,7 +55,7 @@ typedef struct captured {
     float *moved;          /* [n, HIDDEN] */
 } captured;
 
-static captured *capture_with(bench *b, int threads, size_t wave, const calm_capture_options *options)
+static captured *capture(bench *b, int threads, size_t wave)
 {
     captured *out;
     calm_moe_sum sum;
@@ -68,18 +68,13 @@ static captured *capture_with(bench *b, int threads, size_t wave, const calm_cap
     ck_ok(calm_moe_begin(ctx, &b->batch, ctx->out, &sum));
     for (size_t first = 0; first < EXPERTS; first += wave) {
         const size_t n = EXPERTS - first < wave ? EXPERTS - first : wave;
-        ck_ok(calm_capture_experts(ctx, &b->block, &b->batch, &b->routing, first, n, options, &sum,
+        ck_ok(calm_capture_experts(ctx, &b->block, &b->batch, &b->routing, first, n, &everything, &sum,
                                    out->expert + first));
     }
     ck_ok(calm_moe_end(ctx, &b->block, &b->batch, &observer, &sum));
     ck_ok(calm_moe_watch_end(ctx, watch, &out->whole));
     ck_ok(calm_row_store_get(ctx, &b->batch.hidden, 0, b->n_rows, &out->moved));
     return out;
-}
-
-static captured *capture(bench *b, int threads, size_t wave)
-{
-    return capture_with(b, threads, wave, &everything);
 }
 
 /* ---- a slow computation, in double, with bounds of what float32 may have done ---- */
@@ -321,45 +316,6 @@ TEST(each_expert_over_its_tokens)
     ck_assert_uint_eq(total, TOP * b.n_rows);
     ck_assert_uint_lt(least, most);    /* they differ in what they saw */
     calm_model_close(b.model);
-}
-END_OF_TEST
-
-/* Rows times factors of their tokens, beside the router's weights: the product of the two is rounded once more than
- * the other's.  Windows of one of both orders, the first of them held out. */
-TEST(experts_over_rows_with_factors)
-{
-    static float of_rows[70];
-    static float *const factors[CALM_N_JOBS] = {[CALM_JOB_GATE_UP] = of_rows};
-    calm_capture_options options = everything;
-    bench b;
-    options.held_windows = 1;
-    for (size_t t = 0; t < 70; t++)
-        of_rows[t] = (float)(1 + t % 7) / 3;
-    for (int weighted_by_router = 0; weighted_by_router < 2; weighted_by_router++) {
-        options.unweighted = !weighted_by_router;
-        options.factors = NULL;
-        new_bench(&b, "qwen3_moe", many, 5);
-        const captured *plain = capture_with(&b, 2, EXPERTS, &options);
-        options.factors = factors;
-        new_bench(&b, "qwen3_moe", many, 5);
-        const captured *found = capture_with(&b, 2, 2, &options);
-        for (size_t e = 0; e < EXPERTS; e++) {
-            const calm_job_capture *x = found->expert[e].job, *y = plain->expert[e].job;
-            const size_t first = b.routing.window[e * (b.routing.n_windows + 1) + 1], n = found->expert[e].rows;
-            ck_assert_uint_eq(x[CALM_JOB_GATE_UP].stats.n_samples, n);
-            for (size_t i = 0; i < n * HIDDEN; i++) {
-                const double value = (double)of_rows[b.routing.token[first + i / HIDDEN]] *
-                                     (double)y[CALM_JOB_GATE_UP].stats.samples[i];
-                ck_near(x[CALM_JOB_GATE_UP].stats.samples[i], value, 4 * UNIT * fabs(value));
-            }
-            same_job(&x[CALM_JOB_DOWN], &y[CALM_JOB_DOWN], found->expert[e].score_rows);
-            for (size_t j = 0; j < HIDDEN; j++)
-                ck_assert(x[CALM_JOB_GATE_UP].stats.absmax[j] == y[CALM_JOB_GATE_UP].stats.absmax[j]);
-            ck_assert(memcmp(found->expert[e].score_output, plain->expert[e].score_output,
-                             found->expert[e].score_rows * HIDDEN * sizeof(float)) == 0);
-        }
-        calm_model_close(b.model);
-    }
 }
 END_OF_TEST
 
@@ -633,8 +589,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("capture_experts",
-                     (const TTest *[]){each_expert_over_its_tokens, experts_over_rows_with_factors,
-                                       rows_of_windows_that_are_held_out,
+                     (const TTest *[]){each_expert_over_its_tokens, rows_of_windows_that_are_held_out,
                                        kept_rows_of_many_tokens, the_block_as_a_whole,
                                        same_bytes_for_threads_waves_and_files, an_expert_without_tokens,
                                        the_shared_expert_sees_every_token, memory, NULL});
