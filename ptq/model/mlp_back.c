@@ -98,6 +98,7 @@ calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_w
     CALM_TRY(
         calm_weight_back(ctx, down, tape->g, n, dy, dweight[CALM_ROLE_DOWN], dbias[CALM_ROLE_DOWN], false, task.da));
     CALM_TRY(calm_parallel_rows(ctx, n, combine_back, &task));
+    /* Before the products with the weights: this is what leaves gate and up. */
     if (lengths)
         calm_vec_lengths(n, down->in, down->in, task.da, false, lengths);
     if (lengths && task.db)

@@ -84,9 +84,11 @@ static calm_status back_window(calm_ctx *ctx, size_t w, void *user)
     float *x, *z, *d = s->d + row * width;
     calm_block_grads grads = {.router = NULL};
     calm_block_tape *tape;
+    /* Rows of lengths are those of all windows, not of the group in work. */
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS && s->lengths; kind++)
-        grads.lengths[kind] =
-            s->lengths[task->block->index * CALM_N_JOBS + kind] + s->windows.begin[task->in->first + w];
+        if (s->lengths[task->block->index * CALM_N_JOBS + kind])
+            grads.lengths[kind] =
+                s->lengths[task->block->index * CALM_N_JOBS + kind] + s->windows.begin[task->in->first + w];
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, span.n_tokens * width));
     CALM_TRY(calm_row_store_get(ctx, &task->in->hidden, row, span.n_tokens, &x));
     CALM_TRY(calm_block_forward_tape(ctx, task->block, rope, x, &span, z, &tape));
@@ -112,6 +114,7 @@ static calm_status run_group(calm_ctx *ctx, calm_gradient_pass *s, size_t first,
     CALM_TRY(run_float(ctx, s, first, n, &rows));
     CALM_TRY(CALM_NEW_RAW(ctx, &rows, s->d, s->work.rows * s->work.width));
     CALM_TRY(draw(ctx, s));
+    /* d is that of what leaves block b; a visit may want it though nobody wants it before that. */
     for (size_t b = calm_model_config(s->run->in.model)->n_blocks; b-- > 0;) {
         if (s->visit)
             CALM_TRY(s->visit(ctx, s, b));

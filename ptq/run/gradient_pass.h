@@ -23,7 +23,8 @@ struct calm_gradient_pass {
     void *user;
     size_t n_visits;                 /* steps of progress that visits of all blocks make (calm_gradient_pass_tick) */
     float *const *lengths;           /* [n_blocks * CALM_N_JOBS] of [rows of all windows]: the length of the gradient
-                                      * at a job's outputs is written there, of blocks from first_block on; or NULL */
+                                      * at a job's outputs is written there, of blocks from first_block on; or NULL,
+                                      * as one of them may be: not wanted */
     /* Where it stands. */
     calm_windows windows;
     calm_predictors set;             /* the float model's head                                                    */

@@ -24,6 +24,7 @@ static calm_status new_lengths(calm_ctx *ctx, const calm_run *p, const calm_miss
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
     *first = n_blocks;
     CALM_TRY(CALM_NEW(ctx, arena, *out, n_blocks * CALM_N_JOBS));
+    /* Blocks whose rows are captured by another rank, or only passed through, have none. */
     for (size_t b = missing->end; b-- > 0;) {
         if (!computes(p, missing, b))
             continue;

@@ -42,6 +42,7 @@ static calm_status add_probe(calm_ctx *ctx, estimates *s, calm_gradient_pass *pa
     CALM_TRY(calm_batch_load_block(ctx, model, &s->p->rope, b, calm_plan_apply, &override, &pass->work));
     CALM_TRY(calm_row_store_get(ctx, &pass->work.hidden, 0, rows, &z));
     CALM_TRY(calm_row_store_get(ctx, &pass->inputs[b + 1].hidden, 0, rows, &y));
+    /* The float output is subtracted in place: z are rows of its own. */
     for (size_t t = 0; t < rows; t++) {
         calm_vec_axpy(width, -1, y + t * width, z + t * width);
         const double along = calm_vec_dot(width, pass->d + t * width, z + t * width);
@@ -90,8 +91,9 @@ static calm_status list_unknown(calm_ctx *ctx, estimates *s, const calm_probe *p
 static calm_status run_all(calm_ctx *ctx, estimates *s)
 {
     calm_gradient_pass pass = {.run = s->p, .n_windows = calm_inputs_gradient_windows(&s->p->in),
-                               .key = "choice.sensitivity", .stage = CALM_STAGE_PROBE, .first_block = s->first_block + 1, .visit = add_probes,
-                               .user = s, .n_visits = s->n};
+                               .key = "choice.sensitivity", .stage = CALM_STAGE_PROBE,
+                               /* To what enters the block behind it, which is what leaves it. */
+                               .first_block = s->first_block + 1, .visit = add_probes, .user = s, .n_visits = s->n};
     const double tokens = (double)(s->p->in.calib.begin[pass.n_windows] - pass.n_windows);
     CALM_TRY(CALM_NEW(ctx, ctx->out, s->sums, s->n));
     CALM_TRY(calm_gradient_pass_run(ctx, &pass));
