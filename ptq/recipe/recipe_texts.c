@@ -64,11 +64,18 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
 calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     unsigned needs = 0;
-    /* Of a maximum each row counts the same. */
     (void)spec;
-    for (size_t i = 0; i < recipe->n_pool; i++)
+    if (recipe->weight == CALM_WEIGHT_NONE)
+        return CALM_OK;
+    for (size_t i = 0; i < recipe->n_pool; i++) {
         needs |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, true);
-    if (recipe->weight == CALM_WEIGHT_NONE || needs & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX)
+        /* Kept rows are multiplied by what they weigh; such a scale is of their values. */
+        if (recipe->pool[i].scheme.act_rule == CALM_ACT_RULE_STATIC)
+            return calm_fail(ctx, CALM_EARG, "`calibration.weight` gradient: one scale for all activations is found on "
+                             "rows as they are; leave either that or _static of `schemes` out");
+    }
+    /* Of a maximum each row counts the same. */
+    if (needs & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX)
         return CALM_OK;
     return calm_fail(ctx, CALM_EARG, "`calibration.weight` gradient weighs the rows that algorithms are fitted to; %s "
                      "%s fitted to none: add gptq or mkq-full to `algorithms`", recipe->pool[0].name,
