@@ -47,7 +47,11 @@ calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *p, const calm_missing *
     if (pass.first_block == n_blocks)
         return CALM_OK;
     pass.lengths = lengths;
-    CALM_TRY(calm_gradient_pass_run(ctx, &pass));
+    calm_cluster_place(p->cluster, "the weights of rows");
+    {
+        CALM_SCOPED_LEND(p->cluster);
+        CALM_TRY(calm_gradient_pass_run(ctx, &pass));
+    }
     for (size_t i = 0; i < n_blocks * CALM_N_JOBS; i++)
         if (lengths[i] && !calm_capture_factors(lengths[i], rows))
             return calm_fail(ctx, CALM_ENUMERIC, "block %zu: a gradient at the outputs of %s is not finite; leave "
