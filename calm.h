@@ -103,6 +103,7 @@ CALM_API calm_status calm_set_log(calm_ctx *ctx, calm_log_fn *fn, void *user);
 /* Stages of long work in the order of a run, with what each counts. */
 typedef enum calm_stage {
     CALM_STAGE_PULL,         /* bytes of a model that come from the hub */
+    CALM_STAGE_WEIGH,        /* blocks, forward and back                */
     CALM_STAGE_CALIBRATE,    /* blocks                                  */
     CALM_STAGE_QUANTIZE,     /* candidates                              */
     CALM_STAGE_SCORE,        /* candidates                              */

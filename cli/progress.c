@@ -161,6 +161,7 @@ static void announce(calm_progress *progress, calm_stage stage)
 {
     static const char *const stages[CALM_N_STAGES][2] = {
         [CALM_STAGE_PULL] = {"pull", "MB"},
+        [CALM_STAGE_WEIGH] = {"weigh", "blocks"},
         [CALM_STAGE_CALIBRATE] = {"calibrate", "blocks"},
         [CALM_STAGE_QUANTIZE] = {"quantize", "candidates"},
         [CALM_STAGE_SCORE] = {"score", "candidates"},

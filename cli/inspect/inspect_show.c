@@ -18,7 +18,8 @@ static const char model_sql[] =
 
 static const char calibration_sql[] =
     "SELECT c.text_name AS text, c.n_windows AS windows, c.window_tokens, c.n_tokens AS tokens, c.seed, "
-    "c.score_windows, c.text_digest, c.tokens_digest, c.key "
+    "c.score_windows, CASE WHEN json_valid(r.recipe) THEN coalesce(json_extract(r.recipe, '$.calibration.weight'), "
+    "'none') END AS weight, c.text_digest, c.tokens_digest, c.key "
     "FROM run r JOIN calibration c ON c.id = r.calibration_id WHERE r.id = ?1";
 
 static const char environment_sql[] = "SELECT name, value FROM environment WHERE run_id = ?1 ORDER BY name";

@@ -34,7 +34,7 @@ function summaryPart(run) {
     run.gates.length ? [el("h3", {}, "Gates"), table([{key: "gate", label: "Gate"}, {key: "measured", label: "Measured", form: short}, {key: row => row.holds ? "holds" : "does NOT hold", label: "Holds"}], run.gates, {caption: "What the recipe demands of the result"})] : null,
     el("h3", {}, "Asked"),
     facts([["Model", model.name], ["Architecture", [model.architecture, model.dtype, model.parameters ? count(model.parameters) + " parameters" : "", model.blocks ? model.blocks + " blocks" : ""].filter(Boolean).join(", ")],
-      ["Schemes", schemes.join(", ")], ["Algorithms", algorithms], ["Calibration", text.text ? [text.text, text.windows + " windows of " + text.window_tokens + " tokens", text.score_windows + " of them scored"].join(", ") : ""],
+      ["Schemes", schemes.join(", ")], ["Algorithms", algorithms], ["Calibration", text.text ? [text.text, text.windows + " windows of " + text.window_tokens + " tokens", text.score_windows + " of them scored"].concat(text.weight === "gradient" ? "rows weighed by gradients" : []).join(", ") : ""],
       ["Choice", [r.rule && "rule " + r.rule, r.metric && "by " + r.metric, "one per " + r.unit].filter(Boolean).join(", ")],
       ["Budget", recipe.budget === undefined || recipe.budget === null ? "" : [].concat(recipe.budget).join(", ") + " bits per weight"], ["Target", recipe.select && recipe.select.target || recipe.target],
       ["Started", [r.started, r.ended && "ended " + r.ended, r.attempts > 1 && r.attempts + " attempts"].filter(Boolean).join(", ")]]));

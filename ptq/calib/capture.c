@@ -236,7 +236,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
     capture_state *state = user;
     const size_t window = seen->window - state->batch->first, index = window - state->first;
     const size_t row = calm_batch_row(state->batch, window);
-    const float *weight = state->gate ? state->gate + row : NULL;
+    const float *gate = state->gate ? state->gate + row : NULL, *weight;
     window_part *part = &state->parts[index];
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         calm_job_capture *job = &state->out->job[kind];
@@ -245,6 +245,8 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         keep_rows(job->score_input, state, seen, NULL);
         if (!job->used || row < state->held)    /* its input alone is wanted, or it is held out */
             continue;
+        CALM_SCOPED_SCRATCH(ctx);
+        CALM_TRY(calm_job_row_factors(ctx, state->options, kind, gate, row, NULL, seen->n_rows, &weight));
         /* Gram matrices are multiplied after all windows of the group have run: a product over many rows, in one
          * order. */
         if (state->inputs[kind])
@@ -255,7 +257,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
     }
     /* A sublayer has one of the two; its output is what candidates are compared with. */
     if ((seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT) && !state->options->exact)
-        keep_rows(state->out->score_output, state, seen, weight);
+        keep_rows(state->out->score_output, state, seen, gate);
     if (part->activations[seen->hook])
         return calm_actstat_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
     return CALM_OK;
@@ -267,12 +269,16 @@ static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observati
 {
     capture_state *state = user;
     const size_t window = seen->window - state->batch->first, index = window - state->first;
-    const bool held = calm_batch_row(state->batch, window) < state->held;
-    (void)ctx;
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-        if (calm_job_input(kind) == seen->hook && state->exact[kind] && !held)
-            memcpy(state->exact[kind] + state->row_begin[index] * seen->width, seen->x,
-                   seen->n_rows * seen->width * sizeof *seen->x);
+    const size_t row = calm_batch_row(state->batch, window);
+    const float *weight;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        if (calm_job_input(kind) != seen->hook || !state->exact[kind] || row < state->held)
+            continue;
+        /* By the factor of the rows that they are multiplied with. */
+        CALM_TRY(calm_job_row_factors(ctx, state->options, kind, NULL, row, NULL, seen->n_rows, &weight));
+        calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight,
+                            state->exact[kind] + state->row_begin[index] * seen->width);
+    }
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
         keep_rows(state->out->score_output, state, seen, NULL);
     return CALM_OK;
@@ -507,7 +513,8 @@ static size_t window_scratch_bytes(const calm_capture_shape *shape, const calm_c
     const size_t tokens = shape->longest, rows = calm_row_store_bytes(tokens, config->hidden);
     const size_t read = shape->in_file ? rows : 0, copy = options->stay ? rows : 0;
     if (shape->expert == CALM_SHARED_EXPERT)
-        return read + 2 * rows + calm_mlp_run_scratch_bytes(config, config->moe.shared_inner, tokens, false);
+        return read + 2 * rows + calm_mlp_run_scratch_bytes(config, config->moe.shared_inner, tokens, false) +
+               (options->factors ? CALM_BYTES(float, tokens) : 0);
     return read + copy + calm_block_sublayer_scratch_bytes(config, shape->sublayer, tokens, false);
 }
 

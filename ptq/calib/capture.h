@@ -5,8 +5,9 @@
  *   n rows of the scoring windows (the first ones)
  *
  * An expert's output is added to x times a number of each token's, its router weight or the shared expert's gate: so
- * errors count by its square, and X^T X, sums and kept rows of an expert are of rows times that number.  Maxima and
- * activation statistics are of the rows as they are.
+ * errors count by its square, and X^T X, sums and kept rows of an expert are of rows times that number.  Rows may have
+ * another such factor, which outputs have not (options->factors).  Maxima and activation statistics are of the rows as
+ * they are.
  *
  * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number; an expert's rows are
  * the tokens routed to it, in that order, in chunks of their own.  Neither the number of threads nor what is handled
@@ -35,6 +36,8 @@ typedef struct calm_capture_options {
     bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
     size_t group_bytes;       /* job inputs held at once; 0: the default.  Changes no result.        */
     calm_batch *exact;        /* the same windows behind float blocks, run in lockstep; or NULL.  No expert has it. */
+    float *const *factors;    /* [CALM_N_JOBS] of [rows of the batch]: what rows of a job's input are multiplied
+                               * by, beside the number of an expert's; one NULL or all: nothing      */
     bool crosses;             /* with it: collect X^T Y of those jobs, Y their inputs there          */
 } calm_capture_options;
 
@@ -97,6 +100,11 @@ calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_captur
 calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out,
                               calm_actstat_acc ***of_text);
 
+/* In place from lengths |g_t| [n] of gradients to factors of rows, sqrt(w_t): w_t = |g_t|, within a factor of 4 of the
+ * mean, divided by what their mean is then, so that X^T X has the size that damping expects.  All lengths 0: 1.
+ * Returns false, with nothing changed, if one is not finite. */
+bool calm_capture_factors(float *lengths, size_t n);
+
 /* ---- memory ---- */
 
 /* What a capture's memory follows from.  Of experts that are captured together `rows` and `score_rows` are the
@@ -148,6 +156,11 @@ void calm_channel_sums_add(const float *x, size_t n, size_t width, const float *
 
 /* out [n, width] = the rows x [n, width], times weight [n] unless that is NULL. */
 void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *weight, float *out);
+
+/* *out [n]: what rows of a job's input are multiplied by, `weight` [n] (NULL: 1) times the options' factor of rows
+ * first .. of the batch, or rows[i] of it where `rows` is given.  NULL, one of the two, or in ctx->scratch. */
+calm_status calm_job_row_factors(calm_ctx *ctx, const calm_capture_options *options, calm_job_kind kind,
+                                 const float *weight, size_t first, const uint32_t *rows, size_t n, const float **out);
 
 /* What the jobs of a capture need while it runs. */
 typedef struct calm_job_sums {

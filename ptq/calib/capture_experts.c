@@ -62,16 +62,20 @@ static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation 
 }
 
 /* Add the rows seen, the expert's from `at` on, that are not held out. */
-static calm_status add_fitted(calm_ctx *ctx, const expert_state *state, calm_job_sums *sums, size_t at,
+static calm_status add_fitted(calm_ctx *ctx, expert_state *state, calm_job_kind kind, size_t at,
                               const calm_observation *seen)
 {
     const size_t out = state->held > at ? calm_size_min(state->held - at, seen->n_rows) : 0;
     const float *weight = state->weight ? state->weight + at + out : NULL;
+    calm_job_sums *sums = &state->sums[kind];
     calm_observation fitted = *seen;
+    CALM_SCOPED_SCRATCH(ctx);
     fitted.x += out * seen->width;
+    fitted.rows += out;
     fitted.n_rows -= out;
     if (!fitted.n_rows)
         return CALM_OK;
+    CALM_TRY(calm_job_row_factors(ctx, state->options, kind, weight, 0, fitted.rows, fitted.n_rows, &weight));
     calm_channel_sums_add(fitted.x, fitted.n_rows, fitted.width, weight, &sums->total);
     calm_job_samples_keep(sums, at + out - state->held, fitted.x, fitted.n_rows, fitted.width, weight);
     return sums->gram ? add_gram(ctx, sums->gram, &fitted, weight) : CALM_OK;
@@ -90,7 +94,7 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
         if (calm_job_input(kind) != seen->hook || !state->out->job[kind].used)
             continue;
         keep(state->out->job[kind].score_input, state, at, seen, NULL);
-        CALM_TRY(add_fitted(ctx, state, &state->sums[kind], at, seen));
+        CALM_TRY(add_fitted(ctx, state, kind, at, seen));
     }
     if (seen->hook == CALM_HOOK_MLP_OUT)
         keep(state->out->score_output, state, at, seen, weight);
@@ -191,7 +195,7 @@ static size_t observer_scratch_bytes(const calm_capture_shape *shape, const calm
             most = calm_size_max(most, CALM_BYTES(float, calm_size_min(shape->most_rows, CALM_MOE_ROWS) * width) +
                                            calm_gram_add_scratch_bytes(&width, 1, false, 1));
     }
-    return most;
+    return most + (options->factors ? CALM_BYTES(float, calm_size_min(shape->most_rows, CALM_MOE_ROWS)) : 0);
 }
 
 size_t calm_capture_experts_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,

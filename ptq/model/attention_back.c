@@ -230,6 +230,15 @@ static calm_status norms_back(calm_ctx *ctx, const calm_block *block, const calm
     return calm_norm_back(ctx, &block->k_norm, k, tape->raw_k, d->k, grads->k_norm, NULL, d->k);
 }
 
+/* Of the gradients of q, k and v of a token together. */
+static void write_lengths(const calm_heads *d, float *lengths)
+{
+    const size_t n = d->span->n_tokens, head = d->config->head_dim;
+    calm_vec_lengths(n, d->config->n_heads * head, d->q_stride, d->q, false, lengths);
+    calm_vec_lengths(n, d->config->n_kv * head, d->kv_stride, d->k, true, lengths);
+    calm_vec_lengths(n, d->config->n_kv * head, d->kv_stride, d->v, true, lengths);
+}
+
 calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                                 const calm_attention_tape *tape, const float *dy, const calm_block_grads *grads,
                                 float *dh)
@@ -248,6 +257,9 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(scores_back(ctx, tape, dcontext, &d));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
     CALM_TRY(norms_back(ctx, block, tape, grads, &d));
+    /* Of q, k and v as their linears give them: before norms and rotation. */
+    if (grads->lengths[CALM_JOB_QKV])
+        write_lengths(&d, grads->lengths[CALM_JOB_QKV]);
     if (weight[CALM_ROLE_FUSED_QKV].w)
         return calm_weight_back(ctx, &weight[CALM_ROLE_FUSED_QKV], h, n, d.q, grads->weight[CALM_ROLE_FUSED_QKV],
                                 grads->bias[CALM_ROLE_FUSED_QKV], false, dh);

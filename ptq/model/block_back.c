@@ -15,6 +15,7 @@
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/vector.h"
+#include "ptq/tensor/vector_back.h"
 
 /* x' = RESIDUAL(x + OUT(f(IN(x)))): what its norms and f read. */
 typedef struct sublayer_tape {
@@ -137,16 +138,31 @@ calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, cons
 
 /* ---- backward ---- */
 
+/* Lengths of rows where what a job gives is what f gives, from dy [T, D] of f; those of the other jobs come on the way
+ * back.  Experts read their rows of both jobs out of one sum, so both have its length. */
+static void write_lengths(const calm_block *block, calm_sublayer sublayer, const float *dy, size_t n,
+                          const calm_block_grads *grads)
+{
+    static const calm_job_kind last[CALM_N_SUBLAYERS] = {CALM_JOB_O, CALM_JOB_DOWN};
+    const size_t width = block->config->hidden;
+    if (grads->lengths[last[sublayer]])
+        calm_vec_lengths(n, width, width, dy, false, grads->lengths[last[sublayer]]);
+    if (sublayer == CALM_SUBLAYER_MLP && block->moe.router && grads->lengths[CALM_JOB_GATE_UP])
+        calm_vec_lengths(n, width, width, dy, false, grads->lengths[CALM_JOB_GATE_UP]);
+}
+
 /* dh [T, D] from dy [T, D] of f. */
 static calm_status function_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                  const calm_block_tape *tape, const float *dy, const calm_block_grads *grads, float *dh)
 {
     const float *h = tape->sublayer[sublayer].h;
+    write_lengths(block, sublayer, dy, tape->span.n_tokens, grads);
     if (sublayer == CALM_SUBLAYER_ATTENTION)
         return calm_attention_back(ctx, block, rope, h, &tape->attention, dy, grads, dh);
     if (block->moe.router)
         return calm_moe_back(ctx, block, &tape->routing, h, tape->span.n_tokens, dy, grads, dh);
-    return calm_mlp_back(ctx, block->config, block->weight, &tape->mlp, dy, grads->weight, grads->bias, dh);
+    return calm_mlp_back(ctx, block->config, block->weight, &tape->mlp, dy, grads->weight, grads->bias,
+                         grads->lengths[CALM_JOB_GATE_UP], dh);
 }
 
 /* d [T, D] in place from d loss / d x' to d loss / d x; with `needed` false it is left as it is when gradients of the

@@ -30,6 +30,8 @@ typedef struct calm_block_grads {
     calm_expert_grads shared;                               /* the expert that sees every token              */
     float *shared_gate;                                     /* [D]                                           */
     const calm_expert_grads *experts;                       /* [n_experts]; NULL: none of them is wanted     */
+    float *lengths[CALM_N_JOBS];                            /* [T] of the gradient at the job's outputs, row */
+                                                            /* by row, written; of experts at their sum      */
 } calm_block_grads;
 
 /* What one forward pass over one window leaves for the backward pass, in ctx->scratch: it lives until the caller

@@ -82,7 +82,7 @@ static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *use
 
 calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
                           const calm_mlp_tape *tape, const float *dy, float *const dweight[CALM_N_ROLES],
-                          float *const dbias[CALM_N_ROLES], float *dh)
+                          float *const dbias[CALM_N_ROLES], float *lengths, float *dh)
 {
     const calm_weight *fused = &weight[CALM_ROLE_FUSED_GATE_UP], *gate = &weight[CALM_ROLE_GATE],
                       *up = &weight[CALM_ROLE_UP], *down = &weight[CALM_ROLE_DOWN];
@@ -98,6 +98,11 @@ calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_w
     CALM_TRY(
         calm_weight_back(ctx, down, tape->g, n, dy, dweight[CALM_ROLE_DOWN], dbias[CALM_ROLE_DOWN], false, task.da));
     CALM_TRY(calm_parallel_rows(ctx, n, combine_back, &task));
+    /* Before the products with the weights: this is what leaves gate and up. */
+    if (lengths)
+        calm_vec_lengths(n, down->in, down->in, task.da, false, lengths);
+    if (lengths && task.db)
+        calm_vec_lengths(n, down->in, down->in, task.db, true, lengths);
     if (fused->w)
         return calm_weight_back(ctx, fused, tape->h, n, task.both, dweight[CALM_ROLE_FUSED_GATE_UP],
                                 dbias[CALM_ROLE_FUSED_GATE_UP], false, dh);

@@ -16,10 +16,10 @@ calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, cons
                                   const float *h, size_t n, float *out, calm_mlp_tape *tape);
 
 /* From dy [n, D] of that: gradients of the linears (CALM_N_ROLES each, NULL: not wanted) are added to, dh [n, D] is
- * written. */
+ * written, and lengths [n] (NULL: not wanted) of the gradient of a and b together. */
 calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
                           const calm_mlp_tape *tape, const float *dy, float *const dweight[CALM_N_ROLES],
-                          float *const dbias[CALM_N_ROLES], float *dh);
+                          float *const dbias[CALM_N_ROLES], float *lengths, float *dh);
 
 /* What the tape takes of ctx->scratch for n rows, and the most that each of the two holds besides; `inner`: columns of
  * down. */

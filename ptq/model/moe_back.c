@@ -97,7 +97,7 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
         memcpy(y + i * width, dy, width * sizeof *y);
         calm_vec_scale(width, task->routing->weight[begin + i], y + i * width);
     }
-    return calm_mlp_back(ctx, task->block->config, weight, &tape, y, grads->weight, grads->bias, rows);
+    return calm_mlp_back(ctx, task->block->config, weight, &tape, y, grads->weight, grads->bias, NULL, rows);
 }
 
 static calm_status expert_back(calm_ctx *ctx, size_t index, void *user)
@@ -233,7 +233,8 @@ static calm_status shared_back(calm_ctx *ctx, const moe_task *task, size_t n)
         calm_vec_scale(width, gate, y);
     }
     CALM_TRY(
-        calm_mlp_back(ctx, block->config, block->moe.shared, &shared.mlp, shared.y, grads->weight, grads->bias, dh));
+        calm_mlp_back(ctx, block->config, block->moe.shared, &shared.mlp, shared.y, grads->weight, grads->bias, NULL,
+                      dh));
     /* Behind the experts and the router, as the forward pass adds it last. */
     calm_vec_add(n * width, dh, task->dh);
     for (size_t t = 0; block->moe.shared_gate && t < n; t++) {

@@ -244,7 +244,9 @@ static calm_json *calibration_json(const calm_recipe *recipe)
                        CALM_KV("seqlen", recipe->seqlen), CALM_KV("seed", recipe->seed),
                        CALM_KV("special", recipe->add_special_tokens),
                        CALM_KV("stream", recipe->encoder_stream ? calm_json_of_bool(true) : NULL),
-                       CALM_KV("prefix", prefix ? calm_json_of_string(prefix) : NULL));
+                       CALM_KV("prefix", prefix ? calm_json_of_string(prefix) : NULL),
+                       CALM_KV("weight", recipe->weight == CALM_WEIGHT_GRADIENT
+                                         ? calm_json_of_string("gradient") : NULL));
 }
 
 static calm_json *choice_json(const calm_recipe *recipe)

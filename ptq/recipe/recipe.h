@@ -43,6 +43,10 @@ typedef enum calm_input_scales {
 typedef enum calm_sensitivity { CALM_SENSITIVITY_PROBE, CALM_SENSITIVITY_GRADIENT } calm_sensitivity;
 #define CALM_SENSITIVITY_NAMES "probe|gradient"    /* in the order of calm_sensitivity, for option tables */
 
+/* What a calibration row counts where algorithms are fitted to it (ptq/run/row_weights.h). */
+typedef enum calm_row_weight { CALM_WEIGHT_NONE, CALM_WEIGHT_GRADIENT } calm_row_weight;
+#define CALM_WEIGHT_NAMES "none|gradient"    /* in the order of calm_row_weight, for option tables */
+
 #define CALM_PREFIX_NAMES "float|quantized|asymmetric"    /* in the order of calm_prefix, for option tables */
 
 /* What goes on from a result by gradients, and how much a run tries; names in the order of the values. */
@@ -75,6 +79,7 @@ typedef struct calm_recipe {
     unsigned score_points;                  /* bit k: score at calm_point k; of a job always */
     bool want_cka_linear;                   /* cka_linear is wanted of every job */
     calm_prefix prefix;
+    calm_row_weight weight;                 /* of calibration rows */
     calm_input_scales input_scales;
     bool skip_smoothing;                    /* smoothing is not tried where inputs have no outliers */
     double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget; infinity

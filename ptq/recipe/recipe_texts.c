@@ -61,6 +61,27 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
     return spec->calib.n > 1 ? resolve_more_texts(ctx, &spec->calib, recipe) : CALM_OK;
 }
 
+calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    unsigned needs = 0;
+    (void)spec;
+    if (recipe->weight == CALM_WEIGHT_NONE)
+        return CALM_OK;
+    for (size_t i = 0; i < recipe->n_pool; i++) {
+        needs |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, true);
+        /* Kept rows are multiplied by what they weigh; such a scale is of their values. */
+        if (recipe->pool[i].scheme.act_rule == CALM_ACT_RULE_STATIC)
+            return calm_fail(ctx, CALM_EARG, "`calibration.weight` gradient: one scale for all activations is found on "
+                             "rows as they are; leave either that or _static of `schemes` out");
+    }
+    /* Of a maximum each row counts the same. */
+    if (needs & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "`calibration.weight` gradient weighs the rows that algorithms are fitted to; %s "
+                     "%s fitted to none: add gptq or mkq-full to `algorithms`", recipe->pool[0].name,
+                     recipe->n_pool > 1 ? "and the others are" : "is");
+}
+
 const char *calm_recipe_text(const calm_recipe *recipe, size_t i)
 {
     return i ? recipe->more_texts[i - 1] : recipe->calib_path;

@@ -428,6 +428,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .probe_windows = spec->probe_samples,
                          .sensitivity = (calm_sensitivity)spec->sensitivity,
                          .prefix = (calm_prefix)spec->prefix,
+                         .weight = (calm_row_weight)spec->weight,
                          .score_points = 1u << CALM_POINT_JOB,
                          .rotate = (calm_rotate_kind)spec->rotate,
                          .rotate_seed = spec->rotate_seed,
@@ -465,9 +466,9 @@ static const step early[] = {{"gates", resolve_gates},
 /* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
-                            {"choice.metric", resolve_selection}, {"choice", check_choice},
-                            {"learn", calm_recipe_resolve_learn}, {"choice.forbid", calm_recipe_forbid},
-                            {"choice.pins", calm_recipe_pins}};
+                            {"calibration.weight", calm_recipe_check_weight}, {"choice.metric", resolve_selection},
+                            {"choice", check_choice}, {"learn", calm_recipe_resolve_learn},
+                            {"choice.forbid", calm_recipe_forbid}, {"choice.pins", calm_recipe_pins}};
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))
 

@@ -29,4 +29,8 @@ calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, 
  * named twice, fewer windows than texts. */
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
+/* CALM_EARG: `calibration.weight` gradient, and no algorithm of the pool is fitted to rows, or a scheme has static
+ * scales of activations. */
+calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
+
 #endif

@@ -103,6 +103,10 @@ const calm_option calm_spec_table[] = {
     {.name = "prefix", .help = "blocks before: as they are, or as chosen (units then depend on each other); "
      "asymmetric: as chosen, with the output behind float ones as the target, which the transform asym fits to",
      WORD(prefix, CALM_PREFIX_NAMES, "float"), .place = "calibration.prefix"},
+    {.name = "weight",
+     .help = "what calibration rows count where algorithms are fitted to them: the same, or by gradients of the float "
+             "model at the outputs of each job (decoders)",
+     WORD(weight, CALM_WEIGHT_NAMES, "none"), .place = "calibration.weight"},
     {.name = "learn",
      .help = "go on by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model)",
      WORD(learn, CALM_LEARN_NAMES, "none"), .place = "learn"},
@@ -190,7 +194,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 27;
+const size_t calm_spec_shared = 28;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {

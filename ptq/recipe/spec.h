@@ -35,6 +35,7 @@ struct calm_recipe_spec {
     long long score_samples, guard_samples, probe_samples, expert_tokens;
     int sensitivity;                           /* calm_sensitivity                     */
     int prefix;                                /* calm_prefix                          */
+    int weight;                                /* calm_row_weight                      */
     const char *eval_text;
     long long eval_samples;
     bool no_eval;

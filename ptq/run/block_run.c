@@ -179,6 +179,12 @@ static calm_status compute_units(calm_ctx *ctx, block_run *run, calm_captured *c
     return CALM_OK;
 }
 
+/* What rows of the block's jobs are multiplied by (row_weights.h). */
+static float *const *factors_of(const block_run *run)
+{
+    return run->p->row_factors ? run->p->row_factors + run->index * CALM_N_JOBS : NULL;
+}
+
 /* ---- attention, dense MLP, shared expert ---- */
 
 /* A pass over the calibration windows. */
@@ -209,6 +215,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
                                           .held_windows = calm_inputs_held_windows(&p->in),
                                           .stay = how->stay,
                                           .group_bytes = p->memory.knobs.group_bytes,
+                                          .factors = factors_of(run),
                                           .exact = run->exact,
                                           .crosses = how->jobs && calm_recipe_caps(p->in.recipe) & CALM_NEEDS_CROSS};
     {
@@ -310,7 +317,8 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
                                           .samples = calm_run_keeps_rows(p, run->index, CALM_SUBLAYER_MLP, (long)first),
                                           .activations = run->activations,
                                           .score_windows = calm_inputs_scored_windows(&p->in),
-                                          .held_windows = calm_inputs_held_windows(&p->in)};
+                                          .held_windows = calm_inputs_held_windows(&p->in),
+                                          .factors = factors_of(run)};
     calm_capture *captures;
     calm_captured *captured;
     CALM_TRY(CALM_NEW(ctx, ctx->out, captures, n));

@@ -14,6 +14,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/run/file_size.h"
+#include "ptq/run/gradient_pass.h"
 #include "ptq/run/memory_plan_impl.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/run/work.h"
@@ -210,6 +211,14 @@ calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, dou
     return CALM_OK;
 }
 
+/* Gradients that rows of calibration are weighed by. */
+static double weigh_seconds(const forecast *f)
+{
+    const calm_inputs *in = &f->p->in;
+    return in->recipe->weight ? calm_gradient_pass_operations(in, in->calib.n, in->first_block) /
+                                    (LEARN_SHARE * f->out->sgemm_flops) : 0;
+}
+
 /* Quantizing one job, as measured: candidates of a job are computed side by side, hence n_threads. */
 static double chain_seconds(const forecast *f, const calm_job_ref *job, int n_threads)
 {
@@ -392,7 +401,8 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
                                        sizeof(float)) / (double)calib->n;
     CALM_TRY(CALM_NEW(ctx, ctx->out, blocks, costs->n_blocks));
     costs->blocks = blocks;
-    costs->begin = 2 * out->bytes_before / READ_RATE;
+    /* Every rank weighs rows for itself, before the first block. */
+    costs->begin = 2 * out->bytes_before / READ_RATE + weigh_seconds(f);
     for (size_t b = 0; b < costs->n_blocks; b++) {
         blocks[b] = block_costs(f, b);
         costs->flows |= blocks[b].together;    /* experts are captured by what is routed to them */
@@ -411,8 +421,10 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
 }
 
 /* The model as given, which a rotated one is compared with behind its guard (rotate_guard.c). */
-static void add_rival(calm_forecast *out)
+static void add_rival(const forecast *f)
 {
+    calm_forecast *out = f->out;
+    out->seconds += weigh_seconds(f);
     for (size_t b = 0; b < out->costs.n_blocks; b++)
         out->seconds += out->costs.blocks[b].pass + out->costs.blocks[b].work;
     out->seconds += out->costs.guard.seconds;
@@ -447,6 +459,6 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const c
     CALM_TRY(add_steps(ctx, &f));
     const calm_run_options alone = {.command = NULL};
     if (!elsewhere && calm_run_judges_rotation(ctx, recipe, &alone))
-        add_rival(out);
+        add_rival(&f);
     return elsewhere ? plan_ranks(ctx, &f) : CALM_OK;
 }

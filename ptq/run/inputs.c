@@ -6,6 +6,9 @@
 #include "ptq/data/token_file.h"
 #include "ptq/model/arch.h"
 
+/* Of sensitivities, where none are held out. */
+#define GRADIENT_WINDOWS ((size_t)16)
+
 calm_candidate *calm_candidate_at(const calm_inputs *in, size_t job, size_t entry)
 {
     return &in->candidates[job * in->recipe->n_pool + entry];
@@ -63,6 +66,14 @@ calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in)
                              layout->jobs[j].name, rows, layout->jobs[j].in,
                              CALM_CROSS_ROWS_PER_INPUT * layout->jobs[j].in, calm_inputs_held_windows(in));
     return CALM_OK;
+}
+
+calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in)
+{
+    if (in->recipe->weight == CALM_WEIGHT_NONE || !calm_inputs_encode(in))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `calibration.weight` gradient is of predictions, which an encoder "
+                     "has not; take none", in->recipe->model.name);
 }
 
 void calm_inputs_describe(const calm_inputs *in, calm_result *out)
@@ -274,6 +285,12 @@ size_t calm_inputs_scored_windows(const calm_inputs *in)
 size_t calm_inputs_probe_windows(const calm_inputs *in)
 {
     return measured_windows(in, in->recipe->probe_windows);
+}
+
+size_t calm_inputs_gradient_windows(const calm_inputs *in)
+{
+    const size_t held = calm_inputs_held_windows(in);
+    return held ? held : calm_size_min(GRADIENT_WINDOWS, in->calib.n);
 }
 
 calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, size_t n, bool spread, calm_windows *out)

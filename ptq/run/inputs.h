@@ -70,6 +70,9 @@ calm_status calm_inputs_check_biases(calm_ctx *ctx, const calm_inputs *in);
  * for.  CALM_EUNSUPPORTED as calm_rotate_check and calm_model_use_hadamard. */
 calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in);
 
+/* CALM_EUNSUPPORTED: `calibration.weight` gradient and an encoder, which predicts nothing. */
+calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in);
+
 /* CALM_EUNSUPPORTED: `calibration.prefix` asymmetric and a mixture, whose routers send the two kinds of rows to
  * different experts.  CALM_EARG: a chain fits to both, and windows that were read have too few rows for an input. */
 calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in);
@@ -106,6 +109,11 @@ size_t calm_inputs_held_windows(const calm_inputs *in);
 /* The first windows that candidates are scored and probed on: what the recipe asks for, as far as it was held out. */
 size_t calm_inputs_score_windows(const calm_inputs *in);
 size_t calm_inputs_probe_windows(const calm_inputs *in);
+
+/* Windows that sensitivities from gradients take (sensitivity_gradient.h): all that are held out, not as many as probes
+ * ask for, since those are in the key of the calibration and so of the candidates, whose scores the estimates are; of
+ * so few that none are held out the first 16. */
+size_t calm_inputs_gradient_windows(const calm_inputs *in);
 
 /* Those that candidates are scored on in this run: none where nothing asks for scores. */
 size_t calm_inputs_scored_windows(const calm_inputs *in);

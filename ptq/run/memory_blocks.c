@@ -2,7 +2,7 @@
 #include "ptq/run/memory_plan_impl.h"
 
 #include "cka/linear.h"
-#include "ptq/run/block_work.h"
+#include "ptq/run/row_weights.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/qblob.h"
 
@@ -207,9 +207,11 @@ static calm_capture_shape capture_shape(const estimate *e, calm_sublayer sublaye
 static calm_capture_options capture_options(const estimate *e, size_t block, const calm_capture_shape *shape,
                                             unsigned jobs, unsigned inputs)
 {
+    static float *const any[CALM_N_JOBS];    /* only that there are factors counts */
     return (calm_capture_options){.jobs = jobs, .inputs = inputs, .grams = e->caps & CALM_NEEDS_GRAM,
                                   .samples = calm_run_keeps_rows(e->p, block, shape->sublayer, shape->expert),
                                   .activations = true, .group_bytes = e->knobs->group_bytes,
+                                  .factors = e->p->in.recipe->weight ? any : NULL,
                                   .crosses = e->caps & CALM_NEEDS_CROSS};
 }
 
@@ -366,7 +368,7 @@ size_t calm_memory_plan_hidden_bytes(const estimate *e)
     const size_t more = flows * (e->config->moe.n_experts ? 2 : 1);
     return (e->knobs->spill ? 0 : (copies + more) * calm_row_store_bytes(e->rows, width)) +
            flows * 8 * calm_row_store_bytes(e->longest, width) +
-           (scored ? calm_row_store_bytes(e->score_rows, width) : 0);
+           (scored ? calm_row_store_bytes(e->score_rows, width) : 0) + calm_run_weigh_rows_bytes(e->p);
 }
 
 /* A block's output and what it adds, float and by one entry after the other. */

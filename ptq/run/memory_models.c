@@ -6,8 +6,8 @@
 #include "ptq/eval/detail.h"
 #include "ptq/eval/encode.h"
 #include "ptq/run/file_size.h"
+#include "ptq/run/gradient_pass.h"
 #include "ptq/run/outer_rows.h"
-#include "ptq/run/sensitivity_gradient.h"
 
 typedef calm_memory_estimate estimate;
 
@@ -21,6 +21,12 @@ static size_t most_planned_bytes(const estimate *e, size_t n_windows, size_t lon
     for (size_t b = 0; b < e->config->n_blocks; b++)
         calm_memory_raise(&most, calm_memory_plan_block_bytes(e, b, n_windows, longest, 0));
     return most;
+}
+
+size_t calm_memory_plan_gradient_bytes(const estimate *e, size_t n_windows)
+{
+    return calm_gradient_pass_bytes(e->p, n_windows, e->n_threads) +
+           most_planned_bytes(e, calm_gradient_pass_windows(e->p, n_windows), e->longest);
 }
 
 /* n models with their plans against the float model on so many windows.  `test`: where they differ is kept too. */
@@ -100,8 +106,7 @@ void calm_memory_plan_add_evaluations(const estimate *e, calm_memory_plan *out)
     if (probes && recipe->sensitivity == CALM_SENSITIVITY_PROBE)
         calm_memory_raise(&out->evaluate, measured_bytes(e, n_probes, probed, e->longest, 1, false));
     if (recipe->sensitivity == CALM_SENSITIVITY_GRADIENT)
-        calm_memory_raise(&out->evaluate, calm_run_gradient_bytes(e->p, e->n_threads) +
-                                 most_planned_bytes(e, calm_run_gradient_windows(e->p), e->longest));
+        calm_memory_raise(&out->evaluate, calm_memory_plan_gradient_bytes(e, calm_inputs_gradient_windows(&e->p->in)));
     calm_memory_raise(&out->evaluate, probed_bytes(e, probed));
     if (e->p->result.evaluates)
         calm_memory_raise(&out->evaluate,

@@ -5,6 +5,7 @@
 #include "ptq/base/memory.h"
 #include "ptq/calib/capture.h"
 #include "ptq/run/learn_impl.h"
+#include "ptq/run/row_weights.h"
 
 typedef calm_memory_estimate estimate;
 
@@ -33,6 +34,8 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     calm_memory_raise(&out->capture, calm_memory_plan_hidden_bytes(&over) + calm_actstat_new_bytes(over.rows) +
                                          calm_actstat_texts_bytes(calib->n_texts, over.rows) +
                                          calm_capture_rows_scratch_bytes(over.windows, over.longest));
+    if (p->in.recipe->weight)    /* before any hidden rows of the capture */
+        calm_memory_raise(&out->capture, calm_run_weigh_rows_bytes(p) + calm_memory_plan_gradient_bytes(&e, calib->n));
     out->learn = calm_size_max(calm_learn_bytes(p, e.extras, knobs->spill, n_threads),
                                calm_learn_model_bytes(p, e.extras, knobs->spill, n_threads));
     calm_memory_plan_add_evaluations(&e, out);

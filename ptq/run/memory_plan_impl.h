@@ -40,8 +40,12 @@ static inline void calm_memory_raise(size_t *most, size_t bytes)
 size_t calm_memory_plan_block_bytes(const calm_memory_estimate *e, size_t block, size_t n_windows, size_t longest,
                                size_t then);
 
+/* A pass of gradients over so many windows of the calibration, with a block (memory_models.c). */
+size_t calm_memory_plan_gradient_bytes(const calm_memory_estimate *e, size_t n_windows);
+
 /* Hidden rows of all windows, unless they are in a file; with a quantized prefix also as they entered the block and,
- * asymmetric, behind float blocks; and of a block that is scored as a whole those of the scoring windows. */
+ * asymmetric, behind float blocks; and of a block that is scored as a whole those of the scoring windows.  And the
+ * weights of rows, which are there as long. */
 size_t calm_memory_plan_hidden_bytes(const calm_memory_estimate *e);
 
 /* Raise out->capture, out->quantize and out->score to what a block needs: each sublayer in turn, then what needs the

@@ -27,6 +27,8 @@ struct calm_run {
     calm_memory *account;                      /* whose limit it sets; NULL: none     */
     char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
     calm_rope rope;
+    float *const *row_factors;                 /* [n_blocks * CALM_N_JOBS] of [calibration rows] while candidates are
+                                                * computed (row_weights.h); NULL: all are 1                       */
     int64_t *job_ids;                          /* [n_jobs] numbered as in the layout  */
     int64_t *text_ids;                         /* [texts] calibration rows of each of several; NULL: there is one */
     bool resumed;

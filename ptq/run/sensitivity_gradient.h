@@ -9,13 +9,4 @@
  * candidates.  What has the score already is left out; a unit with a failed candidate gets none.  Decoders alone. */
 calm_status calm_run_gradient(calm_ctx *ctx, calm_run *run, calm_unit unit, const calm_probe *probes, size_t n);
 
-/* Windows that it takes: all that are held out, not as many as probes ask for, since those are in the key of the
- * calibration and so of the candidates, whose scores the estimates are.  And how many of them go through the model
- * together (sensitivity_cost.c). */
-size_t calm_run_gradient_held(const calm_run *run);
-size_t calm_run_gradient_windows(const calm_run *run);
-
-/* The most that it holds besides a block and what is assembled of it (sensitivity_cost.c). */
-size_t calm_run_gradient_bytes(const calm_run *run, size_t n_threads);
-
 #endif

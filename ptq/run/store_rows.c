@@ -125,6 +125,24 @@ static calm_status add_texts(calm_ctx *ctx, calm_run *p)
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
+/* Raised when weights of rows come out otherwise. */
+#define WEIGHT_REVISION "1"
+
+/* Scores are of what candidates became: with weights of rows they are others, and so is cka_linear of all. */
+static calm_status add_weight(calm_ctx *ctx, calm_run *p)
+{
+    char of_windows[CALM_SHA256_HEX];
+    calm_sha256 sha;
+    if (p->in.recipe->weight == CALM_WEIGHT_NONE)
+        return CALM_OK;
+    memcpy(of_windows, p->calib_key, sizeof of_windows);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-gradient-weight");
+    calm_sha256_field(&sha, WEIGHT_REVISION);
+    calm_sha256_field(&sha, of_windows);
+    return calm_sha256_finish(ctx, &sha, p->calib_key);
+}
+
 calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
@@ -135,6 +153,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->in.calib, calm_inputs_score_windows(&p->in),
                                   calm_inputs_held_windows(&p->in), p->calib_key));
     CALM_TRY(add_texts(ctx, p));
+    CALM_TRY(add_weight(ctx, p));
     /* The blocks before are float: what a candidate sees depends on the windows alone. */
     if (recipe->prefix == CALM_PREFIX_FLOAT)
         return CALM_OK;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ptq/run/flow.h"
+#include "ptq/run/row_weights.h"
 #include "ptq/run/run_pool.h"
 #include "store/blob.h"
 
@@ -361,7 +362,13 @@ calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *mis
 {
     const bool blind = !calm_inputs_read_rows(&p->in);
     const bool flows = missing->owner && p->in.recipe->prefix == CALM_PREFIX_FLOAT;
-    return missing->end ? (blind ? run_blind : flows ? run_share : embed_and_run)(ctx, p, missing) : CALM_OK;
+    if (!missing->end)
+        return CALM_OK;
+    CALM_SCOPED_ARENA(weights);
+    CALM_TRY(calm_run_weigh_rows(ctx, p, missing, &weights));
+    const calm_status status = (blind ? run_blind : flows ? run_share : embed_and_run)(ctx, p, missing);
+    p->row_factors = NULL;
+    return status;
 }
 
 calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)

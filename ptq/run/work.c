@@ -3,6 +3,7 @@
 
 #include "algorithms/algorithm.h"
 #include "ptq/model/model.h"
+#include "ptq/run/gradient_pass.h"
 #include "ptq/run/work_impl.h"
 
 /* Float model and result on a whole text: what is below this is evaluated whole, a minute or two on a small machine. */
@@ -92,6 +93,8 @@ static calm_run_work all_work(const calm_inputs *in)
     calm_run_work work = {.forward = passes(in, 0, in->end_block) + calm_run_work_guard(in)};
     calm_inputs_jobs(in, &first, &end);
     add_jobs(in, first, end, &work);
+    if (in->recipe->weight)
+        work.forward += calm_gradient_pass_operations(in, in->calib.n, in->first_block);
     return work;
 }
 

@@ -130,3 +130,13 @@ void calm_vec_layernorm_back(size_t d, const float *x, const float *weight, floa
     const double f = (double)factor, along = f * f * f * dot_of_three(d, dy, weight, x, mean) / (double)d;
     project_row(d, x, mean, weight, factor, (float)along, (float)(f * calm_vec_dot(d, dy, weight) / (double)d), dy, dx);
 }
+
+void calm_vec_lengths(size_t n, size_t width, size_t stride, const float *x, bool add, float *lengths)
+{
+    for (size_t t = 0; t < n; t++) {
+        const float *row = x + t * stride;
+        /* In double: a length in float32 has a square in it, a float32 may not. */
+        const double before = add ? (double)lengths[t] : 0;
+        lengths[t] = (float)sqrt(before * before + calm_vec_dot(width, row, row));
+    }
+}

@@ -4,6 +4,7 @@
 #ifndef CALM_TENSOR_VECTOR_BACK_H
 #define CALM_TENSOR_VECTOR_BACK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* dy[i] *= f'(x[i]) for f = silu, gelu, gelu_tanh and relu (at 0: 0). */
@@ -27,5 +28,9 @@ void calm_vec_rmsnorm_back(size_t d, const float *x, const float *weight, float 
                            float *dx);
 void calm_vec_layernorm_back(size_t d, const float *x, const float *weight, float eps, const float *dy, float *dweight,
                              float *dbias, float *dx);
+
+/* lengths [n] = |x_t|, the root of the sum of squares, of n rows of `width` values that lie `stride` values apart; with
+ * `add` of each row together with what lengths has of it, as of one longer row. */
+void calm_vec_lengths(size_t n, size_t width, size_t stride, const float *x, bool add, float *lengths);
 
 #endif

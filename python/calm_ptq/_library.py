@@ -13,7 +13,8 @@ Progress = Callable[[str, int, int], None]
 
 STATUSES = ("OK", "EARG", "EIO", "ENOSPC", "ENOTFOUND", "EEXIST", "EBUSY", "EFORMAT", "EUNSUPPORTED", "ENUMERIC",
             "ENOMEM", "EMISMATCH", "EINTERRUPTED")
-STAGES = ("pull", "calibrate", "quantize", "score", "probe", "choose", "learn", "assemble", "evaluate")
+STAGES = ("pull", "weigh", "calibrate", "quantize", "score", "probe", "choose", "learn", "assemble",
+          "evaluate")
 METRICS = ("cka", "cka_debiased", "cka_token", "cka_drop", "rel_mse", "log_rel_mse", "cosine", "rel_mae")
 
 _log = logging.getLogger("calm_ptq")

@@ -33,6 +33,7 @@ brief='--model qwen --samples 6 --seqlen 128 --guard-samples 2 --eval-samples 2 
 small="$brief --scheme w4a16_g64 --algorithms rtn,gptq,mkq"
 light="$brief --scheme w8a8 --algorithms rtn,smoothquant,gptq --effort light"
 units="$brief --scheme w4a16_g64 --algorithms rtn,gptq --unit block"
+weighed="$brief --scheme w3a16_g64 --algorithms gptq --weight gradient"
 blind="$brief --scheme w4a16_g64 --algorithms rtn --score-samples 0"
 prefix="$brief --scheme w4a16_g64 --algorithms rtn --prefix quantized"
 experts='--model moe --calib text.txt --scheme w8a8 --algorithms rtn,gptq,smoothquant,smoothquant-gptq --samples 16 --seqlen 64
@@ -186,6 +187,9 @@ part_more() {
     check 3 light3 light $light
     run 0 units $units || fail "$(tail -n 5 units.said)"
     check 3 units3 units $units
+    # Rows that are weighed by gradients: every rank takes its own.
+    run 0 weighed $weighed || fail "$(tail -n 5 weighed.said)"
+    check 3 weighed3 weighed $weighed
     # Candidates from weights alone: no rows move.
     run 0 blind $blind || fail "$(tail -n 5 blind.said)"
     check 2 blind2 blind $blind

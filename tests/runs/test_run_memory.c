@@ -458,6 +458,11 @@ static void of_gradients(calm_recipe *recipe)
     recipe->sensitivity = CALM_SENSITIVITY_GRADIENT;
 }
 
+static void of_weights(calm_recipe *recipe)
+{
+    recipe->weight = CALM_WEIGHT_GRADIENT;
+}
+
 static void of_formats(calm_recipe *recipe)
 {
     const char *names[] = {"gptq", "mlx", "gguf", "imatrix"};
@@ -493,6 +498,7 @@ TEST(estimates_hold_for_other_recipes)
             check_recipe(families[f], "lockstep", "w4a16_g32", of_lockstep);
         check_recipe(families[f], "bits", "w4a16_g32,w3a16_g32", of_bits);
         check_recipe(families[f], "gradients", "w4a16_g32,w3a16_g32", of_gradients);
+        check_recipe(families[f], "weights", "w4a16_g32", of_weights);
         check_recipe(families[f], "formats", "w4a16_g32", of_formats);
     }
 }

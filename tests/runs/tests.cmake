@@ -16,6 +16,7 @@ calm_test(runs test_outer calm_test_play)
 calm_test(runs test_losers calm_test_play)
 calm_test(runs test_queue calm_test_play)
 calm_test(runs test_file_size calm_test_play)
+calm_test(runs test_row_weights calm_test_play)
 calm_test(runs test_sensitivity_gradient calm_test_play)
 calm_test(runs test_learn calm_test_play)
 set_tests_properties(runs.test_learn PROPERTIES TIMEOUT 900)    # a dozen families learned from

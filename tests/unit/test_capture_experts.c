@@ -555,7 +555,9 @@ TEST(memory)
     static const size_t same[] = {70, 70, 70, 70};
     for (size_t f = 0; f < 2; f++)
         for (int variant = 0; variant < 4; variant++) {
-            const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = variant & 1,
+            static float of_rows[280], *const factors[CALM_N_JOBS] = {of_rows, of_rows, of_rows, of_rows};
+            const calm_capture_options options = {.factors = variant & 1 ? factors : NULL,
+                                                  .jobs = CALM_CAPTURE_ALL_JOBS, .grams = variant & 1,
                                                   .samples = variant & 1, .activations = true, .score_windows = 3};
             tiny_model spec = tiny_of(families[f]);
             bench b = {.windows = tiny_windows(same, 4)};

@@ -12,11 +12,11 @@ static const size_t lengths[N_WINDOWS] = {9, 17, 2, 30, 12};
 
 /* Windows behind other blocks, in lockstep with those behind float ones: statistics of the first, products with the
  * second, whose outputs are what candidates are compared with. */
-TEST(two_batches_in_lockstep)
+static void in_lockstep(float *const *factors)
 {
     calm_windows windows = tiny_windows(lengths, N_WINDOWS);
     calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .samples = true, .score_windows = 2,
-                                    .held_windows = 1};
+                                    .held_windows = 1, .factors = factors};
     calm_capture found[CALM_N_SUBLAYERS], alone[CALM_N_SUBLAYERS], plain[CALM_N_SUBLAYERS];
     calm_batch exact, moved, again;
     calm_block block;
@@ -64,6 +64,15 @@ TEST(two_batches_in_lockstep)
     }
     ck_assert(memcmp(moved.hidden.data, again.hidden.data, 70 * 32 * sizeof(float)) == 0);
     calm_model_close(model);
+}
+
+TEST(two_batches_in_lockstep)
+{
+    float of_rows[70], *const factors[CALM_N_JOBS] = {of_rows, NULL, of_rows, of_rows};
+    in_lockstep(NULL);
+    for (size_t t = 0; t < 70; t++)
+        of_rows[t] = (float)(1 + t % 5) / 3;
+    in_lockstep(factors);
 }
 END_OF_TEST
 

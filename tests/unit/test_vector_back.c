@@ -237,8 +237,26 @@ TEST(softmax)
 }
 END_OF_TEST
 
+/* Rows with gaps between them, alone and as one part of a longer row; D products in double, rounded once to float. */
+TEST(lengths_of_rows)
+{
+    float x[3 * (D + 5)], alone[3], both[3] = {2, 0, 1};
+    fill(x, sizeof x / sizeof *x, 1, 7);
+    calm_vec_lengths(3, D, D + 5, x, false, alone);
+    calm_vec_lengths(3, D, D + 5, x, true, both);
+    for (size_t t = 0; t < 3; t++) {
+        double sum = 0;
+        for (size_t i = 0; i < D; i++)
+            sum += (double)x[t * (D + 5) + i] * (double)x[t * (D + 5) + i];
+        const double before = t == 0 ? 2 : t == 1 ? 0 : 1;
+        ck_near(alone[t], sqrt(sum), 2 * EPS * sqrt(sum));
+        ck_near(both[t], sqrt(before * before + sum), 2 * EPS * sqrt(before * before + sum));
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("vector_back", (const TTest *[]){activation_functions, activation_functions_far_out, soft_caps,
-                                                      norms, softmax, NULL});
+                                                      norms, softmax, lengths_of_rows, NULL});
 }

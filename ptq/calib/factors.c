@@ -1,0 +1,44 @@
+/* Factors of calibration rows. */
+#include <math.h>
+
+#include "ptq/calib/capture.h"
+
+/* One draw says little of a row: a factor of its mean that it may be off by. */
+#define MOST_WEIGHT 4.0
+
+bool calm_capture_factors(float *lengths, size_t n)
+{
+    double sum = 0;
+    for (size_t t = 0; t < n; t++)
+        sum += (double)lengths[t];
+    if (!isfinite(sum))
+        return false;
+    const double mean = sum / (double)n;
+    sum = 0;
+    for (size_t t = 0; t < n; t++) {
+        /* Where no row has a gradient all count the same. */
+        lengths[t] = mean > 0 ? (float)fmin(fmax((double)lengths[t], mean / MOST_WEIGHT), mean * MOST_WEIGHT) : 1;
+        sum += (double)lengths[t];
+    }
+    for (size_t t = 0; t < n; t++)
+        lengths[t] = (float)sqrt((double)lengths[t] * (double)n / sum);
+    return true;
+}
+
+calm_status calm_job_row_factors(calm_ctx *ctx, const calm_capture_options *options, calm_job_kind kind,
+                                 const float *weight, size_t first, const uint32_t *rows, size_t n, const float **out)
+{
+    const float *factors = options->factors ? options->factors[kind] : NULL;
+    float *both;
+    *out = weight;
+    if (!factors)
+        return CALM_OK;
+    *out = factors + first;
+    if (!weight && !rows)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n));
+    for (size_t t = 0; t < n; t++)
+        both[t] = factors[rows ? rows[t] : first + t] * (weight ? weight[t] : 1);
+    *out = both;
+    return CALM_OK;
+}

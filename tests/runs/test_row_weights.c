@@ -1,0 +1,201 @@
+/* Rows of calibration weighed by gradients: the weights themselves, and runs with them. */
+#include "ptq/run/row_weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/run/gradient_pass.h"
+#include "tests/support/play.h"
+
+static const fault none = {0};
+
+/* ---- lengths ---- */
+
+/* Rows of d as it reaches the outputs of the blocks, in double. */
+typedef struct seen {
+    double *length;    /* [n_blocks, rows] */
+    size_t rows;
+} seen;
+
+static calm_status keep_lengths(calm_ctx *context, calm_gradient_pass *pass, size_t block)
+{
+    const seen *out = pass->user;
+    const size_t width = pass->work.width;
+    (void)context;
+    for (size_t t = 0; t < out->rows; t++) {
+        double sum = 0;
+        for (size_t i = 0; i < width; i++)
+            sum += (double)pass->d[t * width + i] * (double)pass->d[t * width + i];
+        out->length[block * out->rows + t] = sqrt(sum);
+    }
+    return CALM_OK;
+}
+
+static float **new_lengths(size_t n, size_t rows)
+{
+    float **out;
+    ck_ok(CALM_NEW(ctx, ctx->out, out, n));
+    for (size_t i = 0; i < n; i++)
+        ck_ok(CALM_NEW(ctx, ctx->out, out[i], rows));
+    return out;
+}
+
+/* Without a norm behind it what leaves down is what the block adds: it has the length of d there.  Rows of a window do
+ * not depend on the windows after it, on threads, nor on how far back the pass goes. */
+TEST(lengths_of_a_pass)
+{
+    play run = play_new(NULL, "w4a16_g16", "gptq");
+    calm_run *p;
+    seen d;
+    run.recipe.calib_windows = 6;
+    ck_ok(calm_run_open(ctx, &run.recipe, &p));
+    const size_t rows = p->in.calib.begin[p->in.calib.n], few = p->in.calib.begin[4];
+    d.rows = rows;
+    ck_ok(CALM_NEW(ctx, ctx->out, d.length, 2 * rows));
+    float **all = new_lengths(2 * CALM_N_JOBS, rows), **first = new_lengths(2 * CALM_N_JOBS, rows);
+    calm_gradient_pass pass = {.run = p, .n_windows = 6, .stage = CALM_STAGE_WEIGH, .visit = keep_lengths, .user = &d,
+                               .lengths = all};
+    ctx->n_threads = 1;
+    ck_ok(calm_gradient_pass_run(ctx, &pass));
+    for (size_t b = 0; b < 2; b++)
+        for (size_t t = 0; t < rows; t++) {
+            const double expected = d.length[b * rows + t];
+            ck_near(all[b * CALM_N_JOBS + CALM_JOB_DOWN][t], expected, 0x1p-23 * expected);
+        }
+    pass = (calm_gradient_pass){.run = p, .n_windows = 4, .stage = CALM_STAGE_WEIGH, .first_block = 1,
+                                .lengths = first};
+    ck_ok(calm_gradient_pass_run(ctx, &pass));
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        ck_assert(memcmp(first[CALM_N_JOBS + kind], all[CALM_N_JOBS + kind], few * sizeof(float)) == 0);
+        ck_assert(first[CALM_N_JOBS + kind][few] == 0 && first[kind][0] == 0);
+        ck_assert(all[kind][0] > 0 && all[CALM_N_JOBS + kind][few] > 0);
+    }
+    calm_run_close(&p);
+}
+END_OF_TEST
+
+/* ---- runs ---- */
+
+static play weighed(const tiny_model *spec, const char *scheme, const char *algorithms)
+{
+    play run = play_new(spec, scheme, algorithms);
+    run.recipe.calib_windows = 12;
+    run.recipe.weight = CALM_WEIGHT_GRADIENT;
+    return run;
+}
+
+/* Another number of threads, in a store of its own: the same bytes.  Without weights: other keys and other codes, in
+ * the same store, whose recipes tell the runs apart. */
+static void over_threads(const char *family, const char *scheme, const char *algorithms)
+{
+    const tiny_model spec = tiny_of(family);
+    const play first = weighed(&spec, scheme, algorithms);
+    play again = play_elsewhere(&first, "again"), plain = play_elsewhere(&first, "plain");
+    again.threads = first.threads == 1 ? 2 : 1;
+    plain.recipe.store = first.recipe.store;
+    plain.recipe.weight = CALM_WEIGHT_NONE;
+    play_must_run(&first);
+    play_must_run(&again);
+    ck_assert_str_eq(play_digest(first.recipe.output), play_digest(again.recipe.output));
+    ck_assert_uint_eq(play_must_run(&plain).cached, 0);
+    ck_assert_int_gt(play_sql(&first, "SELECT count(*) FROM candidate a JOIN candidate b USING (job_id, algorithm_id)"
+                                      " WHERE a.id < b.id AND a.blob <> b.blob"), 0);
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM run WHERE json_extract(recipe, '$.calibration.weight') ="
+                                      " 'gradient' AND id = 1"), 1);
+    ck_assert_int_eq(play_sql(&first, "SELECT json_extract(recipe, '$.calibration.weight') IS NULL FROM run"
+                                      " WHERE id = 2"), 1);
+}
+
+TEST(weighed_runs)
+{
+    over_threads("qwen3", "w3a16_g16", "rtn,gptq");
+    over_threads("qwen2_moe", "w4a16_g8", "gptq");
+}
+END_OF_TEST
+
+/* Where candidates are there already nothing is weighed; what is missing, also of a run that was killed, or whose codes
+ * were dropped, gets the same weights. */
+TEST(weights_that_are_computed_again)
+{
+    const play first = weighed(NULL, "w3a16_g16", "gptq,mkq");
+    const play killed = play_elsewhere(&first, "killed");
+    const outcome said = play_must_run(&first);
+    ck_assert(play_run(&killed, (fault){.at = said.calls / 2}).killed);
+    play_must_run(&killed);
+    ck_assert_str_eq(play_digest(first.recipe.output), play_digest(killed.recipe.output));
+    for (int i = 0; i < 2; i++) {
+        static const char *const names[] = {"gptq", "mkq"};
+        play one = first, afresh = play_elsewhere(&first, test_format("afresh-%d", i));
+        one.recipe.output = play_path(&first, names[i]);
+        play_pool(&one, NULL, names[i]);
+        play_pool(&afresh, NULL, names[i]);
+        ck_assert_uint_eq(play_must_run(&one).cached, 8);    /* of one of them codes are gone, but for a few */
+        play_must_run(&afresh);
+        ck_assert_str_eq(play_digest(one.recipe.output), play_digest(afresh.recipe.output));
+    }
+}
+END_OF_TEST
+
+/* Behind chosen blocks rows have the weights of their tokens. */
+TEST(behind_quantized_blocks)
+{
+    play run = weighed(NULL, "w2a16_g16", "gptq,asym+absmax+gptq");
+    run.recipe.calib_windows = 60;
+    run.recipe.prefix = CALM_PREFIX_ASYMMETRIC;
+    play again = play_elsewhere(&run, "again"), quantized = play_elsewhere(&run, "quantized");
+    again.threads = 1;
+    quantized.recipe.prefix = CALM_PREFIX_QUANTIZED;
+    play_pool(&quantized, NULL, "gptq");
+    play_must_run(&run);
+    play_must_run(&again);
+    ck_assert_str_eq(play_digest(run.recipe.output), play_digest(again.recipe.output));
+    play_must_run(&quantized);
+}
+END_OF_TEST
+
+static void refused(const play *run, calm_status status, const char *words)
+{
+    const outcome said = play_run(run, none);
+    ck_assert_int_eq(said.status, status);
+    ck_assert_msg(strstr(said.message, words), "%s", said.message);
+}
+
+/* Every value of a tensor the largest of bfloat16. */
+static void enlarge(const char *dir, const char *tensor)
+{
+    const char *path = test_format("%s/model.safetensors", dir);
+    uint64_t header;
+    size_t n, first, end;
+    char *bytes;
+    ck_ok(calm_read_file(ctx, path, (size_t)1 << 26, &bytes, &n));
+    memcpy(&header, bytes, sizeof header);
+    const char *at = strstr(bytes + 8, test_format("\"%s\"", tensor));
+    ck_assert_ptr_nonnull(at);
+    ck_assert_int_eq(sscanf(strstr(at, "data_offsets"), "data_offsets\":[%zu,%zu]", &first, &end), 2);
+    for (size_t i = 8 + header + first; i < 8 + header + end; i++)
+        bytes[i] = 0x7F;
+    FILE *file = fopen(path, "wb");
+    ck_assert_uint_eq(fwrite(bytes, 1, n, file), n);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+TEST(weights_that_are_refused)
+{
+    const tiny_model encoder = tiny_of("bert");
+    const play bert = weighed(&encoder, "w4a16_g16", "gptq");
+    refused(&bert, CALM_EUNSUPPORTED, "`calibration.weight` gradient is of predictions, which an encoder has not");
+    const play run = weighed(NULL, "w4a16_g16", "gptq");
+    enlarge(run.recipe.model.dir, "model.layers.1.mlp.up_proj.weight");
+    enlarge(run.recipe.model.dir, "model.layers.1.mlp.down_proj.weight");
+    refused(&run, CALM_ENUMERIC, "block 1: the output is not finite");
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("row_weights", (const TTest *[]){lengths_of_a_pass, weighed_runs,
+                                                      weights_that_are_computed_again, behind_quantized_blocks,
+                                                      weights_that_are_refused, NULL});
+}

@@ -1,0 +1,231 @@
+/* Factors of calibration rows: from lengths of gradients, and what capture makes of rows that have them. */
+#include <math.h>
+#include <string.h>
+
+#include "ptq/calib/capture.h"
+#include "tests/support/harness.h"
+#include "tests/support/same_capture.h"
+#include "tests/support/tiny_model.h"
+
+#define N_WINDOWS 5
+#define HIDDEN 32
+#define EXPERTS 5
+#define UNIT 0x1p-24
+
+static const size_t lengths[N_WINDOWS] = {9, 17, 2, 30, 12};
+
+/* ---- from lengths to factors ---- */
+
+/* The definition in double: within a factor of 4 of the mean, then mean 1, then the root.  Two roundings to float. */
+TEST(factors_of_lengths)
+{
+    static const float given[] = {1, 2, 0, 100, 3, 4, 5, 0.01f, 7, 8};
+    enum { N = sizeof given / sizeof *given };
+    float found[N], zero[3] = {0, 0, 0}, bad[3] = {1, NAN, 2}, large[2] = {INFINITY, 1};
+    double mean = 0, sum = 0, held[N];
+    for (size_t i = 0; i < N; i++)
+        mean += (double)given[i] / N;
+    for (size_t i = 0; i < N; i++)
+        sum += held[i] = fmax(mean / 4, fmin(mean * 4, (double)given[i]));
+    memcpy(found, given, sizeof found);
+    ck_assert(calm_capture_factors(found, N));
+    for (size_t i = 0; i < N; i++)
+        ck_near(found[i], sqrt(held[i] * N / sum), 2 * UNIT * sqrt(held[i] * N / sum));
+    ck_assert(found[3] < 4.001f * found[4] && found[2] == found[7]);
+    ck_assert(calm_capture_factors(zero, 3));
+    ck_assert(zero[0] == 1 && zero[1] == 1 && zero[2] == 1);
+    ck_assert(!calm_capture_factors(bad, 3) && bad[0] == 1 && bad[2] == 2);
+    ck_assert(!calm_capture_factors(large, 2));
+}
+END_OF_TEST
+
+/* ---- capture ---- */
+
+/* A model with its first block. */
+typedef struct bench {
+    calm_model *model;
+    calm_windows windows;
+    calm_rope rope;
+    calm_block block;
+} bench;
+
+static bench new_bench(const char *family)
+{
+    const tiny_model spec = tiny_of(family);
+    bench b = {.windows = tiny_windows(lengths, N_WINDOWS)};
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &b.model));
+    ck_ok(calm_rope_init(ctx, calm_model_config(b.model), 30, &b.rope));
+    ck_ok(calm_model_load_block(ctx, b.model, 0, &b.block));
+    ctx->n_threads = 2;
+    return b;
+}
+
+static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .samples = true,
+                                                .activations = true, .score_windows = 2};
+
+typedef struct captured {
+    calm_capture sublayer[CALM_N_SUBLAYERS];
+} captured;
+
+static const calm_job_capture *job_of(const captured *c, calm_job_kind kind)
+{
+    return &c->sublayer[calm_job_sublayer(kind)].job[kind];
+}
+
+static captured capture_dense(bench *b, const calm_capture_options *options)
+{
+    captured out;
+    calm_batch batch;
+    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, NULL, &batch));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        ck_ok(calm_capture_sublayer(ctx, &b->block, s, CALM_NO_EXPERT, &b->rope, &batch, options, &out.sublayer[s]));
+    return out;
+}
+
+/* All experts, in waves of so many. */
+static calm_capture *capture_experts(bench *b, size_t wave, const calm_capture_options *options, calm_routing *routing)
+{
+    calm_capture *out;
+    calm_batch batch;
+    calm_moe_sum sum;
+    ck_ok(CALM_NEW(ctx, ctx->out, out, EXPERTS));
+    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, NULL, &batch));
+    ck_ok(calm_moe_route(ctx, &b->block, &batch, NULL, routing));
+    ck_ok(calm_moe_begin(ctx, &batch, ctx->out, &sum));
+    for (size_t first = 0; first < EXPERTS; first += wave)
+        ck_ok(calm_capture_experts(ctx, &b->block, &batch, routing, first, calm_size_min(wave, EXPERTS - first),
+                                   options, &sum, out + first));
+    return out;
+}
+
+/* X^T X of float32 products of at most the 30 rows of a window. */
+static void check_gram(const double *gram, const float *x, size_t n, size_t width)
+{
+    for (size_t i = 0; i < width; i++)
+        for (size_t j = 0; j < width; j++) {
+            double sum = 0, size = 0;
+            for (size_t t = 0; t < n; t++) {
+                const double term = (double)x[t * width + i] * (double)x[t * width + j];
+                sum += term;
+                size += fabs(term);
+            }
+            ck_near(gram[i * width + j], sum, 30 * UNIT * size);
+        }
+}
+
+/* Rows times factors of their own, job by job: kept rows to the bit, sums of them; maxima, activations and outputs are
+ * of the rows as they are.  A job without factors is as ever. */
+TEST(rows_with_factors)
+{
+    bench b = new_bench("qwen3");
+    float of_rows[70], *const factors[CALM_N_JOBS] = {[CALM_JOB_QKV] = of_rows, [CALM_JOB_DOWN] = of_rows};
+    calm_capture_options options = everything;
+    for (size_t t = 0; t < 70; t++)
+        of_rows[t] = (float)(1 + t % 7) / 4;
+    const captured plain = capture_dense(&b, &options);
+    options.factors = factors;
+    const captured found = capture_dense(&b, &options);
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const calm_job_capture *job = job_of(&found, kind), *before = job_of(&plain, kind);
+        const size_t width = job->width;
+        float *x;
+        ck_ok(CALM_NEW(ctx, ctx->out, x, 70 * width));
+        for (size_t i = 0; i < 70 * width; i++)
+            x[i] = (factors[kind] ? of_rows[i / width] : 1) * before->stats.samples[i];
+        ck_assert(memcmp(job->stats.samples, x, 70 * width * sizeof *x) == 0);
+        check_gram(job->stats.gram, x, 70, width);
+        for (size_t j = 0; j < width; j++) {
+            double sum = 0, size = 0;
+            for (size_t t = 0; t < 70; t++) {
+                sum += (double)x[t * width + j];
+                size += fabs((double)x[t * width + j]);
+            }
+            ck_near(job->stats.sum[j], sum, 1e-13 * size);
+            ck_assert(job->stats.absmax[j] == before->stats.absmax[j]);
+        }
+        ck_assert(memcmp(job->score_input, before->score_input, (9 + 17) * width * sizeof *x) == 0);
+    }
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+            same_accumulators(found.sublayer[s].activations[hook], plain.sublayer[s].activations[hook]);
+        ck_assert(memcmp(found.sublayer[s].score_output, plain.sublayer[s].score_output, (9 + 17) * 32 * sizeof(float))
+                  == 0);
+    }
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+/* Rows times factors of their tokens, beside the router's weights: the product of the two is rounded once more than
+ * the other's.  Windows of one of both orders, the first of them held out. */
+TEST(experts_over_rows_with_factors)
+{
+    static float of_rows[70];
+    static float *const factors[CALM_N_JOBS] = {[CALM_JOB_GATE_UP] = of_rows};
+    calm_capture_options options = everything;
+    options.held_windows = 1;
+    for (size_t t = 0; t < 70; t++)
+        of_rows[t] = (float)(1 + t % 7) / 3;
+    for (int weighted_by_router = 0; weighted_by_router < 2; weighted_by_router++) {
+        options.unweighted = !weighted_by_router;
+        options.factors = NULL;
+        bench b = new_bench("qwen3_moe");
+        calm_routing routing;
+        const calm_capture *plain = capture_experts(&b, EXPERTS, &options, &routing);
+        options.factors = factors;
+        const calm_capture *found = capture_experts(&b, 2, &options, &routing);
+        for (size_t e = 0; e < EXPERTS; e++) {
+            const calm_job_capture *x = found[e].job, *y = plain[e].job;
+            const size_t first = routing.window[e * (routing.n_windows + 1) + 1], n = found[e].rows;
+            ck_assert_uint_eq(x[CALM_JOB_GATE_UP].stats.n_samples, n);
+            for (size_t i = 0; i < n * HIDDEN; i++) {
+                const double value = (double)of_rows[routing.token[first + i / HIDDEN]] *
+                                     (double)y[CALM_JOB_GATE_UP].stats.samples[i];
+                ck_near(x[CALM_JOB_GATE_UP].stats.samples[i], value, 4 * UNIT * fabs(value));
+            }
+            same_job(&x[CALM_JOB_DOWN], &y[CALM_JOB_DOWN], found[e].score_rows);
+            for (size_t j = 0; j < HIDDEN; j++)
+                ck_assert(x[CALM_JOB_GATE_UP].stats.absmax[j] == y[CALM_JOB_GATE_UP].stats.absmax[j]);
+            ck_assert(memcmp(found[e].score_output, plain[e].score_output,
+                             found[e].score_rows * HIDDEN * sizeof(float)) == 0);
+        }
+        calm_model_close(b.model);
+    }
+}
+END_OF_TEST
+
+/* The shared expert's gate times the factor of the token. */
+TEST(a_shared_expert_over_rows_with_factors)
+{
+    bench b = new_bench("qwen2_moe");
+    float of_rows[70], *const factors[CALM_N_JOBS] = {[CALM_JOB_DOWN] = of_rows};
+    calm_capture_options options = everything;
+    calm_capture found[2];
+    options.stay = true;
+    for (size_t t = 0; t < 70; t++)
+        of_rows[t] = (float)(1 + t % 5) / 3;
+    for (size_t i = 0; i < 2; i++) {
+        calm_batch batch;
+        options.factors = i ? factors : NULL;
+        ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, NULL, &batch));
+        ck_ok(calm_capture_sublayer(ctx, &b.block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &b.rope, &batch, &options,
+                                    &found[i]));
+    }
+    const calm_job_capture *plain = found[0].job, *weighed = found[1].job;
+    const size_t width = plain[CALM_JOB_DOWN].width;
+    same_job(&plain[CALM_JOB_GATE_UP], &weighed[CALM_JOB_GATE_UP], found[0].score_rows);
+    for (size_t i = 0; i < 70 * width; i++) {
+        const double value = (double)of_rows[i / width] * (double)plain[CALM_JOB_DOWN].stats.samples[i];
+        ck_near(weighed[CALM_JOB_DOWN].stats.samples[i], value, 4 * UNIT * fabs(value));
+    }
+    check_gram(weighed[CALM_JOB_DOWN].stats.gram, weighed[CALM_JOB_DOWN].stats.samples, 70, width);
+    ck_assert(memcmp(found[0].score_output, found[1].score_output, found[0].score_rows * HIDDEN * sizeof(float)) == 0);
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("capture_factors",
+                     (const TTest *[]){factors_of_lengths, rows_with_factors, experts_over_rows_with_factors,
+                                       a_shared_expert_over_rows_with_factors, NULL});
+}
