@@ -9,7 +9,10 @@
  * p = 1 is ours: with it no group is worse than under absmax.  For asymmetric schemes lo and hi shrink together and
  * least squares keeps the zero; there a negative scale mirrors the codes and gains nothing, so it is not tried.  A
  * minimum shrinks with the span, and least squares finds scale and minimum together.  Of scales that are powers of two
- * the four next to the span's are all that can be of use. */
+ * the four next to the span's are all that can be of use.
+ *
+ * Of GGUF's types, whose scales are fine, least squares begins from every span that is not lost, as in llama.cpp's
+ * searches: the best span is not always the one that gives the best fit. */
 #include "algorithms/search.h"
 
 #include <math.h>
@@ -21,7 +24,8 @@
 #define SHRINK_MOST 1.1
 #define VECTOR 8                   /* lanes of the widest one */
 #define N_WIDE VECTOR              /* spans that are measured before any is left out */
-#define LANES (2 * (N_SHRINK + 1) + VECTOR)
+#define FITS 2                     /* with minima: least squares of all candidates, and of what came of them */
+#define LANES (2 * (N_SHRINK + 1) * (1 + FITS) + (1 + FITS) * VECTOR)
 #define ROUND_F64 0x1.8p52
 
 #define SIGNED_OPTION                                                                                                  \
@@ -214,8 +218,26 @@ static size_t measured_best(candidates *c, size_t first, const hunt *at)
     return best;
 }
 
-/* Scale and minimum (0 where the scheme has none) of least squares for the levels that `grid` gives; false: there are
- * none. */
+/* Scale and minimum (0 where the scheme has none) of least squares from sums of h, h q, h w, h w q and h q^2; false:
+ * there are none. */
+static bool solve_levels(const calm_scheme *scheme, double s0, double sq, double sw, double wq, double qq,
+                         double *scale, double *min)
+{
+    *min = 0;
+    if (!calm_scheme_has_mins(scheme)) {
+        *scale = wq / qq;
+        return qq > 0;
+    }
+    /* All levels alike: any minimum fits with any scale. */
+    const double det = s0 * qq - sq * sq;
+    if (!(det > 1e-12 * s0 * qq))
+        return false;
+    *scale = (s0 * wq - sq * sw) / det;
+    *min = (sw - *scale * sq) / s0;
+    return true;
+}
+
+/* The same for the levels that `grid` gives. */
 static bool fit_levels(const calm_group *group, const double *h, calm_grid grid, double *scale, double *min)
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
@@ -230,18 +252,69 @@ static bool fit_levels(const calm_group *group, const double *h, calm_grid grid,
         wq += hj * w * q;
         qq += hj * q * q;
     }
-    *min = 0;
-    if (!calm_scheme_has_mins(scheme)) {
-        *scale = wq / qq;
-        return qq > 0;
+    return solve_levels(scheme, s0, sq, sw, wq, qq, scale, min);
+}
+
+/* Of candidates side by side sum h q, sum h w q and sum h q^2 for the levels that each gives. */
+typedef struct projections {
+    double sq[LANES], wq[LANES], qq[LANES];
+} projections;
+
+CALM_VECTORIZE
+static void add_projections(projections *p, const double *q, size_t n, double w, double h)
+{
+    for (size_t i = 0; i < n; i++) {
+        p->sq[i] += h * q[i];
+        p->wq[i] += h * w * q[i];
+        p->qq[i] += h * q[i] * q[i];
     }
-    /* All levels alike: any minimum fits with any scale. */
-    const double det = s0 * qq - sq * sq;
-    if (!(det > 1e-12 * s0 * qq))
-        return false;
-    *scale = (s0 * wq - sq * sw) / det;
-    *min = (sw - *scale * sq) / s0;
-    return true;
+}
+
+/* Of the candidates from number `first` on. */
+static void project_all(const hunt *at, candidates *c, size_t first, projections *p)
+{
+    const calm_group *group = at->group;
+    const calm_scheme *scheme = &group->problem->job->scheme;
+    const size_t n = fill_vector(c, first) - first;
+    double q[LANES];
+    for (size_t i = 0; i < n; i++)
+        p->sq[i] = p->wq[i] = p->qq[i] = 0;
+    for (size_t j = 0; j < group->n; j++) {
+        for (size_t i = 0; i < n; i++)
+            q[i] = (group->w[j] - c->min[first + i]) * c->inverse[first + i];
+        calm_level_nearest(scheme, calm_symmetric_zero(scheme), q, n);
+        add_projections(p, q, n, group->w[j], at->h ? at->h[j] : 1);
+    }
+}
+
+/* Behind the candidates what least squares makes of each, measured too. */
+static size_t fit_all(candidates *c, const hunt *at)
+{
+    const calm_scheme *scheme = &at->group->problem->job->scheme;
+    double s0 = 0, sw = 0;
+    projections p;
+    size_t best = 0;
+    for (size_t j = 0; j < at->group->n; j++) {
+        s0 += at->h ? at->h[j] : 1;
+        sw += (at->h ? at->h[j] : 1) * at->group->w[j];
+    }
+    for (size_t fit = 0, first = 0; fit < (calm_scheme_has_mins(scheme) ? FITS : 1); fit++) {
+        const size_t n = c->n;
+        project_all(at, c, first, &p);
+        for (size_t i = first; i < n; i++) {
+            calm_grid grid = c->grid[i];
+            double scale, min;
+            if (!solve_levels(scheme, s0, p.sq[i - first], sw, p.wq[i - first], p.qq[i - first], &scale, &min))
+                continue;
+            grid.scale = calm_scale_round(scheme, at->group->problem->global, scale);
+            grid.min = calm_min_round(scheme, min);
+            if (grid.scale != c->grid[i].scale || grid.min != c->grid[i].min)
+                add_candidate(c, scheme, grid);
+        }
+        best = measured_best(c, n, at);
+        first = n;
+    }
+    return best;
 }
 
 /* sum h w q and sum h q^2 for the codes that `scale` gives. */
@@ -293,6 +366,14 @@ static calm_grid refine(const calm_group *group, const double *h, const candidat
     return grid;
 }
 
+/* Scales so much finer than the spans that are tried, or with a minimum beside them, that least squares moves them far:
+ * those of GGUF's types. */
+static bool is_fine(const calm_scheme *scheme)
+{
+    const calm_scale_code code = calm_scheme_family(scheme)->scale;
+    return scheme->family && code != CALM_SCALE_DTYPE && code != CALM_SCALE_E8M0 && code != CALM_SCALE_E4M3;
+}
+
 /* `h` NULL: all columns count alike. */
 static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, const double *h,
                                calm_grid *out)
@@ -319,6 +400,8 @@ static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const cal
         return calm_group_finish(ctx, group, (calm_grid){.scale = INFINITY}, out);
     if (c.n > n_wide)
         best = measured_best(&c, n_wide, &at);
+    if (search->rounds > 0 && is_fine(scheme))
+        best = fit_all(&c, &at);
     return calm_group_finish(ctx, group, refine(group, h, &c, best, search->rounds), out);
 }
 
