@@ -133,6 +133,22 @@ static calm_status put_plain(calm_ctx *ctx, pieces *to, const calm_qlinear *line
     return CALM_OK;
 }
 
+/* NVFP4: the e4m3 that a scale was before it was divided by the global number, one for each group. */
+static calm_status fill_small(calm_ctx *ctx, const calm_qlinear *linear, const char *module, size_t row, size_t first,
+                              const calm_ggml_blocks *type, calm_ggml_parts *parts)
+{
+    const float *scales = linear->scales + row * linear->n_groups + first / type->group;
+    for (size_t g = 0; g < type->elements / type->group; g++) {
+        double stored = scales[g] > 0 ? (double)scales[g] * (double)linear->global : 0;
+        calm_levels_nearest(&calm_levels_e4m3, &stored, 1);
+        if (!(stored > 0) || (float)stored / linear->global != scales[g])
+            return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the scale %g of row %zu, group %zu is no e4m3 above 0 over "
+                             "%g", module, (double)scales[g], row, first / type->group + g, (double)linear->global);
+        parts->scales[g] = calm_levels_bits(&calm_levels_e4m3, calm_levels_code(&calm_levels_e4m3, stored));
+    }
+    return CALM_OK;
+}
+
 /* Scales and minima of a block of a family, as its bytes have them. */
 static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const char *module, size_t row, size_t first,
                                const calm_ggml_blocks *type, calm_ggml_parts *parts)
@@ -141,6 +157,8 @@ static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const 
     const float *scales = linear->scales + at, *mins = linear->mins ? linear->mins + at : NULL;
     const bool power = type->scale == CALM_GGML_SCALE_E8M0;    /* its levels are doubled, its scale is half of ours */
     calm_super_block block;
+    if (type->scale == CALM_GGML_SCALE_E4M3)
+        return fill_small(ctx, linear, module, row, first, type, parts);
     if (!calm_super_is(&linear->scheme)) {
         parts->d = power ? (uint16_t)(ilogbf(scales[0]) + 127) : calm_f32_to_f16(scales[0]);
         parts->dmin = mins ? calm_f32_to_f16(mins[0]) : 0;
@@ -169,11 +187,12 @@ static calm_status put_family(calm_ctx *ctx, pieces *to, const calm_qlinear *lin
                               const calm_ggml_blocks *type)
 {
     const size_t bytes = calm_ggml_find(type->type)->bytes;
+    const bool small = calm_scheme_levels(&linear->scheme) == &calm_levels_e2m1;
     for (size_t first = 0; first < linear->in; first += type->elements) {
         calm_ggml_parts parts = {0};
         CALM_TRY(fill_scales(ctx, linear, module, row, first, type, &parts));
         memcpy(parts.codes, linear->codes + row * linear->in + first, type->elements);
-        for (size_t i = 0; i < type->elements && type->scale == CALM_GGML_SCALE_E8M0; i++)
+        for (size_t i = 0; i < type->elements && small; i++)
             parts.codes[i] = calm_levels_bits(&calm_levels_e2m1, parts.codes[i]);
         CALM_TRY(add_block(ctx, to, type, bytes, &parts));
     }
