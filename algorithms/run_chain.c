@@ -268,7 +268,7 @@ static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorith
 static void set_global(calm_problem *problem)
 {
     const calm_stats *stats = problem->job->stats;
-    const bool scaled = calm_scheme_family(&problem->job->scheme)->scale == CALM_SCALE_E4M3;
+    const bool scaled = calm_scheme_has_global(&problem->job->scheme);
     float absmax = 0, input = 0;
     for (size_t j = 0; problem->job->scheme.act_rule == CALM_ACT_RULE_NVFP4 && j < problem->in; j++)
         input = fmaxf(input, stats->absmax[j] / (problem->in_scale ? problem->in_scale[j] : 1));

@@ -34,7 +34,7 @@ static calm_json *int_args(int bits, bool symmetric, const char *strategy, size_
  * "local": the scales of groups are, the number that they share is in the file. */
 static calm_json *float_args(const calm_scheme *scheme, bool inputs)
 {
-    const bool rows = scheme->family == CALM_FAMILY_FP8, global = scheme->family == CALM_FAMILY_NVFP4;
+    const bool rows = scheme->family == CALM_FAMILY_FP8, global = calm_scheme_has_global(scheme);
     const bool block = scheme->family == CALM_FAMILY_FP8_BLOCK;
     const char *scale = global ? "torch.float8_e4m3fn" : "torch.uint8";
     calm_json *args = CALM_OBJECT(CALM_KV("num_bits", (long)scheme->bits), CALM_KV("type", "float"),

@@ -37,7 +37,7 @@ static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
                           calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
     const size_t groups = calm_scheme_groups(scheme, in);
-    const bool global = scheme->family == CALM_FAMILY_NVFP4;
+    const bool global = calm_scheme_has_global(scheme);
     list[0] = (calm_export_tensor){"weight_packed", CALM_U8, 2, {out, in / 2}};
     list[1] = (calm_export_tensor){"weight_scale", global ? CALM_F8_E4M3 : CALM_U8, 2, {out, groups}};
     list[2] = (calm_export_tensor){"weight_global_scale", CALM_F32, 1, {1, 0}};
@@ -227,7 +227,7 @@ static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const c
 {
     char name[CALM_SCHEME_NAME_MAX];
     calm_scheme_name(scheme, name);
-    if (scheme->family == CALM_FAMILY_NVFP4)
+    if (calm_scheme_has_global(scheme))
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s, whose number for the whole matrix calm does not "
                          "find for a head; mxfp4a16 has none", module, name);
     if (!scheme->family && !scheme->symmetric)

@@ -388,8 +388,10 @@ static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module,
 static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t in, size_t groups,
                           calm_qformat_tensor *list, size_t *n)
 {
-    const bool global = scheme->family == CALM_FAMILY_NVFP4, bytes = is_fp8(scheme->family);
-    const size_t rows = calm_scheme_row_blocks(&(calm_scheme){.family = scheme->family}, out);
+    /* All that the family alone says. */
+    const calm_scheme plain = {.family = scheme->family};
+    const bool global = calm_scheme_has_global(&plain), bytes = is_fp8(scheme->family);
+    const size_t rows = calm_scheme_row_blocks(&plain, out);
     const calm_dtype scale = bytes ? CALM_N_DTYPES : global ? CALM_F8_E4M3 : CALM_U8;
     list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight_packed", CALM_U8, 2, {out, in / 2}, false};
     if (bytes)

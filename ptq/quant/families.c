@@ -15,6 +15,11 @@ const calm_family *calm_scheme_family(const calm_scheme *scheme)
     return &calm_families[scheme->family];
 }
 
+bool calm_scheme_has_global(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->scale == CALM_SCALE_E4M3;
+}
+
 const calm_levels *calm_scheme_levels(const calm_scheme *scheme)
 {
     return calm_scheme_family(scheme)->levels;

@@ -92,7 +92,7 @@ static float round_e4m3(double scale, float global)
 float calm_scale_global(const calm_scheme *scheme, float absmax)
 {
     const calm_family *family = calm_scheme_family(scheme);
-    if (family->scale != CALM_SCALE_E4M3)
+    if (!calm_scheme_has_global(scheme))
         return 0;
     const float most = calm_levels_e4m3.value[calm_levels_e4m3.n - 1] * family->levels->value[family->levels->n - 1];
     /* Of smaller weights the quotient would overflow. */

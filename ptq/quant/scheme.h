@@ -79,6 +79,9 @@ extern const calm_family calm_families[];
 /* The row of a scheme. */
 const calm_family *calm_scheme_family(const calm_scheme *scheme);
 
+/* Do the scales of groups share a float32 of the whole job, as NVFP4's do? */
+bool calm_scheme_has_global(const calm_scheme *scheme);
+
 /* Levels of its codes; NULL: code - zero. */
 const calm_levels *calm_scheme_levels(const calm_scheme *scheme);
 

@@ -9,7 +9,7 @@
 
 /* What a message begins with. */
 typedef struct head {
-    uint64_t kind, job, n;    /* of what; of the job in the layout, or of activations the text; rows that follow */
+    uint64_t kind, job, n;    /* of what; the job's place in the layout, 0 where there is none; rows that follow */
 } head;
 
 enum kind { CANDIDATE = 1, SCORES, EXPERT, ACTIVATION, CONTEXT };
@@ -129,10 +129,11 @@ static size_t text_of(const calm_run *p, int64_t calibration_id)
     return 0;
 }
 
-/* The head's place of a job says which text. */
 static void append_activation(calm_text *out, size_t text, const calm_store_activation *a)
 {
-    append_head(out, ACTIVATION, text, a->n_peaks);
+    const uint64_t of_text = text;
+    append_head(out, ACTIVATION, 0, a->n_peaks);
+    calm_rank_message_put(out, &of_text, sizeof of_text);
     calm_rank_message_put(out, a, sizeof *a);
     calm_rank_message_put_text(out, a->hook);
     calm_rank_message_put_text(out, a->point);
@@ -147,7 +148,8 @@ static calm_status put_activation(calm_ctx *ctx, calm_run *p, const head *h, cal
 {
     calm_store_activation a;
     calm_store_peak *peaks;
-    uint64_t *bins;
+    uint64_t *bins, text = 0;
+    calm_rank_message_read(in, &text, sizeof text);
     calm_rank_message_read(in, &a, sizeof a);
     const char **texts[] = {&a.hook, &a.point};
     CALM_TRY(read_texts(ctx, in, texts, sizeof texts / sizeof *texts));
@@ -159,13 +161,13 @@ static calm_status put_activation(calm_ctx *ctx, calm_run *p, const head *h, cal
         calm_rank_message_read(in, &peaks[i], sizeof peaks[i]);
         CALM_TRY(calm_rank_message_text(ctx, in, &peaks[i].text));
     }
-    if (in->bad || !a.hook || !a.point || (h->job && (!p->text_ids || h->job > p->in.calib.n_texts)))
+    if (in->bad || !a.hook || !a.point || (text && (!p->text_ids || text > p->in.calib.n_texts)))
         return calm_fail(ctx, CALM_EFORMAT, "a row from another rank ends too early");
     a.histogram = bins;
     a.peaks = peaks;
     a.n_peaks = (size_t)h->n;
     a.model_id = p->result.model_id;
-    a.calibration_id = h->job ? p->text_ids[h->job - 1] : p->result.calibration_id;
+    a.calibration_id = text ? p->text_ids[text - 1] : p->result.calibration_id;
     return calm_store_activation_put(ctx, p->in.store, &a);
 }
 
@@ -189,8 +191,7 @@ static calm_status put_one(calm_ctx *ctx, calm_run *p, calm_rank_message *in)
     int64_t tokens;
     CALM_SCOPED_SCRATCH(ctx);
     calm_rank_message_read(in, &h, sizeof h);
-    /* Of activations it is no job, and looked at where they are put. */
-    if (in->bad || (h.kind != ACTIVATION && h.job >= calm_model_layout(p->in.model)->n_jobs))
+    if (in->bad || h.job >= calm_model_layout(p->in.model)->n_jobs)
         return calm_fail(ctx, CALM_EFORMAT, "what came from another rank is no row of this run");
     switch (h.kind) {
     case CANDIDATE:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the refit `channel` and asymmetric calibration (transform `asym` behind `--prefix asymmetric`) gain at each width:
 # uniform runs of the bundled model, of its outlier twin and of an encoder, and a row of CSV each as it comes
-# (docs/evidence/parts.csv).
+# (docs/evidence/parts_by_width.csv).
 #
 #   tests/bench/parts.sh FOLDER [MODEL ...] >rows.csv
 #

@@ -2,6 +2,7 @@
  * what is captured together, nor where the rows are kept, changes a byte. */
 #include "ptq/calib/capture.h"
 
+#include "tests/support/first_block.h"
 #include "tests/support/harness.h"
 #include "tests/support/same_capture.h"
 #include "tests/support/tiny_model.h"
@@ -10,24 +11,6 @@
 #define SCORE_WINDOWS 2
 
 static const size_t lengths[N_WINDOWS] = {9, 17, 2, 30, 12};
-
-/* A model with its first block and the windows' embeddings. */
-typedef struct bench {
-    calm_model *model;
-    calm_windows windows;
-    calm_rope rope;
-    calm_block block;
-    calm_batch batch;
-} bench;
-
-static bench new_bench(const char *dir)
-{
-    bench b = {.windows = tiny_windows(lengths, N_WINDOWS)};
-    ck_ok(calm_model_open(ctx, dir, &b.model));
-    ck_ok(calm_rope_init(ctx, calm_model_config(b.model), 30, &b.rope));
-    ck_ok(calm_model_load_block(ctx, b.model, 0, &b.block));
-    return b;
-}
 
 static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .samples = true,
                                                 .activations = true, .score_windows = SCORE_WINDOWS};
@@ -50,17 +33,17 @@ static const calm_actstat_acc *activations_of(const captured *c, calm_hook hook)
     return first ? first : second;
 }
 
-static captured capture_with(bench *b, int threads, const calm_capture_options *options)
+static captured capture_with(first_block *b, int threads, const calm_capture_options *options)
 {
     captured out;
     ctx->n_threads = threads;
-    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, NULL, &b->batch));
+    first_block_embed(b);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         ck_ok(calm_capture_sublayer(ctx, &b->block, s, CALM_NO_EXPERT, &b->rope, &b->batch, options, &out.sublayer[s]));
     return out;
 }
 
-static captured capture(bench *b, int threads)
+static captured capture(first_block *b, int threads)
 {
     return capture_with(b, threads, &everything);
 }
@@ -84,7 +67,7 @@ static calm_status record(void *user, calm_ctx *task, const calm_observation *se
     return CALM_OK;
 }
 
-static recording record_block(const bench *b, calm_batch *batch)
+static recording record_block(const first_block *b, calm_batch *batch)
 {
     static recording r;
     const calm_observer observer = {record, &r};
@@ -134,7 +117,7 @@ TEST(statistics_equal_naive_ones)
 {
     tiny_model spec = tiny_default;
     spec.bias = true;
-    bench b = new_bench(tiny_model_write(&spec));
+    first_block b = first_block_open(tiny_model_write(&spec), lengths, N_WINDOWS);
     const captured found = capture(&b, 2);
     calm_batch batch;
     const recording r = record_block(&b, &batch);
@@ -245,24 +228,17 @@ TEST(one_of_two_rows_of_many)
     enum { WINDOWS = 547, LENGTH = 31, ROWS = WINDOWS * LENGTH };    /* 16957: twice 8192 and some */
     static size_t many[WINDOWS];
     const calm_capture_options options = {.jobs = 1u << CALM_JOB_QKV, .samples = true};
-    calm_windows windows;
-    calm_model *model;
-    calm_rope rope;
-    calm_block block;
-    calm_batch batch;
     calm_capture found;
     float *input;
     for (size_t i = 0; i < WINDOWS; i++)
         many[i] = LENGTH;
-    windows = tiny_windows(many, WINDOWS);
-    ck_ok(calm_model_open(ctx, tiny_model_write(&tiny_default), &model));
-    ck_ok(calm_rope_init(ctx, calm_model_config(model), LENGTH, &rope));
-    ck_ok(calm_model_load_block(ctx, model, 0, &block));
-    ck_ok(calm_batch_embed(ctx, model, &windows, 0, WINDOWS, ctx->out, NULL, &batch));
+    first_block b = first_block_open(tiny_model_write(&tiny_default), many, WINDOWS);
+    first_block_embed(&b);
     ck_ok(CALM_NEW(ctx, ctx->out, input, ROWS * 32));
-    calm_norm_rows(&block.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN], batch.hidden.data, ROWS, input);
+    calm_norm_rows(&b.block.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN], b.batch.hidden.data, ROWS, input);
     ctx->n_threads = 2;
-    ck_ok(calm_capture_sublayer(ctx, &block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &rope, &batch, &options, &found));
+    ck_ok(calm_capture_sublayer(ctx, &b.block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, &b.rope, &b.batch, &options,
+                                &found));
     const calm_stats *stats = &found.job[CALM_JOB_QKV].stats;
     ck_assert_uint_eq(stats->rows, ROWS);
     ck_assert_uint_eq(stats->n_samples, (ROWS + 1) / 2);
@@ -276,7 +252,7 @@ TEST(one_of_two_rows_of_many)
     }
     ck_assert_uint_gt(second, 0);
     ck_assert_uint_lt(second, stats->n_samples);
-    calm_model_close(model);
+    calm_model_close(b.model);
 }
 END_OF_TEST
 
@@ -285,7 +261,7 @@ END_OF_TEST
 TEST(windows_that_are_held_out)
 {
     enum { HELD = 9 + 17, FITTED = 70 - HELD };
-    bench b = new_bench(tiny_model_write(&tiny_default));
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     const captured all = capture(&b, 2);
     calm_batch batch;
     const recording r = record_block(&b, &batch);
@@ -322,7 +298,7 @@ END_OF_TEST
 /* The score point: what each job's own input gives is what the sublayer gave. */
 TEST(score_outputs_follow_from_score_inputs)
 {
-    bench b = new_bench(tiny_model_write(&tiny_default));
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     const captured found = capture(&b, 2);
     const calm_span span = {.n_tokens = 17};
     float out[17 * 32];
@@ -356,7 +332,7 @@ static void same_capture(const captured *a, const captured *b)
 TEST(same_bytes_for_every_number_of_threads)
 {
     static const int threads[] = {1, 2, 4};
-    bench b = new_bench(tiny_model_write(&tiny_default));
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     const captured first = capture(&b, 1);
     const float *hidden = b.batch.hidden.data;
     for (size_t t = 1; t < 3; t++) {
@@ -371,7 +347,7 @@ END_OF_TEST
 TEST(same_bytes_for_every_group)
 {
     static const size_t bytes[] = {1, 20000, 1 << 20};    /* one window, a few, all */
-    bench b = new_bench(tiny_model_write(&tiny_default));
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     const captured first = capture(&b, 2);
     for (size_t i = 0; i < 3; i++) {
         calm_capture_options options = everything;
@@ -386,7 +362,7 @@ END_OF_TEST
 /* Passes that leave the rows for the next one give what one pass gives. */
 TEST(one_kind_of_jobs_after_the_other)
 {
-    bench b = new_bench(tiny_model_write(&tiny_default));
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     const captured whole = capture(&b, 2);
     const float *moved = b.batch.hidden.data;
     calm_batch batch;
@@ -418,7 +394,7 @@ END_OF_TEST
 /* Hidden rows in a file give what hidden rows in memory give. */
 TEST(rows_in_a_file)
 {
-    bench b = new_bench(tiny_model_write(&tiny_default));
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     const captured first = capture(&b, 2);
     const float *expected = b.batch.hidden.data;
     captured found;
@@ -444,9 +420,9 @@ END_OF_TEST
 TEST(only_what_is_asked_for)
 {
     const calm_capture_options nothing = {0}, sums = {.jobs = 1u << CALM_JOB_DOWN};
-    bench b = new_bench(tiny_model_write(&tiny_default));
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     calm_actstat_acc *rows, **of_text;
-    ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, NULL, &b.batch));
+    first_block_embed(&b);
     ck_ok(calm_capture_rows(ctx, &b.batch, &rows, &of_text));
     ck_assert_ptr_null(of_text);    /* of one text */
     ck_assert_uint_eq(rows->n_tokens, 70);
@@ -475,7 +451,7 @@ END_OF_TEST
 
 /* Four windows of 70 tokens through a sublayer, in one group or one by one; wide enough that chunks count for
  * little. */
-static void check_memory(const bench *b, calm_batch *batch, calm_sublayer s, calm_capture_options options,
+static void check_memory(const first_block *b, calm_batch *batch, calm_sublayer s, calm_capture_options options,
                          size_t n_threads)
 {
     const calm_config *config = calm_model_config(b->model);
@@ -504,13 +480,10 @@ TEST(memory)
     static const char *const families[] = {"qwen3", "phi3", "olmo2", "bert"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         tiny_model spec = tiny_of(families[f]);
-        bench b = {.windows = tiny_windows(same, 4)};
         spec.hidden = 256;
         spec.head_dim = 64;
         spec.inner = 512;
-        ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &b.model));
-        ck_ok(calm_rope_init(ctx, calm_model_config(b.model), 70, &b.rope));
-        ck_ok(calm_model_load_block(ctx, b.model, 0, &b.block));
+        first_block b = first_block_open(tiny_model_write(&spec), same, 4);
         for (int variant = 0; variant < 16; variant++) {
             calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = variant & 1, .samples = variant & 1,
                                             .activations = true, .score_windows = variant & 2 ? 3 : 0,
@@ -540,7 +513,7 @@ END_OF_TEST
 TEST(memory_of_rows)
 {
     static const size_t same[] = {40, 40, 40};
-    bench b = new_bench(tiny_model_write(&tiny_default));
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     calm_actstat_acc *acc, **of_text;
     b.windows = tiny_windows(same, 3);
     ctx->n_threads = 1;

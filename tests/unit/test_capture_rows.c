@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "tests/support/first_block.h"
 #include "tests/support/harness.h"
 #include "tests/support/same_capture.h"
 #include "tests/support/tiny_model.h"
@@ -13,29 +14,11 @@
 static const size_t lengths[N_WINDOWS] = {9, 17, 2, 30, 12}, tokens[] = {39, 17, 14};
 static uint8_t text[N_WINDOWS] = {0, 1, 2, 0, 2};
 
-/* The first block of a model, and the windows' embeddings. */
-typedef struct bench {
-    calm_model *model;
-    calm_windows windows;
-    calm_rope rope;
-    calm_block block;
-    calm_batch batch;
-} bench;
-
-static bench new_bench(void)
-{
-    bench b = {.windows = tiny_windows(lengths, N_WINDOWS)};
-    ck_ok(calm_model_open(ctx, tiny_model_write(&tiny_default), &b.model));
-    ck_ok(calm_rope_init(ctx, calm_model_config(b.model), 30, &b.rope));
-    ck_ok(calm_model_load_block(ctx, b.model, 0, &b.block));
-    return b;
-}
-
-static void capture(bench *b, int threads, calm_capture out[CALM_N_SUBLAYERS])
+static void capture(first_block *b, int threads, calm_capture out[CALM_N_SUBLAYERS])
 {
     const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .activations = true};
     ctx->n_threads = threads;
-    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, NULL, &b->batch));
+    first_block_embed(b);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         ck_ok(calm_capture_sublayer(ctx, &b->block, s, CALM_NO_EXPERT, &b->rope, &b->batch, &options, &out[s]));
 }
@@ -61,7 +44,7 @@ TEST(each_text_has_its_own_statistics)
     calm_capture one[CALM_N_SUBLAYERS], found[CALM_N_SUBLAYERS], again[CALM_N_SUBLAYERS];
     calm_actstat_acc *rows, **of_text, alone;
     float *x;
-    bench b = new_bench();
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     capture(&b, 2, one);
     b.windows.text = text;
     b.windows.n_texts = 3;
@@ -88,10 +71,10 @@ TEST(memory_of_texts)
 {
     const size_t said = calm_actstat_new_bytes(70) + calm_actstat_texts_bytes(3, 70);
     calm_actstat_acc *rows, **of_text;
-    bench b = new_bench();
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
     b.windows.text = text;
     b.windows.n_texts = 3;
-    ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, NULL, &b.batch));
+    first_block_embed(&b);
     test_memory_begin();
     ck_ok(calm_capture_rows(ctx, &b.batch, &rows, &of_text));
     const size_t taken = test_memory_end().out;
