@@ -11,7 +11,7 @@
 
 const calm_part calm_grid_hls = {
     .name = "hls",
-    .revision = 1,
+    .revision = 2,
     .summary = "hmse, then input-weighted least-squares scales",
     .reference = "Tang et al. 2022, arXiv 2203.13483",
     .kind = CALM_KIND_GRID,

@@ -4,7 +4,7 @@
 
 const calm_part calm_grid_ls = {
     .name = "ls",
-    .revision = 1,
+    .revision = 2,
     .summary = "mse, then least-squares scales",
     .reference = "Tang et al. 2022, arXiv 2203.13483",
     .kind = CALM_KIND_GRID,

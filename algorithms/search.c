@@ -9,18 +9,23 @@
  * p = 1 is ours: with it no group is worse than under absmax.  For asymmetric schemes lo and hi shrink together and
  * least squares keeps the zero; there a negative scale mirrors the codes and gains nothing, so it is not tried.  A
  * minimum shrinks with the span, and least squares finds scale and minimum together.  Of scales that are powers of two
- * the four next to the span's are all that can be of use. */
+ * the four next to the span's are all that can be of use.
+ *
+ * Of GGUF's types, whose scales are fine, least squares begins from every span that is not lost, as in llama.cpp's
+ * searches: the best span is not always the one that gives the best fit. */
 #include "algorithms/search.h"
 
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "ptq/base/simd.h"
 
 #define N_SHRINK 36
 #define SHRINK_MOST 1.1
-#define LANES 80                   /* >= 2 (N_SHRINK + 1), a multiple of the widest vector */
+#define VECTOR 8                   /* lanes of the widest one */
+#define N_WIDE VECTOR              /* spans that are measured before any is left out */
+#define FITS 2                     /* with minima: least squares of all candidates, and of what came of them */
+#define LANES (2 * (N_SHRINK + 1) * (1 + FITS) + (1 + FITS) * VECTOR)
 #define ROUND_F64 0x1.8p52
 
 #define SIGNED_OPTION                                                                                                  \
@@ -69,52 +74,24 @@ static void add_candidate(candidates *c, const calm_scheme *scheme, calm_grid gr
     c->lo[c->n] = calm_code_min(scheme) - grid.zero;
     c->hi[c->n] = calm_code_max(scheme) - grid.zero;
     c->min[c->n] = grid.min;
-    c->n++;
+    c->loss[c->n++] = 0;
 }
 
-/* The grid that spans the group, and with powers of two its neighbours. */
-static void add_powers(candidates *c, const calm_problem *problem, double lo, double hi)
+/* Whole vectors from lane `first` on: lanes behind the last candidate are zero.  Returns where they end. */
+static size_t fill_vector(candidates *c, size_t first)
 {
-    const calm_grid span = calm_grid_between(&problem->job->scheme, problem->global, lo, hi);
-    for (int i = 0; i < 4; i++) {
-        calm_grid grid = span;
-        grid.scale = calm_scale_round(&problem->job->scheme, problem->global,
-                                      ldexp(span.scale, (const int[]){0, 1, -1, -2}[i]));
-        add_candidate(c, &problem->job->scheme, grid);
-    }
-}
-
-/* All spans that are tried; p = 1 first, so that it wins among equals. */
-static void add_spans(candidates *c, const calm_group *group, bool both_signs)
-{
-    const calm_scheme *scheme = &group->problem->job->scheme;
-    const float global = group->problem->global;
-    double least = shrink_least(scheme->bits);
-    bool mirror = both_signs && calm_scale_mirrors(scheme);
-    double lo, hi;
-    calm_grid_span(scheme, group->w, group->n, &lo, &hi);
-    memset(c, 0, sizeof *c);
-    if (calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0) {
-        add_powers(c, group->problem, lo, hi);
-        return;
-    }
-    for (int i = -1; i < N_SHRINK; i++) {
-        /* From wide to narrow. */
-        double p = i < 0 ? 1 : SHRINK_MOST - i * (SHRINK_MOST - least) / (N_SHRINK - 1);
-        calm_grid grid = calm_grid_between(scheme, global, p * lo, p * hi);
-        add_candidate(c, scheme, grid);
-        grid.scale = -grid.scale;
-        if (mirror)
-            add_candidate(c, scheme, grid);
-    }
+    size_t end = c->n;
+    for (; (end - first) % VECTOR; end++)
+        c->scale[end] = c->inverse[end] = c->lo[end] = c->hi[end] = c->min[end] = c->loss[end] = 0;
+    return end;
 }
 
 CALM_VECTORIZE
-static void measure(candidates *c, size_t n_lanes, const double *w, const double *h, size_t n)
+static void measure(candidates *c, size_t first, size_t end, const double *w, const double *h, size_t n)
 {
     for (size_t j = 0; j < n; j++) {
         double wj = w[j], hj = h ? h[j] : 1;
-        for (size_t i = 0; i < n_lanes; i++) {
+        for (size_t i = first; i < end; i++) {
             double q = wj * c->inverse[i];
             q = q < c->lo[i] ? c->lo[i] : q;
             q = q > c->hi[i] ? c->hi[i] : q;
@@ -125,34 +102,142 @@ static void measure(candidates *c, size_t n_lanes, const double *w, const double
 }
 
 /* The same for any levels and minima. */
-static void measure_levels(candidates *c, size_t n_lanes, const calm_scheme *scheme, const double *w, const double *h,
-                           size_t n)
+static void measure_levels(candidates *c, size_t first, size_t end, const calm_scheme *scheme, const double *w,
+                           const double *h, size_t n)
 {
     double q[LANES];
     /* Lanes beyond the candidates have scale 0, and levels of 0. */
     for (size_t j = 0; j < n; j++) {
         const double hj = h ? h[j] : 1;
-        for (size_t i = 0; i < n_lanes; i++)
+        for (size_t i = first; i < end; i++)
             q[i] = (w[j] - c->min[i]) * c->inverse[i];
-        calm_level_nearest(scheme, calm_symmetric_zero(scheme), q, n_lanes);
-        for (size_t i = 0; i < n_lanes; i++) {
+        calm_level_nearest(scheme, calm_symmetric_zero(scheme), q + first, end - first);
+        for (size_t i = first; i < end; i++) {
             const double e = w[j] - c->min[i] - c->scale[i] * q[i];
             c->loss[i] += hj * e * e;
         }
     }
 }
 
-static void measure_any(candidates *c, size_t n_lanes, const calm_group *group, const double *h)
+/* Losses of the candidates from number `first` on. */
+static void measure_any(candidates *c, size_t first, const calm_group *group, const double *h)
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
+    const size_t end = c->n - first > 1 ? fill_vector(c, first) : c->n;
     if (calm_scheme_is_plain(scheme))
-        measure(c, n_lanes, group->w, h, group->n);
+        measure(c, first, end, group->w, h, group->n);
     else
-        measure_levels(c, n_lanes, scheme, group->w, h, group->n);
+        measure_levels(c, first, end, scheme, group->w, h, group->n);
 }
 
-/* Scale and minimum (0 where the scheme has none) of least squares for the levels that `grid` gives; false: there are
- * none. */
+/* ---- what is tried ---- */
+
+/* A group, its span, and the least loss of what has been measured. */
+typedef struct hunt {
+    const calm_group *group;
+    const double *h;
+    double lo, hi, least;
+    size_t ends[2], n_ends;    /* the columns of lo and hi: those that a narrow span clips first */
+} hunt;
+
+static void find_ends(hunt *at)
+{
+    const double *w = at->group->w;
+    const double end[2] = {at->lo, at->hi};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t j = 0; j < at->group->n; j++)
+            if (w[j] == end[i]) {
+                at->ends[at->n_ends++] = j;
+                break;
+            }
+}
+
+/* Losses are sums of terms that are not negative: does the term of an end alone, taken as measure takes it, exceed the
+ * least loss?  *clipped: it does, and lies beyond the codes, so that it does under a narrower span too. */
+static bool is_lost(const hunt *at, calm_grid grid, bool *clipped)
+{
+    const calm_scheme *scheme = &at->group->problem->job->scheme;
+    const double inverse = 1 / (double)grid.scale;
+    bool lost = false;
+    for (size_t i = 0; i < at->n_ends; i++) {
+        const double w = at->group->w[at->ends[i]] - (double)grid.min, x = w * inverse;
+        double q = x;
+        calm_level_nearest(scheme, grid.zero, &q, 1);
+        const double e = w - (double)grid.scale * q;
+        if (!((at->h ? at->h[at->ends[i]] : 1) * e * e > at->least))
+            continue;
+        lost = true;
+        const int end = x < 0 ? calm_code_min(scheme) : calm_code_max(scheme);
+        *clipped = *clipped || fabs(x) > fabs(calm_level_value(scheme, grid.zero, (uint8_t)end));
+    }
+    return lost;
+}
+
+/* The grid that spans the group, and with powers of two its neighbours. */
+static void add_powers(candidates *c, const hunt *at)
+{
+    const calm_problem *problem = at->group->problem;
+    const calm_grid span = calm_grid_between(&problem->job->scheme, problem->global, at->lo, at->hi);
+    for (int i = 0; i < 4; i++) {
+        calm_grid grid = span;
+        grid.scale = calm_scale_round(&problem->job->scheme, problem->global,
+                                      ldexp(span.scale, (const int[]){0, 1, -1, -2}[i]));
+        add_candidate(c, &problem->job->scheme, grid);
+    }
+}
+
+/* Spans number `from` .. `to` - 1 that can still be best; number 0 is p = 1, so that it wins among equals, behind it
+ * they go from wide to narrow.  Under a zero that stays a scale that shrinks clips ever more. */
+static void add_spans(candidates *c, const hunt *at, bool both_signs, int from, int to)
+{
+    const calm_scheme *scheme = &at->group->problem->job->scheme;
+    const double least = shrink_least(scheme->bits);
+    const bool fixed = !calm_scheme_has_mins(scheme) && (scheme->family || scheme->symmetric);
+    bool clipped[2] = {false, !both_signs || !calm_scale_mirrors(scheme)};
+    for (int i = from; i < to && !(clipped[0] && clipped[1]); i++) {
+        const double p = i ? SHRINK_MOST - (i - 1) * (SHRINK_MOST - least) / (N_SHRINK - 1) : 1;
+        calm_grid grid = calm_grid_between(scheme, at->group->problem->global, p * at->lo, p * at->hi);
+        for (int mirror = 0; mirror < 2; mirror++, grid.scale = -grid.scale) {
+            bool beyond = false;
+            if (clipped[mirror] || (at->least < INFINITY && is_lost(at, grid, &beyond)))
+                clipped[mirror] = clipped[mirror] || (beyond && fixed);
+            else
+                add_candidate(c, scheme, grid);
+        }
+    }
+}
+
+/* Measure the candidates from number `first` on; the first of least loss of all. */
+static size_t measured_best(candidates *c, size_t first, const hunt *at)
+{
+    size_t best = 0;
+    measure_any(c, first, at->group, at->h);
+    for (size_t i = 1; i < c->n; i++)
+        if (c->loss[i] < c->loss[best])
+            best = i;
+    return best;
+}
+
+/* Scale and minimum (0 where the scheme has none) of least squares from sums of h, h q, h w, h w q and h q^2; false:
+ * there are none. */
+static bool solve_levels(const calm_scheme *scheme, double s0, double sq, double sw, double wq, double qq,
+                         double *scale, double *min)
+{
+    *min = 0;
+    if (!calm_scheme_has_mins(scheme)) {
+        *scale = wq / qq;
+        return qq > 0;
+    }
+    /* All levels alike: any minimum fits with any scale. */
+    const double det = s0 * qq - sq * sq;
+    if (!(det > 1e-12 * s0 * qq))
+        return false;
+    *scale = (s0 * wq - sq * sw) / det;
+    *min = (sw - *scale * sq) / s0;
+    return true;
+}
+
+/* The same for the levels that `grid` gives. */
 static bool fit_levels(const calm_group *group, const double *h, calm_grid grid, double *scale, double *min)
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
@@ -167,18 +252,69 @@ static bool fit_levels(const calm_group *group, const double *h, calm_grid grid,
         wq += hj * w * q;
         qq += hj * q * q;
     }
-    *min = 0;
-    if (!calm_scheme_has_mins(scheme)) {
-        *scale = wq / qq;
-        return qq > 0;
+    return solve_levels(scheme, s0, sq, sw, wq, qq, scale, min);
+}
+
+/* Of candidates side by side sum h q, sum h w q and sum h q^2 for the levels that each gives. */
+typedef struct projections {
+    double sq[LANES], wq[LANES], qq[LANES];
+} projections;
+
+CALM_VECTORIZE
+static void add_projections(projections *p, const double *q, size_t n, double w, double h)
+{
+    for (size_t i = 0; i < n; i++) {
+        p->sq[i] += h * q[i];
+        p->wq[i] += h * w * q[i];
+        p->qq[i] += h * q[i] * q[i];
     }
-    /* All levels alike: any minimum fits with any scale. */
-    const double det = s0 * qq - sq * sq;
-    if (!(det > 1e-12 * s0 * qq))
-        return false;
-    *scale = (s0 * wq - sq * sw) / det;
-    *min = (sw - *scale * sq) / s0;
-    return true;
+}
+
+/* Of the candidates from number `first` on. */
+static void project_all(const hunt *at, candidates *c, size_t first, projections *p)
+{
+    const calm_group *group = at->group;
+    const calm_scheme *scheme = &group->problem->job->scheme;
+    const size_t n = fill_vector(c, first) - first;
+    double q[LANES];
+    for (size_t i = 0; i < n; i++)
+        p->sq[i] = p->wq[i] = p->qq[i] = 0;
+    for (size_t j = 0; j < group->n; j++) {
+        for (size_t i = 0; i < n; i++)
+            q[i] = (group->w[j] - c->min[first + i]) * c->inverse[first + i];
+        calm_level_nearest(scheme, calm_symmetric_zero(scheme), q, n);
+        add_projections(p, q, n, group->w[j], at->h ? at->h[j] : 1);
+    }
+}
+
+/* Behind the candidates what least squares makes of each, measured too. */
+static size_t fit_all(candidates *c, const hunt *at)
+{
+    const calm_scheme *scheme = &at->group->problem->job->scheme;
+    double s0 = 0, sw = 0;
+    projections p;
+    size_t best = 0;
+    for (size_t j = 0; j < at->group->n; j++) {
+        s0 += at->h ? at->h[j] : 1;
+        sw += (at->h ? at->h[j] : 1) * at->group->w[j];
+    }
+    for (size_t fit = 0, first = 0; fit < (calm_scheme_has_mins(scheme) ? FITS : 1); fit++) {
+        const size_t n = c->n;
+        project_all(at, c, first, &p);
+        for (size_t i = first; i < n; i++) {
+            calm_grid grid = c->grid[i];
+            double scale, min;
+            if (!solve_levels(scheme, s0, p.sq[i - first], sw, p.wq[i - first], p.qq[i - first], &scale, &min))
+                continue;
+            grid.scale = calm_scale_round(scheme, at->group->problem->global, scale);
+            grid.min = calm_min_round(scheme, min);
+            if (grid.scale != c->grid[i].scale || grid.min != c->grid[i].min)
+                add_candidate(c, scheme, grid);
+        }
+        best = measured_best(c, n, at);
+        first = n;
+    }
+    return best;
 }
 
 /* sum h w q and sum h q^2 for the codes that `scale` gives. */
@@ -206,7 +342,7 @@ static calm_grid refine(const calm_group *group, const double *h, const candidat
     const bool plain = calm_scheme_is_plain(scheme);
     for (long long round = 0; round < rounds; round++) {
         double wq, qq = 1, min = 0;
-        candidates one = {.n = 0};
+        candidates one;
         calm_grid next = grid;
         if (plain)
             project(group, h, grid.scale, c->lo[best], c->hi[best], &wq, &qq);
@@ -218,8 +354,9 @@ static calm_grid refine(const calm_group *group, const double *h, const candidat
         next.min = calm_min_round(scheme, min);
         if (next.scale == grid.scale && next.min == grid.min)
             break;
+        one.n = 0;
         add_candidate(&one, scheme, next);
-        measure_any(&one, 1, group, h);
+        measure_any(&one, 0, group, h);
         /* Rounding the scale may raise the loss: then the last one stays. */
         if (!one.n || !(one.loss[0] < loss))
             break;
@@ -229,20 +366,42 @@ static calm_grid refine(const calm_group *group, const double *h, const candidat
     return grid;
 }
 
+/* Scales so much finer than the spans that are tried, or with a minimum beside them, that least squares moves them far:
+ * those of GGUF's types. */
+static bool is_fine(const calm_scheme *scheme)
+{
+    const calm_scale_code code = calm_scheme_family(scheme)->scale;
+    return scheme->family && code != CALM_SCALE_DTYPE && code != CALM_SCALE_E8M0 && code != CALM_SCALE_E4M3;
+}
+
 /* `h` NULL: all columns count alike. */
 static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, const double *h,
                                calm_grid *out)
 {
+    const calm_scheme *scheme = &group->problem->job->scheme;
+    hunt at = {.group = group, .h = h, .least = INFINITY};
     candidates c;
-    add_spans(&c, group, search->both_signs);
+    const bool powers = calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0;
+    c.n = 0;
+    calm_grid_span(scheme, group->w, group->n, &at.lo, &at.hi);
+    find_ends(&at);
+    if (powers)
+        add_powers(&c, &at);
+    else
+        add_spans(&c, &at, search->both_signs, 0, N_WIDE);
+    const size_t n_wide = c.n;
+    size_t best = measured_best(&c, 0, &at);
+    if (c.n)
+        at.least = c.loss[best];
+    /* Most narrow spans clip the largest weights by so much that nothing else need be looked at. */
+    if (!powers)
+        add_spans(&c, &at, search->both_signs, N_WIDE, N_SHRINK + 1);
     if (c.n == 0)
         return calm_group_finish(ctx, group, (calm_grid){.scale = INFINITY}, out);
-    /* Whole vectors; lanes beyond c.n are zero and not looked at. */
-    measure_any(&c, (c.n + 7) / 8 * 8, group, h);
-    size_t best = 0;
-    for (size_t i = 1; i < c.n; i++)
-        if (c.loss[i] < c.loss[best])
-            best = i;
+    if (c.n > n_wide)
+        best = measured_best(&c, n_wide, &at);
+    if (search->rounds > 0 && is_fine(scheme))
+        best = fit_all(&c, &at);
     return calm_group_finish(ctx, group, refine(group, h, &c, best, search->rounds), out);
 }
 

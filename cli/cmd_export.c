@@ -106,9 +106,9 @@ const calm_command calm_cmd_export = {
     .description = "Writes the plan of RUN from its stored candidates in one or more formats: compressed-tensors, "
                    "gptq, awq, mlx, gguf, and for llama-quantize imatrix and tensor-types.  Codes and scales are "
                    "those of the run, so nothing is quantized a second time; what a format cannot express is refused "
-                   "by name.  For imatrix, and for a head that the run fitted to data, the float model runs over the "
-                   "run's calibration windows again, so their text must be where the run read it, with the same "
-                   "windows in it.",
+                   "by name.  For imatrix, and for a quantized head or tied table, which a run with algorithms that "
+                   "read data fits to what it reads, the float model runs over the run's calibration windows again, "
+                   "so their text must be where the run read it, with the same windows in it.",
     .examples = "  calm export 4 --format gguf --output out\n"
                 "  calm export 4 --format compressed-tensors,gptq,mlx --output out    (out/gptq, out/mlx, ...)\n",
     .min_args = 1,

@@ -1,5 +1,7 @@
 /* Check: scales of ggml's blocks, and floats, in pieces by all threads. */
 
+#include <string.h>
+
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
 #include "ptq/check/check_gguf.h"
@@ -44,6 +46,16 @@ CALM_VECTORIZE static size_t count_nonfinite(const uint8_t *data, size_t n, size
     return bad;
 }
 
+/* Of NVFP4's blocks the four e4m3, NaN where all bits but the sign are set. */
+static size_t count_small_nan(const uint8_t *data, size_t n, size_t bytes)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t g = 0; g < 4; g++)
+            bad += (data[i * bytes + g] & 0x7f) == 0x7f;
+    return bad;
+}
+
 static void scan_blocks(const calm_gguf_tensor *tensor, const calm_ggml_info *info, piece *p)
 {
     const uint8_t *data = tensor->data + p->first * info->bytes;
@@ -51,6 +63,8 @@ static void scan_blocks(const calm_gguf_tensor *tensor, const calm_ggml_info *in
     const size_t n = calm_ggml_halves(tensor->type, at);
     for (size_t s = 0; s < n; s++)
         p->nonfinite += count_nonfinite(data + at[s], p->n, info->bytes);
+    if (tensor->type == CALM_GGML_NVFP4)
+        p->nonfinite += count_small_nan(data, p->n, info->bytes);
     for (size_t k = 0; k < sizeof judged / sizeof *judged; k++)
         for (size_t i = 0; i < p->n && judged[k].type == tensor->type; i++) {
             const uint8_t *block = data + i * info->bytes;
@@ -90,6 +104,21 @@ static calm_status list_pieces(const calm_check_gguf_state *g, scan *out)
     return CALM_OK;
 }
 
+/* NAME.scale beside NAME.weight: NVFP4's global scale, or each expert's. */
+static calm_status check_factor(const calm_check_gguf_state *g, const calm_gguf_tensor *tensor)
+{
+    const size_t length = strlen(tensor->name), n = tensor->bytes / sizeof(float);
+    if (tensor->type != CALM_GGML_F32 || length < 6 || strcmp(tensor->name + length - 6, ".scale") != 0)
+        return CALM_OK;
+    for (size_t i = 0; i < n; i++) {
+        float value;
+        memcpy(&value, tensor->data + i * sizeof value, sizeof value);
+        if (value <= 0)    /* what is not finite is another rule's */
+            return calm_check_say(g->c, CALM_CHECK_RULE_GGUF_FACTOR, tensor->name, "%g", (double)value);
+    }
+    return CALM_OK;
+}
+
 calm_status calm_check_gguf_values(calm_check_gguf_state *g)
 {
     scan s = {.g = g};
@@ -108,6 +137,7 @@ calm_status calm_check_gguf_values(calm_check_gguf_state *g)
                                     at->name, "%zu of %s", nonfinite, floats ? "its values" : "its scales"));
         if (zero)
             CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_SCALE_ZERO, at->name, "%zu blocks", zero));
+        CALM_TRY(check_factor(g, at));
     }
     return CALM_OK;
 }

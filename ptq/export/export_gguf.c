@@ -24,6 +24,7 @@ typedef struct output {
     const calm_gguf_layout *layout;
     calm_gguf_writer writer;
     size_t next; /* part to be written */
+    float *factors; /* [experts, or 1] of the matrix that was written last: 1 / its global number */
 } output;
 
 static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type,
@@ -84,10 +85,11 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
 
 /* A linear's weight: its codes, floats that folding changed, or the checkpoint's. */
 static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
-                              calm_ggml_type type, const calm_qlinear *linear)
+                              calm_ggml_type type, const calm_qlinear *linear, float *factor)
 {
     if (!linear->quantized)
         return put_matrix(ctx, to, part, source, type, linear->w);
+    *factor = linear->global > 0 ? 1 / linear->global : 1;
     for (size_t row = 0; row < linear->out; row++)
         CALM_TRY(calm_gguf_put_row(ctx, &to->writer, linear, source->name,
                                    part->head_dim ? calm_gguf_unpermute(row, part->head_dim) : row, type));
@@ -140,7 +142,7 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
                                   &module));
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
         CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->of.source->shape, &source));
-        CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->of.role]));
+        CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->of.role], &to->factors[e]));
         calm_safetensors_release(calm_model_tensors(model), source);
         calm_arena_clear(&arena);
     }
@@ -152,12 +154,14 @@ static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, co
 {
     const calm_fold_set *set = &from->sublayer[part->of.sublayer];
     float *factors;
+    if (part->factor)
+        return put_floats(ctx, to, part, type, to->factors, to->layout->tensors[to->next].dims[0]);
     if (part->table)
         return put_table(ctx, to, part, type);
     if (part->of.kind == CALM_EXPORT_EXPERTS)
         return put_experts(ctx, to, from, part, type);
     if (part->of.kind == CALM_EXPORT_WEIGHT)
-        return put_linear(ctx, to, part, part->of.source, type, &set->linear[part->of.role]);
+        return put_linear(ctx, to, part, part->of.source, type, &set->linear[part->of.role], to->factors);
     if (part->of.kind == CALM_EXPORT_ROPE_FACTORS) {
         CALM_TRY(calm_gguf_rope_factors(ctx, to->input->model, &factors));
         return put_floats(ctx, to, part, type, factors, part->of.source->shape[0]);
@@ -214,6 +218,7 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     calm_log_fn *log = ctx->log;
     char *path;
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "model.gguf"));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, to.factors, calm_size_max(1, calm_model_config(input->model)->moe.n_experts)));
     ctx->log = NULL;    /* check has warned */
     const calm_status status = prepare(ctx, input, &layout, &keys);
     ctx->log = log;
@@ -236,7 +241,7 @@ static calm_status parts(calm_ctx *ctx, const calm_export_input *input, calm_fil
         const bool all = of->kind == CALM_EXPORT_EXPERTS;
         out->of[i] = (calm_file_part){.job = all || of->kind == CALM_EXPORT_WEIGHT ? of->job : NULL, .experts = all,
                                       .elements = of->source->n_elements * (all ? experts : 1)};
-        if (of->kind == CALM_EXPORT_ROPE_FACTORS)    /* of no tensor of the model */
+        if (of->kind == CALM_EXPORT_ROPE_FACTORS || layout.parts[i].factor)    /* of no tensor of the model */
             out->of[i].elements = 0;
         calm_gguf_sizes(&layout.tensors[i], &out->of[i].data, &out->of[i].label);
     }
@@ -268,8 +273,9 @@ static calm_scheme outer_default(calm_outer which, const calm_scheme *most, bool
 {
     const bool bytes = !most->family && most->bits == 8, head = tied || which == CALM_OUTER_HEAD;
     calm_scheme out = *most;
-    if (!most->family)    /* Q8_0, Q4_1 or Q4_0: groups of 32 whatever the plan has */
-        out = (calm_scheme){.bits = bytes ? 8 : 4, .group = 32, .symmetric = bytes || most->symmetric,
+    const bool none = most->family == CALM_FAMILY_NVFP4;    /* no type of tables: Q8_0 */
+    if (!most->family || none)    /* Q8_0, Q4_1 or Q4_0: groups of 32 whatever the plan has */
+        out = (calm_scheme){.bits = bytes || none ? 8 : 4, .group = 32, .symmetric = bytes || most->symmetric,
                             .scale_dtype = CALM_F16};
     if (head && !bytes)
         out = (calm_scheme){.bits = calm_families[CALM_FAMILY_Q6_K].bits, .symmetric = true, .scale_dtype = CALM_BF16,
@@ -281,6 +287,10 @@ static calm_scheme outer_default(calm_outer which, const calm_scheme *most, bool
 static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in)
 {
     calm_ggml_type type;
+    /* Rows of an embedding are looked up, and a tied table's scale would count for both. */
+    if (scheme->family == CALM_FAMILY_NVFP4)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is nvfp4a16: llama.cpp takes no global scale for tables; "
+                         "use q6_k or w8a16_g32 for it", module);
     return calm_gguf_type_of(ctx, scheme, module, in, &type);
 }
 

@@ -81,6 +81,19 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
 
 /* ---- parts ---- */
 
+/* Behind a matrix of NVFP4 its global scale, as llama.cpp's converters call it: NAME.scale beside NAME.weight. */
+static calm_status add_factor(calm_ctx *ctx, builder *b, const calm_gguf_part *part, const calm_gguf_tensor *matrix)
+{
+    const size_t n = matrix->n_dims == 3 ? matrix->dims[2] : 1, stem = strlen(matrix->name) - strlen("weight");
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*sscale", (int)stem, matrix->name));
+    b->out->tensors[b->out->n] = (calm_gguf_tensor){.name = name, .type = CALM_GGML_F32, .n_dims = 1,
+                                                    .dims = {n, 1, 1, 1}};
+    b->out->parts[b->out->n] = *part;
+    b->out->parts[b->out->n++].factor = true;
+    return CALM_OK;
+}
+
 static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
 {
     const calm_config *config = calm_model_config(b->input->model);
@@ -100,7 +113,7 @@ static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
         tensor->dims[2] = config->moe.n_experts;
     }
     b->out->parts[b->out->n++] = *part;
-    return CALM_OK;
+    return tensor->type == CALM_GGML_NVFP4 ? add_factor(ctx, b, part, tensor) : CALM_OK;
 }
 
 static calm_status no_place(calm_ctx *ctx, const builder *b, const char *name)
@@ -158,14 +171,15 @@ static uint32_t label(const calm_gguf_layout *layout)
     } labels[] = {{CALM_GGML_F32, 0},   {CALM_GGML_F16, 1},     {CALM_GGML_Q4_0, 2},  {CALM_GGML_Q4_1, 3},
                   {CALM_GGML_Q8_0, 7},  {CALM_GGML_Q5_0, 8},    {CALM_GGML_Q5_1, 9},  {CALM_GGML_Q2_K, 10},
                   {CALM_GGML_Q3_K, 12}, {CALM_GGML_Q4_K, 15},   {CALM_GGML_Q5_K, 17}, {CALM_GGML_Q6_K, 18},
-                  {CALM_GGML_IQ4_NL, 25}, {CALM_GGML_IQ4_XS, 30}, {CALM_GGML_BF16, 32}, {CALM_GGML_MXFP4, 38}};
+                  {CALM_GGML_IQ4_NL, 25}, {CALM_GGML_IQ4_XS, 30}, {CALM_GGML_BF16, 32}, {CALM_GGML_MXFP4, 38},
+                  {CALM_GGML_NVFP4, 39}};
     double most = -1;
     uint32_t out = 0;
     for (size_t l = 0; l < sizeof labels / sizeof *labels; l++) {
         double elements = 0;
         for (size_t i = 0; i < layout->n; i++) {
             const size_t *dims = layout->tensors[i].dims;
-            if (layout->tensors[i].type == labels[l].type && layout->parts[i].of.job)
+            if (layout->tensors[i].type == labels[l].type && layout->parts[i].of.job && !layout->parts[i].factor)
                 elements += (double)dims[0] * (double)dims[1] * (double)dims[2];
         }
         if (elements > most) {
@@ -192,8 +206,9 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
     *out = (calm_gguf_layout){0};
     CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, n + 2));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, n + 2));
+    /* The head twice, factors of RoPE, and each with a factor of its own. */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, 2 * (n + 2)));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 2 * (n + 2)));
     for (size_t i = 0; i < n; i++) {
         bool known;
         const char *name = calm_safetensors_at(set, i)->name;

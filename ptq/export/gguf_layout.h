@@ -13,6 +13,7 @@ typedef struct calm_gguf_part {
     calm_export_part of;       /* of all experts: expert 0's; rope factors have a source without data */
     calm_gguf_spot spot;
     const calm_scheme *table;  /* of a quantized embedding or head; else NULL                            */
+    bool factor;        /* what the matrix before it is multiplied by, one number or each expert's       */
     size_t head_dim;    /* of permuted rows; 0: their order stays                              */
 } calm_gguf_part;
 

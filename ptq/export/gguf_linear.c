@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/simd.h"
 #include "ptq/io/ggml_blocks.h"
 #include "ptq/quant/super_block.h"
 
@@ -68,30 +69,84 @@ calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const ch
     return CALM_OK;
 }
 
-static calm_status put_block(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
-                             size_t row, size_t first, const calm_ggml_blocks *type)
+/* Blocks on their way to the file, many at once. */
+typedef struct pieces {
+    calm_gguf_writer *writer;
+    size_t n;
+    uint8_t bytes[8192];
+} pieces;
+
+static calm_status put_pieces(calm_ctx *ctx, pieces *to)
 {
-    const size_t group = row * linear->n_groups + first / linear->group;
-    const uint8_t *u = linear->codes + row * linear->in + first;
-    const int zero = linear->zeros ? linear->zeros[group] : 1 << (linear->scheme.bits - 1);
-    const float s = linear->scales[group];
-    calm_ggml_parts parts = {.d = calm_f32_to_f16(s)};
-    uint8_t block[CALM_GGML_BYTES_MAX];
-    if (calm_f16_to_f32(parts.d) != s)
+    const size_t n = to->n;
+    to->n = 0;
+    return n ? calm_gguf_put(ctx, to->writer, to->bytes, n) : CALM_OK;
+}
+
+static calm_status add_block(calm_ctx *ctx, pieces *to, const calm_ggml_blocks *type, size_t bytes,
+                             const calm_ggml_parts *parts)
+{
+    calm_ggml_pack(type, parts, to->bytes + to->n);
+    to->n += bytes;
+    return to->n + bytes > sizeof to->bytes ? put_pieces(ctx, to) : CALM_OK;
+}
+
+/* d and dmin of a block whose codes count from `zero`. */
+static calm_status fill_plain(calm_ctx *ctx, const calm_qlinear *linear, const char *module, size_t row, size_t group,
+                              int zero, const calm_ggml_blocks *type, calm_ggml_parts *parts)
+{
+    const float s = linear->scales[row * linear->n_groups + group];
+    parts->d = calm_f32_to_f16(s);
+    parts->dmin = type->minimum ? calm_f32_to_f16(-(float)zero * s) : 0;
+    if (calm_f16_to_f32(parts->d) != s)
         return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the scale %g of row %zu, group %zu is no float16", module,
-                         (double)s, row, first / linear->group);
-    if (type->minimum) {
-        parts.dmin = calm_f32_to_f16(-(float)zero * s);
-        if (!isfinite(calm_f16_to_f32(parts.dmin)))
-            return calm_fail(ctx, CALM_ENUMERIC,
-                             "gguf: %s: the minimum %g of row %zu, group %zu is out of float16's range", module,
-                             -zero * (double)s, row, first / linear->group);
+                         (double)s, row, group);
+    if (!isfinite(calm_f16_to_f32(parts->dmin)))
+        return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the minimum %g of row %zu, group %zu is out of float16's range",
+                         module, -zero * (double)s, row, group);
+    return CALM_OK;
+}
+
+/* to [n] = from + shift. */
+CALM_VECTORIZE
+static void shift_codes(const uint8_t *restrict from, size_t n, int shift, uint8_t *restrict to)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = (uint8_t)(from[i] + shift);
+}
+
+static calm_status put_plain(calm_ctx *ctx, pieces *to, const calm_qlinear *linear, const char *module, size_t row,
+                             const calm_ggml_blocks *type)
+{
+    const size_t bytes = calm_ggml_find(type->type)->bytes;
+    calm_ggml_parts parts = {0};
+    for (size_t first = 0; first < linear->in; first += type->elements) {
+        const size_t group = first / linear->group;
+        const int zero = linear->zeros ? linear->zeros[row * linear->n_groups + group]
+                                       : 1 << (linear->scheme.bits - 1);
+        CALM_TRY(fill_plain(ctx, linear, module, row, group, zero, type, &parts));
+        /* Levels of the type are code - type->zero; a minimum has taken ours in. */
+        shift_codes(linear->codes + row * linear->in + first, type->elements, type->minimum ? 0 : type->zero - zero,
+                    parts.codes);
+        CALM_TRY(add_block(ctx, to, type, bytes, &parts));
     }
-    /* Levels of the type are code - type->zero; a minimum has taken ours in. */
-    for (size_t i = 0; i < type->elements; i++)
-        parts.codes[i] = (uint8_t)(type->minimum ? u[i] : u[i] - zero + type->zero);
-    calm_ggml_pack(type, &parts, block);
-    return calm_gguf_put(ctx, writer, block, calm_ggml_find(type->type)->bytes);
+    return CALM_OK;
+}
+
+/* NVFP4: the e4m3 that a scale was before it was divided by the global number, one for each group. */
+static calm_status fill_small(calm_ctx *ctx, const calm_qlinear *linear, const char *module, size_t row, size_t first,
+                              const calm_ggml_blocks *type, calm_ggml_parts *parts)
+{
+    const float *scales = linear->scales + row * linear->n_groups + first / type->group;
+    for (size_t g = 0; g < type->elements / type->group; g++) {
+        double stored = scales[g] > 0 ? (double)scales[g] * (double)linear->global : 0;
+        calm_levels_nearest(&calm_levels_e4m3, &stored, 1);
+        if (!(stored > 0) || (float)stored / linear->global != scales[g])
+            return calm_fail(ctx, CALM_ENUMERIC, "gguf: %s: the scale %g of row %zu, group %zu is no e4m3 above 0 over "
+                             "%g", module, (double)scales[g], row, first / type->group + g, (double)linear->global);
+        parts->scales[g] = calm_levels_bits(&calm_levels_e4m3, calm_levels_code(&calm_levels_e4m3, stored));
+    }
+    return CALM_OK;
 }
 
 /* Scales and minima of a block of a family, as its bytes have them. */
@@ -102,6 +157,8 @@ static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const 
     const float *scales = linear->scales + at, *mins = linear->mins ? linear->mins + at : NULL;
     const bool power = type->scale == CALM_GGML_SCALE_E8M0;    /* its levels are doubled, its scale is half of ours */
     calm_super_block block;
+    if (type->scale == CALM_GGML_SCALE_E4M3)
+        return fill_small(ctx, linear, module, row, first, type, parts);
     if (!calm_super_is(&linear->scheme)) {
         parts->d = power ? (uint16_t)(ilogbf(scales[0]) + 127) : calm_f32_to_f16(scales[0]);
         parts->dmin = mins ? calm_f32_to_f16(mins[0]) : 0;
@@ -126,18 +183,18 @@ static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const 
 
 /* Codes of a family are the type's: ranks of levels in rising order, or code - zero with the same zero; of small floats
  * a sign and a magnitude. */
-static calm_status put_family(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
-                              size_t row, const calm_ggml_blocks *type)
+static calm_status put_family(calm_ctx *ctx, pieces *to, const calm_qlinear *linear, const char *module, size_t row,
+                              const calm_ggml_blocks *type)
 {
+    const size_t bytes = calm_ggml_find(type->type)->bytes;
+    const bool small = calm_scheme_levels(&linear->scheme) == &calm_levels_e2m1;
     for (size_t first = 0; first < linear->in; first += type->elements) {
         calm_ggml_parts parts = {0};
-        uint8_t block[CALM_GGML_BYTES_MAX];
         CALM_TRY(fill_scales(ctx, linear, module, row, first, type, &parts));
         memcpy(parts.codes, linear->codes + row * linear->in + first, type->elements);
-        for (size_t i = 0; i < type->elements && type->scale == CALM_GGML_SCALE_E8M0; i++)
+        for (size_t i = 0; i < type->elements && small; i++)
             parts.codes[i] = calm_levels_bits(&calm_levels_e2m1, parts.codes[i]);
-        calm_ggml_pack(type, &parts, block);
-        CALM_TRY(calm_gguf_put(ctx, writer, block, calm_ggml_find(type->type)->bytes));
+        CALM_TRY(add_block(ctx, to, type, bytes, &parts));
     }
     return CALM_OK;
 }
@@ -146,9 +203,10 @@ calm_status calm_gguf_put_row(calm_ctx *ctx, calm_gguf_writer *writer, const cal
                               size_t row, calm_ggml_type type)
 {
     const calm_ggml_blocks *blocks = calm_ggml_blocks_find(type);
-    if (linear->scheme.family)
-        return put_family(ctx, writer, linear, module, row, blocks);
-    for (size_t first = 0; first < linear->in; first += blocks->elements)
-        CALM_TRY(put_block(ctx, writer, linear, module, row, first, blocks));
-    return CALM_OK;
+    pieces to;
+    to.writer = writer;
+    to.n = 0;
+    CALM_TRY(linear->scheme.family ? put_family(ctx, &to, linear, module, row, blocks)
+                                   : put_plain(ctx, &to, linear, module, row, blocks));
+    return put_pieces(ctx, &to);
 }

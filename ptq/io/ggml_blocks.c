@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/simd.h"
+
 static const int8_t iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const int8_t e2m1_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};    /* doubled */
 
@@ -95,6 +97,15 @@ static void read_plane(const calm_ggml_plane *plane, const uint8_t *block, size_
                 numbers[first + part * span + i] |= (uint8_t)((in[i] >> part * plane->bits & mask) << above);
 }
 
+/* out [n] |= (numbers >> above & mask) << shift. */
+CALM_VECTORIZE
+static void write_bits(const uint8_t *restrict numbers, size_t n, int above, unsigned mask, int shift,
+                       uint8_t *restrict out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] |= (uint8_t)((numbers[i] >> above & mask) << shift);
+}
+
 /* The reverse: the plane's bytes, which were 0, get bits `above` and up of numbers [n]. */
 static void write_plane(const calm_ggml_plane *plane, const uint8_t *numbers, size_t n, int above, uint8_t *block)
 {
@@ -103,8 +114,7 @@ static void write_plane(const calm_ggml_plane *plane, const uint8_t *numbers, si
     uint8_t *out = block + plane->at;
     for (size_t first = 0; first < n; first += span * per_byte, out += span)
         for (size_t part = 0; part < per_byte; part++)
-            for (size_t i = 0; i < span; i++)
-                out[i] |= (uint8_t)((numbers[first + part * span + i] >> above & mask) << part * plane->bits);
+            write_bits(numbers + first + part * span, span, above, mask, (int)part * plane->bits, out);
 }
 
 static void read_planes(const calm_ggml_plane planes[2], const uint8_t *block, size_t n, uint8_t *numbers)
@@ -205,10 +215,14 @@ void calm_ggml_unpack(const calm_ggml_blocks *b, const uint8_t *in, calm_ggml_pa
 
 void calm_ggml_pack(const calm_ggml_blocks *b, const calm_ggml_parts *parts, uint8_t *out)
 {
-    uint8_t codes[CALM_GGML_BLOCK_MAX];
+    uint8_t flipped[CALM_GGML_BLOCK_MAX];
+    const uint8_t *codes = parts->codes;
     memset(out, 0, calm_ggml_find(b->type)->bytes);    /* planes are or-ed in */
-    memcpy(codes, parts->codes, b->elements);
-    flip(codes, b->elements, b->code_flip);
+    if (b->code_flip) {
+        memcpy(flipped, codes, b->elements);
+        flip(flipped, b->elements, b->code_flip);
+        codes = flipped;
+    }
     write_planes(b->codes, codes, b->elements, out);
     write_scales(b, parts->scales, parts->minima, out);
     if (b->scale == CALM_GGML_SCALE_E8M0)

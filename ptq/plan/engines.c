@@ -39,6 +39,7 @@ typedef struct limits {
     unsigned fills;
     unsigned families;                /* rows of schemes.def beside the integers, as a set of B(CALM_FAMILY_X),    */
     unsigned act_families;            /* and those whose activations are quantized                                 */
+    size_t nvfp4;                     /* columns of a block of NVFP4; 0: those of a group                          */
     bool whole_parts;                 /* parts of a linear are computed by themselves: blocks may end within them  */
     unsigned pairs;                   /* with quantized activations: widths of weights; 0: weight-only             */
     unsigned acts;                    /* widths of those activations                                               */
@@ -131,9 +132,10 @@ static const calm_engine sglang = {
       CALM_TIE_MODEL}},
 };
 
-/* Blocks of 32; 2 and 3 bits are written as Q4_0, which has no zero point. */
+/* Blocks of 32, of NVFP4 64; 2 and 3 bits are written as Q4_0, which has no zero point. */
 #define GGML_BLOCKS WIDTHS(B_STORED, B(4), {32, 0})
-#define GGML .grouped = GGML_BLOCKS, .rowwise = GGML_BLOCKS, .group_multiple = 32, .families = CALM_GGUF_FAMILIES
+#define GGML                                                                                                           \
+    .grouped = GGML_BLOCKS, .rowwise = GGML_BLOCKS, .group_multiple = 32, .families = CALM_GGUF_FAMILIES, .nvfp4 = 64
 
 static const calm_engine llamacpp = {"llamacpp", "gguf", {{"gguf", {GGML}, {GGML}, CALM_TIE_PROJECTION}}};
 
@@ -337,6 +339,12 @@ static calm_engine_rule weight_verdict(const limits *l, const calm_engine_linear
     return fills_out(l, scheme) && linear->out % step ? CALM_ENGINE_ROWS : tile_verdict(l, linear, scheme);
 }
 
+/* Columns that a block of the family has. */
+static size_t family_block(const limits *l, const calm_scheme *scheme)
+{
+    return scheme->family == CALM_FAMILY_NVFP4 && l->nvfp4 ? l->nvfp4 : calm_scheme_block(scheme);
+}
+
 /* Blocks of rows do not cross parts, whose scales stand under each other: each but the last fills its blocks.
  * transformers fuses none, and pads columns of weights alone. */
 static calm_engine_rule family_verdict(const limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
@@ -344,7 +352,7 @@ static calm_engine_rule family_verdict(const limits *l, const calm_engine_linear
     const size_t rows = calm_scheme_rows(scheme);
     if (!((scheme->act_bits ? l->act_families : l->families) & B(scheme->family)))
         return CALM_ENGINE_FAMILY;
-    if (!divides(calm_scheme_block(scheme), linear->in) && (scheme->act_bits || rows == 1 || !l->whole_parts))
+    if (!divides(family_block(l, scheme), linear->in) && (scheme->act_bits || rows == 1 || !l->whole_parts))
         return CALM_ENGINE_COLUMNS;
     return l->whole_parts || divides(rows, linear->part) ? CALM_ENGINE_TAKES : CALM_ENGINE_ROWS;
 }
@@ -501,7 +509,7 @@ static void print_rule(calm_text *out, const limits *l, calm_engine_rule rule, c
     if (rule == CALM_ENGINE_FAMILY)
         calm_text_printf(out, "has no kernel for %s in this format", name);
     else if (rule == CALM_ENGINE_COLUMNS && scheme->family)
-        calm_text_printf(out, "takes input columns that %zu divides, not %zu", calm_scheme_block(scheme), linear->in);
+        calm_text_printf(out, "takes input columns that %zu divides, not %zu", family_block(l, scheme), linear->in);
     else if (rule == CALM_ENGINE_ROWS && scheme->family)
         calm_text_printf(out, "takes parts of a fused linear whose rows %zu divides, not %zu", calm_scheme_rows(scheme),
                          linear->part);

@@ -22,6 +22,12 @@
 
 /* *lo = min(min x, start), *hi = max(max x, start) of n values.  In 16 lanes, so that it vectorizes: an extremum does
  * not depend on the order.  A NaN compares as neither less nor more and is passed over. */
+#define FOLD(half)                                                                                      \
+    for (size_t l = 0; l < half; l++) {                                                                 \
+        least[l] = least[l + half] < least[l] ? least[l + half] : least[l];                             \
+        most[l] = most[l + half] > most[l] ? most[l + half] : most[l];                                  \
+    }
+
 #define DEFINE_SPAN(name, number)                                                                       \
     CALM_VECTORIZE static void name(const number *x, size_t n, number start, number *lo, number *hi)    \
     {                                                                                                   \
@@ -39,11 +45,12 @@
             least[0] = x[j] < least[0] ? x[j] : least[0];                                               \
             most[0] = x[j] > most[0] ? x[j] : most[0];                                                  \
         }                                                                                               \
-        *lo = *hi = start;                                                                              \
-        for (size_t l = 0; l < 16; l++) {                                                               \
-            *lo = least[l] < *lo ? least[l] : *lo;                                                      \
-            *hi = most[l] > *hi ? most[l] : *hi;                                                        \
-        }                                                                                               \
+        FOLD(8)                                                                                         \
+        FOLD(4)                                                                                         \
+        FOLD(2)                                                                                         \
+        FOLD(1)                                                                                         \
+        *lo = least[0];                                                                                 \
+        *hi = most[0];                                                                                  \
     }
 
 DEFINE_SPAN(span, float)

@@ -34,7 +34,7 @@ typedef enum calm_family_id {
 
 /* Families that GGUF has a type for, under its name; and the same as a set of bits 1 << CALM_FAMILY_X. */
 #define CALM_GGUF_FAMILY_LIST(X)                                                                                       \
-    X(Q4_1) X(Q5_0) X(Q5_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS) X(IQ4_NL) X(MXFP4)
+    X(Q4_1) X(Q5_0) X(Q5_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS) X(IQ4_NL) X(MXFP4) X(NVFP4)
 #define CALM_GGUF_FAMILY_BIT(name) | 1u << CALM_FAMILY_##name
 #define CALM_GGUF_FAMILIES (0u CALM_GGUF_FAMILY_LIST(CALM_GGUF_FAMILY_BIT))
 

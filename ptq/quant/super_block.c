@@ -4,10 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/simd.h"
 #include "ptq/tensor/dtype.h"
 
 #define LEAST 0x1p-24        /* the smallest float16 */
 #define MOST 65280.0
+#define LANES 32             /* a multiple of the widest vector */
+#define ROUND_F64 0x1.8p52
 
 /* Numbers that a code holds; least 0: no sign. */
 typedef struct range {
@@ -51,8 +54,9 @@ float calm_super_minimum(double minimum)
 /* The number of d nearest to x; `nonzero`: not 0. */
 static int nearest(range r, float d, float x, bool nonzero)
 {
-    double q = rint((double)x / (double)d);
+    double q = (double)x / (double)d;
     q = q < r.least ? r.least : q > r.most ? r.most : q;
+    q = (q + ROUND_F64) - ROUND_F64;
     if (nonzero && q == 0)
         q = r.least < 0 && (x < 0) != (d < 0) ? -1 : 1;
     return (int)q;
@@ -67,15 +71,54 @@ static float largest(const float *x, size_t n)
     return most;
 }
 
-/* Sum of squared errors under d, or when that passes `most` something above it. */
-static double error_of(range r, float d, const float *x, size_t n, bool nonzero, double most)
+/* Steps side by side, each with the sum of squared errors under it in the order of the values; of steps that are none
+ * infinite. */
+typedef struct steps {
+    double d[LANES], error[LANES];
+    float step[LANES];
+    size_t n;
+} steps;
+
+/* Errors of n values x under all lanes; once every one has passed `most` they are only that, something above it. */
+CALM_VECTORIZE
+static void add_errors(steps *s, double lo, double hi, const float *x, size_t n, bool nonzero, double most)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n && sum <= most; i++) {
-        const double e = (double)x[i] - (double)d * nearest(r, d, x[i], nonzero);
-        sum += e * e;
+    for (size_t i = 0; i < n; i++) {
+        const double xi = x[i];
+        double least = INFINITY;
+        for (size_t l = 0; l < LANES; l++) {
+            double q = xi / s->d[l];
+            q = q < lo ? lo : q;
+            q = q > hi ? hi : q;
+            q = (q + ROUND_F64) - ROUND_F64;
+            const double one = lo < 0 && (xi < 0) != (s->d[l] < 0) ? -1 : 1;
+            q = nonzero && q == 0 ? one : q;
+            const double e = xi - s->d[l] * q;
+            s->error[l] += e * e;
+        }
+        for (size_t l = 0; l < LANES; l++)
+            least = s->error[l] < least ? s->error[l] : least;
+        if (least > most)
+            break;
     }
-    return sum;
+}
+
+/* The steps under which `most` is k, k - 1, ..., with both signs; returns the first k that is left for later. */
+static int fill_steps(steps *s, range r, float most, int k)
+{
+    s->n = 0;
+    for (; k >= 1 && s->n + 2 <= LANES; k--)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            const int number = sign * k;
+            if (number >= r.least && number <= r.most)
+                s->step[s->n++] = calm_dtype_round(CALM_F16, most / (float)number);
+        }
+    for (size_t l = 0; l < LANES; l++) {
+        const bool is_step = l < s->n && s->step[l] != 0 && isfinite(s->step[l]);
+        s->d[l] = is_step ? s->step[l] : 1;
+        s->error[l] = is_step ? 0 : INFINITY;
+    }
+    return k;
 }
 
 /* The float16 under which x [n] are nearest to whole numbers within r; 0 where all are 0.  From fine to coarse, so that
@@ -85,19 +128,16 @@ static float best_step(range r, const float *x, size_t n, bool nonzero)
     const float most = largest(x, n);
     float best = 0;
     double least = INFINITY;
-    const int end = r.most > -r.least ? r.most : -r.least;
-    for (int k = end; k >= 1 && most != 0 && least > 0; k--)
-        for (int sign = -1; sign <= 1; sign += 2) {
-            const int number = sign * k;
-            if (number < r.least || number > r.most)
-                continue;
-            const float d = calm_dtype_round(CALM_F16, most / (float)number);
-            const double error = d != 0 && isfinite(d) ? error_of(r, d, x, n, nonzero, least) : INFINITY;
-            if (error < least) {
-                least = error;
-                best = d;
+    steps s;
+    for (int k = r.most > -r.least ? r.most : -r.least; k >= 1 && most != 0 && least > 0;) {
+        k = fill_steps(&s, r, most, k);
+        add_errors(&s, r.least, r.most, x, n, nonzero, least);
+        for (size_t l = 0; l < s.n; l++)
+            if (s.error[l] < least) {
+                least = s.error[l];
+                best = s.step[l];
             }
-        }
+    }
     return best;
 }
 

@@ -252,6 +252,15 @@ calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, ca
     return CALM_OK;
 }
 
+bool calm_formats_have_tables(const calm_formats *formats)
+{
+    const calm_scheme *embed = formats->options.embed, *head = formats->options.head;
+    bool any = (embed && embed->bits) || (head && head->bits);
+    for (size_t i = 0; i < calm_formats_count(formats); i++)
+        any |= calm_formats_at(formats, i)->outer && !embed && !head;
+    return any;
+}
+
 bool calm_formats_want_importance(const calm_formats *formats)
 {
     bool any = false;

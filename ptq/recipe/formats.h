@@ -53,6 +53,9 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
 calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
                                 const calm_model *model, const calm_plan *plan, calm_outer_plan *out);
 
+/* Does one of them quantize embedding or head, as asked or by default? */
+bool calm_formats_have_tables(const calm_formats *formats);
+
 /* Does one of them run the model over the calibration windows? */
 bool calm_formats_want_importance(const calm_formats *formats);
 

@@ -151,13 +151,14 @@ bool calm_recipe_needs_rows(const calm_recipe *recipe)
     return recipe->score_windows > 0 || needs || recipe->prefix != CALM_PREFIX_FLOAT;
 }
 
+const char *calm_recipe_head_fit(const calm_formats *formats, unsigned caps)
+{
+    return calm_formats_have_tables(formats) && (caps & CALM_NEEDS_GRAM) ? "mkq-full" : NULL;
+}
+
 const char *calm_recipe_head_algorithm(const calm_recipe *recipe)
 {
-    const calm_scheme *embed = recipe->formats.options.embed, *head = recipe->formats.options.head;
-    bool any = (embed && embed->bits) || (head && head->bits);
-    for (size_t i = 0; i < calm_formats_count(&recipe->formats); i++)
-        any |= calm_formats_at(&recipe->formats, i)->outer && !embed && !head;
-    return any && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) ? "mkq-full" : NULL;
+    return calm_recipe_head_fit(&recipe->formats, calm_recipe_caps(recipe));
 }
 
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)

@@ -147,8 +147,10 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in);
 bool calm_recipe_needs_rows(const calm_recipe *recipe);
 
 /* The algorithm of a head that is quantized, fitted to what it reads; NULL: nothing of the recipe is fitted to data, or
- * no format of it quantizes a head: then its scales are those of the least squared error. */
+ * no format of it quantizes a head: then its scales are those of the least squared error.  calm_recipe_head_fit: the
+ * same of formats, and of a pool whose algorithms have `caps` together. */
 const char *calm_recipe_head_algorithm(const calm_recipe *recipe);
+const char *calm_recipe_head_fit(const calm_formats *formats, unsigned caps);
 
 /* May an input scale of the job stay at its input? */
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);

@@ -6,6 +6,7 @@
 #include "algorithms/algorithm.h"
 #include "ptq/calib/head_stats.h"
 #include "ptq/quant/qjob.h"
+#include "ptq/recipe/recipe.h"
 
 /* Nothing is known of the inputs, whose Gram matrix stands for the identity: scales of least squared error. */
 #define ALGORITHM "hls(signed=true)+nearest"
@@ -41,6 +42,37 @@ calm_status calm_outer_fit_collect(calm_ctx *ctx, const calm_model *model, const
         add_embedding(gram, config->hidden);
     fit->head = head->name;
     fit->stats.gram = gram;
+    return CALM_OK;
+}
+
+/* What the algorithms of a stored run read; of one that this calm does not know, nothing is known. */
+static unsigned stored_caps(calm_ctx *ctx, const calm_json *recipe)
+{
+    const calm_json *algorithms = calm_json_get(recipe, "algorithms");
+    unsigned caps = 0;
+    for (size_t i = 0; i < calm_json_size(algorithms); i++) {
+        calm_algorithm *parsed;
+        calm_ctx trial = *ctx;
+        const char *name = calm_json_string(calm_json_get(calm_json_at(algorithms, i), "name"), "");
+        if (calm_algorithm_parse(&trial, name, &parsed) == CALM_OK)
+            caps |= calm_algorithm_caps(parsed);
+    }
+    return caps;
+}
+
+calm_status calm_outer_stored_algorithm(calm_ctx *ctx, const calm_json *recipe, const calm_formats *formats,
+                                        const char **out)
+{
+    calm_formats own = {0};
+    *out = calm_json_string(calm_json_get(recipe, "head_algorithm"), NULL);
+    if (*out)
+        return CALM_OK;
+    CALM_TRY(calm_formats_of_recipe(ctx, recipe, &own));
+    CALM_TRY(calm_formats_ask_outer(ctx, calm_json_string(calm_json_get(recipe, "embed_scheme"), NULL),
+                                    calm_json_string(calm_json_get(recipe, "head_scheme"), NULL), &own.options));
+    /* One that wrote a head by no algorithm, of rounding alone or before heads were fitted, writes the same again. */
+    if (!calm_formats_have_tables(&own))
+        *out = calm_recipe_head_fit(formats, stored_caps(ctx, recipe));
     return CALM_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "ptq/base/sha256.h"
 #include "ptq/data/windows.h"
 #include "ptq/export/outer.h"
+#include "ptq/recipe/formats.h"
 
 /* What the rows of a head are fitted to. */
 typedef struct calm_outer_fit {
@@ -32,6 +33,12 @@ calm_status calm_outer_rows_round(calm_ctx *ctx, const calm_outer_fit *fit, cons
 
 /* The algorithm of that name, NULL: the one that needs no data; in ctx->out. */
 calm_status calm_outer_algorithm(calm_ctx *ctx, const char *name, calm_algorithm **out);
+
+/* The name of the algorithm that a stored run fits a head to data by when it is written in `formats`, valid as long as
+ * the run's `recipe`; NULL: none.  What the recipe says; where the run's own files have a float head, what it would say
+ * with these formats, so that `calm export` writes what `calm quantize` does. */
+calm_status calm_outer_stored_algorithm(calm_ctx *ctx, const calm_json *recipe, const calm_formats *formats,
+                                        const char **out);
 
 /* Digest over what a fit depends on: its algorithm, with all options, and the calibration of this key. */
 calm_status calm_outer_fit_key(calm_ctx *ctx, const calm_outer_fit *fit, const char *calibration,

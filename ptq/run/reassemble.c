@@ -480,7 +480,7 @@ static calm_status read_windows(calm_ctx *ctx, calm_assembly *a)
     bool quantizes;
     CALM_TRY(calm_outputs_quantize_head(ctx, &a->in, &a->result.plan, &quantizes));
     if (quantizes)
-        a->head.algorithm = calm_json_string(calm_json_get(a->run.recipe, "head_algorithm"), NULL);
+        CALM_TRY(calm_outer_stored_algorithm(ctx, a->run.recipe, &a->recipe.formats, &a->head.algorithm));
     if (!a->head.algorithm && !calm_formats_want_importance(&a->recipe.formats))
         return CALM_OK;
     CALM_TRY(calm_stored_run_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib));

@@ -10,20 +10,22 @@ from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from datasets import Dataset
 from llmcompressor import oneshot
 from llmcompressor.modifiers.quantization import GPTQModifier, QuantizationModifier
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 SEQLEN, WINDOWS = 512, 128
 
 
 def main(model_dir, text, output, how, scheme):
-    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    encoder = AutoConfig.from_pretrained(model_dir).architectures[0].endswith("Model")
+    model = (AutoModel if encoder else AutoModelForCausalLM).from_pretrained(model_dir, dtype=torch.float32)
+    ignore = ["lm_head", "re:.*pooler.*"]
     modifier = {"rtn": QuantizationModifier, "gptq": GPTQModifier}[how]
     if "g" in scheme:
         bits, group = map(int, scheme.split("g"))
         args = QuantizationArgs(num_bits=bits, type="int", symmetric=True, strategy="group", group_size=group)
-        recipe = modifier(config_groups={"all": QuantizationScheme(targets=["Linear"], weights=args)}, ignore=["lm_head"])
+        recipe = modifier(config_groups={"all": QuantizationScheme(targets=["Linear"], weights=args)}, ignore=ignore)
     else:
-        recipe = modifier(targets="Linear", scheme=scheme, ignore=["lm_head"])
+        recipe = modifier(targets="Linear", scheme=scheme, ignore=ignore)
     with open(text, encoding="utf-8") as stream:
         ids = AutoTokenizer.from_pretrained(model_dir)(stream.read(), add_special_tokens=False)["input_ids"]
     rows = [{"input_ids": ids[i * SEQLEN : (i + 1) * SEQLEN], "attention_mask": [1] * SEQLEN} for i in range(WINDOWS)]

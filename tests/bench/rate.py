@@ -1,6 +1,7 @@
 """Draw KL against file bytes, one point per file, as SVG on the standard output.
 
     rate.py DOCS/EVIDENCE > rate.svg
+    rate.py --encoder DOCS/EVIDENCE > rate_encoder.svg      all-MiniLM-L6-v2 by rate_encoder.csv: 1 - cosine in place of KL
     rate.py --check DOCS/EVIDENCE       which point of calm, of the same format, beats each point of another tool; status 1: one is not beaten
 
 Reads rate.csv (rate.sh), rate_peers.csv (rate_peers.sh; auto-round's row is auto_round.sh's), gguf_types.csv and gguf_sizes.csv of the folder:
@@ -31,12 +32,19 @@ def read(folder, name):
         return list(csv.DictReader(stream))
 
 
+def own(folder, name):
+    """calm's files of a table that rate.sh wrote."""
+    kinds = {"rtn": "rounded"}
+    return [
+        (kinds.get(row["how"], row["how"] if row["how"] in KINDS else "calm"), f"{row['format']} {row['scheme']}",
+         int(row["bytes"]), float(row["kl"]))
+        for row in read(folder, name)
+    ]
+
+
 def points(folder):
     """(kind, format and scheme, bytes, KL) of each file."""
-    out = []
-    for row in read(folder, "rate.csv"):
-        kind = "rounded" if row["how"] == "rtn" else "calm"
-        out.append((kind, f"{row['format']} {row['scheme']}", int(row["bytes"]), float(row["kl"])))
+    out = own(folder, "rate.csv")
     for row in read(folder, "gguf_types.csv"):
         kind = "calm" if row["tool"] == "calm" else "llama-quantize, importance matrix"
         out.append((kind, f"gguf {row['type']}", int(row["bytes"]), float(row["kl"])))
@@ -79,7 +87,10 @@ def check(found):
 def main():
     if sys.argv[1] == "--check":
         sys.exit(not check(points(sys.argv[2])))
-    found = points(sys.argv[1])
+    encoder = sys.argv[1] == "--encoder"
+    found = own(sys.argv[2], "rate_encoder.csv") if encoder else points(sys.argv[1])
+    shown = {kind: KINDS[kind] for kind in KINDS if not encoder or any(p[0] == kind for p in found)}
+    loss_name = "1 - cosine" if encoder else "KL"
     sizes, losses = [p[2] / 1e6 for p in found], [math.log10(p[3]) for p in found]
     least, most = math.floor(min(sizes) * 5) / 5, math.ceil(max(sizes) * 5) / 5
     bottom, top = math.floor(min(losses)), math.ceil(max(losses))
@@ -92,7 +103,7 @@ def main():
 
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" role="img">',
-        "<title>KL to the float model against bytes of the file, bundled model</title>",
+        f"<title>{loss_name} to the float model against bytes of the file, {'all-MiniLM-L6-v2' if encoder else 'bundled model'}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
     ]
     for k in range(bottom, top + 1):
@@ -110,10 +121,10 @@ def main():
     for (kind, label, size, loss), a, b in zip(found, sizes, losses):
         out.append(
             f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="{KINDS[kind][0]}">'
-            f"<title>{label}, {KINDS[kind][1]}: {size} bytes, KL {loss:.5f}</title></circle>"
+            f"<title>{label}, {KINDS[kind][1]}: {size} bytes, {loss_name} {loss:.5f}</title></circle>"
         )
     at = 12
-    for colour, name in KINDS.values():
+    for colour, name in shown.values():
         out.append(f'<circle cx="{at}" cy="{HEIGHT - 10}" r="4" fill="{colour}"/>')
         out.append(f'<text x="{at + 7}" y="{HEIGHT - 6}" font-size="11">{name}</text>')
         at += 22 + 5.6 * len(name)

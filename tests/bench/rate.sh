@@ -4,7 +4,8 @@
 #
 #   rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]      build/release; default: those of docs/evidence/rate.csv
 #
-# WINDOWS=196: test windows of 512 tokens.  ALGORITHMS="mkq-full rtn".  About two minutes of CPU for each.
+# WINDOWS=196: test windows of 512 tokens.  ALGORITHMS="mkq-full rtn".  About two minutes of CPU for each.  MODEL=DIRECTORY: another one; of an
+# encoder the loss is 1 - cosine of the pooled embeddings of so many sentences.  OPTIONS: further ones of calm quantize.
 set -eu
 
 PATH=${1:?usage: rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]}:$PATH
@@ -12,6 +13,7 @@ shift
 [ $# -gt 0 ] || set -- compressed-tensors:w2a16_g64 compressed-tensors:w3a16_g128 compressed-tensors:w4a16_g128 \
     compressed-tensors:w4a16_g32 compressed-tensors:mxfp4a16 compressed-tensors:nvfp4a16 compressed-tensors:fp8_blocka16 \
     mlx:w2a16_g64_asym mlx:w3a16_g64_asym mlx:w4a16_g64 mlx:w4a16_g64_asym
+model=${MODEL:-qwen}
 home=${CALM_HOME:-$(cd "$(dirname "$0")/../.." && pwd)}
 export CALM_HOME=$home
 work=$(mktemp -d)
@@ -22,10 +24,12 @@ echo "format,scheme,how,bytes,kl"
 for pair in "$@"; do
     format=${pair%%:*} scheme=${pair#*:}
     for how in ${ALGORITHMS:-mkq-full rtn}; do
-        calm quantize --model qwen --format "$format" --scheme "$scheme" --algorithms "$how" --guard-samples 0 --no-eval --quiet \
-            --force --output "$work/out" --store "$work/calm.db" >/dev/null
-        calm eval --model "$work/out" --reference qwen --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
-        kl=$(tr ',{}' '\n\n\n' <"$work/eval.json" | sed -n 's/^ *"kl": *\([-0-9.e]*\).*/\1/p' | head -n 1)
+        # shellcheck disable=SC2086
+        calm quantize --model "$model" --format "$format" --scheme "$scheme" --algorithms "$how" --guard-samples 0 --no-eval --quiet \
+            --force --output "$work/out" --store "$work/calm.db" ${OPTIONS:-} >/dev/null
+        calm eval --model "$work/out" --reference "$model" --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
+        kl=$(tr ',{}' '\n\n\n' <"$work/eval.json" | sed -n 's/^ *"kl": *\([-0-9.e]*\).*/\1/p; s/^ *"cosine": *\([-0-9.e]*\).*/1-\1/p' | head -n 1)
+        case $kl in 1-*) kl=$(awk "BEGIN {printf \"%.6f\", $kl}") ;; esac
         echo "$format,$scheme,$how,$(cat "$work/out"/*.safetensors | wc -c),$kl"
     done
 done

@@ -3,15 +3,17 @@
 # importance matrix, mlx-lm's affine rounding, llm-compressor's rounding to nearest and GPTQ.  CSV on the standard output; rate.py
 # draws it.  auto_round.sh has auto-round, gguf_types.sh llama-quantize with an importance matrix.
 #
-#   rate_peers.sh FOLDER-OF-PROGRAMS TOOL...       build/release; llama-quantize, mlx-lm, llm-compressor
+#   rate_peers.sh FOLDER-OF-PROGRAMS [TOOL...]     build/release; llama-quantize, mlx-lm, llm-compressor (default: all three)
 #
 # CALM_LLAMA_CPP: llama.cpp's programs (tests/readers/build_llama_cpp.sh).  MLX_LM_PYTHON, LLM_COMPRESSOR_PYTHON: pythons of environments with
 # mlx-lm (pip install mlx[cpu] mlx-lm; mlx has a backend for Linux' CPUs) and llmcompressor.  WINDOWS=196: test windows of 512 tokens.
+# LLM_COMPRESSOR: its HOW:SCHEME, several.  About an hour and a half of CPU for all.
 # Bytes of llm-compressor's files count floats as two bytes: it computes, and writes, in float32 here.
 set -eu
 
-PATH=${1:?usage: rate_peers.sh FOLDER-OF-PROGRAMS TOOL...}:$1/tests:$PATH
+PATH=${1:?usage: rate_peers.sh FOLDER-OF-PROGRAMS [TOOL...]}:$1/tests:$PATH
 shift
+[ $# -gt 0 ] || set -- llama-quantize mlx-lm llm-compressor
 here=$(cd "$(dirname "$0")" && pwd)
 home=${CALM_HOME:-$(cd "$here/../.." && pwd)}
 export CALM_HOME=$home HF_HUB_OFFLINE=1
@@ -46,7 +48,7 @@ mlx() {
 }
 
 compressor() {
-    for pair in rtn:4g128 gptq:4g128 rtn:3g128 gptq:3g128 rtn:NVFP4A16 rtn:MXFP4A16; do
+    for pair in ${LLM_COMPRESSOR:-rtn:4g128 gptq:4g128 rtn:3g128 gptq:3g128 rtn:NVFP4A16 rtn:MXFP4A16}; do
         rm -rf "$work/lc"
         try "$LLM_COMPRESSOR_PYTHON" "$here/peer_llm_compressor.py" "$model" "$home/recipes/text/wikitext2-valid.txt" "$work/lc" \
             "${pair%%:*}" "${pair#*:}"

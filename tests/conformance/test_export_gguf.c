@@ -444,7 +444,7 @@ TEST(refused_by_name)
     check_refused(&spec, "w8a8", "model.layers.0.mlp.down_proj is w8a8: GGUF has no quantized activations");
     check_refused(&spec, "w4a4_g32", "is w4a4_g32: GGUF has no quantized activations");
     check_refused(&spec, "mxfp4", "is mxfp4: GGUF has no quantized activations");
-    check_refused(&spec, "nvfp4a16", "is nvfp4a16, for which GGUF has no type");
+    check_refused(&spec, "fp8a16", "is fp8a16, for which GGUF has no type");
     check_refused(&spec, "w4a16_g16",
                   "is w4a16_g16: GGUF's blocks have 32 columns, which must divide the groups of 16");
     check_refused(&spec, "w8a16_asym", "is w8a16_asym: GGUF has no asymmetric type of 8 bits");

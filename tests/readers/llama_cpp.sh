@@ -15,7 +15,7 @@ if [ ! -x "$programs/llama-quantize" ] || [ ! -x "$programs/llama-simple" ] || [
     echo "SKIP: no llama-quantize, llama-simple and llama-perplexity in CALM_LLAMA_CPP=$programs"
     exit 77
 fi
-[ $# -gt 0 ] || set -- w4a16_g32 w4a16_g32_asym w8a16_g32 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs mxfp4a16 q4_k,float,q6_k,iq4_xs
+[ $# -gt 0 ] || set -- w4a16_g32 w4a16_g32_asym w8a16_g32 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs mxfp4a16 nvfp4a16 q4_k,float,q6_k,iq4_xs
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -169,8 +169,10 @@ TEST(refused_by_name)
     check_refused(&run, CALM_EARG, "`export.embed_scheme` q4_1 and `export.head_scheme` q5_1: the model has one table");
     ask(&run, "w8a8", NULL);
     check_refused(&run, CALM_EARG, "`export.embed_scheme` w8a8: tables have schemes for weights alone");
+    ask(&run, "fp8a16", NULL);
+    check_refused(&run, CALM_EUNSUPPORTED, "fp8a16: `formats` gguf does not hold it");
     ask(&run, "nvfp4a16", NULL);
-    check_refused(&run, CALM_EUNSUPPORTED, "nvfp4a16: `formats` gguf does not hold it");
+    check_refused(&run, CALM_EUNSUPPORTED, "model.embed_tokens.weight is nvfp4a16: llama.cpp takes no global scale");
     ask(&run, "w4a16_g8", NULL);
     check_refused(&run, CALM_EUNSUPPORTED, "model.embed_tokens.weight is w4a16_g8");
     play other = written("gptq", "w4a16_g32", true);

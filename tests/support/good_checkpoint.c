@@ -89,6 +89,7 @@ static const good goods[] = {
     {"awq", "awq", {"w4a16_g32_asym"}, .untied = true},
     {"mlx", "mlx", {"w4a16_g32"}, .untied = false},
     {"gguf", "gguf", {"w4a16_g32"}, .untied = false},
+    {"gguf-nvfp4", "gguf", {"nvfp4a16"}, .untied = false},
 };
 
 static tiny_model spec_of(const good *g)
@@ -116,4 +117,4 @@ const char *good_write(const char *name)
 
 const char *const good_names[] = {"ct",     "ct-mixed",     "ct-moe",   "ct-3bit",  "ct-asym",   "ct-w4a4",
                                   "ct-fp8", "ct-fp8-block", "ct-mxfp4", "ct-nvfp4", "ct-shards", "gptq",
-                                  "gptq-mixed", "gptq-asym", "awq",     "mlx",      "gguf",      NULL};
+                                  "gptq-mixed", "gptq-asym", "awq",     "mlx",      "gguf",      "gguf-nvfp4", NULL};

@@ -240,6 +240,8 @@ const break_fault break_faults[] = {
     {"gguf_eos", "gguf", "GG013", "eos_token_id", BREAK_KEY, "tokenizer.ggml.eos_token_id", "ffff0000", 0, 0},
     {"gguf_scale_nan", "gguf", "GG014", "blk.0.ffn_up.weight", BREAK_DATA, "blk.0.ffn_up.weight", "18@ff7f", 0, 0},
     {"gguf_scale_zero", "gguf", "GG015", "blk.0.ffn_up.weight", BREAK_DATA, "blk.0.ffn_up.weight", "0000", 0, 0},
+    {"gguf_small_nan", "gguf-nvfp4", "GG014", "blk.0.ffn_up.weight", BREAK_DATA, "blk.0.ffn_up.weight", "36@7f", 0, 0},
+    {"gguf_factor", "gguf-nvfp4", "GG019", "blk.0.ffn_up.scale", BREAK_DATA, "blk.0.ffn_up.scale", "000080bf", 0, 0},
     {"gguf_spare", "gguf", "GG016", "", BREAK_APPEND, "model.gguf", "spare bytes", 0, 0},
     {"gguf_norm_type", "gguf", "GG009", "blk.0.ffn_norm.weight", BREAK_TYPE, "blk.0.ffn_norm.weight", "1a", 0, 0},
     {"gguf_tokens_lack", "gguf", "GG012", "tokenizer.ggml.tokens", BREAK_SWALLOW, "tokenizer.ggml.tokens", 0, 0, 0},

@@ -12,7 +12,7 @@ static calm_algorithm *parsed(const char *text)
 TEST(canonical_has_every_option_and_revision)
 {
     const char *canonical = calm_algorithm_canonical(parsed("hls(signed=true)+gptq(order=none)"));
-    ck_assert_str_eq(canonical, "hls@1(signed=true,rounds=8,weights=diagonal)+"
+    ck_assert_str_eq(canonical, "hls@2(signed=true,rounds=8,weights=diagonal)+"
                                 "gptq@2(order=none,groups=static,damp=0.01)");
     ck_assert_str_eq(calm_algorithm_canonical(parsed("rtn")), "absmax@1+nearest@1");
     canonical = calm_algorithm_canonical(parsed(" smooth( alpha = 0.75 ) + absmax + nearest( ) + ls + mkq(rounds=2)"));
@@ -32,7 +32,7 @@ END_OF_TEST
 TEST(place_decides_between_two_kinds)
 {
     ck_assert_str_eq(calm_algorithm_canonical(parsed("ls+nearest+ls")),
-                     "ls@1(signed=false,rounds=8)+nearest@1+ls@1(damp=0.01)");
+                     "ls@2(signed=false,rounds=8)+nearest@1+ls@1(damp=0.01)");
     ck_assert_str_eq(calm_algorithm_canonical(parsed("absmax+nearest+mkq+ls")),
                      "absmax@1+nearest@1+mkq@2(rounds=4,damp=0.01)+ls@1(damp=0.01)");
 }

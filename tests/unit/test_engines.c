@@ -147,7 +147,9 @@ static const example examples[] = {
     {"llamacpp", NULL, 7, 96, false, "mxfp4a16", CALM_ENGINE_TAKES},
     {"llamacpp", NULL, 7, 80, false, "mxfp4a16", CALM_ENGINE_COLUMNS},
     {"llamacpp", NULL, 7, 96, false, "mxfp4", CALM_ENGINE_FAMILY},
-    {"llamacpp", NULL, 7, 96, false, "nvfp4a16", CALM_ENGINE_FAMILY},
+    {"llamacpp", NULL, 7, 128, false, "nvfp4a16", CALM_ENGINE_TAKES},
+    {"llamacpp", NULL, 7, 96, false, "nvfp4a16", CALM_ENGINE_COLUMNS},
+    {"llamacpp", NULL, 7, 128, false, "nvfp4", CALM_ENGINE_FAMILY},
     {"llamacpp", "compressed-tensors", 7, 96, false, "w8a16", CALM_ENGINE_FORMAT},
     /* MLX: three groups, no rows, zero points everywhere; AWQ of dense linears, GPTQ not. */
     {"mlx", NULL, 7, 128, false, "w4a16_g64", CALM_ENGINE_TAKES},

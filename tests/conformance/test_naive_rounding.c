@@ -1,0 +1,103 @@
+/* No row of schemes.def is rounded worse by calm than by the tool that made its format: in the sum of squares that the
+ * tool searches the least of.  The tools weigh each weight by itself, calm's grids columns; so each row of weights is a
+ * job of its own, whose inputs have the tool's weights as their powers. */
+#include "algorithms/part.h"
+#include "ptq/quant/qjob.h"
+#include "tests/conformance/sample_job.h"
+#include "tests/support/naive_rounding.h"
+
+#define IN ((size_t)256)
+#define N_ROWS ((size_t)16)
+
+/* Rows of the table whose names spell out bits, group and zeros: compressed-tensors' and, with float16 scales,
+ * GGUF's. */
+static const char *const whole_numbers[] = {
+    "w2a16_g64",      "w3a16_g128",     "w4a16_g32",      "w4a16_g128_asym", "w8a16",
+    "w2a16_g64_asym", "w3a16_g32_asym", "w4a16_g32_f16s", "w8a16_g32_f16s",
+};
+#define N_WHOLE (sizeof whole_numbers / sizeof *whole_numbers)
+
+/* sum weight (w - w^)^2 of a row. */
+static double error_of(const float *w, const float *rounded, const float *weight)
+{
+    double sum = 0;
+    for (size_t i = 0; i < IN; i++) {
+        const double e = (double)w[i] - (double)rounded[i];
+        sum += (double)weight[i] * e * e;
+    }
+    return sum;
+}
+
+static double error_under(const char *chain, const sample *s, const float *weight)
+{
+    calm_algorithm *algorithm;
+    calm_qjob q;
+    float mine[IN];
+    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
+    ck_ok(calm_algorithm_run(ctx, algorithm, &s->job, &q));
+    calm_qjob_dequantize(&q, mine);
+    return error_of(s->w[0], mine, weight);
+}
+
+/* Sums over rows, whose groups of 16 differ in size as those of models do. */
+static void check_scheme(const char *name)
+{
+    sample s;
+    const char *tool = NULL;
+    double naive = 0, searched = 0, plain = 0;
+    make_sample(&s, 3, IN, 1, name);
+    s.job.n_linears = s.linears[0].out = 1;
+    for (size_t row = 0; row < N_ROWS; row++) {
+        float rounded[IN], weight[IN];
+        for (size_t i = 0; i < IN; i++)
+            s.w[0][i] = (float)(0.05 * calm_rng_normal(11, row, i) * exp(0.5 * calm_rng_normal(12, row, i / 16)));
+        tool = naive_round(&s.job.scheme, s.w[0], 1, IN, rounded, weight);
+        for (size_t i = 0; i < IN; i++)
+            s.gram[i * IN + i] = (double)weight[i];
+        naive += error_of(s.w[0], rounded, weight);
+        searched += error_under("hls(signed=true)+nearest", &s, weight);
+        plain += error_under("rtn", &s, weight);
+    }
+    ck_assert_msg(naive > 0 && searched <= naive, "%s: %g, %s %g", name, searched, tool, naive);
+    /* rtn is that rounding where the format has no search; of 8 bits it leaves out the code -128. */
+    ck_assert_msg(*tool == 'l' || plain <= 1.01 * naive, "%s: rtn %g, %s %g", name, plain, tool, naive);
+}
+
+TEST(no_row_is_worse_than_its_tool)
+{
+    for (size_t i = 0; i < N_WHOLE; i++)
+        check_scheme(whole_numbers[i]);
+    for (int family = 1; family < CALM_N_FAMILIES; family++)
+        check_scheme(test_format("%s%s", calm_families[family].name, calm_families[family].act_bits ? "a16" : ""));
+}
+END_OF_TEST
+
+/* By hand: what Q4_0, Q8_0 and MXFP4 of llama.cpp make of 0, 1, ..., 31, and min and max of Q4_1. */
+TEST(naive_rules)
+{
+    static const struct {
+        const char *scheme;
+        float first, last, step;    /* of the results for 1, 31; the distance of levels */
+    } cases[] = {{"w4a16_g32_f16s", 0, 31, 3.875f}, {"w8a16_g32_f16s", 0.9765f, 31, 0.2441f}, {"mxfp4a16", 0, 24, 2},
+                 {"q4_1", 0, 31, 2.0664f}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        calm_scheme scheme;
+        float w[256], out[256], weight[256];
+        ck_ok(calm_scheme_parse(ctx, cases[i].scheme, &scheme));
+        for (size_t j = 0; j < 256; j++)
+            w[j] = (float)(j % 32);
+        naive_round(&scheme, w, 1, 256, out, weight);
+        /* Steps are given to as many digits as a float16 scale has. */
+        ck_assert_msg(fabsf(out[1] - cases[i].first) < 0.003f && fabsf(out[31] - cases[i].last) < 0.02f,
+                      "%s: %g %g", cases[i].scheme, (double)out[1], (double)out[31]);
+        for (size_t j = 0; j < 32; j++)
+            ck_assert_msg(fabsf(remainderf(out[j], cases[i].step)) < 0.02f, "%s: %g", cases[i].scheme, (double)out[j]);
+        ck_assert(weight[7] == 1);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("naive_rounding", (const TTest *[]){no_row_is_worse_than_its_tool, naive_rules, NULL});
+}

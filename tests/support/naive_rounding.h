@@ -1,0 +1,13 @@
+/* How the tools that made the formats round weights by themselves, with nothing known of the inputs: what calm's grids
+ * must not fall behind. */
+#ifndef CALM_TESTS_NAIVE_ROUNDING_H
+#define CALM_TESTS_NAIVE_ROUNDING_H
+
+#include "ptq/quant/scheme.h"
+
+/* The weights that a file of the scheme's format would hold, out [rows, n] of w [rows, n]; n is a multiple of 256.
+ * weight [rows, n]: what each error counts in the sum of squares that the tool searches the least of; 1 where it
+ * searches nothing.  Returns the tool's name. */
+const char *naive_round(const calm_scheme *scheme, const float *w, size_t rows, size_t n, float *out, float *weight);
+
+#endif
