@@ -111,6 +111,7 @@ calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
     CALM_TRY(calm_tensor_to_f32(ctx, tensor, values));
+    calm_safetensors_release(model->tensors, tensor);    /* small, but with the pages around it */
     *out = values;
     return CALM_OK;
 }
@@ -195,6 +196,7 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
             continue;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, tensor->n_elements));
         CALM_TRY(calm_tensor_to_f32(ctx, tensor, w));
+        calm_safetensors_release(model->tensors, tensor);
         *(i ? &moe->shared_gate : &moe->router) = w;
     }
     return CALM_OK;
