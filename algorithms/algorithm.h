@@ -34,6 +34,7 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
 #define CALM_NEEDS_SAMPLES (1u << 3)
 #define CALM_NEEDS_INVERSE (1u << 4)    /* of the Gram matrix, which is made once for the chain */
 #define CALM_NEEDS_CROSS   (1u << 5)    /* of the input and what it would be behind float blocks */
+#define CALM_GRAM_INVERSE  (1u << 11)   /* of the Gram matrix it reads the diagonal and that inverse alone */
 #define CALM_NEEDS_DATA                                                                                                \
     (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES | CALM_NEEDS_CROSS)
 #define CALM_SETS_IN_SCALE (1u << 8)

@@ -44,6 +44,18 @@ static calm_status keep_diagonal(calm_ctx *ctx, calm_inverse *inverse, const siz
     return CALM_OK;
 }
 
+/* Row `row` of H from its diagonal on, in the order of the columns, into u [I]: of the problem's copy, or as that would
+ * be made. */
+static void copy_row(const calm_problem *problem, const size_t *order, size_t row, double *u)
+{
+    const size_t n = problem->in;
+    const double *h = problem->h ? problem->h : problem->gram, rows = (double)problem->job->stats->rows;
+    for (size_t j = row; j < n; j++) {
+        const double value = h ? h[order[row] * n + order[j]] : row == j;
+        u[j] = problem->h || !h ? value : value / rows;
+    }
+}
+
 static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp)
 {
     const size_t n = problem->in;
@@ -54,8 +66,7 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
     mean /= (double)n;
     /* The upper triangle alone, which is what the factorisation reads. */
     for (size_t i = 0; i < n; i++) {
-        for (size_t j = i; j < n; j++)
-            u[i * n + j] = problem->h[order[i] * n + order[j]];
+        copy_row(problem, order, i, u + i * n);
         u[i * n + i] += damp * mean;
     }
     CALM_TRY(calm_dinverse_root(ctx, n, u, n));

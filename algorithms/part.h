@@ -34,8 +34,10 @@ typedef struct calm_problem {
     size_t out, in, group, n_groups;    /* O, I, columns per group, G                                      */
     float *w;                           /* [O, I] W diag(in_scale)                                          */
     double *h;                          /* [I, I] diag(1/in_scale) X^T X / N diag(1/in_scale), both triangles;
-                                         * the identity when no input was seen; NULL unless a part needs it */
-    double *h_diag;                     /* [I] its diagonal, >= 0; NULL with h                              */
+                                         * the identity when no input was seen; NULL unless a part needs it,
+                                         * and where calm_inverse_factor alone would read it: */
+    const double *gram;                 /* [I, I] then X^T X, NULL when no input was seen                  */
+    double *h_diag;                     /* [I] the diagonal of H, >= 0; NULL: no part needs H               */
     float *in_scale;                    /* [I] > 0; NULL = ones                                             */
     float global;                       /* that the job's scales are multiples of (grid.h); 0: none        */
     float act_global;                   /* the same for scales of activations (act_levels.h), or their one scale
@@ -88,7 +90,8 @@ typedef struct calm_part {
     int revision;                          /* raised when outputs change: enters the candidate's key             */
     const char *summary, *reference;
     calm_part_kind kind;                   /* tags `run`                                                         */
-    unsigned caps;                         /* CALM_NEEDS_* and CALM_SETS_*                                       */
+    unsigned caps;                         /* CALM_NEEDS_* and CALM_SETS_*; without any, and no transform, it
+                                            * leaves the problem's w as it is                                    */
     double products;                       /* with default options its work is that of so many products W H of
                                             * weights and Gram matrix, about; 0: small beside one                */
     size_t opts_size;

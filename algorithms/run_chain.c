@@ -148,15 +148,37 @@ static calm_status check_cross(calm_ctx *ctx, const calm_job *job, size_t in)
 
 /* ---- the problem ---- */
 
+/* Do the linears of the job lie under each other already? */
+static bool is_stacked(const calm_job *job)
+{
+    const float *next = job->linears[0].w;
+    for (size_t i = 0; i < job->n_linears; i++) {
+        if (job->linears[i].w != next)
+            return false;
+        next += job->linears[i].out * job->linears[i].in;
+    }
+    return true;
+}
+
+/* Without transforms, and with parts that look at weights alone: none of them changes those. */
+static bool reads_alone(const calm_algorithm *algorithm)
+{
+    return !algorithm->caps && algorithm->steps[0].part->kind != CALM_KIND_TRANSFORM;
+}
+
 /* problem->w [O, I] = the linears of the job under each other, checked to be finite. */
-static calm_status stack_weights(calm_ctx *ctx, const calm_job *job, calm_problem *problem)
+static calm_status stack_weights(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
+                                 calm_problem *problem)
 {
     size_t n_weights;
-    float *to;
+    float *to = NULL;
     if (!calm_size_mul(&n_weights, problem->out, problem->in))
         return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu weights do not fit", job->name, problem->out, problem->in);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->w, n_weights));
-    to = problem->w;
+    if (reads_alone(algorithm) && is_stacked(job))
+        problem->w = (float *)(uintptr_t)job->linears[0].w;
+    else
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, problem->w, n_weights));
+    to = problem->w == job->linears[0].w ? NULL : problem->w;
     for (size_t i = 0; i < job->n_linears; i++) {
         const calm_linear *linear = &job->linears[i];
         size_t n = linear->out * linear->in;
@@ -164,22 +186,37 @@ static calm_status stack_weights(calm_ctx *ctx, const calm_job *job, calm_proble
         if (bad < n)
             return calm_fail(ctx, CALM_ENUMERIC, "%s.weight[%zu, %zu] is %g", linear->name, bad / linear->in,
                              bad % linear->in, linear->w[bad]);
-        if (n)
+        if (n && to) {
             memcpy(to, linear->w, n * sizeof *to);
-        to += n;
+            to += n;
+        }
     }
     return CALM_OK;
 }
 
-/* H = 1/N X^T X, or the identity when no input is known. */
-static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_problem *problem)
+/* Does any step read H itself? */
+static bool reads_gram(const calm_algorithm *algorithm)
+{
+    bool reads = false;
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        const calm_part *part = algorithm->steps[i].part;
+        /* A transform may change it. */
+        reads |= part->kind == CALM_KIND_TRANSFORM ||
+                 (part->caps & CALM_NEEDS_GRAM && !(part->caps & CALM_GRAM_INVERSE));
+    }
+    return algorithm->caps & CALM_NEEDS_GRAM && reads;
+}
+
+/* H = 1/N X^T X, or the identity when no input is known; with `whole` a copy of all of it. */
+static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, bool whole, calm_problem *problem)
 {
     size_t n = problem->in, cells;
     double trace = 0;
     const double *gram = job->stats->gram;
     if (!calm_size_mul(&cells, n, n))
         return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", job->name, n, n);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->h, cells));
+    if (whole)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, problem->h, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->h_diag, n));
     for (size_t i = 0; i < cells; i++)
         if (!isfinite(gram[i]))
@@ -192,10 +229,11 @@ static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, calm_problem *p
     }
     /* Rows that are all zero say no more than no rows. */
     bool blind = job->stats->rows == 0 || trace == 0;
-    for (size_t i = 0; i < cells; i++)
+    problem->gram = blind ? NULL : gram;
+    for (size_t i = 0; whole && i < cells; i++)
         problem->h[i] = blind ? i / n == i % n : gram[i] / (double)job->stats->rows;
     for (size_t j = 0; j < n; j++)
-        problem->h_diag[j] = problem->h[j * n + j];
+        problem->h_diag[j] = blind ? 1 : gram[j * n + j] / (double)job->stats->rows;
     return CALM_OK;
 }
 
@@ -219,7 +257,7 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
     const calm_job_shape shape = calm_job_shape_of(&job->scheme, problem->out, problem->in);
     problem->n_groups = shape.n_groups;
     problem->group = shape.group;
-    CALM_TRY(stack_weights(ctx, job, problem));
+    CALM_TRY(stack_weights(ctx, algorithm, job, problem));
     if (needs & CALM_NEEDS_ABSMAX)
         CALM_TRY(check_inputs(ctx, job, problem->in, "max|x|", job->stats->absmax, NULL, 0));
     if (needs & CALM_NEEDS_SUMS)
@@ -229,7 +267,7 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
     if (needs & CALM_NEEDS_SAMPLES)
         CALM_TRY(check_samples(ctx, job, problem->in));
     if (needs & CALM_NEEDS_GRAM)
-        CALM_TRY(copy_gram(ctx, job, problem));
+        CALM_TRY(copy_gram(ctx, job, reads_gram(algorithm), problem));
     if (needs & CALM_NEEDS_CROSS)
         CALM_TRY(check_cross(ctx, job, problem->in));
     if (algorithm->caps & CALM_NEEDS_INVERSE)
@@ -326,7 +364,7 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
 {
     size_t kept = CALM_BYTES(float, shape->out * shape->in), most = 0;
     if (algorithm->caps & CALM_NEEDS_GRAM)
-        kept += CALM_BYTES(double, shape->in * shape->in) + CALM_BYTES(double, shape->in);
+        kept += (reads_gram(algorithm) ? CALM_BYTES(double, shape->in * shape->in) : 0) + CALM_BYTES(double, shape->in);
     if (algorithm->caps & CALM_NEEDS_INVERSE)
         kept += calm_inverse_bytes(shape->in);
     if (algorithm->caps & CALM_SETS_IN_SCALE)

@@ -106,6 +106,7 @@ static calm_arena_chunk *push_chunk(calm_memory *memory, calm_arena_chunk **list
     if (!calm_size_add(&bytes, capacity, 2 * ALIGNMENT))
         return NULL;
     const bool mapped = capacity >= MAPPED;
+    bytes = mapped ? calm_memory_whole_pages(bytes) : bytes;    /* what is spare later is in pages */
     const size_t counted = mapped ? bytes : capacity;
     if (!calm_memory_take(memory, counted))
         return NULL;

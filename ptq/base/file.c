@@ -55,13 +55,21 @@ void calm_unmap_file(calm_mapping *map)
     *map = (calm_mapping){NULL, 0};
 }
 
+/* Linux maps the pages around one that is read, in windows of 64 KiB: those of the neighbours, too. */
+#define AROUND ((uintptr_t)64 * 1024)
+
 void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), begin = offset / page * page;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)map->data;
     if (!map->data || offset >= map->bytes || bytes == 0)
         return;
-    const size_t end = bytes < map->bytes - offset ? offset + bytes : map->bytes;
-    madvise((void *)(uintptr_t)(map->data + begin), (end - begin + page - 1) / page * page, MADV_DONTNEED);
+    const uintptr_t last = (first + map->bytes + page - 1) / page * page;
+    uintptr_t begin = (first + offset) / AROUND * AROUND;
+    uintptr_t end = first + (bytes < map->bytes - offset ? offset + bytes : map->bytes);
+    end = (end + AROUND - 1) / AROUND * AROUND;
+    begin = begin < first ? first : begin;
+    end = end > last ? last : end;
+    madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char **out, size_t *n_bytes)

@@ -23,8 +23,8 @@ calm_status calm_map_file_within(calm_ctx *ctx, const char *path, size_t limit, 
 /* Safe to call again, and on a mapping that failed. */
 void calm_unmap_file(calm_mapping *map);
 
-/* Drop a range of a mapping from resident memory, with the whole of its first and last page.  Safe while others read
- * there: the page is read from the file again. */
+/* Drop a range of a mapping from resident memory, with what the system maps around it.  Safe while others read there:
+ * the pages are read from the file again. */
 void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes);
 
 /* Read a whole file into ctx->out, with a NUL after the last byte.

@@ -3,9 +3,11 @@
 
 #include <malloc.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Blocks from this size on are mapped one by one.  Fixed, or the C library would raise it. */
 #define MAPPED_BYTES (16 * 1024 * 1024)
@@ -93,18 +95,67 @@ static void leave(calm_memory *memory)
     atomic_store_explicit(&memory->busy, false, memory_order_release);
 }
 
-/* Take the last ones of so many bytes out of the list, or with 0 the oldest; NULL: there are none.  Within enter. */
-static calm_spare_pages *take_spare(calm_memory *memory, size_t bytes)
+/* Take one out of the list.  Within enter, as the functions below. */
+static calm_spare_pages *unlink_spare(calm_memory *memory, calm_spare_pages **at)
 {
-    calm_spare_pages **at = &memory->spare, *found;
-    while (*at && (bytes ? (*at)->bytes != bytes : (*at)->older != NULL))
-        at = &(*at)->older;
-    found = *at;
-    if (found) {
-        *at = found->older;
-        memory->spare_bytes -= found->bytes;
-    }
+    calm_spare_pages *found = *at;
+    *at = found->older;
+    memory->spare_bytes -= found->bytes;
     return found;
+}
+
+static void link_spare(calm_memory *memory, void *pages, size_t bytes)
+{
+    calm_spare_pages *spare = pages;
+    *spare = (calm_spare_pages){memory->spare, bytes};
+    memory->spare = spare;
+    memory->spare_bytes += bytes;
+}
+
+/* So many bytes of the smallest spare pages that have them; what is left of those stays.  NULL: none has. */
+static void *take_spare(calm_memory *memory, size_t bytes)
+{
+    calm_spare_pages **best = NULL;
+    for (calm_spare_pages **at = &memory->spare; *at; at = &(*at)->older)
+        if ((*at)->bytes >= bytes && (!best || (*at)->bytes < (*best)->bytes))
+            best = at;
+    if (!best)
+        return NULL;
+    calm_spare_pages *found = unlink_spare(memory, best);
+    if (found->bytes > bytes)
+        link_spare(memory, (char *)found + bytes, found->bytes - bytes);
+    return found;
+}
+
+/* Pages join the spare ones that they touch, so that many small ones serve a large request. */
+static void put_spare(calm_memory *memory, char *pages, size_t bytes)
+{
+    for (calm_spare_pages **at = &memory->spare; *at;) {
+        const bool before = (char *)*at + (*at)->bytes == pages;
+        if (!before && pages + bytes != (char *)*at) {
+            at = &(*at)->older;
+            continue;
+        }
+        calm_spare_pages *joined = unlink_spare(memory, at);
+        pages = before ? (char *)joined : pages;
+        bytes += joined->bytes;
+    }
+    link_spare(memory, pages, bytes);
+}
+
+static calm_spare_pages *take_oldest(calm_memory *memory)
+{
+    calm_spare_pages **at = &memory->spare;
+    while ((*at)->older)
+        at = &(*at)->older;
+    return unlink_spare(memory, at);
+}
+
+
+size_t calm_memory_whole_pages(size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), rest = bytes % page;
+    return rest && bytes < SIZE_MAX - page ? bytes + page - rest : bytes;
 }
 
 void calm_memory_trim(calm_memory *memory)
@@ -112,7 +163,7 @@ void calm_memory_trim(calm_memory *memory)
     for (calm_spare_pages *oldest = NULL; memory; oldest = NULL) {
         enter(memory);
         if (memory->spare_bytes && atomic_load(&memory->used) + memory->spare_bytes > atomic_load(&memory->most))
-            oldest = take_spare(memory, 0);
+            oldest = take_oldest(memory);
         leave(memory);
         if (!oldest)
             return;
@@ -148,16 +199,12 @@ void *calm_memory_map(calm_memory *memory, size_t bytes, bool *zero)
 
 void calm_memory_unmap(calm_memory *memory, void *pages, size_t bytes)
 {
-    calm_spare_pages *spare = pages;
     bool kept = false;
     if (memory) {
         enter(memory);
         kept = atomic_load(&memory->used) + memory->spare_bytes + bytes <= atomic_load(&memory->most);
-        if (kept) {
-            *spare = (calm_spare_pages){memory->spare, bytes};
-            memory->spare = spare;
-            memory->spare_bytes += bytes;
-        }
+        if (kept)
+            put_spare(memory, pages, bytes);
         leave(memory);
     }
     if (!kept)

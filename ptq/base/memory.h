@@ -14,8 +14,8 @@ typedef struct calm_spare_pages calm_spare_pages;
 /* All members are 0 at the start.  An account outlives every arena that took from it.  Every function below takes NULL
  * for "not counted": nothing is held, and there is no limit.
  *
- * Pages that an arena gives back wait here for the next request of the same size, which then faults none in: `used` and
- * they together are never more than `most`, so that waiting raises no peak. */
+ * Pages that an arena gives back wait here for the next request that fits into them, which then faults none in: `used`
+ * and they together are never more than `most`, so that waiting raises no peak. */
 typedef struct calm_memory {
     atomic_size_t limit, used, peak;
     atomic_size_t most;         /* the largest that `used` was, of all stages             */
@@ -37,8 +37,11 @@ void calm_memory_restart(calm_memory *memory);
 bool calm_memory_take(calm_memory *memory, size_t bytes);
 void calm_memory_give(calm_memory *memory, size_t bytes);
 
-/* For arenas, of bytes that were taken: pages, huge ones where the system has them; NULL when it has none.  *zero: they
- * are new and hold zeros.  And back again, of bytes that were given. */
+/* So many bytes or more, that whole pages hold. */
+size_t calm_memory_whole_pages(size_t bytes);
+
+/* For arenas, of bytes that were taken and are whole pages: pages, huge ones where the system has them; NULL when it
+ * has none.  *zero: they are new and hold zeros.  And back again, of bytes that were given. */
 void *calm_memory_map(calm_memory *memory, size_t bytes, bool *zero);
 void calm_memory_unmap(calm_memory *memory, void *pages, size_t bytes);
 

@@ -81,6 +81,12 @@ calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *u
     return CALM_OK;
 }
 
+void calm_parallel_rest(void)
+{
+    if (!omp_in_parallel())
+        omp_pause_resource_all(omp_pause_soft);
+}
+
 size_t calm_team_size(const calm_ctx *ctx)
 {
     return (size_t)(omp_in_parallel() ? omp_get_num_threads() : ctx->n_threads);

@@ -24,6 +24,10 @@ typedef calm_status calm_row_range_fn(calm_ctx *ctx, size_t first, size_t n, voi
 /* Run fn over all of n_rows rows, CALM_ROWS_OF_TASK at a time: as calm_parallel_for. */
 calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_row_range_fn *fn, void *user);
 
+/* Let the workers go: what follows is this thread's.  Otherwise they turn around for some milliseconds, in case the
+ * next loop comes soon; that one starts them again. */
+void calm_parallel_rest(void);
+
 /* Threads that run a loop of `ctx` here: of its team, or within a task of the task's. */
 size_t calm_team_size(const calm_ctx *ctx);
 

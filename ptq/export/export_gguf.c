@@ -177,7 +177,7 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
     const calm_model *model = to->input->model;
     assembled from = {0};
     if (block >= 0)
-        CALM_TRY(calm_assemble_block(ctx, model, to->input->plan, (size_t)block, &from.block, from.sublayer));
+        CALM_TRY(calm_assemble_parts(ctx, model, to->input->plan, (size_t)block, &from.block, from.sublayer));
     for (; to->next < to->layout->n && to->layout->parts[to->next].of.block == block; to->next++) {
         const calm_gguf_part *part = &to->layout->parts[to->next];
         CALM_SCOPED_SCRATCH(ctx);
@@ -261,7 +261,7 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, un
         const size_t begin = layout->block_begin[b], end = layout->block_begin[b + 1];
         const size_t put = calm_size_max(3 * CALM_BYTES(float, widest),
                                          calm_assemble_fold_set_scratch_bytes(model, begin, end, scheme));
-        most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, extras) +
+        most = calm_size_max(most, calm_assembled_parts_bytes(model, b, scheme, extras) +
                                        calm_assembled_expert_bytes(model, b, scheme, extras) + put);
     }
     return most;

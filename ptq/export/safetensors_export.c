@@ -320,7 +320,7 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
     CALM_SCOPED_ARENA(arena);
     assembled from = {.expert = CALM_NO_EXPERT, .arena = &arena};
     if (block >= 0)
-        CALM_TRY(calm_assemble_block(ctx, w->input->model, w->input->plan, (size_t)block, &from.block, from.sublayer));
+        CALM_TRY(calm_assemble_parts(ctx, w->input->model, w->input->plan, (size_t)block, &from.block, from.sublayer));
     return put_entries(ctx, w, &from, block);
 }
 
@@ -386,7 +386,7 @@ static size_t checkpoint_bytes(const calm_model *model, const calm_export_form *
         size_t put = calm_size_max(put_bytes(model, form, scheme, begin, first, &outside),
                                    put_bytes(model, form, scheme, first, last, &stacks));
         put = calm_size_max(put, calm_assemble_fold_set_scratch_bytes(model, begin, last, scheme));
-        most = calm_size_max(most, calm_assembled_block_bytes(model, b, scheme, extras) +
+        most = calm_size_max(most, calm_assembled_parts_bytes(model, b, scheme, extras) +
                                        calm_assembled_expert_bytes(model, b, scheme, extras) + put +
                                        (form->stack ? config->moe.n_experts * stacks : 0));
     }

@@ -111,6 +111,7 @@ calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
     CALM_TRY(calm_tensor_to_f32(ctx, tensor, values));
+    calm_safetensors_release(model->tensors, tensor);    /* small, but with the pages around it */
     *out = values;
     return CALM_OK;
 }
@@ -195,6 +196,7 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
             continue;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, tensor->n_elements));
         CALM_TRY(calm_tensor_to_f32(ctx, tensor, w));
+        calm_safetensors_release(model->tensors, tensor);
         *(i ? &moe->shared_gate : &moe->router) = w;
     }
     return CALM_OK;
@@ -455,27 +457,45 @@ size_t calm_model_bytes(const calm_model *model)
 
 /* ---- parts in float32 ---- */
 
-calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
-                                   bool bias, calm_weight *weight)
+/* Into w [out, in], which NULL leaves off. */
+static calm_status load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
+                               bool bias, float *w, calm_weight *weight)
 {
-    float *w;
     *weight = (calm_weight){.name = module, .out = out, .in = in};
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out * in));
     CALM_TRY(read_linear(ctx, model, module, out, in, w, weight));
     weight->w = w;
     return bias ? read_part(ctx, model, module, "bias", out, &weight->bias) : CALM_OK;
 }
 
-/* The linears of a block's job. */
-static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,
+calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
+                                   bool bias, calm_weight *weight)
+{
+    float *w;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out * in));
+    return load_linear(ctx, model, module, out, in, bias, w, weight);
+}
+
+/* The linears of a job, with `floats` their weights as the rows of one matrix. */
+static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, bool floats,
                             calm_weight weight[CALM_N_ROLES])
 {
+    float *w = NULL;
+    if (floats)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, job->out * job->in));
     for (size_t i = job->first; i < job->first + job->n; i++) {
         const calm_linear_ref *linear = &model->layout.linears[i];
-        CALM_TRY(calm_model_load_linear(ctx, model, linear->module, linear->out, linear->in, linear->bias,
-                                        &weight[linear->role]));
+        CALM_TRY(load_linear(ctx, model, linear->module, linear->out, linear->in, linear->bias, w,
+                             &weight[linear->role]));
+        w += w ? linear->out * linear->in : 0;
     }
     return CALM_OK;
+}
+
+calm_status calm_model_load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,
+                                calm_weight weight[CALM_N_ROLES])
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    return load_job(ctx, model, job, true, weight);
 }
 
 /* The expert loader of a block (block.h). */
@@ -486,13 +506,14 @@ static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t e
     size_t begin, end;
     calm_layout_fold_set(&model->layout, block, CALM_SUBLAYER_MLP, (long)expert, &begin, &end);
     for (size_t job = begin; job < end; job++)
-        CALM_TRY(load_job(ctx, model, &model->layout.jobs[job], weight));
+        CALM_TRY(load_job(ctx, model, &model->layout.jobs[job], true, weight));
     return CALM_OK;
 }
 
-/* Weights of one sublayer but for its experts; what the other sublayer has in *out stays. */
+/* One sublayer but for its experts, with `floats` the weights of its linears; what the other sublayer has in *out
+ * stays. */
 static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
-                                 calm_block *out)
+                                 bool floats, calm_block *out)
 {
     size_t begin, end;
     calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);
@@ -500,7 +521,8 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
         const calm_job_ref *ref = &model->layout.jobs[job];
         /* The shared expert is loaded with its block; the others when their wave comes. */
         if (ref->expert < 0)
-            CALM_TRY(load_job(ctx, model, ref, ref->expert == CALM_SHARED_EXPERT ? out->moe.shared : out->weight));
+            CALM_TRY(load_job(ctx, model, ref, floats,
+                              ref->expert == CALM_SHARED_EXPERT ? out->moe.shared : out->weight));
     }
     if (sublayer == CALM_SUBLAYER_MLP && model->config.moe.sparse[index]) {
         CALM_TRY(read_router(ctx, model, index, &out->moe));
@@ -521,71 +543,30 @@ static void begin_block(const calm_model *model, size_t index, calm_block *out)
             out->norm[s][place].width = model->config.hidden;
 }
 
-size_t calm_model_load_jobs_bytes(const calm_model *model, size_t begin, size_t end)
-{
-    /* As calm_model_load_linear allocates, linear by linear: each allocation is rounded up by itself. */
-    size_t bytes = 0;
-    for (size_t job = begin; job < end; job++) {
-        const calm_job_ref *ref = &model->layout.jobs[job];
-        for (size_t i = ref->first; i < ref->first + ref->n; i++) {
-            const calm_linear_ref *linear = &model->layout.linears[i];
-            bytes += CALM_BYTES(float, linear->out * linear->in) + (linear->bias ? CALM_BYTES(float, linear->out) : 0);
-        }
-    }
-    return bytes;
-}
-
-size_t calm_model_load_expert_bytes(const calm_model *model, size_t index)
-{
-    size_t begin, end;
-    if (!model->config.moe.sparse[index])
-        return 0;
-    calm_layout_fold_set(&model->layout, index, CALM_SUBLAYER_MLP, 0, &begin, &end);
-    return calm_model_load_jobs_bytes(model, begin, end);
-}
-
-/* The norms of a sublayer, and of a mixture the router and the shared expert's gate. */
-static size_t small_parts_bytes(const calm_model *model, size_t index, calm_sublayer sublayer)
-{
-    const calm_config *config = &model->config;
-    const calm_names *names = config->arch->names;
-    const size_t vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1, row = CALM_BYTES(float, config->hidden);
-    /* A norm over heads has head_dim weights, one over the projection as many as it has channels. */
-    const bool heads = config->arch->qk_norm == CALM_QK_NORM_HEAD;
-    size_t bytes = 0;
-    for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
-        bytes += names->norm[sublayer][place] ? vectors * row : 0;
-    if (sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE)
-        bytes += vectors * (CALM_BYTES(float, (heads ? 1 : config->n_heads) * config->head_dim) +
-                            CALM_BYTES(float, (heads ? 1 : config->n_kv) * config->head_dim));
-    if (sublayer == CALM_SUBLAYER_MLP && config->moe.sparse[index])
-        bytes += CALM_BYTES(float, config->moe.n_experts * config->hidden) +
-                 (config->moe.shared_inner && names->moe.shared_gate ? row : 0);
-    return bytes;
-}
-
-size_t calm_model_load_sublayer_bytes(const calm_model *model, size_t index, calm_sublayer sublayer)
-{
-    size_t begin, end, bytes = small_parts_bytes(model, index, sublayer);
-    calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);
-    for (size_t job = begin; job < end; job++)
-        bytes += model->layout.jobs[job].expert < 0 ? calm_model_load_jobs_bytes(model, job, job + 1) : 0;
-    return bytes;
-}
-
 calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                                      calm_block *out)
 {
     CALM_SCOPED_SCRATCH(ctx);
     begin_block(model, index, out);
-    return load_sublayer(ctx, model, index, sublayer, out);
+    return load_sublayer(ctx, model, index, sublayer, true, out);
 }
 
-calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t index, calm_block *out)
+/* Both sublayers. */
+static calm_status load_block(calm_ctx *ctx, const calm_model *model, size_t index, bool floats, calm_block *out)
 {
     CALM_SCOPED_SCRATCH(ctx);
     begin_block(model, index, out);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        CALM_TRY(load_sublayer(ctx, model, index, s, out));
+        CALM_TRY(load_sublayer(ctx, model, index, s, floats, out));
     return CALM_OK;
+}
+
+calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t index, calm_block *out)
+{
+    return load_block(ctx, model, index, true, out);
+}
+
+calm_status calm_model_load_outline(calm_ctx *ctx, const calm_model *model, size_t index, calm_block *out)
+{
+    return load_block(ctx, model, index, false, out);
 }

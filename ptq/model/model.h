@@ -54,9 +54,18 @@ calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t
 calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                                      calm_block *out);
 
-/* Bytes that calm_model_load_sublayer leaves in ctx->out, and those of the linears of jobs begin .. end - 1, which of
- * an expert is all that its loader leaves. */
+/* The same without the weights of linears, whose w is NULL: shapes, names, biases, norms. */
+calm_status calm_model_load_outline(calm_ctx *ctx, const calm_model *model, size_t index, calm_block *out);
+
+/* The linears of one job, in ctx->out: their weights lie behind each other as the rows of one matrix, as those of every
+ * job do that the functions above load. */
+calm_status calm_model_load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,
+                                calm_weight weight[CALM_N_ROLES]);
+
+/* Bytes that calm_model_load_sublayer and calm_model_load_outline leave in ctx->out, and those of the linears of jobs
+ * begin .. end - 1, which of an expert is all that its loader leaves. */
 size_t calm_model_load_sublayer_bytes(const calm_model *model, size_t index, calm_sublayer sublayer);
+size_t calm_model_load_outline_bytes(const calm_model *model, size_t index);
 size_t calm_model_load_jobs_bytes(const calm_model *model, size_t begin, size_t end);
 
 /* The same of one expert of a block, any: all have the same shape.  0 where the block is dense. */

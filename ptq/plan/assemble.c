@@ -237,8 +237,14 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
     const calm_role feeder = find_feeder(config, job);
     const calm_weight *weight = &set->weight[feeder];
     const size_t first = first_row(config, feeder, weight->out);
+    calm_weight loaded;
     calm_dtype dtype;
     CALM_TRY(stored_dtype(ctx, model, weight->name, "weight", &dtype));
+    /* Of an outline; it is nobody else's, so it can be changed where it is. */
+    if (!weight->w && !out->linear[feeder].quantized && !out->linear[feeder].w) {
+        CALM_TRY(calm_model_load_linear(ctx, model, weight->name, weight->out, weight->in, false, &loaded));
+        out->linear[feeder].w = (float *)(uintptr_t)loaded.w;
+    }
     for (size_t row = 0; row < weight->out - first; row++)
         CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], first + row, in_scale[channel_of(config, job, row)],
                           dtype));
@@ -313,15 +319,27 @@ size_t calm_assemble_fold_set_scratch_bytes(const calm_model *model, size_t begi
     return most;
 }
 
-size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras)
+/* What is assembled of a block but for its experts. */
+static size_t fold_sets_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras)
 {
     const calm_layout *layout = calm_model_layout(model);
     size_t bytes = 0;
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        bytes += calm_model_load_sublayer_bytes(model, block, s);
     for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
         bytes += layout->jobs[j].expert < 0 ? calm_assemble_fold_set_bytes(model, j, j + 1, scheme, extras) : 0;
     return bytes;
+}
+
+size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras)
+{
+    size_t bytes = fold_sets_bytes(model, block, scheme, extras);
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        bytes += calm_model_load_sublayer_bytes(model, block, s);
+    return bytes;
+}
+
+size_t calm_assembled_parts_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras)
+{
+    return calm_model_load_outline_bytes(model, block) + fold_sets_bytes(model, block, scheme, extras);
 }
 
 size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras)
@@ -436,16 +454,29 @@ static calm_weight *sublayer_weights(calm_block *block, calm_sublayer sublayer, 
     return weight;
 }
 
-calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
-                                calm_block *block, calm_fold_set sublayer[CALM_N_SUBLAYERS])
+static calm_status assemble_sublayers(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, calm_block *block,
+                                      calm_fold_set sublayer[CALM_N_SUBLAYERS])
 {
     calm_fold_set_ref set;
-    CALM_TRY(calm_model_load_block(ctx, model, index, block));
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         sublayer_weights(block, s, &set);
         CALM_TRY(calm_assemble_fold_set(ctx, model, plan, &set, &sublayer[s]));
     }
     return CALM_OK;
+}
+
+calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
+                                calm_block *block, calm_fold_set sublayer[CALM_N_SUBLAYERS])
+{
+    CALM_TRY(calm_model_load_block(ctx, model, index, block));
+    return assemble_sublayers(ctx, model, plan, block, sublayer);
+}
+
+calm_status calm_assemble_parts(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
+                                calm_block *block, calm_fold_set sublayer[CALM_N_SUBLAYERS])
+{
+    CALM_TRY(calm_model_load_outline(ctx, model, index, block));
+    return assemble_sublayers(ctx, model, plan, block, sublayer);
 }
 
 calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,

@@ -47,6 +47,10 @@ typedef struct calm_fold_set {
 calm_status calm_assemble_block(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
                                 calm_block *block, calm_fold_set sublayer[CALM_N_SUBLAYERS]);
 
+/* The same for a writer, who copies float weights from the shards: those of `block` are NULL. */
+calm_status calm_assemble_parts(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
+                                calm_block *block, calm_fold_set sublayer[CALM_N_SUBLAYERS]);
+
 /* Load one expert of a block, its float weights into `weight`, and assemble it.  Fails as calm_assemble_block. */
 calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, const calm_block *block,
                                  size_t expert, calm_weight weight[CALM_N_ROLES], calm_fold_set *out);
@@ -68,8 +72,10 @@ size_t calm_assemble_fold_set_scratch_bytes(const calm_model *model, size_t begi
                                             const calm_scheme *scheme);
 
 /* Bytes of a block's float weights and of what is assembled of them, without experts; and those of one expert, 0 in
- * a dense block.  `extras` is what candidates may have (CALM_QJOB_SCALED, CALM_QJOB_BIASED). */
+ * a dense block.  `extras` is what candidates may have (CALM_QJOB_SCALED, CALM_QJOB_BIASED).  _parts_: of
+ * calm_assemble_parts. */
 size_t calm_assembled_block_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras);
+size_t calm_assembled_parts_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras);
 size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras);
 
 /* An override of the forward pass (ptq/model/forward.h) that computes with the plan's weights: calm_plan_apply replaces

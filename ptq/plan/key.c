@@ -6,7 +6,7 @@
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 
-#define CHUNK_BYTES ((size_t)16 * 1024 * 1024)
+#define CHUNK_BYTES ((size_t)1024 * 1024)
 
 /* Numbers go in as decimal text, so that keys depend on neither the width of a type nor the order of its bytes. */
 static void field_number(calm_sha256 *sha, uint64_t value)
@@ -24,8 +24,9 @@ static void field_tensor(calm_sha256 *sha, const calm_safetensors *set, const ca
     for (int i = 0; i < tensor->n_dims; i++)
         field_number(sha, tensor->shape[i]);
     for (size_t at = 0; at < tensor->bytes; at += CHUNK_BYTES) {
-        calm_sha256_update(sha, tensor->data + at, tensor->bytes - at < CHUNK_BYTES ? tensor->bytes - at : CHUNK_BYTES);
-        calm_safetensors_release(set, tensor);
+        const size_t n = calm_size_min(tensor->bytes - at, CHUNK_BYTES);
+        calm_sha256_update(sha, tensor->data + at, n);
+        calm_safetensors_release_part(set, tensor, at, n);
     }
 }
 

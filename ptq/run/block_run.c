@@ -1,6 +1,6 @@
 /* One block: capture its sublayers one after the other, and compute and keep the candidates of each. */
-#include <string.h>
 
+#include "ptq/base/threads.h"
 #include "ptq/run/block_work.h"
 #include "ptq/run/run_pool.h"
 #include "ptq/plan/assemble.h"
@@ -70,18 +70,12 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
     const calm_job_capture *job = &captured->capture->job[ref->kind];
     calm_cka_linear_ref **linear = &captured->linear[index - captured->begin];
     const calm_cka_input input = {job->stats.rows, job->width, job->stats.gram, job->stats.sum};
-    float *w;
+    /* The linears of a job are rows of one matrix for the score, as they read the same input; they lie as such. */
+    const float *w = captured->capture->weight[layout->linears[ref->first].role].w;
     /* With slices this comes once per slice: what an earlier one prepared stays. */
     if (!job->used || !input.gram || input.rows < 2 || *linear ||
         !calm_recipe_scores_linear(run->p->in.recipe, job->width))
         return CALM_OK;
-    /* The linears of a job are rows of one matrix for the score, as they read the same input. */
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, ref->out * ref->in));
-    for (size_t i = 0, row = 0; i < ref->n; i++) {
-        const calm_weight *weight = &captured->capture->weight[layout->linears[ref->first + i].role];
-        memcpy(w + row * ref->in, weight->w, weight->out * weight->in * sizeof *w);
-        row += weight->out;
-    }
     const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, linear);
     if (status == CALM_ENUMERIC)    /* the candidates that need the Gram matrix say so themselves */
         calm_ctx_forgive(ctx);
@@ -126,6 +120,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
         status = prepare_scores(ctx, run, captured, n);
     if (status == CALM_OK)
         status = calm_block_score(ctx, work);
+    calm_parallel_rest();    /* the store has one writer */
     if (status == CALM_OK)
         status = calm_block_keep(ctx, work);
     /* After a failure too: the items own their arenas, and nothing else frees them. */
@@ -384,18 +379,24 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
 
 /* ---- the block ---- */
 
-/* Candidates of a dense sublayer from its weights alone. */
-static calm_status run_blind(calm_ctx *ctx, block_run *run, calm_sublayer sublayer)
+/* Candidates of a dense block from its weights alone, of which one job's are in memory at a time. */
+static calm_status run_blind(calm_ctx *ctx, block_run *run)
 {
-    calm_capture capture = {.sublayer = sublayer, .expert = CALM_NO_EXPERT, .weight = run->block.weight};
-    calm_captured captured = describe(run, &capture);
-    const calm_layout *layout = calm_model_layout(run->p->in.model);
-    for (size_t job = captured.begin; job < captured.end; job++) {
-        calm_job_capture *seen = &capture.job[layout->jobs[job].kind];
-        seen->used |= wanted(run->p, job);    /* both halves of q, k and v read one input */
-        seen->width = layout->jobs[job].in;
+    const calm_model *model = run->p->in.model;
+    const calm_layout *layout = calm_model_layout(model);
+    run->block = (calm_block){.index = run->index, .config = calm_model_config(model)};
+    for (size_t job = layout->block_begin[run->index]; job < layout->block_begin[run->index + 1]; job++) {
+        const calm_job_ref *ref = &layout->jobs[job];
+        calm_capture capture = {.expert = CALM_NO_EXPERT, .weight = run->block.weight};
+        calm_captured captured = {.capture = &capture, .begin = job, .end = job + 1};
+        if (!wanted(run->p, job))
+            continue;
+        capture.job[ref->kind] = (calm_job_capture){.used = true, .width = ref->in};
+        CALM_TRY(calm_model_load_job(ctx, model, ref, run->block.weight));
+        CALM_TRY(compute(ctx, run, &captured, 1));
+        calm_arena_clear(ctx->out);
     }
-    return compute(ctx, run, &captured, 1);
+    return CALM_OK;
 }
 
 /* Attention, then MLP: the MLP's input is the output of the float attention, whatever was quantized of it. */
@@ -405,9 +406,7 @@ static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         CALM_TRY(calm_model_load_sublayer(ctx, p->in.model, run->index, s, &run->block));
         /* Blocks that the recipe leaves float are run for the hidden rows alone. */
-        if (!run->batch)
-            CALM_TRY(run_blind(ctx, run, s));
-        else if (!inside)
+        if (!inside)
             CALM_TRY(move_on(ctx, run, s));
         else if (s == CALM_SUBLAYER_MLP && run->block.moe.router)
             CALM_TRY(run_mixture(ctx, run));
@@ -458,7 +457,7 @@ static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batc
 static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *before,
                              const calm_batch *scored)
 {
-    CALM_TRY(run_sublayers(ctx, run, inside));
+    CALM_TRY(run->batch ? run_sublayers(ctx, run, inside) : run_blind(ctx, run));
     if (scored)
         CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
     calm_memory_plan_note(ctx, &run->p->held.score);

@@ -344,6 +344,7 @@ static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *
                  "evaluations in the store are of those",
                  calm_model_layout(p->in.model)->jobs[item->job].name, p->in.recipe->pool[item->entry].name);
     candidate->dropped = false;
+    candidate->blob_bytes = n_bytes;
     row->blob = candidate->blob;
     row->blob_bytes = (int64_t)n_bytes;
     return CALM_OK;
@@ -452,6 +453,7 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
         memcpy(candidate->scores.value[CALM_POINT_JOB], from->scores.value[CALM_POINT_JOB],
                sizeof candidate->scores.value[CALM_POINT_JOB]);
         memcpy(candidate->blob, from->blob, sizeof candidate->blob);
+        candidate->blob_bytes = from->blob_bytes;
         candidate->dropped = false;
         candidate->bits_per_weight = from->bits_per_weight;
         row.n_scores = calm_scores_as_rows(&candidate->scores, CALM_POINT_JOB, scores);

@@ -49,6 +49,8 @@ typedef struct forecast {
     double *entry;                 /* [n_pool] seconds of one thread per weight of the small job          */
     int n_threads;                 /* of the run                                                          */
     double (*clock)(void);         /* seconds by which rates are measured                                 */
+    size_t block;                  /* whose jobs are added up                                             */
+    double losers, most_losers;    /* bytes of its candidates that lose; of the block with the most       */
 } forecast;
 
 /* ---- measuring ---- */
@@ -256,7 +258,12 @@ static void add_store(forecast *f, const calm_job_ref *job)
         first = fmax(first, bytes);
     }
     const double learned = first * ((recipe->learner != NULL) + (recipe->tune_steps > 0));
-    f->out->store_bytes += all + learned;
+    /* A block's losers go when it has chosen, or stay to the end. */
+    const bool settles = calm_run_settles(f->p);
+    f->losers = (f->block == job->block ? f->losers : 0) + all - first;
+    f->block = job->block;
+    f->out->store_bytes += (settles ? first + fmax(f->losers - f->most_losers, 0) : all) + learned;
+    f->most_losers = fmax(f->most_losers, f->losers);
     /* Without guard windows, or as asked, the hybrid is the result. */
     const bool one = !f->p->in.guard.n || recipe->keep_hybrid;
     f->out->kept_bytes += learned + (recipe->keep_candidates ? all : one ? first : first + second);

@@ -16,7 +16,7 @@ typedef struct calm_candidate {
     char key[CALM_SHA256_HEX];
     int64_t id;                                /* 0: not in the store                 */
     char blob[CALM_SHA256_HEX];                /* empty when it failed                */
-    size_t blob_bytes;                         /* of an earlier run's; 0: not looked at */
+    size_t blob_bytes;                         /* 0: it failed, or was not looked at   */
     const char *failure;                       /* NULL: it succeeded                  */
     bool skipped;                              /* not tried; failure says why         */
     calm_score_set scores;

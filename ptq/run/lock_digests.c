@@ -11,7 +11,7 @@
 #include "ptq/run/checkpoint.h"
 
 /* Bytes of a tensor that are resident at a time, per thread. */
-#define CHUNK_BYTES ((size_t)16 * 1024 * 1024)
+#define CHUNK_BYTES ((size_t)1024 * 1024)
 
 typedef char calm_digest[CALM_SHA256_HEX];
 
@@ -54,6 +54,7 @@ static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
     tensor_work work = {.set = set};
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, work.digests, n + 1));
     CALM_TRY(calm_parallel_for(ctx, n, hash_tensor, &work));
+    calm_parallel_rest();
     calm_json *tensors = calm_json_new_object();
     for (size_t i = 0; i < n; i++)    /* the set has them by name, whatever shard they are in */
         calm_json_set_string(tensors, calm_safetensors_at(set, i)->name, work.digests[i]);

@@ -1,4 +1,4 @@
-/* Codes of losers: dropped from the store when a run has its results, and computed again where a plan asks for them.
+/* Codes of losers, computed again where a plan asks for them; shed.c drops them.
  *
  * The rows stay with scores and digests, so that choosing needs no codes.  What is computed again goes the way of what
  * was never there, block by block from the same rows, and so has the same bytes. */
@@ -126,39 +126,4 @@ calm_status calm_run_restore_keys(calm_ctx *ctx, calm_run *p, const char *const 
     p->surveyed = p->computed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
     return calm_run_restore(ctx, p);
-}
-
-/* ---- dropping ---- */
-
-/* Candidates of the result; the choices are in the store. */
-static calm_status list_result(calm_ctx *ctx, const calm_plan *plan, int64_t **ids, size_t *n)
-{
-    *n = 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *ids, plan->n_jobs));
-    for (size_t j = 0; j < plan->n_jobs; j++)
-        if (plan->jobs[j].quantized)
-            (*ids)[(*n)++] = ((const calm_candidate *)plan->jobs[j].source)->id;
-    return CALM_OK;
-}
-
-calm_status calm_run_drop_losers(calm_ctx *ctx, const calm_run *p)
-{
-    const calm_recipe *recipe = p->in.recipe;
-    calm_store_dropped dropped;
-    int64_t *keep;
-    size_t n;
-    CALM_SCOPED_SCRATCH(ctx);
-    /* Several budgets have no choice yet: that of a later run is any of them. */
-    if (recipe->keep_candidates || recipe->n_budgets > 1)
-        return CALM_OK;
-    CALM_TRY(list_result(ctx, &p->result.plan, &keep, &n));
-    if (calm_store_drop_losers(ctx, p->in.store, p->result.run_id, keep, n, &dropped) != CALM_OK) {
-        /* The results are written: that a file could not be removed takes nothing from them. */
-        calm_log(ctx, CALM_LOG_WARNING, "%s; codes of candidates that lost are still there", ctx->message);
-        calm_ctx_forgive(ctx);
-    } else if (dropped.n) {
-        calm_log(ctx, CALM_LOG_INFO, "codes of %zu candidates that lost are dropped: %.1f MB (`keep_candidates` keeps "
-                 "them)", dropped.n, (double)dropped.bytes / 1e6);
-    }
-    return CALM_OK;
 }

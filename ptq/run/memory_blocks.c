@@ -385,6 +385,19 @@ static size_t whole_bytes(const estimate *e, size_t block)
                          outputs + calm_memory_plan_block_bytes(e, block, windows, e->longest, scoring));
 }
 
+void calm_memory_plan_add_blind(const estimate *e, size_t block, calm_memory_plan *out)
+{
+    const calm_model *model = e->p->in.model;
+    for (size_t j = e->layout->block_begin[block]; j < e->layout->block_begin[block + 1]; j++) {
+        const calm_capture_shape shape = {.config = e->config, .expert = CALM_NO_EXPERT};
+        const size_t weights = calm_model_load_jobs_bytes(model, j, j + 1);
+        const group_needs needs = measure_group(e, j, j + 1, &shape);
+        /* A tensor's mapped pages while it is widened. */
+        calm_memory_raise(&out->capture, weights + weights / 2);
+        add_steps(e, &needs, 1, weights, 0, 0, 0, out);
+    }
+}
+
 void calm_memory_plan_add_block(const estimate *e, size_t block, calm_memory_plan *out)
 {
     const size_t hidden = calm_memory_plan_hidden_bytes(e);

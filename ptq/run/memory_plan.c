@@ -25,11 +25,12 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
                (e.caps & CALM_SETS_BIAS ? CALM_QJOB_BIASED : 0u);
     *out = (calm_memory_plan){.base = base, .knobs = *knobs};
     /* Blocks are computed over the calibration, or from their weights alone. */
+    const bool blind = !calm_inputs_read_rows(&p->in);
     estimate over = e;
-    if (!calm_inputs_read_rows(&p->in))
+    if (blind)
         over.longest = over.windows = over.rows = over.score_rows = over.held_rows = 0;
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
-        calm_memory_plan_add_block(&over, b, out);
+        (blind ? calm_memory_plan_add_blind : calm_memory_plan_add_block)(&over, b, out);
     /* The statistics of the embeddings, and of the final norm. */
     calm_memory_raise(&out->capture, calm_memory_plan_hidden_bytes(&over) + calm_actstat_new_bytes(over.rows) +
                                          calm_actstat_texts_bytes(calib->n_texts, over.rows) +

@@ -52,6 +52,9 @@ size_t calm_memory_plan_hidden_bytes(const calm_memory_estimate *e);
  * whole block. */
 void calm_memory_plan_add_block(const calm_memory_estimate *e, size_t block, calm_memory_plan *out);
 
+/* The same of a dense block whose candidates are made from its weights alone: job by job. */
+void calm_memory_plan_add_blind(const calm_memory_estimate *e, size_t block, calm_memory_plan *out);
+
 /* Raise out->evaluate to what evaluations need, and out->assemble to what the formats do (memory_models.c). */
 void calm_memory_plan_add_evaluations(const calm_memory_estimate *e, calm_memory_plan *out);
 void calm_memory_plan_add_formats(const calm_memory_estimate *e, calm_memory_plan *out);

@@ -360,6 +360,7 @@ calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm
 {
     const double begun = calm_seconds();
     CALM_TRY(new_run(ctx, recipe, options, out));
+    (*out)->sheds = stages == run_stages;
     /* After a failure *out is still the run: its row says why, and the caller closes it. */
     const calm_status status = run_all(ctx, *out, stages, user);
     if (status != CALM_OK)

@@ -40,6 +40,8 @@ struct calm_run {
     calm_memory_plan_held held;
     const char *spill_dir;                     /* hidden rows lie in a file there; NULL: in memory        */
 
+    bool sheds;                                /* its stages are choice, guard and export: calm_run_shed may */
+    calm_store_dropped shed;                   /* those that went                     */
     bool surveyed, computed;                   /* what the store has of the candidates is known; all are there */
     calm_pool pool;                            /* of the recipe's selection, as far as known */
     calm_scope scope;                          /* what pins and target leave to its units */
@@ -135,6 +137,14 @@ calm_status calm_run_recall(calm_ctx *ctx, const calm_recipe *recipe, const calm
 
 /* Take over the rows of all candidates, and compute those of the keys again (losers.c). */
 calm_status calm_run_restore_keys(calm_ctx *ctx, calm_run *p, const char *const *keys, size_t n);
+
+/* Is a block's choice the last word on it?  No guard measures uniform runs, and neither probes nor a budget come
+ * between candidates and choice (shed.c). */
+bool calm_run_settles(const calm_run *p);
+
+/* Once a block of such a run is done: choose for it, and drop the codes of its other candidates.  What cannot be chosen
+ * or removed yet stays (shed.c). */
+calm_status calm_run_shed(calm_ctx *ctx, calm_run *p, size_t block);
 
 /* Once the results are written: drop the codes of all candidates that are not chosen, not of the result, and not needed
  * by another run (calm_store_drop_losers), unless the recipe keeps them.  What cannot be removed costs a warning. */

@@ -281,6 +281,7 @@ static calm_status run_blind(calm_ctx *ctx, calm_run *p, const calm_missing *mis
             continue;
         calm_cluster_place(p->cluster, "block %zu", b);
         CALM_TRY(calm_block_process(ctx, p, b, missing, NULL, NULL, &done));
+        CALM_TRY(calm_run_shed(ctx, p, b));
         calm_arena_clear(ctx->out);
     }
     return CALM_OK;
@@ -311,6 +312,7 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
         /* Blocks up to the last that misses something: the rows of a block are the output of the one before. */
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
         CALM_TRY(calm_block_process(ctx, p, b, missing, &batch, lockstep ? &exact : NULL, &done));
+        CALM_TRY(calm_run_shed(ctx, p, b));
         /* Everything of a block is gone before the next is loaded. */
         calm_arena_clear(ctx->out);
     }

@@ -280,6 +280,50 @@ TEST(kept_later)
 }
 END_OF_TEST
 
+/* Without a guard a block's choice is the last word on it: its losers go before the next block comes, and neither this
+ * run nor one that goes on after a kill misses them. */
+static void check_shedding(const play *run)
+{
+    const play kept = keeping(run);
+    const outcome said = play_must_run(run);
+    size_t gone = 0;
+    play_must_run(&kept);
+    ck_assert_msg(!strstr(said.log, "computed again"), "%s", said.log);
+    ck_assert_msg(count(said.log, "that lost are dropped") == 1, "%s", said.log);
+    ck_assert_str_eq(weights(run), weights(&kept));
+    ck_assert(strcmp(rows(run), rows(&kept)) == 0);
+    ck_assert_uint_eq(absent(run, CHOSEN), 0);
+    for (long i = 3; i < 7; i++) {
+        const play killed = play_elsewhere(run, test_format("killed%ld", i));
+        ck_assert(play_run(&killed, (fault){.at = said.calls * i / 8}).killed);
+        if (play_sql(&killed, "SELECT count(*) FROM choice") == 0)    /* it was among its blocks */
+            gone = calm_size_max(gone, absent(&killed, DIGESTS));
+        const outcome resumed = play_must_run(&killed);
+        ck_assert_msg(!strstr(resumed.log, "computed again"), "%s", resumed.log);
+        ck_assert_str_eq(weights(&killed), weights(&kept));
+        ck_assert(strcmp(rows(&killed), rows(&kept)) == 0);
+        ck_assert_uint_eq(blobs(&killed), blobs(run));
+    }
+    ck_assert_uint_gt(gone, 0);
+}
+
+TEST(losers_go_block_by_block)
+{
+    play run = play_new(NULL, "w3a16_g16", POOL);
+    run.recipe.guard_windows = 0;
+    check_shedding(&run);
+}
+END_OF_TEST
+
+TEST(losers_go_behind_a_quantized_prefix)
+{
+    play run = play_new(NULL, "w3a16_g16", POOL);
+    run.recipe.guard_windows = 0;
+    run.recipe.prefix = CALM_PREFIX_QUANTIZED;
+    check_shedding(&run);
+}
+END_OF_TEST
+
 /* What other runs of the store stand on. */
 TEST(what_others_need)
 {
@@ -308,5 +352,5 @@ int main(void)
     return run_tests("losers", (const TTest *[]){
         losers_are_dropped, the_same_again_computes_nothing, a_loser_alone, a_loser_of_a_mixture, another_guard,
         another_guard_behind_a_quantized_prefix, a_prefix_without_its_codes, twins, later_scores, kept_later,
-        what_others_need, NULL});
+        losers_go_block_by_block, losers_go_behind_a_quantized_prefix, what_others_need, NULL});
 }

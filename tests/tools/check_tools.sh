@@ -25,7 +25,15 @@ status "$bin/make_checkpoint" --shape tiny-qwen3
 [ "$code" = 2 ] || fail "no output: status $code"
 status "$bin/make_checkpoint" --shape tiny-qwen3 --output "$work/n" --shard-size 5XB
 [ "$code" = 2 ] || fail "a wrong size: status $code"
+status "$bin/make_checkpoint" --shape tiny-qwen3 --output "$work/n" --hidden 100
+[ "$code" = 2 ] || fail "a width without whole heads: status $code"
+status "$bin/make_checkpoint" --shape tiny-qwen3 --output "$work/n" --experts 4
+[ "$code" = 2 ] || fail "experts of a dense model: status $code"
 [ ! -e "$work/n" ] || fail "something was written"
+status "$bin/make_checkpoint" --shape tiny-qwen3-moe --output "$work/wide" --hidden 128 --experts 5
+[ "$code" = 0 ] || fail "another width: status $code: $(cat "$work/err")"
+status "$bin/../calm" inspect "$work/wide"
+[ "$code" = 0 ] || fail "a model of another width: status $code: $(cat "$work/err")"
 
 # Twins: the logits are of order 1 to 4; float32's rounding in another order moves them by 1e-6 to 4e-6, a wrong factor
 # in one of the tensors by 0.1.  qwen2 has biases, gemma2 norms stored less 1.

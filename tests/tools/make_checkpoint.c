@@ -10,7 +10,7 @@
 
 typedef struct arguments {
     const char *shape, *output, *shard_size, *tokenizer;
-    long long blocks, vocab, seed, threads;
+    long long blocks, hidden, experts, vocab, seed, threads;
     int dtype, spelling;
     bool hollow;
 } arguments;
@@ -21,6 +21,10 @@ static const calm_option table[] = {
      .metavar = "DIR"},
     {"blocks", "so many blocks; 0: as the shape says", offsetof(arguments, blocks), CALM_OPTION_INT, "0", 0, 10000,
      .metavar = "N"},
+    {"hidden", "another width, with inner and heads in proportion; 0: as the shape says", offsetof(arguments, hidden),
+     CALM_OPTION_INT, "0", 0, 1e6, .metavar = "N"},
+    {"experts", "so many experts of a mixture; 0: as the shape says", offsetof(arguments, experts), CALM_OPTION_INT,
+     "0", 0, 1e5, .metavar = "N"},
     {"vocab", "so many tokens (the demo tokenizer has 4096); 0: as the shape says", offsetof(arguments, vocab),
      CALM_OPTION_INT, "0", 0, 1e7, .metavar = "N"},
     {"seed", "of the weights", offsetof(arguments, seed), CALM_OPTION_INT, "0", 0, 1e15, .metavar = "S"},
@@ -76,6 +80,8 @@ static calm_status run(calm_ctx *ctx, void *user)
     options.output = args->output;
     options.tokenizer = args->tokenizer;
     options.blocks = (size_t)args->blocks;
+    options.hidden = (size_t)args->hidden;
+    options.experts = (size_t)args->experts;
     options.vocab = (size_t)args->vocab;
     options.seed = (uint64_t)args->seed;
     options.dtype = dtypes[args->dtype];

@@ -62,6 +62,8 @@ typedef struct synth_options {
     const char *shape, *output;
     const char *tokenizer;      /* directory with tokenizer.json; NULL: the demo model's            */
     size_t blocks;              /* 0: as the shape says                                             */
+    size_t hidden;              /* another width, inner and heads in proportion; 0: as the shape says */
+    size_t experts;             /* of a mixture; 0: as the shape says                               */
     size_t vocab;               /* rows of the embedding; 0: as the shape says                      */
     uint64_t seed;
     uint64_t shard_size;        /* bytes of tensors in a file; 0: 5 GB                              */
@@ -112,6 +114,7 @@ calm_status synth_values_fill(calm_ctx *ctx, const synth_values *values, size_t 
 /* ---- writing ---- */
 
 /* Write the checkpoint to a temporary name beside options->output and rename it.
+ * CALM_EARG: no whole number of the shape's heads at that width; no mixture, or fewer experts than a token has.
  * CALM_EEXIST: the output is there.  CALM_ENOSPC: the disk lacks the room, found before anything is written. */
 calm_status synth_write(calm_ctx *ctx, const synth_options *options);
 

@@ -78,12 +78,40 @@ static calm_status check_room(calm_ctx *ctx, const job *w)
     return CALM_OK;
 }
 
+/* `n` of the shape at another width. */
+static size_t scaled(const synth_shape *known, size_t hidden, size_t n)
+{
+    return n * hidden / known->hidden;
+}
+
+/* Width and experts as they are asked for. */
+static calm_status resize(calm_ctx *ctx, const synth_options *options, synth_shape *shape)
+{
+    const synth_shape known = *shape;
+    const size_t hidden = options->hidden ? options->hidden : known.hidden;
+    shape->hidden = hidden;
+    shape->inner = scaled(&known, hidden, known.inner);
+    shape->heads = scaled(&known, hidden, known.heads);
+    shape->kv = scaled(&known, hidden, known.kv);
+    shape->expert_inner = scaled(&known, hidden, known.expert_inner);
+    if (!shape->kv || shape->kv * known.heads != shape->heads * known.kv || known.kv * hidden % known.hidden)
+        return calm_fail(ctx, CALM_EARG, "--hidden %zu: %s has %zu heads for %zu of keys at %zu; give a multiple of %zu",
+                         hidden, known.name, known.heads, known.kv, known.hidden, known.hidden / known.kv);
+    if (options->experts && options->experts < known.top)
+        return calm_fail(ctx, CALM_EARG, "--experts %zu: a token of %s has %zu", options->experts, known.name, known.top);
+    if (options->experts && !known.experts)
+        return calm_fail(ctx, CALM_EARG, "--experts %zu: %s is no mixture", options->experts, known.name);
+    shape->experts = options->experts ? options->experts : known.experts;
+    return CALM_OK;
+}
+
 static calm_status plan(calm_ctx *ctx, job *w)
 {
     const synth_options *options = w->options;
     const synth_shape *known;
     CALM_TRY(synth_find(ctx, options->shape, &known));
     w->shape = *known;
+    CALM_TRY(resize(ctx, options, &w->shape));
     if (options->vocab)
         w->shape.vocab = options->vocab;
     w->blocks = options->blocks ? options->blocks : known->blocks;

@@ -361,6 +361,34 @@ TEST(directories_that_are_no_models)
 }
 END_OF_TEST
 
+/* Each job alone has the weights of the block as the rows of one matrix; the outline has shapes, names and biases. */
+static void check_jobs(const calm_model *model, const calm_block *block, const calm_block *outline)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    for (size_t j = layout->block_begin[1]; j < layout->block_begin[2]; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        calm_weight weight[CALM_N_ROLES] = {{0}};
+        if (job->expert != CALM_NO_EXPERT)
+            continue;
+        test_memory_begin();
+        ck_ok(calm_model_load_job(ctx, model, job, weight));
+        ck_assert_uint_eq(test_memory_end().out, calm_model_load_jobs_bytes(model, j, j + 1));
+        const float *next = weight[layout->linears[job->first].role].w;
+        for (size_t i = job->first; i < job->first + job->n; i++) {
+            const calm_role role = layout->linears[i].role;
+            const calm_weight *whole = &block->weight[role], *bare = &outline->weight[role];
+            const size_t n = whole->out * whole->in;
+            ck_assert_ptr_eq(weight[role].w, next);
+            ck_assert_mem_eq(next, whole->w, n * sizeof *next);
+            ck_assert_ptr_null(bare->w);
+            ck_assert_uint_eq(bare->out * bare->in, n);
+            ck_assert_str_eq(bare->name, whole->name);
+            ck_assert_int_eq(bare->bias != NULL, whole->bias != NULL);
+            next += n;
+        }
+    }
+}
+
 /* What is loaded of a block, sublayer by sublayer, and of an expert. */
 TEST(memory)
 {
@@ -370,7 +398,7 @@ TEST(memory)
             spec.bias = bias;
             calm_model *model = open_tiny(&spec);
             const calm_config *config = calm_model_config(model);
-            calm_block block;
+            calm_block block, outline;
             calm_weight weight[CALM_N_ROLES] = {{0}};
             size_t all = 0, begin, end;
             for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
@@ -383,6 +411,10 @@ TEST(memory)
             ck_ok(calm_model_load_block(ctx, model, 1, &block));
             ck_assert_uint_eq(test_memory_end().out, all);
             ck_assert_int_eq(block.moe.router != NULL, config->moe.n_experts > 0);
+            test_memory_begin();
+            ck_ok(calm_model_load_outline(ctx, model, 1, &outline));
+            ck_assert_uint_eq(test_memory_end().out, calm_model_load_outline_bytes(model, 1));
+            check_jobs(model, &block, &outline);
             if (block.moe.router) {
                 calm_layout_fold_set(calm_model_layout(model), 1, CALM_SUBLAYER_MLP, 3, &begin, &end);
                 test_memory_begin();

@@ -1,0 +1,75 @@
+/* Bytes that the parts of a model take in float32.
+ *
+ * Allocation by allocation, as model.c makes them, since each is rounded up by itself.  What is quantized in the
+ * checkpoint takes the same: it is widened when it is loaded. */
+#include "ptq/model/model_impl.h"
+
+#include "ptq/model/arch.h"
+
+/* One allocation per linear that has a bias. */
+static size_t biases_bytes(const calm_model *model, const calm_job_ref *job)
+{
+    size_t bytes = 0;
+    for (size_t i = job->first; i < job->first + job->n; i++)
+        bytes += model->layout.linears[i].bias ? CALM_BYTES(float, model->layout.linears[i].out) : 0;
+    return bytes;
+}
+
+/* The weights of a job are one allocation. */
+size_t calm_model_load_jobs_bytes(const calm_model *model, size_t begin, size_t end)
+{
+    size_t bytes = 0;
+    for (size_t job = begin; job < end; job++) {
+        const calm_job_ref *ref = &model->layout.jobs[job];
+        bytes += CALM_BYTES(float, ref->out * ref->in) + biases_bytes(model, ref);
+    }
+    return bytes;
+}
+
+size_t calm_model_load_expert_bytes(const calm_model *model, size_t index)
+{
+    size_t begin, end;
+    if (!model->config.moe.sparse[index])
+        return 0;
+    calm_layout_fold_set(&model->layout, index, CALM_SUBLAYER_MLP, 0, &begin, &end);
+    return calm_model_load_jobs_bytes(model, begin, end);
+}
+
+/* The norms of a sublayer, and of a mixture the router and the shared expert's gate. */
+static size_t small_parts_bytes(const calm_model *model, size_t index, calm_sublayer sublayer)
+{
+    const calm_config *config = &model->config;
+    const calm_names *names = config->arch->names;
+    const size_t vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1, row = CALM_BYTES(float, config->hidden);
+    /* A norm over heads has head_dim weights, one over the projection as many as it has channels. */
+    const bool heads = config->arch->qk_norm == CALM_QK_NORM_HEAD;
+    size_t bytes = 0;
+    for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+        bytes += names->norm[sublayer][place] ? vectors * row : 0;
+    if (sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE)
+        bytes += vectors * (CALM_BYTES(float, (heads ? 1 : config->n_heads) * config->head_dim) +
+                            CALM_BYTES(float, (heads ? 1 : config->n_kv) * config->head_dim));
+    if (sublayer == CALM_SUBLAYER_MLP && config->moe.sparse[index])
+        bytes += CALM_BYTES(float, config->moe.n_experts * config->hidden) +
+                 (config->moe.shared_inner && names->moe.shared_gate ? row : 0);
+    return bytes;
+}
+
+size_t calm_model_load_sublayer_bytes(const calm_model *model, size_t index, calm_sublayer sublayer)
+{
+    size_t begin, end, bytes = small_parts_bytes(model, index, sublayer);
+    calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);
+    for (size_t job = begin; job < end; job++)
+        bytes += model->layout.jobs[job].expert < 0 ? calm_model_load_jobs_bytes(model, job, job + 1) : 0;
+    return bytes;
+}
+
+size_t calm_model_load_outline_bytes(const calm_model *model, size_t index)
+{
+    size_t bytes = 0;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        bytes += small_parts_bytes(model, index, s);
+    for (size_t job = model->layout.block_begin[index]; job < model->layout.block_begin[index + 1]; job++)
+        bytes += model->layout.jobs[job].expert < 0 ? biases_bytes(model, &model->layout.jobs[job]) : 0;
+    return bytes;
+}
