@@ -3,11 +3,13 @@
 
 #include <string.h>
 
+/* The length of a text that is NULL, which is another than "". */
 #define NO_TEXT UINT32_MAX
 
 void calm_rank_message_read(calm_rank_message *in, void *out, size_t n)
 {
     in->bad |= (size_t)(in->end - in->at) < n;
+    /* Readers go on with zeros and look at `bad` once, at the end. */
     if (in->bad) {
         memset(out, 0, n);
         return;
@@ -18,6 +20,7 @@ void calm_rank_message_read(calm_rank_message *in, void *out, size_t n)
 
 bool calm_rank_message_fits(calm_rank_message *in, uint64_t n, size_t least)
 {
+    /* Divided, not multiplied: n is the sender's word, and n * least may overflow. */
     in->bad |= n > (size_t)(in->end - in->at) / least;
     return !in->bad;
 }
@@ -39,6 +42,7 @@ calm_status calm_rank_message_text(calm_ctx *ctx, calm_rank_message *in, const c
     char *copy;
     *out = NULL;
     calm_rank_message_read(in, &n, sizeof n);
+    /* Before anything is allocated for it. */
     in->bad |= n != NO_TEXT && (size_t)(in->end - in->at) < n;
     if (in->bad || n == NO_TEXT)
         return CALM_OK;

@@ -16,6 +16,7 @@ typedef struct named_plan {
     bool learned, free_scales;
 } named_plan;
 
+/* Its codes are in the blob store that the ranks share. */
 typedef struct named_job {
     calm_scheme scheme;
     bool quantized;
@@ -52,6 +53,7 @@ calm_status calm_rank_read_windows(calm_ctx *ctx, calm_rank_message *in, calm_wi
     calm_rank_message_read(in, &s, sizeof s);
     *out = (calm_windows){.n = (size_t)s.n, .longest = (size_t)s.longest};
     CALM_TRY(calm_rank_message_array(ctx, in, s.n + 1, sizeof *out->begin, &out->begin));
+    /* Windows that overlap or end before they begin would be read beyond the ids. */
     bool sound = out->begin && out->begin[0] == 0;
     for (size_t w = 0; sound && w < out->n; w++)
         sound = out->begin[w + 1] >= out->begin[w] && out->begin[w + 1] - out->begin[w] <= out->longest;
