@@ -21,11 +21,13 @@ calm_status calm_recipe_find_encoder(calm_ctx *ctx, const calm_recipe *recipe, b
 }
 
 /* Alone, tuning has far to go from codes that were fitted block by block; large steps would undo learned blocks, but
- * of encoders, whose blocks were learned for other than their embeddings. */
+ * not those of encoders, which were learned for other than the embeddings (docs/measured.md). */
 #define TUNE_STEPS 128
 #define TUNE_RATE 2e-3
 #define TUNE_STEPS_AFTER 64
 #define TUNE_RATE_AFTER 3e-4
+#define TUNE_STEPS_ENCODER 256
+#define TUNE_RATE_ENCODER 3e-3
 
 calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
@@ -42,8 +44,8 @@ calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spe
     if (recipe->learn != CALM_LEARN_BLOCKS) {
         bool encoder;
         CALM_TRY(calm_recipe_find_encoder(ctx, recipe, &encoder));
-        recipe->tune_steps = blocks && !encoder ? TUNE_STEPS_AFTER : TUNE_STEPS;
-        recipe->tune_rate = blocks && !encoder ? TUNE_RATE_AFTER : TUNE_RATE;
+        recipe->tune_steps = encoder ? TUNE_STEPS_ENCODER : blocks ? TUNE_STEPS_AFTER : TUNE_STEPS;
+        recipe->tune_rate = encoder ? TUNE_RATE_ENCODER : blocks ? TUNE_RATE_AFTER : TUNE_RATE;
     }
     if (!blocks)
         return CALM_OK;
