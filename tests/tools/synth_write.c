@@ -95,8 +95,8 @@ static calm_status resize(calm_ctx *ctx, const synth_options *options, synth_sha
     shape->kv = scaled(&known, hidden, known.kv);
     shape->expert_inner = scaled(&known, hidden, known.expert_inner);
     if (!shape->kv || shape->kv * known.heads != shape->heads * known.kv || known.kv * hidden % known.hidden)
-        return calm_fail(ctx, CALM_EARG, "--hidden %zu: %s has %zu heads for %zu of keys at %zu; give a multiple of "
-                         "%zu", hidden, known.name, known.heads, known.kv, known.hidden, known.hidden / known.kv);
+        return calm_fail(ctx, CALM_EARG, "--hidden %zu: %s has %zu heads for %zu of keys at %zu; a multiple of %zu",
+                         hidden, known.name, known.heads, known.kv, known.hidden, known.hidden / known.kv);
     if (options->experts && options->experts < known.top)
         return calm_fail(ctx, CALM_EARG, "--experts %zu: a token of %s has %zu", options->experts, known.name,
                          known.top);

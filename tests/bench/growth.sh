@@ -1,0 +1,68 @@
+#!/bin/sh
+# How time and memory grow: GPTQ at W4 g128 of models with the proportions of Qwen3-0.6B (mixtures: Qwen3-30B-A3B), random
+# weights, one thread; each row changes one thing.  growth.py fits lines and exponents to the table.
+#
+#   tests/bench/growth.sh FOLDER > growth.csv
+#
+#   FOLDER    models, stores and checkpoints, each removed when its row is there
+#   FACTORS   in the environment: "layers tokens width experts pool" by default
+#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
+#
+# CSV: what grows, its value, user + system seconds, peak resident MiB, most MiB of the store while the run went on.
+# CPU seconds, so that a busy machine does not count; kernels that share a core with other work are slower all the same.
+# The same model stands for the smallest value of layers, tokens and pool: 4 blocks of width 256, 8 x 512 tokens.
+set -eu
+[ $# -eq 1 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+mkdir -p "$1"
+folder=$(cd "$1" && pwd)
+CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
+export CALM_HOME
+calm=${CALM:-$CALM_HOME/build/release/calm}
+make=${MAKE:-$CALM_HOME/build/release/tests/make_checkpoint}
+for program in "$calm" "$make" /usr/bin/time; do
+    [ -x "$program" ] || { echo "growth.sh: no $program" >&2; exit 2; }
+done
+
+# One step for all entries, so that each costs the same: GPTQ, and GPTQ with other damping.
+pool() {
+    list=gptq i=1
+    while [ $i -lt "$1" ]; do
+        list="$list,absmax+gptq(damp=0.0$((i + 1)))"
+        i=$((i + 1))
+    done
+    echo "$list"
+}
+
+clean() { rm -rf "$folder/out" "$folder/out.lock.json" "$folder/s.db"*; }
+
+measure() {    # measure FACTOR VALUE SHAPE BLOCKS WIDTH EXPERTS WINDOWS ENTRIES: a row
+    rm -rf "$folder/model"
+    "$make" --shape "$3" --blocks "$4" --hidden "$5" --experts "$6" --vocab 4096 --output "$folder/model" >&2
+    clean
+    /usr/bin/time -o "$folder/time" -f '%U %S %M' "$calm" quantize --model "$folder/model" --bits 4 --guard-samples 0 \
+        --no-eval --quiet --threads 1 --samples "$7" --seqlen 512 --score-samples 2 --algorithms "$(pool "$8")" \
+        --output "$folder/out" --store "$folder/s.db" >"$folder/said" 2>&1 &
+    run=$!
+    most=0
+    while kill -0 $run 2>/dev/null; do
+        now=$(du -sk "$folder/s.db.blobs" 2>/dev/null | cut -f 1 || true)
+        [ "${now:-0}" -le $most ] || most=$now
+        sleep 0.2
+    done
+    wait $run || { echo "growth.sh: $1 $2 failed:" >&2; tail -n 5 "$folder/said" >&2; exit 1; }
+    awk -v row="$1,$2" -v most=$most '{ printf "%s,%.2f,%.1f,%.1f\n", row, $1 + $2, $3 / 1024, most / 1024 }' "$folder/time"
+    clean
+    rm -rf "$folder/model"
+}
+
+echo factor,value,cpu_seconds,peak_mib,store_mib
+for factor in ${FACTORS:-layers tokens width experts pool}; do
+    case $factor in
+    layers) for n in 4 8 16 32; do measure layers $n qwen3-0.6b $n 256 0 8 1; done ;;
+    tokens) for n in 8 16 32 64; do measure tokens $((n * 512)) qwen3-0.6b 4 256 0 $n 1; done ;;
+    width) for n in 128 256 512 1024; do measure width $n qwen3-0.6b 2 $n 0 8 1; done ;;
+    experts) for n in 8 16 32 64; do measure experts $n qwen3-30b-a3b 1 512 $n 8 1; done ;;
+    pool) for n in 1 2 4 8; do measure pool $n qwen3-0.6b 4 256 0 8 $n; done ;;
+    *) echo "growth.sh: no factor $factor" >&2; exit 2 ;;
+    esac
+done
