@@ -177,7 +177,7 @@ static calm_status parse_step(calm_ctx *ctx, chain_parse *parse, char *text)
     CALM_TRY(find_part(ctx, parse, text, &step->part));
     CALM_TRY(calm_step_open(ctx, parse->text, options, step));
     parse->reached = step->part->kind;
-    algorithm->caps |= step->part->caps;
+    algorithm->caps |= step->part->caps & ~CALM_GRAM_INVERSE;    /* which says how one part reads what it needs */
     algorithm->n_steps++;
     return CALM_OK;
 }

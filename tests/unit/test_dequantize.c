@@ -76,9 +76,10 @@ static void check_same_rest(const char *what, const char *a, const char *b)
 TEST(float32_is_exact)
 {
     for (size_t i = 0; good_names[i]; i++) {
-        const char *from = good_write(good_names[i]), *to = test_format("%s/plain", test_directory());
-        if (strcmp(good_names[i], "gguf") == 0)
+        /* Files: below. */
+        if (strncmp(good_names[i], "gguf", 4) == 0)
             continue;
+        const char *from = good_write(good_names[i]), *to = test_format("%s/plain", test_directory());
         const calm_dequantize_result result = dequantize(from, to, CALM_F32);
         ck_assert_uint_gt(result.n_dequantized, 0);
         ck_assert(calm_path_exists(test_format("%s/tokenizer.json", to)));
