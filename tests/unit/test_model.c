@@ -414,6 +414,9 @@ TEST(memory)
             test_memory_begin();
             ck_ok(calm_model_load_outline(ctx, model, 1, &outline));
             ck_assert_uint_eq(test_memory_end().out, calm_model_load_outline_bytes(model, 1));
+            /* Again, to stay: what is measured goes with the next measurement. */
+            ck_ok(calm_model_load_block(ctx, model, 1, &block));
+            ck_ok(calm_model_load_outline(ctx, model, 1, &outline));
             check_jobs(model, &block, &outline);
             if (block.moe.router) {
                 calm_layout_fold_set(calm_model_layout(model), 1, CALM_SUBLAYER_MLP, 3, &begin, &end);
