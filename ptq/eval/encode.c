@@ -18,23 +18,31 @@ typedef struct pooling {
     const calm_embeddings *out;
 } pooling;
 
-/* Task: the mean of one window's rows. */
-static calm_status pool_window(calm_ctx *ctx, size_t i, void *user)
+bool calm_embedding_mean(const float *x, size_t n, size_t width, double *mean)
 {
-    const pooling *task = user;
-    const size_t n = calm_batch_tokens(task->batch, i), width = task->out->width, sentence = task->batch->first + i;
-    double *mean = task->out->x + sentence * width;
-    float *x;
-    CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
+    bool finite = true;
+    for (size_t j = 0; j < width; j++)
+        mean[j] = 0;
     for (size_t t = 0; t < n; t++)
         for (size_t j = 0; j < width; j++)
             mean[j] += (double)x[t * width + j];
     for (size_t j = 0; j < width; j++) {
         mean[j] /= (double)n;
-        if (!isfinite(mean[j]))
-            return calm_fail(ctx, CALM_ENUMERIC, "the embedding of sentence %zu is not finite", sentence);
+        finite &= isfinite(mean[j]) != 0;
     }
-    return CALM_OK;
+    return finite;
+}
+
+/* Task: the mean of one window's rows. */
+static calm_status pool_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const pooling *task = user;
+    const size_t n = calm_batch_tokens(task->batch, i), width = task->out->width, sentence = task->batch->first + i;
+    float *x;
+    CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
+    return calm_embedding_mean(x, n, width, task->out->x + sentence * width)
+               ? CALM_OK
+               : calm_fail(ctx, CALM_ENUMERIC, "the embedding of sentence %zu is not finite", sentence);
 }
 
 size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest)

@@ -20,6 +20,9 @@ typedef struct calm_embeddings {
     double *x;          /* [n, width]             */
 } calm_embeddings;
 
+/* mean [width] = the embedding of a sentence of n tokens with rows x [n, width]; false: it is not finite. */
+bool calm_embedding_mean(const float *x, size_t n, size_t width, double *mean);
+
 /* How far one sentence's embedding is from the reference's. */
 typedef struct calm_embedding_distance {
     double error, cosine;

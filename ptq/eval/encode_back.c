@@ -4,20 +4,15 @@
 #include <math.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/eval/encode.h"
 
-/* Mean of the rows, and its length. */
+/* Embedding of the rows, and its length. */
 static calm_status pool(calm_ctx *ctx, const float *x, size_t n, size_t width, double *mean, double *length)
 {
     double square = 0;
+    calm_embedding_mean(x, n, width, mean);
     for (size_t j = 0; j < width; j++)
-        mean[j] = 0;
-    for (size_t t = 0; t < n; t++)
-        for (size_t j = 0; j < width; j++)
-            mean[j] += (double)x[t * width + j];
-    for (size_t j = 0; j < width; j++) {
-        mean[j] /= (double)n;
         square += mean[j] * mean[j];
-    }
     *length = sqrt(square);
     return isfinite(*length) && *length > 0
                ? CALM_OK
