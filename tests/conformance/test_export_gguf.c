@@ -20,11 +20,9 @@ static const char *const families[] = {"llama",     "mistral", "qwen2",  "qwen3"
 
 static const calm_exporter *gguf(void)
 {
-    size_t n;
-    for (size_t i = 0; i < (calm_exporters(&n), n); i++)
-        if (strcmp(calm_exporters(&n)[i]->name, "gguf") == 0)
-            return calm_exporters(&n)[i];
-    ck_abort_msg("no exporter gguf");
+    const calm_exporter *found;
+    ck_ok(calm_exporter_find(ctx, "gguf", &found));
+    return found;
 }
 
 /* A family at 64 and 96 columns, as llama.cpp can be told of it. */

@@ -12,11 +12,9 @@ static const char scheme[] = "nvfp4a16";
 
 static const calm_exporter *gguf(void)
 {
-    size_t n;
-    for (size_t i = 0; i < (calm_exporters(&n), n); i++)
-        if (strcmp(calm_exporters(&n)[i]->name, "gguf") == 0)
-            return calm_exporters(&n)[i];
-    ck_abort_msg("no exporter gguf");
+    const calm_exporter *found;
+    ck_ok(calm_exporter_find(ctx, "gguf", &found));
+    return found;
 }
 
 /* Rows of 64 and 128 columns. */

@@ -1,5 +1,7 @@
-/* Captures that must be the same to the bit. */
+/* Captures that must be the same to the bit, and Gram matrices that must be near naive ones. */
 #include "tests/support/same_capture.h"
+
+#include <math.h>
 
 #include "tests/support/harness.h"
 
@@ -56,4 +58,19 @@ void same_expert_capture(const calm_capture *a, const calm_capture *b, size_t wi
     ck_assert(!a->score_output == !b->score_output);
     ck_assert(!a->score_output ||
               memcmp(a->score_output, b->score_output, a->score_rows * width * sizeof(float)) == 0);
+}
+
+void near_gram(const double *gram, const float *x, size_t n, size_t width)
+{
+    for (size_t i = 0; i < width; i++)
+        for (size_t j = 0; j < width; j++) {
+            double sum = 0, size = 0;
+            for (size_t t = 0; t < n; t++) {
+                const double term = (double)x[t * width + i] * (double)x[t * width + j];
+                sum += term;
+                size += fabs(term);
+            }
+            ck_near(gram[i * width + j], sum, 30 * 0x1p-24 * size);
+            ck_assert(gram[i * width + j] == gram[j * width + i]);
+        }
 }

@@ -1,4 +1,4 @@
-/* Captures that must be the same to the bit. */
+/* Captures that must be the same to the bit, and Gram matrices that must be near naive ones. */
 #ifndef CALM_TESTS_SAME_CAPTURE_H
 #define CALM_TESTS_SAME_CAPTURE_H
 
@@ -12,5 +12,9 @@ void same_job(const calm_job_capture *a, const calm_job_capture *b, size_t score
 
 /* The same for all jobs and hook points, and for the scored output, `width` columns. */
 void same_expert_capture(const calm_capture *a, const calm_capture *b, size_t width);
+
+/* Fail the test unless gram [width, width] is symmetric and X^T X of x [n, width], as far as float32 products of at
+ * most 30 rows at a time, added in double, allow. */
+void near_gram(const double *gram, const float *x, size_t n, size_t width);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ptq/calib/capture.h"
+#include "tests/support/first_block.h"
 #include "tests/support/harness.h"
 #include "tests/support/same_capture.h"
 #include "tests/support/tiny_model.h"
@@ -41,23 +42,11 @@ END_OF_TEST
 
 /* ---- capture ---- */
 
-/* A model with its first block. */
-typedef struct bench {
-    calm_model *model;
-    calm_windows windows;
-    calm_rope rope;
-    calm_block block;
-} bench;
-
-static bench new_bench(const char *family)
+static first_block new_block(const char *family)
 {
     const tiny_model spec = tiny_of(family);
-    bench b = {.windows = tiny_windows(lengths, N_WINDOWS)};
-    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &b.model));
-    ck_ok(calm_rope_init(ctx, calm_model_config(b.model), 30, &b.rope));
-    ck_ok(calm_model_load_block(ctx, b.model, 0, &b.block));
     ctx->n_threads = 2;
-    return b;
+    return first_block_open(tiny_model_write(&spec), lengths, N_WINDOWS);
 }
 
 static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .samples = true,
@@ -72,52 +61,35 @@ static const calm_job_capture *job_of(const captured *c, calm_job_kind kind)
     return &c->sublayer[calm_job_sublayer(kind)].job[kind];
 }
 
-static captured capture_dense(bench *b, const calm_capture_options *options)
+static captured capture_dense(first_block *b, const calm_capture_options *options)
 {
     captured out;
-    calm_batch batch;
-    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, NULL, &batch));
+    first_block_embed(b);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        ck_ok(calm_capture_sublayer(ctx, &b->block, s, CALM_NO_EXPERT, &b->rope, &batch, options, &out.sublayer[s]));
+        ck_ok(calm_capture_sublayer(ctx, &b->block, s, CALM_NO_EXPERT, &b->rope, &b->batch, options, &out.sublayer[s]));
     return out;
 }
 
 /* All experts, in waves of so many. */
-static calm_capture *capture_experts(bench *b, size_t wave, const calm_capture_options *options, calm_routing *routing)
+static calm_capture *capture_experts(first_block *b, size_t wave, const calm_capture_options *options, calm_routing *routing)
 {
     calm_capture *out;
-    calm_batch batch;
     calm_moe_sum sum;
     ck_ok(CALM_NEW(ctx, ctx->out, out, EXPERTS));
-    ck_ok(calm_batch_embed(ctx, b->model, &b->windows, 0, N_WINDOWS, ctx->out, NULL, &batch));
-    ck_ok(calm_moe_route(ctx, &b->block, &batch, NULL, routing));
-    ck_ok(calm_moe_begin(ctx, &batch, ctx->out, &sum));
+    first_block_embed(b);
+    ck_ok(calm_moe_route(ctx, &b->block, &b->batch, NULL, routing));
+    ck_ok(calm_moe_begin(ctx, &b->batch, ctx->out, &sum));
     for (size_t first = 0; first < EXPERTS; first += wave)
-        ck_ok(calm_capture_experts(ctx, &b->block, &batch, routing, first, calm_size_min(wave, EXPERTS - first),
+        ck_ok(calm_capture_experts(ctx, &b->block, &b->batch, routing, first, calm_size_min(wave, EXPERTS - first),
                                    options, &sum, out + first));
     return out;
-}
-
-/* X^T X of float32 products of at most the 30 rows of a window. */
-static void check_gram(const double *gram, const float *x, size_t n, size_t width)
-{
-    for (size_t i = 0; i < width; i++)
-        for (size_t j = 0; j < width; j++) {
-            double sum = 0, size = 0;
-            for (size_t t = 0; t < n; t++) {
-                const double term = (double)x[t * width + i] * (double)x[t * width + j];
-                sum += term;
-                size += fabs(term);
-            }
-            ck_near(gram[i * width + j], sum, 30 * UNIT * size);
-        }
 }
 
 /* Rows times factors of their own, job by job: kept rows to the bit, sums of them; maxima, activations and outputs are
  * of the rows as they are.  A job without factors is as ever. */
 TEST(rows_with_factors)
 {
-    bench b = new_bench("qwen3");
+    first_block b = new_block("qwen3");
     float of_rows[70], *const factors[CALM_N_JOBS] = {[CALM_JOB_QKV] = of_rows, [CALM_JOB_DOWN] = of_rows};
     calm_capture_options options = everything;
     for (size_t t = 0; t < 70; t++)
@@ -133,7 +105,7 @@ TEST(rows_with_factors)
         for (size_t i = 0; i < 70 * width; i++)
             x[i] = (factors[kind] ? of_rows[i / width] : 1) * before->stats.samples[i];
         ck_assert(memcmp(job->stats.samples, x, 70 * width * sizeof *x) == 0);
-        check_gram(job->stats.gram, x, 70, width);
+        near_gram(job->stats.gram, x, 70, width);
         for (size_t j = 0; j < width; j++) {
             double sum = 0, size = 0;
             for (size_t t = 0; t < 70; t++) {
@@ -168,7 +140,7 @@ TEST(experts_over_rows_with_factors)
     for (int weighted_by_router = 0; weighted_by_router < 2; weighted_by_router++) {
         options.unweighted = !weighted_by_router;
         options.factors = NULL;
-        bench b = new_bench("qwen3_moe");
+        first_block b = new_block("qwen3_moe");
         calm_routing routing;
         const calm_capture *plain = capture_experts(&b, EXPERTS, &options, &routing);
         options.factors = factors;
@@ -196,7 +168,7 @@ END_OF_TEST
 /* The shared expert's gate times the factor of the token. */
 TEST(a_shared_expert_over_rows_with_factors)
 {
-    bench b = new_bench("qwen2_moe");
+    first_block b = new_block("qwen2_moe");
     float of_rows[70], *const factors[CALM_N_JOBS] = {[CALM_JOB_DOWN] = of_rows};
     calm_capture_options options = everything;
     calm_capture found[2];
@@ -217,7 +189,7 @@ TEST(a_shared_expert_over_rows_with_factors)
         const double value = (double)of_rows[i / width] * (double)plain[CALM_JOB_DOWN].stats.samples[i];
         ck_near(weighed[CALM_JOB_DOWN].stats.samples[i], value, 4 * UNIT * fabs(value));
     }
-    check_gram(weighed[CALM_JOB_DOWN].stats.gram, weighed[CALM_JOB_DOWN].stats.samples, 70, width);
+    near_gram(weighed[CALM_JOB_DOWN].stats.gram, weighed[CALM_JOB_DOWN].stats.samples, 70, width);
     ck_assert(memcmp(found[0].score_output, found[1].score_output, found[0].score_rows * HIDDEN * sizeof(float)) == 0);
     calm_model_close(b.model);
 }

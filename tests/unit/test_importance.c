@@ -98,11 +98,9 @@ END_OF_TEST
 
 static const calm_exporter *find(const char *name)
 {
-    size_t n;
-    for (size_t i = 0; i < (calm_exporters(&n), n); i++)
-        if (strcmp(calm_exporters(&n)[i]->name, name) == 0)
-            return calm_exporters(&n)[i];
-    ck_abort_msg("no exporter %s", name);
+    const calm_exporter *found;
+    ck_ok(calm_exporter_find(ctx, name, &found));
+    return found;
 }
 
 static void check_imatrix(const char *family)
