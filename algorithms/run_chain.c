@@ -174,11 +174,9 @@ static calm_status stack_weights(calm_ctx *ctx, const calm_algorithm *algorithm,
     float *to = NULL;
     if (!calm_size_mul(&n_weights, problem->out, problem->in))
         return calm_fail(ctx, CALM_ENOMEM, "%s: %zu x %zu weights do not fit", job->name, problem->out, problem->in);
-    if (reads_alone(algorithm) && is_stacked(job))
-        problem->w = (float *)(uintptr_t)job->linears[0].w;
-    else
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, problem->w, n_weights));
-    to = problem->w == job->linears[0].w ? NULL : problem->w;
+    if (!reads_alone(algorithm) || !is_stacked(job))
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, to, n_weights));
+    problem->w = to ? to : (float *)(uintptr_t)job->linears[0].w;
     for (size_t i = 0; i < job->n_linears; i++) {
         const calm_linear *linear = &job->linears[i];
         size_t n = linear->out * linear->in;

@@ -17,7 +17,6 @@
 #define POOL_ACTIVATIONS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full,smoothquant-gptq"
 #define POOL_ACTIVATIONS_4 POOL_ACTIVATIONS ",actfit,smoothquant-actfit"
 
-
 /* ---- faults ---- */
 
 calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, calm_faults *faults)

@@ -52,10 +52,11 @@ static unsigned stored_caps(calm_ctx *ctx, const calm_json *recipe)
     unsigned caps = 0;
     for (size_t i = 0; i < calm_json_size(algorithms); i++) {
         calm_algorithm *parsed;
-        calm_ctx trial = *ctx;
         const char *name = calm_json_string(calm_json_get(calm_json_at(algorithms, i), "name"), "");
-        if (calm_algorithm_parse(&trial, name, &parsed) == CALM_OK)
+        if (calm_algorithm_parse(ctx, name, &parsed) == CALM_OK)
             caps |= calm_algorithm_caps(parsed);
+        else
+            calm_ctx_forgive(ctx);
     }
     return caps;
 }
