@@ -71,7 +71,8 @@ static captured capture_dense(first_block *b, const calm_capture_options *option
 }
 
 /* All experts, in waves of so many. */
-static calm_capture *capture_experts(first_block *b, size_t wave, const calm_capture_options *options, calm_routing *routing)
+static calm_capture *capture_experts(first_block *b, size_t wave, const calm_capture_options *options,
+                                     calm_routing *routing)
 {
     calm_capture *out;
     calm_moe_sum sum;
