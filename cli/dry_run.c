@@ -25,6 +25,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
     calm_json *time = CALM_OBJECT(CALM_KV("seconds", f->seconds),
                                   CALM_KV("learn_seconds", f->learn_seconds > 0 ? calm_json_of_number(f->learn_seconds)
                                                                                 : NULL),
+                                  CALM_KV("tie_seconds", f->tie_seconds),
                                   CALM_KV("sgemm_gflops", f->sgemm_flops / 1e9),
                                   CALM_KV("dgemm_gflops", f->dgemm_flops / 1e9));
     calm_json *result = CALM_OBJECT(CALM_KV("bytes_before", (int64_t)f->bytes_before),
@@ -54,6 +55,9 @@ static void print_text(const calm_forecast *f)
            : seconds < 7200 ? "minutes"
                             : "hours",
            f->sgemm_flops / 1e9, f->dgemm_flops / 1e9, f->n_candidates);
+    if (f->tie_seconds >= 0.5)
+        printf("         up to %.0f seconds more where hybrid and a uniform run are within an error: the guard then "
+               "measures both on more windows\n", f->tie_seconds);
     printf("result   %.2f GB -> %.2f GB (%.1f %%), %.3f bits per weight in the quantized linears\n", before / 1e9,
            f->bytes_after / 1e9, 100 * f->bytes_after / before, f->bits_per_weight);
 }

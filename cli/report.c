@@ -189,6 +189,19 @@ static calm_json *result_json(const calm_result *r)
     return CALM_EXTEND(measure_json(&r->eval_result), CALM_KV("kl_se", error));
 }
 
+/* Of the guard: loss minus the hybrid's. */
+static const char *delta_name(bool encoder)
+{
+    return encoder ? "delta_one_minus_cosine" : "delta_kl";
+}
+
+/* NULL: the guard's first windows were enough. */
+static calm_json *more_json(const calm_trial_more *more, bool encoder)
+{
+    return more->windows ? CALM_EXTEND(measure_json(&more->measure), CALM_KV("windows", more->windows),
+                                       CALM_KV(delta_name(encoder), more->delta), CALM_KV("delta_se", more->se)) : NULL;
+}
+
 static calm_json *trials_json(const calm_trial *trials, size_t n, bool encoder)
 {
     calm_json *rows = calm_json_new_array();
@@ -200,8 +213,9 @@ static calm_json *trials_json(const calm_trial *trials, size_t n, bool encoder)
                                         CALM_KV("substituted", trial->substituted),
                                         CALM_KV("bits_per_weight", trial->bits_per_weight),
                                         CALM_KV("act_bits", trial->act_bits),
-                                        CALM_KV(encoder ? "delta_one_minus_cosine" : "delta_kl", trial->delta),
-                                         CALM_KV("delta_se", trial->se)));
+                                        CALM_KV(delta_name(encoder), trial->delta),
+                                        CALM_KV("delta_se", trial->se),
+                                        CALM_KV("more", more_json(&trial->more, encoder))));
     }
     return rows;
 }

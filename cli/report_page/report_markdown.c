@@ -94,10 +94,15 @@ static calm_status put_guard(calm_ctx *ctx, const calm_json *run, calm_text *out
     calm_table_columns(&table, "plan|#loss|#minus the hybrid's|#standard error");
     for (size_t i = 0; i < calm_json_size(list); i++) {
         const calm_json *row = calm_json_at(list, i);
-        const bool encoder = isfinite(number_of(row, "cosine"));
-        if (strcmp(text_of(row, "role"), "guard") != 0)
+        const bool encoder = isfinite(number_of(row, "cosine")), more = strcmp(text_of(row, "role"), "guard_more") == 0;
+        if (!more && strcmp(text_of(row, "role"), "guard") != 0)
             continue;
-        CALM_CELLS(&table, CALM_TEXT(text_of(row, "subject")),
+        /* Evaluations are sorted by their role: those on more windows stand below the others. */
+        if (more)
+            calm_table_format(&table, "%s, %.0f windows", text_of(row, "subject"), number_of(row, "windows"));
+        else
+            calm_table_text(&table, text_of(row, "subject"));
+        CALM_CELLS(&table,
                    CALM_FIXED(encoder ? 1 - number_of(row, "cosine") : number_of(row, "kl"), 5),
                    CALM_SIGNED(number_of(row, encoder ? "delta_one_minus_cosine" : "delta_kl"), 5),
                    CALM_FIXED(number_of(row, "delta_se"), 5));

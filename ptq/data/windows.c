@@ -103,13 +103,36 @@ static size_t place(size_t i, size_t n, size_t n_spread, size_t available)
     return i < n_first ? i : n_first + (2 * (i - n_first) + 1) * rest / (2 * (n - n_first));
 }
 
+/* Another `add` of `available` windows behind chosen [n], spread over those not chosen, far from those before: the
+ * `first` ones where the parts meet that have a chosen one in the middle, later ones between two of those. */
+static calm_status spread_more(calm_ctx *ctx, size_t n, size_t add, bool first, size_t available, size_t *chosen)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    bool *taken;
+    size_t *left, n_left = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, taken, available));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, left, available));
+    for (size_t i = 0; i < n; i++)
+        taken[chosen[i]] = true;
+    for (size_t w = 0; w < available; w++)
+        if (!taken[w])
+            left[n_left++] = w;
+    for (size_t i = 0; i < add; i++)
+        chosen[n + i] = left[(2 * i + !first) * n_left / (2 * add)];
+    return CALM_OK;
+}
+
 calm_status calm_windows_choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
                                 size_t **chosen)
 {
-    *n = options->n_windows && options->n_windows < available ? options->n_windows : available;
+    const size_t asked = options->n_windows && options->n_windows < available ? options->n_windows : available;
+    const size_t spread = options->n_spread, more = spread * (((size_t)1 << options->doublings) - 1);
+    *n = asked + calm_size_min(more, available - asked);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *chosen, *n ? *n : 1));
-    for (size_t i = 0; i < *n; i++)
-        (*chosen)[i] = place(i, *n, options->n_spread, available);
+    for (size_t i = 0; i < asked; i++)
+        (*chosen)[i] = place(i, asked, spread, available);
+    for (size_t at = asked, add = spread; at < *n; at += add, add *= 2)
+        CALM_TRY(spread_more(ctx, at, calm_size_min(add, *n - at), at == asked, available, *chosen));
     if (options->seed >= 0 &&
         !calm_rng_choose((uint64_t)options->seed, RNG_STREAM_WINDOWS, available, *n, *chosen))
         return calm_fail(ctx, CALM_ENOMEM, "out of memory drawing %zu windows", *n);

@@ -35,6 +35,9 @@ typedef struct calm_windows_options {
     long long seed;      /* < 0: the first ones; else drawn without replacement                  */
     size_t n_spread;     /* with seed < 0 the last so many of n_windows are spread over what the
                           * first ones leave of the text, each in the middle of an equal part    */
+    size_t doublings;    /* so often those that are spread are doubled, as far as the text has
+                          * windows: others behind n_windows, which stay the same, each time spread
+                          * over what is left; with a seed drawn                                 */
     size_t vocab;        /* ids at or above this are an error; 0 = not checked                   */
     bool special;        /* begin every window as the tokenizer's template begins a text         */
 } calm_windows_options;
@@ -74,8 +77,9 @@ size_t calm_windows_before(size_t n, size_t batch, size_t part, size_t n_parts);
 calm_status calm_windows_part(calm_ctx *ctx, const calm_windows *from, size_t batch, size_t part, size_t n_parts,
                               calm_windows *out, size_t *first);
 
-/* The windows that `options` ask for of `available`: seed, n_windows and n_spread alone are read.  *chosen [*n] in
- * ctx->scratch: the first ones and those spread, rising, or drawn ones in drawing order.  CALM_ENOMEM. */
+/* The windows that `options` ask for of `available`: seed, n_windows, n_spread and doublings alone are read.
+ * *chosen [*n] in ctx->scratch: the first ones and those spread, rising, then those of each doubling, rising; or drawn
+ * ones in drawing order.  CALM_ENOMEM. */
 calm_status calm_windows_choose(calm_ctx *ctx, const calm_windows_options *options, size_t available, size_t *n,
                                 size_t **chosen);
 

@@ -127,11 +127,21 @@ static double cosine(size_t width, const double *a, const double *b)
     return lengths > 0 ? fmin(fmax(dot(width, a, b) / lengths, -1), 1) : 0;
 }
 
+/* The figures of all sentences from those of each. */
+static void sum_up(calm_embedding_result *out)
+{
+    out->cosine_min = 1;
+    for (size_t i = 0; i < out->n; i++) {
+        out->error += out->each[i].error / (double)out->n;
+        out->cosine += out->each[i].cosine / (double)out->n;
+        out->cosine_min = fmin(out->cosine_min, out->each[i].cosine);
+    }
+}
+
 static calm_status measure(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,
                            calm_embedding_result *out)
 {
     const size_t width = reference->width;
-    out->cosine_min = 1;
     for (size_t i = 0; i < out->n; i++) {
         const double *f = reference->x + i * width, *q = found->x + i * width, length = dot(width, f, f);
         double square = 0;
@@ -140,10 +150,8 @@ static calm_status measure(calm_ctx *ctx, const calm_embeddings *reference, cons
         for (size_t j = 0; j < width; j++)
             square += (q[j] - f[j]) * (q[j] - f[j]);
         out->each[i] = (calm_embedding_distance){sqrt(square / length), cosine(width, q, f)};
-        out->error += out->each[i].error / (double)out->n;
-        out->cosine += out->each[i].cosine / (double)out->n;
-        out->cosine_min = fmin(out->cosine_min, out->each[i].cosine);
     }
+    sum_up(out);
     return CALM_OK;
 }
 
@@ -254,4 +262,19 @@ calm_status calm_embedding_compare(calm_ctx *ctx, const calm_embeddings *referen
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->each, out->n));
     CALM_TRY(measure(ctx, reference, found, out));
     return correlate(ctx, reference, found, out);
+}
+
+calm_status calm_embedding_join(calm_ctx *ctx, const calm_embedding_result *parts, size_t n,
+                                calm_embedding_result *out)
+{
+    size_t at = 0;
+    *out = (calm_embedding_result){.spearman = NAN};
+    for (size_t i = 0; i < n; i++)
+        out->n += parts[i].n;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->each, out->n));
+    for (size_t i = 0; i < n; i++)
+        for (size_t s = 0; s < parts[i].n; s++)
+            out->each[at++] = parts[i].each[s];
+    sum_up(out);
+    return CALM_OK;
 }

@@ -61,6 +61,11 @@ calm_status calm_encode_part(calm_ctx *ctx, const calm_config *config, const cal
 calm_status calm_embedding_compare(calm_ctx *ctx, const calm_embeddings *reference, const calm_embeddings *found,
                                    calm_embedding_result *out);
 
+/* What it gives for all sentences, from its results of parts [n], in their order, into ctx->out; but no cosines between
+ * sentences of several parts are known, so no pairs are ranked. */
+calm_status calm_embedding_join(calm_ctx *ctx, const calm_embedding_result *parts, size_t n,
+                                calm_embedding_result *out);
+
 /* Bytes that calm_embedding_compare leaves in ctx->out for n sentences, and the most that it holds of ctx->scratch. */
 size_t calm_embedding_compare_bytes(size_t n);
 size_t calm_embedding_compare_scratch_bytes(size_t n);

@@ -427,6 +427,15 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     return CALM_OK;
 }
 
+/* Float model, hybrid and one uniform run on the windows that a tie adds. */
+static void foresee_tie(const forecast *f)
+{
+    const calm_inputs *in = &f->p->in;
+    const double tokens = (double)(in->guard_all.begin[in->guard_all.n] - in->guard.begin[in->guard.n]);
+    if (in->recipe->n_pool > 1 && !in->recipe->keep_hybrid)
+        f->out->tie_seconds = forward_seconds(f, 3 * tokens * calm_run_work_token(in));
+}
+
 /* The model as given, which a rotated one is compared with behind its guard (rotate_guard.c). */
 static void add_rival(const forecast *f)
 {
@@ -464,6 +473,7 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const c
     CALM_TRY(measure(ctx, elsewhere, &f));
     CALM_TRY(add_sizes(ctx, &f));
     CALM_TRY(add_steps(ctx, &f));
+    foresee_tie(&f);
     const calm_run_options alone = {.command = NULL};
     if (!elsewhere && calm_run_judges_rotation(ctx, recipe, &alone))
         add_rival(&f);

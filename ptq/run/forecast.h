@@ -12,6 +12,8 @@ typedef struct calm_forecast {
     double seconds;                         /* the sum of `costs`                                             */
     calm_replay_costs costs;                /* of the steps, on the threads of one rank                       */
     double learn_seconds;                   /* of those; 0: nothing is learned                                */
+    double tie_seconds;                     /* besides, at most, where hybrid and one uniform run are within an error:
+                                             * what the guard measures both on then                           */
     double bytes_before, bytes_after;       /* of the checkpoint                                              */
     double bits_per_weight;                 /* of the quantized linears                                       */
     double store_bytes;                     /* that candidates take while it runs                             */

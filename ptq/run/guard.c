@@ -1,7 +1,8 @@
 /* Guard: the hybrid against every uniform run, on windows that calibration did not see.
  *
  * The least mean loss is taken, but of plans within one standard error the simplest: a uniform run is one algorithm
- * that is named in a word, the hybrid a table of units. */
+ * that is named in a word, the hybrid a table of units.  Before simplicity decides there are more windows
+ * (guard_more.c). */
 #include <math.h>
 #include <string.h>
 
@@ -54,34 +55,64 @@ static size_t same_uniform(const calm_trial *trials, size_t n)
     return same;
 }
 
+/* "16 windows", or how it came to more. */
+static calm_status say_windows(calm_ctx *ctx, const calm_run *p, const calm_trial *trial, const char **out)
+{
+    const size_t first = p->in.guard.n, all = trial->more.windows;
+    if (!all)
+        return calm_strf(ctx, ctx->out, out, "%zu windows", first);
+    return calm_strf(ctx, ctx->out, out, "%zu windows, %zu more than the first %zu, which left it within an error", all,
+                     all - first, first);
+}
+
+/* Trials with the figures of the windows that decided.  Where that was on more than the first, only those that came so
+ * far are compared. */
+static calm_status decisive(calm_ctx *ctx, const calm_trial *trials, size_t n, calm_trial **out)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n));
+    memcpy(*out, trials, n * sizeof *trials);
+    for (size_t i = 0; trials[0].more.windows && i < n; i++) {
+        const calm_trial_more *more = &trials[i].more;
+        calm_trial *trial = &(*out)[i];
+        trial->id = more->windows == trials[0].more.windows ? more->id : 0;
+        trial->measure = more->measure;
+        trial->delta = more->delta;
+        trial->se = more->se;
+    }
+    return CALM_OK;
+}
+
 /* Why the uniform run `best` is the result; 0: why the hybrid is. */
-static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_trial *trials, size_t n, size_t best,
+static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_trial *first, size_t n, size_t best,
                                const char **verdict)
 {
+    const char *windows;
+    calm_trial *trials;
+    CALM_TRY(decisive(ctx, first, n, &trials));
     const size_t same = same_uniform(trials, n), next = best ? best : least_uniform(trials, n, true);
     const calm_trial *trial = &trials[next];
+    CALM_TRY(say_windows(ctx, p, trial, &windows));
     const char *loss = trial->measure.kind == CALM_STORE_EMBEDDINGS ? "1 - cosine" : "KL";
     const char *kept = p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)"
                                                  : ", so it is the result";
-    const size_t windows = p->in.guard.n;
     if (!next)
         return calm_strf(ctx, ctx->out, verdict, "no uniform run could be measured beside the hybrid");
     /* The comparison would be of one plan with itself; its name is what the report shows. */
     if (same && (!best || trials[best].delta >= 0))
         return calm_strf(ctx, ctx->out, verdict,
-                         "every unit%s chose %s, so the hybrid is that uniform run; no other has less %s (%zu windows)",
+                         "every unit%s chose %s, so the hybrid is that uniform run; no other has less %s (%s)",
                          p->in.recipe->n_pins ? " without a pin" : "", trials[same].name, loss, windows);
     if (best && trial->delta < 0)
         return calm_strf(ctx, ctx->out, verdict,
                          "uniform %s has the least %s: %.5f less than the hybrid, with a paired standard error of %.5f "
-                         "(%zu windows)%s", trial->name, loss, -trial->delta, trial->se, windows, kept);
+                         "(%s)%s", trial->name, loss, -trial->delta, trial->se, windows, kept);
     if (best)
         return calm_strf(ctx, ctx->out, verdict,
                          "uniform %s is the simpler plan and within one paired standard error of the hybrid: %+.5f %s, "
-                         "error %.5f (%zu windows)%s", trial->name, trial->delta, loss, trial->se, windows, kept);
+                         "error %.5f (%s)%s", trial->name, trial->delta, loss, trial->se, windows, kept);
     return calm_strf(ctx, ctx->out, verdict,
                      "the hybrid has the least %s by more than one paired standard error; next is uniform %s: %+.5f, "
-                     "error %.5f (%zu windows)", loss, trial->name, trial->delta, trial->se, windows);
+                     "error %.5f (%s)", loss, trial->name, trial->delta, trial->se, windows);
 }
 
 calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, size_t n, size_t *result,
@@ -96,7 +127,8 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
      * it. */
     CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->in.guard, p->in.recipe->calib_name, CALM_STAGE_CHOOSE));
     CALM_TRY(calm_trials_put(ctx, p, trials, n, "guard"));
-    const size_t best = calm_guard_pick(trials, n);
+    size_t best = calm_guard_pick(trials, n);
+    CALM_TRY(calm_guard_look_again(ctx, p, trials, n, &best));
     CALM_TRY(say_verdict(ctx, p, trials, n, best, verdict));
     /* The verdict says that a uniform run would be taken even when the hybrid is kept.  One with the hybrid's
      * candidates is the hybrid. */

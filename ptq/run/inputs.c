@@ -201,14 +201,16 @@ static calm_windows_options cut(const calm_inputs *in, long long n_windows, long
                                   .special = in->recipe->add_special_tokens};
 }
 
-/* So many windows of one text for calibration, and others for the guard, as far as it has them. */
+/* So many windows of one text for calibration, and others for the guard, as far as it has them: the first *n_first of
+ * `guard`, behind which those are that a tie may ask for. */
 static calm_status read_both(calm_ctx *ctx, const calm_inputs *in, const char *path, const char *name,
-                             size_t n_calib, size_t n_guard, calm_windows *calib, calm_windows *guard)
+                             size_t n_calib, size_t n_guard, calm_windows *calib, calm_windows *guard, size_t *n_first)
 {
     const calm_recipe *recipe = in->recipe;
     calm_windows_options options = cut(in, (long long)(n_calib + n_guard), recipe->seed);
     /* The guard's errors are those of independent windows. */
     options.n_spread = n_guard;
+    options.doublings = CALM_GUARD_DOUBLINGS;
     /* Calibration and guard are cut from one draw: no window can be in both. */
     calm_windows all;
     if (recipe->calib_is_token_ids) {
@@ -226,6 +228,7 @@ static calm_status read_both(calm_ctx *ctx, const calm_inputs *in, const char *p
         calm_log(ctx, CALM_LOG_WARNING, "%s has %zu windows of %lld tokens: %zu for calibration, %zu for the guard",
                  name, all.n, recipe->seqlen, all.n - n_left, n_left);
     }
+    *n_first = calm_size_min(n_left, n_guard);
     CALM_TRY(calm_windows_slice(ctx, &all, 0, all.n - n_left, calib));
     return calm_windows_slice(ctx, &all, all.n - n_left, n_left, guard);
 }
@@ -241,20 +244,25 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
     const calm_recipe *recipe = in->recipe;
     const size_t n = 1 + recipe->n_more_texts;
     calm_windows *calib, *guard;
+    size_t n_guard = 0, n_first;
     CALM_TRY(CALM_NEW(ctx, ctx->out, calib, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, guard, n));
     for (size_t i = 0; i < n; i++) {
         const char *path = calm_recipe_text(recipe, i);
         CALM_TRY(read_both(ctx, in, path, n > 1 ? path : recipe->calib_name, share_of(recipe->calib_windows, i, n),
-                           share_of(recipe->guard_windows, i, n), &calib[i], &guard[i]));
+                           share_of(recipe->guard_windows, i, n), &calib[i], &guard[i], &n_first));
+        n_guard += n_first;
     }
     if (n > 1) {
         CALM_TRY(calm_windows_join(ctx, calib, n, &in->calib));
-        return calm_windows_join(ctx, guard, n, &in->guard);
+        CALM_TRY(calm_windows_join(ctx, guard, n, &in->guard_all));
+    } else {
+        in->calib = *calib;
+        in->guard_all = *guard;
     }
-    in->calib = *calib;
-    in->guard = *guard;
-    return CALM_OK;
+    /* Of several texts, too: one that gives less than its share has nothing behind it, so that windows in turn begin
+     * with the first ones of all. */
+    return calm_windows_slice(ctx, &in->guard_all, 0, n_guard, &in->guard);
 }
 
 size_t calm_inputs_held_windows(const calm_inputs *in)

@@ -43,8 +43,14 @@ typedef struct calm_inputs {
     calm_store *store;
     size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
     calm_windows calib, guard;
+    calm_windows guard_all;                    /* guard, and behind it those that a tie may ask for */
     calm_candidate *candidates;                /* [n_jobs][n_pool]                    */
 } calm_inputs;
+
+/* So often the guard's windows are doubled while the decision hangs on simplicity alone (guard_more.c).  Twice: four
+ * times the windows halve the error, and for float model, hybrid and one uniform run cost as many forward passes as the
+ * first windows do with a pool of seven; a third time would cost more than both. */
+#define CALM_GUARD_DOUBLINGS ((size_t)2)
 
 /* A job that a choice leaves as it is. */
 #define CALM_STAYS_FLOAT SIZE_MAX
@@ -96,8 +102,8 @@ void calm_inputs_close(calm_inputs *in);
  * reports and the evaluation, not the run: it is NULL then. */
 calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in);
 
-/* Read the recipe's calibration text into ctx->out: in->calib first, in->guard after it, of one reading, so that they
- * cannot overlap.  Of several texts each gives an even share of both, and windows stand in turn (calm_windows_join).
+/* Read the recipe's calibration text into ctx->out: in->calib first, in->guard_all after it, of one reading, so that
+ * they cannot overlap; in->guard are the first ones of guard_all, the same whether the text has more or not.  Of several texts each gives an even share of both, and windows stand in turn (calm_windows_join).
  * Needs recipe, model and, for a text, tokenizer.  The failures of calm_windows_read and calm_token_file_read. */
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in);
 

@@ -39,3 +39,16 @@ void calm_measure_compare(const calm_measure *a, const calm_measure *b, size_t n
     *delta = mean;
     *se = n_windows < 2 ? NAN : sqrt(spread * (double)n_windows / (double)(n_windows - 1)) / total;
 }
+
+calm_status calm_measure_join(calm_ctx *ctx, const calm_measure *a, size_t a_windows, const calm_measure *b,
+                              size_t b_windows, calm_measure *out)
+{
+    const size_t windows[] = {a_windows, b_windows};
+    out->kind = a->kind;
+    if (a->kind == CALM_STORE_EMBEDDINGS) {
+        const calm_embedding_result parts[] = {a->embeddings, b->embeddings};
+        return calm_embedding_join(ctx, parts, 2, &out->embeddings);
+    }
+    const calm_eval_result parts[] = {a->predictions, b->predictions};
+    return calm_evaluate_join(ctx, parts, windows, 2, true, &out->predictions);
+}

@@ -29,4 +29,9 @@ double calm_measure_loss(const calm_measure *measure);
  * the standard error of a ratio, windows as the samples; *se is NaN for fewer than 2 windows. */
 void calm_measure_compare(const calm_measure *a, const calm_measure *b, size_t n_windows, double *delta, double *se);
 
+/* The measure of windows a, then b, from those of a_windows and b_windows alone, into ctx->out.  Of an encoder without
+ * a rank correlation, which is of one set of sentences. */
+calm_status calm_measure_join(calm_ctx *ctx, const calm_measure *a, size_t a_windows, const calm_measure *b,
+                              size_t b_windows, calm_measure *out);
+
 #endif

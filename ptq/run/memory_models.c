@@ -103,6 +103,10 @@ void calm_memory_plan_add_evaluations(const estimate *e, calm_memory_plan *out)
     const size_t longest = calm_size_max(e->longest, (size_t)recipe->seqlen);
     if (recipe->guard_windows)
         out->evaluate = measured_bytes(e, n_trials, e->p->in.guard.n, e->p->in.guard.longest, 1, false);
+    /* A tie doubles the windows: those that come to them, at most half of all, are measured alone. */
+    const size_t most = calm_size_min(e->p->in.guard_all.n - e->p->in.guard.n, (e->p->in.guard_all.n + 1) / 2);
+    if (recipe->n_pool > 1 && !recipe->keep_hybrid)
+        calm_memory_raise(&out->evaluate, measured_bytes(e, n_trials, most, e->p->in.guard_all.longest, 1, false));
     if (probes && recipe->sensitivity == CALM_SENSITIVITY_PROBE)
         calm_memory_raise(&out->evaluate, measured_bytes(e, n_probes, probed, e->longest, 1, false));
     if (recipe->sensitivity == CALM_SENSITIVITY_GRADIENT)

@@ -18,6 +18,23 @@ static void take_measure(const calm_value *v, calm_measure *out)
                                               .top1 = calm_value_as_real(&v[5])}};
 }
 
+/* One of the guard's: on its first windows, or on more that it needed. */
+static void take_trial(const calm_value *v, bool more, calm_result *r, calm_trial *trial)
+{
+    const size_t windows = (size_t)v[6].integer;
+    const double delta = calm_value_as_real(&v[1]), se = calm_value_as_real(&v[2]);
+    if (more) {
+        trial->more = (calm_trial_more){.windows = windows, .id = v[7].integer, .delta = delta, .se = se};
+        take_measure(v, &trial->more.measure);
+        return;
+    }
+    r->guard.n = windows;
+    trial->id = v[7].integer;
+    trial->delta = delta;
+    trial->se = se;
+    take_measure(v, &trial->measure);
+}
+
 /* The figures of an evaluation that the run used: the guard's to the trial of that name; on the test text those of the
  * float model and of the result.  A name that is no trial is left out: an older calm may have measured plans that this
  * one does not. */
@@ -30,16 +47,10 @@ static calm_status take_evaluation(calm_ctx *ctx, void *user, size_t n, const ch
     (void)names;
     if (!subject || !role)
         return CALM_OK;
-    for (size_t i = 0; strcmp(role, "guard") == 0 && i < r->n_trials; i++) {
-        calm_trial *trial = &r->trials[i];
-        if (strcmp(trial->name, subject) != 0)
-            continue;
-        r->guard.n = (size_t)v[6].integer;
-        trial->id = v[7].integer;
-        trial->delta = calm_value_as_real(&v[1]);
-        trial->se = calm_value_as_real(&v[2]);
-        take_measure(v, &trial->measure);
-    }
+    const bool more = strcmp(role, "guard_more") == 0;
+    for (size_t i = 0; (more || strcmp(role, "guard") == 0) && i < r->n_trials; i++)
+        if (strcmp(r->trials[i].name, subject) == 0)
+            take_trial(v, more, r, &r->trials[i]);
     if (strcmp(role, "test") == 0 && strcmp(subject, "float") == 0)
         take_measure(v, &r->eval_float);
     if (strcmp(role, "test") != 0 || strcmp(subject, r->name) != 0)

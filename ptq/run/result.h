@@ -11,6 +11,14 @@
 #include "ptq/run/measure.h"
 #include "store/store.h"
 
+/* What a trial of the guard came to on more windows than all trials were measured on: those, and others behind them. */
+typedef struct calm_trial_more {
+    size_t windows;              /* together; 0: there was no need                                          */
+    int64_t id;                  /* evaluation                                                              */
+    calm_measure measure;
+    double delta, se;            /* as below, on these windows                                              */
+} calm_trial_more;
+
 /* A choice for every job that is measured end to end. */
 typedef struct calm_trial {
     const char *name;            /* "hybrid", an entry of the pool                                          */
@@ -23,6 +31,7 @@ typedef struct calm_trial {
     int64_t id;                  /* evaluation; 0: not measured                                             */
     calm_measure measure;
     double delta, se;            /* mean loss minus the first trial's, paired standard error; NaN: none      */
+    calm_trial_more more;        /* of the hybrid and what was within an error of it                        */
 } calm_trial;
 
 /* What a budget of bits came to. */

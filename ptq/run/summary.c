@@ -145,23 +145,39 @@ void calm_summary_schemes(const calm_result *r, calm_text *out)
     }
 }
 
-/* The trials as the guard compared them, the hybrid first.  A trial without an evaluation was not measured: a
- * candidate that it needs failed, or there were no windows. */
-static void guard_table(const calm_result *r, calm_table *table)
+/* What the guard found of a trial: its loss, what that is more than the hybrid's, and another figure of the model. */
+static void guard_cells(const calm_measure *measure, double delta, double se, calm_table *table)
 {
+    const bool encoder = measure->kind == CALM_STORE_EMBEDDINGS;
+    CALM_CELLS(table, CALM_FIXED(calm_measure_loss(measure), 5), CALM_SIGNED(delta, 5), CALM_FIXED(se, 5),
+               CALM_FIXED(encoder ? measure->embeddings.spearman : measure->predictions.ppl, 4));
+}
+
+/* The trials as the guard compared them, the hybrid first, and below them what was compared on more windows.  A trial
+ * without an evaluation was not measured: a candidate that it needs failed, or there were no windows. */
+static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
+{
+    char *name;
     calm_table_columns(table, r->encoder ? "guard windows|#1 - cosine|#minus hybrid|#+- std. error|#rank correlation"
                                          : "guard windows|#KL|#minus hybrid|#+- std. error|#perplexity");
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial *trial = &r->trials[i];
-        CALM_CELLS(table, CALM_TEXT(trial->name),
-                   CALM_FIXED(trial->id ? calm_measure_loss(&trial->measure) : NAN, 5));
-        if (trial->id && !isnan(trial->delta))
-            calm_table_format(table, "%+.5f", trial->delta);
+        calm_table_text(table, trial->name);
+        if (trial->id)
+            guard_cells(&trial->measure, trial->delta, trial->se, table);
         else
-            calm_table_text(table, trial->missing ? "a job failed" : NULL);
-        const double figure = r->encoder ? trial->measure.embeddings.spearman : trial->measure.predictions.ppl;
-        CALM_CELLS(table, CALM_FIXED(trial->id ? trial->se : NAN, 5), CALM_FIXED(trial->id ? figure : NAN, 4));
+            CALM_CELLS(table, CALM_TEXT(NULL), CALM_TEXT(trial->missing ? "a job failed" : NULL), CALM_TEXT(NULL),
+                       CALM_TEXT(NULL));
     }
+    for (size_t i = 0; i < r->n_trials; i++) {
+        const calm_trial_more *more = &r->trials[i].more;
+        if (!more->windows)
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s, %zu windows", r->trials[i].name, more->windows));
+        calm_table_text(table, name);
+        guard_cells(&more->measure, more->delta, more->se, table);
+    }
+    return CALM_OK;
 }
 
 /* Float and result on the text that decided nothing.  An encoder predicts no tokens: its result is compared by sentence
@@ -196,7 +212,7 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     calm_text_printf(out, "\n");
     CALM_TRY(write_experts(ctx, r, out));
     if (r->guard.n) {
-        guard_table(r, &guard);
+        CALM_TRY(guard_table(ctx, r, &guard));
         CALM_TRY(calm_table_write(ctx, &guard, 2, out));
     }
     /* Why a trial has no figures, or is not wholly what it is called, below the table: reasons would not fit into

@@ -98,10 +98,38 @@ TEST(paired_comparison_of_embeddings)
 }
 END_OF_TEST
 
+/* Joined measures are those of all windows: means, and what is compared window by window. */
+TEST(parts_are_joined)
+{
+    calm_eval_window one[] = {{10, 20, 1, 8, 0}, {30, 40, 5, 20, 0}}, two[] = {{40, 20, 2, 30, 0}};
+    const calm_measure a = {CALM_STORE_PREDICTIONS, .predictions = {.windows = one}};
+    const calm_measure b = {CALM_STORE_PREDICTIONS, .predictions = {.windows = two}};
+    calm_measure all;
+    ck_ok(calm_measure_join(ctx, &a, 2, &b, 1, &all));
+    ck_near(calm_measure_loss(&all), 0.1, 1e-15);
+    ck_near(all.predictions.nll, 1, 1e-15);
+    ck_near(all.predictions.top1, 58.0 / 80, 1e-15);
+    ck_assert_uint_eq(all.predictions.tokens, 80);
+    ck_assert(memcmp(&all.predictions.windows[1], &one[1], sizeof *one) == 0);
+    ck_assert(memcmp(&all.predictions.windows[2], &two[0], sizeof *two) == 0);
+    calm_embedding_distance first[] = {{1, 0.75}, {2, 0.25}}, second[] = {{3, 0.5}};
+    const calm_measure c = {CALM_STORE_EMBEDDINGS, .embeddings = {.n = 2, .pairs = 1, .spearman = 1, .each = first}};
+    const calm_measure d = {CALM_STORE_EMBEDDINGS, .embeddings = {.n = 1, .spearman = NAN, .each = second}};
+    ck_ok(calm_measure_join(ctx, &c, 2, &d, 1, &all));
+    ck_near(calm_measure_loss(&all), 0.5, 1e-15);
+    ck_near(all.embeddings.error, 2, 1e-15);
+    ck_near(all.embeddings.cosine_min, 0.25, 0);
+    ck_near(all.embeddings.each[2].cosine, 0.5, 0);
+    ck_assert_uint_eq(all.embeddings.n, 3);
+    /* Cosines between sentences of both parts are not known. */
+    ck_assert(isnan(all.embeddings.spearman) && all.embeddings.pairs == 0);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("measure", (const TTest *[]){the_loss_is_of_the_kind, paired_comparison_of_equal_windows,
                                                   paired_comparison_of_unequal_windows,
                                                   the_error_is_that_of_the_ratio,
-                                                  paired_comparison_of_embeddings, NULL});
+                                                  paired_comparison_of_embeddings, parts_are_joined, NULL});
 }

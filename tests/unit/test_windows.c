@@ -136,6 +136,39 @@ TEST(the_last_windows_are_spread)
 }
 END_OF_TEST
 
+/* Windows for a tie: those of fewer doublings stay what they are, none is taken twice, and each doubling is spread. */
+TEST(spread_windows_are_doubled)
+{
+    static const long long seeds[] = {-1, 7};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t available = 1; available < 100; available += 7) {
+            calm_windows_options how = {.n_windows = 12, .seed = seeds[i], .n_spread = 4};
+            size_t *at, *fewer, n, n_fewer;
+            ck_ok(calm_windows_choose(ctx, &how, available, &n_fewer, &fewer));
+            for (how.doublings = 1; how.doublings < 4; how.doublings++) {
+                ck_ok(calm_windows_choose(ctx, &how, available, &n, &at));
+                const size_t wanted = 8 + ((size_t)4 << how.doublings);
+                ck_assert_uint_eq(n, wanted < available ? wanted : available);
+                ck_assert(memcmp(at, fewer, n_fewer * sizeof *at) == 0);
+                for (size_t a = 0; a < n; a++)
+                    for (size_t b = 0; b < a; b++)
+                        ck_assert_uint_ne(at[a], at[b]);
+                fewer = at;
+                n_fewer = n;
+            }
+        }
+    /* Of 108, 8 are the first and 4 in the middle of 25 each; then where those meet, then between: neighbours would be
+     * of one article. */
+    const calm_windows_options how = {.n_windows = 12, .seed = -1, .n_spread = 4, .doublings = 2};
+    size_t *at, n;
+    ck_ok(calm_windows_choose(ctx, &how, 108, &n, &at));
+    static const size_t expected[] = {20, 45, 70, 95, 8, 33, 58, 83, 14, 27, 39, 52, 64, 77, 89, 102};
+    ck_assert_uint_eq(n, 24);
+    for (size_t i = 8; i < n; i++)
+        ck_assert_uint_eq(at[i], expected[i - 8]);
+}
+END_OF_TEST
+
 TEST(seeds)
 {
     calm_tokenizer *tokenizer = open_tokenizer();
@@ -386,7 +419,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("windows", (const TTest *[]){a_text_is_one_stream, lines_never_share_a_window,
-                                                  the_last_windows_are_spread, seeds,
+                                                  the_last_windows_are_spread, spread_windows_are_doubled, seeds,
                                                   every_window_begins_as_the_template_does,
                                                   documents_begin_as_the_template_does, beginnings_that_cannot_be_used,
                                                   texts_that_cannot_be_used, ids_outside_the_vocabulary,

@@ -1,0 +1,145 @@
+/* A guard whose first windows leave hybrid and a uniform run within an error: more windows decide.
+ *
+ * Which plan is better is a matter of the tiny model, so what the store has of the first windows is changed: there
+ * uniform rtn is behind the hybrid by less than an error, on windows that are measured it is far behind, since it has
+ * 2-bit absmax grids where the hybrid has fitted ones. */
+#include "tests/support/play.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/run/reassemble.h"
+
+/* The first windows' sums of a uniform run: the hybrid's, and so much more in windows 0 and 1. */
+static void claim(const play *run, const char *subject, double first, double second)
+{
+    for (int window = 0; window < 3; window++)
+        play_sql(run, test_format("UPDATE evaluation_window SET kl = (SELECT h.kl FROM evaluation_window h JOIN"
+                                  " run_evaluation v ON v.evaluation_id = h.evaluation_id WHERE v.role = 'guard' AND"
+                                  " v.subject = 'hybrid' AND v.run_id = 2 AND h.number = %d) + %g WHERE number = %d AND"
+                                  " evaluation_id = (SELECT evaluation_id FROM run_evaluation WHERE run_id = 2 AND"
+                                  " role = 'guard' AND subject = '%s')", window, window ? second : first, window,
+                                  subject));
+    play_sql(run, test_format("UPDATE evaluation SET kl = (SELECT sum(kl) / sum(tokens) FROM evaluation_window WHERE"
+                              " evaluation_id = evaluation.id) WHERE id = (SELECT evaluation_id FROM run_evaluation"
+                              " WHERE run_id = 2 AND role = 'guard' AND subject = '%s')", subject));
+}
+
+/* The same run with an output of its own, for which everything is in the store. */
+static play again_as(const play *run, const char *name)
+{
+    play other = *run;
+    other.recipe.output = play_path(run, name);
+    return other;
+}
+
+/* A hybrid that has rtn in one kind of job alone, behind which rtn throughout is by less than an error. */
+static play tied(play first)
+{
+    play_must_run(&first);
+    play_sql(&first, "UPDATE score SET value = 1e-9 WHERE candidate_id IN (SELECT c.id FROM candidate c JOIN algorithm a"
+                     " ON a.id = c.algorithm_id JOIN job j ON j.id = c.job_id WHERE a.name = 'rtn' AND j.role = 'o')");
+    const play second = again_as(&first, "second");
+    play_must_run(&second);
+    claim(&second, "rtn", 0.3, -0.1);
+    claim(&second, "gptq-hls", 9, 9);
+    return again_as(&first, "tied");
+}
+
+static play of_text(const char *algorithms)
+{
+    return play_new(NULL, "w2a16_g16", algorithms);
+}
+
+static void expect_verdict(const outcome *said, const char *result, const char *words)
+{
+    ck_assert_msg(strcmp(said->result, result) == 0 && strstr(said->verdict, words), "%s: %s", said->result,
+                  said->verdict);
+}
+
+TEST(a_tie_is_measured_on)
+{
+    const play run = tied(of_text("rtn,gptq-hls"));
+    const outcome said = play_must_run(&run);
+    expect_verdict(&said, "hybrid", "next is uniform rtn: +");
+    expect_verdict(&said, "hybrid", "(6 windows, 3 more than the first 3, which left it within an error)");
+    /* Beside the first windows stand all of them, of those two alone; the third was out before. */
+    ck_assert_str_eq(play_text(&run, "SELECT v.subject || ' ' || e.n_windows || ' ' || (SELECT count(*) FROM"
+                                     " evaluation_window w WHERE w.evaluation_id = e.id) FROM run_evaluation v JOIN"
+                                     " evaluation e ON e.id = v.evaluation_id WHERE v.role = 'guard_more' AND v.run_id"
+                                     " = 3 ORDER BY v.subject"), "hybrid 6 6\nrtn 6 6\n");
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND run_id = 3"), 3);
+    ck_assert_int_eq(play_sql(&run, "SELECT delta_kl > delta_se AND delta_se > 0 FROM run_evaluation WHERE role ="
+                                    " 'guard_more' AND subject = 'rtn'"), 1);
+    /* Means are of all windows, the changed ones too. */
+    ck_assert_int_eq(play_sql(&run, "SELECT abs(e.kl - (SELECT sum(w.kl) / sum(w.tokens) FROM evaluation_window w WHERE"
+                                    " w.evaluation_id = e.id)) < 1e-12 FROM run_evaluation v JOIN evaluation e ON e.id ="
+                                    " v.evaluation_id WHERE v.role = 'guard_more' AND v.subject = 'rtn'"), 1);
+    /* The same again measures nothing, and says the same. */
+    const int64_t measured = play_sql(&run, "SELECT count(*) FROM evaluation");
+    const play same = again_as(&run, "same");
+    const outcome twice = play_must_run(&same);
+    ck_assert_str_eq(twice.verdict, said.verdict);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM evaluation"), measured);
+    ck_assert_str_eq(play_digest(same.recipe.output), play_digest(run.recipe.output));
+    /* A card written from the store has the same figures. */
+    const calm_assemble_options how = {.store = run.recipe.store, .run = 3, .output = play_path(&run, "assembled"),
+                                       .command = "calm test"};
+    calm_assembly assembly;
+    ck_ok(calm_reassemble(ctx, &how, &assembly));
+    for (size_t i = 0; i < assembly.result.n_trials; i++) {
+        const calm_trial *trial = &assembly.result.trials[i];
+        const bool compared = strcmp(trial->name, "gptq-hls") != 0;
+        ck_assert_uint_eq(trial->more.windows, compared ? 6 : 0);
+        ck_assert(trial->id && (!compared || isfinite(calm_measure_loss(&trial->more.measure))));
+    }
+    calm_assembly_close(&assembly);
+}
+END_OF_TEST
+
+/* A text that the first windows use up: simplicity decides, as the words say. */
+TEST(without_more_windows_the_simpler_is_taken)
+{
+    play run = of_text("rtn,gptq-hls");
+    char text[1024] = "";
+    for (size_t i = 0; i < 7; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "\"A line says as much as it has: %zu.\"\n", i);
+    run.recipe.calib_path = play_path(&run, "seven.jsonl");
+    ck_ok(calm_write_file(ctx, run.recipe.calib_path, text, strlen(text)));
+    run = tied(run);
+    const outcome said = play_must_run(&run);
+    expect_verdict(&said, "rtn", "is the simpler plan and within one paired standard error of the hybrid: +");
+    expect_verdict(&said, "rtn", "(3 windows)");
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard_more'"), 0);
+}
+END_OF_TEST
+
+/* The hybrid is kept anyway, or nothing is compared: no more is measured. */
+TEST(no_more_than_the_decision_needs)
+{
+    play run = tied(of_text("rtn,gptq-hls"));
+    run.recipe.keep_hybrid = true;
+    const outcome kept = play_must_run(&run);
+    expect_verdict(&kept, "hybrid", "within one paired standard error");
+    expect_verdict(&kept, "hybrid", "(3 windows); the hybrid is kept");
+    play none = again_as(&run, "none");
+    none.recipe.keep_hybrid = false;
+    none.recipe.guard_windows = 0;
+    const outcome unguarded = play_must_run(&none);
+    expect_verdict(&unguarded, "hybrid", "no windows were left for the guard");
+    /* Less loss and simpler: nothing is open. */
+    claim(&run, "rtn", 0.1, -0.3);
+    play better = again_as(&run, "better");
+    better.recipe.keep_hybrid = false;
+    const outcome said = play_must_run(&better);
+    expect_verdict(&said, "rtn", "has the least KL");
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard_more'"), 0);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("guard_more", (const TTest *[]){a_tie_is_measured_on, without_more_windows_the_simpler_is_taken,
+                                                     no_more_than_the_decision_needs, NULL});
+}
