@@ -1,6 +1,7 @@
 /* A forecast, printed. */
 #include "cli/dry_run.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "cli/print.h"
@@ -55,9 +56,9 @@ static void print_text(const calm_forecast *f)
            : seconds < 7200 ? "minutes"
                             : "hours",
            f->sgemm_flops / 1e9, f->dgemm_flops / 1e9, f->n_candidates);
-    if (f->tie_seconds >= 0.5)
-        printf("         up to %.0f seconds more where hybrid and a uniform run are within an error: the guard then "
-               "measures both on more windows\n", f->tie_seconds);
+    if (f->tie_seconds > 0)
+        printf("         up to %.0f seconds more if the guard leaves hybrid and a uniform run within an error: it then "
+               "measures both on more windows\n", ceil(f->tie_seconds));
     printf("result   %.2f GB -> %.2f GB (%.1f %%), %.3f bits per weight in the quantized linears\n", before / 1e9,
            f->bytes_after / 1e9, 100 * f->bytes_after / before, f->bits_per_weight);
 }

@@ -76,7 +76,9 @@ const calm_option calm_spec_table[] = {
              "8, but at most 4096 tokens, and one algorithm alone at one scheme is not scored; 0: nor are its inputs "
              "looked at)",
      COUNT(score_samples, 0, WINDOWS_MAX, "-1"), .place = "calibration.score_samples"},
-    {.name = "guard-samples", .help = "windows outside calibration on which the hybrid must hold against uniform runs",
+    {.name = "guard-samples",
+     .help = "windows outside calibration on which the hybrid must hold against uniform runs; up to four times as many "
+             "where they leave it open",
      COUNT(guard_samples, 0, WINDOWS_MAX, "16"), .place = "calibration.guard_samples"},
     {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",
      TEXT(eval_text, PATH_BYTES, "FILE"), .place = "evaluation.text", .yields_to = "no-eval"},
