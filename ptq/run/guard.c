@@ -3,7 +3,6 @@
  * The least mean loss is taken, but of plans within one standard error the simplest: a uniform run is one algorithm
  * that is named in a word, the hybrid a table of units.  Before simplicity decides there are more windows
  * (guard_more.c). */
-#include <math.h>
 #include <string.h>
 
 #include "ptq/run/run_pool.h"
@@ -26,24 +25,6 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
         CALM_TRY(calm_trial_constrain(ctx, p, choice, &p->result.trials[a + 1]));
     }
     return CALM_OK;
-}
-
-/* The measured uniform run with the least loss, of all or of those that may replace the hybrid; 0: none.  Of two
- * uniform runs neither is simpler, so the least mean loss decides.  Where the hybrid has the least of all, those within
- * one error are as good; where a uniform run has, it is simple already. */
-static size_t least_uniform(const calm_trial *trials, size_t n, bool all)
-{
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (trials[i].id && (all || trials[i].delta < 0 || trials[i].delta <= trials[i].se) &&
-            (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
-            best = i;
-    return best;
-}
-
-size_t calm_guard_pick(const calm_trial *trials, size_t n)
-{
-    return least_uniform(trials, n, false);
 }
 
 /* A uniform run with the hybrid's candidates, or 0. */
@@ -89,7 +70,7 @@ static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_tria
     const char *windows;
     calm_trial *trials;
     CALM_TRY(decisive(ctx, first, n, &trials));
-    const size_t same = same_uniform(trials, n), next = best ? best : least_uniform(trials, n, true);
+    const size_t same = same_uniform(trials, n), next = best ? best : calm_guard_least_uniform(trials, n);
     const calm_trial *trial = &trials[next];
     CALM_TRY(say_windows(ctx, p, trial, &windows));
     const char *loss = trial->measure.kind == CALM_STORE_EMBEDDINGS ? "1 - cosine" : "KL";

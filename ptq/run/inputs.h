@@ -49,7 +49,7 @@ typedef struct calm_inputs {
 
 /* So often the guard's windows are doubled while the decision hangs on simplicity alone (guard_more.c).  Twice: four
  * times the windows halve the error, and for float model, hybrid and one uniform run cost as many forward passes as the
- * first windows do with a pool of seven; a third time would cost more than both. */
+ * first windows do with a pool of seven; a third time would cost more than these two. */
 #define CALM_GUARD_DOUBLINGS ((size_t)2)
 
 /* A job that a choice leaves as it is. */
@@ -103,8 +103,9 @@ void calm_inputs_close(calm_inputs *in);
 calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in);
 
 /* Read the recipe's calibration text into ctx->out: in->calib first, in->guard_all after it, of one reading, so that
- * they cannot overlap; in->guard are the first ones of guard_all, the same whether the text has more or not.  Of several texts each gives an even share of both, and windows stand in turn (calm_windows_join).
- * Needs recipe, model and, for a text, tokenizer.  The failures of calm_windows_read and calm_token_file_read. */
+ * they cannot overlap; in->guard are the first ones of guard_all, the same whether the text has more or not.  Of
+ * several texts each gives an even share of both, and windows stand in turn (calm_windows_join).  Needs recipe, model
+ * and, for a text, tokenizer.  The failures of calm_windows_read and calm_token_file_read. */
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in);
 
 /* The first of the calibration windows, so many, are held out of the sums that candidates are fitted to: candidates are

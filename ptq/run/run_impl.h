@@ -156,8 +156,12 @@ calm_status calm_run_choose(calm_ctx *ctx, calm_run *run);
 calm_status calm_run_guard(calm_ctx *ctx, calm_run *run);
 
 /* The guard's rule over measured trials [n], the hybrid first: the least mean loss, but of what is within one paired
- * standard error of the hybrid where that has the least a uniform run, the best of those.  0: the hybrid (guard.c). */
+ * standard error of the hybrid where that has the least a uniform run, the best of those.  0: the hybrid
+ * (guard_rule.c). */
 size_t calm_guard_pick(const calm_trial *trials, size_t n);
+
+/* The measured uniform run of least loss, whether it may replace the hybrid or not; 0: none (guard_rule.c). */
+size_t calm_guard_least_uniform(const calm_trial *trials, size_t n);
 
 /* While the best uniform run is the pick for its simplicity alone, that is behind the hybrid, within an error, and
  * another plan: measure both, and all others within an error, on more windows, twice as many each time, as far as
@@ -165,8 +169,8 @@ size_t calm_guard_pick(const calm_trial *trials, size_t n);
  * touched.  trials [n] are measured on in.guard (guard_more.c). */
 calm_status calm_guard_look_again(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n, size_t *best);
 
-/* Measure trials [n] on the guard windows, and where they leave it open on more; *result = the first, or the uniform run that the rule picks; *verdict says
- * why, with the errors, in ctx->out (guard.c). */
+/* Measure trials [n] on the guard windows, and where they leave it open on more; *result = the first, or the uniform
+ * run that the rule picks; *verdict says why, with the errors, in ctx->out (guard.c). */
 calm_status calm_guard_judge(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n, size_t *result,
                              const char **verdict);
 

@@ -38,8 +38,9 @@ static play again_as(const play *run, const char *name)
 static play tied(play first)
 {
     play_must_run(&first);
-    play_sql(&first, "UPDATE score SET value = 1e-9 WHERE candidate_id IN (SELECT c.id FROM candidate c JOIN algorithm a"
-                     " ON a.id = c.algorithm_id JOIN job j ON j.id = c.job_id WHERE a.name = 'rtn' AND j.role = 'o')");
+    play_sql(&first, "UPDATE score SET value = 1e-9 WHERE candidate_id IN (SELECT c.id FROM candidate c JOIN algorithm"
+                     " a ON a.id = c.algorithm_id JOIN job j ON j.id = c.job_id WHERE a.name = 'rtn' AND"
+                     " j.role = 'o')");
     const play second = again_as(&first, "second");
     play_must_run(&second);
     claim(&second, "rtn", 0.3, -0.1);
@@ -74,8 +75,8 @@ TEST(a_tie_is_measured_on)
                                     " 'guard_more' AND subject = 'rtn'"), 1);
     /* Means are of all windows, the changed ones too. */
     ck_assert_int_eq(play_sql(&run, "SELECT abs(e.kl - (SELECT sum(w.kl) / sum(w.tokens) FROM evaluation_window w WHERE"
-                                    " w.evaluation_id = e.id)) < 1e-12 FROM run_evaluation v JOIN evaluation e ON e.id ="
-                                    " v.evaluation_id WHERE v.role = 'guard_more' AND v.subject = 'rtn'"), 1);
+                                    " w.evaluation_id = e.id)) < 1e-12 FROM run_evaluation v JOIN evaluation e ON e.id"
+                                    " = v.evaluation_id WHERE v.role = 'guard_more' AND v.subject = 'rtn'"), 1);
     /* The same again measures nothing, and says the same. */
     const int64_t measured = play_sql(&run, "SELECT count(*) FROM evaluation");
     const play same = again_as(&run, "same");

@@ -194,11 +194,59 @@ TEST(each_of_several_texts_is_described)
 }
 END_OF_TEST
 
+/* Windows of `a` that are windows of `b` too. */
+static size_t count_shared(const calm_windows *a, const calm_windows *b)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->n; i++)
+        for (size_t j = 0; j < b->n; j++) {
+            const size_t length = a->begin[i + 1] - a->begin[i];
+            n += length == b->begin[j + 1] - b->begin[j] &&
+                 memcmp(a->ids + a->begin[i], b->ids + b->begin[j], length * sizeof *a->ids) == 0;
+        }
+    return n;
+}
+
+/* Windows that a tie of the guard asks for: behind the first ones, of texts in turn, and none twice.  A text that has
+ * no more gives no more, and one that is too short for its share leaves the order of the first as it was. */
+TEST(a_tie_has_windows_of_its_own)
+{
+    play run = play_new(NULL, "w4a16_g16", "rtn,gptq");
+    static const size_t lines[][3] = {{40, 4, 17}, {40, 40, 28}, {7, 6, 7}};    /* of two texts; windows of guard_all */
+    for (size_t i = 0; i < 3; i++) {
+        const char *second[1];
+        calm_inputs in = {.recipe = &run.recipe};
+        char *text[2] = {"", ""};
+        for (size_t t = 0; t < 2; t++)
+            for (size_t line = 0; line < lines[i][t]; line++)
+                text[t] = test_format("%s\"%zu of %c\"\n", text[t], line, (int)('A' + (int)t));
+        run.recipe.calib_path = play_path(&run, "a.jsonl");
+        second[0] = play_path(&run, "b.jsonl");
+        ck_ok(calm_write_file(ctx, run.recipe.calib_path, text[0], strlen(text[0])));
+        ck_ok(calm_write_file(ctx, second[0], text[1], strlen(text[1])));
+        run.recipe.more_texts = second;
+        run.recipe.n_more_texts = 1;
+        run.recipe.calib_windows = 6;
+        run.recipe.guard_windows = 7;
+        run.recipe.seed = -1;
+        ck_ok(calm_model_open(ctx, run.recipe.model.dir, &in.model));
+        ck_ok(calm_inputs_open_tokenizer(ctx, &in));
+        ck_ok(calm_inputs_read_windows(ctx, &in));
+        ck_assert_uint_eq(in.guard_all.n, lines[i][2]);
+        ck_assert_uint_le(in.guard.n, 7);
+        ck_assert(memcmp(in.guard.ids, in.guard_all.ids, in.guard.begin[in.guard.n] * sizeof *in.guard.ids) == 0);
+        ck_assert_uint_eq(count_shared(&in.guard_all, &in.guard_all), in.guard_all.n);
+        ck_assert_uint_eq(count_shared(&in.guard_all, &in.calib), 0);
+        calm_inputs_close(&in);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("pipeline_windows",
                      (const TTest *[]){calibration_guard_and_evaluation_begin_alike,
                                        an_encoder_s_running_text_is_text_alone, a_quarter_is_held_out_at_most,
                                        fits_do_not_see_what_is_scored,
-                                       each_of_several_texts_is_described, NULL});
+                                       each_of_several_texts_is_described, a_tie_has_windows_of_its_own, NULL});
 }

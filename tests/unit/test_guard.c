@@ -22,8 +22,10 @@ TEST(the_least_loss_and_the_simpler_plan)
     ck_assert_uint_eq(calm_guard_pick(near, 2), 1);
     ck_assert_uint_eq(calm_guard_pick(near, 3), 2);
     /* Worse by more, not measured, or of one window, whose error is unknown. */
+    ck_assert_uint_eq(calm_guard_least_uniform(near, 3), 2);
     const calm_trial worse[] = {trial(0.10, 0, 0), trial(0.12, 0.02, 0.0199), trial(0.11, 0.01, NAN)};
     ck_assert_uint_eq(calm_guard_pick(worse, 3), 0);
+    ck_assert_uint_eq(calm_guard_least_uniform(worse, 3), 2);
     calm_trial missing[] = {trial(0.10, 0, 0), trial(0.01, -0.09, 0.001)};
     missing[1].id = 0;
     ck_assert_uint_eq(calm_guard_pick(missing, 2), 0);
@@ -46,8 +48,8 @@ typedef struct tally {
     size_t windows;     /* that were measured                                                */
 } tally;
 
-/* The rules: that of before, the hybrid unless a uniform run was better by two errors; the guard's on its first windows;
- * with more windows while simplicity alone decides. */
+/* The rules: that of before, the hybrid unless a uniform run was better by two errors; the guard's on its first
+ * windows; with more windows while simplicity alone decides. */
 enum { BEFORE, FIRST, MORE, N_RULES };
 
 /* Normal by Box and Muller. */
