@@ -14,6 +14,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/run/file_size.h"
+#include "ptq/run/forecast_steps.h"
 #include "ptq/run/gradient_pass.h"
 #include "ptq/run/memory_plan_impl.h"
 #include "ptq/run/run_impl.h"
@@ -31,7 +32,7 @@
  * forward`). */
 #define FORWARD_SHARE 0.75
 /* The same of forward and backward pass of one window (`calm bench backward`), and what a thread takes to change a
- * weight and decode it anew. */
+ * weight and decode it anew, where they are not measured. */
 #define LEARN_SHARE 0.7
 #define UPDATE_SECONDS 1.5e-9
 /* Bytes per second: digests and reading of weights, each once; writing of the result; looking at blobs. */
@@ -49,6 +50,7 @@ typedef struct forecast {
     double *entry;                 /* [n_pool] seconds of one thread per weight of the small job          */
     int n_threads;                 /* of the run                                                          */
     double (*clock)(void);         /* seconds by which rates are measured                                 */
+    calm_learn_rates steps;         /* of learning                                                         */
     size_t block;                  /* whose jobs are added up                                             */
     double losers, most_losers;    /* bytes of its candidates that lose; of the block with the most       */
 } forecast;
@@ -163,6 +165,28 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     return CALM_OK;
 }
 
+/* Where no step is measured. */
+static calm_learn_rates usual_steps(double sgemm_flops, int n_threads)
+{
+    return (calm_learn_rates){.forward = LEARN_SHARE * sgemm_flops, .back = LEARN_SHARE * sgemm_flops,
+                             .update = UPDATE_SECONDS / n_threads};
+}
+
+/* The steps of learning, where there are any. */
+static calm_status measure_steps(calm_ctx *ctx, forecast *f)
+{
+    const calm_run *p = f->p;
+    f->steps = usual_steps(f->out->sgemm_flops, f->n_threads);
+    if (!p->in.recipe->learn)
+        return CALM_OK;
+    const calm_status status = calm_learn_rates_measure(ctx, p, f->clock, &f->steps);
+    /* Random rows may be too large for a model: the usual shares do. */
+    if (status != CALM_ENUMERIC)
+        return status;
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
+
 /* What this thread has computed: other work on the machine does not count. */
 static double thread_seconds(void)
 {
@@ -182,13 +206,14 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
     CALM_TRY(measure_products(&one, f->clock, MEASURE_SECONDS, &out->sgemm_flops, &out->dgemm_flops));
     CALM_TRY(measure_algorithms(ctx, f));
     if (!elsewhere)
-        return CALM_OK;
+        return measure_steps(ctx, f);
     const double threads = ctx->n_threads, measured = out->sgemm_flops * threads,
                  rate = elsewhere->sgemm_flops > 0 ? elsewhere->sgemm_flops : measured;
     out->dgemm_flops *= rate / out->sgemm_flops;
     out->sgemm_flops = rate;
     for (size_t a = 0; a < f->p->in.recipe->n_pool; a++)
         f->entry[a] *= measured / rate;
+    f->steps = usual_steps(rate, f->n_threads);
     return CALM_OK;
 }
 
@@ -200,16 +225,18 @@ static double forward_seconds(const forecast *f, double operations)
     return operations / (FORWARD_SHARE * f->out->sgemm_flops);
 }
 
-static double learning_seconds(const calm_learned_facts *facts, double sgemm_flops, int n_threads)
+static double learning_seconds(const calm_learned_facts *facts, const calm_learn_rates *rates)
 {
-    return facts->operations / (LEARN_SHARE * sgemm_flops) + facts->updates * UPDATE_SECONDS / n_threads;
+    return facts->back_operations / rates->back + (facts->operations - facts->back_operations) / rates->forward +
+           facts->updates * rates->update;
 }
 
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds)
 {
     double in_float;
     CALM_TRY(measure_products(ctx, calm_seconds, GLANCE_SECONDS, &in_float, NULL));
-    *seconds = learning_seconds(&result->learned, in_float, ctx->n_threads);
+    const calm_learn_rates rates = usual_steps(in_float, ctx->n_threads);
+    *seconds = learning_seconds(&result->learned, &rates);
     return CALM_OK;
 }
 
@@ -418,10 +445,10 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     }
     costs->guard = parts_of(f, calm_run_work_guard(&p->in), guard->n, guard->longest);
     CALM_TRY(test_costs(ctx, f, &costs->test));
-    out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, out->sgemm_flops, f->n_threads) : 0;
-    out->learn_seconds += learning_seconds(&p->result.tuned, out->sgemm_flops, f->n_threads);
+    out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, &f->steps) : 0;
+    out->learn_seconds += learning_seconds(&p->result.tuned, &f->steps);
     if (recipe->learner)
-        costs->passes = p->result.learned.pass_operations / (LEARN_SHARE * out->sgemm_flops);
+        costs->passes = p->result.learned.pass_operations / f->steps.forward;
     costs->alone = out->learn_seconds - costs->passes + out->bytes_after / WRITE_RATE;
     out->seconds += costs->begin + costs->guard.seconds + costs->test.seconds + costs->passes + costs->alone;
     return CALM_OK;
