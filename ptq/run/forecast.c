@@ -14,8 +14,10 @@
 #include "ptq/base/threads.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/run/file_size.h"
+#include "ptq/run/forecast_steps.h"
 #include "ptq/run/gradient_pass.h"
 #include "ptq/run/memory_plan_impl.h"
+#include "ptq/run/outer_rows.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/run/work.h"
 #include "ptq/tensor/linalg.h"
@@ -31,7 +33,7 @@
  * forward`). */
 #define FORWARD_SHARE 0.75
 /* The same of forward and backward pass of one window (`calm bench backward`), and what a thread takes to change a
- * weight and decode it anew. */
+ * weight and decode it anew, where they are not measured. */
 #define LEARN_SHARE 0.7
 #define UPDATE_SECONDS 1.5e-9
 /* Bytes per second: digests and reading of weights, each once; writing of the result; looking at blobs. */
@@ -47,8 +49,11 @@ typedef struct forecast {
     calm_run *p;
     calm_forecast *out;
     double *entry;                 /* [n_pool] seconds of one thread per weight of the small job          */
+    calm_algorithm *head;          /* that fits a head, NULL: none is fitted; its seconds                 */
+    double head_entry;
     int n_threads;                 /* of the run                                                          */
     double (*clock)(void);         /* seconds by which rates are measured                                 */
+    calm_learn_rates steps;         /* of learning                                                         */
     size_t block;                  /* whose jobs are added up                                             */
     double losers, most_losers;    /* bytes of its candidates that lose; of the block with the most       */
 } forecast;
@@ -136,8 +141,18 @@ static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *st
     return CALM_OK;
 }
 
-/* Seconds per weight of one thread.  A context of its own, with an arena for results: the caller's context keeps no
- * failure and no memory of it. */
+/* Seconds per weight of the small job. */
+static double weight_seconds(calm_ctx *ctx, const forecast *f, const calm_algorithm *algorithm, const calm_job *job)
+{
+    calm_qjob qjob;
+    const double begun = f->clock();
+    if (calm_algorithm_run(ctx, algorithm, job, &qjob) != CALM_OK)
+        calm_ctx_forgive(ctx);    /* the run would note that as a failed candidate */
+    return (f->clock() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
+}
+
+/* Those of every algorithm, on one thread.  A context of its own, with an arena for results: the caller's context keeps
+ * no failure and no memory of it. */
 static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
 {
     const calm_recipe *recipe = f->p->in.recipe;
@@ -152,14 +167,37 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     one.out = &results;
     one.n_threads = 1;
     for (size_t a = 0; a < recipe->n_pool; a++) {
-        calm_qjob qjob;
-        const double begun = f->clock();
         job.scheme = recipe->pool[a].scheme;
-        if (calm_algorithm_run(&one, recipe->pool[a].algorithm, &job, &qjob) != CALM_OK)
-            calm_ctx_forgive(&one);    /* the run would note that as a failed candidate */
-        f->entry[a] = (f->clock() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
+        f->entry[a] = weight_seconds(&one, f, recipe->pool[a].algorithm, &job);
         calm_arena_clear(&results);
     }
+    if (!f->p->head.algorithm)
+        return CALM_OK;
+    /* Of a scheme of the linears: that of the head takes about as long. */
+    CALM_TRY(calm_outer_algorithm(ctx, f->p->head.algorithm, &f->head));
+    f->head_entry = weight_seconds(&one, f, f->head, &job);
+    return CALM_OK;
+}
+
+/* Where no step is measured. */
+static calm_learn_rates usual_steps(double sgemm_flops, int n_threads)
+{
+    return (calm_learn_rates){.forward = LEARN_SHARE * sgemm_flops, .back = LEARN_SHARE * sgemm_flops,
+                             .update = UPDATE_SECONDS / n_threads};
+}
+
+/* The steps of learning, where there are any. */
+static calm_status measure_steps(calm_ctx *ctx, forecast *f)
+{
+    const calm_run *p = f->p;
+    f->steps = usual_steps(f->out->sgemm_flops, f->n_threads);
+    if (!p->in.recipe->learn)
+        return CALM_OK;
+    const calm_status status = calm_learn_rates_measure(ctx, p, f->clock, &f->steps);
+    /* Random rows may be too large for a model: the usual shares do. */
+    if (status != CALM_ENUMERIC)
+        return status;
+    calm_ctx_forgive(ctx);
     return CALM_OK;
 }
 
@@ -182,13 +220,15 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
     CALM_TRY(measure_products(&one, f->clock, MEASURE_SECONDS, &out->sgemm_flops, &out->dgemm_flops));
     CALM_TRY(measure_algorithms(ctx, f));
     if (!elsewhere)
-        return CALM_OK;
+        return measure_steps(ctx, f);
     const double threads = ctx->n_threads, measured = out->sgemm_flops * threads,
                  rate = elsewhere->sgemm_flops > 0 ? elsewhere->sgemm_flops : measured;
     out->dgemm_flops *= rate / out->sgemm_flops;
     out->sgemm_flops = rate;
     for (size_t a = 0; a < f->p->in.recipe->n_pool; a++)
         f->entry[a] *= measured / rate;
+    f->head_entry *= measured / rate;
+    f->steps = usual_steps(rate, f->n_threads);
     return CALM_OK;
 }
 
@@ -200,16 +240,18 @@ static double forward_seconds(const forecast *f, double operations)
     return operations / (FORWARD_SHARE * f->out->sgemm_flops);
 }
 
-static double learning_seconds(const calm_learned_facts *facts, double sgemm_flops, int n_threads)
+static double learning_seconds(const calm_learned_facts *facts, const calm_learn_rates *rates)
 {
-    return facts->operations / (LEARN_SHARE * sgemm_flops) + facts->updates * UPDATE_SECONDS / n_threads;
+    return facts->back_operations / rates->back + (facts->operations - facts->back_operations) / rates->forward +
+           facts->updates * rates->update;
 }
 
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds)
 {
     double in_float;
     CALM_TRY(measure_products(ctx, calm_seconds, GLANCE_SECONDS, &in_float, NULL));
-    *seconds = learning_seconds(&result->learned, in_float, ctx->n_threads);
+    const calm_learn_rates rates = usual_steps(in_float, ctx->n_threads);
+    *seconds = learning_seconds(&result->learned, &rates);
     return CALM_OK;
 }
 
@@ -222,19 +264,36 @@ static double weigh_seconds(const forecast *f)
 }
 
 /* Quantizing one job, as measured: candidates of a job are computed side by side, hence n_threads. */
+/* Of an algorithm whose time per weight of the small job is `entry`. */
+static double fit_seconds(const calm_algorithm *algorithm, double entry, size_t out, size_t in, int n_threads)
+{
+    const bool uses = calm_algorithm_caps(algorithm) & CALM_NEEDS_GRAM;
+    /* Column by column an algorithm on the Gram matrix updates all later columns: its time per weight grows with the
+     * inputs. */
+    const double growth = uses && in > SAMPLE_IN ? (double)in / (double)SAMPLE_IN : 1;
+    return entry * (double)out * (double)in * growth / n_threads;
+}
+
 static double chain_seconds(const forecast *f, const calm_job_ref *job, int n_threads)
 {
     const calm_recipe *recipe = f->p->in.recipe;
-    const double out = (double)job->out, in = (double)job->in;
     double seconds = 0;
-    for (size_t a = 0; a < recipe->n_pool; a++) {
-        const bool uses = calm_algorithm_caps(recipe->pool[a].algorithm) & CALM_NEEDS_GRAM;
-        /* Column by column an algorithm on the Gram matrix updates all later columns: its time per weight grows with
-         * the inputs. */
-        const double growth = uses && in > (double)SAMPLE_IN ? in / (double)SAMPLE_IN : 1;
-        seconds += f->entry[a] * out * in * growth / n_threads;
-    }
+    for (size_t a = 0; a < recipe->n_pool; a++)
+        seconds += fit_seconds(recipe->pool[a].algorithm, f->entry[a], job->out, job->in, n_threads);
     return seconds;
+}
+
+/* A head that is fitted: one more pass of the calibration windows, the Gram matrix of what it reads, its rows. */
+static double head_seconds(const forecast *f)
+{
+    const calm_inputs *in = &f->p->in;
+    const calm_config *config = calm_model_config(in->model);
+    const double width = (double)config->hidden, rows = in->calib.n ? (double)in->calib.begin[in->calib.n] : 0;
+    if (!f->head)
+        return 0;
+    return forward_seconds(f, rows * calm_run_work_blocks(in, 0, config->n_blocks, rows / (double)in->calib.n)) +
+           rows * width * width / f->out->dgemm_flops +
+           fit_seconds(f->head, f->head_entry, config->vocab, config->hidden, f->n_threads);
 }
 
 /* Bytes of one candidate in the store: codes and scales at the scheme's bits, and about a tenth of a byte per weight
@@ -416,13 +475,14 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
         costs->begin -= block_bytes(p, b) / READ_RATE;
         out->seconds += blocks[b].pass + blocks[b].work;
     }
+    costs->alone = head_seconds(f) + out->bytes_after / WRITE_RATE;
     costs->guard = parts_of(f, calm_run_work_guard(&p->in), guard->n, guard->longest);
     CALM_TRY(test_costs(ctx, f, &costs->test));
-    out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, out->sgemm_flops, f->n_threads) : 0;
-    out->learn_seconds += learning_seconds(&p->result.tuned, out->sgemm_flops, f->n_threads);
+    out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, &f->steps) : 0;
+    out->learn_seconds += learning_seconds(&p->result.tuned, &f->steps);
     if (recipe->learner)
-        costs->passes = p->result.learned.pass_operations / (LEARN_SHARE * out->sgemm_flops);
-    costs->alone = out->learn_seconds - costs->passes + out->bytes_after / WRITE_RATE;
+        costs->passes = p->result.learned.pass_operations / f->steps.forward;
+    costs->alone += out->learn_seconds - costs->passes;
     out->seconds += costs->begin + costs->guard.seconds + costs->test.seconds + costs->passes + costs->alone;
     return CALM_OK;
 }

@@ -10,6 +10,7 @@
 #include "ptq/run/learn_impl.h"
 #include "ptq/run/learn_ranks.h"
 #include "ptq/run/stored_learned.h"
+#include "ptq/run/work.h"
 
 /* The stage as it goes on. */
 typedef struct stage {
@@ -68,7 +69,6 @@ static calm_status check(calm_ctx *ctx, const calm_run *p)
 /* Operations and updates of a learner. */
 static void count(calm_run *p, const calm_learner *learner)
 {
-    const calm_config *config = calm_model_config(p->in.model);
     const size_t n = calm_learn_windows(p), round = calm_learn_round(p, learner);
     const double rows = (double)(p->in.calib.begin[p->in.calib.n] - p->in.calib.begin[p->in.calib.n - n]);
     const double window = rows / (double)n, step = rows / (double)round;
@@ -76,15 +76,13 @@ static void count(calm_run *p, const calm_learner *learner)
     calm_inputs_jobs(&p->in, &first, &end);
     calm_learner_losses(learner, round, &steps, &checks);
     const double weights = calm_inputs_weights(&p->in, first, end, true);
-    /* Scores and contexts of attention: for half of a window where no token looks ahead. */
-    const double attention = (config->arch->encoder ? 4 : 2) * window * (double)(config->n_heads * config->head_dim) *
-                             (double)(p->in.end_block - p->in.first_block);
-    const double forward = 2 * weights + attention;
-    /* The backward pass has two products for each of the forward pass, and half of the attention once more; both passes
-     * to the next block run over all windows. */
+    const double forward = calm_run_work_blocks(&p->in, p->in.first_block, p->in.end_block, window);
+    /* The backward pass has two products for each of the forward pass; both passes to the next block run over all
+     * windows. */
+    p->result.learned.back_operations = step * (double)steps * 3 * forward;
     p->result.learned.pass_operations = 2 * rows * forward;
-    p->result.learned.operations = step * (double)steps * (3 * forward + attention / 2) +
-                                   step * (double)checks * forward + p->result.learned.pass_operations;
+    p->result.learned.operations = p->result.learned.back_operations + step * (double)checks * forward +
+                                   p->result.learned.pass_operations;
     p->result.learned.updates = weights * (double)steps;
 }
 
@@ -94,7 +92,7 @@ calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *p)
     if (p->in.recipe->learn)
         CALM_TRY(check(ctx, p));
     if (calm_learn_tunes(p))
-        p->result.tuned.operations = calm_learn_model_operations(p);
+        calm_learn_model_foresee(p, &p->result.tuned);
     if (p->in.recipe->learn == CALM_LEARN_KL)
         return CALM_OK;
     if (!learner)

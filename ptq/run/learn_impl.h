@@ -198,8 +198,8 @@ size_t calm_learn_model_from(const calm_run *run);
 /* Does the run do that? */
 bool calm_learn_tunes(const calm_run *run);
 
-/* Operations that it takes, and the most that it holds; 0: it is not done. */
-double calm_learn_model_operations(const calm_run *run);
+/* Operations and updates that it takes, and the most that it holds; 0: it is not done. */
+void calm_learn_model_foresee(const calm_run *run, calm_learned_facts *out);
 size_t calm_learn_model_bytes(const calm_run *run, unsigned extras, bool spill, size_t n_threads);
 
 #endif

@@ -6,6 +6,7 @@
 #include "ptq/eval/predict.h"
 #include "ptq/eval/predict_back.h"
 #include "ptq/run/learn_impl.h"
+#include "ptq/run/work.h"
 
 /* Held-out windows that are looked at; of an encoder sentences, which are short. */
 #define HELD_MOST ((size_t)8)
@@ -38,21 +39,22 @@ static double step_tokens(const calm_run *p)
     return round ? (double)(p->in.calib.begin[n] - p->in.calib.begin[from]) / (double)round : 0;
 }
 
-double calm_learn_model_operations(const calm_run *p)
+void calm_learn_model_foresee(const calm_run *p, calm_learned_facts *out)
 {
     const calm_config *config = calm_model_config(p->in.model);
     const calm_layout *layout = calm_model_layout(p->in.model);
     const double rows = (double)p->in.calib.begin[p->in.calib.n], window = rows / (double)p->in.calib.n;
     const double steps = (double)p->in.recipe->tune_steps;
     const double looks = (double)calm_learn_model_held(p) * (1 + ceil(steps / (double)CALM_LEARN_LOOK_STEPS));
-    /* Scores and contexts of attention: for half of a window where no token looks ahead. */
-    const double attention = config->arch->encoder ? 4 : 2;
-    const double blocks = 2 * calm_inputs_weights(&p->in, 0, layout->n_jobs, true) +
-                          attention * window * (double)(config->n_heads * config->head_dim) * (double)config->n_blocks;
+    const double blocks = calm_run_work_blocks(&p->in, 0, config->n_blocks, window);
     const double head = calm_inputs_encode(&p->in) ? 0 : 2 * (double)config->hidden * (double)config->vocab;
-    /* A step: forward, once more, and twice that backward; the head of both models, once more, and back.  A look:
+    /* A step: forward, then once more and twice that backward; the head of both models, once more, and back.  A look:
      * forward and the head of both models.  The float model once. */
-    return step_tokens(p) * steps * (4 * blocks + 5 * head) + window * looks * (blocks + 2 * head) + rows * blocks;
+    out->back_operations = step_tokens(p) * steps * 3 * blocks;
+    out->operations = out->back_operations + step_tokens(p) * steps * (blocks + 5 * head) +
+                      window * looks * (blocks + 2 * head) + rows * blocks;
+    /* A step decodes every block on both ways and sums its gradients: about what changing and decoding it takes. */
+    out->updates = steps * calm_inputs_weights(&p->in, 0, layout->n_jobs, true);
 }
 
 /* A calm_learn_bytes_fn. */

@@ -59,7 +59,8 @@ typedef struct calm_learned_facts {
     size_t codes;                  /* all codes of learned blocks                                            */
     double seconds;                /* all blocks took                                                       */
     double operations;             /* that learning takes or would take; 0: nothing of the run is learned   */
-    double pass_operations;        /* of those: passes of all windows through float and learned blocks      */
+    double back_operations;        /* of those: steps, forward and backward through blocks                  */
+    double pass_operations;        /* likewise: passes of all windows through float and learned blocks      */
     double updates;                /* weights times steps, besides                                          */
 } calm_learned_facts;
 

@@ -24,6 +24,16 @@ double calm_run_work_token(const calm_inputs *in)
            2 * (double)config->hidden * (double)config->vocab;
 }
 
+double calm_run_work_blocks(const calm_inputs *in, size_t first, size_t end, double window)
+{
+    const calm_config *config = calm_model_config(in->model);
+    const calm_layout *layout = calm_model_layout(in->model);
+    /* Scores and contexts of attention: for half of a window where no token looks ahead. */
+    const double attention = (config->arch->encoder ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);
+    return 2 * calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true) +
+           attention * (double)(end - first);
+}
+
 /* Add what the candidates of one job take: of an expert, with its share of the rows. */
 static void add_job(const calm_inputs *in, const calm_job_ref *job, double rows, double score_rows, calm_run_work *work)
 {

@@ -11,8 +11,8 @@
 #   THREADS     in the environment: numbers of threads, "1 2" by default
 #   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
 #
-# CSV: name, threads, wall and CPU seconds, cores that were busy, peak MiB.  The last row is what sgemm's rate allows one
-# forward pass and the Gram matrices on all threads.
+# CSV: name, threads, wall and CPU seconds, cores that were busy, peak MiB.  The last row is what the rates of sgemm and dgemm
+# allow one forward pass, the Gram matrices, their factors and the updates on all threads.
 set -eu
 peer=
 [ "${1:-}" != --peer ] || { peer=yes; shift; }
@@ -80,14 +80,21 @@ PY
         "$python" "$folder/peer.py" "$model" "$CALM_HOME/recipes/text/wikitext2-valid.txt" "$folder/out"
 fi
 
-# 15.7 M weights of a block by 16384 tokens, twice; attention over half of 2048 keys; upper triangles of the inputs of q, o,
-# gate and down.
+# In float: 15.7 M weights of a block by 16384 tokens, twice; attention over half of 2048 keys; upper triangles of the
+# inputs of q, o, gate and down.  In double, for those four with I inputs and O outputs: 2/3 I^3 of the inverse's Cholesky factor (a
+# Cholesky factorization and a triangular inverse) and O I^2 of GPTQ's updates.
 "$calm" bench forward --json >"$folder/bench.json"
-awk -v blocks="$blocks" '/"sgemm_gflops"/ { gsub(/[^0-9.]/, "", $2); rate = $2 }
+"$calm" bench quantize --repeats 3 --json >"$folder/double.json"
+awk -v blocks="$blocks" -v cores="$(nproc)" '/"sgemm_gflops"/ { gsub(/[^0-9.]/, "", $2); rate = $2 }
+    /"dgemm_gflops"/ { gsub(/[^0-9.]/, "", $2); double = $2 * cores }
+    function job(outs, ins) { return 2 / 3 * ins ^ 3 + outs * ins ^ 2 }
     END {
         tokens = 16384
         flops = blocks * tokens * (2 * (1024 * 4096 + 2048 * 1024 + 3 * 1024 * 3072) + 4 * 1024 * 2048)
         flops += blocks * tokens * (2 * 1024 ^ 2 + 2048 ^ 2 + 3072 ^ 2)
-        if (rate > 0) printf "what sgemm allows (%.0f GFLOP/s),all,%.1f,,,\n", rate, flops / rate / 1e9
-        else print "cores.sh: the machine is too busy for a rate of sgemm" > "/dev/stderr"
-    }' "$folder/bench.json"
+        factors = blocks * (job(4096, 1024) + job(1024, 2048) + job(6144, 1024) + job(1024, 3072))
+        if (rate > 0 && double > 0)
+            printf "what sgemm and dgemm allow (%.0f and %.0f GFLOP/s),all,%.1f,,,\n", rate, double,
+                   flops / rate / 1e9 + factors / double / 1e9
+        else print "cores.sh: the machine is too busy for the rates of sgemm and dgemm" > "/dev/stderr"
+    }' "$folder/bench.json" "$folder/double.json"

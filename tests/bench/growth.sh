@@ -5,14 +5,16 @@
 #   tests/bench/growth.sh FOLDER > growth.csv
 #
 #   FOLDER    models, stores and checkpoints, each removed when its row is there
-#   FACTORS   in the environment: "layers tokens width experts pool" by default
+#   FACTORS   in the environment: "layers tokens width experts pool" by default; "window" too, of as many windows
+#   WINDOWS   in the environment: calibration windows, 8 by default (learning wants 10)
+#   OPTIONS   in the environment: of calm quantize besides, such as "--learn blocks --learn-steps 50"
 #   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
 #
 # CSV: what grows, its value, user + system seconds, peak resident MiB, most MiB of the store while the run went on.
 # CPU seconds, so that a busy machine does not count; kernels that share a core with other work are slower all the same.
-# The same model stands for the smallest value of layers, tokens and pool: 4 blocks of width 256, 8 x 512 tokens.
+# The same model stands for the smallest value of layers, tokens and pool: 4 blocks of width 256, 512 tokens a window.
 set -eu
-[ $# -eq 1 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
@@ -35,13 +37,14 @@ pool() {
 
 clean() { rm -rf "$folder/out" "$folder/out.lock.json" "$folder/s.db"*; }
 
-measure() {    # measure FACTOR VALUE SHAPE BLOCKS WIDTH EXPERTS WINDOWS ENTRIES: a row
+measure() {    # measure FACTOR VALUE SHAPE BLOCKS WIDTH EXPERTS WINDOWS ENTRIES LENGTH: a row
     rm -rf "$folder/model"
     "$make" --shape "$3" --blocks "$4" --hidden "$5" --experts "$6" --vocab 4096 --output "$folder/model" >&2
     clean
+    # shellcheck disable=SC2086 # several options
     /usr/bin/time -o "$folder/time" -f '%U %S %M' "$calm" quantize --model "$folder/model" --bits 4 --guard-samples 0 \
-        --no-eval --quiet --threads 1 --samples "$7" --seqlen 512 --score-samples 2 --algorithms "$(pool "$8")" \
-        --output "$folder/out" --store "$folder/s.db" >"$folder/said" 2>&1 &
+        --no-eval --quiet --threads 1 --samples "$7" --seqlen "$9" --score-samples 2 --algorithms "$(pool "$8")" \
+        ${OPTIONS:-} --output "$folder/out" --store "$folder/s.db" >"$folder/said" 2>&1 &
     run=$!
     most=0
     while kill -0 $run 2>/dev/null; do
@@ -55,14 +58,16 @@ measure() {    # measure FACTOR VALUE SHAPE BLOCKS WIDTH EXPERTS WINDOWS ENTRIES
     rm -rf "$folder/model"
 }
 
+n=${WINDOWS:-8}
 echo factor,value,cpu_seconds,peak_mib,store_mib
 for factor in ${FACTORS:-layers tokens width experts pool}; do
     case $factor in
-    layers) for n in 4 8 16 32; do measure layers $n qwen3-0.6b $n 256 0 8 1; done ;;
-    tokens) for n in 8 16 32 64; do measure tokens $((n * 512)) qwen3-0.6b 4 256 0 $n 1; done ;;
-    width) for n in 128 256 512 1024; do measure width $n qwen3-0.6b 2 $n 0 8 1; done ;;
-    experts) for n in 8 16 32 64; do measure experts $n qwen3-30b-a3b 1 512 $n 8 1; done ;;
-    pool) for n in 1 2 4 8; do measure pool $n qwen3-0.6b 4 256 0 8 $n; done ;;
+    layers) for i in 4 8 16 32; do measure layers $i qwen3-0.6b $i 256 0 "$n" 1 512; done ;;
+    tokens) for i in 1 2 4 8; do measure tokens $((i * n * 512)) qwen3-0.6b 4 256 0 $((i * n)) 1 512; done ;;
+    window) for i in 256 512 1024 2048; do measure window $i qwen3-0.6b 4 256 0 "$n" 1 $i; done ;;
+    width) for i in 128 256 512 1024; do measure width $i qwen3-0.6b 2 $i 0 "$n" 1 512; done ;;
+    experts) for i in 8 16 32 64; do measure experts $i qwen3-30b-a3b 1 512 $i "$n" 1 512; done ;;
+    pool) for i in 1 2 4 8; do measure pool $i qwen3-0.6b 4 256 0 "$n" $i 512; done ;;
     *) echo "growth.sh: no factor $factor" >&2; exit 2 ;;
     esac
 done
