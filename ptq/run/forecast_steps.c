@@ -15,7 +15,7 @@
 
 /* Operations of one measured pass forward and back, at most: windows beyond that are left out, and one that is too long
  * is cut, but not below so many tokens. */
-#define MOST_OPERATIONS 1e11
+#define MOST_OPERATIONS 3e11
 #define LEAST_TOKENS ((size_t)64)
 /* A block is measured whose weights and gradients take less: products of larger ones have nearly the rate of sgemm, and
  * a forecast should not need the memory of a run. */
