@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ptq/base/file.h"
 #include "ptq/run/reassemble.h"
@@ -140,6 +141,58 @@ TEST(no_more_than_the_decision_needs)
 }
 END_OF_TEST
 
+/* The store as it was: its rows from the file that keeps them.  Blobs are left as they are. */
+static void put_back(const play *run, const char *kept)
+{
+    unlink(test_format("%s-wal", run->recipe.store));
+    unlink(test_format("%s-shm", run->recipe.store));
+    unlink(run->recipe.store);
+    ck_ok(calm_copy_file(ctx, kept, run->recipe.store));
+}
+
+static const char *compared(const play *run)
+{
+    return play_text(run, "SELECT v.role || ' ' || v.subject || ' ' || e.key || ' ' || e.n_windows || ' ' || e.kl || ' '"
+                          " || coalesce(v.delta_kl, '') || ' ' || coalesce(v.delta_se, '') FROM run_evaluation v JOIN"
+                          " evaluation e ON e.id = v.evaluation_id WHERE v.role LIKE 'guard%' AND v.run_id = (SELECT"
+                          " max(id) FROM run) ORDER BY 1");
+}
+
+/* Killed around the guard's calls: what was measured on the added windows is used, plan by plan, and the end is the same. */
+TEST(killed_between_added_windows)
+{
+    enum { STEP = 4, PLANS = 2, ADDED = 3 };
+    play run = of_text("rtn,gptq-hls");
+    long seen[PLANS + 1] = {0};
+    run.recipe.keep_candidates = true;    /* no blob goes that the kept rows name */
+    run = tied(run);
+    run.recipe.force = true;
+    const char *kept = play_path(&run, "kept.db"), *count = "SELECT count(*) FROM evaluation";
+    ck_ok(calm_copy_file(ctx, run.recipe.store, kept));
+    const int64_t before = play_sql(&run, count);
+    const outcome whole = play_must_run(&run);
+    const char *expected = play_digest(run.recipe.output), *figures = compared(&run);
+    /* Of both plans and the float model, at once. */
+    ck_assert_uint_eq(whole.guarded, (PLANS + 1) * ADDED);
+    /* Candidates are there and little is written before the guard; half of the calls are of what follows it. */
+    for (long at = whole.calls / 4; at < whole.calls / 2; at += STEP) {
+        put_back(&run, kept);
+        ck_assert(play_run(&run, (fault){.at = at}).killed);
+        const size_t put = (size_t)(play_sql(&run, count) - before), measured = put < PLANS ? put : PLANS;
+        const outcome said = play_must_run(&run);
+        /* Without a plan that is left the float model is not needed either. */
+        ck_assert_msg(said.guarded == (measured < PLANS ? PLANS + 1 - measured : 0) * ADDED,
+                      "call %ld: %zu of %d plans were measured, and then %zu windows", at, measured, PLANS, said.guarded);
+        ck_assert_msg(strcmp(play_digest(run.recipe.output), expected) == 0, "call %ld: other bytes", at);
+        ck_assert_str_eq(said.verdict, whole.verdict);
+        ck_assert_str_eq(compared(&run), figures);
+        seen[measured]++;
+    }
+    for (size_t i = 0; i <= PLANS; i++)
+        ck_assert_int_gt(seen[i], 0);
+}
+END_OF_TEST
+
 /* Sentences: their cosines are joined, and no rank correlation, which would need pairs of both parts. */
 TEST(an_encoder_measures_on)
 {
@@ -158,10 +211,9 @@ TEST(an_encoder_measures_on)
                                     " w.evaluation_id = e.id))) < 1e-12 FROM run_evaluation v JOIN evaluation e ON e.id"
                                     " = v.evaluation_id WHERE v.role = 'guard_more'"), 1);
     ck_assert_int_eq(play_sql(&run, "SELECT abs(r.delta_one_minus_cosine - (h.cosine - e.cosine)) < 1e-12 FROM"
-                                    " run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id, run_evaluation v JOIN evaluation h ON"
-                                    " h.id = v.evaluation_id WHERE r.role = 'guard_more' AND r.subject = 'rtn' AND"
-                                    " v.role = 'guard_more' AND v.subject = 'hybrid' AND r.run_id = 3 AND v.run_id ="
-                                    " 3"), 1);
+                                    " run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id JOIN run_evaluation"
+                                    " v USING (run_id, role) JOIN evaluation h ON h.id = v.evaluation_id WHERE role ="
+                                    " 'guard_more' AND r.subject = 'rtn' AND v.subject = 'hybrid'"), 1);
     const play same = again_as(&run, "same");
     const outcome twice = play_must_run(&same);
     ck_assert_str_eq(twice.verdict, said.verdict);
@@ -173,5 +225,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("guard_more", (const TTest *[]){a_tie_is_measured_on, without_more_windows_the_simpler_is_taken,
-                                                     no_more_than_the_decision_needs, an_encoder_measures_on, NULL});
+                                                     no_more_than_the_decision_needs, an_encoder_measures_on,
+                                                     killed_between_added_windows, NULL});
 }
