@@ -8,10 +8,11 @@
 
 #include "ptq/run/run_impl.h"
 
-/* The trials [n] that are still compared, of `first`, the hybrid first, with their figures on so many windows. */
+/* The trials [n] that are still compared, the hybrid first: copies of the guard's, whose figures are those of all
+ * `windows` so far. */
 typedef struct contest {
     calm_trial *trials;
-    size_t *number;    /* in the guard's list */
+    size_t *number;    /* of each in the guard's list, which keeps the figures of its first windows */
     size_t n, windows;
 } contest;
 

@@ -11,19 +11,20 @@
 #include "ptq/base/file.h"
 #include "ptq/run/reassemble.h"
 
-/* The first windows' sums of a uniform run: the hybrid's, and so much more in windows 0 and 1. */
+/* The first windows' losses of a uniform run: the hybrid's, and so much more in windows 0 and 1.  Of decoders they are
+ * sums of KL, of encoders 1 - cosine. */
 static void claim(const play *run, const char *subject, double first, double second)
 {
     for (int window = 0; window < 3; window++)
-        play_sql(run, test_format("UPDATE evaluation_window SET kl = (SELECT h.kl FROM evaluation_window h JOIN"
-                                  " run_evaluation v ON v.evaluation_id = h.evaluation_id WHERE v.role = 'guard' AND"
-                                  " v.subject = 'hybrid' AND v.run_id = 2 AND h.number = %d) + %g WHERE number = %d AND"
-                                  " evaluation_id = (SELECT evaluation_id FROM run_evaluation WHERE run_id = 2 AND"
-                                  " role = 'guard' AND subject = '%s')", window, window ? second : first, window,
-                                  subject));
-    play_sql(run, test_format("UPDATE evaluation SET kl = (SELECT sum(kl) / sum(tokens) FROM evaluation_window WHERE"
-                              " evaluation_id = evaluation.id) WHERE id = (SELECT evaluation_id FROM run_evaluation"
-                              " WHERE run_id = 2 AND role = 'guard' AND subject = '%s')", subject));
+        play_sql(run, test_format("UPDATE evaluation_window SET (kl, cosine) = (SELECT h.kl + %g, h.cosine - %g FROM"
+                                  " evaluation_window h JOIN run_evaluation v ON v.evaluation_id = h.evaluation_id"
+                                  " WHERE v.role = 'guard' AND v.subject = 'hybrid' AND v.run_id = 2 AND h.number = %d) WHERE"
+                                  " number = %d AND evaluation_id = (SELECT evaluation_id FROM run_evaluation WHERE"
+                                  " run_id = 2 AND role = 'guard' AND subject = '%s')", window ? second : first,
+                                  window ? second : first, window, window, subject));
+    play_sql(run, test_format("UPDATE evaluation SET (kl, cosine) = (SELECT sum(kl) / sum(tokens), avg(cosine) FROM"
+                              " evaluation_window WHERE evaluation_id = evaluation.id) WHERE id = (SELECT evaluation_id"
+                              " FROM run_evaluation WHERE run_id = 2 AND role = 'guard' AND subject = '%s')", subject));
 }
 
 /* The same run with an output of its own, for which everything is in the store. */
@@ -139,8 +140,38 @@ TEST(no_more_than_the_decision_needs)
 }
 END_OF_TEST
 
+/* Sentences: their cosines are joined, and no rank correlation, which would need pairs of both parts. */
+TEST(an_encoder_measures_on)
+{
+    const tiny_model bert = tiny_of("bert");
+    const play run = tied(play_new(&bert, "w2a16_g16", "rtn,gptq-hls"));
+    const outcome said = play_must_run(&run);
+    ck_assert_msg(strstr(said.verdict, "1 - cosine"), "%s", said.verdict);
+    ck_assert_msg(strstr(said.verdict, "more than the first 3, which left it within an error)"), "%s", said.verdict);
+    ck_assert_str_eq(play_text(&run, "SELECT v.subject || ' ' || (e.n_windows > 3) || ' ' || (SELECT count(*) ="
+                                     " e.n_windows FROM evaluation_window w WHERE w.evaluation_id = e.id) || ' ' ||"
+                                     " (e.spearman IS NULL) FROM run_evaluation v JOIN evaluation e ON e.id ="
+                                     " v.evaluation_id WHERE v.role = 'guard_more' AND v.run_id = 3 ORDER BY"
+                                     " v.subject"), "hybrid 1 1 1\nrtn 1 1 1\n");
+    /* Each sentence counts once, and the comparison is of these means. */
+    ck_assert_int_eq(play_sql(&run, "SELECT max(abs(e.cosine - (SELECT avg(w.cosine) FROM evaluation_window w WHERE"
+                                    " w.evaluation_id = e.id))) < 1e-12 FROM run_evaluation v JOIN evaluation e ON e.id"
+                                    " = v.evaluation_id WHERE v.role = 'guard_more'"), 1);
+    ck_assert_int_eq(play_sql(&run, "SELECT abs(r.delta_one_minus_cosine - (h.cosine - e.cosine)) < 1e-12 FROM"
+                                    " run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id, run_evaluation v JOIN evaluation h ON"
+                                    " h.id = v.evaluation_id WHERE r.role = 'guard_more' AND r.subject = 'rtn' AND"
+                                    " v.role = 'guard_more' AND v.subject = 'hybrid' AND r.run_id = 3 AND v.run_id ="
+                                    " 3"), 1);
+    const play same = again_as(&run, "same");
+    const outcome twice = play_must_run(&same);
+    ck_assert_str_eq(twice.verdict, said.verdict);
+    ck_assert_uint_eq(twice.guarded, 0);
+    ck_assert_str_eq(play_digest(same.recipe.output), play_digest(run.recipe.output));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("guard_more", (const TTest *[]){a_tie_is_measured_on, without_more_windows_the_simpler_is_taken,
-                                                     no_more_than_the_decision_needs, NULL});
+                                                     no_more_than_the_decision_needs, an_encoder_measures_on, NULL});
 }

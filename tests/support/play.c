@@ -112,9 +112,27 @@ static void describe(const calm_run *run, outcome *said)
     snprintf(said->verdict, sizeof said->verdict, "%s", result->verdict ? result->verdict : "");
 }
 
+/* Of a stage that measures several times, each from 0 to a total of its own. */
+typedef struct progress {
+    size_t before, done;    /* of the measurements that are over, of this one */
+} progress;
+
+static void count_windows(void *user, calm_stage stage, size_t done, size_t total)
+{
+    progress *windows = user;
+    if (stage != CALM_STAGE_CHOOSE || !total)
+        return;
+    windows->done = done;
+    if (done == total) {
+        windows->before += done;
+        windows->done = 0;
+    }
+}
+
 static void work(const play *run, fault wanted, outcome *said)
 {
-    const calm_run_options options = {.command = "calm test"};
+    progress windows = {0};
+    const calm_run_options options = {.command = "calm test", .events = {count_windows, &windows}};
     calm_run *finished;
     ctx->log = listen;
     ctx->log_user = said;
@@ -124,6 +142,7 @@ static void work(const play *run, fault wanted, outcome *said)
     fault_plan(wanted);
     said->status = calm_run_quantize(ctx, &run->recipe, &options, &finished);
     said->calls = fault_calls();
+    said->guarded = windows.before + windows.done;
     fault_plan((fault){0});
     said->resident = test_resident_peak();
     memcpy(said->message, ctx->message, sizeof said->message);

@@ -24,6 +24,7 @@ typedef struct outcome {
     char message[CALM_MESSAGE_MAX];
     long calls;                  /* that write, as faults.h counts them           */
     size_t cached;               /* candidates that were in the store             */
+    size_t guarded;              /* windows that the guard measured: one of each plan, and of the float model */
     calm_memory_plan memory;
     calm_memory_plan_held held;
     size_t resident;             /* the most that the system saw, all included    */
