@@ -17,6 +17,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "ptq/base/simd.h"
 
@@ -26,6 +27,7 @@
 #define N_WIDE VECTOR              /* spans that are measured before any is left out */
 #define FITS 2                     /* with minima: least squares of all candidates, and of what came of them */
 #define LANES (2 * (N_SHRINK + 1) * (1 + FITS) + (1 + FITS) * VECTOR)
+#define COLUMNS 64                 /* whose codes are found together */
 #define ROUND_F64 0x1.8p52
 
 #define SIGNED_OPTION                                                                                                  \
@@ -49,13 +51,26 @@ const calm_option calm_search_hls_options[] = {
     {.name = NULL},
 };
 
-/* Candidates side by side: the inner loop runs over them, so each one's sum is taken in column order whatever the
- * vector width. */
+/* Candidates side by side: each one's sum is taken in column order whatever the vector width.  `inverse` is known once
+ * they have been measured. */
 typedef struct candidates {
     double scale[LANES], inverse[LANES], lo[LANES], hi[LANES], min[LANES], loss[LANES];
     calm_grid grid[LANES];
     size_t n;
 } candidates;
+
+/* What is asked of a scheme for every candidate. */
+typedef struct code_facts {
+    const calm_scheme *scheme;
+    int least, most;
+    bool plain, mins;    /* levels are whole numbers, and no minimum beside them; has minima */
+} code_facts;
+
+static code_facts facts_of(const calm_scheme *scheme)
+{
+    return (code_facts){scheme, calm_code_min(scheme), calm_code_max(scheme), calm_scheme_is_plain(scheme),
+                   calm_scheme_has_mins(scheme)};
+}
 
 /* The fewer codes, the more a narrow span may gain by clipping. */
 static double shrink_least(int bits)
@@ -64,40 +79,53 @@ static double shrink_least(int bits)
 }
 
 /* A scale beyond the storable range is no candidate. */
-static void add_candidate(candidates *c, const calm_scheme *scheme, calm_grid grid)
+static void add_candidate(candidates *c, const code_facts *codes, calm_grid grid)
 {
     if (!isfinite(grid.scale) || !isfinite(grid.min))
         return;
     c->grid[c->n] = grid;
     c->scale[c->n] = grid.scale;
-    c->inverse[c->n] = 1 / (double)grid.scale;
-    c->lo[c->n] = calm_code_min(scheme) - grid.zero;
-    c->hi[c->n] = calm_code_max(scheme) - grid.zero;
-    c->min[c->n] = grid.min;
-    c->loss[c->n++] = 0;
+    c->lo[c->n] = codes->least - grid.zero;
+    c->hi[c->n] = codes->most - grid.zero;
+    c->min[c->n++] = grid.min;
 }
 
-/* Whole vectors from lane `first` on: lanes behind the last candidate are zero.  Returns where they end. */
+/* Whole vectors from lane `first` on: lanes behind the last candidate have scale 1 and levels of 0, which nobody reads.
+ * Returns where they end. */
 static size_t fill_vector(candidates *c, size_t first)
 {
     size_t end = c->n;
-    for (; (end - first) % VECTOR; end++)
-        c->scale[end] = c->inverse[end] = c->lo[end] = c->hi[end] = c->min[end] = c->loss[end] = 0;
+    for (; (end - first) % VECTOR; end++) {
+        c->scale[end] = 1;
+        c->lo[end] = c->hi[end] = c->min[end] = 0;
+    }
     return end;
 }
+
+/* One vector of candidates, by GCC's extension: its sums stay in registers while the columns pass.  Left to itself the
+ * compiler takes the columns side by side, and their sums one by one. */
+typedef double vector __attribute__((vector_size(VECTOR * sizeof(double)), aligned(sizeof(double)), may_alias));
+typedef int64_t mask __attribute__((vector_size(VECTOR * sizeof(double))));
+
+/* In every lane `limit` where the mask `beyond` is set, x elsewhere. */
+#define CLIP(x, beyond, limit) ((vector)(((mask)(limit) & (beyond)) | ((mask)(x) & ~(beyond))))
 
 CALM_VECTORIZE
 static void measure(candidates *c, size_t first, size_t end, const double *w, const double *h, size_t n)
 {
-    for (size_t j = 0; j < n; j++) {
-        double wj = w[j], hj = h ? h[j] : 1;
-        for (size_t i = first; i < end; i++) {
-            double q = wj * c->inverse[i];
-            q = q < c->lo[i] ? c->lo[i] : q;
-            q = q > c->hi[i] ? c->hi[i] : q;
-            double e = wj - c->scale[i] * ((q + ROUND_F64) - ROUND_F64);
-            c->loss[i] += hj * e * e;
+    for (size_t at = first; at < end; at += VECTOR) {
+        const vector scale = *(const vector *)(c->scale + at), lo = *(const vector *)(c->lo + at);
+        const vector hi = *(const vector *)(c->hi + at), inverse = 1 / scale;
+        vector loss = {0};
+        for (size_t j = 0; j < n; j++) {
+            vector q = w[j] * inverse;
+            q = CLIP(q, q < lo, lo);
+            q = CLIP(q, q > hi, hi);
+            const vector e = w[j] - scale * ((q + ROUND_F64) - ROUND_F64);
+            loss += (h ? h[j] : 1) * e * e;
         }
+        *(vector *)(c->inverse + at) = inverse;
+        *(vector *)(c->loss + at) = loss;
     }
 }
 
@@ -106,7 +134,10 @@ static void measure_levels(candidates *c, size_t first, size_t end, const calm_s
                            const double *h, size_t n)
 {
     double q[LANES];
-    /* Lanes beyond the candidates have scale 0, and levels of 0. */
+    for (size_t i = first; i < end; i++) {
+        c->inverse[i] = 1 / c->scale[i];
+        c->loss[i] = 0;
+    }
     for (size_t j = 0; j < n; j++) {
         const double hj = h ? h[j] : 1;
         for (size_t i = first; i < end; i++)
@@ -120,14 +151,13 @@ static void measure_levels(candidates *c, size_t first, size_t end, const calm_s
 }
 
 /* Losses of the candidates from number `first` on. */
-static void measure_any(candidates *c, size_t first, const calm_group *group, const double *h)
+static void measure_any(candidates *c, size_t first, const code_facts *codes, const calm_group *group, const double *h)
 {
-    const calm_scheme *scheme = &group->problem->job->scheme;
-    const size_t end = c->n - first > 1 ? fill_vector(c, first) : c->n;
-    if (calm_scheme_is_plain(scheme))
+    const size_t end = fill_vector(c, first);
+    if (codes->plain)
         measure(c, first, end, group->w, h, group->n);
     else
-        measure_levels(c, first, end, scheme, group->w, h, group->n);
+        measure_levels(c, first, end, codes->scheme, group->w, h, group->n);
 }
 
 /* ---- what is tried ---- */
@@ -136,6 +166,7 @@ static void measure_any(candidates *c, size_t first, const calm_group *group, co
 typedef struct hunt {
     const calm_group *group;
     const double *h;
+    code_facts codes;
     double lo, hi, least;
     size_t ends[2], n_ends;    /* the columns of lo and hi: those that a narrow span clips first */
 } hunt;
@@ -182,7 +213,7 @@ static void add_powers(candidates *c, const hunt *at)
         calm_grid grid = span;
         grid.scale = calm_scale_round(&problem->job->scheme, problem->global,
                                       ldexp(span.scale, (const int[]){0, 1, -1, -2}[i]));
-        add_candidate(c, &problem->job->scheme, grid);
+        add_candidate(c, &at->codes, grid);
     }
 }
 
@@ -202,7 +233,7 @@ static void add_spans(candidates *c, const hunt *at, bool both_signs, int from, 
             if (clipped[mirror] || (at->least < INFINITY && is_lost(at, grid, &beyond)))
                 clipped[mirror] = clipped[mirror] || (beyond && fixed);
             else
-                add_candidate(c, scheme, grid);
+                add_candidate(c, &at->codes, grid);
         }
     }
 }
@@ -211,7 +242,7 @@ static void add_spans(candidates *c, const hunt *at, bool both_signs, int from, 
 static size_t measured_best(candidates *c, size_t first, const hunt *at)
 {
     size_t best = 0;
-    measure_any(c, first, at->group, at->h);
+    measure_any(c, first, &at->codes, at->group, at->h);
     for (size_t i = 1; i < c->n; i++)
         if (c->loss[i] < c->loss[best])
             best = i;
@@ -220,11 +251,11 @@ static size_t measured_best(candidates *c, size_t first, const hunt *at)
 
 /* Scale and minimum (0 where the scheme has none) of least squares from sums of h, h q, h w, h w q and h q^2; false:
  * there are none. */
-static bool solve_levels(const calm_scheme *scheme, double s0, double sq, double sw, double wq, double qq,
+static bool solve_levels(const code_facts *codes, double s0, double sq, double sw, double wq, double qq,
                          double *scale, double *min)
 {
     *min = 0;
-    if (!calm_scheme_has_mins(scheme)) {
+    if (!codes->mins) {
         *scale = wq / qq;
         return qq > 0;
     }
@@ -238,21 +269,21 @@ static bool solve_levels(const calm_scheme *scheme, double s0, double sq, double
 }
 
 /* The same for the levels that `grid` gives. */
-static bool fit_levels(const calm_group *group, const double *h, calm_grid grid, double *scale, double *min)
+static bool fit_levels(const code_facts *codes, const calm_group *group, const double *h, calm_grid grid, double *scale,
+                       double *min)
 {
-    const calm_scheme *scheme = &group->problem->job->scheme;
     double s0 = 0, sq = 0, sw = 0, wq = 0, qq = 0;
     for (size_t j = 0; j < group->n; j++) {
         const double hj = h ? h[j] : 1, w = group->w[j];
         double q = (w - (double)grid.min) / (double)grid.scale;
-        calm_level_nearest(scheme, grid.zero, &q, 1);
+        calm_level_nearest(codes->scheme, grid.zero, &q, 1);
         s0 += hj;
         sq += hj * q;
         sw += hj * w;
         wq += hj * w * q;
         qq += hj * q * q;
     }
-    return solve_levels(scheme, s0, sq, sw, wq, qq, scale, min);
+    return solve_levels(codes, s0, sq, sw, wq, qq, scale, min);
 }
 
 /* Of candidates side by side sum h q, sum h w q and sum h q^2 for the levels that each gives. */
@@ -270,13 +301,41 @@ static void add_projections(projections *p, const double *q, size_t n, double w,
     }
 }
 
-/* Of the candidates from number `first` on. */
+/* The same from plain codes; sum h q, which only minima ask for, stays 0. */
+CALM_VECTORIZE
+static void project_plain(const candidates *c, size_t first, size_t end, const double *w, const double *h, size_t n,
+                          projections *p)
+{
+    for (size_t at = first; at < end; at += VECTOR) {
+        const vector inverse = *(const vector *)(c->inverse + at), lo = *(const vector *)(c->lo + at);
+        const vector hi = *(const vector *)(c->hi + at);
+        vector wq = {0}, qq = {0};
+        for (size_t j = 0; j < n; j++) {
+            const double hj = h ? h[j] : 1;
+            vector q = w[j] * inverse;
+            q = CLIP(q, q < lo, lo);
+            q = CLIP(q, q > hi, hi);
+            q = (q + ROUND_F64) - ROUND_F64;
+            wq += hj * w[j] * q;
+            qq += hj * q * q;
+        }
+        *(vector *)(p->sq + at - first) = (vector){0};
+        *(vector *)(p->wq + at - first) = wq;
+        *(vector *)(p->qq + at - first) = qq;
+    }
+}
+
+/* Of the candidates from number `first` on, which have been measured. */
 static void project_all(const hunt *at, candidates *c, size_t first, projections *p)
 {
     const calm_group *group = at->group;
-    const calm_scheme *scheme = &group->problem->job->scheme;
+    const calm_scheme *scheme = at->codes.scheme;
     const size_t n = fill_vector(c, first) - first;
     double q[LANES];
+    if (at->codes.plain) {
+        project_plain(c, first, first + n, group->w, at->h, group->n, p);
+        return;
+    }
     for (size_t i = 0; i < n; i++)
         p->sq[i] = p->wq[i] = p->qq[i] = 0;
     for (size_t j = 0; j < group->n; j++) {
@@ -290,7 +349,7 @@ static void project_all(const hunt *at, candidates *c, size_t first, projections
 /* Behind the candidates what least squares makes of each, measured too. */
 static size_t fit_all(candidates *c, const hunt *at)
 {
-    const calm_scheme *scheme = &at->group->problem->job->scheme;
+    const calm_scheme *scheme = at->codes.scheme;
     double s0 = 0, sw = 0;
     projections p;
     size_t best = 0;
@@ -298,18 +357,18 @@ static size_t fit_all(candidates *c, const hunt *at)
         s0 += at->h ? at->h[j] : 1;
         sw += (at->h ? at->h[j] : 1) * at->group->w[j];
     }
-    for (size_t fit = 0, first = 0; fit < (calm_scheme_has_mins(scheme) ? FITS : 1); fit++) {
+    for (size_t fit = 0, first = 0; fit < (at->codes.mins ? FITS : 1); fit++) {
         const size_t n = c->n;
         project_all(at, c, first, &p);
         for (size_t i = first; i < n; i++) {
             calm_grid grid = c->grid[i];
             double scale, min;
-            if (!solve_levels(scheme, s0, p.sq[i - first], sw, p.wq[i - first], p.qq[i - first], &scale, &min))
+            if (!solve_levels(&at->codes, s0, p.sq[i - first], sw, p.wq[i - first], p.qq[i - first], &scale, &min))
                 continue;
             grid.scale = calm_scale_round(scheme, at->group->problem->global, scale);
             grid.min = calm_min_round(scheme, min);
             if (grid.scale != c->grid[i].scale || grid.min != c->grid[i].min)
-                add_candidate(c, scheme, grid);
+                add_candidate(c, &at->codes, grid);
         }
         best = measured_best(c, n, at);
         first = n;
@@ -317,36 +376,49 @@ static size_t fit_all(candidates *c, const hunt *at)
     return best;
 }
 
+/* q [n]: the codes of w [n] under `scale`. */
+CALM_VECTORIZE
+static void divide(const double *w, size_t n, double scale, double lo, double hi, double *q)
+{
+    for (size_t j = 0; j < n; j++) {
+        double x = w[j] / scale;
+        x = x < lo ? lo : x;
+        x = x > hi ? hi : x;
+        q[j] = (x + ROUND_F64) - ROUND_F64;
+    }
+}
+
 /* sum h w q and sum h q^2 for the codes that `scale` gives. */
 static void project(const calm_group *group, const double *h, double scale, double lo, double hi, double *wq,
                     double *qq)
 {
+    double q[COLUMNS];
     *wq = *qq = 0;
-    for (size_t j = 0; j < group->n; j++) {
-        double q = group->w[j] / scale, hj = h ? h[j] : 1;
-        q = q < lo ? lo : q;
-        q = q > hi ? hi : q;
-        q = (q + ROUND_F64) - ROUND_F64;
-        *wq += hj * group->w[j] * q;
-        *qq += hj * q * q;
+    for (size_t at = 0; at < group->n; at += COLUMNS) {
+        const size_t n = calm_size_min(group->n - at, COLUMNS);
+        divide(group->w + at, n, scale, lo, hi, q);
+        for (size_t j = 0; j < n; j++) {
+            const double hj = h ? h[at + j] : 1;
+            *wq += hj * group->w[at + j] * q[j];
+            *qq += hj * q[j] * q[j];
+        }
     }
 }
 
 /* Least squares from the best candidate on. */
-static calm_grid refine(const calm_group *group, const double *h, const candidates *c, size_t best,
-                        long long rounds)
+static calm_grid refine(const hunt *at, const candidates *c, size_t best, long long rounds)
 {
-    const calm_scheme *scheme = &group->problem->job->scheme;
+    const calm_group *group = at->group;
+    const calm_scheme *scheme = at->codes.scheme;
     calm_grid grid = c->grid[best];
     double loss = c->loss[best];
-    const bool plain = calm_scheme_is_plain(scheme);
     for (long long round = 0; round < rounds; round++) {
         double wq, qq = 1, min = 0;
         candidates one;
         calm_grid next = grid;
-        if (plain)
-            project(group, h, grid.scale, c->lo[best], c->hi[best], &wq, &qq);
-        else if (!fit_levels(group, h, grid, &wq, &min))
+        if (at->codes.plain)
+            project(group, at->h, grid.scale, c->lo[best], c->hi[best], &wq, &qq);
+        else if (!fit_levels(&at->codes, group, at->h, grid, &wq, &min))
             break;
         if (!(qq > 0))
             break;
@@ -355,8 +427,8 @@ static calm_grid refine(const calm_group *group, const double *h, const candidat
         if (next.scale == grid.scale && next.min == grid.min)
             break;
         one.n = 0;
-        add_candidate(&one, scheme, next);
-        measure_any(&one, 0, group, h);
+        add_candidate(&one, &at->codes, next);
+        measure_any(&one, 0, &at->codes, group, at->h);
         /* Rounding the scale may raise the loss: then the last one stays. */
         if (!one.n || !(one.loss[0] < loss))
             break;
@@ -379,7 +451,7 @@ static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const cal
                                calm_grid *out)
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
-    hunt at = {.group = group, .h = h, .least = INFINITY};
+    hunt at = {.group = group, .h = h, .codes = facts_of(scheme), .least = INFINITY};
     candidates c;
     const bool powers = calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0;
     c.n = 0;
@@ -402,7 +474,7 @@ static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const cal
         best = measured_best(&c, n_wide, &at);
     if (search->rounds > 0 && is_fine(scheme))
         best = fit_all(&c, &at);
-    return calm_group_finish(ctx, group, refine(group, h, &c, best, search->rounds), out);
+    return calm_group_finish(ctx, group, refine(&at, &c, best, search->rounds), out);
 }
 
 calm_status calm_search_plain(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out)

@@ -219,7 +219,7 @@ void calm_memory_setup(void)
 
 size_t calm_memory_kept(size_t bytes, size_t n_threads)
 {
-    const size_t most = (n_threads + 1) * TRIM_BYTES;
+    const size_t most = n_threads * TRIM_BYTES;
     return bytes / HOLES < most ? bytes / HOLES : most;
 }
 

@@ -59,7 +59,7 @@ size_t calm_memory_resident(void);
 size_t calm_memory_available(void);
 
 /* Of so many bytes that arenas hold at most, what is resident besides when some of it was given back: free lists of
- * the C library, one for this thread and one for each of the workers. */
+ * the C library, one for each thread. */
 size_t calm_memory_kept(size_t bytes, size_t n_threads);
 
 /* For a program, once at its start: the C library gives large blocks back to the system as soon as they are freed.  A

@@ -165,6 +165,8 @@ static calm_status evaluate_and_judge(calm_ctx *ctx, void *user, const char *dir
 calm_status calm_run_export(calm_ctx *ctx, calm_run *p)
 {
     bool quantizes;
+    /* Tensors that are copied are mapped, which no account sees: pages that wait for an arena would be held besides. */
+    calm_memory_release(ctx->memory);
     CALM_TRY(calm_outputs_quantize_head(ctx, &p->in, &p->result.plan, &quantizes));
     if (quantizes)
         CALM_TRY(calm_run_fit_head(ctx, p));

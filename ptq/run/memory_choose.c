@@ -15,6 +15,8 @@
 calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out)
 {
     static const size_t experts[] = {16, 8, 4, 2, 1};
+    /* Pages that wait for an arena are no part of what is there already. */
+    calm_memory_release(ctx->memory);
     const size_t threads = (size_t)ctx->n_threads, base = calm_memory_resident();
     const size_t n_experts = calm_model_config(p->in.model)->moe.n_experts ? sizeof experts / sizeof *experts : 1;
     size_t smallest = SIZE_MAX;
@@ -79,7 +81,7 @@ calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan 
     }
     /* The limit that arenas check is for arenas: everything else that is resident is taken off before. */
     const size_t elsewhere = out->base > calm_memory_used(ctx->memory) ? out->base - calm_memory_used(ctx->memory) : 0;
-    out->reserved = elsewhere + CALM_PROGRAM_BYTES((size_t)ctx->n_threads) + out->kept;
+    out->reserved = elsewhere + out->program + out->kept;
     calm_memory_set_limit(ctx->memory, limit > out->reserved ? limit - out->reserved : 1);
     calm_log(ctx, CALM_LOG_INFO, "memory: %.2f GB expected, %.2f GB allowed%s%s%s", (double)out->peak / 1e9,
              (double)limit / 1e9, knobs->spill ? "; hidden rows in a file" : "",

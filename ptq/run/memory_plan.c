@@ -6,8 +6,22 @@
 #include "ptq/calib/capture.h"
 #include "ptq/run/learn_impl.h"
 #include "ptq/run/row_weights.h"
+#include "ptq/tensor/linalg.h"
 
 typedef calm_memory_estimate estimate;
+
+/* What is resident without an arena, and later than the plan: code and constants that are read for the first time (1.4
+ * MB were seen), what SQLite caches (2 MB), buffers of files; of each thread its stack, and what BLAS copies. */
+#define PROGRAM_BYTES ((size_t)6 * 1024 * 1024)
+#define STACK_BYTES   ((size_t)256 * 1024)
+
+static size_t program_bytes(const estimate *e)
+{
+    size_t rows = calm_size_max(e->longest, (size_t)e->p->in.recipe->seqlen);
+    for (size_t j = 0; j < e->layout->n_jobs; j++)
+        rows = calm_size_max(rows, e->layout->jobs[j].in);
+    return PROGRAM_BYTES + e->n_threads * (STACK_BYTES + calm_linalg_buffer_bytes(rows));
+}
 
 void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out)
 {
@@ -42,7 +56,8 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     calm_memory_plan_add_evaluations(&e, out);
     calm_memory_plan_add_formats(&e, out);
     const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* begun, in arenas and their scratch */
-    const size_t always = base + CALM_PROGRAM_BYTES(n_threads) + chunks;
+    out->program = program_bytes(&e);
+    const size_t always = base + out->program + chunks;
     size_t *const stages[] = {&out->capture, &out->quantize, &out->score,
                               &out->learn,   &out->evaluate, &out->assemble};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)

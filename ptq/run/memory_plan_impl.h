@@ -11,10 +11,6 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
  * CALM_ENOMEM as calm_memory_plan_apply. */
 calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out);
 
-/* What is resident besides arenas and what was there at first: buffers of BLAS and stacks, 24 MiB a thread, and as much
- * again; measured, not allocated by us. */
-#define CALM_PROGRAM_BYTES(n_threads) (((n_threads) + 1) * ((size_t)24 * 1024 * 1024))
-
 /* `memory` of the recipe, or 70 % of what is free now.  CALM_EARG: `memory` is no size. */
 calm_status calm_memory_plan_limit(calm_ctx *ctx, const calm_recipe *recipe, size_t *out);
 

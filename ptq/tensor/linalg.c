@@ -49,6 +49,18 @@ const char *calm_linalg_release(void)
     return text;
 }
 
+/* Of one operand at most P rows of Q terms, of the other Q terms of every row.  Haswell and Zen have P x Q = 768 x 384 in
+ * float and 512 x 256 in double, SkylakeX at most 448 x 384 in both (param.h of 0.3.21); beyond its whole buffer, 128
+ * MiB, OpenBLAS starts anew. */
+#define BUFFER_BYTES ((size_t)128 << 20)
+#define BUFFER_ROWS  ((size_t)768)
+#define BUFFER_TERMS ((size_t)256 * sizeof(double))
+
+size_t calm_linalg_buffer_bytes(size_t rows)
+{
+    return rows < BUFFER_BYTES / BUFFER_TERMS - BUFFER_ROWS ? (BUFFER_ROWS + rows) * BUFFER_TERMS : BUFFER_BYTES;
+}
+
 /* Parameters of a product C [m, n] = alpha op(A) op(B) + beta C, and what BLAS takes of them. */
 #define PRODUCT(real)                                                                                                  \
     size_t m, size_t n, size_t k, real alpha, const real *a, size_t lda, const real *b, size_t ldb, real beta,         \

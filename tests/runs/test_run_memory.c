@@ -6,9 +6,6 @@
 #include "ptq/base/memory.h"
 #include "tests/support/play.h"
 
-/* Held back for libraries: 24 MiB for each of two threads, and as much again (ptq/run/memory_plan.c). */
-#define OUTSIDE ((size_t)3 * 24 * 1024 * 1024)
-
 #ifdef CALM_SANITIZED
 #define KNOB_STEP 13    /* each knob both ways all the same */
 #define REDZONES ((size_t)1024 * 1024)    /* arenas put 64 bytes behind each of thousands of small allocations */
@@ -258,6 +255,33 @@ TEST(estimates_grow_with_the_work)
 }
 END_OF_TEST
 
+/* What is held besides the largest stage, for each thread the same; and of learning only rows that it sees. */
+TEST(estimates_add_up)
+{
+    play run = shaped("qwen3");
+    run.recipe.learn = CALM_LEARN_BLOCKS;
+    ck_ok(calm_learner_parse(ctx, "learn(steps=50)", &run.recipe.learner));
+    calm_memory_plan all[4];
+    for (size_t n = 1; n < 4; n++) {
+        const calm_memory_plan *plan = &all[n];
+        all[n] = estimate(&run, n, &everything_at_once);
+        const size_t stages[] = {plan->capture, plan->quantize, plan->score, plan->learn, plan->evaluate,
+                                 plan->assemble};
+        size_t most = 0;
+        for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+            ck_assert_uint_gt(stages[i], plan->program + plan->kept);
+            most = calm_size_max(most, stages[i]);
+        }
+        ck_assert_uint_eq(plan->peak, most);
+    }
+    ck_assert_uint_eq(all[3].program - all[2].program, all[2].program - all[1].program);
+    ck_assert_uint_gt(all[2].program, all[1].program);
+    run.recipe.score_windows++;
+    const calm_memory_plan held = estimate(&run, 1, &everything_at_once);
+    ck_assert_uint_lt(held.learn - held.kept, all[1].learn - all[1].kept);
+}
+END_OF_TEST
+
 /* Each knob alone needs less than none, and never more in any combination.  Waves of experts are for mixtures, whose
  * experts also need the most, their jobs together and in no groups. */
 static void check_savings(const char *family)
@@ -293,7 +317,7 @@ END_OF_TEST
 static void check_stages(const outcome *said, const char *name, size_t n)
 {
     const calm_memory_plan *plan = &said->memory;
-    const size_t base = plan->base - (plan->reserved - plan->kept - OUTSIDE);
+    const size_t base = plan->base - (plan->reserved - plan->kept - plan->program);
     const struct {
         const char *stage;
         size_t held, expected;
@@ -517,7 +541,7 @@ TEST(probes_of_many_experts)
     const outcome said = run_afresh(&run, &everything_at_once);
     /* q, k, v; o; and gate, up and down of each expert.  The plans of all probes alone would take the product. */
     const size_t n_jobs = 2 + 2 * spec.n_experts, plans = n_jobs * n_jobs * sizeof(calm_plan_job);
-    const size_t base = said.memory.base - (said.memory.reserved - said.memory.kept - OUTSIDE);
+    const size_t base = said.memory.base - (said.memory.reserved - said.memory.kept - said.memory.program);
     ck_assert_msg(said.held.evaluate - base < plans, "%zu probes held %zu KiB, all their plans would take %zu", n_jobs,
                   (said.held.evaluate - base) / 1024, plans / 1024);
 }
@@ -527,7 +551,8 @@ int main(void)
 {
     return run_tests("run_memory", (const TTest *[]){
         knobs_change_nothing_in_a_dense_model, knobs_change_nothing_in_a_mixture, knobs_change_nothing_in_an_encoder,
-        too_small_a_limit_is_refused_before_any_work, estimates_grow_with_the_work, knobs_need_no_more,
+        too_small_a_limit_is_refused_before_any_work, estimates_grow_with_the_work, estimates_add_up,
+        knobs_need_no_more,
         estimates_hold_for_every_family,
         estimates_hold_for_wide_models, estimates_hold_for_many_windows, estimates_hold_for_kept_rows,
         estimates_know_that_nothing_is_read,
