@@ -16,13 +16,15 @@
  * sums of KL, of encoders 1 - cosine. */
 static void claim(const play *run, const char *subject, double first, double second)
 {
-    for (int window = 0; window < 3; window++)
+    for (int window = 0; window < 3; window++) {
+        const double more = window ? second : first;
         play_sql(run, test_format("UPDATE evaluation_window SET (kl, cosine) = (SELECT h.kl + %g, h.cosine - %g FROM"
                                   " evaluation_window h JOIN run_evaluation v ON v.evaluation_id = h.evaluation_id"
-                                  " WHERE v.role = 'guard' AND v.subject = 'hybrid' AND v.run_id = 2 AND h.number = %d) WHERE"
-                                  " number = %d AND evaluation_id = (SELECT evaluation_id FROM run_evaluation WHERE"
-                                  " run_id = 2 AND role = 'guard' AND subject = '%s')", window ? second : first,
-                                  window ? second : first, window, window, subject));
+                                  " WHERE v.role = 'guard' AND v.subject = 'hybrid' AND v.run_id = 2 AND"
+                                  " h.number = %d) WHERE number = %d AND evaluation_id = (SELECT evaluation_id FROM"
+                                  " run_evaluation WHERE run_id = 2 AND role = 'guard' AND subject = '%s')", more,
+                                  more, window, window, subject));
+    }
     play_sql(run, test_format("UPDATE evaluation SET (kl, cosine) = (SELECT sum(kl) / sum(tokens), avg(cosine) FROM"
                               " evaluation_window WHERE evaluation_id = evaluation.id) WHERE id = (SELECT evaluation_id"
                               " FROM run_evaluation WHERE run_id = 2 AND role = 'guard' AND subject = '%s')", subject));
@@ -152,13 +154,14 @@ static void put_back(const play *run, const char *kept)
 
 static const char *compared(const play *run)
 {
-    return play_text(run, "SELECT v.role || ' ' || v.subject || ' ' || e.key || ' ' || e.n_windows || ' ' || e.kl || ' '"
-                          " || coalesce(v.delta_kl, '') || ' ' || coalesce(v.delta_se, '') FROM run_evaluation v JOIN"
+    return play_text(run, "SELECT v.role || ' ' || v.subject || ' ' || e.key || ' ' || e.n_windows || ' ' || e.kl ||"
+                          " ' ' || coalesce(v.delta_kl, '') || ' ' || coalesce(v.delta_se, '') FROM run_evaluation v JOIN"
                           " evaluation e ON e.id = v.evaluation_id WHERE v.role LIKE 'guard%' AND v.run_id = (SELECT"
                           " max(id) FROM run) ORDER BY 1");
 }
 
-/* Killed around the guard's calls: what was measured on the added windows is used, plan by plan, and the end is the same. */
+/* Killed around the guard's calls: what was measured on the added windows is used, plan by plan, and the end is the
+ * same. */
 TEST(killed_between_added_windows)
 {
     enum { STEP = 4, PLANS = 2, ADDED = 3 };
@@ -182,7 +185,8 @@ TEST(killed_between_added_windows)
         const outcome said = play_must_run(&run);
         /* Without a plan that is left the float model is not needed either. */
         ck_assert_msg(said.guarded == (measured < PLANS ? PLANS + 1 - measured : 0) * ADDED,
-                      "call %ld: %zu of %d plans were measured, and then %zu windows", at, measured, PLANS, said.guarded);
+                      "call %ld: %zu of %d plans were measured, and then %zu windows", at, measured, PLANS,
+                      said.guarded);
         ck_assert_msg(strcmp(play_digest(run.recipe.output), expected) == 0, "call %ld: other bytes", at);
         ck_assert_str_eq(said.verdict, whole.verdict);
         ck_assert_str_eq(compared(&run), figures);
