@@ -18,9 +18,10 @@ static void claim(const play *run, const char *subject, double first, double sec
     for (int window = 0; window < 3; window++)
         play_sql(run, test_format("UPDATE evaluation_window SET (kl, cosine) = (SELECT h.kl + %g, h.cosine - %g FROM"
                                   " evaluation_window h JOIN run_evaluation v ON v.evaluation_id = h.evaluation_id"
-                                  " WHERE v.role = 'guard' AND v.subject = 'hybrid' AND v.run_id = 2 AND h.number = %d) WHERE"
-                                  " number = %d AND evaluation_id = (SELECT evaluation_id FROM run_evaluation WHERE"
-                                  " run_id = 2 AND role = 'guard' AND subject = '%s')", window ? second : first,
+                                  " WHERE v.role = 'guard' AND v.subject = 'hybrid' AND v.run_id = 2 AND h.number ="
+                                  " %d) WHERE number = %d AND evaluation_id = (SELECT evaluation_id FROM"
+                                  " run_evaluation WHERE run_id = 2 AND role = 'guard' AND subject = '%s')",
+                                  window ? second : first,
                                   window ? second : first, window, window, subject));
     play_sql(run, test_format("UPDATE evaluation SET (kl, cosine) = (SELECT sum(kl) / sum(tokens), avg(cosine) FROM"
                               " evaluation_window WHERE evaluation_id = evaluation.id) WHERE id = (SELECT evaluation_id"
@@ -158,10 +159,10 @@ TEST(an_encoder_measures_on)
                                     " w.evaluation_id = e.id))) < 1e-12 FROM run_evaluation v JOIN evaluation e ON e.id"
                                     " = v.evaluation_id WHERE v.role = 'guard_more'"), 1);
     ck_assert_int_eq(play_sql(&run, "SELECT abs(r.delta_one_minus_cosine - (h.cosine - e.cosine)) < 1e-12 FROM"
-                                    " run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id, run_evaluation v JOIN evaluation h ON"
-                                    " h.id = v.evaluation_id WHERE r.role = 'guard_more' AND r.subject = 'rtn' AND"
-                                    " v.role = 'guard_more' AND v.subject = 'hybrid' AND r.run_id = 3 AND v.run_id ="
-                                    " 3"), 1);
+                                    " run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id, run_evaluation v"
+                                    " JOIN evaluation h ON h.id = v.evaluation_id WHERE r.role = 'guard_more' AND"
+                                    " r.subject = 'rtn' AND v.role = 'guard_more' AND v.subject = 'hybrid' AND"
+                                    " r.run_id = 3 AND v.run_id = 3"), 1);
     const play same = again_as(&run, "same");
     const outcome twice = play_must_run(&same);
     ck_assert_str_eq(twice.verdict, said.verdict);
