@@ -49,9 +49,9 @@ const char *calm_linalg_release(void)
     return text;
 }
 
-/* Of one operand at most P rows of Q terms, of the other Q terms of every row.  Haswell and Zen have P x Q = 768 x 384 in
- * float and 512 x 256 in double, SkylakeX at most 448 x 384 in both (param.h of 0.3.21); beyond its whole buffer, 128
- * MiB, OpenBLAS starts anew. */
+/* Of one operand at most P rows of Q terms, of the other Q terms of every row.  Haswell and Zen have P x Q = 768 x 384
+ * in float and 512 x 256 in double, SkylakeX at most 448 x 384 in both (param.h of 0.3.21); beyond its whole buffer,
+ * 128 MiB, OpenBLAS starts anew. */
 #define BUFFER_BYTES ((size_t)128 << 20)
 #define BUFFER_ROWS  ((size_t)768)
 #define BUFFER_TERMS ((size_t)256 * sizeof(double))
