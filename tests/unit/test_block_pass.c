@@ -26,7 +26,8 @@ static void open_fixture(const char *family, fixture *f)
         f->x[i] = (float)calm_rng_normal(31, 0, i);
 }
 
-/* A forward pass leaves gradients alone; each pass back adds the same again; the first norm's only where it is wanted. */
+/* A forward pass leaves gradients alone; each pass back adds the same again; the first norm's only where it is
+ * wanted. */
 static void check_pass(const char *family)
 {
     fixture f;
