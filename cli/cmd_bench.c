@@ -17,7 +17,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/calib/gram.h"
 #include "ptq/model/arch.h"
-#include "ptq/model/block.h"
+#include "ptq/model/block_pass.h"
 #include "ptq/model/model.h"
 #include "ptq/recipe/shipped.h"
 #include "ptq/run/environment.h"
@@ -146,15 +146,9 @@ static calm_status run_sgemm(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* Multiply-adds count two; attention counts the keys a causal mask leaves. */
 static double forward_flops(const bench *b)
 {
-    double per_token = 0;
-    for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        per_token += 2.0 * (double)b->block.weight[role].out * (double)b->block.weight[role].in;
-    const double keys = (double)(b->tokens + 1) / 2;
-    per_token += 4.0 * keys * (double)(b->config.n_heads * b->config.head_dim);
-    return per_token * (double)(b->tokens * b->n);
+    return (double)b->n * calm_block_window_operations(&b->block, b->tokens);
 }
 
 /* The upper triangle. */

@@ -15,7 +15,6 @@
 #include "ptq/eval/evaluate.h"
 #include "ptq/run/file_size.h"
 #include "ptq/run/forecast_steps.h"
-#include "ptq/run/gradient_pass.h"
 #include "ptq/run/memory_plan_impl.h"
 #include "ptq/run/outer_rows.h"
 #include "ptq/run/run_impl.h"
@@ -259,7 +258,7 @@ calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, dou
 static double weigh_seconds(const forecast *f)
 {
     const calm_inputs *in = &f->p->in;
-    return in->recipe->weight ? calm_gradient_pass_operations(in, in->calib.n, in->first_block) /
+    return in->recipe->weight ? calm_run_work_gradients(in, in->calib.n, in->first_block) /
                                     (LEARN_SHARE * f->out->sgemm_flops) : 0;
 }
 

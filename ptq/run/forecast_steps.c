@@ -9,9 +9,8 @@
 
 #include "algorithms/learner.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/block_back.h"
+#include "ptq/model/block_pass.h"
 #include "ptq/run/learn_impl.h"
-#include "ptq/run/work.h"
 
 /* Operations of one measured pass forward and back, at most: windows beyond that are left out, and one that is too long
  * is cut, but not below so many tokens. */
@@ -32,8 +31,8 @@
 typedef struct passes {
     const calm_run *run;
     calm_block block;
-    calm_block_grads grads;
-    float *x, *z;                  /* [longest, D] */
+    calm_block_pass pass;
+    float *x;                      /* [longest, D] */
     size_t first, end, longest;    /* windows; the most tokens of one that are run */
 } passes;
 
@@ -45,8 +44,7 @@ static size_t tokens_of(const passes *s, size_t window)
 
 static double operations_of(const passes *s, size_t window)
 {
-    const double tokens = (double)tokens_of(s, window);
-    return tokens * calm_run_work_blocks(&s->run->in, s->block.index, s->block.index + 1, tokens);
+    return calm_block_window_operations(&s->block, tokens_of(s, window));
 }
 
 /* The windows of the first step that are run. */
@@ -60,10 +58,10 @@ static void choose_windows(passes *s)
     const size_t end = learner ? calm_windows_together(calib, s->first, calib->n, calm_learner_tokens(learner))
                                : calm_tuning_end(p, s->first, calib->n);
     s->longest = calib->longest;
-    while (s->longest > LEAST_TOKENS && 3 * operations_of(s, s->first) > MOST_OPERATIONS)
+    while (s->longest > LEAST_TOKENS && CALM_BLOCK_BOTH * operations_of(s, s->first) > MOST_OPERATIONS)
         s->longest /= 2;
     for (s->end = s->first; s->end < end; s->end++) {
-        operations += 3 * operations_of(s, s->end);
+        operations += CALM_BLOCK_BOTH * operations_of(s, s->end);
         if (s->end > s->first && operations > MOST_OPERATIONS)
             break;
     }
@@ -90,24 +88,10 @@ static calm_status open_passes(calm_ctx *ctx, const calm_run *p, passes *s)
     choose_windows(s);
     quantize_inputs(s);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, s->x, s->longest * config->hidden));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, s->z, s->longest * config->hidden));
     for (size_t i = 0; i < s->longest * config->hidden; i++)
         s->x[i] = (float)calm_rng_normal(3, 0, i);
-    for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        if (s->block.weight[role].w)
-            CALM_TRY(CALM_NEW(ctx, ctx->out, s->grads.weight[role],
-                              s->block.weight[role].out * s->block.weight[role].in));
-    return CALM_OK;
-}
-
-/* One window; `back`: with the gradients of its linears, the output standing for that of the loss. */
-static calm_status run_window(calm_ctx *ctx, const passes *s, size_t window, bool back)
-{
-    const calm_span span = {.n_tokens = tokens_of(s, window)};
-    calm_block_tape *tape;
-    CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_block_forward_tape(ctx, &s->block, &s->run->rope, s->x, &span, s->z, &tape));
-    return back ? calm_block_back(ctx, &s->block, &s->run->rope, tape, s->z, &s->grads, NULL) : CALM_OK;
+    /* The norm that q, k and v read has its gradient from theirs (learn_view.c). */
+    return calm_block_pass_new(ctx, &s->block, &p->rope, s->longest, false, &s->pass);
 }
 
 /* The rate of the windows, again and again. */
@@ -117,8 +101,8 @@ static calm_status time_passes(calm_ctx *ctx, const passes *s, double (*clock)(v
     double operations = 0, spent;
     do {
         for (size_t w = s->first; w < s->end; w++) {
-            CALM_TRY(run_window(ctx, s, w, back));
-            operations += operations_of(s, w) * (back ? 3 : 1);
+            CALM_TRY(calm_block_pass_run(ctx, &s->pass, s->x, tokens_of(s, w), back));
+            operations += operations_of(s, w) * (back ? CALM_BLOCK_BOTH : 1);
         }
         spent = clock() - begun;
     } while (spent < MEASURE_SECONDS);
@@ -199,7 +183,8 @@ calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, double (*
     if (calm_model_config(p->in.model)->moe.sparse[block] || bytes > MOST_BYTES)
         return CALM_OK;
     CALM_TRY(open_passes(ctx, p, &s));
-    CALM_TRY(run_window(ctx, &s, s.first, true));    /* to warm up: pages of scratch */
+    /* To warm up: pages of scratch. */
+    CALM_TRY(calm_block_pass_run(ctx, &s.pass, s.x, tokens_of(&s, s.first), true));
     CALM_TRY(time_passes(ctx, &s, clock, false, &out->forward));
     CALM_TRY(time_passes(ctx, &s, clock, true, &out->back));
     return time_updates(ctx, &p->in.recipe->schemes[0], clock, &out->update);

@@ -183,19 +183,3 @@ size_t calm_gradient_pass_bytes(const calm_run *p, size_t n, size_t n_threads)
     return calm_predictors_open_bytes(config, 1, 1, longest) +
            n_batches(config) * calm_row_store_bytes(rows, config->hidden) + calm_size_max(head, block);
 }
-
-double calm_gradient_pass_operations(const calm_inputs *in, size_t n, size_t first)
-{
-    const calm_config *config = calm_model_config(in->model);
-    const calm_layout *layout = calm_model_layout(in->model);
-    const double rows = (double)in->calib.begin[n], window = n ? rows / (double)n : 0;
-    /* Scores and contexts of attention: for half of a window. */
-    const double attention = 2 * window * (double)(config->n_heads * config->head_dim);
-    const double all = 2 * calm_inputs_weights(in, 0, layout->n_jobs, true) + attention * (double)config->n_blocks;
-    const double back = 2 * calm_inputs_weights(in, layout->block_begin[first], layout->n_jobs, true) +
-                        attention * (double)(config->n_blocks - first);
-    const double head = 2 * (double)config->hidden * (double)config->vocab;
-    /* Forward; of what the gradient goes through once more, and back to the rows alone.  The head's logits twice, and
-     * two sums back. */
-    return rows * (all + 2 * back + 4 * head);
-}

@@ -45,7 +45,4 @@ void calm_gradient_pass_tick(calm_gradient_pass *pass);
 size_t calm_gradient_pass_windows(const calm_run *run, size_t n);
 size_t calm_gradient_pass_bytes(const calm_run *run, size_t n, size_t n_threads);
 
-/* Floating-point operations over n windows, back to what enters block `first`. */
-double calm_gradient_pass_operations(const calm_inputs *in, size_t n, size_t first);
-
 #endif

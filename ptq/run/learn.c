@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ptq/base/threads.h"
+#include "ptq/model/block_pass.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/run/learn_impl.h"
 #include "ptq/run/learn_ranks.h"
@@ -77,9 +78,8 @@ static void count(calm_run *p, const calm_learner *learner)
     calm_learner_losses(learner, round, &steps, &checks);
     const double weights = calm_inputs_weights(&p->in, first, end, true);
     const double forward = calm_run_work_blocks(&p->in, p->in.first_block, p->in.end_block, window);
-    /* The backward pass has two products for each of the forward pass; both passes to the next block run over all
-     * windows. */
-    p->result.learned.back_operations = step * (double)steps * 3 * forward;
+    /* Both passes to the next block run over all windows. */
+    p->result.learned.back_operations = step * (double)steps * CALM_BLOCK_BOTH * forward;
     p->result.learned.pass_operations = 2 * rows * forward;
     p->result.learned.operations = p->result.learned.back_operations + step * (double)checks * forward +
                                    p->result.learned.pass_operations;

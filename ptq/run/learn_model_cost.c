@@ -5,6 +5,7 @@
 #include "ptq/eval/encode_back.h"
 #include "ptq/eval/predict.h"
 #include "ptq/eval/predict_back.h"
+#include "ptq/model/block_pass.h"
 #include "ptq/run/learn_impl.h"
 #include "ptq/run/work.h"
 
@@ -47,10 +48,10 @@ void calm_learn_model_foresee(const calm_run *p, calm_learned_facts *out)
     const double steps = (double)p->in.recipe->tune_steps;
     const double looks = (double)calm_learn_model_held(p) * (1 + ceil(steps / (double)CALM_LEARN_LOOK_STEPS));
     const double blocks = calm_run_work_blocks(&p->in, 0, config->n_blocks, window);
-    const double head = calm_inputs_encode(&p->in) ? 0 : 2 * (double)config->hidden * (double)config->vocab;
+    const double head = calm_inputs_encode(&p->in) ? 0 : calm_run_work_head(&p->in);
     /* A step: forward, then once more and twice that backward; the head of both models, once more, and back.  A look:
      * forward and the head of both models.  The float model once. */
-    out->back_operations = step_tokens(p) * steps * 3 * blocks;
+    out->back_operations = step_tokens(p) * steps * CALM_BLOCK_BOTH * blocks;
     out->operations = out->back_operations + step_tokens(p) * steps * (blocks + 5 * head) +
                       window * looks * (blocks + 2 * head) + rows * blocks;
     /* A step decodes every block on both ways and sums its gradients: about what changing and decoding it takes. */

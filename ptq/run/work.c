@@ -2,8 +2,8 @@
 #include "ptq/run/work.h"
 
 #include "algorithms/algorithm.h"
+#include "ptq/model/block_pass.h"
 #include "ptq/model/model.h"
-#include "ptq/run/gradient_pass.h"
 #include "ptq/run/work_impl.h"
 
 /* Float model and result on a whole text: what is below this is evaluated whole, a minute or two on a small machine. */
@@ -18,20 +18,35 @@ double calm_run_work_cost(const calm_run_work *work)
 
 double calm_run_work_token(const calm_inputs *in)
 {
-    const calm_config *config = calm_model_config(in->model);
     /* Attention scores are small beside the weights at the usual lengths. */
-    return 2 * calm_inputs_weights(in, 0, calm_model_layout(in->model)->n_jobs, true) +
-           2 * (double)config->hidden * (double)config->vocab;
+    return calm_run_work_blocks(in, 0, calm_model_config(in->model)->n_blocks, 0) + calm_run_work_head(in);
 }
 
 double calm_run_work_blocks(const calm_inputs *in, size_t first, size_t end, double window)
 {
     const calm_config *config = calm_model_config(in->model);
     const calm_layout *layout = calm_model_layout(in->model);
-    /* Scores and contexts of attention: for half of a window where no token looks ahead. */
-    const double attention = (config->arch->encoder ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);
-    return 2 * calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true) +
-           attention * (double)(end - first);
+    /* Blocks may differ in their weights, and are alike in attention. */
+    const double weights = calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true);
+    return calm_block_operations(config, weights, 0) +
+           (double)(end - first) * calm_block_operations(config, 0, window);
+}
+
+double calm_run_work_head(const calm_inputs *in)
+{
+    const calm_config *config = calm_model_config(in->model);
+    return 2 * (double)config->hidden * (double)config->vocab;
+}
+
+double calm_run_work_gradients(const calm_inputs *in, size_t n, size_t first)
+{
+    const size_t n_blocks = calm_model_config(in->model)->n_blocks;
+    const double rows = (double)in->calib.begin[n], window = n ? rows / (double)n : 0;
+    /* Forward; of what the gradient goes through once more, and back to the rows alone.  The head's logits twice, and
+     * two sums back. */
+    return rows * (calm_run_work_blocks(in, 0, n_blocks, window) +
+                   (CALM_BLOCK_BOTH - 1) * calm_run_work_blocks(in, first, n_blocks, window) +
+                   4 * calm_run_work_head(in));
 }
 
 /* Add what the candidates of one job take: of an expert, with its share of the rows. */
@@ -58,12 +73,11 @@ static void add_job(const calm_inputs *in, const calm_job_ref *job, double rows,
     work->sgemm += gram ? rows * width * width / 0.7 : 0;
 }
 
-/* Two operations per weight, for jobs of blocks first .. end - 1. */
+/* Of all calibration windows, but for attention. */
 static double passes(const calm_inputs *in, size_t first, size_t end)
 {
-    const calm_layout *layout = calm_model_layout(in->model);
     const double rows = calm_inputs_read_rows(in) ? (double)in->calib.begin[in->calib.n] : 0;
-    return 2 * rows * calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true);
+    return rows * calm_run_work_blocks(in, first, end, 0);
 }
 
 /* Add what the candidates of jobs first .. end - 1 take. */
@@ -104,7 +118,7 @@ static calm_run_work all_work(const calm_inputs *in)
     calm_inputs_jobs(in, &first, &end);
     add_jobs(in, first, end, &work);
     if (in->recipe->weight)
-        work.forward += calm_gradient_pass_operations(in, in->calib.n, in->first_block);
+        work.forward += calm_run_work_gradients(in, in->calib.n, in->first_block);
     return work;
 }
 

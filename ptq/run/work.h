@@ -21,6 +21,12 @@ double calm_run_work_token(const calm_inputs *in);
 /* Of the forward pass of one token in a window of so many through blocks first .. end - 1, attention included. */
 double calm_run_work_blocks(const calm_inputs *in, size_t first, size_t end, double window);
 
+/* Of the head for one token. */
+double calm_run_work_head(const calm_inputs *in);
+
+/* Of a pass of gradients over the first n calibration windows, back to what enters block `first`. */
+double calm_run_work_gradients(const calm_inputs *in, size_t n, size_t first);
+
 /* Of one block that the recipe quantizes, or only runs: one pass of the calibration windows through it where candidates
  * need their rows, and its candidates. */
 calm_run_work calm_run_work_of_block(const calm_inputs *in, size_t block);

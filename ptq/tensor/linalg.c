@@ -49,16 +49,20 @@ const char *calm_linalg_release(void)
     return text;
 }
 
-/* Of one operand at most P rows of Q terms, of the other Q terms of every row.  Haswell and Zen have P x Q = 768 x 384
- * in float and 512 x 256 in double, SkylakeX at most 448 x 384 in both (param.h of 0.3.21); beyond its whole buffer,
- * 128 MiB, OpenBLAS starts anew. */
+/* Of one operand at most P rows of Q terms, of the other Q terms of every row, which take more in double than in float.
+ * Measured of 0.3.21, products of up to 12,288 rows: in double Haswell and Zen take 256 terms, SkylakeX 384, and none
+ * more than 768 rows of the first operand.  OpenBLAS's whole buffer has 128 MiB. */
 #define BUFFER_BYTES ((size_t)128 << 20)
 #define BUFFER_ROWS  ((size_t)768)
-#define BUFFER_TERMS ((size_t)256 * sizeof(double))
+#define FEW_TERMS    ((size_t)256)
+#define MANY_TERMS   ((size_t)384)
 
 size_t calm_linalg_buffer_bytes(size_t rows)
 {
-    return rows < BUFFER_BYTES / BUFFER_TERMS - BUFFER_ROWS ? (BUFFER_ROWS + rows) * BUFFER_TERMS : BUFFER_BYTES;
+    const char *family = calm_linalg_kernels();
+    const bool few = strcmp(family, "Haswell") == 0 || strcmp(family, "Zen") == 0;
+    const size_t row = (few ? FEW_TERMS : MANY_TERMS) * sizeof(double);
+    return rows < BUFFER_BYTES / row - BUFFER_ROWS ? (BUFFER_ROWS + rows) * row : BUFFER_BYTES;
 }
 
 /* Parameters of a product C [m, n] = alpha op(A) op(B) + beta C, and what BLAS takes of them. */

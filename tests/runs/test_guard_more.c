@@ -155,9 +155,9 @@ static void put_back(const play *run, const char *kept)
 static const char *compared(const play *run)
 {
     return play_text(run, "SELECT v.role || ' ' || v.subject || ' ' || e.key || ' ' || e.n_windows || ' ' || e.kl ||"
-                          " ' ' || coalesce(v.delta_kl, '') || ' ' || coalesce(v.delta_se, '') FROM run_evaluation v JOIN"
-                          " evaluation e ON e.id = v.evaluation_id WHERE v.role LIKE 'guard%' AND v.run_id = (SELECT"
-                          " max(id) FROM run) ORDER BY 1");
+                          " ' ' || coalesce(v.delta_kl, '') || ' ' || coalesce(v.delta_se, '') FROM run_evaluation v"
+                          " JOIN evaluation e ON e.id = v.evaluation_id WHERE v.role LIKE 'guard%' AND v.run_id ="
+                          " (SELECT max(id) FROM run) ORDER BY 1");
 }
 
 /* Killed around the guard's calls: what was measured on the added windows is used, plan by plan, and the end is the

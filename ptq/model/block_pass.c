@@ -1,0 +1,51 @@
+/* A window through a block and back, and what that takes. */
+#include "ptq/model/block_pass.h"
+
+#include "ptq/base/scope.h"
+#include "ptq/model/arch.h"
+
+double calm_block_operations(const calm_config *config, double weights, double window)
+{
+    return 2 * weights + (config->arch->encoder ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);
+}
+
+double calm_block_window_operations(const calm_block *block, size_t n_tokens)
+{
+    double weights = 0;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        if (block->weight[role].w)
+            weights += (double)block->weight[role].out * (double)block->weight[role].in;
+    return (double)n_tokens * calm_block_operations(block->config, weights, (double)n_tokens);
+}
+
+/* A norm that the block has not has no gradient. */
+static calm_status new_norm(calm_ctx *ctx, const calm_norm *norm, float **out)
+{
+    return norm->w ? CALM_NEW(ctx, ctx->out, *out, norm->width) : CALM_OK;
+}
+
+calm_status calm_block_pass_new(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, size_t longest,
+                                bool first_norm, calm_block_pass *out)
+{
+    calm_block_grads *grads = &out->grads;
+    *out = (calm_block_pass){.block = block, .rope = rope};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->z, longest * block->config->hidden));
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        if (block->weight[role].w)
+            CALM_TRY(CALM_NEW(ctx, ctx->out, grads->weight[role], block->weight[role].out * block->weight[role].in));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
+            if (first_norm || s != CALM_SUBLAYER_ATTENTION || place != CALM_NORM_IN)
+                CALM_TRY(new_norm(ctx, &block->norm[s][place], &grads->norm[s][place]));
+    CALM_TRY(new_norm(ctx, &block->q_norm, &grads->q_norm));
+    return new_norm(ctx, &block->k_norm, &grads->k_norm);
+}
+
+calm_status calm_block_pass_run(calm_ctx *ctx, const calm_block_pass *pass, const float *x, size_t n_tokens, bool back)
+{
+    const calm_span span = {.n_tokens = n_tokens};
+    calm_block_tape *tape;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_block_forward_tape(ctx, pass->block, pass->rope, x, &span, pass->z, &tape));
+    return back ? calm_block_back(ctx, pass->block, pass->rope, tape, pass->z, &pass->grads, NULL) : CALM_OK;
+}
