@@ -7,11 +7,22 @@
 
 #include "ptq/base/array.h"
 #include "ptq/base/option.h"
+#include "ptq/base/sha256.h"
+#include "ptq/base/threads.h"
 #include "ptq/io/json.h"
 
 /* The reference implementation's limit on a header; also bounds what a hostile file makes us parse. */
 #define HEADER_MAX ((size_t)100 * 1000 * 1000)
 #define INDEX_MAX ((size_t)256 * 1024 * 1024)
+
+/* Bytes of a tensor that are resident at a time while it is hashed, per thread. */
+#define CHUNK_BYTES ((size_t)1024 * 1024)
+
+/* Made when they are asked for, so that a set that is only read is const all the same. */
+typedef struct tensor_digests {
+    calm_arena arena;
+    char (*of)[CALM_SHA256_HEX];    /* [n_tensors]; NULL: not yet */
+} tensor_digests;
 
 typedef struct shard {
     char *path;
@@ -25,6 +36,7 @@ struct calm_safetensors {
     size_t n_shards;
     calm_tensor *tensors;    /* sorted by name */
     size_t n_tensors, capacity;
+    tensor_digests *digests;
     calm_tensor_source source;    /* of another format; all NULL: files of this one */
     calm_shard_fault_fn *report;  /* NULL: the first fault ends the opening */
     void *user;
@@ -377,6 +389,20 @@ static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const ch
     return set->report ? survive(ctx, set, NULL, check_completeness(ctx, set, index_path, index), NULL) : CALM_OK;
 }
 
+/* NULL: out of memory. */
+static calm_safetensors *new_set(void)
+{
+    calm_safetensors *set = calloc(1, sizeof *set);
+    tensor_digests *digests = calloc(1, sizeof *digests);
+    if (!set || !digests) {
+        free(set);
+        free(digests);
+        return NULL;
+    }
+    set->digests = digests;
+    return set;
+}
+
 calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out)
 {
     return calm_safetensors_open_leniently(ctx, path, NULL, NULL, out);
@@ -385,8 +411,8 @@ calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetens
 calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, calm_shard_fault_fn *report, void *user,
                                             calm_safetensors **out)
 {
+    calm_safetensors *set = new_set();
     *out = NULL;
-    calm_safetensors *set = calloc(1, sizeof *set);
     if (!set)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
     set->report = report;
@@ -402,8 +428,8 @@ calm_status calm_safetensors_open_leniently(calm_ctx *ctx, const char *path, cal
 calm_status calm_safetensors_of(calm_ctx *ctx, const calm_tensor *tensors, size_t n, const calm_tensor_source *source,
                                 calm_safetensors **out)
 {
+    calm_safetensors *set = new_set();
     *out = NULL;
-    calm_safetensors *set = calloc(1, sizeof *set);
     if (!set) {
         source->close(source->self);
         return calm_fail(ctx, CALM_ENOMEM, "out of memory");
@@ -435,6 +461,8 @@ void calm_safetensors_close(calm_safetensors *set)
         calm_json_free(set->shards[i].header);
     }
     calm_arena_clear(&set->arena);
+    calm_arena_clear(&set->digests->arena);
+    free(set->digests);
     free(set);
 }
 
@@ -494,6 +522,46 @@ void calm_safetensors_release_part(const calm_safetensors *set, const calm_tenso
 void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *tensor)
 {
     calm_safetensors_release_part(set, tensor, 0, tensor->bytes);
+}
+
+/* ---- digests ---- */
+
+/* Tasks of hash_tensor: one per tensor. */
+typedef struct hash_work {
+    const calm_safetensors *set;
+    char (*digests)[CALM_SHA256_HEX];
+} hash_work;
+
+/* Pages are released as it goes, so that a large tensor is never resident whole. */
+static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)
+{
+    const hash_work *work = user;
+    const calm_tensor *tensor = &work->set->tensors[index];
+    calm_sha256 sha;
+    calm_sha256_init(&sha);
+    for (size_t at = 0; at < tensor->bytes; at += CHUNK_BYTES) {
+        const size_t n = calm_size_min(tensor->bytes - at, CHUNK_BYTES);
+        calm_sha256_update(&sha, tensor->data + at, n);
+        calm_safetensors_release_part(work->set, tensor, at, n);
+    }
+    return calm_sha256_finish(ctx, &sha, work->digests[index]);
+}
+
+calm_status calm_safetensors_hash(calm_ctx *ctx, const calm_safetensors *set)
+{
+    hash_work work = {.set = set};
+    if (set->digests->of)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, &set->digests->arena, work.digests, set->n_tensors + 1));
+    CALM_TRY(calm_parallel_for(ctx, set->n_tensors, hash_tensor, &work));
+    calm_parallel_rest();
+    set->digests->of = work.digests;
+    return CALM_OK;
+}
+
+const char *calm_safetensors_digest(const calm_safetensors *set, const calm_tensor *tensor)
+{
+    return set->digests->of[tensor - set->tensors];
 }
 
 calm_status calm_tensor_part_to_f32(calm_ctx *ctx, const calm_tensor *tensor, size_t first, size_t n, float *out)

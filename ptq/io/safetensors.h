@@ -96,6 +96,13 @@ calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, co
 calm_status calm_safetensors_need_floats(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
                                          const size_t *shape, const calm_tensor **out);
 
+/* Make the digests of all tensors, each over its bytes alone: the same whatever shard or header the tensor is in.
+ * Made once for a set, in parallel over tensors, whose pages are released.  Not while another thread uses the set. */
+calm_status calm_safetensors_hash(calm_ctx *ctx, const calm_safetensors *set);
+
+/* SHA-256 of a tensor of this set, whose digests have been made. */
+const char *calm_safetensors_digest(const calm_safetensors *set, const calm_tensor *tensor);
+
 /* Drop a tensor's pages from resident memory.  They are read again on access. */
 void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *tensor);
 

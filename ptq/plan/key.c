@@ -6,8 +6,6 @@
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 
-#define CHUNK_BYTES ((size_t)1024 * 1024)
-
 /* Numbers go in as decimal text, so that keys depend on neither the width of a type nor the order of its bytes. */
 static void field_number(calm_sha256 *sha, uint64_t value)
 {
@@ -16,18 +14,14 @@ static void field_number(calm_sha256 *sha, uint64_t value)
     calm_sha256_field(sha, text);
 }
 
-/* Name, dtype, shape and bytes; pages are released as it goes, so that a large tensor is never resident whole. */
+/* Name, dtype, shape and digest. */
 static void field_tensor(calm_sha256 *sha, const calm_safetensors *set, const calm_tensor *tensor)
 {
     calm_sha256_field(sha, tensor->name);
     calm_sha256_field(sha, calm_dtype_name(tensor->dtype));
     for (int i = 0; i < tensor->n_dims; i++)
         field_number(sha, tensor->shape[i]);
-    for (size_t at = 0; at < tensor->bytes; at += CHUNK_BYTES) {
-        const size_t n = calm_size_min(tensor->bytes - at, CHUNK_BYTES);
-        calm_sha256_update(sha, tensor->data + at, n);
-        calm_safetensors_release_part(set, tensor, at, n);
-    }
+    calm_sha256_field(sha, calm_safetensors_digest(set, tensor));
 }
 
 calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM_SHA256_HEX])
@@ -37,9 +31,10 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
     calm_sha256 sha;
     /* config.json parsed and written on one line: white space in the file changes no key, the order of members does. */
     CALM_TRY(calm_json_write(ctx, calm_model_json(model), 0, &config));
+    CALM_TRY(calm_safetensors_hash(ctx, set));
     calm_sha256_init(&sha);
     /* Every kind of key begins with a name of its own, so that no two kinds can meet. */
-    calm_sha256_field(&sha, "calm-model-1");
+    calm_sha256_field(&sha, "calm-model-2");
     calm_sha256_field(&sha, config.data);
     for (size_t i = 0; i < calm_safetensors_count(set); i++)
         field_tensor(&sha, set, calm_safetensors_at(set, i));
@@ -75,8 +70,9 @@ calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_
     CALM_SCOPED_SCRATCH(ctx);
     calm_sha256 sha;
     calm_status status = CALM_OK;
+    CALM_TRY(calm_safetensors_hash(ctx, set));
     calm_sha256_init(&sha);
-    calm_sha256_field(&sha, "calm-weights-1");
+    calm_sha256_field(&sha, "calm-weights-2");
     /* A float checkpoint has MODULE.weight for every linear; one that has not stores codes under other names. */
     for (size_t i = job->first; i < job->first + job->n && status == CALM_OK; i++) {
         const char *module = calm_model_layout(model)->linears[i].module;

@@ -80,6 +80,7 @@ void calm_inputs_describe(const calm_inputs *in, calm_result *out)
 {
     const calm_config *config = calm_model_config(in->model);
     out->layout = calm_model_layout(in->model);
+    out->tensors = in->rotated.temporary ? NULL : calm_model_tensors(in->model);
     calm_inputs_jobs(in, &out->first_job, &out->end_job);
     out->encoder = config->arch->encoder;
     out->n_experts = config->moe.n_experts;

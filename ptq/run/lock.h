@@ -27,8 +27,10 @@
  * ctx->out. */
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path);
 
-/* "inputs" as they are before a run: files and tensors of the model, texts.  Freed by the caller. */
-calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json **out);
+/* "inputs" as they are before a run: files and tensors of the model, texts.  `tensors`: those of a model directory, as
+ * a run read them; NULL: they are opened.  Freed by the caller. */
+calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, const calm_safetensors *tensors,
+                             calm_json **out);
 
 /* "outputs": files and tensors of a directory.  Freed by the caller.  CALM_ENOTFOUND: there is none. */
 calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out);

@@ -10,33 +10,9 @@
 #include "ptq/export/export.h"
 #include "ptq/run/checkpoint.h"
 
-/* Bytes of a tensor that are resident at a time, per thread. */
-#define CHUNK_BYTES ((size_t)1024 * 1024)
-
 typedef char calm_digest[CALM_SHA256_HEX];
 
 /* ---- tensors ---- */
-
-/* Tasks of hash_tensor: one per tensor, each with a digest to fill. */
-typedef struct tensor_work {
-    const calm_safetensors *set;
-    calm_digest *digests;    /* [n] */
-} tensor_work;
-
-/* Pages are released as it goes, so that a large tensor is never resident whole. */
-static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)
-{
-    const tensor_work *work = user;
-    const calm_tensor *tensor = calm_safetensors_at(work->set, index);
-    calm_sha256 sha;
-    calm_sha256_init(&sha);
-    for (size_t at = 0; at < tensor->bytes; at += CHUNK_BYTES) {
-        const size_t n = calm_size_min(tensor->bytes - at, CHUNK_BYTES);
-        calm_sha256_update(&sha, tensor->data + at, n);
-        calm_safetensors_release_part(work->set, tensor, at, n);
-    }
-    return calm_sha256_finish(ctx, &sha, work->digests[index]);
-}
 
 /* For scopes. */
 static void close_set(calm_safetensors **set)
@@ -44,22 +20,25 @@ static void close_set(calm_safetensors **set)
     calm_safetensors_close(*set);
 }
 
-/* Digests of all tensors of a directory by name, the member "tensors" of `out`.  The set is mapped, so that nothing is
- * read twice into memory. */
+/* Digests of all tensors of a set by name, the member "tensors" of `out`. */
+static calm_status hash_set(calm_ctx *ctx, const calm_safetensors *set, calm_json *out)
+{
+    CALM_TRY(calm_safetensors_hash(ctx, set));
+    calm_json *tensors = calm_json_new_object();
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {    /* sorted by name, whatever shard they are in */
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        calm_json_set_string(tensors, tensor->name, calm_safetensors_digest(set, tensor));
+    }
+    calm_json_set(out, "tensors", tensors);
+    return CALM_OK;
+}
+
+/* The same of a directory.  Its files are mapped, so that nothing is read twice into memory. */
 static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
 {
     CALM_SCOPED(calm_safetensors *, close_set) set = NULL;
     CALM_TRY(calm_safetensors_open(ctx, dir, &set));
-    const size_t n = calm_safetensors_count(set);
-    tensor_work work = {.set = set};
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, work.digests, n + 1));
-    CALM_TRY(calm_parallel_for(ctx, n, hash_tensor, &work));
-    calm_parallel_rest();
-    calm_json *tensors = calm_json_new_object();
-    for (size_t i = 0; i < n; i++)    /* the set has them by name, whatever shard they are in */
-        calm_json_set_string(tensors, calm_safetensors_at(set, i)->name, work.digests[i]);
-    calm_json_set(out, "tensors", tensors);
-    return CALM_OK;
+    return hash_set(ctx, set, out);
 }
 
 /* ---- files ---- */
@@ -135,8 +114,8 @@ static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *o
     return hash_files(ctx, dir, names.of, names.n, out);
 }
 
-/* Every byte of the model is read here. */
-calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json **out)
+/* Every byte of the model is read here, unless it was for `tensors`. */
+calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, const calm_safetensors *tensors, calm_json **out)
 {
     CALM_SCOPED_JSON(inputs);
     CALM_SCOPED_JSON(texts);
@@ -144,10 +123,12 @@ calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_json
     inputs = calm_json_new_object();
     texts = calm_json_new_object();
     CALM_TRY(hash_model_files(ctx, recipe->model.dir, inputs));
-    if (!calm_is_file(recipe->model.dir))    /* that one is among the files, whole */
-        CALM_TRY(hash_tensors(ctx, recipe->model.dir, inputs));
-    else
+    if (calm_is_file(recipe->model.dir))    /* that one is among the files, whole */
         calm_json_set(inputs, "tensors", calm_json_new_object());
+    else if (tensors)
+        CALM_TRY(hash_set(ctx, tensors, inputs));
+    else
+        CALM_TRY(hash_tensors(ctx, recipe->model.dir, inputs));
     CALM_TRY(calm_recipe_text_digest(ctx, recipe, digest));
     calm_json_set_string(texts, "calibration", digest);
     if (recipe->eval_path) {

@@ -33,7 +33,7 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
         calm_log(ctx, CALM_LOG_INFO, "%s", recipe->scheme_note);
     /* All bytes of the model are read for it: before the run only where that may spare the run. */
     if (expected) {
-        CALM_TRY(calm_lock_inputs(ctx, recipe, &inputs));
+        CALM_TRY(calm_lock_inputs(ctx, recipe, NULL, &inputs));
         /* The windows of `expected` are left out: there are none yet. */
         CALM_TRY(calm_lock_compare(ctx, expected, "inputs", inputs, &out->differences));
     }
@@ -41,9 +41,9 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
     if (out->differences.n)
         return CALM_OK;
     CALM_TRY(calm_run_quantize(ctx, recipe, options, &out->run));
-    if (!expected)
-        CALM_TRY(calm_lock_inputs(ctx, recipe, &inputs));
     const calm_result *result = calm_run_result(out->run);
+    if (!expected)
+        CALM_TRY(calm_lock_inputs(ctx, recipe, result->tensors, &inputs));
     if (result->recipe->n_budgets > 1)    /* nothing was written */
         return CALM_OK;
     /* The document is written from the spec, so that options of the command line are in the lock as in a recipe

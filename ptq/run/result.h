@@ -4,6 +4,7 @@
 
 #include "ptq/base/sha256.h"
 #include "ptq/data/windows.h"
+#include "ptq/io/safetensors.h"
 #include "ptq/plan/allocate.h"
 #include "ptq/plan/limits.h"
 #include "ptq/plan/plan.h"
@@ -77,6 +78,7 @@ typedef struct calm_rank_facts {
 typedef struct calm_result {
     const calm_recipe *recipe;
     const calm_layout *layout;                 /* of the float model                                        */
+    const calm_safetensors *tensors;           /* of the recipe's model as given; NULL: the run rotated it  */
     size_t first_job, end_job;                 /* jobs of the layout that were to be quantized              */
     bool encoder;
     size_t n_experts;                          /* of each block of a mixture; 0: dense                      */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "ptq/base/sha256.h"
 #include "tests/support/harness.h"
 
 #define N_TENSORS 5
@@ -63,6 +64,30 @@ TEST(round_trip)
     size_t n;
     ck_ok(calm_read_file(ctx, path, 1 << 20, &text, &n));
     ck_assert_ptr_eq(strstr(text + 8, "{\"__metadata__\":{\"format\":\"pt\"},"), text + 8);
+}
+END_OF_TEST
+
+/* A digest is over a tensor's bytes alone, whatever threads make it, and stays. */
+TEST(digests)
+{
+    const char *path = test_format("%s/x.safetensors", test_directory());
+    write_file(path, samples, N_TENSORS, bytes);
+    for (int threads = 1; threads <= 3; threads++) {
+        calm_safetensors *set;
+        ctx->n_threads = threads;
+        ck_ok(calm_safetensors_open(ctx, path, &set));
+        ck_ok(calm_safetensors_hash(ctx, set));
+        for (size_t i = 0; i < N_TENSORS; i++) {
+            const calm_tensor *tensor = calm_safetensors_find(set, samples[i].name);
+            char expected[CALM_SHA256_HEX];
+            const char *digest = calm_safetensors_digest(set, tensor);
+            ck_ok(calm_sha256_bytes(ctx, bytes, bytes_of(&samples[i]), expected));
+            ck_assert_str_eq(digest, expected);
+            ck_ok(calm_safetensors_hash(ctx, set));
+            ck_assert_ptr_eq(calm_safetensors_digest(set, tensor), digest);
+        }
+        calm_safetensors_close(set);
+    }
 }
 END_OF_TEST
 
@@ -347,8 +372,9 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("safetensors",
-                     (const TTest *[]){round_trip, parts_are_released, data_is_aligned_and_files_are_the_same_bytes,
-                                       a_tensor_put_in_pieces, an_empty_file_of_tensors, shards_make_one_set,
+                     (const TTest *[]){round_trip, digests, parts_are_released,
+                                       data_is_aligned_and_files_are_the_same_bytes, a_tensor_put_in_pieces,
+                                       an_empty_file_of_tensors, shards_make_one_set,
                                        a_truncated_file_at_every_length, files_that_are_not_there,
                                        need_says_what_was_expected, nan_is_named_by_tensor_and_index,
                                        integers_are_no_floats, full_disk, faults_are_heard,
