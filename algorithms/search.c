@@ -18,6 +18,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "ptq/base/simd.h"
 
@@ -64,12 +65,16 @@ typedef struct code_facts {
     const calm_scheme *scheme;
     int least, most;
     bool plain, mins;    /* levels are whole numbers, and no minimum beside them; has minima */
+    bool mirrors;        /* a negative scale gives other levels */
+    bool fixed;          /* the zero stays where it is when the span shrinks */
 } code_facts;
 
 static code_facts facts_of(const calm_scheme *scheme)
 {
-    return (code_facts){scheme, calm_code_min(scheme), calm_code_max(scheme), calm_scheme_is_plain(scheme),
-                   calm_scheme_has_mins(scheme)};
+    const bool mins = calm_scheme_has_mins(scheme);
+    return (code_facts){.scheme = scheme, .least = calm_code_min(scheme), .most = calm_code_max(scheme),
+                        .plain = calm_scheme_is_plain(scheme), .mins = mins, .mirrors = calm_scale_mirrors(scheme),
+                        .fixed = !mins && (scheme->family || scheme->symmetric)};
 }
 
 /* The fewer codes, the more a narrow span may gain by clipping. */
@@ -90,6 +95,16 @@ static void add_candidate(candidates *c, const code_facts *codes, calm_grid grid
     c->min[c->n++] = grid.min;
 }
 
+/* Move a candidate to the end of those that are kept, which it lies behind. */
+static void keep_candidate(candidates *c, size_t i)
+{
+    c->grid[c->n] = c->grid[i];
+    c->scale[c->n] = c->scale[i];
+    c->lo[c->n] = c->lo[i];
+    c->hi[c->n] = c->hi[i];
+    c->min[c->n++] = c->min[i];
+}
+
 /* Whole vectors from lane `first` on: lanes behind the last candidate have scale 1 and levels of 0, which nobody reads.
  * Returns where they end. */
 static size_t fill_vector(candidates *c, size_t first)
@@ -105,7 +120,7 @@ static size_t fill_vector(candidates *c, size_t first)
 /* One vector of candidates, by GCC's extension: its sums stay in registers while the columns pass.  Left to itself the
  * compiler takes the columns side by side, and their sums one by one. */
 typedef double vector __attribute__((vector_size(VECTOR * sizeof(double)), aligned(sizeof(double)), may_alias));
-typedef int64_t mask __attribute__((vector_size(VECTOR * sizeof(double))));
+typedef int64_t mask __attribute__((vector_size(VECTOR * sizeof(double)), aligned(sizeof(double)), may_alias));
 
 /* In every lane `limit` where the mask `beyond` is set, x elsewhere. */
 #define CLIP(x, beyond, limit) ((vector)(((mask)(limit) & (beyond)) | ((mask)(x) & ~(beyond))))
@@ -171,6 +186,11 @@ typedef struct hunt {
     size_t ends[2], n_ends;    /* the columns of lo and hi: those that a narrow span clips first */
 } hunt;
 
+/* Of spans that were added together, with both signs: -1 is yes. */
+typedef struct lane_flags {
+    int64_t lost[2 * N_WIDE], beyond[2 * N_WIDE];
+} lane_flags;
+
 static void find_ends(hunt *at)
 {
     const double *w = at->group->w;
@@ -183,25 +203,73 @@ static void find_ends(hunt *at)
             }
 }
 
-/* Losses are sums of terms that are not negative: does the term of an end alone, taken as measure takes it, exceed the
- * least loss?  *clipped: it does, and lies beyond the codes, so that it does under a narrower span too. */
-static bool is_lost(const hunt *at, calm_grid grid, bool *clipped)
+/* Lanes `first` .. `end` - 1 of which an end alone, taken as measure takes it, loses more than `least`.  beyond: such
+ * an end lies beyond the codes. */
+CALM_VECTORIZE
+static void lose_plain(const candidates *c, size_t first, size_t end, double w, double h, double least, lane_flags *out)
 {
-    const calm_scheme *scheme = &at->group->problem->job->scheme;
-    const double inverse = 1 / (double)grid.scale;
-    bool lost = false;
-    for (size_t i = 0; i < at->n_ends; i++) {
-        const double w = at->group->w[at->ends[i]] - (double)grid.min, x = w * inverse;
-        double q = x;
-        calm_level_nearest(scheme, grid.zero, &q, 1);
-        const double e = w - (double)grid.scale * q;
-        if (!((at->h ? at->h[at->ends[i]] : 1) * e * e > at->least))
-            continue;
-        lost = true;
-        const int end = x < 0 ? calm_code_min(scheme) : calm_code_max(scheme);
-        *clipped = *clipped || fabs(x) > fabs(calm_level_value(scheme, grid.zero, (uint8_t)end));
+    for (size_t at = first; at < end; at += VECTOR) {
+        const vector scale = *(const vector *)(c->scale + at), lo = *(const vector *)(c->lo + at);
+        const vector hi = *(const vector *)(c->hi + at), x = w * (1 / scale);
+        vector q = CLIP(x, x < lo, lo);
+        q = CLIP(q, q > hi, hi);
+        const vector e = w - scale * ((q + ROUND_F64) - ROUND_F64);
+        const mask lost = h * e * e > least;
+        *(mask *)(out->lost + at - first) |= lost;
+        *(mask *)(out->beyond + at - first) |= lost & ((x < lo) | (x > hi));
     }
-    return lost;
+}
+
+/* The same for any levels and minima. */
+static void lose_levels(const candidates *c, size_t first, size_t end, const calm_scheme *scheme, double w, double h,
+                        double least, lane_flags *out)
+{
+    for (size_t i = first; i < end; i++) {
+        const double from = w - c->min[i], x = from * (1 / c->scale[i]);
+        double q = x;
+        calm_level_nearest(scheme, c->grid[i].zero, &q, 1);
+        const double e = from - c->scale[i] * q;
+        if (!(h * e * e > least))
+            continue;
+        const int last = x < 0 ? calm_code_min(scheme) : calm_code_max(scheme);
+        out->lost[i - first] = -1;
+        if (fabs(x) > fabs(calm_level_value(scheme, c->grid[i].zero, (uint8_t)last)))
+            out->beyond[i - first] = -1;
+    }
+}
+
+/* Losses are sums of terms that are not negative: of the candidates from number `first` on those are lost one of whose
+ * terms exceeds the least loss. */
+static void find_lost(const hunt *at, candidates *c, size_t first, lane_flags *out)
+{
+    const size_t end = fill_vector(c, first);
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < at->n_ends; i++) {
+        const double w = at->group->w[at->ends[i]], h = at->h ? at->h[at->ends[i]] : 1;
+        if (at->codes.plain)
+            lose_plain(c, first, end, w, h, at->least, out);
+        else
+            lose_levels(c, first, c->n, at->codes.scheme, w, h, at->least, out);
+    }
+}
+
+/* Leave out those from number `first` on that are lost.  Under a zero that stays a scale that shrinks clips ever more:
+ * clipped [2], by sign, says that narrower spans are lost too. */
+static void drop_lost(const hunt *at, candidates *c, size_t first, bool clipped[2])
+{
+    lane_flags is;
+    const size_t n = c->n;
+    find_lost(at, c, first, &is);
+    c->n = first;
+    for (size_t i = first; i < n; i++) {
+        bool *const narrower = &clipped[c->scale[i] < 0];
+        if (*narrower)
+            continue;
+        if (is.lost[i - first])
+            *narrower = is.beyond[i - first] && at->codes.fixed;
+        else
+            keep_candidate(c, i);
+    }
 }
 
 /* The grid that spans the group, and with powers of two its neighbours. */
@@ -218,23 +286,26 @@ static void add_powers(candidates *c, const hunt *at)
 }
 
 /* Spans number `from` .. `to` - 1 that can still be best; number 0 is p = 1, so that it wins among equals, behind it
- * they go from wide to narrow.  Under a zero that stays a scale that shrinks clips ever more. */
+ * they go from wide to narrow. */
 static void add_spans(candidates *c, const hunt *at, bool both_signs, int from, int to)
 {
-    const calm_scheme *scheme = &at->group->problem->job->scheme;
+    const calm_scheme *scheme = at->codes.scheme;
     const double least = shrink_least(scheme->bits);
-    const bool fixed = !calm_scheme_has_mins(scheme) && (scheme->family || scheme->symmetric);
-    bool clipped[2] = {false, !both_signs || !calm_scale_mirrors(scheme)};
-    for (int i = from; i < to && !(clipped[0] && clipped[1]); i++) {
-        const double p = i ? SHRINK_MOST - (i - 1) * (SHRINK_MOST - least) / (N_SHRINK - 1) : 1;
-        calm_grid grid = calm_grid_between(scheme, at->group->problem->global, p * at->lo, p * at->hi);
-        for (int mirror = 0; mirror < 2; mirror++, grid.scale = -grid.scale) {
-            bool beyond = false;
-            if (clipped[mirror] || (at->least < INFINITY && is_lost(at, grid, &beyond)))
-                clipped[mirror] = clipped[mirror] || (beyond && fixed);
-            else
-                add_candidate(c, &at->codes, grid);
-        }
+    bool clipped[2] = {false, !both_signs || !at->codes.mirrors};
+    for (int i = from; i < to && !(clipped[0] && clipped[1]); i += N_WIDE) {
+        const int n = to - i < N_WIDE ? to - i : N_WIDE;
+        const size_t first = c->n;
+        double p[N_WIDE];
+        calm_grid grids[N_WIDE];
+        for (int k = 0; k < n; k++)
+            p[k] = i + k ? SHRINK_MOST - (i + k - 1) * (SHRINK_MOST - least) / (N_SHRINK - 1) : 1;
+        calm_grid_between_all(scheme, at->group->problem->global, at->lo, at->hi, p, (size_t)n, grids);
+        for (int k = 0; k < n; k++)
+            for (int mirror = 0; mirror < 2; mirror++, grids[k].scale = -grids[k].scale)
+                if (!clipped[mirror])
+                    add_candidate(c, &at->codes, grids[k]);
+        if (at->least < INFINITY)
+            drop_lost(at, c, first, clipped);
     }
 }
 
@@ -360,14 +431,20 @@ static size_t fit_all(candidates *c, const hunt *at)
     for (size_t fit = 0, first = 0; fit < (at->codes.mins ? FITS : 1); fit++) {
         const size_t n = c->n;
         project_all(at, c, first, &p);
+        size_t n_fitted = 0, of[LANES];
+        double scale[LANES], min[LANES];
+        float rounded[LANES];
         for (size_t i = first; i < n; i++) {
-            calm_grid grid = c->grid[i];
-            double scale, min;
-            if (!solve_levels(&at->codes, s0, p.sq[i - first], sw, p.wq[i - first], p.qq[i - first], &scale, &min))
-                continue;
-            grid.scale = calm_scale_round(scheme, at->group->problem->global, scale);
-            grid.min = calm_min_round(scheme, min);
-            if (grid.scale != c->grid[i].scale || grid.min != c->grid[i].min)
+            const size_t k = n_fitted;
+            of[k] = i;
+            n_fitted += solve_levels(&at->codes, s0, p.sq[i - first], sw, p.wq[i - first], p.qq[i - first], &scale[k],
+                                     &min[k]);
+        }
+        calm_scale_round_all(scheme, at->group->problem->global, n_fitted, scale, rounded);
+        for (size_t k = 0; k < n_fitted; k++) {
+            const calm_grid *from = &c->grid[of[k]];
+            const calm_grid grid = {.scale = rounded[k], .zero = from->zero, .min = calm_min_round(scheme, min[k])};
+            if (grid.scale != from->scale || grid.min != from->min)
                 add_candidate(c, &at->codes, grid);
         }
         best = measured_best(c, n, at);

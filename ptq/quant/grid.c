@@ -121,6 +121,16 @@ float calm_scale_round(const calm_scheme *scheme, float global, double scale)
     return round_16_bits(scale, scheme->scale_dtype);
 }
 
+void calm_scale_round_all(const calm_scheme *scheme, float global, size_t n, const double *scale, float *out)
+{
+    if (calm_super_is(scheme)) {
+        calm_super_scales(scheme, n, scale, out);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        out[i] = calm_scale_round(scheme, global, scale[i]);
+}
+
 double calm_scale_most(const calm_scheme *scheme)
 {
     return calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0 ? E8M0_MAX : CALM_SCALE_MAX;
@@ -195,6 +205,12 @@ static double power_span(double scale)
     return frexp(scale * 6 / 7, &exponent) > 0 ? ldexp(1, exponent) : 0;
 }
 
+/* The larger side of the range, twice, over the distance of so many codes. */
+static double even_scale(double lo, double hi, int most)
+{
+    return 2 * (-lo > hi ? -lo : hi) / most;
+}
+
 /* The range [lo, hi] over the distance of so many codes, or over the ends of the levels. */
 static calm_grid family_between(const calm_scheme *scheme, float global, double lo, double hi)
 {
@@ -207,7 +223,7 @@ static calm_grid family_between(const calm_scheme *scheme, float global, double 
         if (calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0)
             scale = power_span(scale);
     } else if (!calm_scheme_has_mins(scheme)) {
-        scale = 2 * (-lo > hi ? -lo : hi) / calm_code_max(scheme);
+        scale = even_scale(lo, hi, calm_code_max(scheme));
     } else {
         grid.min = calm_min_round(scheme, lo);
     }
@@ -220,10 +236,41 @@ calm_grid calm_grid_between(const calm_scheme *scheme, float global, double lo, 
     if (scheme->family)
         return family_between(scheme, global, lo, hi);
     const int most = calm_code_max(scheme);
-    const double range = scheme->symmetric ? 2 * (-lo > hi ? -lo : hi) : hi - lo;
-    const float scale = calm_scale_round(scheme, global, range / most);
+    const double step = scheme->symmetric ? even_scale(lo, hi, most) : (hi - lo) / most;
+    const float scale = calm_scale_round(scheme, global, step);
     const double zero = scheme->symmetric ? calm_symmetric_zero(scheme) : rint(-lo / scale);
     return (calm_grid){.scale = scale, .zero = (uint8_t)(zero < most ? zero : most)};
+}
+
+/* One at a time. */
+static void each_between(const calm_scheme *scheme, float global, double lo, double hi, const double *p, size_t n,
+                         calm_grid *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = calm_grid_between(scheme, global, p[i] * lo, p[i] * hi);
+}
+
+#define PIECE ((size_t)64)    /* of weights or grids that are found at once */
+
+void calm_grid_between_all(const calm_scheme *scheme, float global, double lo, double hi, const double *p, size_t n,
+                           calm_grid *out)
+{
+    double scale[PIECE];
+    float rounded[PIECE];
+    if (!scheme->family || calm_scheme_levels(scheme) || calm_scheme_has_mins(scheme)) {
+        each_between(scheme, global, lo, hi, p, n, out);
+        return;
+    }
+    const int most = calm_code_max(scheme);
+    const uint8_t zero = calm_symmetric_zero(scheme);
+    for (size_t start = 0; start < n; start += PIECE) {
+        const size_t piece = calm_size_min(n - start, PIECE);
+        for (size_t i = 0; i < piece; i++)
+            scale[i] = even_scale(p[start + i] * lo, p[start + i] * hi, most);
+        calm_scale_round_all(scheme, global, piece, scale, rounded);
+        for (size_t i = 0; i < piece; i++)
+            out[start + i] = (calm_grid){.scale = rounded[i], .zero = zero};
+    }
 }
 
 CALM_VECTORIZE
@@ -268,8 +315,6 @@ static void encode(double scale, double lo, double hi, double zero, const double
         codes[j] = (uint8_t)(int)((q + ROUND_F64) - ROUND_F64 + zero);
     }
 }
-
-#define PIECE ((size_t)64)    /* weights whose levels are found at once */
 
 static void encode_levels(const calm_scheme *scheme, calm_grid grid, const double *w, size_t n, uint8_t *codes)
 {

@@ -34,6 +34,9 @@ float calm_scale_global(const calm_scheme *scheme, float absmax);
  * what can be stored, NaN for NaN. */
 float calm_scale_round(const calm_scheme *scheme, float global, double scale);
 
+/* The same of scale [n], which may lie side by side; out [n]. */
+void calm_scale_round_all(const calm_scheme *scheme, float global, size_t n, const double *scale, float *out);
+
 /* The largest storable scale, as messages say it. */
 double calm_scale_most(const calm_scheme *scheme);
 
@@ -67,6 +70,10 @@ void calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double
  *   minimum     scale = (hi - lo) / (2^bits - 1), min = lo
  * lo = hi = 0: the least scale.  The scale is infinite when out of range; the caller reports it. */
 calm_grid calm_grid_between(const calm_scheme *scheme, float global, double lo, double hi);
+
+/* The grids from p lo to p hi for p [n], all positive; out [n]. */
+void calm_grid_between_all(const calm_scheme *scheme, float global, double lo, double hi, const double *p, size_t n,
+                           calm_grid *out);
 
 /* codes [n] of w [n]: clip(round_half_even(w / scale) + zero), or the code of the level nearest to (w - min) /
  * scale. */

@@ -37,13 +37,32 @@ bool calm_super_is(const calm_scheme *scheme)
     return code == CALM_SCALE_U4 || code == CALM_SCALE_U6 || code == CALM_SCALE_S6 || code == CALM_SCALE_S8;
 }
 
+/* `up`: no sign. */
+static inline float storable(bool up, double scale)
+{
+    const double size = fabs(scale);
+    if (up && scale < LEAST)
+        return (float)LEAST;
+    if (size < LEAST)
+        return copysignf((float)LEAST, (float)scale);
+    return size > MOST ? copysignf(INFINITY, (float)scale) : (float)scale;
+}
+
 float calm_super_scale(const calm_scheme *scheme, double scale)
 {
-    if (range_of(scheme).least == 0 && scale < LEAST)
-        return (float)LEAST;
-    if (fabs(scale) < LEAST)
-        return copysignf((float)LEAST, (float)scale);
-    return fabs(scale) <= MOST ? (float)scale : copysignf(INFINITY, (float)scale);
+    return storable(range_of(scheme).least == 0, scale);
+}
+
+CALM_VECTORIZE
+static void store_all(bool up, size_t n, const double *scale, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = storable(up, scale[i]);
+}
+
+void calm_super_scales(const calm_scheme *scheme, size_t n, const double *scale, float *out)
+{
+    store_all(range_of(scheme).least == 0, n, scale, out);
 }
 
 float calm_super_minimum(double minimum)

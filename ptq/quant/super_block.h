@@ -22,6 +22,9 @@ bool calm_super_is(const calm_scheme *scheme);
 float calm_super_scale(const calm_scheme *scheme, double scale);
 float calm_super_minimum(double minimum);
 
+/* calm_super_scale of scale [n], NaN for NaN; out [n]. */
+void calm_super_scales(const calm_scheme *scheme, size_t n, const double *scale, float *out);
+
 /* Round scales [n] and mins [n] (NULL: none) together: of all d under which the largest is a whole number the one with
  * the least sum of squared errors.  Storable ones stay as they are.  No scale becomes 0.  Infinity: out of range. */
 void calm_super_round(const calm_scheme *scheme, size_t n, float *scales, float *mins);

@@ -149,9 +149,42 @@ TEST(grids)
 }
 END_OF_TEST
 
+static bool same_float(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+/* Scales and grids found side by side are those found one at a time: of every family, more than a piece of them, with
+ * scales below the least, above the most, negative and NaN. */
+TEST(together_as_alone)
+{
+    static const char *const names[] = {"w4a16_g128", "w4a16_g32_asym", "q4_1", "q3_k", "q6_k", "q4_k", "iq4_nl",
+                                        "iq4_xs", "mxfp4a16", "nvfp4a16"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        const calm_scheme scheme = scheme_of(names[k]);
+        const float global = calm_scale_global(&scheme, 3);
+        double scale[101] = {0, -1, 1e300, -1e300, NAN, -1e-30}, p[101];
+        float rounded[101];
+        calm_grid grid[101];
+        for (size_t i = 6; i < 101; i++)
+            scale[i] = exp2(-40 + 60 * calm_rng_uniform(8, k, i)) * (i % 2 ? 1 : -1);
+        for (size_t i = 0; i < 101; i++)
+            p[i] = 1.2 - 0.01 * (double)i;
+        calm_scale_round_all(&scheme, global, 101, scale, rounded);
+        calm_grid_between_all(&scheme, global, -0.7, 0.4, p, 101, grid);
+        for (size_t i = 0; i < 101; i++) {
+            const calm_grid alone = calm_grid_between(&scheme, global, p[i] * -0.7, p[i] * 0.4);
+            ck_assert(same_float(rounded[i], calm_scale_round(&scheme, global, scale[i])));
+            ck_assert(grid[i].scale == alone.scale && grid[i].zero == alone.zero && grid[i].min == alone.min);
+        }
+        ck_assert(isnan(rounded[4]));
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("levels", (const TTest *[]){
         bits_are_those_of_the_format, levels_rise_and_have_codes, nearest, powers_of_two,
-        multiples_of_a_global_number, grids, NULL});
+        multiples_of_a_global_number, grids, together_as_alone, NULL});
 }
