@@ -42,8 +42,18 @@ static float **new_lengths(size_t n, size_t rows)
     return out;
 }
 
+static void pass_of(calm_run *p, size_t n_windows, size_t first_block, int n_threads, float **lengths)
+{
+    calm_gradient_pass pass = {.run = p, .n_windows = n_windows, .stage = CALM_STAGE_WEIGH, .first_block = first_block,
+                               .lengths = lengths};
+    ctx->n_threads = n_threads;
+    ck_ok(calm_gradient_pass_run(ctx, &pass));
+}
+
 /* Without a norm behind it what leaves down is what the block adds: it has the length of d there.  Rows of a window do
- * not depend on the windows after it, on threads, nor on how far back the pass goes. */
+ * not depend on threads, nor on how far back the pass goes.  Nor do they on the windows after it but for the order of
+ * sums: kernels add up the last rows of the head's product otherwise than those before, so a row that others follow may
+ * differ by what gradients are allowed to (golden.test_gradient_fixtures). */
 TEST(lengths_of_a_pass)
 {
     play run = play_new(NULL, "w4a16_g16", "gptq");
@@ -55,6 +65,7 @@ TEST(lengths_of_a_pass)
     d.rows = rows;
     ck_ok(CALM_NEW(ctx, ctx->out, d.length, 2 * rows));
     float **all = new_lengths(2 * CALM_N_JOBS, rows), **first = new_lengths(2 * CALM_N_JOBS, rows);
+    float **fewer = new_lengths(2 * CALM_N_JOBS, rows);
     calm_gradient_pass pass = {.run = p, .n_windows = 6, .stage = CALM_STAGE_WEIGH, .visit = keep_lengths, .user = &d,
                                .lengths = all};
     ctx->n_threads = 1;
@@ -64,13 +75,18 @@ TEST(lengths_of_a_pass)
             const double expected = d.length[b * rows + t];
             ck_near(all[b * CALM_N_JOBS + CALM_JOB_DOWN][t], expected, 0x1p-23 * expected);
         }
-    pass = (calm_gradient_pass){.run = p, .n_windows = 4, .stage = CALM_STAGE_WEIGH, .first_block = 1,
-                                .lengths = first};
-    ck_ok(calm_gradient_pass_run(ctx, &pass));
+    pass_of(p, 6, 1, 2, first);
+    pass_of(p, 4, 1, 1, fewer);
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-        ck_assert(memcmp(first[CALM_N_JOBS + kind], all[CALM_N_JOBS + kind], few * sizeof(float)) == 0);
-        ck_assert(first[CALM_N_JOBS + kind][few] == 0 && first[kind][0] == 0);
-        ck_assert(all[kind][0] > 0 && all[CALM_N_JOBS + kind][few] > 0);
+        const float *of = all[CALM_N_JOBS + kind];
+        ck_assert(memcmp(first[CALM_N_JOBS + kind], of, rows * sizeof(float)) == 0);
+        ck_assert(first[kind][0] == 0 && fewer[CALM_N_JOBS + kind][few] == 0);
+        ck_assert(all[kind][0] > 0 && of[few] > 0);
+        float largest = 0;
+        for (size_t t = 0; t < rows; t++)
+            largest = fmaxf(largest, of[t]);
+        for (size_t t = 0; t < few; t++)
+            ck_near(fewer[CALM_N_JOBS + kind][t], of[t], 1e-4 * largest);
     }
     calm_run_close(&p);
 }
