@@ -130,8 +130,9 @@ static int fill_steps(steps *s, range r, float most, int k)
         for (int sign = -1; sign <= 1; sign += 2) {
             const int number = sign * k;
             if (number >= r.least && number <= r.most)
-                s->step[s->n++] = calm_dtype_round(CALM_F16, most / (float)number);
+                s->step[s->n++] = most / (float)number;
         }
+    calm_dtype_round_all(CALM_F16, s->step, s->n);
     for (size_t l = 0; l < LANES; l++) {
         const bool is_step = l < s->n && s->step[l] != 0 && isfinite(s->step[l]);
         s->d[l] = is_step ? s->step[l] : 1;

@@ -1,4 +1,4 @@
-/* Element types: names, sizes, conversions.  IEEE 754 binary16 and bfloat16, round to nearest even. */
+/* Element types: names, sizes, conversions. */
 #include "ptq/tensor/dtype.h"
 
 #include <string.h>
@@ -37,65 +37,31 @@ bool calm_dtype_is_float(calm_dtype dtype)
     return dtype == CALM_F64 || dtype == CALM_F32 || dtype == CALM_F16 || dtype == CALM_BF16;
 }
 
-static float from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static uint32_t to_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-float calm_bf16_to_f32(uint16_t bits)
-{
-    return from_bits((uint32_t)bits << 16);
-}
-
-float calm_f16_to_f32(uint16_t bits)
-{
-    uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
-    if (magnitude >= 0x7c00u)    /* infinity and NaN keep their payload */
-        return from_bits(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-    if (magnitude < 0x400u) {    /* subnormal: magnitude * 2^-24, exact in float32 */
-        float value = (float)magnitude * 0x1p-24f;
-        return sign ? -value : value;
-    }
-    return from_bits(sign | ((magnitude << 13) + (112u << 23)));
-}
-
-uint16_t calm_f32_to_bf16(float value)
-{
-    uint32_t bits = to_bits(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x40u);    /* NaN stays NaN, quiet */
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
-uint16_t calm_f32_to_f16(float value)
-{
-    uint32_t bits = to_bits(value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u)
-        return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
-    if (magnitude >= 0x47800000u)    /* 2^16 and above, infinity */
-        return (uint16_t)(sign | 0x7c00u);
-    if (magnitude < 0x38800000u) {
-        /* Below 2^-14: adding 0.5 aligns the unit of the last place to 2^-24 and rounds to even. */
-        float aligned = from_bits(magnitude) + 0.5f;
-        return (uint16_t)(sign | (to_bits(aligned) - 0x3f000000u));
-    }
-    return (uint16_t)(sign | ((magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13));
-}
-
 float calm_dtype_round(calm_dtype dtype, float value)
 {
     if (dtype == CALM_BF16)
-        return calm_bf16_to_f32(calm_f32_to_bf16(value));
-    return dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(value)) : value;
+        return calm_round_bf16(value);
+    return dtype == CALM_F16 ? calm_round_f16(value) : value;
+}
+
+CALM_VECTORIZE static void round_all_f16(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = calm_round_f16(x[i]);
+}
+
+CALM_VECTORIZE static void round_all_bf16(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = calm_round_bf16(x[i]);
+}
+
+void calm_dtype_round_all(calm_dtype dtype, float *x, size_t n)
+{
+    if (dtype == CALM_BF16)
+        round_all_bf16(x, n);
+    else if (dtype == CALM_F16)
+        round_all_f16(x, n);
 }
 
 CALM_VECTORIZE static void widen_bf16(const unsigned char *in, size_t n, float *out)
@@ -159,7 +125,7 @@ CALM_VECTORIZE static bool any_nonfinite(const float *x, size_t n)
 {
     uint32_t bad = 0;
     for (size_t i = 0; i < n; i++)
-        bad |= (to_bits(x[i]) & 0x7f800000u) == 0x7f800000u;
+        bad |= (calm_bits_of_float(x[i]) & 0x7f800000u) == 0x7f800000u;
     return bad != 0;
 }
 
@@ -171,7 +137,7 @@ size_t calm_find_nonfinite(const float *x, size_t n)
         if (!any_nonfinite(x + begin, length))
             continue;
         size_t i = begin;
-        while ((to_bits(x[i]) & 0x7f800000u) != 0x7f800000u)
+        while ((calm_bits_of_float(x[i]) & 0x7f800000u) != 0x7f800000u)
             i++;
         return i;
     }

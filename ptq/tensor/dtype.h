@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "ptq/base/context.h"
+#include "ptq/tensor/half.h"    /* one value at a time */
 
 /* Name as in a safetensors header ("unknown" outside the list), and bytes of one element. */
 const char *calm_dtype_name(calm_dtype dtype);
@@ -17,14 +18,11 @@ calm_dtype calm_dtype_find(const char *name);
 /* True for F64, F32, F16, BF16. */
 bool calm_dtype_is_float(calm_dtype dtype);
 
-/* One value.  Widening is exact; narrowing rounds to nearest, ties to even, overflow to infinity. */
-float calm_bf16_to_f32(uint16_t bits);
-float calm_f16_to_f32(uint16_t bits);
-uint16_t calm_f32_to_bf16(float value);
-uint16_t calm_f32_to_f16(float value);
-
 /* The value that a tensor of this type holds for `value`: of F32 itself. */
 float calm_dtype_round(calm_dtype dtype, float value);
+
+/* The same of `n` values in place. */
+void calm_dtype_round_all(calm_dtype dtype, float *x, size_t n);
 
 /* `n` stored elements (F64, F32, F16, BF16; any alignment) to float32.  CALM_EUNSUPPORTED for others. */
 calm_status calm_to_f32(calm_ctx *ctx, calm_dtype dtype, const void *in, size_t n, float *out);

@@ -1,6 +1,10 @@
 /* Element types: all 65536 half-precision and bfloat16 numbers both ways, every rounding boundary. */
 #include "ptq/tensor/dtype.h"
 
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/rng.h"
 #include "tests/support/harness.h"
 
 /* A 16-bit format by its definition: exponent bits, mantissa bits. */
@@ -149,6 +153,32 @@ TEST(arrays_convert_at_any_alignment)
 }
 END_OF_TEST
 
+/* A vector's lanes round as one value alone does, by way of its bits. */
+TEST(arrays_are_rounded_in_place)
+{
+    static const float special[] = {0, -0.0f, 1, -65519.996f, 65520, 0x1p-24f, 0x1.8p-24f, -0x1p-25f, 0x1.004p-14f,
+                                    3.4028235e38f, 1e-45f, INFINITY, -INFINITY, NAN};
+    enum { N = 1003, N_SPECIAL = sizeof special / sizeof *special };
+    static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16};
+    for (size_t k = 0; k < 3; k++) {
+        float x[N], in[N];
+        for (int i = 0; i < N; i++)
+            in[i] = i % 3 ? (float)ldexp(calm_rng_normal(3, k, (uint64_t)i), i % 60 - 40) : special[i / 3 % N_SPECIAL];
+        memcpy(x, in, sizeof x);
+        calm_dtype_round_all(dtypes[k], x, N);
+        for (int i = 0; i < N; i++) {
+            float expected = in[i];
+            if (dtypes[k] == CALM_F16)
+                expected = calm_f16_to_f32(calm_f32_to_f16(in[i]));
+            if (dtypes[k] == CALM_BF16)
+                expected = calm_bf16_to_f32(calm_f32_to_bf16(in[i]));
+            const float alone = calm_dtype_round(dtypes[k], in[i]);
+            ck_assert(memcmp(&x[i], &expected, sizeof expected) == 0 && memcmp(&x[i], &alone, sizeof alone) == 0);
+        }
+    }
+}
+END_OF_TEST
+
 TEST(other_types_are_not_converted)
 {
     float value = 1;
@@ -190,6 +220,7 @@ int main(void)
                      (const TTest *[]){widening_is_exact_and_narrowing_undoes_it,
                                        narrowing_rounds_to_nearest_even_at_every_boundary,
                                        what_is_too_large_becomes_infinity, names_and_sizes,
-                                       arrays_convert_at_any_alignment, other_types_are_not_converted,
-                                       the_first_value_that_is_not_finite_is_found, NULL});
+                                       arrays_convert_at_any_alignment, arrays_are_rounded_in_place,
+                                       other_types_are_not_converted, the_first_value_that_is_not_finite_is_found,
+                                       NULL});
 }
