@@ -183,7 +183,8 @@ typedef struct hunt {
     const double *h;
     code_facts codes;
     double lo, hi, least;
-    size_t ends[2], n_ends;    /* the columns of lo and hi: those that a narrow span clips first */
+    double ends[2], weights[2];    /* [n_ends] lo and hi, which a narrow span clips first; what their columns count */
+    size_t n_ends;
 } hunt;
 
 /* Of spans that were added together, with both signs: -1 is yes. */
@@ -191,16 +192,19 @@ typedef struct lane_flags {
     int64_t lost[2 * N_WIDE], beyond[2 * N_WIDE];
 } lane_flags;
 
+/* A span may end at a 0 that no weight is, and no span clips those that are. */
 static void find_ends(hunt *at)
 {
-    const double *w = at->group->w;
-    const double end[2] = {at->lo, at->hi};
-    for (size_t i = 0; i < 2; i++)
-        for (size_t j = 0; j < at->group->n; j++)
-            if (w[j] == end[i]) {
-                at->ends[at->n_ends++] = j;
-                break;
-            }
+    const double *w = at->group->w, end[2] = {at->lo, at->hi};
+    for (size_t i = 0; i < 2; i++) {
+        size_t j = 0;
+        if (end[i] == 0)
+            continue;
+        while (at->h && j + 1 < at->group->n && w[j] != end[i])
+            j++;
+        at->ends[at->n_ends] = end[i];
+        at->weights[at->n_ends++] = at->h ? at->h[j] : 1;
+    }
 }
 
 /* Lanes `first` .. `end` - 1 of which an end alone, taken as measure takes it, loses more than `least`.  beyond: such
@@ -245,7 +249,7 @@ static void find_lost(const hunt *at, candidates *c, size_t first, lane_flags *o
     const size_t end = fill_vector(c, first);
     memset(out, 0, sizeof *out);
     for (size_t i = 0; i < at->n_ends; i++) {
-        const double w = at->group->w[at->ends[i]], h = at->h ? at->h[at->ends[i]] : 1;
+        const double w = at->ends[i], h = at->weights[i];
         if (at->codes.plain)
             lose_plain(c, first, end, w, h, at->least, out);
         else

@@ -58,15 +58,31 @@ DEFINE_SPAN(span_f64, double)
 
 /* ---- scales ---- */
 
+/* A scale whose nearest number of 16 bits is `rounded`, within the range of scales. */
+static inline float within_range(double scale, float rounded)
+{
+    const float inside = fabsf(rounded) > (float)CALM_SCALE_MAX ? copysignf(INFINITY, rounded) : rounded;
+    return fabs(scale) < CALM_SCALE_MIN ? copysignf((float)CALM_SCALE_MIN, (float)scale) : inside;
+}
+
 static float round_16_bits(double scale, calm_dtype dtype)
 {
-    if (fabs(scale) < CALM_SCALE_MIN)
-        return copysignf((float)CALM_SCALE_MIN, (float)scale);
     assert(dtype == CALM_BF16 || dtype == CALM_F16);
-    float narrow = (float)scale;
-    float rounded = dtype == CALM_F16 ? calm_f16_to_f32(calm_f32_to_f16(narrow))
-                                      : calm_bf16_to_f32(calm_f32_to_bf16(narrow));
-    return fabsf(rounded) <= (float)CALM_SCALE_MAX ? rounded : copysignf(INFINITY, rounded);
+    return within_range(scale, calm_dtype_round(dtype, (float)scale));
+}
+
+CALM_VECTORIZE
+static void narrow_all(size_t n, const double *scale, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)scale[i];
+}
+
+CALM_VECTORIZE
+static void within_range_all(size_t n, const double *scale, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = within_range(scale[i], out[i]);
 }
 
 static float round_power(double scale)
@@ -123,12 +139,17 @@ float calm_scale_round(const calm_scheme *scheme, float global, double scale)
 
 void calm_scale_round_all(const calm_scheme *scheme, float global, size_t n, const double *scale, float *out)
 {
+    const calm_scale_code code = calm_scheme_family(scheme)->scale;
     if (calm_super_is(scheme)) {
         calm_super_scales(scheme, n, scale, out);
-        return;
+    } else if (code == CALM_SCALE_F16 || code == CALM_SCALE_DTYPE) {
+        narrow_all(n, scale, out);
+        calm_dtype_round_all(code == CALM_SCALE_F16 ? CALM_F16 : scheme->scale_dtype, out, n);
+        within_range_all(n, scale, out);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            out[i] = calm_scale_round(scheme, global, scale[i]);
     }
-    for (size_t i = 0; i < n; i++)
-        out[i] = calm_scale_round(scheme, global, scale[i]);
 }
 
 double calm_scale_most(const calm_scheme *scheme)
@@ -206,7 +227,7 @@ static double power_span(double scale)
 }
 
 /* The larger side of the range, twice, over the distance of so many codes. */
-static double even_scale(double lo, double hi, int most)
+static inline double even_scale(double lo, double hi, int most)
 {
     return 2 * (-lo > hi ? -lo : hi) / most;
 }
@@ -250,6 +271,13 @@ static void each_between(const calm_scheme *scheme, float global, double lo, dou
         out[i] = calm_grid_between(scheme, global, p[i] * lo, p[i] * hi);
 }
 
+CALM_VECTORIZE
+static void even_scales(double lo, double hi, int most, const double *p, size_t n, double *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = even_scale(p[i] * lo, p[i] * hi, most);
+}
+
 #define PIECE ((size_t)64)    /* of weights or grids that are found at once */
 
 void calm_grid_between_all(const calm_scheme *scheme, float global, double lo, double hi, const double *p, size_t n,
@@ -257,7 +285,7 @@ void calm_grid_between_all(const calm_scheme *scheme, float global, double lo, d
 {
     double scale[PIECE];
     float rounded[PIECE];
-    if (!scheme->family || calm_scheme_levels(scheme) || calm_scheme_has_mins(scheme)) {
+    if (calm_scheme_levels(scheme) || calm_scheme_has_mins(scheme) || !(scheme->family || scheme->symmetric)) {
         each_between(scheme, global, lo, hi, p, n, out);
         return;
     }
@@ -265,8 +293,7 @@ void calm_grid_between_all(const calm_scheme *scheme, float global, double lo, d
     const uint8_t zero = calm_symmetric_zero(scheme);
     for (size_t start = 0; start < n; start += PIECE) {
         const size_t piece = calm_size_min(n - start, PIECE);
-        for (size_t i = 0; i < piece; i++)
-            scale[i] = even_scale(p[start + i] * lo, p[start + i] * hi, most);
+        even_scales(lo, hi, most, p + start, piece, scale);
         calm_scale_round_all(scheme, global, piece, scale, rounded);
         for (size_t i = 0; i < piece; i++)
             out[start + i] = (calm_grid){.scale = rounded[i], .zero = zero};
