@@ -55,28 +55,25 @@ static const char *file_role(const char *name)
     return strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0 ? "config" : "tokenizer";
 }
 
-/* The digest is of the file under its final name: the row is of what is there now. */
-static calm_status put_artifact(calm_ctx *ctx, const calm_result *result, const char *name)
+static calm_status put_artifact(calm_ctx *ctx, const calm_result *result, const calm_written_file *file)
 {
-    char *path, digest[CALM_SHA256_HEX];
+    char *path;
     struct stat info;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, result->recipe->output, name));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, result->recipe->output, file->name));
     if (stat(path, &info) != 0)
         return calm_fail_errno(ctx, errno, "%s: cannot stat", path);
-    CALM_TRY(calm_sha256_file(ctx, path, digest));
-    const calm_store_artifact row = {result->run_id, path, file_role(name), info.st_size, digest};
+    const calm_store_artifact row = {result->run_id, path, file_role(file->name), info.st_size, file->sha256};
     return calm_store_artifact_put(ctx, result->store, &row);
 }
 
-calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result)
+/* The digests are of the files under their final names: the rows, and a lock, are of what is there now. */
+calm_status calm_checkpoint_put(calm_ctx *ctx, calm_result *result)
 {
-    const char **names;
-    size_t n;
-    CALM_TRY(calm_outputs_files(ctx, result->recipe->output, &names, &n));
+    CALM_TRY(calm_outputs_digests(ctx, result->recipe->output, &result->files, &result->n_files));
     /* In one transaction: a run has all of its artifacts or none. */
     CALM_TRY(calm_store_begin(ctx, result->store));
-    for (size_t i = 0; i < n; i++)
-        CALM_TRY(put_artifact(ctx, result, names[i]));
+    for (size_t i = 0; i < result->n_files; i++)
+        CALM_TRY(put_artifact(ctx, result, &result->files[i]));
     return calm_store_commit(ctx, result->store);
 }
 

@@ -23,8 +23,8 @@ typedef struct calm_checkpoint {
  * then as it was. */
 calm_status calm_checkpoint_write(calm_ctx *ctx, const calm_checkpoint *checkpoint);
 
-/* Put the files of the output as artifacts of the result's run. */
-calm_status calm_checkpoint_put(calm_ctx *ctx, const calm_result *result);
+/* Put the files of the output as artifacts of the result's run; result->files is set to them. */
+calm_status calm_checkpoint_put(calm_ctx *ctx, calm_result *result);
 
 /* ---- files (outputs.c) ---- */
 
@@ -57,6 +57,9 @@ calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const
 /* Names of all plain files of an output, one level of folders included ("gguf/model.gguf"), sorted; in ctx->out.  Names
  * that begin with a dot are left out. */
 calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, const char ***names, size_t *n);
+
+/* The same files with their digests (lock_digests.c); in ctx->out. */
+calm_status calm_outputs_digests(calm_ctx *ctx, const char *dir, calm_written_file **out, size_t *n);
 
 /* ---- the card (card.c) ---- */
 

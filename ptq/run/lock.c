@@ -92,7 +92,7 @@ calm_status calm_lock_new(calm_ctx *ctx, const calm_result *r, const calm_json *
                        CALM_KV("resolved", calm_recipe_json(r->recipe)), CALM_KV("environment", environment),
                        CALM_KV("inputs", inputs), CALM_KV("plan", plan));
     CALM_TRY(status);
-    CALM_TRY(calm_lock_outputs(ctx, r->recipe->output, &outputs));
+    CALM_TRY(calm_lock_outputs(ctx, r->recipe->output, r->files, r->n_files, &outputs));
     *out = CALM_EXTEND(root, CALM_KV("outputs", outputs), CALM_KV("result", result_json(r)));
     root = NULL;    /* the caller's */
     return CALM_OK;

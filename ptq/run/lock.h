@@ -32,8 +32,10 @@ calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *o
 calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, const calm_safetensors *tensors,
                              calm_json **out);
 
-/* "outputs": files and tensors of a directory.  Freed by the caller.  CALM_ENOTFOUND: there is none. */
-calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out);
+/* "outputs": files and tensors of a directory.  files[n]: those of calm_outputs_digests, as a run took them; NULL: they
+ * are read.  Freed by the caller.  CALM_ENOTFOUND: there is none. */
+calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, const calm_written_file *files, size_t n,
+                              calm_json **out);
 
 /* The lock of a finished run whose recipe document is `document`; `inputs` of calm_lock_inputs is taken over.  Freed by
  * the caller. */

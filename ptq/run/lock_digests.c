@@ -45,49 +45,66 @@ static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
 
 /* Tasks of hash_file. */
 typedef struct file_work {
-    char **paths;            /* [n] */
-    calm_digest *digests;    /* [n] */
+    const char *dir;
+    calm_written_file *files;    /* [n] */
 } file_work;
 
 static calm_status hash_file(calm_ctx *ctx, size_t index, void *user)
 {
     const file_work *work = user;
-    return calm_sha256_file(ctx, work->paths[index], work->digests[index]);
+    char *path;
+    CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, work->dir, work->files[index].name));
+    return calm_sha256_file(ctx, path, work->files[index].sha256);
 }
 
-/* Digests of files, the member "files" of `out`. */
-static calm_status hash_files(calm_ctx *ctx, const char *dir, const char *const *names, size_t n, calm_json *out)
+/* Files of a directory, or one that stands for it, with their digests; their names are borrowed. */
+static calm_status hash_files(calm_ctx *ctx, calm_arena *arena, const char *dir, const char *const *names, size_t n,
+                              calm_written_file **out)
 {
-    file_work work;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, work.paths, n + 1));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, work.digests, n + 1));
+    file_work work = {.dir = dir};
+    CALM_TRY(CALM_NEW(ctx, arena, work.files, n + 1));
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_path_beside(ctx, ctx->scratch, &work.paths[i], dir, names[i]));
+        work.files[i].name = names[i];
     CALM_TRY(calm_parallel_for(ctx, n, hash_file, &work));
-    calm_json *files = calm_json_new_object();
-    for (size_t i = 0; i < n; i++)
-        calm_json_set_string(files, names[i], work.digests[i]);
-    calm_json_set(out, "files", files);
+    *out = work.files;
     return CALM_OK;
+}
+
+calm_status calm_outputs_digests(calm_ctx *ctx, const char *dir, calm_written_file **out, size_t *n)
+{
+    const char **names;
+    CALM_TRY(calm_outputs_files(ctx, dir, &names, n));
+    return hash_files(ctx, ctx->out, dir, names, *n, out);
+}
+
+/* The member "files" of `out`. */
+static void set_files(const calm_written_file *files, size_t n, calm_json *out)
+{
+    calm_json *object = calm_json_new_object();
+    for (size_t i = 0; i < n; i++)
+        calm_json_set_string(object, files[i].name, files[i].sha256);
+    calm_json_set(out, "files", object);
 }
 
 /* ---- what a lock has ---- */
 
 /* The files first: their names show whether there are tensors to open.  A checkpoint lies in `dir` itself; of several
  * formats each has a folder, and its files' digests are enough. */
-calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, calm_json **out)
+calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, const calm_written_file *files, size_t n, calm_json **out)
 {
     CALM_SCOPED_JSON(outputs);
-    const char **names;
-    size_t n;
+    calm_written_file *found;
     bool tensors = false;
     if (!calm_is_directory(dir))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory", dir);
-    CALM_TRY(calm_outputs_files(ctx, dir, &names, &n));
+    if (!files) {
+        CALM_TRY(calm_outputs_digests(ctx, dir, &found, &n));
+        files = found;
+    }
     for (size_t i = 0; i < n; i++)
-        tensors |= calm_text_ends_with(names[i], ".safetensors") && !strchr(names[i], '/');
+        tensors |= calm_text_ends_with(files[i].name, ".safetensors") && !strchr(files[i].name, '/');
     outputs = calm_json_new_object();
-    CALM_TRY(hash_files(ctx, dir, names, n, outputs));
+    set_files(files, n, outputs);
     if (tensors)
         CALM_TRY(hash_tensors(ctx, dir, outputs));
     else
@@ -104,6 +121,7 @@ static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *o
     size_t n;
     const char *const *companions = calm_export_companions(&n);
     calm_words names = {0};
+    calm_written_file *files;
     char *path;
     for (size_t i = 0; i <= n; i++) {
         const char *name = i ? companions[i - 1] : calm_is_file(dir) ? calm_path_name(dir) : "config.json";
@@ -111,7 +129,9 @@ static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *o
         if (calm_path_exists(path))
             CALM_TRY(calm_words_add(ctx, &names, name));
     }
-    return hash_files(ctx, dir, names.of, names.n, out);
+    CALM_TRY(hash_files(ctx, ctx->scratch, dir, names.of, names.n, &files));
+    set_files(files, names.n, out);
+    return CALM_OK;
 }
 
 /* Every byte of the model is read here, unless it was for `tensors`. */

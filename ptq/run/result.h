@@ -75,6 +75,12 @@ typedef struct calm_rank_facts {
     double idle_seconds;           /* of divided_seconds                                                    */
 } calm_rank_facts;
 
+/* A file that was written, by its path below the output. */
+typedef struct calm_written_file {
+    const char *name;
+    char sha256[CALM_SHA256_HEX];
+} calm_written_file;
+
 typedef struct calm_result {
     const calm_recipe *recipe;
     const calm_layout *layout;                 /* of the float model                                        */
@@ -98,6 +104,8 @@ typedef struct calm_result {
     double bits_per_weight;                    /* of the quantized linears; NaN: not known yet              */
     int64_t bytes_before, bytes_after;
     const char *tables;                        /* "embedding and head q6_k"; NULL: they stayed float        */
+    calm_written_file *files;                  /* [n_files] under the output, once they are there           */
+    size_t n_files;
     calm_window_facts calib, guard, eval;
     bool evaluates;
     calm_measure eval_float, eval_result;      /* of the float model, of the result; on the evaluation's text */

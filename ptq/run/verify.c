@@ -18,7 +18,7 @@ static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, cal
 static calm_status verify_output(calm_ctx *ctx, const calm_json *lock, const char *dir, calm_verified *out)
 {
     CALM_SCOPED_JSON(found);
-    CALM_TRY(calm_lock_outputs(ctx, dir, &found));
+    CALM_TRY(calm_lock_outputs(ctx, dir, NULL, 0, &found));
     return calm_lock_compare(ctx, lock, "outputs", found, &out->differences);
 }
 

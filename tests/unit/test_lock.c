@@ -141,11 +141,11 @@ TEST(outputs_of_a_directory)
 {
     const char *dir = test_format("%s/outputs", test_directory());
     calm_json *outputs;
-    ck_fails(calm_lock_outputs(ctx, dir, &outputs), CALM_ENOTFOUND, "no such directory");
+    ck_fails(calm_lock_outputs(ctx, dir, NULL, 0, &outputs), CALM_ENOTFOUND, "no such directory");
     ck_ok(calm_make_directories(ctx, test_format("%s/folder", dir)));
     ck_ok(calm_write_file(ctx, test_format("%s/b.txt", dir), "abc", 3));
     ck_ok(calm_write_file(ctx, test_format("%s/.hidden", dir), "x", 1));
-    ck_ok(calm_lock_outputs(ctx, dir, &outputs));
+    ck_ok(calm_lock_outputs(ctx, dir, NULL, 0, &outputs));
     const calm_json *files = calm_json_get(outputs, "files");
     ck_assert_uint_eq(calm_json_size(files), 1);
     /* FIPS 180-2, appendix B.1 */
@@ -154,7 +154,7 @@ TEST(outputs_of_a_directory)
     ck_assert_uint_eq(calm_json_size(calm_json_get(outputs, "tensors")), 0);
     calm_json_free(outputs);
     ck_ok(calm_write_file(ctx, test_format("%s/model.safetensors", dir), "broken", 6));
-    ck_fails(calm_lock_outputs(ctx, dir, &outputs), CALM_EFORMAT, "model.safetensors");
+    ck_fails(calm_lock_outputs(ctx, dir, NULL, 0, &outputs), CALM_EFORMAT, "model.safetensors");
 }
 END_OF_TEST
 
