@@ -13,6 +13,9 @@
 #define OWN_CHOICE "CALM_OWN_KERNELS"    /* what OpenBLAS had taken itself, for the process that replaces this one */
 #define WORDS_MAX 4096
 
+/* Kernels were asked for by name: nobody needs to hear that the CPU runs better ones. */
+static bool wished;
+
 /* The words of this process's command line, in ctx->scratch. */
 static calm_status own_command(calm_ctx *ctx, char ***argv)
 {
@@ -45,6 +48,7 @@ static calm_status start_anew(calm_ctx *ctx, const char *name, bool own)
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
 {
     const char *wanted = calm_linalg_wanted(name), *have = calm_linalg_kernels(), *set = getenv(CALM_BLAS_VARIABLE);
+    wished = name != NULL;
     if (strcasecmp(wanted, have) == 0)
         return CALM_OK;
     if (!calm_blas_runs(calm_cpu_features(), wanted))
@@ -57,22 +61,38 @@ calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
     return start_anew(ctx, wanted, !name);
 }
 
+/* The better family that this CPU runs, where the variable holds OpenBLAS below it; NULL: there is none. */
+static const char *held_below(void)
+{
+    const char *set = getenv(CALM_BLAS_VARIABLE), *have = calm_linalg_kernels();
+    if (wished || !set || !*set)
+        return NULL;
+    const char *best = calm_blas_choose(calm_cpu_features(), have, NULL, NULL);
+    return strcasecmp(best, have) == 0 ? NULL : best;
+}
+
 void calm_kernels_note(calm_ctx *ctx)
 {
     static bool noted;
-    const char *own = getenv(OWN_CHOICE);
-    if (own && !noted && strcasecmp(own, calm_linalg_kernels()) != 0)
+    const char *own = getenv(OWN_CHOICE), *have = calm_linalg_kernels(), *best = held_below();
+    if (own && !noted && strcasecmp(own, have) != 0)
         calm_log(ctx, CALM_LOG_INFO,
                  "this OpenBLAS does not know the CPU and takes its %s kernels for it; calm computes with %s, which "
-                 "the CPU runs (`kernels` or " CALM_BLAS_VARIABLE " choose others)", own, calm_linalg_kernels());
+                 "the CPU runs (`kernels` or " CALM_BLAS_VARIABLE " choose others)", own, have);
+    else if (best && !noted)
+        calm_log(ctx, CALM_LOG_INFO,
+                 CALM_BLAS_VARIABLE " is set: calm computes with %s kernels, though the CPU runs %s, which are faster",
+                 have, best);
     noted = true;
 }
 
 void calm_kernels_print(FILE *stream)
 {
-    const char *own = getenv(OWN_CHOICE), *set = getenv(CALM_BLAS_VARIABLE);
+    const char *own = getenv(OWN_CHOICE), *set = getenv(CALM_BLAS_VARIABLE), *best = held_below();
     if (own)
         fprintf(stream, "%s (OpenBLAS's own choice: %s)\n", calm_linalg_version(), own);
+    else if (best)
+        fprintf(stream, "%s (by " CALM_BLAS_VARIABLE ", though this CPU runs %s)\n", calm_linalg_version(), best);
     else
         fprintf(stream, "%s (%s)\n", calm_linalg_version(),
                 set && *set ? "by " CALM_BLAS_VARIABLE : "OpenBLAS's own choice");

@@ -13,7 +13,8 @@
  * family, or the CPU does not have its instructions.  CALM_EIO: execv failed. */
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name);
 
-/* Log, once in a process, that it computes with a better family than OpenBLAS's own choice. */
+/* Log, once in a process, that it computes with a better family than OpenBLAS's own choice, or that OPENBLAS_CORETYPE
+ * keeps it from one. */
 void calm_kernels_note(calm_ctx *ctx);
 
 /* Print calm_linalg_version() and how the family was chosen, as a line. */

@@ -28,7 +28,9 @@ trap 'exit 130' INT TERM
 mkdir "$work/in"
 failed=0
 
-# On a CPU that OpenBLAS does not know calm says so and starts anew: cases begin where it has.
+# calm says so where a variable keeps it from better kernels, and on a CPU that OpenBLAS does not know, where it starts anew:
+# cases begin where nothing is said.
+case $(calm --version) in *", though this CPU runs "*) unset OPENBLAS_CORETYPE ;; esac
 kernels=$(calm --version | sed -n "s/.*kernels \\([A-Za-z0-9_]*\\) (OpenBLAS's own choice: .*/\\1/p")
 [ -z "$kernels" ] || export OPENBLAS_CORETYPE="$kernels"
 
