@@ -20,8 +20,13 @@ calm_status calm_recipe_value_text(calm_ctx *ctx, const calm_json *value, char *
 calm_status calm_recipe_find_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
                                   const char **name);
 
-/* Is the model of a recipe that has its directory an encoder?  Fails as reading its config.json does. */
-calm_status calm_recipe_find_encoder(calm_ctx *ctx, const calm_recipe *recipe, bool *out);
+/* What a recipe needs to know of its model beforehand. */
+typedef struct calm_model_kind {
+    bool encoder, mixture;
+} calm_model_kind;
+
+/* Of a recipe that has the directory of its model.  Fails as reading its config.json, or its one file, does. */
+calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm_model_kind *out);
 
 /* recipe->learn and what follows from it.  CALM_EARG: it does not go with the rest (resolve_learn.c). */
 calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);

@@ -108,11 +108,11 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
     char name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
-    bool encoder;
+    calm_model_kind kind;
     if (!quantizes_activations(recipe))
         return CALM_OK;
-    CALM_TRY(calm_recipe_find_encoder(ctx, recipe, &encoder));
-    if (!encoder)
+    CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
+    if (!kind.encoder)
         return CALM_OK;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         if (!recipe->schemes[i].act_bits || recipe->act_range_explicit[i])
@@ -225,6 +225,22 @@ static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec
 static const char *limit_of(const calm_recipe *recipe)
 {
     return recipe->file_bytes ? "size" : recipe->file_bits > 0 ? "bits_per_weight" : "budget";
+}
+
+/* Gradients agree with probes within 10 % on decoders without experts (docs/measured.md). */
+static calm_status resolve_sensitivity(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    calm_model_kind kind;
+    recipe->sensitivity = (calm_sensitivity)spec->sensitivity;
+    if (spec->sensitivity != CALM_SENSITIVITY_AUTO)
+        return CALM_OK;
+    recipe->sensitivity = CALM_SENSITIVITY_PROBE;
+    if (!recipe->n_budgets)
+        return CALM_OK;
+    CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
+    if (!kind.encoder && !kind.mixture)
+        recipe->sensitivity = CALM_SENSITIVITY_GRADIENT;
+    return CALM_OK;
 }
 
 /* What does not go together. */
@@ -425,7 +441,6 @@ static calm_recipe start(const calm_recipe_spec *spec)
 {
     return (calm_recipe){.score_windows = score_windows(spec),
                          .probe_windows = spec->probe_samples,
-                         .sensitivity = (calm_sensitivity)spec->sensitivity,
                          .prefix = (calm_prefix)spec->prefix,
                          .weight = (calm_row_weight)spec->weight,
                          .score_points = 1u << CALM_POINT_JOB,
@@ -466,8 +481,9 @@ static const step early[] = {{"gates", resolve_gates},
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
                             {"calibration.weight", calm_recipe_check_weight}, {"choice.metric", resolve_selection},
-                            {"choice", check_choice}, {"learn", calm_recipe_resolve_learn},
-                            {"choice.forbid", calm_recipe_forbid}, {"choice.pins", calm_recipe_pins}};
+                            {"choice.sensitivity", resolve_sensitivity}, {"choice", check_choice},
+                            {"learn", calm_recipe_resolve_learn}, {"choice.forbid", calm_recipe_forbid},
+                            {"choice.pins", calm_recipe_pins}};
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))
 

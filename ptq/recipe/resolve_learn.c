@@ -1,22 +1,31 @@
 /* What goes on from the result, and what it does not go with. */
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/model.h"
 #include "ptq/recipe/recipe_impl.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
-calm_status calm_recipe_find_encoder(calm_ctx *ctx, const calm_recipe *recipe, bool *out)
+static calm_model_kind kind_of(const calm_config *config)
+{
+    return (calm_model_kind){.encoder = config->arch->encoder, .mixture = calm_config_is_mixture(config)};
+}
+
+calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm_model_kind *out)
 {
     char *path;
     CALM_SCOPED_JSON(json);
+    CALM_SCOPED_MODEL(model);
     calm_config config;
-    *out = false;
-    if (calm_is_file(recipe->model.dir))    /* no family of GGUF is an encoder */
+    if (calm_is_file(recipe->model.dir)) {
+        CALM_TRY(calm_model_open(ctx, recipe->model.dir, &model));
+        *out = kind_of(calm_model_config(model));
         return CALM_OK;
+    }
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
     CALM_TRY(calm_config_read(ctx, path, json, &config));
-    *out = config.arch->encoder;
+    *out = kind_of(&config);
     return CALM_OK;
 }
 
@@ -42,10 +51,10 @@ calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spe
                          calm_recipe_learn_name(recipe->learn));
     const bool blocks = recipe->learn != CALM_LEARN_KL;
     if (recipe->learn != CALM_LEARN_BLOCKS) {
-        bool encoder;
-        CALM_TRY(calm_recipe_find_encoder(ctx, recipe, &encoder));
-        recipe->tune_steps = encoder ? TUNE_STEPS_ENCODER : blocks ? TUNE_STEPS_AFTER : TUNE_STEPS;
-        recipe->tune_rate = encoder ? TUNE_RATE_ENCODER : blocks ? TUNE_RATE_AFTER : TUNE_RATE;
+        calm_model_kind kind;
+        CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
+        recipe->tune_steps = kind.encoder ? TUNE_STEPS_ENCODER : blocks ? TUNE_STEPS_AFTER : TUNE_STEPS;
+        recipe->tune_rate = kind.encoder ? TUNE_RATE_ENCODER : blocks ? TUNE_RATE_AFTER : TUNE_RATE;
     }
     if (!blocks)
         return CALM_OK;

@@ -132,8 +132,9 @@ const calm_option calm_spec_table[] = {
      .place = "choice.act_budget"},
     {.name = "sensitivity",
      .help = "under a budget, what a unit costs the model: by a probe of each, or of all by gradients of the float "
-             "model, which takes less time the more units there are (decoders)",
-     WORD(sensitivity, CALM_SENSITIVITY_NAMES, "probe"), .place = "choice.sensitivity"},
+             "model, which takes less time the more units there are (decoders); auto: gradients where they agree "
+             "with probes, of decoders without experts",
+     WORD(sensitivity, CALM_SENSITIVITY_NAMES, "auto"), .place = "choice.sensitivity"},
     {.name = "unit", .help = "what gets one choice", WORD(unit, CALM_UNIT_NAMES, "job"), .place = "choice.unit"},
     {.name = "effort", .help = "light: do not try to smooth quantized inputs without outliers; high: learn both",
      WORD(effort, CALM_EFFORT_NAMES, "full"), .place = "choice.effort"},

@@ -23,6 +23,7 @@ static play sized_of(const tiny_model *model, const char *format, const char *sc
     play run = play_new(model, "w4a16_g32", "rtn");
     play_pool(&run, schemes, "rtn");
     ck_ok(calm_formats_parse(ctx, &names, &run.recipe.formats));
+    run.recipe.engine_tie = calm_formats_tie(&run.recipe.formats);    /* as a recipe is resolved */
     run.recipe.budgets = no_limit;
     run.recipe.n_budgets = 1;
     run.recipe.probe_windows = 1;
