@@ -384,30 +384,6 @@ TEST(eight_bits_stay_as_they_are)
 }
 END_OF_TEST
 
-TEST(too_little_memory_is_refused)
-{
-    const tiny_model spec = tiny_wide("qwen3");
-    for (int tunes = 0; tunes < 2; tunes++) {
-        play run = tunes ? tuning(&spec, "w3a16_g32", "rtn", false) : learning(&spec, "w3a16_g32", "rtn");
-        run.recipe.memory = "10MB";
-        const outcome said = play_run(&run, none);
-        ck_assert_int_eq(said.status, CALM_ENOMEM);
-        ck_assert_msg(strstr(said.message, "the smallest limit it fits in is `memory` "), "%s", said.message);
-        ck_assert_int_eq(said.calls, 0);
-    }
-}
-END_OF_TEST
-
-/* Blocks outside of the run stay float, and are run in both passes. */
-TEST(some_blocks_alone)
-{
-    play run = learning(NULL, "w3a16_g16", "rtn");
-    run.recipe.first_block = run.recipe.last_block = 1;
-    play_must_run(&run);
-    ck_assert_str_eq(play_text(&run, "SELECT block FROM v_learned"), "1\n");
-}
-END_OF_TEST
-
 /* The guard measures it beside the plain result, and takes it where it is better by more than its error. */
 TEST(the_guard_judges)
 {
@@ -465,6 +441,5 @@ int main(void)
                                                 assembled_it_is_the_same, assembled_it_is_tuned,
                                                 large_steps_are_taken_back, encoders_are_tuned_on_their_embeddings,
                                                 windows_are_counted, eight_bits_stay_as_they_are,
-                                                too_little_memory_is_refused, some_blocks_alone,
                                                 the_guard_judges, memory_is_as_planned, NULL});
 }

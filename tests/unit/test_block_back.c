@@ -2,8 +2,8 @@
  * for any number of threads and for windows that add up, and what happens when something is missing or not finite.
  *
  * Values in double are in test_adjoint_block.c, to 1e-7, and against the reference fixtures to 1e-4
- * (tests/golden/test_gradient_fixtures.c); here, in float32, is what those have not: biases everywhere, shared experts, input scales, quantized inputs, dropped padding, products of several
- * tiles. */
+ * (tests/golden/test_gradient_fixtures.c); here, in float32, is what those have not: biases everywhere, shared experts,
+ * input scales, quantized inputs, dropped padding, products of several tiles. */
 #include "ptq/model/block_back.h"
 
 #include "ptq/base/rng.h"
