@@ -250,6 +250,36 @@ TEST(decoders_are_written_as_measured)
 }
 END_OF_TEST
 
+/* Small floats, whose levels are no whole numbers and whose scales are powers of two, or small floats themselves. */
+TEST(small_floats_are_written_as_measured)
+{
+    check_written("llama", "mxfp4a16", "rtn");
+    check_written("qwen3", "nvfp4a16", "gptq");
+    check_written("qwen3", "nvfp4", "rtn");
+    check_tuned("qwen3", "mxfp4a16", "rtn", true);
+}
+END_OF_TEST
+
+/* Blocks of GGUF: with minima, levels of their own, scales that super-blocks hold together, several types in a block.
+ * Rows of 256 columns, so that there are super-blocks. */
+TEST(gguf_files_are_written_as_measured)
+{
+    static const char *const schemes[] = {"q4_k", "q3_k", "q2_k", "iq4_xs", "gguf_q4_k_m", "q4_1", "iq4_nl"};
+    static const calm_exporter *gguf;
+    tiny_model spec = tiny_default;
+    spec.hidden = 256;
+    spec.inner = 256;
+    spec.head_dim = 64;
+    ck_ok(calm_exporter_find(ctx, "gguf", &gguf));
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        play run = i ? learning(&spec, schemes[i], "rtn") : tuning(&spec, schemes[i], "rtn", true);
+        run.recipe.formats.exporters = &gguf;
+        run.recipe.formats.n = 1;
+        check_plan(run, "qwen3", schemes[i]);
+    }
+}
+END_OF_TEST
+
 /* Experts with codes, scales and gradients of their own, a shared one and its gate, behind a router that stays. */
 TEST(mixtures_are_written_as_measured)
 {
@@ -437,6 +467,8 @@ int main(void)
                                                 threads_change_no_byte_of_tuning,
                                                 killed_it_goes_on, killed_it_tunes_again, the_store_has_it,
                                                 tuned_models_are_written_as_measured, decoders_are_written_as_measured,
+                                                small_floats_are_written_as_measured,
+                                                gguf_files_are_written_as_measured,
                                                 mixtures_are_written_as_measured, encoders_are_written_as_measured,
                                                 assembled_it_is_the_same, assembled_it_is_tuned,
                                                 large_steps_are_taken_back, encoders_are_tuned_on_their_embeddings,
