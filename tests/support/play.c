@@ -135,7 +135,7 @@ static void count_windows(void *user, calm_stage stage, size_t done, size_t tota
 static void work(const play *run, fault wanted, outcome *said)
 {
     progress windows = {.kill_at_step = run->kill_at_step};
-    const calm_run_options options = {.command = "calm test", .events = {count_windows, &windows}};
+    const calm_run_options options = {.command = "calm test", .events = {.fn = count_windows, .user = &windows}};
     calm_run *finished;
     ctx->log = listen;
     ctx->log_user = said;
