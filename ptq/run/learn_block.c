@@ -30,8 +30,7 @@ calm_status calm_learn_rows(calm_ctx *ctx, const calm_batch *batch, size_t windo
     return calm_row_store_get(ctx, &batch->hidden, calm_batch_row(batch, window), calm_batch_tokens(batch, window), x);
 }
 
-/* The mean over tokens of the square of the targets. */
-static calm_status mean_square(calm_ctx *ctx, const calm_batch *batch, double *out)
+calm_status calm_learn_mean_square(calm_ctx *ctx, const calm_batch *batch, double *out)
 {
     double sum = 0;
     for (size_t w = 0; w < batch->n; w++) {
@@ -114,7 +113,7 @@ calm_status calm_learn_block(calm_ctx *ctx, const calm_learn_task *task, calm_le
     CALM_TRY(CALM_NEW(ctx, ctx->out, l, 1));
     l->task = task;
     CALM_TRY(calm_learn_view_open(ctx, task->run->in.model, task->start, task->block, &options, &l->view));
-    CALM_TRY(mean_square(ctx, task->targets, &l->mean_square));
+    CALM_TRY(calm_learn_mean_square(ctx, task->targets, &l->mean_square));
     CALM_TRY(divide(ctx, l));
     const calm_learn_view *v = &l->view;
     const calm_learn_problem problem = {.linears = v->linears, .n_linears = v->n_linears, .vectors = v->vectors,

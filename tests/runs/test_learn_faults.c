@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "ptq/io/safetensors.h"
+#include "ptq/run/learn_impl.h"
 #include "tests/support/play.h"
 
 static const fault none = {0};
@@ -116,6 +117,47 @@ TEST(tuning_that_ends)
         ck_assert_str_eq(said.result, "rtn");
         stays_plain(&run);
     }
+}
+END_OF_TEST
+
+/* Without a step a block is the start, to the byte, and says so. */
+TEST(no_steps_leave_the_start)
+{
+    const play run = learning("w3a16_g16", "learn(steps=0,tokens=1)");
+    const outcome said = play_must_run(&run);
+    says(&said, "block 0 stays as it was: no steps");
+    says(&said, "block 1 stays as it was: no steps");
+    ck_assert_str_eq(said.result, "rtn");
+    stays_plain(&run);
+}
+END_OF_TEST
+
+/* ---- the loss of another program ---- */
+
+/* M of block 0 of the bundled model over the first 128 windows of 512 tokens of its calibration text, as a study in
+ * float32 PyTorch has it: 856.278.  That has six digits, and means of 65,536 squares of rows that are good to 1e-6 are
+ * as good: 1e-5. */
+TEST(targets_are_as_large_as_the_studys)
+{
+    play run = play_new(NULL, "w4a16_g128", "rtn");
+    calm_run *p;
+    calm_batch batch = {.hidden.file = -1};
+    double found;
+    run.recipe.model.dir = test_format("%s/recipes/models/qwen-demo", CALM_SOURCE_DIR);
+    run.recipe.calib_path = test_format("%s/recipes/text/wikitext2-valid.txt", CALM_SOURCE_DIR);
+    run.recipe.calib_windows = 128;
+    run.recipe.seqlen = 512;
+    run.recipe.seed = -1;
+    run.recipe.score_windows = 0;
+    run.recipe.guard_windows = 0;
+    ck_ok(calm_run_open(ctx, &run.recipe, &p));
+    ck_assert_uint_eq(p->in.calib.begin[p->in.calib.n], 128 * 512);
+    ck_ok(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, ctx->out, NULL, &batch));
+    ck_ok(calm_batch_load_block(ctx, p->in.model, &p->rope, 0, NULL, NULL, &batch));
+    ck_ok(calm_learn_mean_square(ctx, &batch, &found));
+    ck_near(found, 856.278, 1e-5 * 856.278);
+    calm_batch_close(&batch);
+    calm_run_close(&p);
 }
 END_OF_TEST
 
@@ -268,7 +310,7 @@ int main(void)
 {
     return run_tests("learn_faults",
                      (const TTest *[]){a_loss_that_rises, a_scale_that_is_not_finite, a_gradient_that_is_not_finite,
-                                       tuning_that_ends, killed_within_a_block, killed_while_it_tunes,
-                                       the_limit_that_is_named_works, eight_bits_beside_learned_ones,
-                                       blocks_that_are_not_quantized, NULL});
+                                       tuning_that_ends, no_steps_leave_the_start, targets_are_as_large_as_the_studys,
+                                       killed_within_a_block, killed_while_it_tunes, the_limit_that_is_named_works,
+                                       eight_bits_beside_learned_ones, blocks_that_are_not_quantized, NULL});
 }
