@@ -37,8 +37,30 @@ static play tuning(const tiny_model *spec, const char *scheme, const char *algor
 static const char *weights_of(const play *run, const char *output)
 {
     const char *all = play_digest(play_path(run, output)), *at = all ? strstr(all, "model.safetensors ") : NULL;
+    if (all && !at)
+        at = strstr(all, "model.gguf ");
     ck_assert_msg(at, "no weights in %s", output);
-    return test_format("%.82s", at);
+    return test_format("%.*s", (int)strcspn(at, "\n"), at);
+}
+
+/* A model whose rows super-blocks divide. */
+static tiny_model of_super_blocks(void)
+{
+    tiny_model spec = tiny_default;
+    spec.hidden = 256;
+    spec.inner = 256;
+    spec.head_dim = 64;
+    return spec;
+}
+
+/* The run to a file of GGUF. */
+static play to_gguf(play run)
+{
+    static const calm_exporter *gguf;
+    ck_ok(calm_exporter_find(ctx, "gguf", &gguf));
+    run.recipe.formats.exporters = &gguf;
+    run.recipe.formats.n = 1;
+    return run;
 }
 
 static const char *learned_rows(const play *run)
@@ -261,22 +283,14 @@ TEST(small_floats_are_written_as_measured)
 END_OF_TEST
 
 /* Blocks of GGUF: with minima, levels of their own, scales that super-blocks hold together, several types in a block.
- * Rows of 256 columns, so that there are super-blocks. */
+ */
 TEST(gguf_files_are_written_as_measured)
 {
     static const char *const schemes[] = {"q4_k", "q3_k", "q2_k", "iq4_xs", "gguf_q4_k_m", "q4_1", "iq4_nl"};
-    static const calm_exporter *gguf;
-    tiny_model spec = tiny_default;
-    spec.hidden = 256;
-    spec.inner = 256;
-    spec.head_dim = 64;
-    ck_ok(calm_exporter_find(ctx, "gguf", &gguf));
-    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
-        play run = i ? learning(&spec, schemes[i], "rtn") : tuning(&spec, schemes[i], "rtn", true);
-        run.recipe.formats.exporters = &gguf;
-        run.recipe.formats.n = 1;
-        check_plan(run, "qwen3", schemes[i]);
-    }
+    const tiny_model spec = of_super_blocks();
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        check_plan(to_gguf(i ? learning(&spec, schemes[i], "rtn") : tuning(&spec, schemes[i], "rtn", true)), "qwen3",
+                   schemes[i]);
 }
 END_OF_TEST
 
@@ -458,6 +472,9 @@ TEST(memory_is_as_planned)
         check_memory(&blocks);
         check_memory(&model);
     }
+    const tiny_model spec = of_super_blocks();
+    const play blocks = to_gguf(learning(&spec, "q4_k", "rtn"));
+    check_memory(&blocks);
 }
 END_OF_TEST
 
