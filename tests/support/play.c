@@ -267,7 +267,7 @@ void play_scale_tensor(const play *run, const char *tensor, int exponent)
         uint16_t bits;
         memcpy(&bits, bytes + i, sizeof bits);
         /* Zero has no exponent. */
-        bits = bits & 0x7fff ? (uint16_t)(bits + (exponent << 7)) : bits;
+        bits = bits & 0x7fff ? (uint16_t)(bits + exponent * (1 << 7)) : bits;
         memcpy(bytes + i, &bits, sizeof bits);
     }
     ck_ok(calm_write_file(ctx, path, bytes, n));
