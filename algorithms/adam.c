@@ -2,8 +2,10 @@
 #include "algorithms/adam.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ptq/quant/grid.h"
+#include "ptq/quant/super_block.h"
 #include "ptq/tensor/vector.h"
 
 /* Of the moments. */
@@ -39,23 +41,51 @@ static double step(const calm_adam *of, size_t i, double g)
     return of->x[i];
 }
 
-calm_status calm_adam_step_scale(calm_ctx *ctx, const calm_adam *adam, const calm_learn_linear *linear, size_t row,
-                                 size_t g, float start, float *scale)
+size_t calm_adam_together(const calm_learn_linear *linear, size_t g)
 {
-    const size_t at = row * linear->in + g * linear->group, cell = row * linear->n_groups + g;
+    return calm_size_min(calm_scheme_family(&linear->scheme)->super, linear->n_groups - g);
+}
+
+void calm_adam_scales(const calm_adam *adam, const calm_learn_linear *linear, size_t row, size_t g, size_t n,
+                      const float *start, float *scales)
+{
+    const size_t cell = row * linear->n_groups + g;
+    float mins[CALM_SUPER_MAX];
+    for (size_t i = 0; i < n; i++)
+        scales[i] = calm_scale_round(&linear->scheme, linear->global, (double)start[i] * exp(adam->x[cell + i]));
+    if (!calm_super_is(&linear->scheme))
+        return;
+    if (linear->mins)
+        memcpy(mins, linear->mins + cell, n * sizeof *mins);
+    calm_scales_round(&linear->scheme, linear->global, n, scales, linear->mins ? mins : NULL);
+}
+
+/* dL/dx of a group: d w^ / d x = w^, the sum over it, in all rows that share its scale. */
+static double scale_gradient(const calm_learn_linear *linear, size_t row, size_t g)
+{
+    const size_t at = row * linear->in + g * linear->group;
     const size_t n = calm_size_min(linear->group, linear->in - g * linear->group);
     const size_t rows = calm_size_min(calm_scheme_rows(&linear->scheme), linear->out - row);
-    /* d w^ / d x = w^: the sum over the group, in all rows that share its scale. */
     double gradient = 0;
     for (size_t r = 0; r < rows; r++)
         gradient += calm_vec_dot(n, linear->grad + at + r * linear->in, linear->effective + at + r * linear->in);
+    /* A minimum is no part of what the scale multiplies. */
     for (size_t j = at; linear->mins && j < at + n; j++)
-        gradient -= (double)linear->grad[j] * (double)linear->mins[cell];    /* the scale has no part in it */
-    *scale = calm_scale_round(&linear->scheme, linear->global, (double)start * exp(step(adam, cell, gradient)));
-    if (isfinite(*scale))
-        return CALM_OK;
-    return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned scale of row %zu, group %zu is %g", linear->name, row, g,
-                     (double)*scale);
+        gradient -= (double)linear->grad[j] * (double)linear->mins[row * linear->n_groups + g];
+    return gradient;
+}
+
+calm_status calm_adam_step_scales(calm_ctx *ctx, const calm_adam *adam, const calm_learn_linear *linear, size_t row,
+                                  size_t g, size_t n, const float *start, float *scales)
+{
+    for (size_t i = 0; i < n; i++)
+        step(adam, row * linear->n_groups + g + i, scale_gradient(linear, row, g + i));
+    calm_adam_scales(adam, linear, row, g, n, start, scales);
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(scales[i]))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: the learned scale of row %zu, group %zu is %g", linear->name, row,
+                             g + i, (double)scales[i]);
+    return CALM_OK;
 }
 
 calm_status calm_adam_step_vector(calm_ctx *ctx, const calm_adam *adam, const float *start, calm_learn_vector *vector)

@@ -22,11 +22,18 @@ size_t calm_adam_bytes(size_t n);
 /* Step t, counted from 1, begins. */
 void calm_adam_begin_step(calm_adam *adam, double rate, size_t t);
 
-/* *scale = start e^x, storable in the linear's type, after a step of the factor of group g of a row, or of the rows
- * from `row` on that share it, by the gradient through the weights that linear->effective holds.  CALM_ENUMERIC: the
- * type cannot hold it. */
-calm_status calm_adam_step_scale(calm_ctx *ctx, const calm_adam *adam, const calm_learn_linear *linear, size_t row,
-                                 size_t g, float start, float *scale);
+/* How many groups of a row, from g on, have scales that are rounded together: 1, or those of a super-block. */
+size_t calm_adam_together(const calm_learn_linear *linear, size_t g);
+
+/* scales [n] = start [n] e^x of so many groups of a row from g on, as the linear's type stores them beside its minima,
+ * which stay; `row`: one row, or the first of those that share them.  They may lie where `start` does. */
+void calm_adam_scales(const calm_adam *adam, const calm_learn_linear *linear, size_t row, size_t g, size_t n,
+                      const float *start, float *scales);
+
+/* The same after a step of their factors by the gradient through the weights that linear->effective holds.
+ * CALM_ENUMERIC: the type cannot hold one. */
+calm_status calm_adam_step_scales(calm_ctx *ctx, const calm_adam *adam, const calm_learn_linear *linear, size_t row,
+                                  size_t g, size_t n, const float *start, float *scales);
 
 /* vector->values = start [n] e^x, or where the vector has a unit start + unit x, storable, after a step.
  * CALM_ENUMERIC: one is not finite. */

@@ -1,6 +1,7 @@
 /* Learned rounding: codes, scales and norms of a block by gradients of its output's loss, from any chain's result.
  *
  *   q = clip(q0 + rint(V))   s = bf16(S e^a)   w^ = s (q - z)   p = bf16(p0 e^b)
+ *   of other formats w^ = s level(q) + minimum, which stays, and s as they store it, those of a super-block together
  *
  *   V   starts at v0 clamp(w / S - (q0 - z), +-.49), so that no code changes at first; each step moves it by
  *       (reach / steps) f against the sign of dL/dw^ S, within [-1, 1]
@@ -61,8 +62,6 @@ static calm_status check_steps(calm_ctx *ctx, const void *opts)
 
 static const char *refuses(const calm_scheme *scheme)
 {
-    if (calm_scheme_family(scheme)->super > 1)
-        return "it changes scales one by one, and those of a super-block are rounded together";
     return scheme->bits >= 8 ? "8 bits leave nothing to learn" : NULL;
 }
 
@@ -212,27 +211,36 @@ static calm_status begin_rows(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
+/* One group of a row under its new scale: V moves, and what the next loss reads is decoded. */
+static void step_group(const chunk *c, size_t row, size_t g, float scale)
+{
+    const calm_learn_linear *linear = c->at->of;
+    const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
+    const size_t n = columns_of(linear, g);
+    move_v(n, linear->grad + at, c->at->sign[cell], c->at->rate, c->at->v + at);
+    if (calm_scheme_is_plain(&linear->scheme))
+        decode(n, linear->codes + at, c->at->v + at, (float)calm_code_min(&linear->scheme),
+               (float)calm_code_max(&linear->scheme), scale, zero_of(linear, cell), linear->effective + at);
+    else
+        decode_levels(&linear->scheme, n, linear->codes + at, c->at->v + at, grid_of(linear, cell, scale),
+                      linear->effective + at);
+}
+
 /* Task: one step of a chunk of rows, and what the next loss reads of it. */
 static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
 {
     const state *s = user;
     const chunk c = chunk_of(s, index);
     const calm_learn_linear *linear = c.at->of;
-    const float lo = (float)calm_code_min(&linear->scheme), hi = (float)calm_code_max(&linear->scheme);
     for (size_t row = c.first; row < c.end; row++)
-        for (size_t g = 0; g < linear->n_groups; g++) {
-            const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
-            const size_t n = columns_of(linear, g);
-            float scale;
+        for (size_t g = 0, n; g < linear->n_groups; g += n) {
+            float scales[CALM_SUPER_MAX];
+            n = calm_adam_together(linear, g);
             /* By the weights that the gradient is of: before they change. */
-            CALM_TRY(calm_adam_step_scale(ctx, &c.at->a, linear, row, g, linear->scales[cell], &scale));
-            move_v(n, linear->grad + at, c.at->sign[cell], c.at->rate, c.at->v + at);
-            if (calm_scheme_is_plain(&linear->scheme))
-                decode(n, linear->codes + at, c.at->v + at, lo, hi, scale, zero_of(linear, cell),
-                       linear->effective + at);
-            else
-                decode_levels(&linear->scheme, n, linear->codes + at, c.at->v + at, grid_of(linear, cell, scale),
-                              linear->effective + at);
+            CALM_TRY(calm_adam_step_scales(ctx, &c.at->a, linear, row, g, n,
+                                           linear->scales + row * linear->n_groups + g, scales));
+            for (size_t i = 0; i < n; i++)
+                step_group(&c, row, g + i, scales[i]);
         }
     return CALM_OK;
 }
@@ -244,10 +252,11 @@ static void take_rows(const state *s, size_t index, size_t *changed)
     calm_learn_linear *linear = c.at->of;
     const float lo = (float)calm_code_min(&linear->scheme), hi = (float)calm_code_max(&linear->scheme);
     for (size_t row = c.first; row < c.end; row++) {
-        for (size_t cell = row * linear->n_groups; cell < (row + 1) * linear->n_groups; cell++)
-            linear->scales[cell] =
-                calm_scale_round(&linear->scheme, linear->global,
-                                 (double)linear->scales[cell] * exp(c.at->a.x[cell]));
+        for (size_t g = 0, n; g < linear->n_groups; g += n) {
+            float *scales = linear->scales + row * linear->n_groups + g;
+            n = calm_adam_together(linear, g);
+            calm_adam_scales(&c.at->a, linear, row, g, n, scales, scales);
+        }
         for (size_t j = row * linear->in; j < (row + 1) * linear->in; j++) {
             const float code = clamp((float)linear->codes[j] + round_half_even(c.at->v[j]), lo, hi);
             *changed += (uint8_t)code != linear->codes[j];
@@ -451,7 +460,7 @@ static const calm_block_steps block_run = {learn, losses, tokens, memory};
 
 const calm_part calm_block_learn = {
     .name = "learn",
-    .revision = 3,
+    .revision = 4,
     .summary = "rounding, scales and norms by gradients of the block's output",
     .reference = "Cheng et al. 2023, arXiv 2309.05516",
     .kind = CALM_KIND_BLOCK,

@@ -5,7 +5,6 @@
 
 #include "algorithms/adam.h"
 #include "ptq/base/threads.h"
-#include "ptq/quant/grid.h"
 
 /* What is learned of one array: scales of a linear, values of a vector. */
 typedef struct part {
@@ -65,19 +64,6 @@ size_t calm_tune_new_bytes(const calm_learn_linear *linears, size_t n_linears, c
     return bytes;
 }
 
-/* Scales of a row that a super-block rounds together, as it can store them beside its minima, which stay. */
-static void round_together(const calm_learn_linear *linear, size_t row, float *scales)
-{
-    const size_t super = calm_scheme_family(&linear->scheme)->super;
-    for (size_t g = 0, n; super > 1 && g < linear->n_groups; g += n) {
-        float mins[CALM_SUPER_MAX];
-        n = calm_size_min(super, linear->n_groups - g);
-        if (linear->mins)
-            memcpy(mins, linear->mins + row * linear->n_groups + g, n * sizeof *mins);
-        calm_scales_round(&linear->scheme, linear->global, n, scales + g, linear->mins ? mins : NULL);
-    }
-}
-
 /* A calm_row_range_fn over the rows of a linear, or over its blocks of rows that share scales. */
 static calm_status step_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
@@ -86,9 +72,11 @@ static calm_status step_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     const size_t groups = at->linear->n_groups, rows = calm_scheme_rows(&at->linear->scheme);
     for (size_t row = first * rows; row < calm_size_min((first + n) * rows, at->linear->out); row += rows) {
         float *values = at->values + row * groups;
-        for (size_t g = 0; g < groups; g++)
-            CALM_TRY(calm_adam_step_scale(ctx, &at->adam, at->linear, row, g, at->start[row * groups + g], &values[g]));
-        round_together(at->linear, row, values);
+        for (size_t g = 0, count; g < groups; g += count) {
+            count = calm_adam_together(at->linear, g);
+            CALM_TRY(calm_adam_step_scales(ctx, &at->adam, at->linear, row, g, count, at->start + row * groups + g,
+                                           values + g));
+        }
         /* What the rows share is the first one's. */
         for (size_t r = 1; r < rows && row + r < at->linear->out; r++)
             memcpy(values + r * groups, values, groups * sizeof *values);

@@ -36,7 +36,8 @@ static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
                                             CALM_KV("result", result), CALM_KV("candidates", f->n_candidates)));
 }
 
-static void print_text(const calm_forecast *f)
+/* `learns`: the recipe asks for it. */
+static void print_text(const calm_forecast *f, bool learns)
 {
     const calm_memory_plan *b = &f->memory;
     const double seconds = f->seconds, before = f->bytes_before;
@@ -46,6 +47,8 @@ static void print_text(const calm_forecast *f)
            (double)b->assemble / 1e9);
     if (f->learn_seconds > 0)
         printf("learn    %.2f GB, about %.0f seconds of the time below\n", (double)b->learn / 1e9, f->learn_seconds);
+    else if (learns)
+        printf("learn    8 bits leave nothing to learn\n");
     printf("disk     %.2f GB of output, %.2f GB in the store; while it runs %.2f GB there, %.2f GB of hidden rows\n",
            f->bytes_after / 1e9, f->kept_bytes / 1e9, f->store_bytes / 1e9, (double)b->spill_bytes / 1e9);
     printf("time     about %.0f %s on this machine (%.0f GFLOP/s in float, %.0f in double), %zu candidates\n",
@@ -69,6 +72,6 @@ calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe *recipe, bool json)
     CALM_TRY(calm_forecast_make(ctx, recipe, NULL, &forecast));
     if (json)
         return print_json(ctx, &forecast);
-    print_text(&forecast);
+    print_text(&forecast, recipe->learn != CALM_LEARN_NONE);
     return CALM_OK;
 }

@@ -16,6 +16,7 @@
 #define BAR_CELLS_LEAST 6     /* a shorter bar says nothing                      */
 #define NAME_COLUMNS 13       /* before the bar or the figures                   */
 #define FIGURE_COLUMNS 46     /* "1200/4000 candidates, 12.3/s, 3 min 20 s left" */
+#define LOSS_COLUMNS 14       /* ", loss 0.00271"                                */
 #define RATE_SECONDS 0.5      /* before that a rate says nothing                 */
 #define REDRAW_SECONDS 0.1
 #define PLAIN_SECONDS 10.0    /* at most one line per stage in so many seconds, and one when it is done */
@@ -53,12 +54,16 @@ static void print_figures(const calm_progress_stage *stage, char *text, size_t s
         print_seconds((double)(stage->total - stage->done) / rate, left);
         snprintf(text, size, "%zu/%zu %s, %.1f/s, %s left", stage->done, stage->total, stage->unit, rate, left);
     }
+    const size_t used = strlen(text);
+    if (stage->has_loss)
+        snprintf(text + used, size - used, ", loss %.5f", stage->loss);
 }
 
 /* One line, which a terminal of so many columns does not break: the bar is as long as there is room for. */
 static void draw_stage(const calm_progress_stage *stage, size_t columns)
 {
-    const size_t taken = NAME_COLUMNS + FIGURE_COLUMNS + 3, room = columns > taken ? columns - taken : 0;
+    const size_t taken = NAME_COLUMNS + FIGURE_COLUMNS + (stage->has_loss ? LOSS_COLUMNS : 0) + 3;
+    const size_t room = columns > taken ? columns - taken : 0;
     const size_t cells = room < BAR_CELLS_LEAST ? 0 : room < BAR_CELLS ? room : BAR_CELLS;
     const size_t filled = stage->total ? cells * stage->done / stage->total : 0;
     char figures[128] = "", line[256];
@@ -206,9 +211,21 @@ static void receive(void *user, calm_stage stage, size_t done, size_t total)
         update(progress, index, known, known);    /* complete, whatever it counted */
 }
 
+/* Drawn with the step that it belongs to, which is reported next. */
+static void receive_figure(void *user, calm_stage stage, double value)
+{
+    calm_progress *progress = user;
+    pthread_mutex_lock(&drawing);
+    announce(progress, stage);
+    calm_progress_stage *of = &progress->stage[progress->of_event[stage] - 1];
+    of->has_loss = stage == CALM_STAGE_LEARN;
+    of->loss = value;
+    pthread_mutex_unlock(&drawing);
+}
+
 calm_events calm_progress_events(calm_progress *progress)
 {
-    return (calm_events){.fn = receive, .user = progress};
+    return (calm_events){.fn = receive, .user = progress, .figure = receive_figure};
 }
 
 /* ---- begin and end ---- */

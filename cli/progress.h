@@ -15,6 +15,8 @@ typedef struct calm_progress_stage {
     double active_since;        /* calm_seconds() when it last became the active one            */
     double shown;               /* seconds at the last plain line; < 0: none yet                */
     bool complete;              /* its last plain line is out                                   */
+    bool has_loss;
+    double loss;                /* of learning: of its last step                                */
 } calm_progress_stage;
 
 typedef struct calm_progress {

@@ -93,7 +93,7 @@ calm_status calm_set_log(calm_ctx *ctx, calm_log_fn *fn, void *user)
 calm_status calm_set_events(calm_ctx *ctx, calm_event_fn *fn, void *user)
 {
     CALM_ENTER(ctx, true);
-    ((calm_library *)ctx)->events = (calm_events){fn, user};
+    ((calm_library *)ctx)->events = (calm_events){.fn = fn, .user = user};
     return CALM_OK;
 }
 

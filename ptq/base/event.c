@@ -13,6 +13,12 @@ void calm_event_complete(const calm_events *events, calm_stage stage)
         events->fn(events->user, stage, 0, 0);
 }
 
+void calm_event_figure(const calm_events *events, calm_stage stage, double value)
+{
+    if (events && events->figure)
+        events->figure(events->user, stage, value);
+}
+
 void calm_stage_tick(void *user, size_t done, size_t total)
 {
     const calm_stage_events *of = user;

@@ -4,10 +4,14 @@
 
 #include "ptq/base/context.h"
 
+/* What a stage has come to so far, beside its progress: learning the loss of its last step. */
+typedef void calm_figure_fn(void *user, calm_stage stage, double value);
+
 /* The receiver of events.  fn NULL, or a NULL calm_events: events are dropped. */
 typedef struct calm_events {
     calm_event_fn *fn;
     void *user;
+    calm_figure_fn *figure;    /* NULL: figures are dropped */
 } calm_events;
 
 /* A stage and its receiver: the `user` of calm_stage_tick. */
@@ -22,5 +26,8 @@ void calm_stage_tick(void *user, size_t done, size_t total);
 /* Report progress of a stage (nothing for total 0); report that it is complete. */
 void calm_event(const calm_events *events, calm_stage stage, size_t done, size_t total);
 void calm_event_complete(const calm_events *events, calm_stage stage);
+
+/* Report a figure, before the progress that it belongs to. */
+void calm_event_figure(const calm_events *events, calm_stage stage, double value);
 
 #endif

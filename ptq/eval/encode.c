@@ -9,7 +9,7 @@
 
 /* Hidden rows of a batch. */
 #define BATCH_BYTES ((size_t)24 * 1024 * 1024)
-#define LANES 8
+#define DOT_LANES 8
 
 /* ---- embeddings ---- */
 
@@ -108,14 +108,14 @@ calm_status calm_encode_part(calm_ctx *ctx, const calm_config *config, const cal
 /* In lanes of fixed number, so that equal rows give equal bits. */
 CALM_VECTORIZE static double dot(size_t n, const double *a, const double *b)
 {
-    double lane[LANES] = {0}, sum = 0;
+    double lane[DOT_LANES] = {0}, sum = 0;
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++)
+    for (; i + DOT_LANES <= n; i += DOT_LANES)
+        for (size_t j = 0; j < DOT_LANES; j++)
             lane[j] += a[i + j] * b[i + j];
     for (; i < n; i++)
-        lane[i % LANES] += a[i] * b[i];
-    for (size_t j = 0; j < LANES; j++)
+        lane[i % DOT_LANES] += a[i] * b[i];
+    for (size_t j = 0; j < DOT_LANES; j++)
         sum += lane[j];
     return sum;
 }

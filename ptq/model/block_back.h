@@ -7,7 +7,8 @@
  * parallel over rows, heads, experts and tiles of products inside the window.  Inputs that a linear quantizes have
  * derivative 1 (straight-through).  The choice of experts is held fixed; gradients pass through their weights.
  *
- * Recomputed instead of kept: the attention's probabilities, and of a mixture what its experts compute. */
+ * Recomputed instead of kept: the attention's probabilities where they take more than 32 MiB or scores are capped, the
+ * prepared inputs of linears, and of a mixture the probabilities of its routing and what its experts compute. */
 #ifndef CALM_MODEL_BLOCK_BACK_H
 #define CALM_MODEL_BLOCK_BACK_H
 

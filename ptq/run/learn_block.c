@@ -20,6 +20,7 @@ typedef struct learning {
     double mean_square;              /* M                                        */
     size_t *step_begin;              /* [n_steps + 1] windows of the batch that one step takes */
     size_t n_steps;                  /* until all were seen                      */
+    double last;                     /* loss of the last step                    */
 } learning;
 
 /* ---- the loss ---- */
@@ -29,8 +30,7 @@ calm_status calm_learn_rows(calm_ctx *ctx, const calm_batch *batch, size_t windo
     return calm_row_store_get(ctx, &batch->hidden, calm_batch_row(batch, window), calm_batch_tokens(batch, window), x);
 }
 
-/* The mean over tokens of the square of the targets. */
-static calm_status mean_square(calm_ctx *ctx, const calm_batch *batch, double *out)
+calm_status calm_learn_mean_square(calm_ctx *ctx, const calm_batch *batch, double *out)
 {
     double sum = 0;
     for (size_t w = 0; w < batch->n; w++) {
@@ -68,7 +68,7 @@ static calm_status add_window(calm_ctx *ctx, const learning *l, size_t window, d
 /* A calm_learn_loss_fn, whose windows are those of a step. */
 static calm_status loss_of(void *user, calm_ctx *ctx, size_t step, bool gradients, double *loss)
 {
-    const learning *l = user;
+    learning *l = user;
     const calm_batch *inputs = l->task->inputs;
     const size_t begin = l->step_begin[step], end = l->step_begin[step + 1];
     const size_t rows = calm_batch_row(inputs, end - 1) + calm_batch_tokens(inputs, end - 1) -
@@ -80,6 +80,7 @@ static calm_status loss_of(void *user, calm_ctx *ctx, size_t step, bool gradient
         CALM_TRY(add_window(ctx, l, w, 1 / ((double)rows * l->mean_square), gradients, loss));
     if (gradients)
         calm_learn_view_complete(&l->view);
+    l->last = *loss;
     return CALM_OK;
 }
 
@@ -98,6 +99,7 @@ static calm_status divide(calm_ctx *ctx, learning *l)
 static void tick(void *user, size_t done, size_t total)
 {
     const learning *l = user;
+    calm_event_figure(&l->task->run->events, CALM_STAGE_LEARN, l->last);
     if (l->task->tick)
         l->task->tick(l->task->user, done, total);
 }
@@ -111,7 +113,7 @@ calm_status calm_learn_block(calm_ctx *ctx, const calm_learn_task *task, calm_le
     CALM_TRY(CALM_NEW(ctx, ctx->out, l, 1));
     l->task = task;
     CALM_TRY(calm_learn_view_open(ctx, task->run->in.model, task->start, task->block, &options, &l->view));
-    CALM_TRY(mean_square(ctx, task->targets, &l->mean_square));
+    CALM_TRY(calm_learn_mean_square(ctx, task->targets, &l->mean_square));
     CALM_TRY(divide(ctx, l));
     const calm_learn_view *v = &l->view;
     const calm_learn_problem problem = {.linears = v->linears, .n_linears = v->n_linears, .vectors = v->vectors,

@@ -108,6 +108,9 @@ calm_status calm_learn_block(calm_ctx *ctx, const calm_learn_task *task, calm_le
 /* Rows of one window of a batch. */
 calm_status calm_learn_rows(calm_ctx *ctx, const calm_batch *batch, size_t window, float **x);
 
+/* M of the loss of a block: the mean over all tokens of |y|^2, rows y of a batch. */
+calm_status calm_learn_mean_square(calm_ctx *ctx, const calm_batch *batch, double *out);
+
 /* The most that learning the run's blocks holds of all arenas, hidden rows included; `spill`: those lie in a file.
  * 0: the recipe does not ask for it. */
 size_t calm_learn_bytes(const calm_run *run, unsigned extras, bool spill, size_t n_threads);

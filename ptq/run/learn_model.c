@@ -36,6 +36,7 @@ static calm_status step(calm_ctx *ctx, tuning *s, size_t first, size_t end, doub
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, d, calm_tuning_rows(s->of.of.p) * s->of.floats.width));
     CALM_TRY(calm_tuning_divergence(ctx, &s->of, first, end, d, &kl));
     s->seen += kl;
+    calm_event_figure(&s->of.of.p->events, CALM_STAGE_LEARN, kl);
     s->n_seen++;
     for (size_t b = calm_model_config(s->of.of.p->in.model)->n_blocks; b-- > s->of.first;) {
         CALM_TRY(calm_tuning_back(ctx, &s->of, b, first, end, d));

@@ -37,8 +37,30 @@ static play tuning(const tiny_model *spec, const char *scheme, const char *algor
 static const char *weights_of(const play *run, const char *output)
 {
     const char *all = play_digest(play_path(run, output)), *at = all ? strstr(all, "model.safetensors ") : NULL;
+    if (all && !at)
+        at = strstr(all, "model.gguf ");
     ck_assert_msg(at, "no weights in %s", output);
-    return test_format("%.82s", at);
+    return test_format("%.*s", (int)strcspn(at, "\n"), at);
+}
+
+/* A model whose rows super-blocks divide. */
+static tiny_model of_super_blocks(void)
+{
+    tiny_model spec = tiny_default;
+    spec.hidden = 256;
+    spec.inner = 256;
+    spec.head_dim = 64;
+    return spec;
+}
+
+/* The run to a file of GGUF. */
+static play to_gguf(play run)
+{
+    static const calm_exporter *gguf;
+    ck_ok(calm_exporter_find(ctx, "gguf", &gguf));
+    run.recipe.formats.exporters = &gguf;
+    run.recipe.formats.n = 1;
+    return run;
 }
 
 static const char *learned_rows(const play *run)
@@ -250,6 +272,28 @@ TEST(decoders_are_written_as_measured)
 }
 END_OF_TEST
 
+/* Small floats, whose levels are no whole numbers and whose scales are powers of two, or small floats themselves. */
+TEST(small_floats_are_written_as_measured)
+{
+    check_written("llama", "mxfp4a16", "rtn");
+    check_written("qwen3", "nvfp4a16", "gptq");
+    check_written("qwen3", "nvfp4", "rtn");
+    check_tuned("qwen3", "mxfp4a16", "rtn", true);
+}
+END_OF_TEST
+
+/* Blocks of GGUF: with minima, levels of their own, scales that super-blocks hold together, several types in a block.
+ */
+TEST(gguf_files_are_written_as_measured)
+{
+    static const char *const schemes[] = {"q4_k", "q3_k", "q2_k", "iq4_xs", "gguf_q4_k_m", "q4_1", "iq4_nl"};
+    const tiny_model spec = of_super_blocks();
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        check_plan(to_gguf(i ? learning(&spec, schemes[i], "rtn") : tuning(&spec, schemes[i], "rtn", true)), "qwen3",
+                   schemes[i]);
+}
+END_OF_TEST
+
 /* Experts with codes, scales and gradients of their own, a shared one and its gate, behind a router that stays. */
 TEST(mixtures_are_written_as_measured)
 {
@@ -384,30 +428,6 @@ TEST(eight_bits_stay_as_they_are)
 }
 END_OF_TEST
 
-TEST(too_little_memory_is_refused)
-{
-    const tiny_model spec = tiny_wide("qwen3");
-    for (int tunes = 0; tunes < 2; tunes++) {
-        play run = tunes ? tuning(&spec, "w3a16_g32", "rtn", false) : learning(&spec, "w3a16_g32", "rtn");
-        run.recipe.memory = "10MB";
-        const outcome said = play_run(&run, none);
-        ck_assert_int_eq(said.status, CALM_ENOMEM);
-        ck_assert_msg(strstr(said.message, "the smallest limit it fits in is `memory` "), "%s", said.message);
-        ck_assert_int_eq(said.calls, 0);
-    }
-}
-END_OF_TEST
-
-/* Blocks outside of the run stay float, and are run in both passes. */
-TEST(some_blocks_alone)
-{
-    play run = learning(NULL, "w3a16_g16", "rtn");
-    run.recipe.first_block = run.recipe.last_block = 1;
-    play_must_run(&run);
-    ck_assert_str_eq(play_text(&run, "SELECT block FROM v_learned"), "1\n");
-}
-END_OF_TEST
-
 /* The guard measures it beside the plain result, and takes it where it is better by more than its error. */
 TEST(the_guard_judges)
 {
@@ -452,6 +472,9 @@ TEST(memory_is_as_planned)
         check_memory(&blocks);
         check_memory(&model);
     }
+    const tiny_model spec = of_super_blocks();
+    const play blocks = to_gguf(learning(&spec, "q4_k", "rtn"));
+    check_memory(&blocks);
 }
 END_OF_TEST
 
@@ -461,10 +484,11 @@ int main(void)
                                                 threads_change_no_byte_of_tuning,
                                                 killed_it_goes_on, killed_it_tunes_again, the_store_has_it,
                                                 tuned_models_are_written_as_measured, decoders_are_written_as_measured,
+                                                small_floats_are_written_as_measured,
+                                                gguf_files_are_written_as_measured,
                                                 mixtures_are_written_as_measured, encoders_are_written_as_measured,
                                                 assembled_it_is_the_same, assembled_it_is_tuned,
                                                 large_steps_are_taken_back, encoders_are_tuned_on_their_embeddings,
                                                 windows_are_counted, eight_bits_stay_as_they_are,
-                                                too_little_memory_is_refused, some_blocks_alone,
                                                 the_guard_judges, memory_is_as_planned, NULL});
 }

@@ -22,6 +22,7 @@ calm_test(runs test_row_weights calm_test_play)
 calm_test(runs test_sensitivity_gradient calm_test_play)
 calm_test(runs test_learn calm_test_play)
 set_tests_properties(runs.test_learn PROPERTIES TIMEOUT 900)    # a dozen families learned from
+calm_test(runs test_learn_faults calm_test_play)
 calm_test(runs test_run_memory calm_test_play)
 set_tests_properties(runs.test_run_memory PROPERTIES TIMEOUT 900)    # two hundred runs
 calm_test(runs test_library calm_test_play calm_api)

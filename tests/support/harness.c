@@ -202,6 +202,19 @@ test_memory test_memory_end(void)
                          calm_memory_peak(ctx->memory) - measured_before};
 }
 
+bool test_refused(const char *what, calm_status status)
+{
+    ck_assert_msg(status == CALM_OK || status == CALM_ENOMEM, "%s: %s: %s", what, calm_status_name(status),
+                  ctx->message);
+    calm_ctx_forgive(ctx);
+    return status != CALM_OK;
+}
+
+void test_memory_limit(size_t bytes)
+{
+    calm_memory_set_limit(ctx->memory, bytes ? calm_memory_used(ctx->memory) + bytes : 0);
+}
+
 const char *test_directory(void)
 {
     char *path = test_format("%s/XXXXXX", temporary_root);

@@ -103,6 +103,39 @@ test_memory test_memory_end(void);
                       "%s: held %zu bytes, said %zu", #expr, ck_memory_.most, ck_all_);                      \
     } while (0)
 
+/* ---- memory that is not there ---- */
+
+/* The call, again and again, the k-th allocation of an arena failing for k = 1, 2, ...: it fails cleanly at least
+ * `least` times, and then succeeds. */
+#define ck_allocations(arena, least, expr)                                                                   \
+    do {                                                                                                     \
+        long ck_failures_ = -1;                                                                              \
+        bool ck_refused_;                                                                                    \
+        do {                                                                                                 \
+            (arena)->fail_in = ++ck_failures_ + 1;                                                           \
+            ck_refused_ = test_refused(#expr, (expr));                                                       \
+            (arena)->fail_in = 0;                                                                            \
+        } while (ck_refused_);                                                                               \
+        ck_assert_msg(ck_failures_ >= (least), "%s: %ld failures", #expr, ck_failures_);                     \
+    } while (0)
+
+/* The same of all arenas together, those of workers too, whose account is full at limits that rise by `bytes`. */
+#define ck_limits(bytes, least, expr)                                                                        \
+    do {                                                                                                     \
+        long ck_failures_ = -1;                                                                              \
+        do                                                                                                   \
+            test_memory_limit((bytes) * (size_t)(++ck_failures_ + 1));                                       \
+        while (test_refused(#expr, (expr)));                                                                 \
+        test_memory_limit(0);                                                                                \
+        ck_assert_msg(ck_failures_ >= (least), "%s: %ld failures", #expr, ck_failures_);                     \
+    } while (0)
+
+/* Was the call `what` refused for lack of memory?  Other failures fail the test; that one is forgiven. */
+bool test_refused(const char *what, calm_status status);
+
+/* From here on all arenas together may take so much more than they have; 0: any. */
+void test_memory_limit(size_t bytes);
+
 /* Root of the reference fixtures: $CALM_FIXTURES, else ../shared/fixtures beside the checkout.
  * NULL where absent, after a SKIP line: return from the test. */
 const char *fixtures_root(void);

@@ -115,11 +115,14 @@ static void describe(const calm_run *run, outcome *said)
 /* Of a stage that measures several times, each from 0 to a total of its own. */
 typedef struct progress {
     size_t before, done;    /* of the measurements that are over, of this one */
+    size_t kill_at_step;    /* of play */
 } progress;
 
 static void count_windows(void *user, calm_stage stage, size_t done, size_t total)
 {
     progress *windows = user;
+    if (stage == CALM_STAGE_LEARN && windows->kill_at_step && done == windows->kill_at_step)
+        raise(SIGKILL);
     if (stage != CALM_STAGE_CHOOSE || !total)
         return;
     windows->done = done;
@@ -131,8 +134,8 @@ static void count_windows(void *user, calm_stage stage, size_t done, size_t tota
 
 static void work(const play *run, fault wanted, outcome *said)
 {
-    progress windows = {0};
-    const calm_run_options options = {.command = "calm test", .events = {count_windows, &windows}};
+    progress windows = {.kill_at_step = run->kill_at_step};
+    const calm_run_options options = {.command = "calm test", .events = {.fn = count_windows, .user = &windows}};
     calm_run *finished;
     ctx->log = listen;
     ctx->log_user = said;
@@ -247,6 +250,27 @@ const char *play_digest(const char *dir)
     }
     free(found);
     return text;
+}
+
+void play_scale_tensor(const play *run, const char *tensor, int exponent)
+{
+    const char *path = test_format("%s/model.safetensors", run->recipe.model.dir);
+    uint64_t header;
+    size_t n, first, end;
+    char *bytes;
+    ck_ok(calm_read_file(ctx, path, (size_t)1 << 26, &bytes, &n));
+    memcpy(&header, bytes, sizeof header);
+    const char *at = strstr(bytes + 8, test_format("\"%s\"", tensor));
+    ck_assert_ptr_nonnull(at);
+    ck_assert_int_eq(sscanf(strstr(at, "data_offsets"), "data_offsets\":[%zu,%zu]", &first, &end), 2);
+    for (size_t i = 8 + header + first; i < 8 + header + end; i += sizeof(uint16_t)) {
+        uint16_t bits;
+        memcpy(&bits, bytes + i, sizeof bits);
+        /* Zero has no exponent. */
+        bits = bits & 0x7fff ? (uint16_t)(bits + exponent * (1 << 7)) : bits;
+        memcpy(bytes + i, &bits, sizeof bits);
+    }
+    ck_ok(calm_write_file(ctx, path, bytes, n));
 }
 
 const char *play_list(const play *run, const char *part)

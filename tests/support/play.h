@@ -15,6 +15,7 @@ typedef struct play {
     const char *dir;       /* of the test: text.txt lies there, the store and the output will */
     calm_recipe recipe;
     int threads;
+    size_t kill_at_step;   /* of learning: SIGKILL when so many are done; 0: at none */
 } play;
 
 /* What a run has to say. */
@@ -60,6 +61,9 @@ void play_stages(const play *run, calm_stages_fn *stages);
 
 /* "name sha256" of every file of a directory, sorted; NULL when it is not there. */
 const char *play_digest(const char *dir);
+
+/* Raise the exponents of a tensor of bfloat16 values in the model by this: all are multiplied by that power of two. */
+void play_scale_tensor(const play *run, const char *tensor, int exponent);
 
 /* Names in the directory of the test that contain `part`, joined by a space. */
 const char *play_list(const play *run, const char *part);

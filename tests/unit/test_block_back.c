@@ -1,9 +1,9 @@
 /* The backward pass of a block of every family: against differences of the forward pass along directions, to the bit
  * for any number of threads and for windows that add up, and what happens when something is missing or not finite.
  *
- * The reference fixtures (tests/golden/test_gradient_fixtures.c) check values to 1e-4; here are the parts that they
- * have not: biases everywhere, shared experts, input scales, quantized inputs, dropped padding, products of several
- * tiles. */
+ * Values in double are in test_adjoint_block.c, to 1e-7, and against the reference fixtures to 1e-4
+ * (tests/golden/test_gradient_fixtures.c); here, in float32, is what those have not: biases everywhere, shared experts,
+ * input scales, quantized inputs, dropped padding, products of several tiles. */
 #include "ptq/model/block_back.h"
 
 #include "ptq/base/rng.h"

@@ -99,8 +99,17 @@ TEST(memory)
 }
 END_OF_TEST
 
+TEST(no_memory)
+{
+    double loss;
+    float d[N];
+    fill();
+    ck_allocations(ctx->scratch, 2, calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 1, &loss, d));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("encode_back", (const TTest *[]){the_loss_is_that_of_evaluations, slopes,
-                                                      what_has_no_direction_is_refused, memory, NULL});
+                                                      what_has_no_direction_is_refused, memory, no_memory, NULL});
 }

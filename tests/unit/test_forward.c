@@ -232,14 +232,15 @@ TEST(memory)
         for (int threads = 1; threads <= 2; threads++) {
             ctx->n_threads = threads;
             const size_t said = calm_batch_block_scratch_bytes(config, 1, 4, 70, expert, false, (size_t)threads);
-            /* Tokens do not spread evenly over five experts, and two workers need not be at their most at one time:
-             * more than half of it is held all the same.  What is more is an expert with all tokens. */
+            /* Tokens do not spread evenly over five experts, and two workers need not be at their most at one time; on
+             * a busy machine one does it all.  Half of it is held all the same.  What is more is an expert with all
+             * tokens. */
             const size_t more = mixture ? calm_moe_experts_scratch_bytes(config, 1, 280) +
                                               (size_t)threads * calm_moe_expert_scratch_bytes(config, 280) : 0;
             test_memory_begin();
             ck_ok(calm_batch_block(ctx, &block, &rope, &batch, NULL));
             const size_t most = test_memory_end().most;
-            ck_assert_msg(2 * most > said && most <= said + more + 6 * CALM_ARENA_CHUNK, "%s: %zu, said %zu",
+            ck_assert_msg(2 * most >= said && most <= said + more + 6 * CALM_ARENA_CHUNK, "%s: %zu, said %zu",
                           tiny_families[f], most, said);
         }
         ctx->n_threads = 1;

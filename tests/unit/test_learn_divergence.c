@@ -126,7 +126,49 @@ TEST(slopes)
 }
 END_OF_TEST
 
+/* What open leaves is closed whatever comes back. */
+static calm_status open_and_close(toy *t)
+{
+    calm_tuning again = {.of = t->tuning.of, .floats.hidden.file = -1};
+    const calm_status status = calm_tuning_open(ctx, &again);
+    calm_batch_close(&again.floats);
+    return status;
+}
+
+/* One step: forward, and back through all blocks. */
+static calm_status step(toy *t, float *d, double *loss)
+{
+    CALM_TRY(calm_tuning_divergence(ctx, &t->tuning, t->first, WINDOWS, d, loss));
+    for (size_t b = calm_model_config(t->plan.model)->n_blocks; b-- > 0;)
+        CALM_TRY(calm_tuning_back(ctx, &t->tuning, b, t->first, WINDOWS, d));
+    return CALM_OK;
+}
+
+/* A step that was refused has changed nothing that the next one reads. */
+TEST(no_memory)
+{
+    static const char *const families[] = {"qwen3", "qwen3_moe", "bert"};
+    for (int f = 0; f < 3; f++) {
+        toy t;
+        float *d;
+        double expected, loss;
+        toy_open(families[f], "w2a16_g16", &t);
+        ck_ok(CALM_NEW(ctx, ctx->out, d, WINDOWS * TOKENS * t.tuning.floats.width));
+        ck_ok(step(&t, d, &expected));
+        ck_allocations(ctx->out, 30, open_and_close(&t));
+        ck_allocations(ctx->scratch, 1, open_and_close(&t));
+        ck_limits((size_t)1 << 16, 2, open_and_close(&t));
+        ck_allocations(ctx->scratch, 20, step(&t, d, &loss));
+        ck_assert(loss == expected);
+        ck_limits((size_t)1 << 15, 1, step(&t, d, &loss));
+        ck_assert(loss == expected);
+        calm_batch_close(&t.tuning.floats);
+        calm_model_close(t.plan.model);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("learn_divergence", (const TTest *[]){slopes, NULL});
+    return run_tests("learn_divergence", (const TTest *[]){slopes, no_memory, NULL});
 }

@@ -72,7 +72,33 @@ TEST(the_input_norms_gradient)
 }
 END_OF_TEST
 
+/* Every allocation of the view's own arenas, and all arenas at rising limits: assembly lies in one that goes. */
+TEST(no_memory)
+{
+    static const char *const families[] = {"qwen3", "qwen2_moe"};
+    static const char *const schemes[] = {"w4a16_g16_asym"};
+    for (int i = 0; i < 2; i++) {
+        const tiny_model spec = tiny_of(families[i]);
+        const calm_learn_view_options options = {.targets = true};
+        calm_learn_view view;
+        calm_vectors vectors;
+        tiny_plan p;
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        tiny_plan_quantize_all(&p, schemes, 1, TINY_GENERAL);
+        tiny_plan_pack(&p);
+        ck_allocations(ctx->out, 20, calm_learn_view_open(ctx, p.model, &p.plan, 1, &options, &view));
+        ck_allocations(ctx->scratch, 1, calm_learn_view_open(ctx, p.model, &p.plan, 1, &options, &view));
+        ck_limits((size_t)1 << 15, 2, calm_learn_view_open(ctx, p.model, &p.plan, 1, &options, &view));
+        ck_assert_uint_gt(view.n_linears, 6);
+        ((float *)(uintptr_t)*view.all[0].at)[0] += 1;
+        ck_allocations(ctx->out, 2, calm_learn_view_vectors(ctx, &view, &vectors));
+        ck_assert_uint_gt(vectors.count, 0);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("learn_view", (const TTest *[]){the_input_norms_gradient, NULL});
+    return run_tests("learn_view", (const TTest *[]){the_input_norms_gradient, no_memory, NULL});
 }

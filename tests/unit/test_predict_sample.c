@@ -139,8 +139,22 @@ TEST(memory)
 }
 END_OF_TEST
 
+/* All of it is of workers, which take a chunk at least. */
+TEST(no_memory)
+{
+    static fixture f;
+    static float expected[ROWS * HIDDEN];
+    open_fixture(&f, "llama");
+    ck_ok(calm_predict(ctx, &f.set, f.targets, ROWS));
+    ck_ok(calm_predict_sample_back(ctx, &f.set, f.targets, ROWS, 0, 0, expected));
+    ck_limits(4096, 2, calm_predict_sample_back(ctx, &f.set, f.targets, ROWS, 0, 0, f.d));
+    ck_assert_mem_eq(f.d, expected, sizeof expected);
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("predict_sample", (const TTest *[]){half_the_square_is_the_divergence, draws_are_of_rows, refusals,
-                                                         memory, NULL});
+                                                         memory, no_memory, NULL});
 }

@@ -100,9 +100,31 @@ TEST(a_stage_that_gets_work_is_shown_again)
 }
 END_OF_TEST
 
+/* Of learning the loss of the last step, with its progress and at the end; the other stages have none. */
+TEST(learning_has_a_loss)
+{
+    calm_progress progress;
+    const calm_events events = calm_progress_begin(ctx, &progress, false);
+    progress.terminal = false;
+    catch_errors();
+    calm_event(&events, CALM_STAGE_LEARN, 0, 100);
+    progress.stage[0].seconds = 50;
+    calm_event_figure(&events, CALM_STAGE_LEARN, 0.00271);
+    calm_event(&events, CALM_STAGE_LEARN, 50, 100);
+    calm_event_figure(&events, CALM_STAGE_LEARN, 0.00265);
+    calm_event(&events, CALM_STAGE_LEARN, 100, 100);
+    calm_event(&events, CALM_STAGE_ASSEMBLE, 0, 1);
+    calm_event(&events, CALM_STAGE_ASSEMBLE, 1, 1);
+    ck_assert_str_eq(caught_errors(), "calm: learn      50/100 steps, 1.0/s, 50 s left, loss 0.00271\n"
+                                      "calm: learn      100 steps, 50 s, loss 0.00265\n"
+                                      "calm: assemble   1 blocks, 0 s\n");
+    calm_progress_end(ctx, &progress);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("progress",
                      (const TTest *[]){candidates_of_the_store_are_in_no_rate, stages_with_nothing_to_do_are_not_shown,
-                                       a_stage_that_gets_work_is_shown_again, NULL});
+                                       a_stage_that_gets_work_is_shown_again, learning_has_a_loss, NULL});
 }

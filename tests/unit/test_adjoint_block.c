@@ -1,0 +1,277 @@
+/* The backward pass of attention, MLPs, mixtures and whole blocks is the transpose of their derivative
+ * (tests/support/adjoint.h), for every family. */
+#include "ptq/model/attention_back.h"
+#include "ptq/model/mlp_back.h"
+#include "ptq/model/moe_back.h"
+#include "tests/support/adjoint.h"
+#include "tests/support/block_params.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+
+enum { TOKENS = 19 };
+
+/* Padding was dropped between them. */
+static const uint32_t positions[TOKENS] = {0, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22};
+
+/* ---- a block, and its parts ---- */
+
+typedef struct fixture {
+    calm_model *model;
+    calm_config config; /* of the block, which a test may change */
+    block_params params;
+    calm_rope rope;
+    calm_span span;
+    double *x, *v, *dx; /* [T, D] */
+    size_t n;
+    calm_route *routes; /* of the first pass through a mixture: choices do not change in a difference */
+} fixture;
+
+static void open_with(const char *family, size_t tokens, const uint32_t *at, fixture *f)
+{
+    tiny_model spec = tiny_of(family);
+    spec.window = 4;
+    spec.bias = true;
+    spec.dtype = CALM_F32;
+    *f = (fixture){.span = {.window = 3, .n_tokens = tokens, .positions = at}};
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &f->model));
+    block_params_load(f->model, 1, &f->params);
+    f->config = *f->params.block.config;
+    f->params.block.config = &f->config;
+    ck_ok(calm_rope_init(ctx, &f->config, at ? at[tokens - 1] + 1 : tokens, &f->rope));
+    f->n = tokens * spec.hidden;
+    f->x = adjoint_filled(f->n, 1, 1);
+    f->v = adjoint_filled(f->n, 1, 2);
+    f->dx = adjoint_filled(f->n, 0, 0);
+}
+
+static void open_fixture(const char *family, fixture *f)
+{
+    open_with(family, TOKENS, positions, f);
+}
+
+/* Which gradients of the block belong to a part of it. */
+static bool is_one_of(const block_param *param, double *const *grads, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (grads[i] == param->grad)
+            return true;
+    return false;
+}
+
+static void check_params(fixture *f, const char *name, adjoint_value_fn *value, double *const *grads, size_t n)
+{
+    size_t n_checked = 0, n_wanted = 0;
+    for (size_t i = 0; i < n; i++)
+        n_wanted += grads[i] != NULL;
+    for (size_t i = 0; i < f->params.n; i++) {
+        const block_param *param = &f->params.all[i];
+        if (!is_one_of(param, grads, n))
+            continue;
+        adjoint_check(test_format("%s: %s", name, param->name), value, f, param->value, param->grad, param->n);
+        n_checked++;
+    }
+    ck_assert_uint_eq(n_checked, n_wanted);
+}
+
+static double attention_value(void *state)
+{
+    fixture *f = state;
+    calm_attention_tape tape;
+    double *y;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, y, f->n));
+    ck_ok(calm_attention_forward_tape(ctx, &f->params.block, &f->rope, f->x, &f->span, y, &tape));
+    return adjoint_dot(f->n, y, f->v);
+}
+
+static void attention_back(fixture *f)
+{
+    calm_attention_tape tape;
+    double *y;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, y, f->n));
+    ck_ok(calm_attention_forward_tape(ctx, &f->params.block, &f->rope, f->x, &f->span, y, &tape));
+    ck_ok(calm_attention_back(ctx, &f->params.block, &f->rope, f->x, &tape, f->v, &f->params.grads, f->dx));
+}
+
+/* Keys shared by heads (all but encoders), a cap (gemma2), windows, norms of q and k over a head (qwen3) and over all
+ * of them (olmo2), one product for all three (phi3), no order (bert). */
+TEST(attentions)
+{
+    for (size_t i = 0; tiny_families[i]; i++) {
+        fixture f;
+        open_fixture(tiny_families[i], &f);
+        attention_back(&f);
+        const calm_block_grads *g = &f.params.grads;
+        double *const grads[] = {g->weight[CALM_ROLE_Q], g->weight[CALM_ROLE_K], g->weight[CALM_ROLE_V],
+                                 g->weight[CALM_ROLE_O], g->weight[CALM_ROLE_FUSED_QKV], g->bias[CALM_ROLE_Q],
+                                 g->bias[CALM_ROLE_K], g->bias[CALM_ROLE_V], g->bias[CALM_ROLE_O],
+                                 g->bias[CALM_ROLE_FUSED_QKV], g->q_norm, g->k_norm};
+        adjoint_check(test_format("attention of %s: x", tiny_families[i]), attention_value, &f, f.x, f.dx, f.n);
+        check_params(&f, test_format("attention of %s", tiny_families[i]), attention_value, grads,
+                     sizeof grads / sizeof *grads);
+        calm_model_close(f.model);
+    }
+}
+END_OF_TEST
+
+/* Of so many tokens the softmax of 4 heads is more than a tape keeps, and is computed again; several blocks of query
+ * rows. */
+TEST(attention_of_a_long_window)
+{
+    enum { LONG = 1040 };
+    fixture f;
+    calm_attention_tape tape;
+    double *y;
+    open_with("llama", LONG, NULL, &f);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, y, f.n));
+    ck_ok(calm_attention_forward_tape(ctx, &f.params.block, &f.rope, f.x, &f.span, y, &tape));
+    ck_assert(tape.kept.numerators == NULL);
+    attention_back(&f);
+    adjoint_check("attention of a long window: x", attention_value, &f, f.x, f.dx, f.n);
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
+static double mlp_value(void *state)
+{
+    fixture *f = state;
+    calm_mlp_tape tape;
+    double *y;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, y, f->n));
+    ck_ok(calm_mlp_forward_tape(ctx, &f->config, f->params.block.weight, f->x, TOKENS, y, &tape));
+    return adjoint_dot(f->n, y, f->v);
+}
+
+/* With a gate, with a gate and up in one matrix, without a gate; what a reader multiplies down's input by.  Relu, whose
+ * corner differences would cross, is above. */
+TEST(mlps)
+{
+    static const char *const families[] = {"llama", "phi3", "bert"};
+    for (size_t i = 0; i < 3; i++)
+        for (int hadamard = 0; hadamard < 2; hadamard++)
+            for (calm_activation activation = CALM_ACTIVATION_SILU; activation < CALM_ACTIVATION_RELU; activation++) {
+                fixture f;
+                calm_mlp_tape tape;
+                double *y;
+                open_fixture(families[i], &f);
+                f.config.activation = activation;
+                f.config.down_hadamard = hadamard ? 16 : 0;
+                ck_ok(CALM_NEW(ctx, ctx->scratch, y, f.n));
+                const calm_block_grads *g = &f.params.grads;
+                ck_ok(calm_mlp_forward_tape(ctx, &f.config, f.params.block.weight, f.x, TOKENS, y, &tape));
+                ck_ok(calm_mlp_back(ctx, &f.config, f.params.block.weight, &tape, f.v, g->weight, g->bias, NULL, f.dx));
+                double *const grads[] = {g->weight[CALM_ROLE_GATE], g->weight[CALM_ROLE_UP], g->weight[CALM_ROLE_DOWN],
+                                         g->weight[CALM_ROLE_FUSED_GATE_UP], g->bias[CALM_ROLE_GATE],
+                                         g->bias[CALM_ROLE_UP], g->bias[CALM_ROLE_DOWN],
+                                         g->bias[CALM_ROLE_FUSED_GATE_UP]};
+                const char *name = test_format("MLP of %s, activation %d", families[i], (int)activation);
+                adjoint_check(test_format("%s: x", name), mlp_value, &f, f.x, f.dx, f.n);
+                check_params(&f, name, mlp_value, grads, sizeof grads / sizeof *grads);
+                calm_model_close(f.model);
+            }
+}
+END_OF_TEST
+
+/* The experts that a pass chose are those of the first one. */
+static void same_choice(fixture *f, const calm_routing *routing, size_t n)
+{
+    if (!f->routes) {
+        ck_ok(CALM_NEW(ctx, ctx->out, f->routes, n));
+        memcpy(f->routes, routing->routes, n * sizeof *f->routes);
+    }
+    for (size_t i = 0; i < n; i++)
+        ck_assert_uint_eq(routing->routes[i].expert, f->routes[i].expert);
+}
+
+static double moe_pass(fixture *f, bool back)
+{
+    calm_routing routing;
+    double *y;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, y, f->n));
+    ck_ok(calm_moe_forward_tape(ctx, &f->params.block, f->x, f->x, &f->span, y, &routing));
+    same_choice(f, &routing, TOKENS * f->config.moe.top_k);
+    if (back)
+        ck_ok(calm_moe_back(ctx, &f->params.block, &routing, f->x, TOKENS, f->v, &f->params.grads, f->dx));
+    return adjoint_dot(f->n, y, f->v);
+}
+
+static double moe_value(void *state)
+{
+    return moe_pass(state, false);
+}
+
+/* Without the norm before it, so that the rows that are routed are those that the experts read; with and without a
+ * shared expert and with weights that are divided by their sum and not.  Gradients pass through the weights of the
+ * chosen; two of five experts are, so all have tokens. */
+TEST(mixtures)
+{
+    static const char *const families[] = {"qwen3_moe", "qwen2_moe"};
+    for (size_t i = 0; i < 2; i++)
+        for (int divided = 0; divided < 2; divided++) {
+            fixture f;
+            double *grads[64] = {NULL};
+            size_t n = 0;
+            open_fixture(families[i], &f);
+            f.config.moe.norm_top_k = divided;
+            f.params.block.norm[CALM_SUBLAYER_MLP][CALM_NORM_IN].w = NULL;
+            const calm_block_grads *g = &f.params.grads;
+            moe_pass(&f, true);
+            grads[n++] = g->router;
+            grads[n++] = g->shared_gate;
+            for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+                grads[n++] = g->shared.weight[role];
+                for (size_t e = 0; e < f.config.moe.n_experts; e++)
+                    if (g->experts[e].weight[role])
+                        grads[n++] = g->experts[e].weight[role];
+            }
+            ck_assert_uint_le(n, sizeof grads / sizeof *grads);
+            const char *name = test_format("mixture of %s, %s", families[i], divided ? "divided" : "not divided");
+            adjoint_check(test_format("%s: x", name), moe_value, &f, f.x, f.dx, f.n);
+            check_params(&f, name, moe_value, grads, n);
+            calm_model_close(f.model);
+        }
+}
+END_OF_TEST
+
+static double block_value(void *state)
+{
+    fixture *f = state;
+    calm_block_tape *tape;
+    double *z;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, z, f->n));
+    ck_ok(calm_block_forward_tape(ctx, &f->params.block, &f->rope, f->x, &f->span, z, &tape));
+    return adjoint_dot(f->n, z, f->v);
+}
+
+/* Of every family, by every parameter and by what enters it: norms before, behind and around, residuals.  (Were a
+ * difference to change a choice of experts, both sides would differ by what an expert gives.) */
+TEST(blocks)
+{
+    for (size_t i = 0; tiny_families[i]; i++) {
+        fixture f;
+        calm_block_tape *tape;
+        double *z;
+        open_fixture(tiny_families[i], &f);
+        ck_ok(CALM_NEW(ctx, ctx->scratch, z, f.n));
+        ck_ok(calm_block_forward_tape(ctx, &f.params.block, &f.rope, f.x, &f.span, z, &tape));
+        ck_ok(calm_block_back(ctx, &f.params.block, &f.rope, tape, f.v, &f.params.grads, f.dx));
+        adjoint_check(test_format("%s: x", tiny_families[i]), block_value, &f, f.x, f.dx, f.n);
+        for (size_t p = 0; p < f.params.n; p++) {
+            const block_param *param = &f.params.all[p];
+            adjoint_check(test_format("%s: %s", tiny_families[i], param->name), block_value, &f, param->value,
+                          param->grad, param->n);
+        }
+        calm_model_close(f.model);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("adjoint_block", (const TTest *[]){attentions, attention_of_a_long_window, mlps, mixtures, blocks,
+                                                        NULL});
+}
