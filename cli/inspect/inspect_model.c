@@ -70,7 +70,7 @@ static calm_status read_blocks(calm_ctx *ctx, const calm_model *model, stored_li
     out->bytes = tensor->bytes;
     out->quantized = calm_gguf_is_in_blocks(tensor);
     snprintf(out->scheme, sizeof out->scheme, "%s",
-             out->quantized ? calm_gguf_type_name(tensor) : calm_dtype_name(tensor->dtype));
+             out->quantized ? calm_gguf_stored_type(tensor) : calm_dtype_name(tensor->dtype));
     return CALM_OK;
 }
 

@@ -107,20 +107,21 @@ static calm_status make_set(calm_ctx *ctx, opened *from, calm_gguf_opened *out)
     return calm_safetensors_of(ctx, tensors, n, &source, &out->tensors);
 }
 
-static const calm_ggml_info *stored_type(const calm_tensor *tensor)
+/* Of a tensor that this file made: its entry is there. */
+static const calm_ggml_info *info_of(const calm_tensor *tensor)
 {
     const calm_gguf_entry *entry = tensor->entry;
     return calm_ggml_find(entry->stored->type);
 }
 
-const char *calm_gguf_type_name(const calm_tensor *tensor)
+const char *calm_gguf_stored_type(const calm_tensor *tensor)
 {
-    return stored_type(tensor)->name;
+    return info_of(tensor)->name;
 }
 
 bool calm_gguf_is_in_blocks(const calm_tensor *tensor)
 {
-    return stored_type(tensor)->elements > 1;
+    return info_of(tensor)->elements > 1;
 }
 
 /* ---- the file ---- */

@@ -411,6 +411,7 @@ const calm_safetensors *calm_model_tensors(const calm_model *model)
     return model->tensors;
 }
 
+/* Directories hold safetensors alone. */
 bool calm_model_is_file(const calm_model *model)
 {
     return calm_is_file(model->dir);

@@ -417,6 +417,7 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
     return calm_qformat_load_rows(ctx, reader, set, module, scheme, out, in, 0, out, w);
 }
 
+/* A file's layout is no part of it. */
 calm_scheme calm_qformat_as_scheme(const calm_qformat_scheme *scheme, calm_dtype scales)
 {
     return (calm_scheme){.bits = scheme->bits, .group = scheme->group, .symmetric = scheme->symmetric,

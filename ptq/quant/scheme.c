@@ -187,19 +187,6 @@ bool calm_scheme_same(const calm_scheme *a, const calm_scheme *b)
     return strcmp(of_a, of_b) == 0;
 }
 
-calm_scheme calm_scheme_of_type(int type)
-{
-    calm_scheme out = {.symmetric = true, .scale_dtype = CALM_F16, .group = 32, .bits = -type};
-    if (type < 0)
-        return out;
-    out.family = type;
-    const calm_family *row = calm_scheme_family(&out);
-    out.bits = row->bits;
-    out.group = row->group;
-    out.scale_dtype = row->scale == CALM_SCALE_F16 ? CALM_F16 : CALM_BF16;
-    return out;
-}
-
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in)
 {
     const int instead = calm_scheme_family(scheme)->instead;

@@ -35,7 +35,7 @@ typedef enum calm_family_id {
 /* Families that GGUF has a type for, a set of bits 1 << CALM_FAMILY_X. */
 enum {
     CALM_GGUF_FAMILIES = 0
-#define CALM_FAMILY(id, name, levels, bits, zero, group, rows, super, scale, minimum, side_bits, act_bits, act_rule,    \
+#define CALM_FAMILY(id, name, levels, bits, zero, group, rows, super, scale, minimum, side, act_bits, act_rule,        \
                     instead, ggml, label)                                                                              \
     | ((ggml) ? 1 << CALM_FAMILY_##id : 0)
 #include "ptq/quant/schemes.def"
