@@ -178,6 +178,10 @@ size_t calm_problem_super(const calm_problem *problem, size_t g);
 /* The grid, or CALM_ENUMERIC naming row and group when its scale left the storable range. */
 calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out);
 
+/* Where scales are multiples of one number for the whole job: CALM_ENUMERIC naming the row and group of the largest
+ * weight when beside it more than half of the groups would become zero, those left out that would be in any scheme. */
+calm_status calm_problem_check_global(calm_ctx *ctx, const calm_problem *problem);
+
 /* Put a grid into a job's arrays. */
 void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid);
 

@@ -80,20 +80,65 @@ calm_status calm_problem_each_chunk(calm_ctx *ctx, const calm_problem *problem, 
     return calm_parallel_for(ctx, calm_problem_chunks(problem), fn, user);
 }
 
+/* The linear that a row of the stacked job belongs to; *row becomes its row there. */
+static const calm_linear *linear_of(const calm_problem *problem, size_t *row)
+{
+    const calm_linear *linear = problem->job->linears;
+    while (*row >= linear->out)
+        *row -= linear++->out;
+    return linear;
+}
+
 calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out)
 {
     *out = grid;
     if (isfinite(grid.scale) && isfinite(grid.min))
         return CALM_OK;
-    /* The row is one of the stacked job; the message names the linear it belongs to and its row there. */
-    const calm_linear *linear = group->problem->job->linears;
     size_t row = group->row;
-    while (row >= linear->out)
-        row -= linear++->out;
+    const calm_linear *linear = linear_of(group->problem, &row);
     char name[CALM_SCHEME_NAME_MAX];
     calm_scheme_name(&group->problem->job->scheme, name);
     return calm_fail(ctx, CALM_ENUMERIC, "%s.weight: row %zu, group %zu: the scale is beyond what %s can store (%g)",
                      linear->name, row, group->index, name, calm_scale_most(&group->problem->job->scheme));
+}
+
+/* Is every one of these weights nearest to 0 under the least scale? */
+static bool vanishes(const calm_problem *problem, float most)
+{
+    const calm_scheme *scheme = &problem->job->scheme;
+    double level = (double)most / (double)calm_scale_round(scheme, problem->global, 0);
+    calm_level_nearest(scheme, calm_symmetric_zero(scheme), &level, 1);
+    return level == 0;
+}
+
+calm_status calm_problem_check_global(calm_ctx *ctx, const calm_problem *problem)
+{
+    size_t n = 0, n_lost = 0, row = 0, group = 0;
+    float most = 0;
+    for (size_t i = 0; problem->global > 0 && i < problem->out; i++)
+        for (size_t g = 0; g < problem->n_groups; g++) {
+            const float *w = problem->w + i * problem->in + calm_problem_group_start(problem, g);
+            const size_t columns = calm_problem_group_columns(problem, g);
+            float here = 0;
+            for (size_t j = 0; j < columns; j++)
+                here = fmaxf(here, fabsf(w[j]));
+            /* Smaller ones become 0, or next to it, in every scheme. */
+            n += (double)here > CALM_SCALE_MIN;
+            n_lost += (double)here > CALM_SCALE_MIN && vanishes(problem, here);
+            if (here > most) {
+                most = here;
+                row = i;
+                group = g;
+            }
+        }
+    if (n_lost <= n / 2)
+        return CALM_OK;
+    const calm_linear *linear = linear_of(problem, &row);
+    char name[CALM_SCHEME_NAME_MAX];
+    calm_scheme_name(&problem->job->scheme, name);
+    return calm_fail(ctx, CALM_ENUMERIC,
+                     "%s.weight: row %zu, group %zu: beside its largest weight, %g, the scales of %zu of %zu groups "
+                     "are below what %s can store", linear->name, row, group, (double)most, n_lost, n, name);
 }
 
 calm_status calm_problem_grid(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, const double *w,

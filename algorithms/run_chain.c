@@ -396,6 +396,7 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
     set_global(&problem);
     CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
     set_global(&problem);
+    CALM_TRY(calm_problem_check_global(ctx, &problem));
     CALM_TRY(set_act_scale(ctx, &problem));
     at++;
     CALM_TRY(allocate_result(ctx, algorithm, &problem, at, out));

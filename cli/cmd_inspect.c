@@ -1,4 +1,4 @@
-/* calm inspect: what is in a store or in a model directory. */
+/* calm inspect: what is in a store, a model directory or a GGUF file. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,16 +35,19 @@ static const calm_option table[] = {
     {0},
 };
 
-/* Does the file begin like a database?  Checked first, since SQLite's own error does not name a store. */
-static bool looks_like_database(const char *path)
+/* What the files begin with that can be shown.  Checked first, since SQLite's own error does not name a store. */
+#define DATABASE_MAGIC "SQLite format 3"
+#define GGUF_MAGIC "GGUF"
+
+static bool begins_with(const char *path, const char *magic)
 {
-    static const char magic[] = "SQLite format 3";
-    char head[sizeof magic] = {0};
+    char head[sizeof DATABASE_MAGIC];
+    const size_t length = strlen(magic);
     FILE *stream = fopen(path, "rb");
-    const size_t n = stream ? fread(head, 1, sizeof head, stream) : 0;
+    const size_t n = stream ? fread(head, 1, length, stream) : 0;
     if (stream)
         fclose(stream);
-    return n == sizeof head && memcmp(head, magic, sizeof magic) == 0;
+    return n == length && memcmp(head, magic, length) == 0;
 }
 
 /* ---- what the terminal can show ---- */
@@ -95,8 +98,8 @@ static calm_status check_misspelt(calm_ctx *ctx, const char *word)
 
 static calm_status inspect_file(calm_ctx *ctx, const char *path, const calm_inspect_query *query)
 {
-    if (!looks_like_database(path))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: neither a store nor a model directory", path);
+    if (!begins_with(path, DATABASE_MAGIC))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: neither a store nor a model directory nor a GGUF file", path);
     return calm_inspect_store(ctx, path, query);
 }
 
@@ -155,6 +158,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
                                       .ascii = o->ascii || !locale_is_utf8()};
     if (store)
         return inspect_named_store(ctx, o->store ? o->store : DEFAULT_STORE, o->store != NULL, &query);
+    if (calm_is_file(args->of[0]) && begins_with(args->of[0], GGUF_MAGIC))
+        return calm_inspect_model(ctx, args->of[0], NULL, &query);
     if (calm_path_exists(args->of[0]) && !calm_is_directory(args->of[0]))
         return inspect_file(ctx, args->of[0], &query);
     return inspect_model(ctx, args->of[0], o->common.quiet, &query);
@@ -162,9 +167,9 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 
 const calm_command calm_cmd_inspect = {
     .name = "inspect",
-    .summary = "show what is in a store or in a model directory",
+    .summary = "show what is in a store, a model directory or a GGUF file",
     .arguments = "[STORE|MODEL] [WHAT [RUN...]]",
-    .description = "Shows what is in a store (calm.db) or in a model directory (or a model's name).",
+    .description = "Shows what is in a store (calm.db), in a model directory (or a model's name) or in a GGUF file.",
     .examples = "  calm inspect runs                    runs of " DEFAULT_STORE "\n"
                 "  calm inspect calm.db                 models, calibrations and runs\n"
                 "  calm inspect calm.db layers          each unit's candidates as a strip\n"
@@ -172,7 +177,8 @@ const calm_command calm_cmd_inspect = {
                 "  calm inspect diff 2 3                what differs between two runs\n"
                 "  calm inspect sql 'SELECT * FROM v_runs' --csv\n"
                 "  calm inspect qwen                    the bundled demo model\n"
-                "  calm inspect ./qwen-w4 linears       the scheme of each linear\n\n"
+                "  calm inspect ./qwen-w4 linears       the scheme of each linear\n"
+                "  calm inspect model.gguf linears      the type of each linear\n\n"
                 "WHAT, for a store:\n"
                 "  summary      what is in it (the default)\n"
                 "  runs         one row per run\n"
@@ -192,7 +198,7 @@ const calm_command calm_cmd_inspect = {
                 "WHAT, for a model:\n"
                 "  summary      architecture, sizes, parameters, bits per weight (the default)\n"
                 "  blocks       one row per job\n"
-                "  linears      one row per linear, with its scheme\n\n"
+                "  linears      one row per linear, with its scheme, or its type in a GGUF file\n\n"
                 "Columns that hold nothing are left out of tables, never of JSON and CSV.\n"
                 "RUN is a number; without it summary, runs and ablation show all, the others\n"
                 "the newest.  The first word is a file or directory where there is one of that\n"

@@ -1,4 +1,4 @@
-/* calm inspect: stores (inspect_store.c) and model directories (inspect_model.c). */
+/* calm inspect: stores (inspect_store.c), model directories and GGUF files (inspect_model.c). */
 #ifndef CALM_CLI_INSPECT_INSPECT_H
 #define CALM_CLI_INSPECT_INSPECT_H
 
@@ -33,7 +33,7 @@ calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *w
 /* The names of a store's views, [*n], static storage. */
 const char *const *calm_inspect_views(size_t *n);
 
-/* Print a view of the model directory `dir`; `note` (may be NULL) is a member of its summary.  CALM_EARG;
+/* Print a view of the model directory or GGUF file `dir`; `note` (may be NULL) is a member of its summary.  CALM_EARG;
  * else as calm_model_open. */
 calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query);
 

@@ -1,4 +1,4 @@
-/* calm inspect MODEL: what a checkpoint directory holds, float or quantized. */
+/* calm inspect MODEL: what a checkpoint directory or a GGUF file holds, float or quantized. */
 #include "cli/inspect/inspect.h"
 #include "cli/print.h"
 
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
+#include "ptq/model/gguf_model.h"
 #include "ptq/model/model.h"
 #include "ptq/quant/scheme.h"
 
@@ -14,8 +15,7 @@ typedef struct stored_linear {
     const char *module;
     const calm_job_ref *job;
     size_t out, in, bytes;
-    char scheme[CALM_SCHEME_NAME_MAX];
-    int act_bits;
+    char scheme[CALM_SCHEME_NAME_MAX];    /* of a GGUF file its type */
     bool quantized;
 } stored_linear;
 
@@ -59,6 +59,21 @@ static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const 
     return CALM_OK;
 }
 
+/* The same of a GGUF file, whose types say all. */
+static calm_status read_blocks(calm_ctx *ctx, const calm_model *model, stored_linear *out)
+{
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", out->module));
+    const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
+    if (!tensor)
+        return CALM_OK;
+    out->bytes = tensor->bytes;
+    out->quantized = calm_gguf_is_in_blocks(tensor);
+    snprintf(out->scheme, sizeof out->scheme, "%s",
+             out->quantized ? calm_gguf_stored_type(tensor) : calm_dtype_name(tensor->dtype));
+    return CALM_OK;
+}
+
 static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *job, const calm_linear_ref *linear,
                                stored_linear *out)
 {
@@ -67,6 +82,8 @@ static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *
     calm_dtype dtype = CALM_BF16;
     size_t floats = 0;
     *out = (stored_linear){.job = job, .module = linear->module, .out = linear->out, .in = linear->in};
+    if (calm_model_is_file(model))
+        return read_blocks(ctx, model, out);
     if (calm_model_qformat(model))
         CALM_TRY(calm_qformat_find(ctx, calm_model_qformat(model), calm_model_tensors(model), linear->module,
                                    &out->quantized, &stored));
@@ -75,11 +92,8 @@ static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *
         snprintf(out->scheme, sizeof out->scheme, "%s", calm_dtype_name(dtype));
         return CALM_OK;
     }
-    const calm_scheme scheme = {.bits = stored.bits, .group = stored.group, .symmetric = stored.symmetric,
-                                .act_bits = stored.act_bits, .act_asymmetric = stored.act_asymmetric,
-                                .act_rule = stored.act_rule, .scale_dtype = dtype};
+    const calm_scheme scheme = calm_qformat_as_scheme(&stored, dtype);
     calm_scheme_name(&scheme, out->scheme);
-    out->act_bits = stored.act_bits;
     to->n_scales += floats;
     return CALM_OK;
 }
@@ -100,11 +114,12 @@ static calm_status read_contents(calm_ctx *ctx, const calm_model *model, content
     return CALM_OK;
 }
 
-/* Parameters of the float model: stored floats without scales, and the weights that are stored as codes. */
+/* Parameters of the float model: stored floats without scales, and the weights that are stored as codes.  Blocks of a
+ * GGUF file are read as floats, and counted as such. */
 static size_t count_parameters(const contents *in)
 {
     size_t total = calm_model_n_params(in->model) - in->n_scales;
-    for (size_t i = 0; i < in->n; i++)
+    for (size_t i = 0; i < in->n && !calm_model_is_file(in->model); i++)
         total += in->linears[i].quantized ? in->linears[i].out * in->linears[i].in : 0;
     return total;
 }
@@ -207,9 +222,9 @@ calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note,
     if (view == N_VIEWS)
         return calm_inspect_unknown(ctx, dir, query->what, names, N_VIEWS);
     if (query->n_args)
-        return calm_fail(ctx, CALM_EARG, "%s: a model directory has no runs; RUN belongs to a store", dir);
+        return calm_fail(ctx, CALM_EARG, "%s: a model has no runs; RUN belongs to a store", dir);
     if (query->unit || query->metric)
-        return calm_fail(ctx, CALM_EARG, "%s: a model directory has no scores; --%s belongs to a store", dir,
+        return calm_fail(ctx, CALM_EARG, "%s: a model has no scores; --%s belongs to a store", dir,
                          query->unit ? "unit" : "metric");
     CALM_TRY(calm_model_open(ctx, dir, &model));
     CALM_TRY(read_contents(ctx, model, &in));

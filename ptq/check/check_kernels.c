@@ -19,10 +19,7 @@ static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, 
 
 static calm_status check_module(calm_checking *c, const calm_check_module *module)
 {
-    const calm_qformat_scheme *from = &module->scheme;
-    const calm_scheme scheme = {.bits = from->bits, .group = from->group, .symmetric = from->symmetric,
-                                .act_bits = from->act_bits, .act_asymmetric = from->act_asymmetric,
-                                .family = from->family, .act_rule = from->act_rule};
+    const calm_scheme scheme = calm_qformat_as_scheme(&module->scheme, CALM_BF16);
     const char *format = c->report->format;
     const bool fuses = c->asked == CALM_CHECK_VLLM || c->asked == CALM_CHECK_SGLANG;
     calm_engine_linear linear = {module->name, module->out, module->in, calm_check_is_expert(module), 0};

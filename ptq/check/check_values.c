@@ -32,7 +32,10 @@ static look choose(const calm_check_module *module, const calm_check_member *at,
     const bool known = calm_qformat_suffix_part(NULL, at->suffix, &part);
     *limit = 0;
     if (module->quantized && module->scheme.family && known && !calm_dtype_is_float(tensor->dtype))
-        return part == CALM_QFORMAT_SCALES ? LOOK_SCALES : tensor->dtype == CALM_F8_E4M3 ? LOOK_CODES : LOOK_NOTHING;
+        return part == CALM_QFORMAT_SCALES      ? LOOK_SCALES
+               : tensor->dtype == CALM_F8_E4M3 ? LOOK_CODES
+               : part == CALM_QFORMAT_CODES    ? LOOK_HOLES
+                                               : LOOK_NOTHING;
     if (known && part == CALM_QFORMAT_SCALES && calm_dtype_is_float(tensor->dtype))
         return LOOK_SCALES;
     if (calm_dtype_is_float(tensor->dtype))

@@ -162,30 +162,46 @@ static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
 
 /* ---- all of them ---- */
 
-/* The file's label: llama.cpp's number for the type that holds the most elements. */
+/* llama.cpp's label of files that consist of a type; UINT32_MAX: none. */
+static uint32_t label_of(calm_ggml_type type)
+{
+    switch (type) {
+    case CALM_GGML_F32:
+        return 0;
+    case CALM_GGML_F16:
+        return 1;
+    case CALM_GGML_Q4_0:
+        return 2;
+    case CALM_GGML_Q8_0:
+        return 7;
+    case CALM_GGML_BF16:
+        return 32;
+    default:
+        break;
+    }
+    for (int family = 0; family < CALM_N_FAMILIES; family++)
+        if (calm_families[family].ggml == type)
+            return calm_families[family].label;
+    return UINT32_MAX;
+}
+
+/* The file's label: that of the type which holds the most elements, of equals the least. */
 static uint32_t label(const calm_gguf_layout *layout)
 {
-    static const struct {
-        calm_ggml_type type;
-        uint32_t label;
-    } labels[] = {{CALM_GGML_F32, 0},   {CALM_GGML_F16, 1},     {CALM_GGML_Q4_0, 2},  {CALM_GGML_Q4_1, 3},
-                  {CALM_GGML_Q8_0, 7},  {CALM_GGML_Q5_0, 8},    {CALM_GGML_Q5_1, 9},  {CALM_GGML_Q2_K, 10},
-                  {CALM_GGML_Q3_K, 12}, {CALM_GGML_Q4_K, 15},   {CALM_GGML_Q5_K, 17}, {CALM_GGML_Q6_K, 18},
-                  {CALM_GGML_IQ4_NL, 25}, {CALM_GGML_IQ4_XS, 30}, {CALM_GGML_BF16, 32}, {CALM_GGML_MXFP4, 38},
-                  {CALM_GGML_NVFP4, 39}};
-    double most = -1;
-    uint32_t out = 0;
-    for (size_t l = 0; l < sizeof labels / sizeof *labels; l++) {
-        double elements = 0;
-        for (size_t i = 0; i < layout->n; i++) {
-            const size_t *dims = layout->tensors[i].dims;
-            if (layout->tensors[i].type == labels[l].type && layout->parts[i].of.job && !layout->parts[i].factor)
-                elements += (double)dims[0] * (double)dims[1] * (double)dims[2];
-        }
-        if (elements > most) {
-            most = elements;
-            out = labels[l].label;
-        }
+    double elements[CALM_GGML_END] = {0};
+    uint32_t out = UINT32_MAX;
+    double most = 0;
+    for (size_t i = 0; i < layout->n; i++) {
+        const size_t *dims = layout->tensors[i].dims;
+        if (layout->parts[i].of.job && !layout->parts[i].factor)
+            elements[layout->tensors[i].type] += (double)dims[0] * (double)dims[1] * (double)dims[2];
+    }
+    for (uint32_t type = 0; type < CALM_GGML_END; type++) {
+        const uint32_t number = label_of(type);
+        if (number == UINT32_MAX || elements[type] < most || (elements[type] == most && number > out))
+            continue;
+        most = elements[type];
+        out = number;
     }
     return out;
 }

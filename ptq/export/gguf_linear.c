@@ -11,33 +11,21 @@
 #define BLOCK 32    /* elements of Q4_0, Q4_1 and Q8_0 */
 
 /* The type of a family of schemes; its groups and super-blocks are the type's. */
-static const struct {
-    int family;
-    calm_ggml_type type;
-} types[] = {
-#define CALM_GGUF_TYPE(name) {CALM_FAMILY_##name, CALM_GGML_##name},
-    CALM_GGUF_FAMILY_LIST(CALM_GGUF_TYPE)
-#undef CALM_GGUF_TYPE
-};
-#define N_TYPES (sizeof types / sizeof *types)
-
 static calm_status family_type(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
                                calm_ggml_type *out)
 {
+    const uint32_t type = calm_scheme_family(scheme)->ggml;
     char name[CALM_SCHEME_NAME_MAX];
     calm_scheme_name(scheme, name);
-    for (size_t i = 0; i < N_TYPES; i++) {
-        if (types[i].family != scheme->family)
-            continue;
-        const size_t elements = calm_ggml_find(types[i].type)->elements;
-        *out = types[i].type;
-        return in % elements == 0 ? CALM_OK
-                                  : calm_fail(ctx, CALM_EUNSUPPORTED,
-                                              "gguf: %s has %zu input columns, which the blocks of %zu of %s do not "
-                                              "divide; use iq4_nl, q5_0, w4a16_g32 or w8a16_g32 for it", module, in,
-                                              elements, name);
-    }
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s, for which GGUF has no type", module, name);
+    if (!type)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s, for which GGUF has no type", module, name);
+    *out = (calm_ggml_type)type;
+    const size_t elements = calm_ggml_find(type)->elements;
+    if (in % elements)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "gguf: %s has %zu input columns, which the blocks of %zu of %s do not divide; use q5_0, "
+                         "w4a16_g32 or w8a16_g32 for it", module, in, elements, name);
+    return CALM_OK;
 }
 
 calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,

@@ -17,6 +17,7 @@ typedef calm_status calm_outer_rows_fn(void *user, calm_ctx *ctx, const calm_ten
 
 typedef struct calm_outer_plan {
     calm_scheme scheme[CALM_N_OUTERS];    /* bits 0: it stays float */
+    calm_scheme asked[CALM_N_OUTERS];     /* in whose place it stands, the same or another */
     calm_outer_rows_fn *rows;
     void *user;
 } calm_outer_plan;

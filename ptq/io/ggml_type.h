@@ -42,6 +42,7 @@ typedef enum calm_ggml_type {
 #define CALM_GGML_ENUM(name, number, elements, bytes) CALM_GGML_##name = (number),
     CALM_GGML_TYPE_LIST(CALM_GGML_ENUM)
 #undef CALM_GGML_ENUM
+    CALM_GGML_END    /* above all numbers, which rise */
 } calm_ggml_type;
 
 typedef struct calm_ggml_info {

@@ -476,16 +476,25 @@ bool calm_gguf_is(const calm_gguf_key *key, const char *text)
 
 /* ---- tensors ---- */
 
+/* A type that calm does not widen, with all that it does. */
+static calm_status refuse_type(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, const char *type)
+{
+    char readable[256] = "";
+    for (uint32_t number = 0; number < CALM_GGML_END; number++)
+        if (calm_ggml_find(number) && calm_ggml_readable((calm_ggml_type)number))
+            snprintf(readable + strlen(readable), sizeof readable - strlen(readable), "%s%s", *readable ? ", " : "",
+                     calm_ggml_find(number)->name);
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tensor %s: type %s; calm reads %s", file->path, tensor->name, type,
+                     readable);
+}
+
 calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first,
                              size_t n, float *out)
 {
     const calm_ggml_info *info = calm_ggml_find(tensor->type);
     const size_t width = tensor->dims[0];
     if (!calm_ggml_readable(tensor->type))
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: tensor %s: type %s; calm reads F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, "
-                         "IQ4_XS, MXFP4 and NVFP4",
-                         file->path, tensor->name, info->name);
+        return refuse_type(ctx, file, tensor, info->name);
     CALM_TRY(calm_ggml_to_f32(ctx, tensor->type, tensor->data + first * (width / info->elements) * info->bytes,
                               n * width, out));
     const size_t bad = calm_find_nonfinite(out, n * width);

@@ -100,11 +100,28 @@ static calm_status make_set(calm_ctx *ctx, opened *from, calm_gguf_opened *out)
         const calm_gguf_entry *entry = &from->list.entries[i];
         if (!entry->name)    /* rope_freqs.weight, scales of activations: not of a checkpoint */
             continue;
-        fill_tensor(from, entry, &source, &tensors[n++]);
-        out->quantized |= calm_ggml_find(entry->stored->type)->elements > 1;
+        fill_tensor(from, entry, &source, &tensors[n]);
+        out->quantized |= calm_gguf_is_in_blocks(&tensors[n++]);
     }
     add_dtype(from, out);
     return calm_safetensors_of(ctx, tensors, n, &source, &out->tensors);
+}
+
+/* Of a tensor that this file made: its entry is there. */
+static const calm_ggml_info *info_of(const calm_tensor *tensor)
+{
+    const calm_gguf_entry *entry = tensor->entry;
+    return calm_ggml_find(entry->stored->type);
+}
+
+const char *calm_gguf_stored_type(const calm_tensor *tensor)
+{
+    return info_of(tensor)->name;
+}
+
+bool calm_gguf_is_in_blocks(const calm_tensor *tensor)
+{
+    return info_of(tensor)->elements > 1;
 }
 
 /* ---- the file ---- */

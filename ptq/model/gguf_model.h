@@ -17,4 +17,8 @@ typedef struct calm_gguf_opened {
  * calm_gguf_list_tensors and calm_gguf_config; CALM_EUNSUPPORTED: one file of several. */
 calm_status calm_gguf_open_model(calm_ctx *ctx, const char *path, calm_gguf_opened *out);
 
+/* The type that a tensor of such a set is stored in, and whether that is one of blocks. */
+const char *calm_gguf_stored_type(const calm_tensor *tensor);
+bool calm_gguf_is_in_blocks(const calm_tensor *tensor);
+
 #endif

@@ -411,6 +411,12 @@ const calm_safetensors *calm_model_tensors(const calm_model *model)
     return model->tensors;
 }
 
+/* Directories hold safetensors alone. */
+bool calm_model_is_file(const calm_model *model)
+{
+    return calm_is_file(model->dir);
+}
+
 bool calm_model_is_quantized(const calm_model *model)
 {
     return model->stored || model->in_blocks;

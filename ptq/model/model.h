@@ -23,6 +23,7 @@ const char *calm_model_prefix(const calm_model *model);                 /* "mode
 const calm_json *calm_model_json(const calm_model *model);              /* config.json */
 const char *calm_model_class(const calm_model *model);                  /* "Qwen3ForCausalLM" */
 const calm_safetensors *calm_model_tensors(const calm_model *model);
+bool calm_model_is_file(const calm_model *model);                       /* a GGUF file, no directory */
 bool calm_model_is_quantized(const calm_model *model);
 const calm_qformat_reader *calm_model_qformat(const calm_model *model);          /* NULL: float, or GGUF */
 

@@ -417,6 +417,14 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
     return calm_qformat_load_rows(ctx, reader, set, module, scheme, out, in, 0, out, w);
 }
 
+/* A file's layout is no part of it. */
+calm_scheme calm_qformat_as_scheme(const calm_qformat_scheme *scheme, calm_dtype scales)
+{
+    return (calm_scheme){.bits = scheme->bits, .group = scheme->group, .symmetric = scheme->symmetric,
+                         .act_bits = scheme->act_bits, .act_asymmetric = scheme->act_asymmetric,
+                         .act_rule = scheme->act_rule, .family = scheme->family, .scale_dtype = scales};
+}
+
 bool calm_qformat_says_rule(const calm_qformat_scheme *scheme)
 {
     return scheme->act_bits && (scheme->family || scheme->act_rule == CALM_ACT_RULE_STATIC);

@@ -157,6 +157,9 @@ calm_status calm_qformat_load_rows(calm_ctx *ctx, const calm_qformat_reader *rea
                                    const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                                    size_t first, size_t n, float *w);
 
+/* The same as a scheme; `scales`: the dtype that the tensor of scales has. */
+calm_scheme calm_qformat_as_scheme(const calm_qformat_scheme *scheme, calm_dtype scales);
+
 /* Does the file say by what rule activations are quantized? */
 bool calm_qformat_says_rule(const calm_qformat_scheme *scheme);
 

@@ -9,6 +9,19 @@ const calm_family calm_families[] = {
 #undef CALM_FAMILY
 };
 
+calm_scheme calm_scheme_of_type(int type)
+{
+    calm_scheme out = {.symmetric = true, .scale_dtype = CALM_F16, .group = 32, .bits = -type};
+    if (type < 0)
+        return out;
+    out.family = type;
+    const calm_family *row = calm_scheme_family(&out);
+    out.bits = row->bits;
+    out.group = row->group;
+    out.scale_dtype = row->scale == CALM_SCALE_F16 ? CALM_F16 : CALM_BF16;
+    return out;
+}
+
 const calm_family *calm_scheme_family(const calm_scheme *scheme)
 {
     assert(scheme->family >= 0 && scheme->family < CALM_N_FAMILIES);

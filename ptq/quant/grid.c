@@ -14,9 +14,9 @@
 #define ROUND_F64 0x1.8p52
 #define ROUND_F32 0x1.8p23f
 
-/* Power-of-two scales that float32 holds. */
+/* Power-of-two scales: from the least that float32 holds to what other scales reach. */
 #define E8M0_MIN 0x1p-126
-#define E8M0_MAX 0x1p127
+#define E8M0_MAX 0x1p15
 
 /* ---- the span of a group ---- */
 
@@ -90,15 +90,18 @@ static float round_power(double scale)
     int exponent;
     if (!(scale > E8M0_MIN))
         return (float)E8M0_MIN;
+    if (scale >= 1.5 * E8M0_MAX)
+        return INFINITY;
     const double part = frexp(scale, &exponent);
-    const double rounded = ldexp(1, part < 0.75 ? exponent - 1 : exponent);
-    return rounded <= E8M0_MAX ? (float)rounded : INFINITY;
+    return (float)ldexp(1, part < 0.75 ? exponent - 1 : exponent);
 }
 
 /* Readers divide in float32. */
 static float round_e4m3(double scale, float global)
 {
     const calm_levels *levels = &calm_levels_e4m3;
+    if (scale > CALM_SCALE_MAX)
+        return INFINITY;
     double stored = scale * (double)global;
     calm_levels_nearest(levels, &stored, 1);
     const float least = levels->value[levels->n / 2 + 1];

@@ -13,7 +13,8 @@
 
 #include "ptq/quant/scheme.h"
 
-/* Every bfloat16 value in this range is also an exact float16 value, so one scale serves every format. */
+/* Every bfloat16 value in this range is also an exact float16 value, so one scale serves every format.  Small floats
+ * keep to its upper end too: beyond it a weight is not one of a model that works, and takes those beside it with it. */
 #define CALM_SCALE_MIN 0x1p-17
 #define CALM_SCALE_MAX 65280.0
 

@@ -6,9 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* Types of whole numbers, beside the numbers of families. */
-enum { CALM_MIX_Q4_0 = -4, CALM_MIX_Q8_0 = -8 };
-
 enum {
     CALM_MIX_NONE, CALM_MIX_ALL, CALM_MIX_FIRST_2, CALM_MIX_FIRST_4, CALM_MIX_SIXTEENTH, CALM_MIX_EIGHTH, CALM_MIX_MORE,
     CALM_MIX_SHARED
@@ -51,23 +48,20 @@ static bool speaks_of(const mix_rule *rule, const calm_place *place)
     return all[rule->blocks];
 }
 
-/* The type as a scheme of its own. */
-static calm_scheme type_scheme(int type)
-{
-    calm_scheme out = {.symmetric = true, .scale_dtype = CALM_F16, .group = 32, .family = type < 0 ? 0 : type};
-    out.bits = type < 0 ? -type : calm_scheme_family(&out)->bits;
-    if (type < 0)
-        return out;
-    out.group = calm_scheme_family(&out)->group;
-    /* As calm_scheme_parse has it: the one spelling of a scheme. */
-    out.scale_dtype = calm_scheme_family(&out)->scale == CALM_SCALE_F16 ? CALM_F16 : CALM_BF16;
-    return out;
-}
-
 const char *calm_mix_at(size_t number)
 {
     assert(number < N_ROWS);
     return rows[number].name;
+}
+
+const char *calm_mix_names(void)
+{
+    static const char names[] =
+#define CALM_MIX(id, ...) "|" #id
+#include "ptq/quant/mixes.def"
+#undef CALM_MIX
+        ;
+    return names + 1;
 }
 
 const char *calm_mix_called(const char *type)
@@ -106,7 +100,7 @@ static int type_of(const row *mix, const calm_place *place)
 
 calm_scheme calm_scheme_at(const calm_scheme *scheme, const calm_place *place)
 {
-    return scheme->mix ? type_scheme(type_of(row_of(scheme), place)) : *scheme;
+    return scheme->mix ? calm_scheme_of_type(type_of(row_of(scheme), place)) : *scheme;
 }
 
 bool calm_mix_splits(const calm_scheme *scheme)
@@ -120,14 +114,14 @@ calm_scheme calm_mix_largest(const calm_scheme *scheme)
     if (!scheme->mix)
         return out;
     const row *mix = row_of(scheme);
-    out = type_scheme(mix->type);
+    out = calm_scheme_of_type(mix->type);
     const mix_rule experts = {mix->experts ? CALM_MIX_ALL : CALM_MIX_NONE, mix->experts};
     for (size_t i = 0; i <= 3 * RULES; i++) {
         const mix_rule *rule = i < RULES       ? &mix->v[i]
                                : i < 2 * RULES ? &mix->o[i - RULES]
                                : i < 3 * RULES ? &mix->down[i - 2 * RULES]
                                                : &experts;
-        const calm_scheme type = rule->blocks ? type_scheme(rule->type) : out;
+        const calm_scheme type = rule->blocks ? calm_scheme_of_type(rule->type) : out;
         /* A minimum takes as much as a scale. */
         if (type.group << !calm_scheme_has_mins(&type) < out.group << !calm_scheme_has_mins(&out))
             out = type;
@@ -140,7 +134,7 @@ bool calm_mix_find(const char *name, calm_scheme *out)
     for (size_t i = 0; i < N_ROWS; i++) {
         if (strcmp(name, rows[i].name) != 0)
             continue;
-        *out = type_scheme(rows[i].type);
+        *out = calm_scheme_of_type(rows[i].type);
         out->mix = (int)i + 1;
         return true;
     }

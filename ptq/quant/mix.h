@@ -8,10 +8,6 @@
 
 #define CALM_MIX_PREFIX "gguf_"
 
-/* Names of llama-quantize's types, in the order of mixes.def. */
-#define CALM_MIX_NAMES "Q4_0|Q8_0|Q2_K|Q3_K_S|Q3_K_M|Q3_K_L|Q4_K_S|Q4_K_M|Q5_K_S|Q5_K_M|Q6_K|IQ4_NL|IQ4_XS|" \
-                       "MXFP4_MOE"
-
 /* What a matrix does, as far as mixes ask. */
 typedef enum calm_place_role {
     CALM_PLACE_OTHER, CALM_PLACE_V, CALM_PLACE_O, CALM_PLACE_DOWN, CALM_PLACE_EMBEDDING, CALM_PLACE_HEAD
@@ -24,6 +20,9 @@ typedef struct calm_place {
     size_t sharing;           /* query heads that share a kv head */
     bool expert;              /* of routed experts */
 } calm_place;
+
+/* Names of llama-quantize's types, in the order of mixes.def: "Q4_0|Q4_1|...". */
+const char *calm_mix_names(void);
 
 /* The name of a mix by the number of its row in mixes.def: "gguf_q4_k_m". */
 const char *calm_mix_at(size_t number);

@@ -105,15 +105,11 @@ static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm
 {
     const calm_family *row = &calm_families[family];
     const char *at = after_family(row, name);
-    out->family = family;
-    out->bits = row->bits;
-    out->group = row->group;
+    *out = calm_scheme_of_type(family);
     if (row->act_bits && at == name + strlen(row->name)) {
         out->act_bits = row->act_bits;
         out->act_rule = row->act_rule;
     }
-    if (row->scale == CALM_SCALE_F16)
-        out->scale_dtype = CALM_F16;
     if (strcmp(at, "_f16s") == 0 && calm_scheme_takes_f16_scales(out))
         out->scale_dtype = CALM_F16;
     else if (*at)
@@ -193,19 +189,11 @@ bool calm_scheme_same(const calm_scheme *a, const calm_scheme *b)
 
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in)
 {
-    static const struct {
-        int family, instead;
-    } rows[] = {{CALM_FAMILY_Q2_K, CALM_FAMILY_IQ4_NL}, {CALM_FAMILY_Q3_K, CALM_FAMILY_IQ4_NL},
-                {CALM_FAMILY_Q4_K, CALM_FAMILY_Q5_0},   {CALM_FAMILY_Q5_K, CALM_FAMILY_Q5_1},
-                {CALM_FAMILY_Q6_K, CALM_FAMILY_INT},    {CALM_FAMILY_IQ4_XS, CALM_FAMILY_IQ4_NL}};
-    calm_scheme out = *scheme;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].family == scheme->family && in % calm_scheme_block(scheme)) {
-            out.family = rows[i].instead;
-            out.bits = out.family ? calm_families[out.family].bits : 8;
-            out.group = 32;
-            out.scale_dtype = CALM_F16;
-        }
+    const int instead = calm_scheme_family(scheme)->instead;
+    if (!instead || in % calm_scheme_block(scheme) == 0)
+        return *scheme;
+    calm_scheme out = calm_scheme_of_type(instead);
+    out.mix = scheme->mix;
     return out;
 }
 

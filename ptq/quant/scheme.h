@@ -32,11 +32,18 @@ typedef enum calm_family_id {
     CALM_N_FAMILIES
 } calm_family_id;
 
-/* Families that GGUF has a type for, under its name; and the same as a set of bits 1 << CALM_FAMILY_X. */
-#define CALM_GGUF_FAMILY_LIST(X)                                                                                       \
-    X(Q4_1) X(Q5_0) X(Q5_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS) X(IQ4_NL) X(MXFP4) X(NVFP4)
-#define CALM_GGUF_FAMILY_BIT(name) | 1u << CALM_FAMILY_##name
-#define CALM_GGUF_FAMILIES (0u CALM_GGUF_FAMILY_LIST(CALM_GGUF_FAMILY_BIT))
+/* Families that GGUF has a type for, a set of bits 1 << CALM_FAMILY_X. */
+enum {
+    CALM_GGUF_FAMILIES = 0
+#define CALM_FAMILY(id, name, levels, bits, zero, group, rows, super, scale, minimum, side, act_bits, act_rule,        \
+                    instead, ggml, label)                                                                              \
+    | ((ggml) ? 1 << CALM_FAMILY_##id : 0)
+#include "ptq/quant/schemes.def"
+#undef CALM_FAMILY
+};
+
+/* GGUF's types of whole numbers, minus their bits: beside the numbers of families. */
+enum { CALM_TYPE_Q4_0 = -4, CALM_TYPE_Q8_0 = -8 };
 
 /* How a scale is stored. */
 typedef enum calm_scale_code {
@@ -68,6 +75,8 @@ typedef struct calm_family {
     double side_bits;
     int act_bits;                 /* 0: weights alone     */
     calm_act_rule act_rule;
+    int instead;                  /* CALM_FAMILY_*, CALM_TYPE_*; 0: none                  */
+    uint32_t ggml, label;         /* 0: GGUF has no such type                             */
 } calm_family;
 
 /* The rows in their order, [CALM_N_FAMILIES]. */
@@ -75,6 +84,9 @@ extern const calm_family calm_families[];
 
 /* No super-block has more groups. */
 #define CALM_SUPER_MAX 16
+
+/* The scheme of a type, a family's weights alone or whole numbers: as calm_scheme_parse has it. */
+calm_scheme calm_scheme_of_type(int type);
 
 /* The row of a scheme. */
 const calm_family *calm_scheme_family(const calm_scheme *scheme);
@@ -120,8 +132,7 @@ size_t calm_scheme_groups(const calm_scheme *scheme, size_t in);
 size_t calm_scheme_block(const calm_scheme *scheme);
 
 /* The scheme that stands for `scheme` in a linear of `in` columns: itself, or where its super-blocks do not divide them
- * what llama.cpp falls back to: q2_k, q3_k and iq4_xs to iq4_nl, q4_k to q5_0, q5_k to q5_1, q6_k to int8 in groups
- * of 32 (Q8_0).  Groups, bits and blocks below are of that one. */
+ * what llama.cpp falls back to, as its row says.  Groups, bits and blocks below are of that one. */
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in);
 
 /* Columns per group; `in` for group 0. */

@@ -201,7 +201,8 @@ calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const
             scheme = exporter->outer(t, &most, config->tied);
         if (!scheme.bits)
             continue;
-        scheme = calm_scheme_for(&scheme, config->hidden);
+        const calm_scheme whole = scheme;
+        scheme = calm_scheme_for(&whole, config->hidden);
         if (asked)
             CALM_TRY(check_asked(ctx, exporter, model, t, &scheme,
                                  asked == formats->options.head ? "head_scheme" : "embed_scheme"));
@@ -211,6 +212,7 @@ calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const
             continue;
         }
         out->scheme[t] = scheme;
+        out->asked[t] = whole;
     }
     return CALM_OK;
 }

@@ -54,7 +54,7 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
     if (spec->gguf_type && (names.n || calm_spec_given(spec, "bits")))
         return calm_fail(ctx, CALM_EARG, "`gguf-type` says the type of every matrix; leave `schemes` and `bits` out");
     if (spec->gguf_type && !fallback)
-        return calm_fail(ctx, CALM_EARG, "`gguf-type` %s: expected one of %s", spec->gguf_type, CALM_MIX_NAMES);
+        return calm_fail(ctx, CALM_EARG, "`gguf-type` %s: expected one of %s", spec->gguf_type, calm_mix_names());
     if (!names.n && !fallback)
         return calm_fail(ctx, CALM_EARG, "`bits` %lld: expected 2, 3, 4 or 8 (see `schemes` for other formats)",
                          spec->bits);

@@ -10,8 +10,7 @@
 
 /* ---- parts ---- */
 
-/* The plan of one scheme, as far as the target takes it: formats look at its schemes alone. */
-static calm_status plan_scheme(calm_ctx *ctx, const calm_run *p, size_t scheme, calm_plan *out)
+calm_status calm_run_plan_of_scheme(calm_ctx *ctx, const calm_run *p, size_t scheme, calm_plan *out)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     size_t first, end;
@@ -159,7 +158,7 @@ static calm_status measure(calm_ctx *ctx, calm_run *p)
         CALM_SCOPED_ARENA(parts_arena);
         calm_file_parts parts;
         calm_plan plan;
-        CALM_TRY(plan_scheme(ctx, p, s, &plan));
+        CALM_TRY(calm_run_plan_of_scheme(ctx, p, s, &plan));
         if (s == 0)
             CALM_TRY(list_tables(ctx, p, &plan));
         CALM_SCOPED_OUT(ctx, &parts_arena);
@@ -223,7 +222,7 @@ calm_status calm_run_file_of_scheme(calm_ctx *ctx, const calm_run *p, size_t sch
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
     calm_inputs_jobs(&p->in, &first, &end);
-    CALM_TRY(plan_scheme(ctx, p, scheme, &plan));
+    CALM_TRY(calm_run_plan_of_scheme(ctx, p, scheme, &plan));
     *bits = 0;
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];

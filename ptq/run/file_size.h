@@ -13,6 +13,10 @@ typedef struct calm_file_budget {
     uint64_t *bits;                /* the same as pool.bits                                       */
 } calm_file_budget;
 
+/* The plan of one scheme, as far as the target takes it, in ctx->out; of a job it has the scheme alone, which is what
+ * formats look at. */
+calm_status calm_run_plan_of_scheme(calm_ctx *ctx, const calm_run *run, size_t scheme, calm_plan *out);
+
 /* Where the recipe asks for a size, add up the file of every scheme and table into run->file, in ctx->out; the run's
  * pool is that of its recipe, its scope open.  Nothing is read but headers and the tokenizer.
  * CALM_EUNSUPPORTED: the format writes no weights, or what it refuses by name. */

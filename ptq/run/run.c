@@ -96,6 +96,44 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
                  rows, widest, ROWS_PER_INPUT);
 }
 
+/* Add that one type stands for another, once for all places like the first. */
+static void add_fallback(calm_text *text, const char *where, size_t in, const calm_scheme *asked,
+                         const calm_scheme *stored)
+{
+    char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX], line[2 * CALM_SCHEME_NAME_MAX + 8];
+    calm_scheme_name(asked, a);
+    calm_scheme_name(stored, b);
+    snprintf(line, sizeof line, "%s as %s", a, b);
+    if (strcmp(a, b) == 0 || (text->data && strstr(text->data, line)))
+        return;
+    if (text->data)
+        calm_text_printf(text, ", %s", line);
+    else
+        calm_text_printf(text, "%s: %zu does not divide its %zu inputs; stored there and in others like it: %s", where,
+                         calm_scheme_block(asked), in, line);
+}
+
+/* Of embedding and head in every format.  A size chooses among tables that fit, unless they are asked for. */
+static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t scheme, calm_text *text)
+{
+    const calm_formats *formats = &p->in.recipe->formats;
+    calm_plan plan;
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    if (p->file && !formats->options.embed && !formats->options.head)
+        return CALM_OK;
+    CALM_TRY(calm_run_plan_of_scheme(ctx, p, scheme, &plan));
+    for (size_t i = 0; i < calm_formats_count(formats); i++) {
+        calm_outer_plan outer;
+        CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, i), p->in.model, &plan, &outer));
+        for (calm_outer t = 0; t < CALM_N_OUTERS; t++)
+            if (outer.scheme[t].bits)
+                add_fallback(text, calm_outer_name(t), calm_model_config(p->in.model)->hidden, &outer.asked[t],
+                             &outer.scheme[t]);
+    }
+    return CALM_OK;
+}
+
 /* Types that stand for others where super-blocks do not divide the rows, all in one note. */
 static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
 {
@@ -103,23 +141,15 @@ static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
     CALM_SCOPED_TEXT(text);
     size_t first, end;
     calm_inputs_jobs(&p->in, &first, &end);
-    for (size_t job = first; job < end; job++)
-        for (size_t i = 0; i < p->in.recipe->n_schemes; i++) {
+    for (size_t i = 0; i < p->in.recipe->n_schemes; i++) {
+        for (size_t job = first; job < end; job++) {
             const calm_job_ref *ref = &layout->jobs[job];
             const calm_scheme asked = calm_scheme_at(&p->in.recipe->schemes[i], &ref->place),
                               stored = calm_scheme_for(&asked, ref->in);
-            char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX], line[2 * CALM_SCHEME_NAME_MAX + 8];
-            calm_scheme_name(&asked, a);
-            calm_scheme_name(&stored, b);
-            snprintf(line, sizeof line, "%s as %s", a, b);
-            if (strcmp(a, b) == 0 || (text.data && strstr(text.data, line)))
-                continue;
-            if (text.data)
-                calm_text_printf(&text, ", %s", line);
-            else
-                calm_text_printf(&text, "%s: %zu does not divide its %zu inputs; stored there and in others like it: "
-                                 "%s", ref->name, calm_scheme_block(&asked), ref->in, line);
+            add_fallback(&text, ref->name, ref->in, &asked, &stored);
         }
+        CALM_TRY(add_table_fallbacks(ctx, p, i, &text));
+    }
     CALM_TRY(calm_text_check(ctx, &text));
     if (text.data)
         calm_log(ctx, CALM_LOG_INFO, "%s", text.data);

@@ -1,78 +1,29 @@
 /* What every algorithm must do, whichever it is: loops over presets.def and, one short chain each, over parts.def.
  * A new part or preset is tested by its line there. */
 #include "algorithms/part.h"
+#include "tests/conformance/all_chains.h"
 #include "tests/conformance/sample_job.h"
-#include "tests/support/harness.h"
 
-#define MAX_CHAINS 128
+/* Whole numbers, and behind them the rows of schemes.def. */
+static const char *const integers[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64", "w8a8", "w8a8_asymact",
+                                       "w8a8_static", "w8a16_asym", "w4a4_g16_f16s"};
+#define N_INTEGERS (sizeof integers / sizeof *integers)
 
-static const char *const schemes[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64",
-                                      "w8a8", "w8a8_asymact", "w8a8_static", "w8a16_asym", "w4a4_g16_f16s",
-                                      "fp8", "fp8a16", "fp8_block", "mxfp4a16", "nvfp4a16", "mxfp4", "nvfp4",
-                                      "iq4_nl", "q4_1", "q2_k", "q3_k", "q4_k"};
-#define N_SCHEMES (sizeof schemes / sizeof *schemes)
-#define FIRST_FAMILY 8
+static char schemes[N_INTEGERS + 2 * CALM_N_FAMILIES][CALM_SCHEME_NAME_MAX];
+static size_t n_schemes;
 
-/* The shortest chain that contains the part. */
-static const char *chain_with(const calm_part *part)
+static void list_schemes(void)
 {
-    static const char *const forms[] = {"%s+absmax+nearest", "%s+nearest", "absmax+%s", "absmax+nearest+%s"};
-    size_t before = strcspn(forms[part->kind], "%");
-    return test_format("%.*s%s%s", (int)before, forms[part->kind], part->name, forms[part->kind] + before + 2);
-}
-
-/* All presets and parts as chains; NULL-terminated. */
-static const char **all_chains(void)
-{
-    static const char *chains[MAX_CHAINS + 1];
-    size_t n_presets, n_parts, n = 0;
-    const calm_preset *presets = calm_presets(&n_presets);
-    const calm_part *const *parts = calm_parts(&n_parts);
-    ck_assert_uint_le(n_presets + n_parts, MAX_CHAINS);
-    for (size_t i = 0; i < n_presets; i++)
-        chains[n++] = presets[i].name;
-    for (size_t i = 0; i < n_parts && parts[i]->kind != CALM_KIND_BLOCK; i++)    /* learners, no steps, come last */
-        chains[n++] = chain_with(parts[i]);
-    chains[n] = NULL;
-    return chains;
-}
-
-static calm_status try(const char *chain, const calm_job *job, calm_qjob *qjob)
-{
-    calm_algorithm *algorithm;
-    CALM_TRY(calm_algorithm_parse(ctx, chain, &algorithm));
-    return calm_algorithm_run(ctx, algorithm, job, qjob);
-}
-
-static unsigned caps_of(const char *chain)
-{
-    calm_algorithm *algorithm;
-    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
-    return calm_algorithm_caps(algorithm);
-}
-
-static bool reaches(const char *chain, const char *scheme)
-{
-    calm_algorithm *algorithm;
-    calm_scheme parsed;
-    ck_ok(calm_scheme_parse(ctx, scheme, &parsed));
-    ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
-    calm_status status = calm_algorithm_reaches(ctx, algorithm, &parsed);
-    calm_ctx_forgive(ctx);
-    return status == CALM_OK;
+    for (; n_schemes < N_INTEGERS; n_schemes++)
+        snprintf(schemes[n_schemes], sizeof *schemes, "%s", integers[n_schemes]);
+    while (name_of_row(n_schemes - N_INTEGERS, schemes[n_schemes]))
+        n_schemes++;
 }
 
 /* `scheme`, or one with quantized activations where the chain needs those. */
 static const char *within_reach(const char *chain, const char *scheme)
 {
     return reaches(chain, scheme) ? scheme : "w4a4_g16";
-}
-
-/* `rows`, or as many as a fit to kept rows asks for. */
-static size_t enough_rows(const char *chain, size_t rows, size_t in)
-{
-    const size_t crosses = caps_of(chain) & CALM_NEEDS_CROSS ? CALM_CROSS_ROWS_PER_INPUT : 0;
-    return calm_size_max(rows, (caps_of(chain) & CALM_NEEDS_SAMPLES ? 8 : crosses) * in);
 }
 
 /* Codes, scales, zeros and channel scales are what a checkpoint can hold. */
@@ -101,7 +52,7 @@ static void check_result(const char *chain, const calm_qjob *q)
 static void check_all(size_t out, size_t in, size_t rows, void (*spoil)(sample *))
 {
     for (const char **chain = all_chains(); *chain; chain++)
-        for (size_t k = 0; k < N_SCHEMES; k++) {
+        for (size_t k = 0; k < n_schemes; k++) {
             sample s;
             calm_qjob q;
             if (!reaches(*chain, schemes[k]))
@@ -150,7 +101,7 @@ TEST(zero_weights_stay_zero)
 {
     check_all(6, 20, 30, all_zero);
     for (const char **chain = all_chains(); *chain; chain++)
-        for (size_t k = 0; k < N_SCHEMES; k++) {
+        for (size_t k = 0; k < n_schemes; k++) {
             sample s;
             calm_qjob q;
             float *w;
@@ -162,7 +113,9 @@ TEST(zero_weights_stay_zero)
             ck_ok(CALM_NEW(ctx, ctx->out, w, q.out * q.in));
             calm_qjob_effective(&q, w);
             /* Where no level is 0, some level times the least scale: gptq makes up for one by the next. */
-            const double least = q.scheme.family == CALM_FAMILY_IQ4_NL ? 127 * CALM_SCALE_MIN : 0;
+            const bool has_zero = calm_level_value(&q.scheme, calm_symmetric_zero(&q.scheme),
+                                                   calm_symmetric_zero(&q.scheme)) == 0;
+            const double least = q.scheme.symmetric && !has_zero ? 127 * CALM_SCALE_MIN : 0;
             for (size_t i = 0; i < q.out * q.in; i++)
                 ck_assert_msg(fabsf(w[i]) <= least, "%s: %g", *chain, w[i]);
         }
@@ -194,7 +147,7 @@ TEST(no_calibration_rows)
     sample s;
     calm_qjob rtn, gptq, q;
     for (const char **chain = all_chains(); *chain; chain++)
-        for (size_t k = 0; k < N_SCHEMES; k++) {
+        for (size_t k = 0; k < n_schemes; k++) {
             if (!reaches(*chain, schemes[k]))
                 continue;
             make_sample(&s, 9, 37, 0, schemes[k]);
@@ -260,7 +213,7 @@ TEST(not_worse_than_rtn)
 {
     for (const char **chain = all_chains(); *chain; chain++) {
         unsigned caps = caps_of(*chain);
-        for (size_t k = 0; k < N_SCHEMES; k++) {
+        for (size_t k = 0; k < n_schemes; k++) {
             sample s;
             calm_qjob q, rtn;
             const unsigned input = CALM_SETS_IN_SCALE | CALM_FITS_INPUT;
@@ -290,7 +243,7 @@ TEST(refits_never_lose)
     size_t n, n_checked = 0;
     const calm_part *const *parts = calm_parts(&n);
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; parts[i]->kind == CALM_KIND_REFIT && k < N_SCHEMES; k++, n_checked++) {
+        for (size_t k = 0; parts[i]->kind == CALM_KIND_REFIT && k < n_schemes; k++, n_checked++) {
             sample s;
             calm_qjob before, after;
             make_sample(&s, 30, 70, 400, schemes[k]);
@@ -461,26 +414,13 @@ END_OF_TEST
 
 /* ---- same bytes ---- */
 
-static void check_equal(const char *chain, const calm_qjob *a, const calm_qjob *b)
-{
-    size_t n_scales = a->out * a->n_groups;
-    ck_assert_msg(memcmp(a->codes, b->codes, a->out * a->in) == 0, "%s: codes differ", chain);
-    ck_assert_msg(memcmp(a->scales, b->scales, n_scales * sizeof *a->scales) == 0, "%s: scales differ", chain);
-    ck_assert(!a->zeros == !b->zeros && !a->in_scale == !b->in_scale && !a->bias_delta == !b->bias_delta);
-    ck_assert_msg(!a->mins || memcmp(a->mins, b->mins, n_scales * sizeof *a->mins) == 0, "%s: minima differ", chain);
-    ck_assert_msg(!a->zeros || memcmp(a->zeros, b->zeros, n_scales) == 0, "%s: zeros differ", chain);
-    ck_assert(!a->in_scale || memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) == 0);
-    ck_assert(!a->bias_delta || memcmp(a->bias_delta, b->bias_delta, a->out * sizeof *a->bias_delta) == 0);
-    ck_assert(a->damp == b->damp);
-}
-
 TEST(threads_do_not_matter)
 {
     for (const char **chain = all_chains(); *chain; chain++)
-        for (size_t k = 0; k < N_SCHEMES; k++) {
+        for (size_t k = 0; k < n_schemes; k++) {
             sample s;
             calm_qjob one, four;
-            k = k == 2 ? FIRST_FAMILY : k;
+            k = k == 2 ? N_INTEGERS : k;
             make_sample(&s, 400, 70, enough_rows(*chain, 100, 70), within_reach(*chain, schemes[k]));
             ctx->n_threads = 1;
             ck_ok(try(*chain, &s.job, &one));
@@ -551,16 +491,19 @@ static void check_memory(const char *chain, const char *scheme, size_t out, size
 
 TEST(memory_is_what_it_says)
 {
+    /* With minima, with super-blocks of two widths, with a number for the whole job. */
+    static const char *const rows[] = {"q4_1", "q4_k", "q6_k", "nvfp4a16"};
     static const size_t shapes[][2] = {{300, 200}, {60, 256}};
     for (const char **chain = all_chains(); *chain; chain++)
-        for (size_t i = 0; i < 5; i++)    /* the last with minima: all others have the same arrays */
-            check_memory(*chain, within_reach(*chain, i < 4 ? schemes[i] : "q4_1"), shapes[i / 2 % 2][0],
+        for (size_t i = 0; i < 8; i++)
+            check_memory(*chain, within_reach(*chain, i < 4 ? integers[i] : rows[i - 4]), shapes[i / 2 % 2][0],
                          shapes[i / 2 % 2][1], i & 1, i & 1 ? 1 : 2);
 }
 END_OF_TEST
 
 int main(void)
 {
+    list_schemes();
     return run_tests("algorithms", (const TTest *[]){
         results_are_storable, one_input, one_row_of_weights, zero_row_zero_column_dead_input, zero_weights_stay_zero,
         huge_outliers_in_weights_and_inputs, tiny_weights, no_calibration_rows, not_worse_than_rtn, refits_never_lose,

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "ptq/export/export.h"
 #include "ptq/plan/engines.h"
 #include "tests/support/foreign_checkpoint.h"
 #include "tests/support/harness.h"
@@ -32,6 +33,24 @@ static size_t note(const char *module, size_t out, size_t in)
     ck_assert_uint_lt(n_linears, sizeof linears / sizeof *linears);
     linears[n_linears++] = (linear){module, out, in};
     return calm_scheme_groups(&scheme, in);
+}
+
+/* Small floats: codes of 8 bits as they are, others two in a byte; scales as the row of the table stores them. */
+static size_t floats(const char *module, size_t out, size_t in, foreign_part *list)
+{
+    const size_t groups = note(module, out, in), rows = calm_scheme_row_blocks(&scheme, out);
+    const calm_scale_code code = calm_scheme_family(&scheme)->scale;
+    size_t n = 2;
+    list[0] = scheme.bits == 8 ? (foreign_part){"weight", "F8_E4M3", 1, 2, {out, in}, NULL, 0}
+                               : (foreign_part){"weight_packed", "U8", 1, 2, {out, in / 2}, NULL, 0};
+    list[1] = code == CALM_SCALE_E8M0   ? (foreign_part){"weight_scale", "U8", 1, 2, {out, groups}, NULL, 0x7f}
+              : code == CALM_SCALE_E4M3 ? (foreign_part){"weight_scale", "F8_E4M3", 1, 2, {out, groups}, NULL, 0}
+                                        : (foreign_part){"weight_scale", "BF16", 2, 2, {rows, groups}, NULL, 0};
+    if (code == CALM_SCALE_E4M3)
+        list[n++] = (foreign_part){"weight_global_scale", "F32", 4, 1, {1}, NULL, 0};
+    if (code == CALM_SCALE_E4M3 && scheme.act_bits)
+        list[n++] = (foreign_part){"input_global_scale", "F32", 4, 1, {1}, NULL, 0};
+    return groups ? n : 0;
 }
 
 static size_t compressed_tensors(const char *module, size_t out, size_t in, foreign_part *list)
@@ -79,9 +98,38 @@ static size_t mlx(const char *module, size_t out, size_t in, foreign_part *list)
     return groups ? 3 : 0;
 }
 
+/* Format, again, arguments of weights and of inputs. */
+#define CT_ENTRY                                                                                                       \
+    "\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"quantization_status\": \"compressed\", "    \
+    "\"format\": \"%s\", \"version\": \"0.18.0\", \"ignore\": [\"lm_head\", \"re:.*mlp.gate$\"], "                     \
+    "\"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], \"format\": \"%s\", \"weights\": %s, "              \
+    "\"input_activations\": %s}}}"
+
 static const char *group_text(void)
 {
     return scheme.group ? test_format("%zu", scheme.group) : "-1";
+}
+
+/* Arguments of small floats; "group_size" where there is one. */
+static const char *float_args(bool inputs)
+{
+    const bool global = calm_scheme_has_global(&scheme), blocks = calm_scheme_rows(&scheme) > 1;
+    const char *strategy = !scheme.group       ? (inputs ? "token" : "channel")
+                           : blocks && !inputs ? "block\", \"block_structure\": [128, 128], \"x\": \""
+                           : global            ? "tensor_group"
+                                               : "group";
+    return test_format("{\"num_bits\": %d, \"type\": \"float\", \"symmetric\": true, \"strategy\": \"%s\", "
+                       "\"group_size\": %s, \"dynamic\": %s}", scheme.bits, strategy,
+                       scheme.group && !(blocks && !inputs) ? test_format("%zu", scheme.group) : "null",
+                       !inputs ? "false" : global ? "\"local\"" : "true");
+}
+
+static const char *floats_entry(void)
+{
+    const char *format = scheme.bits == 8                ? "float-quantized"
+                         : calm_scheme_has_global(&scheme) ? "nvfp4-pack-quantized"
+                                                           : "mxfp4-pack-quantized";
+    return test_format(CT_ENTRY, format, format, float_args(false), scheme.act_bits ? float_args(true) : "null");
 }
 
 static const char *compressed_entry(void)
@@ -95,12 +143,10 @@ static const char *compressed_entry(void)
                                                ? "\"tensor\", \"dynamic\": false"
                                                : "\"token\", \"dynamic\": true")
                              : "null";
-    return test_format("\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"quantization_status\": "
-                       "\"compressed\", \"format\": \"%s\", \"version\": \"0.18.0\", \"ignore\": [\"lm_head\", "
-                       "\"re:.*mlp.gate$\"], \"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], \"format\": "
-                       "\"%s\", \"weights\": {\"num_bits\": %d, \"type\": \"int\", \"symmetric\": %s, "
-                       "\"strategy\": %s, \"dynamic\": false}, \"input_activations\": %s}}}",
-                       format, format, scheme.bits, scheme.symmetric ? "true" : "false", strategy, inputs);
+    const char *weights = test_format("{\"num_bits\": %d, \"type\": \"int\", \"symmetric\": %s, \"strategy\": %s, "
+                                      "\"dynamic\": false}",
+                                      scheme.bits, scheme.symmetric ? "true" : "false", strategy);
+    return test_format(CT_ENTRY, format, format, weights, inputs);
 }
 
 static const char *gptq_entry(void)
@@ -134,6 +180,7 @@ static const struct {
       "w4a16_g32_asym", "w8a16_g32_asym", "w8a16_asym", "w3a16_g32_asym", "w8a8", "w8a8_asymact", "w8a8_static", "w4a8",
       "w4a4_g32", "w8a8_g32"},
      compressed_tensors, compressed_entry},
+    {"compressed-tensors", {NULL}, floats, floats_entry},    /* every row of schemes.def that the exporter holds */
     {"gptq", {"w4a16_g32", "w4a16", "w8a16", "w3a16_g32", "w2a16_g16", "w4a16_g32_asym", "w4a16_g8"}, gptq, gptq_entry},
     {"awq", {"w4a16_g32_asym", "w4a16_g16_asym", "w4a16_asym", "w4a16_g64_asym"}, awq, awq_entry},
     {"mlx", {"w4a16_g32_asym", "w8a16_g64_asym", "w3a16_g32_asym"}, mlx, mlx_entry},
@@ -141,21 +188,25 @@ static const struct {
 
 /* ---- what should be said, and what is ---- */
 
-/* Output rows of what vLLM and SGLang fuse: q, k, v; gate and up. */
-static size_t fused_rows(const linear *at)
+/* Output rows of what vLLM and SGLang fuse: q, k, v; gate and up.  *part as calm_engine_linear has it. */
+static size_t fused_rows(const linear *at, size_t *part)
 {
     static const char *const sets[2][3] = {{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj", "up_proj"}};
     const size_t stem = (size_t)(strrchr(at->module, '.') + 1 - at->module);
-    size_t rows = 0;
+    size_t rows = 0, last = 0;
+    *part = 0;
     for (size_t s = 0; s < 2; s++) {
         bool in_set = false;
         for (size_t i = 0; i < 3; i++)
             in_set |= strcmp(at->module + stem, sets[s][i]) == 0;
-        for (size_t k = 0; in_set && k < n_linears; k++)
-            for (size_t i = 0; i < 3 - s; i++)
+        for (size_t i = 0; in_set && i < 3 - s; i++)
+            for (size_t k = 0; k < n_linears; k++)
                 if (strncmp(linears[k].module, at->module, stem) == 0 &&
-                    strcmp(linears[k].module + stem, sets[s][i]) == 0)
+                    strcmp(linears[k].module + stem, sets[s][i]) == 0) {
                     rows += linears[k].out;
+                    *part = last ? calm_engine_part(*part, last) : 0;
+                    last = linears[k].out;
+                }
     }
     return rows ? rows : at->out;
 }
@@ -190,8 +241,9 @@ static void compare(const char *dir, const char *format, calm_check_engine asked
     ck_ok(calm_check(ctx, dir, asked, &report));
     for (size_t i = 0; i < n_linears; i++) {
         const linear *at = &linears[i];
-        const calm_engine_linear as = {at->module, fuses ? fused_rows(at) : at->out, at->in,
-                                       strstr(at->module, ".experts.") != NULL, 0};
+        calm_engine_linear as = {at->module, at->out, at->in, strstr(at->module, ".experts.") != NULL, 0};
+        if (fuses)
+            as.out = fused_rows(at, &as.part);
         const calm_engine_rule rule = calm_engine_verdict(engine, format, &as, &scheme);
         const calm_finding *found = finding_of(&report, at->module);
         char name[CALM_SCHEME_NAME_MAX], *why;
@@ -220,11 +272,28 @@ static bool is_stored(const char *format, const tiny_model *spec)
     return true;
 }
 
+/* Names of the rows of schemes.def that compressed-tensors holds, with activations and without. */
+static const char *small_float(size_t index)
+{
+    const calm_exporter *exporter;
+    ck_ok(calm_exporter_find(ctx, "compressed_tensors", &exporter));
+    for (int family = 1; family < CALM_N_FAMILIES; family++)
+        if (exporter->families >> family & 1) {
+            if (index < 2)
+                return test_format("%s%s", calm_families[family].name, index ? "a16" : "");
+            index -= 2;
+        }
+    return NULL;
+}
+
 static void compare_model(const tiny_model *spec)
 {
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
-        for (size_t s = 0; formats[f].schemes[s]; s++) {
-            ck_ok(calm_scheme_parse(ctx, formats[f].schemes[s], &scheme));
+        for (size_t s = 0; s < 20; s++) {
+            const char *name = formats[f].parts == floats ? small_float(s) : formats[f].schemes[s];
+            if (!name)
+                break;
+            ck_ok(calm_scheme_parse(ctx, name, &scheme));
             if (!is_stored(formats[f].name, spec))
                 continue;
             n_linears = 0;
@@ -250,8 +319,9 @@ TEST(dense)
     }
     ck_assert_uint_gt(n_refused, 1000);
     ck_assert_uint_gt(n_compared - n_refused, 1000);
-    ck_assert(rules_seen == (1u << CALM_ENGINE_ACTIVATIONS | 1u << CALM_ENGINE_BITS | 1u << CALM_ENGINE_ZEROS |
-                             1u << CALM_ENGINE_GROUP | 1u << CALM_ENGINE_COLUMNS | 1u << CALM_ENGINE_ROWS));
+    ck_assert(rules_seen == (1u << CALM_ENGINE_FAMILY | 1u << CALM_ENGINE_ACTIVATIONS | 1u << CALM_ENGINE_BITS |
+                             1u << CALM_ENGINE_ZEROS | 1u << CALM_ENGINE_GROUP | 1u << CALM_ENGINE_COLUMNS |
+                             1u << CALM_ENGINE_ROWS));
 }
 END_OF_TEST
 

@@ -1,30 +1,27 @@
 /* What every row of schemes.def must do, whichever it is, with whole super-blocks: a new row is tested by its line
- * there. */
-#include "algorithms/part.h"
+ * there, a new part or preset by its own. */
+#include "ptq/base/scope.h"
 #include "ptq/quant/qjob.h"
 #include "ptq/quant/super_block.h"
+#include "tests/conformance/all_chains.h"
 #include "tests/conformance/sample_job.h"
 
 #define OUT ((size_t)9)
 #define IN ((size_t)512)    /* two super-blocks */
+#define MANY ((size_t)200)  /* rows of two chunks */
 #define ROWS ((size_t)96)
 
-/* Plain, with scales from statistics, with error feedback and refit, by coordinate descent. */
-static const char *const chains[] = {"rtn", "mse+nearest", "mkq-full", "absmax+cd+ls"};
-#define N_CHAINS (sizeof chains / sizeof *chains)
+/* Of the first row, whose schemes spell out what they are: with a scale for each group and each row, and with zeros. */
+static const char *const integers[] = {"w4a16_g32", "w8a16", "w3a16_g64_asym"};
+#define N_INTEGERS (sizeof integers / sizeof *integers)
 
-/* The name of a row's weights alone. */
-static const char *name_of(int family)
+/* Schemes one after the other, every row of the table among them; false: no more. */
+static bool scheme_at(size_t index, char name[CALM_SCHEME_NAME_MAX])
 {
-    return test_format("%s%s", calm_families[family].name, calm_families[family].act_bits ? "a16" : "");
-}
-
-static calm_status run(const char *chain, const calm_job *job, int n_threads, calm_qjob *out)
-{
-    calm_algorithm *algorithm;
-    ctx->n_threads = n_threads;
-    CALM_TRY(calm_algorithm_parse(ctx, chain, &algorithm));
-    return calm_algorithm_run(ctx, algorithm, job, out);
+    if (index >= N_INTEGERS)
+        return name_of_row(index - N_INTEGERS, name);
+    snprintf(name, CALM_SCHEME_NAME_MAX, "%s", integers[index]);
+    return true;
 }
 
 /* Scales and minima are what a file of the type holds, together too: rounding them again changes none. */
@@ -49,10 +46,10 @@ static void check_scales(const char *what, const calm_qjob *q)
 /* Weights that stand on their grid stay there, bit for bit; codes are in range. */
 static void check_codes(const char *what, const calm_qjob *q)
 {
-    float *w, again[512];
-    double wide[512];
-    uint8_t codes[512];
-    ck_assert_uint_le(q->group, 512);
+    float *w, again[IN];
+    double wide[IN];
+    uint8_t codes[IN];
+    ck_assert_uint_le(q->group, IN);
     ck_ok(CALM_NEW(ctx, ctx->out, w, q->out * q->in));
     calm_qjob_dequantize(q, w);
     for (size_t i = 0; i < q->out * q->in; i++)
@@ -70,41 +67,126 @@ static void check_codes(const char *what, const calm_qjob *q)
     }
 }
 
-TEST(storable_idempotent_and_the_same_for_any_number_of_threads)
+/* A chain at a scheme, on one thread and on four. */
+static void check_run(const char *chain, const char *scheme, size_t out, size_t in)
 {
-    for (int family = 1; family < CALM_N_FAMILIES; family++) {
-        sample s;
-        make_sample(&s, OUT, IN, ROWS, name_of(family));
-        for (size_t c = 0; c < N_CHAINS; c++) {
-            const char *what = test_format("%s %s", chains[c], name_of(family));
-            calm_qjob one, four;
-            ck_ok(run(chains[c], &s.job, 4, &four));
-            ck_ok(run(chains[c], &s.job, 1, &one));
-            ck_assert_msg(one.scheme.family == family, "%s: became another scheme", what);
-            check_scales(what, &one);
-            check_codes(what, &one);
-            ck_assert_mem_eq(one.codes, four.codes, OUT * IN);
-            ck_assert_mem_eq(one.scales, four.scales, OUT * one.n_groups * sizeof *one.scales);
+    const char *what = test_format("%s %s", chain, scheme);
+    sample s;
+    calm_qjob one, four;
+    make_sample(&s, out, in, enough_rows(chain, ROWS, in), scheme);
+    ctx->n_threads = 4;
+    ck_ok(try(chain, &s.job, &four));
+    ctx->n_threads = 1;
+    ck_ok(try(chain, &s.job, &one));
+    ck_assert_msg(one.scheme.family == s.job.scheme.family, "%s: became another scheme", what);
+    check_scales(what, &one);
+    check_codes(what, &one);
+    check_equal(what, &one, &four);
+}
+
+/* By every preset and part that reaches it, in one super-block. */
+TEST(storable_and_idempotent_by_every_chain)
+{
+    char scheme[CALM_SCHEME_NAME_MAX];
+    for (const char **chain = all_chains(); *chain; chain++) {
+        size_t n = 0;
+        for (size_t i = 0; scheme_at(i, scheme); i++) {
+            CALM_SCOPED_ARENA(arena);
+            CALM_SCOPED_OUT(ctx, &arena);
+            if (!reaches(*chain, scheme))
+                continue;
+            check_run(*chain, scheme, OUT, IN / 2);
+            n++;
         }
+        ck_assert_msg(n > 0, "%s reaches no row", *chain);
     }
+}
+END_OF_TEST
+
+/* In several, and rows of several chunks: plain, with scales from statistics, with error feedback and refit, by
+ * coordinate descent. */
+TEST(the_same_for_any_number_of_threads)
+{
+    static const char *const chains[] = {"rtn", "mse+nearest", "mkq-full", "absmax+cd+ls"};
+    char scheme[CALM_SCHEME_NAME_MAX];
+    for (size_t c = 0; c < sizeof chains / sizeof *chains; c++)
+        for (size_t i = 0; scheme_at(i, scheme); i++) {
+            CALM_SCOPED_ARENA(arena);
+            CALM_SCOPED_OUT(ctx, &arena);
+            check_run(chains[c], scheme, c < 2 ? MANY : OUT, IN);
+        }
 }
 END_OF_TEST
 
 TEST(not_a_number_is_refused)
 {
-    for (int family = 1; family < CALM_N_FAMILIES; family++) {
+    char scheme[CALM_SCHEME_NAME_MAX];
+    for (size_t i = 0; scheme_at(i, scheme); i++) {
         sample s;
         calm_qjob q;
-        make_sample(&s, OUT, IN, ROWS, name_of(family));
-        s.w[1][2 * IN + 300] = NAN;
-        for (size_t c = 0; c < N_CHAINS; c++)
-            ck_fails(run(chains[c], &s.job, 1, &q), CALM_ENUMERIC, "second.weight[2, 300] is nan");
+        make_sample(&s, OUT, IN / 2, ROWS, scheme);
+        s.w[1][2 * IN / 2 + 200] = NAN;
+        for (const char **chain = all_chains(); *chain; chain++)
+            if (reaches(*chain, scheme) && s.rows >= enough_rows(*chain, ROWS, s.in))
+                ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, "second.weight[2, 200] is nan");
     }
+}
+END_OF_TEST
+
+/* A scale that is out of range does not saturate: the row is named, by whatever grid. */
+TEST(out_of_range_is_refused)
+{
+    char scheme[CALM_SCHEME_NAME_MAX];
+    for (size_t i = 0; scheme_at(i, scheme); i++) {
+        sample s;
+        calm_qjob q;
+        make_sample(&s, OUT, IN / 2, ROWS, scheme);
+        s.job.can_absorb = false;    /* a scale of the input may bring it back */
+        /* Of rows that share their scales the first. */
+        const size_t group = calm_scheme_group_size(&s.job.scheme, s.in), rows = calm_scheme_rows(&s.job.scheme);
+        const char *place = test_format("second.weight: row %zu, group %zu: ", 2 / rows * rows, 200 / group);
+        for (size_t k = 0; k < 2; k++) {
+            s.w[1][2 * s.in + 200] = k ? -1e30f : 1e9f;
+            for (const char **chain = all_chains(); *chain; chain++)
+                if (reaches(*chain, scheme) && s.rows >= enough_rows(*chain, ROWS, s.in))
+                    ck_fails(try(*chain, &s.job, &q), CALM_ENUMERIC, place);
+        }
+    }
+}
+END_OF_TEST
+
+/* Where scales are multiples of a number for the whole job, a weight may be so large that the others' vanish. */
+TEST(vanishing_scales_are_refused)
+{
+    char scheme[CALM_SCHEME_NAME_MAX];
+    size_t n = 0;
+    for (size_t i = 0; scheme_at(i, scheme); i++) {
+        sample s;
+        calm_qjob q;
+        make_sample(&s, OUT, IN / 2, ROWS, scheme);
+        for (size_t j = 0; j < s.linears[1].out * s.in; j++)
+            s.w[1][j] *= 0.01f;
+        s.w[1][2 * s.in + 200] = 1.5e5f;    /* its scale is in range */
+        if (!calm_scheme_has_global(&s.job.scheme)) {
+            ck_ok(try("rtn", &s.job, &q));
+            continue;
+        }
+        ck_fails(try("rtn", &s.job, &q), CALM_ENUMERIC,
+                 "second.weight: row 2, group 12: beside its largest weight, 150000, the scales of ");
+        for (size_t j = 0; j < s.linears[1].out * s.in; j++)    /* what is 0 in any scheme does not count */
+            s.w[1][j] *= j == 2 * s.in + 200 ? 1 : 1e-30f;
+        for (size_t j = 0; j < s.linears[0].out * s.in; j++)
+            s.w[0][j] *= 1e-30f;
+        ck_ok(try("rtn", &s.job, &q));
+        n++;
+    }
+    ck_assert_uint_ge(n, 2);
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("every_row", (const TTest *[]){storable_idempotent_and_the_same_for_any_number_of_threads,
-                                                    not_a_number_is_refused, NULL});
+    return run_tests("every_row", (const TTest *[]){
+        storable_and_idempotent_by_every_chain, the_same_for_any_number_of_threads, not_a_number_is_refused,
+        out_of_range_is_refused, vanishing_scales_are_refused, NULL});
 }

@@ -5,8 +5,6 @@
  * scales and corrected biases.  So it has the same weights whatever its format. */
 #include "ptq/export/export.h"
 
-#include <stdio.h>
-
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "ptq/plan/assemble.h"
@@ -222,42 +220,47 @@ static void check_plan(const tiny_model *spec, const char *const *schemes, size_
 TEST(one_scheme)
 {
     static const struct {
-        const char *scheme, *formats;
+        const char *formats, *schemes[10];
     } rows[] = {
-        {"w4a16_g32", ALL},
-        {"w8a16", "compressed_tensors gptq mlx"},
-        {"w2a16_g32", "compressed_tensors gptq mlx"},
-        {"w3a16_g32", "compressed_tensors gptq mlx"},
-        {"w8a8", "compressed_tensors"},
-        {"w4a4_g32", "compressed_tensors"},
-        {"w8a8_asymact", "compressed_tensors"},
-        {"w8a8_static", "compressed_tensors"},
-        {"w8a8_static_f16s", "compressed_tensors"},
-        {"w4a16_g32_asym", ALL},
-        {"w4a16_g32_f16s", ALL},
-        {"w4a16", ALL},
-        {"w4a16_asym", ALL},
-        {"w4a16_g16", "compressed_tensors gptq awq"},
-        {"w2a16_g32_asym", "compressed_tensors gptq mlx"},
-        {"w3a16_g32_asym", "compressed_tensors gptq mlx"},
-        {"w8a16_asym", "compressed_tensors gptq mlx"},
-        {"w8a16_g32_asym_f16s", "compressed_tensors gptq mlx"},
+        {ALL, {"w4a16_g32", "w4a16_g32_asym", "w4a16_g32_f16s", "w4a16", "w4a16_asym"}},
+        {"compressed_tensors gptq mlx", {"w8a16", "w2a16_g32", "w3a16_g32", "w2a16_g32_asym", "w3a16_g32_asym",
+                                         "w8a16_asym", "w8a16_g32_asym_f16s"}},
+        {"compressed_tensors", {"w8a8", "w4a4_g32", "w8a8_asymact", "w8a8_static", "w8a8_static_f16s"}},
+        {"compressed_tensors gptq awq", {"w4a16_g16"}},
     };
     const tiny_model spec = wide_model();
-    for (size_t s = 0; s < sizeof rows / sizeof *rows; s++)
-        check_plan(&spec, &rows[s].scheme, 1, rows[s].formats);
+    for (size_t r = 0, s; r < sizeof rows / sizeof *rows; r++)
+        for (s = 0; rows[r].schemes[s]; s++)
+            check_plan(&spec, &rows[r].schemes[s], 1, rows[r].formats);
+}
+END_OF_TEST
+
+/* Formats that say they hold a row of schemes.def hold it, with the activations of its name and without. */
+TEST(every_row)
+{
+    size_t n_written = 0;
+    tiny_model spec = wide_model();
+    spec.hidden = spec.inner = 4 * (spec.head_dim = 32);    /* what blocks divide */
+    for (int family = 1; family < CALM_N_FAMILIES; family++)
+        for (size_t e = 0, alone; exporter_at(e); e++)
+            for (alone = 0; alone < 2 && exporter_at(e)->families >> family & 1; alone++, n_written++) {
+                tiny_plan p;
+                const char *scheme = test_format("%s%s", calm_families[family].name, alone ? "a16" : "");
+                new_plan(&p, &spec, &scheme, 1);
+                check_written(&p, export(exporter_at(e), &p));
+                calm_model_close(p.model);
+            }
+    ck_assert_uint_ge(n_written, 8);
 }
 END_OF_TEST
 
 TEST(mixed_schemes)
 {
     static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const fixed[] = {"w8a8", "w8a8_static"},
-                             *const same_format[] = {"w4a16_g32", "w2a16_g32",
-                                                                                             "w8a16"};
-    static const char *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"};
-    static const char *const weights[] = {"w4a16_g32", "float", "w8a16_asym", "w3a16_g32"},
-                             *const four[] = {"w4a16_g32", "float", "w4a16_g32_asym"},
-                             *const groups[] = {"w4a16_g32", "w4a16"};
+        *const same_format[] = {"w4a16_g32", "w2a16_g32", "w8a16"}, *const groups[] = {"w4a16_g32", "w4a16"},
+        *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"},
+        *const weights[] = {"w4a16_g32", "float", "w8a16_asym", "w3a16_g32"},
+        *const four[] = {"w4a16_g32", "float", "w4a16_g32_asym"};
     const tiny_model spec = wide_model();
     check_plan(&spec, pair, 2, "compressed_tensors");
     check_plan(&spec, fixed, 2, "compressed_tensors");
@@ -284,8 +287,6 @@ TEST(other_models)
     }
 }
 END_OF_TEST
-
-/* ---- every family ---- */
 
 TEST(every_family)
 {
@@ -592,9 +593,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("exporters",
-                     (const TTest *[]){one_scheme, mixed_schemes, other_models, every_family,
-                                       config_keeps_every_key,
-                                       same_bytes_in_a_fixed_order, shards, found_by_name, refused_by_name,
-                                       every_allocation_fails, memory, NULL});
+    return run_tests("exporters", (const TTest *[]){
+        one_scheme, every_row, mixed_schemes, other_models, every_family, config_keeps_every_key,
+        same_bytes_in_a_fixed_order, shards, found_by_name, refused_by_name, every_allocation_fails, memory, NULL});
 }

@@ -1,8 +1,8 @@
 /* Export a checkpoint that is rounded to the nearest points of a scheme's grid, and what calm reads back of it:
  *
- *   write_gguf MODEL SCHEME[,SCHEME...] FOLDER [f32]
+ *   write_gguf MODEL SCHEME[,SCHEME...] FOLDER [f32|f16]
  *
- *   FOLDER/model.gguf           schemes take turns over the jobs; f32: what they leave float is written so
+ *   FOLDER/model.gguf           schemes take turns over the jobs; f32, f16: what they leave float is written so
  *   FOLDER/calm.safetensors     the tensors of the checkpoint in float32, as calm reads them from that file */
 #include <stdio.h>
 
@@ -20,7 +20,9 @@ static char **words;
 static void export(const tiny_plan *p, const char *folder)
 {
     size_t n;
-    const calm_export_options options = {.gguf_float = words[4] ? CALM_EXPORT_F32 : CALM_EXPORT_AS_STORED};
+    const calm_export_options options = {.gguf_float = !words[4]                     ? CALM_EXPORT_AS_STORED
+                                                       : strcmp(words[4], "f16") == 0 ? CALM_EXPORT_F16
+                                                                                      : CALM_EXPORT_F32};
     const calm_export_input input = {.model = p->model, .plan = &p->plan, .options = &options};
     for (size_t i = 0; i < (calm_exporters(&n), n); i++) {
         const calm_exporter *exporter = calm_exporters(&n)[i];
@@ -85,7 +87,7 @@ END_OF_TEST
 int main(int argc, char **argv)
 {
     if (argc != 4 && argc != 5) {
-        fputs("usage: write_gguf MODEL SCHEME[,SCHEME...] FOLDER [f32]\n", stderr);
+        fputs("usage: write_gguf MODEL SCHEME[,SCHEME...] FOLDER [f32|f16]\n", stderr);
         return 2;
     }
     words = argv;    /* ends with NULL */

@@ -27,6 +27,15 @@ static const char *chosen(const play *run, int64_t of)
                                       " WHERE run = %lld", (long long)of));
 }
 
+/* How often a text contains another. */
+static size_t times_in(const char *text, const char *part)
+{
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        n++;
+    return n;
+}
+
 TEST(every_matrix_has_its_own)
 {
     const play run = mixed("gguf_q4_k_m", "rtn,gptq");
@@ -38,7 +47,9 @@ TEST(every_matrix_has_its_own)
     /* Of two blocks the last is one of those with more bits. */
     ck_assert_str_eq(chosen(&run, 1), "0 qk q4_k\n0 v q4_k\n0 o q4_k\n0 gate_up q4_k\n0 down q4_k\n"
                                       "1 qk q4_k\n1 v q6_k\n1 o q4_k\n1 gate_up q4_k\n1 down q6_k\n");
-    ck_assert_ptr_nonnull(strstr(said.log, "q4_k as q5_0, q6_k as w8a16_g32_f16s"));
+    ck_assert_uint_eq(times_in(said.log, "does not divide"), 1);
+    ck_assert_uint_eq(times_in(said.log, "q4_k as q5_0, q6_k as w8a16_g32_f16s"), 1);
+    ck_assert_uint_eq(times_in(said.log, " as w8a16_g32_f16s"), 1);
     ck_ok(calm_reassemble(ctx, &again, &assembly));
     calm_assembly_close(&assembly);
     ck_assert_str_eq(play_digest(again.output), play_digest(run.recipe.output));
@@ -46,6 +57,23 @@ TEST(every_matrix_has_its_own)
     ck_assert_str_eq(chosen(&run, 2), chosen(&run, 1));
     ck_assert_int_eq(play_sql(&run, "SELECT abs(a.bits_per_weight - b.bits_per_weight) < 1e-9 OR a.result <> 'hybrid'"
                                     " FROM run a, run b WHERE a.id = 1 AND b.id = 2"), 1);
+}
+END_OF_TEST
+
+/* What stands for the type of a table is said too, also where no linear's does. */
+TEST(tables_fall_back_aloud)
+{
+    play plain = mixed("w4a16_g32", "rtn"), asked = plain;
+    const outcome said = play_must_run(&plain);
+    ck_assert_uint_eq(times_in(said.log, "does not divide"), 1);
+    ck_assert_ptr_nonnull(strstr(said.log, "embedding: 256 does not divide its 32 inputs; stored there and in others "
+                                           "like it: q6_k as w8a16_g32_f16s"));
+    calm_scheme q2_k;
+    ck_ok(calm_scheme_parse(ctx, "q2_k", &q2_k));
+    asked.recipe.formats.options.head = &q2_k;
+    const outcome again = play_must_run(&asked);
+    ck_assert_uint_eq(times_in(again.log, "does not divide"), 1);
+    ck_assert_ptr_nonnull(strstr(again.log, "q2_k as w4a16_g32_f16s"));
 }
 END_OF_TEST
 
@@ -104,7 +132,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("mixes", (const TTest *[]){every_matrix_has_its_own, experts_of_mxfp4_moe, candidates_are_shared,
+    return run_tests("mixes", (const TTest *[]){every_matrix_has_its_own, tables_fall_back_aloud,
+                                                experts_of_mxfp4_moe, candidates_are_shared,
                                                 halves_are_the_whole,
                                                 NULL});
 }

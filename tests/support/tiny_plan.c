@@ -154,7 +154,8 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     ck_ok(CALM_NEW(ctx, ctx->out, q->zeros, q->out * q->n_groups));
     if (calm_scheme_has_mins(&q->scheme))
         ck_ok(CALM_NEW(ctx, ctx->out, q->mins, q->out * q->n_groups));
-    if (job->can_absorb && scales != TINY_UNSCALED)
+    /* Those of the linear before are divided by them. */
+    if (job->can_absorb && scales != TINY_UNSCALED && calm_scheme_folds(&q->scheme))
         ck_ok(CALM_NEW(ctx, ctx->out, q->in_scale, q->in));
     for (size_t i = 0; q->in_scale && i < q->in; i++)
         q->in_scale[i] = draw_scale(config, job, index, i, scales);

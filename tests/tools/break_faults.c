@@ -159,6 +159,8 @@ const break_fault break_faults[] = {
     {"padding_bits", "ct-3bit", "VA008", UP0, BREAK_POKE, UP0 ".weight_packed", "16@000000ff", 0, 0},
     {"codes_hole", "gptq", "VA009", "layers.0.mlp.down_proj", BREAK_POKE, "layers.0.mlp.down_proj.qweight", "4096*00",
      0, 0},
+    {"fp4_hole", "ct-nvfp4", "VA009", "layers.0.mlp.down_proj", BREAK_POKE, "layers.0.mlp.down_proj.weight_packed",
+     "4096*00", 0, 0},
     {"exponent_nan", "ct-mxfp4", "VA001", UP0, BREAK_POKE, UP0 ".weight_scale", "5@ff", 0, 0},
     {"fp8_scale_nan", "ct-nvfp4", "VA001", UP0, BREAK_POKE, UP0 ".weight_scale", "3@7f", 0, 0},
     {"fp8_scale_zero", "ct-nvfp4", "VA002", UP0, BREAK_POKE, UP0 ".weight_scale", "3@00", 0, 0},

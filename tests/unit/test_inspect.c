@@ -317,7 +317,8 @@ TEST(what_is_neither_is_refused)
     const char *dir = test_directory(), *path = test_format("%s/text", dir), *store = store_only();
     char *out;
     ck_ok(calm_write_file(ctx, path, "no database here, but long enough", 33));
-    ck_fails(inspect(path, NULL, NULL, false, &out), CALM_EFORMAT, "text: neither a store nor a model directory");
+    ck_fails(inspect(path, NULL, NULL, false, &out), CALM_EFORMAT,
+             "text: neither a store nor a model directory nor a GGUF file");
     ck_fails(inspect("/dev/null", NULL, NULL, false, &out), CALM_EFORMAT, "neither");
     ck_fails(inspect(dir, NULL, NULL, false, &out), CALM_ENOTFOUND, "no config.json in it");
     ck_fails(inspect(test_format("%s/none", dir), NULL, NULL, false, &out), CALM_ENOTFOUND,

@@ -93,8 +93,8 @@ TEST(powers_of_two)
     ck_assert(calm_scale_round(&scheme, 0, 0.76) == 1);
     ck_assert(calm_scale_round(&scheme, 0, -3) == 0x1p-126f);
     ck_assert(calm_scale_round(&scheme, 0, 0) == 0x1p-126f);
-    ck_assert(calm_scale_round(&scheme, 0, 0x1p127) == 0x1p127f);
-    ck_assert(isinf(calm_scale_round(&scheme, 0, 0x1.8p127)));
+    ck_assert(calm_scale_round(&scheme, 0, 0x1p15) == 0x1p15f);
+    ck_assert(isinf(calm_scale_round(&scheme, 0, 0x1.8p15)));
     ck_assert(isnan(calm_scale_round(&scheme, 0, NAN)));
 }
 END_OF_TEST

@@ -5,34 +5,48 @@
 #include <math.h>
 
 #include "ptq/base/rng_impl.h"
+#include "ptq/io/ggml_type.h"
 #include "ptq/quant/grid.h"
 #include "tests/support/harness.h"
 
 #define MOST_GROUPS 16
 
-static const char *const names[] = {"q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs"};
-#define N_NAMES (sizeof names / sizeof *names)
+/* Every row of schemes.def that has super-blocks. */
+#define EACH(k) for (int k = 0; k < CALM_N_FAMILIES; k++) if (calm_families[k].super > 1)
 
-/* Numbers that the type's code holds. */
-static const int least[N_NAMES] = {0, -32, 0, 0, -128, -32}, most[N_NAMES] = {15, 31, 63, 63, 127, 31};
+/* Numbers that the codes of scales hold. */
+static const struct {
+    int least, most;
+} codes[] = {[CALM_SCALE_U4] = {0, 15}, [CALM_SCALE_U6] = {0, 63}, [CALM_SCALE_S6] = {-32, 31},
+             [CALM_SCALE_S8] = {-128, 127}};
 
-static calm_scheme scheme_of(size_t k)
+static int least(int k)
+{
+    return codes[calm_families[k].scale].least;
+}
+
+static int most(int k)
+{
+    return codes[calm_families[k].scale].most;
+}
+
+static calm_scheme scheme_of(int k)
 {
     calm_scheme scheme;
-    ck_ok(calm_scheme_parse(ctx, names[k], &scheme));
+    ck_ok(calm_scheme_parse(ctx, calm_families[k].name, &scheme));
     ck_assert(calm_super_is(&scheme));
     return scheme;
 }
 
 /* Scales of some super-block of type k: of either sign where the type has one, over `decades` of magnitude. */
-static size_t draw(size_t k, uint64_t seed, double decades, float *scales, float *mins)
+static size_t draw(int k, uint64_t seed, double decades, float *scales, float *mins)
 {
     const calm_scheme scheme = scheme_of(k);
     const size_t n = calm_scheme_family(&scheme)->super;
     ck_assert_uint_le(n, MOST_GROUPS);
     for (size_t g = 0; g < n; g++) {
         const double size = 1e-2 * pow(10, -decades * calm_rng_uniform(seed, 1, g));
-        scales[g] = (float)(least[k] < 0 && calm_rng_uniform(seed, 2, g) < 0.5 ? -size : size);
+        scales[g] = (float)(least(k) < 0 && calm_rng_uniform(seed, 2, g) < 0.5 ? -size : size);
         mins[g] = calm_scheme_has_mins(&scheme) ? -(float)(size * 7 * calm_rng_uniform(seed, 3, g)) : 0;
     }
     return n;
@@ -40,7 +54,7 @@ static size_t draw(size_t k, uint64_t seed, double decades, float *scales, float
 
 TEST(rounded_together)
 {
-    for (size_t k = 0; k < N_NAMES; k++)
+    EACH(k)
         for (uint64_t seed = 0; seed < 40; seed++) {
             float scales[MOST_GROUPS], mins[MOST_GROUPS], again[MOST_GROUPS], again_mins[MOST_GROUPS];
             const calm_scheme scheme = scheme_of(k);
@@ -53,14 +67,14 @@ TEST(rounded_together)
             memcpy(again, scales, sizeof again);
             memcpy(again_mins, mins, sizeof again_mins);
             calm_scales_round(&scheme, 0, n, again, of ? again_mins : NULL);
-            ck_assert_msg(memcmp(again, scales, n * sizeof *scales) == 0, "%s", names[k]);
+            ck_assert_msg(memcmp(again, scales, n * sizeof *scales) == 0, "%s", calm_families[k].name);
             ck_assert(memcmp(again_mins, mins, n * sizeof *mins) == 0);
             ck_assert(calm_super_split(&scheme, n, scales, of, &block));
             const float d = calm_f16_to_f32(block.d), dmin = calm_f16_to_f32(block.dmin);
             for (size_t g = 0; g < n; g++) {
-                ck_assert(block.scales[g] >= least[k] && block.scales[g] <= most[k] && block.scales[g] != 0);
+                ck_assert(block.scales[g] >= least(k) && block.scales[g] <= most(k) && block.scales[g] != 0);
                 ck_assert(d * (float)block.scales[g] == scales[g]);
-                ck_assert(!of || (block.minima[g] >= 0 && block.minima[g] <= most[k]));
+                ck_assert(!of || (block.minima[g] >= 0 && block.minima[g] <= most(k)));
                 ck_assert(-(dmin * (float)block.minima[g]) == mins[g]);
                 /* The grid is as fine as the largest scale over the largest number of its sign, at most; half a step,
                  * and one whole for a number that may not be 0. */
@@ -74,7 +88,7 @@ END_OF_TEST
 /* All groups alike, none at all, a single one: the float16 nearest to what was asked for. */
 TEST(simple_ones)
 {
-    for (size_t k = 0; k < N_NAMES; k++) {
+    EACH(k) {
         const calm_scheme scheme = scheme_of(k);
         float same[8], zero[8] = {0}, one = 0.5f;
         calm_super_block block;
@@ -96,7 +110,7 @@ END_OF_TEST
 
 TEST(out_of_range)
 {
-    for (size_t k = 0; k < N_NAMES; k++) {
+    EACH(k) {
         const calm_scheme scheme = scheme_of(k);
         float scales[2] = {1, INFINITY}, odd[2] = {1, 0.3f};
         calm_super_block block;
@@ -105,7 +119,7 @@ TEST(out_of_range)
         calm_scales_round(&scheme, 0, 2, scales, NULL);
         ck_assert(isinf(scales[1]));
         ck_assert(!calm_super_split(&scheme, 2, odd, NULL, &block));
-        ck_assert(least[k] < 0 ? calm_scale_round(&scheme, 0, -1) == -1 : calm_scale_round(&scheme, 0, -1) > 0);
+        ck_assert(least(k) < 0 ? calm_scale_round(&scheme, 0, -1) == -1 : calm_scale_round(&scheme, 0, -1) > 0);
         ck_assert(!calm_scheme_has_mins(&scheme) || calm_min_round(&scheme, 3) == 0);
         ck_assert(!calm_scheme_has_mins(&scheme) || isinf(calm_min_round(&scheme, -1e6)));
     }
@@ -115,15 +129,15 @@ END_OF_TEST
 /* What a scheme is in a linear whose columns its blocks do not divide. */
 TEST(fall_back)
 {
-    static const char *const instead[N_NAMES] = {"iq4_nl", "iq4_nl", "q5_0", "q5_1", "w8a16_g32_f16s", "iq4_nl"};
     char name[CALM_SCHEME_NAME_MAX];
-    for (size_t k = 0; k < N_NAMES; k++) {
+    EACH(k) {
         const calm_scheme scheme = scheme_of(k), whole = calm_scheme_for(&scheme, 512),
                           other = calm_scheme_for(&scheme, 640);
         calm_scheme_name(&whole, name);
-        ck_assert_str_eq(name, names[k]);
-        calm_scheme_name(&other, name);
-        ck_assert_str_eq(name, instead[k]);
+        ck_assert_str_eq(name, calm_families[k].name);
+        const calm_scheme instead = calm_scheme_of_type(calm_families[k].instead);
+        ck_assert(calm_families[k].instead && calm_scheme_same(&other, &instead));
+        ck_assert_uint_eq(calm_scheme_block(&other), 32);    /* which llama.cpp's tools take for all rows */
         ck_assert_uint_eq(calm_scheme_groups(&scheme, 640), 20);
         ck_assert(calm_scheme_bits_per_weight(&scheme, 8, 640) == calm_scheme_bits_per_weight(&other, 8, 640));
     }
@@ -133,10 +147,11 @@ END_OF_TEST
 /* Bits per weight as ggml's blocks have them. */
 TEST(sizes)
 {
-    static const double bits[N_NAMES] = {2.625, 3.4375, 4.5, 5.5, 6.5625, 4.25};
-    for (size_t k = 0; k < N_NAMES; k++) {
+    EACH(k) {
         const calm_scheme scheme = scheme_of(k);
-        ck_assert(calm_scheme_bits_per_weight(&scheme, 16, 512) == bits[k]);
+        const calm_ggml_info *info = calm_ggml_find(calm_families[k].ggml);
+        const double bits = 8 * (double)info->bytes / (double)info->elements;
+        ck_assert(calm_scheme_bits_per_weight(&scheme, 16, 512) == bits);
     }
 }
 END_OF_TEST
