@@ -256,6 +256,12 @@ static bool makes_factors(const calm_algorithm *algorithm, double damp)
     return makes;
 }
 
+bool calm_algorithm_holds(const calm_algorithm *algorithm, double damp)
+{
+    return (algorithm->caps & CALM_NEEDS_GRAM && reads_gram(algorithm) && changes_gram(algorithm, damp)) ||
+           (algorithm->caps & CALM_NEEDS_INVERSE && makes_factors(algorithm, calm_algorithm_factor(algorithm)));
+}
+
 /* The problem's H: that of all chains, its own copy of that or of the Gram matrix, or none. */
 static calm_status take_gram(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                              const calm_hessian *shared, calm_problem *problem)

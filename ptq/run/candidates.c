@@ -62,8 +62,7 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     return CALM_OK;
 }
 
-/* What runs: the algorithm, or for an expert that saw too few tokens one that needs none. */
-static const calm_algorithm *pick(const calm_run *p, const calm_capture *capture, size_t entry)
+const calm_algorithm *calm_candidate_picks(const calm_run *p, const calm_capture *capture, size_t entry)
 {
     const calm_algorithm *algorithm = p->in.recipe->pool[entry].algorithm;
     /* By the tokens that were routed to it, as the store counts them; of few, all may have been held out. */
@@ -100,13 +99,16 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     calm_block_work *work = user;
     calm_work *item = &work->items[index];
     const double begun = calm_seconds();
+    const calm_hessian *shared;
     calm_job job;
-    item->used = pick(work->p, item->from->capture, item->entry);
     /* The result outlives the task, whose scratch the thread uses again. */
     ctx->out = &item->arena;
     calm_status status = describe_job(ctx, work, item, &job);
     if (status == CALM_OK)
-        status = calm_algorithm_run(ctx, item->used, &job, &item->qjob);
+        status = calm_share_enter(ctx, work, item, &shared);
+    if (status == CALM_OK)
+        status = calm_algorithm_run_shared(ctx, item->used, &job, shared, &item->qjob);
+    calm_share_leave(item);
     /* An arena that belongs to one item must not be found by the next task. */
     ctx->out = NULL;
     item->seconds = calm_seconds() - begun;
@@ -139,6 +141,7 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn 
 
 calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 {
+    CALM_TRY(calm_share_make(ctx, work));
     return run_items(ctx, work, quantize_one);
 }
 
@@ -402,7 +405,7 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
 size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry)
 {
     const calm_entry *pool = p->in.recipe->pool;
-    const calm_algorithm *used = pick(p, from->capture, entry);
+    const calm_algorithm *used = calm_candidate_picks(p, from->capture, entry);
     const bool absorbing = absorbs(p, job);
     const calm_layout *layout = calm_model_layout(p->in.model);
     const bool biased = calm_layout_biased(layout, &layout->jobs[job]);
@@ -411,7 +414,7 @@ size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t 
         const calm_candidate *other = calm_candidate_at(&p->in, job, i);
         /* Of one whose codes were dropped there is nothing to copy. */
         if (other->skipped || (other->dropped && !other->todo) || pool[i].of_scheme != pool[entry].of_scheme ||
-            !calm_algorithm_agrees(pick(p, from->capture, i), used, absorbing, biased))
+            !calm_algorithm_agrees(calm_candidate_picks(p, from->capture, i), used, absorbing, biased))
             continue;
         /* What an earlier run has left saves the computation altogether. */
         if (!other->todo)
@@ -440,7 +443,7 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
     if (!id)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: candidate %.16s of %s was removed while the run needed it",
                          calm_store_path(p->in.store), from->key, calm_model_layout(p->in.model)->jobs[item->job].name);
-    item->used = pick(p, item->from->capture, item->entry);
+    item->used = calm_candidate_picks(p, item->from->capture, item->entry);
     CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &row.algorithm));
     row.key = candidate->key;
     row.chain = calm_algorithm_canonical(item->used);
