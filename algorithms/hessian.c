@@ -87,6 +87,7 @@ calm_status calm_hessian_factor(calm_ctx *ctx, const char *name, size_t in, doub
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_inverse_new(ctx, ctx->out, name, in, &problem.inverse));
     CALM_TRY(calm_inverse_order(ctx, in, hessian->diagonal, &order));
+    /* In the chain's own way, so that the bytes are those of a chain that makes it. */
     const calm_status status = calm_inverse_factor(ctx, &problem, order, damp, &u, &used);
     if (status == CALM_OK)
         hessian->inverse = problem.inverse;

@@ -28,8 +28,8 @@ calm_status calm_hessian_factor(calm_ctx *ctx, const char *name, size_t in, doub
 calm_status calm_algorithm_run_shared(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                                       const calm_hessian *shared, calm_qjob *out);
 
-/* Does such a chain hold an H, or factors other than the one of calm_algorithm_factor, of its own, H damped so? */
-bool calm_algorithm_holds(const calm_algorithm *algorithm, double damp);
+/* Does such a chain make a copy of an H that is damped so, to change it? */
+bool calm_algorithm_copies(const calm_algorithm *algorithm, double damp);
 
 /* ---- for chains ---- */
 

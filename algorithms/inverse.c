@@ -72,7 +72,7 @@ size_t calm_inverse_order_bytes(size_t n)
 
 size_t calm_inverse_factor_scratch_bytes(size_t in)
 {
-    return calm_dinverse_root_scratch_bytes(in) + CALM_BYTES(double, in);
+    return calm_size_max(calm_dinverse_root_scratch_bytes(in), CALM_BYTES(double, in));
 }
 
 /* left [I] = 1 / [H^-1]_jj: column sums of u^2, by the order that u has. */
@@ -141,6 +141,7 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
     const size_t n = problem->in;
     /* Parts that call this have CALM_NEEDS_INVERSE among their caps. */
     assert(inverse);
+    /* Its left has the sums that this chain would have made first. */
     if (is_there(common, order, damp, n)) {
         if (inverse != common) {
             memcpy(inverse->left, common->left, n * sizeof *common->left);
@@ -155,7 +156,7 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
     if (is_there(inverse, order, damp, n))
         return CALM_OK;
     assert(inverse != common);    /* that is others' */
-    inverse->asked = 0;
+    inverse->asked = 0;    /* a failing attempt spoils u */
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
         calm_ctx_forgive(&trial);
         *used = damp;

@@ -256,6 +256,7 @@ const double *calm_problem_damped(const calm_problem *problem, double damp)
     const size_t n = problem->in;
     /* Parts that call this have CALM_NEEDS_GRAM among their caps, and a chain that shares H reads it as it is. */
     assert(problem->h && (!problem->shared || damp == problem->shared->damp));
+    /* The shared one stands damped so. */
     if (!problem->shared)
         calm_hessian_damp(n, problem->h_diag, damp, problem->h);
     return problem->h;

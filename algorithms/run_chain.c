@@ -218,7 +218,8 @@ static bool changes_gram(const calm_algorithm *algorithm, double damp)
     for (size_t i = 0; i < algorithm->n_steps; i++) {
         const calm_step *step = &algorithm->steps[i];
         const double own = step_damping(step);
-        if (step->part->kind == CALM_KIND_TRANSFORM || step->part->caps & CALM_SETS_IN_SCALE || (own > 0 && own != damp))
+        if (step->part->kind == CALM_KIND_TRANSFORM || step->part->caps & CALM_SETS_IN_SCALE ||
+            (own > 0 && own != damp))
             return true;
     }
     return false;
@@ -256,10 +257,9 @@ static bool makes_factors(const calm_algorithm *algorithm, double damp)
     return makes;
 }
 
-bool calm_algorithm_holds(const calm_algorithm *algorithm, double damp)
+bool calm_algorithm_copies(const calm_algorithm *algorithm, double damp)
 {
-    return (algorithm->caps & CALM_NEEDS_GRAM && reads_gram(algorithm) && changes_gram(algorithm, damp)) ||
-           (algorithm->caps & CALM_NEEDS_INVERSE && makes_factors(algorithm, calm_algorithm_factor(algorithm)));
+    return reads_gram(algorithm) && changes_gram(algorithm, damp);
 }
 
 /* The problem's H: that of all chains, its own copy of that or of the Gram matrix, or none. */
@@ -276,8 +276,9 @@ static calm_status take_gram(calm_ctx *ctx, const calm_algorithm *algorithm, con
     if (!shared)
         CALM_TRY(calm_hessian_check(ctx, job->name, n, job->stats, &blind));
     calm_hessian_diagonal(n, job->stats, shared, blind, problem->h_diag);
+    /* What gram holds is no X^T X once H is shared. */
     problem->gram = shared || blind ? NULL : job->stats->gram;
-    if (shared && !(reads && changes_gram(algorithm, shared->damp))) {
+    if (shared && !calm_algorithm_copies(algorithm, shared->damp)) {
         problem->h = shared->h;
         problem->shared = shared;
         return CALM_OK;
@@ -299,12 +300,14 @@ static calm_status take_inverse(calm_ctx *ctx, const calm_algorithm *algorithm, 
                                 calm_problem *problem)
 {
     calm_inverse *there = shared && problem->shared ? shared->inverse : NULL;
+    /* One chain at a time: what it leaves there the next one may find. */
     if (there && shared->lent) {
         calm_inverse_begin(there);
         problem->inverse = there;
         return CALM_OK;
     }
     problem->common = there;
+    /* It reads that one alone, so it needs no room for another. */
     if (there && !makes_factors(algorithm, there->asked)) {
         problem->inverse = there;
         return CALM_OK;
@@ -440,8 +443,7 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
     size_t kept = CALM_BYTES(float, shape->out * shape->in), most = 0;
     if (algorithm->caps & CALM_NEEDS_GRAM)
         kept += CALM_BYTES(double, shape->in);
-    if (algorithm->caps & CALM_NEEDS_GRAM && reads_gram(algorithm) &&
-        (!shape->shared || changes_gram(algorithm, shape->damp)))
+    if (shape->shared ? calm_algorithm_copies(algorithm, shape->damp) : reads_gram(algorithm))
         kept += CALM_BYTES(double, shape->in * shape->in);
     if (algorithm->caps & CALM_NEEDS_INVERSE && makes_factors(algorithm, shape->factor))
         kept += calm_inverse_bytes(shape->in);

@@ -60,7 +60,7 @@ static calm_status list_items(calm_ctx *ctx, const block_run *run, calm_captured
                     *run->done += calm_run_skip(ctx, p, job);
                 add_items(p, &captured[i], job, twins, work);
             }
-    calm_share_count(work);
+    calm_candidate_count(work);
     return CALM_OK;
 }
 
@@ -171,7 +171,7 @@ static calm_status compute_all(calm_ctx *ctx, block_run *run, calm_captured *cap
 static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
 {
     const calm_status status = compute_all(ctx, run, captured, n);
-    calm_share_clear(captured, n);
+    calm_run_share_clear(captured, n);
     return status;
 }
 

@@ -89,9 +89,6 @@ calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *mis
  * are run with it (survey.c). */
 calm_status calm_run_recall_prefix(calm_ctx *ctx, calm_run *p, calm_missing *missing);
 
-/* What runs of an entry of the pool: its algorithm, or for an expert that saw too few tokens one that needs none. */
-const calm_algorithm *calm_candidate_picks(const calm_run *p, const calm_capture *capture, size_t entry);
-
 /* ---- what the candidates of a job share (shared_h.c) ---- */
 
 /* Damping of the H, and of its factor, that candidates of the recipe's pool share; 0: none does. */
@@ -101,21 +98,21 @@ double calm_run_factor(const calm_recipe *recipe);
 /* Does the algorithm read that factor? */
 bool calm_run_reads_factor(const calm_recipe *recipe, const calm_algorithm *algorithm);
 
-/* Once all items are listed: what runs of each, and how many read the factor of their job. */
-void calm_share_count(calm_block_work *work);
-
 /* H of the jobs of a slice in place of their Gram matrices, and factors that several candidates at once read. */
-calm_status calm_share_make(calm_ctx *ctx, const calm_block_work *work);
+calm_status calm_run_share_make(calm_ctx *ctx, const calm_block_work *work);
 
 /* Before a chain runs: *out as calm_algorithm_run_shared takes it; and after it ran. */
-calm_status calm_share_enter(calm_ctx *ctx, const calm_block_work *work, calm_work *item, const calm_hessian **out);
-void calm_share_leave(calm_work *item);
+calm_status calm_run_share_enter(calm_ctx *ctx, const calm_block_work *work, calm_work *item, const calm_hessian **out);
+void calm_run_share_leave(calm_work *item);
 
 /* Release what was made of captured [n]. */
-void calm_share_clear(calm_captured *captured, size_t n);
+void calm_run_share_clear(calm_captured *captured, size_t n);
 
 /* Fewest rows that the metrics are defined for. */
 #define CALM_LEAST_SCORE_ROWS 4
+
+/* Once all items are listed: what runs of each, and how many read the factor of their job. */
+void calm_candidate_count(calm_block_work *work);
 
 /* Quantize, then score, every item; as many at once as memory allows. */
 calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work);

@@ -62,7 +62,8 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     return CALM_OK;
 }
 
-const calm_algorithm *calm_candidate_picks(const calm_run *p, const calm_capture *capture, size_t entry)
+/* What runs: the algorithm, or for an expert that saw too few tokens one that needs none. */
+static const calm_algorithm *pick(const calm_run *p, const calm_capture *capture, size_t entry)
 {
     const calm_algorithm *algorithm = p->in.recipe->pool[entry].algorithm;
     /* By the tokens that were routed to it, as the store counts them; of few, all may have been held out. */
@@ -70,6 +71,16 @@ const calm_algorithm *calm_candidate_picks(const calm_run *p, const calm_capture
                          (capture->tokens < calm_recipe_least_tokens(p->in.recipe) || !capture->rows);
     /* Statistics of a handful of tokens say more about those tokens than about the expert. */
     return starved && (calm_algorithm_caps(algorithm) & CALM_NEEDS_DATA) ? p->fallback : algorithm;
+}
+
+void calm_candidate_count(calm_block_work *work)
+{
+    for (size_t i = 0; i < work->n; i++) {
+        calm_work *item = &work->items[i];
+        item->used = pick(work->p, item->from->capture, item->entry);
+        item->reads = calm_run_reads_factor(work->p->in.recipe, item->used);
+        item->share->n_readers += item->reads;
+    }
 }
 
 /* A candidate's own numerical failure is remembered with it; anything else ends the run. */
@@ -105,10 +116,10 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     ctx->out = &item->arena;
     calm_status status = describe_job(ctx, work, item, &job);
     if (status == CALM_OK)
-        status = calm_share_enter(ctx, work, item, &shared);
+        status = calm_run_share_enter(ctx, work, item, &shared);
     if (status == CALM_OK)
         status = calm_algorithm_run_shared(ctx, item->used, &job, shared, &item->qjob);
-    calm_share_leave(item);
+    calm_run_share_leave(item);
     /* An arena that belongs to one item must not be found by the next task. */
     ctx->out = NULL;
     item->seconds = calm_seconds() - begun;
@@ -141,7 +152,7 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn 
 
 calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 {
-    CALM_TRY(calm_share_make(ctx, work));
+    CALM_TRY(calm_run_share_make(ctx, work));
     return run_items(ctx, work, quantize_one);
 }
 
@@ -405,7 +416,7 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
 size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry)
 {
     const calm_entry *pool = p->in.recipe->pool;
-    const calm_algorithm *used = calm_candidate_picks(p, from->capture, entry);
+    const calm_algorithm *used = pick(p, from->capture, entry);
     const bool absorbing = absorbs(p, job);
     const calm_layout *layout = calm_model_layout(p->in.model);
     const bool biased = calm_layout_biased(layout, &layout->jobs[job]);
@@ -414,7 +425,7 @@ size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t 
         const calm_candidate *other = calm_candidate_at(&p->in, job, i);
         /* Of one whose codes were dropped there is nothing to copy. */
         if (other->skipped || (other->dropped && !other->todo) || pool[i].of_scheme != pool[entry].of_scheme ||
-            !calm_algorithm_agrees(calm_candidate_picks(p, from->capture, i), used, absorbing, biased))
+            !calm_algorithm_agrees(pick(p, from->capture, i), used, absorbing, biased))
             continue;
         /* What an earlier run has left saves the computation altogether. */
         if (!other->todo)
@@ -443,7 +454,7 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
     if (!id)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: candidate %.16s of %s was removed while the run needed it",
                          calm_store_path(p->in.store), from->key, calm_model_layout(p->in.model)->jobs[item->job].name);
-    item->used = calm_candidate_picks(p, item->from->capture, item->entry);
+    item->used = pick(p, item->from->capture, item->entry);
     CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &row.algorithm));
     row.key = candidate->key;
     row.chain = calm_algorithm_canonical(item->used);

@@ -122,12 +122,12 @@ static size_t replaced_bytes(const calm_job_ref *job, unsigned extras)
     return CALM_BYTES(float, job->out * job->in) + (extras & CALM_QJOB_BIASED ? CALM_BYTES(float, job->out) : 0);
 }
 
-/* With one candidate at a time the factor has room while others run that hold no such matrix. */
+/* With one candidate at a time the room for a factor stays while others run that make none, and no copy of H. */
 static size_t beside_bytes(const estimate *e, const calm_algorithm *algorithm, const calm_job_shape *shape)
 {
     const calm_recipe *recipe = e->p->in.recipe;
-    if (e->knobs->candidates_at_once != 1 || calm_run_reads_factor(recipe, algorithm) || !count_readers(recipe) ||
-        calm_algorithm_holds(algorithm, shape->damp))
+    if (e->knobs->candidates_at_once != 1 || !count_readers(recipe) ||
+        calm_algorithm_caps(algorithm) & CALM_NEEDS_INVERSE || calm_algorithm_copies(algorithm, shape->damp))
         return 0;
     return calm_inverse_bytes(shape->in);
 }

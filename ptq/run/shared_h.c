@@ -1,8 +1,8 @@
 /* What the candidates of a job share: H in place of its Gram matrix, and a factor of its inverse.
  *
  * Where candidates run one after the other there is room for one factor, which a chain with others (restarts) may
- * overwrite; the next that wants the first makes it anew.  Where they run at once the factor is made before them, if two
- * or more read it, and others have their own. */
+ * overwrite; the next that wants the first makes it anew.  Where they run at once the factor is made before them, if
+ * two or more read it, and others have their own. */
 #include "ptq/run/block_work.h"
 
 #include "algorithms/inverse.h"
@@ -28,16 +28,6 @@ bool calm_run_reads_factor(const calm_recipe *recipe, const calm_algorithm *algo
 {
     const double damp = calm_algorithm_factor(algorithm);
     return damp > 0 && damp == calm_run_factor(recipe);
-}
-
-void calm_share_count(calm_block_work *work)
-{
-    for (size_t i = 0; i < work->n; i++) {
-        calm_work *item = &work->items[i];
-        item->used = calm_candidate_picks(work->p, item->from->capture, item->entry);
-        item->reads = calm_run_reads_factor(work->p->in.recipe, item->used);
-        item->share->n_readers += item->reads;
-    }
 }
 
 /* The jobs of a slice. */
@@ -73,7 +63,7 @@ static calm_status make_share(calm_ctx *ctx, size_t index, void *user)
     return status;
 }
 
-calm_status calm_share_make(calm_ctx *ctx, const calm_block_work *work)
+calm_status calm_run_share_make(calm_ctx *ctx, const calm_block_work *work)
 {
     share_job job = {work, NULL};
     size_t n = 0;
@@ -91,14 +81,14 @@ static void drop_factor(calm_job_share *share)
     calm_arena_clear(&share->factor);
 }
 
-calm_status calm_share_enter(calm_ctx *ctx, const calm_block_work *work, calm_work *item, const calm_hessian **out)
+calm_status calm_run_share_enter(calm_ctx *ctx, const calm_block_work *work, calm_work *item, const calm_hessian **out)
 {
     calm_job_share *share = item->share;
     calm_hessian *hessian = &share->hessian;
     const bool alone = work->p->memory.knobs.candidates_at_once == 1;
     *out = hessian->h ? hessian : NULL;
-    /* What stays is for chains that hold no such matrix of their own. */
-    if (alone && !item->reads && calm_algorithm_holds(item->used, hessian->damp))
+    /* No place for that, a copy of H and a factor of it. */
+    if (alone && calm_algorithm_copies(item->used, hessian->damp))
         drop_factor(share);
     if (!alone || !item->reads || !hessian->h || hessian->inverse)
         return CALM_OK;
@@ -107,7 +97,7 @@ calm_status calm_share_enter(calm_ctx *ctx, const calm_block_work *work, calm_wo
     return calm_inverse_new(ctx, &share->factor, ref->name, ref->in, &hessian->inverse);
 }
 
-void calm_share_leave(calm_work *item)
+void calm_run_share_leave(calm_work *item)
 {
     size_t left;
     if (!item->reads)
@@ -118,7 +108,7 @@ void calm_share_leave(calm_work *item)
         drop_factor(item->share);
 }
 
-void calm_share_clear(calm_captured *captured, size_t n)
+void calm_run_share_clear(calm_captured *captured, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < CALM_FOLD_SET_JOBS; j++) {
