@@ -6,12 +6,12 @@
 
 /* What chains share.  They read it, and may run at once; a lent inverse is for one of them at a time. */
 typedef struct calm_hessian {
-    double *h;           /* [I, I] both triangles; the identity when blind; `damp` times the mean of its diagonal added */
-    double *diagonal;    /* [I] before that                                                                       */
-    double damp;         /* the damping that most parts read it with                                             */
-    bool blind;          /* no input was seen, or only zeros: H is the identity                                   */
-    bool lent;           /* a chain may put other factors into inverse                                           */
-    struct calm_inverse *inverse;    /* a factor of H, or with `lent` room for one; NULL: none                    */
+    double *h;           /* [I, I] both triangles; `damp` times the mean of its diagonal is added to that */
+    double *diagonal;    /* [I] before that                                                              */
+    double damp;         /* the damping that most parts read it with                                     */
+    bool blind;          /* no input was seen, or only zeros: H is the identity                          */
+    bool lent;           /* a chain may put other factors into inverse                                   */
+    struct calm_inverse *inverse;    /* a factor of H, or with `lent` room for one; NULL: none           */
 } calm_hessian;
 
 /* H in place of the Gram matrix [I, I] that stats has, which nobody may read as such any more; the rest in ctx->out,
