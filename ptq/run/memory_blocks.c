@@ -126,7 +126,7 @@ static size_t replaced_bytes(const calm_job_ref *job, unsigned extras)
 static size_t beside_bytes(const estimate *e, const calm_algorithm *algorithm, const calm_job_shape *shape)
 {
     const calm_recipe *recipe = e->p->in.recipe;
-    if (e->knobs->candidates_at_once != 1 || !count_readers(recipe) ||
+    if (e->knobs->candidates_at_once != 1 || count_readers(recipe) < 2 ||
         calm_algorithm_caps(algorithm) & CALM_NEEDS_INVERSE || calm_algorithm_copies(algorithm, shape->damp))
         return 0;
     return calm_inverse_bytes(shape->in);

@@ -59,6 +59,8 @@ static calm_status make_share(calm_ctx *ctx, size_t index, void *user)
     if (status == CALM_OK && share->hessian.h && !share->hessian.inverse && share->n_readers > 1 &&
         p->memory.knobs.candidates_at_once != 1)
         status = calm_hessian_factor(ctx, ref->name, ref->in, calm_run_factor(p->in.recipe), &share->hessian);
+    if (!share->hessian.inverse)    /* none, or it failed: each chain then has room of its own */
+        calm_arena_clear(&share->factor);
     ctx->out = NULL;
     return status;
 }
@@ -102,7 +104,8 @@ void calm_run_share_leave(calm_work *item)
     size_t left;
     if (!item->reads)
         return;
-#pragma omp atomic capture
+/* Ordered: the last one frees what the others have read. */
+#pragma omp atomic capture seq_cst
     left = --item->share->n_readers;
     if (left == 0)
         drop_factor(item->share);
