@@ -170,7 +170,12 @@ TEST(memory)
     sample s;
     calm_hessian hessian;
     make_sample(&s, OUT, IN, 100, "w4a16_g16");
-    ck_memory(calm_hessian_make(ctx, "job", IN, &s.stats, s.gram, 0.01, &hessian), calm_hessian_bytes(IN), 0);
+    double *gram;
+    ck_ok(CALM_NEW(ctx, ctx->out, gram, IN * IN));
+    memcpy(gram, s.gram, IN * IN * sizeof *gram);
+    ck_memory(calm_hessian_make(ctx, "job", IN, &s.stats, gram, 0.01, &hessian), calm_hessian_bytes(IN), 0);
+    /* What was measured is gone when the next measurement begins. */
+    hessian = share(&s, 0.01);
     ck_memory(calm_hessian_factor(ctx, "job", IN, 0.01, &hessian), calm_inverse_bytes(IN),
               calm_inverse_order_bytes(IN) + calm_inverse_factor_scratch_bytes(IN));
 }
