@@ -23,9 +23,11 @@ typedef struct calm_job_shape {
     int family;                         /* of the scheme                                             */
     bool biased;                        /* a linear has a bias                                       */
     bool fixed_inputs;                  /* activations have one scale for all                        */
+    bool shared;                        /* chains share the job's H (hessian.h)                      */
+    double damp, factor;                /* as that is damped; 0, or as the factor is that they read   */
 } calm_job_shape;
 
-/* Of a job with one thread, without kept rows, groups of inputs and biases. */
+/* Of a job with one thread and an H for each chain, without kept rows, groups of inputs and biases. */
 calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t in);
 
 #define CALM_NEEDS_GRAM    (1u << 0)
@@ -75,6 +77,13 @@ double calm_algorithm_products(const calm_algorithm *algorithm);
 /* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED, naming algorithm, part, scheme and why, when it
  * cannot. */
 calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme);
+
+/* Damping of H in those parts that read it so, the first of them; 0: none does. */
+double calm_algorithm_damping(const calm_algorithm *algorithm);
+
+/* Damping of the factor of the job's H^-1, its columns by falling diagonal, that its rounding reads; 0: of none, or of
+ * an H that its transforms have changed. */
+double calm_algorithm_factor(const calm_algorithm *algorithm);
 
 /* What it leaves in ctx->out, and the most that it holds of ctx->scratch, its workers together. */
 size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape);

@@ -2,6 +2,8 @@
 #include "algorithms/inverse.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "ptq/base/scope.h"
 #include "ptq/tensor/inverse_root.h"
@@ -9,25 +11,68 @@
 /* 0.01 becomes 2.56 of the mean diagonal: beyond that the damping outweighs H. */
 #define MAX_DOUBLINGS 8
 
-calm_status calm_inverse_new(calm_ctx *ctx, const calm_problem *problem, calm_inverse **out)
+calm_status calm_inverse_new(calm_ctx *ctx, calm_arena *arena, const char *name, size_t n, calm_inverse **out)
 {
-    const size_t n = problem->in;
     size_t cells;
     if (!calm_size_mul(&cells, n, n))
-        return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", problem->job->name, n, n);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, 1));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, (*out)->u, cells));
-    return CALM_NEW(ctx, ctx->scratch, (*out)->left, n);
+        return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", name, n, n);
+    CALM_TRY(CALM_NEW(ctx, arena, *out, 1));
+    CALM_TRY(CALM_NEW(ctx, arena, (*out)->u, cells));
+    CALM_TRY(CALM_NEW(ctx, arena, (*out)->order, n));
+    return CALM_NEW(ctx, arena, (*out)->left, n);
 }
 
 size_t calm_inverse_bytes(size_t in)
 {
-    return CALM_BYTES(calm_inverse, 1) + CALM_BYTES(double, in * in) + CALM_BYTES(double, in);
+    return CALM_BYTES(calm_inverse, 1) + CALM_BYTES(double, in * in) + CALM_BYTES(size_t, in) + CALM_BYTES(double, in);
 }
+
+void calm_inverse_begin(calm_inverse *inverse)
+{
+    /* Sums of the same squares in another order: a chain's bytes must not depend on what ran before it. */
+    if (!inverse->first)
+        inverse->damp = 0;
+}
+
+/* ---- the order ---- */
+
+typedef struct ranked {
+    double power;
+    size_t index;
+} ranked;
+
+/* Falling power, equal ones from left to right. */
+static int compare_columns(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->power != y->power)
+        return x->power > y->power ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+calm_status calm_inverse_order(calm_ctx *ctx, size_t n, const double *power, size_t **out)
+{
+    ranked *columns;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, columns, n));
+    for (size_t j = 0; j < n; j++)
+        columns[j] = (ranked){power ? power[j] : 0, j};
+    qsort(columns, n, sizeof *columns, compare_columns);
+    for (size_t j = 0; j < n; j++)
+        (*out)[j] = columns[j].index;
+    return CALM_OK;
+}
+
+size_t calm_inverse_order_bytes(size_t n)
+{
+    return CALM_BYTES(size_t, n) + CALM_BYTES(ranked, n);
+}
+
+/* ---- the factor ---- */
 
 size_t calm_inverse_factor_scratch_bytes(size_t in)
 {
-    return calm_dinverse_root_scratch_bytes(in) + CALM_BYTES(double, in);
+    return calm_size_max(calm_dinverse_root_scratch_bytes(in), CALM_BYTES(double, in));
 }
 
 /* left [I] = 1 / [H^-1]_jj: column sums of u^2, by the order that u has. */
@@ -49,9 +94,11 @@ static calm_status keep_diagonal(calm_ctx *ctx, calm_inverse *inverse, const siz
 static void copy_row(const calm_problem *problem, const size_t *order, size_t row, double *u)
 {
     const size_t n = problem->in;
-    const double *h = problem->h ? problem->h : problem->gram, rows = (double)problem->job->stats->rows;
-    for (size_t j = row; j < n; j++) {
-        const double value = h ? h[order[row] * n + order[j]] : row == j;
+    const double *h = problem->h ? problem->h : problem->gram;
+    const double rows = problem->h ? 1 : (double)problem->job->stats->rows;
+    u[row] = problem->h_diag[order[row]];    /* that of problem->h may be damped */
+    for (size_t j = row + 1; j < n; j++) {
+        const double value = h ? h[order[row] * n + order[j]] : 0;
         u[j] = problem->h || !h ? value : value / rows;
     }
 }
@@ -70,25 +117,55 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
         u[i * n + i] += damp * mean;
     }
     CALM_TRY(calm_dinverse_root(ctx, n, u, n));
-    if (inverse->damp != damp)    /* the diagonal is the same in every order */
+    inverse->first = inverse->damp != damp;    /* the diagonal is the same in every order */
+    if (inverse->first)
         CALM_TRY(keep_diagonal(ctx, inverse, order, n));
     inverse->damp = damp;
     return CALM_OK;
 }
 
+/* Is that factor there already? */
+static bool is_there(const calm_inverse *inverse, const size_t *order, double damp, size_t n)
+{
+    return inverse && inverse->asked == damp && memcmp(inverse->order, order, n * sizeof *order) == 0;
+}
+
 calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
-                                double *used)
+                                const double **u, double *used)
 {
     /* Failures of the attempts stay in a context of their own; the last one is quoted. */
     calm_ctx trial = *ctx;
+    calm_inverse *inverse = problem->inverse;
+    const calm_inverse *common = problem->common;
+    const double asked = damp;
+    const size_t n = problem->in;
     /* Parts that call this have CALM_NEEDS_INVERSE among their caps. */
-    assert(problem->inverse);
+    assert(inverse);
+    /* Its left has the sums that this chain would have made first. */
+    if (is_there(common, order, damp, n)) {
+        if (inverse != common) {
+            memcpy(inverse->left, common->left, n * sizeof *common->left);
+            inverse->damp = common->damp;
+        }
+        *u = common->u;
+        *used = common->damp;
+        return CALM_OK;
+    }
+    *u = inverse->u;
+    *used = inverse->damp;
+    if (is_there(inverse, order, damp, n))
+        return CALM_OK;
+    assert(inverse != common);    /* that is others' */
+    inverse->asked = 0;    /* a failing attempt spoils u */
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
         calm_ctx_forgive(&trial);
         *used = damp;
         const calm_status status = factor(&trial, problem, order, damp);
-        if (status == CALM_OK)
+        if (status == CALM_OK) {
+            memcpy(inverse->order, order, n * sizeof *order);
+            inverse->asked = asked;
             return CALM_OK;
+        }
         if (status != CALM_ENUMERIC)    /* more damping does not help */
             return calm_fail(ctx, status, "%s", trial.message);
     }

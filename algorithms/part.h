@@ -15,7 +15,7 @@
 #ifndef CALM_ALGORITHMS_PART_H
 #define CALM_ALGORITHMS_PART_H
 
-#include "algorithms/algorithm.h"
+#include "algorithms/hessian.h"
 #include "algorithms/learner.h"
 #include "ptq/base/option.h"
 #include "ptq/base/threads.h"
@@ -23,9 +23,12 @@
 
 /* H^-1, H damped, for a chain with a part of CALM_NEEDS_INVERSE (inverse.h). */
 typedef struct calm_inverse {
-    double damp;     /* of what is here, as a share of the mean of diag H; 0: nothing yet              */
-    double *u;       /* [I, I] upper triangle: the inverse's factor in the last order that was asked    */
-    double *left;    /* [I] 1 / [H^-1]_jj: what an error counts when all later columns make up for it   */
+    double damp;      /* of what is here, as a share of the mean of diag H; 0: nothing yet              */
+    double *u;        /* [I, I] upper triangle: the inverse's factor in the last order that was asked    */
+    double *left;     /* [I] 1 / [H^-1]_jj: what an error counts when all later columns make up for it   */
+    double asked;     /* damping that u was asked with, before it was doubled; 0: u is nothing          */
+    size_t *order;    /* [I] position -> column, of u                                                   */
+    bool first;       /* left was made of this u, not of one in another order                           */
 } calm_inverse;
 
 /* What a chain works on: the job as its transforms have changed it.  All memory is scratch. */
@@ -33,16 +36,19 @@ typedef struct calm_problem {
     const calm_job *job;
     size_t out, in, group, n_groups;    /* O, I, columns per group, G                                      */
     float *w;                           /* [O, I] W diag(in_scale)                                          */
-    double *h;                          /* [I, I] diag(1/in_scale) X^T X / N diag(1/in_scale), both triangles;
-                                         * the identity when no input was seen; NULL unless a part needs it,
-                                         * and where calm_inverse_factor alone would read it: */
+    double *h;                          /* [I, I] H = diag(1/in_scale) X^T X / N diag(1/in_scale), both triangles;
+                                         * the identity when no input was seen; from the first calm_problem_damped
+                                         * on with a damped diagonal.  NULL unless a part needs it, and where
+                                         * calm_inverse_factor alone would read it: */
     const double *gram;                 /* [I, I] then X^T X, NULL when no input was seen                  */
     double *h_diag;                     /* [I] the diagonal of H, >= 0; NULL: no part needs H               */
+    const calm_hessian *shared;         /* h is that of the job, which other chains read, too; NULL: the chain's own */
     float *in_scale;                    /* [I] > 0; NULL = ones                                             */
     float global;                       /* that the job's scales are multiples of (grid.h); 0: none        */
     float act_global;                   /* the same for scales of activations (act_levels.h), or their one scale
                                          * (act_static.h)                                                  */
     calm_inverse *inverse;              /* NULL unless a part needs it                                     */
+    const calm_inverse *common;         /* of the job, to be read alone; NULL: none                        */
     const struct calm_part *grid;       /* of the chain, for calm_problem_grid, from the transforms on     */
     const void *grid_opts;
 } calm_problem;
@@ -99,6 +105,8 @@ typedef struct calm_part {
     calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */
     const char *(*refuses)(const calm_scheme *scheme);        /* why a scheme other than float is out of reach, or
                                                                * NULL for one that is not; NULL: reaches them all */
+    double (*factor)(const void *opts);    /* damping of the one factor that it reads, in the order of falling diag H;
+                                            * 0: it reads others; NULL: others, or none                           */
     calm_part_memory (*memory)(const calm_job_shape *shape, const void *opts);    /* NULL: it takes none         */
     union {
         /* Change w, h, h_diag and in_scale of the problem.  One that sets in_scale runs only where the job
@@ -157,11 +165,8 @@ calm_status calm_problem_nearest(calm_ctx *ctx, const calm_problem *problem, cal
 /* What either holds of ctx->scratch at most, all workers together. */
 size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape);
 
-/* *out [I, I], in scratch = H + damp mean(diag H) I, both triangles. */
-calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, double damp, double **out);
-
-/* What that keeps of ctx->scratch. */
-size_t calm_problem_damped_bytes(size_t in);
+/* H + damp mean(diag H) I [I, I], both triangles, until the next call: problem->h with another diagonal. */
+const double *calm_problem_damped(const calm_problem *problem, double damp);
 
 /* The same for groups g .. g + n - 1 of `row`, which are all of one super-block (calm_problem_super), whose weights lie
  * one after the other in w: their grids rounded together. */

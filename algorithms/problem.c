@@ -296,28 +296,15 @@ calm_status calm_problem_nearest(calm_ctx *ctx, const calm_problem *problem, cal
     return calm_problem_each_chunk(ctx, problem, grids_of_chunk, &job);
 }
 
-size_t calm_problem_damped_bytes(size_t in)
+const double *calm_problem_damped(const calm_problem *problem, double damp)
 {
-    return CALM_BYTES(double, in * in);
-}
-
-calm_status calm_problem_damped(calm_ctx *ctx, const calm_problem *problem, double damp, double **out)
-{
-    size_t n = problem->in, cells;
-    double mean = 0;
-    /* Parts that call this have CALM_NEEDS_GRAM among their caps. */
-    assert(problem->h);
-    if (!calm_size_mul(&cells, n, n))
-        return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", problem->job->name, n, n);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, cells));
-    memcpy(*out, problem->h, cells * sizeof **out);
-    for (size_t j = 0; j < n; j++)
-        mean += problem->h_diag[j];
-    /* Relative to the mean of the diagonal, so that the same damping suits inputs of any size. */
-    mean /= (double)n;
-    for (size_t j = 0; j < n; j++)
-        (*out)[j * n + j] += damp * mean;
-    return CALM_OK;
+    const size_t n = problem->in;
+    /* Parts that call this have CALM_NEEDS_GRAM among their caps, and a chain that shares H reads it as it is. */
+    assert(problem->h && (!problem->shared || damp == problem->shared->damp));
+    /* The shared one stands damped so. */
+    if (!problem->shared)
+        calm_hessian_damp(n, problem->h_diag, damp, problem->h);
+    return problem->h;
 }
 
 size_t calm_problem_scale_bytes(size_t in)
@@ -328,6 +315,7 @@ size_t calm_problem_scale_bytes(size_t in)
 calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float *s)
 {
     size_t n = problem->in;
+    assert(!problem->shared);    /* a part that scales is among the chain's caps */
     /* The first transform that scales; a second one multiplies. */
     if (!problem->in_scale) {
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->in_scale, n));
@@ -344,8 +332,8 @@ calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float
         for (size_t j = 0; j < n; j++)
             problem->h[i * n + j] /= (double)s[i] * s[j];
     for (size_t j = 0; problem->h && j < n; j++)
-        problem->h_diag[j] = problem->h[j * n + j];
+        problem->h_diag[j] /= (double)s[j] * s[j];
     if (problem->inverse)
-        problem->inverse->damp = 0;
+        problem->inverse->damp = problem->inverse->asked = 0;
     return CALM_OK;
 }

@@ -149,10 +149,8 @@ static calm_status find_scale(calm_ctx *ctx, const calm_problem *problem, double
 {
     const size_t in = problem->in;
     channel_job job = {.problem = problem, .qjob = qjob};
-    double *h;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_problem_damped(ctx, problem, damp, &h));
-    job.h = h;
+    job.h = calm_problem_damped(problem, damp);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, job.a, in * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, job.right, in));
     CALM_TRY(calm_parallel_for(ctx, (in + TILE - 1) / TILE, multiply_tile, &job));
@@ -170,7 +168,7 @@ static calm_status channel(calm_ctx *ctx, calm_problem *problem, const void *opt
     return calm_problem_scale(ctx, problem, scale);
 }
 
-/* Damped H and A, then the tiles' rows or the system of the factors; all but the scale is released. */
+/* A, then the tiles' rows or the system of the factors; all but the scale is released. */
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const size_t in = shape->in, n = shape->n_absorb_groups ? shape->n_absorb_groups : in;
@@ -179,7 +177,7 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
                         CALM_BYTES(double, calm_size_min(in, TILE) * in);
     (void)opts;
     return (calm_part_memory){CALM_BYTES(float, in),
-                              calm_problem_damped_bytes(in) + CALM_BYTES(double, in * in) + CALM_BYTES(double, in) +
+                              CALM_BYTES(double, in * in) + CALM_BYTES(double, in) +
                                   calm_size_max(calm_size_min(shape->n_threads, n_tiles) * tile,
                                                 CALM_BYTES(double, n * n) + CALM_BYTES(double, n))};
 }

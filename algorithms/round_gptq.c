@@ -14,7 +14,6 @@
  * matrix product (the paper's lazy update). */
 #include <assert.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "algorithms/descent.h"
@@ -53,36 +52,6 @@ static calm_status check_options(calm_ctx *ctx, const void *opts)
     if (options->order == ORDER_ACTIVATION && options->groups == GROUPS_SEQUENTIAL)
         return calm_fail(ctx, CALM_EARG, "gptq: groups=sequential needs order=none: columns by falling input power do "
                                          "not enter a group from its first column on");
-    return CALM_OK;
-}
-
-/* ---- the order ---- */
-
-typedef struct ranked {
-    double power;
-    size_t index;
-} ranked;
-
-/* Falling power, equal ones from left to right. */
-static int compare_columns(const void *a, const void *b)
-{
-    const ranked *x = a, *y = b;
-    if (x->power != y->power)
-        return x->power > y->power ? -1 : 1;
-    return x->index < y->index ? -1 : 1;
-}
-
-/* *out [I]: position -> column, by falling power [I]; NULL: from left to right. */
-static calm_status order_columns(calm_ctx *ctx, size_t in, const double *power, size_t **out)
-{
-    ranked *columns;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, columns, in));
-    for (size_t j = 0; j < in; j++)
-        columns[j] = (ranked){power ? power[j] : 0, j};
-    qsort(columns, in, sizeof *columns, compare_columns);
-    for (size_t j = 0; j < in; j++)
-        (*out)[j] = columns[j].index;
     return CALM_OK;
 }
 
@@ -353,15 +322,16 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, const dou
                            calm_qjob *qjob, gptq_job *job)
 {
     size_t *order;
-    CALM_TRY(order_columns(ctx, problem->in, power, &order));
-    CALM_TRY(calm_inverse_factor(ctx, problem, order, damp, &qjob->damp));
-    *job = (gptq_job){.problem = problem, .qjob = qjob, .order = order, .u = problem->inverse->u};
+    const double *u;
+    CALM_TRY(calm_inverse_order(ctx, problem->in, power, &order));
+    CALM_TRY(calm_inverse_factor(ctx, problem, order, damp, &u, &qjob->damp));
+    *job = (gptq_job){.problem = problem, .qjob = qjob, .order = order, .u = u};
     return CALM_OK;
 }
 
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape)
 {
-    return (calm_part_memory){CALM_BYTES(size_t, shape->in) + CALM_BYTES(ranked, shape->in),
+    return (calm_part_memory){calm_inverse_order_bytes(shape->in),
                               calm_size_max(calm_inverse_factor_scratch_bytes(shape->in),
                                             calm_shape_workers(shape) * chunk_bytes(shape))};
 }
@@ -389,6 +359,12 @@ static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, 
     return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
 }
 
+static double shared_factor(const void *opts)
+{
+    const gptq_options *options = opts;
+    return options->order == ORDER_ACTIVATION ? options->damp : 0;
+}
+
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     (void)opts;
@@ -406,6 +382,7 @@ const calm_part calm_round_gptq = {
     .opts_size = sizeof(gptq_options),
     .opts = gptq_table,
     .check = check_options,
+    .factor = shared_factor,
     .memory = memory,
     .run.round = gptq,
 };

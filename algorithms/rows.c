@@ -69,14 +69,13 @@ static size_t scales_bytes(const calm_job_shape *shape, size_t n)
 
 calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts)
 {
-    /* Damped H is shared; each worker has the rows of one chunk. */
+    /* Each worker has the rows of one chunk. */
     const bool shared = is_shared(shape->family);
     const size_t chunk = shared ? CALM_ROW_CHUNK : calm_rows_chunk(shape->n_groups);
     const size_t n_chunks = shared ? calm_shape_chunks(shape) : (shape->out + chunk - 1) / chunk;
     (void)opts;
-    return (calm_part_memory){calm_problem_damped_bytes(shape->in),
-                              calm_size_min(shape->n_threads, n_chunks) *
-                                  scales_bytes(shape, calm_size_min(chunk, shape->out))};
+    return (calm_part_memory){.most = calm_size_min(shape->n_threads, n_chunks) *
+                                      scales_bytes(shape, calm_size_min(chunk, shape->out))};
 }
 
 /* Rows first .. first + n - 1 of the job as it stands, in ctx->scratch.  The loss is 0 until `scales` sets it. */
@@ -185,9 +184,7 @@ static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
 calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
                            calm_rows_fn *fn, const void *opts)
 {
-    double *h;
-    CALM_TRY(calm_problem_damped(ctx, problem, damp, &h));
-    rows_job job = {problem, qjob, h, chunk, fn, opts};
+    rows_job job = {problem, qjob, calm_problem_damped(problem, damp), chunk, fn, opts};
     return calm_parallel_for(ctx, is_shared(qjob->scheme.family) ? calm_problem_chunks(problem)
                                                                  : (problem->out + chunk - 1) / chunk, run_chunk, &job);
 }

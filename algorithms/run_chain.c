@@ -1,7 +1,4 @@
-/* Run a chain on a job: check the inputs, build the problem, transforms, rounding, refits.
- *
- *   H = X^T X / N.  No input at all (N = 0: an expert that no token reached) gives no information about which inputs
- *   matter, so H is then the identity and every algorithm degrades to its unweighted form. */
+/* Run a chain on a job: check the inputs, build the problem, transforms, rounding, refits. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -205,34 +202,117 @@ static bool reads_gram(const calm_algorithm *algorithm)
     return algorithm->caps & CALM_NEEDS_GRAM && reads;
 }
 
-/* H = 1/N X^T X, or the identity when no input is known; with `whole` a copy of all of it. */
-static calm_status copy_gram(calm_ctx *ctx, const calm_job *job, bool whole, calm_problem *problem)
+/* The damping with which the step reads H itself: its option `damp`; 0: it does not. */
+static double step_damping(const calm_step *step)
 {
-    size_t n = problem->in, cells;
-    double trace = 0;
-    const double *gram = job->stats->gram;
+    const bool reads = step->part->caps & CALM_NEEDS_GRAM && !(step->part->caps & CALM_GRAM_INVERSE);
+    for (const calm_option *option = step->part->opts; reads && option && option->name; option++)
+        if (strcmp(option->name, "damp") == 0)
+            return *(const double *)((const char *)step->opts + option->offset);
+    return 0;
+}
+
+/* Does the chain change H, or read it under other dampings than `damp`?  Then one that others read is not for it. */
+static bool changes_gram(const calm_algorithm *algorithm, double damp)
+{
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        const calm_step *step = &algorithm->steps[i];
+        const double own = step_damping(step);
+        if (step->part->kind == CALM_KIND_TRANSFORM || step->part->caps & CALM_SETS_IN_SCALE ||
+            (own > 0 && own != damp))
+            return true;
+    }
+    return false;
+}
+
+double calm_algorithm_damping(const calm_algorithm *algorithm)
+{
+    double damp = 0;
+    for (size_t i = 0; i < algorithm->n_steps && damp == 0; i++)
+        damp = step_damping(&algorithm->steps[i]);
+    return damp;
+}
+
+double calm_algorithm_factor(const calm_algorithm *algorithm)
+{
+    for (size_t i = 0; i < algorithm->n_steps; i++) {
+        const calm_step *step = &algorithm->steps[i];
+        if (step->part->kind == CALM_KIND_TRANSFORM)
+            return 0;
+        if (step->part->caps & CALM_NEEDS_INVERSE)
+            return step->part->factor ? step->part->factor(step->opts) : 0;
+    }
+    return 0;
+}
+
+/* Does the chain make a factor besides the one that calm_algorithm_factor is of? */
+static bool makes_factors(const calm_algorithm *algorithm, double damp)
+{
+    bool first = calm_algorithm_factor(algorithm) == damp && damp > 0, makes = !first;
+    for (size_t i = 0; i < algorithm->n_steps; i++)
+        if (algorithm->steps[i].part->caps & CALM_NEEDS_INVERSE) {
+            makes |= !first;
+            first = false;
+        }
+    return makes;
+}
+
+bool calm_algorithm_copies(const calm_algorithm *algorithm, double damp)
+{
+    return reads_gram(algorithm) && changes_gram(algorithm, damp);
+}
+
+/* The problem's H: that of all chains, its own copy of that or of the Gram matrix, or none. */
+static calm_status take_gram(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
+                             const calm_hessian *shared, calm_problem *problem)
+{
+    const size_t n = problem->in;
+    const bool reads = reads_gram(algorithm);
+    bool blind = shared && shared->blind;
+    size_t cells;
     if (!calm_size_mul(&cells, n, n))
         return calm_fail(ctx, CALM_ENOMEM, "%s: a %zu x %zu matrix does not fit", job->name, n, n);
-    if (whole)
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, problem->h, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->h_diag, n));
-    for (size_t i = 0; i < cells; i++)
-        if (!isfinite(gram[i]))
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: Gram matrix [%zu, %zu] is %g", job->name, i / n, i % n, gram[i]);
-    for (size_t j = 0; j < n; j++) {
-        if (gram[j * n + j] < 0)
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: Gram matrix [%zu, %zu] is %g, a sum of squares", job->name, j, j,
-                             gram[j * n + j]);
-        trace += gram[j * n + j];
+    if (!shared)
+        CALM_TRY(calm_hessian_check(ctx, job->name, n, job->stats, &blind));
+    calm_hessian_diagonal(n, job->stats, shared, blind, problem->h_diag);
+    /* What gram holds is no X^T X once H is shared. */
+    problem->gram = shared || blind ? NULL : job->stats->gram;
+    if (shared && !calm_algorithm_copies(algorithm, shared->damp)) {
+        problem->h = shared->h;
+        problem->shared = shared;
+        return CALM_OK;
     }
-    /* Rows that are all zero say no more than no rows. */
-    bool blind = job->stats->rows == 0 || trace == 0;
-    problem->gram = blind ? NULL : gram;
-    for (size_t i = 0; whole && i < cells; i++)
-        problem->h[i] = blind ? i / n == i % n : gram[i] / (double)job->stats->rows;
-    for (size_t j = 0; j < n; j++)
-        problem->h_diag[j] = blind ? 1 : gram[j * n + j] / (double)job->stats->rows;
+    if (!reads)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, problem->h, cells));
+    if (shared) {
+        memcpy(problem->h, shared->h, cells * sizeof *problem->h);
+        calm_hessian_damp(n, problem->h_diag, 0, problem->h);
+    } else {
+        calm_hessian_divide(n, job->stats->gram, job->stats->rows, blind, problem->h);
+    }
     return CALM_OK;
+}
+
+/* Room for factors of H^-1, and those that are there. */
+static calm_status take_inverse(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_hessian *shared,
+                                calm_problem *problem)
+{
+    calm_inverse *there = shared && problem->shared ? shared->inverse : NULL;
+    /* One chain at a time: what it leaves there the next one may find. */
+    if (there && shared->lent) {
+        calm_inverse_begin(there);
+        problem->inverse = there;
+        return CALM_OK;
+    }
+    problem->common = there;
+    /* It reads that one alone, so it needs no room for another. */
+    if (there && !makes_factors(algorithm, there->asked)) {
+        problem->inverse = there;
+        return CALM_OK;
+    }
+    return calm_inverse_new(ctx, ctx->scratch, problem->job->name, problem->in, &problem->inverse);
 }
 
 calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t in)
@@ -246,7 +326,7 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
 
 /* The job in the form that parts change: a copy, so that candidates do not meet each other's changes. */
 static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
-                                calm_problem *problem)
+                                 const calm_hessian *shared, calm_problem *problem)
 {
     const unsigned needs = calm_algorithm_needs(algorithm, &job->scheme, is_biased(job));
     *problem = (calm_problem){.job = job, .in = job->linears[0].in};
@@ -265,11 +345,11 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
     if (needs & CALM_NEEDS_SAMPLES)
         CALM_TRY(check_samples(ctx, job, problem->in));
     if (needs & CALM_NEEDS_GRAM)
-        CALM_TRY(copy_gram(ctx, job, reads_gram(algorithm), problem));
+        CALM_TRY(take_gram(ctx, algorithm, job, shared, problem));
     if (needs & CALM_NEEDS_CROSS)
         CALM_TRY(check_cross(ctx, job, problem->in));
     if (algorithm->caps & CALM_NEEDS_INVERSE)
-        CALM_TRY(calm_inverse_new(ctx, problem, &problem->inverse));
+        CALM_TRY(take_inverse(ctx, algorithm, shared, problem));
     return CALM_OK;
 }
 
@@ -362,8 +442,10 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
 {
     size_t kept = CALM_BYTES(float, shape->out * shape->in), most = 0;
     if (algorithm->caps & CALM_NEEDS_GRAM)
-        kept += (reads_gram(algorithm) ? CALM_BYTES(double, shape->in * shape->in) : 0) + CALM_BYTES(double, shape->in);
-    if (algorithm->caps & CALM_NEEDS_INVERSE)
+        kept += CALM_BYTES(double, shape->in);
+    if (shape->shared ? calm_algorithm_copies(algorithm, shape->damp) : reads_gram(algorithm))
+        kept += CALM_BYTES(double, shape->in * shape->in);
+    if (algorithm->caps & CALM_NEEDS_INVERSE && makes_factors(algorithm, shape->factor))
         kept += calm_inverse_bytes(shape->in);
     if (algorithm->caps & CALM_SETS_IN_SCALE)
         kept += calm_problem_scale_bytes(shape->in);
@@ -381,12 +463,18 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
 
 calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)
 {
+    return calm_algorithm_run_shared(ctx, algorithm, job, NULL, out);
+}
+
+calm_status calm_algorithm_run_shared(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
+                                      const calm_hessian *shared, calm_qjob *out)
+{
     CALM_ENTER(ctx, algorithm && job && job->name && (job->linears || !job->n_linears) && out);
     CALM_TRY(check_job(ctx, algorithm, job));
     CALM_SCOPED_SCRATCH(ctx);
     calm_problem problem;
     size_t at = 0;
-    CALM_TRY(build_problem(ctx, algorithm, job, &problem));
+    CALM_TRY(build_problem(ctx, algorithm, job, shared, &problem));
     /* AWQ searches with the chain's own grid, so it is known before the transforms run. */
     while (algorithm->steps[at].part->kind != CALM_KIND_GRID)
         at++;

@@ -91,11 +91,21 @@ static calm_status check_input(calm_ctx *ctx, const calm_cka_input *input)
     for (size_t j = 0; j < input->in; j++)
         if (!isfinite(input->sum[j]))
             return calm_fail(ctx, CALM_ENUMERIC, "cka_linear: the sum of input %zu is %f", j, input->sum[j]);
-    for (size_t i = 0; i < input->in * input->in; i++)
+    for (size_t i = 0; input->gram && i < input->in * input->in; i++)
         if (!isfinite(input->gram[i]))
             return calm_fail(ctx, CALM_ENUMERIC, "cka_linear: the Gram matrix holds %f at row %zu, column %zu",
                              input->gram[i], i / input->in, i % input->in);
     return CALM_OK;
+}
+
+/* H_ij */
+static double mean_product(const calm_cka_input *input, size_t i, size_t j)
+{
+    if (!input->gram)
+        return 0;
+    if (!input->diagonal)
+        return input->gram[i * input->in + j] / (double)input->rows;
+    return i == j ? input->diagonal[i] : input->gram[i * input->in + j];
 }
 
 /* C = H - mean mean^T; constant inputs have none. */
@@ -105,9 +115,9 @@ static void covariance(const calm_cka_input *input, double *c)
     const double n = (double)input->rows;
     for (size_t i = 0; i < in; i++)
         for (size_t j = 0; j < in; j++)
-            c[i * in + j] = input->gram[i * in + j] / n - input->sum[i] / n * (input->sum[j] / n);
+            c[i * in + j] = mean_product(input, i, j) - input->sum[i] / n * (input->sum[j] / n);
     for (size_t j = 0; j < in; j++) {
-        if (c[j * in + j] > CONSTANT_INPUT * (input->gram[j * in + j] / n))
+        if (c[j * in + j] > CONSTANT_INPUT * mean_product(input, j, j))
             continue;
         for (size_t i = 0; i < in; i++)
             c[i * in + j] = c[j * in + i] = 0;

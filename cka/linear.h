@@ -13,8 +13,9 @@
 /* The input of a job as calibration saw it (calm_stats has the same arrays). */
 typedef struct calm_cka_input {
     size_t rows, in;       /* N, I                                           */
-    const double *gram;    /* [I, I] X^T X, both triangles, not divided by N */
-    const double *sum;     /* [I] sum of the rows                            */
+    const double *gram;    /* [I, I] X^T X, both triangles; NULL: every row is zero                                */
+    const double *diagonal;    /* NULL: gram is not divided by N; else it is, but for its diagonal, which is this [I] */
+    const double *sum;     /* [I] sum of the rows                                                                   */
 } calm_cka_input;
 
 /* What depends on W and the input alone, computed once per job and shared by its candidates; read-only afterwards, so

@@ -28,7 +28,7 @@ static bool wanted(const calm_run *p, size_t job)
 /* ---- candidates ---- */
 
 /* The candidates of a job that are to be computed, or those that are twins of such or of stored ones. */
-static void add_items(const calm_run *p, const calm_captured *captured, size_t job, bool twins, calm_block_work *work)
+static void add_items(const calm_run *p, calm_captured *captured, size_t job, bool twins, calm_block_work *work)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         if (!calm_candidate_at(&p->in, job, entry)->todo)
@@ -37,14 +37,15 @@ static void add_items(const calm_run *p, const calm_captured *captured, size_t j
         if ((twin != entry) != twins)
             continue;
         work->items[work->n + work->n_twins] =
-            (calm_work){.from = captured, .job = job, .entry = entry, .twin = twin};
+            (calm_work){.from = captured, .share = &captured->share[job - captured->begin], .job = job, .entry = entry,
+                        .twin = twin};
         *(twins ? &work->n_twins : &work->n) += 1;
     }
 }
 
 /* One item per candidate to compute of what was captured, then one per twin. --effort light decides here, since the
  * crest of an input is known only after its activations were captured. */
-static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_captured *captured, size_t n,
+static calm_status list_items(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n,
                               calm_block_work *work)
 {
     const calm_run *p = run->p;
@@ -59,6 +60,7 @@ static calm_status list_items(calm_ctx *ctx, const block_run *run, const calm_ca
                     *run->done += calm_run_skip(ctx, p, job);
                 add_items(p, &captured[i], job, twins, work);
             }
+    calm_candidate_count(work);
     return CALM_OK;
 }
 
@@ -69,11 +71,14 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
     const calm_job_ref *ref = &layout->jobs[index];
     const calm_job_capture *job = &captured->capture->job[ref->kind];
     calm_cka_linear_ref **linear = &captured->linear[index - captured->begin];
-    const calm_cka_input input = {job->stats.rows, job->width, job->stats.gram, job->stats.sum};
+    const calm_hessian *h = &captured->share[index - captured->begin].hessian;
+    /* After its candidates were quantized H stands where the Gram matrix was. */
+    const calm_cka_input input = {.rows = job->stats.rows, .in = job->width, .gram = h->blind ? NULL : job->stats.gram,
+                                  .diagonal = h->diagonal, .sum = job->stats.sum};
     /* The linears of a job are rows of one matrix for the score, as they read the same input; they lie as such. */
     const float *w = captured->capture->weight[layout->linears[ref->first].role].w;
     /* With slices this comes once per slice: what an earlier one prepared stays. */
-    if (!job->used || !input.gram || input.rows < 2 || *linear ||
+    if (!job->used || !job->stats.gram || input.rows < 2 || *linear ||
         !calm_recipe_scores_linear(run->p->in.recipe, job->width))
         return CALM_OK;
     const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, linear);
@@ -141,7 +146,7 @@ static calm_captured describe(const block_run *run, const calm_capture *capture)
 }
 
 /* All candidates of what was captured, at once or in slices. */
-static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+static calm_status compute_all(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
 {
     calm_run *p = run->p;
     calm_block_work all = {.p = p, .block = &run->block};
@@ -160,6 +165,14 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
     }
     *run->done += all.n_twins;
     return calm_candidate_keep_twins(ctx, &all);
+}
+
+/* The same, and nothing of what they shared is left. */
+static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+{
+    const calm_status status = compute_all(ctx, run, captured, n);
+    calm_run_share_clear(captured, n);
+    return status;
 }
 
 /* Scores of the sublayer or expert as a whole, of those that were captured with their first job's input. */

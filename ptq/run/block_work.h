@@ -3,6 +3,7 @@
 #ifndef CALM_RUN_BLOCK_WORK_H
 #define CALM_RUN_BLOCK_WORK_H
 
+#include "algorithms/hessian.h"
 #include "cka/linear.h"
 #include "ptq/run/run_impl.h"
 #include "ptq/calib/capture.h"
@@ -18,10 +19,18 @@ typedef struct calm_missing {
     size_t end;             /* blocks that have to be run        */
 } calm_missing;
 
+/* What the candidates of a job share (shared_h.c). */
+typedef struct calm_job_share {
+    calm_hessian hessian;     /* its h lies where the job's Gram matrix was; NULL: none was made */
+    size_t n_readers;         /* candidates to come that read its factor                         */
+    calm_arena arena, factor; /* of hessian; of the factor, which goes with its last reader      */
+} calm_job_share;
+
 /* A sublayer or an expert that was captured, and what its candidates are scored against. */
 typedef struct calm_captured {
     const calm_capture *capture;
     size_t begin, end;             /* its jobs in the layout; of use where capture->job[kind].used */
+    calm_job_share share[CALM_FOLD_SET_JOBS];    /* [end - begin]                                 */
     calm_score_ref *reference;     /* NULL: too few rows to score                                */
     calm_cka_linear_ref *linear[CALM_FOLD_SET_JOBS];    /* [end - begin] for cka_linear; NULL: no Gram matrix */
 } calm_captured;
@@ -29,9 +38,11 @@ typedef struct calm_captured {
 /* One candidate in work. */
 typedef struct calm_work {
     const calm_captured *from;
+    calm_job_share *share;         /* of from, the job's                                         */
     size_t job, entry;             /* in the layout; in the recipe's pool                        */
     size_t twin;                   /* entry that has the same result; its own: it is computed    */
     const calm_algorithm *used;    /* that one, or the one that needs no data                    */
+    bool reads;                    /* the factor that the job's candidates share                 */
     calm_arena arena;              /* owns qjob                                                  */
     calm_qjob qjob;
     calm_scores scores;
@@ -78,8 +89,30 @@ calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *mis
  * are run with it (survey.c). */
 calm_status calm_run_recall_prefix(calm_ctx *ctx, calm_run *p, calm_missing *missing);
 
+/* ---- what the candidates of a job share (shared_h.c) ---- */
+
+/* Damping of the H, and of its factor, that candidates of the recipe's pool share; 0: none does. */
+double calm_run_damping(const calm_recipe *recipe);
+double calm_run_factor(const calm_recipe *recipe);
+
+/* Does the algorithm read that factor? */
+bool calm_run_reads_factor(const calm_recipe *recipe, const calm_algorithm *algorithm);
+
+/* H of the jobs of a slice in place of their Gram matrices, and factors that several candidates at once read. */
+calm_status calm_run_share_make(calm_ctx *ctx, const calm_block_work *work);
+
+/* Before a chain runs: *out as calm_algorithm_run_shared takes it; and after it ran. */
+calm_status calm_run_share_enter(calm_ctx *ctx, const calm_block_work *work, calm_work *item, const calm_hessian **out);
+void calm_run_share_leave(calm_work *item);
+
+/* Release what was made of captured [n]. */
+void calm_run_share_clear(calm_captured *captured, size_t n);
+
 /* Fewest rows that the metrics are defined for. */
 #define CALM_LEAST_SCORE_ROWS 4
+
+/* Once all items are listed: what runs of each, and how many read the factor of their job. */
+void calm_candidate_count(calm_block_work *work);
 
 /* Quantize, then score, every item; as many at once as memory allows. */
 calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work);

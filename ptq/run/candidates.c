@@ -73,6 +73,16 @@ static const calm_algorithm *pick(const calm_run *p, const calm_capture *capture
     return starved && (calm_algorithm_caps(algorithm) & CALM_NEEDS_DATA) ? p->fallback : algorithm;
 }
 
+void calm_candidate_count(calm_block_work *work)
+{
+    for (size_t i = 0; i < work->n; i++) {
+        calm_work *item = &work->items[i];
+        item->used = pick(work->p, item->from->capture, item->entry);
+        item->reads = calm_run_reads_factor(work->p->in.recipe, item->used);
+        item->share->n_readers += item->reads;
+    }
+}
+
 /* A candidate's own numerical failure is remembered with it; anything else ends the run. */
 static calm_status settle(calm_ctx *ctx, calm_work *item, calm_status status)
 {
@@ -100,13 +110,16 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     calm_block_work *work = user;
     calm_work *item = &work->items[index];
     const double begun = calm_seconds();
+    const calm_hessian *shared;
     calm_job job;
-    item->used = pick(work->p, item->from->capture, item->entry);
     /* The result outlives the task, whose scratch the thread uses again. */
     ctx->out = &item->arena;
     calm_status status = describe_job(ctx, work, item, &job);
     if (status == CALM_OK)
-        status = calm_algorithm_run(ctx, item->used, &job, &item->qjob);
+        status = calm_run_share_enter(ctx, work, item, &shared);
+    if (status == CALM_OK)
+        status = calm_algorithm_run_shared(ctx, item->used, &job, shared, &item->qjob);
+    calm_run_share_leave(item);
     /* An arena that belongs to one item must not be found by the next task. */
     ctx->out = NULL;
     item->seconds = calm_seconds() - begun;
@@ -139,6 +152,7 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn 
 
 calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 {
+    CALM_TRY(calm_run_share_make(ctx, work));
     return run_items(ctx, work, quantize_one);
 }
 

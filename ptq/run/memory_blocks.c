@@ -1,7 +1,9 @@
 /* What blocks need while they are captured, quantized and scored: what each module says of itself, added up. */
 #include "ptq/run/memory_plan_impl.h"
 
+#include "algorithms/inverse.h"
 #include "cka/linear.h"
+#include "ptq/run/block_work.h"
 #include "ptq/run/row_weights.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/qblob.h"
@@ -50,10 +52,29 @@ typedef struct group_needs {
     sizes codes;         /* of the candidates, each with an arena of its own                          */
     sizes quantize;      /* while they are made                                                       */
     sizes score;         /* while they are scored                                                     */
+    sizes factors;       /* of the jobs, that several of its candidates read                          */
+    size_t making;       /* while one of them is made                                                 */
+    size_t beside;       /* one that waits for the next candidate: they come one at a time            */
+    size_t shares;       /* what candidates of a job share besides                                    */
     size_t reference;    /* what scores are compared with                                             */
     size_t prepare;      /* while that is made                                                        */
     size_t help;         /* a thread without a candidate, which helps to make another's               */
 } group_needs;
+
+/* Candidates of a job that read one factor. */
+static size_t count_readers(const calm_recipe *recipe)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < recipe->n_pool; i++)
+        n += calm_run_reads_factor(recipe, recipe->pool[i].algorithm);
+    return n;
+}
+
+/* Is a job's factor made before its candidates, which run at once? */
+static bool shares_factor(const estimate *e)
+{
+    return e->knobs->candidates_at_once != 1 && count_readers(e->p->in.recipe) > 1;
+}
 
 static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, const calm_scheme *scheme, size_t rows)
 {
@@ -63,6 +84,9 @@ static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, cons
     /* A candidate alone has all threads for its inner loops, whose buffers are per thread. */
     shape.n_threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
     shape.biased = calm_layout_biased(e->layout, job);
+    shape.shared = e->caps & CALM_NEEDS_GRAM;
+    shape.damp = calm_run_damping(e->p->in.recipe);
+    shape.factor = shares_factor(e) ? calm_run_factor(e->p->in.recipe) : 0;
     return shape;
 }
 
@@ -98,6 +122,16 @@ static size_t replaced_bytes(const calm_job_ref *job, unsigned extras)
     return CALM_BYTES(float, job->out * job->in) + (extras & CALM_QJOB_BIASED ? CALM_BYTES(float, job->out) : 0);
 }
 
+/* With one candidate at a time the room for a factor stays while others run that make none, and no copy of H. */
+static size_t beside_bytes(const estimate *e, const calm_algorithm *algorithm, const calm_job_shape *shape)
+{
+    const calm_recipe *recipe = e->p->in.recipe;
+    if (e->knobs->candidates_at_once != 1 || count_readers(recipe) < 2 ||
+        calm_algorithm_caps(algorithm) & CALM_NEEDS_INVERSE || calm_algorithm_copies(algorithm, shape->damp))
+        return 0;
+    return calm_inverse_bytes(shape->in);
+}
+
 /* Codes, and peaks while they are made and scored, of one entry on one job. */
 static void add_candidate(const estimate *e, const calm_job_ref *job, const calm_entry *entry,
                           const calm_capture_shape *captured, bool linear, group_needs *out)
@@ -108,12 +142,14 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     const size_t code = calm_algorithm_run_bytes(entry->algorithm, &shape) + CALM_ARENA_CHUNK;
     const unsigned extras = calm_assembled_extras(e->layout, job, e->extras);
     size_t score = output_bytes(e, job, captured->score_rows, scheme.act_bits);
-    const size_t chain = calm_algorithm_run_scratch_bytes(entry->algorithm, &shape);
+    const size_t chain = calm_algorithm_run_scratch_bytes(entry->algorithm, &shape) +
+                         beside_bytes(e, entry->algorithm, &shape);
     calm_job_shape helped = shape;
     helped.n_threads++;
     add_size(&out->codes, code);
     add_size(&out->quantize, chain + (job->kind == CALM_JOB_O ? CALM_BYTES(uint32_t, job->in) : 0));
-    calm_memory_raise(&out->help, calm_algorithm_run_scratch_bytes(entry->algorithm, &helped) - chain);
+    calm_memory_raise(&out->help, calm_algorithm_run_scratch_bytes(entry->algorithm, &helped) -
+                                      calm_algorithm_run_scratch_bytes(entry->algorithm, &shape));
     calm_memory_raise(&score, score_bytes(calm_score_scratch_bytes, captured));
     if (linear && !scheme.act_bits)
         calm_memory_raise(&score,
@@ -128,6 +164,15 @@ static void add_job(const estimate *e, const calm_job_ref *job, const calm_captu
 {
     const calm_recipe *recipe = e->p->in.recipe;
     const bool linear = e->caps & CALM_NEEDS_GRAM && calm_recipe_scores_linear(recipe, job->in);
+    if (e->caps & CALM_NEEDS_GRAM)
+        out->shares += calm_hessian_bytes(job->in) + 2 * CALM_ARENA_CHUNK;    /* two arenas */
+    if (shares_factor(e)) {
+        add_size(&out->factors, calm_inverse_bytes(job->in));
+        calm_memory_raise(&out->making,
+                          calm_inverse_order_bytes(job->in) + calm_inverse_factor_scratch_bytes(job->in));
+    } else if (count_readers(recipe) > 1) {
+        calm_memory_raise(&out->beside, calm_inverse_bytes(job->in));
+    }
     for (size_t i = 0; i < recipe->n_pool; i++)
         add_candidate(e, job, &recipe->pool[i], captured, linear, out);
     if (!linear)
@@ -180,14 +225,18 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
     const size_t spare = e->n_threads - 1;
     /* Threads that no candidate is left for: fewer candidates than threads. */
     const size_t idle = at_once > n * g->quantize.n ? at_once - n * g->quantize.n : 0;
-    const size_t always = results + CALM_BYTES(calm_work, n * CALM_N_JOBS * e->p->in.recipe->n_pool);
+    const size_t always = results + CALM_BYTES(calm_work, n * CALM_N_JOBS * e->p->in.recipe->n_pool) + n * g->shares;
+    /* Of a job whose candidates are in different slices the factor stays between them. */
+    const size_t factors = e->knobs->slices ? largest(&g->factors, n, at_once + 1) : n * g->factors.all;
+    const size_t lasting = e->knobs->slices ? factors + g->beside : 0;
+    const size_t first = CALM_BYTES(calm_work *, n * CALM_N_JOBS * e->p->in.recipe->n_pool);
     calm_memory_raise(&out->capture, results + capturing);
     /* What scores are compared with is made after the first slice was quantized. */
     calm_memory_raise(&out->quantize,
-                      always + (e->knobs->slices ? reference : 0) + codes + largest(&g->quantize, n, at_once) +
-                      idle * g->help);
+                      always + (e->knobs->slices ? reference : 0) + codes + factors + idle * g->help +
+                          calm_size_max(largest(&g->quantize, n, at_once), first + e->n_threads * g->making));
     calm_memory_raise(&out->score,
-                      always + reference + codes + calm_size_max(g->prepare, largest(&g->score, n, at_once)) +
+                      always + reference + codes + lasting + calm_size_max(g->prepare, largest(&g->score, n, at_once)) +
                       spare * calm_heads_attend_bytes(e->longest));
     calm_memory_raise(&out->score, always + reference + units + spare * calm_heads_attend_bytes(e->longest));
 }

@@ -1,4 +1,4 @@
-/* A job of random numbers, for test_algorithms.c. */
+/* A job of random numbers, for test_algorithms.c and test_hessian.c. */
 #ifndef CALM_TESTS_SAMPLE_JOB_H
 #define CALM_TESTS_SAMPLE_JOB_H
 

@@ -72,7 +72,7 @@ static double loss_of(const float *x, const float *w, const float *q, size_t n, 
             for (size_t j = 0; j < in; j++)
                 gram[i * in + j] += (double)x[t * in + i] * (double)x[t * in + j];
         }
-    ck_ok(calm_cka_linear_prepare(ctx, w, out, &(calm_cka_input){n, in, gram, sum}, &ref));
+    ck_ok(calm_cka_linear_prepare(ctx, w, out, &(calm_cka_input){.rows = n, .in = in, .gram = gram, .sum = sum}, &ref));
     ck_ok(calm_cka_linear(ctx, ref, q, &loss));
     return loss;
 }

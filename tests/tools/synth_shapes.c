@@ -97,8 +97,10 @@ static const synth_family bert = {.norms = NULL, .flags = SYNTH_ENCODER, .config
 const synth_shape synth_shapes[] = {
     {"qwen3-0.6b", &qwen3, 28, 1024, 3072, 16, 8, 128, 151936, true, 0, 0, 0, 0, NULL},
     {"qwen3-8b", &qwen3, 36, 4096, 12288, 32, 8, 128, 151936, false, 0, 0, 0, 0, NULL},
+    {"qwen3-32b", &qwen3, 64, 5120, 25600, 64, 8, 128, 151936, false, 0, 0, 0, 0, NULL},
     {"qwen3-30b-a3b", &qwen3_moe, 48, 2048, 6144, 32, 4, 128, 151936, false, 128, 8, 768, 0, NULL},
     {"qwen2.5-0.5b", &qwen2, 24, 896, 4864, 14, 2, 64, 151936, true, 0, 0, 0, 0, NULL},
+    {"qwen2.5-32b", &qwen2, 64, 5120, 27648, 40, 8, 128, 152064, false, 0, 0, 0, 0, NULL},
     {"llama3.2-1b", &llama, 16, 2048, 8192, 32, 8, 64, 128256, true, 0, 0, 0, 0, "\"head_dim\": 0, " LLAMA3("32.0")},
     {"llama3.1-8b", &llama, 32, 4096, 14336, 32, 8, 128, 128256, false, 0, 0, 0, 0, LLAMA3("8.0")},
     {"llama3.3-70b", &llama, 80, 8192, 28672, 64, 8, 128, 128256, false, 0, 0, 0, 0, LLAMA3("8.0")},

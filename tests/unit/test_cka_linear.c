@@ -53,7 +53,8 @@ static problem make(size_t n, size_t in, size_t out, double noise)
 
 static calm_status prepare(const problem *it, calm_cka_linear_ref **ref)
 {
-    return calm_cka_linear_prepare(ctx, it->w, it->out, &(calm_cka_input){it->n, it->in, it->gram, it->sum}, ref);
+    const calm_cka_input input = {.rows = it->n, .in = it->in, .gram = it->gram, .sum = it->sum};
+    return calm_cka_linear_prepare(ctx, it->w, it->out, &input, ref);
 }
 
 static double loss_of(const problem *it)
@@ -271,6 +272,38 @@ TEST(times)
 }
 END_OF_TEST
 
+/* The same bits of a matrix that is divided already, whatever stands on its diagonal; and of none where every row is
+ * zero. */
+TEST(other_forms_of_the_matrix)
+{
+    static double diagonal[32];
+    for (size_t in = 8; in <= 32; in += 24) {
+        const problem it = make(50, in, 16, 0.1);
+        const calm_cka_input divided = {.rows = it.n, .in = in, .gram = it.gram, .diagonal = diagonal, .sum = it.sum};
+        const double expected = loss_of(&it);
+        calm_cka_linear_ref *ref;
+        double loss;
+        for (size_t i = 0; i < in * in; i++)
+            it.gram[i] /= 50;
+        for (size_t j = 0; j < in; j++) {
+            diagonal[j] = it.gram[j * in + j];
+            it.gram[j * in + j] *= 1.01;
+        }
+        ck_ok(calm_cka_linear_prepare(ctx, it.w, it.out, &divided, &ref));
+        ck_ok(calm_cka_linear(ctx, ref, it.q, &loss));
+        ck_assert(loss == expected && loss > 0);
+
+        problem dead = it;
+        dead.x = floats(it.n * in);
+        sums(&dead);
+        const calm_cka_input none = {.rows = it.n, .in = in, .sum = it.sum};
+        ck_ok(calm_cka_linear_prepare(ctx, it.w, it.out, &none, &ref));
+        ck_ok(calm_cka_linear(ctx, ref, it.q, &loss));
+        ck_assert(loss == loss_of(&dead));
+    }
+}
+END_OF_TEST
+
 /* By inputs and by outputs; blocks of M C that are smaller than 512, and of that size. */
 TEST(memory)
 {
@@ -278,7 +311,7 @@ TEST(memory)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const size_t out = sizes[i][0], in = sizes[i][1];
         const problem it = make(40, in, out, 0.1);
-        const calm_cka_input input = {it.n, in, it.gram, it.sum};
+        const calm_cka_input input = {.rows = it.n, .in = in, .gram = it.gram, .sum = it.sum};
         calm_cka_linear_ref *ref;
         double loss;
         ck_memory(calm_cka_linear_prepare(ctx, it.w, out, &input, &ref), calm_cka_linear_prepare_bytes(out, in),
@@ -295,5 +328,6 @@ int main(void)
     return run_tests("cka_linear", (const TTest *[]){equals_the_score_of_the_outputs, a_rescaled_copy_has_no_loss,
                                                      constants,
                                                      inputs_are_constant_by_the_rounding_of_float_products,
-                                                     what_is_refused, failing_allocations, times, memory, NULL});
+                                                     what_is_refused, failing_allocations, times,
+                                                     other_forms_of_the_matrix, memory, NULL});
 }

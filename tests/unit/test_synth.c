@@ -123,8 +123,9 @@ TEST(sizes_of_published_models)
 {
     /* Parameters as the model cards and the hub's headers count them. */
     static const struct { const char *name; size_t parameters; } known[] = {
-        {"qwen3-0.6b", 596049920}, {"qwen3-8b", 8190735360}, {"qwen3-30b-a3b", 30532122624},
-        {"qwen2.5-0.5b", 494032768}, {"llama3.2-1b", 1235814400}, {"llama3.1-8b", 8030261248},
+        {"qwen3-0.6b", 596049920}, {"qwen3-8b", 8190735360}, {"qwen3-32b", 32762123264},
+        {"qwen3-30b-a3b", 30532122624}, {"qwen2.5-0.5b", 494032768}, {"qwen2.5-32b", 32763876352},
+        {"llama3.2-1b", 1235814400}, {"llama3.1-8b", 8030261248},
         {"llama3.3-70b", 70553706496}, {"mistral-7b", 7241732096}, {"gemma2-2b", 2614341888},
         {"gemma3-1b", 999885952}, {"phi3-mini", 3821079552}, {"olmo2-1b", 1484916736}, {"minilm", 22713728}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
