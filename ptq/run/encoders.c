@@ -1,5 +1,6 @@
 /* Measuring models: decoders by their predictions, encoders by their sentence embeddings. */
 #include <assert.h>
+#include <string.h>
 
 #include "ptq/run/division.h"
 
@@ -15,21 +16,19 @@ static calm_status measure_embeddings(calm_ctx *ctx, const calm_run *p, calm_mea
                                       const calm_subject *subjects, size_t n, calm_measure *measures,
                                       const calm_windows *windows, calm_tick_fn *fn, void *user)
 {
-    const calm_subject reference = {.model = p->in.model};
-    calm_shared_tick shared = {fn, user, 0, windows->n * (n + 1)};
-    calm_embeddings float_embeddings, found;
-    /* Once for all subjects, whose embeddings are compared with these. */
-    CALM_TRY(calm_division_encode(ctx, p, &reference, windows, calm_run_tick_shared, &shared, &float_embeddings));
+    /* Together: the float model's embeddings serve all subjects, and a probe goes on from its rows. */
+    calm_subject all[CALM_TRIALS_AT_ONCE + 1] = {{.model = p->in.model}};
+    calm_embeddings found[CALM_TRIALS_AT_ONCE + 1];
+    memcpy(all + 1, subjects, n * sizeof *subjects);
+    CALM_TRY(calm_division_encode(ctx, p, all, n + 1, windows, fn, user, found));
     if (reference_measure) {
         reference_measure->kind = CALM_STORE_EMBEDDINGS;
         /* Distance 0, but the row must be complete: the store keeps the float model's evaluation as any other. */
-        CALM_TRY(calm_embedding_compare(ctx, &float_embeddings, &float_embeddings, &reference_measure->embeddings));
+        CALM_TRY(calm_embedding_compare(ctx, &found[0], &found[0], &reference_measure->embeddings));
     }
     for (size_t i = 0; i < n; i++) {
-        shared.before += windows->n;
-        CALM_TRY(calm_division_encode(ctx, p, &subjects[i], windows, calm_run_tick_shared, &shared, &found));
         measures[i].kind = CALM_STORE_EMBEDDINGS;
-        CALM_TRY(calm_embedding_compare(ctx, &float_embeddings, &found, &measures[i].embeddings));
+        CALM_TRY(calm_embedding_compare(ctx, &found[0], &found[i + 1], &measures[i].embeddings));
     }
     return CALM_OK;
 }
