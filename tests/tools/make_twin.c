@@ -1,7 +1,7 @@
 /* make_twin: the twin of a model - other weights, the same function (docs/method.md section 6).  By default activations
- * that are hard to quantize (twin_outliers.c); --split-mlp a mixture (twin_split.c); --first-token a massive first token
- * (twin_first_token.c).  Weights are written as float32: a factor is no power of two, and bfloat16 would round the
- * function away. */
+ * that are hard to quantize (twin_outliers.c); --split-mlp a mixture (twin_split.c); --first-token a massive first
+ * token (twin_first_token.c).  Weights are written as float32: a factor is no power of two, and bfloat16 would round
+ * the function away. */
 #include "ptq/base/file.h"
 #include "tests/tools/tool.h"
 #include "tests/tools/twin.h"
@@ -14,8 +14,8 @@ static const calm_option table[] = {
     {"seed", "of the channels and factors", offsetof(twin_arguments, seed), CALM_OPTION_INT, "0", 0, 1e15,
      .metavar = "S"},
     {"even", "change blocks 0, 2, 4 ... alone", offsetof(twin_arguments, even), CALM_OPTION_BOOL, .metavar = NULL},
-    {"shrink", "divide the weights of gate and up by this, too, and multiply their norm", offsetof(twin_arguments, shrink),
-     CALM_OPTION_DOUBLE, "1", 1, 1e6, .metavar = "K"},
+    {"shrink", "divide the weights of gate and up by this, too, and multiply their norm",
+     offsetof(twin_arguments, shrink), CALM_OPTION_DOUBLE, "1", 1, 1e6, .metavar = "K"},
     {"split-mlp", "instead of outliers: a mixture of E experts, of each half of them a slice of the MLP",
      offsetof(twin_arguments, split_mlp), CALM_OPTION_INT, "0", 0, 1024, .metavar = "E"},
     {"first-token", "instead of outliers: begin every text with this added token, massive in one channel",

@@ -5,8 +5,8 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 
-/* One tensor of the twin: rows first_row .. + n_rows - 1 and columns first_column .. + n_columns - 1 of `from`, row i of
- * the piece times rows[i], column j divided by columns[j], all times `factor`; or `values` as they are. */
+/* One tensor of the twin: rows first_row .. + n_rows - 1 and columns first_column .. + n_columns - 1 of `from`, row i
+ * of the piece times rows[i], column j divided by columns[j], all times `factor`; or `values` as they are. */
 typedef struct twin_piece {
     const char *name;
     const calm_tensor *from;

@@ -6,7 +6,8 @@
  *   rows of up * c                   columns of down / c
  *
  * 4 to 8 channels, c log-uniform in 20 .. 200, drawn by counter from (seed, block, which of the four).  K is --shrink:
- * rows of up so small that a scale of them, divided by the input scale of down, falls below the least that a grid gives. */
+ * rows of up so small that a scale of them, divided by the input scale of down, falls below the least that a grid
+ * gives. */
 #include <math.h>
 
 #include "ptq/base/rng_impl.h"

@@ -1,5 +1,5 @@
-/* A mixture from a dense MLP.  The MLP's inner width I is cut into S = E / 2 slices, and each slice is two experts; every
- * token goes to all E of them.  Of slice s
+/* A mixture from a dense MLP.  The MLP's inner width I is cut into S = E / 2 slices, and each slice is two experts;
+ * every token goes to all E of them.  Of slice s
  *
  *   gate, up   rows s I/S .. (s + 1) I/S - 1        down   the same columns, times S
  *   router     w of one of the two, -w of the other, in turn

@@ -282,7 +282,8 @@ TEST(memory)
                          calm_encode_scratch_bytes(config, 4, 40, 1, block), 5, calm_model_load_head_bytes(config));
     const calm_subject several[] = {subject, {.model = model, .first_block = 1}, {.model = model, .first_block = 1}};
     calm_embeddings each[3];
-    ck_memory_of_workers(calm_encode_all(ctx, several, 3, &windows, NULL, NULL, each), 3 * calm_encode_bytes(config, 4),
+    ck_memory_of_workers(calm_encode_all(ctx, several, 3, &windows, NULL, NULL, each),
+                         3 * calm_encode_bytes(config, 4),
                          calm_encode_scratch_bytes(config, 4, 40, 3, block), 8, calm_model_load_head_bytes(config));
     ck_ok(calm_encode(ctx, &subject, &windows, NULL, NULL, &found));
     ck_memory(calm_embedding_compare(ctx, &found, &found, &result), calm_embedding_compare_bytes(4),
@@ -297,5 +298,6 @@ int main(void)
 {
     return run_tests("encode", (const TTest *[]){
         embeddings_are_means_of_rows, same_bytes_alone_and_together, followers_begin_at_their_block,
-        a_model_does_not_differ_from_itself, failures, distances_by_hand, ranks_with_ties, no_correlation, memory, NULL});
+        a_model_does_not_differ_from_itself, failures, distances_by_hand, ranks_with_ties, no_correlation, memory,
+        NULL});
 }
