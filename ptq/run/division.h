@@ -38,9 +38,8 @@ calm_status calm_division_evaluate(calm_ctx *ctx, const calm_run *run, calm_eval
                                    const calm_windows *windows, calm_tick_fn *tick, void *tick_user, size_t most,
                                    calm_eval_worst *worst);
 
-/* As calm_encode_all of subjects [n], the first of them the float model; divided likewise, where each runs all its
- * blocks. */
-calm_status calm_division_encode(calm_ctx *ctx, const calm_run *run, const calm_subject *subjects, size_t n,
+/* As calm_encode of a subject, the float model among them; divided likewise. */
+calm_status calm_division_encode(calm_ctx *ctx, const calm_run *run, const calm_subject *subject,
                                  const calm_windows *windows, calm_tick_fn *tick, void *tick_user,
                                  calm_embeddings *out);
 

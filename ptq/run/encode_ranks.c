@@ -90,12 +90,17 @@ static calm_status take(calm_ctx *ctx, const calm_run *p, const calm_subject *su
     return CALM_OK;
 }
 
-/* One subject's sentences, divided. */
-static calm_status divide(calm_ctx *ctx, const calm_run *p, const calm_subject *subject, const calm_windows *windows,
-                          calm_rank_progress *ticks, calm_embeddings *out)
+calm_status calm_division_encode(calm_ctx *ctx, const calm_run *p, const calm_subject *subject,
+                                 const calm_windows *windows, calm_tick_fn *tick_fn, void *tick_user,
+                                 calm_embeddings *out)
 {
+    const size_t width = calm_model_config(p->in.model)->hidden;
+    calm_rank_progress ticks = {tick_fn, tick_user, 0, windows->n};
     parts of = {.n = 0};
-    *out = (calm_embeddings){.n = windows->n, .width = calm_model_config(p->in.model)->hidden};
+    if (!calm_rank_may_measure(p, subject, 1, windows) || windows->n < 2 ||
+        windows->n > CALM_FRAME_MAX / sizeof(double) / width)
+        return calm_encode(ctx, subject, windows, tick_fn, tick_user, out);
+    *out = (calm_embeddings){.n = windows->n, .width = width};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->x, out->n * out->width));
     CALM_SCOPED_ARENA(own);
     CALM_SCOPED_OUT(ctx, &own);
@@ -103,22 +108,6 @@ static calm_status divide(calm_ctx *ctx, const calm_run *p, const calm_subject *
     calm_rank_note(ctx, p);
     CALM_TRY(ask(ctx, p, subject, windows, &of));
     for (size_t i = 0; i < of.n; i++)
-        CALM_TRY(take(ctx, p, subject, &of, i, ticks, out));
-    return CALM_OK;
-}
-
-calm_status calm_division_encode(calm_ctx *ctx, const calm_run *p, const calm_subject *subjects, size_t n,
-                                 const calm_windows *windows, calm_tick_fn *tick_fn, void *tick_user,
-                                 calm_embeddings *out)
-{
-    const size_t width = calm_model_config(p->in.model)->hidden;
-    calm_shared_tick shared = {tick_fn, tick_user, 0, n * windows->n};
-    if (!calm_rank_may_measure(p, subjects, n, windows) || windows->n < 2 ||
-        windows->n > CALM_FRAME_MAX / sizeof(double) / width)
-        return calm_encode_all(ctx, subjects, n, windows, tick_fn, tick_user, out);
-    for (size_t i = 0; i < n; i++, shared.before += windows->n) {
-        calm_rank_progress ticks = {calm_run_tick_shared, &shared, 0, windows->n};
-        CALM_TRY(divide(ctx, p, &subjects[i], windows, &ticks, &out[i]));
-    }
+        CALM_TRY(take(ctx, p, subject, &of, i, &ticks, out));
     return CALM_OK;
 }
