@@ -26,12 +26,13 @@ static calm_status fit_scales(calm_ctx *ctx, calm_rows *rows, const void *opts)
 static calm_status ls(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const ls_options *options = opts;
-    return calm_rows_each(ctx, problem, qjob, options->damp, calm_rows_chunk(problem->n_groups), fit_scales, NULL);
+    return calm_rows_each(ctx, problem, qjob, options->damp, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
+                          fit_scales, NULL);
 }
 
 const calm_part calm_refit_ls = {
     .name = "ls",
-    .revision = 1,
+    .revision = 2,
     .summary = "least-squares scales under the full Hessian",
     .reference = "-",
     .kind = CALM_KIND_REFIT,

@@ -53,7 +53,8 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *most_ro
 
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp, calm_qjob *qjob)
 {
-    return calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(problem->n_groups), alternate, &rounds);
+    return calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
+                          alternate, &rounds);
 }
 
 static calm_status mkq(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
@@ -64,7 +65,7 @@ static calm_status mkq(calm_ctx *ctx, calm_problem *problem, const void *opts, c
 
 const calm_part calm_refit_mkq = {
     .name = "mkq",
-    .revision = 2,
+    .revision = 3,
     .summary = "least-squares scales and coordinate descent in turn",
     .reference = "Tang et al. 2022, arXiv 2203.13483",
     .kind = CALM_KIND_REFIT,

@@ -90,7 +90,8 @@ static calm_status measure(calm_ctx *ctx, const calm_problem *problem, double da
 {
     const losses out = {loss};
     CALM_SCOPED_SCRATCH(ctx);
-    return calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(problem->n_groups), keep_losses, &out);
+    return calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
+                          keep_losses, &out);
 }
 
 /* ---- the refit ---- */
@@ -172,7 +173,7 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_refit_restarts = {
     .name = "restarts",
-    .revision = 4,
+    .revision = 5,
     .summary = "GPTQ and descent again in other orders of the columns; the best row by row",
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,

@@ -1,9 +1,5 @@
-/* The two moves of a refit, for a chunk of rows at once so that the work is matrix products.
+/* Rows under refit, and the move of their codes, for a chunk of rows at once so that the work is matrix products.
  *
- *   scales  per row the G x G normal equations of min over s of (w - S q) H (w - S q)^T:
- *             A_gg' = sum over i in g, j in g' of q_i H_ij q_j,  b_g = sum over i in g of q_i (H w)_i
- *           with 1e-6 of the mean diagonal added; a group whose codes are all zero keeps its scale.  Of rows that share
- *           scales A and b are the sums of theirs.
  *   sweep   for each column j: q_j = round(q_j + c_j / (H_jj s_j)) clipped, c = H e, e = w - s q.  This is
  *           round((w_j + sum over k != j of H_jk e_k / H_jj) / s_j), with c kept up to date: by matrix products up to
  *           the block's first column, column by column inside a block, where a tile of rows lies transposed.
@@ -20,13 +16,12 @@
 #include "ptq/tensor/vector.h"
 
 #define TILE ((size_t)32)
-#define RIDGE 1e-6
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
 #define ROUND_F64 0x1.8p52
 
-size_t calm_rows_chunk(size_t n_groups)
+size_t calm_rows_chunk(int family, size_t n_groups)
 {
-    size_t n = NORMAL_CELLS / n_groups / n_groups;
+    const size_t unknowns = calm_rows_unknowns(family, n_groups), n = NORMAL_CELLS / unknowns / unknowns;
     return n < 4 ? 4 : n < CALM_ROW_CHUNK ? n : CALM_ROW_CHUNK;
 }
 
@@ -58,24 +53,16 @@ static bool is_shared(int family)
     return calm_scheme_rows(&(calm_scheme){.family = family}) > 1;
 }
 
-/* The same with calm_rows_begin_scales. */
-static size_t scales_bytes(const calm_job_shape *shape, size_t n)
-{
-    const size_t groups = shape->n_groups, systems = is_shared(shape->family) ? 1 : n;
-    return calm_rows_load_bytes(shape, n) + CALM_BYTES(double, n * shape->in) +
-           CALM_BYTES(double, systems * groups * groups) + CALM_BYTES(double, systems * groups) +
-           CALM_BYTES(double, groups * groups) + CALM_BYTES(double, groups);
-}
-
 calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts)
 {
     /* Each worker has the rows of one chunk. */
     const bool shared = is_shared(shape->family);
-    const size_t chunk = shared ? CALM_ROW_CHUNK : calm_rows_chunk(shape->n_groups);
+    const size_t chunk = shared ? CALM_ROW_CHUNK : calm_rows_chunk(shape->family, shape->n_groups);
     const size_t n_chunks = shared ? calm_shape_chunks(shape) : (shape->out + chunk - 1) / chunk;
+    const size_t n = calm_size_min(chunk, shape->out);
     (void)opts;
     return (calm_part_memory){.most = calm_size_min(shape->n_threads, n_chunks) *
-                                      scales_bytes(shape, calm_size_min(chunk, shape->out))};
+                                      (calm_rows_load_bytes(shape, n) + calm_rows_scales_bytes(shape, n))};
 }
 
 /* Rows first .. first + n - 1 of the job as it stands, in ctx->scratch.  The loss is 0 until `scales` sets it. */
@@ -102,20 +89,6 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const calm_problem *prob
                                                    qjob->codes[(first + r) * in + j]);
         }
     }
-    return CALM_OK;
-}
-
-calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
-{
-    const size_t n = rows->n, in = rows->problem->in, n_groups = rows->problem->n_groups;
-    const size_t systems = rows->shared ? 1 : n;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->wh, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, systems * n_groups * n_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, systems * n_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->system, n_groups * n_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->solution, n_groups));
-    /* W H does not change while codes and scales do: once for all rounds. */
-    calm_dgemm_nn(n, in, in, 1, rows->w, in, rows->h, in, 0, rows->wh, in);
     return CALM_OK;
 }
 
@@ -187,140 +160,6 @@ calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob
     rows_job job = {problem, qjob, calm_problem_damped(problem, damp), chunk, fn, opts};
     return calm_parallel_for(ctx, is_shared(qjob->scheme.family) ? calm_problem_chunks(problem)
                                                                  : (problem->out + chunk - 1) / chunk, run_chunk, &job);
-}
-
-/* ---- scales ---- */
-
-/* normal and right of all rows. */
-static void build_normal(calm_rows *rows)
-{
-    const calm_problem *problem = rows->problem;
-    size_t in = problem->in, n_groups = problem->n_groups;
-    if (rows->shared) {    /* sums begin at 0 */
-        memset(rows->normal, 0, n_groups * n_groups * sizeof *rows->normal);
-        memset(rows->right, 0, n_groups * sizeof *rows->right);
-    }
-    for (size_t g = 0; g < n_groups; g++) {
-        size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
-        calm_dgemm_nn(rows->n, in - start, n, 1, rows->q + start, in, rows->h + start * in + start, in, 0,
-                      rows->product + start, in);
-        /* The product has q H from column `start` on: only groups k >= g are wanted, the matrix is symmetric. */
-        for (size_t r = 0; r < rows->n; r++) {
-            const size_t system = rows->shared ? 0 : r;
-            double *normal = rows->normal + (system * n_groups + g) * n_groups;
-            for (size_t k = g; k < n_groups; k++) {
-                size_t at = r * in + calm_problem_group_start(problem, k);
-                const double a =
-                    calm_vec_ddot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at);
-                normal[k] = rows->shared ? normal[k] + a : a;
-            }
-            const double b = calm_vec_ddot(n, rows->wh + r * in + start, rows->q + r * in + start);
-            double *right = rows->right + system * n_groups + g;
-            *right = rows->shared ? *right + b : b;
-        }
-    }
-}
-
-/* w H w - 2 s b + s A s of row r; of shared scales of all rows, r is 0. */
-static double loss_at(const calm_rows *rows, size_t r, const double *s)
-{
-    size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
-    double loss = calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
-    for (size_t i = 1; rows->shared && i < rows->n; i++)
-        loss += calm_vec_ddot(in, rows->w + i * in, rows->wh + i * in);
-    for (size_t g = 0; g < n_groups; g++) {
-        const double *normal = rows->normal + (r * n_groups + g) * n_groups;
-        double sum = -2 * rows->right[r * n_groups + g] + normal[g] * s[g];
-        for (size_t k = g + 1; k < n_groups; k++)
-            sum += 2 * normal[k] * s[k];
-        loss += s[g] * sum;
-    }
-    return loss;
-}
-
-/* The solution of row r as the scheme stores it; false when it cannot. */
-static bool round_solution(calm_rows *rows, size_t r)
-{
-    const calm_problem *problem = rows->problem;
-    const calm_scheme *scheme = &rows->qjob->scheme;
-    const bool alone = calm_scheme_family(scheme)->super == 1;
-    for (size_t g = 0, n; g < problem->n_groups; g += n) {
-        float scales[CALM_SUPER_MAX], mins[CALM_SUPER_MAX];
-        const float *mins_of = rows->qjob->mins ? rows->qjob->mins + rows->row[r] * problem->n_groups + g : NULL;
-        n = calm_problem_super(problem, g);
-        for (size_t i = 0; i < n; i++) {
-            scales[i] = alone ? calm_scale_round(scheme, problem->global, rows->solution[g + i])
-                              : (float)rows->solution[g + i];
-            mins[i] = mins_of ? mins_of[i] : 0;
-        }
-        /* Minima are storable, and stay as they are. */
-        if (!alone)
-            calm_scales_round(scheme, problem->global, n, scales, mins_of ? mins : NULL);
-        for (size_t i = 0; i < n; i++) {
-            rows->solution[g + i] = scales[i];
-            if (!isfinite(scales[i]))
-                return false;
-        }
-    }
-    return true;
-}
-
-/* Storable least-squares scales of row r into rows->solution; false when there are none. */
-static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r)
-{
-    size_t n_groups = rows->problem->n_groups;
-    const double *normal = rows->normal + r * n_groups * n_groups;
-    double ridge = 0;
-    for (size_t g = 0; g < n_groups; g++)
-        ridge += RIDGE * normal[g * n_groups + g] / (double)n_groups;
-    memcpy(rows->system, normal, n_groups * n_groups * sizeof *normal);
-    for (size_t g = 0; g < n_groups; g++) {
-        /* An empty group has a zero row and column: 1 on the diagonal leaves its scale as it is. */
-        bool empty = !(normal[g * n_groups + g] > 0);
-        rows->system[g * n_groups + g] = empty ? 1 : normal[g * n_groups + g] + ridge;
-        rows->solution[g] = empty ? rows->scale[r * n_groups + g] : rows->right[r * n_groups + g];
-    }
-    /* The ridge makes this rare: two groups whose codes have the same effect on the output. */
-    if (calm_dcholesky_upper(ctx, n_groups, rows->system, n_groups) != CALM_OK)
-        return false;
-    if (calm_dcholesky_solve(ctx, n_groups, rows->system, n_groups, 1, rows->solution, 1) != CALM_OK)
-        return false;
-    return round_solution(rows, r);
-}
-
-void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
-{
-    size_t n_groups = rows->problem->n_groups;
-    /* A row that cannot be solved keeps its scales; its failure must not become that of the run. */
-    calm_ctx trial = *ctx;
-    build_normal(rows);
-    memset(rows->before, 0, rows->n * sizeof *rows->before);
-    memset(rows->loss, 0, rows->n * sizeof *rows->loss);
-    for (size_t r = 0; r < (rows->shared ? 1 : rows->n); r++) {
-        double *scale = rows->scale + r * n_groups;
-        rows->before[r] = rows->loss[r] = loss_at(rows, r, scale);
-        calm_ctx_forgive(&trial);
-        if (!solve_row(&trial, rows, r))
-            continue;
-        /* Compared with the scales as stored: rounding to 16 bits may undo what little least squares gained. */
-        double loss = loss_at(rows, r, rows->solution);
-        if (loss < rows->loss[r]) {
-            memcpy(scale, rows->solution, n_groups * sizeof *scale);
-            rows->loss[r] = loss;
-        }
-    }
-    /* One solution, of the first row, for all. */
-    for (size_t r = 1; rows->shared && r < rows->n; r++)
-        memcpy(rows->scale + r * n_groups, rows->scale, n_groups * sizeof *rows->scale);
-}
-
-void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
-{
-    *before = *loss = 0;
-    for (size_t r = 0; r < rows->n; r++) {
-        *before += rows->before[r];
-        *loss += rows->loss[r];
-    }
 }
 
 /* ---- sweep ---- */
@@ -529,6 +368,15 @@ void calm_rows_sweep(calm_rows *rows, bool zeros)
 }
 
 /* ---- losses ---- */
+
+void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
+{
+    *before = *loss = 0;
+    for (size_t r = 0; r < rows->n; r++) {
+        *before += rows->before[r];
+        *loss += rows->loss[r];
+    }
+}
 
 void calm_rows_losses(calm_rows *rows)
 {

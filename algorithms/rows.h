@@ -2,7 +2,8 @@
  *
  *   loss = (w - s q) H (w - s q)^T  per row,  q = code - zero, or the level of a code,  H damped
  *
- * `scales` and `sweep` are the two moves; each lowers the loss of every row or leaves the row alone.
+ * `scales` (rows_scales.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or leaves the row
+ * alone.  Where the scheme has minima, those of the qjob are as w has them, and `scales` moves both.
  *
  * Rows that share their scales (`shared`) are a chunk of their own and have one solution: the normal equations of all
  * together, and one loss, whose parts in `loss` and `before` mean something in their sum alone. */
@@ -27,10 +28,13 @@ typedef struct calm_rows {
     double *loss, *before;    /* [n] now, and when `scales` last began                   */
     double *product;          /* [n, I] work: q H, then the errors w - s q               */
     double *gradient;         /* [n, CALM_SWEEP_BLOCK] work                              */
-    double *normal;           /* [n, G, G] work: normal equations, upper triangles; [G, G] of shared scales */
-    double *right;            /* [n, G] their right sides; [G]                           */
-    double *system;           /* [G, G] work                                             */
-    double *solution;         /* [G] work                                                */
+    size_t unknowns;          /* U: scales G, with minima 2 G                            */
+    double *normal;           /* [n, U, U] work: normal equations, upper triangles; [U, U] of shared scales */
+    double *right;            /* [n, U] their right sides; [U]                           */
+    double *system;           /* [U, U] work                                             */
+    double *solution;         /* [U] work                                                */
+    double *ones;             /* [G, I] 1_g H, with minima                               */
+    double *ones_ones;        /* [G, G] 1_g H 1_g'^T, likewise                           */
 } calm_rows;
 
 /* What a part does to a chunk of rows; they are stored afterwards. */
@@ -41,11 +45,17 @@ typedef calm_status calm_rows_fn(calm_ctx *ctx, calm_rows *rows, const void *opt
 calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
                            calm_rows_fn *fn, const void *opts);
 
-/* Rows per chunk: fewer when there are many groups, whose normal equations take G^2 cells a row. */
-size_t calm_rows_chunk(size_t n_groups);
+/* U, unknowns of a row: its scales, with minima twice as many. */
+size_t calm_rows_unknowns(int family, size_t n_groups);
+
+/* Rows per chunk: fewer when there are many groups, whose normal equations take U^2 cells a row. */
+size_t calm_rows_chunk(int family, size_t n_groups);
 
 /* What `scales` needs besides: W H, and memory for normal equations, from ctx->scratch.  Before the first of them. */
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows);
+
+/* What that takes for n rows of a job of this shape. */
+size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
 
 /* What calm_rows_each takes of ctx->scratch for n rows of a job of this shape. */
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
@@ -53,7 +63,8 @@ size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
 /* Of a refit that does both in chunks of calm_rows_chunk rows, after damping H. */
 calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts);
 
-/* Least-squares scales for the codes, kept for each row if they lower its loss; sets `before` and `loss`. */
+/* Least-squares scales for the codes, and minima with them, kept for each row if they lower its loss; sets `before` and
+ * `loss`. */
 void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 
 /* One sweep of cyclic coordinate descent over the codes; lowers `loss` by what each change gains.  With `zeros` those

@@ -55,40 +55,119 @@ size_t calm_encode_bytes(const calm_config *config, size_t n)
     return CALM_BYTES(double, n * config->hidden);
 }
 
-size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t block_bytes)
+size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t n_subjects,
+                                 size_t block_bytes)
 {
+    /* The first subject's rows, and those of the one that goes on from them. */
     return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) +
-           calm_row_store_bytes(calm_encode_batch(config, n, longest) * longest, config->hidden) + block_bytes;
+           calm_size_min(n_subjects, 2) *
+               calm_row_store_bytes(calm_encode_batch(config, n, longest) * longest, config->hidden) + block_bytes;
+}
+
+/* Several subjects over the same windows. */
+typedef struct encoding {
+    const calm_subject *subjects;    /* [n] */
+    size_t n;
+    const calm_windows *windows;
+    calm_tick_fn *tick;
+    void *tick_user;
+    size_t done, total;              /* windows of all subjects */
+    calm_embeddings *out;            /* [n] */
+} encoding;
+
+/* Are the first blocks of subject s those of the first one? */
+static bool follows(const encoding *e, size_t s)
+{
+    const calm_subject *subject = &e->subjects[s], *ahead = &e->subjects[0];
+    return s > 0 && subject->model == ahead->model && !ahead->override && subject->first_block > 0 &&
+           subject->first_block < calm_model_config(subject->model)->n_blocks;
+}
+
+/* The embeddings of subject s from its last rows. */
+static calm_status pool(calm_ctx *ctx, encoding *e, size_t s, const calm_batch *batch)
+{
+    pooling task = {batch, &e->out[s]};
+    CALM_TRY(calm_parallel_for(ctx, batch->n, pool_window, &task));
+    e->done += batch->n;
+    if (e->tick)
+        e->tick(e->tick_user, e->done, e->total);
+    return CALM_OK;
+}
+
+/* Subjects that differ from the first one from block `index` on, whose rows there are in `ahead`. */
+static calm_status run_followers(calm_ctx *ctx, encoding *e, const calm_rope *rope, const calm_head *head, size_t index,
+                                 const calm_batch *ahead)
+{
+    for (size_t s = 1; s < e->n; s++) {
+        if (!follows(e, s) || e->subjects[s].first_block != index)
+            continue;
+        CALM_SCOPED_ARENA(arena);    /* one at a time, so that there are never more than two batches of rows */
+        calm_batch batch;
+        CALM_TRY(calm_batch_copy(ctx, ahead, ahead->n, &arena, NULL, &batch));
+        CALM_TRY(calm_batch_finish(ctx, e->subjects[s].model, rope, head, index, e->subjects[s].override,
+                                   e->subjects[s].user, &batch));
+        CALM_TRY(pool(ctx, e, s, &batch));
+    }
+    return CALM_OK;
+}
+
+/* Subject s over windows first .. first + n - 1, and behind the first subject those that follow it. */
+static calm_status encode_batch(calm_ctx *ctx, encoding *e, size_t s, const calm_rope *rope, const calm_head *head,
+                                size_t first, size_t n)
+{
+    const calm_subject *subject = &e->subjects[s];
+    CALM_SCOPED_ARENA(arena);    /* rows of a batch are gone before the next one */
+    calm_batch batch;
+    CALM_TRY(calm_batch_embed(ctx, subject->model, e->windows, first, n, &arena, NULL, &batch));
+    for (size_t i = 0; i < calm_model_config(subject->model)->n_blocks; i++) {
+        if (s == 0)
+            CALM_TRY(run_followers(ctx, e, rope, head, i, &batch));
+        CALM_TRY(calm_batch_load_block(ctx, subject->model, rope, i, subject->override, subject->user, &batch));
+    }
+    CALM_TRY(calm_batch_norm(ctx, &head->norm, &batch));
+    return pool(ctx, e, s, &batch);
+}
+
+/* Subject s over all windows. */
+static calm_status encode_subject(calm_ctx *ctx, encoding *e, size_t s)
+{
+    const calm_model *model = e->subjects[s].model;
+    const calm_config *config = calm_model_config(model);
+    const size_t most = calm_encode_batch(config, e->windows->n, e->windows->longest);
+    calm_rope rope;
+    calm_head head;
+    CALM_SCOPED_ARENA(tables);    /* which live no longer than this call */
+    CALM_SCOPED_OUT(ctx, &tables);
+    CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(e->windows), &rope));
+    CALM_TRY(calm_model_load_head(ctx, model, &head));
+    for (size_t first = 0, n; first < e->windows->n; first += n) {
+        n = calm_size_min(e->windows->n - first, most);
+        CALM_TRY(encode_batch(ctx, e, s, &rope, &head, first, n));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_encode_all(calm_ctx *ctx, const calm_subject *subjects, size_t n, const calm_windows *windows,
+                            calm_tick_fn *tick, void *tick_user, calm_embeddings *out)
+{
+    encoding e = {subjects, n, windows, tick, tick_user, 0, n * windows->n, out};
+    for (size_t s = 0; s < n; s++) {
+        size_t values;
+        out[s] = (calm_embeddings){.n = windows->n, .width = calm_model_config(subjects[s].model)->hidden};
+        if (!calm_size_mul(&values, out[s].n, out[s].width))
+            return calm_fail(ctx, CALM_ENOMEM, "embeddings: %zu x %zu overflows", out[s].n, out[s].width);
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out[s].x, values));
+    }
+    for (size_t s = 0; s < n; s++)
+        if (!follows(&e, s))
+            CALM_TRY(encode_subject(ctx, &e, s));
+    return CALM_OK;
 }
 
 calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows, calm_tick_fn *tick,
                         void *tick_user, calm_embeddings *out)
 {
-    const calm_config *config = calm_model_config(subject->model);
-    const size_t most = calm_encode_batch(config, windows->n, windows->longest);
-    calm_rope rope;
-    calm_head head;
-    size_t values;
-    *out = (calm_embeddings){.n = windows->n, .width = config->hidden};
-    if (!calm_size_mul(&values, out->n, out->width))
-        return calm_fail(ctx, CALM_ENOMEM, "embeddings: %zu x %zu overflows", out->n, out->width);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->x, values));
-    CALM_SCOPED_ARENA(tables);    /* which live no longer than this call */
-    CALM_SCOPED_OUT(ctx, &tables);
-    CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(windows), &rope));
-    CALM_TRY(calm_model_load_head(ctx, subject->model, &head));
-    for (size_t first = 0, n; first < windows->n; first += n) {
-        CALM_SCOPED_ARENA(arena);    /* rows of a batch are gone before the next one */
-        calm_batch batch;
-        pooling task = {&batch, out};
-        n = calm_size_min(windows->n - first, most);
-        CALM_TRY(calm_batch_forward(ctx, subject->model, &rope, &head, windows, first, n, subject->override,
-                                    subject->user, &arena, &batch));
-        CALM_TRY(calm_parallel_for(ctx, n, pool_window, &task));
-        if (tick)
-            tick(tick_user, first + n, windows->n);
-    }
-    return CALM_OK;
+    return calm_encode_all(ctx, subject, 1, windows, tick, tick_user, out);
 }
 
 size_t calm_encode_step(const calm_config *config, size_t n, size_t longest)

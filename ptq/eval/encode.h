@@ -40,10 +40,17 @@ typedef struct calm_embedding_result {
 calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_windows *windows, calm_tick_fn *tick,
                         void *tick_user, calm_embeddings *out);
 
+/* The same of subjects [n] into out [n].  Those of the first one's model, itself without an override, whose first_block
+ * is a later one go on from its rows there: the bits are the same.  `tick` counts windows of all subjects. */
+calm_status calm_encode_all(calm_ctx *ctx, const calm_subject *subjects, size_t n, const calm_windows *windows,
+                            calm_tick_fn *tick, void *tick_user, calm_embeddings *out);
+
 /* Bytes that calm_encode leaves in ctx->out for n windows, and the most that it holds besides when the longest window
- * has `longest` tokens.  block_bytes: the most that the model takes while one of its blocks runs on a batch. */
+ * has `longest` tokens, or calm_encode_all of n_subjects.  block_bytes: the most that the model takes while one of its
+ * blocks runs on a batch. */
 size_t calm_encode_bytes(const calm_config *config, size_t n);
-size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t block_bytes);
+size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t n_subjects,
+                                 size_t block_bytes);
 
 /* Windows of a batch, from which block_bytes follows. */
 size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest);

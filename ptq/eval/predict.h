@@ -13,8 +13,9 @@ typedef struct calm_subject {
     const calm_model *model;
     calm_override_fn *override; /* NULL: as it is */
     void *user;                 /* of `override`  */
-    size_t first_block;         /* `override` changes no block before it; calm_evaluate then takes the rows there from
-                                 * the reference instead of running those blocks again */
+    size_t first_block;         /* `override` changes no block before it; calm_evaluate takes the rows there from the
+                                 * reference, and calm_encode_all from its first subject, instead of running those
+                                 * blocks again */
 } calm_subject;
 
 /* Target of a row that predicts nothing: its prediction is left as it was. */

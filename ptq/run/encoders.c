@@ -1,5 +1,6 @@
 /* Measuring models: decoders by their predictions, encoders by their sentence embeddings. */
 #include <assert.h>
+#include <string.h>
 
 #include "ptq/run/division.h"
 
@@ -11,25 +12,36 @@ void calm_run_tick_shared(void *user, size_t done, size_t total)
         shared->fn(shared->user, shared->before + done, shared->total);
 }
 
+/* Embeddings of subjects [n], the first of them the float model.  On one rank together, so that a probe goes on from
+ * the float model's rows; several divide the sentences of each. */
+static calm_status encode(calm_ctx *ctx, const calm_run *p, const calm_subject *subjects, size_t n,
+                          const calm_windows *windows, calm_tick_fn *fn, void *user, calm_embeddings *out)
+{
+    calm_shared_tick shared = {fn, user, 0, n * windows->n};
+    if (!p->several)
+        return calm_encode_all(ctx, subjects, n, windows, fn, user, out);
+    for (size_t i = 0; i < n; i++, shared.before += windows->n)
+        CALM_TRY(calm_division_encode(ctx, p, &subjects[i], windows, calm_run_tick_shared, &shared, &out[i]));
+    return CALM_OK;
+}
+
 static calm_status measure_embeddings(calm_ctx *ctx, const calm_run *p, calm_measure *reference_measure,
                                       const calm_subject *subjects, size_t n, calm_measure *measures,
                                       const calm_windows *windows, calm_tick_fn *fn, void *user)
 {
-    const calm_subject reference = {.model = p->in.model};
-    calm_shared_tick shared = {fn, user, 0, windows->n * (n + 1)};
-    calm_embeddings float_embeddings, found;
-    /* Once for all subjects, whose embeddings are compared with these. */
-    CALM_TRY(calm_division_encode(ctx, p, &reference, windows, calm_run_tick_shared, &shared, &float_embeddings));
+    /* Once for all subjects, whose embeddings are compared with the float model's. */
+    calm_subject all[CALM_TRIALS_AT_ONCE + 1] = {{.model = p->in.model}};
+    calm_embeddings found[CALM_TRIALS_AT_ONCE + 1];
+    memcpy(all + 1, subjects, n * sizeof *subjects);
+    CALM_TRY(encode(ctx, p, all, n + 1, windows, fn, user, found));
     if (reference_measure) {
         reference_measure->kind = CALM_STORE_EMBEDDINGS;
         /* Distance 0, but the row must be complete: the store keeps the float model's evaluation as any other. */
-        CALM_TRY(calm_embedding_compare(ctx, &float_embeddings, &float_embeddings, &reference_measure->embeddings));
+        CALM_TRY(calm_embedding_compare(ctx, &found[0], &found[0], &reference_measure->embeddings));
     }
     for (size_t i = 0; i < n; i++) {
-        shared.before += windows->n;
-        CALM_TRY(calm_division_encode(ctx, p, &subjects[i], windows, calm_run_tick_shared, &shared, &found));
         measures[i].kind = CALM_STORE_EMBEDDINGS;
-        CALM_TRY(calm_embedding_compare(ctx, &float_embeddings, &found, &measures[i].embeddings));
+        CALM_TRY(calm_embedding_compare(ctx, &found[0], &found[i + 1], &measures[i].embeddings));
     }
     return CALM_OK;
 }

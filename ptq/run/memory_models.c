@@ -51,7 +51,7 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
     /* Of several ranks: the parts that all embeddings are joined from. */
     const size_t joined = e->p->several ? calm_encode_bytes(config, n_windows) : 0;
     return joined + (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows)) +
-           calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, shape.block_bytes),
+           calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, n + 1, shape.block_bytes),
                          calm_embedding_compare_scratch_bytes(n_windows));
 }
 

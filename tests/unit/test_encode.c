@@ -107,6 +107,71 @@ TEST(a_model_does_not_differ_from_itself)
 }
 END_OF_TEST
 
+/* An override that changes one block, and counts the blocks that it was asked about. */
+typedef struct one_block {
+    size_t index, n_asked;
+    float weights[32];
+} one_block;
+
+static calm_status change_one(void *user, calm_ctx *task, size_t index, calm_block *block)
+{
+    one_block *change = user;
+    (void)task;
+    change->n_asked++;
+    if (index != change->index)
+        return CALM_OK;
+    for (size_t i = 0; i < 32; i++)
+        change->weights[i] = 1.5F * block->norm[CALM_SUBLAYER_MLP][CALM_NORM_RESIDUAL].w[i];
+    block->norm[CALM_SUBLAYER_MLP][CALM_NORM_RESIDUAL].w = change->weights;
+    return CALM_OK;
+}
+
+static void keep_last(void *user, size_t done, size_t total)
+{
+    size_t *last = user;
+    ck_assert_uint_ge(done, last[0]);
+    last[0] = done;
+    last[1] = total;
+}
+
+/* What differs from the first model from a block on is run from there on, and has the bits of a whole pass. */
+TEST(followers_begin_at_their_block)
+{
+    const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
+    calm_model *model = open_encoder(1), *other = open_encoder(2);
+    const size_t n_blocks = calm_model_config(model)->n_blocks;
+    one_block last = {.index = n_blocks - 1}, whole = last, foreign = last;
+    const calm_subject subjects[] = {{.model = model},
+                                     {model, change_one, &last, n_blocks - 1},
+                                     {model, change_one, &whole, 0},
+                                     {other, change_one, &foreign, n_blocks - 1}};
+    const size_t n = sizeof subjects / sizeof *subjects, asked[] = {0, 1, n_blocks, n_blocks};
+    one_block *const change[] = {NULL, &last, &whole, &foreign};
+    calm_embeddings together[4], alone;
+    size_t ticks[2] = {0, 0};
+    ck_assert_uint_ge(n_blocks, 2);
+    ck_ok(calm_encode_all(ctx, subjects, n, &windows, keep_last, ticks, together));
+    ck_assert(ticks[0] == n * N_WINDOWS && ticks[1] == ticks[0]);
+    for (size_t s = 0; s < n; s++) {
+        if (change[s])
+            ck_assert_uint_eq(change[s]->n_asked, asked[s]);
+        /* By itself a subject runs all its blocks. */
+        ck_ok(calm_encode(ctx, &subjects[s], &windows, NULL, NULL, &alone));
+        ck_assert(memcmp(alone.x, together[s].x, alone.n * alone.width * sizeof *alone.x) == 0);
+        if (change[s])
+            ck_assert_uint_eq(change[s]->n_asked, asked[s] + n_blocks);
+    }
+    ck_assert(memcmp(together[0].x, together[1].x, N_WINDOWS * 32 * sizeof(double)) != 0);
+    ck_assert(memcmp(together[1].x, together[2].x, N_WINDOWS * 32 * sizeof(double)) == 0);
+    /* From a first subject that is itself changed nothing can be taken. */
+    const calm_subject changed[] = {subjects[2], subjects[1]};
+    ck_ok(calm_encode_all(ctx, changed, 2, &windows, NULL, NULL, together));
+    ck_assert_uint_eq(last.n_asked, asked[1] + 2 * n_blocks);
+    calm_model_close(model);
+    calm_model_close(other);
+}
+END_OF_TEST
+
 static calm_status break_norm(void *user, calm_ctx *task, size_t index, calm_block *block)
 {
     static float broken[32];
@@ -214,7 +279,12 @@ TEST(memory)
     ck_assert_uint_eq(calm_encode_batch(config, 4, 40), 4);
     ctx->n_threads = 1;
     ck_memory_of_workers(calm_encode(ctx, &subject, &windows, NULL, NULL, &found), calm_encode_bytes(config, 4),
-                         calm_encode_scratch_bytes(config, 4, 40, block), 5, calm_model_load_head_bytes(config));
+                         calm_encode_scratch_bytes(config, 4, 40, 1, block), 5, calm_model_load_head_bytes(config));
+    const calm_subject several[] = {subject, {.model = model, .first_block = 1}, {.model = model, .first_block = 1}};
+    calm_embeddings each[3];
+    ck_memory_of_workers(calm_encode_all(ctx, several, 3, &windows, NULL, NULL, each),
+                         3 * calm_encode_bytes(config, 4),
+                         calm_encode_scratch_bytes(config, 4, 40, 3, block), 8, calm_model_load_head_bytes(config));
     ck_ok(calm_encode(ctx, &subject, &windows, NULL, NULL, &found));
     ck_memory(calm_embedding_compare(ctx, &found, &found, &result), calm_embedding_compare_bytes(4),
               calm_embedding_compare_scratch_bytes(4));
@@ -227,6 +297,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("encode", (const TTest *[]){
-        embeddings_are_means_of_rows, same_bytes_alone_and_together, a_model_does_not_differ_from_itself, failures,
-        distances_by_hand, ranks_with_ties, no_correlation, memory, NULL});
+        embeddings_are_means_of_rows, same_bytes_alone_and_together, followers_begin_at_their_block,
+        a_model_does_not_differ_from_itself, failures, distances_by_hand, ranks_with_ties, no_correlation, memory,
+        NULL});
 }

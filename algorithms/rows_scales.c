@@ -1,0 +1,258 @@
+/* The move of a refit that finds scales, and with them minima, for a chunk of rows at once.
+ *
+ *   per row the normal equations of min over s, d of e H e^T,  e = w - S q - D 1,
+ *     A = [ sum q_i H_ij q_j   sum q_i H_ij ]   over i in g, j in g',   b = [ sum over i in g of q_i (H w)_i ]
+ *         [        .             sum H_ij   ]                               [ sum over i in g of (H w)_i     ]
+ *   with 1e-6 of the mean diagonal of each half added.  w is less the minima m as they stand: they become m + d.
+ *
+ * Schemes without minima have the first half alone.  With them the scales alone are tried, too: storable minima are
+ * coarse, and a row takes what it loses least with.  A group whose codes are all zero keeps its scale.  Of rows that
+ * share scales A and b are the sums of theirs. */
+#include <math.h>
+#include <string.h>
+
+#include "algorithms/rows.h"
+#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/vector.h"
+
+#define RIDGE 1e-6
+
+static bool has_minima(int family)
+{
+    return calm_scheme_has_mins(&(calm_scheme){.family = family});
+}
+
+size_t calm_rows_unknowns(int family, size_t n_groups)
+{
+    return has_minima(family) ? 2 * n_groups : n_groups;
+}
+
+size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n)
+{
+    const size_t groups = shape->n_groups, unknowns = calm_rows_unknowns(shape->family, groups);
+    const size_t systems = calm_scheme_rows(&(calm_scheme){.family = shape->family}) > 1 ? 1 : n;
+    const size_t minima = has_minima(shape->family) ? CALM_BYTES(double, groups * shape->in) +
+                                                          CALM_BYTES(double, groups * groups) : 0;
+    return CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, systems * unknowns * unknowns) +
+           CALM_BYTES(double, systems * unknowns) + CALM_BYTES(double, unknowns * unknowns) +
+           CALM_BYTES(double, unknowns) + minima;
+}
+
+/* What minima see of H: the rows of each group added up, and of those the sums over each group. */
+static calm_status sum_groups(calm_ctx *ctx, calm_rows *rows)
+{
+    const calm_problem *problem = rows->problem;
+    const size_t in = problem->in, n_groups = problem->n_groups;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->ones, n_groups * in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->ones_ones, n_groups * n_groups));
+    for (size_t g = 0; g < n_groups; g++) {
+        const size_t start = calm_problem_group_start(problem, g);
+        double *ones = rows->ones + g * in;
+        for (size_t j = start; j < start + calm_problem_group_columns(problem, g); j++)
+            for (size_t i = 0; i < in; i++)
+                ones[i] += rows->h[j * in + i];
+        for (size_t i = 0; i < in; i++)
+            rows->ones_ones[g * n_groups + i / problem->group] += ones[i];
+    }
+    return CALM_OK;
+}
+
+calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
+{
+    const size_t n = rows->n, in = rows->problem->in, n_groups = rows->problem->n_groups;
+    const size_t systems = rows->shared ? 1 : n;
+    const size_t unknowns = calm_rows_unknowns(rows->qjob->scheme.family, n_groups);
+    rows->unknowns = unknowns;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->wh, n * in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, systems * unknowns * unknowns));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, systems * unknowns));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->system, unknowns * unknowns));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->solution, unknowns));
+    if (rows->qjob->mins)
+        CALM_TRY(sum_groups(ctx, rows));
+    /* W H changes with minima alone, by what they move: once for all rounds. */
+    calm_dgemm_nn(n, in, in, 1, rows->w, in, rows->h, in, 0, rows->wh, in);
+    return CALM_OK;
+}
+
+static double sum_of(size_t n, const double *x)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+/* The part of normal and right of row r that minima have in group g; rows->product has q_g H. */
+static void build_minima(calm_rows *rows, size_t r, size_t g)
+{
+    const calm_problem *problem = rows->problem;
+    const size_t in = problem->in, n_groups = problem->n_groups, unknowns = rows->unknowns;
+    double *normal = rows->normal + r * unknowns * unknowns;
+    for (size_t k = 0; k < n_groups; k++)
+        normal[g * unknowns + n_groups + k] = sum_of(calm_problem_group_columns(problem, k), rows->product + r * in +
+                                                     calm_problem_group_start(problem, k));
+    for (size_t k = g; k < n_groups; k++)
+        normal[(n_groups + g) * unknowns + n_groups + k] = rows->ones_ones[g * n_groups + k];
+    rows->right[r * unknowns + n_groups + g] = sum_of(calm_problem_group_columns(problem, g),
+                                                      rows->wh + r * in + calm_problem_group_start(problem, g));
+}
+
+/* normal and right of all rows. */
+static void build_normal(calm_rows *rows)
+{
+    const calm_problem *problem = rows->problem;
+    const size_t in = problem->in, n_groups = problem->n_groups, unknowns = rows->unknowns;
+    if (rows->shared) {    /* sums begin at 0 */
+        memset(rows->normal, 0, unknowns * unknowns * sizeof *rows->normal);
+        memset(rows->right, 0, unknowns * sizeof *rows->right);
+    }
+    for (size_t g = 0; g < n_groups; g++) {
+        const size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
+        /* q H from column `start` on: of scales only groups k >= g are wanted, the matrix is symmetric. */
+        const size_t from = rows->qjob->mins ? 0 : start;
+        calm_dgemm_nn(rows->n, in - from, n, 1, rows->q + start, in, rows->h + start * in + from, in, 0,
+                      rows->product + from, in);
+        for (size_t r = 0; r < rows->n; r++) {
+            const size_t system = rows->shared ? 0 : r;
+            double *normal = rows->normal + (system * unknowns + g) * unknowns;
+            for (size_t k = g; k < n_groups; k++) {
+                size_t at = r * in + calm_problem_group_start(problem, k);
+                const double a =
+                    calm_vec_ddot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at);
+                normal[k] = rows->shared ? normal[k] + a : a;
+            }
+            const double b = calm_vec_ddot(n, rows->wh + r * in + start, rows->q + r * in + start);
+            double *right = rows->right + system * unknowns + g;
+            *right = rows->shared ? *right + b : b;
+            if (rows->qjob->mins)
+                build_minima(rows, r, g);
+        }
+    }
+}
+
+/* w H w - 2 s b + s A s of row r, s [n] scales, or with as many moves of minima behind them; of shared scales of all
+ * rows, r is 0. */
+static double loss_at(const calm_rows *rows, size_t r, const double *s, size_t n)
+{
+    const size_t in = rows->problem->in, unknowns = rows->unknowns;
+    double loss = calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
+    for (size_t i = 1; rows->shared && i < rows->n; i++)
+        loss += calm_vec_ddot(in, rows->w + i * in, rows->wh + i * in);
+    for (size_t g = 0; g < n; g++) {
+        const double *normal = rows->normal + (r * unknowns + g) * unknowns;
+        double sum = -2 * rows->right[r * unknowns + g] + normal[g] * s[g];
+        for (size_t k = g + 1; k < n; k++)
+            sum += 2 * normal[k] * s[k];
+        loss += s[g] * sum;
+    }
+    return loss;
+}
+
+/* The solution of row r as the scheme stores it: scales, and with `minima` what moves them to storable ones; false when
+ * it cannot. */
+static bool round_solution(calm_rows *rows, size_t r, bool minima)
+{
+    const calm_problem *problem = rows->problem;
+    const calm_scheme *scheme = &rows->qjob->scheme;
+    const bool alone = calm_scheme_family(scheme)->super == 1;
+    double *const solution = rows->solution, *const moves = solution + problem->n_groups;
+    for (size_t g = 0, n; g < problem->n_groups; g += n) {
+        float scales[CALM_SUPER_MAX], mins[CALM_SUPER_MAX];
+        const float *mins_of = rows->qjob->mins ? rows->qjob->mins + rows->row[r] * problem->n_groups + g : NULL;
+        n = calm_problem_super(problem, g);
+        for (size_t i = 0; i < n; i++) {
+            const double min = mins_of ? (double)mins_of[i] + (minima ? moves[g + i] : 0) : 0;
+            scales[i] = alone ? calm_scale_round(scheme, problem->global, solution[g + i]) : (float)solution[g + i];
+            mins[i] = alone && minima ? calm_min_round(scheme, min) : (float)min;
+        }
+        /* Minima as they are are storable, and stay so. */
+        if (!alone)
+            calm_scales_round(scheme, problem->global, n, scales, mins_of ? mins : NULL);
+        for (size_t i = 0; i < n; i++) {
+            solution[g + i] = scales[i];
+            if (minima)
+                moves[g + i] = (double)mins[i] - (double)mins_of[i];
+            if (!isfinite(scales[i]) || (minima && !isfinite(mins[i])))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Storable least-squares scales of row r, with `minima` also their moves, into rows->solution; false when there are
+ * none. */
+static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r, bool minima)
+{
+    const size_t n_groups = rows->problem->n_groups, unknowns = rows->unknowns, n = minima ? unknowns : n_groups;
+    const double *normal = rows->normal + r * unknowns * unknowns;
+    double ridge[2] = {0, 0};
+    for (size_t g = 0; g < n; g++)
+        ridge[g >= n_groups] += RIDGE * normal[g * unknowns + g] / (double)n_groups;
+    for (size_t g = 0; g < n; g++) {
+        memcpy(rows->system + g * n, normal + g * unknowns, n * sizeof *normal);
+        /* An empty group has a zero row and column: 1 on the diagonal leaves its scale as it is. */
+        const bool empty = !(normal[g * unknowns + g] > 0);
+        rows->system[g * n + g] = empty ? 1 : normal[g * unknowns + g] + ridge[g >= n_groups];
+        rows->solution[g] = !empty ? rows->right[r * unknowns + g] : g < n_groups ? rows->scale[r * n_groups + g] : 0;
+    }
+    /* The ridge makes this rare: two groups whose codes have the same effect on the output. */
+    if (calm_dcholesky_upper(ctx, n, rows->system, n) != CALM_OK)
+        return false;
+    if (calm_dcholesky_solve(ctx, n, rows->system, n, 1, rows->solution, 1) != CALM_OK)
+        return false;
+    return round_solution(rows, r, minima);
+}
+
+/* Row r with minima that have moved by rows->solution. */
+static void move_minima(calm_rows *rows, size_t r)
+{
+    const calm_problem *problem = rows->problem;
+    const size_t in = problem->in, n_groups = problem->n_groups;
+    for (size_t g = 0; g < n_groups; g++) {
+        const double move = rows->solution[n_groups + g];
+        float *min = &rows->qjob->mins[rows->row[r] * n_groups + g];
+        const size_t start = calm_problem_group_start(problem, g);
+        for (size_t i = start; i < start + calm_problem_group_columns(problem, g); i++)
+            rows->w[r * in + i] -= move;
+        for (size_t i = 0; i < in; i++)
+            rows->wh[r * in + i] -= move * rows->ones[g * in + i];
+        *min = (float)((double)*min + move);
+    }
+}
+
+/* Least squares of row r, taken where it loses less. */
+static void improve(calm_ctx *ctx, calm_rows *rows, size_t r, bool minima)
+{
+    const size_t n_groups = rows->problem->n_groups;
+    calm_ctx_forgive(ctx);
+    if (!solve_row(ctx, rows, r, minima))
+        return;
+    /* Compared with the scales as stored: rounding to 16 bits may undo what little least squares gained. */
+    const double loss = loss_at(rows, r, rows->solution, minima ? rows->unknowns : n_groups);
+    if (!(loss < rows->loss[r]))
+        return;
+    memcpy(rows->scale + r * n_groups, rows->solution, n_groups * sizeof *rows->scale);
+    rows->loss[r] = loss;
+    if (minima)
+        move_minima(rows, r);
+}
+
+void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
+{
+    size_t n_groups = rows->problem->n_groups;
+    /* A row that cannot be solved keeps its scales; its failure must not become that of the run. */
+    calm_ctx trial = *ctx;
+    build_normal(rows);
+    memset(rows->before, 0, rows->n * sizeof *rows->before);
+    memset(rows->loss, 0, rows->n * sizeof *rows->loss);
+    for (size_t r = 0; r < (rows->shared ? 1 : rows->n); r++) {
+        rows->before[r] = rows->loss[r] = loss_at(rows, r, rows->scale + r * n_groups, n_groups);
+        improve(&trial, rows, r, false);
+        if (rows->qjob->mins)
+            improve(&trial, rows, r, true);
+    }
+    /* One solution, of the first row, for all. */
+    for (size_t r = 1; rows->shared && r < rows->n; r++)
+        memcpy(rows->scale + r * n_groups, rows->scale, n_groups * sizeof *rows->scale);
+}
