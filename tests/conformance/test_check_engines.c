@@ -191,7 +191,7 @@ static void compare(const char *dir, const char *format, calm_check_engine asked
     for (size_t i = 0; i < n_linears; i++) {
         const linear *at = &linears[i];
         const calm_engine_linear as = {at->module, fuses ? fused_rows(at) : at->out, at->in,
-                                       strstr(at->module, ".experts.") != NULL, 0};
+                                       strstr(at->module, ".experts.") != NULL, 0, false};
         const calm_engine_rule rule = calm_engine_verdict(engine, format, &as, &scheme);
         const calm_finding *found = finding_of(&report, at->module);
         char name[CALM_SCHEME_NAME_MAX], *why;
