@@ -68,7 +68,8 @@ TEST(no_row_is_worse_than_its_tool)
     for (size_t i = 0; i < N_WHOLE; i++)
         check_scheme(whole_numbers[i], false);
     for (int family = 1; family < CALM_N_FAMILIES; family++)
-        check_scheme(test_format("%s%s", calm_families[family].name, calm_families[family].act_bits ? "a16" : ""), false);
+        check_scheme(test_format("%s%s", calm_families[family].name, calm_families[family].act_bits ? "a16" : ""),
+                     false);
     check_scheme("mxfp4a16", true);
 }
 END_OF_TEST

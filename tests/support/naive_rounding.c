@@ -1,6 +1,6 @@
-/* Each rule in a few lines, slowly; tests/readers/naive_rounding.sh compares them with the tools.  Of GGUF's types: the quantize_row_*_ref of llama.cpp (ggml/src/ggml-quants.c),
- * which llama-quantize calls without an importance matrix.  Of the others: what compressed-tensors' calculate_qparams
- * gives llm-compressor's round to nearest. */
+/* Each rule in a few lines, slowly; tests/readers/naive_rounding.sh compares them with the tools.  Of GGUF's types: the
+ * quantize_row_*_ref of llama.cpp (ggml/src/ggml-quants.c), which llama-quantize calls without an importance matrix.
+ * Of the others: what compressed-tensors' calculate_qparams gives llm-compressor's round to nearest. */
 #include "tests/support/naive_rounding.h"
 
 #include <math.h>
