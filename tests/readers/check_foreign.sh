@@ -4,25 +4,15 @@
 #
 #   check_foreign.sh FOLDER-OF-PROGRAMS [TOOL...]      llama-quantize, llm-compressor, mlx-lm (default: all three)
 #
-# CALM_LLAMA_CPP: llama.cpp's programs (tests/readers/build_llama_cpp.sh).  LLM_COMPRESSOR_PYTHON, MLX_LM_PYTHON: pythons of environments with
-# llmcompressor and mlx-lm; else $CALM_PYTHON, else python3.  A tool that is not there is named in a SKIP line; exit status 77 when none is.
+# Where they are: peers.sh.  A tool that is not there is named in a SKIP line; exit status 77 when none is.
 set -eu
 
 PATH=$1:$1/tests:$PATH
 shift
 [ $# -gt 0 ] || set -- llama-quantize llm-compressor mlx-lm
 here=$(cd "$(dirname "$0")" && pwd)
-python=${CALM_PYTHON:-python3}
-model=$CALM_HOME/recipes/models/qwen-demo
-export HF_HUB_OFFLINE=1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
+. "$here/peers.sh"
 ran=0
-
-try() {    # try COMMAND... : its words only when it fails
-    "$@" >"$work/said" 2>&1 || { tail -n 20 "$work/said"; echo "fails: $*"; exit 1; }
-}
 
 kl() {    # kl MODEL : of the first test window
     try calm eval --model "$1" --reference qwen --samples 1 --json --quiet
@@ -50,10 +40,7 @@ judge() {    # judge TOOL NAME PATH same|other : `other`, what quantized inputs 
 }
 
 llama() {
-    if [ ! -x "${CALM_LLAMA_CPP:-}/llama-quantize" ]; then
-        echo "SKIP of a part: no llama-quantize in CALM_LLAMA_CPP=${CALM_LLAMA_CPP:-}"
-        return 0
-    fi
+    has_llama_cpp || return 0
     try write_gguf "$model" float "$work/float" f32
     for type in Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q2_K_S Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K IQ4_NL IQ4_XS MXFP4_MOE \
         F16 BF16; do
@@ -64,12 +51,11 @@ llama() {
 }
 
 compressor() {
-    lc=${LLM_COMPRESSOR_PYTHON:-$python}
-    "$lc" -c 'import llmcompressor' >/dev/null 2>&1 || { echo "SKIP of a part: no Python with llmcompressor"; return 0; }
+    has "$lc" llmcompressor || return 0
     weights='W4A16 W8A16 W4A16_ASYM NVFP4A16 MXFP4A16'
     inputs='W8A8 FP8_DYNAMIC FP8_BLOCK NVFP4 MXFP4'
     # shellcheck disable=SC2086
-    try "$lc" "$here/foreign_ct.py" "$model" "$work/ct" $weights $inputs
+    write_foreign $weights $inputs
     for scheme in $weights $inputs; do
         cp "$model"/tokenizer* "$work/ct/$scheme"    # save_pretrained of the model alone leaves them out
         case " $weights " in *" $scheme "*) how=same ;; *) how=other ;; esac
@@ -78,8 +64,7 @@ compressor() {
 }
 
 mlx() {
-    mlx=${MLX_LM_PYTHON:-$python}
-    "$mlx" -c 'import mlx_lm' >/dev/null 2>&1 || { echo "SKIP of a part: no Python with mlx-lm"; return 0; }
+    has "$mlx" mlx_lm || return 0
     for bits in 2 3 4 8; do
         rm -rf "$work/mlx"
         try "$mlx" -m mlx_lm convert --hf-path "$model" --mlx-path "$work/mlx" -q --q-bits $bits --q-group-size 64

@@ -5,25 +5,15 @@
 #
 #   naive_rounding.sh FOLDER-OF-PROGRAMS [TOOL...]     compressed-tensors, llama-quantize, llm-compressor (default: all three)
 #
-# Programs and pythons as check_foreign.sh has them, $CALM_PYTHON for compressed-tensors.  A tool that is not there is named in a SKIP line;
-# exit status 77 when none is.
+# Where they are: peers.sh.  A tool that is not there is named in a SKIP line; exit status 77 when none is.
 set -eu
 
 PATH=$1:$1/tests:$PATH
 shift
 [ $# -gt 0 ] || set -- compressed-tensors llama-quantize llm-compressor
 here=$(cd "$(dirname "$0")" && pwd)
-python=${CALM_PYTHON:-python3}
-model=$CALM_HOME/recipes/models/qwen-demo
-export HF_HUB_OFFLINE=1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
+. "$here/peers.sh"
 ran=0
-
-try() {    # try COMMAND... : its words only when it fails
-    "$@" >"$work/said" 2>&1 || { tail -n 20 "$work/said"; echo "fails: $*"; exit 1; }
-}
 
 compare() {    # compare gguf|ct SCHEME DIR [same]
     try compare_naive "$model" "$@"
@@ -32,8 +22,7 @@ compare() {    # compare gguf|ct SCHEME DIR [same]
 }
 
 library() {
-    "$python" -c 'import compressed_tensors, torch' >/dev/null 2>&1 ||
-        { echo "SKIP of a part: no Python with torch and compressed-tensors"; return 0; }
+    has "$python" torch,compressed_tensors || return 0
     schemes='w2a16_g64 w3a16_g128 w4a16_g32 w4a16_g128_asym w8a16 fp8a16 fp8_blocka16 mxfp4a16 nvfp4a16'
     # shellcheck disable=SC2086
     try "$python" "$here/naive_ct.py" "$model" "$work/library" $schemes
@@ -43,10 +32,7 @@ library() {
 }
 
 llama() {
-    if [ ! -x "${CALM_LLAMA_CPP:-}/llama-quantize" ]; then
-        echo "SKIP of a part: no llama-quantize in CALM_LLAMA_CPP=${CALM_LLAMA_CPP:-}"
-        return 0
-    fi
+    has_llama_cpp || return 0
     try write_gguf "$model" float "$work/float" f32
     cp "$model"/tokenizer* "$work"
     for pair in Q4_0:w4a16_g32_f16s Q8_0:w8a16_g32_f16s Q4_1:q4_1 Q5_0:q5_0 Q5_1:q5_1 Q2_K:q2_k Q3_K_S:q3_k Q4_K_S:q4_k Q5_K_S:q5_k \
@@ -59,8 +45,7 @@ llama() {
 }
 
 compressor() {
-    lc=${LLM_COMPRESSOR_PYTHON:-$python}
-    "$lc" -c 'import llmcompressor' >/dev/null 2>&1 || { echo "SKIP of a part: no Python with llmcompressor"; return 0; }
+    has "$lc" llmcompressor || return 0
     pairs='W4A16:w4a16_g128 W8A16:w8a16 W4A16_ASYM:w4a16_g128_asym FP8_DYNAMIC:fp8a16 FP8_BLOCK:fp8_blocka16 NVFP4A16:nvfp4a16
         MXFP4A16:mxfp4a16'
     schemes=
@@ -68,7 +53,7 @@ compressor() {
         schemes="$schemes ${pair%:*}"
     done
     # shellcheck disable=SC2086
-    try "$lc" "$here/foreign_ct.py" "$model" "$work/ct" $schemes
+    write_foreign $schemes
     for pair in $pairs; do
         rm -rf "$work/floats"
         try calm dequantize "$work/ct/${pair%:*}" --dtype f32 --output "$work/floats" --quiet
