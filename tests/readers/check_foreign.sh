@@ -42,7 +42,7 @@ judge() {    # judge TOOL NAME PATH same|other : `other`, what quantized inputs 
 llama() {
     has_llama_cpp || return 0
     try write_gguf "$model" float "$work/float" f32
-    for type in Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q2_K_S Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K IQ4_NL IQ4_XS MXFP4_MOE \
+    for type in Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K IQ4_NL IQ4_XS MXFP4_MOE \
         F16 BF16; do
         try "$CALM_LLAMA_CPP/llama-quantize" "$work/float/model.gguf" "$work/peer.gguf" $type 1
         cp "$model"/tokenizer* "$work"

@@ -80,14 +80,15 @@ static void project(const codes *c, double inverse, const float *x, const float 
     }
 }
 
-/* make_qx_quants and quantize_row_iq4_nl_impl: ends near the largest weight, `step` apart, `tries` to each side. */
+/* make_qx_quants and quantize_row_iq4_nl_impl: ends near the largest weight, `step` apart, `tries` to each side; the
+ * latter begins with the end turned round. */
 static double searched_scale(const codes *c, double end, double step, int tries, const float *x, const float *weight,
                              size_t n)
 {
     const double most = extreme(x, n);
     double best = 0, scale = 0, xq, qq;
-    for (int t = -tries; t <= tries && most != 0; t++) {
-        project(c, (end + step * t) / most, x, weight, n, &xq, &qq);
+    for (int t = -tries - (c->levels != NULL); t <= tries && most != 0; t++) {
+        project(c, t < -tries ? -end / most : (end + step * t) / most, x, weight, n, &xq, &qq);
         if (qq > 0 && xq * xq > best * qq) {
             scale = xq / qq;
             best = scale * xq;
