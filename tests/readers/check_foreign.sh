@@ -33,8 +33,8 @@ judge() {    # judge TOOL NAME PATH same|other : `other`, what quantized inputs 
     floats=$(kl "$work/floats")
     awk -v name="$1 $2" -v ours="$ours" -v floats="$floats" -v how="$4" 'BEGIN {
         printf "%s: nothing found, KL %s, as floats %s\n", name, ours, floats
-        # A garbled one is far beyond: a uniform prediction has about 5.
-        exit !(ours > 0 && ours < 2 && floats > 0 && floats < 2 && (how == "other" || ours == floats))
+        # A garbled one is far beyond: a uniform prediction has about 5.  BF16 has the model itself, and 0.
+        exit !(ours != "" && ours < 2 && floats != "" && floats < 2 && (how == "other" || ours == floats))
     }' || { echo "$1 $2: not what the tool has written"; exit 1; }
     ran=$((ran + 1))
 }
