@@ -45,8 +45,3 @@ calm_status calm_channel_scale(calm_ctx *ctx, const calm_problem *problem, doubl
         scale[j] = s[j] > 0 ? (float)(s[j] / middle) : 1;
     return CALM_OK;
 }
-
-const char *calm_channel_scale_refuses(const calm_scheme *scheme)
-{
-    return calm_scheme_folds(scheme) ? NULL : "its scales cannot be divided by channel scales once codes are fixed";
-}

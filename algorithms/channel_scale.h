@@ -16,7 +16,4 @@ calm_status calm_channel_scale(calm_ctx *ctx, const calm_problem *problem, doubl
 /* What that keeps of ctx->scratch. */
 size_t calm_channel_scale_bytes(const calm_job_shape *shape);
 
-/* Why channel scales cannot be used with a scheme: those of o and down are folded into rows that have codes by then. */
-const char *calm_channel_scale_refuses(const calm_scheme *scheme);
-
 #endif

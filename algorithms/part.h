@@ -49,7 +49,7 @@ typedef struct calm_problem {
                                          * (act_static.h)                                                  */
     calm_inverse *inverse;              /* NULL unless a part needs it                                     */
     const calm_inverse *common;         /* of the job, to be read alone; NULL: none                        */
-    const struct calm_part *grid;       /* of the chain, for calm_problem_grid, from the transforms on     */
+    const struct calm_part *grid;       /* of the chain, from the transforms on                            */
     const void *grid_opts;
 } calm_problem;
 
@@ -152,24 +152,25 @@ size_t calm_problem_scale_bytes(size_t in);
 size_t calm_problem_group_start(const calm_problem *problem, size_t g);
 size_t calm_problem_group_columns(const calm_problem *problem, size_t g);
 
-/* Ask the chain's grid for group g of `row`, whose weights are w [columns of g]. */
-calm_status calm_problem_grid(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, const double *w,
-                              calm_grid *out);
-
 /* Fill scales and zeros of the whole job from the problem's weights. */
 calm_status calm_problem_grids(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob);
 
 /* The same with the nearest codes on those grids. */
 calm_status calm_problem_nearest(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob);
 
-/* What either holds of ctx->scratch at most, all workers together. */
+/* Grids and nearest codes of the rows of one chunk, of the weights w [n, I] that they would have: qjob is a job of
+ * those n rows alone. */
+calm_status calm_problem_chunk_nearest(calm_ctx *ctx, const calm_problem *problem, size_t chunk, const float *w,
+                                       calm_qjob *qjob);
+
+/* What any of them holds of ctx->scratch at most, all workers together. */
 size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape);
 
 /* H + damp mean(diag H) I [I, I], both triangles, until the next call: problem->h with another diagonal. */
 const double *calm_problem_damped(const calm_problem *problem, double damp);
 
-/* The same for groups g .. g + n - 1 of `row`, which are all of one super-block (calm_problem_super), whose weights lie
- * one after the other in w: their grids rounded together. */
+/* Ask the chain's grid for groups g .. g + n - 1 of `row`, which are all of one super-block (calm_problem_super), whose
+ * weights lie one after the other in w: their grids rounded together. */
 calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, size_t n,
                              const double *w, calm_grid *out);
 

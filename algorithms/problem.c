@@ -141,8 +141,9 @@ calm_status calm_problem_check_global(calm_ctx *ctx, const calm_problem *problem
                      "are below what %s can store", linear->name, row, group, (double)most, n_lost, n, name);
 }
 
-calm_status calm_problem_grid(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, const double *w,
-                              calm_grid *out)
+/* Ask the chain's grid for group g of `row`, whose weights are w [columns of g]. */
+static calm_status grid_of_group(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, const double *w,
+                                 calm_grid *out)
 {
     const size_t start = calm_problem_group_start(problem, g);
     const calm_inverse *inverse = problem->inverse;
@@ -167,7 +168,7 @@ calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t 
     assert(n <= CALM_SUPER_MAX);
     /* Each as if it were alone; what they share is found of all of them. */
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_problem_grid(ctx, problem, row, g + i, w + i * problem->group, &out[i]));
+        CALM_TRY(grid_of_group(ctx, problem, row, g + i, w + i * problem->group, &out[i]));
     if (calm_scheme_family(scheme)->super == 1)
         return CALM_OK;    /* as each is by itself */
     for (size_t i = 0; i < n; i++) {
@@ -215,16 +216,21 @@ void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid)
         assert(grid.zero == calm_symmetric_zero(&qjob->scheme));
 }
 
-typedef struct grids_job {
+/* Rows whose grids are wanted: those of a chunk. */
+typedef struct chunk_rows {
     const calm_problem *problem;
-    calm_qjob *qjob;
-    bool encode;    /* the nearest codes too */
-} grids_job;
+    size_t first, n;     /* rows of the problem                        */
+    const float *w;      /* [n, I] their weights                       */
+    calm_qjob *qjob;     /* takes them as rows at .. at + n - 1        */
+    size_t at;
+    bool encode;         /* the nearest codes too                      */
+} chunk_rows;
 
-/* The same where the rows of a chunk share their scales: block by block. */
-static calm_status grids_of_blocks(calm_ctx *ctx, const grids_job *job, size_t first, size_t n)
+/* Where rows share their scales: block by block. */
+static calm_status grids_of_blocks(calm_ctx *ctx, const chunk_rows *rows)
 {
-    const calm_problem *problem = job->problem;
+    const calm_problem *problem = rows->problem;
+    const size_t n = rows->n;
     double *w;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, n * problem->group));
     /* To a grid a block is one long group. */
@@ -232,49 +238,70 @@ static calm_status grids_of_blocks(calm_ctx *ctx, const grids_job *job, size_t f
         const size_t start = calm_problem_group_start(problem, g), columns = calm_problem_group_columns(problem, g);
         calm_grid grid;
         for (size_t i = 0; i < n * columns; i++)
-            w[i] = problem->w[(first + i / columns) * problem->in + start + i % columns];
-        CALM_TRY(calm_problem_block(ctx, problem, first, n, g, w, &grid));
+            w[i] = rows->w[i / columns * problem->in + start + i % columns];
+        CALM_TRY(calm_problem_block(ctx, problem, rows->first, n, g, w, &grid));
         for (size_t r = 0; r < n; r++) {
-            calm_qjob_set_grid(job->qjob, first + r, g, grid);
-            if (job->encode)
-                calm_grid_encode(&job->qjob->scheme, grid, w + r * columns, columns,
-                                 job->qjob->codes + (first + r) * problem->in + start);
+            calm_qjob_set_grid(rows->qjob, rows->at + r, g, grid);
+            if (rows->encode)
+                calm_grid_encode(&rows->qjob->scheme, grid, w + r * columns, columns,
+                                 rows->qjob->codes + (rows->at + r) * problem->in + start);
         }
     }
     return CALM_OK;
 }
 
-/* Grids of the rows of a chunk, and with `encode` their nearest codes: super-block by super-block. */
-static calm_status grids_of_chunk(calm_ctx *ctx, size_t chunk, void *user)
+/* Else super-block by super-block. */
+static calm_status grids_of_rows(calm_ctx *ctx, const chunk_rows *rows)
 {
-    const grids_job *job = user;
-    const calm_problem *problem = job->problem;
-    size_t first;
-    const size_t end = calm_problem_chunk(problem, chunk, &first) + first;
-    if (calm_scheme_rows(&job->qjob->scheme) > 1)
-        return grids_of_blocks(ctx, job, first, end - first);
+    const calm_problem *problem = rows->problem;
     double *w;
     calm_grid grid[CALM_SUPER_MAX];
+    if (calm_scheme_rows(&rows->qjob->scheme) > 1)
+        return grids_of_blocks(ctx, rows);
     /* In double: grids and codes of all parts are computed from the same widened weights. */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, calm_problem_super(problem, 0) * problem->group));
     /* Rows are independent; what shares a super-block goes together. */
-    for (size_t row = first; row < end; row++) {
+    for (size_t r = 0; r < rows->n; r++) {
         for (size_t g = 0, n; g < problem->n_groups; g += n) {
-            const size_t start = calm_problem_group_start(problem, g), at = row * problem->in + start;
+            const size_t start = calm_problem_group_start(problem, g), at = (rows->at + r) * problem->in + start;
             n = calm_problem_super(problem, g);
             for (size_t j = 0; j < n * problem->group && start + j < problem->in; j++)
-                w[j] = problem->w[at + j];
-            CALM_TRY(calm_problem_run(ctx, problem, row, g, n, w, grid));
+                w[j] = rows->w[r * problem->in + start + j];
+            CALM_TRY(calm_problem_run(ctx, problem, rows->first + r, g, n, w, grid));
             for (size_t i = 0; i < n; i++) {
                 const size_t from = i * problem->group;
-                calm_qjob_set_grid(job->qjob, row, g + i, grid[i]);
-                if (job->encode)
-                    calm_grid_encode(&job->qjob->scheme, grid[i], w + from, calm_problem_group_columns(problem, g + i),
-                                     job->qjob->codes + at + from);
+                calm_qjob_set_grid(rows->qjob, rows->at + r, g + i, grid[i]);
+                if (rows->encode)
+                    calm_grid_encode(&rows->qjob->scheme, grid[i], w + from, calm_problem_group_columns(problem, g + i),
+                                     rows->qjob->codes + at + from);
             }
         }
     }
     return CALM_OK;
+}
+
+typedef struct grids_job {
+    const calm_problem *problem;
+    calm_qjob *qjob;
+    bool encode;
+} grids_job;
+
+static calm_status grids_of_chunk(calm_ctx *ctx, size_t chunk, void *user)
+{
+    const grids_job *job = user;
+    chunk_rows rows = {.problem = job->problem, .qjob = job->qjob, .encode = job->encode};
+    rows.n = calm_problem_chunk(job->problem, chunk, &rows.first);
+    rows.at = rows.first;
+    rows.w = job->problem->w + rows.first * job->problem->in;
+    return grids_of_rows(ctx, &rows);
+}
+
+calm_status calm_problem_chunk_nearest(calm_ctx *ctx, const calm_problem *problem, size_t chunk, const float *w,
+                                       calm_qjob *qjob)
+{
+    chunk_rows rows = {.problem = problem, .w = w, .qjob = qjob, .encode = true};
+    rows.n = calm_problem_chunk(problem, chunk, &rows.first);
+    return grids_of_rows(ctx, &rows);
 }
 
 calm_status calm_problem_grids(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob)

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "algorithms/channel_scale.h"
+#include "ptq/base/scope.h"
 #include "ptq/tensor/linalg.h"
 
 #define N_RATIOS ((size_t)20)
@@ -23,36 +24,33 @@ typedef struct awq_search {
     size_t n_chunks;
     float *scale;      /* [N_RATIOS, I] s                     */
     double *h_diag;    /* [N_RATIOS, I] diag H / s^2           */
+    float *global;     /* [N_RATIOS] as calm_problem has it, for W diag(s) */
     double *loss;      /* [N_RATIOS, n_chunks] of each task   */
 } awq_search;
 
 /* What a task holds. */
 typedef struct awq_chunk {
-    calm_problem problem;    /* as it would be with s; only its h_diag differs */
-    const float *scale;    /* [I] s                                           */
-    size_t first, n;       /* rows                                            */
-    double *w;             /* [group]                                         */
-    uint8_t *codes;        /* [group]                                         */
-    double *e;             /* [n, I] W - Q/s                                  */
-    double *product;       /* [n, I]                                          */
+    calm_problem problem;    /* as it would be with s, but for its w and h */
+    const float *scale;      /* [I] s                                      */
+    size_t first, n;         /* rows                                       */
+    float *w;                /* [n, I] W diag(s)                           */
+    calm_qjob qjob;          /* Q, of the n rows                           */
+    double *e;               /* [n, I] W - Q/s                             */
+    double *product;         /* [n, I]                                     */
 } awq_chunk;
 
-/* Errors of group g of the chunk's row r. */
-static calm_status round_group(calm_ctx *ctx, awq_chunk *chunk, size_t r, size_t g)
+/* Errors of the chunk's row r. */
+static void subtract(const awq_chunk *chunk, size_t r)
 {
     const calm_problem *problem = &chunk->problem;
-    size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
-    const float *w = problem->w + (chunk->first + r) * problem->in + start, *s = chunk->scale + start;
-    double *e = chunk->e + r * problem->in + start;
-    const calm_scheme *scheme = &problem->job->scheme;
-    calm_grid grid;
-    for (size_t j = 0; j < n; j++)
-        chunk->w[j] = w[j] * s[j];    /* in float32, as it would be stored */
-    CALM_TRY(calm_problem_grid(ctx, problem, chunk->first + r, g, chunk->w, &grid));
-    calm_grid_encode(scheme, grid, chunk->w, n, chunk->codes);
-    for (size_t j = 0; j < n; j++)
-        e[j] = w[j] - ((double)grid.scale * calm_level_value(scheme, grid.zero, chunk->codes[j]) + grid.min) / s[j];
-    return CALM_OK;
+    const float *w = problem->w + (chunk->first + r) * problem->in, *s = chunk->scale;
+    const uint8_t *codes = chunk->qjob.codes + r * problem->in;
+    double *e = chunk->e + r * problem->in;
+    for (size_t j = 0; j < problem->in; j++) {
+        const calm_grid grid = calm_qjob_grid(&chunk->qjob, r * problem->n_groups + j / problem->group);
+        e[j] = w[j] - ((double)grid.scale * calm_level_value(&problem->job->scheme, grid.zero, codes[j]) +
+                       (double)grid.min) / s[j];
+    }
 }
 
 /* Sum over rows of e H e^T, by the blocks on and above the diagonal. */
@@ -75,17 +73,23 @@ static double quadratic(const awq_chunk *chunk)
 static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio, size_t index, double *loss)
 {
     const calm_problem *problem = search->problem;
-    size_t in = problem->in, first = index * CALM_ROW_CHUNK, left = problem->out - first;
-    awq_chunk chunk = {.problem = *problem, .scale = search->scale + ratio * in, .first = first,
-                       .n = left < CALM_ROW_CHUNK ? left : CALM_ROW_CHUNK};
+    const size_t in = problem->in;
+    awq_chunk chunk = {.problem = *problem, .scale = search->scale + ratio * in};
+    chunk.n = calm_problem_chunk(problem, index, &chunk.first);
     chunk.problem.h_diag = search->h_diag + ratio * in;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.w, problem->group));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.codes, problem->group));
+    chunk.problem.global = search->global[ratio];
+    chunk.qjob = (calm_qjob){.out = chunk.n, .in = in, .n_groups = problem->n_groups, .group = problem->group,
+                             .scheme = problem->job->scheme};
+    CALM_SCOPED_OUT(ctx, ctx->scratch);    /* the codes are tried, not kept */
+    CALM_TRY(calm_qjob_new(ctx, 0, &chunk.qjob));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.w, chunk.n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.e, chunk.n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.product, chunk.n * in));
+    for (size_t i = 0; i < chunk.n * in; i++)
+        chunk.w[i] = problem->w[chunk.first * in + i] * chunk.scale[i % in];    /* in float32, as it would be stored */
+    CALM_TRY(calm_problem_chunk_nearest(ctx, &chunk.problem, index, chunk.w, &chunk.qjob));
     for (size_t r = 0; r < chunk.n; r++)
-        for (size_t g = 0; g < problem->n_groups; g++)
-            CALM_TRY(round_group(ctx, &chunk, r, g));
+        subtract(&chunk, r);
     *loss = quadratic(&chunk);
     return CALM_OK;
 }
@@ -104,17 +108,29 @@ static calm_status measure_task(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
+/* The number that all scales of W diag(s) share. */
+static float global_of(const calm_problem *problem, const float *s)
+{
+    float most = 0;
+    if (!calm_scheme_has_global(&problem->job->scheme))
+        return problem->global;
+    for (size_t i = 0; i < problem->out * problem->in; i++)
+        most = fmaxf(most, fabsf(problem->w[i] * s[i % problem->in]));
+    return calm_scale_global(&problem->job->scheme, most);
+}
+
 /* The channel scales of all exponents. */
 static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, awq_search *search)
 {
     size_t n = problem->in;
     const calm_stats *stats = problem->job->stats;
     double *s;
-    *search = (awq_search){.problem = problem, .n_chunks = (problem->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK};
+    *search = (awq_search){.problem = problem, .n_chunks = calm_problem_chunks(problem)};
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, search->scale, N_RATIOS * n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, search->h_diag, N_RATIOS * n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, search->loss, N_RATIOS * search->n_chunks));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, search->global, N_RATIOS));
     for (size_t i = 0; i < N_RATIOS; i++) {
         float *scale = search->scale + i * n;
         for (size_t j = 0; j < n; j++) {
@@ -127,6 +143,7 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, awq_searc
         CALM_TRY(calm_channel_scale(ctx, problem, s, scale));
         for (size_t j = 0; j < n; j++)
             search->h_diag[i * n + j] = problem->h_diag[j] / ((double)scale[j] * scale[j]);
+        search->global[i] = global_of(problem, scale);
     }
     return CALM_OK;
 }
@@ -160,12 +177,17 @@ static calm_status awq(calm_ctx *ctx, calm_problem *problem, const void *opts)
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const size_t in = shape->in, tasks = N_RATIOS * calm_shape_chunks(shape);
-    const size_t cells = calm_size_min(shape->out, CALM_ROW_CHUNK) * in;
-    const size_t group = CALM_BYTES(double, shape->group) + CALM_BYTES(uint8_t, shape->group);
-    const size_t scales = CALM_BYTES(double, in) + CALM_BYTES(float, N_RATIOS * in) + CALM_BYTES(double, N_RATIOS * in);
+    const size_t rows = calm_size_min(shape->out, CALM_ROW_CHUNK), cells = rows * in;
+    const calm_scheme scheme = {.group = shape->group, .symmetric = shape->symmetric, .family = shape->family};
+    const size_t scales = CALM_BYTES(double, in) + CALM_BYTES(float, N_RATIOS * in) +
+                          CALM_BYTES(double, N_RATIOS * in) + CALM_BYTES(float, N_RATIOS);
+    calm_job_shape one = *shape;    /* grids of a worker */
+    one.n_threads = 1;
     (void)opts;
     return (calm_part_memory){scales + CALM_BYTES(double, tasks) + N_RATIOS * calm_channel_scale_bytes(shape),
-                              calm_size_min(shape->n_threads, tasks) * (group + 2 * CALM_BYTES(double, cells))};
+                              calm_size_min(shape->n_threads, tasks) *
+                                  (calm_problem_nearest_scratch_bytes(&one) + calm_qjob_bytes(&scheme, rows, in, 0) +
+                                   CALM_BYTES(float, cells) + 2 * CALM_BYTES(double, cells))};
 }
 
 const calm_part calm_transform_awq = {
@@ -176,7 +198,6 @@ const calm_part calm_transform_awq = {
     .kind = CALM_KIND_TRANSFORM,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_SUMS | CALM_SETS_IN_SCALE,
     .products = 20,
-    .refuses = calm_channel_scale_refuses,
     .memory = memory,
     .run.transform = awq,
 };

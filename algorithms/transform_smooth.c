@@ -74,7 +74,6 @@ const calm_part calm_transform_smooth = {
     .caps = CALM_NEEDS_ABSMAX | CALM_SETS_IN_SCALE,
     .opts_size = sizeof(smooth_options),
     .opts = smooth_table,
-    .refuses = calm_channel_scale_refuses,
     .memory = memory,
     .run.transform = smooth,
 };

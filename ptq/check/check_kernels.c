@@ -22,7 +22,9 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
     const calm_scheme scheme = calm_qformat_as_scheme(&module->scheme, CALM_BF16);
     const char *format = c->report->format;
     const bool fuses = c->asked == CALM_CHECK_VLLM || c->asked == CALM_CHECK_SGLANG;
-    calm_engine_linear linear = {module->name, module->out, module->in, calm_check_is_expert(module), 0};
+    calm_engine_linear linear = {.name = module->name, .out = module->out, .in = module->in,
+                                 .expert = calm_check_is_expert(module),
+                                 .head = calm_text_ends_with(module->name, "lm_head")};
     char text[96], *why;
     if (fuses)
         CALM_TRY(calm_check_fused_rows(c, module, &linear.out, &linear.part));
@@ -33,7 +35,8 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
                               linear.out == module->out ? "" : "fused ", linear.out, linear.in,
                               calm_check_scheme_text(&module->scheme, text), calm_engine_name(c->engine), why);
     }
-    if (linear.in % 2 != 0 || calm_check_is_fused_part(module->name))    /* those are cut along their rows */
+    /* Parts and heads are cut along their rows. */
+    if (linear.in % 2 != 0 || linear.head || calm_check_is_fused_part(module->name))
         return CALM_OK;
     linear.in /= 2;
     broken = calm_engine_verdict(c->engine, format, &linear, &scheme);

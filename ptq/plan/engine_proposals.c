@@ -49,6 +49,7 @@ calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, c
                          "out (`blocks`) or give another `target`",
                          calm_engine_name(engine), name, linear->name, linear->out, linear->in, reason);
     calm_scheme_name(&proposal, other);
-    return calm_fail(ctx, CALM_EARG, "`target` %s takes no %s for %s [%zu, %zu]: it %s; `schemes` %s would do",
-                     calm_engine_name(engine), name, linear->name, linear->out, linear->in, reason, other);
+    return calm_fail(ctx, CALM_EARG, "`target` %s takes no %s for %s [%zu, %zu]: it %s; `%s` %s would do",
+                     calm_engine_name(engine), name, linear->name, linear->out, linear->in, reason,
+                     linear->head ? "export.head_scheme" : "schemes", other);
 }

@@ -48,6 +48,8 @@ typedef struct limits {
     bool act_static;                  /* activations may have one scale for all                                    */
     tile pair[MAX_TILES];             /* shapes with quantized activations                                         */
     tile act_zero[MAX_TILES];         /* and with zero points of those                                             */
+    size_t head_rows;                 /* heads are padded to a multiple of so many rows, and loaded row by row      */
+    bool head_whole;                  /* its words hold inputs of all rows, so that it cannot be padded            */
 } limits;
 
 /* MARLIN_SUPPORTED_GROUP_SIZES, and -1: one scale per row. */
@@ -87,14 +89,15 @@ static const calm_engine vllm = {
       {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8), .rowwise = WIDTHS(B_2_TO_8, B_2_TO_8), MARLIN_GROUPS,
        .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .act_zeros = true, .act_zero = {{16, 16}},
        .act_static = true, .families = FP8 | FP8_BLOCK | MXFP4 | NVFP4,
-       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4},
+       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4, .head_rows = 64},
       {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8),
        .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN_EXPERT), MARLIN_GROUPS,
        .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .families = MXFP4 | NVFP4,
        .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4},
       CALM_TIE_BLOCK},
      {"gptq",
-      {.grouped = WIDTHS(B_4_AND_8, 0), .rowwise = WIDTHS(B_4_AND_8, 0), MARLIN_GROUPS, .fills = FILLS_IN | FILLS_OUT},
+      {.grouped = WIDTHS(B_4_AND_8, 0), .rowwise = WIDTHS(B_4_AND_8, 0), MARLIN_GROUPS, .fills = FILLS_IN | FILLS_OUT,
+       .head_rows = 64, .head_whole = true},
       {.grouped = WIDTHS(B_4_AND_8, 0), .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS,
        .fills = FILLS_IN | FILLS_OUT},
       CALM_TIE_BLOCK},
@@ -114,14 +117,14 @@ static const calm_engine sglang = {
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_4_AND_8, B(4), MARLIN),
        .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN), MARLIN_GROUPS, INT8_PAIR, .pair = {{16, 8}},
-       .families = FP8 | NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4},
+       .families = FP8 | NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4, .head_rows = 64},
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT),
        .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS,
        .families = NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4},
       CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN), .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN),
-       MARLIN_GROUPS},
+       MARLIN_GROUPS, .head_rows = 64, .head_whole = true},
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT),
        .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS},
       CALM_TIE_BLOCK},
@@ -380,10 +383,16 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
     /* GGUF's own types fall back to others where their super-blocks do not divide the columns. */
     const calm_scheme stored = calm_scheme_for(scheme, linear->in);
     scheme = &stored;
+    calm_engine_linear padded = *linear;
+    if (linear->head && l->head_rows) {
+        if (calm_scheme_rows(scheme) > 1 || (l->head_whole && linear->out % l->head_rows))
+            return CALM_ENGINE_HEAD;
+        padded.out = (linear->out + l->head_rows - 1) / l->head_rows * l->head_rows;
+    }
     /* Kernels of a family have its one group size, and no zero points. */
     if (scheme->family)
-        return family_verdict(l, linear, scheme);
-    return scheme->act_bits ? pair_verdict(l, linear, scheme) : weight_verdict(l, linear, scheme);
+        return family_verdict(l, &padded, scheme);
+    return scheme->act_bits ? pair_verdict(l, &padded, scheme) : weight_verdict(l, &padded, scheme);
 }
 
 /* ---- sentences ---- */
@@ -513,6 +522,11 @@ static void print_rule(calm_text *out, const limits *l, calm_engine_rule rule, c
     else if (rule == CALM_ENGINE_ROWS && scheme->family)
         calm_text_printf(out, "takes parts of a fused linear whose rows %zu divides, not %zu", calm_scheme_rows(scheme),
                          linear->part);
+    else if (rule == CALM_ENGINE_HEAD && calm_scheme_rows(scheme) > 1)
+        calm_text_printf(out, "loads a head row by row, so no scales of %zu rows together", calm_scheme_rows(scheme));
+    else if (rule == CALM_ENGINE_HEAD)
+        calm_text_printf(out, "takes heads of rows that %zu divides in this format, not %zu", l->head_rows,
+                         linear->out);
     else if (rule == CALM_ENGINE_ACTIVATIONS)
         print_activations(out, l, scheme);
     else if (rule == CALM_ENGINE_BITS)

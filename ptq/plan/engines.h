@@ -27,6 +27,7 @@ typedef enum calm_engine_rule {
     CALM_ENGINE_GROUP,       /* a group size that no kernel has                     */
     CALM_ENGINE_COLUMNS,     /* input columns that kernels or groups do not divide  */
     CALM_ENGINE_ROWS,        /* output rows that the kernels do not divide          */
+    CALM_ENGINE_HEAD,        /* what its loader of heads does not put together      */
     CALM_N_ENGINE_RULES
 } calm_engine_rule;
 
@@ -48,6 +49,7 @@ typedef struct calm_engine_linear {
     bool expert;         /* of a mixture; the shared expert is none                               */
     size_t part;         /* rows that divide those of all its parts but the last: q, k; gate; 0: it has one part,
                           * or they are not known */
+    bool head;           /* the model's head, one row for each token of the vocabulary */
 } calm_engine_linear;
 
 /* calm_engine_linear.part with one more part of `rows` rows. */

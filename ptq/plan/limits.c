@@ -11,7 +11,7 @@
 
 calm_engine_linear calm_limits_linear(const calm_pool_job *job)
 {
-    return (calm_engine_linear){job->name, job->out, job->in, job->expert, job->part};
+    return (calm_engine_linear){job->name, job->out, job->in, job->expert, job->part, false};
 }
 
 static bool takes(const calm_limits *limits, const calm_pool *pool, const calm_pool_job *job, size_t scheme)

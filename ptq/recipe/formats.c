@@ -238,6 +238,24 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
     return CALM_OK;
 }
 
+calm_status calm_formats_check_target(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target,
+                                      const calm_model *model, const calm_plan *plan)
+{
+    const calm_config *config = calm_model_config(model);
+    for (size_t i = 0; i < calm_formats_count(formats); i++) {
+        const calm_engine_linear head = {.name = "the head", .out = config->vocab, .in = config->hidden, .head = true};
+        calm_outer_plan outer;
+        char *name;
+        CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, i), &name));
+        if (!calm_engine_reads(target, name))
+            continue;
+        CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, i), model, plan, &outer));
+        if (outer.scheme[CALM_OUTER_HEAD].bits)
+            CALM_TRY(calm_engine_check_scheme(ctx, target, name, &head, &outer.scheme[CALM_OUTER_HEAD]));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out)
 {
     const size_t n = calm_formats_count(formats);

@@ -43,6 +43,11 @@ calm_tie calm_formats_tie(const calm_formats *formats);
 /* For a card: "compressed-tensors." or "gptq, gguf, a folder each.", and for transformers how it is loaded. */
 calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);
 
+/* CALM_EARG where the engine reads one of them, but not the head as the plan's file has it: engine, scheme, why and
+ * what would do. */
+calm_status calm_formats_check_target(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target,
+                                      const calm_model *model, const calm_plan *plan);
+
 /* Refuse, by name, what one of them cannot express. */
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,
                                const calm_plan *plan);

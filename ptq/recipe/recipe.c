@@ -1,6 +1,7 @@
 /* Recipes: lists of algorithms, and the JSON form. */
 #include "ptq/recipe/recipe.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -63,6 +64,13 @@ static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algo
     return CALM_OK;
 }
 
+/* Is it worth trying by default?  Channel scales that stop before o and down, as those of schemes whose scales do not
+ * fold, gain next to nothing over the same chain without them (docs/measured.md). */
+static bool is_worth(const calm_algorithm *algorithm, const calm_scheme *scheme)
+{
+    return !calm_algorithm_smooths(algorithm) || calm_scheme_folds(scheme);
+}
+
 calm_status calm_recipe_keep_reaching(calm_ctx *ctx, const calm_recipe *recipe, calm_words *names)
 {
     size_t kept = 0;
@@ -72,7 +80,7 @@ calm_status calm_recipe_keep_reaching(calm_ctx *ctx, const calm_recipe *recipe, 
         CALM_TRY(calm_algorithm_parse(ctx, names->of[n], &algorithm));
         for (size_t s = 0; s < recipe->n_schemes && !reaches; s++) {
             const calm_status status = calm_algorithm_reaches(ctx, algorithm, &recipe->schemes[s]);
-            reaches = status == CALM_OK;
+            reaches = status == CALM_OK && is_worth(algorithm, &recipe->schemes[s]);
             if (status == CALM_EUNSUPPORTED)
                 calm_ctx_forgive(ctx);
             else
@@ -132,6 +140,23 @@ bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job)
     const bool behind_norm = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
     return !job->can_absorb && !job->halved && (recipe->input_scales == CALM_SCALES_FREE ||
                                 (recipe->input_scales == CALM_SCALES_NORMS && behind_norm));
+}
+
+bool calm_recipe_folds_scale(const calm_recipe *recipe, const calm_layout *layout, size_t job)
+{
+    const calm_job_ref *ref = &layout->jobs[job];
+    bool folds = ref->can_absorb;
+    if (ref->kind == CALM_JOB_QKV || ref->kind == CALM_JOB_GATE_UP)
+        return folds;
+    /* The job of the rows that feed it stands before it: that of v, or of up. */
+    assert(job > 0 && layout->jobs[job - 1].block == ref->block && layout->jobs[job - 1].expert == ref->expert);
+    const calm_job_ref *feeder = ref - 1;
+    for (size_t i = 0; i < recipe->n_schemes && folds; i++) {
+        const calm_scheme there = calm_scheme_at(&recipe->schemes[i], &feeder->place);
+        const calm_scheme stored = calm_scheme_for(&there, feeder->in);
+        folds = calm_scheme_folds(&stored);
+    }
+    return folds;
 }
 
 bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in)

@@ -165,6 +165,10 @@ bool calm_recipe_fits_head(const calm_recipe *recipe);
 /* May an input scale of the job stay at its input? */
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);
 
+/* Can input scales of a job be folded into what feeds it?  Those of qkv and gate_up go into a norm; those of o and down
+ * into rows whose codes are fixed by then, at any of the recipe's schemes. */
+bool calm_recipe_folds_scale(const calm_recipe *recipe, const calm_layout *layout, size_t job);
+
 /* Path of calibration text `i` of 1 + n_more_texts. */
 const char *calm_recipe_text(const calm_recipe *recipe, size_t i);
 
@@ -189,9 +193,9 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_rec
  * an unknown algorithm, one named twice.  CALM_EUNSUPPORTED: an algorithm that reaches none. */
 calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe);
 
-/* Of algorithms that nobody named, as the default pool, keep those that reach one of the recipe's schemes; all of them
- * where none does.  Before calm_recipe_algorithms, which refuses an algorithm that reaches none.  CALM_EARG: an unknown
- * one. */
+/* Of algorithms that nobody named, as the default pool, keep those that reach one of the recipe's schemes, and that may
+ * gain there by what they do; all of them where none does.  Before calm_recipe_algorithms, which refuses an algorithm
+ * that reaches none.  CALM_EARG: an unknown one. */
 calm_status calm_recipe_keep_reaching(calm_ctx *ctx, const calm_recipe *recipe, calm_words *names);
 
 /* Entries of a recipe's pool as plain data, [n_pool] in ctx->out. */

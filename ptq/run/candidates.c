@@ -23,8 +23,9 @@ static calm_status absorb_groups(calm_ctx *ctx, const calm_config *config, uint3
  * divided by them at run time, if the recipe says so. */
 static bool absorbs(const calm_run *p, size_t job)
 {
-    const calm_job_ref *ref = &calm_model_layout(p->in.model)->jobs[job];
-    return ref->can_absorb || calm_recipe_frees_scale(p->in.recipe, ref);
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    return calm_recipe_folds_scale(p->in.recipe, layout, job) ||
+           calm_recipe_frees_scale(p->in.recipe, &layout->jobs[job]);
 }
 
 bool calm_run_keeps_rows(const calm_run *p, size_t block, calm_sublayer sublayer, long expert)

@@ -75,6 +75,8 @@ static calm_status check_export(calm_ctx *ctx, calm_run *p)
                 choice[job] = CALM_STAYS_FLOAT;
         CALM_TRY(calm_plan_of_choice(ctx, &p->in, choice, &p->result.plan));
         CALM_TRY(calm_formats_check(ctx, &p->in.recipe->formats, p->in.model, &p->result.plan));
+        CALM_TRY(calm_formats_check_target(ctx, &p->in.recipe->formats, p->in.recipe->engine, p->in.model,
+                                           &p->result.plan));
     }
     return CALM_OK;
 }

@@ -95,13 +95,15 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
     CALM_TRY(calm_store_job_id(ctx, p->in.store, &row, &p->job_ids[index]));
     for (size_t i = 0; i < p->in.recipe->n_pool; i++) {
         const calm_entry *entry = &p->in.recipe->pool[i];
-        /* A scale that no earlier weight has to absorb changes what such a chain computes, but not its canonical
-         * text. */
-        const bool free_scale =
-            calm_recipe_frees_scale(p->in.recipe, job) && (calm_algorithm_caps(entry->algorithm) & CALM_SETS_IN_SCALE);
+        /* A scale that no earlier weight has to absorb, or that the rows there cannot, changes what such a chain
+         * computes, but not its canonical text. */
+        const bool scales = calm_algorithm_caps(entry->algorithm) & CALM_SETS_IN_SCALE;
+        const char *how = !scales                                       ? ""
+                          : calm_recipe_frees_scale(p->in.recipe, job) ? " with a free input scale"
+                          : job->can_absorb && !calm_recipe_folds_scale(p->in.recipe, layout, index)
+                              ? " without an input scale" : "";
         char *chain;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &chain, "%s%s", calm_algorithm_canonical(entry->algorithm),
-                           free_scale ? " with a free input scale" : ""));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &chain, "%s%s", calm_algorithm_canonical(entry->algorithm), how));
         const calm_scheme scheme = calm_scheme_at(&entry->scheme, &job->place);
         CALM_TRY(calm_key_candidate(ctx, p->calib_key, job, digest, chain, &scheme, &expert,
                                     calm_candidate_at(&p->in, index, i)->key));

@@ -241,7 +241,7 @@ static void compare(const char *dir, const char *format, calm_check_engine asked
     ck_ok(calm_check(ctx, dir, asked, &report));
     for (size_t i = 0; i < n_linears; i++) {
         const linear *at = &linears[i];
-        calm_engine_linear as = {at->module, at->out, at->in, strstr(at->module, ".experts.") != NULL, 0};
+        calm_engine_linear as = {at->module, at->out, at->in, strstr(at->module, ".experts.") != NULL, 0, false};
         if (fuses)
             as.out = fused_rows(at, &as.part);
         const calm_engine_rule rule = calm_engine_verdict(engine, format, &as, &scheme);

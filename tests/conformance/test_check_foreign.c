@@ -444,6 +444,10 @@ static const struct {
     const char *rules, *named;
 } files[] = {
     {"Q4_K_M", {.most = CALM_GGML_Q4_K, .some = CALM_GGML_Q6_K}, "", ""},
+    {"Q2_K", {.most = CALM_GGML_Q2_K, .some = CALM_GGML_Q3_K}, "", ""},
+    {"Q4_1", {.most = CALM_GGML_Q4_1, .some = CALM_GGML_Q6_K}, "", ""},
+    {"Q5_0", {.most = CALM_GGML_Q5_0, .some = CALM_GGML_Q5_1}, "", ""},
+    {"Q5_1", {.most = CALM_GGML_Q5_1, .some = CALM_GGML_Q6_K}, "", ""},
     {"Q3_K_M", {.most = CALM_GGML_Q3_K, .some = CALM_GGML_Q5_K}, "", ""},
     {"IQ4_XS", {.most = CALM_GGML_IQ4_XS, .some = CALM_GGML_Q6_K}, "", ""},
     {"IQ2_XXS", {.most = CALM_GGML_IQ2_XXS, .some = CALM_GGML_Q2_K}, "", ""},

@@ -118,6 +118,70 @@ TEST(the_same_for_any_number_of_threads)
 }
 END_OF_TEST
 
+/* Of outputs, in double from codes and grids: the loss that awq compares, but for the order of sums. */
+static double loss_of(const sample *s, const calm_qjob *q)
+{
+    double loss = 0;
+    for (size_t i = 0; i < q->out; i++) {
+        const float *w = i < s->linears[0].out ? s->w[0] + i * IN : s->w[1] + (i - s->linears[0].out) * IN;
+        double e[IN];
+        for (size_t j = 0; j < IN; j++) {
+            const calm_grid grid = calm_qjob_grid(q, i * q->n_groups + j / q->group);
+            const double level = calm_level_value(&q->scheme, grid.zero, q->codes[i * IN + j]);
+            const double in_scale = q->in_scale ? (double)q->in_scale[j] : 1;
+            e[j] = (double)w[j] - ((double)grid.scale * level + (double)grid.min) / in_scale;
+        }
+        for (size_t t = 0; t < s->rows; t++) {
+            double y = 0;
+            for (size_t j = 0; j < IN; j++)
+                y += (double)s->x[t * IN + j] * e[j];
+            loss += y * y;
+        }
+    }
+    return loss;
+}
+
+/* One of the exponents that awq tries leaves the channels as they are: it finds no worse, whatever shares a scale. */
+TEST(awq_does_not_lose)
+{
+    size_t n_better = 0;
+    char scheme[CALM_SCHEME_NAME_MAX];
+    ctx->n_threads = 1;
+    for (size_t i = 0; name_of_row(i, scheme); i++) {
+        sample s;
+        calm_qjob plain, scaled;
+        make_sample(&s, OUT, IN, ROWS, scheme);
+        ck_ok(try("mse+nearest", &s.job, &plain));
+        ck_ok(try("awq+mse+nearest", &s.job, &scaled));
+        ck_assert_ptr_nonnull(scaled.in_scale);
+        const double found = loss_of(&s, &scaled), bound = loss_of(&s, &plain);
+        /* Sums in double of at most ROWS OUT IN^2 products, which cancel by less than 1e4. */
+        ck_assert_msg(found <= bound * (1 + 1e-8), "%s: %g, was %g", scheme, found, bound);
+        n_better += found < bound;
+    }
+    ck_assert_uint_gt(n_better, 0);
+}
+END_OF_TEST
+
+/* Fits to quantized activations, behind channel scales, of every row that has some. */
+TEST(fits_to_quantized_inputs)
+{
+    size_t n = 0;
+    for (int family = 1; family < CALM_N_FAMILIES; family++) {
+        sample s;
+        calm_qjob q;
+        if (!calm_families[family].act_bits)
+            continue;
+        make_sample(&s, OUT, 256, 2048, calm_families[family].name);
+        ck_ok(try("smoothquant-actfit", &s.job, &q));
+        check_scales(calm_families[family].name, &q);
+        check_codes(calm_families[family].name, &q);
+        n++;
+    }
+    ck_assert_uint_gt(n, 0);
+}
+END_OF_TEST
+
 TEST(not_a_number_is_refused)
 {
     char scheme[CALM_SCHEME_NAME_MAX];
@@ -187,6 +251,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("every_row", (const TTest *[]){
-        storable_and_idempotent_by_every_chain, the_same_for_any_number_of_threads, not_a_number_is_refused,
-        out_of_range_is_refused, vanishing_scales_are_refused, NULL});
+        storable_and_idempotent_by_every_chain, the_same_for_any_number_of_threads, awq_does_not_lose,
+        fits_to_quantized_inputs, not_a_number_is_refused, out_of_range_is_refused, vanishing_scales_are_refused, NULL});
 }

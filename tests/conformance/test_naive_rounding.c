@@ -40,7 +40,7 @@ static double error_under(const char *chain, const sample *s, const float *weigh
 }
 
 /* Sums over rows, whose groups of 16 differ in size as those of models do. */
-static void check_scheme(const char *name)
+static void check_scheme(const char *name, bool gguf)
 {
     sample s;
     const char *tool = NULL;
@@ -51,7 +51,7 @@ static void check_scheme(const char *name)
         float rounded[IN], weight[IN];
         for (size_t i = 0; i < IN; i++)
             s.w[0][i] = (float)(0.05 * calm_rng_normal(11, row, i) * exp(0.5 * calm_rng_normal(12, row, i / 16)));
-        tool = naive_round(&s.job.scheme, s.w[0], 1, IN, rounded, weight);
+        tool = naive_round(&s.job.scheme, gguf, s.w[0], 1, IN, rounded, weight);
         for (size_t i = 0; i < IN; i++)
             s.gram[i * IN + i] = (double)weight[i];
         naive += error_of(s.w[0], rounded, weight);
@@ -66,9 +66,11 @@ static void check_scheme(const char *name)
 TEST(no_row_is_worse_than_its_tool)
 {
     for (size_t i = 0; i < N_WHOLE; i++)
-        check_scheme(whole_numbers[i]);
+        check_scheme(whole_numbers[i], false);
     for (int family = 1; family < CALM_N_FAMILIES; family++)
-        check_scheme(test_format("%s%s", calm_families[family].name, calm_families[family].act_bits ? "a16" : ""));
+        check_scheme(test_format("%s%s", calm_families[family].name, calm_families[family].act_bits ? "a16" : ""),
+                     false);
+    check_scheme("mxfp4a16", true);
 }
 END_OF_TEST
 
@@ -77,16 +79,18 @@ TEST(naive_rules)
 {
     static const struct {
         const char *scheme;
+        bool gguf;
         float first, last, step;    /* of the results for 1, 31; the distance of levels */
-    } cases[] = {{"w4a16_g32_f16s", 0, 31, 3.875f}, {"w8a16_g32_f16s", 0.9765f, 31, 0.2441f}, {"mxfp4a16", 0, 24, 2},
-                 {"q4_1", 0, 31, 2.0664f}};
+    } cases[] = {{"w4a16_g32_f16s", true, 0, 31, 3.875f}, {"w8a16_g32_f16s", true, 0.9765f, 31, 0.2441f},
+                 {"mxfp4a16", true, 0, 24, 2},            {"mxfp4a16", false, 0, 32, 4},
+                 {"q4_1", true, 0, 31, 2.0664f}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         calm_scheme scheme;
         float w[256], out[256], weight[256];
         ck_ok(calm_scheme_parse(ctx, cases[i].scheme, &scheme));
         for (size_t j = 0; j < 256; j++)
             w[j] = (float)(j % 32);
-        naive_round(&scheme, w, 1, 256, out, weight);
+        naive_round(&scheme, cases[i].gguf, w, 1, 256, out, weight);
         /* Steps are given to as many digits as a float16 scale has. */
         ck_assert_msg(fabsf(out[1] - cases[i].first) < 0.003f && fabsf(out[31] - cases[i].last) < 0.02f,
                       "%s: %g %g", cases[i].scheme, (double)out[1], (double)out[31]);

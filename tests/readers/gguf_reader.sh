@@ -29,7 +29,7 @@ write_blocks "$work/blocks" >/dev/null
 read_with blocks "$work/blocks"
 
 folders=
-for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64 w4a16_g32,w8a16_g32,float,w3a16_g64 mxfp4a16; do
+for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64 w4a16_g32,w8a16_g32,float,w3a16_g64 q4_k q6_k iq4_xs q2_k mxfp4a16; do
     write_gguf "$demo" "$scheme" "$work/demo-$scheme" >/dev/null
     folders="$folders $work/demo-$scheme"
 done
@@ -55,6 +55,6 @@ read_with parse $folders
 [ -z "$pairs" ] || read_with logits 0.01 $pairs
 # shellcheck disable=SC2086
 read_with load $folders
-for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64; do
+for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64 q4_k q6_k iq4_xs q2_k mxfp4a16; do
     read_with same "$demo" "$work/demo-$scheme" "$CALM_HOME/recipes/text/wikitext2-test.txt"
 done

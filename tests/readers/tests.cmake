@@ -10,6 +10,8 @@ add_test(NAME readers.format_weights
 set_tests_properties(readers.format_weights PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
 add_executable(write_gguf readers/write_gguf.c)
 target_link_libraries(write_gguf PRIVATE calm_test_plan)
+add_executable(compare_naive readers/compare_naive.c)
+target_link_libraries(compare_naive PRIVATE calm_test_plan calm_test_naive)
 add_executable(write_blocks readers/write_blocks.c)
 target_link_libraries(write_blocks PRIVATE calm_test_support)
 if(NOT CALM_SANITIZE)    # most of it is Python
@@ -27,6 +29,10 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   set_tests_properties(readers.format_readers PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
   add_test(NAME readers.gguf_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/gguf_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.gguf_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.check_foreign COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/check_foreign.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.check_foreign PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.naive_rounding COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/naive_rounding.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.naive_rounding PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
   add_test(NAME readers.llama_cpp COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/llama_cpp.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.llama_cpp PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900 SKIP_RETURN_CODE 77)
   add_test(NAME readers.tasks_reader

@@ -98,6 +98,25 @@ TEST(it_is_measured)
 }
 END_OF_TEST
 
+/* What an engine cannot load is refused before any work, in the words of the flag that asked. */
+TEST(a_head_for_a_target)
+{
+    play run = written("compressed-tensors", "w4a16_g32", false);
+    run.recipe.engine = calm_engine_find("vllm");
+    run.recipe.engine_format = "compressed-tensors";
+    ask(&run, NULL, "fp8_blocka16");
+    const outcome said = play_run(&run, (fault){0});
+    ck_assert_int_eq(said.status, CALM_EARG);
+    ck_assert_msg(strstr(said.message, "`target` vllm takes no fp8_blocka16 for the head"), "%s", said.message);
+    ck_assert_msg(strstr(said.message, "`export.head_scheme` w8a16"), "%s", said.message);
+    ask(&run, NULL, "w8a16_g32");
+    play_must_run(&run);
+    run.recipe.engine = NULL;
+    ask(&run, NULL, "fp8_blocka16");
+    play_must_run(&run);
+}
+END_OF_TEST
+
 /* Squared error of the head's outputs for rows that enter it: sum over the file's rows r of e' G e, e = its error. */
 static double head_error(const play *run, const char *output, const double *gram)
 {
@@ -369,7 +388,7 @@ int main(void)
 {
     const int status = run_tests("outer", (const TTest *[]){
         as_llama_quantize, as_asked, it_is_measured, a_head_is_fitted, refused_by_name, rows, mlx_reads_its_own,
-        a_head_in_compressed_tensors, a_head_in_gptq, NULL});
+        a_head_in_compressed_tensors, a_head_in_gptq, a_head_for_a_target, NULL});
     calm_json_free(config);
     return status;
 }

@@ -1,6 +1,6 @@
-/* Each rule in a few lines, slowly.  Of GGUF's types: the quantize_row_*_ref of llama.cpp (ggml/src/ggml-quants.c),
- * which llama-quantize calls without an importance matrix.  Of the others: what compressed-tensors' calculate_qparams
- * gives llm-compressor's round to nearest. */
+/* Each rule in a few lines, slowly; tests/readers/naive_rounding.sh compares them with the tools.  Of GGUF's types: the
+ * quantize_row_*_ref of llama.cpp (ggml/src/ggml-quants.c), which llama-quantize calls without an importance matrix.
+ * Of the others: what compressed-tensors' calculate_qparams gives llm-compressor's round to nearest. */
 #include "tests/support/naive_rounding.h"
 
 #include <math.h>
@@ -36,12 +36,16 @@ static void span(const float *x, size_t n, double *lo, double *hi)
     }
 }
 
+/* Of two as near that with an even mantissa: small floats lie around 0 by their magnitudes. */
 static double nearest_level(const calm_levels *levels, double x)
 {
+    const size_t zero = levels->n / 2;
     size_t best = 0;
-    for (size_t i = 1; i < levels->n; i++)
-        if (fabs(x - (double)levels->value[i]) < fabs(x - (double)levels->value[best]))
+    for (size_t i = 1; i < levels->n; i++) {
+        const double now = fabs(x - (double)levels->value[i]), was = fabs(x - (double)levels->value[best]);
+        if (now < was || (now == was && levels->least > 0 && (i + zero) % 2 == 0))
             best = i;
+    }
     return (double)levels->value[best];
 }
 
@@ -76,14 +80,15 @@ static void project(const codes *c, double inverse, const float *x, const float 
     }
 }
 
-/* make_qx_quants and quantize_row_iq4_nl_impl: ends near the largest weight, `step` apart, `tries` to each side. */
+/* make_qx_quants and quantize_row_iq4_nl_impl: ends near the largest weight, `step` apart, `tries` to each side; the
+ * latter begins with the end turned round. */
 static double searched_scale(const codes *c, double end, double step, int tries, const float *x, const float *weight,
                              size_t n)
 {
     const double most = extreme(x, n);
     double best = 0, scale = 0, xq, qq;
-    for (int t = -tries; t <= tries && most != 0; t++) {
-        project(c, (end + step * t) / most, x, weight, n, &xq, &qq);
+    for (int t = -tries - (c->levels != NULL); t <= tries && most != 0; t++) {
+        project(c, t < -tries ? -end / most : (end + step * t) / most, x, weight, n, &xq, &qq);
         if (qq > 0 && xq * xq > best * qq) {
             scale = xq / qq;
             best = scale * xq;
@@ -130,7 +135,8 @@ static double cost(const codes *c, double inverse, double lo, double scale, doub
     return sum;
 }
 
-/* make_qkx2_quants: codes of spans a little narrower and wider, scale and minimum <= 0 of least squares for each. */
+/* make_qkx2_quants: codes of spans a little narrower and wider, scale and minimum <= 0 of least squares for each.  Later
+ * spans begin at the best minimum so far. */
 static void searched_pair(const codes *c, double first, int steps, bool magnitude, const float *x, const float *weight,
                           size_t n, double *scale, double *min)
 {
@@ -163,7 +169,7 @@ static void searched_pair(const codes *c, double first, int steps, bool magnitud
         if (now < best) {
             best = now;
             *scale = s;
-            *min = m;
+            *min = lo = m;
         }
     }
 }
@@ -252,7 +258,7 @@ static void block_of_32(const calm_scheme *scheme, const float *x, float *out, f
     widen(&c, scale, min, x, 32, out);
 }
 
-/* compressed-tensors: whole numbers from the span, FP8 and NVFP4 from the largest magnitude.  x [rows] of n, `stride`
+/* compressed-tensors: whole numbers from the span, small floats from the largest magnitude.  x [rows] of n, `stride`
  * apart, share the scale. */
 static void plain(const calm_scheme *scheme, const float *x, size_t rows, size_t n, size_t stride, float global,
                   float *out)
@@ -265,12 +271,15 @@ static void plain(const calm_scheme *scheme, const float *x, size_t rows, size_t
             lo = fmin(lo, (double)x[r * stride + i]);
             hi = fmax(hi, (double)x[r * stride + i]);
         }
+    const bool power = scheme->family == CALM_FAMILY_MXFP4;
     if (scheme->family == CALM_FAMILY_NVFP4)
         scale = nearest_level(&calm_levels_e4m3, fmax(-lo, hi) / 6 * (double)global) / (double)global;
+    else if (power)    /* the exponent rounds up from a mantissa of 1.75 on */
+        scale = fmax(-lo, hi) > 0 ? exp2(floor(log2(fmax(-lo, hi) / 3.5))) : 0;
     else
         scale = c.levels ? fmax(-lo, hi) / 448 : scheme->symmetric ? fmax(-lo, hi) / half_span
                                                                    : (hi - lo) / (2 * half_span);
-    if (scheme->family != CALM_FAMILY_NVFP4)
+    if (scheme->family != CALM_FAMILY_NVFP4 && !power)
         scale = (double)calm_dtype_round(scheme->scale_dtype, (float)scale);
     if (!c.levels && !scheme->symmetric)
         zero = clip(rint(c.lo - lo / scale), c.lo, c.hi);
@@ -280,27 +289,27 @@ static void plain(const calm_scheme *scheme, const float *x, size_t rows, size_t
         widen(&c, scale, 0, x + r * stride, n, out + r * stride);
 }
 
-const char *naive_round(const calm_scheme *scheme, const float *w, size_t rows, size_t n, float *out, float *weight)
+const char *naive_round(const calm_scheme *scheme, bool gguf, const float *w, size_t rows, size_t n, float *out,
+                        float *weight)
 {
     const calm_family *family = calm_scheme_family(scheme);
     const size_t deep = family->rows, group = scheme->group ? scheme->group : n;
-    const bool ggml = scheme->scale_dtype == CALM_F16 || family->scale == CALM_SCALE_F16 || family->super > 1;
+    const bool ggml = scheme->scale_dtype == CALM_F16 || family->scale == CALM_SCALE_F16 || family->super > 1 ||
+                      (gguf && scheme->family == CALM_FAMILY_MXFP4);
     float most = 0;
     for (size_t i = 0; i < rows * n; i++) {
         weight[i] = 1;
         most = fmaxf(most, fabsf(w[i]));
     }
-    const size_t step = family->super > 1 ? 256 : ggml || scheme->family == CALM_FAMILY_MXFP4 ? 32 : group;
+    const size_t step = family->super > 1 ? 256 : ggml ? 32 : group;
     for (size_t r = 0; r < rows; r += deep)
         for (size_t j = 0, at = r * n; j < n; j += step, at += step) {
             if (family->super > 1)
                 super_block(scheme->family, w + at, out + at, weight + at);
-            else if (ggml || scheme->family == CALM_FAMILY_MXFP4)
+            else if (ggml)
                 block_of_32(scheme, w + at, out + at, weight + at);
             else
                 plain(scheme, w + at, rows - r < deep ? rows - r : deep, step, n, 448 * 6 / most, out + at);
         }
-    return ggml                                   ? "llama-quantize"
-           : scheme->family == CALM_FAMILY_MXFP4 ? "floor of the exponent"
-                                                 : "compressed-tensors";
+    return ggml ? "llama-quantize" : "compressed-tensors";
 }

@@ -7,7 +7,8 @@
 
 /* The weights that a file of the scheme's format would hold, out [rows, n] of w [rows, n]; n is a multiple of 256.
  * weight [rows, n]: what each error counts in the sum of squares that the tool searches the least of; 1 where it
- * searches nothing.  Returns the tool's name. */
-const char *naive_round(const calm_scheme *scheme, const float *w, size_t rows, size_t n, float *out, float *weight);
+ * searches nothing.  `gguf`: of MXFP4, which both tools write, llama-quantize's rule.  Returns the tool's name. */
+const char *naive_round(const calm_scheme *scheme, bool gguf, const float *w, size_t rows, size_t n, float *out,
+                        float *weight);
 
 #endif

@@ -203,16 +203,17 @@ void tiny_plan_quantize_all(tiny_plan *p, const char *const *schemes, size_t n, 
 void tiny_plan_quantize_family(tiny_plan *p, const char *const *schemes, size_t n)
 {
     const calm_layout *layout = calm_model_layout(p->model);
-    tiny_scales scales = TINY_GENERAL;
+    bool folds = true;
     calm_scheme scheme;
-    /* Scales of small floats cannot be divided by those of the next job's inputs. */
+    /* Scales of small floats cannot be divided by those of the next job's inputs; norms can. */
     for (size_t i = 0; i < n; i++) {
         ck_ok(calm_scheme_parse(ctx, schemes[i], &scheme));
-        scales = calm_scheme_folds(&scheme) ? scales : TINY_UNSCALED;
+        folds &= calm_scheme_folds(&scheme);
     }
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const size_t turn = job->expert >= 0 ? 0 : job->block * CALM_N_JOBS + job->kind;
-        tiny_plan_quantize(p, j, schemes[turn % n], scales);
+        const bool norm = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
+        tiny_plan_quantize(p, j, schemes[turn % n], folds || norm ? TINY_GENERAL : TINY_UNSCALED);
     }
 }

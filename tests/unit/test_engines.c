@@ -189,7 +189,7 @@ TEST(each_rule_has_two_sides)
     unsigned seen = 0;
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         const example *e = &examples[i];
-        const calm_engine_linear linear = {"m", e->out, e->in, e->expert, 0};
+        const calm_engine_linear linear = {"m", e->out, e->in, e->expert, 0, false};
         calm_scheme scheme;
         ck_ok(calm_scheme_parse(ctx, e->scheme, &scheme));
         const calm_engine_rule rule = calm_engine_verdict(calm_engine_find(e->target), e->format, &linear, &scheme);
@@ -199,7 +199,8 @@ TEST(each_rule_has_two_sides)
         ck_assert(rule == e->rule);
         seen |= 1u << rule;
     }
-    ck_assert(seen == (1u << CALM_N_ENGINE_RULES) - 1);
+    /* That of heads has a test of its own. */
+    ck_assert((seen | 1u << CALM_ENGINE_HEAD) == (1u << CALM_N_ENGINE_RULES) - 1);
 }
 END_OF_TEST
 
@@ -207,8 +208,8 @@ END_OF_TEST
 TEST(blocks_end_with_parts)
 {
     const calm_engine *vllm = calm_engine_find("vllm"), *transformers = calm_engine_find("transformers");
-    const calm_engine_linear whole = {"qkv", 448, 256, false, calm_engine_part(calm_engine_part(0, 256), 128)};
-    const calm_engine_linear cut = {"qkv", 320, 256, false, calm_engine_part(calm_engine_part(0, 192), 64)};
+    const calm_engine_linear whole = {"qkv", 448, 256, false, calm_engine_part(calm_engine_part(0, 256), 128), false};
+    const calm_engine_linear cut = {"qkv", 320, 256, false, calm_engine_part(calm_engine_part(0, 192), 64), false};
     calm_scheme block, row;
     char *text;
     ck_assert(whole.part == 128 && cut.part == 64);
@@ -223,12 +224,52 @@ TEST(blocks_end_with_parts)
 }
 END_OF_TEST
 
+/* vLLM and SGLang pad heads to a multiple of 64 rows and load them row by row. */
+TEST(heads)
+{
+    static const struct {
+        const char *target, *format, *scheme;
+        size_t out;
+        bool head;
+        calm_engine_rule rule;
+    } list[] = {
+        {"vllm", "compressed-tensors", "fp8_blocka16", 4096, true, CALM_ENGINE_HEAD},
+        {"vllm", "compressed-tensors", "fp8_blocka16", 4096, false, CALM_ENGINE_TAKES},
+        {"vllm", "compressed-tensors", "fp8a16", 4097, true, CALM_ENGINE_TAKES},
+        {"vllm", "gptq", "w4a16_g128", 4096, true, CALM_ENGINE_TAKES},
+        {"vllm", "gptq", "w4a16_g128", 4104, true, CALM_ENGINE_HEAD},
+        {"vllm", "gptq", "w4a16_g128", 4104, false, CALM_ENGINE_TAKES},
+        {"vllm", "gptq", "w3a16_g128", 4096, true, CALM_ENGINE_BITS},
+        {"sglang", "compressed-tensors", "fp8_blocka16", 4096, true, CALM_ENGINE_HEAD},
+        /* As its linears, but for what it pads. */
+        {"sglang", "compressed-tensors", "w4a16_g128", 4097, true, CALM_ENGINE_TAKES},
+        {"sglang", "compressed-tensors", "w4a16_g128", 4097, false, CALM_ENGINE_ROWS},
+        {"sglang", "gptq", "w4a16_g128", 4104, true, CALM_ENGINE_HEAD},
+        {"transformers", "compressed-tensors", "fp8_blocka16", 4097, true, CALM_ENGINE_TAKES},
+        {"llamacpp", "gguf", "q6_k", 4097, true, CALM_ENGINE_TAKES},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const calm_engine_linear linear = {"head", list[i].out, 256, false, 0, list[i].head};
+        const calm_engine *engine = calm_engine_find(list[i].target);
+        calm_scheme scheme;
+        ck_ok(calm_scheme_parse(ctx, list[i].scheme, &scheme));
+        ck_assert_msg(calm_engine_verdict(engine, list[i].format, &linear, &scheme) == list[i].rule, "%s %s %s of %zu",
+                      list[i].target, list[i].format, list[i].scheme, list[i].out);
+        if (list[i].rule == CALM_ENGINE_HEAD)
+            ck_fails(calm_engine_check_scheme(ctx, engine, list[i].format, &linear, &scheme), CALM_EARG,
+                     calm_scheme_rows(&scheme) > 1
+                         ? "loads a head row by row, so no scales of 128 rows together; `export.head_scheme`"
+                         : "takes heads of rows that 64 divides in this format, not 4104; no usual scheme");
+    }
+}
+END_OF_TEST
+
 static const char *const engine_names[] = {"any", "vllm", "sglang", "llamacpp", "mlx", "transformers"};
 
 TEST(float_is_always_taken)
 {
     const calm_scheme floating = {0};
-    const calm_engine_linear linear = {"m", 7, 5, true, 0};
+    const calm_engine_linear linear = {"m", 7, 5, true, 0, false};
     for (size_t i = 0; i < sizeof engine_names / sizeof *engine_names; i++)
         ck_assert(calm_engine_verdict(calm_engine_find(engine_names[i]), NULL, &linear, &floating)
                   == CALM_ENGINE_TAKES);
@@ -264,9 +305,9 @@ END_OF_TEST
 /* What a refusal proposes is taken, and the sentence says linear, number and cure. */
 TEST(refusals_say_what_would_do)
 {
-    const calm_engine_linear odd = {"model.layers.0.o", 64, 192, false, 0};
-    const calm_engine_linear wide = {"model.layers.0.down", 64, 256, false, 0};
-    const calm_engine_linear none = {"model.layers.0.o", 64, 72, false, 0};
+    const calm_engine_linear odd = {"model.layers.0.o", 64, 192, false, 0, false};
+    const calm_engine_linear wide = {"model.layers.0.down", 64, 256, false, 0, false};
+    const calm_engine_linear none = {"model.layers.0.o", 64, 72, false, 0, false};
     const calm_engine *sglang = calm_engine_find("sglang"), *llamacpp = calm_engine_find("llamacpp");
     calm_scheme scheme;
     ck_ok(calm_scheme_parse(ctx, "w4a16_g64", &scheme));
@@ -305,7 +346,7 @@ TEST(sentences_name_the_number)
         {"mlx", "gptq", "w4a16_g32", "reads mlx,awq, not gptq", 128, 64, false},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        const calm_engine_linear linear = {"m", list[i].out, list[i].in, list[i].expert, 0};
+        const calm_engine_linear linear = {"m", list[i].out, list[i].in, list[i].expert, 0, false};
         calm_scheme scheme;
         char *text;
         ck_ok(calm_scheme_parse(ctx, list[i].scheme, &scheme));
@@ -322,7 +363,7 @@ TEST(explanations_name_the_rule)
                                         "columns", "rows"};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         const example *e = &examples[i];
-        const calm_engine_linear linear = {"m", e->out, e->in, e->expert, 0};
+        const calm_engine_linear linear = {"m", e->out, e->in, e->expert, 0, false};
         calm_scheme scheme;
         char *text;
         ck_ok(calm_scheme_parse(ctx, e->scheme, &scheme));
@@ -365,7 +406,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("engines", (const TTest *[]){each_rule_has_two_sides, blocks_end_with_parts, float_is_always_taken,
+    return run_tests("engines", (const TTest *[]){each_rule_has_two_sides, blocks_end_with_parts, heads,
+                                                  float_is_always_taken,
                                                   names_are_those_of_the_option, formats_are_checked_by_name,
                                                   refusals_say_what_would_do, sentences_name_the_number,
                                                   explanations_name_the_rule, ties_number_what_is_fused, NULL});

@@ -270,16 +270,20 @@ TEST(what_is_no_document_is_refused)
 }
 END_OF_TEST
 
-/* Nobody named the default pool: what reaches no scheme is not in it, and all of it where nothing does. */
+/* Nobody named the default pool: what reaches no scheme, or smooths where scales do not fold, is not in it, and all of
+ * it where nothing else is left. */
 TEST(a_pool_that_nobody_named_keeps_what_reaches)
 {
     calm_recipe recipe = {0};
     const calm_words both = test_words("q4_k,w4a16_g32"), one = test_words("q4_k");
-    calm_words names = test_words("rtn,smoothquant,mkq"), none = test_words("smoothquant"), wrong = test_words("rnt");
+    calm_words names = test_words("rtn,smoothquant,mkq,actfit"), none = test_words("actfit"),
+               smooth = test_words("smoothquant"), wrong = test_words("rnt");
     ck_ok(calm_recipe_schemes(ctx, &one, &recipe));
     ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &none));
-    ck_assert_str_eq(list_of(&none), "smoothquant");
-    ck_fails(calm_recipe_algorithms(ctx, &none, &recipe), CALM_EUNSUPPORTED, "smoothquant cannot reach q4_k");
+    ck_assert_str_eq(list_of(&none), "actfit");
+    ck_fails(calm_recipe_algorithms(ctx, &none, &recipe), CALM_EUNSUPPORTED, "actfit cannot reach q4_k");
+    ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &smooth));
+    ck_ok(calm_recipe_algorithms(ctx, &smooth, &recipe));    /* it may be asked for */
     ck_fails(calm_recipe_keep_reaching(ctx, &recipe, &wrong), CALM_EARG, "rnt");
     ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &names));
     ck_assert_str_eq(list_of(&names), "rtn,mkq");

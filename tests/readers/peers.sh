@@ -1,0 +1,29 @@
+# What scripts share that run other tools on the bundled model (sourced; $here is their folder).  CALM_LLAMA_CPP: llama.cpp's programs
+# (tests/readers/build_llama_cpp.sh).  LLM_COMPRESSOR_PYTHON, MLX_LM_PYTHON: pythons of environments with llmcompressor and mlx-lm; else
+# $CALM_PYTHON, else python3.
+
+python=${CALM_PYTHON:-python3}
+lc=${LLM_COMPRESSOR_PYTHON:-$python}
+mlx=${MLX_LM_PYTHON:-$python}
+model=$CALM_HOME/recipes/models/qwen-demo
+export HF_HUB_OFFLINE=1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+try() {    # try COMMAND... : its words only when it fails
+    "$@" >"$work/said" 2>&1 || { tail -n 20 "$work/said"; echo "fails: $*"; exit 1; }
+}
+
+has() {    # has PYTHON MODULES : else a line says so
+    "$1" -c "import $2" >/dev/null 2>&1 || { echo "SKIP of a part: no Python with $2"; return 1; }
+}
+
+has_llama_cpp() {
+    [ -x "${CALM_LLAMA_CPP:-}/llama-quantize" ] ||
+        { echo "SKIP of a part: no llama-quantize in CALM_LLAMA_CPP=${CALM_LLAMA_CPP:-}"; return 1; }
+}
+
+write_foreign() {    # write_foreign SCHEME... : by llm-compressor, in $work/ct/SCHEME
+    try "$lc" "$here/foreign_ct.py" "$model" "$work/ct" "$@"
+}
