@@ -46,6 +46,11 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
                          "  scores       not scored, as --score-samples 0 says; the inputs were not measured either\n");
         return CALM_OK;
     }
+    if (r->recipe->unscored && !r->n_experts && !calm_recipe_needs_rows(r->recipe)) {
+        calm_text_printf(out, "  scores       one candidate per unit, which needs no data: not scored, nor were the inputs "
+                              "measured (--score-samples N does both)\n");
+        return CALM_OK;
+    }
     if (r->recipe->unscored)
         calm_text_printf(out, "  scores       one candidate per unit: not scored (--score-samples N scores it)\n");
     CALM_TRY(calm_store_query_one(ctx, r->store, sql, params, 2, row, 3));
