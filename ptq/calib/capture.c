@@ -223,7 +223,8 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
 
 /* ---- one window ---- */
 
-size_t calm_capture_score_row(const calm_batch *batch, const calm_capture_options *options, size_t window)
+/* Scoring rows before those of window `window` of the batch. */
+static size_t score_row(const calm_batch *batch, const calm_capture_options *options, size_t window)
 {
     const size_t n = calm_size_min(calm_size_min(window, options->score_windows), batch->n);
     size_t rows = 0;
@@ -237,8 +238,8 @@ size_t calm_capture_score_row(const calm_batch *batch, const calm_capture_option
 static void keep_rows(float *kept, const capture_state *state, const calm_observation *seen, const float *weight)
 {
     const size_t window = seen->window - state->batch->first;
-    const size_t row = calm_capture_score_row(state->batch, state->options, window),
-                 end = calm_capture_score_row(state->batch, state->options, window + 1);
+    const size_t row = score_row(state->batch, state->options, window),
+                 end = score_row(state->batch, state->options, window + 1);
     if (kept && row < end)
         calm_job_rows_weigh(seen->x, end - row, seen->width, weight, kept + row * seen->width);
 }
@@ -361,7 +362,7 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
     out->tokens = state->batch->rows;
     state->held = calm_batch_row(state->batch, calm_size_min(options->held_windows, state->batch->n));
     out->rows = out->tokens - state->held;
-    out->score_rows = calm_capture_score_row(state->batch, options, state->batch->n);
+    out->score_rows = score_row(state->batch, options, state->batch->n);
     CALM_TRY(calm_job_captures_new(ctx, config, options, out, state->sums));
     if (out->expert == CALM_SHARED_EXPERT && !options->unweighted)
         /* Raw: each window writes its own before its rows are observed. */
@@ -471,8 +472,8 @@ static calm_status add_grams(calm_ctx *ctx, capture_state *state)
 static void keep_gates(const capture_state *state)
 {
     for (size_t w = 0; state->score_gate && w < state->batch->n; w++) {
-        const size_t row = calm_capture_score_row(state->batch, state->options, w),
-                     end = calm_capture_score_row(state->batch, state->options, w + 1);
+        const size_t row = score_row(state->batch, state->options, w),
+                     end = score_row(state->batch, state->options, w + 1);
         memcpy(state->score_gate + row, state->gate + calm_batch_row(state->batch, w),
                (end - row) * sizeof *state->gate);
     }

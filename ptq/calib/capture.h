@@ -52,9 +52,6 @@ size_t calm_sample_count(size_t rows, size_t width);
 /* The most rows kept of at most N rows: of fewer rows more may be kept, since k falls with them. */
 size_t calm_sample_most(size_t rows, size_t width);
 
-/* Scoring rows before those of window `window` of the batch. */
-size_t calm_capture_score_row(const calm_batch *batch, const calm_capture_options *options, size_t window);
-
 /* What was seen at the input of one job. */
 typedef struct calm_job_capture {
     bool used;                     /* the job belongs here and is in `jobs`     */

@@ -116,6 +116,7 @@ calm_status calm_batch_cut(calm_ctx *ctx, const calm_batch *from, const calm_win
                         .hidden = {.file = -1}};
     CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, NULL, &out->hidden));
     for (size_t i = 0; i < out->n; i++) {
+        /* Windows of both begin alike: the rows are its first ones. */
         const size_t n = calm_batch_tokens(out, i);
         CALM_SCOPED_SCRATCH(ctx);
         float *x;

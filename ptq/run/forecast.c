@@ -268,8 +268,8 @@ static double weigh_seconds(const forecast *f)
 static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, double seconds, size_t out, size_t in)
 {
     const double rate = f->out->dgemm_flops / f->n_threads;
-    const calm_fit fit = calm_fit_of_sample(algorithm, seconds, SAMPLE_OUT, SAMPLE_IN, rate);
-    return calm_fit_seconds(&fit, out, in, rate) / f->n_threads;
+    const calm_fit fit = calm_forecast_fit(algorithm, seconds, SAMPLE_OUT, SAMPLE_IN, rate);
+    return calm_forecast_fit_seconds(&fit, out, in, rate) / f->n_threads;
 }
 
 static double chain_seconds(const forecast *f, const calm_job_ref *job)
@@ -291,7 +291,7 @@ static double head_seconds(const forecast *f)
         return 0;
     return forward_seconds(f, rows * calm_run_work_blocks(in, 0, config->n_blocks, rows / (double)in->calib.n)) +
            rows * width * width / f->out->dgemm_flops +
-           calm_fit_factor_operations(config->hidden) / f->out->dgemm_flops +
+           calm_forecast_factor_operations(config->hidden) / f->out->dgemm_flops +
            fit_seconds(f, f->head, f->head_entry, config->vocab, config->hidden);
 }
 
@@ -477,6 +477,8 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     costs->alone = head_seconds(f) + out->bytes_after / WRITE_RATE;
     costs->guard = parts_of(f, calm_run_work_guard(&p->in), guard->n, guard->longest);
     CALM_TRY(test_costs(ctx, f, &costs->test));
+    out->eval_windows = p->result.evaluates ? costs->test.windows : 0;
+    out->score_rows = reads ? calm_inputs_scored_rows(&p->in) : 0;
     out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, &f->steps) : 0;
     out->learn_seconds += learning_seconds(&p->result.tuned, &f->steps);
     if (recipe->learner)

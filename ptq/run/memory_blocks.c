@@ -289,8 +289,11 @@ static void add_expert(wave_needs *to, size_t rows, size_t reference, size_t sco
 /* Rows that an expert is scored on, whose tokens of each window begin at window [n_windows + 1]. */
 static size_t scored_of(const calm_inputs *in, const calm_routing *routing, const size_t *window)
 {
+    const size_t scored = calm_inputs_scored_windows(in);
     size_t rows = 0;
-    for (size_t w = 0; w < calm_inputs_scored_windows(in); w++) {
+    if (!in->score_tokens)
+        return window[scored] - window[0];
+    for (size_t w = 0; w < scored; w++) {
         const size_t end = in->calib.begin[w] + in->scoring.begin[w + 1] - in->scoring.begin[w];
         for (size_t i = window[w]; i < window[w + 1]; i++)
             rows += routing->token[i] < end;

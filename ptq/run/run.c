@@ -148,9 +148,9 @@ static void note_held_windows(calm_ctx *ctx, const calm_run *p)
 static void note_scored_tokens(calm_ctx *ctx, const calm_run *p)
 {
     if (p->in.score_tokens && calm_inputs_scored_windows(&p->in))
-        calm_log(ctx, CALM_LOG_INFO, "candidates are scored on the first %zu tokens of each of %zu windows, so that scores "
-                 "are a small part of the run (`calibration.score_samples`: on whole windows)", p->in.score_tokens,
-                 p->in.scoring.n);
+        calm_log(ctx, CALM_LOG_INFO, "candidates are scored on the first %zu tokens of each of %zu windows, so that "
+                 "scores are a small part of the run (`calibration.score_samples`: on whole windows)",
+                 p->in.score_tokens, p->in.scoring.n);
 }
 
 /* ---- the whole line ---- */

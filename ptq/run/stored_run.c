@@ -84,8 +84,8 @@ void calm_stored_run_clear(calm_stored_run *run)
     run->recipe = NULL;
 }
 
-/* A selection has no environment, but the calibration of a run that has one; a calibration is of one family, which is in
- * its key. */
+/* A selection has no environment, but the calibration of a run that has one; a calibration is of one family, which is
+ * in its key. */
 calm_status calm_stored_run_kernels(calm_ctx *ctx, calm_store *store, int64_t run, const char **out)
 {
     static const char sql[] =

@@ -13,9 +13,9 @@
 /* Fewer windows would leave a standard error that says little about a quantized model. */
 #define LEAST_WINDOWS ((size_t)64)
 
-/* Scores take at most a tenth of what candidates of a pool like the default one, of so many, share: the forward pass of
- * the calibration and the Gram matrices.  Fewer rows would leave the choice to chance; below so many operations, seconds,
- * all rows are scored. */
+/* Scores take at most a tenth of what candidates of a pool like the default one, of so many, share: the forward pass
+ * of the calibration and the Gram matrices.  Fewer rows would leave the choice to chance; below so many operations,
+ * seconds, all rows are scored. */
 #define USUAL_POOL 6.0
 #define LEAST_SCORE_ROWS ((size_t)512)
 #define SCORE_STEP ((size_t)256)
@@ -121,8 +121,8 @@ size_t calm_run_work_score_rows(double shared, double (*cost)(const void *user, 
     return calm_size_max(rows, calm_size_min(most, LEAST_SCORE_ROWS));
 }
 
-/* Of a pool like the default one on all jobs of the model, whatever the recipe has: stored candidates are shared by runs
- * with other pools and other blocks, so that what they are scored on must not depend on these. */
+/* Of a pool like the default one on all jobs of the model, whatever the recipe has: stored candidates are shared by
+ * runs with other pools and other blocks, so that what they are scored on must not depend on these. */
 static double scores_of(const void *user, size_t rows)
 {
     const calm_inputs *in = user;
@@ -165,16 +165,17 @@ static void add_job(const calm_inputs *in, size_t index, double rows, double sco
     const calm_job_ref *job = &calm_model_layout(in->model)->jobs[index];
     const double out = (double)job->out, width = (double)job->in;
     bool gram = false;
+    double products = 0;
     for (size_t a = 0; a < recipe->n_pool; a++) {
-        const calm_algorithm *algorithm = recipe->pool[a].algorithm;
-        gram |= (calm_algorithm_caps(algorithm) & CALM_NEEDS_GRAM) != 0;
-        work->chains += 2 * out * width * width * calm_algorithm_products(algorithm);
+        gram |= (calm_algorithm_caps(recipe->pool[a].algorithm) & CALM_NEEDS_GRAM) != 0;
+        products += calm_algorithm_products(recipe->pool[a].algorithm);
     }
+    work->chains += 2 * out * width * width * products;
     if (score_rows > 0)
         add_scores(in, index, score_rows, (double)recipe->n_pool, work);
     /* Collected, and factored, once for all candidates. */
     work->sgemm += gram ? gram_work(rows, width) : 0;
-    work->dgemm += gram ? calm_fit_factor_operations(job->in) : 0;
+    work->dgemm += products > 0 ? calm_forecast_factor_operations(job->in) : 0;
 }
 
 /* Of all calibration windows, but for attention. */

@@ -315,8 +315,6 @@ TEST(beginnings_of_windows)
     ck_ok(calm_batch_cut(ctx, &began, &cut, ctx->out, &rows));
     ck_assert_uint_eq(rows.rows, 9 + TOKENS);
     ck_assert(memcmp(rows.hidden.data, began.hidden.data, (9 + TOKENS) * 32 * sizeof(float)) == 0);
-    ck_assert_uint_eq(calm_capture_score_row(&began, &options, 1), 9);
-    ck_assert_uint_eq(calm_capture_score_row(&began, &options, N_WINDOWS), 9 + TOKENS);
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const calm_job_capture *job = job_of(&found, kind);
         const calm_span span = calm_batch_span(&rows, 1);
@@ -568,7 +566,8 @@ int main(void)
     return run_tests("capture",
                      (const TTest *[]){statistics_equal_naive_ones, so_many_rows_are_kept, kept_rows_come_in_pieces,
                                        kept_rows_favour_no_place_in_a_window, one_of_two_rows_of_many,
-                                       windows_that_are_held_out, score_outputs_follow_from_score_inputs, beginnings_of_windows,
+                                       windows_that_are_held_out, score_outputs_follow_from_score_inputs,
+                                       beginnings_of_windows,
                                        same_bytes_for_every_number_of_threads, same_bytes_for_every_group,
                                        one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, memory,
                                        memory_of_rows, most_samples, NULL});

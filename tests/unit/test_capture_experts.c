@@ -319,51 +319,6 @@ TEST(each_expert_over_its_tokens)
 }
 END_OF_TEST
 
-/* Of each scoring window its first 5 tokens: those of an expert's rows that are among them, with their weights. */
-TEST(beginnings_of_windows)
-{
-    enum { TOKENS = 5 };
-    bench b;
-    calm_capture_options options = everything;
-    calm_moe_sum sum;
-    calm_capture found[EXPERTS];
-    size_t *rows, total = 0;
-    new_bench(&b, "qwen3_moe", many, 5);
-    const captured *all = capture(&b, 2, EXPERTS);
-    const float *h = normalised(&b);
-    embed(&b, NULL);
-    options.score_tokens = TOKENS;
-    ck_ok(CALM_NEW(ctx, ctx->out, rows, b.n_rows));
-    ck_ok(calm_moe_begin(ctx, &b.batch, ctx->out, &sum));
-    ck_ok(calm_capture_experts(ctx, &b.block, &b.batch, &b.routing, 0, EXPERTS, &options, &sum, found));
-    for (size_t e = 0; e < EXPERTS; e++) {
-        const calm_capture *whole = &all->expert[e];
-        size_t n = 0;
-        route_slowly(&b, h, e, rows);
-        for (size_t i = 0; i < whole->score_rows; i++) {
-            const size_t window = rows[i] >= b.windows.begin[1];
-            if (rows[i] - b.windows.begin[window] >= TOKENS)
-                continue;
-            for (calm_job_kind kind = CALM_JOB_GATE_UP; kind <= CALM_JOB_DOWN; kind++) {
-                const size_t width = whole->job[kind].width;
-                ck_assert(memcmp(found[e].job[kind].score_input + n * width, whole->job[kind].score_input + i * width,
-                                 width * sizeof(float)) == 0);
-            }
-            ck_assert(memcmp(found[e].score_output + n * HIDDEN, whole->score_output + i * HIDDEN,
-                             HIDDEN * sizeof(float)) == 0);
-            ck_assert(found[e].score_weight[n] == whole->score_weight[i]);
-            n++;
-        }
-        ck_assert_uint_eq(found[e].score_rows, n);
-        same_job(&whole->job[CALM_JOB_DOWN], &found[e].job[CALM_JOB_DOWN], 0);    /* what is fitted to is the same */
-        total += n;
-    }
-    ck_assert_uint_eq(total, SCORE_WINDOWS * TOKENS * TOP);
-    calm_row_store_close(&sum.rows);
-    calm_model_close(b.model);
-}
-END_OF_TEST
-
 /* The first window, of 9 tokens, is held out: each expert's statistics are of its rows in the others. */
 TEST(rows_of_windows_that_are_held_out)
 {
@@ -561,15 +516,6 @@ TEST(the_shared_expert_sees_every_token)
     check_accumulator(found.activations[CALM_HOOK_DOWN_IN], slow.middle, b.n_rows, slow.inner);
     check_accumulator(found.activations[CALM_HOOK_MLP_OUT], slow.out, b.n_rows, HIDDEN);
     ck_assert_ptr_null(found.activations[CALM_HOOK_BLOCK_OUT]);
-    /* Of beginnings of the scoring windows the gates alike: 5 tokens of each. */
-    calm_capture cut;
-    options.stay = true;
-    options.score_tokens = 5;
-    ck_ok(calm_capture_sublayer(ctx, &b.block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &b.rope, &b.batch, &options,
-                                &cut));
-    ck_assert_uint_eq(cut.score_rows, 10);
-    for (size_t i = 0; i < 10; i++)
-        ck_assert(cut.score_weight[i] == found.score_weight[i < 5 ? i : b.windows.begin[1] + i - 5]);
     calm_model_close(b.model);
 }
 END_OF_TEST
@@ -643,7 +589,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("capture_experts",
-                     (const TTest *[]){each_expert_over_its_tokens, beginnings_of_windows, rows_of_windows_that_are_held_out,
+                     (const TTest *[]){each_expert_over_its_tokens, rows_of_windows_that_are_held_out,
                                        kept_rows_of_many_tokens, the_block_as_a_whole,
                                        same_bytes_for_threads_waves_and_files, an_expert_without_tokens,
                                        the_shared_expert_sees_every_token, memory, NULL});

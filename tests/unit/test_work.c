@@ -77,6 +77,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("work", (const TTest *[]){whole_where_it_costs_little, a_third_of_the_run, at_least_64, scores_are_a_tenth,
-                                               never_too_few_rows, all_rows_where_they_cost_little, NULL});
+    return run_tests("work", (const TTest *[]){whole_where_it_costs_little, a_third_of_the_run, at_least_64,
+                                               scores_are_a_tenth, never_too_few_rows,
+                                               all_rows_where_they_cost_little, NULL});
 }
