@@ -47,8 +47,8 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
         return CALM_OK;
     }
     if (r->recipe->unscored && !r->n_experts && !calm_recipe_needs_rows(r->recipe)) {
-        calm_text_printf(out, "  scores       one candidate per unit, which needs no data: not scored, nor were the inputs "
-                              "measured (--score-samples N does both)\n");
+        calm_text_printf(out, "  scores       one candidate per unit, which needs no data: not scored, nor were the "
+                              "inputs measured (--score-samples N does both)\n");
         return CALM_OK;
     }
     if (r->recipe->unscored)

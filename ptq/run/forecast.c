@@ -263,8 +263,8 @@ static double weigh_seconds(const forecast *f)
                                     (LEARN_SHARE * f->out->sgemm_flops) : 0;
 }
 
-/* Quantizing one job by an algorithm that took `seconds` on the small one; candidates of a job are computed side by side,
- * hence n_threads. */
+/* Quantizing one job by an algorithm that took `seconds` on the small one; candidates of a job are computed side by
+ * side, hence n_threads. */
 static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, double seconds, size_t out, size_t in)
 {
     const double rate = f->out->dgemm_flops / f->n_threads;

@@ -1,7 +1,7 @@
 /* How long an algorithm works on a job, from what it took on a small one.
  *
- * Operations in double that follow from the shape - products of weights and Gram matrix, factors of the Gram matrix - go
- * by the rate of products; what is left of the small job is work per weight: grids, searches, codes. */
+ * Operations in double that follow from the shape - products of weights and Gram matrix, factors of the Gram matrix -
+ * go by the rate of products; what is left of the small job is work per weight: grids, searches, codes. */
 #ifndef CALM_RUN_FORECAST_FIT_H
 #define CALM_RUN_FORECAST_FIT_H
 
