@@ -446,7 +446,7 @@ static int64_t check_store(const program *p, const char *where)
     check_blobs(sql, p, where);
     /* A candidate is there with all its scores, and is its run's. */
     words = first_text(sql, "SELECT count(*) FROM candidate WHERE (SELECT count(*) FROM score WHERE candidate_id = id)"
-                            " < 9 OR id NOT IN (SELECT candidate_id FROM run_candidate)");
+                            " < 8 OR id NOT IN (SELECT candidate_id FROM run_candidate)");
     ck_assert_msg(strcmp(words, "0") == 0, "%s: %s candidates without scores or run", where, words);
     const int64_t n = strtoll(first_text(sql, "SELECT count(*) FROM candidate"), NULL, 10);
     calm_sql_close(sql);
