@@ -1,4 +1,5 @@
-/* OpenBLAS chooses its kernels while it is loaded, so that choosing others means execv. */
+/* OpenBLAS chooses its kernels while it is loaded, and OpenMP how long threads spin, so that choosing otherwise means
+ * execv. */
 #include "cli/kernels.h"
 
 #include <errno.h>
@@ -17,6 +18,19 @@
 /* Kernels were asked for by name: nobody needs to hear that the CPU runs better ones. */
 static bool wished;
 
+/* libgomp's threads spin for some milliseconds at every end of a loop.  Where another program has one of the cores that
+ * is a time slice each time: learning, whose loops are short, took fifty times as long.  A thousand turns, some ten
+ * microseconds, are what waking up costs.  OpenBLAS's own threads, which calm leaves idle, spin when they are made. */
+static bool spins(void)
+{
+    return !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
+}
+
+static bool settle(void)
+{
+    return (!spins() || setenv("GOMP_SPINCOUNT", "1000", 1) == 0) && setenv("OPENBLAS_NUM_THREADS", "1", 0) == 0;
+}
+
 /* The words of this process's command line, in ctx->scratch. */
 static calm_status own_command(calm_ctx *ctx, char ***argv)
 {
@@ -34,24 +48,28 @@ static calm_status own_command(calm_ctx *ctx, char ***argv)
     return status;
 }
 
-/* `own`: what is loaded is OpenBLAS's own choice, and no other was asked for. */
+/* `name`: NULL: with the kernels that are loaded.  `own`: those are OpenBLAS's own choice, and no other was asked
+ * for. */
 static calm_status start_anew(calm_ctx *ctx, const char *name, bool own)
 {
     char **argv;
     CALM_TRY(own_command(ctx, &argv));
-    if ((own ? setenv(OWN_CHOICE, calm_linalg_kernels(), 1) : unsetenv(OWN_CHOICE)) != 0 ||
-        setenv(CALM_BLAS_VARIABLE, name, 1) != 0)
-        return calm_fail(ctx, CALM_ENOMEM, "kernels %s: out of memory", name);
+    if ((name && (own ? setenv(OWN_CHOICE, calm_linalg_kernels(), 1) : unsetenv(OWN_CHOICE)) != 0) ||
+        (name && setenv(CALM_BLAS_VARIABLE, name, 1) != 0) || !settle())
+        return calm_fail(ctx, CALM_ENOMEM, "cannot start the program anew: out of memory");
     execv("/proc/self/exe", argv);
-    return calm_fail_errno(ctx, errno, "kernels %s: cannot start the program anew", name);
+    return calm_fail_errno(ctx, errno, "cannot start the program anew");
 }
 
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
 {
     const char *wanted = calm_linalg_wanted(name), *have = calm_linalg_kernels(), *set = getenv(CALM_BLAS_VARIABLE);
     wished = name != NULL;
-    if (strcasecmp(wanted, have) == 0)
+    if (strcasecmp(wanted, have) == 0) {
+        if (ctx->n_threads > 1 && spins() && start_anew(ctx, NULL, false) != CALM_OK)
+            calm_ctx_forgive(ctx);    /* it works without, too */
         return CALM_OK;
+    }
     if (!calm_blas_runs(calm_cpu_features(), wanted))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "kernels %s: this CPU lacks instructions that they need; it computes with %s", wanted, have);

@@ -151,14 +151,30 @@ bool calm_recipe_needs_rows(const calm_recipe *recipe)
     return (recipe->score_windows > 0 && !recipe->unscored) || needs || recipe->prefix != CALM_PREFIX_FLOAT;
 }
 
-const char *calm_recipe_head_fit(const calm_formats *formats, unsigned caps)
+const char *calm_recipe_head_choice(const calm_formats *formats, unsigned caps, const char *only)
 {
-    return calm_formats_have_tables(formats) && (caps & CALM_NEEDS_GRAM) ? "mkq-full" : NULL;
+    if (!calm_formats_have_tables(formats))
+        return NULL;
+    return caps & CALM_NEEDS_GRAM ? "mkq-full" : caps ? NULL : only;
+}
+
+/* The pool's only algorithm, which may compete with itself at several schemes; NULL: it has several. */
+static const char *only_algorithm(const calm_recipe *recipe)
+{
+    for (size_t i = 1; i < recipe->n_pool; i++)
+        if (recipe->pool[i].algorithm != recipe->pool[0].algorithm)
+            return NULL;
+    return recipe->n_pool ? calm_algorithm_name(recipe->pool[0].algorithm) : NULL;
 }
 
 const char *calm_recipe_head_algorithm(const calm_recipe *recipe)
 {
-    return calm_recipe_head_fit(&recipe->formats, calm_recipe_caps(recipe));
+    return calm_recipe_head_choice(&recipe->formats, calm_recipe_caps(recipe), only_algorithm(recipe));
+}
+
+bool calm_recipe_fits_head(const calm_recipe *recipe)
+{
+    return calm_recipe_head_algorithm(recipe) && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM);
 }
 
 size_t calm_recipe_least_tokens(const calm_recipe *recipe)

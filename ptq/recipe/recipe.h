@@ -144,11 +144,16 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe);
 /* Does anything of the recipe read what the model's linears read?  Rounding to nearest that is not scored does not. */
 bool calm_recipe_needs_rows(const calm_recipe *recipe);
 
-/* The algorithm of a head that is quantized, fitted to what it reads; NULL: nothing of the recipe is fitted to data, or
- * no format of it quantizes a head: then its scales are those of the least squared error.  calm_recipe_head_fit: the
- * same of formats, and of a pool whose algorithms have `caps` together. */
+/* The algorithm of a head that is quantized: one that is fitted to what the head reads, where the pool has algorithms
+ * that read data; where the pool is one algorithm that reads nothing (`rtn`), that one, which rounds the embedding too.
+ * NULL: scales are those of the least squared error, or no format of the recipe quantizes tables.
+ * calm_recipe_head_choice: the same of formats, and of a pool whose algorithms have `caps` together; `only`: its only
+ * one, else NULL. */
 const char *calm_recipe_head_algorithm(const calm_recipe *recipe);
-const char *calm_recipe_head_fit(const calm_formats *formats, unsigned caps);
+const char *calm_recipe_head_choice(const calm_formats *formats, unsigned caps, const char *only);
+
+/* Is that algorithm fitted to data? */
+bool calm_recipe_fits_head(const calm_recipe *recipe);
 
 /* May an input scale of the job stay at its input? */
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);

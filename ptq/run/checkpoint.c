@@ -88,10 +88,12 @@ static calm_status describe_tables(calm_ctx *ctx, const calm_checkpoint *checkpo
     CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, 0), in->model, &checkpoint->result->plan,
                                 &outer));
     CALM_TRY(calm_outer_describe(ctx, &outer, &checkpoint->result->tables));
-    if (!checkpoint->fit || !checkpoint->result->tables || !outer.scheme[CALM_OUTER_HEAD].bits)
+    const calm_outer_fit *fit = checkpoint->fit;
+    const bool by_name = fit->stats.gram ? outer.scheme[CALM_OUTER_HEAD].bits > 0 : fit->algorithm != NULL;
+    if (!by_name || !checkpoint->result->tables)
         return CALM_OK;
     char *text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s by %s", checkpoint->result->tables, checkpoint->fit->algorithm));
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s by %s", checkpoint->result->tables, fit->algorithm));
     checkpoint->result->tables = text;
     return CALM_OK;
 }

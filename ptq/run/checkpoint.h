@@ -13,7 +13,7 @@ typedef struct calm_checkpoint {
     const calm_inputs *in;
     calm_result *result;             /* its plan is written; sizes and bits are set               */
     const calm_events *events;
-    const calm_outer_fit *fit;       /* of the head, collected; NULL: it is fitted to nothing      */
+    const calm_outer_fit *fit;       /* of the head, collected where there are rows for it         */
     const calm_json *recipe;         /* written as calm_recipe.json; NULL: the recipe's own        */
     calm_written_fn *written;        /* NULL: none                                                 */
     void *user;

@@ -101,7 +101,7 @@ static calm_status written_key(calm_ctx *ctx, const calm_run *p, const calm_expo
         calm_scheme_name(&outer.scheme[which], name);
         calm_sha256_field(&sha, name);
     }
-    if (p->head.algorithm && outer.scheme[CALM_OUTER_HEAD].bits)
+    if (p->head.algorithm)
         calm_sha256_field(&sha, fit);
     return calm_sha256_finish(ctx, &sha, key);
 }
@@ -171,7 +171,7 @@ calm_status calm_run_export(calm_ctx *ctx, calm_run *p)
     if (quantizes)
         CALM_TRY(calm_run_fit_head(ctx, p));
     const calm_checkpoint checkpoint = {.in = &p->in, .result = &p->result, .events = &p->events,
-                                        .fit = p->head.stats.gram ? &p->head : NULL,
+                                        .fit = &p->head,
                                         .written = evaluate_and_judge, .user = p};
     CALM_TRY(calm_checkpoint_write(ctx, &checkpoint));
     calm_memory_plan_note(ctx, &p->held.evaluate);

@@ -171,7 +171,7 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
         f->entry[a] = sample_seconds(&one, f, recipe->pool[a].algorithm, &job);
         calm_arena_clear(&results);
     }
-    if (!f->p->head.algorithm)
+    if (!calm_recipe_fits_head(f->p->in.recipe))
         return CALM_OK;
     /* Of a scheme of the linears: that of the head takes about as long. */
     CALM_TRY(calm_outer_algorithm(ctx, f->p->head.algorithm, &f->head));

@@ -67,7 +67,7 @@ static size_t outer_bytes(const estimate *e, bool whole)
 /* Is a head fitted to what it reads? */
 static bool fits_head(const estimate *e)
 {
-    return calm_recipe_head_algorithm(e->p->in.recipe) && !e->config->arch->encoder;
+    return calm_recipe_fits_head(e->p->in.recipe) && !e->config->arch->encoder;
 }
 
 /* The Gram matrix of that, and what it takes besides to collect it. */

@@ -16,6 +16,14 @@ calm_status calm_outer_algorithm(calm_ctx *ctx, const char *name, calm_algorithm
     return calm_algorithm_parse(ctx, name ? name : ALGORITHM, out);
 }
 
+calm_status calm_outer_fit_reads(calm_ctx *ctx, const calm_outer_fit *fit, bool *out)
+{
+    calm_algorithm *algorithm;
+    CALM_TRY(calm_outer_algorithm(ctx, fit->algorithm, &algorithm));
+    *out = fit->algorithm && (calm_algorithm_caps(algorithm) & CALM_NEEDS_GRAM);
+    return CALM_OK;
+}
+
 /* ---- what a head is fitted to ---- */
 
 /* gram [width, width] += its mean diagonal times the identity. */
@@ -34,7 +42,9 @@ calm_status calm_outer_fit_collect(calm_ctx *ctx, const calm_model *model, const
     const calm_config *config = calm_model_config(model);
     const calm_tensor *head;
     double *gram;
-    if (!fit->algorithm || fit->stats.gram)
+    bool reads;
+    CALM_TRY(calm_outer_fit_reads(ctx, fit, &reads));
+    if (!reads || fit->stats.gram)
         return CALM_OK;
     CALM_TRY(calm_model_table(ctx, model, !config->tied, &head));
     CALM_TRY(calm_head_stats_collect(ctx, model, windows, &gram, &fit->stats.rows));
@@ -45,20 +55,25 @@ calm_status calm_outer_fit_collect(calm_ctx *ctx, const calm_model *model, const
     return CALM_OK;
 }
 
-/* What the algorithms of a stored run read; of one that this calm does not know, nothing is known. */
-static unsigned stored_caps(calm_ctx *ctx, const calm_json *recipe)
+/* What calm_recipe_head_algorithm says of a stored run's algorithms; of one that this calm does not know, nothing is
+ * known. */
+static const char *stored_choice(calm_ctx *ctx, const calm_json *recipe, const calm_formats *formats)
 {
     const calm_json *algorithms = calm_json_get(recipe, "algorithms");
+    const size_t n = calm_json_size(algorithms);
+    const char *only = NULL;
     unsigned caps = 0;
-    for (size_t i = 0; i < calm_json_size(algorithms); i++) {
+    for (size_t i = 0; i < n; i++) {
         calm_algorithm *parsed;
         const char *name = calm_json_string(calm_json_get(calm_json_at(algorithms, i), "name"), "");
-        if (calm_algorithm_parse(ctx, name, &parsed) == CALM_OK)
+        if (calm_algorithm_parse(ctx, name, &parsed) == CALM_OK) {
             caps |= calm_algorithm_caps(parsed);
-        else
+            only = name;
+        } else {
             calm_ctx_forgive(ctx);
+        }
     }
-    return caps;
+    return calm_recipe_head_choice(formats, caps, n == 1 ? only : NULL);
 }
 
 calm_status calm_outer_stored_algorithm(calm_ctx *ctx, const calm_json *recipe, const calm_formats *formats,
@@ -71,9 +86,9 @@ calm_status calm_outer_stored_algorithm(calm_ctx *ctx, const calm_json *recipe, 
     CALM_TRY(calm_formats_of_recipe(ctx, recipe, &own));
     CALM_TRY(calm_formats_ask_outer(ctx, calm_json_string(calm_json_get(recipe, "embed_scheme"), NULL),
                                     calm_json_string(calm_json_get(recipe, "head_scheme"), NULL), &own.options));
-    /* One that wrote a head by no algorithm, of rounding alone or before heads were fitted, writes the same again. */
+    /* One that wrote a head by no algorithm, before heads were fitted, writes the same again. */
     if (!calm_formats_have_tables(&own))
-        *out = calm_recipe_head_fit(formats, stored_caps(ctx, recipe));
+        *out = stored_choice(ctx, recipe, formats);
     return CALM_OK;
 }
 
@@ -110,7 +125,10 @@ static calm_status quantize(calm_ctx *ctx, const calm_outer_fit *fit, const calm
     const calm_stats stats = fitted ? fit->stats : (calm_stats){.gram = none};
     const calm_linear linear = {.name = table->name, .out = n, .in = in, .w = w};
     const calm_job job = {.name = table->name, .linears = &linear, .n_linears = 1, .stats = &stats, .scheme = *scheme};
-    CALM_TRY(calm_outer_algorithm(ctx, fitted ? fit->algorithm : NULL, &algorithm));
+    /* One that reads data does so of the head alone. */
+    CALM_TRY(calm_outer_algorithm(ctx, fit ? fit->algorithm : NULL, &algorithm));
+    if (!fitted && calm_algorithm_caps(algorithm))
+        CALM_TRY(calm_outer_algorithm(ctx, NULL, &algorithm));
     return calm_algorithm_run(ctx, algorithm, &job, out);
 }
 

@@ -477,14 +477,15 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
 /* The calibration windows, where what is written depends on more of them than the codes do. */
 static calm_status read_windows(calm_ctx *ctx, calm_assembly *a)
 {
-    bool quantizes;
+    bool quantizes, reads;
     CALM_TRY(calm_outputs_quantize_head(ctx, &a->in, &a->result.plan, &quantizes));
-    if (quantizes)
-        CALM_TRY(calm_outer_stored_algorithm(ctx, a->run.recipe, &a->recipe.formats, &a->head.algorithm));
-    if (!a->head.algorithm && !calm_formats_want_importance(&a->recipe.formats))
+    CALM_TRY(calm_outer_stored_algorithm(ctx, a->run.recipe, &a->recipe.formats, &a->head.algorithm));
+    CALM_TRY(calm_outer_fit_reads(ctx, &a->head, &reads));
+    reads &= quantizes;
+    if (!reads && !calm_formats_want_importance(&a->recipe.formats))
         return CALM_OK;
     CALM_TRY(calm_stored_run_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib));
-    return calm_outer_fit_collect(ctx, a->in.model, &a->in.calib, &a->head);
+    return reads ? calm_outer_fit_collect(ctx, a->in.model, &a->in.calib, &a->head) : CALM_OK;
 }
 
 /* The plan, complete and exportable, before the first byte is written. */
@@ -559,7 +560,7 @@ calm_status calm_reassemble(calm_ctx *ctx, const calm_assemble_options *o, calm_
     CALM_TRY(plan(ctx, o, out));
     CALM_TRY(restore_gates(ctx, out));
     const calm_checkpoint checkpoint = {.in = &out->in, .result = &out->result, .events = &o->events,
-                                        .fit = out->head.stats.gram ? &out->head : NULL,
+                                        .fit = &out->head,
                                         .recipe = out->document, .written = judge, .user = &out->result};
     CALM_TRY(calm_checkpoint_write(ctx, &checkpoint));
     return record(ctx, o, out);

@@ -54,7 +54,7 @@ calm_status calm_run_fit_head(calm_ctx *ctx, calm_run *p)
 static calm_status subject_key(calm_ctx *ctx, const calm_run *p, calm_outer which, const char *scheme,
                                char key[CALM_SHA256_HEX])
 {
-    const bool tied = calm_model_config(p->in.model)->tied, fitted = tied || which == CALM_OUTER_HEAD;
+    const bool tied = calm_model_config(p->in.model)->tied;
     char fit[CALM_SHA256_HEX];
     calm_sha256 sha;
     if (p->head.algorithm)
@@ -63,7 +63,7 @@ static calm_status subject_key(calm_ctx *ctx, const calm_run *p, calm_outer whic
     calm_sha256_field(&sha, "calm-table-1");
     calm_sha256_field(&sha, tied ? "both" : calm_outer_name(which));
     calm_sha256_field(&sha, scheme);
-    if (p->head.algorithm && fitted)
+    if (p->head.algorithm)
         calm_sha256_field(&sha, fit);
     return calm_sha256_finish(ctx, &sha, key);
 }

@@ -10,7 +10,7 @@ set -eu
 version=0.3.36
 mkdir -p "${1:?usage: build_llama_cpp.sh FOLDER}"
 cd "$1"
-[ -f "llama_cpp_python-$version.tar.gz" ] || pip download --quiet --no-deps --no-binary :all: "llama-cpp-python==$version"
+[ -f "llama_cpp_python-$version.tar.gz" ] || pip download --quiet --no-deps --no-binary llama-cpp-python "llama-cpp-python==$version"
 [ -d "llama_cpp_python-$version" ] || tar xzf "llama_cpp_python-$version.tar.gz"
 cd "llama_cpp_python-$version/vendor/llama.cpp"
 cmake -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF \
