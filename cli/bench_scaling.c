@@ -40,17 +40,21 @@ static size_t list_trials(const calm_bench_item *work, int most, trial *trials, 
     return n;
 }
 
+/* items [n + 1]: the last is the machine's peak on all threads. */
 static calm_status print_json(calm_ctx *ctx, const char *what, const trial *trials, const calm_bench_item *items,
                               const double *seconds, size_t n, double share)
 {
     calm_json *environment, *rows = calm_json_new_array();
+    const double peak = calm_bench_rate(&items[n]);
     for (size_t i = 0; i < n; i++)
         calm_json_add(rows, CALM_OBJECT(CALM_KV("threads", (int64_t)trials[i].threads), CALM_KV("seconds", seconds[i]),
                                         CALM_KV("speedup", seconds[0] / seconds[i]),
-                                        CALM_KV("spread", items[i].timing.spread)));
+                                        CALM_KV("spread", items[i].timing.spread),
+                                        CALM_KV("share_of_peak", calm_bench_rate(&items[i]) / peak)));
     CALM_TRY(calm_environment_json(ctx, &environment));
     return calm_print_json(ctx, CALM_OBJECT(CALM_KV("subject", "scaling"), CALM_KV("work", what),
-                                            CALM_KV("times", rows), CALM_KV("serial_share", share),
+                                            CALM_KV("times", rows), CALM_KV("peak_gflops", peak * 1e-9),
+                                            CALM_KV("serial_share", share),
                                             CALM_KV("runs", items[0].timing.n), CALM_KV("environment", environment)));
 }
 
@@ -66,8 +70,10 @@ static calm_status print_table(calm_ctx *ctx, const char *what, const calm_bench
         printf("  %-11s %8.3f s, spread %.1f %%", items[i].name, seconds[i], 100 * items[i].timing.spread);
         if (i > 0 && !isnan(seconds[0]))
             printf(", %.2f times as fast", seconds[0] / seconds[i]);
+        calm_bench_print_part(&items[i], &items[n], "the machine's peak");
         printf("\n");
     }
+    calm_bench_print(&items[n], NULL, NULL);
     if (n < 2)
         printf("  one thread: nothing to compare (--threads)\n");
     else if (isnan(share))
@@ -82,11 +88,12 @@ calm_status calm_bench_scaling_run(calm_ctx *ctx, const char *what, const calm_b
                                    bool json)
 {
     trial trials[CALM_BENCH_SCALING_MOST];
-    calm_bench_item items[CALM_BENCH_SCALING_MOST];
+    calm_bench_item items[CALM_BENCH_SCALING_MOST + 1];
     int threads[CALM_BENCH_SCALING_MOST];
     double seconds[CALM_BENCH_SCALING_MOST];
     const size_t n = list_trials(work, ctx->n_threads, trials, items);
-    CALM_TRY(calm_bench_measure(ctx, items, n, repeats));
+    items[n] = calm_bench_peak(ctx, false);
+    CALM_TRY(calm_bench_measure(ctx, items, n + 1, repeats));
     for (size_t i = 0; i < n; i++) {
         threads[i] = trials[i].threads;
         seconds[i] = calm_bench_seconds(&items[i]);

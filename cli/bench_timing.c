@@ -75,24 +75,22 @@ calm_bench_item calm_bench_peak(const calm_ctx *ctx, bool is_double)
 
 /* ---- printing ---- */
 
-/* ", 0.87 of NAME" where both are known. */
-static void print_part(double rate, const calm_bench_item *whole, const char *name)
+void calm_bench_print_part(const calm_bench_item *item, const calm_bench_item *whole, const char *name)
 {
-    if (whole && isfinite(rate / calm_bench_rate(whole)))
-        printf(", %.2f of %s", rate / calm_bench_rate(whole), name);
+    if (whole && isfinite(calm_bench_rate(item) / calm_bench_rate(whole)))
+        printf(", %.2f of %s", calm_bench_rate(item) / calm_bench_rate(whole), name);
 }
 
 void calm_bench_print(const calm_bench_item *item, const calm_bench_item *sgemm, const calm_bench_item *peak)
 {
-    const double rate = calm_bench_rate(item);
     if (!calm_timing_is_steady(&item->timing)) {
         printf("  %-9s no figure: the spread of %zu runs is %.0f %%, above %.0f %%\n", item->name, item->timing.n,
                100 * item->timing.spread, 100 * CALM_BENCH_SPREAD_MAX);
         return;
     }
-    printf("  %-9s %8.1f Gflop/s, spread %.1f %%", item->name, rate * 1e-9, 100 * item->timing.spread);
-    print_part(rate, peak, "the machine's peak");
-    print_part(rate, sgemm, "sgemm");
+    printf("  %-9s %8.1f Gflop/s, spread %.1f %%", item->name, calm_bench_rate(item) * 1e-9, 100 * item->timing.spread);
+    calm_bench_print_part(item, peak, "the machine's peak");
+    calm_bench_print_part(item, sgemm, "sgemm");
     printf("\n");
 }
 

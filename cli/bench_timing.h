@@ -17,7 +17,7 @@ typedef struct calm_bench_item {
 } calm_bench_item;
 
 /* Run each of items [n] once to warm up, then all in turn, so that they meet the same noise, `asked` times (at least
- * CALM_BENCH_RUNS_LEAST) or until calm_timing_is_enough, and fill in their timings. */
+ * CALM_BENCH_RUNS) or until calm_timing_is_enough, and fill in their timings. */
 calm_status calm_bench_measure(calm_ctx *ctx, calm_bench_item *items, size_t n, size_t asked);
 
 /* Median seconds; NAN where the runs do not agree. */
@@ -32,6 +32,9 @@ calm_bench_item calm_bench_peak(const calm_ctx *ctx, bool is_double);
 /* Print an item as a line: its rate and, unless NULL, its parts of the rates of `sgemm` and `peak`; or that there is no
  * figure, and why. */
 void calm_bench_print(const calm_bench_item *item, const calm_bench_item *sgemm, const calm_bench_item *peak);
+
+/* Print ", 0.87 of NAME": the item's part of the rate of another, where both are known and `whole` is not NULL. */
+void calm_bench_print_part(const calm_bench_item *item, const calm_bench_item *whole, const char *name);
 
 /* Print program, libraries and CPU as a line. */
 calm_status calm_bench_print_machine(calm_ctx *ctx);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/kernels.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
@@ -56,6 +57,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (!o->output)
         return calm_fail(ctx, CALM_EARG, "calm assemble: --output is missing; try: calm assemble %s --output out",
                          run_name);
+    CALM_TRY(calm_kernels_pin_run(ctx, o->store, how.run));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
     how.model = model.dir;
     CALM_TRY(calm_strf(ctx, ctx->out, &how.command, "calm assemble %lld --output %s", (long long)how.run, o->output));

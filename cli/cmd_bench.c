@@ -42,7 +42,7 @@ static const calm_option table[] = {
     CALM_OPT("kv-heads", kv_heads, INT, "key/value heads", .fallback = "8", .min = 1, .max = 1024, .metavar = "N"),
     CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
     CALM_OPT("repeats", repeats, INT, "runs of each after one to warm up; 3 are enough where they take 10 s",
-             .fallback = "10", .min = 3, .max = 1000, .metavar = "N"),
+             .fallback = "10", .min = CALM_BENCH_RUNS, .max = 1000, .metavar = "N"),
     CALM_OPT("ranks", cluster.ranks, NUMBERS, "cluster: numbers of ranks (default: 1, 2, 4, ... 256)",
              .min = 1, .max = CALM_BENCH_RANKS_MOST, .metavar = "LIST"),
     CALM_OPT("bandwidth", cluster.bandwidth, DOUBLE, "cluster: between machines, each way, in Gbit/s", .min = 0,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/kernels.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
@@ -81,6 +82,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, cal
                          o->formats.of[0]);
     if (o->max_shard_size)
         CALM_TRY(calm_size_parse(ctx, "max-shard-size", o->max_shard_size, &how->export.max_shard_bytes));
+    CALM_TRY(calm_kernels_pin_run(ctx, o->store, how->run));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
     how->model = model.dir;
     return CALM_OK;

@@ -33,7 +33,9 @@ static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
                                     CALM_KV("bytes_after", (int64_t)f->bytes_after),
                                     CALM_KV("bits_per_weight", f->bits_per_weight));
     return calm_print_json(ctx, CALM_OBJECT(CALM_KV("memory", memory), CALM_KV("disk", disk), CALM_KV("time", time),
-                                            CALM_KV("result", result), CALM_KV("candidates", f->n_candidates)));
+                                            CALM_KV("result", result), CALM_KV("candidates", f->n_candidates),
+                                            CALM_KV("score_rows", f->score_rows),
+                                            CALM_KV("evaluation_windows", f->eval_windows)));
 }
 
 /* `learns`: the recipe asks for it. */

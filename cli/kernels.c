@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "ptq/run/stored_run.h"
 #include "ptq/tensor/blas_family.h"
 #include "ptq/tensor/linalg.h"
 
@@ -77,6 +78,21 @@ calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "kernels %s: OpenBLAS has no such kernels here; it computes with %s "
                                                  "(known: Nehalem, Sandybridge, Haswell, Zen, SkylakeX)", wanted, have);
     return start_anew(ctx, wanted, !name);
+}
+
+calm_status calm_kernels_pin_run(calm_ctx *ctx, const char *store, int64_t run)
+{
+    calm_store *open;
+    const char *name = NULL;
+    CALM_TRY(calm_store_open(ctx, store, NULL, &open));
+    calm_status status = calm_stored_run_kernels(ctx, open, run, &name);
+    calm_store_close(open);    /* before this process is replaced */
+    if (status == CALM_OK)
+        status = calm_kernels_pin(ctx, name);
+    if (status != CALM_EUNSUPPORTED || !name)
+        return status;
+    calm_ctx_forgive(ctx);
+    return calm_kernels_pin(ctx, NULL);
 }
 
 /* The better family that this CPU runs, where the variable holds OpenBLAS below it; NULL: there is none. */

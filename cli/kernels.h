@@ -3,6 +3,7 @@
 #ifndef CALM_CLI_KERNELS_H
 #define CALM_CLI_KERNELS_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "ptq/base/context.h"
@@ -13,6 +14,11 @@
  * spin for long while they wait, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT says how they wait.  CALM_EUNSUPPORTED:
  * OpenBLAS here has no such family, or the CPU does not have its instructions.  CALM_EIO: execv failed. */
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name);
+
+/* The same with the kernels of a stored run, whose codes may have to be computed again.  Where the store does not know
+ * them, or this machine does not run them, as with NULL: what is stored is read all the same.  Fails as calm_store_open
+ * and calm_kernels_pin do. */
+calm_status calm_kernels_pin_run(calm_ctx *ctx, const char *store, int64_t run);
 
 /* Log, once in a process, that it computes with a better family than OpenBLAS's own choice, or that OPENBLAS_CORETYPE
  * keeps it from one. */

@@ -46,6 +46,11 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
                          "  scores       not scored, as --score-samples 0 says; the inputs were not measured either\n");
         return CALM_OK;
     }
+    if (r->recipe->unscored && !r->n_experts && !calm_recipe_needs_rows(r->recipe)) {
+        calm_text_printf(out, "  scores       one candidate per unit, which needs no data: not scored, nor were the "
+                              "inputs measured (--score-samples N does both)\n");
+        return CALM_OK;
+    }
     if (r->recipe->unscored)
         calm_text_printf(out, "  scores       one candidate per unit: not scored (--score-samples N scores it)\n");
     CALM_TRY(calm_store_query_one(ctx, r->store, sql, params, 2, row, 3));
@@ -55,6 +60,14 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
     else
         calm_text_printf(out, "no block multiplies them by 10, so none emerge\n");
     return CALM_OK;
+}
+
+/* Which windows of the text the figures are of, where the run's cost chose them. */
+static void print_share(const calm_result *r, calm_text *out)
+{
+    if (r->evaluates && r->recipe->eval_windows < 0 && r->eval.n < r->eval.available)
+        calm_text_printf(out, "  evaluation   %zu of the text's %zu windows, spread over it (--eval-samples 0: all)\n",
+                         r->eval.n, r->eval.available);
 }
 
 /* One row per rank, where there were several: what it did, and how much of the time it had nothing to do. */
@@ -102,6 +115,7 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
     if (r->evaluates)
         calm_text_printf(out, "  test text: %s, %zu windows of %zu tokens\n", r->recipe->eval_name, r->eval.n,
                          r->eval.longest);
+    print_share(r, out);
     calm_text_printf(out, "\n  store        %s\n  time         %.1f s\n", r->recipe->store, r->seconds);
     CALM_TRY(print_ranks(ctx, r, out));
     calm_text_printf(out, "\n  next: the same command with one of the budgets writes its checkpoint; nothing is "
@@ -146,6 +160,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
     calm_summary_learning(r, seconds, &text);
     if (ctx->status == CALM_OK)
         print_emergence(ctx, r, &text);
+    print_share(r, &text);
     calm_text_printf(&text, "  checkpoint   %s\n  store        %s\n  recipe       %s/calm_recipe.json\n",
                      recipe->output, recipe->store, recipe->output);
     if (lock)

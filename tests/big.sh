@@ -1,7 +1,8 @@
 #!/bin/sh
 # The size figures: synthetic checkpoints in real shapes, quantized within a stated memory.  For each one line: what
-# `calm quantize --dry-run` predicts, what the run took at most, and the limit.  Fails when a run passes its limit, or
-# (the 8B shape) when the prediction is more than 15 % away.
+# `calm quantize --dry-run` predicts, what the run took at most, and the limit; then the time that it predicts beside the
+# run's, which says something on a machine that does nothing else.  Fails when a run passes its limit, or (the 8B shape) when
+# the prediction of memory is more than 15 % away.
 #
 #   tests/big.sh FOLDER [qwen3-0.6b] [qwen3-8b] [qwen3-30b-a3b-1]
 #
@@ -9,6 +10,8 @@
 #                 kept, results are removed
 #   names         only these; all three by default
 #   CALM_BUILD    build with the tests: ./calm's and tests/'s folder; build/release by default
+#   CSV           in the environment: a file to which a row is added for each: name, predicted and measured GB, predicted and
+#                 wall seconds, the prediction by the wall clock
 set -eu
 
 CALM_HOME=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -48,11 +51,18 @@ measure() {    # measure NAME LIMIT-IN-GB MOST-PERCENT-OFF "OPTIONS OF make_chec
     "$build/tests/peak_memory" "$build/calm" "$@" >"$work/report" 2>"$work/usage" ||
         { cat "$work/usage"; echo "$name: the run failed"; failed=1; return 0; }
     peak=$(sed -n 's/^peak_memory: .* peak \([0-9.]*\) MB$/\1/p' "$work/usage")
+    # Of the time alone: "result" of the plan has no seconds, and those of learning have another name.
+    awk -v name="$name" -v predicted="$(number peak_bytes "$work/plan")" -v peak="$peak" \
+        -v seconds="$(number seconds "$work/plan")" \
+        -v wall="$(sed -n 's/^peak_memory: wall \([0-9.]*\) s.*/\1/p' "$work/usage")" 'BEGIN {
+            printf "%s,%.3f,%.3f,%.1f,%.1f,%.3f\n", name, predicted / 1e9, peak / 1e3, seconds, wall, seconds / wall
+        }' >"$work/row"
+    [ -z "${CSV:-}" ] || cat "$work/row" >>"$CSV"
     awk -v name="$name" -v predicted="$(number peak_bytes "$work/plan")" -v peak="$peak" -v limit="$limit" \
-        -v off="$off" -v usage="$(sed -n 's/^peak_memory: \(.*\), peak.*/\1/p' "$work/usage")" 'BEGIN {
+        -v off="$off" -v seconds="$(cut -d , -f 4 "$work/row")" -v usage="$(sed -n 's/^peak_memory: \(.*\), peak.*/\1/p' "$work/usage")" 'BEGIN {
             difference = 100 * (predicted / 1e6 / peak - 1)
-            printf "%-15s predicted %6.2f GB, measured %6.2f GB (%+.0f %%), limit %s GB; %s\n", name,
-                predicted / 1e9, peak / 1e3, difference, limit, usage
+            printf "%-15s predicted %6.2f GB, measured %6.2f GB (%+.0f %%), limit %s GB; predicted %.0f s; %s\n", name,
+                predicted / 1e9, peak / 1e3, difference, limit, seconds, usage
             exit !(predicted > 0 && peak > 0 && peak <= limit * 1000 && (difference ^ 2 <= off ^ 2))
         }' || { echo "$name: past the limit, or the prediction is off by more than $off %"; failed=1; }
     rm -rf "$work/out" "$work"/calm.db*

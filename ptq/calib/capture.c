@@ -27,6 +27,7 @@ typedef struct capture_state {
     size_t *row_begin;                     /* [n + 1] rows of the group                           */
     size_t held;                           /* rows of the batch that are held out, the first ones */
     float *gate;                           /* [tokens] of a shared expert: what its rows weigh; or NULL */
+    float *score_gate;                     /* [n] those of the scoring rows                       */
     float *inputs[CALM_N_JOBS], *exact[CALM_N_JOBS];    /* [rows, I]; behind float blocks, of crosses */
     calm_job_sums sums[CALM_N_JOBS];
     window_part *parts;                    /* [n]                                                 */
@@ -222,12 +223,25 @@ void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
 
 /* ---- one window ---- */
 
-/* Copy a window's rows to their place among the scoring rows, if it is one of the scoring windows. */
+/* Scoring rows before those of window `window` of the batch. */
+static size_t score_row(const calm_batch *batch, const calm_capture_options *options, size_t window)
+{
+    const size_t n = calm_size_min(calm_size_min(window, options->score_windows), batch->n);
+    size_t rows = 0;
+    for (size_t w = 0; w < n; w++)
+        rows += options->score_tokens ? calm_size_min(calm_batch_tokens(batch, w), options->score_tokens)
+                                      : calm_batch_tokens(batch, w);
+    return rows;
+}
+
+/* Copy a window's rows to their place among the scoring rows, as far as they are some. */
 static void keep_rows(float *kept, const capture_state *state, const calm_observation *seen, const float *weight)
 {
-    const size_t row = calm_batch_row(state->batch, seen->window - state->batch->first);
-    if (kept && row + seen->n_rows <= state->out->score_rows)
-        calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight, kept + row * seen->width);
+    const size_t window = seen->window - state->batch->first;
+    const size_t row = score_row(state->batch, state->options, window),
+                 end = score_row(state->batch, state->options, window + 1);
+    if (kept && row < end)
+        calm_job_rows_weigh(seen->x, end - row, seen->width, weight, kept + row * seen->width);
 }
 
 /* The observer: runs in the worker of this window and writes what belongs to this window alone. */
@@ -345,17 +359,17 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
     const calm_config *config = state->block->config;
     const calm_capture_options *options = state->options;
     calm_capture *out = state->out;
-    const size_t score_windows = options->score_windows < state->batch->n ? options->score_windows : state->batch->n;
     out->tokens = state->batch->rows;
     state->held = calm_batch_row(state->batch, calm_size_min(options->held_windows, state->batch->n));
     out->rows = out->tokens - state->held;
-    /* Windows are scored whole: the row at which the first unscored one begins. */
-    out->score_rows = calm_batch_row(state->batch, score_windows);
+    out->score_rows = score_row(state->batch, options, state->batch->n);
     CALM_TRY(calm_job_captures_new(ctx, config, options, out, state->sums));
     if (out->expert == CALM_SHARED_EXPERT && !options->unweighted)
         /* Raw: each window writes its own before its rows are observed. */
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, state->gate, out->tokens));
-    out->score_weight = state->gate;    /* the scoring rows are the first ones */
+    if (state->gate && out->score_rows)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, state->score_gate, out->score_rows));
+    out->score_weight = state->score_gate;
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++) {
         const size_t width = calm_hook_width(config, hook, out->expert);
         if (!watched(state, hook))
@@ -454,6 +468,17 @@ static calm_status add_grams(calm_ctx *ctx, capture_state *state)
     return n ? calm_gram_add(ctx, jobs, n) : CALM_OK;
 }
 
+/* The gates of the scoring rows, once those of all windows are there. */
+static void keep_gates(const capture_state *state)
+{
+    for (size_t w = 0; state->score_gate && w < state->batch->n; w++) {
+        const size_t row = score_row(state->batch, state->options, w),
+                     end = score_row(state->batch, state->options, w + 1);
+        memcpy(state->score_gate + row, state->gate + calm_batch_row(state->batch, w),
+               (end - row) * sizeof *state->gate);
+    }
+}
+
 /* As many windows as fit the limit for job inputs; the memory is used again for the next group. */
 static calm_status run_group(calm_ctx *ctx, capture_state *state)
 {
@@ -483,6 +508,7 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
         state.n = batch->n - state.first < most ? batch->n - state.first : most;
         CALM_TRY(run_group(ctx, &state));
     }
+    keep_gates(&state);
     calm_job_captures_finish(out, state.sums);
     return CALM_OK;
 }
@@ -500,8 +526,10 @@ static size_t count_watched(const calm_capture_shape *shape, const calm_capture_
 
 size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
 {
+    const bool gated = shape->expert == CALM_SHARED_EXPERT && !options->unweighted;
     return calm_job_captures_bytes(shape, options)
-           + (shape->expert == CALM_SHARED_EXPERT && !options->unweighted ? CALM_BYTES(float, shape->rows) : 0)
+           + (gated ? CALM_BYTES(float, shape->rows) : 0)
+           + (gated && shape->score_rows ? CALM_BYTES(float, shape->score_rows) : 0)
            + count_watched(shape, options) * (calm_actstat_new_bytes(shape->rows) +
                                               calm_actstat_texts_bytes(shape->n_texts, shape->rows));
 }

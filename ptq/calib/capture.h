@@ -2,7 +2,7 @@
  * outputs that candidates are scored against.
  *
  *   N calibration rows, without those of windows that are held out   I inputs of a job   D hidden size
- *   n rows of the scoring windows (the first ones)
+ *   n rows of the scoring windows (the first ones, or the beginning of each)
  *
  * An expert's output is added to x times a number of each token's, its router weight or the shared expert's gate: so
  * errors count by its square, and X^T X, sums and kept rows of an expert are of rows times that number.  Rows may have
@@ -32,6 +32,7 @@ typedef struct calm_capture_options {
     bool activations;         /* collect the statistics of every hook point                          */
     bool unweighted;          /* experts: rows as they are, as llama.cpp's imatrix has them          */
     size_t score_windows;     /* keep inputs and outputs of so many first windows                    */
+    size_t score_tokens;      /* of each of these its first tokens alone; 0: all                     */
     size_t held_windows;      /* leave so many first windows out of what jobs are fitted to          */
     bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
     size_t group_bytes;       /* job inputs held at once; 0: the default.  Changes no result.        */
@@ -121,7 +122,7 @@ typedef struct calm_capture_shape {
     bool in_file;                 /* hidden rows are, so that each worker has a copy      */
 } calm_capture_shape;
 
-/* What calm_capture_sublayer leaves in ctx->out.  score_windows of the options does not count here. */
+/* What calm_capture_sublayer leaves in ctx->out.  score_windows and score_tokens of the options do not count here. */
 size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
 
 /* The most that calm_capture_sublayer holds of ctx->scratch, its workers together, with all windows as long as the

@@ -13,7 +13,7 @@ typedef struct expert_state {
     const float *weight;                   /* [N] what the router multiplies its outputs by; or NULL */
     calm_job_sums sums[CALM_N_JOBS];
     size_t held;                           /* rows that are held out, the first ones */
-    size_t at[CALM_N_HOOKS];               /* rows seen so far at each hook point    */
+    size_t at[CALM_N_HOOKS], kept[CALM_N_HOOKS];    /* rows seen so far at each hook point; scoring rows of them */
 } expert_state;
 
 typedef struct experts_state {
@@ -40,13 +40,45 @@ static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uin
     return CALM_OK;
 }
 
-/* Rows rise, so those of the scoring windows are an expert's first: copied until score_rows are full. */
-static void keep(float *kept, const expert_state *state, size_t at, const calm_observation *seen, const float *weight)
+/* The windows of rising rows, from the first on. */
+static bool is_scored(const expert_state *state, size_t *window, size_t row)
 {
-    const size_t left = at < state->out->score_rows ? state->out->score_rows - at : 0;
-    const size_t n = seen->n_rows < left ? seen->n_rows : left;
-    if (kept && n)
-        calm_job_rows_weigh(seen->x, n, seen->width, weight, kept + at * seen->width);
+    const size_t n = calm_size_min(state->options->score_windows, state->batch->n);
+    while (*window < n && row >= calm_batch_row(state->batch, *window) + calm_batch_tokens(state->batch, *window))
+        ++*window;
+    return *window < n && (!state->options->score_tokens ||
+                           row - calm_batch_row(state->batch, *window) < state->options->score_tokens);
+}
+
+/* Copy those of the rows seen that are scoring rows behind the ones that were. */
+static void keep(float *to, expert_state *state, const calm_observation *seen, const float *weight)
+{
+    size_t *kept = &state->kept[seen->hook], window = 0;
+    for (size_t i = 0; to && i < seen->n_rows; i++)
+        if (is_scored(state, &window, seen->rows[i])) {
+            const float *factor = weight ? weight + i : NULL;
+            calm_job_rows_weigh(seen->x + i * seen->width, 1, seen->width, factor, to + *kept * seen->width);
+            ++*kept;
+        }
+}
+
+/* How many of an expert's rows are scored; their weights into *out [n] unless `weight` is NULL, in ctx->out. */
+static calm_status score_rows(calm_ctx *ctx, const expert_state *state, const uint32_t *rows, size_t n,
+                              calm_capture *out)
+{
+    size_t window = 0, at = 0;
+    float *weight;
+    for (size_t i = 0; i < n; i++)
+        out->score_rows += is_scored(state, &window, rows[i]);
+    if (!state->weight || !out->score_rows)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, weight, out->score_rows));
+    window = 0;
+    for (size_t i = 0; i < n; i++)
+        if (is_scored(state, &window, rows[i]))
+            weight[at++] = state->weight[i];
+    out->score_weight = weight;
+    return CALM_OK;
 }
 
 /* gram += X^T X over the weighted rows seen, as one part: pieces come in fixed sizes (CALM_MOE_ROWS). */
@@ -93,11 +125,11 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         if (calm_job_input(kind) != seen->hook || !state->out->job[kind].used)
             continue;
-        keep(state->out->job[kind].score_input, state, at, seen, NULL);
+        keep(state->out->job[kind].score_input, state, seen, NULL);
         CALM_TRY(add_fitted(ctx, state, kind, at, seen));
     }
     if (seen->hook == CALM_HOOK_MLP_OUT)
-        keep(state->out->score_output, state, at, seen, weight);
+        keep(state->out->score_output, state, seen, weight);
     if (state->out->activations[seen->hook]) {
         calm_actstat_place *places;
         CALM_TRY(find_places(ctx, state->batch, seen->rows, seen->n_rows, &places));
@@ -160,12 +192,11 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
          * have. */
         CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, state.weight[i]));
         out[i] = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = (long)expert, .weight = state.weight[i],
-                                .rows = tokens - held, .tokens = tokens,
-                                .score_rows = count_rows(batch, routing, expert, options->score_windows),
-                                .score_weight =
-                                    options->unweighted ? NULL : routing->weight + routing->begin[expert]};
-        state.experts[i] = (expert_state){.out = &out[i], .options = options, .batch = batch,
-                                          .weight = out[i].score_weight, .held = held};
+                                .rows = tokens - held, .tokens = tokens};
+        state.experts[i] = (expert_state){.out = &out[i], .options = options, .batch = batch, .held = held,
+                                          .weight = options->unweighted ? NULL
+                                                                        : routing->weight + routing->begin[expert]};
+        CALM_TRY(score_rows(ctx, &state.experts[i], routing->token + routing->begin[expert], tokens, &out[i]));
         CALM_TRY(new_results(ctx, block, &state.experts[i]));
     }
     /* A copy of the block with another loader: the caller's block is left alone. */
@@ -180,6 +211,7 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
 size_t calm_capture_experts_bytes(const calm_capture_shape *shape, const calm_capture_options *options, size_t n)
 {
     const size_t one = calm_job_captures_bytes(shape, options) +
+                       (options->unweighted || !shape->score_rows ? 0 : CALM_BYTES(float, shape->score_rows)) +
                        (options->activations ? N_WATCHED * calm_actstat_new_bytes(shape->rows) : 0);
     return CALM_BYTES(calm_weight[CALM_N_ROLES], n) + n * one;
 }

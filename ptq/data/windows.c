@@ -307,6 +307,31 @@ calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w
     return digest(ctx, out);
 }
 
+calm_status calm_windows_cut(calm_ctx *ctx, const calm_windows *from, size_t n, size_t tokens, calm_windows *out)
+{
+    *out = (calm_windows){.n = n, .n_tokens = from->n_tokens, .n_available = from->n_available};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, n + 1));
+    for (size_t w = 0; w < n; w++) {
+        const size_t length = calm_size_min(from->begin[w + 1] - from->begin[w], tokens);
+        out->begin[w + 1] = out->begin[w] + length;
+        out->longest = calm_size_max(out->longest, length);
+    }
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, out->begin[n]));
+    if (from->positions)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->positions, out->begin[n]));
+    if (from->types)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, out->types, out->begin[n]));
+    for (size_t w = 0; w < n; w++) {
+        const size_t at = out->begin[w], length = out->begin[w + 1] - at;
+        memcpy(out->ids + at, from->ids + from->begin[w], length * sizeof *out->ids);
+        if (out->positions)
+            memcpy(out->positions + at, from->positions + from->begin[w], length * sizeof *out->positions);
+        if (out->types)
+            memcpy(out->types + at, from->types + from->begin[w], length * sizeof *out->types);
+    }
+    return digest(ctx, out);
+}
+
 size_t calm_windows_before(size_t n, size_t batch, size_t part, size_t n_parts)
 {
     const size_t n_batches = batch ? (n + batch - 1) / batch : 0;

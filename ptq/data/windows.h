@@ -68,6 +68,10 @@ size_t calm_windows_text_tokens(const calm_windows *windows, size_t text);
 /* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
 
+/* The first n windows of `from`, of each its first `tokens` at most, as a set of their own; copied into ctx->out,
+ * without which texts they are of. */
+calm_status calm_windows_cut(calm_ctx *ctx, const calm_windows *from, size_t n, size_t tokens, calm_windows *out);
+
 /* Windows before part `part` of n_parts of n: parts end where batches of `batch` windows end.  0 where batch is. */
 size_t calm_windows_before(size_t n, size_t batch, size_t part, size_t n_parts);
 

@@ -108,3 +108,20 @@ calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_
     }
     return CALM_OK;
 }
+
+calm_status calm_batch_cut(calm_ctx *ctx, const calm_batch *from, const calm_windows *cut, calm_arena *arena,
+                           calm_batch *out)
+{
+    *out = (calm_batch){.windows = cut, .n = cut->n, .rows = cut->begin[cut->n], .width = from->width,
+                        .hidden = {.file = -1}};
+    CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, NULL, &out->hidden));
+    for (size_t i = 0; i < out->n; i++) {
+        /* Windows of both begin alike: the rows are its first ones. */
+        const size_t n = calm_batch_tokens(out, i);
+        CALM_SCOPED_SCRATCH(ctx);
+        float *x;
+        CALM_TRY(calm_row_store_get(ctx, &from->hidden, calm_batch_row(from, i), n, &x));
+        memcpy(out->hidden.data + calm_batch_row(out, i) * out->width, x, n * out->width * sizeof *x);
+    }
+    return CALM_OK;
+}

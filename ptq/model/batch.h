@@ -36,6 +36,11 @@ void calm_batch_close(calm_batch *batch);
 calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,
                             calm_batch *out);
 
+/* The rows of `from` of the windows of `cut`, which are its first ones with fewer tokens (calm_windows_cut): in memory,
+ * in `arena`.  Close too, also after a failure. */
+calm_status calm_batch_cut(calm_ctx *ctx, const calm_batch *from, const calm_windows *cut, calm_arena *arena,
+                           calm_batch *out);
+
 /* Copy the hidden rows of the first to->n windows of `from` to `to`. */
 calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_batch *to);
 

@@ -50,7 +50,8 @@ static void field_arithmetic(calm_sha256 *sha)
 }
 
 calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows,
-                                 size_t score_windows, size_t held_windows, char key[CALM_SHA256_HEX])
+                                 size_t score_windows, size_t score_tokens, size_t held_windows,
+                                 char key[CALM_SHA256_HEX])
 {
     calm_sha256 sha;
     calm_sha256_init(&sha);
@@ -61,6 +62,10 @@ calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const cal
     field_number(&sha, score_windows);
     field_number(&sha, held_windows);
     field_arithmetic(&sha);
+    if (score_tokens) {    /* where windows are scored whole, keys are those of before they could be cut */
+        calm_sha256_field(&sha, "scored tokens");
+        field_number(&sha, score_tokens);
+    }
     return calm_sha256_finish(ctx, &sha, key);
 }
 

@@ -33,7 +33,8 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
 
 /* Digest of what candidates are computed and scored from. */
 calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const calm_windows *windows,
-                                 size_t score_windows, size_t held_windows, char key[CALM_SHA256_HEX]);
+                                 size_t score_windows, size_t score_tokens, size_t held_windows,
+                                 char key[CALM_SHA256_HEX]);
 
 /* Digest over the float weights of a job's linears. */
 calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,

@@ -159,13 +159,13 @@ bool calm_recipe_folds_scale(const calm_recipe *recipe, const calm_layout *layou
     return folds;
 }
 
-bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in)
+bool calm_recipe_scores_linear(const calm_recipe *recipe)
 {
     bool floats = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
         floats |= recipe->schemes[i].act_bits == 0;
-    return floats && recipe->score_windows > 0 && !recipe->unscored && (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM) &&
-           (recipe->want_cka_linear || (recipe->n_pool > 1 && in <= CALM_LINEAR_INPUTS));
+    return recipe->want_cka_linear && floats && recipe->score_windows > 0 && !recipe->unscored &&
+           (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM);
 }
 
 bool calm_recipe_needs_rows(const calm_recipe *recipe)
@@ -173,7 +173,7 @@ bool calm_recipe_needs_rows(const calm_recipe *recipe)
     unsigned needs = 0;
     for (size_t i = 0; i < recipe->n_pool; i++)
         needs |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, true);
-    return recipe->score_windows > 0 || needs || recipe->prefix != CALM_PREFIX_FLOAT;
+    return (recipe->score_windows > 0 && !recipe->unscored) || needs || recipe->prefix != CALM_PREFIX_FLOAT;
 }
 
 const char *calm_recipe_head_choice(const calm_formats *formats, unsigned caps, const char *only)

@@ -76,6 +76,7 @@ typedef struct calm_recipe {
     bool calib_is_token_ids;                /* calib_path is a token file */
     long long calib_windows, seqlen, seed;  /* windows, tokens per window, < 0: the first windows */
     long long score_windows;                /* of the calibration windows, the first ones */
+    long long score_rows;                   /* at most so many of their rows; 0: all */
     bool unscored;                          /* one candidate per unit, whose scores nothing asks for */
     long long guard_windows;                /* outside calibration; 0: no guard */
     bool add_special_tokens;                /* windows of texts begin as the tokenizer's template does */
@@ -142,11 +143,8 @@ unsigned calm_recipe_caps(const calm_recipe *recipe);
 /* Are rows of the inputs kept for any algorithm of the pool, on jobs whose linears have biases or have none? */
 bool calm_recipe_keeps_rows(const calm_recipe *recipe, bool biased);
 
-/* Up to so many inputs cka_linear costs little beside quantizing; a wider job has it when it is wanted. */
-#define CALM_LINEAR_INPUTS ((size_t)3072)
-
-/* Is cka_linear measured of jobs with so many inputs?  It is of weight-only schemes, and needs the Gram matrix. */
-bool calm_recipe_scores_linear(const calm_recipe *recipe, size_t in);
+/* Is cka_linear measured?  Where it is wanted; it is of weight-only schemes, and needs the Gram matrix. */
+bool calm_recipe_scores_linear(const calm_recipe *recipe);
 
 /* Does anything of the recipe read what the model's linears read?  Rounding to nearest that is not scored does not. */
 bool calm_recipe_needs_rows(const calm_recipe *recipe);

@@ -424,22 +424,16 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 
 /* ---- all of it ---- */
 
-/* Scores cost as much per row as a forward pass and more; so many rows tell candidates apart at any window length. */
-#define SCORE_TOKENS 4096
+/* Scores cost as much per row as a forward pass and more; so many rows, of so many windows, tell candidates apart. */
+#define SCORE_ROWS 4096
 #define SCORE_WINDOWS 8
-
-static long long score_windows(const calm_recipe_spec *spec)
-{
-    const long long most = SCORE_TOKENS / spec->seqlen;
-    if (spec->score_samples >= 0)
-        return spec->score_samples;
-    return most < 1 ? 1 : most > SCORE_WINDOWS ? SCORE_WINDOWS : most;
-}
 
 /* What a spec says as it stands. */
 static calm_recipe start(const calm_recipe_spec *spec)
 {
-    return (calm_recipe){.score_windows = score_windows(spec),
+    const bool asked = spec->score_samples >= 0;
+    return (calm_recipe){.score_windows = asked ? spec->score_samples : SCORE_WINDOWS,
+                         .score_rows = asked ? 0 : SCORE_ROWS,
                          .probe_windows = spec->probe_samples,
                          .prefix = (calm_prefix)spec->prefix,
                          .weight = (calm_row_weight)spec->weight,

@@ -72,9 +72,9 @@ const calm_option calm_spec_table[] = {
     {.name = "stream", .help = "encoders: windows of the running text without special tokens, not sentences",
      FLAG(encoder_stream), .place = "calibration.stream"},
     {.name = "score-samples",
-     .help = "calibration windows, held out of what candidates are fitted to, that these are scored on (default: "
-             "8, but at most 4096 tokens, and one algorithm alone at one scheme is not scored; 0: nor are its inputs "
-             "looked at)",
+     .help = "calibration windows, held out of what candidates are fitted to, that these are scored on whole "
+             "(default: 8, of each the beginning, 4096 tokens together or as many as cost a tenth of the run; one "
+             "algorithm alone at one scheme is not scored, and looks at no inputs where it needs none; 0: never looks)",
      COUNT(score_samples, 0, WINDOWS_MAX, "-1"), .place = "calibration.score_samples"},
     {.name = "guard-samples",
      .help = "windows outside calibration on which the hybrid must hold against uniform runs; up to four times as many "

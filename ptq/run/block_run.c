@@ -79,7 +79,7 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
     const float *w = captured->capture->weight[layout->linears[ref->first].role].w;
     /* With slices this comes once per slice: what an earlier one prepared stays. */
     if (!job->used || !job->stats.gram || input.rows < 2 || *linear ||
-        !calm_recipe_scores_linear(run->p->in.recipe, job->width))
+        !calm_recipe_scores_linear(run->p->in.recipe))
         return CALM_OK;
     const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, linear);
     if (status == CALM_ENUMERIC)    /* the candidates that need the Gram matrix say so themselves */
@@ -99,7 +99,7 @@ static calm_status prepare_reference(calm_ctx *ctx, const block_run *run, calm_c
 }
 
 /* References of all that was captured together: an output per sublayer or expert, a Gram matrix per job. */
-static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
+static calm_status prepare_all(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(prepare_reference(ctx, run, &captured[i]));
@@ -107,6 +107,20 @@ static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_capt
             CALM_TRY(prepare_linear(ctx, run, &captured[i], job));
     }
     return CALM_OK;
+}
+
+/* The time since then counts as that of scores: all threads are at work on their products, or wait for them. */
+static void count_scores(const calm_ctx *ctx, const block_run *run, double begun)
+{
+    run->p->result.score_seconds += (calm_seconds() - begun) * ctx->n_threads;
+}
+
+static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
+{
+    const double begun = calm_seconds();
+    const calm_status status = prepare_all(ctx, run, captured, n);
+    count_scores(ctx, run, begun);
+    return status;
 }
 
 /* Quantize, score and keep the items of `work`; nothing of them stays in memory. */
@@ -178,12 +192,14 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
 /* Scores of the sublayer or expert as a whole, of those that were captured with their first job's input. */
 static calm_status compute_units(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
 {
+    const double begun = calm_seconds();
     for (size_t i = 0; i < n; i++) {
         if (!calm_unit_missing(run->p, captured[i].begin, captured[i].end, CALM_POINT_SUBLAYER))
             continue;
         CALM_TRY(prepare_reference(ctx, run, &captured[i]));
         CALM_TRY(calm_sublayer_score(ctx, run->p, &run->block, &captured[i]));
     }
+    count_scores(ctx, run, begun);
     return CALM_OK;
 }
 
@@ -220,6 +236,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
                                           .activations = how->activations,
                                           .score_windows =
                                               how->jobs || how->units ? calm_inputs_scored_windows(&p->in) : 0,
+                                          .score_tokens = p->in.score_tokens,
                                           .held_windows = calm_inputs_held_windows(&p->in),
                                           .stay = how->stay,
                                           .group_bytes = p->memory.knobs.group_bytes,
@@ -325,6 +342,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
                                           .samples = calm_run_keeps_rows(p, run->index, CALM_SUBLAYER_MLP, (long)first),
                                           .activations = run->activations,
                                           .score_windows = calm_inputs_scored_windows(&p->in),
+                                          .score_tokens = p->in.score_tokens,
                                           .held_windows = calm_inputs_held_windows(&p->in),
                                           .factors = factors_of(run)};
     calm_capture *captures;
@@ -471,8 +489,10 @@ static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const c
                              const calm_batch *scored)
 {
     CALM_TRY(run->batch ? run_sublayers(ctx, run, inside) : run_blind(ctx, run));
+    const double begun = calm_seconds();
     if (scored)
         CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
+    count_scores(ctx, run, begun);
     calm_memory_plan_note(ctx, &run->p->held.score);
     calm_arena_clear(ctx->out);
     return before ? pass_quantized(ctx, run, before) : CALM_OK;
@@ -485,7 +505,6 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
     const bool inside = index >= p->in.first_block && index < p->in.end_block;
     const bool again = inside && p->in.recipe->prefix != CALM_PREFIX_FLOAT,
                scores = inside && missing->blocks[index];
-    const size_t windows = calm_inputs_scored_windows(&p->in);
     CALM_SCOPED_ARENA(kept);
     /* Closed at the end whether or not they were made. */
     CALM_SCOPED(calm_batch, calm_batch_close) before = {.hidden.file = -1}, scored = {.hidden.file = -1};
@@ -494,6 +513,6 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
         CALM_TRY(calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &before));
     /* In memory even when hidden rows spill: the scoring windows are few, and both runs of the block read them. */
     if (scores)
-        CALM_TRY(calm_batch_copy(ctx, batch, windows, &kept, NULL, &scored));
+        CALM_TRY(calm_batch_cut(ctx, batch, &p->in.scoring, &kept, &scored));
     return run_block(ctx, &run, inside, again ? &before : NULL, scores ? &scored : NULL);
 }

@@ -224,16 +224,16 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
 {
     const calm_capture *capture = captured->capture;
     const size_t width = capture->job[kind].width, hidden = block->config->hidden;
-    const calm_batch windows = {.windows = &p->in.calib, .n = p->in.calib.n};
+    const calm_batch windows = {.windows = &p->in.scoring, .n = p->in.scoring.n};
     calm_block replaced = *block;
     /* Rows of an expert come from all windows and do not see each other: one product for all. */
     if (capture->expert != CALM_NO_EXPERT)
         return expert_output(ctx, block, capture, kind, weight, z);
     memcpy(replaced.weight, weight, sizeof replaced.weight);
     /* Attention looks back within a window only, so windows are run one by one. */
-    for (size_t w = 0; p->in.calib.begin[w] < capture->score_rows; w++) {
+    for (size_t w = 0; w < windows.n; w++) {
         const calm_span span = calm_batch_span(&windows, w);
-        const size_t row = p->in.calib.begin[w];
+        const size_t row = calm_batch_row(&windows, w);
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(calm_block_from_job(ctx, &replaced, &p->rope, kind, capture->job[kind].score_input + row * width,
                                      &span, z + row * hidden));

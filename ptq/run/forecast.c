@@ -14,6 +14,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/run/file_size.h"
+#include "ptq/run/forecast_fit.h"
 #include "ptq/run/forecast_steps.h"
 #include "ptq/run/memory_plan_impl.h"
 #include "ptq/run/outer_rows.h"
@@ -47,7 +48,7 @@
 typedef struct forecast {
     calm_run *p;
     calm_forecast *out;
-    double *entry;                 /* [n_pool] seconds of one thread per weight of the small job          */
+    double *entry;                 /* [n_pool] seconds of one thread on the small job                     */
     calm_algorithm *head;          /* that fits a head, NULL: none is fitted; its seconds                 */
     double head_entry;
     int n_threads;                 /* of the run                                                          */
@@ -140,14 +141,14 @@ static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *st
     return CALM_OK;
 }
 
-/* Seconds per weight of the small job. */
-static double weight_seconds(calm_ctx *ctx, const forecast *f, const calm_algorithm *algorithm, const calm_job *job)
+/* Seconds of the small job. */
+static double sample_seconds(calm_ctx *ctx, const forecast *f, const calm_algorithm *algorithm, const calm_job *job)
 {
     calm_qjob qjob;
     const double begun = f->clock();
     if (calm_algorithm_run(ctx, algorithm, job, &qjob) != CALM_OK)
         calm_ctx_forgive(ctx);    /* the run would note that as a failed candidate */
-    return (f->clock() - begun) / (double)(SAMPLE_OUT * SAMPLE_IN);
+    return f->clock() - begun;
 }
 
 /* Those of every algorithm, on one thread.  A context of its own, with an arena for results: the caller's context keeps
@@ -167,14 +168,14 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     one.n_threads = 1;
     for (size_t a = 0; a < recipe->n_pool; a++) {
         job.scheme = recipe->pool[a].scheme;
-        f->entry[a] = weight_seconds(&one, f, recipe->pool[a].algorithm, &job);
+        f->entry[a] = sample_seconds(&one, f, recipe->pool[a].algorithm, &job);
         calm_arena_clear(&results);
     }
     if (!calm_recipe_fits_head(f->p->in.recipe))
         return CALM_OK;
     /* Of a scheme of the linears: that of the head takes about as long. */
     CALM_TRY(calm_outer_algorithm(ctx, f->p->head.algorithm, &f->head));
-    f->head_entry = weight_seconds(&one, f, f->head, &job);
+    f->head_entry = sample_seconds(&one, f, f->head, &job);
     return CALM_OK;
 }
 
@@ -262,23 +263,21 @@ static double weigh_seconds(const forecast *f)
                                     (LEARN_SHARE * f->out->sgemm_flops) : 0;
 }
 
-/* Quantizing one job, as measured: candidates of a job are computed side by side, hence n_threads. */
-/* Of an algorithm whose time per weight of the small job is `entry`. */
-static double fit_seconds(const calm_algorithm *algorithm, double entry, size_t out, size_t in, int n_threads)
+/* Quantizing one job by an algorithm that took `seconds` on the small one; candidates of a job are computed side by
+ * side, hence n_threads. */
+static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, double seconds, size_t out, size_t in)
 {
-    const bool uses = calm_algorithm_caps(algorithm) & CALM_NEEDS_GRAM;
-    /* Column by column an algorithm on the Gram matrix updates all later columns: its time per weight grows with the
-     * inputs. */
-    const double growth = uses && in > SAMPLE_IN ? (double)in / (double)SAMPLE_IN : 1;
-    return entry * (double)out * (double)in * growth / n_threads;
+    const double rate = f->out->dgemm_flops / f->n_threads;
+    const calm_fit fit = calm_forecast_fit(algorithm, seconds, SAMPLE_OUT, SAMPLE_IN, rate);
+    return calm_forecast_fit_seconds(&fit, out, in, rate) / f->n_threads;
 }
 
-static double chain_seconds(const forecast *f, const calm_job_ref *job, int n_threads)
+static double chain_seconds(const forecast *f, const calm_job_ref *job)
 {
     const calm_recipe *recipe = f->p->in.recipe;
     double seconds = 0;
     for (size_t a = 0; a < recipe->n_pool; a++)
-        seconds += fit_seconds(recipe->pool[a].algorithm, f->entry[a], job->out, job->in, n_threads);
+        seconds += fit_seconds(f, recipe->pool[a].algorithm, f->entry[a], job->out, job->in);
     return seconds;
 }
 
@@ -292,7 +291,8 @@ static double head_seconds(const forecast *f)
         return 0;
     return forward_seconds(f, rows * calm_run_work_blocks(in, 0, config->n_blocks, rows / (double)in->calib.n)) +
            rows * width * width / f->out->dgemm_flops +
-           fit_seconds(f->head, f->head_entry, config->vocab, config->hidden, f->n_threads);
+           calm_forecast_factor_operations(config->hidden) / f->out->dgemm_flops +
+           fit_seconds(f, f->head, f->head_entry, config->vocab, config->hidden);
 }
 
 /* Bytes of one candidate in the store: codes and scales at the scheme's bits, and about a tenth of a byte per weight
@@ -408,7 +408,7 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
                              .together = calm_model_config(p->in.model)->moe.sparse[block],
                              .todo = block >= p->in.first_block, .cost = calm_run_work_cost(&work)};
     for (size_t j = begin; j < end && out.todo; j++) {
-        out.work += chain_seconds(f, &layout->jobs[j], f->n_threads);
+        out.work += chain_seconds(f, &layout->jobs[j]);
         for (size_t i = 0; i < recipe->n_pool; i++) {
             const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &layout->jobs[j].place);
             out.blobs += candidate_bytes(&layout->jobs[j], &scheme);
@@ -477,6 +477,8 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     costs->alone = head_seconds(f) + out->bytes_after / WRITE_RATE;
     costs->guard = parts_of(f, calm_run_work_guard(&p->in), guard->n, guard->longest);
     CALM_TRY(test_costs(ctx, f, &costs->test));
+    out->eval_windows = p->result.evaluates ? costs->test.windows : 0;
+    out->score_rows = reads ? calm_inputs_scored_rows(&p->in) : 0;
     out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, &f->steps) : 0;
     out->learn_seconds += learning_seconds(&p->result.tuned, &f->steps);
     if (recipe->learner)

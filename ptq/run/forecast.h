@@ -19,6 +19,7 @@ typedef struct calm_forecast {
     double store_bytes;                     /* that candidates take while it runs                             */
     double kept_bytes;                      /* at most of those when it has ended                             */
     size_t n_candidates;
+    size_t score_rows, eval_windows;        /* that they are scored on; that float model and result are measured on */
     double sgemm_flops, dgemm_flops;        /* measured: per second, all threads; multiply-adds count two      */
 } calm_forecast;
 

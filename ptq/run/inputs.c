@@ -281,6 +281,11 @@ static size_t measured_windows(const calm_inputs *in, long long asked)
     return calm_size_min((size_t)asked, held ? held : in->calib.n);
 }
 
+bool calm_inputs_measured(const calm_inputs *in)
+{
+    return in->recipe->score_windows && calm_inputs_read_rows(in);
+}
+
 size_t calm_inputs_score_windows(const calm_inputs *in)
 {
     return measured_windows(in, in->recipe->score_windows);
@@ -289,6 +294,11 @@ size_t calm_inputs_score_windows(const calm_inputs *in)
 size_t calm_inputs_scored_windows(const calm_inputs *in)
 {
     return in->recipe->unscored ? 0 : calm_inputs_score_windows(in);
+}
+
+size_t calm_inputs_scored_rows(const calm_inputs *in)
+{
+    return in->scoring.begin ? in->scoring.begin[calm_inputs_scored_windows(in)] : 0;
 }
 
 size_t calm_inputs_probe_windows(const calm_inputs *in)

@@ -44,6 +44,8 @@ typedef struct calm_inputs {
     size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
     calm_windows calib, guard;
     calm_windows guard_all;                    /* guard, and behind it those that a tie may ask for */
+    size_t score_tokens;                       /* of each scoring window its first tokens alone; 0: all (work.h) */
+    calm_windows scoring;                      /* those windows, cut                                */
     calm_candidate *candidates;                /* [n_jobs][n_pool]                    */
 } calm_inputs;
 
@@ -122,8 +124,13 @@ size_t calm_inputs_probe_windows(const calm_inputs *in);
  * so few that none are held out the first 16. */
 size_t calm_inputs_gradient_windows(const calm_inputs *in);
 
-/* Those that candidates are scored on in this run: none where nothing asks for scores. */
+/* Are statistics of activations collected?  Not where `calibration.score_samples` 0 says so, nor where nothing else
+ * reads rows. */
+bool calm_inputs_measured(const calm_inputs *in);
+
+/* Those that candidates are scored on in this run: none where nothing asks for scores.  And their rows. */
 size_t calm_inputs_scored_windows(const calm_inputs *in);
+size_t calm_inputs_scored_rows(const calm_inputs *in);
 
 /* So many windows of the evaluation's text, of an encoder's sentences; 0: all.  The first ones, or spread over the
  * text.  Fails as calm_windows_read and calm_sentences_read do. */

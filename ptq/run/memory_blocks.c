@@ -163,7 +163,7 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
 static void add_job(const estimate *e, const calm_job_ref *job, const calm_capture_shape *captured, group_needs *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;
-    const bool linear = e->caps & CALM_NEEDS_GRAM && calm_recipe_scores_linear(recipe, job->in);
+    const bool linear = e->caps & CALM_NEEDS_GRAM && calm_recipe_scores_linear(recipe);
     if (e->caps & CALM_NEEDS_GRAM)
         out->shares += calm_hessian_bytes(job->in) + 2 * CALM_ARENA_CHUNK;    /* two arenas */
     if (shares_factor(e)) {
@@ -335,15 +335,29 @@ static void add_expert(wave_needs *to, size_t rows, size_t reference, size_t sco
     add_size(&to->score, score);
 }
 
+/* Rows that an expert is scored on, whose tokens of each window begin at window [n_windows + 1]. */
+static size_t scored_of(const calm_inputs *in, const calm_routing *routing, const size_t *window)
+{
+    const size_t scored = calm_inputs_scored_windows(in);
+    size_t rows = 0;
+    if (!in->score_tokens)
+        return window[scored] - window[0];
+    for (size_t w = 0; w < scored; w++) {
+        const size_t end = in->calib.begin[w] + in->scoring.begin[w + 1] - in->scoring.begin[w];
+        for (size_t i = window[w]; i < window[w + 1]; i++)
+            rows += routing->token[i] < end;
+    }
+    return rows;
+}
+
 size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, size_t first, size_t n_threads)
 {
     const calm_config *config = calm_model_config(p->in.model);
     const size_t most = calm_size_min(p->memory.knobs.experts_at_once, config->moe.n_experts - first);
     const size_t at_once = p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : n_threads;
-    const size_t scored = calm_inputs_scored_windows(&p->in),
-                 stride = routing->n_windows + 1;
+    const size_t stride = routing->n_windows + 1;
     const size_t share = allowed_tokens(&config->moe, p->in.calib.begin[p->in.calib.n]), width = config->hidden;
-    const size_t score_share = allowed_tokens(&config->moe, p->in.calib.begin[scored]);
+    const size_t score_share = allowed_tokens(&config->moe, calm_inputs_scored_rows(&p->in));
     wave_needs allowed = {0}, found = {0};
     size_t n = 0;
     /* What the plan allowed a full wave of even experts; the real ones are admitted while they need no more. */
@@ -351,7 +365,7 @@ size_t calm_memory_plan_wave(const calm_run *p, const calm_routing *routing, siz
         add_expert(&allowed, share, most_for_rows(calm_score_prepare_bytes, score_share, width),
                    most_for_rows(calm_score_scratch_bytes, score_share, width));
     for (bool fits = true; fits && n < most; n += fits) {
-        const size_t *window = routing->window + (first + n) * stride, rows = window[scored] - window[0];
+        const size_t *window = routing->window + (first + n) * stride, rows = scored_of(&p->in, routing, window);
         add_expert(&found, window[routing->n_windows] - window[0], calm_score_prepare_bytes(rows, width),
                    calm_score_scratch_bytes(rows, width));
         /* One expert always runs, however many tokens it got: add_experts has counted that case. */

@@ -32,7 +32,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     estimate e = {.p = p, .config = config, .layout = calm_model_layout(p->in.model), .knobs = knobs,
                   .n_threads = n_threads, .longest = calib->longest, .windows = calib->n,
                   .rows = calib->begin[calib->n],
-                  .score_rows = calib->begin[calm_inputs_scored_windows(&p->in)],
+                  .score_rows = calm_inputs_scored_rows(&p->in),
                   .held_rows = calib->begin[calm_inputs_held_windows(&p->in)],
                   .caps = calm_recipe_caps(p->in.recipe)};
     e.extras = (e.caps & CALM_SETS_IN_SCALE ? CALM_QJOB_SCALED : 0u) |

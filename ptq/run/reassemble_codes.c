@@ -1,11 +1,14 @@
 /* Codes of a stored run that were dropped since: computed again from the recipe document that the run left. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "ptq/recipe/document.h"
 #include "ptq/recipe/resolve.h"
 #include "ptq/run/reassemble_impl.h"
 #include "ptq/run/run_impl.h"
+#include "ptq/tensor/blas_family.h"
+#include "ptq/tensor/linalg.h"
 #include "store/blob.h"
 
 /* Is it one of the pool, and not learned?  Those alone are dropped. */
@@ -71,6 +74,21 @@ static calm_status explain(calm_ctx *ctx, const calm_assembly *a, size_t first, 
                      (long long)a->run.id);
 }
 
+/* Keys are of a family of kernels: with others the same recipe gives other candidates. */
+static calm_status blame_kernels(calm_ctx *ctx, const calm_assembly *a, calm_status status)
+{
+    const char *kernels = NULL, *have = calm_linalg_kernels();
+    calm_ctx quiet = *ctx;    /* the failure stays where the store has no answer */
+    calm_ctx_forgive(&quiet);
+    calm_stored_run_kernels(&quiet, a->in.store, a->run.id, &kernels);
+    if (!kernels || strcasecmp(kernels, have) == 0)
+        return status;
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, CALM_EMISMATCH, "run %lld computed with OpenBLAS's %s kernels, this process has %s (start it "
+                     "with " CALM_BLAS_VARIABLE "=%s on a CPU that runs them)", (long long)a->run.id, kernels, have,
+                     kernels);
+}
+
 /* All but the words of a failure. */
 static calm_status recall(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a,
                           const char *const *keys, size_t n)
@@ -82,7 +100,8 @@ static calm_status recall(calm_ctx *ctx, const calm_assemble_options *o, const c
     if (!document)
         return calm_fail(ctx, CALM_ENOTFOUND, "run %lld has no recipe document in the store", (long long)a->run.id);
     CALM_TRY(read_recipe(ctx, o, a, document, &recipe));
-    return calm_run_recall(ctx, &recipe, &how, a->run.id, keys, n);
+    const calm_status status = calm_run_recall(ctx, &recipe, &how, a->run.id, keys, n);
+    return status == CALM_EMISMATCH ? blame_kernels(ctx, a, status) : status;
 }
 
 calm_status calm_assembly_recall(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a)

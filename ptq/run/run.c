@@ -9,6 +9,7 @@
 #include "ptq/run/environment.h"
 #include "ptq/run/file_size.h"
 #include "ptq/run/learn_ranks.h"
+#include "ptq/run/work.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/export/export.h"
@@ -53,6 +54,7 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
     /* Without a tokenizer the text cannot be read; the run goes on without its evaluation. */
     p->result.evaluates = p->in.recipe->eval_path && p->in.tokenizer;
     CALM_TRY(calm_inputs_read_windows(ctx, &p->in));
+    CALM_TRY(calm_run_work_cut_scoring(ctx, &p->in));
     CALM_TRY(calm_inputs_check_prefix(ctx, &p->in));
     calm_inputs_describe(&p->in, &p->result);
     /* One table of rotations serves every window of the run but the evaluation's, which makes its own. */
@@ -175,6 +177,14 @@ static void note_held_windows(calm_ctx *ctx, const calm_run *p)
                  "and %lld", held, n, scored, probed);
 }
 
+static void note_scored_tokens(calm_ctx *ctx, const calm_run *p)
+{
+    if (p->in.score_tokens && calm_inputs_scored_windows(&p->in))
+        calm_log(ctx, CALM_LOG_INFO, "candidates are scored on the first %zu tokens of each of %zu windows, so that "
+                 "scores are a small part of the run (`calibration.score_samples`: on whole windows)",
+                 p->in.score_tokens, p->in.scoring.n);
+}
+
 /* ---- the whole line ---- */
 
 static calm_status run_key(calm_ctx *ctx, const calm_run *p, char key[CALM_SHA256_HEX])
@@ -269,6 +279,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     warn_of_few_rows(ctx, p);
     CALM_TRY(note_fallbacks(ctx, p));
     note_held_windows(ctx, p);
+    note_scored_tokens(ctx, p);
     CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
     calm_memory_plan_note(ctx, &p->held.open);
     return CALM_OK;

@@ -93,8 +93,6 @@ static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selec
 
 calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_selection *selection, calm_pool *out)
 {
-    const calm_windows *calib = &p->in.calib;
-    const size_t windows = calm_inputs_scored_windows(&p->in);
     calm_pool_entry *entries;
     CALM_TRY(calm_recipe_entries(ctx, p->in.recipe, &entries));
     *out = (calm_pool){.entries = entries, .n_entries = p->in.recipe->n_pool, .schemes = p->in.recipe->schemes,
@@ -108,7 +106,7 @@ calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_select
     /* What helps where no candidate has the score. */
     CALM_TRY(calm_strf(ctx, ctx->out, &out->remedy,
                        "%zu rows were scored (--score-samples, --seqlen), it needs at least 4",
-                       calib->begin ? calib->begin[windows] : 0));
+                       calm_inputs_scored_rows(&p->in)));
     return calm_pool_index(ctx, out);
 }
 

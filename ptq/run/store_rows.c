@@ -153,7 +153,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     calm_sha256 sha;
     char *shortlist;
     CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->in.calib, calm_inputs_score_windows(&p->in),
-                                  calm_inputs_held_windows(&p->in), p->calib_key));
+                                  p->in.score_tokens, calm_inputs_held_windows(&p->in), p->calib_key));
     CALM_TRY(add_texts(ctx, p));
     CALM_TRY(add_weight(ctx, p));
     /* The blocks before are float: what a candidate sees depends on the windows alone. */

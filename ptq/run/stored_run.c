@@ -84,6 +84,20 @@ void calm_stored_run_clear(calm_stored_run *run)
     run->recipe = NULL;
 }
 
+/* A selection has no environment, but the calibration of a run that has one; a calibration is of one family, which is
+ * in its key. */
+calm_status calm_stored_run_kernels(calm_ctx *ctx, calm_store *store, int64_t run, const char **out)
+{
+    static const char sql[] =
+        "SELECT max(e.value) FROM run r JOIN run s ON s.id = r.id OR s.calibration_id = r.calibration_id"
+        " JOIN environment e ON e.run_id = s.id AND e.name = 'kernels' WHERE r.id = ?1";
+    const calm_value id = calm_value_int(run);
+    calm_value value;
+    CALM_TRY(calm_store_query_one(ctx, store, sql, &id, 1, &value, 1));
+    *out = calm_value_as_string(&value);
+    return CALM_OK;
+}
+
 /* ---- what it was asked ---- */
 
 /* After false *unit is CALM_N_UNITS, which is none. */

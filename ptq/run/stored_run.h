@@ -25,6 +25,10 @@ calm_status calm_stored_run_number(calm_ctx *ctx, const char *owner, const char 
 calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, calm_stored_run *out);
 void calm_stored_run_clear(calm_stored_run *run);
 
+/* The family of OpenBLAS's kernels that the run's keys are of, in ctx->out; NULL: the store does not say, or there is
+ * no such run. */
+calm_status calm_stored_run_kernels(calm_ctx *ctx, calm_store *store, int64_t run, const char **out);
+
 /* The run's unit and rule by their names; false: this calm does not know it. */
 bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit);
 bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule);

@@ -53,10 +53,9 @@ static bool has_codes(calm_ctx *ctx, const calm_run *p, calm_candidate *candidat
 }
 
 /* Does a row have all scores of a job that this run needs?  Of too few rows there are none. */
-static bool is_scored(const calm_run *p, size_t job, size_t entry, int64_t score_rows, const calm_score_set *scores)
+static bool is_scored(const calm_run *p, size_t entry, int64_t score_rows, const calm_score_set *scores)
 {
-    const bool linear = p->in.recipe->want_cka_linear && p->in.recipe->pool[entry].scheme.act_bits == 0 &&
-                        calm_recipe_scores_linear(p->in.recipe, calm_model_layout(p->in.model)->jobs[job].in);
+    const bool linear = p->in.recipe->pool[entry].scheme.act_bits == 0 && calm_recipe_scores_linear(p->in.recipe);
     if (p->in.recipe->unscored)
         return true;
     if (score_rows < 0)    /* a run that needed no score left it */
@@ -80,7 +79,7 @@ static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t en
     if (candidate->id == 0)
         return CALM_OK;
     calm_run_adopt(candidate, &row);
-    const bool complete = is_scored(p, job, entry, row.score_rows, &candidate->scores);
+    const bool complete = is_scored(p, entry, row.score_rows, &candidate->scores);
     /* A failure is a result: the same inputs would fail again. A row without all scores, from an older calm or a
      * killed run, is computed again as a whole; it keeps its id. */
     candidate->todo = !row.failure && (!complete || !has_codes(ctx, p, candidate, sent));
@@ -182,7 +181,7 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
         CALM_TRY(survey_block(ctx, p, b, &n_missing, &out->blocks[b]));
         CALM_TRY(calm_activations_kept(ctx, p, (long)b, &kept));
         /* The block's output is put last, so it stands for all its hook points. */
-        out->activations[b] = !kept && p->in.recipe->score_windows;
+        out->activations[b] = !kept && calm_inputs_measured(&p->in);
         out->n_candidates += n_missing;
         out->any[b] = out->activations[b] || n_missing || out->blocks[b] || sublayers_lack(p, b);
         if (out->any[b])
@@ -191,7 +190,7 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
     /* -1: embedding and final norm. */
     CALM_TRY(calm_activations_kept(ctx, p, -1, &kept));
     /* The final norm is seen by runs of the whole model alone. */
-    out->outside = !kept && p->in.recipe->score_windows && p->in.end_block == n_blocks;
+    out->outside = !kept && calm_inputs_measured(&p->in) && p->in.end_block == n_blocks;
     if (out->outside)
         out->end = n_blocks;
     return CALM_OK;

@@ -34,6 +34,11 @@ calm_run_work calm_run_work_of_block(const calm_inputs *in, size_t block);
 /* Of the guard's forward passes: the float model, the hybrid and every uniform run. */
 double calm_run_work_guard(const calm_inputs *in);
 
+/* Choose which rows candidates are scored on, into in->score_tokens and in->scoring (in ctx->out): all of the scoring
+ * windows, or the beginning of each where the recipe limits the rows, so that scores are a tenth at most of what a pool
+ * like the default one takes beside them.  It follows from model and calibration windows alone.  CALM_ENOMEM. */
+calm_status calm_run_work_cut_scoring(calm_ctx *ctx, calm_inputs *in);
+
 /* Windows of the evaluation's text, of an encoder's its sentences: the first ones or all as the recipe says, else,
  * spread over the text, as many as cost a third of the run, the evaluation included, and at least 64; all where that is
  * little.

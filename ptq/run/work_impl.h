@@ -8,4 +8,9 @@
  * of the run takes `rest`. */
 size_t calm_run_work_share(double rest, double whole, size_t n);
 
+/* How many rows candidates are scored on by default, at most `most`: those whose `cost` is a tenth of it and `shared`
+ * together, but at least 512; all where that is little. */
+size_t calm_run_work_score_rows(double shared, double (*cost)(const void *user, size_t rows), const void *user,
+                                size_t most);
+
 #endif

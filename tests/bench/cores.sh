@@ -1,7 +1,7 @@
 #!/bin/sh
-# One table of time, CPU time and peak memory: GPTQ at W4 g128 of a model with Qwen3-0.6B's layer shapes (random weights,
-# vocabulary 4,096), calibrated on 8 x 2048 tokens, and RTN of the same model.  The rows are run one after the other in
-# one sitting; run it on a machine that does nothing else.
+# One table of time, CPU time, peak memory and page faults: GPTQ at W4 g128 of a model with Qwen3-0.6B's layer shapes (random
+# weights, vocabulary 4,096), calibrated on 8 x 2048 tokens, and RTN of the same model.  The rows are run one after the other
+# in one sitting; run it on a machine that does nothing else.  What OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE say here does not count.
 #
 #   tests/bench/cores.sh [--peer] FOLDER
 #
@@ -10,19 +10,25 @@
 #   BLOCKS      in the environment: blocks of the model, 4 by default
 #   THREADS     in the environment: numbers of threads, "1 2" by default
 #   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
+#   CALM_LLAMA_CPP  in the environment: llama.cpp's programs (tests/readers/build_llama_cpp.sh), for llama-quantize beside RTN
 #
-# CSV: name, threads, wall and CPU seconds, cores that were busy, peak MiB.  The last row is what the rates of sgemm and dgemm
-# allow one forward pass, the Gram matrices, their factors and the updates on all threads.
+# CSV: name, threads, wall and CPU seconds, cores that were busy, peak MiB, page faults that read a file and others.  Once, on
+# the most threads: with the kernels that OpenBLAS 0.3.21 takes on a CPU that it does not know (Prescott), and with threads that
+# sleep while they wait.  The row before the last is the serial share by Amdahl's law, least squares over all THREADS, which take
+# the first of their rows; the last is what the rates of sgemm and dgemm allow one forward pass, the Gram matrices, their factors
+# and the updates on all threads.  Fails where the checkpoints of the same command differ between numbers of threads.
 set -eu
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 peer=
 [ "${1:-}" != --peer ] || { peer=yes; shift; }
-[ $# -eq 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 1 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
 export CALM_HOME
 calm=${CALM:-$CALM_HOME/build/release/calm}
 make=${MAKE:-$CALM_HOME/build/release/tests/make_checkpoint}
+write=$(dirname "$make")/write_format
 blocks=${BLOCKS:-4}
 for program in "$calm" "$make" /usr/bin/time; do
     [ -x "$program" ] || { echo "cores.sh: no $program" >&2; exit 2; }
@@ -35,30 +41,69 @@ measure()    # measure NAME THREADS COMMAND: a row
     name=$1 threads=$2
     shift 2
     rm -rf "$folder/out" "$folder/out.lock.json" "$folder/s.db" "$folder/s.db.blobs" "$folder/s.db.lock"
-    if ! /usr/bin/time -o "$folder/time" -f '%e %U %S %M' "$@" >"$folder/said" 2>&1; then
+    if ! /usr/bin/time -o "$folder/time" -f '%e %U %S %M %F %R' "$@" >"$folder/said" 2>&1; then
         echo "cores.sh: $name failed:" >&2
         tail -n 5 "$folder/said" >&2
         exit 1
     fi
     awk -v name="$name" -v threads="$threads" \
-        '{ printf "%s,%s,%.1f,%.1f,%.2f,%.0f\n", name, threads, $1, $2 + $3, ($2 + $3) / $1, $4 / 1024 }' "$folder/time"
+        '{ printf "%s,%s,%.2f,%.2f,%.2f,%.0f,%d,%d\n", name, threads, $1, $2 + $3, ($2 + $3) / $1, $4 / 1024, $5, $6 }' \
+        "$folder/time"
 }
 
+# WITH, from the environment of the script's own rows: variables of the program, "NAME=VALUE", and part of the row's name.
 quantize()    # quantize THREADS WORDS...
 {
     threads=$1
     shift
-    measure "calm $*" "$threads" "$calm" quantize --model "$model" --bits 4 --guard-samples 0 --no-eval --quiet \
+    # shellcheck disable=SC2086 # several variables
+    measure "${WITH:+$WITH }calm $*" "$threads" env $WITH "$calm" quantize --model "$model" --guard-samples 0 --no-eval --quiet \
         --threads "$threads" --output "$folder/out" --store "$folder/s.db" "$@"
 }
 
-echo name,threads,wall_seconds,cpu_seconds,busy_cores,peak_mib
+# The checkpoint of a command on the first number of threads, and of the same on others.
+same_bytes()    # same_bytes NAME THREADS
+{
+    digest=$(cat "$folder/out"/*.safetensors | sha256sum)
+    first=$(sed -n "s/^$1 //p" "$folder/digests")
+    [ -n "$first" ] || echo "$1 $digest" >>"$folder/digests"
+    [ "${first:-$digest}" = "$digest" ] && return
+    echo "cores.sh: $1 on $2 threads wrote another checkpoint than on fewer" >&2
+    exit 1
+}
+
+WITH=
+: >"$folder/digests"
+: >"$folder/walls"
+"$calm" --version >&2
+echo name,threads,wall_seconds,cpu_seconds,busy_cores,peak_mib,major_faults,minor_faults
+most=1
 for threads in ${THREADS:-1 2}; do
-    quantize "$threads" --samples 8 --seqlen 2048 --algorithms gptq
-    quantize "$threads" --samples 8 --seqlen 2048 --algorithms gptq --score-samples 2
-    quantize "$threads" --samples 8 --seqlen 2048 --algorithms gptq --score-samples 0
-    quantize "$threads" --algorithms rtn --score-samples 0
+    most=$threads
+    quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq
+    echo "$threads $(cut -d ' ' -f 1 "$folder/time")" >>"$folder/walls"
+    same_bytes gptq "$threads"
+    for windows in 1 2 0; do
+        quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq --score-samples $windows
+    done
+    quantize "$threads" --bits 4 --algorithms rtn --score-samples 0
+    same_bytes rtn "$threads"
 done
+WITH=OMP_WAIT_POLICY=passive
+quantize "$most" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq
+WITH=OPENBLAS_CORETYPE=Prescott
+quantize "$most" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq
+WITH=
+
+if [ -n "${CALM_LLAMA_CPP:-}" ]; then
+    [ -d "$folder/float-$blocks" ] || "$write" "$model" "$folder/float-$blocks" gguf float >&2
+    for threads in ${THREADS:-1 2}; do
+        quantize "$threads" --format gguf --gguf-type Q4_0 --algorithms rtn --score-samples 0
+        measure "llama-quantize Q4_0" "$threads" "$CALM_LLAMA_CPP/llama-quantize" "$folder/float-$blocks/model.gguf" \
+            "$folder/peer.gguf" Q4_0 "$threads"
+    done
+    rm -f "$folder/peer.gguf"
+fi
 
 if [ -n "$peer" ]; then
     python=$folder/venv/bin/python
@@ -80,11 +125,16 @@ PY
         "$python" "$folder/peer.py" "$model" "$CALM_HOME/recipes/text/wikitext2-valid.txt" "$folder/out"
 fi
 
+# T(t) / T(1) - 1/t = s (1 - 1/t), as calm bench scaling has it.
+awk 'NR == 1 { one = $2 }
+    NR > 1 { rest = 1 - 1 / $1; above += ($2 / one - 1 / $1) * rest; below += rest * rest }
+    END { if (below > 0) printf "serial share of calm gptq by Amdahl'"'"'s law: %.3f,all,,,,,,\n", above / below }' "$folder/walls"
+
 # In float: 15.7 M weights of a block by 16384 tokens, twice; attention over half of 2048 keys; upper triangles of the
 # inputs of q, o, gate and down.  In double, for those four with I inputs and O outputs: 2/3 I^3 of the inverse's Cholesky factor (a
 # Cholesky factorization and a triangular inverse) and O I^2 of GPTQ's updates.
 "$calm" bench forward --json >"$folder/bench.json"
-"$calm" bench quantize --repeats 3 --json >"$folder/double.json"
+"$calm" bench quantize --repeats 10 --json >"$folder/double.json"
 awk -v blocks="$blocks" -v cores="$(nproc)" '/"sgemm_gflops"/ { gsub(/[^0-9.]/, "", $2); rate = $2 }
     /"dgemm_gflops"/ { gsub(/[^0-9.]/, "", $2); double = $2 * cores }
     function job(outs, ins) { return 2 / 3 * ins ^ 3 + outs * ins ^ 2 }
@@ -94,7 +144,7 @@ awk -v blocks="$blocks" -v cores="$(nproc)" '/"sgemm_gflops"/ { gsub(/[^0-9.]/, 
         flops += blocks * tokens * (2 * 1024 ^ 2 + 2048 ^ 2 + 3072 ^ 2)
         factors = blocks * (job(4096, 1024) + job(1024, 2048) + job(6144, 1024) + job(1024, 3072))
         if (rate > 0 && double > 0)
-            printf "what sgemm and dgemm allow (%.0f and %.0f GFLOP/s),all,%.1f,,,\n", rate, double,
+            printf "what sgemm and dgemm allow (%.0f and %.0f GFLOP/s),all,%.1f,,,,,\n", rate, double,
                    flops / rate / 1e9 + factors / double / 1e9
         else print "cores.sh: the machine is too busy for the rates of sgemm and dgemm" > "/dev/stderr"
     }' "$folder/bench.json" "$folder/double.json"

@@ -18,6 +18,7 @@ static play new_play(const char *scheme, const char *algorithms)
 {
     play run = play_new(NULL, scheme, algorithms);
     run.recipe.output = NULL;
+    run.recipe.want_cka_linear = true;    /* as calm ablate asks */
     run.recipe.score_points = (1u << CALM_N_POINTS) - 1;
     run.recipe.eval_windows = 3;
     return run;

@@ -68,7 +68,7 @@ static int64_t stored_candidates(const play *run)
         return 0;
     ck_ok(calm_store_open(ctx, run->recipe.store, NULL, &store));
     ck_ok(calm_store_query_one(ctx, store, "SELECT count(*) FROM candidate WHERE (SELECT count(*) FROM score"
-                                           " WHERE candidate_id = id) = 9", NULL, 0, &n, 1));
+                                           " WHERE candidate_id = id) = 8", NULL, 0, &n, 1));
     calm_store_close(store);
     return n.integer;
 }

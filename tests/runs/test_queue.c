@@ -46,7 +46,7 @@ static void check_threads(const tiny_model *spec, const char *scheme)
 {
     const play run = play_new(spec, scheme, POOL);
     const char *expected = must_run(&run, 1, NULL);
-    const int n[] = {2, 4, 3 * calm_n_cores() + 5};    /* the last: more than cores, and than tasks at times */
+    const int n[] = {2, 4, 16, 3 * calm_n_cores() + 5};    /* the last: more than cores, and than tasks at times */
     for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
         const play other = play_elsewhere(&run, test_format("with%d", n[i]));
         ck_assert_str_eq(must_run(&other, n[i], NULL), expected);

@@ -196,7 +196,9 @@ static void check_order(const char *what, const calm_memory_plan *less, const ca
     const bool slices = strcmp(what, "slices") == 0;
     bool some = false;
     for (size_t i = slices; i < sizeof a / sizeof *a - slices; i++) {
-        ck_assert_msg(a[i] <= b[i], "%s, stage %zu: %zu > %zu", what, i, a[i], b[i]);
+        /* What is kept back grows with the peak, which may be the stage that is left out. */
+        const size_t x = a[i] - less->kept, y = b[i] - more->kept;
+        ck_assert_msg(x <= y, "%s, stage %zu: %zu > %zu", what, i, x, y);
         some |= a[i] < b[i];
     }
     ck_assert_msg(some || !strictly, "%s makes no difference", what);

@@ -298,6 +298,43 @@ TEST(score_outputs_follow_from_score_inputs)
 }
 END_OF_TEST
 
+/* Of each scoring window its first 12 tokens, all 9 of the first: the same rows as of whole windows, and what enters a
+ * sublayer gives their outputs without the tokens behind them. */
+TEST(beginnings_of_windows)
+{
+    enum { TOKENS = 12 };
+    first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
+    const captured whole = capture(&b, 2);
+    calm_capture_options options = everything;
+    calm_windows cut;
+    calm_batch rows, began;
+    options.score_tokens = TOKENS;
+    const captured found = capture_with(&b, 2, &options);
+    ck_ok(calm_windows_cut(ctx, &b.windows, SCORE_WINDOWS, TOKENS, &cut));
+    ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, NULL, &began));
+    ck_ok(calm_batch_cut(ctx, &began, &cut, ctx->out, &rows));
+    ck_assert_uint_eq(rows.rows, 9 + TOKENS);
+    ck_assert(memcmp(rows.hidden.data, began.hidden.data, (9 + TOKENS) * 32 * sizeof(float)) == 0);
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        const calm_job_capture *job = job_of(&found, kind);
+        const calm_span span = calm_batch_span(&rows, 1);
+        const float *expected = found.sublayer[calm_job_sublayer(kind)].score_output + 9 * 32;
+        float out[TOKENS * 32];
+        same_job(job_of(&whole, kind), job, 9 + TOKENS);
+        ck_assert_uint_eq(span.n_tokens, TOKENS);
+        ck_ok(calm_block_from_job(ctx, &b.block, &b.rope, kind, job->score_input + 9 * job->width, &span, out));
+        for (size_t i = 0; i < TOKENS * 32; i++)
+            ck_near(out[i], expected[i], 1e-5);
+    }
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        ck_assert_uint_eq(found.sublayer[s].score_rows, 9 + TOKENS);
+        ck_assert(memcmp(found.sublayer[s].score_output, whole.sublayer[s].score_output,
+                         (9 + TOKENS) * 32 * sizeof(float)) == 0);
+    }
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
 static void same_capture(const captured *a, const captured *b)
 {
     const size_t rows = a->sublayer[0].score_rows;
@@ -530,6 +567,7 @@ int main(void)
                      (const TTest *[]){statistics_equal_naive_ones, so_many_rows_are_kept, kept_rows_come_in_pieces,
                                        kept_rows_favour_no_place_in_a_window, one_of_two_rows_of_many,
                                        windows_that_are_held_out, score_outputs_follow_from_score_inputs,
+                                       beginnings_of_windows,
                                        same_bytes_for_every_number_of_threads, same_bytes_for_every_group,
                                        one_kind_of_jobs_after_the_other, rows_in_a_file, only_what_is_asked_for, memory,
                                        memory_of_rows, most_samples, NULL});

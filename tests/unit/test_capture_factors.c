@@ -196,9 +196,71 @@ TEST(a_shared_expert_over_rows_with_factors)
 }
 END_OF_TEST
 
+/* ---- beginnings of the scoring windows ---- */
+
+/* Row i of a whole capture is row `n` of one that scores the beginnings. */
+static void same_row(const calm_capture *whole, size_t i, const calm_capture *cut, size_t n)
+{
+    for (calm_job_kind kind = CALM_JOB_GATE_UP; kind <= CALM_JOB_DOWN; kind++) {
+        const size_t width = whole->job[kind].width;
+        ck_assert(memcmp(whole->job[kind].score_input + i * width, cut->job[kind].score_input + n * width,
+                         width * sizeof(float)) == 0);
+    }
+    ck_assert(memcmp(whole->score_output + i * HIDDEN, cut->score_output + n * HIDDEN, HIDDEN * sizeof(float)) == 0);
+    ck_assert(whole->score_weight[i] == cut->score_weight[n]);
+}
+
+/* Of windows of 9 and 17 tokens the first 5: those of an expert's rows that are among them, in their order. */
+TEST(experts_over_beginnings)
+{
+    enum { TOKENS = 5 };
+    calm_capture_options options = everything;
+    first_block b = new_block("qwen3_moe");
+    calm_routing routing;
+    const calm_capture *whole = capture_experts(&b, EXPERTS, &options, &routing);
+    options.score_tokens = TOKENS;
+    const calm_capture *cut = capture_experts(&b, 2, &options, &routing);
+    size_t total = 0;
+    for (size_t e = 0; e < EXPERTS; e++) {
+        size_t n = 0;
+        for (size_t i = 0; i < whole[e].score_rows; i++) {
+            const size_t row = routing.token[routing.begin[e] + i];
+            if (row < TOKENS || (row >= 9 && row < 9 + TOKENS))
+                same_row(&whole[e], i, &cut[e], n++);
+        }
+        ck_assert_uint_eq(cut[e].score_rows, n);
+        same_job(&whole[e].job[CALM_JOB_DOWN], &cut[e].job[CALM_JOB_DOWN], 0);    /* what is fitted to is the same */
+        total += n;
+    }
+    ck_assert_uint_eq(total, 2 * TOKENS * calm_model_config(b.model)->moe.top_k);
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
+TEST(a_shared_expert_over_beginnings)
+{
+    enum { TOKENS = 5 };
+    first_block b = new_block("qwen2_moe");
+    calm_capture_options options = everything;
+    calm_capture found[2];
+    options.stay = true;
+    for (size_t i = 0; i < 2; i++) {
+        options.score_tokens = i ? TOKENS : 0;
+        first_block_embed(&b);
+        ck_ok(calm_capture_sublayer(ctx, &b.block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, &b.rope, &b.batch, &options,
+                                    &found[i]));
+    }
+    ck_assert_uint_eq(found[1].score_rows, 2 * TOKENS);
+    for (size_t n = 0; n < 2 * TOKENS; n++)
+        same_row(&found[0], n < TOKENS ? n : 9 + n - TOKENS, &found[1], n);
+    calm_model_close(b.model);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("capture_factors",
                      (const TTest *[]){factors_of_lengths, rows_with_factors, experts_over_rows_with_factors,
-                                       a_shared_expert_over_rows_with_factors, NULL});
+                                       a_shared_expert_over_rows_with_factors, experts_over_beginnings,
+                                         a_shared_expert_over_beginnings, NULL});
 }

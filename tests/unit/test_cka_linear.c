@@ -178,6 +178,27 @@ TEST(inputs_are_constant_by_the_rounding_of_float_products)
 }
 END_OF_TEST
 
+/* Wide enough for products that are cut into pieces, in both forms of the sums. */
+TEST(same_bytes_for_every_number_of_threads)
+{
+    static const int threads[] = {2, 4, 16};
+    static const size_t shapes[][2] = {{512, 500}, {700, 400}};    /* inputs, outputs */
+    calm_linalg_setup();
+    for (size_t s = 0; s < 2; s++) {
+        problem it = make(64, shapes[s][0], shapes[s][1], 0.1);
+        ctx->n_threads = 1;
+        const double alone = loss_of(&it);
+        ck_assert(alone > 0);
+        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+            ctx->n_threads = threads[t];
+            const double loss = loss_of(&it);
+            ck_assert(memcmp(&loss, &alone, sizeof loss) == 0);
+        }
+        ctx->n_threads = 1;
+    }
+}
+END_OF_TEST
+
 TEST(what_is_refused)
 {
     for (size_t in = 6; in <= 24; in += 18) {
@@ -328,6 +349,7 @@ int main(void)
     return run_tests("cka_linear", (const TTest *[]){equals_the_score_of_the_outputs, a_rescaled_copy_has_no_loss,
                                                      constants,
                                                      inputs_are_constant_by_the_rounding_of_float_products,
-                                                     what_is_refused, failing_allocations, times,
-                                                     other_forms_of_the_matrix, memory, NULL});
+                                                     same_bytes_for_every_number_of_threads, what_is_refused,
+                                                     failing_allocations, times, other_forms_of_the_matrix, memory,
+                                                     NULL});
 }

@@ -53,6 +53,7 @@ TEST(waves_of_experts)
     tiny_model spec = tiny_of("qwen3_moe");
     calm_recipe recipe = {.score_windows = 2};
     calm_run p = {.in.recipe = &recipe, .in.calib = tiny_windows(lengths, WINDOWS)};
+    ck_ok(calm_windows_cut(ctx, &p.in.calib, calm_inputs_score_windows(&p.in), SIZE_MAX, &p.in.scoring));
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &p.in.model));
     const calm_routing evenly = routing_of(even), first_two = routing_of(one), last_two = routing_of(last);
     for (size_t most = 1; most <= 16; most++) {

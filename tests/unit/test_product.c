@@ -7,6 +7,10 @@
 
 enum { LARGEST = 640 };
 
+/* More than there are pieces, too. */
+static const int threads[] = {1, 2, 3, 4, 16};
+#define N_THREADS (sizeof threads / sizeof *threads)
+
 static float *random_matrix(size_t n, uint64_t stream)
 {
     float *x;
@@ -37,9 +41,9 @@ static void check(calm_product_form form, size_t m, size_t n, size_t k, float be
             ck_near(c[i * ldc + j], j < n ? sum : (double)start[i * ldc + j],
                     (double)(k + 2) * 0x1p-24 * (double)k / 4);
         }
-    for (int threads = 2; threads <= 4; threads += 2) {
+    for (size_t t = 0; t < N_THREADS; t++) {
         memcpy(again, start, m * ldc * sizeof *c);
-        ctx->n_threads = threads;
+        ctx->n_threads = threads[t];
         ck_ok(calm_product(ctx, form, m, n, k, a, lda, b, ldb, beta, again, ldc));
         ck_assert(memcmp(c, again, m * ldc * sizeof *c) == 0);
     }
@@ -68,7 +72,7 @@ static double *widened(const float *x, size_t n)
     return out;
 }
 
-/* What calm_product_rows and calm_dproduct_rows give, with several threads, against one call each. */
+/* What calm_product_rows and calm_dproduct_rows give, on any number of threads, against one call each. */
 static void check_rows(calm_product_form form, size_t m, size_t n, size_t k)
 {
     static void (*const singles[])(size_t, size_t, size_t, float, const float *, size_t, const float *, size_t, float,
@@ -78,15 +82,19 @@ static void check_rows(calm_product_form form, size_t m, size_t n, size_t k)
     const size_t lda = form == CALM_PRODUCT_TN ? m : k, ldb = form == CALM_PRODUCT_NT ? k : n;
     const float *a = random_matrix(m * k, 1), *b = random_matrix(n * k, 2), *start = random_matrix(m * n, 3);
     float *c = random_matrix(m * n, 3), *whole = random_matrix(m * n, 3);
-    double *da = widened(a, m * k), *db = widened(b, n * k), *dc = widened(start, m * n),
-           *dwhole = widened(start, m * n);
+    double *da = widened(a, m * k), *db = widened(b, n * k), *dstart = widened(start, m * n),
+           *dc = widened(start, m * n), *dwhole = widened(start, m * n);
     singles[form](m, n, k, 1, a, lda, b, ldb, 1, whole, n);
     doubles[form](m, n, k, 1, da, lda, db, ldb, 1, dwhole, n);
-    ctx->n_threads = 3;
-    ck_ok(calm_product_rows(ctx, form, m, n, k, a, lda, b, ldb, 1, c, n));
-    ck_ok(calm_dproduct_rows(ctx, form, m, n, k, da, lda, db, ldb, 1, dc, n));
-    ck_assert(memcmp(c, whole, m * n * sizeof *c) == 0);
-    ck_assert(memcmp(dc, dwhole, m * n * sizeof *dc) == 0);
+    for (size_t t = 0; t < N_THREADS; t++) {
+        ctx->n_threads = threads[t];
+        memcpy(c, start, m * n * sizeof *c);
+        memcpy(dc, dstart, m * n * sizeof *dc);
+        ck_ok(calm_product_rows(ctx, form, m, n, k, a, lda, b, ldb, 1, c, n));
+        ck_ok(calm_dproduct_rows(ctx, form, m, n, k, da, lda, db, ldb, 1, dc, n));
+        ck_assert(memcmp(c, whole, m * n * sizeof *c) == 0);
+        ck_assert(memcmp(dc, dwhole, m * n * sizeof *dc) == 0);
+    }
 }
 
 /* Rows on both sides of a cut, and one that would be left alone behind the last. */
@@ -106,11 +114,14 @@ END_OF_TEST
 static void check_upper(size_t n, size_t k)
 {
     double *x = widened(random_matrix(n * k, 4), n * k), *c = widened(random_matrix(n * n, 5), n * n),
-           *whole = widened(random_matrix(n * n, 5), n * n);
+           *start = widened(random_matrix(n * n, 5), n * n), *whole = widened(random_matrix(n * n, 5), n * n);
     calm_dsyrk_t(n, k, 1, x, n, 1, whole, n);
-    ctx->n_threads = 3;
-    ck_ok(calm_dproduct_upper(ctx, n, k, x, n, c, n));
-    ck_assert(memcmp(c, whole, n * n * sizeof *c) == 0);    /* what is below the diagonal stayed */
+    for (size_t t = 0; t < N_THREADS; t++) {
+        ctx->n_threads = threads[t];
+        memcpy(c, start, n * n * sizeof *c);
+        ck_ok(calm_dproduct_upper(ctx, n, k, x, n, c, n));
+        ck_assert(memcmp(c, whole, n * n * sizeof *c) == 0);    /* what is below the diagonal stayed */
+    }
 }
 
 TEST(upper)

@@ -416,6 +416,30 @@ TEST(short_windows_are_put_together)
 }
 END_OF_TEST
 
+/* Beginnings of the first windows, with positions and types; a window that is shorter stays whole. */
+TEST(cut_windows)
+{
+    uint32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, positions[] = {0, 1, 5, 0, 1, 0, 2, 4, 6};
+    uint8_t types[] = {0, 1, 1, 0, 1, 0, 0, 1, 1};
+    size_t begin[] = {0, 3, 5, 9};
+    const calm_windows from = {.ids = ids, .begin = begin, .n = 3, .longest = 4, .positions = positions, .types = types,
+                               .n_available = 7};
+    calm_windows cut, whole;
+    ck_ok(calm_windows_cut(ctx, &from, 2, 2, &cut));
+    ck_assert_uint_eq(cut.n, 2);
+    ck_assert_uint_eq(cut.longest, 2);
+    ck_assert_uint_eq(cut.n_available, 7);
+    ck_assert_uint_eq(cut.begin[1], 2);
+    ck_assert_uint_eq(cut.begin[2], 4);
+    ck_assert(memcmp(cut.ids, (uint32_t[]){1, 2, 4, 5}, 4 * sizeof *ids) == 0);
+    ck_assert(memcmp(cut.positions, (uint32_t[]){0, 1, 0, 1}, 4 * sizeof *ids) == 0);
+    ck_assert(memcmp(cut.types, (uint8_t[]){0, 1, 0, 1}, 4) == 0);
+    ck_ok(calm_windows_cut(ctx, &from, 3, SIZE_MAX, &whole));
+    ck_assert(memcmp(whole.begin, begin, sizeof begin) == 0 && memcmp(whole.ids, ids, sizeof ids) == 0);
+    ck_assert_str_ne(whole.sha256, cut.sha256);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("windows", (const TTest *[]){a_text_is_one_stream, lines_never_share_a_window,
@@ -425,5 +449,5 @@ int main(void)
                                                   texts_that_cannot_be_used, ids_outside_the_vocabulary,
                                                   slices_have_their_own_digest, texts_are_joined_in_turn,
                                                   parts_end_with_batches,
-                                                  short_windows_are_put_together, NULL});
+                                                  short_windows_are_put_together, cut_windows, NULL});
 }

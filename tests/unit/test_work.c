@@ -28,7 +28,56 @@ TEST(at_least_64)
 }
 END_OF_TEST
 
+/* ---- rows that are scored ---- */
+
+/* Operations of one row; and of rows that are compared with each other. */
+static double by_rows(const void *user, size_t rows)
+{
+    return *(const double *)user * (double)rows;
+}
+
+static double by_pairs(const void *user, size_t rows)
+{
+    return *(const double *)user * (double)rows * (double)rows;
+}
+
+/* A tenth of all at most, as far as steps of 256 rows come near it. */
+TEST(scores_are_a_tenth)
+{
+    const double shared = 1e14;
+    static double (*const costs[])(const void *user, size_t rows) = {by_rows, by_pairs};
+    static const double units[][2] = {{4e9, 8e9}, {2e6, 5e6}};
+    for (size_t c = 0; c < 2; c++)
+        for (size_t i = 0; i < 2; i++) {
+            const double unit = units[c][i];
+            const size_t rows = calm_run_work_score_rows(shared, costs[c], &unit, 4096);
+            ck_assert(rows > 512 && rows < 4096);
+            ck_assert(costs[c](&unit, rows) <= (shared + costs[c](&unit, rows)) / 10);
+            ck_assert(costs[c](&unit, rows + 256) > (shared + costs[c](&unit, rows + 256)) / 10);
+        }
+}
+END_OF_TEST
+
+TEST(never_too_few_rows)
+{
+    const double unit = 1e12;
+    ck_assert_uint_eq(calm_run_work_score_rows(1e12, by_rows, &unit, 4096), 512);
+    ck_assert_uint_eq(calm_run_work_score_rows(1e12, by_rows, &unit, 4000), 512);
+    ck_assert_uint_eq(calm_run_work_score_rows(1e12, by_rows, &unit, 300), 300);    /* the windows have no more */
+}
+END_OF_TEST
+
+TEST(all_rows_where_they_cost_little)
+{
+    const double seconds = 1e8, cheap = 1e9;
+    ck_assert_uint_eq(calm_run_work_score_rows(0, by_rows, &seconds, 4096), 4096);
+    ck_assert_uint_eq(calm_run_work_score_rows(1e15, by_rows, &cheap, 4096), 4096);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("work", (const TTest *[]){whole_where_it_costs_little, a_third_of_the_run, at_least_64, NULL});
+    return run_tests("work", (const TTest *[]){whole_where_it_costs_little, a_third_of_the_run, at_least_64,
+                                               scores_are_a_tenth, never_too_few_rows,
+                                               all_rows_where_they_cost_little, NULL});
 }

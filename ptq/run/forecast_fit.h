@@ -1,0 +1,28 @@
+/* How long an algorithm works on a job, from what it took on a small one.
+ *
+ * Operations in double that follow from the shape - products of weights and Gram matrix, factors of the Gram matrix -
+ * go by the rate of products; what is left of the small job is work per weight: grids, searches, codes. */
+#ifndef CALM_RUN_FORECAST_FIT_H
+#define CALM_RUN_FORECAST_FIT_H
+
+#include <stddef.h>
+
+#include "algorithms/algorithm.h"
+
+typedef struct calm_fit {
+    double products;    /* W H that it takes (calm_algorithm_products)    */
+    double weight;      /* seconds of one thread per weight, besides      */
+} calm_fit;
+
+/* Operations of the factor of the inverse of a Gram matrix [in, in], which candidates of a job share: a Cholesky
+ * factorization and a triangular inverse. */
+double calm_forecast_factor_operations(size_t in);
+
+/* Of an algorithm that took `seconds` of one thread on [out, in], its own factor included; `rate` operations in double
+ * per second on one thread. */
+calm_fit calm_forecast_fit(const calm_algorithm *algorithm, double seconds, size_t out, size_t in, double rate);
+
+/* Seconds of one thread on [out, in], without the factor. */
+double calm_forecast_fit_seconds(const calm_fit *fit, size_t out, size_t in, double rate);
+
+#endif

@@ -1,0 +1,68 @@
+#!/bin/sh
+# Float prefill: tokens per second of the model of cores.sh (Qwen3-0.6B's layer shapes, 4 blocks, vocabulary 4,096) in windows of
+# 512 tokens, by calm and by llama.cpp's F32, and the share of sgemm's rate that calm's forward pass reaches.  All of a round are
+# run in turn, so that they meet the same noise; run it on a machine that does nothing else.
+#
+#   tests/bench/prefill.sh FOLDER
+#
+#   FOLDER      the model, as cores.sh leaves it, and its GGUF file
+#   BLOCKS, THREADS, ROUNDS, WINDOWS    in the environment: blocks of the model (4), threads (2), rounds (5), windows of the
+#               longer of calm's two runs (66; the shorter one has 2)
+#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
+#   CALM_LLAMA_CPP  in the environment: llama.cpp's programs (tests/readers/build_llama_cpp.sh); without it calm alone
+#
+# CSV: round, name, figure, unit.  calm eval reads the model and the text before it computes: its rate is that of the windows by
+# which two runs differ.  It predicts every token and llama-bench none but the last of a window: the head of 4,096 tokens is 6 %
+# of the operations of 4 blocks, which counts against calm.
+set -eu
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
+[ $# -eq 1 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+mkdir -p "$1"
+folder=$(cd "$1" && pwd)
+CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
+export CALM_HOME
+calm=${CALM:-$CALM_HOME/build/release/calm}
+make=${MAKE:-$CALM_HOME/build/release/tests/make_checkpoint}
+write=$(dirname "$make")/write_format
+blocks=${BLOCKS:-4} threads=${THREADS:-2} windows=${WINDOWS:-66}
+for program in "$calm" "$make" "$write" /usr/bin/time; do
+    [ -x "$program" ] || { echo "prefill.sh: no $program" >&2; exit 2; }
+done
+[ "$windows" -gt 2 ] || { echo "prefill.sh: WINDOWS=$windows: expected more than 2" >&2; exit 2; }
+model=$folder/model-$blocks
+[ -d "$model" ] || "$make" --shape qwen3-0.6b --blocks "$blocks" --vocab 4096 --output "$model" >&2
+if [ -n "${CALM_LLAMA_CPP:-}" ] && [ ! -f "$folder/f32-$blocks.gguf" ]; then
+    [ -d "$folder/float-$blocks" ] || "$write" "$model" "$folder/float-$blocks" gguf float >&2
+    "$CALM_LLAMA_CPP/llama-quantize" "$folder/float-$blocks/model.gguf" "$folder/f32-$blocks.gguf" F32 >"$folder/said" 2>&1
+fi
+
+# Wall seconds of calm eval over so many windows.
+seconds()    # seconds WINDOWS
+{
+    /usr/bin/time -o "$folder/time" -f %e "$calm" eval --model "$model" --text "$CALM_HOME/recipes/text/wikitext2-valid.txt" \
+        --samples "$1" --seqlen 512 --threads "$threads" --quiet --json >"$folder/said"
+    cat "$folder/time"
+}
+
+# The number after "NAME": in a report.
+number()    # number NAME FILE
+{
+    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -n 1
+}
+
+"$calm" --version >&2
+echo round,name,figure,unit
+round=1
+while [ "$round" -le "${ROUNDS:-5}" ]; do
+    "$calm" bench forward --tokens 512 --threads "$threads" --json >"$folder/bench.json"
+    echo "$round,calm bench forward,$(number ratio "$folder/bench.json"),of sgemm"
+    few=$(seconds 2) many=$(seconds "$windows")
+    awk -v round="$round" -v few="$few" -v many="$many" -v windows="$windows" \
+        'BEGIN { printf "%d,calm eval,%.1f,tokens/s\n", round, 512 * (windows - 2) / (many - few) }'
+    if [ -n "${CALM_LLAMA_CPP:-}" ]; then
+        "$CALM_LLAMA_CPP/llama-bench" -m "$folder/f32-$blocks.gguf" -p 512 -n 0 -t "$threads" -r 5 -o json \
+            >"$folder/llama.json" 2>"$folder/said"
+        echo "$round,llama-bench pp512,$(number avg_ts "$folder/llama.json"),tokens/s"
+    fi
+    round=$((round + 1))
+done

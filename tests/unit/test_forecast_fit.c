@@ -1,0 +1,65 @@
+/* Seconds of algorithms on wide jobs, from those of a small one: by counts, of machines that are made up. */
+#include "ptq/run/forecast_fit.h"
+
+#include "tests/support/harness.h"
+
+#define RATE 2e10
+
+static calm_algorithm *named(const char *name)
+{
+    calm_algorithm *out;
+    ck_ok(calm_algorithm_parse(ctx, name, &out));
+    return out;
+}
+
+/* What an algorithm of so many products and seconds per weight takes. */
+static double seconds_of(double products, double weight, bool factor, size_t out, size_t in)
+{
+    const double o = (double)out, i = (double)in;
+    return (2 * products * o * i * i + (factor ? 2.0 / 3.0 * i * i * i : 0)) / RATE + weight * o * i;
+}
+
+/* A machine that takes what the operations say is foreseen for every shape: the sums are rounded a few times. */
+TEST(wide_jobs)
+{
+    static const struct {
+        const char *name;
+        double products;
+        bool factor;
+    } rows[] = {{"rtn", 0, false}, {"mkq", 0, false}, {"gptq", 0.5, true}, {"gptq-hls", 0.5, true},
+                {"mkq-full", 41.5, true}};
+    static const size_t shapes[][2] = {{256, 512}, {4096, 1024}, {6144, 4096}, {4096, 12288}, {5120, 25600}};
+    for (size_t a = 0; a < sizeof rows / sizeof *rows; a++) {
+        const double weight = 3e-9, small = seconds_of(rows[a].products, weight, rows[a].factor, 256, 512);
+        const calm_fit fit = calm_forecast_fit(named(rows[a].name), small, 256, 512, RATE);
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            const size_t out = shapes[s][0], in = shapes[s][1];
+            const double expected = seconds_of(rows[a].products, weight, false, out, in);
+            ck_near(calm_forecast_fit_seconds(&fit, out, in, RATE), expected, 1e-9 * expected);
+        }
+        ck_near(fit.products, rows[a].products, 0);
+    }
+}
+END_OF_TEST
+
+/* A small job on which the products were faster than the rate leaves no time per weight, not less than none. */
+TEST(faster_than_the_rate)
+{
+    const calm_fit fit = calm_forecast_fit(named("gptq"), 1e-6, 256, 512, RATE);
+    ck_assert(fit.weight == 0);
+    ck_near(calm_forecast_fit_seconds(&fit, 1024, 2048, RATE), seconds_of(0.5, 0, false, 1024, 2048), 1e-12);
+}
+END_OF_TEST
+
+/* A factor of a wide input is more than the updates that use it, and grows by itself alone. */
+TEST(factors)
+{
+    ck_near(calm_forecast_factor_operations(3000), 1.8e10, 1);
+    ck_near(calm_forecast_factor_operations(6000) / calm_forecast_factor_operations(3000), 8, 1e-12);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("forecast_fit", (const TTest *[]){wide_jobs, faster_than_the_rate, factors, NULL});
+}
