@@ -15,6 +15,9 @@ typedef struct calm_subject {
     void *user;                 /* of `override`  */
     size_t first_block;         /* `override` changes no block before it; calm_evaluate then takes the rows there from
                                  * the reference instead of running those blocks again */
+    const calm_row_store *passed;    /* rows behind its last block, which calm_evaluate then takes instead of running
+                                      * any: those of all windows begin at passed_first; NULL: there are none */
+    size_t passed_first;
 } calm_subject;
 
 /* Target of a row that predicts nothing: its prediction is left as it was. */
