@@ -85,7 +85,8 @@ static bool follows(const evaluation *e, size_t m)
 {
     const calm_subject *subject = e->set.models[m].subject;
     return m > 0 && e->set.has_reference && subject->model == e->reference->model && !e->reference->override &&
-           subject->first_block > 0 && subject->first_block < calm_model_config(subject->model)->n_blocks;
+           !e->reference->passed && !subject->passed && subject->first_block > 0 &&
+           subject->first_block < calm_model_config(subject->model)->n_blocks;
 }
 
 /* The first model, the reference where there is one, over all its blocks.  Models that differ from it from some block
@@ -105,13 +106,27 @@ static calm_status run_first(calm_ctx *ctx, evaluation *e, size_t first, size_t 
     return calm_batch_norm(ctx, &model->head.norm, batch);
 }
 
+/* A model whose rows are there: what is left is the final norm. */
+static calm_status take_passed(calm_ctx *ctx, evaluation *e, size_t m, size_t first, size_t n, calm_arena *arena)
+{
+    const calm_predictor *model = &e->set.models[m];
+    const calm_subject *subject = model->subject;
+    calm_batch *batch = &e->batches[m];
+    const size_t row = e->windows->begin[first] - e->windows->begin[0];
+    CALM_TRY(calm_batch_open(ctx, subject->model, e->windows, first, n, arena, NULL, batch));
+    CALM_TRY(calm_row_store_read(ctx, subject->passed, subject->passed_first + row, batch->rows, batch->hidden.data));
+    return calm_batch_norm(ctx, &model->head.norm, batch);
+}
+
 /* Model m over windows first .. first + n - 1, and room for what it predicts. */
 static calm_status run_model(calm_ctx *ctx, evaluation *e, size_t m, size_t first, size_t n, calm_arena *arena)
 {
     calm_predictor *model = &e->set.models[m];
     const calm_subject *subject = model->subject;
     calm_batch *batch = &e->batches[m];
-    if (m == 0)
+    if (subject->passed)
+        CALM_TRY(take_passed(ctx, e, m, first, n, arena));
+    else if (m == 0)
         CALM_TRY(run_first(ctx, e, first, n, arena));
     else if (follows(e, m))
         CALM_TRY(calm_batch_finish(ctx, subject->model, &model->rope, &model->head, subject->first_block,

@@ -16,6 +16,9 @@ typedef struct calm_subject {
     size_t first_block;         /* `override` changes no block before it; calm_evaluate takes the rows there from the
                                  * reference, and calm_encode_all from its first subject, instead of running those
                                  * blocks again */
+    const calm_row_store *passed;    /* rows behind its last block, which calm_evaluate then takes instead of running
+                                      * any: those of all windows begin at passed_first; NULL: there are none */
+    size_t passed_first;
 } calm_subject;
 
 /* Target of a row that predicts nothing: its prediction is left as it was. */

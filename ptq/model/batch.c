@@ -60,14 +60,20 @@ static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
     return calm_row_store_put(ctx, &batch->hidden, row, span.n_tokens, x);
 }
 
+calm_status calm_batch_open(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+                            size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out)
+{
+    *out = (calm_batch){.windows = windows, .first = first, .n = n, .width = calm_model_config(model)->hidden,
+                        .spill_dir = spill_dir};
+    out->rows = windows->begin[first + n] - windows->begin[first];
+    return calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden);
+}
+
 calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
                              size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out)
 {
     embed_task task = {model, out};
-    *out = (calm_batch){.windows = windows, .first = first, .n = n, .width = calm_model_config(model)->hidden,
-                        .spill_dir = spill_dir};
-    out->rows = windows->begin[first + n] - windows->begin[first];
-    CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
+    CALM_TRY(calm_batch_open(ctx, model, windows, first, n, arena, spill_dir, out));
     const calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
     /* The caller has no batch to close after a failure. */
     if (status != CALM_OK)

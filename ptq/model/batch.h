@@ -26,8 +26,12 @@ size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t most
 /* The same of windows known by their number and the longest of them alone. */
 size_t calm_batch_count(size_t n_windows, size_t longest, size_t width, size_t most_bytes);
 
-/* Allocate hidden rows in `arena` (with a spill_dir: in a nameless file there) and fill them with embeddings.  Close
- * with calm_batch_close.  Fails as calm_row_store_open and calm_model_embed, and closes the batch then. */
+/* Allocate hidden rows in `arena` (with a spill_dir: in a nameless file there), of unspecified value.  Close with
+ * calm_batch_close.  Fails as calm_row_store_open. */
+calm_status calm_batch_open(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+                            size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
+
+/* The same, filled with embeddings.  Fails as calm_model_embed too, and closes the batch then. */
 calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
                              size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
 void calm_batch_close(calm_batch *batch);

@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* A file of `bytes` bytes that has no name, so that nothing is left behind when the process is killed. */
-static calm_status open_file(calm_ctx *ctx, const char *dir, size_t bytes, int *out)
+#include "ptq/base/file.h"
+
+/* A file that has no name, so that nothing is left behind when the process is killed. */
+static calm_status open_nameless(calm_ctx *ctx, const char *dir, int *out)
 {
     int file = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0) {    /* a file system without nameless files */
@@ -21,14 +24,27 @@ static calm_status open_file(calm_ctx *ctx, const char *dir, size_t bytes, int *
         /* The name existed for a moment only. */
         unlink(name);
     }
-    /* A full disk is reported now and not in the middle of a block. */
-    const int reserved = posix_fallocate(file, 0, (off_t)bytes);
-    if (reserved != 0) {
-        close(file);
-        return calm_fail_errno(ctx, reserved, "%s: cannot reserve %zu bytes for hidden rows", dir, bytes);
-    }
     *out = file;
     return CALM_OK;
+}
+
+/* A full disk is reported now and not in the middle of a block. */
+static calm_status reserve(calm_ctx *ctx, const char *where, size_t bytes, calm_row_store *rows)
+{
+    const int reserved = bytes ? posix_fallocate(rows->file, 0, (off_t)bytes) : 0;
+    if (reserved == 0)
+        return CALM_OK;
+    calm_row_store_close(rows);
+    return calm_fail_errno(ctx, reserved, "%s: cannot reserve %zu bytes for hidden rows", where, bytes);
+}
+
+/* No rows yet, and the bytes that they will take. */
+static calm_status begin(calm_ctx *ctx, size_t n, size_t width, calm_row_store *out, size_t *bytes)
+{
+    *out = (calm_row_store){.n = n, .width = width, .file = -1};
+    if (calm_size_mul(bytes, n, width) && calm_size_mul(bytes, *bytes, sizeof(float)))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_ENOMEM, "hidden rows: %zu x %zu overflows", n, width);
 }
 
 size_t calm_row_store_bytes(size_t n, size_t width)
@@ -39,13 +55,52 @@ size_t calm_row_store_bytes(size_t n, size_t width)
 calm_status calm_row_store_open(calm_ctx *ctx, calm_arena *arena, size_t n, size_t width, const char *spill_dir,
                                 calm_row_store *out)
 {
-    size_t elements, bytes;
-    *out = (calm_row_store){.n = n, .width = width, .file = -1};
-    if (!calm_size_mul(&elements, n, width) || !calm_size_mul(&bytes, elements, sizeof(float)))
-        return calm_fail(ctx, CALM_ENOMEM, "hidden rows: %zu x %zu overflows", n, width);
-    if (spill_dir && bytes)
-        return open_file(ctx, spill_dir, bytes, &out->file);
-    return CALM_NEW_RAW(ctx, arena, out->data, elements);
+    size_t bytes;
+    CALM_TRY(begin(ctx, n, width, out, &bytes));
+    /* A file of no bytes cannot be reserved. */
+    if (!spill_dir || !bytes)
+        return CALM_NEW_RAW(ctx, arena, out->data, n * width);
+    CALM_TRY(open_nameless(ctx, spill_dir, &out->file));
+    return reserve(ctx, spill_dir, bytes, out);
+}
+
+calm_status calm_row_store_create(calm_ctx *ctx, const char *path, size_t n, size_t width, calm_row_store *out)
+{
+    size_t bytes;
+    CALM_TRY(begin(ctx, n, width, out, &bytes));
+    /* What a killed process left of it is overwritten. */
+    out->file = open(path, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0666);
+    if (out->file < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot create", path);
+    return reserve(ctx, path, bytes, out);
+}
+
+calm_status calm_row_store_reopen(calm_ctx *ctx, const char *path, size_t width, calm_row_store *out)
+{
+    struct stat info;
+    /* To read: who has more rows writes another file. */
+    *out = (calm_row_store){.width = width, .file = open(path, O_RDONLY | O_CLOEXEC)};
+    if (out->file < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot open", path);
+    /* A part of a row behind the last one is none: it was cut off. */
+    if (fstat(out->file, &info) == 0 && S_ISREG(info.st_mode)) {
+        out->n = (size_t)info.st_size / (width * sizeof(float));
+        return CALM_OK;
+    }
+    calm_row_store_close(out);
+    return calm_fail(ctx, CALM_EFORMAT, "%s: is no file of rows", path);
+}
+
+calm_status calm_row_store_publish(calm_ctx *ctx, const calm_row_store *rows, const char *path, const char *name)
+{
+    char *dir;
+    /* Rows before the name: after a power cut the name must not stand for half of them. */
+    if (fsync(rows->file) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot flush", path);
+    if (rename(path, name) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot rename to it", name);
+    CALM_TRY(calm_path_parent(ctx, name, &dir));
+    return calm_sync_directory(ctx, dir);
 }
 
 void calm_row_store_close(calm_row_store *rows)
@@ -55,28 +110,35 @@ void calm_row_store_close(calm_row_store *rows)
     rows->file = -1;
 }
 
-calm_status calm_row_store_get(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, float **x)
+calm_status calm_row_store_read(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, float *x)
 {
     const size_t bytes = count * rows->width * sizeof(float);
     size_t done = 0;
+    if (rows->file < 0)
+        memcpy(x, rows->data + first * rows->width, bytes);
+    while (rows->file >= 0 && done < bytes) {
+        const ssize_t n =
+            pread(rows->file, (char *)x + done, bytes - done, (off_t)(first * rows->width * sizeof(float) + done));
+        /* A signal (the progress timer) may interrupt a long read. */
+        if (n < 0 && errno == EINTR)
+            continue;
+        /* 0 is the end of a file that was reserved in full: something has truncated it. */
+        if (n <= 0)
+            return calm_fail_errno(ctx, n < 0 ? errno : EIO, "cannot read hidden rows back from their file");
+        done += (size_t)n;
+    }
+    return CALM_OK;
+}
+
+calm_status calm_row_store_get(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, float **x)
+{
     /* The rows themselves, not a copy: what is written to x is in the store. */
     if (rows->file < 0) {
         *x = rows->data + first * rows->width;
         return CALM_OK;
     }
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *x, count * rows->width));
-    while (done < bytes) {
-        const ssize_t n =
-            pread(rows->file, (char *)*x + done, bytes - done, (off_t)(first * rows->width * sizeof(float) + done));
-        /* A signal (the progress timer) may interrupt a long read. */
-        if (n < 0 && errno == EINTR)
-            continue;
-        /* 0 is the end of a file that was reserved in full: something has truncated it. */
-        if (n <= 0)
-            return calm_fail_errno(ctx, n < 0 ? errno : EIO, "cannot read hidden rows back from their temporary file");
-        done += (size_t)n;
-    }
-    return CALM_OK;
+    return calm_row_store_read(ctx, rows, first, count, *x);
 }
 
 calm_status calm_row_store_put(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, const float *x)
@@ -90,7 +152,7 @@ calm_status calm_row_store_put(calm_ctx *ctx, const calm_row_store *rows, size_t
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return calm_fail_errno(ctx, errno, "cannot write hidden rows to their temporary file");
+            return calm_fail_errno(ctx, errno, "cannot write hidden rows to their file");
         done += (size_t)n;
     }
     return CALM_OK;

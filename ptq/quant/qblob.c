@@ -66,9 +66,14 @@ static sections sections_of(const calm_scheme *scheme, size_t out, size_t in, un
     return measure(&head, scheme->family, &size) ? size : (sections){0};
 }
 
+size_t calm_qblob_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigned extras)
+{
+    return sections_of(scheme, out, in, extras).total;
+}
+
 size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigned extras)
 {
-    return CALM_BYTES(uint8_t, sections_of(scheme, out, in, extras).total);
+    return CALM_BYTES(uint8_t, calm_qblob_bytes(scheme, out, in, extras));
 }
 
 size_t calm_qblob_decode_scratch_bytes(const calm_scheme *scheme, size_t out, size_t in)

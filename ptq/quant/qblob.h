@@ -18,7 +18,10 @@
 /* Bytes of a blob in ctx->out. */
 calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes, size_t *n_bytes);
 
-/* What that takes of ctx->out. */
+/* Bytes of the blob of a job; `extras` is what it has besides (CALM_QJOB_SCALED, CALM_QJOB_BIASED). */
+size_t calm_qblob_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigned extras);
+
+/* What calm_qblob_encode takes of ctx->out. */
 size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigned extras);
 
 /* The quantized job of a blob, copied into ctx->out.  CALM_EFORMAT when lengths, codes or scales are not possible;

@@ -69,6 +69,10 @@ typedef struct calm_block_work {
  * have been computed. */
 size_t calm_run_skip(calm_ctx *ctx, const calm_run *p, size_t job);
 
+/* Can input scales of the job be had?  Where no earlier weight can take them, quantized activations may still be
+ * divided by them at run time, if the recipe says so. */
+bool calm_run_absorbs(const calm_run *p, size_t job);
+
 /* Are rows of the inputs kept for the jobs of a fold set (calm_layout_fold_set), which are captured together? */
 bool calm_run_keeps_rows(const calm_run *p, size_t block, calm_sublayer sublayer, long expert);
 

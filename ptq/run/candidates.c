@@ -19,9 +19,7 @@ static calm_status absorb_groups(calm_ctx *ctx, const calm_config *config, uint3
     return CALM_OK;
 }
 
-/* Can input scales of the job be had?  Where no earlier weight can take them, quantized activations may still be
- * divided by them at run time, if the recipe says so. */
-static bool absorbs(const calm_run *p, size_t job)
+bool calm_run_absorbs(const calm_run *p, size_t job)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     return calm_recipe_folds_scale(p->in.recipe, layout, job) ||
@@ -50,7 +48,7 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     *out = (calm_job){.name = ref->name, .linears = linears, .n_linears = ref->n,
                       .stats = &item->from->capture->job[ref->kind].stats,
                       .scheme = calm_scheme_for(&scheme, ref->in),
-                      .can_absorb = absorbs(work->p, item->job)};
+                      .can_absorb = calm_run_absorbs(work->p, item->job)};
     for (size_t i = 0; i < ref->n; i++) {
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
         linears[i] = (calm_linear){weight->name, weight->out, weight->in, weight->w, weight->bias != NULL};
@@ -418,7 +416,7 @@ size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t 
 {
     const calm_entry *pool = p->in.recipe->pool;
     const calm_algorithm *used = pick(p, from->capture, entry);
-    const bool absorbing = absorbs(p, job);
+    const bool absorbing = calm_run_absorbs(p, job);
     const calm_layout *layout = calm_model_layout(p->in.model);
     const bool biased = calm_layout_biased(layout, &layout->jobs[job]);
     size_t first = SIZE_MAX;

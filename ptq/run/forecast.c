@@ -16,6 +16,7 @@
 #include "ptq/run/file_size.h"
 #include "ptq/run/forecast_fit.h"
 #include "ptq/run/forecast_steps.h"
+#include "ptq/run/forecast_store.h"
 #include "ptq/run/memory_plan_impl.h"
 #include "ptq/run/outer_rows.h"
 #include "ptq/run/run_impl.h"
@@ -54,8 +55,6 @@ typedef struct forecast {
     int n_threads;                 /* of the run                                                          */
     double (*clock)(void);         /* seconds by which rates are measured                                 */
     calm_learn_rates steps;         /* of learning                                                         */
-    size_t block;                  /* whose jobs are added up                                             */
-    double losers, most_losers;    /* bytes of its candidates that lose; of the block with the most       */
 } forecast;
 
 /* ---- measuring ---- */
@@ -295,38 +294,6 @@ static double head_seconds(const forecast *f)
            fit_seconds(f, f->head, f->head_entry, config->vocab, config->hidden);
 }
 
-/* Bytes of one candidate in the store: codes and scales at the scheme's bits, and about a tenth of a byte per weight
- * for what rows and zeros add. */
-static double candidate_bytes(const calm_job_ref *job, const calm_scheme *scheme)
-{
-    return (double)job->out * (double)job->in * (calm_scheme_bits_per_weight(scheme, job->out, job->in) / 8 + 0.1);
-}
-
-/* What the store takes of a job, while the run goes on and afterwards: of all candidates that was chosen for the hybrid
- * and that of the result, where this is another, and what was learned from it. */
-static void add_store(forecast *f, const calm_job_ref *job)
-{
-    const calm_recipe *recipe = f->p->in.recipe;
-    double all = 0, first = 0, second = 0;
-    for (size_t i = 0; i < recipe->n_pool; i++) {
-        const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
-        const double bytes = candidate_bytes(job, &scheme);
-        all += bytes;
-        second = fmax(second, fmin(first, bytes));
-        first = fmax(first, bytes);
-    }
-    const double learned = first * ((recipe->learner != NULL) + (recipe->tune_steps > 0));
-    /* A block's losers go when it has chosen, or stay to the end. */
-    const bool settles = calm_run_settles(f->p);
-    f->losers = (f->block == job->block ? f->losers : 0) + all - first;
-    f->block = job->block;
-    f->out->store_bytes += (settles ? first + fmax(f->losers - f->most_losers, 0) : all) + learned;
-    f->most_losers = fmax(f->most_losers, f->losers);
-    /* Without guard windows, or as asked, the hybrid is the result. */
-    const bool one = !f->p->in.guard.n || recipe->keep_hybrid;
-    f->out->kept_bytes += learned + (recipe->keep_candidates ? all : one ? first : first + second);
-}
-
 /* Bytes of the file beside the jobs' own bits: of uniform plans the mean, since none is chosen yet. */
 static calm_status file_beside(calm_ctx *ctx, const forecast *f, double *out)
 {
@@ -367,7 +334,6 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
             const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
             b += calm_scheme_bits_per_weight(&scheme, job->out, job->in) / (double)recipe->n_pool;
         }
-        add_store(f, job);
         /* Which entry is chosen is not known: the mean of all, or what the largest budget allows. */
         if (p->file)
             b = left;
@@ -409,10 +375,8 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
                              .todo = block >= p->in.first_block, .cost = calm_run_work_cost(&work)};
     for (size_t j = begin; j < end && out.todo; j++) {
         out.work += chain_seconds(f, &layout->jobs[j]);
-        for (size_t i = 0; i < recipe->n_pool; i++) {
-            const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &layout->jobs[j].place);
-            out.blobs += candidate_bytes(&layout->jobs[j], &scheme);
-        }
+        for (size_t i = 0; i < recipe->n_pool; i++)
+            out.blobs += calm_forecast_blob_bytes(p, j, i);
     }
     return out;
 }
@@ -533,6 +497,7 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const c
     out->memory = run->memory;
     CALM_TRY(measure(ctx, elsewhere, &f));
     CALM_TRY(add_sizes(ctx, &f));
+    calm_forecast_store(run, &out->store_bytes, &out->kept_bytes);
     CALM_TRY(add_steps(ctx, &f));
     foresee_tie(&f);
     const calm_run_options alone = {.command = NULL};

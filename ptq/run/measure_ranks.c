@@ -2,6 +2,7 @@
  *
  * Rank 0 asks for the others' parts, measures its own, and joins all in the order of windows. */
 #include "ptq/run/division.h"
+#include "ptq/run/guard_rows.h"
 #include "ptq/run/rank_subject.h"
 
 /* What a question begins with.  The windows follow, then the subjects. */
@@ -31,7 +32,8 @@ typedef struct evaluation {
 /* The evaluation on this rank alone. */
 static calm_status evaluate(calm_ctx *ctx, const calm_run *p, const evaluation *e)
 {
-    const calm_subject reference = {.model = p->in.model};
+    calm_subject reference = {.model = p->in.model};
+    calm_guard_rows_give(p, NULL, e->windows, &reference);
     return e->worst ? calm_evaluate_worst(ctx, &reference, e->reference_result, e->subjects, e->results, e->windows,
                                           e->most, e->tick, e->tick_user, e->worst)
                     : calm_evaluate(ctx, &reference, e->reference_result, e->subjects, e->n, e->results, e->windows,

@@ -7,6 +7,7 @@
 #include "ptq/eval/encode.h"
 #include "ptq/run/file_size.h"
 #include "ptq/run/gradient_pass.h"
+#include "ptq/run/guard_rows.h"
 #include "ptq/run/outer_rows.h"
 
 typedef calm_memory_estimate estimate;
@@ -21,6 +22,16 @@ static size_t most_planned_bytes(const estimate *e, size_t n_windows, size_t lon
     for (size_t b = 0; b < e->config->n_blocks; b++)
         calm_memory_raise(&most, calm_memory_plan_block_bytes(e, b, n_windows, longest, 0));
     return most;
+}
+
+size_t calm_memory_plan_guard_bytes(const estimate *e, size_t block)
+{
+    const calm_windows *guard = &e->p->in.guard;
+    if (!calm_guard_follows(e->p))
+        return 0;
+    return calm_guard_rows_bytes(e->p) +
+           calm_memory_plan_block_bytes(e, block, calm_evaluation_batch(e->config, guard->n, guard->longest),
+                                        guard->longest, 0);
 }
 
 size_t calm_memory_plan_gradient_bytes(const estimate *e, size_t n_windows)

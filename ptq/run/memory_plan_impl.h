@@ -36,6 +36,9 @@ static inline void calm_memory_raise(size_t *most, size_t bytes)
 size_t calm_memory_plan_block_bytes(const calm_memory_estimate *e, size_t block, size_t n_windows, size_t longest,
                                size_t then);
 
+/* Plans of the guard that pass a block as it comes, beside the calibration's rows; 0: none does (memory_models.c). */
+size_t calm_memory_plan_guard_bytes(const calm_memory_estimate *e, size_t block);
+
 /* A pass of gradients over so many windows of the calibration, with a block (memory_models.c). */
 size_t calm_memory_plan_gradient_bytes(const calm_memory_estimate *e, size_t n_windows);
 

@@ -8,6 +8,8 @@
 #include "ptq/run/division.h"
 #include "ptq/run/environment.h"
 #include "ptq/run/file_size.h"
+#include "ptq/run/forecast_store.h"
+#include "ptq/run/guard_rows.h"
 #include "ptq/run/learn_ranks.h"
 #include "ptq/run/work.h"
 #include "ptq/base/memory.h"
@@ -206,12 +208,12 @@ static calm_status begin_run(calm_ctx *ctx, calm_run *p)
 {
     const calm_selection *selection = &p->in.recipe->selection;
     CALM_SCOPED_TEXT(recipe);
-    char key[CALM_SHA256_HEX];
-    CALM_TRY(run_key(ctx, p, key));
+    CALM_TRY(run_key(ctx, p, p->key));
     CALM_TRY(calm_run_recipe_text(ctx, p->in.recipe, true, &recipe));
-    const calm_store_run run = {.key = key, .model_id = p->result.model_id, .calibration_id = p->result.calibration_id,
-                                .command = p->command, .recipe = recipe.data,
-                                .unit = calm_unit_name(selection->unit), .rule = calm_choice_rule_name(selection->rule),
+    const calm_store_run run = {.key = p->key, .model_id = p->result.model_id,
+                                .calibration_id = p->result.calibration_id, .command = p->command,
+                                .recipe = recipe.data, .unit = calm_unit_name(selection->unit),
+                                .rule = calm_choice_rule_name(selection->rule),
                                 .metric = calm_score_name(selection->point, selection->score),
                                 .version = CALM_VERSION, .n_threads = ctx->n_threads};
     return calm_store_run_begin(ctx, p->in.store, &run, &p->result.run_id, &p->resumed);
@@ -280,6 +282,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(note_fallbacks(ctx, p));
     note_held_windows(ctx, p);
     note_scored_tokens(ctx, p);
+    p->follows = calm_forecast_follows(p);
     CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
     calm_memory_plan_note(ctx, &p->held.open);
     return CALM_OK;
@@ -445,6 +448,7 @@ void calm_run_close(calm_run **run)
     calm_memory_set_limit((*run)->account, 0);
     calm_cluster_receive((*run)->cluster, NULL);
     calm_learn_share_close(&(*run)->learn_share);
+    calm_guard_rows_close(*run);
     calm_inputs_close(&(*run)->in);
     (*run)->result.store = NULL;
     *run = NULL;

@@ -25,7 +25,7 @@ struct calm_run {
     const calm_model *written;                 /* what was written, read back; NULL: not now */
     calm_arena *arena;                         /* what lives as long as the run       */
     calm_memory *account;                      /* whose limit it sets; NULL: none     */
-    char model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
+    char key[CALM_SHA256_HEX], model_key[CALM_SHA256_HEX], calib_key[CALM_SHA256_HEX];
     calm_rope rope;
     float *const *row_factors;                 /* [n_blocks * CALM_N_JOBS] of [calibration rows] while candidates are
                                                 * computed (row_weights.h); NULL: all are 1                       */
@@ -41,6 +41,8 @@ struct calm_run {
     const char *spill_dir;                     /* hidden rows lie in a file there; NULL: in memory        */
 
     bool sheds;                                /* its stages are choice, guard and export: calm_run_shed may */
+    bool follows;                              /* its guard goes on beside the blocks, where it may */
+    struct calm_guard_rows *guard_rows;        /* of plans that pass them (guard_rows.h); NULL: none */
     calm_store_dropped shed;                   /* those that went                     */
     bool surveyed, computed;                   /* what the store has of the candidates is known; all are there */
     calm_pool pool;                            /* of the recipe's selection, as far as known */
@@ -138,12 +140,13 @@ calm_status calm_run_recall(calm_ctx *ctx, const calm_recipe *recipe, const calm
 /* Take over the rows of all candidates, and compute those of the keys again (losers.c). */
 calm_status calm_run_restore_keys(calm_ctx *ctx, calm_run *p, const char *const *keys, size_t n);
 
-/* Is a block's choice the last word on it?  No guard measures uniform runs, and neither probes nor a budget come
- * between candidates and choice (shed.c). */
+/* Is a block's choice the last word on it?  Neither probes nor a budget come between candidates and choice
+ * (guard_rows.c). */
 bool calm_run_settles(const calm_run *p);
 
-/* Once a block of such a run is done: choose for it, and drop the codes of its other candidates.  What cannot be chosen
- * or removed yet stays (shed.c). */
+/* Once a block is done: let what the guard follows pass it, and where nothing later needs its losers choose for it, and
+ * drop the codes of its other candidates.  What cannot be chosen or removed yet stays (shed.c).  CALM_ENOSPC, CALM_EIO:
+ * rows of the guard cannot be written. */
 calm_status calm_run_shed(calm_ctx *ctx, calm_run *p, size_t block);
 
 /* Once the results are written: drop the codes of all candidates that are not chosen, not of the result, and not needed

@@ -3,6 +3,7 @@
  * Rows, scores and digests stay, so that choosing needs no codes and whoever does ask has them computed again
  * (losers.c). */
 #include "ptq/run/block_work.h"
+#include "ptq/run/guard_rows.h"
 #include "ptq/run/run_impl.h"
 #include "store/blob.h"
 
@@ -17,14 +18,8 @@ static calm_status list_result(calm_ctx *ctx, const calm_plan *plan, int64_t **i
     return CALM_OK;
 }
 
-bool calm_run_settles(const calm_run *p)
-{
-    const calm_recipe *recipe = p->in.recipe;
-    return !p->several && !recipe->keep_candidates && !recipe->n_budgets && !p->in.guard.n &&
-           recipe->selection.score != CALM_SCORE_PROBE_KL;
-}
-
-/* Candidates that blocks up to `block` have chosen, and all of the later ones. */
+/* Candidates that blocks up to `block` have chosen, and all of the later ones.  Once all were computed, too, what this
+ * block has not just computed again. */
 static calm_status list_open(calm_ctx *ctx, const calm_run *p, size_t block, int64_t **ids, size_t *n)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -33,7 +28,8 @@ static calm_status list_open(calm_ctx *ctx, const calm_run *p, size_t block, int
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *ids, n_candidates));
     for (size_t i = 0; i < n_candidates; i++) {
         const size_t job = i / p->in.recipe->n_pool, entry = i % p->in.recipe->n_pool;
-        if (p->in.candidates[i].id && (layout->jobs[job].block > block || p->choice[job] == entry))
+        const bool stays = p->computed && (layout->jobs[job].block != block || !p->in.candidates[i].todo);
+        if (p->in.candidates[i].id && (stays || layout->jobs[job].block > block || p->choice[job] == entry))
             (*ids)[(*n)++] = p->in.candidates[i].id;
     }
     return CALM_OK;
@@ -45,7 +41,8 @@ static calm_status shed(calm_ctx *ctx, calm_run *p, size_t block)
     calm_store_dropped dropped;
     int64_t *keep;
     size_t n;
-    CALM_TRY(calm_run_choose_block(ctx, p, block));
+    if (!p->computed)
+        CALM_TRY(calm_run_choose_block(ctx, p, block));
     CALM_TRY(list_open(ctx, p, block, &keep, &n));
     CALM_TRY(calm_store_drop_losers(ctx, p->in.store, p->result.run_id, keep, n, &dropped));
     p->shed.n += dropped.n;
@@ -62,7 +59,8 @@ static calm_status shed(calm_ctx *ctx, calm_run *p, size_t block)
 calm_status calm_run_shed(calm_ctx *ctx, calm_run *p, size_t block)
 {
     CALM_SCOPED_SCRATCH(ctx);
-    if (p->sheds && !p->computed && calm_run_settles(p) && shed(ctx, p, block) != CALM_OK)
+    CALM_TRY(calm_guard_rows_pass(ctx, p, block));
+    if (p->sheds && calm_run_settles(p) && calm_guard_rows_spare(p, block) && shed(ctx, p, block) != CALM_OK)
         calm_ctx_forgive(ctx);    /* choice and drop come again at the end, and say what it is */
     return CALM_OK;
 }

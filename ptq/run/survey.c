@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ptq/run/flow.h"
+#include "ptq/run/guard_rows.h"
 #include "ptq/run/row_weights.h"
 #include "ptq/run/run_pool.h"
 #include "store/blob.h"
@@ -389,6 +390,7 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     calm_event(&p->events, CALM_STAGE_SCORE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_QUANTIZE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_CALIBRATE, 0, missing.end);
+    CALM_TRY(calm_guard_rows_begin(ctx, p, missing.n_candidates));
     CALM_TRY(calm_run_missing(ctx, p, &missing));
     calm_event_complete(&p->events, CALM_STAGE_CALIBRATE);
     CALM_TRY(calm_division_collect(ctx, p, &missing));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ptq/plan/assemble.h"
+#include "ptq/run/guard_rows.h"
 #include "ptq/run/run_pool.h"
 
 calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *p, const size_t *choice, calm_trial *trial)
@@ -49,7 +50,9 @@ static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *t
     calm_measure measures[CALM_TRIALS_AT_ONCE];
     for (size_t i = 0; i < n; i++) {
         overrides[i] = (calm_plan_override){p->in.model, &trials[of[i]].plan};
-        subjects[i] = (calm_subject){p->in.model, calm_plan_apply, &overrides[i], first_block(p, &trials[of[i]].plan)};
+        subjects[i] = (calm_subject){.model = p->in.model, .override = calm_plan_apply, .user = &overrides[i],
+                                     .first_block = first_block(p, &trials[of[i]].plan)};
+        calm_guard_rows_give(p, trials[of[i]].key, windows, &subjects[i]);
     }
     /* Together, since each measurement runs the float model too. */
     CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, calm_run_tick_shared, ticks));
@@ -86,9 +89,8 @@ calm_status calm_trials_measure_part(calm_ctx *ctx, calm_run *p, calm_trial *tri
     size_t *of, n_unknown;
     CALM_TRY(CALM_NEW(ctx, ctx->out, of, n ? n : 1));
     CALM_TRY(list_unknown(ctx, p, trials, n, windows, of, &n_unknown));
-    for (size_t i = 0; i < n_unknown; i++)
-        calm_run_want(&trials[of[i]].plan);
-    CALM_TRY(calm_run_restore(ctx, p));
+    if (n_unknown)
+        CALM_TRY(calm_guard_rows_recall(ctx, p, trials, of, n_unknown, windows));
     /* Each group runs the float model too: its ticks are in the total. */
     const size_t n_groups = (n_unknown + CALM_TRIALS_AT_ONCE - 1) / CALM_TRIALS_AT_ONCE;
     if (!ticks->total)
@@ -97,6 +99,7 @@ calm_status calm_trials_measure_part(calm_ctx *ctx, calm_run *p, calm_trial *tri
         const size_t n_now = calm_size_min(n_unknown - first, CALM_TRIALS_AT_ONCE);
         CALM_TRY(measure_group(ctx, p, trials, of + first, n_now, windows, text_name, ticks));
     }
+    calm_guard_rows_remove(ctx, p);    /* they were for these windows */
     for (size_t i = 0; i < n; i++) {
         const size_t same = trials[i].missing ? i : same_as(trials, i);
         /* Only now is the first trial measured, too, from which all differences are taken. */

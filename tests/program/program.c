@@ -407,19 +407,37 @@ int64_t program_number(const program *p, const char *select)
     return strtoll(program_text(p, select), NULL, 10);
 }
 
-/* Every row that names a blob has it, sound; but once the results are written those that lost may be gone. */
+/* Has the store codes of another candidate of the job? */
+static bool has_other(calm_sql *sql, const program *p, int64_t job, const char *digest)
+{
+    calm_statement *rows;
+    bool found = false;
+    ck_ok(calm_sql_first(ctx, sql, "SELECT blob FROM candidate WHERE job_id = ?1 AND blob <> ?2",
+                         CALM_BIND(CALM_I(job), CALM_T(digest)), &rows));
+    while (calm_sql_next(ctx, sql, rows)) {
+        const char *other;
+        ck_ok(calm_sql_text(ctx, rows, 0, &other));
+        found |= calm_path_exists(test_format("%s.blobs/%.2s/%s", p->store, other, other + 2));
+    }
+    calm_sql_end(rows);
+    return found;
+}
+
+/* Every row that names a blob has it, sound; but those that lost may be gone, once the results are written or the guard
+ * has passed their block: then the winner's codes are there. */
 static void check_blobs(calm_sql *sql, const program *p, const char *where)
 {
     const bool written = calm_path_exists(p->output);
     calm_statement *rows;
     ck_ok(calm_sql_first(ctx, sql, "SELECT blob, blob IN (SELECT k.blob FROM choice c JOIN candidate k ON k.id ="
-                                   " c.candidate_id) FROM candidate WHERE blob IS NOT NULL", CALM_NONE, &rows));
+                                   " c.candidate_id), job_id FROM candidate WHERE blob IS NOT NULL", CALM_NONE, &rows));
     while (calm_sql_next(ctx, sql, rows)) {
         const char *digest;
         calm_mapping map;
         ck_ok(calm_sql_text(ctx, rows, 0, &digest));
         const calm_status status = calm_blob_get(ctx, test_format("%s.blobs", p->store), digest, &map);
-        if (status == CALM_ENOTFOUND && written && !calm_sql_int(rows, 1)) {
+        if (status == CALM_ENOTFOUND && !calm_sql_int(rows, 1) &&
+            (written || has_other(sql, p, calm_sql_int(rows, 2), digest))) {
             calm_ctx_forgive(ctx);
             continue;
         }

@@ -228,7 +228,7 @@ static void check_plan(play run, const char *family, const char *scheme)
         ck_assert(!wanted[i] || may_stay || all[i]->after < all[i]->before);
     }
     calm_plan_override override = {p->in.model, &p->result.plan};
-    const calm_subject subject = {p->in.model, calm_plan_apply, &override, 0};
+    const calm_subject subject = {.model = p->in.model, .override = calm_plan_apply, .user = &override};
     ck_ok(calm_run_measure(ctx, p, NULL, &subject, 1, &measure, &p->eval, NULL, NULL));
     ck_assert_msg(calm_measure_loss(&measure) == calm_measure_loss(&p->result.eval_result),
                   "%s %s: %.17g, written %.17g", family, scheme, calm_measure_loss(&measure),

@@ -10,26 +10,32 @@
 
 /* ---- blobs of a store ---- */
 
-/* "digest" of each file, a line each, sorted, and their number. */
+/* "digest" of each file, a line each, sorted; their number and their bytes. */
 typedef struct there {
     const char *lines;
-    size_t n;
+    size_t n, bytes;
 } there;
 
 static calm_status add(calm_ctx *context, void *user, const char *digest, size_t n_bytes)
 {
     there *out = user;
-    (void)context, (void)n_bytes;
+    (void)context;
     out->lines = test_format("%s%s\n", out->lines, digest);
     out->n++;
+    out->bytes += n_bytes;
     return CALM_OK;
+}
+
+static there walk(const play *run)
+{
+    there out = {.lines = ""};
+    ck_ok(calm_blob_walk(ctx, test_format("%s.blobs", run->recipe.store), add, &out));
+    return out;
 }
 
 static size_t blobs(const play *run)
 {
-    there out = {.lines = ""};
-    ck_ok(calm_blob_walk(ctx, test_format("%s.blobs", run->recipe.store), add, &out));
-    return out.n;
+    return walk(run).n;
 }
 
 /* How many of the digests that a SELECT gives have no file. */
@@ -93,6 +99,16 @@ static size_t count(const char *text, const char *part)
     for (const char *at = text; (at = strstr(at, part)); at += strlen(part))
         n++;
     return n;
+}
+
+/* Weights enough for rows of the guard to be less than codes. */
+static play of_four_blocks(void)
+{
+    tiny_model spec = tiny_default;
+    spec.n_blocks = 4;
+    spec.hidden = 64;
+    spec.inner = 512;
+    return play_new(&spec, "w3a16_g16", POOL);
 }
 
 /* ---- what stays ---- */
@@ -160,12 +176,19 @@ TEST(a_loser_alone)
 }
 END_OF_TEST
 
+static tiny_model mixture_of(size_t n_blocks)
+{
+    tiny_model spec = tiny_of("qwen3_moe");
+    spec.expert_inner = 64;
+    spec.shared_inner = 128;
+    spec.n_blocks = n_blocks;
+    return spec;
+}
+
 /* Experts in waves; some are twins, since few tokens go to them. */
 TEST(a_loser_of_a_mixture)
 {
-    tiny_model spec = tiny_of("qwen3_moe");
-    spec.expert_inner = 32;
-    spec.shared_inner = 48;
+    const tiny_model spec = mixture_of(2);
     const play run = play_new(&spec, "w2a16_g16", POOL);
     check_loser(&run);
 }
@@ -181,8 +204,18 @@ static void check_guard(const play *run)
     play_must_run(&expected);
     ck_assert_uint_gt(absent(run, DIGESTS), 0);
     const char *before = rows(run);
-    const outcome said = play_must_run(&more);
-    ck_assert_msg(count(said.log, "computed again") == 1, "%s", said.log);
+    play undisturbed = play_elsewhere(run, "undisturbed");
+    play_must_run(&undisturbed);
+    undisturbed.recipe.guard_windows = 4;
+    undisturbed.recipe.output = play_path(run, "undisturbed2");
+    const outcome said = play_must_run(&undisturbed);
+    ck_assert_msg(count(said.log, "computed again") >= 1, "%s", said.log);
+    /* Uniform runs pass each block and leave it: at no time are the codes of all there. */
+    for (long i = 1; i < 6; i += 2) {
+        ck_assert(play_run(&more, (fault){.at = said.calls * i / 8}).killed);
+        ck_assert_uint_lt(walk(&more).bytes, walk(&expected).bytes);
+    }
+    play_must_run(&more);
     ck_assert(strcmp(rows(run), before) == 0);
     ck_assert_str_eq(weights(&more), weights(&expected));
     ck_assert_str_eq(play_text(run, "SELECT e.kl FROM run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id"
@@ -194,7 +227,7 @@ static void check_guard(const play *run)
 
 TEST(another_guard)
 {
-    const play run = play_new(NULL, "w3a16_g16", POOL);
+    const play run = of_four_blocks();
     check_guard(&run);
 }
 END_OF_TEST
@@ -202,7 +235,7 @@ END_OF_TEST
 /* The blocks before are run as they were chosen. */
 TEST(another_guard_behind_a_quantized_prefix)
 {
-    play run = play_new(NULL, "w3a16_g16", POOL);
+    play run = of_four_blocks();
     run.recipe.prefix = CALM_PREFIX_QUANTIZED;
     check_guard(&run);
 }
@@ -324,6 +357,156 @@ TEST(losers_go_behind_a_quantized_prefix)
 }
 END_OF_TEST
 
+/* ---- beside the guard ---- */
+
+/* All that was measured, window by window. */
+static const char *figures(const play *run)
+{
+    return play_text(run, "SELECT e.key || ' ' || e.nll || ' ' || coalesce(e.kl, '') || ' ' || coalesce(e.top1, '') ||"
+                          " ' ' || (SELECT group_concat(nll || ' ' || coalesce(kl, '')) FROM (SELECT * FROM"
+                          " evaluation_window WHERE evaluation_id = e.id ORDER BY number)) FROM evaluation e JOIN"
+                          " run_evaluation r ON r.evaluation_id = e.id WHERE r.role <> 'test' ORDER BY r.role,"
+                          " r.subject");
+}
+
+static bool has_rows(const play *run)
+{
+    return calm_path_exists(test_format("%s.guard", run->recipe.store));
+}
+
+/* A run came to what one came to that kept all codes, and left no rows. */
+static void expect_same(const play *run, const outcome *said, const play *kept, const outcome *all)
+{
+    ck_assert_str_eq(said->verdict, all->verdict);
+    ck_assert_str_eq(weights(run), weights(kept));
+    ck_assert(strcmp(rows(run), rows(kept)) == 0);
+    ck_assert_str_eq(figures(run), figures(kept));
+    ck_assert_uint_eq(absent(run, CHOSEN), 0);
+    ck_assert(!has_rows(run) && !calm_path_exists(test_format("%s.guard.new", run->recipe.store)));
+}
+
+/* Plans pass each block when it has chosen, so its losers go then; what is measured is what a guard measures that has
+ * all codes at the end.  `again`: the result may be a uniform run, whose codes come again. */
+static void check_beside(const play *run, bool again, long step)
+{
+    const play kept = keeping(run);
+    const outcome said = play_must_run(run), all = play_must_run(&kept);
+    size_t most = walk(run).bytes, went_on = 0;
+    ck_assert_msg(again || !strstr(said.log, "computed again"), "%s", said.log);
+    expect_same(run, &said, &kept, &all);
+    for (long i = 1; i < 16; i += step) {
+        const play killed = play_elsewhere(run, test_format("killed%ld", i));
+        ck_assert(play_run(&killed, (fault){.at = said.calls * i / 16}).killed);
+        most = calm_size_max(most, walk(&killed).bytes);
+        went_on += has_rows(&killed);
+        const outcome resumed = play_must_run(&killed);
+        ck_assert_msg(again || !strstr(resumed.log, "computed again"), "%s", resumed.log);
+        expect_same(&killed, &resumed, &kept, &all);
+    }
+    ck_assert_uint_gt(went_on, 0);
+    /* Of four blocks three have lost their losers before the last one comes; twins have one blob. */
+    ck_assert_uint_lt(most, walk(&kept).bytes * 4 / 5);
+}
+
+
+TEST(losers_go_beside_the_guard)
+{
+    play run = of_four_blocks();
+    run.recipe.keep_hybrid = true;
+    check_beside(&run, false, 2);
+}
+END_OF_TEST
+
+/* A uniform run that is taken, or a tie that is measured on, has its codes computed again. */
+TEST(whatever_the_guard_takes)
+{
+    const play run = of_four_blocks();
+    check_beside(&run, true, 3);
+}
+END_OF_TEST
+
+/* Experts are run by batches, whose routing decides the order of sums. */
+TEST(beside_the_guard_of_a_mixture)
+{
+    tiny_model spec = mixture_of(4);
+    play run = play_new(&spec, "w3a16_g16", POOL);
+    run.recipe.keep_hybrid = true;
+    check_beside(&run, false, 4);
+}
+END_OF_TEST
+
+/* More rows than an evaluation has in one batch: which tokens an expert gets together is the batch's. */
+TEST(beside_the_guard_in_batches)
+{
+    tiny_model spec = mixture_of(2);
+    play run = play_new(&spec, "w3a16_g16", "rtn,gptq");
+    run.recipe.calib_path = test_format("%s/recipes/text/wikitext2-valid.txt", CALM_SOURCE_DIR);
+    run.recipe.seqlen = 512;
+    run.recipe.guard_windows = 52;
+    const calm_config config = {.hidden = spec.hidden};
+    ck_assert_uint_lt(calm_evaluation_batch(&config, 52, 512), 52);
+    const play kept = keeping(&run);
+    const outcome said = play_must_run(&run), all = play_must_run(&kept);
+    expect_same(&run, &said, &kept, &all);
+}
+END_OF_TEST
+
+/* Rows that are gone, or not what they should be, cost time: plans that they were of are measured as by a later run. */
+TEST(rows_that_cannot_be_used)
+{
+    play run = of_four_blocks();
+    run.recipe.keep_hybrid = true;
+    const play kept = keeping(&run);
+    const outcome said = play_must_run(&run), all = play_must_run(&kept);
+    for (int how = 0; how < 4; how++) {
+        const play killed = play_elsewhere(&run, test_format("killed%d", how));
+        const char *path = test_format("%s.guard", killed.recipe.store);
+        char *bytes;
+        size_t n;
+        ck_assert(play_run(&killed, (fault){.at = said.calls / 2}).killed);
+        ck_assert(has_rows(&killed));
+        const size_t before = walk(&killed).bytes;
+        ck_ok(calm_read_file(ctx, path, (size_t)1 << 24, &bytes, &n));
+        if (how == 0)
+            ck_ok(calm_remove_tree(ctx, path));
+        else    /* shorter; another run's; a class that there is not */
+            ck_ok(calm_write_file(ctx, path, bytes, how == 1 ? n / 2 : n));
+        memset(bytes + (how == 2 ? 8 : 104), 'x', 8);
+        if (how > 1)
+            ck_ok(calm_write_file(ctx, path, bytes, n));
+        const outcome resumed = play_must_run(&killed);
+        ck_assert_msg(strstr(resumed.log, "computed again") != NULL, "%s", resumed.log);
+        expect_same(&killed, &resumed, &kept, &all);
+        ck_assert_uint_lt(before, walk(&kept).bytes);
+    }
+}
+END_OF_TEST
+
+TEST(beside_the_guard_behind_a_quantized_prefix)
+{
+    play run = of_four_blocks();
+    run.recipe.keep_hybrid = true;
+    run.recipe.prefix = CALM_PREFIX_QUANTIZED;
+    check_beside(&run, false, 4);
+}
+END_OF_TEST
+
+/* Blocks before and behind those of the recipe are float in every plan; weights alone need no pass of the
+ * calibration. */
+TEST(beside_the_guard_of_some_blocks)
+{
+    play run = of_four_blocks();
+    run.recipe.first_block = 1;
+    run.recipe.last_block = 2;
+    play_pool(&run, NULL, "rtn");
+    run.recipe.score_points = 0;
+    run.recipe.score_windows = 0;
+    const play kept = keeping(&run);
+    const outcome said = play_must_run(&run), all = play_must_run(&kept);
+    expect_same(&run, &said, &kept, &all);
+}
+END_OF_TEST
+
 /* What other runs of the store stand on. */
 TEST(what_others_need)
 {
@@ -352,5 +535,8 @@ int main(void)
     return run_tests("losers", (const TTest *[]){
         losers_are_dropped, the_same_again_computes_nothing, a_loser_alone, a_loser_of_a_mixture, another_guard,
         another_guard_behind_a_quantized_prefix, a_prefix_without_its_codes, twins, later_scores, kept_later,
-        losers_go_block_by_block, losers_go_behind_a_quantized_prefix, what_others_need, NULL});
+        losers_go_block_by_block, losers_go_behind_a_quantized_prefix,
+        losers_go_beside_the_guard, whatever_the_guard_takes, beside_the_guard_of_a_mixture,
+        beside_the_guard_in_batches, rows_that_cannot_be_used,
+        beside_the_guard_behind_a_quantized_prefix, beside_the_guard_of_some_blocks, what_others_need, NULL});
 }

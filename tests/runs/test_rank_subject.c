@@ -85,7 +85,9 @@ static calm_status tell_all(calm_ctx *context, calm_run *p, void *user)
     CALM_TRY(calm_choice_uniform(context, &p->in, 0, &choice));
     CALM_TRY(calm_plan_of_choice(context, &p->in, choice, &plan));
     calm_plan_override override = {p->in.model, &plan};
-    const calm_subject subjects[2] = {{p->in.model, calm_plan_apply, &override, 1}, {.model = p->in.model}};
+    const calm_subject subjects[2] = {
+        {.model = p->in.model, .override = calm_plan_apply, .user = &override, .first_block = 1},
+        {.model = p->in.model}};
     calm_rank_put_windows(&message, &p->in.guard);
     calm_rank_put_subjects(p, subjects, 2, &message);
     CALM_TRY(calm_text_check(context, &message));

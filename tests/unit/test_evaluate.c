@@ -262,7 +262,8 @@ TEST(from_the_block_that_differs)
     const size_t n_batches = (WINDOWS + calm_evaluation_batch(calm_model_config(model), WINDOWS, LENGTH) - 1) /
                              calm_evaluation_batch(calm_model_config(model), WINDOWS, LENGTH);
     const calm_subject reference = {.model = model},
-                       subjects[] = {{model, nudge_and_note, asked[0], 0}, {model, nudge_and_note, asked[1], 1}};
+                       subjects[] = {{.model = model, .override = nudge_and_note, .user = asked[0]},
+                                     {.model = model, .override = nudge_and_note, .user = asked[1], .first_block = 1}};
     calm_eval_result ref, results[2];
     ck_ok(calm_evaluate(ctx, &reference, &ref, subjects, 2, results, &windows, NULL, NULL));
     ck_assert_uint_gt(n_batches, 1);

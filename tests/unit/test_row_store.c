@@ -55,6 +55,42 @@ TEST(what_is_put_is_got)
 }
 END_OF_TEST
 
+/* A file with a name is there for the next process, in place of the one before. */
+TEST(named_files)
+{
+    const char *name = test_format("%s/rows", test_directory()), *path = test_format("%s.new", name);
+    calm_row_store rows, again;
+    float x[3 * WIDTH];
+    ck_assert_int_eq(calm_row_store_reopen(ctx, name, WIDTH, &again), CALM_ENOTFOUND);
+    calm_ctx_forgive(ctx);
+    for (size_t n = N + 1; n >= N; n--) {
+        ck_ok(calm_row_store_create(ctx, path, n, WIDTH, &rows));
+        write_all(&rows);
+        ck_ok(calm_row_store_publish(ctx, &rows, path, name));
+        calm_row_store_close(&rows);
+        ck_assert_int_ne(access(path, F_OK), 0);
+        ck_ok(calm_row_store_reopen(ctx, name, WIDTH, &again));
+        ck_assert_uint_eq(again.n, n);
+        ck_ok(calm_row_store_read(ctx, &again, 2, 3, x));
+        for (size_t i = 0; i < 3 * WIDTH; i++)
+            ck_assert(x[i] == value(2 * WIDTH + i));
+        calm_row_store_close(&again);
+    }
+    /* Shorter than it was: what is missing is told. */
+    ck_assert_int_eq(truncate(name, 10), 0);
+    ck_ok(calm_row_store_reopen(ctx, name, WIDTH, &again));
+    ck_assert_uint_eq(again.n, 0);
+    ck_assert_int_eq(calm_row_store_read(ctx, &again, 0, 1, x), CALM_EIO);
+    calm_ctx_forgive(ctx);
+    calm_row_store_close(&again);
+    ck_assert_int_eq(calm_row_store_reopen(ctx, test_directory(), WIDTH, &again), CALM_EFORMAT);
+    calm_ctx_forgive(ctx);
+    ck_assert_int_ne(calm_row_store_create(ctx, test_format("%s/no/rows", test_directory()), N, WIDTH, &rows), CALM_OK);
+    calm_ctx_forgive(ctx);
+    ck_assert_int_eq(rows.file, -1);
+}
+END_OF_TEST
+
 static calm_status add_one(calm_ctx *task, size_t i, void *user)
 {
     const calm_row_store *rows = user;
@@ -180,6 +216,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("row_store", (const TTest *[]){what_is_put_is_got, several_threads, nameless, no_rows, memory,
-                                                    refused, no_space, closed_behind_our_back, NULL});
+    return run_tests("row_store", (const TTest *[]){what_is_put_is_got, named_files, several_threads, nameless, no_rows,
+                                                    memory, refused, no_space, closed_behind_our_back, NULL});
 }

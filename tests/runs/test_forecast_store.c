@@ -1,0 +1,75 @@
+/* What a run is said to take in the store, beside what it takes. */
+#include "ptq/run/forecast.h"
+#include "tests/support/play.h"
+
+static calm_forecast foresee(const play *run)
+{
+    calm_forecast forecast;
+    ck_ok(calm_forecast_make(ctx, &run->recipe, NULL, &forecast));
+    return forecast;
+}
+
+/* Every candidate has a blob; twins are counted one by one. */
+#define ALL "SELECT sum(blob_bytes) FROM candidate"
+#define CHOSEN "SELECT sum(k.blob_bytes) FROM candidate k JOIN choice c ON c.candidate_id = k.id"
+
+static void check_all(const tiny_model *spec, const char *scheme, const char *algorithms)
+{
+    play run = play_new(spec, scheme, algorithms);
+    run.recipe.keep_candidates = run.recipe.formats.options.asymmetric = true;
+    const calm_forecast forecast = foresee(&run);
+    play_must_run(&run);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate WHERE blob IS NULL"), 0);
+    ck_assert_int_eq((int64_t)forecast.store_bytes, play_sql(&run, ALL));
+    ck_assert_int_eq((int64_t)forecast.kept_bytes, play_sql(&run, ALL));
+}
+
+/* To the byte: groups with a rest, zeros, input scales that some jobs have, corrected biases, whole numbers of
+ * activations. */
+TEST(all_candidates)
+{
+    const tiny_model biased = tiny_of("qwen2"), wide = tiny_wide("qwen3"), gemma = tiny_wide("gemma3");
+    check_all(NULL, "w3a16_g16,w4a16_g16", "rtn,gptq,mkq");
+    check_all(&biased, "w4a4_g16", "rtn,smoothquant,absmax+nearest+bias");
+    check_all(&wide, "w4a16_g32_asym,w8a8", "rtn,awq");
+    check_all(&gemma, "nvfp4", "rtn,gptq");
+}
+END_OF_TEST
+
+/* Losers that go block by block: the hybrid, a block's losers, and two files of rows.  One scheme, so all entries take
+ * about the same and the sums are exact. */
+TEST(of_what_goes)
+{
+    tiny_model spec = tiny_default;
+    spec.n_blocks = 4;
+    spec.hidden = 64;
+    spec.inner = 512;
+    play run = play_new(&spec, "w3a16_g16", "rtn,gptq,mkq");
+    const calm_forecast both = foresee(&run);
+    run.recipe.keep_hybrid = true;
+    const calm_forecast one = foresee(&run);
+    /* Rows that take more than the losers are not worth it. */
+    run.recipe.guard_windows = 40;
+    const calm_forecast many = foresee(&run);
+    run.recipe.guard_windows = 0;
+    const calm_forecast unguarded = foresee(&run);
+    run.recipe.keep_candidates = true;
+    const calm_forecast kept = foresee(&run);
+    run.recipe.keep_candidates = false;
+    play_must_run(&run);
+    const double all = (double)play_sql(&run, ALL), chosen = (double)play_sql(&run, CHOSEN);
+    ck_assert(many.store_bytes == all && kept.store_bytes == all && kept.kept_bytes == all);
+    ck_assert(one.kept_bytes == chosen && unguarded.kept_bytes == chosen && both.kept_bytes == 2 * chosen);
+    ck_assert(unguarded.store_bytes == chosen + (all - chosen) / 4);
+    /* Five sets of 3 windows of 32 tokens, each of 64 floats, in two files. */
+    const double rows = 2 * 5 * 3 * 32 * 64 * sizeof(float);
+    ck_assert(one.store_bytes > unguarded.store_bytes + rows);
+    ck_assert(one.store_bytes < unguarded.store_bytes + rows + 4096);    /* what they are of: a few numbers a job */
+    ck_assert(both.store_bytes >= both.kept_bytes && both.store_bytes >= one.store_bytes);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("forecast_store", (const TTest *[]){all_candidates, of_what_goes, NULL});
+}
