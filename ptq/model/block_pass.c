@@ -9,6 +9,7 @@ double calm_block_operations(const calm_config *config, double weights, double w
     return 2 * weights + (config->arch->encoder ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);
 }
 
+/* Of the weights that are there: experts are not loaded. */
 double calm_block_window_operations(const calm_block *block, size_t n_tokens)
 {
     double weights = 0;
@@ -29,6 +30,7 @@ calm_status calm_block_pass_new(calm_ctx *ctx, const calm_block *block, const ca
 {
     calm_block_grads *grads = &out->grads;
     *out = (calm_block_pass){.block = block, .rope = rope};
+    /* Gradients of what learning moves: weights and norms. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->z, longest * block->config->hidden));
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         if (block->weight[role].w)

@@ -311,8 +311,8 @@ static calm_json *choice_json(const calm_recipe *recipe)
                        CALM_KV("keep_hybrid", recipe->keep_hybrid),
                        CALM_KV("expert_tokens", calm_recipe_least_tokens(recipe)),
                        CALM_KV("probe_windows", probes ? calm_json_of_int(recipe->probe_windows) : NULL),
-                       CALM_KV("sensitivity", recipe->sensitivity == CALM_SENSITIVITY_GRADIENT
-                                              ? calm_json_of_string("gradient") : NULL),
+                       CALM_KV("sensitivity", recipe->n_budgets ? calm_json_of_string(
+                           recipe->sensitivity == CALM_SENSITIVITY_GRADIENT ? "gradient" : "probe") : NULL),
                        CALM_KV("effort", recipe->skip_smoothing ? calm_json_of_string("light") : NULL),
                        CALM_KV("pins", calm_recipe_filled(pins)), CALM_KV("forbid", calm_recipe_filled(forbidden)));
 }

@@ -42,11 +42,11 @@ typedef enum calm_input_scales {
 /* What says how much a unit counts under a budget: the model run with it quantized, or gradients of the float model. */
 /* AUTO is a wish: a recipe that is resolved has one of the others. */
 typedef enum calm_sensitivity {
+    CALM_SENSITIVITY_AUTO,
     CALM_SENSITIVITY_PROBE,
-    CALM_SENSITIVITY_GRADIENT,
-    CALM_SENSITIVITY_AUTO
+    CALM_SENSITIVITY_GRADIENT
 } calm_sensitivity;
-#define CALM_SENSITIVITY_NAMES "probe|gradient|auto"    /* in the order of calm_sensitivity, for option tables */
+#define CALM_SENSITIVITY_NAMES "auto|probe|gradient"    /* in the order of calm_sensitivity, for option tables */
 
 /* What a calibration row counts where algorithms are fitted to it (ptq/run/row_weights.h). */
 typedef enum calm_row_weight { CALM_WEIGHT_NONE, CALM_WEIGHT_GRADIENT } calm_row_weight;

@@ -30,6 +30,7 @@ static bool wanted(const calm_run *p, size_t job)
 /* The candidates of a job that are to be computed, or those that are twins of such or of stored ones. */
 static void add_items(const calm_run *p, calm_captured *captured, size_t job, bool twins, calm_block_work *work)
 {
+    calm_job_share *share = &captured->share[calm_model_layout(p->in.model)->jobs[job].kind];
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         if (!calm_candidate_at(&p->in, job, entry)->todo)
             continue;
@@ -37,8 +38,7 @@ static void add_items(const calm_run *p, calm_captured *captured, size_t job, bo
         if ((twin != entry) != twins)
             continue;
         work->items[work->n + work->n_twins] =
-            (calm_work){.from = captured, .share = &captured->share[job - captured->begin], .job = job, .entry = entry,
-                        .twin = twin};
+            (calm_work){.from = captured, .share = share, .job = job, .entry = entry, .twin = twin};
         *(twins ? &work->n_twins : &work->n) += 1;
     }
 }
@@ -71,7 +71,7 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
     const calm_job_ref *ref = &layout->jobs[index];
     const calm_job_capture *job = &captured->capture->job[ref->kind];
     calm_cka_linear_ref **linear = &captured->linear[index - captured->begin];
-    const calm_hessian *h = &captured->share[index - captured->begin].hessian;
+    const calm_hessian *h = &captured->share[layout->jobs[index].kind].hessian;
     /* After its candidates were quantized H stands where the Gram matrix was. */
     const calm_cka_input input = {.rows = job->stats.rows, .in = job->width, .gram = h->blind ? NULL : job->stats.gram,
                                   .diagonal = h->diagonal, .sum = job->stats.sum};

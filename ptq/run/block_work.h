@@ -19,7 +19,7 @@ typedef struct calm_missing {
     size_t end;             /* blocks that have to be run        */
 } calm_missing;
 
-/* What the candidates of a job share (shared_h.c). */
+/* What the candidates of a job share, and of v where it is a job of its own with those of q and k (shared_h.c). */
 typedef struct calm_job_share {
     calm_hessian hessian;     /* its h lies where the job's Gram matrix was; NULL: none was made */
     size_t n_readers;         /* candidates to come that read its factor                         */
@@ -30,7 +30,7 @@ typedef struct calm_job_share {
 typedef struct calm_captured {
     const calm_capture *capture;
     size_t begin, end;             /* its jobs in the layout; of use where capture->job[kind].used */
-    calm_job_share share[CALM_FOLD_SET_JOBS];    /* [end - begin]                                 */
+    calm_job_share share[CALM_N_JOBS];    /* by kind: q and k, and v, read one input with one Gram matrix */
     calm_score_ref *reference;     /* NULL: too few rows to score                                */
     calm_cka_linear_ref *linear[CALM_FOLD_SET_JOBS];    /* [end - begin] for cka_linear; NULL: no Gram matrix */
 } calm_captured;

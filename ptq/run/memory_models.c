@@ -118,7 +118,7 @@ void calm_memory_plan_add_evaluations(const estimate *e, calm_memory_plan *out)
     const size_t most = calm_size_min(e->p->in.guard_all.n - e->p->in.guard.n, (e->p->in.guard_all.n + 1) / 2);
     if (recipe->n_pool > 1 && !recipe->keep_hybrid)
         calm_memory_raise(&out->evaluate, measured_bytes(e, n_trials, most, e->p->in.guard_all.longest, 1, false));
-    if (probes && recipe->sensitivity == CALM_SENSITIVITY_PROBE)
+    if (probes && recipe->sensitivity != CALM_SENSITIVITY_GRADIENT)
         calm_memory_raise(&out->evaluate, measured_bytes(e, n_probes, probed, e->longest, 1, false));
     if (recipe->sensitivity == CALM_SENSITIVITY_GRADIENT)
         calm_memory_raise(&out->evaluate, calm_memory_plan_gradient_bytes(e, calm_inputs_gradient_windows(&e->p->in)));

@@ -70,6 +70,7 @@ static calm_status check_jobs(calm_ctx *ctx, const calm_run *p, const calm_store
                             run->model_path, (long long)run->id);
 }
 
+/* The sizes of what stays float are in the model's headers. */
 static calm_status open_file(calm_ctx *ctx, const calm_stored_run *run, const calm_requests *requests, calm_run *p)
 {
     CALM_TRY(calm_inputs_open_directory(ctx, p->in.recipe->model.dir, &p->in));
@@ -81,6 +82,7 @@ static calm_status open_file(calm_ctx *ctx, const calm_stored_run *run, const ca
     return calm_run_file_open(ctx, p);
 }
 
+/* For the selection's recipe. */
 static calm_status name_scheme(calm_ctx *ctx, const calm_scheme *scheme, const char **out)
 {
     char name[CALM_SCHEME_NAME_MAX], *text;

@@ -71,7 +71,7 @@ calm_status calm_run_share_make(calm_ctx *ctx, const calm_block_work *work)
     size_t n = 0;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, job.first, work->n));
-    for (size_t i = 0; i < work->n; i++)    /* items of a job stand together */
+    for (size_t i = 0; i < work->n; i++)    /* items of a job stand together, those of v behind q and k */
         if (i == 0 || work->items[i].share != work->items[i - 1].share)
             job.first[n++] = &work->items[i];
     return calm_parallel_for(ctx, n, make_share, &job);
@@ -114,7 +114,7 @@ void calm_run_share_leave(calm_work *item)
 void calm_run_share_clear(calm_captured *captured, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < CALM_FOLD_SET_JOBS; j++) {
+        for (size_t j = 0; j < CALM_N_JOBS; j++) {
             calm_arena_clear(&captured[i].share[j].factor);
             calm_arena_clear(&captured[i].share[j].arena);
         }

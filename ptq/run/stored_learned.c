@@ -28,7 +28,8 @@ static calm_status copy_digest(calm_ctx *ctx, const reading *r, const calm_value
     return CALM_OK;
 }
 
-/* One candidate of a learned block; the first one of a block begins that. */
+/* One candidate of a learned block; the first one of a block begins that.  v: number, key, digest and size of the
+ * block's blob; then job, id, key, digest and size of the candidate's. */
 static calm_status take(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
 {
     reading *r = user;
@@ -75,6 +76,7 @@ calm_status calm_learned_of_store(calm_ctx *ctx, calm_store *store, int64_t run,
                               " JOIN candidate k ON k.id = c.candidate_id JOIN job j ON j.id = k.job_id"
                               " WHERE l.run_id = ?1 AND (d.learner LIKE '" CALM_TUNER "@%') = ?2"
                               " ORDER BY b.number, j.position", params, 2, take, &r));
+    /* A block is learned as a whole: one with any job has all of them. */
     for (size_t b = 0; b < r.n_blocks; b++)
         for (size_t j = r.layout->block_begin[b]; r.blocks[b] && j < r.layout->block_begin[b + 1]; j++)
             if (!r.blocks[b]->jobs[j - r.layout->block_begin[b]].id)

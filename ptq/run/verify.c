@@ -8,6 +8,7 @@
 #include "ptq/recipe/resolve.h"
 #include "ptq/run/environment.h"
 
+/* What may explain that something else differs; by itself it is no mismatch. */
 static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, calm_differences *out)
 {
     CALM_SCOPED_JSON(found);
@@ -15,6 +16,7 @@ static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, cal
     return calm_lock_compare(ctx, lock, "environment", found, out);
 }
 
+/* Files as they lie there: nothing is run. */
 static calm_status verify_output(calm_ctx *ctx, const calm_json *lock, const char *dir, calm_verified *out)
 {
     CALM_SCOPED_JSON(found);
@@ -38,6 +40,7 @@ static calm_status make_spec(calm_ctx *ctx, const char *path, const calm_verify_
     return CALM_OK;
 }
 
+/* The run again, in `folder`, compared with all parts of the lock. */
 static calm_status run_in(calm_ctx *ctx, const char *path, const calm_verify_options *o, const calm_json *lock,
                           const char *folder, calm_verified *out)
 {

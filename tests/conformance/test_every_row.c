@@ -252,5 +252,6 @@ int main(void)
 {
     return run_tests("every_row", (const TTest *[]){
         storable_and_idempotent_by_every_chain, the_same_for_any_number_of_threads, awq_does_not_lose,
-        fits_to_quantized_inputs, not_a_number_is_refused, out_of_range_is_refused, vanishing_scales_are_refused, NULL});
+        fits_to_quantized_inputs, not_a_number_is_refused, out_of_range_is_refused, vanishing_scales_are_refused,
+        NULL});
 }

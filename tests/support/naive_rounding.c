@@ -135,8 +135,8 @@ static double cost(const codes *c, double inverse, double lo, double scale, doub
     return sum;
 }
 
-/* make_qkx2_quants: codes of spans a little narrower and wider, scale and minimum <= 0 of least squares for each.  Later
- * spans begin at the best minimum so far. */
+/* make_qkx2_quants: codes of spans a little narrower and wider, scale and minimum <= 0 of least squares for each.
+ * Later spans begin at the best minimum so far. */
 static void searched_pair(const codes *c, double first, int steps, bool magnitude, const float *x, const float *weight,
                           size_t n, double *scale, double *min)
 {

@@ -142,9 +142,9 @@ TEST(followers_begin_at_their_block)
     const size_t n_blocks = calm_model_config(model)->n_blocks;
     one_block last = {.index = n_blocks - 1}, whole = last, foreign = last;
     const calm_subject subjects[] = {{.model = model},
-                                     {model, change_one, &last, n_blocks - 1},
-                                     {model, change_one, &whole, 0},
-                                     {other, change_one, &foreign, n_blocks - 1}};
+                                     {model, change_one, &last, n_blocks - 1, NULL, 0},
+                                     {model, change_one, &whole, 0, NULL, 0},
+                                     {other, change_one, &foreign, n_blocks - 1, NULL, 0}};
     const size_t n = sizeof subjects / sizeof *subjects, asked[] = {0, 1, n_blocks, n_blocks};
     one_block *const change[] = {NULL, &last, &whole, &foreign};
     calm_embeddings together[4], alone;
