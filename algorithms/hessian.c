@@ -13,14 +13,42 @@
 
 #include "algorithms/inverse.h"
 #include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
+
+/* Rows of a Gram matrix. */
+typedef struct rows_task {
+    const char *name;
+    size_t in, rows;
+    bool blind;
+    const double *gram;
+    double *h;
+} rows_task;
+
+static calm_status check_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const rows_task *task = user;
+    for (size_t i = first * task->in; i < (first + n) * task->in; i++)
+        if (!isfinite(task->gram[i]))
+            return calm_fail(ctx, CALM_ENUMERIC, "%s: Gram matrix [%zu, %zu] is %g", task->name, i / task->in,
+                             i % task->in, task->gram[i]);
+    return CALM_OK;
+}
+
+static calm_status divide_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const rows_task *task = user;
+    (void)ctx;
+    for (size_t i = first; i < first + n; i++)
+        for (size_t j = 0; j < task->in; j++)
+            task->h[i * task->in + j] = task->blind ? i == j : task->gram[i * task->in + j] / (double)task->rows;
+    return CALM_OK;
+}
 
 calm_status calm_hessian_check(calm_ctx *ctx, const char *name, size_t in, const calm_stats *stats, bool *blind)
 {
     const double *gram = stats->gram;
     double trace = 0;
-    for (size_t i = 0; i < in * in; i++)
-        if (!isfinite(gram[i]))
-            return calm_fail(ctx, CALM_ENUMERIC, "%s: Gram matrix [%zu, %zu] is %g", name, i / in, i % in, gram[i]);
+    CALM_TRY(calm_parallel_rows(ctx, in, check_rows, &(rows_task){.name = name, .in = in, .gram = gram}));
     for (size_t j = 0; j < in; j++) {
         if (gram[j * in + j] < 0)
             return calm_fail(ctx, CALM_ENUMERIC, "%s: Gram matrix [%zu, %zu] is %g, a sum of squares", name, j, j,
@@ -39,11 +67,10 @@ void calm_hessian_diagonal(size_t in, const calm_stats *stats, const calm_hessia
         diagonal[j] = shared ? shared->diagonal[j] : blind ? 1 : stats->gram[j * in + j] / (double)stats->rows;
 }
 
-void calm_hessian_divide(size_t in, const double *gram, size_t rows, bool blind, double *h)
+calm_status calm_hessian_divide(calm_ctx *ctx, size_t in, const double *gram, size_t rows, bool blind, double *h)
 {
-    for (size_t i = 0; i < in; i++)
-        for (size_t j = 0; j < in; j++)
-            h[i * in + j] = blind ? i == j : gram[i * in + j] / (double)rows;
+    return calm_parallel_rows(ctx, in, divide_rows,
+                              &(rows_task){.in = in, .rows = rows, .blind = blind, .gram = gram, .h = h});
 }
 
 void calm_hessian_damp(size_t in, const double *diagonal, double damp, double *h)
@@ -66,7 +93,7 @@ calm_status calm_hessian_make(calm_ctx *ctx, const char *name, size_t in, const 
     CALM_TRY(CALM_NEW(ctx, ctx->out, made.diagonal, in));
     calm_hessian_diagonal(in, stats, NULL, made.blind, made.diagonal);
     made.h = gram;
-    calm_hessian_divide(in, gram, stats->rows, made.blind, made.h);
+    CALM_TRY(calm_hessian_divide(ctx, in, gram, stats->rows, made.blind, made.h));
     calm_hessian_damp(in, made.diagonal, damp, made.h);
     *out = made;
     return CALM_OK;

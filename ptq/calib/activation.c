@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ptq/base/simd.h"
+#include "ptq/base/threads.h"
 
 enum { LANES = 8, BLOCK = 16 };
 
@@ -204,44 +205,88 @@ calm_status calm_actstat_init(calm_ctx *ctx, calm_arena *arena, size_t channels,
     return CALM_NEW(ctx, arena, acc->crest, capacity);
 }
 
-/* The figures of one token, from the moments of its row. */
-static void add_token(calm_actstat_acc *acc, const float *x, const moments *row)
+/* Rows that are looked at before they are added, and those of one task among them. */
+enum { AT_ONCE = 1024, OF_TASK = 64 };
+
+/* What a row is, whatever came before it. */
+typedef struct row_figures {
+    double sum, sumsq, sumabs;
+    float min, max, peak, ratio, crest;
+    bool massive;
+} row_figures;
+
+typedef struct rows_task {
+    const float *x;         /* [n, channels] */
+    size_t n, channels;
+    row_figures *figures;   /* [n]           */
+    uint64_t *histogram, *zeros;
+} rows_task;
+
+static void find_figures(const float *x, size_t channels, row_figures *out)
 {
-    double rms = sqrt(row->sumsq / (double)acc->channels), peak = fmax(-(double)row->min, (double)row->max);
+    moments row;
+    row_moments(x, channels, &row);
+    const double rms = sqrt(row.sumsq / (double)channels), peak = fmax(-(double)row.min, (double)row.max);
+    *out = (row_figures){row.sum, row.sumsq, row.sumabs, row.min, row.max, .peak = (float)peak};
+    if (!isfinite(row.sumsq))
+        return;    /* reported when the row is added */
     /* The median of |x| lies below its mean in every activation seen; two thirds is near the normal distribution's. */
-    double median = median_abs(x, acc->channels, (float)(0.75 * row->sumabs / (double)acc->channels));
+    const double median = median_abs(x, channels, (float)(0.75 * row.sumabs / (double)channels));
     /* A token with a zero median has the ratio infinity here, which RATIO_MAX cuts off. */
-    double ratio = peak > 0 ? fmin(peak / median, RATIO_MAX) : 0;
-    size_t t = acc->n_tokens++;
-    acc->peak[t] = (float)peak;
-    acc->ratio[t] = (float)ratio;
-    acc->crest[t] = rms > 0 ? (float)(peak / rms) : 0;
-    acc->n_massive += peak > MASSIVE_PEAK && ratio > MASSIVE_RATIO;
+    const double ratio = peak > 0 ? fmin(peak / median, RATIO_MAX) : 0;
+    out->ratio = (float)ratio;
+    out->crest = rms > 0 ? (float)(peak / rms) : 0;
+    out->massive = peak > MASSIVE_PEAK && ratio > MASSIVE_RATIO;
+}
+
+/* Counts are added in any order. */
+static calm_status look_at_rows(calm_ctx *ctx, size_t index, void *user)
+{
+    const rows_task *task = user;
+    const size_t first = index * OF_TASK, end = calm_size_min(first + OF_TASK, task->n);
+    calm_histogram histogram = {0};
+    (void)ctx;
+    for (size_t t = first; t < end; t++) {
+        const float *x = task->x + t * task->channels;
+        find_figures(x, task->channels, &task->figures[t]);
+        if (isfinite(task->figures[t].sumsq))
+            calm_histogram_add(&histogram, x, task->channels);
+    }
+    for (size_t k = 0; k <= CALM_ACT_BINS; k++) {
+        const uint64_t n = histogram.count[0][k] + histogram.count[1][k];
+        uint64_t *bin = k < CALM_ACT_BINS ? &task->histogram[k] : task->zeros;
+        if (n)
+#pragma omp atomic
+            *bin += n;
+    }
+    return CALM_OK;
 }
 
 /* Add one token to everything but the histogram. */
-static calm_status add_row(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, uint32_t window, uint32_t token)
+static calm_status add_row(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, const row_figures *row,
+                           calm_actstat_place at)
 {
-    moments row;
-    row_moments(x, acc->channels, &row);
     /* A float's square is finite in double, so the sum is not finite only if an element is not. */
-    if (!isfinite(row.sumsq)) {
+    if (!isfinite(row->sumsq)) {
         size_t j = 0;
         while (isfinite(x[j]))
             j++;
         return calm_fail(ctx, CALM_ENUMERIC, "activation statistics: %f at window %u, token %u, channel %zu",
-                         (double)x[j], window, token, j);
+                         (double)x[j], at.window, at.token, j);
     }
-    acc->sum += row.sum;
-    acc->sumsq += row.sumsq;
-    acc->sumabs += row.sumabs;
-    acc->min = row.min < acc->min ? row.min : acc->min;
-    acc->max = row.max > acc->max ? row.max : acc->max;
+    acc->sum += row->sum;
+    acc->sumsq += row->sumsq;
+    acc->sumabs += row->sumabs;
+    acc->min = row->min < acc->min ? row->min : acc->min;
+    acc->max = row->max > acc->max ? row->max : acc->max;
     acc->count += acc->channels;
-    add_token(acc, x, &row);
+    acc->peak[acc->n_tokens] = row->peak;
+    acc->ratio[acc->n_tokens] = row->ratio;
+    acc->crest[acc->n_tokens++] = row->crest;
+    acc->n_massive += row->massive;
     /* Most rows have no element among the largest, which their peak shows. */
-    if (abs_bits(&acc->peak[acc->n_tokens - 1]) > top_limit(acc))
-        add_peaks(acc, x, window, token);
+    if (abs_bits(&row->peak) > top_limit(acc))
+        add_peaks(acc, x, at.window, at.token);
     return CALM_OK;
 }
 
@@ -254,25 +299,25 @@ static calm_status check_room(calm_ctx *ctx, const calm_actstat_acc *acc, size_t
     return CALM_OK;
 }
 
-/* Rows from `places`, or one after the other from `first` when that is NULL. */
+/* Rows from `places`, or one after the other from `first` when that is NULL.  What costs time is shared among threads;
+ * sums and the largest |x| are then added row by row, in their order. */
 static calm_status add_rows(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n, calm_actstat_place first,
                             const calm_actstat_place *places)
 {
-    calm_status status = CALM_OK;
-    calm_histogram histogram = {0};
+    row_figures figures[AT_ONCE];
     CALM_TRY(check_room(ctx, acc, n));
-    for (size_t t = 0; t < n && status == CALM_OK; t++) {
-        const calm_actstat_place at = places ? places[t]
-                                             : (calm_actstat_place){first.window, first.token + (uint32_t)t};
-        status = add_row(ctx, acc, x + t * acc->channels, at.window, at.token);
-        if (status == CALM_OK)
-            calm_histogram_add(&histogram, x + t * acc->channels, acc->channels);
+    for (size_t begin = 0; begin < n; begin += AT_ONCE) {
+        rows_task task = {x + begin * acc->channels, calm_size_min(n - begin, AT_ONCE), acc->channels, figures,
+                          acc->histogram, &acc->zeros};
+        CALM_TRY(calm_parallel_for(ctx, (task.n + OF_TASK - 1) / OF_TASK, look_at_rows, &task));
+        for (size_t t = 0; t < task.n; t++) {
+            const calm_actstat_place at = places ? places[begin + t]
+                                                 : (calm_actstat_place){first.window,
+                                                                        first.token + (uint32_t)(begin + t)};
+            CALM_TRY(add_row(ctx, acc, task.x + t * acc->channels, &figures[t], at));
+        }
     }
-    /* Both copies into the accumulator once per call: adding 1026 bins for every row would cost more than the row. */
-    for (size_t k = 0; k < CALM_ACT_BINS; k++)
-        acc->histogram[k] += histogram.count[0][k] + histogram.count[1][k];
-    acc->zeros += histogram.count[0][CALM_ACT_BINS] + histogram.count[1][CALM_ACT_BINS];
-    return status;
+    return CALM_OK;
 }
 
 calm_status calm_actstat_add(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n, uint32_t window,

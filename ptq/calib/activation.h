@@ -56,7 +56,7 @@ size_t calm_actstat_init_bytes(size_t capacity);
 
 /* Add X [n, D] (row stride D): tokens first_token .. of window `window`.  Tokens must come in the order of (window,
  * token), which is how ties among the largest |x| are broken.  CALM_ENUMERIC, with position, when a value is not finite
- * (`acc` then holds the rows before it); CALM_EARG when more than `capacity` tokens would be held. */
+ * (`acc` is then of no use); CALM_EARG when more than `capacity` tokens would be held. */
 calm_status calm_actstat_add(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n, uint32_t window,
                          uint32_t first_token);
 

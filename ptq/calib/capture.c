@@ -35,22 +35,6 @@ typedef struct capture_state {
 
 /* ---- shared pieces ---- */
 
-/* Rows outside, channels inside: each channel adds in row order whatever the width of vectors. */
-CALM_VECTORIZE void calm_channel_sums_add(const float *x, size_t n, size_t width, const float *weight,
-                                          calm_channel_sums *sums)
-{
-    for (size_t t = 0; t < n; t++) {
-        const float factor = weight ? weight[t] : 1;    /* times 1 changes no bit */
-        for (size_t i = 0; i < width; i++) {
-            const float plain = fabsf(x[t * width + i]), value = factor * x[t * width + i], magnitude = fabsf(value);
-            sums->absmax[i] = plain > sums->absmax[i] ? plain : sums->absmax[i];
-            sums->sum[i] += (double)value;
-            sums->sumsq[i] += (double)value * (double)value;
-            sums->sumabs[i] += (double)magnitude;
-        }
-    }
-}
-
 void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *weight, float *out)
 {
     for (size_t t = 0; t < n; t++) {
@@ -58,20 +42,6 @@ void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *we
         for (size_t i = 0; i < width; i++)
             out[t * width + i] = factor * x[t * width + i];
     }
-}
-
-calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width, calm_channel_sums *sums)
-{
-    CALM_TRY(CALM_NEW(ctx, arena, sums->absmax, width));
-    CALM_TRY(CALM_NEW(ctx, arena, sums->sum, width));
-    CALM_TRY(CALM_NEW(ctx, arena, sums->sumsq, width));
-    return CALM_NEW(ctx, arena, sums->sumabs, width);
-}
-
-/* What calm_channel_sums_new takes. */
-static size_t channel_sums_bytes(size_t width)
-{
-    return CALM_BYTES(float, width) + 3 * CALM_BYTES(double, width);
 }
 
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
@@ -195,7 +165,7 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
         bytes += shape->score_rows ? CALM_BYTES(float, shape->score_rows * width) : 0;
         if (!(options->jobs & 1u << kind))
             continue;
-        bytes += channel_sums_bytes(width);
+        bytes += calm_channel_sums_bytes(width);
         bytes += options->grams && rows ? calm_gram_bytes(width) : 0;
         bytes += options->crosses && rows ? calm_gram_bytes(width) : 0;
         /* How many tokens an expert gets is not known beforehand, and fewer rows may keep more of them. */
@@ -266,7 +236,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         if (state->inputs[kind])
             calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight,
                             state->inputs[kind] + state->row_begin[index] * seen->width);
-        calm_channel_sums_add(seen->x, seen->n_rows, seen->width, weight, &part->sums[kind]);
+        CALM_TRY(calm_channel_sums_add(ctx, seen->x, seen->n_rows, seen->width, weight, &part->sums[kind]));
         calm_job_samples_keep(&state->sums[kind], row - state->held, seen->x, seen->n_rows, seen->width, weight);
     }
     /* A sublayer has one of the two; its output is what candidates are compared with. */
@@ -559,7 +529,7 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
         width += widths[n_grams];
         if (!(options->jobs & 1u << kind))
             continue;
-        sums += channel_sums_bytes(widths[n_grams]);
+        sums += calm_channel_sums_bytes(widths[n_grams]);
         n_grams += options->grams && shape->rows > shape->held_rows;
     }
     /* As calm_capture_sublayer divides the windows into groups. */

@@ -17,6 +17,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/calib/activation.h"
+#include "ptq/calib/channel_sums.h"
 #include "ptq/model/forward.h"
 #include "ptq/model/moe.h"
 #include "ptq/quant/stats.h"
@@ -144,16 +145,6 @@ size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest, size_
 size_t calm_capture_rows_scratch_bytes(size_t n_windows, size_t longest);
 
 /* ---- shared by the files of this folder ---- */
-
-/* Per-channel sums of one input, [width] each. */
-typedef struct calm_channel_sums {
-    float *absmax;
-    double *sum, *sumsq, *sumabs;
-} calm_channel_sums;
-calm_status calm_channel_sums_new(calm_ctx *ctx, calm_arena *arena, size_t width, calm_channel_sums *sums);
-
-/* Add the rows x [n, width], times weight [n] unless that is NULL; absmax is of the rows as they are. */
-void calm_channel_sums_add(const float *x, size_t n, size_t width, const float *weight, calm_channel_sums *sums);
 
 /* out [n, width] = the rows x [n, width], times weight [n] unless that is NULL. */
 void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *weight, float *out);

@@ -108,7 +108,7 @@ static calm_status add_fitted(calm_ctx *ctx, expert_state *state, calm_job_kind 
     if (!fitted.n_rows)
         return CALM_OK;
     CALM_TRY(calm_job_row_factors(ctx, state->options, kind, weight, 0, fitted.rows, fitted.n_rows, &weight));
-    calm_channel_sums_add(fitted.x, fitted.n_rows, fitted.width, weight, &sums->total);
+    CALM_TRY(calm_channel_sums_add(ctx, fitted.x, fitted.n_rows, fitted.width, weight, &sums->total));
     calm_job_samples_keep(sums, at + out - state->held, fitted.x, fitted.n_rows, fitted.width, weight);
     return sums->gram ? add_gram(ctx, sums->gram, &fitted, weight) : CALM_OK;
 }

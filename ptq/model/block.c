@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
 #include "ptq/tensor/rotation.h"
@@ -59,6 +60,23 @@ void calm_mlp_combine(const calm_config *config, size_t n, float *a, const float
         calm_vec_mul(n, b, a);
 }
 
+/* What gate and up make of each other; rows are shared among threads, also where a window runs alone. */
+typedef struct combine_task {
+    const calm_config *config;
+    size_t inner;
+    float *a;
+    const float *b;
+} combine_task;
+
+static calm_status combine_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const combine_task *task = user;
+    const size_t at = first * task->inner;
+    (void)ctx;
+    calm_mlp_combine(task->config, n * task->inner, task->a + at, task->b ? task->b + at : NULL);
+    return CALM_OK;
+}
+
 calm_status calm_mlp_transform(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *g)
 {
     /* In blocks of the largest power of two that divides the width, as compressed-tensors' head_dim has it. */
@@ -102,7 +120,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, config->hidden));
     CALM_TRY(calm_mlp_project(ctx, weight, h, n, calm_weight_apply, &a, &b));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE, a, n, inner));
-    calm_mlp_combine(config, n * inner, a, b);
+    CALM_TRY(calm_parallel_rows(ctx, n, combine_rows, &(combine_task){config, inner, a, b}));
     CALM_TRY(calm_mlp_transform(ctx, config, n, inner, a));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
     return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);

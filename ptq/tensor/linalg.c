@@ -116,11 +116,15 @@ void calm_dsyrk_n(size_t n, size_t k, double alpha, const double *a, size_t lda,
     cblas_dsyrk(CblasRowMajor, CblasUpper, CblasNoTrans, (int)n, (int)k, alpha, a, (int)lda, beta, c, (int)ldc);
 }
 
+/* Tile by tile: columns of a large matrix, read one after the other, each take a line of the cache for one number. */
 void calm_dsymmetrize(size_t n, double *a, size_t lda)
 {
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < i; j++)
-            a[i * lda + j] = a[j * lda + i];
+    enum { TILE = 32 };
+    for (size_t rows = 0; rows < n; rows += TILE)
+        for (size_t columns = 0; columns <= rows; columns += TILE)
+            for (size_t i = rows; i < calm_size_min(rows + TILE, n); i++)
+                for (size_t j = columns; j < calm_size_min(columns + TILE, i); j++)
+                    a[i * lda + j] = a[j * lda + i];
 }
 
 /* A row-major upper triangle is a column-major lower one: the matrix is handed over as it lies in memory, so
