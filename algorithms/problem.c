@@ -265,8 +265,9 @@ static calm_status grids_of_rows(calm_ctx *ctx, const chunk_rows *rows)
         for (size_t g = 0, n; g < problem->n_groups; g += n) {
             const size_t start = calm_problem_group_start(problem, g), at = (rows->at + r) * problem->in + start;
             n = calm_problem_super(problem, g);
-            for (size_t j = 0; j < n * problem->group && start + j < problem->in; j++)
-                w[j] = rows->w[r * problem->in + start + j];
+            const size_t columns = calm_size_min(n * problem->group, problem->in - start);
+            for (size_t j = 0; j < columns; j++)
+                w[j] = (double)rows->w[r * problem->in + start + j];
             CALM_TRY(calm_problem_run(ctx, problem, rows->first + r, g, n, w, grid));
             for (size_t i = 0; i < n; i++) {
                 const size_t from = i * problem->group;

@@ -68,7 +68,7 @@ static inline float within_range(double scale, float rounded)
 static float round_16_bits(double scale, calm_dtype dtype)
 {
     assert(dtype == CALM_BF16 || dtype == CALM_F16);
-    return within_range(scale, calm_dtype_round(dtype, (float)scale));
+    return within_range(scale, dtype == CALM_F16 ? calm_round_f16((float)scale) : calm_round_bf16((float)scale));
 }
 
 CALM_VECTORIZE
@@ -235,7 +235,7 @@ static inline double even_scale(double lo, double hi, int most)
     return 2 * (-lo > hi ? -lo : hi) / most;
 }
 
-/* The range [lo, hi] over the distance of so many codes, or over the ends of the levels. */
+/* The range [lo, hi] over the distance of so many codes, from a minimum on, or over the ends of the levels. */
 static calm_grid family_between(const calm_scheme *scheme, float global, double lo, double hi)
 {
     const calm_levels *levels = calm_scheme_levels(scheme);
@@ -246,8 +246,6 @@ static calm_grid family_between(const calm_scheme *scheme, float global, double 
         scale = below > above ? below : above;
         if (calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0)
             scale = power_span(scale);
-    } else if (!calm_scheme_has_mins(scheme)) {
-        scale = even_scale(lo, hi, calm_code_max(scheme));
     } else {
         grid.min = calm_min_round(scheme, lo);
     }
@@ -257,12 +255,12 @@ static calm_grid family_between(const calm_scheme *scheme, float global, double 
 
 calm_grid calm_grid_between(const calm_scheme *scheme, float global, double lo, double hi)
 {
-    if (scheme->family)
+    if (scheme->family && !calm_scheme_is_plain(scheme))
         return family_between(scheme, global, lo, hi);
     const int most = calm_code_max(scheme);
-    const double step = scheme->symmetric ? even_scale(lo, hi, most) : (hi - lo) / most;
-    const float scale = calm_scale_round(scheme, global, step);
-    const double zero = scheme->symmetric ? calm_symmetric_zero(scheme) : rint(-lo / scale);
+    const bool even = scheme->family || scheme->symmetric;
+    const float scale = calm_scale_round(scheme, global, even ? even_scale(lo, hi, most) : (hi - lo) / most);
+    const double zero = even ? calm_symmetric_zero(scheme) : rint(-lo / scale);
     return (calm_grid){.scale = scale, .zero = (uint8_t)(zero < most ? zero : most)};
 }
 
