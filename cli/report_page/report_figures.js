@@ -108,10 +108,16 @@ function legend(items) {
 
 /* ---- kinds of figures ---- */
 
+/* What a letter of a row's label takes at most on average, also in bold, and what labels leave to the picture. */
+const LETTER = 7.8;
+function labelRoom(rows, width) {
+  return Math.min(Math.max(150, 0.4 * width), Math.max(70, LETTER * Math.max(...rows.map(r => shown(r.label).length)) + 16));
+}
+
 /* Intervals around points: rows {label, value, error, chosen, words}. */
 function forest(rows, axis) {
   return width => {
-    const left = Math.min(150, Math.max(70, 7 * Math.max(...rows.map(r => shown(r.label).length)) + 16));
+    const left = labelRoom(rows, width);
     const box = {left: left, right: width - 14, top: 8, bottom: 8 + 26 * rows.length};
     const ends = range(rows.flatMap(r => [r.value, r.value - 1.96 * (r.error || 0), r.value + 1.96 * (r.error || 0)]).concat([0])) || [0, 1];
     const pad = (ends[1] - ends[0] || 1) * 0.05, picture = canvas(width, box.bottom + 42);
@@ -121,7 +127,7 @@ function forest(rows, axis) {
     rows.forEach((row, i) => {
       const y = box.top + 26 * i + 13;
       picture.append(svg("text", {x: left - 10, y: y + 4, "text-anchor": "end", "font-weight": row.chosen ? 700 : 400},
-                         cut(row.label, Math.floor(left / 7))));
+                         cut(row.label, Math.floor((left - 16) / LETTER))));
       if (row.error)
         picture.append(svg("path", {class: "whisker",
           d: `M${x(row.value - 1.96 * row.error)} ${y}H${x(row.value + 1.96 * row.error)}m0 -4v8M${x(row.value - 1.96 * row.error)} ${y - 4}v8`}));
@@ -203,13 +209,13 @@ function histogram(get, name) {
 /* Horizontal bars: [{label, value, words, style}]. */
 function bars(rows, axis) {
   return width => {
-    const left = Math.min(130, Math.max(60, 7.2 * Math.max(...rows.map(r => shown(r.label).length)) + 14));
+    const left = labelRoom(rows, width);
     const box = {left: left, right: width - 92, top: 4, bottom: 4 + 28 * rows.length}, picture = canvas(width, box.bottom + 40);
     const x = linear(0, Math.max(...rows.map(r => r.value || 0)) || 1, box.left, box.right);
     axisBelow(picture, x, box, axis);
     rows.forEach((row, i) => {
       const y = box.top + 28 * i + 5;
-      picture.append(svg("text", {x: left - 8, y: y + 13, "text-anchor": "end"}, cut(row.label, Math.floor(left / 7))),
+      picture.append(svg("text", {x: left - 8, y: y + 13, "text-anchor": "end"}, cut(row.label, Math.floor((left - 16) / LETTER))),
         svg("rect", {class: "bar " + (row.style || ""), x: box.left, y: y, width: Math.max(1, x(row.value || 0) - box.left), height: 18}),
         svg("text", {x: x(row.value || 0) + 6, y: y + 13}, row.words));
     });
