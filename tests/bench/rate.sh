@@ -11,8 +11,8 @@ set -eu
 PATH=${1:?usage: rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]}:$PATH
 shift
 [ $# -gt 0 ] || set -- compressed-tensors:w2a16_g64 compressed-tensors:w3a16_g128 compressed-tensors:w4a16_g128 \
-    compressed-tensors:w4a16_g32 compressed-tensors:mxfp4a16 compressed-tensors:nvfp4a16 compressed-tensors:fp8_blocka16 \
-    mlx:w2a16_g64_asym mlx:w3a16_g64_asym mlx:w4a16_g64 mlx:w4a16_g64_asym
+    compressed-tensors:w4a16_g64 compressed-tensors:w4a16_g32 compressed-tensors:mxfp4a16 compressed-tensors:nvfp4a16 \
+    compressed-tensors:fp8_blocka16 compressed-tensors:fp8 mlx:w2a16_g64_asym mlx:w3a16_g64_asym mlx:w4a16_g64 mlx:w4a16_g64_asym
 model=${MODEL:-qwen}
 home=${CALM_HOME:-$(cd "$(dirname "$0")/../.." && pwd)}
 export CALM_HOME=$home

@@ -51,7 +51,7 @@ mlx() {
 }
 
 compressor() {
-    for pair in ${LLM_COMPRESSOR:-rtn:4g128 gptq:4g128 rtn:3g128 gptq:3g128 rtn:NVFP4A16 rtn:MXFP4A16}; do
+    for pair in ${LLM_COMPRESSOR:-rtn:4g128 gptq:4g128 rtn:3g128 gptq:3g128 rtn:NVFP4A16 rtn:MXFP4A16 rtn:FP8_DYNAMIC}; do
         rm -rf "$work/lc"
         try "$LLM_COMPRESSOR_PYTHON" "$here/peer_llm_compressor.py" "$model" "$home/recipes/text/wikitext2-valid.txt" "$work/lc" \
             "${pair%%:*}" "${pair#*:}"
