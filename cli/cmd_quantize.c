@@ -146,6 +146,7 @@ const calm_command calm_cmd_quantize = {
                 "  calm quantize --recipe qwen-w4 --output out                    (a shipped recipe; see calm recipe "
                 "list)\n  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out --store out.db\n"
                 "  calm quantize --model qwen --bits 4 --algorithms gptq          (a uniform run)\n"
+                "  calm quantize --model qwen --format gguf --bits-per-weight 5   (types that fill such a file)\n"
                 "  calm quantize --model qwen --scheme w4a4_g128 --algorithms rtn,gptq,smoothquant,mkq\n",
     .spec = CALM_SPEC_ALL,
     .spec_at = offsetof(options, spec),

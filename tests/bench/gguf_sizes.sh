@@ -16,13 +16,14 @@ export CALM_HOME=$home
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
+# shellcheck source=tests/bench/loss.sh
+. "$home/tests/bench/loss.sh"
 
 echo "size,bytes,table,kl"
 for size in "$@"; do
     calm quantize --model qwen --format gguf --size "${size}B" ${SPLIT_V:+--split-v} --algorithms "${ALGORITHMS:-mkq-full}" --guard-samples 0 --no-eval \
         --output "$work/$size" --store "$work/calm.db" --quiet --json >"$work/run.json"
-    calm eval --model "$work/$size/model.gguf" --reference qwen --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
     table=$(tr ',{}' '\n\n\n' <"$work/run.json" | sed -n 's/^ *"tables": *"embedding and head \([a-z0-9_]*\).*"$/\1/p')
-    kl=$(tr ',{}' '\n\n\n' <"$work/eval.json" | sed -n 's/^ *"kl": *\([-0-9.e]*\).*/\1/p' | head -n 1)
+    kl=$(loss "$work/$size/model.gguf" qwen)
     echo "$size,$(wc -c <"$work/$size/model.gguf"),$table,$kl"
 done

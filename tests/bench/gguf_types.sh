@@ -4,34 +4,37 @@
 #
 #   CALM_LLAMA_CPP=... gguf_types.sh FOLDER-OF-PROGRAMS [TYPE...]      build/release; types: Q4_0 Q4_K_M Q3_K_M Q2_K IQ4_XS
 #
-# CALM_LLAMA_CPP: llama.cpp's programs, see tests/readers/build_llama_cpp.sh.  WINDOWS=196: test windows of 512 tokens.
+# CALM_LLAMA_CPP: llama.cpp's programs, see tests/readers/build_llama_cpp.sh; without it calm's rows alone.  WINDOWS=196: test windows of 512 tokens.
 # ALGORITHMS=mkq-full.  A type takes calm about a minute of CPU, and each evaluation half of one.
 set -eu
 
 PATH=${1:?usage: gguf_types.sh FOLDER-OF-PROGRAMS [TYPE...]}:$1/tests:$PATH
 shift
 [ $# -gt 0 ] || set -- Q4_0 Q4_K_M Q3_K_M Q2_K IQ4_XS
-peer=${CALM_LLAMA_CPP:?CALM_LLAMA_CPP is not set: the folder of llama-quantize and llama-imatrix}
+peer=${CALM_LLAMA_CPP:-}
 home=${CALM_HOME:-$(cd "$(dirname "$0")/../.." && pwd)}
 export CALM_HOME=$home
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
+# shellcheck source=tests/bench/loss.sh
+. "$home/tests/bench/loss.sh"
 
-evaluate() {    # evaluate FILE : KL and its standard error
-    calm eval --model "$1" --reference qwen --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
-    tr ',{}' '\n\n\n' <"$work/eval.json" | sed -n 's/^ *"kl": *\([-0-9.e]*\).*/\1/p' | head -n 1
-}
-
-write_format "$home/recipes/models/qwen-demo" "$work/float" gguf float >"$work/said" || { cat "$work/said"; exit 1; }
-"$peer/llama-imatrix" -m "$work/float/model.gguf" -f "$home/recipes/text/wikitext2-valid.txt" -c 512 --chunks 128 \
-    -o "$work/imatrix.gguf" >"$work/said" 2>&1 || { tail -n 5 "$work/said"; exit 1; }
+if [ -n "$peer" ]; then
+    write_format "$home/recipes/models/qwen-demo" "$work/float" gguf float >"$work/said" || { cat "$work/said"; exit 1; }
+    "$peer/llama-imatrix" -m "$work/float/model.gguf" -f "$home/recipes/text/wikitext2-valid.txt" -c 512 --chunks 128 \
+        -o "$work/imatrix.gguf" >"$work/said" 2>&1 || { tail -n 5 "$work/said"; exit 1; }
+fi
 echo "type,tool,bytes,kl"
 for type in "$@"; do
-    "$peer/llama-quantize" --imatrix "$work/imatrix.gguf" "$work/float/model.gguf" "$work/peer.gguf" "$type" >"$work/said" 2>&1 ||
-        { tail -n 5 "$work/said"; exit 1; }
-    echo "$type,llama-quantize,$(wc -c <"$work/peer.gguf"),$(evaluate "$work/peer.gguf")"
+    if [ -n "$peer" ]; then
+        "$peer/llama-quantize" --imatrix "$work/imatrix.gguf" "$work/float/model.gguf" "$work/peer.gguf" "$type" >"$work/said" 2>&1 ||
+            { tail -n 5 "$work/said"; exit 1; }
+        kl=$(loss "$work/peer.gguf" qwen)
+        echo "$type,llama-quantize,$(wc -c <"$work/peer.gguf"),$kl"
+    fi
     calm quantize --model qwen --format gguf --gguf-type "$type" --algorithms "${ALGORITHMS:-mkq-full}" --guard-samples 0 --no-eval \
         --output "$work/$type" --store "$work/calm.db" --quiet >/dev/null
-    echo "$type,calm,$(wc -c <"$work/$type/model.gguf"),$(evaluate "$work/$type/model.gguf")"
+    kl=$(loss "$work/$type/model.gguf" qwen)
+    echo "$type,calm,$(wc -c <"$work/$type/model.gguf"),$kl"
 done

@@ -2,7 +2,8 @@
 
     rate.py DOCS/EVIDENCE > rate.svg
     rate.py --encoder DOCS/EVIDENCE > rate_encoder.svg      all-MiniLM-L6-v2 by rate_encoder.csv: 1 - cosine in place of KL
-    rate.py --check DOCS/EVIDENCE       which point of calm, of the same format, beats each point of another tool; status 1: one is not beaten
+    rate.py --check DOCS/EVIDENCE       which point of calm, of the same format and at most as many bytes, beats each point of another tool;
+                                        status 1: one is not beaten
 
 Reads rate.csv (rate.sh), rate_peers.csv (rate_peers.sh; auto-round's row is auto_round.sh's), gguf_types.csv and gguf_sizes.csv of the folder:
 all of the bundled model, on the same windows (auto-round and calm's learned blocks: four more). KL is on a logarithmic axis; the line is the lower
@@ -23,8 +24,10 @@ KINDS = {
     "auto-round": ("#bf3989", "auto-round"),
 }
 
-# What a type of llama-quantize holds is a little more than calm's file of it: keys of the file.
-SLACK = 1024
+
+def compared(row):
+    """Bytes that --check compares: a GGUF file's; of safetensors files those of their tensors, since each tool has its own keys in headers."""
+    return int(row.get("tensors") or row["bytes"])
 
 
 def read(folder, name):
@@ -37,22 +40,22 @@ def own(folder, name):
     kinds = {"rtn": "rounded"}
     return [
         (kinds.get(row["how"], row["how"] if row["how"] in KINDS else "calm"), f"{row['format']} {row['scheme']}",
-         int(row["bytes"]), float(row["kl"]))
+         int(row["bytes"]), float(row["kl"]), compared(row))
         for row in read(folder, name)
     ]
 
 
 def points(folder):
-    """(kind, format and scheme, bytes, KL) of each file."""
+    """(kind, format and scheme, bytes, KL, bytes to compare) of each file."""
     out = own(folder, "rate.csv")
     for row in read(folder, "gguf_types.csv"):
         kind = "calm" if row["tool"] == "calm" else "llama-quantize, importance matrix"
-        out.append((kind, f"gguf {row['type']}", int(row["bytes"]), float(row["kl"])))
+        out.append((kind, f"gguf {row['type']}", int(row["bytes"]), float(row["kl"]), compared(row)))
     for row in read(folder, "rate_peers.csv"):
         kind = next(k for k in KINDS if row["tool"].startswith(k))
-        out.append((kind, f"{row['format']} {row['scheme']}", int(row["bytes"]), float(row["kl"])))
+        out.append((kind, f"{row['format']} {row['scheme']}", int(row["bytes"]), float(row["kl"]), compared(row)))
     for row in read(folder, "gguf_sizes.csv"):
-        out.append(("calm", f"gguf --size {row['size']}", int(row["bytes"]), float(row["kl"])))
+        out.append(("calm", f"gguf --size {row['size']}", int(row["bytes"]), float(row["kl"]), compared(row)))
     return out
 
 
@@ -72,15 +75,15 @@ def hull(those):
 def check(found):
     """Print the best point of calm, of the same format and at most the same bytes, beside each point of another tool."""
     beaten = True
-    for kind, label, size, loss in found:
+    for kind, label, _, loss, size in found:
         if kind == "calm":
             continue
-        own = [p for p in found if p[0] == "calm" and p[1].split()[0] == label.split()[0] and p[2] <= size + SLACK]
-        best = min(own, key=lambda p: p[3], default=None)
-        held = best is not None and best[3] < loss
-        beaten &= held
-        print(f"{'' if held else 'NOT BEATEN '}{kind}, {label}: {size} bytes, {loss:.5f};"
-              f" calm {f'{best[1]}: {best[2]}, {best[3]:.5f}' if best else 'has no such file'}")
+        own_files = [p for p in found if p[0] == "calm" and p[1].split()[0] == label.split()[0] and p[4] <= size]
+        best = min(own_files, key=lambda p: p[3], default=None)
+        better = best is not None and best[3] < loss
+        beaten &= better
+        print(f"{'' if better else 'NOT BEATEN '}{kind}, {label}: {size} bytes, {loss:.5f};"
+              f" calm {f'{best[1]}: {best[4]}, {best[3]:.5f}' if best else 'has no such file'}")
     return beaten
 
 
@@ -118,7 +121,7 @@ def main():
         + " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in line)
         + '"/>'
     )
-    for (kind, label, size, loss), a, b in zip(found, sizes, losses):
+    for (kind, label, size, loss, _), a, b in zip(found, sizes, losses):
         out.append(
             f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="{KINDS[kind][0]}">'
             f"<title>{label}, {KINDS[kind][1]}: {size} bytes, {loss_name} {loss:.5f}</title></circle>"

@@ -11,25 +11,25 @@ set -eu
 PATH=${1:?usage: rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]}:$PATH
 shift
 [ $# -gt 0 ] || set -- compressed-tensors:w2a16_g64 compressed-tensors:w3a16_g128 compressed-tensors:w4a16_g128 \
-    compressed-tensors:w4a16_g32 compressed-tensors:mxfp4a16 compressed-tensors:nvfp4a16 compressed-tensors:fp8_blocka16 \
-    mlx:w2a16_g64_asym mlx:w3a16_g64_asym mlx:w4a16_g64 mlx:w4a16_g64_asym
+    compressed-tensors:w4a16_g64 compressed-tensors:w4a16_g32 compressed-tensors:mxfp4a16 compressed-tensors:nvfp4a16 \
+    compressed-tensors:fp8_blocka16 compressed-tensors:fp8 mlx:w2a16_g64_asym mlx:w3a16_g64_asym mlx:w4a16_g64 mlx:w4a16_g64_asym
 model=${MODEL:-qwen}
 home=${CALM_HOME:-$(cd "$(dirname "$0")/../.." && pwd)}
 export CALM_HOME=$home
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
+# shellcheck source=tests/bench/loss.sh
+. "$home/tests/bench/loss.sh"
 
-echo "format,scheme,how,bytes,kl"
+echo "format,scheme,how,bytes,tensors,kl"
 for pair in "$@"; do
     format=${pair%%:*} scheme=${pair#*:}
     for how in ${ALGORITHMS:-mkq-full rtn}; do
         # shellcheck disable=SC2086
         calm quantize --model "$model" --format "$format" --scheme "$scheme" --algorithms "$how" --guard-samples 0 --no-eval --quiet \
             --force --output "$work/out" --store "$work/calm.db" ${OPTIONS:-} >/dev/null
-        calm eval --model "$work/out" --reference "$model" --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
-        kl=$(tr ',{}' '\n\n\n' <"$work/eval.json" | sed -n 's/^ *"kl": *\([-0-9.e]*\).*/\1/p; s/^ *"cosine": *\([-0-9.e]*\).*/1-\1/p' | head -n 1)
-        case $kl in 1-*) kl=$(awk "BEGIN {printf \"%.6f\", $kl}") ;; esac
-        echo "$format,$scheme,$how,$(cat "$work/out"/*.safetensors | wc -c),$kl"
+        kl=$(loss "$work/out" "$model")
+        echo "$format,$scheme,$how,$(python3 "$home/tests/bench/checkpoint_bytes.py" "$work/out"),$kl"
     done
 done

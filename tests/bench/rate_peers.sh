@@ -8,6 +8,7 @@
 # CALM_LLAMA_CPP: llama.cpp's programs (tests/readers/build_llama_cpp.sh).  MLX_LM_PYTHON, LLM_COMPRESSOR_PYTHON: pythons of environments with
 # mlx-lm (pip install mlx[cpu] mlx-lm; mlx has a backend for Linux' CPUs) and llmcompressor.  WINDOWS=196: test windows of 512 tokens.
 # LLM_COMPRESSOR: its HOW:SCHEME, several.  About an hour and a half of CPU for all.
+# MODEL=DIRECTORY: another model.
 # Bytes of llm-compressor's files count floats as two bytes: it computes, and writes, in float32 here.
 set -eu
 
@@ -17,14 +18,16 @@ shift
 here=$(cd "$(dirname "$0")" && pwd)
 home=${CALM_HOME:-$(cd "$here/../.." && pwd)}
 export CALM_HOME=$home HF_HUB_OFFLINE=1
-model=$home/recipes/models/qwen-demo
+model=${MODEL:-$home/recipes/models/qwen-demo}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
+# shellcheck source=tests/bench/loss.sh
+. "$here/loss.sh"
 
-row() {    # row TOOL FORMAT SCHEME BYTES MODEL
-    calm eval --model "$5" --reference qwen --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
-    echo "$1,$2,$3,$4,$(tr ',{}' '\n\n\n' <"$work/eval.json" | sed -n 's/^ *"kl": *\([-0-9.e]*\).*/\1/p' | head -n 1)"
+row() {    # row TOOL FORMAT SCHEME BYTES,TENSORS FILE
+    kl=$(loss "$5" "$model")
+    echo "$1,$2,$3,$4,$kl"
 }
 
 try() {    # try COMMAND...
@@ -35,7 +38,7 @@ llama() {
     try write_format "$model" "$work/float" gguf float
     for type in Q4_0 Q4_K_M Q3_K_M Q2_K IQ4_XS; do
         try "$CALM_LLAMA_CPP/llama-quantize" "$work/float/model.gguf" "$work/peer.gguf" "$type"
-        row "llama-quantize" gguf "$type" "$(wc -c <"$work/peer.gguf")" "$work/peer.gguf"
+        row "llama-quantize" gguf "$type" "$(wc -c <"$work/peer.gguf")," "$work/peer.gguf"
     done
 }
 
@@ -43,30 +46,21 @@ mlx() {
     for bits in 2 3 4; do
         rm -rf "$work/mlx"
         try "$MLX_LM_PYTHON" -m mlx_lm convert --hf-path "$model" --mlx-path "$work/mlx" -q --q-bits $bits --q-group-size 64
-        row mlx-lm mlx "w${bits}a16_g64_asym" "$(cat "$work/mlx"/*.safetensors | wc -c)" "$work/mlx"
+        row mlx-lm mlx "w${bits}a16_g64_asym" "$(python3 "$here/checkpoint_bytes.py" "$work/mlx")" "$work/mlx"
     done
 }
 
 compressor() {
-    for pair in ${LLM_COMPRESSOR:-rtn:4g128 gptq:4g128 rtn:3g128 gptq:3g128 rtn:NVFP4A16 rtn:MXFP4A16}; do
+    for pair in ${LLM_COMPRESSOR:-rtn:4g128 gptq:4g128 rtn:3g128 gptq:3g128 rtn:NVFP4A16 rtn:MXFP4A16 rtn:FP8_DYNAMIC}; do
         rm -rf "$work/lc"
         try "$LLM_COMPRESSOR_PYTHON" "$here/peer_llm_compressor.py" "$model" "$home/recipes/text/wikitext2-valid.txt" "$work/lc" \
             "${pair%%:*}" "${pair#*:}"
-        cp "$model"/tokenizer* "$work/lc"
-        bytes=$("$LLM_COMPRESSOR_PYTHON" -c 'import glob, json, struct, sys
-total = 0
-for path in glob.glob(sys.argv[1] + "/*.safetensors"):
-    with open(path, "rb") as f:
-        n = struct.unpack("<Q", f.read(8))[0]
-        head = json.loads(f.read(n))
-    total += 8 + n + sum((t["data_offsets"][1] - t["data_offsets"][0]) // (2 if t["dtype"] == "F32" else 1)
-                         for k, t in head.items() if k != "__metadata__")
-print(total)' "$work/lc")
-        row "llm-compressor ${pair%%:*}" compressed-tensors "${pair#*:}" "$bytes" "$work/lc"
+        cp "$model"/*token* "$model"/vocab* "$work/lc" 2>/dev/null || true
+        row "llm-compressor ${pair%%:*}" compressed-tensors "${pair#*:}" "$(python3 "$here/checkpoint_bytes.py" "$work/lc" "$model")" "$work/lc"
     done
 }
 
-echo "tool,format,scheme,bytes,kl"
+echo "tool,format,scheme,bytes,tensors,kl"
 for tool in "$@"; do
     case $tool in
     llama-quantize) llama ;;

@@ -9,6 +9,7 @@ FORMAT  e4m3, e5m2          one scale per tensor, the largest weight to the larg
 Numpy alone; evaluation only: calm writes no such format."""
 
 import os
+import re
 import shutil
 import sys
 
@@ -18,6 +19,8 @@ from safetensors.numpy import save_file
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "readers"))
 from format_weights import read_folder, small_float  # noqa: E402
 
+# Linears of the blocks, of decoders and of BERT; neither tables nor a pooler.
+LINEAR = re.compile(r"(_proj|^(bert\.)?encoder\..*\.(query|key|value|dense))\.weight$")
 FORMATS = {"e4m3": (4, 3, 448.0, 8), "e5m2": (5, 2, 57344.0, 15)}
 
 
@@ -57,8 +60,8 @@ def main(model, out, form):
             shutil.copy(os.path.join(model, name), out)
     result = {}
     for name, value in tensors.items():
-        value = value.astype(numpy.float32)
-        if name.endswith("_proj.weight") and form != "float":
+        value = value.astype(numpy.float32) if value.dtype.kind == "f" else value
+        if LINEAR.search(name) and form != "float":
             value = rounded(value, form).astype(numpy.float32)
         result[name] = numpy.ascontiguousarray(value)
     save_file(result, os.path.join(out, "model.safetensors"), metadata={"format": "pt"})
