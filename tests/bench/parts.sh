@@ -1,7 +1,7 @@
 #!/bin/sh
-# What single parts of the method gain at each width: grid weights from the inverse Hessian, restarts, the refits `channel`
-# and `bias`, weights fitted to quantized activations, asymmetric calibration and rotation.  Uniform runs of the bundled
-# model, of its outlier twin and of an encoder, each with and without one part; a row of CSV each as it comes
+# What single parts of the method gain at each width: grid weights from the inverse Hessian, restarts, the refits
+# `channel` and `bias`, weights fitted to quantized activations, asymmetric calibration and rotation.  Uniform runs of
+# the bundled model, of its outlier twin and of an encoder, each with and without one part; a row of CSV each as it comes
 # (docs/evidence/parts_by_width.csv).
 #
 #   tests/bench/parts.sh FOLDER [MODEL ...] >rows.csv
@@ -22,7 +22,7 @@
 # of minilm 1 - cosine of the pooled embedding (without perplexity); percent is what the part changes; ppl is of the run
 # that is not the plain one.
 set -eu
-[ $# -ge 1 ] || { sed -n '2,25s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$1
 shift
 [ $# -gt 0 ] || set -- qwen twin
@@ -33,9 +33,9 @@ build=${BUILD:-$CALM_HOME/build/release}
 samples=${SAMPLES:-64} tested=${EVAL:-100} threads=${THREADS:-0}
 mkdir -p "$folder"
 
-# The chain of a run: `plain` has all parts but channel, bias and asym, the others are one part away from it.  With 4-bit
-# activations weights are fitted to them, or behind quantized blocks, not to both: `actfit` and `asym` take one another's
-# place, and `actfit` as the name of a run is the chain without either.
+# The chain of a run: `plain` has all parts but channel, bias and asym, the others are one part away from it.  With
+# 4-bit activations weights are fitted to them, or behind quantized blocks, not to both: `actfit` and `asym` take one
+# another's place, and `actfit` as the name of a run is the chain without either.
 chain()    # chain NAME SCHEME
 {
     before='' fit='' weights=',weights=inverse' after='+restarts'
@@ -98,8 +98,8 @@ measure()    # measure MODEL SCHEME NAME
     if [ ! -s "$report" ]; then
         # shellcheck disable=SC2046,SC2086  # options are words
         "$build/calm" quantize --model "$model" --scheme "$2" --algorithms "$(chain "$3" "$2")" $(options "$3" "$2") \
-            --samples "$windows" $cut --guard-samples 0 --no-eval --threads "$threads" --store "$folder/$1.db" --output "$folder/out" \
-            --force --quiet >/dev/null
+            --samples "$windows" $cut --guard-samples 0 --no-eval --threads "$threads" --store "$folder/$1.db" \
+            --output "$folder/out" --force --quiet >/dev/null
         "$build/calm" eval --model "$folder/out" --reference "$model" --samples "$tested" --threads "$threads" --json \
             --quiet >"$report.new"
         mv "$report.new" "$report"
@@ -111,7 +111,8 @@ measure()    # measure MODEL SCHEME NAME
 echo "model,scheme,part,chain,options,samples,eval,ppl,without,with,percent"
 for name in "$@"; do
     [ "$name" != twin ] || [ -d "$folder/twin" ] ||
-        "$build/tests/make_twin" --model "$CALM_HOME/recipes/models/qwen-demo" --output "$folder/twin" --seed 1 >/dev/null
+        "$build/tests/make_twin" --model "$CALM_HOME/recipes/models/qwen-demo" --output "$folder/twin" --seed 1 \
+            >/dev/null
     for scheme in ${SCHEMES:-w4a16_g128 w3a16_g128 w2a16_g64 w4a4_g128}; do
         for part in ${PARTS:-inverse restarts channel bias actfit asym rotate}; do
             has "$name" "$part" "$scheme" || continue
@@ -123,8 +124,9 @@ for name in "$@"; do
             with=$loss
             case $part in inverse | restarts | actfit) with=$without without=$loss ;; esac
             echo "$name,$scheme,$part,\"$(chain "$part" "$scheme")\",$(options "$part" "$scheme"),$windows,$tested,$(
-                number ppl "$report"),$without,$with,$(
-                awk -v a="$without" -v b="$with" 'BEGIN { printf "%.1f", 100 * (b / a - 1) }')"
+                awk -v ppl="$(number ppl "$report")" -v a="$without" -v b="$with" 'BEGIN {
+                    printf ppl == "" ? "%s,%.6f,%.6f,%.1f" : "%.4f,%.6f,%.6f,%.1f", ppl, a, b, 100 * (b / a - 1)
+                }')"
         done
     done
 done
