@@ -15,7 +15,7 @@ typedef struct calm_spare_pages calm_spare_pages;
  * for "not counted": nothing is held, and there is no limit.
  *
  * Pages that an arena gives back wait here for the next request that fits into them, which then faults none in: `used`
- * and they together are never more than `most`, so that waiting raises no peak. */
+ * and they together are never more than `most` and its calm_memory_room, nor than the limit. */
 typedef struct calm_memory {
     atomic_size_t limit, used, peak;
     atomic_size_t most;         /* the largest that `used` was, of all stages             */
@@ -47,6 +47,10 @@ void calm_memory_unmap(calm_memory *memory, void *pages, size_t bytes);
 
 /* For arenas, after bytes were taken for something else than pages: the spare pages that no longer fit go back. */
 void calm_memory_trim(calm_memory *memory);
+
+/* What spare pages may hold beside the most that arenas held, `bytes`, where the limit allows it: an eighth of that, at
+ * most 32 MiB. */
+size_t calm_memory_room(size_t bytes);
 
 /* All spare pages go back to the system, and what is held now is the most again. */
 void calm_memory_release(calm_memory *memory);

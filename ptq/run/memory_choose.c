@@ -12,6 +12,16 @@
 /* Captured inputs when memory is short. */
 #define SMALL_GROUP (8 * MIB)
 
+/* What fits without it has the room for spare pages that the limit leaves. */
+static void add_room(size_t limit, calm_memory_plan *plan)
+{
+    size_t *const stages[] = {&plan->capture, &plan->quantize, &plan->score, &plan->learn,
+                              &plan->evaluate, &plan->assemble, &plan->peak};
+    plan->room = calm_size_min(plan->room, limit > plan->peak ? limit - plan->peak : 0);
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        *stages[i] += plan->room;
+}
+
 calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out)
 {
     static const size_t experts[] = {16, 8, 4, 2, 1};
@@ -24,6 +34,8 @@ calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t lim
     /* Given ones are taken whatever they cost: by them tests show that knobs change no result. */
     if (p->in.recipe->knobs) {
         calm_memory_plan_estimate(p, threads, p->in.recipe->knobs, out);
+        /* No limit was asked for. */
+        add_room(SIZE_MAX, out);
         return CALM_OK;
     }
     /* From the inside out, what costs more time: a file, barriers, small groups; small waves, idle threads, another
@@ -38,8 +50,10 @@ calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t lim
                                               .group_bytes = choice & 4 ? SMALL_GROUP : 0};
                     calm_memory_plan_estimate(p, threads, &knobs, out);
                     smallest = calm_size_min(smallest, out->peak);
-                    if (out->peak <= limit)
+                    if (out->peak <= limit) {
+                        add_room(limit, out);
                         return CALM_OK;
+                    }
                 }
     return calm_fail(ctx, CALM_ENOMEM,
                      "the run does not fit in %.2f GB of memory; the smallest limit it fits in is `memory` %.2fGB (%s)",

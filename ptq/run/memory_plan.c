@@ -66,6 +66,8 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
         calm_memory_raise(&out->peak, *stages[i]);
     /* What the C library keeps back for each thread grows with the peak of arenas, so it comes after. */
     out->kept = calm_memory_kept(out->peak, n_threads);
+    /* Nothing needs it, so it counts once a limit is known that has it. */
+    out->room = calm_memory_room(out->peak);
     out->peak += always + out->kept;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         *stages[i] += always + out->kept;

@@ -54,9 +54,9 @@ END_OF_TEST
 
 /* ---- spare pages ---- */
 
-/* Pages come back with the next request of their size, zeroed where zeros are asked for; with what is held they are
- * never more than was held before. */
-TEST(spare_pages_raise_no_peak)
+/* Pages come back with the next request of their size, zeroed where zeros are asked for; what does not fit beside what
+ * is held goes back. */
+TEST(spare_pages_come_back)
 {
     calm_memory account = {0};
     calm_arena arena;
@@ -88,6 +88,43 @@ TEST(spare_pages_raise_no_peak)
     calm_memory_release(&account);
     ck_assert_uint_eq(account.spare_bytes, 0);
     ck_assert_uint_eq(account.most, 0);
+}
+END_OF_TEST
+
+/* 16 MiB are held, 1 is given back, 2 are asked for: are there still spare pages then? */
+static bool keeps_small_pages(size_t limit)
+{
+    calm_memory account = {0};
+    calm_arena arenas[3];
+    for (size_t i = 0; i < 3; i++) {
+        calm_arena_init(&arenas[i]);
+        arenas[i].memory = &account;
+    }
+    calm_memory_set_limit(&account, limit);
+    ck_assert_ptr_nonnull(calm_arena_alloc(&arenas[0], 16, MIB));
+    ck_assert_ptr_nonnull(calm_arena_alloc(&arenas[1], 1, MIB));
+    calm_arena_clear(&arenas[1]);
+    ck_assert_ptr_nonnull(calm_arena_alloc(&arenas[2], 2, MIB));
+    const size_t spare = account.spare_bytes;
+    ck_assert_uint_le(spare + calm_memory_used(&account), account.most + calm_memory_room(account.most));
+    ck_assert(!limit || spare + calm_memory_used(&account) <= limit);
+    calm_arena_clear(&arenas[0]);
+    calm_arena_clear(&arenas[2]);
+    calm_memory_release(&account);
+    return spare > 0;
+}
+
+/* An eighth of what was held, but never beyond the limit. */
+TEST(spare_pages_have_room)
+{
+    ck_assert_uint_eq(calm_memory_room(0), 0);
+    ck_assert_uint_eq(calm_memory_room(64 * MIB), 8 * MIB);
+    ck_assert_uint_eq(calm_memory_room((size_t)1 << 40), 32 * MIB);
+#ifndef CALM_SANITIZED    /* its heap has no such pages */
+    ck_assert(keeps_small_pages(0));
+    ck_assert(keeps_small_pages(20 * MIB));
+#endif
+    ck_assert(!keeps_small_pages(19 * MIB));
 }
 END_OF_TEST
 
@@ -347,7 +384,7 @@ int main(void)
     calm_memory_setup();
     return run_tests("memory",
                      (const TTest *[]){what_is_taken_is_given_back, peak_stays_until_it_is_restarted,
-                                       spare_pages_raise_no_peak, spare_pages_are_cut_and_joined,
+                                       spare_pages_come_back, spare_pages_have_room, spare_pages_are_cut_and_joined,
                                        spare_pages_belong_to_one_thread,
                                        limit_refuses_and_says_so, limit_refuses_a_small_block,
                                        limit_is_not_blamed_for_overflow, threads_never_pass_the_limit_together,
