@@ -226,7 +226,7 @@ typedef struct calm_gc_request {
 
 typedef struct calm_gc_outcome {
     size_t n_dropped, n_kept;               /* runs                                                                */
-    int64_t rows, blob_bytes;               /* that went                                                           */
+    int64_t rows, blob_bytes;               /* that went; of blobs, and of rows that a guard has left behind       */
     int64_t bytes_before, bytes_after;      /* of the database file                                                */
 } calm_gc_outcome;
 

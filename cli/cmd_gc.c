@@ -97,7 +97,7 @@ static void write_runs(calm_text *text, const char *words, const int64_t *ids, s
 
 static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_result *freed, calm_table *rows)
 {
-    const double blobs = (double)freed->kinds[freed->n_kinds - 1].bytes / 1e6,
+    const double beside = (double)freed->beside_bytes / 1e6,
                  shrunk = (double)(freed->bytes_before - freed->bytes_after) / 1e6;
     CALM_SCOPED_TEXT(text);
     write_runs(&text, o->dry_run ? "Runs that would go:" : "Runs dropped:", freed->dropped, freed->n_dropped);
@@ -108,11 +108,11 @@ static calm_status print_text(calm_ctx *ctx, const options *o, const calm_gc_res
     else
         calm_text_printf(&text, "Every row and blob is needed by a run.\n");
     if (o->dry_run)
-        calm_text_printf(&text, "\nWould free %.1f MB of blobs, and what the rows take of the %.1f MB of %s.\n", blobs,
-                         (double)freed->bytes_before / 1e6, o->store);
+        calm_text_printf(&text, "\nWould free %.1f MB of blobs, and what the rows take of the %.1f MB of %s.\n",
+                         beside, (double)freed->bytes_before / 1e6, o->store);
     else
         calm_text_printf(&text, "\nFreed %.1f MB: %.1f MB of blobs, %.1f MB of %s, which has %.1f MB now.\n",
-                         blobs + shrunk, blobs, shrunk, o->store, (double)freed->bytes_after / 1e6);
+                         beside + shrunk, beside, shrunk, o->store, (double)freed->bytes_after / 1e6);
     if (freed->note)
         calm_text_printf(&text, "%s: %s.\n", o->store, freed->note);
     return calm_print_text(ctx, &text);
@@ -139,7 +139,8 @@ const calm_command calm_cmd_gc = {
     .examples = "  calm gc --dry-run                    what would go\n"
                 "  calm gc --keep 5                     the newest five runs stay\n"
                 "  calm gc --drop 3,4 --store calm.db\n\n"
-                "Bytes of rows are those of their values, of blobs those of the files.  While\n"
+                "Bytes of rows are those of their values, of blobs (and of a guard's rows, which\n"
+                "none will go on with) those of the files.  While\n"
                 "a run writes to the store, calm gc says which one and does nothing;\n"
                 "--dry-run works then too.  Checkpoints that runs wrote are not touched.\n",
     CALM_COMMAND_PARTS,

@@ -20,15 +20,17 @@ typedef struct calm_gc_plan {
 
 /* What goes of one table, or of the blobs. */
 typedef struct calm_gc_kind {
-    const char *kind;      /* name of the table, "blob" at the end; static                                */
+    const char *kind;      /* name of the table, "guard" of CALM_STORE_GUARD, "blob" at the end; static     */
     int64_t rows, bytes;   /* of the values: text as long as it is, numbers 8; of blobs: sizes of files   */
 } calm_gc_kind;
 
 typedef struct calm_gc_result {
     const int64_t *dropped, *kept;    /* [n_dropped], [n_kept] runs by number; ctx->out */
     size_t n_dropped, n_kept;
-    const calm_gc_kind *kinds;        /* [n_kinds] every table and "blob", also those that lose nothing; ctx->out */
+    const calm_gc_kind *kinds;        /* [n_kinds] every table, "guard", "blob", also what loses nothing; ctx->out */
     size_t n_kinds;
+    int64_t rows;                     /* of all tables                                                     */
+    int64_t beside_bytes;             /* of files beside the database: blobs, and rows of a guard           */
     int64_t bytes_before, bytes_after;    /* of the database file; equal in a dry run */
     const char *note;                 /* why the file did not shrink, one sentence; NULL: it did, or had no need to */
 } calm_gc_result;

@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "store/blob.h"
 #include "store/gc.h"
@@ -93,7 +94,8 @@ static const struct kind {
     {"block", "id IN temp.gc_block"},
     {"model", "id IN temp.gc_model"},
 };
-#define N_TABLES (sizeof kinds / sizeof *kinds)
+/* Files are counted behind the tables. */
+enum { N_TABLES = sizeof kinds / sizeof *kinds, GUARD = N_TABLES, BLOB, N_KINDS };
 
 /* The numbers that a query gives, in ctx->out. */
 static calm_status read_ids(calm_ctx *ctx, calm_sql *sql, const char *of, const int64_t **out, size_t *n_out)
@@ -233,12 +235,31 @@ static calm_status judge_blob(calm_ctx *ctx, void *user, const char *digest, siz
     return CALM_OK;
 }
 
-/* ---- the file ---- */
+/* ---- files ---- */
 
 static int64_t file_bytes(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
+}
+
+/* The rows that a guard would go on with, where no kept run will. */
+static calm_status collect_guard(calm_ctx *ctx, calm_store *store, bool dry_run, calm_gc_kind *counted)
+{
+    static const char *const ends[] = {"", ".new"};
+    int64_t unfinished;
+    CALM_TRY(calm_sql_number(ctx, store->sql, "SELECT count(*) FROM (" UNFINISHED ")", CALM_NONE, &unfinished));
+    for (size_t i = 0; !unfinished && i < sizeof ends / sizeof *ends; i++) {
+        char *path;
+        struct stat info;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s" CALM_STORE_GUARD "%s", store->path, ends[i]));
+        if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode))
+            continue;
+        counted->rows++;
+        counted->bytes += (int64_t)info.st_size;
+        CALM_TRY(dry_run ? CALM_OK : calm_remove_tree(ctx, path));
+    }
+    return CALM_OK;
 }
 
 /* Is there room for a compaction: what is left of the database once in a temporary file, once in the -wal? */
@@ -296,18 +317,23 @@ calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *
     calm_gc_kind *counted;
     CALM_SCOPED_SCRATCH(ctx);
     memset(out, 0, sizeof *out);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, counted, N_TABLES + 1));
-    counted[N_TABLES].kind = "blob";
-    out->kinds = counted, out->n_kinds = N_TABLES + 1;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, counted, N_KINDS));
+    counted[GUARD].kind = "guard";
+    counted[BLOB].kind = "blob";
+    out->kinds = counted, out->n_kinds = N_KINDS;
     out->bytes_before = out->bytes_after = file_bytes(store->path);
     /* On files, not in memory: a compaction is as large as the store.  And on the disk before a blob goes. */
     CALM_TRY(calm_sql_script(ctx, store->sql, "PRAGMA temp_store = FILE; PRAGMA synchronous = FULL"));
     CALM_TRY(calm_store_begin(ctx, store));
     collect_rows(ctx, store, plan, counted, out);
     CALM_TRY(calm_store_end(ctx, store));
-    blobs it = {.root = store->blobs, .dry_run = plan->dry_run, .counted = &counted[N_TABLES]};
+    blobs it = {.root = store->blobs, .dry_run = plan->dry_run, .counted = &counted[BLOB]};
     CALM_TRY(read_kept(ctx, store->sql, &it));
     CALM_TRY(calm_blob_walk(ctx, store->blobs, judge_blob, &it));
+    CALM_TRY(collect_guard(ctx, store, plan->dry_run, &counted[GUARD]));
+    for (size_t i = 0; i < N_TABLES; i++)
+        out->rows += counted[i].rows;
+    out->beside_bytes = counted[GUARD].bytes + counted[BLOB].bytes;
     if (plan->dry_run)
         return CALM_OK;
     CALM_TRY(compact(ctx, store, &out->note));

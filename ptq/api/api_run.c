@@ -199,12 +199,9 @@ calm_status calm_gc(calm_ctx *ctx, const calm_gc_request *request, calm_gc_outco
     const calm_gc_plan plan = {.drop = request->drop, .n_drop = request->n_drop, .keep = request->keep,
                                .dry_run = request->dry_run};
     CALM_TRY(calm_store_gc_file(ctx, request->store, "calm_gc", &plan, &freed));
-    *out = (calm_gc_outcome){.n_dropped = freed.n_dropped, .n_kept = freed.n_kept, .bytes_before = freed.bytes_before,
+    *out = (calm_gc_outcome){.n_dropped = freed.n_dropped, .n_kept = freed.n_kept, .rows = freed.rows,
+                             .blob_bytes = freed.beside_bytes, .bytes_before = freed.bytes_before,
                              .bytes_after = freed.bytes_after};
-    /* The last kind is that of the blobs, which are files and no rows. */
-    for (size_t i = 0; i + 1 < freed.n_kinds; i++)
-        out->rows += freed.kinds[i].rows;
-    out->blob_bytes = freed.kinds[freed.n_kinds - 1].bytes;
     return CALM_OK;
 }
 

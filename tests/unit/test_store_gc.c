@@ -331,11 +331,38 @@ TEST(dropped_runs)
                     {"block", 1},
                     {"model", 1},
                     {"blob", 7}};
-    ck_assert_uint_eq(freed.n_kinds, sizeof expected / sizeof *expected);
-    for (size_t i = 0; i < freed.n_kinds; i++) {
+    const size_t n = sizeof expected / sizeof *expected;
+    ck_assert_uint_eq(freed.n_kinds, n + 1);    /* the rows of the killed run's guard: none are there */
+    ck_assert_int_eq(kind(&freed, "guard")->rows, 0);
+    ck_assert_int_eq(freed.beside_bytes, kind(&freed, "blob")->bytes);
+    int64_t rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        rows += i + 1 < n ? expected[i].rows : 0;
         ck_assert_int_eq(kind(&freed, expected[i].kind)->rows, expected[i].rows);
         ck_assert_int_gt(kind(&freed, expected[i].kind)->bytes, 0);
     }
+    ck_assert_int_eq(freed.rows, rows);
+}
+END_OF_TEST
+
+/* They stay where a run will go on with them, and go where none will. */
+TEST(rows_of_a_guard)
+{
+    const char *path = fill(), *rows = test_format("%s.guard", path), *half = test_format("%s.guard.new", path);
+    calm_gc_result freed;
+    ck_ok(calm_write_file(ctx, rows, "rows", 4));
+    ck_ok(calm_write_file(ctx, half, "half an", 7));
+    collect(path, (calm_gc_plan){.keep = -1}, &freed);    /* runs 3 and 4 did not finish */
+    ck_assert_int_eq(kind(&freed, "guard")->rows, 0);
+    ck_assert(calm_path_exists(rows) && calm_path_exists(half));
+    collect(path, (calm_gc_plan){.keep = -1, .drop = (int64_t[]){3, 4}, .n_drop = 2, .dry_run = true}, &freed);
+    ck_assert_int_eq(kind(&freed, "guard")->rows, 2);
+    ck_assert(calm_path_exists(rows) && calm_path_exists(half));
+    collect(path, (calm_gc_plan){.keep = -1, .drop = (int64_t[]){3, 4}, .n_drop = 2}, &freed);
+    ck_assert_int_eq(kind(&freed, "guard")->rows, 2);
+    ck_assert_int_eq(kind(&freed, "guard")->bytes, 11);
+    ck_assert_int_eq(freed.beside_bytes, 11 + kind(&freed, "blob")->bytes);
+    ck_assert(!calm_path_exists(rows) && !calm_path_exists(half));
 }
 END_OF_TEST
 
@@ -395,7 +422,7 @@ TEST(every_table)
     calm_gc_result freed;
     collect(path, (calm_gc_plan){.keep = -1, .dry_run = true}, &freed);
     char *tables = test_format("%s", lines(path, "SELECT name FROM sqlite_master WHERE type = 'table'"));
-    size_t n = 1;    /* blob */
+    size_t n = 2;    /* guard and blob */
     for (char *rest, *name = strtok_r(tables, " ", &rest); name; name = strtok_r(NULL, " ", &rest), n++)
         ck_assert_str_eq(kind(&freed, name)->kind, name);
     ck_assert_uint_eq(freed.n_kinds, n);
@@ -545,8 +572,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("store_gc", (const TTest *[]){without_dropping_a_run, dropped_runs, the_newest_stay,
-                                                   links_are_not_followed, no_such_run,
+    return run_tests("store_gc", (const TTest *[]){without_dropping_a_run, dropped_runs, rows_of_a_guard,
+                                                   the_newest_stay, links_are_not_followed, no_such_run,
                                                    every_table, the_file_shrinks_where_there_is_room,
                                                    killed_or_refused_at_many_calls, NULL});
 }
