@@ -32,10 +32,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 failed=0
 
-# The number after "NAME": in a report
-number() {    # number NAME FILE
-    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+]*\).*/\1/p" | head -n 1
-}
+. "$CALM_HOME/tests/number.sh"
 
 measure() {    # measure NAME LIMIT-IN-GB MOST-PERCENT-OFF "OPTIONS OF make_checkpoint" OPTIONS OF quantize...
     name=$1 limit=$2 off=$3 making=$4

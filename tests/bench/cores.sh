@@ -22,17 +22,9 @@ unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 peer=
 [ "${1:-}" != --peer ] || { peer=yes; shift; }
 [ $# -eq 1 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-mkdir -p "$1"
-folder=$(cd "$1" && pwd)
-CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
-export CALM_HOME
-calm=${CALM:-$CALM_HOME/build/release/calm}
-make=${MAKE:-$CALM_HOME/build/release/tests/make_checkpoint}
+. "$(dirname "$0")/timed.sh"
 write=$(dirname "$make")/write_format
 blocks=${BLOCKS:-4}
-for program in "$calm" "$make" /usr/bin/time; do
-    [ -x "$program" ] || { echo "cores.sh: no $program" >&2; exit 2; }
-done
 model=$folder/model-$blocks
 [ -d "$model" ] || "$make" --shape qwen3-0.6b --blocks "$blocks" --vocab 4096 --output "$model" >&2
 

@@ -13,20 +13,9 @@
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 [ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-mkdir -p "$1"
-folder=$(cd "$1" && pwd)
-CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
-export CALM_HOME
-calm=${CALM:-$CALM_HOME/build/release/calm}
-make=${MAKE:-$CALM_HOME/build/release/tests/make_checkpoint}
-for program in "$calm" "$make" /usr/bin/time; do
-    [ -x "$program" ] || { echo "foresee.sh: no $program" >&2; exit 2; }
-done
+. "$(dirname "$0")/timed.sh"
 
-# The number after "NAME": in a report
-number() {    # number NAME FILE
-    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+]*\).*/\1/p" | head -n 1
-}
+. "$CALM_HOME/tests/number.sh"
 
 # The run with these options: "seconds KiB"
 taken() {

@@ -15,15 +15,7 @@
 # The same model stands for the smallest value of layers, tokens and pool: 4 blocks of width 256, 512 tokens a window.
 set -eu
 [ $# -eq 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-mkdir -p "$1"
-folder=$(cd "$1" && pwd)
-CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
-export CALM_HOME
-calm=${CALM:-$CALM_HOME/build/release/calm}
-make=${MAKE:-$CALM_HOME/build/release/tests/make_checkpoint}
-for program in "$calm" "$make" /usr/bin/time; do
-    [ -x "$program" ] || { echo "growth.sh: no $program" >&2; exit 2; }
-done
+. "$(dirname "$0")/timed.sh"
 
 # One step for all entries, so that each costs the same: GPTQ, and GPTQ with other damping.
 pool() {

@@ -73,11 +73,7 @@ has()    # has MODEL NAME SCHEME
     esac
 }
 
-# The number after "NAME": in a report.
-number()    # number NAME FILE
-{
-    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -n 1
-}
+. "$CALM_HOME/tests/number.sh"
 
 find_model()
 {

@@ -17,17 +17,10 @@
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 [ $# -eq 1 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-mkdir -p "$1"
-folder=$(cd "$1" && pwd)
-CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
-export CALM_HOME
-calm=${CALM:-$CALM_HOME/build/release/calm}
-make=${MAKE:-$CALM_HOME/build/release/tests/make_checkpoint}
+. "$(dirname "$0")/timed.sh"
 write=$(dirname "$make")/write_format
 blocks=${BLOCKS:-4} threads=${THREADS:-2} windows=${WINDOWS:-66}
-for program in "$calm" "$make" "$write" /usr/bin/time; do
-    [ -x "$program" ] || { echo "prefill.sh: no $program" >&2; exit 2; }
-done
+need "$write"
 [ "$windows" -gt 2 ] || { echo "prefill.sh: WINDOWS=$windows: expected more than 2" >&2; exit 2; }
 model=$folder/model-$blocks
 [ -d "$model" ] || "$make" --shape qwen3-0.6b --blocks "$blocks" --vocab 4096 --output "$model" >&2
@@ -44,11 +37,7 @@ seconds()    # seconds WINDOWS
     cat "$folder/time"
 }
 
-# The number after "NAME": in a report.
-number()    # number NAME FILE
-{
-    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -n 1
-}
+. "$CALM_HOME/tests/number.sh"
 
 "$calm" --version >&2
 echo round,name,figure,unit

@@ -71,11 +71,7 @@ foreign=${FOREIGN-$foreign}
 
 # ---- runs ----
 
-# The number after "NAME": in a report.
-number()    # number NAME FILE
-{
-    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -n 1
-}
+. "$CALM_HOME/tests/number.sh"
 
 # The KL of a quantile.
 quantile()    # quantile NAME FILE

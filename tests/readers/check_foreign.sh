@@ -12,11 +12,12 @@ shift
 [ $# -gt 0 ] || set -- llama-quantize llm-compressor mlx-lm
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/peers.sh"
+. "$here/../number.sh"
 ran=0
 
 kl() {    # kl MODEL : of the first test window
     try calm eval --model "$1" --reference qwen --samples 1 --json --quiet
-    tr ',{}' '\n\n\n' <"$work/said" | sed -n 's/^ *"kl": *\([-0-9.e]*\).*/\1/p' | head -n 1
+    number kl "$work/said"
 }
 
 judge() {    # judge TOOL NAME PATH same|other : `other`, what quantized inputs lose is not in the floats

@@ -23,10 +23,7 @@ trap 'exit 130' INT TERM
 text=$CALM_HOME/recipes/text/wikitext2-test.txt
 windows=4
 
-# The number after "NAME": in a report
-number() {    # number NAME FILE
-    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([-0-9.e+]*\).*/\1/p" | head -n 1
-}
+. "$here/../number.sh"
 
 check() {    # check SCHEME ALGORITHMS
     calm quantize --model qwen --scheme "$1" --algorithms "$2" --samples 8 --seqlen 128 --score-samples 4 \

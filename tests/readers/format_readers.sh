@@ -32,10 +32,7 @@ has() {
     "$python" -c "import torch, transformers, $1" >/dev/null 2>&1 || { echo "SKIP: no Python with torch, transformers and $1"; return 1; }
 }
 
-# The number after "NAME": in a report
-number() {    # number NAME FILE
-    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([-0-9.e+]*\).*/\1/p" | head -n 1
-}
+. "$here/../number.sh"
 
 check() {    # check READER PER-MILLE FORMAT SCHEMES [SHARD-BYTES]
     name=$3-$4${5:+-sharded}
