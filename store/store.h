@@ -27,9 +27,10 @@
 
 typedef struct calm_store calm_store;
 
-/* What follows the store's name in that of a file in which a run keeps what it goes on with after a kill; ".new" behind
- * it while it is written. */
-#define CALM_STORE_GUARD ".guard"
+/* What follows the store's name in that of a file in which a run keeps what it goes on with after a kill, and in that
+ * of the file while it is written. */
+#define CALM_STORE_GUARD     ".guard"
+#define CALM_STORE_GUARD_NEW ".guard.new"
 
 /* ---- open and close ---- */
 

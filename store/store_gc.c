@@ -246,13 +246,13 @@ static int64_t file_bytes(const char *path)
 /* The rows that a guard would go on with, where no kept run will. */
 static calm_status collect_guard(calm_ctx *ctx, calm_store *store, bool dry_run, calm_gc_kind *counted)
 {
-    static const char *const ends[] = {"", ".new"};
+    static const char *const ends[] = {CALM_STORE_GUARD, CALM_STORE_GUARD_NEW};
     int64_t unfinished;
     CALM_TRY(calm_sql_number(ctx, store->sql, "SELECT count(*) FROM (" UNFINISHED ")", CALM_NONE, &unfinished));
     for (size_t i = 0; !unfinished && i < sizeof ends / sizeof *ends; i++) {
         char *path;
         struct stat info;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s" CALM_STORE_GUARD "%s", store->path, ends[i]));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s%s", store->path, ends[i]));
         if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode))
             continue;
         counted->rows++;

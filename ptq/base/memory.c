@@ -92,7 +92,7 @@ static size_t most_held(const calm_memory *memory)
 {
     const size_t limit = atomic_load(&memory->limit), most = atomic_load(&memory->most),
                  held = most + calm_memory_room(most);
-    return !limit || held < limit ? held : most > limit ? most : limit;
+    return !limit || held < limit ? held : limit;
 }
 
 /* At the beginning of the pages that it is about. */

@@ -156,7 +156,7 @@ calm_status calm_guard_rows_open(calm_ctx *ctx, calm_run *p, const calm_windows 
                            .rows = windows->begin[windows->n] - windows->begin[0]};
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->plans, n));
     CALM_TRY(calm_strf(ctx, ctx->out, &r->path, "%s" CALM_STORE_GUARD, p->in.recipe->store));
-    CALM_TRY(calm_strf(ctx, ctx->out, &r->new_path, "%s.new", r->path));
+    CALM_TRY(calm_strf(ctx, ctx->out, &r->new_path, "%s" CALM_STORE_GUARD_NEW, p->in.recipe->store));
     CALM_TRY(calm_path_parent(ctx, p->in.recipe->store, &dir));
     CALM_TRY(calm_strf(ctx, ctx->out, &r->dir, "%s", dir));
     CALM_TRY(calm_rope_init(ctx, calm_model_config(p->in.model), calm_windows_reach(windows), &r->rope));

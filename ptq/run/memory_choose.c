@@ -15,11 +15,8 @@
 /* What fits without it has the room for spare pages that the limit leaves. */
 static void add_room(size_t limit, calm_memory_plan *plan)
 {
-    size_t *const stages[] = {&plan->capture, &plan->quantize, &plan->score, &plan->learn,
-                              &plan->evaluate, &plan->assemble, &plan->peak};
     plan->room = calm_size_min(plan->room, limit > plan->peak ? limit - plan->peak : 0);
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        *stages[i] += plan->room;
+    calm_memory_plan_raise_all(plan, plan->room);
 }
 
 calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t limit, calm_memory_plan *out)

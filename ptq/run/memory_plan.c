@@ -23,6 +23,16 @@ static size_t program_bytes(const estimate *e)
     return PROGRAM_BYTES + e->n_threads * (STACK_BYTES + calm_linalg_buffer_bytes(rows));
 }
 
+void calm_memory_plan_raise_all(calm_memory_plan *plan, size_t bytes)
+{
+    size_t *const stages[] = {&plan->capture, &plan->quantize, &plan->score,
+                              &plan->learn,   &plan->evaluate, &plan->assemble};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        *stages[i] += bytes;
+        calm_memory_raise(&plan->peak, *stages[i]);
+    }
+}
+
 void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_knobs *knobs, calm_memory_plan *out)
 {
     const calm_config *config = calm_model_config(p->in.model);
@@ -60,17 +70,12 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* begun, in arenas and their scratch */
     out->program = program_bytes(&e);
     const size_t always = base + out->program + chunks;
-    size_t *const stages[] = {&out->capture, &out->quantize, &out->score,
-                              &out->learn,   &out->evaluate, &out->assemble};
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        calm_memory_raise(&out->peak, *stages[i]);
+    calm_memory_plan_raise_all(out, 0);
     /* What the C library keeps back for each thread grows with the peak of arenas, so it comes after. */
     out->kept = calm_memory_kept(out->peak, n_threads);
     /* Nothing needs it, so it counts once a limit is known that has it. */
     out->room = calm_memory_room(out->peak);
-    out->peak += always + out->kept;
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        *stages[i] += always + out->kept;
+    calm_memory_plan_raise_all(out, always + out->kept);
     const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner || p->several;
     out->spill_bytes = knobs->spill ? e.rows * config->hidden * sizeof(float) * (config->moe.n_experts ? 2 : 1) *
                                            (twice ? 2 : 1)

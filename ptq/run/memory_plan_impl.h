@@ -31,6 +31,9 @@ static inline void calm_memory_raise(size_t *most, size_t bytes)
     *most = calm_size_max(*most, bytes);
 }
 
+/* So many bytes more in every stage; the peak is that of the largest. */
+void calm_memory_plan_raise_all(calm_memory_plan *plan, size_t bytes);
+
 /* What a model holds of one of its blocks with every job quantized, float and quantized weights, and while it runs
  * on so many windows, or after that `then`. */
 size_t calm_memory_plan_block_bytes(const calm_memory_estimate *e, size_t block, size_t n_windows, size_t longest,
