@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "ptq/base/simd.h"
+
 #define PI 3.14159265358979323846
 
 /* ---- frequencies ----
@@ -169,7 +171,19 @@ calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_conf
     return CALM_OK;
 }
 
-/* Rotate by the angles, or with sign -1 back by them. */
+/* (a, b) [half] of one head by the angles of its position, or with sign -1 back by them. */
+CALM_VECTORIZE
+static void rotate_head(size_t half, const float *restrict cosines, const float *restrict sines, float sign,
+                        float *restrict a, float *restrict b)
+{
+    /* Without restrict the compiler would leave it to single numbers: a table might lie among the rows. */
+    for (size_t c = 0; c < half; c++) {
+        const float u = a[c], v = b[c], sine = sign * sines[c];
+        a[c] = u * cosines[c] - v * sine;
+        b[c] = v * cosines[c] + u * sine;
+    }
+}
+
 static void rotate(const calm_rope_table *table, float sign, float *x, size_t stride, size_t n_tokens, size_t n_heads,
                    size_t head_dim, const uint32_t *positions)
 {
@@ -180,12 +194,8 @@ static void rotate(const calm_rope_table *table, float sign, float *x, size_t st
         for (size_t head = 0; head < n_heads; head++) {
             /* Channel c with c + half, not with its neighbour: the layout of Hugging Face checkpoints (GGUF files
              * permute rows). */
-            float *a = x + t * stride + head * head_dim, *b = a + half;
-            for (size_t c = 0; c < half; c++) {
-                const float u = a[c], v = b[c], sine = sign * sines[c];
-                a[c] = u * cosines[c] - v * sine;
-                b[c] = v * cosines[c] + u * sine;
-            }
+            float *a = x + t * stride + head * head_dim;
+            rotate_head(half, cosines, sines, sign, a, a + half);
         }
     }
 }
