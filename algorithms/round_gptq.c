@@ -11,7 +11,8 @@
  *
  * All in double.  Rows are independent: a task takes CALM_ROW_CHUNK of them.  Within a block of columns a tile of
  * TILE rows lies transposed, so that the rows are the vector's lanes; what a block does to the columns after it is one
- * matrix product (the paper's lazy update). */
+ * matrix product (the paper's lazy update).  Within the block PANEL columns are as lazy, without a change of bits: each
+ * weight still has the errors of earlier columns taken off one after the other. */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -23,6 +24,8 @@
 
 #define BLOCK ((size_t)128)
 #define TILE ((size_t)32)
+/* Columns whose errors reach those after them together. */
+#define PANEL ((size_t)8)
 /* Added and taken off again: rounds a double to a whole number, ties to even, in one vector lane. */
 #define ROUND_F64 0x1.8p52
 
@@ -117,11 +120,25 @@ static void quantize_levels(const calm_scheme *scheme, const double *w, const do
 
 /* tile[k] -= u[k] e for k in [from, to). */
 CALM_VECTORIZE
-static void correct_columns(double (*tile)[TILE], size_t from, size_t to, const double *u, const double *e)
+static void correct_columns(double (*restrict tile)[TILE], size_t from, size_t to, const double *u, const double *e)
 {
     for (size_t k = from; k < to; k++)
         for (size_t r = 0; r < TILE; r++)
             tile[k][r] -= u[k] * e[r];
+}
+
+/* The same by PANEL columns, one after the other; their u are rows of length `in`. */
+CALM_VECTORIZE
+static void correct_by_panel(double (*restrict tile)[TILE], size_t from, size_t to, const double *restrict u, size_t in,
+                             double (*restrict e)[TILE])
+{
+    for (size_t k = from; k < to; k++)
+        for (size_t r = 0; r < TILE; r++) {
+            double w = tile[k][r];
+            for (size_t p = 0; p < PANEL; p++)
+                w -= u[p * in + k] * e[p][r];
+            tile[k][r] = w;
+        }
 }
 
 /* Rows of the tile that exist: the last one of a chunk may be short. */
@@ -208,35 +225,63 @@ static size_t super_columns(const gptq_job *job)
     return calm_scheme_family(&job->qjob->scheme)->super * job->problem->group;
 }
 
+/* Codes [TILE] and errors [TILE] of the tile's column j, of a block that begins at `start`. */
+static void quantize_one(const chunk_state *state, size_t start, size_t j, uint8_t *code, double *e)
+{
+    const gptq_job *job = state->job;
+    const calm_scheme *scheme = &job->qjob->scheme;
+    const size_t at = tile_grid(state, job->order[j] / job->problem->group);
+    const double *w = state->tile[j - start], pivot = job->u[j * job->problem->in + j];
+    if (calm_scheme_is_plain(scheme))
+        quantize_column(w, state->scale + at, state->zero + at, calm_code_min(scheme), calm_code_max(scheme), pivot,
+                        code, e);
+    else
+        quantize_levels(scheme, w, state->scale + at, state->zero + at, state->min ? state->min + at : NULL, pivot,
+                        code, e);
+}
+
+/* Quantize columns first .. first + n - 1, n <= PANEL, of a block of columns start .. end - 1. */
+static void quantize_panel(const chunk_state *state, size_t start, size_t end, size_t first, size_t n)
+{
+    const gptq_job *job = state->job;
+    const size_t in = job->problem->in, behind = first + n - start;
+    const double *u = job->u + first * in + start;
+    uint8_t code[PANEL][TILE];
+    double e[PANEL][TILE];
+    for (size_t p = 0; p < n; p++) {
+        quantize_one(state, start, first + p, code[p], e[p]);
+        correct_columns(state->tile, first + p + 1 - start, behind, u + p * in, e[p]);
+    }
+    if (n == PANEL)
+        correct_by_panel(state->tile, behind, end - start, u, in, e);
+    for (size_t p = 0; n < PANEL && p < n; p++)
+        correct_columns(state->tile, behind, end - start, u + p * in, e[p]);
+    /* Back in the order of the matrix: codes by column number; errors by position, for the product that follows. */
+    const size_t *column = job->order + first, n_rows = tile_rows(state);
+    uint8_t *codes = job->qjob->codes + (state->first + state->tile_row) * in;
+    double *errors = state->e + state->tile_row * BLOCK + first - start;
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t p = 0; p < n; p++) {
+            codes[r * in + column[p]] = code[p][r];
+            errors[r * BLOCK + p] = e[p][r];
+        }
+}
+
 /* Quantize columns start .. end - 1 of one tile; errors go to state->e. */
 static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
-    const calm_scheme *scheme = &job->qjob->scheme;
-    size_t in = job->problem->in, group = job->problem->group, width = super_columns(job);
-    const bool plain = calm_scheme_is_plain(scheme), shared = calm_scheme_rows(scheme) > 1;
-    uint8_t code[TILE];
-    double e[TILE];
+    const bool enters = job->sequential && calm_scheme_rows(&job->qjob->scheme) == 1;
+    const size_t width = super_columns(job);
     load_tile(state, start, end);
-    for (size_t j = start; j < end; j++) {
-        size_t column = job->order[j], g = column / group;
-        if (job->sequential && !shared && column % width == 0)
-            CALM_TRY(enter_group(ctx, state, g, start, end));
-        const double *u = job->u + j * in;
-        const size_t at = tile_grid(state, g);
-        if (plain)
-            quantize_column(state->tile[j - start], state->scale + at, state->zero + at, calm_code_min(scheme),
-                            calm_code_max(scheme), u[j], code, e);
-        else
-            quantize_levels(scheme, state->tile[j - start], state->scale + at, state->zero + at,
-                            state->min ? state->min + at : NULL, u[j], code, e);
-        correct_columns(state->tile, j + 1 - start, end - start, u + start, e);
-        for (size_t r = 0; r < tile_rows(state); r++) {
-            /* Back in the order of the matrix: codes by column number; errors by position, for the product that
-             * follows. */
-            job->qjob->codes[(state->first + state->tile_row + r) * in + column] = code[r];
-            state->e[(state->tile_row + r) * BLOCK + j - start] = e[r];
-        }
+    for (size_t j = start, n; j < end; j += n) {
+        n = calm_size_min(end - j, PANEL);
+        /* The order is the matrix's then.  All weights of a group are corrected before it is entered. */
+        if (enters)
+            n = calm_size_min(n, width - j % width);
+        if (enters && j % width == 0)
+            CALM_TRY(enter_group(ctx, state, j / job->problem->group, start, end));
+        quantize_panel(state, start, end, j, n);
     }
     return CALM_OK;
 }
