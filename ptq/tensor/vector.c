@@ -24,20 +24,41 @@ CALM_VECTORIZE void calm_vec_scale(size_t n, float a, float *y)
         y[i] *= a;
 }
 
+typedef float lanes_float __attribute__((vector_size(LANES * sizeof(float))));
+
+/* most = part where that is greater: a comparison gives all ones or zeros in each lane.  No function, since not every
+ * machine hands such vectors over. */
+#define RAISE(most, part)                                                                                              \
+    do {                                                                                                               \
+        const __typeof__((part) > (most)) above = (part) > (most);                                                     \
+        (most) = (lanes_float)((above & (__typeof__(above))(part)) | (~above & (__typeof__(above))(most)));            \
+    } while (0)
+
 CALM_VECTORIZE float calm_vec_max(size_t n, const float *x)
 {
-    float lane[LANES];
-    for (size_t j = 0; j < LANES; j++)
-        lane[j] = x[0];
+    /* Several at once, since each comparison waits for the one before it; written as vectors, or the compiler would
+     * compare one number at a time. */
+    enum { AT_ONCE = 4 };
+    lanes_float part, most[AT_ONCE];
+    for (size_t k = 0; k < AT_ONCE; k++)
+        most[k] = (lanes_float){0} + x[0];
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++)
-            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-    for (; i < n; i++)
-        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
-    float max = lane[0];
+    for (; i + AT_ONCE * LANES <= n; i += AT_ONCE * LANES)
+        for (size_t k = 0; k < AT_ONCE; k++) {
+            memcpy(&part, x + i + k * LANES, sizeof part);
+            RAISE(most[k], part);
+        }
+    for (; i + LANES <= n; i += LANES) {
+        memcpy(&part, x + i, sizeof part);
+        RAISE(most[0], part);
+    }
+    for (size_t k = 1; k < AT_ONCE; k++)
+        RAISE(most[0], most[k]);
+    float max = most[0][0];
     for (size_t j = 1; j < LANES; j++)
-        max = lane[j] > max ? lane[j] : max;
+        max = most[0][j] > max ? most[0][j] : max;
+    for (; i < n; i++)
+        max = x[i] > max ? x[i] : max;
     return max;
 }
 
