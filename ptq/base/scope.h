@@ -4,6 +4,7 @@
  *     CALM_SCOPED_SCRATCH(ctx);                  rewinds ctx->scratch to where it is now
  *     CALM_SCOPED_ARENA(own);                    calm_arena own, without memory
  *     CALM_SCOPED_OUT(ctx, &own);                results go to `own` instead of ctx->out
+ *     CALM_SCOPED_BF16(ctx, rounds);             ctx->bf16 is `rounds`
  *     CALM_SCOPED_TEXT(text);                    calm_text text, empty
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
@@ -22,6 +23,8 @@
 /* One of each in a scope. */
 #define CALM_SCOPED_OUT(ctx, arena)                                                                                    \
     CALM_SCOPED(calm_out_scope, calm_out_leave) out_scope_ = calm_out_enter((ctx), (arena))
+#define CALM_SCOPED_BF16(ctx, rounds)                                                                                  \
+    CALM_SCOPED(calm_bf16_scope, calm_bf16_leave) bf16_scope_ = calm_bf16_enter((ctx), (rounds))
 #define CALM_SCOPED_SCRATCH(ctx)                                                                                       \
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}
@@ -54,6 +57,24 @@ static inline calm_out_scope calm_out_enter(calm_ctx *of, calm_arena *arena)
 static inline void calm_out_leave(calm_out_scope *scope)
 {
     scope->ctx->out = scope->caller;
+}
+
+/* Whether products rounded before. */
+typedef struct calm_bf16_scope {
+    calm_ctx *ctx;
+    bool caller;
+} calm_bf16_scope;
+
+/* They do if `rounds`; back to what they did. */
+static inline calm_bf16_scope calm_bf16_enter(calm_ctx *of, bool rounds)
+{
+    const calm_bf16_scope scope = {of, of->bf16};
+    of->bf16 = rounds;
+    return scope;
+}
+static inline void calm_bf16_leave(calm_bf16_scope *scope)
+{
+    scope->ctx->bf16 = scope->caller;
 }
 
 #endif

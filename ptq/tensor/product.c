@@ -2,7 +2,45 @@
 #include "ptq/tensor/product.h"
 
 #include "ptq/base/threads.h"
+#include "ptq/tensor/bf16_product.h"
 #include "ptq/tensor/linalg.h"
+
+/* ---- on this thread ---- */
+
+static void multiply_floats(calm_product_form form, size_t m, size_t n, size_t k, const float *a, size_t lda,
+                            const float *b, size_t ldb, float beta, float *c, size_t ldc)
+{
+    if (form == CALM_PRODUCT_NT)
+        calm_sgemm_nt(m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+    else if (form == CALM_PRODUCT_NN)
+        calm_sgemm_nn(m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+    else
+        calm_sgemm_tn(m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+}
+
+calm_status calm_multiply(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
+                          size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
+{
+    if (ctx->bf16)
+        return calm_bf16_product(ctx, form, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    multiply_floats(form, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    return CALM_OK;
+}
+
+calm_status calm_multiply_upper(calm_ctx *ctx, size_t n, size_t k, const float *x, size_t ldx, float *c, size_t ldc)
+{
+    if (ctx->bf16)
+        return calm_bf16_product_upper(ctx, n, k, x, ldx, c, ldc);
+    calm_ssyrk_t(n, k, 1, x, ldx, 0, c, ldc);
+    return CALM_OK;
+}
+
+size_t calm_multiply_scratch_bytes(bool bf16, size_t rows)
+{
+    return bf16 ? calm_bf16_scratch_bytes(rows) : 0;
+}
+
+/* ---- in tiles ---- */
 
 /* A tile has at most so many rows and columns: a product of tiles runs at nine tenths of the rate of a whole one, and
  * one of 512 x 1024 has enough of them for eight threads. */
@@ -30,14 +68,10 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
     const product *p = user;
     const size_t i = index / p->across * p->rows, j = index % p->across * p->columns;
     const size_t m = calm_size_min(p->rows, p->m - i), n = calm_size_min(p->columns, p->n - j);
-    float *c = p->c + i * p->ldc + j;
+    const float *a = p->a + (p->form == CALM_PRODUCT_TN ? i : i * p->lda);
+    const float *b = p->b + (p->form == CALM_PRODUCT_NT ? j * p->ldb : j);
     (void)ctx;
-    if (p->form == CALM_PRODUCT_NT)
-        calm_sgemm_nt(m, n, p->k, 1.0f, p->a + i * p->lda, p->lda, p->b + j * p->ldb, p->ldb, p->beta, c, p->ldc);
-    else if (p->form == CALM_PRODUCT_NN)
-        calm_sgemm_nn(m, n, p->k, 1.0f, p->a + i * p->lda, p->lda, p->b + j, p->ldb, p->beta, c, p->ldc);
-    else
-        calm_sgemm_tn(m, n, p->k, 1.0f, p->a + i, p->lda, p->b + j, p->ldb, p->beta, c, p->ldc);
+    multiply_floats(p->form, m, n, p->k, a, p->lda, b, p->ldb, p->beta, p->c + i * p->ldc + j, p->ldc);
     return CALM_OK;
 }
 
@@ -76,13 +110,18 @@ typedef struct rows_product {
     void *c;
 } rows_product;
 
+/* Terms that bf16_product.c gives BLAS at least of a longer sum, and columns of a wider product. */
+#define BF16_TERMS ((size_t)256)
+#define BF16_COLS  ((size_t)1024)
+
 /* Cut m rows into pieces of about `wanted`; the last one takes what is left, never less than ROW_STEP. */
-static void cut_rows(rows_product *p, size_t wanted)
+static void cut_rows(rows_product *p, bool bf16, size_t wanted)
 {
+    const size_t n = bf16 ? calm_size_min(p->n, BF16_COLS) : p->n, k = bf16 ? calm_size_min(p->k, BF16_TERMS) : p->k;
     const size_t pieces = (p->m + wanted / 2) / wanted;
     p->rows = p->m;
     p->pieces = 1;
-    if (pieces < 2 || ROW_STEP * p->n * p->k < SMALL_PRODUCT)
+    if (pieces < 2 || ROW_STEP * n * k < SMALL_PRODUCT)
         return;
     p->rows = ((p->m + pieces - 1) / pieces + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
     p->pieces = calm_size_max((p->m + p->rows - ROW_STEP) / p->rows, 1);
@@ -100,21 +139,14 @@ static calm_status multiply_rows(calm_ctx *ctx, size_t index, void *user)
     const size_t first = index * p->rows, m = piece_rows(p, index);
     const float *a = (const float *)p->a + (p->form == CALM_PRODUCT_TN ? first : first * p->lda), *b = p->b;
     float *c = (float *)p->c + first * p->ldc;
-    (void)ctx;
-    if (p->form == CALM_PRODUCT_NT)
-        calm_sgemm_nt(m, p->n, p->k, 1, a, p->lda, b, p->ldb, (float)p->beta, c, p->ldc);
-    else if (p->form == CALM_PRODUCT_NN)
-        calm_sgemm_nn(m, p->n, p->k, 1, a, p->lda, b, p->ldb, (float)p->beta, c, p->ldc);
-    else
-        calm_sgemm_tn(m, p->n, p->k, 1, a, p->lda, b, p->ldb, (float)p->beta, c, p->ldc);
-    return CALM_OK;
+    return calm_multiply(ctx, p->form, m, p->n, p->k, a, p->lda, b, p->ldb, (float)p->beta, c, p->ldc);
 }
 
 calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
 {
     rows_product p = {form, m, n, k, 0, 0, a, b, lda, ldb, ldc, (double)beta, c};
-    cut_rows(&p, calm_team_size(ctx) <= FEW ? 2 * ROWS_OF_PIECE : ROWS_OF_PIECE);
+    cut_rows(&p, ctx->bf16, calm_team_size(ctx) <= FEW ? 2 * ROWS_OF_PIECE : ROWS_OF_PIECE);
     return m && n ? calm_parallel_for(ctx, p.pieces, multiply_rows, &p) : CALM_OK;
 }
 
@@ -138,7 +170,7 @@ calm_status calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, 
                                size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc)
 {
     rows_product p = {form, m, n, k, 0, 0, a, b, lda, ldb, ldc, beta, c};
-    cut_rows(&p, DROWS_OF_PIECE);
+    cut_rows(&p, false, DROWS_OF_PIECE);
     return m && n ? calm_parallel_for(ctx, p.pieces, dmultiply_rows, &p) : CALM_OK;
 }
 
@@ -162,6 +194,6 @@ calm_status calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double 
     /* Thin, since the first piece has the most columns.  At the edges of other shapes, and where it cuts long sums in
      * two, BLAS adds a triangle in another order than a product: those are not cut. */
     if (n % UPPER_STEP == 0 && k == UPPER_TERMS)
-        cut_rows(&p, UPPER_ROWS);
+        cut_rows(&p, false, UPPER_ROWS);
     return n ? calm_parallel_for(ctx, p.pieces, multiply_upper, &p) : CALM_OK;
 }

@@ -14,17 +14,28 @@ typedef enum calm_product_form {
     CALM_PRODUCT_TN, /* A^T B, A [k, m], B [k, n]: and to its weight, dy^T x      */
 } calm_product_form;
 
-/* C [m, n] = the product + beta C, row-major with these row strides, on ctx's threads. */
+/* C [m, n] = the product + beta C, row-major with these row strides, on this thread: as calm_sgemm_*, or where
+ * ctx->bf16 with both operands rounded to bfloat16 (bf16_product.h). */
+calm_status calm_multiply(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
+                          size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
+
+/* Upper triangle of C [n, n] = X^T X, X [k, n], likewise; what is below the diagonal may be written, too. */
+calm_status calm_multiply_upper(calm_ctx *ctx, size_t n, size_t k, const float *x, size_t ldx, float *c, size_t ldc);
+
+/* What the two hold of ctx->scratch where `bf16`, of so many rows of C. */
+size_t calm_multiply_scratch_bytes(bool bf16, size_t rows);
+
+/* C [m, n] = the product + beta C in float32, on ctx's threads. */
 calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                          size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 
 /* ---- cut between rows ----
  *
  * Each sum of a product is one of BLAS's inner loop, whichever rows of C are computed with it, as long as rows begin at
- * a multiple of what the kernels take at once: so these have the bytes of one product of calm_sgemm_* or
+ * a multiple of what the kernels take at once: so these have the bytes of one product of calm_multiply or
  * calm_dgemm_*, for any number of threads (tests/unit/test_product.c, with every family of kernels). */
 
-/* As calm_product. */
+/* As calm_multiply, on ctx's threads. */
 calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 

@@ -6,7 +6,8 @@
 
 int main(void)
 {
-    static const char *const families[] = {"Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX"};
+    static const char *const families[] = {"Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX",
+                                           "Cooperlake"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (calm_blas_runs(calm_cpu_features(), families[i]))
             puts(families[i]);

@@ -1,0 +1,134 @@
+/* Products of bfloat16, cut into blocks; and the kernel of CPUs that have no instructions for it. */
+#include "ptq/tensor/bf16_product.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/tensor/bf16_kernel.h"
+#include "ptq/tensor/dtype.h"
+#include "ptq/tensor/linalg.h"
+
+/* ---- rounded operands, multiplied in float32 ---- */
+
+/* A block of an operand keeps its order: `lines` of `n` values each. */
+static void round_lines(size_t lines, size_t n, const float *in, size_t stride, float *out)
+{
+    for (size_t i = 0; i < lines; i++)
+        memcpy(out + i * n, in + i * stride, n * sizeof *out);
+    calm_dtype_round_all(CALM_BF16, out, lines * n);
+}
+
+static void round_rows(calm_product_form form, size_t rows, size_t terms, const float *a, size_t lda, void *out)
+{
+    if (form == CALM_PRODUCT_TN)
+        round_lines(terms, rows, a, lda, out);
+    else
+        round_lines(rows, terms, a, lda, out);
+}
+
+static void round_cols(calm_product_form form, size_t cols, size_t terms, const float *b, size_t ldb, void *out)
+{
+    if (form == CALM_PRODUCT_NT)
+        round_lines(cols, terms, b, ldb, out);
+    else
+        round_lines(terms, cols, b, ldb, out);
+}
+
+static void multiply_rounded(calm_product_form form, size_t rows, size_t cols, size_t terms, const void *a,
+                             const void *b, float beta, ptrdiff_t least, float *c, size_t ldc)
+{
+    /* The whole of X^T X in one block: half the work. */
+    if (least == 0 && rows == cols)
+        calm_ssyrk_t(rows, terms, 1, a, rows, beta, c, ldc);
+    else if (form == CALM_PRODUCT_NT)
+        calm_sgemm_nt(rows, cols, terms, 1, a, terms, b, terms, beta, c, ldc);
+    else if (form == CALM_PRODUCT_NN)
+        calm_sgemm_nn(rows, cols, terms, 1, a, terms, b, cols, beta, c, ldc);
+    else
+        calm_sgemm_tn(rows, cols, terms, 1, a, rows, b, cols, beta, c, ldc);
+}
+
+/* All rows at once: BLAS has other kernels for few rows, whose sums have another order (calm_product_rows). */
+static const calm_bf16_kernel rounded = {SIZE_MAX, CALM_BF16_TERMS * sizeof(float), sizeof(float), round_rows,
+                                         round_cols, multiply_rounded};
+
+/* ---- in blocks ---- */
+
+bool calm_bf16_is_fast(void)
+{
+    const char *family = calm_linalg_kernels();
+    return (strcmp(family, "Cooperlake") == 0 || strcmp(family, "SapphireRapids") == 0) && calm_bf16_native();
+}
+
+static const calm_bf16_kernel *kernel(void)
+{
+    return calm_bf16_is_fast() ? calm_bf16_native() : &rounded;
+}
+
+/* Side of the blocks that cut `n` into as few as there must be, of one size: a multiple of `step`, of nothing one. */
+static size_t block_side(size_t n, size_t most, size_t step)
+{
+    const size_t blocks = n ? (n - 1) / most + 1 : 1, side = (n + blocks - 1) / blocks;
+    return calm_size_max((side + step - 1) / step, 1) * step;
+}
+
+static size_t rows_bytes(size_t rows)
+{
+    return rows * kernel()->row_bytes;
+}
+
+static size_t cols_bytes(size_t cols, size_t terms)
+{
+    return cols * ((terms + 1) / 2 * 2) * kernel()->term_bytes;
+}
+
+size_t calm_bf16_scratch_bytes(size_t rows)
+{
+    return CALM_BYTES(char, rows_bytes(block_side(rows, kernel()->rows, CALM_BF16_ROW_STEP))) +
+           CALM_BYTES(char, cols_bytes(CALM_BF16_COLS, CALM_BF16_TERMS));
+}
+
+/* `upper`: below the diagonal nothing is wanted. */
+static calm_status multiply_blocks(calm_ctx *ctx, calm_product_form form, bool upper, size_t m, size_t n, size_t k,
+                                   const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
+                                   size_t ldc)
+{
+    const calm_bf16_kernel *use = kernel();
+    char *rows, *cols;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (m == 0 || n == 0)
+        return CALM_OK;
+    const size_t row_side = block_side(m, use->rows, CALM_BF16_ROW_STEP),
+                 col_side = block_side(n, CALM_BF16_COLS, CALM_BF16_COL_STEP),
+                 term_side = block_side(k, CALM_BF16_TERMS, 2);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, rows_bytes(row_side)));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, cols, cols_bytes(col_side, term_side)));
+    for (size_t j = 0; j < n; j += col_side) {
+        const size_t n_cols = calm_size_min(col_side, n - j);
+        /* Once also for k of 0, which leaves beta C. */
+        for (size_t t = 0; t == 0 || t < k; t += term_side) {
+            const size_t terms = calm_size_min(term_side, k - t);
+            use->pack_cols(form, n_cols, terms, form == CALM_PRODUCT_NT ? b + j * ldb + t : b + t * ldb + j, ldb, cols);
+            for (size_t i = 0; i < m; i += row_side) {
+                const size_t n_rows = calm_size_min(row_side, m - i);
+                use->pack_rows(form, n_rows, terms, form == CALM_PRODUCT_TN ? a + t * lda + i : a + i * lda + t, lda,
+                               rows);
+                use->multiply(form, n_rows, n_cols, terms, rows, cols, t == 0 ? beta : 1,
+                              upper ? (ptrdiff_t)i - (ptrdiff_t)j : PTRDIFF_MIN, c + i * ldc + j, ldc);
+            }
+        }
+    }
+    return CALM_OK;
+}
+
+calm_status calm_bf16_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
+                              size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
+{
+    return multiply_blocks(ctx, form, false, m, n, k, a, lda, b, ldb, beta, c, ldc);
+}
+
+calm_status calm_bf16_product_upper(calm_ctx *ctx, size_t n, size_t k, const float *x, size_t ldx, float *c, size_t ldc)
+{
+    return multiply_blocks(ctx, CALM_PRODUCT_TN, true, n, n, k, x, ldx, x, ldx, 0, c, ldc);
+}
