@@ -9,7 +9,7 @@
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
-#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 
 /* A tile's product in float32, which each worker holds. */
 #define TILE_ROWS ((size_t)512)
@@ -30,20 +30,22 @@ static void add_row(size_t n, const float *restrict in, double *restrict out)
 }
 
 /* The product over `rows` rows from `row`, added to the tile in double. */
-static void add_chunk(const tile *at, size_t row, size_t rows, float *product)
+static calm_status add_chunk(calm_ctx *ctx, const tile *at, size_t row, size_t rows, float *product)
 {
     const size_t width = at->job->width, n = at->n;
     const float *x = at->job->x + row * width;
     const float *y = at->job->y ? at->job->y + row * width : x;
     const bool diagonal = !at->job->y && at->row == at->col;
     if (diagonal)
-        calm_ssyrk_t(n, rows, 1.0f, x + at->col, width, 0.0f, product, n);
+        CALM_TRY(calm_multiply_upper(ctx, n, rows, x + at->col, width, product, n));
     else
-        calm_sgemm_tn(at->m, n, rows, 1.0f, x + at->row, width, y + at->col, width, 0.0f, product, n);
+        CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_TN, at->m, n, rows, x + at->row, width, y + at->col, width, 0.0f,
+                               product, n));
     for (size_t i = 0; i < at->m; i++) {
         const size_t first = diagonal ? i : 0;
         add_row(n - first, product + i * n + first, at->job->gram + (at->row + i) * width + at->col + first);
     }
+    return CALM_OK;
 }
 
 /* All rows of a job for one tile, chunk after chunk: the order of the double sum is the order of rows. */
@@ -55,7 +57,7 @@ static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, product, at->m * at->n));    /* beta = 0 reads none of it */
     for (size_t p = 0; p < job->n_parts; p++)
         for (size_t row = job->row_begin[p]; row < job->row_begin[p + 1]; row += CALM_GRAM_CHUNK)
-            add_chunk(at, row, calm_size_min(job->row_begin[p + 1] - row, CALM_GRAM_CHUNK), product);
+            CALM_TRY(add_chunk(ctx, at, row, calm_size_min(job->row_begin[p + 1] - row, CALM_GRAM_CHUNK), product));
     return CALM_OK;
 }
 

@@ -13,7 +13,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
-#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads)
@@ -60,12 +60,13 @@ calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
                              .context = first * config->n_heads * d + head * d};
 }
 
-void calm_heads_scores(const calm_heads *a, const calm_query_rows *rows, float *scores)
+/* By the products of the calibration where a run has others: ctx->bf16. */
+calm_status calm_heads_scores(calm_ctx *ctx, const calm_heads *a, const calm_query_rows *rows, float *scores)
 {
     const size_t d = a->config->head_dim;
     /* Unscaled: the scale is applied where the softmax reads the scores anyway. */
-    calm_sgemm_nt(rows->n, rows->n_keys, d, 1.0f, a->q + rows->q, a->q_stride, a->k + rows->kv, a->kv_stride, 0.0f,
-                  scores, rows->n_keys);
+    return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, rows->n_keys, d, a->q + rows->q, a->q_stride, a->k + rows->kv,
+                         a->kv_stride, 0.0f, scores, rows->n_keys);
 }
 
 void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums)
@@ -87,15 +88,17 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
     }
 }
 
-void calm_heads_attend(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums, float *context)
+calm_status calm_heads_attend(calm_ctx *ctx, const calm_heads *a, const calm_query_rows *rows, float *scores,
+                              float *sums, float *context)
 {
     const size_t d = a->config->head_dim, width = a->config->n_heads * d;
-    calm_heads_scores(a, rows, scores);
+    CALM_TRY(calm_heads_scores(ctx, a, rows, scores));
     calm_heads_exponentiate(a, rows, scores, sums);
-    calm_sgemm_nn(rows->n, d, rows->n_keys, 1.0f, scores, rows->n_keys, a->v + rows->kv, a->kv_stride, 0.0f,
-                  context + rows->context, width);
+    CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NN, rows->n, d, rows->n_keys, scores, rows->n_keys, a->v + rows->kv,
+                           a->kv_stride, 0.0f, context + rows->context, width));
     for (size_t r = 0; r < rows->n; r++)
         calm_vec_scale(d, 1.0f / sums[r], context + rows->context + r * width);
+    return CALM_OK;
 }
 
 /* ---- all heads ---- */
@@ -128,8 +131,7 @@ static calm_status attend_rows(calm_ctx *ctx, size_t index, void *user)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scores, rows.n * rows.n_keys));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, rows.n));
     }
-    calm_heads_attend(task->heads, &rows, scores, sums, task->context);
-    return CALM_OK;
+    return calm_heads_attend(ctx, task->heads, &rows, scores, sums, task->context);
 }
 
 calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, float *context)

@@ -88,7 +88,8 @@ typedef struct heads_back {
 } heads_back;
 
 /* P of a block of query rows; capped (NULL: no cap) its scores, sums room. */
-static void softmax_again(const heads_back *back, const calm_query_rows *rows, float *p, float *capped, float *sums)
+static calm_status softmax_again(calm_ctx *ctx, const heads_back *back, const calm_query_rows *rows, float *p,
+                                 float *capped, float *sums)
 {
     const calm_heads *a = back->heads;
     const size_t n = rows->n, n_keys = rows->n_keys, n_tokens = a->span->n_tokens;
@@ -97,7 +98,7 @@ static void softmax_again(const heads_back *back, const calm_query_rows *rows, f
         memcpy(p, back->kept->numerators + row * n_tokens, n * n_keys * sizeof *p);
         memcpy(sums, back->kept->sums + row, n * sizeof *sums);
     } else {
-        calm_heads_scores(a, rows, p);
+        CALM_TRY(calm_heads_scores(ctx, a, rows, p));
         /* The cap's slope is that at the scores, which the softmax overwrites. */
         if (capped)
             memcpy(capped, p, n * n_keys * sizeof *p);
@@ -106,19 +107,20 @@ static void softmax_again(const heads_back *back, const calm_query_rows *rows, f
     /* Forward the division comes after the product with v; here p is needed itself. */
     for (size_t r = 0; r < n; r++)
         calm_vec_scale(n_keys, 1.0f / sums[r], p + r * n_keys);
+    return CALM_OK;
 }
 
 /* One block of query rows of a head: dq of those rows, and what they add to the head's dk and dv.  p, ds, capped
  * [n, n_keys] and sums [n] are room. */
-static void back_query_rows(const heads_back *back, const calm_query_rows *rows, float *p, float *ds, float *capped,
-                            float *sums)
+static calm_status back_query_rows(calm_ctx *ctx, const heads_back *back, const calm_query_rows *rows, float *p,
+                                   float *ds, float *capped, float *sums)
 {
     const calm_heads *a = back->heads;
     const calm_config *config = a->config;
     const size_t d = config->head_dim, width = config->n_heads * d, n = rows->n, n_keys = rows->n_keys;
     const size_t own = rows->key * back->kv_stride + rows->head * d;
     const float *dcontext = back->dcontext + rows->context;
-    softmax_again(back, rows, p, capped, sums);
+    CALM_TRY(softmax_again(ctx, back, rows, p, capped, sums));
     calm_sgemm_tn(n_keys, d, n, 1.0f, p, n_keys, dcontext, width, 1.0f, back->dv + own, back->kv_stride);
     calm_sgemm_nt(n, n_keys, d, 1.0f, dcontext, width, a->v + rows->kv, a->kv_stride, 0.0f, ds, n_keys);
     /* Keys that a query does not see have p = 0, so nothing goes back to them. */
@@ -133,6 +135,7 @@ static void back_query_rows(const heads_back *back, const calm_query_rows *rows,
     calm_sgemm_nn(n, d, n_keys, scale, ds, n_keys, a->k + rows->kv, a->kv_stride, 0.0f, back->dq + rows->q,
                   a->q_stride);
     calm_sgemm_tn(n_keys, d, n, scale, ds, n_keys, a->q + rows->q, a->q_stride, 1.0f, back->dk + own, back->kv_stride);
+    return CALM_OK;
 }
 
 /* Task: a query head, block after block, since every block adds to dk and dv of the same keys. */
@@ -155,7 +158,7 @@ static calm_status back_head(calm_ctx *ctx, size_t head, void *user)
     }
     for (size_t first = 0; first < n_tokens; first += CALM_QUERY_ROWS) {
         const calm_query_rows rows = calm_heads_rows(a, head, first);
-        back_query_rows(back, &rows, p, ds, capped, sums);
+        CALM_TRY(back_query_rows(ctx, back, &rows, p, ds, capped, sums));
     }
     return CALM_OK;
 }

@@ -43,14 +43,15 @@ calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm
 calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first);
 
 /* scores [n, n_keys] = q k^T, neither scaled nor capped. */
-void calm_heads_scores(const calm_heads *a, const calm_query_rows *rows, float *scores);
+calm_status calm_heads_scores(calm_ctx *ctx, const calm_heads *a, const calm_query_rows *rows, float *scores);
 
 /* In place: the softmax's numerators, with the scale and the cap applied, 0 for keys that a query does not see; sums
  * [n] of each row. */
 void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums);
 
 /* Those rows of the context [T, h d]; scores [n, n_keys] and sums [n] are room for them. */
-void calm_heads_attend(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums, float *context);
+calm_status calm_heads_attend(calm_ctx *ctx, const calm_heads *a, const calm_query_rows *rows, float *scores,
+                              float *sums, float *context);
 
 /* What a backward pass may read instead of computing scores again: numerators, those of queries `first` and on of a
  * head being [n, n_keys] from (head T + first) T on; and sums [heads, T]. */
