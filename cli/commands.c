@@ -52,7 +52,7 @@ static const struct {
      "sensitivity|expert-tokens"},
     {"More quality for more time:", "learn|learn-steps|rotate|rotate-seed"},
     {"Calibration:",
-     "calib|tokens|samples|seqlen|seed|weight|score-samples|guard-samples|no-special|stream"},
+     "calib|tokens|samples|seqlen|seed|weight|calib-dtype|score-samples|guard-samples|no-special|stream"},
     {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|gate|lock|locked"},
     {"Numbers and files of the result:",
      "target|blocks|scale-dtype|act-rule|max-shard-size|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},

@@ -112,6 +112,7 @@ static const calm_document_row rows[] = {
     {"calibration.stream", NULL, NULL, false, false, false},
     {"calibration.prefix", NULL, NULL, false, false, false},
     {"calibration.weight", NULL, NULL, false, false, true},
+    {"calibration.dtype", NULL, NULL, false, false, true},
     {"calibration.score_samples", NULL, NULL, false, false, false},
     {"calibration.guard_samples", NULL, NULL, false, false, false},
     {"schemes", "number formats: one, or the widths that share a budget", NULL, false, false, false},

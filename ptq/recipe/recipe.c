@@ -288,7 +288,8 @@ static calm_json *calibration_json(const calm_recipe *recipe)
                        CALM_KV("stream", recipe->encoder_stream ? calm_json_of_bool(true) : NULL),
                        CALM_KV("prefix", prefix ? calm_json_of_string(prefix) : NULL),
                        CALM_KV("weight", recipe->weight == CALM_WEIGHT_GRADIENT
-                                         ? calm_json_of_string("gradient") : NULL));
+                                         ? calm_json_of_string("gradient") : NULL),
+                       CALM_KV("dtype", recipe->bf16 ? calm_json_of_string("bf16") : NULL));
 }
 
 static calm_json *choice_json(const calm_recipe *recipe)

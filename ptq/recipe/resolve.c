@@ -437,6 +437,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .probe_windows = spec->probe_samples,
                          .prefix = (calm_prefix)spec->prefix,
                          .weight = (calm_row_weight)spec->weight,
+                         .bf16 = spec->calib_dtype == 1,
                          .score_points = 1u << CALM_POINT_JOB,
                          .rotate = (calm_rotate_kind)spec->rotate,
                          .rotate_seed = spec->rotate_seed,

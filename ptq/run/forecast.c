@@ -11,6 +11,7 @@
 
 #include "ptq/base/memory.h"
 #include "ptq/base/rng.h"
+#include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/run/file_size.h"
@@ -22,6 +23,7 @@
 #include "ptq/run/run_impl.h"
 #include "ptq/run/work.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 
 /* The small job that each algorithm is measured on: large enough for its inner loops to dominate, small enough for
  * milliseconds. */
@@ -55,6 +57,7 @@ typedef struct forecast {
     int n_threads;                 /* of the run                                                          */
     double (*clock)(void);         /* seconds by which rates are measured                                 */
     calm_learn_rates steps;         /* of learning                                                         */
+    double calib_rate;              /* of the calibration's products, times that of sgemm: 1 of float ones   */
 } forecast;
 
 /* ---- measuring ---- */
@@ -63,7 +66,7 @@ typedef struct forecast {
 typedef struct products {
     float *a, *c;
     double *da, *dc;
-    bool in_double;
+    calm_dtype dtype;    /* of them: F32, BF16, F64 */
     double (*clock)(void);
 } products;
 
@@ -71,23 +74,23 @@ static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
 {
     const products *p = user;
     const size_t n = PRODUCT_SIDE;
-    (void)ctx;
-    if (p->in_double)
+    if (p->dtype == CALM_F64) {
         calm_dgemm_nt(n, n, n, 1, p->da, n, p->da, n, 0, p->dc + index * n * n, n);
-    else
-        calm_sgemm_nt(n, n, n, 1, p->a, n, p->a, n, 0, p->c + index * n * n, n);
-    return CALM_OK;
+        return CALM_OK;
+    }
+    CALM_SCOPED_BF16(ctx, p->dtype == CALM_BF16);
+    return calm_multiply(ctx, CALM_PRODUCT_NT, n, n, n, p->a, n, p->a, n, 0, p->c + index * n * n, n);
 }
 
 /* Operations per second with every thread at work, as the run works: one product per worker, BLAS itself on one
  * thread. */
-static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, double seconds, double *out)
+static calm_status product_rate(calm_ctx *ctx, products *p, calm_dtype dtype, double seconds, double *out)
 {
     const size_t workers = (size_t)ctx->n_threads;
     const double begun = p->clock(), n = (double)PRODUCT_SIDE;
     double spent;
     size_t rounds = 0;
-    p->in_double = in_double;
+    p->dtype = dtype;
     do {
         CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
         rounds++;
@@ -97,9 +100,9 @@ static calm_status product_rate(calm_ctx *ctx, products *p, bool in_double, doub
     return CALM_OK;
 }
 
-/* Rates of both precisions, each measured for so long; in_double NULL: not wanted. */
+/* Rates of products in float, bfloat16 and double, each measured for so long; NULL but for the first: not wanted. */
 static calm_status measure_products(calm_ctx *ctx, double (*clock)(void), double seconds, double *in_float,
-                                    double *in_double)
+                                    double *in_bf16, double *in_double)
 {
     const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
     CALM_SCOPED_SCRATCH(ctx);
@@ -111,8 +114,10 @@ static calm_status measure_products(calm_ctx *ctx, double (*clock)(void), double
     /* Not zeros: kernels may be faster on those, and denormal results slower. */
     for (size_t i = 0; i < cells; i++)
         p.a[i] = (float)(p.da[i] = calm_rng_uniform(1, 0, i) - 0.5);
-    CALM_TRY(product_rate(ctx, &p, false, seconds, in_float));
-    return in_double ? product_rate(ctx, &p, true, seconds, in_double) : CALM_OK;
+    CALM_TRY(product_rate(ctx, &p, CALM_F32, seconds, in_float));
+    if (in_bf16)
+        CALM_TRY(product_rate(ctx, &p, CALM_BF16, seconds, in_bf16));
+    return in_double ? product_rate(ctx, &p, CALM_F64, seconds, in_double) : CALM_OK;
 }
 
 /* Random weights and inputs for the small job.  There are a few more rows than inputs, so that the Gram matrix is
@@ -216,7 +221,11 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
     calm_ctx one = *ctx;
     f->clock = elsewhere ? thread_seconds : calm_seconds;
     one.n_threads = elsewhere ? 1 : ctx->n_threads;
-    CALM_TRY(measure_products(&one, f->clock, MEASURE_SECONDS, &out->sgemm_flops, &out->dgemm_flops));
+    const bool bf16 = f->p->in.recipe->bf16;
+    double calib;
+    CALM_TRY(measure_products(&one, f->clock, MEASURE_SECONDS, &out->sgemm_flops, bf16 ? &calib : NULL,
+                              &out->dgemm_flops));
+    f->calib_rate = bf16 ? calib / out->sgemm_flops : 1;
     CALM_TRY(measure_algorithms(ctx, f));
     if (!elsewhere)
         return measure_steps(ctx, f);
@@ -239,6 +248,12 @@ static double forward_seconds(const forecast *f, double operations)
     return operations / (FORWARD_SHARE * f->out->sgemm_flops);
 }
 
+/* The same of the calibration: what is no product takes as long whatever these are of. */
+static double calibration_seconds(const forecast *f, double operations)
+{
+    return operations * (1 / FORWARD_SHARE - 1 + 1 / f->calib_rate) / f->out->sgemm_flops;
+}
+
 static double learning_seconds(const calm_learned_facts *facts, const calm_learn_rates *rates)
 {
     return facts->back_operations / rates->back + (facts->operations - facts->back_operations) / rates->forward +
@@ -248,7 +263,7 @@ static double learning_seconds(const calm_learned_facts *facts, const calm_learn
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds)
 {
     double in_float;
-    CALM_TRY(measure_products(ctx, calm_seconds, GLANCE_SECONDS, &in_float, NULL));
+    CALM_TRY(measure_products(ctx, calm_seconds, GLANCE_SECONDS, &in_float, NULL, NULL));
     const calm_learn_rates rates = usual_steps(in_float, ctx->n_threads);
     *seconds = learning_seconds(&result->learned, &rates);
     return CALM_OK;
@@ -368,9 +383,10 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
     const calm_layout *layout = calm_model_layout(p->in.model);
     const calm_run_work work = calm_run_work_of_block(&p->in, block);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
-    calm_replay_block out = {.pass = forward_seconds(f, work.forward) + block_bytes(p, block) / READ_RATE,
+    calm_replay_block out = {.pass = calibration_seconds(f, work.forward) + block_bytes(p, block) / READ_RATE,
                              /* Products have the rate of all threads already. */
-                             .work = work.sgemm / f->out->sgemm_flops + work.dgemm / f->out->dgemm_flops,
+                             .work = work.sgemm / (f->calib_rate * f->out->sgemm_flops) +
+                                     work.dgemm / f->out->dgemm_flops,
                              .together = calm_model_config(p->in.model)->moe.sparse[block],
                              .todo = block >= p->in.first_block, .cost = calm_run_work_cost(&work)};
     for (size_t j = begin; j < end && out.todo; j++) {

@@ -7,11 +7,13 @@
 #include "ptq/run/learn_impl.h"
 #include "ptq/run/row_weights.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 
 typedef calm_memory_estimate estimate;
 
 /* What is resident without an arena, and later than the plan: code and constants that are read for the first time (1.4
- * MB were seen), what SQLite caches (2 MB), buffers of files; of each thread its stack, and what BLAS copies. */
+ * MB were seen), what SQLite caches (2 MB), buffers of files; of each thread its stack, and what BLAS copies, or
+ * products of bfloat16 pack. */
 #define PROGRAM_BYTES ((size_t)6 * 1024 * 1024)
 #define STACK_BYTES   ((size_t)256 * 1024)
 
@@ -20,7 +22,8 @@ static size_t program_bytes(const estimate *e)
     size_t rows = calm_size_max(e->longest, (size_t)e->p->in.recipe->seqlen);
     for (size_t j = 0; j < e->layout->n_jobs; j++)
         rows = calm_size_max(rows, e->layout->jobs[j].in);
-    return PROGRAM_BYTES + e->n_threads * (STACK_BYTES + calm_linalg_buffer_bytes(rows));
+    return PROGRAM_BYTES + e->n_threads * (STACK_BYTES + calm_linalg_buffer_bytes(rows) +
+                                           calm_multiply_scratch_bytes(e->p->in.recipe->bf16, rows));
 }
 
 void calm_memory_plan_raise_all(calm_memory_plan *plan, size_t bytes)

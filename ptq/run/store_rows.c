@@ -145,6 +145,20 @@ static calm_status add_weight(calm_ctx *ctx, calm_run *p)
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
+/* Rounded products give other inputs, and other scores. */
+static calm_status add_dtype(calm_ctx *ctx, calm_run *p)
+{
+    char of_windows[CALM_SHA256_HEX];
+    calm_sha256 sha;
+    if (!p->in.recipe->bf16)
+        return CALM_OK;
+    memcpy(of_windows, p->calib_key, sizeof of_windows);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-bf16-1");
+    calm_sha256_field(&sha, of_windows);
+    return calm_sha256_finish(ctx, &sha, p->calib_key);
+}
+
 calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
@@ -156,6 +170,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
                                   p->in.score_tokens, calm_inputs_held_windows(&p->in), p->calib_key));
     CALM_TRY(add_texts(ctx, p));
     CALM_TRY(add_weight(ctx, p));
+    CALM_TRY(add_dtype(ctx, p));
     /* The blocks before are float: what a candidate sees depends on the windows alone. */
     if (recipe->prefix == CALM_PREFIX_FLOAT)
         return CALM_OK;

@@ -11,6 +11,8 @@
 #include "ptq/run/guard_rows.h"
 #include "ptq/run/row_weights.h"
 #include "ptq/run/run_pool.h"
+#include "ptq/tensor/bf16_product.h"
+#include "ptq/tensor/linalg.h"
 #include "store/blob.h"
 
 /* ---- what the store has ---- */
@@ -366,6 +368,10 @@ calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *mis
     const bool flows = missing->owner && p->in.recipe->prefix == CALM_PREFIX_FLOAT;
     if (!missing->end)
         return CALM_OK;
+    if (p->in.recipe->bf16 && !blind && !calm_bf16_is_fast())
+        calm_log(ctx, CALM_LOG_WARNING, "`calibration.dtype` bf16: OpenBLAS's kernels %s go with no products of "
+                 "bfloat16, so operands are rounded and multiplied in float32, which takes longer than f32",
+                 calm_linalg_kernels());
     CALM_SCOPED_ARENA(weights);
     CALM_TRY(calm_run_weigh_rows(ctx, p, missing, &weights));
     const calm_status status = (blind ? run_blind : flows ? run_share : embed_and_run)(ctx, p, missing);

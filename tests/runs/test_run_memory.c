@@ -489,6 +489,11 @@ static void of_weights(calm_recipe *recipe)
     recipe->weight = CALM_WEIGHT_GRADIENT;
 }
 
+static void of_bf16(calm_recipe *recipe)
+{
+    recipe->bf16 = true;
+}
+
 static void of_formats(calm_recipe *recipe)
 {
     const char *names[] = {"gptq", "mlx", "gguf", "imatrix"};
@@ -525,6 +530,7 @@ TEST(estimates_hold_for_other_recipes)
         check_recipe(families[f], "bits", "w4a16_g32,w3a16_g32", of_bits);
         check_recipe(families[f], "gradients", "w4a16_g32,w3a16_g32", of_gradients);
         check_recipe(families[f], "weights", "w4a16_g32", of_weights);
+        check_recipe(families[f], "bf16", "w4a16_g32", of_bf16);
         check_recipe(families[f], "formats", "w4a16_g32", of_formats);
     }
 }
