@@ -26,7 +26,8 @@ double calm_bench_seconds(const calm_bench_item *item);
 /* Flops per second, likewise. */
 double calm_bench_rate(const calm_bench_item *item);
 
-/* The machine's peak on the threads of ctx as an item: single precision, or double, which has half the lanes. */
+/* The machine's peak on the threads of ctx as an item: single precision, of bfloat16 where ctx->bf16, or double,
+ * which has half the lanes. */
 calm_bench_item calm_bench_peak(const calm_ctx *ctx, bool is_double);
 
 /* Print an item as a line: its rate and, unless NULL, its parts of the rates of `sgemm` and `peak`; or that there is no

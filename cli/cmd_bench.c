@@ -14,6 +14,7 @@
 #include "cli/kernels.h"
 #include "cli/print.h"
 #include "ptq/base/rng.h"
+#include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/calib/gram.h"
 #include "ptq/model/arch.h"
@@ -260,7 +261,12 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize, scaling or "
                                         "cluster",
                          subject);
+    const bool bf16 = o->spec.calib_dtype == 1;
+    if (backward && bf16)
+        return calm_fail(ctx, CALM_EARG, "calm bench backward: gradients are of f32; --calib-dtype bf16 is of forward, "
+                                         "gram and scaling");
     CALM_TRY(set_up(ctx, o, &b));
+    CALM_SCOPED_BF16(ctx, bf16);
     if (scales)
         return scaling(ctx, o, &b);
     calm_bench_item items[N_ITEMS] = {
@@ -282,16 +288,17 @@ const calm_command calm_cmd_bench = {
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, "
         "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
-        "the CPU.  backward: forward and backward pass of that block over one window, on all threads.  quantize: one "
-        "linear by GPTQ on one thread, beside the time that the Cholesky and dgemm rates of the same run allow, and "
-        "the other algorithms.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, ... and all "
+        "the CPU; with --calib-dtype bf16 products of the first two, and of scaling, are of bfloat16.  backward: "
+        "forward and backward pass of that block over one window, on all threads.  quantize: one linear by GPTQ on "
+        "one thread, beside the time that the Cholesky and dgemm rates of the same run allow, and the other "
+        "algorithms.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, ... and all "
         "threads, and the serial share that Amdahl's law gives these times.  All take turns in one process, after a "
-        "run to warm up, and the median counts.  Where the middle half of the runs spreads over more than 10 % of the "
-        "median there is no figure (null with --json): the machine has other work to do.  "
+        "run to warm up, and the median counts.  Where the middle half of the runs spreads over more than 10 % of "
+        "the median there is no figure (null with --json): the machine has other work to do.  "
         "cluster: how long calm quantize would take for a model on 1, 2, 4, ... ranks, with the memory of each and the "
         "bytes between them: the forecast of --dry-run, block by block, replayed as the ranks divide it "
         "(docs/cluster.md).  Of the weights nothing is read but names and shapes.  The options of candidates and "
-        "calibration are for it alone, but for --tokens, which is the others'.",
+        "calibration are for it alone, but for --tokens and --calib-dtype, which are the others'.",
     .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"
                 "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n  calm bench scaling\n"
                 "  calm bench cluster --model Qwen3-8B --bits 4 --threads 32 --rate 1500 --bandwidth 10\n",

@@ -2,13 +2,15 @@
 #ifndef CALM_CLI_PEAK_H
 #define CALM_CLI_PEAK_H
 
+#include <stdbool.h>
+
 typedef struct calm_peak {
     const char *unit;     /* "AVX-512 fused multiply-adds"                                   */
-    double flops;         /* single-precision operations of one run, on one thread: millions */
+    double flops;         /* operations of one run with float sums, on one thread: millions */
     void (*run)(void);
 } calm_peak;
 
-/* The loop of the widest vector unit that this CPU has. */
-const calm_peak *calm_peak_of_cpu(void);
+/* The loop of the widest vector unit that this CPU has: of float operands, or where it multiplies them of bfloat16. */
+const calm_peak *calm_peak_of_cpu(bool bf16);
 
 #endif
