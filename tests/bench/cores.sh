@@ -5,7 +5,8 @@
 #
 #   tests/bench/cores.sh [--peer] FOLDER
 #
-#   --peer      also llm-compressor (Python), from PyPI into FOLDER/venv where it is not there yet (some GB)
+#   --peer      also llm-compressor (Python), from PyPI into FOLDER/venv where it is not there yet (some GB); its model in
+#               bfloat16, and in float32
 #   FOLDER      model, stores and checkpoints
 #   BLOCKS      in the environment: blocks of the model, 4 by default
 #   THREADS     in the environment: numbers of threads, "1 2" by default
@@ -75,6 +76,8 @@ for threads in ${THREADS:-1 2}; do
     quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq
     echo "$threads $(cut -d ' ' -f 1 "$folder/time")" >>"$folder/walls"
     same_bytes gptq "$threads"
+    quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq --calib-dtype bf16
+    same_bytes bf16 "$threads"
     for windows in 1 2 0; do
         quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq --score-samples $windows
     done
@@ -106,15 +109,18 @@ from datasets import Dataset
 from llmcompressor import oneshot
 from llmcompressor.modifiers.quantization import GPTQModifier
 from transformers import AutoModelForCausalLM, AutoTokenizer
-model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.bfloat16)
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=getattr(torch, sys.argv[4]))
 ids = AutoTokenizer.from_pretrained(sys.argv[1])(open(sys.argv[2]).read())["input_ids"]
 rows = [{"input_ids": ids[i * 2048:(i + 1) * 2048], "attention_mask": [1] * 2048} for i in range(8)]
 oneshot(model=model, dataset=Dataset.from_list(rows), max_seq_length=2048, num_calibration_samples=8,
         recipe=GPTQModifier(targets="Linear", scheme="W4A16", ignore=["lm_head"]))
 model.save_pretrained(sys.argv[3], save_compressed=True)
 PY
-    measure "llm-compressor $("$python" -c 'import llmcompressor as l; print(l.__version__)' 2>/dev/null | tail -n 1)" "$(nproc)" \
-        "$python" "$folder/peer.py" "$model" "$CALM_HOME/recipes/text/wikitext2-valid.txt" "$folder/out"
+    version=$("$python" -c 'import llmcompressor as l; print(l.__version__)' 2>/dev/null | tail -n 1)
+    for dtype in bfloat16 float32; do
+        measure "llm-compressor $version, $dtype" "$(nproc)" "$python" "$folder/peer.py" "$model" \
+            "$CALM_HOME/recipes/text/wikitext2-valid.txt" "$folder/out" $dtype
+    done
 fi
 
 # T(t) / T(1) - 1/t = s (1 - 1/t), as calm bench scaling has it.
