@@ -32,15 +32,20 @@
 /* Side of the products: large enough that a kernel reaches the rate that it has on the matrices of a model. */
 #define PRODUCT_SIDE ((size_t)768)
 #define MEASURE_SECONDS 0.25    /* for each precision */
-/* Of sgemm's rate, what the forward pass reaches with attention, norms and reading of weights (`calm bench
- * forward`). */
-#define FORWARD_SHARE 0.75
+/* The forward pass reaches width / (width + NARROW) of sgemm's rate with attention, norms, head and reading of weights:
+ * operations that are no product grow with the width, products with its square.  Evaluations have .88 of it at a width
+ * of 1,024 and .65 at 256. */
+#define NARROW 140.0
+/* Of dgemm's rate, what products inside of algorithms reach, which are of tall slices and wait for memory: of mkq-full
+ * and awq on Qwen3-0.6B's shape. */
+#define CHAIN_SHARE 0.72
 /* The same of forward and backward pass of one window (`calm bench backward`), and what a thread takes to change a
  * weight and decode it anew, where they are not measured. */
 #define LEARN_SHARE 0.7
 #define UPDATE_SECONDS 1.5e-9
-/* Bytes per second: digests and reading of weights, each once; writing of the result; looking at blobs. */
-#define READ_RATE 4e8
+/* Bytes per second: digests and reading of weights, each once, from memory or a fast disk; writing of the result;
+ * looking at blobs. */
+#define READ_RATE 1.2e9
 #define WRITE_RATE 3e8
 /* More than any machine has. */
 #define UNLIMITED "1000000GB"
@@ -242,16 +247,22 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
 
 /* ---- adding up ---- */
 
+/* What is no product, of the seconds that all would take at sgemm's rate. */
+static double beside_products(const forecast *f)
+{
+    return NARROW / (double)calm_model_config(f->p->in.model)->hidden;
+}
+
 /* Operations of forward passes. */
 static double forward_seconds(const forecast *f, double operations)
 {
-    return operations / (FORWARD_SHARE * f->out->sgemm_flops);
+    return operations * (1 + beside_products(f)) / f->out->sgemm_flops;
 }
 
 /* The same of the calibration: what is no product takes as long whatever these are of. */
 static double calibration_seconds(const forecast *f, double operations)
 {
-    return operations * (1 / FORWARD_SHARE - 1 + 1 / f->calib_rate) / f->out->sgemm_flops;
+    return operations * (1 / f->calib_rate + beside_products(f)) / f->out->sgemm_flops;
 }
 
 static double learning_seconds(const calm_learned_facts *facts, const calm_learn_rates *rates)
@@ -281,7 +292,7 @@ static double weigh_seconds(const forecast *f)
  * side, hence n_threads. */
 static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, double seconds, size_t out, size_t in)
 {
-    const double rate = f->out->dgemm_flops / f->n_threads;
+    const double rate = CHAIN_SHARE * f->out->dgemm_flops / f->n_threads;
     const calm_fit fit = calm_forecast_fit(algorithm, seconds, SAMPLE_OUT, SAMPLE_IN, rate);
     return calm_forecast_fit_seconds(&fit, out, in, rate) / f->n_threads;
 }

@@ -13,8 +13,9 @@
 # CSV: what grows, its value, user + system seconds, peak resident MiB, most MiB of the store while the run went on.
 # CPU seconds, so that a busy machine does not count; kernels that share a core with other work are slower all the same.
 # The same model stands for the smallest value of layers, tokens and pool: 4 blocks of width 256, 512 tokens a window.
+# Mixtures have width 1024, whose experts of 384 channels groups of 128 divide.
 set -eu
-[ $# -eq 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 . "$(dirname "$0")/timed.sh"
 
 # One step for all entries, so that each costs the same: GPTQ, and GPTQ with other damping.
@@ -58,7 +59,7 @@ for factor in ${FACTORS:-layers tokens width experts pool}; do
     tokens) for i in 1 2 4 8; do measure tokens $((i * n * 512)) qwen3-0.6b 4 256 0 $((i * n)) 1 512; done ;;
     window) for i in 256 512 1024 2048; do measure window $i qwen3-0.6b 4 256 0 "$n" 1 $i; done ;;
     width) for i in 128 256 512 1024; do measure width $i qwen3-0.6b 2 $i 0 "$n" 1 512; done ;;
-    experts) for i in 8 16 32 64; do measure experts $i qwen3-30b-a3b 1 512 $i "$n" 1 512; done ;;
+    experts) for i in 8 16 32 64; do measure experts $i qwen3-30b-a3b 1 1024 $i "$n" 1 512; done ;;
     pool) for i in 1 2 4 8; do measure pool $i qwen3-0.6b 4 256 0 "$n" $i 512; done ;;
     *) echo "growth.sh: no factor $factor" >&2; exit 2 ;;
     esac
