@@ -102,10 +102,10 @@ TEST(peak_items)
     const calm_bench_item single = calm_bench_peak(ctx, false), twice = calm_bench_peak(ctx, true);
     ck_assert(single.flops == 3 * calm_peak_of_cpu(false)->flops && twice.flops == single.flops / 2);
     ck_ok(single.run(ctx, NULL));
-    /* Of bfloat16: twice as many operations where the CPU has such products, the same ones elsewhere. */
+    /* Of bfloat16: more operations where the CPU has such products, the same ones elsewhere. */
     CALM_SCOPED_BF16(ctx, true);
     const calm_bench_item pairs = calm_bench_peak(ctx, false);
-    ck_assert(pairs.flops == single.flops || pairs.flops == 2 * single.flops);
+    ck_assert(pairs.flops == 3 * calm_peak_of_cpu(true)->flops && pairs.flops >= single.flops);
     ck_ok(pairs.run(ctx, NULL));
 }
 END_OF_TEST
