@@ -167,6 +167,37 @@ TEST(nan_is_named_by_tensor_and_index)
 }
 END_OF_TEST
 
+/* Matrices of more elements than are widened at once, the last piece a short one: every value as the file has it. */
+TEST(large_matrices)
+{
+    tiny_model spec = tiny_default;
+    spec.hidden = 1024;
+    spec.inner = 1100;
+    calm_model *model = open_tiny(&spec);
+    const calm_role roles[] = {CALM_ROLE_UP, CALM_ROLE_DOWN};
+    calm_block block;
+    ck_ok(calm_model_load_block(ctx, model, 0, &block));
+    for (size_t r = 0; r < 2; r++) {
+        const calm_weight *weight = &block.weight[roles[r]];
+        const char *name = test_format("%s.weight", weight->name);
+        const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
+        float *whole;
+        ck_assert_ptr_nonnull(tensor);
+        ck_assert_uint_eq(tensor->n_elements, 1024 * 1100);
+        ck_ok(CALM_NEW(ctx, ctx->out, whole, tensor->n_elements));
+        ck_ok(calm_tensor_to_f32(ctx, tensor, whole));
+        ck_assert(memcmp(whole, weight->w, tensor->n_elements * sizeof *whole) == 0);
+    }
+    calm_model_close(model);
+    spec.nan_in = "model.layers.0.mlp.up_proj.weight";
+    spec.nan_at = 1024 * 1000 + 5;
+    model = open_tiny(&spec);
+    ck_fails(calm_model_load_block(ctx, model, 0, &block), CALM_ENUMERIC,
+             "tensor model.layers.0.mlp.up_proj.weight: element 1024005 is nan");
+    calm_model_close(model);
+}
+END_OF_TEST
+
 TEST(nan_in_an_expert_is_found_when_it_is_read)
 {
     tiny_model spec = tiny_of("qwen3_moe");
@@ -434,6 +465,7 @@ int main(void)
     return run_tests("model",
                      (const TTest *[]){opens_what_is_right, counts_and_names, shape_against_config,
                                        dtype_against_what_is_needed, missing_tensors, nan_is_named_by_tensor_and_index,
+                                       large_matrices,
                                        nan_in_an_expert_is_found_when_it_is_read, every_family_opens,
                                        every_tensor_is_needed, heads_beside_a_tied_embedding, older_names,
                                        ids_outside_the_vocabulary, directories_that_are_no_models, memory, NULL});
