@@ -111,18 +111,25 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
     return CALM_OK;
 }
 
+/* Begin the calibration's key anew: `what` it is besides, with a revision unless that is NULL, of what the key is so
+ * far.  The caller may add fields, and finishes into p->calib_key. */
+static void begin_variant(const calm_run *p, const char *what, const char *revision, calm_sha256 *sha)
+{
+    calm_sha256_init(sha);
+    calm_sha256_field(sha, what);
+    if (revision)
+        calm_sha256_field(sha, revision);
+    calm_sha256_field(sha, p->calib_key);
+}
+
 /* The same windows as one text, or divided otherwise, have no statistics of these texts. */
 static calm_status add_texts(calm_ctx *ctx, calm_run *p)
 {
     const calm_windows *calib = &p->in.calib;
-    char of_windows[CALM_SHA256_HEX];
     calm_sha256 sha;
     if (calib->n_texts < 2)
         return CALM_OK;
-    memcpy(of_windows, p->calib_key, sizeof of_windows);
-    calm_sha256_init(&sha);
-    calm_sha256_field(&sha, "calm-texts-1");
-    calm_sha256_field(&sha, of_windows);
+    begin_variant(p, "calm-texts-1", NULL, &sha);
     calm_sha256_update(&sha, calib->text, calib->n);
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
@@ -133,29 +140,20 @@ static calm_status add_texts(calm_ctx *ctx, calm_run *p)
 /* Scores are of what candidates became: with weights of rows they are others, and so is cka_linear of all. */
 static calm_status add_weight(calm_ctx *ctx, calm_run *p)
 {
-    char of_windows[CALM_SHA256_HEX];
     calm_sha256 sha;
     if (p->in.recipe->weight == CALM_WEIGHT_NONE)
         return CALM_OK;
-    memcpy(of_windows, p->calib_key, sizeof of_windows);
-    calm_sha256_init(&sha);
-    calm_sha256_field(&sha, "calm-gradient-weight");
-    calm_sha256_field(&sha, WEIGHT_REVISION);
-    calm_sha256_field(&sha, of_windows);
+    begin_variant(p, "calm-gradient-weight", WEIGHT_REVISION, &sha);
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
 /* Rounded products give other inputs, and other scores. */
 static calm_status add_dtype(calm_ctx *ctx, calm_run *p)
 {
-    char of_windows[CALM_SHA256_HEX];
     calm_sha256 sha;
     if (!p->in.recipe->bf16)
         return CALM_OK;
-    memcpy(of_windows, p->calib_key, sizeof of_windows);
-    calm_sha256_init(&sha);
-    calm_sha256_field(&sha, "calm-bf16-1");
-    calm_sha256_field(&sha, of_windows);
+    begin_variant(p, "calm-bf16-1", NULL, &sha);
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
@@ -163,7 +161,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
     const calm_selection *selection = &recipe->selection;
-    char scheme[CALM_SCHEME_NAME_MAX], of_windows[CALM_SHA256_HEX];
+    char scheme[CALM_SCHEME_NAME_MAX];
     calm_sha256 sha;
     char *shortlist;
     CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->in.calib, calm_inputs_score_windows(&p->in),
@@ -174,11 +172,8 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     /* The blocks before are float: what a candidate sees depends on the windows alone. */
     if (recipe->prefix == CALM_PREFIX_FLOAT)
         return CALM_OK;
-    memcpy(of_windows, p->calib_key, sizeof of_windows);
-    calm_sha256_init(&sha);
-    calm_sha256_field(&sha, recipe->prefix == CALM_PREFIX_QUANTIZED ? "calm-quantized-prefix-2"
-                                                                    : "calm-asymmetric-prefix-1");
-    calm_sha256_field(&sha, of_windows);
+    begin_variant(p, recipe->prefix == CALM_PREFIX_QUANTIZED ? "calm-quantized-prefix-2" : "calm-asymmetric-prefix-1",
+                  NULL, &sha);
     /* All that decides what earlier blocks become: the pool, how one entry is taken, what is left out, and pins. */
     for (size_t i = 0; i < recipe->n_pool; i++) {
         calm_scheme_name(&recipe->pool[i].scheme, scheme);
