@@ -41,12 +41,9 @@ static void multiply_rounded(calm_product_form form, size_t rows, size_t cols, s
     /* The whole of X^T X in one block: half the work. */
     if (least == 0 && rows == cols)
         calm_ssyrk_t(rows, terms, 1, a, rows, beta, c, ldc);
-    else if (form == CALM_PRODUCT_NT)
-        calm_sgemm_nt(rows, cols, terms, 1, a, terms, b, terms, beta, c, ldc);
-    else if (form == CALM_PRODUCT_NN)
-        calm_sgemm_nn(rows, cols, terms, 1, a, terms, b, cols, beta, c, ldc);
     else
-        calm_sgemm_tn(rows, cols, terms, 1, a, rows, b, cols, beta, c, ldc);
+        calm_sgemm(form, rows, cols, terms, a, form == CALM_PRODUCT_TN ? rows : terms, b,
+                   form == CALM_PRODUCT_NT ? terms : cols, beta, c, ldc);
 }
 
 /* All rows at once: BLAS has other kernels for few rows, whose sums have another order (calm_product_rows). */
@@ -66,27 +63,21 @@ static const calm_bf16_kernel *kernel(void)
     return calm_bf16_is_fast() ? calm_bf16_native() : &rounded;
 }
 
-/* Side of the blocks that cut `n` into as few as there must be, of one size: a multiple of `step`, of nothing one. */
-static size_t block_side(size_t n, size_t most, size_t step)
+static size_t rows_bytes(const calm_bf16_kernel *use, size_t rows)
 {
-    const size_t blocks = n ? (n - 1) / most + 1 : 1, side = (n + blocks - 1) / blocks;
-    return calm_size_max((side + step - 1) / step, 1) * step;
+    return rows * use->row_bytes;
 }
 
-static size_t rows_bytes(size_t rows)
+static size_t cols_bytes(const calm_bf16_kernel *use, size_t cols, size_t terms)
 {
-    return rows * kernel()->row_bytes;
-}
-
-static size_t cols_bytes(size_t cols, size_t terms)
-{
-    return cols * ((terms + 1) / 2 * 2) * kernel()->term_bytes;
+    return cols * ((terms + 1) / 2 * 2) * use->term_bytes;
 }
 
 size_t calm_bf16_scratch_bytes(size_t rows)
 {
-    return CALM_BYTES(char, rows_bytes(block_side(rows, kernel()->rows, CALM_BF16_ROW_STEP))) +
-           CALM_BYTES(char, cols_bytes(CALM_BF16_COLS, CALM_BF16_TERMS));
+    const calm_bf16_kernel *use = kernel();
+    return CALM_BYTES(char, rows_bytes(use, calm_product_side(rows, use->rows, CALM_BF16_ROW_STEP))) +
+           CALM_BYTES(char, cols_bytes(use, CALM_BF16_COLS, CALM_BF16_TERMS));
 }
 
 /* `upper`: below the diagonal nothing is wanted. */
@@ -99,11 +90,11 @@ static calm_status multiply_blocks(calm_ctx *ctx, calm_product_form form, bool u
     CALM_SCOPED_SCRATCH(ctx);
     if (m == 0 || n == 0)
         return CALM_OK;
-    const size_t row_side = block_side(m, use->rows, CALM_BF16_ROW_STEP),
-                 col_side = block_side(n, CALM_BF16_COLS, CALM_BF16_COL_STEP),
-                 term_side = block_side(k, CALM_BF16_TERMS, 2);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, rows_bytes(row_side)));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, cols, cols_bytes(col_side, term_side)));
+    const size_t row_side = calm_product_side(m, use->rows, CALM_BF16_ROW_STEP),
+                 col_side = calm_product_side(n, CALM_BF16_COLS, CALM_BF16_COL_STEP),
+                 term_side = calm_product_side(k, CALM_BF16_TERMS, 2);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, rows_bytes(use, row_side)));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, cols, cols_bytes(use, col_side, term_side)));
     for (size_t j = 0; j < n; j += col_side) {
         const size_t n_cols = calm_size_min(col_side, n - j);
         /* Once also for k of 0, which leaves beta C. */

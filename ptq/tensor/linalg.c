@@ -101,6 +101,30 @@ void calm_dgemm_tn(PRODUCT(double))
     cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, SIZES_AND_DATA);
 }
 
+static CBLAS_TRANSPOSE first_of(calm_product_form form)
+{
+    return form == CALM_PRODUCT_TN ? CblasTrans : CblasNoTrans;
+}
+
+static CBLAS_TRANSPOSE second_of(calm_product_form form)
+{
+    return form == CALM_PRODUCT_NT ? CblasTrans : CblasNoTrans;
+}
+
+void calm_sgemm(calm_product_form form, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
+                size_t ldb, float beta, float *c, size_t ldc)
+{
+    cblas_sgemm(CblasRowMajor, first_of(form), second_of(form), (int)m, (int)n, (int)k, 1, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
+void calm_dgemm(calm_product_form form, size_t m, size_t n, size_t k, const double *a, size_t lda, const double *b,
+                size_t ldb, double beta, double *c, size_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, first_of(form), second_of(form), (int)m, (int)n, (int)k, 1, a, (int)lda, b, (int)ldb,
+                beta, c, (int)ldc);
+}
+
 void calm_ssyrk_t(size_t n, size_t k, float alpha, const float *a, size_t lda, float beta, float *c, size_t ldc)
 {
     cblas_ssyrk(CblasRowMajor, CblasUpper, CblasTrans, (int)n, (int)k, alpha, a, (int)lda, beta, c, (int)ldc);

@@ -51,6 +51,18 @@ void calm_dgemm_nn(size_t m, size_t n, size_t k, double alpha, const double *a, 
 void calm_dgemm_tn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
                    size_t ldb, double beta, double *c, size_t ldc);
 
+typedef enum calm_product_form {
+    CALM_PRODUCT_NT, /* A [m, k] B^T, B [n, k]: a linear layer, y = x W^T          */
+    CALM_PRODUCT_NN, /* A [m, k] B [k, n]: what it gives back to its input, dy W  */
+    CALM_PRODUCT_TN, /* A^T B, A [k, m], B [k, n]: and to its weight, dy^T x      */
+} calm_product_form;
+
+/* C [m, n] = the product of this form + beta C: one of those above. */
+void calm_sgemm(calm_product_form form, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
+                size_t ldb, float beta, float *c, size_t ldc);
+void calm_dgemm(calm_product_form form, size_t m, size_t n, size_t k, const double *a, size_t lda, const double *b,
+                size_t ldb, double beta, double *c, size_t ldc);
+
 /* Upper triangle of C [n, n] = alpha A^T A + beta C, A [k, n]; the strict lower triangle is left alone. */
 void calm_ssyrk_t(size_t n, size_t k, float alpha, const float *a, size_t lda, float beta, float *c, size_t ldc);
 void calm_dsyrk_t(size_t n, size_t k, double alpha, const double *a, size_t lda, double beta, double *c,

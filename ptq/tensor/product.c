@@ -2,28 +2,17 @@
 #include "ptq/tensor/product.h"
 
 #include "ptq/base/threads.h"
+#include "ptq/tensor/bf16_kernel.h"
 #include "ptq/tensor/bf16_product.h"
-#include "ptq/tensor/linalg.h"
 
 /* ---- on this thread ---- */
-
-static void multiply_floats(calm_product_form form, size_t m, size_t n, size_t k, const float *a, size_t lda,
-                            const float *b, size_t ldb, float beta, float *c, size_t ldc)
-{
-    if (form == CALM_PRODUCT_NT)
-        calm_sgemm_nt(m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
-    else if (form == CALM_PRODUCT_NN)
-        calm_sgemm_nn(m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
-    else
-        calm_sgemm_tn(m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
-}
 
 calm_status calm_multiply(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                           size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
 {
     if (ctx->bf16)
         return calm_bf16_product(ctx, form, m, n, k, a, lda, b, ldb, beta, c, ldc);
-    multiply_floats(form, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    calm_sgemm(form, m, n, k, a, lda, b, ldb, beta, c, ldc);
     return CALM_OK;
 }
 
@@ -45,6 +34,8 @@ size_t calm_multiply_scratch_bytes(bool bf16, size_t rows)
 /* A tile has at most so many rows and columns: a product of tiles runs at nine tenths of the rate of a whole one, and
  * one of 512 x 1024 has enough of them for eight threads. */
 #define TILE ((size_t)256)
+/* A multiple of what BLAS's kernels take at once. */
+#define TILE_STEP ((size_t)16)
 
 typedef struct product {
     calm_product_form form;
@@ -55,14 +46,6 @@ typedef struct product {
     size_t rows, columns, across; /* of a tile; tiles in a row of tiles */
 } product;
 
-/* Side of the tiles that cut `n` into as few as there must be, of one size: multiples of what BLAS's kernels take at
- * once. */
-static size_t tile_side(size_t n)
-{
-    const size_t tiles = (n + TILE - 1) / TILE;
-    return tiles <= 1 ? n : ((n + tiles - 1) / tiles + 15) / 16 * 16;
-}
-
 static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
 {
     const product *p = user;
@@ -71,14 +54,15 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
     const float *a = p->a + (p->form == CALM_PRODUCT_TN ? i : i * p->lda);
     const float *b = p->b + (p->form == CALM_PRODUCT_NT ? j * p->ldb : j);
     (void)ctx;
-    multiply_floats(p->form, m, n, p->k, a, p->lda, b, p->ldb, p->beta, p->c + i * p->ldc + j, p->ldc);
+    calm_sgemm(p->form, m, n, p->k, a, p->lda, b, p->ldb, p->beta, p->c + i * p->ldc + j, p->ldc);
     return CALM_OK;
 }
 
 calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                          size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
 {
-    product p = {form, m, n, k, a, b, lda, ldb, ldc, beta, c, tile_side(m), tile_side(n), 0};
+    product p = {form, m, n, k, a, b, lda, ldb, ldc, beta, c, calm_product_side(m, TILE, TILE_STEP),
+                 calm_product_side(n, TILE, TILE_STEP), 0};
     if (m == 0 || n == 0)
         return CALM_OK;
     p.across = (n + p.columns - 1) / p.columns;
@@ -110,9 +94,10 @@ typedef struct rows_product {
     void *c;
 } rows_product;
 
-/* Terms that bf16_product.c gives BLAS at least of a longer sum, and columns of a wider product. */
-#define BF16_TERMS ((size_t)256)
-#define BF16_COLS  ((size_t)1024)
+/* Terms that bf16_product.c gives BLAS about at least of a longer sum, and columns of a wider product: halves of what
+ * it gives at most. */
+#define BF16_TERMS (CALM_BF16_TERMS / 2)
+#define BF16_COLS  (CALM_BF16_COLS / 2)
 
 /* Cut m rows into pieces of about `wanted`; the last one takes what is left, never less than ROW_STEP. */
 static void cut_rows(rows_product *p, bool bf16, size_t wanted)
@@ -157,12 +142,7 @@ static calm_status dmultiply_rows(calm_ctx *ctx, size_t index, void *user)
     const double *a = (const double *)p->a + (p->form == CALM_PRODUCT_TN ? first : first * p->lda), *b = p->b;
     double *c = (double *)p->c + first * p->ldc;
     (void)ctx;
-    if (p->form == CALM_PRODUCT_NT)
-        calm_dgemm_nt(m, p->n, p->k, 1, a, p->lda, b, p->ldb, p->beta, c, p->ldc);
-    else if (p->form == CALM_PRODUCT_NN)
-        calm_dgemm_nn(m, p->n, p->k, 1, a, p->lda, b, p->ldb, p->beta, c, p->ldc);
-    else
-        calm_dgemm_tn(m, p->n, p->k, 1, a, p->lda, b, p->ldb, p->beta, c, p->ldc);
+    calm_dgemm(p->form, m, p->n, p->k, a, p->lda, b, p->ldb, p->beta, c, p->ldc);
     return CALM_OK;
 }
 

@@ -7,14 +7,17 @@
 #define CALM_TENSOR_PRODUCT_H
 
 #include "ptq/base/context.h"
+#include "ptq/tensor/linalg.h"
 
-typedef enum calm_product_form {
-    CALM_PRODUCT_NT, /* A [m, k] B^T, B [n, k]: a linear layer, y = x W^T          */
-    CALM_PRODUCT_NN, /* A [m, k] B [k, n]: what it gives back to its input, dy W  */
-    CALM_PRODUCT_TN, /* A^T B, A [k, m], B [k, n]: and to its weight, dy^T x      */
-} calm_product_form;
+/* Side of the pieces that cut `n` into as few as there must be, of one size: at most `most`, but for being a multiple
+ * of `step`; of nothing one step. */
+static inline size_t calm_product_side(size_t n, size_t most, size_t step)
+{
+    const size_t pieces = n ? (n - 1) / most + 1 : 1, side = (n + pieces - 1) / pieces;
+    return calm_size_max((side + step - 1) / step, 1) * step;
+}
 
-/* C [m, n] = the product + beta C, row-major with these row strides, on this thread: as calm_sgemm_*, or where
+/* C [m, n] = the product + beta C, row-major with these row strides, on this thread: as calm_sgemm, or where
  * ctx->bf16 with both operands rounded to bfloat16 (bf16_product.h). */
 calm_status calm_multiply(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                           size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);

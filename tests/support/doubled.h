@@ -55,6 +55,7 @@ void calm_doubled_quantize(const double *x, size_t n, size_t d, int bits, bool a
 #define calm_sgemm_nt            calm_dgemm_nt
 #define calm_sgemm_nn            calm_dgemm_nn
 #define calm_sgemm_tn            calm_dgemm_tn
+#define calm_sgemm               calm_dgemm
 #define calm_ssyrk_t             calm_dsyrk_t
 
 #define erff  erf

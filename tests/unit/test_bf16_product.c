@@ -1,40 +1,16 @@
 /* Products of bfloat16: every form and edge against sums in double, whichever kernels compute them here. */
 #include "ptq/tensor/bf16_product.h"
 
-#include "ptq/base/rng.h"
 #include "ptq/tensor/bf16_kernel.h"
-#include "ptq/tensor/dtype.h"
-#include "ptq/tensor/linalg.h"
-#include "tests/support/harness.h"
-
-static float *random_matrix(size_t n, uint64_t stream)
-{
-    float *x;
-    ck_ok(CALM_NEW(ctx, ctx->out, x, n));
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)(calm_rng_uniform(5, stream, i) - 0.5);
-    return x;
-}
+#include "tests/support/product_case.h"
 
 /* Products of two numbers of eight bits are exact, and at most 1/4 in size: k sums, each rounded, are off by
  * (k + 2) 2^-24 (k + 1) / 4 at most, the start's own product with beta among them.  What is not of C stays. */
 static void check(calm_product_form form, size_t m, size_t n, size_t k, float beta)
 {
-    const bool ta = form == CALM_PRODUCT_TN, tb = form == CALM_PRODUCT_NT;
-    const size_t lda = (ta ? m : k) + 3, ldb = (tb ? k : n) + 5, ldc = n + 7;
-    const float *a = random_matrix((ta ? k : m) * lda, 1), *b = random_matrix((tb ? n : k) * ldb, 2);
-    const float *start = random_matrix(m * ldc, 3);
-    float *c = random_matrix(m * ldc, 3);
-    ck_ok(calm_bf16_product(ctx, form, m, n, k, a, lda, b, ldb, beta, c, ldc));
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < ldc; j++) {
-            double sum = (double)beta * (double)start[i * ldc + j];
-            for (size_t l = 0; j < n && l < k; l++)
-                sum += (double)calm_dtype_round(CALM_BF16, a[ta ? l * lda + i : i * lda + l]) *
-                       (double)calm_dtype_round(CALM_BF16, b[tb ? j * ldb + l : l * ldb + j]);
-            ck_near(c[i * ldc + j], j < n ? sum : (double)start[i * ldc + j],
-                    (double)(k + 2) * 0x1p-24 * (double)(k + 1) / 4);
-        }
+    const product_case p = new_product(form, m, n, k, beta);
+    ck_ok(calm_bf16_product(ctx, form, m, n, k, p.a, p.lda, p.b, p.ldb, beta, p.c, p.ldc));
+    ck_product(&p, CALM_BF16, (double)(k + 2) * 0x1p-24 * (double)(k + 1) / 4);
 }
 
 /* One row, column or term; whole tiles of 12 by 32 and what is left of them; more rows, columns and terms than a block

@@ -1,9 +1,7 @@
 /* Products in tiles: every form against sums in double, and the same bytes for any number of threads. */
 #include "ptq/tensor/product.h"
 
-#include "ptq/base/rng.h"
-#include "ptq/tensor/linalg.h"
-#include "tests/support/harness.h"
+#include "tests/support/product_case.h"
 
 enum { LARGEST = 640 };
 
@@ -11,41 +9,20 @@ enum { LARGEST = 640 };
 static const int threads[] = {1, 2, 3, 4, 16};
 #define N_THREADS (sizeof threads / sizeof *threads)
 
-static float *random_matrix(size_t n, uint64_t stream)
-{
-    float *x;
-    ck_ok(CALM_NEW(ctx, ctx->out, x, n));
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)(calm_rng_uniform(3, stream, i) - 0.5);
-    return x;
-}
-
 /* Sums of k products below 1/4 in size, each rounded: (k + 2) 2^-24 k / 4 at most. */
 static void check(calm_product_form form, size_t m, size_t n, size_t k, float beta)
 {
-    const bool ta = form == CALM_PRODUCT_TN, tb = form == CALM_PRODUCT_NT;
-    const size_t lda = (ta ? m : k) + 3, ldb = (tb ? k : n) + 5, ldc = n + 7;
-    const float *a = random_matrix((ta ? k : m) * lda, 1), *b = random_matrix((tb ? n : k) * ldb, 2);
-    const float *start = random_matrix(m * ldc, 3);
-    float *c, *again;
-    ck_ok(CALM_NEW(ctx, ctx->out, c, m * ldc));
-    ck_ok(CALM_NEW(ctx, ctx->out, again, m * ldc));
-    memcpy(c, start, m * ldc * sizeof *c);
+    const product_case p = new_product(form, m, n, k, beta);
+    float *again;
+    ck_ok(CALM_NEW(ctx, ctx->out, again, m * p.ldc));
     ctx->n_threads = 1;
-    ck_ok(calm_product(ctx, form, m, n, k, a, lda, b, ldb, beta, c, ldc));
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < ldc; j++) {
-            double sum = (double)beta * (double)start[i * ldc + j];
-            for (size_t l = 0; j < n && l < k; l++)
-                sum += (double)a[ta ? l * lda + i : i * lda + l] * (double)b[tb ? j * ldb + l : l * ldb + j];
-            ck_near(c[i * ldc + j], j < n ? sum : (double)start[i * ldc + j],
-                    (double)(k + 2) * 0x1p-24 * (double)k / 4);
-        }
+    ck_ok(calm_product(ctx, form, m, n, k, p.a, p.lda, p.b, p.ldb, beta, p.c, p.ldc));
+    ck_product(&p, CALM_F32, (double)(k + 2) * 0x1p-24 * (double)k / 4);
     for (size_t t = 0; t < N_THREADS; t++) {
-        memcpy(again, start, m * ldc * sizeof *c);
+        memcpy(again, p.start, m * p.ldc * sizeof *again);
         ctx->n_threads = threads[t];
-        ck_ok(calm_product(ctx, form, m, n, k, a, lda, b, ldb, beta, again, ldc));
-        ck_assert(memcmp(c, again, m * ldc * sizeof *c) == 0);
+        ck_ok(calm_product(ctx, form, m, n, k, p.a, p.lda, p.b, p.ldb, beta, again, p.ldc));
+        ck_assert(memcmp(p.c, again, m * p.ldc * sizeof *again) == 0);
     }
 }
 
