@@ -145,6 +145,29 @@ static calm_status loop_inside(calm_ctx *worker, size_t index, void *user)
     return calm_parallel_for(worker, N_TASKS, count_or_fail, user);
 }
 
+#define N_ROUNDS 50
+#define N_TILES 12
+
+static calm_status loop_many_times(calm_ctx *worker, size_t index, void *user)
+{
+    atomic_int *counts = user;
+    for (int i = 0; i < N_ROUNDS; i++)
+        CALM_TRY(calm_parallel_for(worker, N_TILES, count_task, counts + index * N_TILES));
+    return CALM_OK;
+}
+
+/* Loops inside tasks that end at once: OpenMP takes the memory of an ended task for the next one of the same loop. */
+TEST(many_short_loops_inside_tasks)
+{
+    static atomic_int counts[40 * N_TILES];
+    ctx->n_threads = 16;
+    for (int i = 0; i < 10; i++)
+        ck_ok(calm_parallel_for(ctx, 40, loop_many_times, counts));
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        ck_assert_int_eq(counts[i], 10 * N_ROUNDS);
+}
+END_OF_TEST
+
 /* One task and far more threads than cores: those without one help with the loop inside, or end. */
 TEST(more_threads_than_tasks_and_cores)
 {
@@ -186,7 +209,8 @@ int main(void)
     return run_tests("threads",
                      (const TTest *[]){the_same_bytes_for_1_to_4_threads, every_index_runs_once,
                                        a_failure_has_its_status_and_message, the_lowest_failing_index_wins,
-                                       a_task_may_loop_itself, more_threads_than_tasks_and_cores,
+                                       a_task_may_loop_itself, many_short_loops_inside_tasks,
+                                       more_threads_than_tasks_and_cores,
                                        each_task_begins_with_an_empty_scratch,
                                        cores_and_clock_are_sensible, NULL});
 }
