@@ -56,9 +56,10 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
 /* A loop inside a task: its indices are there for any thread of the team that has nothing else to do.  A waiting thread
  * runs tasks of its own loop alone (OpenMP ties tasks to threads), so it never holds the scratch of two outer tasks.
  *
- * ThreadSanitizer does not look at this function: LLVM's OpenMP takes the memory of an ended task again for the next one,
- * under locks of its own that the sanitizer cannot see, and the arguments written here would be called a race. */
-__attribute__((no_sanitize("thread"))) static void share(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first_failure *first, size_t *next)
+ * ThreadSanitizer does not look at this function: LLVM's OpenMP takes the memory of an ended task again for the next
+ * one, under locks of its own that the sanitizer cannot see, and the arguments written here would be called a race. */
+__attribute__((no_sanitize("thread")))
+static void share(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first_failure *first, size_t *next)
 {
     const size_t helpers = calm_size_min(n ? n - 1 : 0, (size_t)omp_get_num_threads() - 1);
     for (size_t i = 0; i < helpers; i++) {
