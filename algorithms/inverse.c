@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
 #include "ptq/tensor/inverse_root.h"
 
 /* 0.01 becomes 2.56 of the mean diagonal: beyond that the damping outweighs H. */
@@ -75,17 +76,35 @@ size_t calm_inverse_factor_scratch_bytes(size_t in)
     return calm_size_max(calm_dinverse_root_scratch_bytes(in), CALM_BYTES(double, in));
 }
 
-/* left [I] = 1 / [H^-1]_jj: column sums of u^2, by the order that u has. */
-static calm_status keep_diagonal(calm_ctx *ctx, calm_inverse *inverse, const size_t *order, size_t n)
+typedef struct factor_task {
+    const calm_problem *problem;
+    const size_t *order;
+    double *u, *sum;
+    double added;    /* to the diagonal */
+} factor_task;
+
+/* sum [I] of some columns: in the order of rows. */
+static calm_status sum_columns(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
-    double *sum;
+    const factor_task *task = user;
+    const size_t in = task->problem->in;
+    (void)ctx;
+    for (size_t i = 0; i < first + n; i++)
+        for (size_t j = calm_size_max(i, first); j < first + n; j++)
+            task->sum[j] += task->u[i * in + j] * task->u[i * in + j];
+    return CALM_OK;
+}
+
+/* left [I] = 1 / [H^-1]_jj: column sums of u^2, by the order that u has. */
+static calm_status keep_diagonal(calm_ctx *ctx, const calm_problem *problem, const size_t *order)
+{
+    calm_inverse *inverse = problem->inverse;
+    factor_task task = {.problem = problem, .u = inverse->u};
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, sum, n));
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = i; j < n; j++)
-            sum[j] += inverse->u[i * n + j] * inverse->u[i * n + j];
-    for (size_t j = 0; j < n; j++)
-        inverse->left[order[j]] = 1 / sum[j];
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.sum, problem->in));
+    CALM_TRY(calm_parallel_rows(ctx, problem->in, sum_columns, &task));
+    for (size_t j = 0; j < problem->in; j++)
+        inverse->left[order[j]] = 1 / task.sum[j];
     return CALM_OK;
 }
 
@@ -103,6 +122,19 @@ static void copy_row(const calm_problem *problem, const size_t *order, size_t ro
     }
 }
 
+/* The upper triangle alone, which is what the factorisation reads. */
+static calm_status copy_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const factor_task *task = user;
+    const size_t in = task->problem->in;
+    (void)ctx;
+    for (size_t i = first; i < first + n; i++) {
+        copy_row(task->problem, task->order, i, task->u + i * in);
+        task->u[i * in + i] += task->added;
+    }
+    return CALM_OK;
+}
+
 static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp)
 {
     const size_t n = problem->in;
@@ -111,15 +143,12 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
     for (size_t i = 0; i < n; i++)
         mean += problem->h_diag[i];
     mean /= (double)n;
-    /* The upper triangle alone, which is what the factorisation reads. */
-    for (size_t i = 0; i < n; i++) {
-        copy_row(problem, order, i, u + i * n);
-        u[i * n + i] += damp * mean;
-    }
+    factor_task task = {.problem = problem, .order = order, .u = u, .added = damp * mean};
+    CALM_TRY(calm_parallel_rows(ctx, n, copy_rows, &task));
     CALM_TRY(calm_dinverse_root(ctx, n, u, n));
     inverse->first = inverse->damp != damp;    /* the diagonal is the same in every order */
     if (inverse->first)
-        CALM_TRY(keep_diagonal(ctx, inverse, order, n));
+        CALM_TRY(keep_diagonal(ctx, problem, order));
     inverse->damp = damp;
     return CALM_OK;
 }

@@ -20,6 +20,7 @@
 #include "algorithms/descent.h"
 #include "algorithms/inverse.h"
 #include "ptq/base/simd.h"
+#include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
 
 #define BLOCK ((size_t)128)
@@ -74,6 +75,7 @@ typedef struct gptq_job {
     const size_t *order;    /* [I] position -> column        */
     const double *u;        /* [I, I] in that order           */
     bool sequential;
+    size_t parts;           /* tasks of a chunk               */
 } gptq_job;
 
 /* What a task holds: rows first .. first + n - 1, the tile at `tile_row` of them. */
@@ -303,9 +305,9 @@ static size_t count_grids(size_t n, size_t n_groups)
     return (n + TILE - 1) / TILE * n_groups * TILE;
 }
 
-static size_t chunk_bytes(const calm_job_shape *shape)
+static size_t chunk_bytes(const calm_job_shape *shape, size_t rows)
 {
-    const size_t n = calm_size_min(shape->out, CALM_ROW_CHUNK);
+    const size_t n = calm_size_min(shape->out, rows);
     return CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, n * BLOCK) +
            (calm_scheme_has_mins(&(calm_scheme){.family = shape->family}) ? 3 : 2) *
                CALM_BYTES(double, count_grids(n, shape->n_groups)) +
@@ -330,14 +332,16 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
     return CALM_NEW(ctx, ctx->scratch, state->tile, BLOCK);
 }
 
-static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
+/* A chunk of rows, or a half of it. */
+static calm_status gptq_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const gptq_job *job = user;
     const calm_problem *problem = job->problem;
     const bool shared = job->sequential && calm_scheme_rows(&job->qjob->scheme) > 1;
     size_t in = problem->in;
     chunk_state state = {.job = job};
-    state.n = calm_problem_chunk(problem, chunk, &state.first);
+    state.n = calm_problem_chunk(problem, index / job->parts, &state.first) / job->parts;
+    state.first += index % job->parts * state.n;
     CALM_TRY(allocate_chunk(ctx, &state));
     for (size_t r = 0; r < state.n; r++)
         for (size_t j = 0; j < in; j++)
@@ -360,6 +364,16 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t chunk, void *user)
     return CALM_OK;
 }
 
+/* All rows, in chunks; in halves where threads would have none.  Both halves of a whole chunk are multiples of what
+ * BLAS's kernels take at once, so that they have its bytes. */
+static calm_status run_chunks(calm_ctx *ctx, gptq_job *job)
+{
+    const size_t n_chunks = calm_problem_chunks(job->problem);
+    const bool whole = calm_scheme_rows(&job->qjob->scheme) == 1 && job->problem->out % CALM_ROW_CHUNK == 0;
+    job->parts = whole && n_chunks < 2 * (size_t)ctx->n_threads ? 2 : 1;
+    return calm_parallel_for(ctx, n_chunks * job->parts, gptq_chunk, job);
+}
+
 /* ---- the rounding ---- */
 
 /* Columns by falling power [I], and the factor of the inverse in their order. */
@@ -376,9 +390,11 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, const dou
 
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape)
 {
+    const size_t whole = calm_shape_workers(shape) * chunk_bytes(shape, CALM_ROW_CHUNK),
+                 halves = shape->out % CALM_ROW_CHUNK ? 0 : 2 * calm_shape_chunks(shape),
+                 half = calm_size_min(shape->n_threads, halves) * chunk_bytes(shape, CALM_ROW_CHUNK / 2);
     return (calm_part_memory){calm_inverse_order_bytes(shape->in),
-                              calm_size_max(calm_inverse_factor_scratch_bytes(shape->in),
-                                            calm_shape_workers(shape) * chunk_bytes(shape))};
+                              calm_size_max(calm_inverse_factor_scratch_bytes(shape->in), calm_size_max(whole, half))};
 }
 
 calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
@@ -386,7 +402,7 @@ calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const 
 {
     gptq_job job;
     CALM_TRY(prepare(ctx, problem, power, damp, qjob, &job));
-    return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
+    return run_chunks(ctx, &job);
 }
 
 static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
@@ -401,7 +417,7 @@ static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, 
     job.sequential = options->groups == GROUPS_SEQUENTIAL;
     if (!job.sequential)
         CALM_TRY(calm_problem_grids(ctx, problem, qjob));
-    return calm_problem_each_chunk(ctx, problem, gptq_chunk, &job);
+    return run_chunks(ctx, &job);
 }
 
 static double shared_factor(const void *opts)

@@ -5,7 +5,7 @@
  * Step k of the first:   R_kk from a_kk,  R_ik = a_ik R_kk^-T for i < k,  a_ij -= R_ik R_jk^T for i <= j < k
  * Step j of the second:  U_jj = R_jj^-1,  U_ij = -(sum over l = i .. j - 1 of U_il R_lj) U_jj for i < j
  *
- * Tiles of a step are independent: one task each. */
+ * Tiles of a step are independent: one task each, or one for each half where the products are long. */
 #include "ptq/tensor/inverse_root.h"
 
 #include <string.h>
@@ -17,6 +17,8 @@
 /* Rows and columns of a tile: the products of a step run near BLAS's rate, and there are tasks for many cores from
  * some thousand rows on. */
 #define TILE ((size_t)192)
+/* Rows of half a tile: a multiple of what BLAS's kernels take at once, so that both have the bytes of the whole. */
+#define HALF (TILE / 2)
 
 typedef struct matrix {
     double *a;
@@ -67,27 +69,40 @@ static calm_status subtract(calm_ctx *ctx, size_t index, void *user)
 
 /* ---- U = R^-1 ---- */
 
-/* U_ij from row i of the tiles left of it, which are inverted, and from R_lj, which others overwrite by now. */
-static calm_status invert_tile(calm_ctx *ctx, size_t i, void *user)
+/* U_ii = R_ii^-1, of which nothing else reads R_ii. */
+static calm_status invert_diagonal(calm_ctx *ctx, size_t i, void *user)
 {
     const matrix *m = user;
-    const size_t j = m->step, rows = side(m, i), cols = side(m, j), terms = (j - i) * TILE;
-    /* Of tile (i, i) the upper triangle alone is U: its product is one of a triangle. */
-    double *out = tile_at(m, i, j);
-    calm_dmultiply_upper(TILE, cols, -1, tile_at(m, i, i), m->lda, out, m->lda);
-    if (terms > TILE)
-        calm_dgemm_nn(rows, cols, terms - TILE, -1, tile_at(m, i, i + 1), m->lda, m->column + (i + 1) * TILE * TILE,
-                      TILE, 1, out, m->lda);
+    return calm_dinvert_upper(ctx, side(m, i), i * TILE, tile_at(m, i, i), m->lda);
+}
+
+/* A copy of R_ij, which others read, and -U_ii R_ij in its place: the first term of U_ij's sum.  Of tile (i, i) the
+ * upper triangle alone is U: its product is one of a triangle. */
+static calm_status begin_tile(calm_ctx *ctx, size_t i, void *user)
+{
+    const matrix *m = user;
+    const size_t cols = side(m, m->step);
+    double *out = tile_at(m, i, m->step);
     (void)ctx;
-    calm_dmultiply_upper_right(rows, cols, tile_at(m, j, j), m->lda, out, m->lda);
+    for (size_t row = 0; row < TILE; row++)
+        memcpy(m->column + (i * TILE + row) * TILE, out + row * m->lda, cols * sizeof *m->column);
+    calm_dmultiply_upper(TILE, cols, -1, tile_at(m, i, i), m->lda, out, m->lda);
     return CALM_OK;
 }
 
-/* A copy of R_lj for all l < j. */
-static void keep_column(matrix *m)
+/* The other terms from row i of the tiles left of it, which are inverted, and what all of them are multiplied with:
+ * half of the rows of U_ij. */
+static calm_status end_half(calm_ctx *ctx, size_t index, void *user)
 {
-    for (size_t row = 0; row < m->step * TILE; row++)
-        memcpy(m->column + row * TILE, m->a + row * m->lda + m->step * TILE, side(m, m->step) * sizeof *m->column);
+    const matrix *m = user;
+    const size_t i = index / 2, j = m->step, row = index % 2 * HALF, cols = side(m, j), terms = (j - i) * TILE;
+    double *out = tile_at(m, i, j) + row * m->lda;
+    (void)ctx;
+    if (terms > TILE)
+        calm_dgemm_nn(HALF, cols, terms - TILE, -1, tile_at(m, i, i + 1) + row * m->lda, m->lda,
+                      m->column + (i + 1) * TILE * TILE, TILE, 1, out, m->lda);
+    calm_dmultiply_upper_right(HALF, cols, tile_at(m, j, j), m->lda, out, m->lda);
+    return CALM_OK;
 }
 
 size_t calm_dinverse_root_scratch_bytes(size_t n)
@@ -108,10 +123,10 @@ calm_status calm_dinverse_root(calm_ctx *ctx, size_t n, double *a, size_t lda)
         CALM_TRY(calm_parallel_for(ctx, m.step, divide, &m));
         CALM_TRY(calm_parallel_for(ctx, m.step * (m.step + 1) / 2, subtract, &m));
     }
-    for (m.step = 0; m.step < tiles; m.step++) {
-        keep_column(&m);
-        CALM_TRY(calm_dinvert_upper(ctx, side(&m, m.step), m.step * TILE, tile_at(&m, m.step, m.step), lda));
-        CALM_TRY(calm_parallel_for(ctx, m.step, invert_tile, &m));
+    CALM_TRY(calm_parallel_for(ctx, tiles, invert_diagonal, &m));
+    for (m.step = 1; m.step < tiles; m.step++) {
+        CALM_TRY(calm_parallel_for(ctx, m.step, begin_tile, &m));
+        CALM_TRY(calm_parallel_for(ctx, 2 * m.step, end_half, &m));
     }
     return CALM_OK;
 }

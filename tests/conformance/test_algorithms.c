@@ -489,6 +489,25 @@ static void check_memory(const char *chain, const char *scheme, size_t out, size
                   scheme, found.most, held);
 }
 
+/* Chunks of GPTQ's rows are cut where there are more threads than these; with products of them on both sides of what
+ * BLAS calls a small one. */
+TEST(halves_of_chunks_do_not_matter)
+{
+    static const char *const cut[] = {"gptq", "absmax+gptq(groups=sequential,order=none)"};
+    for (size_t i = 0; i < 2; i++) {
+        sample s;
+        calm_qjob one, many;
+        make_sample(&s, 256, 356, 400, "w4a16_g64");
+        ctx->n_threads = 1;
+        ck_ok(try(cut[i], &s.job, &one));
+        ctx->n_threads = 4;
+        ck_ok(try(cut[i], &s.job, &many));
+        check_equal(cut[i], &one, &many);
+    }
+    check_memory("gptq", "w4a16_g64", 256, 356, false, 8);
+}
+END_OF_TEST
+
 TEST(memory_is_what_it_says)
 {
     /* With minima, with super-blocks of two widths, with a number for the whole job. */
@@ -509,5 +528,6 @@ int main(void)
         huge_outliers_in_weights_and_inputs, tiny_weights, no_calibration_rows, not_worse_than_rtn, refits_never_lose,
         activation_presets_are_refitted, bad_numbers_are_named, missing_statistics_and_float_are_refused,
         schemes_out_of_reach, fits_need_eight_rows_per_input, each_allocation_may_fail,
-        threads_do_not_matter, channel_scales_are_shared_or_left_out, memory_is_what_it_says, NULL});
+        threads_do_not_matter, halves_of_chunks_do_not_matter, channel_scales_are_shared_or_left_out,
+        memory_is_what_it_says, NULL});
 }
