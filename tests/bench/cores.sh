@@ -8,6 +8,9 @@
 #   --peer      also llm-compressor (Python), from PyPI into FOLDER/venv where it is not there yet (some GB); its model in
 #               bfloat16, and in float32
 #   FOLDER      model, stores and checkpoints
+#   ROWS        in the environment: which rows of the program, "gptq bf16 windows rtn waits bound" by default
+#   DTYPES      in the environment: of llm-compressor's model, "bfloat16 float32" by default
+#   PYTHON      in the environment: one that has llm-compressor, instead of FOLDER/venv
 #   BLOCKS      in the environment: blocks of the model, 4 by default
 #   THREADS     in the environment: numbers of threads, "1 2" by default
 #   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
@@ -15,8 +18,8 @@
 #
 # CSV: name, threads, wall and CPU seconds, cores that were busy, peak MiB, page faults that read a file and others.  Once, on
 # the most threads: with the kernels that OpenBLAS 0.3.21 takes on a CPU that it does not know (Prescott), and with threads that
-# sleep while they wait.  The row before the last is the serial share by Amdahl's law, least squares over all THREADS, which take
-# the first of their rows; the last is what the rates of sgemm and dgemm allow one forward pass, the Gram matrices, their factors
+# sleep while they wait.  The row before the last is the serial share by Amdahl's law, least squares over all THREADS, one of
+# which is 1; the last is what the rates of sgemm and dgemm allow one forward pass, the Gram matrices, their factors
 # and the updates on all threads.  Fails where the checkpoints of the same command differ between numbers of threads.
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
@@ -65,6 +68,12 @@ same_bytes()    # same_bytes NAME THREADS
     exit 1
 }
 
+rows=${ROWS:-gptq bf16 windows rtn waits bound}
+wanted()    # wanted ROW
+{
+    case " $rows " in *" $1 "*) ;; *) return 1 ;; esac
+}
+
 WITH=
 : >"$folder/digests"
 : >"$folder/walls"
@@ -72,22 +81,28 @@ WITH=
 echo name,threads,wall_seconds,cpu_seconds,busy_cores,peak_mib,major_faults,minor_faults
 most=1
 for threads in ${THREADS:-1 2}; do
-    most=$threads
-    quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq
-    echo "$threads $(cut -d ' ' -f 1 "$folder/time")" >>"$folder/walls"
-    same_bytes gptq "$threads"
-    quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq --calib-dtype bf16
-    same_bytes bf16 "$threads"
+    [ "$threads" -lt "$most" ] || most=$threads
+    if wanted gptq; then
+        quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq
+        echo "$threads $(cut -d ' ' -f 1 "$folder/time")" >>"$folder/walls"
+        same_bytes gptq "$threads"
+    fi
+    if wanted bf16; then
+        quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq --calib-dtype bf16
+        same_bytes bf16 "$threads"
+    fi
     for windows in 1 2 0; do
+        wanted windows || continue
         quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq --score-samples $windows
     done
-    quantize "$threads" --bits 4 --algorithms rtn --score-samples 0
-    same_bytes rtn "$threads"
+    if wanted rtn; then
+        quantize "$threads" --bits 4 --algorithms rtn --score-samples 0
+        same_bytes rtn "$threads"
+    fi
 done
-WITH=OMP_WAIT_POLICY=passive
-quantize "$most" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq
-WITH=OPENBLAS_CORETYPE=Prescott
-quantize "$most" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq
+for WITH in OMP_WAIT_POLICY=passive OPENBLAS_CORETYPE=Prescott; do
+    ! wanted waits || quantize "$most" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq
+done
 WITH=
 
 if [ -n "${CALM_LLAMA_CPP:-}" ]; then
@@ -101,8 +116,12 @@ if [ -n "${CALM_LLAMA_CPP:-}" ]; then
 fi
 
 if [ -n "$peer" ]; then
-    python=$folder/venv/bin/python
-    [ -x "$python" ] || { python3 -m venv "$folder/venv" && "$python" -m pip install -q --no-input llmcompressor >&2; }
+    python=${PYTHON:-$folder/venv/bin/python}
+    if [ -z "${PYTHON:-}" ] && [ ! -x "$python" ]; then
+        python3 -m venv "$folder/venv"
+        "$python" -m pip install -q --no-input llmcompressor >&2
+    fi
+    export CUDA_VISIBLE_DEVICES=
     cat >"$folder/peer.py" <<'PY'
 import sys, torch
 from datasets import Dataset
@@ -117,17 +136,18 @@ oneshot(model=model, dataset=Dataset.from_list(rows), max_seq_length=2048, num_c
 model.save_pretrained(sys.argv[3], save_compressed=True)
 PY
     version=$("$python" -c 'import llmcompressor as l; print(l.__version__)' 2>/dev/null | tail -n 1)
-    for dtype in bfloat16 float32; do
+    for dtype in ${DTYPES:-bfloat16 float32}; do
         measure "llm-compressor $version, $dtype" "$(nproc)" "$python" "$folder/peer.py" "$model" \
             "$CALM_HOME/recipes/text/wikitext2-valid.txt" "$folder/out" $dtype
     done
 fi
 
 # T(t) / T(1) - 1/t = s (1 - 1/t), as calm bench scaling has it.
-awk 'NR == 1 { one = $2 }
+sort -n "$folder/walls" | awk 'NR == 1 { one = $2 }
     NR > 1 { rest = 1 - 1 / $1; above += ($2 / one - 1 / $1) * rest; below += rest * rest }
-    END { if (below > 0) printf "serial share of calm gptq by Amdahl'"'"'s law: %.3f,all,,,,,,\n", above / below }' "$folder/walls"
+    END { if (below > 0) printf "serial share of calm gptq by Amdahl'"'"'s law: %.3f,all,,,,,,\n", above / below }'
 
+wanted bound || exit 0
 # In float: 15.7 M weights of a block by 16384 tokens, twice; attention over half of 2048 keys; upper triangles of the
 # inputs of q, o, gate and down.  In double, for those four with I inputs and O outputs: 2/3 I^3 of the inverse's Cholesky factor (a
 # Cholesky factorization and a triangular inverse) and O I^2 of GPTQ's updates.
