@@ -18,7 +18,7 @@ struct calm_ctx {
     calm_status status;                /* first failure, CALM_OK before one                         */
     char message[CALM_MESSAGE_MAX];    /* one sentence about it, no newline                         */
     calm_memory *memory;               /* account of its arenas and its workers'; NULL: not counted */
-    int n_threads;                     /* workers for calm_parallel_for, >= 1                       */
+    int n_threads;                     /* workers for calm_parallel_for, of a task its share; >= 1   */
     bool bf16;                         /* products of activations round to bfloat16: calm_multiply  */
     size_t columns;                    /* of lines of text for people; 0: as wide as they come      */
     calm_log_fn *log;                  /* NULL: silent                                              */

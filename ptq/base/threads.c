@@ -27,6 +27,14 @@ static void note_failure(first_failure *first, size_t index, const calm_ctx *wor
     }
 }
 
+/* Threads for the loops inside task `index` of n: one where all have a task, of the tasks left over behind such rounds
+ * each an equal part of them. */
+static int share_of_task(const calm_ctx *parent, size_t n, size_t index)
+{
+    const size_t threads = (size_t)parent->n_threads, rounds = n / threads * threads;
+    return index < rounds ? 1 : (int)((threads + n - rounds - 1) / (n - rounds));
+}
+
 static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first_failure *first, size_t *next)
 {
     CALM_SCOPED_ARENA(scratch);
@@ -46,6 +54,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
         /* Tasks before the failed one still run: the lowest failure is reported, whatever the timing. */
         if (index >= n || index > failed)
             break;
+        ctx.n_threads = share_of_task(parent, n, index);
         if (fn(&ctx, index, user) != CALM_OK) {
             note_failure(first, index, &ctx);
             break;
@@ -90,11 +99,6 @@ void calm_parallel_rest(void)
 {
     if (!omp_in_parallel())
         omp_pause_resource_all(omp_pause_soft);
-}
-
-size_t calm_team_size(const calm_ctx *ctx)
-{
-    return (size_t)(omp_in_parallel() ? omp_get_num_threads() : ctx->n_threads);
 }
 
 typedef struct rows_task {

@@ -7,7 +7,9 @@
 
 #include "ptq/base/context.h"
 
-/* One task.  `ctx` is the worker's own: its scratch is rewound after each task, its `out` is NULL. */
+/* One task.  `ctx` is the worker's own: its scratch is rewound after each task, its `out` is NULL, and its n_threads
+ * says how many threads loops inside the task may hope for; into how many pieces they cut what has the same bytes in
+ * any number of them follows from it. */
 typedef calm_status calm_task_fn(calm_ctx *ctx, size_t index, void *user);
 
 /* Run fn for index 0 .. n-1 on ctx->n_threads workers.  Returns the failure with the lowest index, with its
@@ -28,8 +30,9 @@ calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_row_range_fn *
  * next loop comes soon; that one starts them again. */
 void calm_parallel_rest(void);
 
-/* Threads that run a loop of `ctx` here: of its team, or within a task of the task's. */
-size_t calm_team_size(const calm_ctx *ctx);
+/* Before this process becomes another one: where OMP_PROC_BIND has bound this thread to a core, let it run again where
+ * its team does.  The other process would find that one core alone. */
+void calm_parallel_unbind(void);
 
 /* Cores this process may use, >= 1. */
 int calm_n_cores(void);

@@ -262,7 +262,7 @@ calm_status calm_actstat_init(calm_ctx *ctx, calm_arena *arena, size_t channels,
 }
 
 /* Rows that are looked at before they are added, and those of one task among them. */
-enum { AT_ONCE = 1024, OF_TASK = 64 };
+enum { AT_ONCE = 2048, OF_TASK = 64 };
 
 /* What a row is, whatever came before it. */
 typedef struct row_figures {

@@ -44,6 +44,27 @@ void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *we
     }
 }
 
+typedef struct weigh_task {
+    const float *x, *weight;
+    size_t width;
+    float *out;
+} weigh_task;
+
+static calm_status weigh_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const weigh_task *task = user;
+    const size_t at = first * task->width;
+    (void)ctx;
+    calm_job_rows_weigh(task->x + at, n, task->width, task->weight ? task->weight + first : NULL, task->out + at);
+    return CALM_OK;
+}
+
+/* calm_job_rows_weigh on ctx's threads. */
+static calm_status weigh_all(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight, float *out)
+{
+    return calm_parallel_rows(ctx, n, weigh_rows, &(weigh_task){x, weight, width, out});
+}
+
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     size_t out, in;
@@ -175,20 +196,21 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
     return bytes;
 }
 
-void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums)
+calm_status calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums)
 {
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const calm_channel_sums *total = &sums[kind].total;
         calm_job_capture *job = &out->job[kind];
         /* The products fill upper triangles alone; algorithms read both. */
         if (sums[kind].gram)
-            calm_dsymmetrize(job->width, sums[kind].gram, job->width);
+            CALM_TRY(calm_gram_mirror(ctx, job->width, sums[kind].gram));
         if (job->used)
             job->stats = (calm_stats){.rows = out->rows, .gram = sums[kind].gram, .absmax = total->absmax,
                                       .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs,
                                       .samples = sums[kind].samples, .cross = sums[kind].cross,
                                       .n_samples = sums[kind].samples ? calm_sample_count(out->rows, job->width) : 0};
     }
+    return CALM_OK;
 }
 
 /* ---- one window ---- */
@@ -205,13 +227,15 @@ static size_t score_row(const calm_batch *batch, const calm_capture_options *opt
 }
 
 /* Copy a window's rows to their place among the scoring rows, as far as they are some. */
-static void keep_rows(float *kept, const capture_state *state, const calm_observation *seen, const float *weight)
+static calm_status keep_rows(calm_ctx *ctx, float *kept, const capture_state *state, const calm_observation *seen,
+                             const float *weight)
 {
     const size_t window = seen->window - state->batch->first;
     const size_t row = score_row(state->batch, state->options, window),
                  end = score_row(state->batch, state->options, window + 1);
-    if (kept && row < end)
-        calm_job_rows_weigh(seen->x, end - row, seen->width, weight, kept + row * seen->width);
+    if (!kept || row >= end)
+        return CALM_OK;
+    return weigh_all(ctx, seen->x, end - row, seen->width, weight, kept + row * seen->width);
 }
 
 /* The observer: runs in the worker of this window and writes what belongs to this window alone. */
@@ -226,7 +250,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         calm_job_capture *job = &state->out->job[kind];
         if (calm_job_input(kind) != seen->hook)
             continue;
-        keep_rows(job->score_input, state, seen, NULL);
+        CALM_TRY(keep_rows(ctx, job->score_input, state, seen, NULL));
         if (!job->used || row < state->held)    /* its input alone is wanted, or it is held out */
             continue;
         CALM_SCOPED_SCRATCH(ctx);
@@ -234,14 +258,14 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         /* Gram matrices are multiplied after all windows of the group have run: a product over many rows, in one
          * order. */
         if (state->inputs[kind])
-            calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight,
-                            state->inputs[kind] + state->row_begin[index] * seen->width);
+            CALM_TRY(weigh_all(ctx, seen->x, seen->n_rows, seen->width, weight,
+                               state->inputs[kind] + state->row_begin[index] * seen->width));
         CALM_TRY(calm_channel_sums_add(ctx, seen->x, seen->n_rows, seen->width, weight, &part->sums[kind]));
         calm_job_samples_keep(&state->sums[kind], row - state->held, seen->x, seen->n_rows, seen->width, weight);
     }
     /* A sublayer has one of the two; its output is what candidates are compared with. */
     if ((seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT) && !state->options->exact)
-        keep_rows(state->out->score_output, state, seen, gate);
+        CALM_TRY(keep_rows(ctx, state->out->score_output, state, seen, gate));
     if (part->activations[seen->hook])
         return calm_actstat_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
     return CALM_OK;
@@ -260,11 +284,11 @@ static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observati
             continue;
         /* By the factor of the rows that they are multiplied with. */
         CALM_TRY(calm_job_row_factors(ctx, state->options, kind, NULL, row, NULL, seen->n_rows, &weight));
-        calm_job_rows_weigh(seen->x, seen->n_rows, seen->width, weight,
-                            state->exact[kind] + state->row_begin[index] * seen->width);
+        CALM_TRY(weigh_all(ctx, seen->x, seen->n_rows, seen->width, weight,
+                           state->exact[kind] + state->row_begin[index] * seen->width));
     }
     if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
-        keep_rows(state->out->score_output, state, seen, NULL);
+        CALM_TRY(keep_rows(ctx, state->out->score_output, state, seen, NULL));
     return CALM_OK;
 }
 
@@ -459,6 +483,19 @@ static calm_status run_group(calm_ctx *ctx, capture_state *state)
     return merge_group(ctx, state);
 }
 
+/* Threads that a long window keeps busy: where there are more, the next one runs beside it. */
+#define THREADS_OF_WINDOW ((size_t)8)
+
+/* Windows of a group, by `width` floats that are kept of each token.  Whatever it is, the bytes are the same. */
+static size_t windows_at_once(size_t n_windows, size_t longest, size_t width, const calm_capture_options *options,
+                              size_t n_threads)
+{
+    if (options->group_bytes)
+        return calm_batch_count(n_windows, longest, width, options->group_bytes);
+    return calm_size_max(calm_batch_count(n_windows, longest, width, CALM_CAPTURE_GROUP_BYTES),
+                         (n_threads + THREADS_OF_WINDOW - 1) / THREADS_OF_WINDOW);
+}
+
 calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, long expert,
                                   const calm_rope *rope, calm_batch *batch, const calm_capture_options *options,
                                   calm_capture *out)
@@ -472,15 +509,14 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
     size_t width = 1;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
         width += out->job[kind].width;
-    const size_t most = calm_batch_windows(batch->windows, width,
-                                           options->group_bytes ? options->group_bytes : CALM_CAPTURE_GROUP_BYTES);
+    const size_t most = windows_at_once(batch->windows->n, batch->windows->longest, width, options,
+                                        (size_t)ctx->n_threads);
     for (state.first = 0; state.first < batch->n; state.first += state.n) {
         state.n = batch->n - state.first < most ? batch->n - state.first : most;
         CALM_TRY(run_group(ctx, &state));
     }
     keep_gates(&state);
-    calm_job_captures_finish(out, state.sums);
-    return CALM_OK;
+    return calm_job_captures_finish(ctx, out, state.sums);
 }
 
 /* ---- memory ---- */
@@ -519,7 +555,6 @@ static size_t window_scratch_bytes(const calm_capture_shape *shape, const calm_c
 size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
                                            size_t n_threads)
 {
-    const size_t group_bytes = options->group_bytes ? options->group_bytes : CALM_CAPTURE_GROUP_BYTES;
     /* The same loop as new_group: what it allocates, in the same order. */
     size_t widths[CALM_N_JOBS], n_grams = 0, width = 1, sums = 0, inputs = 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
@@ -533,7 +568,7 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
         n_grams += options->grams && shape->rows > shape->held_rows;
     }
     /* As calm_capture_sublayer divides the windows into groups. */
-    const size_t fitting = calm_batch_count(shape->n_windows, shape->longest, width, group_bytes);
+    const size_t fitting = windows_at_once(shape->n_windows, shape->longest, width, options, n_threads);
     const size_t n = calm_size_min(shape->n_windows, fitting);
     const size_t rows = calm_size_min(shape->rows - shape->held_rows, n * shape->longest);
     for (size_t i = 0; i < n_grams; i++)

@@ -173,7 +173,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
                                   calm_capture *out, calm_job_sums *sums);
 
 /* The statistics of the jobs from their finished sums; Gram matrices are made symmetric. */
-void calm_job_captures_finish(calm_capture *out, const calm_job_sums *sums);
+calm_status calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums);
 
 /* Width of a hook point of a block or an expert. */
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);

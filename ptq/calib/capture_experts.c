@@ -204,7 +204,7 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     loaded.moe.user = &state;
     CALM_TRY(calm_moe_experts(ctx, &loaded, batch, routing, first, n, &observer, sum));
     for (size_t i = 0; i < n; i++)
-        calm_job_captures_finish(&out[i], state.experts[i].sums);
+        CALM_TRY(calm_job_captures_finish(ctx, &out[i], state.experts[i].sums));
     return CALM_OK;
 }
 

@@ -23,12 +23,13 @@ size_t calm_channel_sums_bytes(size_t width)
     return CALM_BYTES(float, width) + 3 * CALM_BYTES(double, width);
 }
 
-/* Channels of one task. */
+/* Channels of one task at most; where there are more threads each takes fewer, a multiple of the step. */
 #define SUMS_OF_TASK ((size_t)256)
+#define SUMS_STEP ((size_t)64)
 
 typedef struct sums_task {
     const float *x, *weight;
-    size_t n, width;
+    size_t n, width, of_task;
     calm_channel_sums *sums;
 } sums_task;
 
@@ -78,13 +79,14 @@ static calm_status add_some_channels(calm_ctx *ctx, size_t index, void *user)
 {
     const sums_task *task = user;
     (void)ctx;
-    add_channels(task, index * SUMS_OF_TASK, calm_size_min((index + 1) * SUMS_OF_TASK, task->width));
+    add_channels(task, index * task->of_task, calm_size_min((index + 1) * task->of_task, task->width));
     return CALM_OK;
 }
 
 calm_status calm_channel_sums_add(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight,
                                   calm_channel_sums *sums)
 {
-    sums_task task = {x, weight, n, width, sums};
-    return calm_parallel_for(ctx, (width + SUMS_OF_TASK - 1) / SUMS_OF_TASK, add_some_channels, &task);
+    const size_t each = (width / (size_t)ctx->n_threads + SUMS_STEP - 1) / SUMS_STEP * SUMS_STEP;
+    sums_task task = {x, weight, n, width, calm_size_min(calm_size_max(each, SUMS_STEP), SUMS_OF_TASK), sums};
+    return calm_parallel_for(ctx, (width + task.of_task - 1) / task.of_task, add_some_channels, &task);
 }

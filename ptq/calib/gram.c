@@ -9,11 +9,20 @@
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
+#include "ptq/tensor/blas_family.h"
+#include "ptq/tensor/linalg.h"
 #include "ptq/tensor/product.h"
 
 /* A tile's product in float32, which each worker holds. */
 #define TILE_ROWS ((size_t)512)
 #define TILE_COLS ((size_t)1024)    /* multiple of the rows */
+/* More threads than this get quarters of the tiles beside the diagonal, each about as much work as one on it, or halves
+ * where kernels want all columns at once.  As for calm_product_rows pieces begin where kernels do, and none is so small
+ * that BLAS takes others (up to 1e6). */
+#define FEW           ((size_t)2)
+#define HALF_ROWS     ((size_t)240)
+#define COLUMN_STEP   ((size_t)128)
+#define SMALL_PRODUCT ((size_t)1 << 20)
 
 typedef struct tile {
     const calm_gram_job *job;
@@ -66,19 +75,46 @@ static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
 typedef struct tile_list {
     tile *tiles;       /* NULL: they are counted alone */
     size_t n, most;    /* tiles; values of the largest */
+    bool cut;          /* for more threads than FEW    */
 } tile_list;
 
-/* Add one tile; returns the number of columns it takes. */
-static size_t put_tile(tile_list *list, const calm_gram_job *job, size_t row, size_t col)
+/* Rows of a job's shortest chunk; 0: it has no rows. */
+static size_t least_chunk(const calm_gram_job *job)
 {
-    const bool diagonal = !job->y && row == col;
+    size_t least = CALM_GRAM_CHUNK;
+    for (size_t p = 0; p < job->n_parts; p++) {
+        const size_t last = (job->row_begin[p + 1] - job->row_begin[p]) % CALM_GRAM_CHUNK;
+        least = last ? calm_size_min(least, last) : least;
+    }
+    return job->n_parts ? least : 0;
+}
+
+static void put_tile(tile_list *list, tile at)
+{
+    if (list->tiles)
+        list->tiles[list->n] = at;
+    list->n++;
+    list->most = calm_size_max(list->most, at.m * at.n);
+}
+
+/* Add one tile, or its parts; returns the number of columns it takes. */
+static size_t put_tiles(tile_list *list, const calm_gram_job *job, size_t row, size_t col)
+{
+    const bool diagonal = !job->y && row == col, across = calm_blas_any_columns(calm_linalg_kernels());
     const size_t most = diagonal ? TILE_ROWS : TILE_COLS - col % TILE_COLS;
     const size_t m = calm_size_min(job->width - row, TILE_ROWS), n = calm_size_min(job->width - col, most);
-    const double work = (double)job->rows * (double)m * (double)n * (diagonal ? 0.5 : 1);
-    if (list->tiles)
-        list->tiles[list->n] = (tile){job, row, col, m, n, work};
-    list->n++;
-    list->most = calm_size_max(list->most, m * n);
+    const double work = (double)job->rows * (diagonal ? 0.5 : 1);
+    const bool large = m == TILE_ROWS && n >= TILE_ROWS && (!across || n % COLUMN_STEP == 0);
+    const size_t cols = across ? n / 2 : n;
+    if (diagonal || !list->cut || !large || HALF_ROWS * cols * least_chunk(job) < SMALL_PRODUCT) {
+        put_tile(list, (tile){job, row, col, m, n, work * (double)m * (double)n});
+        return n;
+    }
+    for (size_t j = 0; j < n; j += cols) {
+        const double each = work * (double)cols;
+        put_tile(list, (tile){job, row, col + j, HALF_ROWS, cols, each * (double)HALF_ROWS});
+        put_tile(list, (tile){job, row + HALF_ROWS, col + j, m - HALF_ROWS, cols, each * (double)(m - HALF_ROWS)});
+    }
     return n;
 }
 
@@ -87,7 +123,7 @@ static void list_tiles(const calm_gram_job *job, tile_list *list)
 {
     for (size_t row = 0; row < job->width; row += TILE_ROWS)
         for (size_t col = job->y ? 0 : row; col < job->width;)
-            col += put_tile(list, job, row, col);
+            col += put_tiles(list, job, row, col);
 }
 
 /* Falling work; which of two equal ones comes first changes no result. */
@@ -102,27 +138,55 @@ size_t calm_gram_bytes(size_t width)
     return CALM_BYTES(double, width * width);
 }
 
-size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, bool crosses, size_t n_threads)
+/* Tiles of matrices of these widths, each with one chunk. */
+static tile_list count_tiles(const size_t *widths, size_t n, bool crosses, bool cut)
 {
     static const float any = 0;    /* only that there is a Y counts */
-    tile_list list = {NULL};
+    static const size_t one[] = {0, CALM_GRAM_CHUNK};
+    tile_list list = {.cut = cut};
     for (size_t i = 0; i < n; i++)
-        list_tiles(&(calm_gram_job){.width = widths[i]}, &list);
+        list_tiles(&(calm_gram_job){.width = widths[i], .row_begin = one, .n_parts = 1}, &list);
     for (size_t i = 0; crosses && i < n; i++)
-        list_tiles(&(calm_gram_job){.width = widths[i], .y = &any}, &list);
-    return n ? CALM_BYTES(tile, list.n) + calm_size_min(n_threads, list.n) * CALM_BYTES(float, list.most) : 0;
+        list_tiles(&(calm_gram_job){.width = widths[i], .row_begin = one, .n_parts = 1, .y = &any}, &list);
+    return list;
+}
+
+size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, bool crosses, size_t n_threads)
+{
+    /* Parts where chunks are long, whole tiles where one is short. */
+    const size_t tiles = count_tiles(widths, n, crosses, n_threads > FEW).n,
+                 most = count_tiles(widths, n, crosses, false).most;
+    return n ? CALM_BYTES(tile, tiles) + calm_size_min(n_threads, tiles) * CALM_BYTES(float, most) : 0;
 }
 
 calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n)
 {
-    tile_list list = {NULL};
+    tile_list list = {.cut = ctx->n_threads > (int)FEW};
     tile *tiles;
     for (size_t j = 0; j < n; j++)
         list_tiles(&jobs[j], &list);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, tiles, list.n));
-    list = (tile_list){tiles, 0, 0};
+    list = (tile_list){.tiles = tiles, .cut = list.cut};
     for (size_t j = 0; j < n; j++)
         list_tiles(&jobs[j], &list);
     qsort(tiles, list.n, sizeof *tiles, by_work);    /* the largest first: the last ones to end are small */
     return calm_parallel_for(ctx, list.n, run_tile, tiles);
+}
+
+typedef struct mirror_task {
+    size_t width;
+    double *gram;
+} mirror_task;
+
+static calm_status mirror_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const mirror_task *task = user;
+    (void)ctx;
+    calm_dsymmetrize_rows(first, first + n, task->gram, task->width);
+    return CALM_OK;
+}
+
+calm_status calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram)
+{
+    return calm_parallel_rows(ctx, width, mirror_rows, &(mirror_task){width, gram});
 }

@@ -23,6 +23,9 @@ typedef struct calm_gram_job {
  * triangles are left alone. */
 calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n);
 
+/* Copy the upper triangle of gram [I, I] to the lower one, on ctx's threads. */
+calm_status calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram);
+
 /* A matrix of width I. */
 size_t calm_gram_bytes(size_t width);
 

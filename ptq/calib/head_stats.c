@@ -58,8 +58,7 @@ calm_status calm_head_stats_collect(calm_ctx *ctx, const calm_model *model, cons
         n = calm_size_min(most, windows->n - first);
         CALM_TRY(add_batch(ctx, model, &rope, &head, windows, first, n, *gram));
     }
-    calm_dsymmetrize(width, *gram, width);
-    return CALM_OK;
+    return calm_gram_mirror(ctx, width, *gram);
 }
 
 /* ---- memory ---- */

@@ -150,8 +150,27 @@ calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const ca
     } else {
         CALM_TRY(sublayer_function(ctx, block, sublayer, rope, input, span, out, NULL));
     }
-    calm_norm_rows(&block->norm[sublayer][CALM_NORM_OUT], out, span->n_tokens, out);
+    return calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], out, span->n_tokens, out);
+}
+
+typedef struct add_task {
+    size_t width;
+    const float *x;
+    float *y;
+} add_task;
+
+static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const add_task *task = user;
+    const size_t at = first * task->width;
+    (void)ctx;
+    calm_vec_add(n * task->width, task->x + at, task->y + at);
     return CALM_OK;
+}
+
+calm_status calm_block_rows_add(calm_ctx *ctx, size_t n, size_t width, const float *x, float *y)
+{
+    return calm_parallel_rows(ctx, n, add_rows, &(add_task){width, x, y});
 }
 
 calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *y, float *x,
@@ -160,10 +179,10 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
     const size_t width = block->config->hidden;
     const calm_observation seen = {.expert = CALM_NO_EXPERT, .window = span->window};
     const calm_hook hook = sublayer == CALM_SUBLAYER_ATTENTION ? CALM_HOOK_ATTN_OUT : CALM_HOOK_MLP_OUT;
-    calm_norm_rows(&block->norm[sublayer][CALM_NORM_OUT], y, span->n_tokens, y);
+    CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], y, span->n_tokens, y));
     CALM_TRY(observe_as(observer, ctx, &seen, hook, y, span->n_tokens, width));
-    calm_vec_add(span->n_tokens * width, y, x);
-    calm_norm_rows(&block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x);
+    CALM_TRY(calm_block_rows_add(ctx, span->n_tokens, width, y, x));
+    CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x));
     if (sublayer == CALM_SUBLAYER_MLP)
         return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
     return CALM_OK;
@@ -180,7 +199,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, n));
     if (in->w) {
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n));
-        calm_norm_rows(in, x, span->n_tokens, h);
+        CALM_TRY(calm_norm_all(ctx, in, x, span->n_tokens, h));
     }
     CALM_TRY(sublayer_function(ctx, block, sublayer, rope, h, span, out, observer));
     return calm_block_add(ctx, block, sublayer, out, x, span, observer);

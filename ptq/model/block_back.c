@@ -33,36 +33,6 @@ struct calm_block_tape {
 
 /* ---- forward ---- */
 
-typedef struct rows_task {
-    const calm_norm *norm;
-    const float *x;
-    float *out;
-} rows_task;
-
-static calm_status normalise(calm_ctx *ctx, size_t first, size_t n, void *user)
-{
-    const rows_task *task = user;
-    const size_t at = first * task->norm->width;
-    (void)ctx;
-    calm_norm_rows(task->norm, task->x + at, n, task->out + at);
-    return CALM_OK;
-}
-
-static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
-{
-    const rows_task *task = user;
-    /* A norm that a family has not has a width too (model.c), by which rows pass it. */
-    const size_t at = first * task->norm->width;
-    (void)ctx;
-    calm_vec_add(n * task->norm->width, task->x + at, task->out + at);
-    return CALM_OK;
-}
-
-static calm_status norm_rows(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out)
-{
-    return norm->w ? calm_parallel_rows(ctx, n, normalise, &(rows_task){norm, x, out}) : CALM_OK;
-}
-
 /* f of a sublayer: y [T, D] from h [T, D]. */
 static calm_status function(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                             calm_block_tape *tape, float *y)
@@ -89,7 +59,7 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     if (norms[CALM_NORM_IN].w) {
         float *h;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, count));
-        CALM_TRY(norm_rows(ctx, &norms[CALM_NORM_IN], x, n, h));
+        CALM_TRY(calm_norm_all(ctx, &norms[CALM_NORM_IN], x, n, h));
         s->h = h;
     }
     /* A norm's input is kept; without one the next step's result takes its place. */
@@ -103,9 +73,9 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     }
     CALM_TRY(function(ctx, block, sublayer, rope, tape, y));
     /* The order of calm_block_add: what f gives is normalised, added to x, and the sum normalised. */
-    CALM_TRY(norm_rows(ctx, &norms[CALM_NORM_OUT], y, n, sum));
-    CALM_TRY(calm_parallel_rows(ctx, n, add_rows, &(rows_task){&norms[CALM_NORM_IN], x, sum}));
-    return norm_rows(ctx, &norms[CALM_NORM_RESIDUAL], sum, n, out);
+    CALM_TRY(calm_norm_all(ctx, &norms[CALM_NORM_OUT], y, n, sum));
+    CALM_TRY(calm_block_rows_add(ctx, n, block->config->hidden, x, sum));
+    return calm_norm_all(ctx, &norms[CALM_NORM_RESIDUAL], sum, n, out);
 }
 
 /* The first value of x [n, width] that is not finite ends the pass. */
@@ -192,7 +162,7 @@ static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_su
         return CALM_OK;
     /* x goes into the sum twice: as it is, which d has already, and through f. */
     CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_IN], rows, s->x, dh, dnorm[CALM_NORM_IN], dbias[CALM_NORM_IN], dh));
-    return calm_parallel_rows(ctx, n, add_rows, &(rows_task){&norms[CALM_NORM_IN], dh, d});
+    return calm_block_rows_add(ctx, n, width, dh, d);
 }
 
 /* A vector of gradients that is not finite, by its parameter's name. */

@@ -1,8 +1,11 @@
-/* The steps of an MLP, for its two directions.  Only block*.c and mlp_back.c include it. */
+/* The steps of a block, for its two directions.  Only block*.c and mlp_back.c include it. */
 #ifndef CALM_MODEL_BLOCK_IMPL_H
 #define CALM_MODEL_BLOCK_IMPL_H
 
 #include "ptq/model/block.h"
+
+/* y [n, width] += x, on ctx's threads. */
+calm_status calm_block_rows_add(calm_ctx *ctx, size_t n, size_t width, const float *x, float *y);
 
 /* a [n, M] what the activation function reads and b [n, M] what its result is multiplied by, NULL without a gate; both
  * in ctx->scratch. */

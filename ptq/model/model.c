@@ -7,6 +7,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/transforms.h"
+#include "ptq/model/widen.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
@@ -68,26 +69,6 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
                        config->hidden, out);
 }
 
-/* Elements that are widened before their pages are released. */
-#define PIECE ((size_t)1 << 19)
-
-/* The float32 copy stands; mapped pages would only be evicted later, in worse order.  In pieces: what waits in arenas
- * to be used again is resident too, and a whole matrix of a large model would come on top of it. */
-static calm_status widen(calm_ctx *ctx, const calm_model *model, const calm_tensor *tensor, float *out)
-{
-    /* What is no float tensor in the file is made by its own reader. */
-    const size_t whole = tensor->n_elements, step = tensor->source ? whole : PIECE,
-                 bytes = calm_dtype_bytes(tensor->dtype);
-    for (size_t at = 0, n; at < whole; at += n) {
-        n = calm_size_min(whole - at, step);
-        CALM_TRY(calm_tensor_part_to_f32(ctx, tensor, at, n, out + at));
-        if (n < whole)
-            calm_safetensors_release_part(model->tensors, tensor, at * bytes, n * bytes);
-    }
-    calm_safetensors_release(model->tensors, tensor);    /* also where it is small: with the pages around it */
-    return CALM_OK;
-}
-
 /* One linear: find its scheme and check its tensors; with `w` also read it; with `weight` say how it quantizes
  * its input. */
 static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
@@ -116,7 +97,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     CALM_TRY(need_matrix(ctx, model, "", module, out, in, &tensor));
     if (!w)
         return CALM_OK;
-    return widen(ctx, model, tensor, w);
+    return calm_widen(ctx, model->tensors, tensor, w);
 }
 
 calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
@@ -128,7 +109,7 @@ calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const
     if (!out)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, values, n));
-    CALM_TRY(widen(ctx, model, tensor, values));
+    CALM_TRY(calm_widen(ctx, model->tensors, tensor, values));
     *out = values;
     return CALM_OK;
 }
@@ -212,7 +193,7 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
         if (!moe)
             continue;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, tensor->n_elements));
-        CALM_TRY(widen(ctx, model, tensor, w));
+        CALM_TRY(calm_widen(ctx, model->tensors, tensor, w));
         *(i ? &moe->shared_gate : &moe->router) = w;
     }
     return CALM_OK;

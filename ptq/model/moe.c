@@ -56,8 +56,7 @@ typedef struct route_task {
 static calm_status normalised(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float **h)
 {
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *h, n * block->config->hidden));
-    calm_norm_rows(&block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, n, *h);
-    return CALM_OK;
+    return calm_norm_all(ctx, &block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, n, *h);
 }
 
 /* Routes of the rows of one window. */

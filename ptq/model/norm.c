@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ptq/base/threads.h"
 #include "ptq/tensor/vector.h"
 
 void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out)
@@ -17,4 +18,25 @@ void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out)
         else
             calm_vec_rmsnorm(width, x + t * width, norm->w, norm->eps, out + t * width);
     }
+}
+
+typedef struct norm_task {
+    const calm_norm *norm;
+    const float *x;
+    float *out;
+} norm_task;
+
+static calm_status norm_some(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const norm_task *task = user;
+    const size_t at = first * task->norm->width;
+    (void)ctx;
+    calm_norm_rows(task->norm, task->x + at, n, task->out + at);
+    return CALM_OK;
+}
+
+/* In place nothing is to be done where the family has no norm here. */
+calm_status calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out)
+{
+    return norm->w || x != out ? calm_parallel_rows(ctx, n, norm_some, &(norm_task){norm, x, out}) : CALM_OK;
 }

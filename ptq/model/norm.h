@@ -15,4 +15,7 @@ typedef struct calm_norm {
 /* out [n, width] = norm of the rows of x; in place allowed; copies (or does nothing in place) when there is no norm. */
 void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out);
 
+/* The same on ctx's threads. */
+calm_status calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out);
+
 #endif

@@ -78,6 +78,11 @@ bool calm_blas_runs(unsigned features, const char *name)
     return i == N_FAMILIES || (families[i].needs & ~features) == 0;
 }
 
+bool calm_blas_any_columns(const char *name)
+{
+    return level_of(name) == AVX512;
+}
+
 /* The best family whose name every OpenBLAS since 0.3.0 takes from the variable. */
 static const char *best(unsigned features)
 {

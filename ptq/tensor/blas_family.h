@@ -29,6 +29,11 @@ unsigned calm_cpu_features(void);
  * the table. */
 bool calm_blas_runs(unsigned features, const char *name);
 
+/* Has each sum of a product the same bytes with the kernels `name`, whichever columns of C are computed with it?  That
+ * is known of those with AVX-512.  Haswell's and Zen's add otherwise at the end of a block of columns, and where blocks
+ * end follows from how many columns there are. */
+bool calm_blas_any_columns(const char *name);
+
 /* The family to compute with.  `loaded` is what OpenBLAS has taken, `wish` what the user asks for, `variable` the value
  * of CALM_BLAS_VARIABLE (NULL: not given).  In this order: the wish; what is loaded, where the variable is set; the
  * family that these features allow, where it is above the loaded one; what is loaded. */

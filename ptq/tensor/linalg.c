@@ -141,14 +141,19 @@ void calm_dsyrk_n(size_t n, size_t k, double alpha, const double *a, size_t lda,
 }
 
 /* Tile by tile: columns of a large matrix, read one after the other, each take a line of the cache for one number. */
-void calm_dsymmetrize(size_t n, double *a, size_t lda)
+void calm_dsymmetrize_rows(size_t first, size_t end, double *a, size_t lda)
 {
     enum { TILE = 32 };
-    for (size_t rows = 0; rows < n; rows += TILE)
+    for (size_t rows = first; rows < end; rows += TILE)
         for (size_t columns = 0; columns <= rows; columns += TILE)
-            for (size_t i = rows; i < calm_size_min(rows + TILE, n); i++)
+            for (size_t i = rows; i < calm_size_min(rows + TILE, end); i++)
                 for (size_t j = columns; j < calm_size_min(columns + TILE, i); j++)
                     a[i * lda + j] = a[j * lda + i];
+}
+
+void calm_dsymmetrize(size_t n, double *a, size_t lda)
+{
+    calm_dsymmetrize_rows(0, n, a, lda);
 }
 
 /* A row-major upper triangle is a column-major lower one: the matrix is handed over as it lies in memory, so

@@ -74,6 +74,9 @@ void calm_dsyrk_n(size_t n, size_t k, double alpha, const double *a, size_t lda,
 /* Copy the upper triangle of a [n, n] to the lower one. */
 void calm_dsymmetrize(size_t n, double *a, size_t lda);
 
+/* The same of rows first .. end - 1 alone. */
+void calm_dsymmetrize_rows(size_t first, size_t end, double *a, size_t lda);
+
 /* Cholesky factor of a symmetric positive definite a [n, n] in place: a = U^T U, upper triangle; the strict
  * lower triangle is left alone.  CALM_ENUMERIC, naming the pivot, when it is not positive definite. */
 calm_status calm_dcholesky_upper(calm_ctx *ctx, size_t n, double *a, size_t lda);

@@ -4,6 +4,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/bf16_kernel.h"
 #include "ptq/tensor/bf16_product.h"
+#include "ptq/tensor/blas_family.h"
 
 /* ---- on this thread ---- */
 
@@ -69,14 +70,17 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
     return calm_parallel_for(ctx, (m + p.rows - 1) / p.rows * p.across, multiply_tile, &p);
 }
 
-/* ---- cut between rows ---- */
+/* ---- cut between rows and columns ---- */
 
 /* Rows of a piece are a multiple of this: what the kernels of all families take at once divides it (4, 8, 12, 16). */
 #define ROW_STEP ((size_t)48)
-/* Rows that a piece has about.  Each piece copies B into BLAS's order again: at 512 rows a twelfth of its time, at 1024
- * half of that, so pieces are that large where there are at most as many threads as FEW. */
-#define ROWS_OF_PIECE  ((size_t)512)
-#define FEW            ((size_t)4)
+/* The same of columns, for the kernels that allow cutting them. */
+#define COLUMN_STEP ((size_t)64)
+/* A piece copies its rows of A and its columns of B into BLAS's order.  Of 512 by 512 that is a tenth of its time:
+ * where pieces stay that large there are two for each thread, so that all of them end together. */
+#define PIECE_SIDE ((size_t)512)
+/* Two threads end together with one piece for each. */
+#define FEW ((size_t)2)
 #define DROWS_OF_PIECE ((size_t)384)
 #define UPPER_ROWS     ((size_t)192)
 /* Triangles that are cut: columns a multiple of this, of so many terms (the chunks of cka/). */
@@ -87,7 +91,8 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
 
 typedef struct rows_product {
     calm_product_form form;
-    size_t m, n, k, rows, pieces;
+    size_t m, n, k, rows, pieces;       /* of a piece; how many there are below each other */
+    size_t columns, across;             /* of a piece; how many side by side               */
     const void *a, *b;
     size_t lda, ldb, ldc;
     double beta;
@@ -99,40 +104,93 @@ typedef struct rows_product {
 #define BF16_TERMS (CALM_BF16_TERMS / 2)
 #define BF16_COLS  (CALM_BF16_COLS / 2)
 
-/* Cut m rows into pieces of about `wanted`; the last one takes what is left, never less than ROW_STEP. */
-static void cut_rows(rows_product *p, bool bf16, size_t wanted)
+/* Cut n into about so many pieces; *side: of one, a multiple of the step.  The last takes what is left, never less than
+ * a step.  Returns how many there are. */
+static size_t cut(size_t n, size_t pieces, size_t step, size_t *side)
 {
-    const size_t n = bf16 ? calm_size_min(p->n, BF16_COLS) : p->n, k = bf16 ? calm_size_min(p->k, BF16_TERMS) : p->k;
-    const size_t pieces = (p->m + wanted / 2) / wanted;
-    p->rows = p->m;
-    p->pieces = 1;
-    if (pieces < 2 || ROW_STEP * n * k < SMALL_PRODUCT)
-        return;
-    p->rows = ((p->m + pieces - 1) / pieces + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
-    p->pieces = calm_size_max((p->m + p->rows - ROW_STEP) / p->rows, 1);
+    *side = n;
+    if (pieces < 2)
+        return 1;
+    *side = ((n + pieces - 1) / pieces + step - 1) / step * step;
+    return calm_size_max((n + *side - step) / *side, 1);
 }
 
-/* Rows of piece `index`, from its first. */
+/* Terms of a sum that one call of BLAS adds at least. */
+static size_t least_terms(const rows_product *p, bool bf16)
+{
+    return bf16 ? calm_size_min(p->k, BF16_TERMS) : p->k;
+}
+
+/* Cut m rows into pieces of about `wanted`. */
+static void cut_rows(rows_product *p, bool bf16, size_t wanted)
+{
+    const size_t n = bf16 ? calm_size_min(p->n, BF16_COLS) : p->n;
+    const bool small = ROW_STEP * n * least_terms(p, bf16) < SMALL_PRODUCT;
+    p->columns = p->n;
+    p->across = 1;
+    p->pieces = cut(p->m, small ? 1 : (p->m + wanted / 2) / wanted, ROW_STEP, &p->rows);
+}
+
+/* Sides of piece `index`, from its first row and column. */
 static size_t piece_rows(const rows_product *p, size_t index)
 {
     return index + 1 < p->pieces ? p->rows : p->m - index * p->rows;
 }
 
-static calm_status multiply_rows(calm_ctx *ctx, size_t index, void *user)
+static size_t piece_columns(const rows_product *p, size_t index)
+{
+    return index + 1 < p->across ? p->columns : p->n - index * p->columns;
+}
+
+/* Cut a product into `pieces`, so many below each other that they copy least: each its rows of A and columns of B. */
+static void cut_square(rows_product *p, bool bf16, size_t pieces)
+{
+    const size_t terms = least_terms(p, bf16);
+    size_t best = pieces;
+    for (size_t d = 1; d <= pieces; d++)
+        if (pieces % d == 0 && d * p->n + pieces / d * p->m < best * p->n + pieces / best * p->m)
+            best = d;
+    p->pieces = cut(p->m, best, ROW_STEP, &p->rows);
+    p->across = cut(p->n, pieces / best, COLUMN_STEP, &p->columns);
+    /* The last ones may be the smallest. */
+    const size_t rows = calm_size_min(p->rows, piece_rows(p, p->pieces - 1)),
+                 columns = calm_size_min(p->columns, piece_columns(p, p->across - 1));
+    if (rows * columns * terms < SMALL_PRODUCT) {
+        p->pieces = p->across = 1;
+        p->rows = p->m;
+        p->columns = p->n;
+    }
+}
+
+/* Cut a product for so many threads. */
+static void cut_for(rows_product *p, bool bf16, size_t threads)
+{
+    const bool large = p->m * p->n / (2 * threads) >= PIECE_SIDE * PIECE_SIDE;
+    if (calm_blas_any_columns(calm_linalg_kernels()))
+        cut_square(p, bf16, threads > FEW && large ? 2 * threads : threads);
+    else
+        cut_rows(p, bf16, calm_size_max(p->m / threads, 2 * ROW_STEP));
+}
+
+static calm_status multiply_piece(calm_ctx *ctx, size_t index, void *user)
 {
     const rows_product *p = user;
-    const size_t first = index * p->rows, m = piece_rows(p, index);
-    const float *a = (const float *)p->a + (p->form == CALM_PRODUCT_TN ? first : first * p->lda), *b = p->b;
-    float *c = (float *)p->c + first * p->ldc;
-    return calm_multiply(ctx, p->form, m, p->n, p->k, a, p->lda, b, p->ldb, (float)p->beta, c, p->ldc);
+    const size_t i = index / p->across, j = index % p->across, row = i * p->rows, column = j * p->columns;
+    const float *a = (const float *)p->a + (p->form == CALM_PRODUCT_TN ? row : row * p->lda),
+                *b = (const float *)p->b + (p->form == CALM_PRODUCT_NT ? column * p->ldb : column);
+    return calm_multiply(ctx, p->form, piece_rows(p, i), piece_columns(p, j), p->k, a, p->lda, b, p->ldb,
+                         (float)p->beta, (float *)p->c + row * p->ldc + column, p->ldc);
 }
 
 calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
 {
-    rows_product p = {form, m, n, k, 0, 0, a, b, lda, ldb, ldc, (double)beta, c};
-    cut_rows(&p, ctx->bf16, calm_team_size(ctx) <= FEW ? 2 * ROWS_OF_PIECE : ROWS_OF_PIECE);
-    return m && n ? calm_parallel_for(ctx, p.pieces, multiply_rows, &p) : CALM_OK;
+    rows_product p = {.form = form, .m = m, .n = n, .k = k, .a = a, .b = b, .lda = lda, .ldb = ldb, .ldc = ldc,
+                      .beta = (double)beta, .c = c};
+    if (m == 0 || n == 0)
+        return CALM_OK;
+    cut_for(&p, ctx->bf16, (size_t)ctx->n_threads);
+    return calm_parallel_for(ctx, p.pieces * p.across, multiply_piece, &p);
 }
 
 static calm_status dmultiply_rows(calm_ctx *ctx, size_t index, void *user)
@@ -149,7 +207,8 @@ static calm_status dmultiply_rows(calm_ctx *ctx, size_t index, void *user)
 calm_status calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const double *a,
                                size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc)
 {
-    rows_product p = {form, m, n, k, 0, 0, a, b, lda, ldb, ldc, beta, c};
+    rows_product p = {.form = form, .m = m, .n = n, .k = k, .a = a, .b = b, .lda = lda, .ldb = ldb, .ldc = ldc,
+                      .beta = beta, .c = c};
     cut_rows(&p, false, DROWS_OF_PIECE);
     return m && n ? calm_parallel_for(ctx, p.pieces, dmultiply_rows, &p) : CALM_OK;
 }
@@ -170,7 +229,8 @@ static calm_status multiply_upper(calm_ctx *ctx, size_t index, void *user)
 
 calm_status calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, size_t ldx, double *c, size_t ldc)
 {
-    rows_product p = {CALM_PRODUCT_TN, n, n, k, n, 1, x, x, ldx, ldx, ldc, 1, c};
+    rows_product p = {.form = CALM_PRODUCT_TN, .m = n, .n = n, .k = k, .rows = n, .pieces = 1, .a = x, .b = x,
+                      .lda = ldx, .ldb = ldx, .ldc = ldc, .beta = 1, .c = c};
     /* Thin, since the first piece has the most columns.  At the edges of other shapes, and where it cuts long sums in
      * two, BLAS adds a triangle in another order than a product: those are not cut. */
     if (n % UPPER_STEP == 0 && k == UPPER_TERMS)

@@ -32,13 +32,13 @@ size_t calm_multiply_scratch_bytes(bool bf16, size_t rows);
 calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                          size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 
-/* ---- cut between rows ----
+/* ---- cut between rows and columns ----
  *
- * Each sum of a product is one of BLAS's inner loop, whichever rows of C are computed with it, as long as rows begin at
- * a multiple of what the kernels take at once: so these have the bytes of one product of calm_multiply or
- * calm_dgemm_*, for any number of threads (tests/unit/test_product.c, with every family of kernels). */
+ * Each sum of a product is one of BLAS's inner loop, whichever rows and columns of C are computed with it, as long as
+ * these begin at a multiple of what the kernels take at once: so these have the bytes of one product of calm_multiply
+ * or calm_dgemm_*, for any number of threads (tests/unit/test_product.c, with every family of kernels). */
 
-/* As calm_multiply, on ctx's threads. */
+/* As calm_multiply, on ctx's threads: in as many pieces as they need. */
 calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 

@@ -118,6 +118,14 @@ TEST(what_a_cpu_runs)
 }
 END_OF_TEST
 
+TEST(columns_of_a_product)
+{
+    ck_assert(calm_blas_any_columns("SkylakeX") && calm_blas_any_columns("cooperlake"));
+    ck_assert(!calm_blas_any_columns("Haswell") && !calm_blas_any_columns("Zen"));
+    ck_assert(!calm_blas_any_columns("Bogus"));
+}
+END_OF_TEST
+
 /* What is loaded here runs here; a wish is what is wanted. */
 TEST(this_machine)
 {
@@ -132,5 +140,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("blas_family",
-                     (const TTest *[]){the_choice, a_choice_is_final, what_a_cpu_runs, this_machine, NULL});
+                     (const TTest *[]){the_choice, a_choice_is_final, what_a_cpu_runs, columns_of_a_product,
+                                       this_machine, NULL});
 }

@@ -110,21 +110,30 @@ TEST(adds_to_what_is_there)
 }
 END_OF_TEST
 
+/* One tile; six; and of two inputs, whose tiles many threads quarter unless a chunk is short. */
 TEST(same_bytes_for_every_number_of_threads)
 {
-    static const int threads[] = {1, 2, 4};
-    double *grams[3][2];
-    for (size_t t = 0; t < 3; t++) {
-        sample a = new_sample(900, 150, 2, 5), b = new_sample(700, 1100, 3, 6);    /* one tile, and six */
-        const calm_gram_job jobs[] = {job_of(&a), job_of(&b)};
+    enum { N_THREADS = 4, N_JOBS = 5 };
+    static const int threads[N_THREADS] = {1, 2, 4, 16};
+    static const struct {
+        size_t rows, width, n_parts;
+        bool cross;
+    } of[N_JOBS] = {{900, 150, 2, false}, {700, 1100, 3, false}, {1536, 1536, 1, false}, {520, 1536, 2, true},
+                    {515, 1536, 1, true}};
+    sample first[N_JOBS], again[N_JOBS], other[N_JOBS];
+    for (size_t t = 0; t < N_THREADS; t++) {
+        calm_gram_job jobs[N_JOBS];
+        sample *made = t == 0 ? first : again;
+        for (size_t j = 0; j < N_JOBS; j++) {
+            made[j] = new_sample(of[j].rows, of[j].width, of[j].n_parts, j + 5);
+            other[j] = new_sample(of[j].rows, of[j].width, of[j].n_parts, j + 50);
+            jobs[j] = job_of(&made[j]);
+            jobs[j].y = of[j].cross ? other[j].x : NULL;
+        }
         ctx->n_threads = threads[t];
-        ck_ok(calm_gram_add(ctx, jobs, 2));
-        grams[t][0] = a.gram;
-        grams[t][1] = b.gram;
-    }
-    for (size_t t = 1; t < 3; t++) {
-        ck_assert(memcmp(grams[0][0], grams[t][0], 150 * 150 * sizeof(double)) == 0);
-        ck_assert(memcmp(grams[0][1], grams[t][1], 1100 * 1100 * sizeof(double)) == 0);
+        ck_ok(calm_gram_add(ctx, jobs, N_JOBS));
+        for (size_t j = 0; t > 0 && j < N_JOBS; j++)
+            ck_assert(memcmp(first[j].gram, again[j].gram, of[j].width * of[j].width * sizeof(double)) == 0);
     }
 }
 END_OF_TEST

@@ -82,6 +82,8 @@ TEST(rows)
         check_rows(form, 1057, 512, 400);
         check_rows(form, 1600, 301, 611);
         check_rows(form, 768, 129, 1500);
+        check_rows(form, 512, 1057, 400);
+        check_rows(form, 1100, 1000, 460);    /* in columns, too, by many threads */
         check_rows(form, 2000, 3, 5);    /* too small to be cut: BLAS would take other kernels for the pieces */
     }
 }

@@ -177,12 +177,54 @@ TEST(more_threads_than_tasks_and_cores)
     ck_ok(calm_parallel_for(ctx, 1, loop_inside, &loop));
     for (size_t i = 0; i < N_TASKS; i++)
         ck_assert_int_eq(counts[i], 1);
-    ck_assert_uint_eq(calm_team_size(ctx), (size_t)ctx->n_threads);
     loop.first = 37;
     memset(counts, 0, sizeof counts);
     ck_fails(calm_parallel_for(ctx, 3, loop_inside, &loop), CALM_ENUMERIC, "tile 37");
     for (size_t i = 0; i < 37; i++)
         ck_assert_int_ge(counts[i], 1);    /* the lowest failure is known only where all before it ran */
+}
+END_OF_TEST
+
+/* Threads that the workers of a loop, and of a loop inside one of its tasks, share out further. */
+typedef struct shares {
+    size_t n_inner, last;
+    atomic_int of_first, of_last, innermost;
+} shares;
+
+static calm_status keep_inner_share(calm_ctx *worker, size_t index, void *user)
+{
+    shares *seen = user;
+    if (index == 0)
+        atomic_store(&seen->innermost, worker->n_threads);
+    return CALM_OK;
+}
+
+static calm_status keep_share(calm_ctx *worker, size_t index, void *user)
+{
+    shares *seen = user;
+    if (index == 0)
+        atomic_store(&seen->of_first, worker->n_threads);
+    if (index < seen->last)
+        return CALM_OK;
+    atomic_store(&seen->of_last, worker->n_threads);
+    return calm_parallel_for(worker, seen->n_inner, keep_inner_share, seen);
+}
+
+/* All threads are for a task alone; one is for each of many, but for those of the last round where it is not full. */
+TEST(tasks_share_the_threads)
+{
+    static const struct {
+        size_t tasks, inner;
+        int first, last, innermost;
+    } cases[] = {{1, 1, 8, 8, 8}, {2, 3, 4, 4, 2}, {5, 2, 2, 2, 1}, {8, 1, 1, 1, 1}, {17, 3, 1, 8, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        shares seen = {.n_inner = cases[i].inner, .last = cases[i].tasks - 1};
+        ctx->n_threads = 8;
+        ck_ok(calm_parallel_for(ctx, cases[i].tasks, keep_share, &seen));
+        ck_assert_int_eq(seen.of_first, cases[i].first);
+        ck_assert_int_eq(seen.of_last, cases[i].last);
+        ck_assert_int_eq(seen.innermost, cases[i].innermost);
+    }
 }
 END_OF_TEST
 
@@ -210,7 +252,7 @@ int main(void)
                      (const TTest *[]){the_same_bytes_for_1_to_4_threads, every_index_runs_once,
                                        a_failure_has_its_status_and_message, the_lowest_failing_index_wins,
                                        a_task_may_loop_itself, many_short_loops_inside_tasks,
-                                       more_threads_than_tasks_and_cores,
+                                       more_threads_than_tasks_and_cores, tasks_share_the_threads,
                                        each_task_begins_with_an_empty_scratch,
                                        cores_and_clock_are_sensible, NULL});
 }

@@ -1,0 +1,38 @@
+/* Widening in pieces. */
+#include "ptq/model/widen.h"
+
+#include "ptq/base/threads.h"
+#include "ptq/tensor/dtype.h"
+
+/* Elements that are widened before their pages are released: what a task takes. */
+#define PIECE ((size_t)1 << 17)
+
+typedef struct widen_task {
+    const calm_safetensors *tensors;
+    const calm_tensor *tensor;
+    float *out;
+} widen_task;
+
+static calm_status widen_piece(calm_ctx *ctx, size_t index, void *user)
+{
+    const widen_task *task = user;
+    const size_t whole = task->tensor->n_elements, at = index * PIECE, n = calm_size_min(whole - at, PIECE),
+                 bytes = calm_dtype_bytes(task->tensor->dtype);
+    CALM_TRY(calm_tensor_part_to_f32(ctx, task->tensor, at, n, task->out + at));
+    /* A small tensor shares its pages with others: they go once it is read, below. */
+    if (n < whole)
+        calm_safetensors_release_part(task->tensors, task->tensor, at * bytes, n * bytes);
+    return CALM_OK;
+}
+
+/* The float32 copy stands; mapped pages would only be evicted later, in worse order.  In pieces: what waits in arenas
+ * to be used again is resident too, and a whole matrix of a large model would come on top of it. */
+calm_status calm_widen(calm_ctx *ctx, const calm_safetensors *tensors, const calm_tensor *tensor, float *out)
+{
+    widen_task task = {tensors, tensor, out};
+    /* What is no float tensor in the file is made by its own reader. */
+    CALM_TRY(tensor->source ? calm_tensor_to_f32(ctx, tensor, out)
+                            : calm_parallel_for(ctx, (tensor->n_elements + PIECE - 1) / PIECE, widen_piece, &task));
+    calm_safetensors_release(tensors, tensor);    /* also where it is small: with the pages around it */
+    return CALM_OK;
+}
