@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "ptq/base/threads.h"
 #include "ptq/run/stored_run.h"
 #include "ptq/tensor/blas_family.h"
 #include "ptq/tensor/linalg.h"
@@ -57,6 +58,7 @@ static calm_status start_anew(calm_ctx *ctx, const char *name, bool own)
     if ((name && (own ? setenv(OWN_CHOICE, calm_linalg_kernels(), 1) : unsetenv(OWN_CHOICE)) != 0) ||
         (name && setenv(CALM_BLAS_VARIABLE, name, 1) != 0) || !settle())
         return calm_fail(ctx, CALM_ENOMEM, "cannot start the program anew: out of memory");
+    calm_parallel_unbind();
     execv("/proc/self/exe", argv);
     return calm_fail_errno(ctx, errno, "cannot start the program anew");
 }

@@ -120,12 +120,28 @@ calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_row_range_fn *
     return calm_parallel_for(ctx, (n_rows + CALM_ROWS_OF_TASK - 1) / CALM_ROWS_OF_TASK, run_rows, &task);
 }
 
-int calm_n_cores(void)
+void calm_parallel_unbind(void)
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
-    return 1;
+    CPU_ZERO(&set);
+    for (int place = 0; place < omp_get_num_places(); place++) {
+        int cores[CPU_SETSIZE];
+        const int n = omp_get_place_num_procs(place);
+        if (n > CPU_SETSIZE)
+            return;
+        omp_get_place_proc_ids(place, cores);
+        for (int i = 0; i < n; i++)
+            CPU_SET(cores[i], &set);
+    }
+    if (CPU_COUNT(&set) > 0)
+        sched_setaffinity(0, sizeof set, &set);
+}
+
+int calm_n_cores(void)
+{
+    /* Not this thread's cores, which OMP_PROC_BIND makes one. */
+    const int n = omp_get_num_procs();
+    return n > 0 ? n : 1;
 }
 
 double calm_seconds(void)
