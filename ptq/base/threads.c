@@ -62,8 +62,9 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     }
 }
 
-/* A loop inside a task: its indices are there for any thread of the team that has nothing else to do.  A waiting thread
- * runs tasks of its own loop alone (OpenMP ties tasks to threads), so it never holds the scratch of two outer tasks.
+/* A loop inside a task: its indices are there for any thread of the team that has nothing else to do.  A thread that
+ * waits for the others at its end runs none of another task (OpenMP ties tasks to threads), so it never holds the
+ * scratch of two tasks of the outermost loop.
  *
  * ThreadSanitizer does not look at this function: LLVM's OpenMP takes the memory of an ended task again for the next
  * one, under locks of its own that the sanitizer cannot see, and the arguments written here would be called a race. */
@@ -71,12 +72,15 @@ __attribute__((no_sanitize("thread")))
 static void share(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first_failure *first, size_t *next)
 {
     const size_t helpers = calm_size_min(n ? n - 1 : 0, (size_t)omp_get_num_threads() - 1);
-    for (size_t i = 0; i < helpers; i++) {
+    /* A group: the end of this loop waits for its own helpers, not for those of a loop around it. */
+#pragma omp taskgroup
+    {
+        for (size_t i = 0; i < helpers; i++) {
 #pragma omp task
+            work(parent, n, fn, user, first, next);
+        }
         work(parent, n, fn, user, first, next);
     }
-    work(parent, n, fn, user, first, next);
-#pragma omp taskwait
 }
 
 calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *user)

@@ -168,6 +168,43 @@ TEST(many_short_loops_inside_tasks)
 }
 END_OF_TEST
 
+/* Of two tasks the first loops itself before it sets a flag, for which the second waits.  Gives up after a while. */
+static calm_status flag_behind_a_loop(calm_ctx *worker, size_t index, void *user)
+{
+    atomic_int *state = user, *count = state, *flag = state + 1, *seen = state + 2;
+    const double until = calm_seconds() + 2;
+    if (index == 0) {
+        CALM_TRY(calm_parallel_for(worker, 1, count_task, count));
+        atomic_store(flag, 1);
+        return CALM_OK;
+    }
+    while (!atomic_load(flag) && calm_seconds() < until)
+        ;
+    atomic_fetch_add(seen, atomic_load(flag));
+    return CALM_OK;
+}
+
+static calm_status flag_in_a_task(calm_ctx *worker, size_t index, void *user)
+{
+    (void)index;
+    return calm_parallel_for(worker, 2, flag_behind_a_loop, user);
+}
+
+/* A loop ends when its own tasks have ended, whatever helps with a loop around it. */
+TEST(a_loop_waits_for_its_own_tasks)
+{
+    enum { ROUNDS = 50 };
+    atomic_int state[3] = {0, 0, 0};
+    ctx->n_threads = 2;
+    for (int i = 0; i < ROUNDS; i++) {
+        state[1] = 0;
+        ck_ok(calm_parallel_for(ctx, 1, flag_in_a_task, state));
+        ck_assert_int_eq(state[2], i + 1);
+    }
+    ck_assert_int_eq(state[0], ROUNDS);
+}
+END_OF_TEST
+
 /* One task and far more threads than cores: those without one help with the loop inside, or end. */
 TEST(more_threads_than_tasks_and_cores)
 {
@@ -252,6 +289,7 @@ int main(void)
                      (const TTest *[]){the_same_bytes_for_1_to_4_threads, every_index_runs_once,
                                        a_failure_has_its_status_and_message, the_lowest_failing_index_wins,
                                        a_task_may_loop_itself, many_short_loops_inside_tasks,
+                                       a_loop_waits_for_its_own_tasks,
                                        more_threads_than_tasks_and_cores, tasks_share_the_threads,
                                        each_task_begins_with_an_empty_scratch,
                                        cores_and_clock_are_sensible, NULL});
