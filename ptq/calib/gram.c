@@ -16,10 +16,10 @@
 /* A tile's product in float32, which each worker holds. */
 #define TILE_ROWS ((size_t)512)
 #define TILE_COLS ((size_t)1024)    /* multiple of the rows */
-/* More threads than this get quarters of the tiles beside the diagonal, each about as much work as one on it, or halves
- * where kernels want all columns at once.  As for calm_product_rows pieces begin where kernels do, and none is so small
- * that BLAS takes others (up to 1e6). */
-#define FEW           ((size_t)2)
+/* With fewer tiles than this for each thread those beside the diagonal are cut into quarters, each about as much work
+ * as one on it, or halves where kernels want all columns at once.  As for calm_product_rows pieces begin where kernels
+ * do, and none is so small that BLAS takes others (up to 1e6). */
+#define ENOUGH        ((size_t)4)
 #define HALF_ROWS     ((size_t)240)
 #define COLUMN_STEP   ((size_t)128)
 #define SMALL_PRODUCT ((size_t)1 << 20)
@@ -75,7 +75,7 @@ static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
 typedef struct tile_list {
     tile *tiles;       /* NULL: they are counted alone */
     size_t n, most;    /* tiles; values of the largest */
-    bool cut;          /* for more threads than FEW    */
+    bool cut;          /* there are not ENOUGH         */
 } tile_list;
 
 /* Rows of a job's shortest chunk; 0: it has no rows. */
@@ -151,26 +151,36 @@ static tile_list count_tiles(const size_t *widths, size_t n, bool crosses, bool 
     return list;
 }
 
+static bool too_few(size_t n_tiles, size_t n_threads)
+{
+    return n_threads > 1 && n_tiles < ENOUGH * n_threads;
+}
+
 size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, bool crosses, size_t n_threads)
 {
     /* Parts where chunks are long, whole tiles where one is short. */
-    const size_t tiles = count_tiles(widths, n, crosses, n_threads > FEW).n,
-                 most = count_tiles(widths, n, crosses, false).most;
-    return n ? CALM_BYTES(tile, tiles) + calm_size_min(n_threads, tiles) * CALM_BYTES(float, most) : 0;
+    const tile_list whole = count_tiles(widths, n, crosses, false);
+    const size_t tiles = count_tiles(widths, n, crosses, too_few(whole.n, n_threads)).n;
+    return n ? CALM_BYTES(tile, tiles) + calm_size_min(n_threads, tiles) * CALM_BYTES(float, whole.most) : 0;
+}
+
+static tile_list list_all(const calm_gram_job *jobs, size_t n, bool cut, tile *tiles)
+{
+    tile_list list = {.tiles = tiles, .cut = cut};
+    for (size_t j = 0; j < n; j++)
+        list_tiles(&jobs[j], &list);
+    return list;
 }
 
 calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n)
 {
-    tile_list list = {.cut = ctx->n_threads > (int)FEW};
+    const bool cut = too_few(list_all(jobs, n, false, NULL).n, (size_t)ctx->n_threads);
+    const size_t n_tiles = list_all(jobs, n, cut, NULL).n;
     tile *tiles;
-    for (size_t j = 0; j < n; j++)
-        list_tiles(&jobs[j], &list);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, tiles, list.n));
-    list = (tile_list){.tiles = tiles, .cut = list.cut};
-    for (size_t j = 0; j < n; j++)
-        list_tiles(&jobs[j], &list);
-    qsort(tiles, list.n, sizeof *tiles, by_work);    /* the largest first: the last ones to end are small */
-    return calm_parallel_for(ctx, list.n, run_tile, tiles);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, tiles, n_tiles));
+    list_all(jobs, n, cut, tiles);
+    qsort(tiles, n_tiles, sizeof *tiles, by_work);    /* the largest first: the last ones to end are small */
+    return calm_parallel_for(ctx, n_tiles, run_tile, tiles);
 }
 
 typedef struct mirror_task {

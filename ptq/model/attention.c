@@ -166,9 +166,10 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->q, n_tokens * q_width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->k, n_tokens * kv_width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->v, n_tokens * kv_width));
-    CALM_TRY(apply(ctx, &block->weight[CALM_ROLE_Q], h, n_tokens, a->q));
-    CALM_TRY(apply(ctx, &block->weight[CALM_ROLE_K], h, n_tokens, a->k));
-    return apply(ctx, &block->weight[CALM_ROLE_V], h, n_tokens, a->v);
+    return calm_weight_apply_each(ctx, apply, 3,
+                                  (const calm_weight *[]){&block->weight[CALM_ROLE_Q], &block->weight[CALM_ROLE_K],
+                                                          &block->weight[CALM_ROLE_V]},
+                                  h, n_tokens, (float *[]){a->q, a->k, a->v});
 }
 
 /* ---- norms and rotation: over rows and over heads, in parallel where one window runs alone ---- */

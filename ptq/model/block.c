@@ -33,10 +33,8 @@ calm_status calm_mlp_project(calm_ctx *ctx, const calm_weight *weight, const flo
     if (!fused->w && !gate->w)
         return apply(ctx, up, h, n, *a);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *b, n * inner));
-    if (!fused->w) {
-        CALM_TRY(apply(ctx, gate, h, n, *a));
-        return apply(ctx, up, h, n, *b);
-    }
+    if (!fused->w)
+        return calm_weight_apply_each(ctx, apply, 2, (const calm_weight *[]){gate, up}, h, n, (float *[]){*a, *b});
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n * 2 * inner));
     CALM_TRY(apply(ctx, fused, h, n, both));

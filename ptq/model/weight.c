@@ -24,38 +24,6 @@ static void prepare_rows(const calm_weight *weight, const float *x, size_t n_tok
                            weight->act_global, out);
 }
 
-/* The input that the product reads: prepared rows, or x itself in the usual case that nothing is done to it. */
-static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
-                                 const float **out)
-{
-    float *copy;
-    *out = x;
-    if (!weight->in_scale && !weight->act_bits)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, n_tokens * weight->in));
-    prepare_rows(weight, x, n_tokens, copy);
-    *out = copy;
-    return CALM_OK;
-}
-
-size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens)
-{
-    return CALM_BYTES(float, n_tokens * in);
-}
-
-calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
-{
-    CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
-    /* The product adds to the bias (beta = 1), so y is written once. */
-    for (size_t t = 0; weight->bias && t < n_tokens; t++)
-        memcpy(y + t * weight->out, weight->bias, weight->out * sizeof *y);
-    return calm_product_rows(ctx, CALM_PRODUCT_NT, n_tokens, weight->out, weight->in, x, weight->in, weight->w,
-                             weight->in, weight->bias ? 1.0f : 0.0f, y, weight->out);
-}
-
-/* ---- one window on several threads ---- */
-
 typedef struct linear_task {
     const calm_weight *weight;
     const float *x, *dy;
@@ -74,8 +42,8 @@ static calm_status prepare_part(calm_ctx *ctx, size_t first, size_t n, void *use
     return CALM_OK;
 }
 
-/* prepare_input in parallel over rows. */
-static calm_status prepare_parts(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
+/* The input that the product reads: prepared rows, or x itself in the usual case that nothing is done to it. */
+static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
                                  const float **out)
 {
     linear_task task = {.weight = weight, .x = x};
@@ -87,14 +55,79 @@ static calm_status prepare_parts(calm_ctx *ctx, const calm_weight *weight, const
     return calm_parallel_rows(ctx, n_tokens, prepare_part, &task);
 }
 
+static calm_status put_bias(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const linear_task *task = user;
+    const calm_weight *weight = task->weight;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++)
+        memcpy(task->y + t * weight->out, weight->bias, weight->out * sizeof *task->y);
+    return CALM_OK;
+}
+
+/* y [T, out] = the bias, which the product is added to (beta = 1), so that y is written once; what beta is. */
+static calm_status begin_output(calm_ctx *ctx, const calm_weight *weight, size_t n_tokens, float *y, float *beta)
+{
+    *beta = weight->bias ? 1 : 0;
+    linear_task task = {.weight = weight, .y = y};
+    return weight->bias ? calm_parallel_rows(ctx, n_tokens, put_bias, &task) : CALM_OK;
+}
+
+size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens)
+{
+    return CALM_BYTES(float, n_tokens * in);
+}
+
+calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    float beta;
+    CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
+    CALM_TRY(begin_output(ctx, weight, n_tokens, y, &beta));
+    return calm_product_rows(ctx, CALM_PRODUCT_NT, n_tokens, weight->out, weight->in, x, weight->in, weight->w,
+                             weight->in, beta, y, weight->out);
+}
+
 calm_status calm_weight_apply_tiled(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
 {
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(prepare_parts(ctx, weight, x, n_tokens, &x));
-    for (size_t t = 0; weight->bias && t < n_tokens; t++)
-        memcpy(y + t * weight->out, weight->bias, weight->out * sizeof *y);
+    float beta;
+    CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
+    CALM_TRY(begin_output(ctx, weight, n_tokens, y, &beta));
     return calm_product(ctx, CALM_PRODUCT_NT, n_tokens, weight->out, weight->in, x, weight->in, weight->w, weight->in,
-                        weight->bias ? 1.0f : 0.0f, y, weight->out);
+                        beta, y, weight->out);
+}
+
+/* ---- several linears of one input ---- */
+
+typedef struct each_task {
+    const calm_weight *const *weight;
+    const float *x;
+    size_t n_tokens;
+    calm_apply_fn *apply;
+    float *const *y;
+} each_task;
+
+/* Products of a few thousand rows have few pieces: those of several fill the threads better than one after the other. */
+static calm_status apply_one(calm_ctx *ctx, size_t i, void *user)
+{
+    const each_task *task = user;
+    return task->apply(ctx, task->weight[i], task->x, task->n_tokens, task->y[i]);
+}
+
+calm_status calm_weight_apply_each(calm_ctx *ctx, calm_apply_fn *apply, size_t n, const calm_weight *const *weight,
+                                   const float *x, size_t n_tokens, float *const *y)
+{
+    each_task task = {weight, x, n_tokens, apply, y};
+    bool prepared = false;
+    /* The memory of a forward pass is planned with one prepared input at a time. */
+    for (size_t i = 0; i < n; i++)
+        prepared |= weight[i]->in_scale || weight[i]->act_bits;
+    if (!prepared)
+        return calm_parallel_for(ctx, n, apply_one, &task);
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(apply_one(ctx, i, &task));
+    return CALM_OK;
 }
 
 /* ---- backward ---- */
@@ -159,7 +192,7 @@ calm_status calm_weight_back(calm_ctx *ctx, const calm_weight *weight, const flo
     /* The prepared input again, as quantized inputs are not kept: a pass over x beside a product with it. */
     if (dw) {
         CALM_SCOPED_SCRATCH(ctx);
-        CALM_TRY(prepare_parts(ctx, weight, x, n_tokens, &x));
+        CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
         CALM_TRY(calm_product(ctx, CALM_PRODUCT_TN, weight->out, weight->in, n_tokens, dy, weight->out, x, weight->in,
                               1.0f, dw, weight->in));
     }
