@@ -151,6 +151,7 @@ calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const ca
     return calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], out, span->n_tokens, out);
 }
 
+/* A residual. */
 typedef struct add_task {
     size_t width;
     const float *x;

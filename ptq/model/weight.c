@@ -24,6 +24,7 @@ static void prepare_rows(const calm_weight *weight, const float *x, size_t n_tok
                            weight->act_global, out);
 }
 
+/* Rows of one linear. */
 typedef struct linear_task {
     const calm_weight *weight;
     const float *x, *dy;
@@ -108,7 +109,8 @@ typedef struct each_task {
     float *const *y;
 } each_task;
 
-/* Products of a few thousand rows have few pieces: those of several fill the threads better than one after the other. */
+/* Products of a few thousand rows have few pieces, and each ends when its last one does: those of several linears fill
+ * the threads better than one linear after the other. */
 static calm_status apply_one(calm_ctx *ctx, size_t i, void *user)
 {
     const each_task *task = user;
