@@ -43,9 +43,9 @@
  * weight and decode it anew, where they are not measured. */
 #define LEARN_SHARE 0.7
 #define UPDATE_SECONDS 1.5e-9
-/* Bytes per second: digests and reading of weights, each once, from memory or a fast disk; writing of the result;
- * looking at blobs. */
-#define READ_RATE 1.2e9
+/* Bytes per second: digests and reading of weights, each once, on all threads from memory or a fast disk; writing of
+ * the result; looking at blobs. */
+#define READ_RATE 2e9
 #define WRITE_RATE 3e8
 /* More than any machine has. */
 #define UNLIMITED "1000000GB"
