@@ -9,20 +9,15 @@
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
-#include "ptq/tensor/blas_family.h"
-#include "ptq/tensor/linalg.h"
 #include "ptq/tensor/product.h"
 
 /* A tile's product in float32, which each worker holds. */
 #define TILE_ROWS ((size_t)512)
 #define TILE_COLS ((size_t)1024)    /* multiple of the rows */
 /* With fewer tiles than this for each thread those beside the diagonal are cut into quarters, each about as much work
- * as one on it, or halves where kernels want all columns at once.  As for calm_product_rows pieces begin where kernels
- * do, and none is so small that BLAS takes others (up to 1e6). */
-#define ENOUGH        ((size_t)4)
-#define HALF_ROWS     ((size_t)240)
-#define COLUMN_STEP   ((size_t)128)
-#define SMALL_PRODUCT ((size_t)1 << 20)
+ * as one on it, or halves where kernels want all columns at once: pieces as those of calm_product_rows. */
+#define ENOUGH    ((size_t)4)
+#define HALF_ROWS (5 * CALM_PRODUCT_ROW_STEP)
 
 typedef struct tile {
     const calm_gram_job *job;
@@ -78,7 +73,7 @@ typedef struct tile_list {
     bool cut;          /* there are not ENOUGH         */
 } tile_list;
 
-/* Rows of a job's shortest chunk; 0: it has no rows. */
+/* Rows of a job's shortest chunk. */
 static size_t least_chunk(const calm_gram_job *job)
 {
     size_t least = CALM_GRAM_CHUNK;
@@ -86,7 +81,7 @@ static size_t least_chunk(const calm_gram_job *job)
         const size_t last = (job->row_begin[p + 1] - job->row_begin[p]) % CALM_GRAM_CHUNK;
         least = last ? calm_size_min(least, last) : least;
     }
-    return job->n_parts ? least : 0;
+    return least;
 }
 
 static void put_tile(tile_list *list, tile at)
@@ -100,13 +95,13 @@ static void put_tile(tile_list *list, tile at)
 /* Add one tile, or its parts; returns the number of columns it takes. */
 static size_t put_tiles(tile_list *list, const calm_gram_job *job, size_t row, size_t col)
 {
-    const bool diagonal = !job->y && row == col, across = calm_blas_any_columns(calm_linalg_kernels());
+    const bool diagonal = !job->y && row == col, across = calm_product_any_columns();
     const size_t most = diagonal ? TILE_ROWS : TILE_COLS - col % TILE_COLS;
     const size_t m = calm_size_min(job->width - row, TILE_ROWS), n = calm_size_min(job->width - col, most);
     const double work = (double)job->rows * (diagonal ? 0.5 : 1);
-    const bool large = m == TILE_ROWS && n >= TILE_ROWS && (!across || n % COLUMN_STEP == 0);
+    const bool large = m == TILE_ROWS && n >= TILE_ROWS && (!across || n % (2 * CALM_PRODUCT_COLUMN_STEP) == 0);
     const size_t cols = across ? n / 2 : n;
-    if (diagonal || !list->cut || !large || HALF_ROWS * cols * least_chunk(job) < SMALL_PRODUCT) {
+    if (diagonal || !list->cut || !large || HALF_ROWS * cols * least_chunk(job) < CALM_PRODUCT_LEAST) {
         put_tile(list, (tile){job, row, col, m, n, work * (double)m * (double)n});
         return n;
     }

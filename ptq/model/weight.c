@@ -66,37 +66,36 @@ static calm_status put_bias(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
-/* y [T, out] = the bias, which the product is added to (beta = 1), so that y is written once; what beta is. */
-static calm_status begin_output(calm_ctx *ctx, const calm_weight *weight, size_t n_tokens, float *y, float *beta)
-{
-    *beta = weight->bias ? 1 : 0;
-    linear_task task = {.weight = weight, .y = y};
-    return weight->bias ? calm_parallel_rows(ctx, n_tokens, put_bias, &task) : CALM_OK;
-}
-
 size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens)
 {
     return CALM_BYTES(float, n_tokens * in);
 }
 
+/* calm_product or calm_product_rows. */
+typedef calm_status product_fn(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
+                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
+
+static calm_status apply_by(product_fn *product, calm_ctx *ctx, const calm_weight *weight, const float *x,
+                            size_t n_tokens, float *y)
+{
+    linear_task task = {.weight = weight, .y = y};
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
+    /* The product adds to the bias (beta = 1), so y is written once. */
+    if (weight->bias)
+        CALM_TRY(calm_parallel_rows(ctx, n_tokens, put_bias, &task));
+    return product(ctx, CALM_PRODUCT_NT, n_tokens, weight->out, weight->in, x, weight->in, weight->w, weight->in,
+                   weight->bias ? 1.0f : 0.0f, y, weight->out);
+}
+
 calm_status calm_weight_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
 {
-    CALM_SCOPED_SCRATCH(ctx);
-    float beta;
-    CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
-    CALM_TRY(begin_output(ctx, weight, n_tokens, y, &beta));
-    return calm_product_rows(ctx, CALM_PRODUCT_NT, n_tokens, weight->out, weight->in, x, weight->in, weight->w,
-                             weight->in, beta, y, weight->out);
+    return apply_by(calm_product_rows, ctx, weight, x, n_tokens, y);
 }
 
 calm_status calm_weight_apply_tiled(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
 {
-    CALM_SCOPED_SCRATCH(ctx);
-    float beta;
-    CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
-    CALM_TRY(begin_output(ctx, weight, n_tokens, y, &beta));
-    return calm_product(ctx, CALM_PRODUCT_NT, n_tokens, weight->out, weight->in, x, weight->in, weight->w, weight->in,
-                        beta, y, weight->out);
+    return apply_by(calm_product, ctx, weight, x, n_tokens, y);
 }
 
 /* ---- several linears of one input ---- */

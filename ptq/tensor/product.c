@@ -72,10 +72,6 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
 
 /* ---- cut between rows and columns ---- */
 
-/* Rows of a piece are a multiple of this: what the kernels of all families take at once divides it (4, 8, 12, 16). */
-#define ROW_STEP ((size_t)48)
-/* The same of columns, for the kernels that allow cutting them. */
-#define COLUMN_STEP ((size_t)64)
 /* A piece copies its rows of A and its columns of B into BLAS's order.  Of 512 by 512 that is a tenth of its time:
  * where pieces stay that large there are two for each thread, so that all of them end together. */
 #define PIECE_SIDE ((size_t)512)
@@ -86,8 +82,6 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
 /* Triangles that are cut: columns a multiple of this, of so many terms (the chunks of cka/). */
 #define UPPER_STEP  ((size_t)16)
 #define UPPER_TERMS ((size_t)256)
-/* No piece is below this: BLAS has other kernels for small products (up to 1e6 on x86-64). */
-#define SMALL_PRODUCT ((size_t)1 << 21)
 
 typedef struct rows_product {
     calm_product_form form;
@@ -125,10 +119,10 @@ static size_t least_terms(const rows_product *p, bool bf16)
 static void cut_rows(rows_product *p, bool bf16, size_t wanted)
 {
     const size_t n = bf16 ? calm_size_min(p->n, BF16_COLS) : p->n;
-    const bool small = ROW_STEP * n * least_terms(p, bf16) < SMALL_PRODUCT;
+    const bool small = CALM_PRODUCT_ROW_STEP * n * least_terms(p, bf16) < CALM_PRODUCT_LEAST;
     p->columns = p->n;
     p->across = 1;
-    p->pieces = cut(p->m, small ? 1 : (p->m + wanted / 2) / wanted, ROW_STEP, &p->rows);
+    p->pieces = cut(p->m, small ? 1 : (p->m + wanted / 2) / wanted, CALM_PRODUCT_ROW_STEP, &p->rows);
 }
 
 /* Sides of piece `index`, from its first row and column. */
@@ -150,26 +144,31 @@ static void cut_square(rows_product *p, bool bf16, size_t pieces)
     for (size_t d = 1; d <= pieces; d++)
         if (pieces % d == 0 && d * p->n + pieces / d * p->m < best * p->n + pieces / best * p->m)
             best = d;
-    p->pieces = cut(p->m, best, ROW_STEP, &p->rows);
-    p->across = cut(p->n, pieces / best, COLUMN_STEP, &p->columns);
+    p->pieces = cut(p->m, best, CALM_PRODUCT_ROW_STEP, &p->rows);
+    p->across = cut(p->n, pieces / best, CALM_PRODUCT_COLUMN_STEP, &p->columns);
     /* The last ones may be the smallest. */
     const size_t rows = calm_size_min(p->rows, piece_rows(p, p->pieces - 1)),
                  columns = calm_size_min(p->columns, piece_columns(p, p->across - 1));
-    if (rows * columns * terms < SMALL_PRODUCT) {
+    if (rows * columns * terms < CALM_PRODUCT_LEAST) {
         p->pieces = p->across = 1;
         p->rows = p->m;
         p->columns = p->n;
     }
 }
 
+bool calm_product_any_columns(void)
+{
+    return calm_blas_any_columns(calm_linalg_kernels());
+}
+
 /* Cut a product for so many threads. */
 static void cut_for(rows_product *p, bool bf16, size_t threads)
 {
     const bool large = p->m * p->n / (2 * threads) >= PIECE_SIDE * PIECE_SIDE;
-    if (calm_blas_any_columns(calm_linalg_kernels()))
+    if (calm_product_any_columns())
         cut_square(p, bf16, threads > FEW && large ? 2 * threads : threads);
     else
-        cut_rows(p, bf16, calm_size_max(p->m / threads, 2 * ROW_STEP));
+        cut_rows(p, bf16, calm_size_max(p->m / threads, 2 * CALM_PRODUCT_ROW_STEP));
 }
 
 static calm_status multiply_piece(calm_ctx *ctx, size_t index, void *user)

@@ -38,6 +38,16 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
  * these begin at a multiple of what the kernels take at once: so these have the bytes of one product of calm_multiply
  * or calm_dgemm_*, for any number of threads (tests/unit/test_product.c, with every family of kernels). */
 
+/* Rows of a piece are a multiple of this: what the kernels of all families take at once divides it (4, 8, 12, 16). */
+#define CALM_PRODUCT_ROW_STEP ((size_t)48)
+/* The same of columns, for the kernels that allow cutting them: calm_product_any_columns. */
+#define CALM_PRODUCT_COLUMN_STEP ((size_t)64)
+/* No piece is below this: BLAS has other kernels for small products (up to 1e6 on x86-64), whose order is another. */
+#define CALM_PRODUCT_LEAST ((size_t)1 << 21)
+
+/* May columns be cut with the kernels of this process?  calm_blas_any_columns. */
+bool calm_product_any_columns(void);
+
 /* As calm_multiply, on ctx's threads: in as many pieces as they need. */
 calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
