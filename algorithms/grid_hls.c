@@ -7,7 +7,7 @@
  *
  * weights=inverse: before gptq h_j = 1 / [Hd^-1]_jj, Hd damped as gptq has it: what is left of an error in column j
  * when all other columns have made up for it, as GPTQ lets those that follow. */
-#include "algorithms/search.h"
+#include "algorithms/scale_search.h"
 
 const calm_part calm_grid_hls = {
     .name = "hls",

@@ -1,6 +1,6 @@
 /* mse, then alternately codes and least-squares scale: the zero of MKQ-BERT's scale gradient sum (s q - w) q
  * (Tang et al. 2022, arXiv 2203.13483), unweighted. */
-#include "algorithms/search.h"
+#include "algorithms/scale_search.h"
 
 const calm_part calm_grid_ls = {
     .name = "ls",

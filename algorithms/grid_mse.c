@@ -1,5 +1,5 @@
 /* Shrunken spans, least sum (w - s q)^2 (search.c has the candidates). */
-#include "algorithms/search.h"
+#include "algorithms/scale_search.h"
 
 const calm_part calm_grid_mse = {
     .name = "mse",

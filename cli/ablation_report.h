@@ -2,7 +2,7 @@
 #ifndef CALM_CLI_ABLATION_REPORT_H
 #define CALM_CLI_ABLATION_REPORT_H
 
-#include "ptq/run/ablation.h"
+#include "ptq/ablation/ablation.h"
 
 /* The experiments of one command, one per scheme. */
 typedef struct calm_ablation_set {

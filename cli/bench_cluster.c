@@ -1,4 +1,4 @@
-/* A run on several ranks, foreseen (ptq/run/forecast.h) and replayed (ptq/run/replay.h). */
+/* A run on several ranks, foreseen (ptq/forecast/forecast.h) and replayed (ptq/forecast/replay.h). */
 #include "cli/bench_cluster.h"
 
 #include <math.h>
@@ -6,8 +6,8 @@
 
 #include "cli/print.h"
 #include "ptq/recipe/resolve.h"
-#include "ptq/run/environment.h"
-#include "ptq/run/forecast.h"
+#include "ptq/state/environment.h"
+#include "ptq/forecast/forecast.h"
 
 /* A number of ranks, and what it comes to. */
 typedef struct trial {

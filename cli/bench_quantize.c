@@ -15,7 +15,7 @@
 #include "cli/print.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
-#include "ptq/run/environment.h"
+#include "ptq/state/environment.h"
 #include "ptq/tensor/linalg.h"
 
 #define FACTORS ((size_t)4)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cli/print.h"
-#include "ptq/run/environment.h"
+#include "ptq/state/environment.h"
 
 /* The work on so many threads. */
 typedef struct trial {

@@ -7,7 +7,7 @@
 #include "cli/peak.h"
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
-#include "ptq/run/environment.h"
+#include "ptq/state/environment.h"
 
 /* ---- measuring ---- */
 

@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 #include "cli/pull.h"
 #include "cli/report.h"
-#include "ptq/run/reassemble.h"
+#include "ptq/stored/stored.h"
 
 typedef struct options {
     calm_common common;

@@ -21,7 +21,7 @@
 #include "ptq/model/block_pass.h"
 #include "ptq/model/model.h"
 #include "ptq/recipe/shipped.h"
-#include "ptq/run/environment.h"
+#include "ptq/state/environment.h"
 #include "ptq/tensor/linalg.h"
 
 typedef struct options {

@@ -14,7 +14,7 @@
 #include "ptq/eval/evaluate.h"
 #include "ptq/tokenizer/tokenizer.h"
 #include "ptq/model/arch.h"
-#include "ptq/run/eval_text.h"
+#include "ptq/state/eval_text.h"
 
 typedef calm_eval_options options;
 

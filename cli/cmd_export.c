@@ -7,8 +7,8 @@
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
-#include "ptq/run/checkpoint.h"
-#include "ptq/run/reassemble.h"
+#include "ptq/finish/finish.h"
+#include "ptq/stored/stored.h"
 
 typedef struct options {
     calm_common common;

@@ -7,12 +7,12 @@
 #include "cli/kernels.h"
 #include "cli/lock_report.h"
 #include "cli/progress.h"
-#include "cli/ranks.h"
+#include "cli/rank_options.h"
 #include "cli/report.h"
 #include "cli/report_page/report_page.h"
 #include "ptq/recipe/resolve.h"
 #include "ptq/recipe/shipped.h"
-#include "ptq/run/lock_run.h"
+#include "ptq/lock/lock.h"
 
 typedef struct options {
     calm_common common;

@@ -8,8 +8,8 @@
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
 #include "ptq/recipe/shipped.h"
-#include "ptq/run/check_recipe.h"
-#include "ptq/run/checkpoint.h"
+#include "ptq/lock/lock.h"
+#include "ptq/finish/finish.h"
 
 typedef struct options {
     calm_common common;

@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "ptq/recipe/model_names.h"
-#include "ptq/run/reselect.h"
+#include "ptq/stored/stored.h"
 #include "cli/print.h"
 
 typedef struct options {

@@ -7,7 +7,7 @@
 #include "cli/lock_report.h"
 #include "cli/print.h"
 #include "cli/progress.h"
-#include "ptq/run/verify.h"
+#include "ptq/lock/lock.h"
 
 typedef struct options {
     calm_common common;

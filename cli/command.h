@@ -23,7 +23,7 @@ typedef struct calm_command {
     calm_spec_use spec;
     size_t spec_at;               /* offset of its calm_recipe_spec in the options struct     */
     size_t min_args, max_args;
-    bool divides;                 /* several ranks (cli/ranks.h) do its work together          */
+    bool divides;                 /* several ranks (cli/rank_options.h) do its work together          */
     calm_status (*run)(calm_ctx *ctx, const void *opts);    /* results go to stdout */
 } calm_command;
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cli/print.h"
-#include "ptq/run/forecast.h"
+#include "ptq/forecast/forecast.h"
 
 static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
 {

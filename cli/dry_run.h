@@ -1,4 +1,4 @@
-/* --dry-run: print the forecast of a run (ptq/run/forecast.h). */
+/* --dry-run: print the forecast of a run (ptq/forecast/forecast.h). */
 #ifndef CALM_CLI_DRY_RUN_H
 #define CALM_CLI_DRY_RUN_H
 

@@ -5,7 +5,7 @@
 #include "cli/progress.h"
 #include "cli/print.h"
 #include "ptq/eval/tasks.h"
-#include "ptq/run/eval_text.h"
+#include "ptq/state/eval_text.h"
 
 /* ---- printing ---- */
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "ptq/base/threads.h"
-#include "ptq/run/stored_run.h"
+#include "ptq/stored/stored.h"
 #include "ptq/tensor/blas_family.h"
 #include "ptq/tensor/linalg.h"
 

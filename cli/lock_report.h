@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "ptq/run/lock.h"
+#include "ptq/lock/lock.h"
 
 /* Print a table of the differences; of digests their first digits. */
 calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, FILE *stream);

@@ -9,7 +9,7 @@
 #include "cli/flags.h"
 #include "cli/kernels.h"
 #include "cli/print.h"
-#include "cli/ranks.h"
+#include "cli/rank_options.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/message.h"
 #include "ptq/base/threads.h"

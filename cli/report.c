@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "cli/print.h"
-#include "ptq/run/checkpoint.h"
-#include "ptq/run/forecast.h"
-#include "ptq/run/summary.h"
+#include "ptq/finish/finish.h"
+#include "ptq/forecast/forecast.h"
 
 static calm_json *value_json(const calm_value *value)
 {

@@ -2,7 +2,7 @@
 #ifndef CALM_CLI_REPORT_H
 #define CALM_CLI_REPORT_H
 
-#include "ptq/run/result.h"
+#include "ptq/state/result.h"
 
 /* Tables and summary on stdout.  lock: path of the lock that is written beside; NULL: none. */
 calm_status calm_report_print(calm_ctx *ctx, const calm_result *result, const char *lock);

@@ -3,7 +3,7 @@
 #define CALM_CLI_INSPECT_INSPECT_UNITS_H
 
 #include "cli/inspect/inspect_view.h"
-#include "ptq/run/stored_pool.h"
+#include "ptq/stored/stored.h"
 #include "ptq/plan/solve.h"
 
 #define CALM_INSPECT_NONE SIZE_MAX

@@ -10,7 +10,7 @@
 #include "ptq/export/dequantize.h"
 #include "ptq/model/arch.h"
 #include "ptq/recipe/model_names.h"
-#include "ptq/run/eval_text.h"
+#include "ptq/state/eval_text.h"
 
 /* Tokens per window where a request says none. */
 #define SEQLEN 512

@@ -5,10 +5,9 @@
 #include "ptq/api/library.h"
 #include "ptq/recipe/resolve.h"
 #include "ptq/recipe/shipped.h"
-#include "ptq/run/forecast.h"
-#include "ptq/run/reassemble.h"
-#include "ptq/run/reselect.h"
-#include "ptq/run/verify.h"
+#include "ptq/forecast/forecast.h"
+#include "ptq/stored/stored.h"
+#include "ptq/lock/lock.h"
 #include "ptq/tensor/linalg.h"
 #include "store/gc.h"
 

@@ -24,3 +24,11 @@ void calm_stage_tick(void *user, size_t done, size_t total)
     const calm_stage_events *of = user;
     calm_event(of->events, of->stage, done, total);
 }
+
+void calm_tick_shared(void *user, size_t done, size_t total)
+{
+    const calm_shared_tick *shared = user;
+    (void)total;
+    if (shared->fn)
+        shared->fn(shared->user, shared->before + done, shared->total);
+}

@@ -23,6 +23,16 @@ typedef struct calm_stage_events {
 /* A calm_tick_fn that reports ticks as progress of a stage. */
 void calm_stage_tick(void *user, size_t done, size_t total);
 
+/* Progress of several tasks as that of one: `before` of `total` units were done when this task began. */
+typedef struct calm_shared_tick {
+    calm_tick_fn *fn;    /* NULL: nothing is reported */
+    void *user;
+    size_t before, total;
+} calm_shared_tick;
+
+/* A calm_tick_fn; `user` is a calm_shared_tick. */
+void calm_tick_shared(void *user, size_t done, size_t total);
+
 /* Report progress of a stage (nothing for total 0); report that it is complete. */
 void calm_event(const calm_events *events, calm_stage stage, size_t done, size_t total);
 void calm_event_complete(const calm_events *events, calm_stage stage);

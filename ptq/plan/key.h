@@ -2,7 +2,7 @@
  *
  *   model        config.json's bytes and every tensor's name, dtype, shape and bytes
  *   calibration  model, token windows, numbers of those scored on and held out, revision of the capture, arithmetic
- *                (with weights of rows another: ptq/run/store_rows.c)
+ *                (with weights of rows another: ptq/state/store_rows.c)
  *   candidate    calibration, job (block, role, its weights), chain with options and revisions, scheme,
  *                reference prefix
  *   learned      calibration, learner with options and revision, what the block starts from, the blocks before

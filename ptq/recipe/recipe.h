@@ -48,7 +48,7 @@ typedef enum calm_sensitivity {
 } calm_sensitivity;
 #define CALM_SENSITIVITY_NAMES "auto|probe|gradient"    /* in the order of calm_sensitivity, for option tables */
 
-/* What a calibration row counts where algorithms are fitted to it (ptq/run/row_weights.h). */
+/* What a calibration row counts where algorithms are fitted to it (ptq/search/row_weights.h). */
 typedef enum calm_row_weight { CALM_WEIGHT_NONE, CALM_WEIGHT_GRADIENT } calm_row_weight;
 #define CALM_WEIGHT_NAMES "none|gradient"    /* in the order of calm_row_weight, for option tables */
 

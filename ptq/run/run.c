@@ -1,17 +1,17 @@
 /* The order of stages. */
-#include "ptq/run/run_pool.h"
+#include "ptq/run/run_impl.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "ptq/run/division.h"
-#include "ptq/run/environment.h"
-#include "ptq/run/file_size.h"
-#include "ptq/run/forecast_store.h"
-#include "ptq/run/guard_rows.h"
-#include "ptq/run/learn_ranks.h"
-#include "ptq/run/work.h"
+#include "ptq/choose/choose.h"
+#include "ptq/estimate/estimate.h"
+#include "ptq/finish/finish.h"
+#include "ptq/learn/learn.h"
+#include "ptq/state/environment.h"
+#include "ptq/state/run_pool.h"
+#include "ptq/state/work.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/export/export.h"
@@ -34,8 +34,8 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
     /* Rounding to nearest needs nothing but the weights. */
     CALM_TRY(calm_algorithm_parse(ctx, "rtn", &fallback));
     p->fallback = fallback;
-    p->head.algorithm = calm_recipe_head_algorithm(p->in.recipe);
-    CALM_TRY(calm_outer_algorithm(ctx, p->head.algorithm, &outer));
+    p->choosing->head.algorithm = calm_recipe_head_algorithm(p->in.recipe);
+    CALM_TRY(calm_outer_algorithm(ctx, p->choosing->head.algorithm, &outer));
     p->outer = outer;
     return CALM_OK;
 }
@@ -126,7 +126,7 @@ static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t 
     calm_plan plan;
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
-    if (p->file && !formats->options.embed && !formats->options.head)
+    if (p->choosing->file && !formats->options.embed && !formats->options.head)
         return CALM_OK;
     CALM_TRY(calm_run_plan_of_scheme(ctx, p, scheme, &plan));
     for (size_t i = 0; i < calm_formats_count(formats); i++) {
@@ -219,29 +219,6 @@ static calm_status begin_run(calm_ctx *ctx, calm_run *p)
     return calm_store_run_begin(ctx, p->in.store, &run, &p->result.run_id, &p->resumed);
 }
 
-static calm_status end_run(calm_ctx *ctx, const calm_run *p, const char *status)
-{
-    const calm_store_outcome outcome = {.status = status, .result = p->result.name,
-                                        .reason = ctx->status == CALM_OK ? p->result.verdict : ctx->message,
-                                        .bits_per_weight = p->result.bits_per_weight,
-                                        .bytes_before = p->result.bytes_before,
-                                        .bytes_after = p->result.bytes_after};
-    return calm_store_run_end(ctx, p->in.store, p->result.run_id, &outcome);
-}
-
-void calm_run_failed(calm_ctx *ctx, const calm_run *p)
-{
-    /* A copy, so that what fails here does not replace the failure that is to be reported. */
-    calm_ctx quiet = *ctx;
-    if (!p || !p->in.store || !p->result.run_id)
-        return;
-    calm_store_rollback(p->in.store);    /* of what was under way: within it this row would go with it */
-    end_run(&quiet, p, "failed");
-    /* These have a remedy outside of calm, after which it pays to know that nothing is lost. */
-    if (ctx->status == CALM_ENOSPC || ctx->status == CALM_EIO)
-        calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command goes on from there", p->in.recipe->store);
-}
-
 /* A run over a recipe, in ctx->out. */
 static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, calm_run **out)
 {
@@ -250,9 +227,9 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
     /* The bits are not known until a plan is exported; 0 would be a figure. */
     **out = (calm_run){.in.recipe = recipe, .result.bits_per_weight = NAN, .arena = ctx->out,
                        .account = ctx->memory, .command = options->command, .events = options->events,
-                       .cluster = options->cluster, .several = options->cluster != NULL,
-                       .failed = calm_run_failed};
-    return CALM_OK;
+                       .cluster = options->cluster, .several = options->cluster != NULL};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, (*out)->ranks, 1));
+    return calm_choosing_open(ctx, *out);
 }
 
 /* Everything that can be refused before any work. */
@@ -282,9 +259,9 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(note_fallbacks(ctx, p));
     note_held_windows(ctx, p);
     note_scored_tokens(ctx, p);
-    p->follows = calm_forecast_follows(p);
+    p->choosing->streams = calm_forecast_follows(p);
     CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
-    calm_memory_plan_note(ctx, &p->held.open);
+    calm_memory_note(ctx, &p->held.open);
     return CALM_OK;
 }
 
@@ -367,7 +344,7 @@ static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, v
         return calm_division_serve(ctx, p);
     CALM_TRY(stages(ctx, p, user));
     CALM_TRY(calm_division_account(ctx, p));
-    return end_run(ctx, p, "finished");
+    return calm_run_end(ctx, p, "finished");
 }
 
 /* Fails where a run of the recipe would before it works.  Without notes: the run has them. */
@@ -386,7 +363,7 @@ calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const ca
 {
     calm_rival rival;
     *out = NULL;
-    if (!calm_run_judges_rotation(ctx, recipe, options))
+    if (!calm_run_judges_rotation(ctx, recipe, calm_cluster_ranks(options->cluster)))
         return calm_run_stages(ctx, recipe, options, run_stages, NULL, out);
     /* What is refused of the rotation is so before the rival takes its time. */
     CALM_TRY(look_at(ctx, recipe));
@@ -406,7 +383,7 @@ calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm
 {
     const double begun = calm_seconds();
     CALM_TRY(new_run(ctx, recipe, options, out));
-    (*out)->sheds = stages == run_stages;
+    (*out)->choosing->drops = stages == run_stages;
     /* After a failure *out is still the run: its row says why, and the caller closes it. */
     const calm_status status = run_all(ctx, *out, stages, user);
     if (status != CALM_OK)

@@ -1,4 +1,4 @@
-/* Run: a recipe from start to end - the one place that knows the order of stages.
+/* Run: a recipe from start to end, in the one place that knows the order of stages.
  *
  *   open -> text -> per block: capture, quantize, score, keep -> choose -> guard -> assemble, export -> evaluate
  *
@@ -8,9 +8,7 @@
 
 #include "ptq/base/event.h"
 #include "ptq/cluster/cluster.h"
-#include "ptq/run/result.h"
-
-typedef struct calm_run calm_run;
+#include "ptq/state/result.h"
 
 typedef struct calm_run_options {
     const char *command;    /* as typed, for the store                       */
@@ -19,20 +17,30 @@ typedef struct calm_run_options {
                              * same recipe; rank 0 has the result, the others return when it has ended. */
 } calm_run_options;
 
-/* Run a recipe, which must outlive the run.  *out is closed by the caller also after a failure, which is recorded in
- * the store as far as it got; it is NULL without memory.  Fails as its stages do; nothing half-written stays under the
- * output's name. */
+/* Run a recipe, which must outlive the run.  The caller closes *out also after a failure, which the store records if
+ * it is open by then; *out is NULL when there is no memory for it.  Fails as its stages do; no half-written file stays
+ * under the output's name. */
 calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
                               calm_run **out);
 
-/* Close it, if there is one; *run is then NULL. */
+/* As calm_run_quantize, with `stages` instead of choice, guard and export once all candidates are computed. */
+typedef calm_status calm_stages_fn(calm_ctx *ctx, calm_run *run, void *user);
+calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
+                            calm_stages_fn *stages, void *user, calm_run **out);
+
+/* Begin a run without computing: open its inputs, check what the exporter would refuse, fit the memory.  Nothing is
+ * written.  Close it after a failure too. */
+calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **out);
+
+/* Compute candidates of a run in the store again whose codes were dropped, by their keys [n]; `recipe` is that of the
+ * run.  CALM_EMISMATCH: the recipe no longer makes one of them. */
+calm_status calm_run_recall(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, int64_t run_id,
+                            const char *const *keys, size_t n);
+
+/* Close a run, if there is one; *run is then NULL. */
 void calm_run_close(calm_run **run);
 
-/* What came of it; complete when the run did not fail. */
+/* The result of a run; complete when it did not fail. */
 const calm_result *calm_run_result(const calm_run *run);
-
-/* Put the failure of ctx as the run's end, keeping its message; the store may be what failed.  For what follows
- * a run. */
-void calm_run_failed(calm_ctx *ctx, const calm_run *run);
 
 #endif

@@ -1,6 +1,7 @@
 /* Ranks other than 0, once their blocks are computed: they answer what rank 0 asks for. */
-#include "ptq/run/division.h"
-#include "ptq/run/rank_subject.h"
+#include "ptq/learn/learn.h"
+#include "ptq/measure/measure.h"
+#include "ptq/run/run_impl.h"
 
 /* A calm_cluster_work_fn. */
 static calm_status work(calm_ctx *ctx, void *user, const char *bytes, size_t n, calm_text *answer)

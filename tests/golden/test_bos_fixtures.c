@@ -11,7 +11,7 @@
 #include "ptq/io/json.h"
 #include "ptq/model/arch.h"
 #include "ptq/plan/key.h"
-#include "ptq/run/eval_text.h"
+#include "ptq/state/eval_text.h"
 #include "ptq/tokenizer/tokenizer.h"
 #include "tests/support/harness.h"
 

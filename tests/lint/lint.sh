@@ -3,6 +3,8 @@
 #
 #   layers       who may include whom (layers.txt, a table without a cycle); a third-party header appears in one file
 #   cycles       neither the includes between folders nor the calls between .c files of the product have a cycle
+#   rooms        a header *_impl.h is included by its own folder and by tests alone, and of the rooms of a run (rooms.txt)
+#                only the header that has the room's name; a room has at most as many lines as rooms.txt says
 #   registries   every line of a .def list has its file, every such file its line; every test is registered
 #   docstrings   every function that a header declares has a comment: above it, above its group of adjacent
 #                lines, or behind an earlier line of the group
@@ -133,6 +135,29 @@ cycles() {
         components files calls
 }
 
+# ---- rooms ----
+
+rooms() {
+    sources $product | xargs awk -v rooms="$(awk '!/^#/ && NF { print $1 }' "$(table rooms.txt)" | tr '\n' ' ')" '
+        /^[ \t]*#[ \t]*include[ \t]*"/ {
+            split($0, quoted, "\"")
+            target = quoted[2]
+            from = FILENAME; sub(/\/[^\/]*$/, "", from)
+            to = target; sub(/\/[^\/]*$/, "", to)
+            door = to; sub(/.*\//, "", door)
+            where = FILENAME ":" FNR ": "
+            if (from == to) next
+            if (target ~ /_impl\.h$/) print where target " is for " to " alone"
+            else if (index(" " rooms " ", " " to " ") && target != to "/" door ".h")
+                print where target ": the neighbours of " to " include " to "/" door ".h"
+        }'
+    awk '!/^#/ && NF { print $1, $2 }' "$(table rooms.txt)" | while read -r room most; do
+        [ -d "$room" ] || continue
+        n=$(cat "$room"/*.[ch] | wc -l)
+        [ "$n" -le "$most" ] || echo "$room: $n lines, more than the $most of rooms.txt: the design wants another room"
+    done
+}
+
 # ---- registries ----
 
 # registry LIST MACRO FOLDER SED GLOBS...: `MACRO(...)` lines of LIST against FOLDER; SED turns a line into a file name
@@ -188,7 +213,7 @@ docstrings() {
 
 # Least share, in percent, of the lines of a folder's .c files that have a comment (a line of one, or code with one behind
 # it) among those that are not blank.  A folder that does not exist has nothing to say.
-comment_floors='ptq/run 12  ptq/calib 12  ptq/model 12  ptq/plan 12  algorithms 12'
+comment_floors='ptq/search 12  ptq/choose 12  ptq/estimate 12  ptq/stored 12  ptq/calib 12  ptq/model 12  ptq/plan 12  algorithms 12'
 
 comments() {
     sources $product | grep '\.c$' | xargs awk -v comments=1 -f "$here/strip.awk" |
@@ -363,7 +388,7 @@ untested() {
 }
 
 case $rule in
-    layers | cycles | registries | docstrings | comments | sizes | columns) ;;
+    layers | rooms | cycles | registries | docstrings | comments | sizes | columns) ;;
     forbidden | names | tags | prefixes | dead | untested) ;;
     *) echo "lint.sh: no rule $rule" >&2; exit 2 ;;
 esac

@@ -90,6 +90,18 @@ done
 printf 'ptq/io ptq/base\n' | file tests/lint/layers.txt
 finds layers 'layers.txt:1: ptq/base has no row'
 
+# ---- rooms ----
+fresh
+printf '#include "ptq/choose/choose_impl.h"\n#include "ptq/search/search.h"\n' | file ptq/choose/guard.c
+printf 'ptq/choose 3\nptq/search 2\n' | file tests/lint/rooms.txt
+passes rooms
+printf '#include "ptq/choose/choose_impl.h"\n' | file ptq/learn/learn.c
+finds rooms 'ptq/learn/learn.c:1: ptq/choose/choose_impl.h is for ptq/choose alone'
+printf '#include "ptq/search/survey.h"\n' | file ptq/choose/guard.c
+finds rooms 'ptq/choose/guard.c:1: ptq/search/survey.h: the neighbours of ptq/search include ptq/search/search.h'
+printf '\n\n\n' | file ptq/search/survey.c
+finds rooms 'ptq/search: 3 lines, more than the 2 of rooms.txt'
+
 # ---- cycles ----
 fresh
 printf '#include "store/store.h"\n' | file ptq/base/text.c

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 #include "ptq/base/file.h"
 #include "store/blob.h"
 #include "tests/support/play.h"

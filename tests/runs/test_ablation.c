@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
-#include "ptq/run/ablation_impl.h"
+#include "ptq/ablation/ablation_impl.h"
 #include "tests/support/play.h"
 
 static const long long two_seeds[] = {1, 2};

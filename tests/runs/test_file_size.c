@@ -6,12 +6,11 @@
 
 #include "ptq/io/safetensors.h"
 #include "ptq/quant/levels.h"
-#include "ptq/run/file_size.h"
-#include "ptq/run/outer_rows.h"
-#include "ptq/run/run_impl.h"
+#include "ptq/choose/choose.h"
+#include "ptq/state/outer_rows.h"
+#include "tests/support/run_rooms.h"
 #include "ptq/base/sha256.h"
-#include "ptq/run/reassemble.h"
-#include "ptq/run/reselect.h"
+#include "ptq/stored/stored.h"
 #include "tests/support/play_select.h"
 
 static double no_limit[] = {INFINITY};

@@ -1,6 +1,6 @@
 /* Rates of the steps of learning, by a clock that says a second has passed whenever it is asked. */
-#include "ptq/run/forecast_steps.h"
-#include "ptq/run/work.h"
+#include "ptq/forecast/forecast_impl.h"
+#include "ptq/state/work.h"
 
 #include "tests/support/play.h"
 

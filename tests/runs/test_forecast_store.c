@@ -1,5 +1,5 @@
 /* What a run is said to take in the store, beside what it takes. */
-#include "ptq/run/forecast.h"
+#include "ptq/forecast/forecast.h"
 #include "tests/support/play.h"
 
 static calm_forecast foresee(const play *run)

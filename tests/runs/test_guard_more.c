@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
-#include "ptq/run/reassemble.h"
+#include "ptq/stored/stored.h"
 
 /* The first windows' losses of a uniform run: the hybrid's, and so much more in windows 0 and 1.  Of decoders they are
  * sums of KL, of encoders 1 - cosine. */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "ptq/plan/assemble.h"
-#include "ptq/run/reassemble.h"
-#include "ptq/run/run_impl.h"
+#include "ptq/stored/stored.h"
+#include "tests/support/run_rooms.h"
 #include "tests/support/play_select.h"
 
 static const fault none = {0};

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "ptq/io/safetensors.h"
-#include "ptq/run/learn_impl.h"
+#include "ptq/learn/learn_impl.h"
 #include "tests/support/play.h"
 
 static const fault none = {0};

@@ -2,7 +2,7 @@
  * chosen from and assembled like any other. */
 #include <string.h>
 
-#include "ptq/run/reassemble.h"
+#include "ptq/stored/stored.h"
 #include "tests/support/play_select.h"
 
 /* Two blocks whose rows blocks of 32 divide; those of 256 do not: q6_k is stored as int8, q4_k as q5_0. */

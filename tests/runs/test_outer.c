@@ -6,9 +6,9 @@
 #include "ptq/calib/head_stats.h"
 #include "ptq/io/ggml_type.h"
 #include "ptq/io/gguf.h"
-#include "ptq/run/inputs.h"
-#include "ptq/run/outer_rows.h"
-#include "ptq/run/run_impl.h"
+#include "ptq/state/inputs.h"
+#include "ptq/state/outer_rows.h"
+#include "tests/support/run_rooms.h"
 #include "tests/support/play.h"
 
 static play written(const char *formats, const char *scheme, bool tied)

@@ -1,6 +1,6 @@
 /* The whole run on a tiny model: what decides its bytes and what does not, what the store saves, what the guard says,
  * and inputs that must be refused by name. */
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 
 #include <signal.h>
 #include <stdio.h>

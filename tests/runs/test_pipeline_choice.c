@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "algorithms/chain.h"
-#include "ptq/run/reassemble.h"
-#include "ptq/run/run_impl.h"
+#include "ptq/stored/stored.h"
+#include "tests/support/run_rooms.h"
 #include "ptq/quant/qblob.h"
 #include "store/blob.h"
 #include "tests/support/play_select.h"

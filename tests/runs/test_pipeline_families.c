@@ -2,7 +2,7 @@
  * encoders; some blocks alone; killed and resumed. */
 #include <stdio.h>
 
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 #include "ptq/base/file.h"
 #include "tests/support/play.h"
 

@@ -4,7 +4,7 @@
  * the same bytes as a run that was never disturbed, using what the store has. */
 #include <errno.h>
 
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 #include "ptq/base/file.h"
 #include "tests/support/play.h"
 

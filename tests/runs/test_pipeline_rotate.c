@@ -1,11 +1,11 @@
 /* Runs of a rotated model: written, read back, assembled again and dequantized with the function it was measured with;
  * what cannot be rotated is refused before anything is written; nothing of the rotated model stays. */
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 #include "ptq/base/file.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/export/dequantize.h"
 #include "ptq/model/forward.h"
-#include "ptq/run/reassemble.h"
+#include "ptq/stored/stored.h"
 #include "tests/support/play.h"
 
 static const fault none = {0};

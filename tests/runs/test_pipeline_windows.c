@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "ptq/base/file.h"
-#include "ptq/run/work.h"
-#include "ptq/run/inputs.h"
+#include "ptq/state/work.h"
+#include "ptq/state/inputs.h"
 #include "tests/support/play.h"
 
 static void check_begin(const calm_windows *windows, uint32_t begin, bool begun)

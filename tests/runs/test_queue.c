@@ -8,7 +8,7 @@
 #include "algorithms/chain.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 #include "tests/support/play.h"
 
 #define POOL "rtn,gptq,mkq"

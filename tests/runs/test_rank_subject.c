@@ -1,5 +1,5 @@
 /* Models and windows as messages between ranks: what is read back measures the same, and what is cut off is refused. */
-#include "ptq/run/rank_subject.h"
+#include "ptq/ranks/ranks.h"
 
 #include "ptq/eval/encode.h"
 #include "tests/support/play.h"

@@ -1,6 +1,6 @@
 /* Rows as messages between ranks: put again they change nothing, and what is cut off or damaged is refused or put, but
  * never read past its end. */
-#include "ptq/run/division.h"
+#include "ptq/ranks/ranks.h"
 
 #include "tests/support/play.h"
 

@@ -1,11 +1,10 @@
 /* Rows of calibration weighed by gradients: the weights themselves, and runs with them. */
-#include "ptq/run/row_weights.h"
+#include "ptq/search/search.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "ptq/run/gradient_pass.h"
 #include "tests/support/play.h"
 
 static const fault none = {0};

@@ -1,8 +1,8 @@
 /* Memory of a run: choices that change no result, limits that are refused before any work, estimates that hold. */
 #include <stdio.h>
 
-#include "ptq/run/memory_plan_impl.h"
-#include "ptq/run/run_impl.h"
+#include "ptq/estimate/estimate_impl.h"
+#include "tests/support/run_rooms.h"
 #include "ptq/base/memory.h"
 #include "tests/support/play.h"
 

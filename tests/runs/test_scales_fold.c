@@ -1,5 +1,5 @@
 /* Channel scales of schemes whose own scales cannot be divided: they go into norms, and o and down have none. */
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 #include "tests/support/play.h"
 
 #define SCALED                                                                                                         \

@@ -2,7 +2,7 @@
  * reasons, the checkpoint's bytes - and neither needs what the run had. */
 #include <stdio.h>
 
-#include "ptq/run/reassemble.h"
+#include "ptq/stored/stored.h"
 #include "ptq/base/file.h"
 #include "ptq/export/export.h"
 #include "tests/support/play_select.h"

@@ -1,5 +1,5 @@
 /* Sensitivities from gradients: beside probes, over threads and when they are found again. */
-#include "ptq/run/sensitivity_gradient.h"
+#include "ptq/choose/choose.h"
 
 #include <math.h>
 

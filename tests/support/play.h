@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include "ptq/recipe/recipe.h"
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 #include "tests/support/faults.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
@@ -27,7 +27,7 @@ typedef struct outcome {
     size_t cached;               /* candidates that were in the store             */
     size_t guarded;              /* windows that the guard measured: one of each plan, and of the float model */
     calm_memory_plan memory;
-    calm_memory_plan_held held;
+    calm_memory_held held;
     size_t resident;             /* the most that the system saw, all included    */
     char result[64], verdict[512], log[4096];
 } outcome;

@@ -2,7 +2,7 @@
 #ifndef CALM_TESTS_PLAY_SELECT_H
 #define CALM_TESTS_PLAY_SELECT_H
 
-#include "ptq/run/reselect.h"
+#include "ptq/stored/stored.h"
 #include "tests/support/play.h"
 
 /* All options as in run `of`. */

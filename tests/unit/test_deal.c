@@ -1,5 +1,5 @@
 /* Which rank has which block. */
-#include "ptq/run/deal.h"
+#include "ptq/ranks/ranks.h"
 
 #include "tests/support/harness.h"
 

@@ -1,5 +1,5 @@
 /* Seconds of algorithms on wide jobs, from those of a small one: by counts, of machines that are made up. */
-#include "ptq/run/forecast_fit.h"
+#include "ptq/state/forecast_fit.h"
 
 #include "tests/support/harness.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "ptq/base/rng.h"
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 #include "tests/support/harness.h"
 
 static calm_trial trial(double kl, double delta, double se)

@@ -1,5 +1,5 @@
 /* Gradients of the divergence by scales and norms of a whole model, against differences of the divergence. */
-#include "ptq/run/learn_impl.h"
+#include "ptq/learn/learn_impl.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* A block as learners see it: the gradient that follows from others is the one that the backward pass would give. */
-#include "ptq/run/learn_impl.h"
+#include "ptq/learn/learn_impl.h"
 
 #include <math.h>
 

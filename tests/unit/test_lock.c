@@ -1,7 +1,7 @@
 /* Locks: where they lie, what is refused, what differs. */
 #include <string.h>
 
-#include "ptq/run/lock.h"
+#include "ptq/lock/lock.h"
 #include "ptq/base/file.h"
 #include "tests/support/harness.h"
 

@@ -1,8 +1,8 @@
 /* The limit of a recipe, and the waves of experts that a plan allows. */
-#include "ptq/run/memory_plan_impl.h"
+#include "ptq/estimate/estimate_impl.h"
 
 #include "ptq/base/memory.h"
-#include "ptq/run/run_impl.h"
+#include "tests/support/run_rooms.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
@@ -60,26 +60,26 @@ TEST(waves_of_experts)
         p.memory.knobs = (calm_knobs){.experts_at_once = most, .candidates_at_once = 2};
         for (size_t first = 0; first < EXPERTS; first++) {
             const size_t left = EXPERTS - first;
-            ck_assert_uint_eq(calm_memory_plan_wave(&p, &evenly, first, 2), most < left ? most : left);
+            ck_assert_uint_eq(calm_wave_experts(&p, &evenly, first, 2), most < left ? most : left);
         }
-        const size_t found = calm_memory_plan_wave(&p, &first_two, 0, 2);
+        const size_t found = calm_wave_experts(&p, &first_two, 0, 2);
         ck_assert_uint_ge(found, 1);
         ck_assert_uint_le(found, most < EXPERTS ? most : EXPERTS);
-        ck_assert_uint_eq(calm_memory_plan_wave(&p, &first_two, 2, 2), most < 3 ? most : 3);    /* that saw none */
+        ck_assert_uint_eq(calm_wave_experts(&p, &first_two, 2, 2), most < 3 ? most : 3);    /* that saw none */
     }
     /* Two are allowed 66 tokens of each window, and find 80. */
     p.memory.knobs.experts_at_once = 2;
-    ck_assert_uint_eq(calm_memory_plan_wave(&p, &first_two, 0, 2), 1);
-    ck_assert_uint_eq(calm_memory_plan_wave(&p, &last_two, 3, 2), 1);
-    ck_assert_uint_eq(calm_memory_plan_wave(&p, &last_two, 2, 2), 2);
+    ck_assert_uint_eq(calm_wave_experts(&p, &first_two, 0, 2), 1);
+    ck_assert_uint_eq(calm_wave_experts(&p, &last_two, 3, 2), 1);
+    ck_assert_uint_eq(calm_wave_experts(&p, &last_two, 2, 2), 2);
     calm_model_close(p.in.model);
     /* Three may have 99 tokens of each window, but the squares of two's scoring rows are more than three
      * even shares'. */
     spec.hidden = 128;
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &p.in.model));
     p.memory.knobs.experts_at_once = 3;
-    ck_assert_uint_eq(calm_memory_plan_wave(&p, &first_two, 0, 2), 1);
-    ck_assert_uint_eq(calm_memory_plan_wave(&p, &evenly, 0, 2), 3);
+    ck_assert_uint_eq(calm_wave_experts(&p, &first_two, 0, 2), 1);
+    ck_assert_uint_eq(calm_wave_experts(&p, &evenly, 0, 2), 3);
     calm_model_close(p.in.model);
 }
 END_OF_TEST

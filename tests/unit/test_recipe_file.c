@@ -3,7 +3,7 @@
 #include "ptq/recipe/shipped.h"
 
 #include "ptq/base/file.h"
-#include "ptq/run/check_recipe.h"
+#include "ptq/lock/lock.h"
 #include "tests/support/harness.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Runs on several ranks, replayed: times that can be said by hand. */
-#include "ptq/run/replay.h"
+#include "ptq/forecast/forecast.h"
 
 #include "tests/support/harness.h"
 

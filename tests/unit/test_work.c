@@ -1,5 +1,5 @@
 /* How much of a text the default evaluation takes. */
-#include "ptq/run/work_impl.h"
+#include "ptq/state/work_impl.h"
 #include "tests/support/harness.h"
 
 TEST(whole_where_it_costs_little)

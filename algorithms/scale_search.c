@@ -1,0 +1,575 @@
+/* Scale search over shrunken spans, then least squares.
+ *
+ *   tried      s = p s0, s0 the span of the group, p 36 equally spaced values from 1.1 down to 0.35 (3 bits: 0.30,
+ *              2 bits: 0.20), and p = 1; with "signed" both signs: the symmetric grid has one code more below
+ *              zero than above, and the sign decides which side has it
+ *   then       q = round(w / s) clipped, s = sum h w q / sum h q^2, while sum h (w - s q)^2 falls
+ *
+ * Every scale is rounded to its storable value before its error is taken, so what is compared is what is stored.
+ * p = 1 is ours: with it no group is worse than under absmax.  For asymmetric schemes lo and hi shrink together and
+ * least squares keeps the zero; there a negative scale mirrors the codes and gains nothing, so it is not tried.  A
+ * minimum shrinks with the span, and least squares finds scale and minimum together.  Of scales that are powers of two
+ * the four next to the span's are all that can be of use.
+ *
+ * Of GGUF's types, whose scales are fine, least squares begins from every span that is not lost, as in llama.cpp's
+ * searches: the best span is not always the one that gives the best fit. */
+#include "algorithms/scale_search.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "ptq/base/simd.h"
+
+#define N_SHRINK 36
+#define SHRINK_MOST 1.1
+#define VECTOR 8                   /* lanes of the widest one */
+#define N_WIDE VECTOR              /* spans that are measured before any is left out */
+#define FITS 2                     /* with minima: least squares of all candidates, and of what came of them */
+#define LANES (2 * (N_SHRINK + 1) * (1 + FITS) + (1 + FITS) * VECTOR)
+#define COLUMNS 64                 /* whose codes are found together */
+#define ROUND_F64 0x1.8p52
+
+#define SIGNED_OPTION                                                                                                  \
+    {.name = "signed", .help = "try negative scales too", .offset = offsetof(calm_search, both_signs),                 \
+     .type = CALM_OPTION_BOOL, .fallback = "false"}
+
+#define ROUNDS_OPTION                                                                                                  \
+    {.name = "rounds", .help = "of least squares at most", .offset = offsetof(calm_search, rounds),                    \
+     .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = 1000}
+
+const calm_option calm_search_options[] = {SIGNED_OPTION, {.name = NULL}};
+
+const calm_option calm_search_ls_options[] = {SIGNED_OPTION, ROUNDS_OPTION, {.name = NULL}};
+
+const calm_option calm_search_hls_options[] = {
+    SIGNED_OPTION,
+    ROUNDS_OPTION,
+    {.name = "weights", .help = "diag H, or before gptq 1 / [H^-1]_jj, what it leaves of an error",
+     .offset = offsetof(calm_search, weights), .type = CALM_OPTION_ENUM, .fallback = "diagonal",
+     .values = "diagonal|inverse"},
+    {.name = NULL},
+};
+
+/* Candidates side by side: each one's sum is taken in column order whatever the vector width.  `inverse` is known once
+ * they have been measured. */
+typedef struct candidates {
+    double scale[LANES], inverse[LANES], lo[LANES], hi[LANES], min[LANES], loss[LANES];
+    calm_grid grid[LANES];
+    size_t n;
+} candidates;
+
+/* What is asked of a scheme for every candidate. */
+typedef struct code_facts {
+    const calm_scheme *scheme;
+    int least, most;
+    bool plain, mins;    /* levels are whole numbers, and no minimum beside them; has minima */
+    bool mirrors;        /* a negative scale gives other levels */
+    bool fixed;          /* the zero stays where it is when the span shrinks */
+} code_facts;
+
+static code_facts facts_of(const calm_scheme *scheme)
+{
+    const bool mins = calm_scheme_has_mins(scheme);
+    return (code_facts){.scheme = scheme, .least = calm_code_min(scheme), .most = calm_code_max(scheme),
+                        .plain = calm_scheme_is_plain(scheme), .mins = mins, .mirrors = calm_scale_mirrors(scheme),
+                        .fixed = !mins && (scheme->family || scheme->symmetric)};
+}
+
+/* The fewer codes, the more a narrow span may gain by clipping. */
+static double shrink_least(int bits)
+{
+    return bits == 2 ? 0.20 : bits == 3 ? 0.30 : 0.35;
+}
+
+/* A scale beyond the storable range is no candidate. */
+static void add_candidate(candidates *c, const code_facts *codes, calm_grid grid)
+{
+    if (!isfinite(grid.scale) || !isfinite(grid.min))
+        return;
+    c->grid[c->n] = grid;
+    c->scale[c->n] = grid.scale;
+    c->lo[c->n] = codes->least - grid.zero;
+    c->hi[c->n] = codes->most - grid.zero;
+    c->min[c->n++] = grid.min;
+}
+
+/* Move a candidate to the end of those that are kept, which it lies behind. */
+static void keep_candidate(candidates *c, size_t i)
+{
+    c->grid[c->n] = c->grid[i];
+    c->scale[c->n] = c->scale[i];
+    c->lo[c->n] = c->lo[i];
+    c->hi[c->n] = c->hi[i];
+    c->min[c->n++] = c->min[i];
+}
+
+/* Whole vectors from lane `first` on: lanes behind the last candidate have scale 1 and levels of 0, which nobody reads.
+ * Returns where they end. */
+static size_t fill_vector(candidates *c, size_t first)
+{
+    size_t end = c->n;
+    for (; (end - first) % VECTOR; end++) {
+        c->scale[end] = 1;
+        c->lo[end] = c->hi[end] = c->min[end] = 0;
+    }
+    return end;
+}
+
+/* One vector of candidates, by GCC's extension: its sums stay in registers while the columns pass.  Left to itself the
+ * compiler takes the columns side by side, and their sums one by one. */
+typedef double vector __attribute__((vector_size(VECTOR * sizeof(double)), aligned(sizeof(double)), may_alias));
+typedef int64_t mask __attribute__((vector_size(VECTOR * sizeof(double)), aligned(sizeof(double)), may_alias));
+
+/* In every lane `limit` where the mask `beyond` is set, x elsewhere. */
+#define CLIP(x, beyond, limit) ((vector)(((mask)(limit) & (beyond)) | ((mask)(x) & ~(beyond))))
+
+CALM_VECTORIZE
+static void measure(candidates *c, size_t first, size_t end, const double *w, const double *h, size_t n)
+{
+    for (size_t at = first; at < end; at += VECTOR) {
+        const vector scale = *(const vector *)(c->scale + at), lo = *(const vector *)(c->lo + at);
+        const vector hi = *(const vector *)(c->hi + at), inverse = 1 / scale;
+        vector loss = {0};
+        for (size_t j = 0; j < n; j++) {
+            vector q = w[j] * inverse;
+            q = CLIP(q, q < lo, lo);
+            q = CLIP(q, q > hi, hi);
+            const vector e = w[j] - scale * ((q + ROUND_F64) - ROUND_F64);
+            loss += (h ? h[j] : 1) * e * e;
+        }
+        *(vector *)(c->inverse + at) = inverse;
+        *(vector *)(c->loss + at) = loss;
+    }
+}
+
+/* The same for any levels and minima. */
+static void measure_levels(candidates *c, size_t first, size_t end, const calm_scheme *scheme, const double *w,
+                           const double *h, size_t n)
+{
+    double q[LANES];
+    for (size_t i = first; i < end; i++) {
+        c->inverse[i] = 1 / c->scale[i];
+        c->loss[i] = 0;
+    }
+    for (size_t j = 0; j < n; j++) {
+        const double hj = h ? h[j] : 1;
+        for (size_t i = first; i < end; i++)
+            q[i] = (w[j] - c->min[i]) * c->inverse[i];
+        calm_level_nearest(scheme, calm_symmetric_zero(scheme), q + first, end - first);
+        for (size_t i = first; i < end; i++) {
+            const double e = w[j] - c->min[i] - c->scale[i] * q[i];
+            c->loss[i] += hj * e * e;
+        }
+    }
+}
+
+/* Losses of the candidates from number `first` on. */
+static void measure_any(candidates *c, size_t first, const code_facts *codes, const calm_group *group, const double *h)
+{
+    const size_t end = fill_vector(c, first);
+    if (codes->plain)
+        measure(c, first, end, group->w, h, group->n);
+    else
+        measure_levels(c, first, end, codes->scheme, group->w, h, group->n);
+}
+
+/* ---- what is tried ---- */
+
+/* A group, its span, and the least loss of what has been measured. */
+typedef struct hunt {
+    const calm_group *group;
+    const double *h;
+    code_facts codes;
+    double lo, hi, least;
+    double ends[2], weights[2];    /* [n_ends] lo and hi, which a narrow span clips first; what their columns count */
+    size_t n_ends;
+} hunt;
+
+/* Of spans that were added together, with both signs: -1 is yes. */
+typedef struct lane_flags {
+    int64_t lost[2 * N_WIDE], beyond[2 * N_WIDE];
+} lane_flags;
+
+/* A span may end at a 0 that no weight is, and no span clips those that are. */
+static void find_ends(hunt *at)
+{
+    const double *w = at->group->w, end[2] = {at->lo, at->hi};
+    for (size_t i = 0; i < 2; i++) {
+        size_t j = 0;
+        if (end[i] == 0)
+            continue;
+        while (at->h && j + 1 < at->group->n && w[j] != end[i])
+            j++;
+        at->ends[at->n_ends] = end[i];
+        at->weights[at->n_ends++] = at->h ? at->h[j] : 1;
+    }
+}
+
+/* Lanes `first` .. `end` - 1 of which an end alone, taken as measure takes it, loses more than `least`.  beyond: such
+ * an end lies beyond the codes. */
+CALM_VECTORIZE
+static void lose_plain(const candidates *c, size_t first, size_t end, double w, double h, double least, lane_flags *out)
+{
+    for (size_t at = first; at < end; at += VECTOR) {
+        const vector scale = *(const vector *)(c->scale + at), lo = *(const vector *)(c->lo + at);
+        const vector hi = *(const vector *)(c->hi + at), x = w * (1 / scale);
+        vector q = CLIP(x, x < lo, lo);
+        q = CLIP(q, q > hi, hi);
+        const vector e = w - scale * ((q + ROUND_F64) - ROUND_F64);
+        const mask lost = h * e * e > least;
+        *(mask *)(out->lost + at - first) |= lost;
+        *(mask *)(out->beyond + at - first) |= lost & ((x < lo) | (x > hi));
+    }
+}
+
+/* The same for any levels and minima. */
+static void lose_levels(const candidates *c, size_t first, size_t end, const calm_scheme *scheme, double w, double h,
+                        double least, lane_flags *out)
+{
+    for (size_t i = first; i < end; i++) {
+        const double from = w - c->min[i], x = from * (1 / c->scale[i]);
+        double q = x;
+        calm_level_nearest(scheme, c->grid[i].zero, &q, 1);
+        const double e = from - c->scale[i] * q;
+        if (!(h * e * e > least))
+            continue;
+        const int last = x < 0 ? calm_code_min(scheme) : calm_code_max(scheme);
+        out->lost[i - first] = -1;
+        if (fabs(x) > fabs(calm_level_value(scheme, c->grid[i].zero, (uint8_t)last)))
+            out->beyond[i - first] = -1;
+    }
+}
+
+/* Losses are sums of terms that are not negative: of the candidates from number `first` on those are lost one of whose
+ * terms exceeds the least loss. */
+static void find_lost(const hunt *at, candidates *c, size_t first, lane_flags *out)
+{
+    const size_t end = fill_vector(c, first);
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < at->n_ends; i++) {
+        const double w = at->ends[i], h = at->weights[i];
+        if (at->codes.plain)
+            lose_plain(c, first, end, w, h, at->least, out);
+        else
+            lose_levels(c, first, c->n, at->codes.scheme, w, h, at->least, out);
+    }
+}
+
+/* Leave out those from number `first` on that are lost.  Under a zero that stays a scale that shrinks clips ever more:
+ * clipped [2], by sign, says that narrower spans are lost too. */
+static void drop_lost(const hunt *at, candidates *c, size_t first, bool clipped[2])
+{
+    lane_flags is;
+    const size_t n = c->n;
+    find_lost(at, c, first, &is);
+    c->n = first;
+    for (size_t i = first; i < n; i++) {
+        bool *const narrower = &clipped[c->scale[i] < 0];
+        if (*narrower)
+            continue;
+        if (is.lost[i - first])
+            *narrower = is.beyond[i - first] && at->codes.fixed;
+        else
+            keep_candidate(c, i);
+    }
+}
+
+/* The grid that spans the group, and with powers of two its neighbours. */
+static void add_powers(candidates *c, const hunt *at)
+{
+    const calm_problem *problem = at->group->problem;
+    const calm_grid span = calm_grid_between(&problem->job->scheme, problem->global, at->lo, at->hi);
+    for (int i = 0; i < 4; i++) {
+        calm_grid grid = span;
+        grid.scale = calm_scale_round(&problem->job->scheme, problem->global,
+                                      ldexp(span.scale, (const int[]){0, 1, -1, -2}[i]));
+        add_candidate(c, &at->codes, grid);
+    }
+}
+
+/* Spans number `from` .. `to` - 1 that can still be best; number 0 is p = 1, so that it wins among equals, behind it
+ * they go from wide to narrow. */
+static void add_spans(candidates *c, const hunt *at, bool both_signs, int from, int to)
+{
+    const calm_scheme *scheme = at->codes.scheme;
+    const double least = shrink_least(scheme->bits);
+    bool clipped[2] = {false, !both_signs || !at->codes.mirrors};
+    for (int i = from; i < to && !(clipped[0] && clipped[1]); i += N_WIDE) {
+        const int n = to - i < N_WIDE ? to - i : N_WIDE;
+        const size_t first = c->n;
+        double p[N_WIDE];
+        calm_grid grids[N_WIDE];
+        for (int k = 0; k < n; k++)
+            p[k] = i + k ? SHRINK_MOST - (i + k - 1) * (SHRINK_MOST - least) / (N_SHRINK - 1) : 1;
+        calm_grid_between_all(scheme, at->group->problem->global, at->lo, at->hi, p, (size_t)n, grids);
+        for (int k = 0; k < n; k++)
+            for (int mirror = 0; mirror < 2; mirror++, grids[k].scale = -grids[k].scale)
+                if (!clipped[mirror])
+                    add_candidate(c, &at->codes, grids[k]);
+        if (at->least < INFINITY)
+            drop_lost(at, c, first, clipped);
+    }
+}
+
+/* Measure the candidates from number `first` on; the first of least loss of all. */
+static size_t measured_best(candidates *c, size_t first, const hunt *at)
+{
+    size_t best = 0;
+    measure_any(c, first, &at->codes, at->group, at->h);
+    for (size_t i = 1; i < c->n; i++)
+        if (c->loss[i] < c->loss[best])
+            best = i;
+    return best;
+}
+
+/* Scale and minimum (0 where the scheme has none) of least squares from sums of h, h q, h w, h w q and h q^2; false:
+ * there are none. */
+static bool solve_levels(const code_facts *codes, double s0, double sq, double sw, double wq, double qq,
+                         double *scale, double *min)
+{
+    *min = 0;
+    if (!codes->mins) {
+        *scale = wq / qq;
+        return qq > 0;
+    }
+    /* All levels alike: any minimum fits with any scale. */
+    const double det = s0 * qq - sq * sq;
+    if (!(det > 1e-12 * s0 * qq))
+        return false;
+    *scale = (s0 * wq - sq * sw) / det;
+    *min = (sw - *scale * sq) / s0;
+    return true;
+}
+
+/* The same for the levels that `grid` gives. */
+static bool fit_levels(const code_facts *codes, const calm_group *group, const double *h, calm_grid grid, double *scale,
+                       double *min)
+{
+    double s0 = 0, sq = 0, sw = 0, wq = 0, qq = 0;
+    for (size_t j = 0; j < group->n; j++) {
+        const double hj = h ? h[j] : 1, w = group->w[j];
+        double q = (w - (double)grid.min) / (double)grid.scale;
+        calm_level_nearest(codes->scheme, grid.zero, &q, 1);
+        s0 += hj;
+        sq += hj * q;
+        sw += hj * w;
+        wq += hj * w * q;
+        qq += hj * q * q;
+    }
+    return solve_levels(codes, s0, sq, sw, wq, qq, scale, min);
+}
+
+/* Of candidates side by side sum h q, sum h w q and sum h q^2 for the levels that each gives. */
+typedef struct projections {
+    double sq[LANES], wq[LANES], qq[LANES];
+} projections;
+
+CALM_VECTORIZE
+static void add_projections(projections *p, const double *q, size_t n, double w, double h)
+{
+    for (size_t i = 0; i < n; i++) {
+        p->sq[i] += h * q[i];
+        p->wq[i] += h * w * q[i];
+        p->qq[i] += h * q[i] * q[i];
+    }
+}
+
+/* The same from plain codes; sum h q, which only minima ask for, stays 0. */
+CALM_VECTORIZE
+static void project_plain(const candidates *c, size_t first, size_t end, const double *w, const double *h, size_t n,
+                          projections *p)
+{
+    for (size_t at = first; at < end; at += VECTOR) {
+        const vector inverse = *(const vector *)(c->inverse + at), lo = *(const vector *)(c->lo + at);
+        const vector hi = *(const vector *)(c->hi + at);
+        vector wq = {0}, qq = {0};
+        for (size_t j = 0; j < n; j++) {
+            const double hj = h ? h[j] : 1;
+            vector q = w[j] * inverse;
+            q = CLIP(q, q < lo, lo);
+            q = CLIP(q, q > hi, hi);
+            q = (q + ROUND_F64) - ROUND_F64;
+            wq += hj * w[j] * q;
+            qq += hj * q * q;
+        }
+        *(vector *)(p->sq + at - first) = (vector){0};
+        *(vector *)(p->wq + at - first) = wq;
+        *(vector *)(p->qq + at - first) = qq;
+    }
+}
+
+/* Of the candidates from number `first` on, which have been measured. */
+static void project_all(const hunt *at, candidates *c, size_t first, projections *p)
+{
+    const calm_group *group = at->group;
+    const calm_scheme *scheme = at->codes.scheme;
+    const size_t n = fill_vector(c, first) - first;
+    double q[LANES];
+    if (at->codes.plain) {
+        project_plain(c, first, first + n, group->w, at->h, group->n, p);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        p->sq[i] = p->wq[i] = p->qq[i] = 0;
+    for (size_t j = 0; j < group->n; j++) {
+        for (size_t i = 0; i < n; i++)
+            q[i] = (group->w[j] - c->min[first + i]) * c->inverse[first + i];
+        calm_level_nearest(scheme, calm_symmetric_zero(scheme), q, n);
+        add_projections(p, q, n, group->w[j], at->h ? at->h[j] : 1);
+    }
+}
+
+/* Behind the candidates what least squares makes of each, measured too. */
+static size_t fit_all(candidates *c, const hunt *at)
+{
+    const calm_scheme *scheme = at->codes.scheme;
+    double s0 = 0, sw = 0;
+    projections p;
+    size_t best = 0;
+    for (size_t j = 0; j < at->group->n; j++) {
+        s0 += at->h ? at->h[j] : 1;
+        sw += (at->h ? at->h[j] : 1) * at->group->w[j];
+    }
+    for (size_t fit = 0, first = 0; fit < (at->codes.mins ? FITS : 1); fit++) {
+        const size_t n = c->n;
+        project_all(at, c, first, &p);
+        size_t n_fitted = 0, of[LANES];
+        double scale[LANES], min[LANES];
+        float rounded[LANES];
+        for (size_t i = first; i < n; i++) {
+            const size_t k = n_fitted;
+            of[k] = i;
+            n_fitted += solve_levels(&at->codes, s0, p.sq[i - first], sw, p.wq[i - first], p.qq[i - first], &scale[k],
+                                     &min[k]);
+        }
+        calm_scale_round_all(scheme, at->group->problem->global, n_fitted, scale, rounded);
+        for (size_t k = 0; k < n_fitted; k++) {
+            const calm_grid *from = &c->grid[of[k]];
+            const calm_grid grid = {.scale = rounded[k], .zero = from->zero, .min = calm_min_round(scheme, min[k])};
+            if (grid.scale != from->scale || grid.min != from->min)
+                add_candidate(c, &at->codes, grid);
+        }
+        best = measured_best(c, n, at);
+        first = n;
+    }
+    return best;
+}
+
+/* q [n]: the codes of w [n] under `scale`. */
+CALM_VECTORIZE
+static void divide(const double *w, size_t n, double scale, double lo, double hi, double *q)
+{
+    for (size_t j = 0; j < n; j++) {
+        double x = w[j] / scale;
+        x = x < lo ? lo : x;
+        x = x > hi ? hi : x;
+        q[j] = (x + ROUND_F64) - ROUND_F64;
+    }
+}
+
+/* sum h w q and sum h q^2 for the codes that `scale` gives. */
+static void project(const calm_group *group, const double *h, double scale, double lo, double hi, double *wq,
+                    double *qq)
+{
+    double q[COLUMNS];
+    *wq = *qq = 0;
+    for (size_t at = 0; at < group->n; at += COLUMNS) {
+        const size_t n = calm_size_min(group->n - at, COLUMNS);
+        divide(group->w + at, n, scale, lo, hi, q);
+        for (size_t j = 0; j < n; j++) {
+            const double hj = h ? h[at + j] : 1;
+            *wq += hj * group->w[at + j] * q[j];
+            *qq += hj * q[j] * q[j];
+        }
+    }
+}
+
+/* Least squares from the best candidate on. */
+static calm_grid refine(const hunt *at, const candidates *c, size_t best, long long rounds)
+{
+    const calm_group *group = at->group;
+    const calm_scheme *scheme = at->codes.scheme;
+    calm_grid grid = c->grid[best];
+    double loss = c->loss[best];
+    for (long long round = 0; round < rounds; round++) {
+        double wq, qq = 1, min = 0;
+        candidates one;
+        calm_grid next = grid;
+        if (at->codes.plain)
+            project(group, at->h, grid.scale, c->lo[best], c->hi[best], &wq, &qq);
+        else if (!fit_levels(&at->codes, group, at->h, grid, &wq, &min))
+            break;
+        if (!(qq > 0))
+            break;
+        next.scale = calm_scale_round(scheme, group->problem->global, wq / qq);
+        next.min = calm_min_round(scheme, min);
+        if (next.scale == grid.scale && next.min == grid.min)
+            break;
+        one.n = 0;
+        add_candidate(&one, &at->codes, next);
+        measure_any(&one, 0, &at->codes, group, at->h);
+        /* Rounding the scale may raise the loss: then the last one stays. */
+        if (!one.n || !(one.loss[0] < loss))
+            break;
+        grid = next;
+        loss = one.loss[0];
+    }
+    return grid;
+}
+
+/* Scales so much finer than the spans that are tried, or with a minimum beside them, that least squares moves them far:
+ * those of GGUF's types. */
+static bool is_fine(const calm_scheme *scheme)
+{
+    const calm_scale_code code = calm_scheme_family(scheme)->scale;
+    return scheme->family && code != CALM_SCALE_DTYPE && code != CALM_SCALE_E8M0 && code != CALM_SCALE_E4M3;
+}
+
+/* `h` NULL: all columns count alike. */
+static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, const double *h,
+                               calm_grid *out)
+{
+    const calm_scheme *scheme = &group->problem->job->scheme;
+    hunt at = {.group = group, .h = h, .codes = facts_of(scheme), .least = INFINITY};
+    candidates c;
+    const bool powers = calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0;
+    c.n = 0;
+    calm_grid_span(scheme, group->w, group->n, &at.lo, &at.hi);
+    find_ends(&at);
+    if (powers)
+        add_powers(&c, &at);
+    else
+        add_spans(&c, &at, search->both_signs, 0, N_WIDE);
+    const size_t n_wide = c.n;
+    size_t best = measured_best(&c, 0, &at);
+    if (c.n)
+        at.least = c.loss[best];
+    /* Most narrow spans clip the largest weights by so much that nothing else need be looked at. */
+    if (!powers)
+        add_spans(&c, &at, search->both_signs, N_WIDE, N_SHRINK + 1);
+    if (c.n == 0)
+        return calm_group_finish(ctx, group, (calm_grid){.scale = INFINITY}, out);
+    if (c.n > n_wide)
+        best = measured_best(&c, n_wide, &at);
+    if (search->rounds > 0 && is_fine(scheme))
+        best = fit_all(&c, &at);
+    return calm_group_finish(ctx, group, refine(&at, &c, best, search->rounds), out);
+}
+
+calm_status calm_search_plain(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out)
+{
+    return search_grid(ctx, group, search, NULL, out);
+}
+
+calm_status calm_search_weighted(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out)
+{
+    const calm_search *options = search;
+    const double *h = options->weights == CALM_WEIGHTS_INVERSE && group->left ? group->left : group->h;
+    double sum = 0;
+    for (size_t j = 0; h && j < group->n; j++)
+        sum += h[j];
+    /* Where no column has input, all count alike. */
+    return search_grid(ctx, group, search, sum > 0 ? h : NULL, out);
+}

@@ -1,0 +1,121 @@
+/* The guard beside the blocks: which plans it follows, and when they pass. */
+#include "ptq/choose/choose_impl.h"
+
+#include "ptq/plan/key.h"
+#include "ptq/state/run_pool.h"
+
+/* All that decides what rows are: model, windows, and the candidates that plans are made of. */
+static calm_status identify(calm_ctx *ctx, const calm_run *p, calm_guard_rows *r)
+{
+    char windows[CALM_SHA256_HEX];
+    calm_sha256 sha;
+    CALM_TRY(calm_key_evaluation(ctx, p->model_key, "rows of the guard", r->windows, windows));
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, windows);
+    calm_sha256_field(&sha, p->key);
+    /* Those of blocks that stay float are empty. */
+    for (size_t i = 0; i < calm_model_layout(p->in.model)->n_jobs * p->in.recipe->n_pool; i++)
+        calm_sha256_field(&sha, p->in.candidates[i].key);
+    return calm_sha256_finish(ctx, &sha, r->identity);
+}
+
+calm_status calm_guard_rows_begin(calm_ctx *ctx, calm_run *p, bool missing)
+{
+    calm_guard_rows *r;
+    if (!p->choosing->drops || !calm_guard_follows(p))
+        return CALM_OK;
+    CALM_TRY(calm_guard_rows_open(ctx, p, &p->in.guard, p->in.recipe->n_pool + 1, &r));
+    CALM_TRY(identify(ctx, p, r));
+    CALM_SCOPED_OUT(ctx, p->arena);
+    for (size_t i = 0; i < r->n; i++)
+        CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &r->plans[i].choice));
+    CALM_TRY(calm_guard_rows_load(ctx, p, r));
+    /* With nothing to compute the guard's figures may be in the store, too. */
+    if (missing || r->position)
+        p->guard_rows = r;
+    return CALM_OK;
+}
+
+/* ---- what plans take ---- */
+
+/* That of the hybrid: as it was chosen, or where that cannot be said yet the plan leaves. */
+static calm_status choose_hybrid(calm_ctx *ctx, calm_run *p, calm_guard_plan *hybrid)
+{
+    const calm_guard_rows *r = p->guard_rows;
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    /* Once all are computed the choice is there. */
+    const calm_status status = p->computed ? CALM_OK : calm_run_choose_block(ctx, p, r->position);
+    if (status == CALM_ENOMEM)
+        return status;
+    calm_ctx_forgive(ctx);    /* the choice comes again at the end, and says what it is */
+    hybrid->of_class = status == CALM_OK ? hybrid->of_class : CALM_GUARD_GONE;
+    for (size_t job = layout->block_begin[r->position]; job < layout->block_begin[r->position + 1]; job++)
+        hybrid->choice[job] = p->choice[job];
+    return CALM_OK;
+}
+
+/* What every plan takes in the block, by the rules of the guard's trials (guard.c). */
+static calm_status choose(calm_ctx *ctx, calm_run *p)
+{
+    const calm_guard_rows *r = p->guard_rows;
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    calm_pool pool;
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    /* Of whole layouts, which are large for mixtures: they go before the block is loaded. */
+    CALM_TRY(choose_hybrid(ctx, p, &r->plans[0]));
+    CALM_TRY(calm_pool_of_run(ctx, p, &p->in.recipe->selection, &pool));
+    pool.pending = false;    /* of the units that are asked for */
+    for (size_t i = 1; i < r->n; i++) {
+        calm_solution solution;
+        size_t *choice;
+        if (r->plans[i].of_class == CALM_GUARD_GONE)
+            continue;
+        /* Substitutes in a block depend on other blocks only where the entry fails in all: there is no such plan. */
+        CALM_TRY(calm_solve_uniform(ctx, &pool, &p->scope, i - 1, &solution));
+        CALM_TRY(calm_run_spread(ctx, p, &pool, &solution, &choice));
+        for (size_t job = layout->block_begin[r->position]; job < layout->block_begin[r->position + 1]; job++)
+            r->plans[i].choice[job] = choice[job];
+    }
+    return CALM_OK;
+}
+
+calm_status calm_guard_rows_pass(calm_ctx *ctx, calm_run *p, size_t block)
+{
+    while (p->guard_rows && p->guard_rows->position <= block) {
+        if (p->guard_rows->plans[0].choice)    /* else plans are known */
+            CALM_TRY(choose(ctx, p));
+        CALM_TRY(calm_guard_rows_cross(ctx, p));
+        calm_memory_note(ctx, &p->held.capture);
+    }
+    return CALM_OK;
+}
+
+bool calm_guard_rows_spare(const calm_run *p, size_t block)
+{
+    const calm_guard_rows *r = p->guard_rows;
+    if (!r)    /* what follows the candidates is choice and export */
+        return !p->computed && !p->in.guard.n;
+    /* Codes that came again for a plan without rows stay until it is measured. */
+    return r->position > block && (!p->computed || !r->identity[0]);
+}
+
+calm_status calm_guard_rows_finish(calm_ctx *ctx, calm_run *p)
+{
+    calm_guard_rows *r = p->guard_rows;
+    if (!r)
+        return CALM_OK;
+    CALM_TRY(calm_guard_rows_pass(ctx, p, calm_model_config(p->in.model)->n_blocks - 1));
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    /* What was chosen block by block is compared with what is to be measured: by the same keys. */
+    for (size_t i = 0; i < r->n; i++) {
+        calm_plan plan;
+        if (r->plans[i].of_class == CALM_GUARD_GONE || !r->plans[i].choice)
+            continue;
+        CALM_TRY(calm_plan_of_choice(ctx, &p->in, r->plans[i].choice, &plan));
+        CALM_TRY(calm_plan_key(ctx, &plan, r->plans[i].key));
+    }
+    r->finished = true;
+    return CALM_OK;
+}

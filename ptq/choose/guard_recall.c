@@ -1,0 +1,55 @@
+/* Plans that are measured once more, or later: codes of losers that they ask for, computed again. */
+#include "ptq/choose/choose_impl.h"
+
+#include <string.h>
+
+static bool lacks_codes(const calm_plan *plan)
+{
+    bool lacks = false;
+    for (size_t j = 0; j < plan->n_jobs; j++)
+        lacks |= plan->jobs[j].quantized && ((const calm_candidate *)plan->jobs[j].source)->dropped;
+    return lacks;
+}
+
+/* Rows of the plans among of[0 .. n) that lack codes, NULL where the codes may as well come all at once: of one plan,
+ * which may be the result; of plans with learned blocks, whose candidates are not the pool's. */
+static calm_status open_lacking(calm_ctx *ctx, calm_run *p, const calm_trial *trials, const size_t *of, size_t n,
+                                const calm_windows *windows, calm_guard_rows **out)
+{
+    size_t lacking = 0;
+    bool learned = false;
+    *out = NULL;
+    for (size_t i = 0; i < n; i++) {
+        lacking += lacks_codes(&trials[of[i]].plan);
+        learned |= trials[of[i]].plan.blocks != NULL;
+    }
+    if (lacking < 2 || learned || p->guard_rows || !p->choosing->drops || !calm_guard_follows(p))
+        return CALM_OK;
+    CALM_TRY(calm_guard_rows_open(ctx, p, windows, lacking, out));
+    for (size_t i = 0; i < n; i++) {
+        const calm_trial *trial = &trials[of[i]];
+        calm_guard_plan *plan = &(*out)->plans[lacking - 1];
+        if (!lacks_codes(&trial->plan))
+            continue;
+        plan->plan = &trial->plan;
+        memcpy(plan->key, trial->key, sizeof plan->key);
+        lacking--;
+    }
+    return CALM_OK;
+}
+
+calm_status calm_guard_rows_recall(calm_ctx *ctx, calm_run *p, const calm_trial *trials, const size_t *of, size_t n,
+                                   const calm_windows *windows)
+{
+    calm_guard_rows *r;
+    CALM_TRY(calm_guard_rows_finish(ctx, p));
+    CALM_TRY(open_lacking(ctx, p, trials, of, n, windows, &r));
+    /* Plans that have rows need no codes any more. */
+    for (size_t i = 0; i < n; i++)
+        if (!calm_guard_rows_give(p, trials[of[i]].key, windows, &(calm_subject){0}))
+            calm_run_want(&trials[of[i]].plan);
+    /* From here on the blocks that are computed again are passed, too (shed.c). */
+    p->guard_rows = r ? r : p->guard_rows;
+    CALM_TRY(calm_run_restore(ctx, p));
+    return r ? calm_guard_rows_finish(ctx, p) : CALM_OK;
+}

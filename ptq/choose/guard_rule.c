@@ -1,0 +1,25 @@
+/* The guard's rule over figures. */
+#include "ptq/choose/choose_impl.h"
+
+/* The measured uniform run with the least loss, of all or of those that may replace the hybrid; 0: none.  Of two
+ * uniform runs neither is simpler, so the least mean loss decides.  Where the hybrid has the least of all, those within
+ * one error are as good; where a uniform run has, it is simple already. */
+static size_t least_uniform(const calm_trial *trials, size_t n, bool all)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (trials[i].id && (all || trials[i].delta < 0 || trials[i].delta <= trials[i].se) &&
+            (best == 0 || calm_measure_loss(&trials[i].measure) < calm_measure_loss(&trials[best].measure)))
+            best = i;
+    return best;
+}
+
+size_t calm_guard_pick(const calm_trial *trials, size_t n)
+{
+    return least_uniform(trials, n, false);
+}
+
+size_t calm_guard_least_uniform(const calm_trial *trials, size_t n)
+{
+    return least_uniform(trials, n, true);
+}

@@ -1,0 +1,64 @@
+/* Guard between a rotated model and the one that was given.
+ *
+ * A rotation is asked for as a whole, before anything is quantized, and where outliers are few it costs more than it
+ * gains.  So the model as given is quantized as well, up to its guard; both results have been measured on the same
+ * windows, each against its own float model, of the same function.  The rotated one stays where it is better by more
+ * than one paired standard error: else the plain one is the simpler, which any engine runs. */
+#include <string.h>
+
+#include "ptq/choose/choose_impl.h"
+
+bool calm_run_judges_rotation(calm_ctx *ctx, const calm_recipe *recipe, int n_ranks)
+{
+    const char *why = recipe->n_budgets ? "a budget or size" : n_ranks > 1 ? "several ranks" : NULL;
+    if (recipe->rotate == CALM_ROTATE_NONE || recipe->keep_hybrid || !recipe->guard_windows)
+        return false;
+    if (why)
+        calm_log(ctx, CALM_LOG_WARNING, "with %s nothing says whether the rotated model is better than the one given: "
+                 "compare with a run without `rotate`", why);
+    return !why;
+}
+
+calm_status calm_run_rival_of(calm_ctx *ctx, const calm_recipe *recipe, calm_rival *out)
+{
+    calm_recipe *plain;
+    *out = (calm_rival){0};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, plain, 1));
+    *plain = *recipe;
+    plain->rotate = CALM_ROTATE_NONE;
+    out->recipe = plain;
+    return CALM_OK;
+}
+
+void calm_run_rival_take(const calm_run *p, calm_rival *rival)
+{
+    const calm_trial *trial = p->result.trial;
+    if (!trial || !trial->id)
+        return;
+    rival->measured = true;
+    rival->name = p->result.name;
+    rival->measure = trial->measure;
+    memcpy(rival->windows, p->in.guard.sha256, sizeof rival->windows);
+}
+
+calm_status calm_run_rival_judge(calm_ctx *ctx, calm_run *p, calm_rival *rival)
+{
+    const calm_trial *trial = p->result.trial;
+    const char *kind = calm_rotate_name(p->in.recipe->rotate);
+    double delta, se;
+    /* A text without windows for the guard, or plans that could not be measured: as asked. */
+    if (!rival->measured || !trial || !trial->id || strcmp(rival->windows, p->in.guard.sha256) != 0)
+        return CALM_OK;
+    calm_measure_compare(&rival->measure, &trial->measure, p->in.guard.n, &delta, &se);
+    rival->better = !(delta < -se);
+    static const char better[] =
+        "the model as given is the result, its %s has KL %.5f and is not worse by more than one paired standard error "
+        "than %s of the one rotated by %s: %.5f, %+.5f, error %.5f (%zu windows)";
+    static const char worse[] =
+        "%s of the model as given has KL %.5f, %s of the one rotated by %s %.5f: %+.5f, paired standard error %.5f "
+        "(%zu windows)";
+    CALM_TRY(calm_strf(ctx, ctx->out, &rival->verdict, rival->better ? better : worse, rival->name,
+                       calm_measure_loss(&rival->measure), p->result.name, kind, calm_measure_loss(&trial->measure),
+                       delta, se, p->in.guard.n));
+    return calm_verdict_add(ctx, rival->verdict, &p->result.verdict);
+}

@@ -1,0 +1,127 @@
+/* Probes: the model with one unit quantized, measured end to end on calibration windows. */
+#include <math.h>
+#include <string.h>
+
+#include "ptq/choose/choose_impl.h"
+
+calm_status calm_run_probe_trial(calm_ctx *ctx, const calm_run *p, calm_unit kind, const calm_probe *probe,
+                             calm_trial *out)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    size_t *choice, begin, end;
+    char *unit, *name;
+    /* Any job of the unit stands for it. */
+    calm_layout_unit(layout, kind, probe->job, &begin, &end);
+    /* All else float: the loss is this unit's alone, without what others add to it. */
+    CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &choice));
+    for (size_t job = begin; job < end; job++)
+        choice[job] = probe->entry;
+    CALM_TRY(calm_layout_unit_name(ctx, layout, kind, probe->job, &unit));
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s %s", unit, p->in.recipe->pool[probe->entry].name));
+    return calm_trial_new(ctx, &p->in, name, choice, out);
+}
+
+calm_status calm_run_probe_keep(calm_ctx *ctx, const calm_run *p, calm_unit unit, const calm_probe *probe, int score,
+                            double loss)
+{
+    const calm_point point = calm_unit_point(unit);
+    const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, score), loss};
+    size_t begin, end;
+    calm_layout_unit(calm_model_layout(p->in.model), unit, probe->job, &begin, &end);
+    /* Scores are properties of candidates in the store, so a unit's is kept with each of its jobs. */
+    for (size_t job = begin; job < end; job++) {
+        calm_candidate *candidate = calm_candidate_at(&p->in, job, probe->entry);
+        candidate->scores.value[point][score] = loss;
+        CALM_TRY(calm_store_scores_add(ctx, p->in.store, candidate->id, &row, 1));
+    }
+    return CALM_OK;
+}
+
+/* Measure a group of probes; what their trials hold is gone afterwards. */
+static calm_status measure_group(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
+                                 const calm_windows *windows, calm_shared_tick *ticks)
+{
+    calm_trial trials[CALM_SUBJECTS_AT_ONCE];
+    /* A plan has a row for each job of the model, and there are units x entries plans: together they would outgrow the
+     * model, of a mixture with thousands of experts many times. */
+    CALM_SCOPED_ARENA(plans);
+    CALM_SCOPED_OUT(ctx, &plans);
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(calm_run_probe_trial(ctx, p, unit, &probes[i], &trials[i]));
+    CALM_TRY(calm_trials_measure_part(ctx, p, trials, n, windows, p->in.recipe->calib_name, ticks));
+    /* The measures are in the store already; these rows make the next run find the scores without them. */
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    for (size_t i = 0; i < n; i++) {
+        /* A difference from another unit's probe means nothing: the loss itself is that from the float model. */
+        trials[i].delta = trials[i].se = NAN;
+        /* Those that miss a candidate were not measured and have no score. */
+        if (trials[i].id)
+            /* Of an encoder it is 1 - cosine, under the same name. */
+            CALM_TRY(calm_run_probe_keep(ctx, p, unit, &probes[i], CALM_SCORE_PROBE_KL,
+                                     calm_measure_loss(&trials[i].measure)));
+    }
+    CALM_TRY(calm_store_commit(ctx, p->in.store));
+    return calm_trials_put(ctx, p, trials, n, "probe");
+}
+
+/* Ask for the codes of all probes that have to be measured, so that they are computed again in one pass and not in one
+ * for every group. */
+static calm_status want_all(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
+                            const calm_windows *windows)
+{
+    for (size_t i = 0; i < n && calm_run_any_dropped(p); i++) {
+        CALM_SCOPED_ARENA(plan);
+        CALM_SCOPED_OUT(ctx, &plan);
+        calm_trial trial;
+        CALM_TRY(calm_run_probe_trial(ctx, p, unit, &probes[i], &trial));
+        CALM_TRY(calm_run_find_evaluation(ctx, p, trial.key, windows, &trial.measure, &trial.id));
+        if (!trial.id)
+            calm_run_want(&trial.plan);
+    }
+    return calm_run_restore(ctx, p);
+}
+
+/* In groups of neighbours: the float model runs once per group, and each probe from its unit's block on. */
+static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
+                           const calm_windows *windows)
+{
+    calm_stage_events events = {&p->events, CALM_STAGE_PROBE};
+    const size_t n_groups = (n + CALM_SUBJECTS_AT_ONCE - 1) / CALM_SUBJECTS_AT_ONCE;
+    CALM_TRY(want_all(ctx, p, unit, probes, n, windows));
+    for (size_t group = 0, first = 0; first < n; group++, first += CALM_SUBJECTS_AT_ONCE) {
+        calm_shared_tick ticks = {calm_stage_tick, &events, (first + group) * windows->n,
+                                  (n + n_groups) * windows->n};
+        const size_t n_now = calm_size_min(n - first, CALM_SUBJECTS_AT_ONCE);
+        CALM_TRY(measure_group(ctx, p, unit, probes + first, n_now, windows, &ticks));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_run_probe(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)
+{
+    /* Calibration windows, not the guard's: those must not take part in a choice. */
+    const size_t most = calm_inputs_probe_windows(&p->in);
+    calm_windows windows;
+    CALM_TRY(calm_windows_slice(ctx, &p->in.calib, 0, most, &windows));
+    if (n)
+        CALM_TRY(measure(ctx, p, unit, probes, n, &windows));
+    calm_event_complete(&p->events, CALM_STAGE_PROBE);
+    return CALM_OK;
+}
+
+calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *p, calm_unit unit)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    calm_probe *probes;
+    size_t first, end, n = 0;
+    calm_inputs_jobs(&p->in, &first, &end);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, probes, (end - first) * p->in.recipe->n_pool));
+    for (size_t job = first, unit_end; job < end; job = unit_end) {
+        size_t begin;
+        calm_layout_unit(layout, unit, job, &begin, &unit_end);
+        /* Units x entries runs of the model: what makes this score expensive. */
+        for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+            probes[n++] = (calm_probe){job, entry};
+    }
+    return calm_run_probe(ctx, p, unit, probes, n);
+}

@@ -1,0 +1,114 @@
+/* Sensitivities of all units from one backward pass.
+ *
+ * With e_t the error that a quantized unit leaves in row t of its block's output the divergence of the model is, to the
+ * second order, 1/2 sum e_t^T H_ts e_s, H = J^T F J of the predictions behind it (ptq/eval/predict_sample.h).
+ * d = J^T v of a random v has H in the mean, so that (sum_t d_t . e_t)^2 / 2 is right in the mean, but one number of
+ * one degree of freedom a window.  The errors of different rows are nearly uncorrelated: the terms t = s alone,
+ *
+ *   KL = 1/2 sum_t (d_t . e_t)^2
+ *
+ * have one for each token, and leave out little (docs/measured.md).  d of a block's output serves every unit of the
+ * block and every candidate; e is measured, so that what is not linear within the block is in it. */
+#include <math.h>
+
+#include "ptq/plan/assemble.h"
+#include "ptq/choose/choose_impl.h"
+#include "ptq/tensor/vector.h"
+
+/* The probes to estimate. */
+typedef struct estimates {
+    calm_run *p;
+    calm_unit unit;
+    const calm_probe *probes;    /* [n] */
+    double *sums;                /* [n] of squares */
+    size_t n, first_block;       /* the first block that has a probe */
+} estimates;
+
+/* Add the windows in work to the estimate of probe `i`, a unit of block `b`. */
+static calm_status add_probe(calm_ctx *ctx, estimates *s, calm_gradient_pass *pass, size_t i, size_t b)
+{
+    const calm_model *model = s->p->in.model;
+    const size_t width = pass->work.width, rows = pass->work.rows;
+    calm_trial trial;
+    float *y, *z;
+    CALM_SCOPED_ARENA(plan);
+    CALM_SCOPED_OUT(ctx, &plan);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_run_probe_trial(ctx, s->p, s->unit, &s->probes[i], &trial));
+    calm_plan_override override = {model, &trial.plan};
+    CALM_TRY(calm_batch_assign(ctx, &pass->inputs[b], &pass->work));
+    CALM_TRY(calm_batch_load_block(ctx, model, &s->p->rope, b, calm_plan_apply, &override, &pass->work));
+    CALM_TRY(calm_row_store_get(ctx, &pass->work.hidden, 0, rows, &z));
+    CALM_TRY(calm_row_store_get(ctx, &pass->inputs[b + 1].hidden, 0, rows, &y));
+    /* The float output is subtracted in place: z are rows of its own. */
+    for (size_t t = 0; t < rows; t++) {
+        calm_vec_axpy(width, -1, y + t * width, z + t * width);
+        const double along = calm_vec_dot(width, pass->d + t * width, z + t * width);
+        s->sums[i] += along * along;
+    }
+    calm_gradient_pass_tick(pass);
+    return CALM_OK;
+}
+
+/* A calm_gradient_visit. */
+static calm_status add_probes(calm_ctx *ctx, calm_gradient_pass *pass, size_t b)
+{
+    estimates *s = pass->user;
+    const calm_layout *layout = calm_model_layout(s->p->in.model);
+    for (size_t i = 0; i < s->n; i++)
+        if (layout->jobs[s->probes[i].job].block == b)
+            CALM_TRY(add_probe(ctx, s, pass, i, b));
+    return CALM_OK;
+}
+
+/* Those probes whose candidates are there and have no estimate yet, into s; their codes, should they have been
+ * dropped, are computed again. */
+static calm_status list_unknown(calm_ctx *ctx, estimates *s, const calm_probe *probes, size_t n)
+{
+    const calm_layout *layout = calm_model_layout(s->p->in.model);
+    calm_probe *of;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, of, n));
+    s->probes = of;
+    s->first_block = calm_model_config(s->p->in.model)->n_blocks;
+    for (size_t i = 0; i < n; i++) {
+        const calm_candidate *candidate = calm_candidate_at(&s->p->in, probes[i].job, probes[i].entry);
+        CALM_SCOPED_ARENA(plan);
+        CALM_SCOPED_OUT(ctx, &plan);
+        calm_trial trial;
+        CALM_TRY(calm_run_probe_trial(ctx, s->p, s->unit, &probes[i], &trial));
+        if (trial.missing || isfinite(candidate->scores.value[calm_unit_point(s->unit)][CALM_SCORE_GRADIENT_KL]))
+            continue;
+        calm_run_want(&trial.plan);
+        of[s->n++] = probes[i];
+        s->first_block = calm_size_min(s->first_block, layout->jobs[probes[i].job].block);
+    }
+    return calm_run_restore(ctx, s->p);
+}
+
+/* All groups of windows; the estimates become scores together. */
+static calm_status run_all(calm_ctx *ctx, estimates *s)
+{
+    calm_gradient_pass pass = {.run = s->p, .n_windows = calm_inputs_gradient_windows(&s->p->in),
+                               .key = "choice.sensitivity", .stage = CALM_STAGE_PROBE,
+                               /* To what enters the block behind it, which is what leaves it. */
+                               .first_block = s->first_block + 1, .visit = add_probes, .user = s, .n_visits = s->n};
+    const double tokens = (double)(s->p->in.calib.begin[pass.n_windows] - pass.n_windows);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, s->sums, s->n));
+    CALM_TRY(calm_gradient_pass_run(ctx, &pass));
+    CALM_TRY(calm_store_begin(ctx, s->p->in.store));
+    for (size_t i = 0; i < s->n && ctx->status == CALM_OK; i++)
+        calm_run_probe_keep(ctx, s->p, s->unit, &s->probes[i], CALM_SCORE_GRADIENT_KL, s->sums[i] / 2 / tokens);
+    return calm_store_end(ctx, s->p->in.store);
+}
+
+calm_status calm_run_gradient(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)
+{
+    estimates s = {.p = p, .unit = unit};
+    CALM_SCOPED_ARENA(state);
+    CALM_SCOPED_OUT(ctx, &state);
+    CALM_TRY(list_unknown(ctx, &s, probes, n));
+    if (s.n)
+        CALM_TRY(run_all(ctx, &s));
+    calm_event_complete(&p->events, CALM_STAGE_PROBE);
+    return CALM_OK;
+}

@@ -1,0 +1,48 @@
+/* README.md of a checkpoint.
+ *
+ * The head is the front matter that the Hugging Face hub reads (library, tags); the tables are those of the report,
+ * as preformatted text, so that card and report cannot disagree. */
+#include "ptq/model/arch.h"
+#include "ptq/finish/finish.h"
+
+calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *r, calm_text *out)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_selection *selection = &r->recipe->selection;
+    calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n");
+    /* Tags are the formats: the hub's search finds a checkpoint by them. */
+    for (size_t i = 0; i < calm_formats_count(&r->recipe->formats); i++) {
+        char *name;
+        CALM_TRY(calm_format_name(ctx, calm_formats_at(&r->recipe->formats, i), &name));
+        calm_text_printf(out, "- %s\n", name);
+    }
+    calm_text_printf(out, "- calm\n---\n\n# %s, ", r->recipe->model.name);
+    calm_summary_schemes(r, out);
+    calm_text_printf(out, "\n\n");
+    /* The version, since the same recipe may give other bytes with another calm. */
+    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,
+                     calm_model_class(model), config->n_blocks, calm_dtype_name(config->dtype));
+    CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, out));
+    if (config->down_hadamard)
+        calm_text_printf(out, "The input of `%s` is multiplied by a Hadamard matrix while the model runs "
+                              "(`quantization_config.transform_config`).  A reader that does not do so by itself:\n\n"
+                              "    import json, torch\n"
+                              "    from compressed_tensors.transform import TransformConfig, apply_transform_config\n"
+                              "    entry = json.load(open(\"DIRECTORY/config.json\"))[\"quantization_config\"]\n"
+                              "    model(torch.zeros((1, 2), dtype=torch.int64))    # unpacks the weights\n"
+                              "    apply_transform_config(model, TransformConfig(**entry[\"transform_config\"]))\n\n",
+                         config->arch->names->role[CALM_ROLE_DOWN]);
+    calm_text_printf(out, "## Size\n\n```\n");
+    calm_summary_size(r, out);
+    calm_text_printf(out, "```\n\n## Plan and evidence\n\n");
+    if (r->recipe->score_windows && !r->recipe->unscored)
+        calm_text_printf(
+            out, "One algorithm per unit, chosen by %s on %zu calibration tokens of %s (%zu windows).\n\n```\n",
+            calm_score_name(selection->point, selection->score), r->calib.tokens, r->recipe->calib_name, r->calib.n);
+    else
+        calm_text_printf(out, "One algorithm for all units; they were not scored.\n\n```\n");
+    CALM_TRY(calm_summary_tables(ctx, r, out));
+    CALM_TRY(calm_summary_gates(ctx, r, out));
+    calm_text_printf(out, "```\n\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");
+    return calm_text_check(ctx, out);    /* appends remember a failure: one look at the end */
+}

@@ -1,0 +1,126 @@
+/* Checkpoint: what is written beside the weights, and the order in which it comes.
+ *
+ * Everything goes into a temporary directory that is renamed at the end: under the output's name there is all of a
+ * run or nothing of it. */
+#include "ptq/finish/finish.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ptq/base/file.h"
+#include "ptq/export/export.h"
+
+/* ---- files beside the weights ---- */
+
+/* The document that was given, else the resolved recipe: `calm quantize --recipe` reads the first. */
+static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
+{
+    const calm_recipe *recipe = checkpoint->in->recipe;
+    CALM_SCOPED_JSON(json);
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "calm_recipe.json"));
+    if (recipe->document && !checkpoint->recipe)
+        CALM_TRY(calm_json_parse(ctx, "calm_recipe.json", recipe->document, strlen(recipe->document), &json));
+    else
+        json = checkpoint->recipe ? calm_json_copy(checkpoint->recipe) : calm_recipe_json(recipe);
+    /* A checkpoint carries what makes it again: of a run the document that people wrote, of a reassembly the one of
+     * its run. */
+    return calm_json_save(ctx, path, json);
+}
+
+/* After the figures are known: the card shows size, evaluation and gates. */
+static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
+{
+    CALM_SCOPED_TEXT(text);
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "README.md"));
+    CALM_TRY(calm_card_write(ctx, checkpoint->in->model, checkpoint->result, &text));
+    return calm_write_file(ctx, path, text.data, text.length);
+}
+
+/* ---- artifacts ---- */
+
+/* What a file is, for the store.  Formats write weights under names of their own; what is left over is the
+ * tokenizer's. */
+static const char *file_role(const char *name)
+{
+    name = calm_path_name(name);    /* of several formats each has a folder */
+    if (strstr(name, ".safetensors") || strstr(name, ".gguf"))
+        return "weights";
+    if (strcmp(name, "README.md") == 0)
+        return "card";
+    if (strcmp(name, "calm_recipe.json") == 0)
+        return "recipe";
+    return strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0 ? "config" : "tokenizer";
+}
+
+static calm_status put_artifact(calm_ctx *ctx, const calm_result *result, const calm_written_file *file)
+{
+    char *path;
+    struct stat info;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, result->recipe->output, file->name));
+    if (stat(path, &info) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot stat", path);
+    const calm_store_artifact row = {result->run_id, path, file_role(file->name), info.st_size, file->sha256};
+    return calm_store_artifact_put(ctx, result->store, &row);
+}
+
+/* The digests are of the files under their final names: the rows, and a lock, are of what is there now. */
+calm_status calm_checkpoint_put(calm_ctx *ctx, calm_result *result)
+{
+    CALM_TRY(calm_outputs_digests(ctx, result->recipe->output, &result->files, &result->n_files));
+    /* In one transaction: a run has all of its artifacts or none. */
+    CALM_TRY(calm_store_begin(ctx, result->store));
+    for (size_t i = 0; i < result->n_files; i++)
+        CALM_TRY(put_artifact(ctx, result, &result->files[i]));
+    return calm_store_commit(ctx, result->store);
+}
+
+/* ---- all of it ---- */
+
+/* What the first format, whose size is told, has made of embedding and head. */
+static calm_status describe_tables(calm_ctx *ctx, const calm_checkpoint *checkpoint)
+{
+    const calm_inputs *in = checkpoint->in;
+    const calm_formats *formats = &in->recipe->formats;
+    calm_outer_plan outer;
+    CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, 0), in->model, &checkpoint->result->plan,
+                                &outer));
+    CALM_TRY(calm_outer_describe(ctx, &outer, &checkpoint->result->tables));
+    if (!checkpoint->fit->stats.gram || !checkpoint->result->tables || !outer.scheme[CALM_OUTER_HEAD].bits)
+        return CALM_OK;
+    char *text;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s by %s", checkpoint->result->tables, checkpoint->fit->algorithm));
+    checkpoint->result->tables = text;
+    return CALM_OK;
+}
+
+/* The order matters: sizes are measured of what the exporters wrote, `written` (evaluation, gates) may read the
+ * weights back, and recipe and card come last, when all figures are there. */
+static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
+{
+    calm_result *result = checkpoint->result;    /* is completed on the way */
+    CALM_TRY(calm_outputs_write(ctx, checkpoint, dir));
+    result->bytes_before = (int64_t)checkpoint->in->float_bytes;
+    CALM_TRY(calm_outputs_bytes(ctx, &checkpoint->in->recipe->formats, dir, &result->bytes_after));
+    result->bits_per_weight = calm_plan_bits(checkpoint->in, &result->plan);
+    CALM_TRY(describe_tables(ctx, checkpoint));
+    if (checkpoint->written)
+        CALM_TRY(checkpoint->written(ctx, checkpoint->user, dir));
+    CALM_TRY(write_recipe(ctx, checkpoint, dir));
+    return write_card(ctx, checkpoint, dir);
+}
+
+calm_status calm_checkpoint_write(calm_ctx *ctx, const calm_checkpoint *checkpoint)
+{
+    const char *output = checkpoint->in->recipe->output;
+    calm_export_place place;
+    CALM_TRY(calm_export_begin(ctx, output, &place));
+    if (fill(ctx, checkpoint, place.temporary) != CALM_OK || calm_export_commit(ctx, &place, output) != CALM_OK) {
+        /* The temporary directory goes, the first failure stays: nothing is left under either name. */
+        calm_export_abandon(ctx, &place);
+        return ctx->status;
+    }
+    return CALM_OK;
+}

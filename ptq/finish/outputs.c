@@ -1,0 +1,195 @@
+/* Outputs: each format's files, and where they lie. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ptq/base/file.h"
+#include "ptq/calib/importance.h"
+#include "ptq/export/export.h"
+#include "ptq/io/safetensors.h"
+#include "ptq/finish/finish.h"
+
+/* The folder of one format, in ctx->scratch. */
+static calm_status folder_of(calm_ctx *ctx, const calm_formats *formats, const char *dir, size_t index, char **out)
+{
+    char *name;
+    /* One format lies in the output folder itself, several in a folder each. */
+    if (calm_formats_count(formats) == 1)
+        return calm_strf(ctx, ctx->scratch, out, "%s", dir);
+    CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, index), &name));
+    return calm_path_join(ctx, ctx->scratch, out, dir, name);
+}
+
+calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out)
+{
+    *out = NULL;
+    for (size_t i = 0; i < calm_formats_count(formats); i++)
+        /* An exporter of a single file (GGUF) writes no directory. */
+        if (!calm_formats_at(formats, i)->file)
+            return folder_of(ctx, formats, dir, i, out);
+    return CALM_OK;
+}
+
+calm_status calm_outputs_measured(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan,
+                                  const calm_exporter **exporter, calm_outer_plan *outer)
+{
+    const calm_formats *formats = &in->recipe->formats;
+    const size_t n = calm_formats_count(formats);
+    *exporter = NULL;
+    for (int files = 0; files < 2 && !*exporter; files++)
+        for (size_t i = 0; i < n && !*exporter; i++) {
+            const calm_exporter *at = calm_formats_at(formats, i);
+            if ((at->file != NULL) != files)
+                continue;
+            CALM_TRY(calm_formats_outer(ctx, formats, at, in->model, plan, outer));
+            /* Of a file with float tables the plan's weights are the whole truth. */
+            if (!files || outer->scheme[CALM_OUTER_EMBEDDING].bits || outer->scheme[CALM_OUTER_HEAD].bits)
+                *exporter = at;
+        }
+    return CALM_OK;
+}
+
+calm_status calm_outputs_quantize_head(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan, bool *out)
+{
+    const calm_formats *formats = &in->recipe->formats;
+    *out = false;
+    for (size_t i = 0; i < calm_formats_count(formats); i++) {
+        calm_outer_plan outer;
+        CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, i), in->model, plan, &outer));
+        *out |= outer.scheme[CALM_OUTER_HEAD].bits > 0;
+    }
+    return CALM_OK;
+}
+
+calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
+                               const char *dir, char **out)
+{
+    size_t index = 0;
+    char *folder;
+    while (calm_formats_at(formats, index) != exporter)
+        index++;
+    CALM_TRY(folder_of(ctx, formats, dir, index, &folder));
+    *out = folder;
+    return exporter->file ? calm_path_join(ctx, ctx->scratch, out, folder, exporter->file) : CALM_OK;
+}
+
+calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out)
+{
+    const calm_exporter *first = calm_formats_at(formats, 0);
+    calm_safetensors *set;
+    struct stat info;
+    char *folder, *path;
+    *out = 0;
+    CALM_TRY(folder_of(ctx, formats, dir, 0, &folder));
+    /* What is compared with the float checkpoint: the file, or the tensors without headers and tokenizer. */
+    if (first->file) {
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, folder, first->file));
+        if (stat(path, &info) != 0)
+            return calm_fail_errno(ctx, errno, "%s: cannot stat", path);
+        *out = info.st_size;
+        return CALM_OK;
+    }
+    CALM_TRY(calm_safetensors_open(ctx, folder, &set));
+    for (size_t i = 0; i < calm_safetensors_count(set); i++)
+        *out += (int64_t)calm_safetensors_at(set, i)->bytes;
+    calm_safetensors_close(set);
+    return CALM_OK;
+}
+
+/* ---- writing ---- */
+
+/* Events of several formats as those of one stage. */
+typedef struct ticks {
+    const calm_events *events;
+    size_t before, formats, n_blocks;
+} ticks;
+
+static void tick_one(void *user, size_t done, size_t total)
+{
+    const ticks *all = user;
+    calm_event(all->events, CALM_STAGE_ASSEMBLE, all->before * total + done, all->formats * total);
+}
+
+/* The blocks of every batch count as the model's once, as those of other formats do. */
+static void tick_batches(void *user, size_t done, size_t total)
+{
+    const size_t n_blocks = ((const ticks *)user)->n_blocks;
+    tick_one(user, done * n_blocks / total, n_blocks);
+}
+
+calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
+{
+    const calm_inputs *in = checkpoint->in;
+    const calm_formats *formats = &in->recipe->formats;
+    ticks all = {checkpoint->events, 0, calm_formats_count(formats), calm_model_config(in->model)->n_blocks};
+    /* One format after the other: an exporter holds one block, two would hold two. */
+    for (; all.before < all.formats; all.before++) {
+        const calm_exporter *exporter = calm_formats_at(formats, all.before);
+        calm_export_options options = formats->options;
+        calm_importance importance;
+        char *folder;
+        CALM_TRY(folder_of(ctx, formats, dir, all.before, &folder));
+        CALM_TRY(calm_make_directories(ctx, folder));
+        if (exporter->wants_importance && in->calib.ids) {    /* without windows the exporter says what it misses */
+            CALM_TRY(calm_importance_collect(ctx, in->model, &in->calib, in->recipe->calib_name, tick_batches, &all,
+                                             &importance));
+            options.importance = &importance;
+        }
+        calm_outer_plan outer;
+        CALM_TRY(calm_formats_outer(ctx, formats, exporter, in->model, &checkpoint->result->plan, &outer));
+        outer.rows = calm_outer_rows;
+        outer.user = (void *)(uintptr_t)checkpoint->fit;    /* it is read alone */
+        const calm_export_input input = {in->model, &checkpoint->result->plan, tick_one, &all, &options, &outer};
+        CALM_TRY(calm_exporter_write(ctx, exporter, &input, folder));
+        tick_one(&all, all.n_blocks, all.n_blocks);    /* some report no blocks */
+    }
+    return CALM_OK;
+}
+
+/* ---- what was written ---- */
+
+/* For scandir: temporary files and folders begin with a dot. */
+static int visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* Files of dir/below, by names that begin with `below`. */
+static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, calm_words *list)
+{
+    struct dirent **entries;
+    char *folder, *name, *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, dir, below));
+    /* alphasort compares by the locale, which calm leaves at C: by bytes. Locks list the files in this order. */
+    const int found = scandir(folder, &entries, visible, alphasort);
+    if (found < 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot read the directory", folder);
+    calm_status status = CALM_OK;
+    for (int i = 0; i < found; i++) {
+        struct stat info;
+        /* Every entry is freed after a failure too, so the loop goes on without doing anything. */
+        if (status == CALM_OK)
+            status = calm_strf(ctx, ctx->scratch, &name, "%s%s%s", below, *below ? "/" : "", entries[i]->d_name);
+        if (status == CALM_OK)
+            status = calm_path_join(ctx, ctx->scratch, &path, dir, name);
+        if (status == CALM_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+            status = calm_words_add(ctx, list, name);
+        /* One level: the folders of several formats. Exporters write none below. */
+        else if (status == CALM_OK && !*below && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+            status = add_files(ctx, dir, name, list);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, const char ***names, size_t *n)
+{
+    calm_words list = {0};
+    CALM_TRY(add_files(ctx, dir, "", &list));
+    *names = list.of;
+    *n = list.n;
+    return CALM_OK;
+}

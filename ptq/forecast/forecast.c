@@ -1,0 +1,532 @@
+/* What a run would take, from its shapes and a second of measurement.
+ *
+ * Time is operations over rates: those of matrix products and of each algorithm are measured on this machine, since
+ * they differ much between CPUs; shares that do not are constants below.  The aim is the right order of magnitude,
+ * and which of two recipes is the longer one. */
+#include "ptq/forecast/forecast.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "ptq/base/memory.h"
+#include "ptq/base/rng.h"
+#include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
+#include "ptq/eval/evaluate.h"
+#include "ptq/choose/choose.h"
+#include "ptq/state/forecast_fit.h"
+#include "ptq/forecast/forecast_impl.h"
+#include "ptq/estimate/estimate.h"
+#include "ptq/state/outer_rows.h"
+#include "ptq/run/run.h"
+#include "ptq/state/work.h"
+#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
+
+/* The small job that each algorithm is measured on: large enough for its inner loops to dominate, small enough for
+ * milliseconds. */
+#define SAMPLE_OUT ((size_t)256)
+#define SAMPLE_IN ((size_t)512)
+/* Side of the products: large enough that a kernel reaches the rate that it has on the matrices of a model. */
+#define PRODUCT_SIDE ((size_t)768)
+#define MEASURE_SECONDS 0.25    /* for each precision */
+/* The forward pass reaches width / (width + NARROW) of sgemm's rate with attention, norms, head and reading of weights:
+ * operations that are no product grow with the width, products with its square.  Evaluations have .88 of it at a width
+ * of 1,024 and .65 at 256. */
+#define NARROW 140.0
+/* Of dgemm's rate, what products inside of algorithms reach, which are of tall slices and wait for memory: of mkq-full
+ * and awq on Qwen3-0.6B's shape. */
+#define CHAIN_SHARE 0.72
+/* The same of forward and backward pass of one window (`calm bench backward`), and what a thread takes to change a
+ * weight and decode it anew, where they are not measured. */
+#define LEARN_SHARE 0.7
+#define UPDATE_SECONDS 1.5e-9
+/* Bytes per second: digests and reading of weights, each once, on all threads from memory or a fast disk; writing of
+ * the result; looking at blobs. */
+#define READ_RATE 2e9
+#define WRITE_RATE 3e8
+/* More than any machine has. */
+#define UNLIMITED "1000000GB"
+/* For a line of a report, each precision. */
+#define GLANCE_SECONDS 0.02
+
+/* The run that is foreseen, opened but not started, and what was measured of this machine. */
+typedef struct forecast {
+    calm_run *p;
+    calm_forecast *out;
+    double *entry;                 /* [n_pool] seconds of one thread on the small job                     */
+    calm_algorithm *head;          /* that fits a head, NULL: none is fitted; its seconds                 */
+    double head_entry;
+    int n_threads;                 /* of the run                                                          */
+    double (*clock)(void);         /* seconds by which rates are measured                                 */
+    calm_learn_rates steps;         /* of learning                                                         */
+    double calib_rate;              /* of the calibration's products, times that of sgemm: 1 of float ones   */
+} forecast;
+
+/* ---- measuring ---- */
+
+/* Operands shared by all workers; each has a result of its own. */
+typedef struct products {
+    float *a, *c;
+    double *da, *dc;
+    calm_dtype dtype;    /* of them: F32, BF16, F64 */
+    double (*clock)(void);
+} products;
+
+static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
+{
+    const products *p = user;
+    const size_t n = PRODUCT_SIDE;
+    if (p->dtype == CALM_F64) {
+        calm_dgemm_nt(n, n, n, 1, p->da, n, p->da, n, 0, p->dc + index * n * n, n);
+        return CALM_OK;
+    }
+    CALM_SCOPED_BF16(ctx, p->dtype == CALM_BF16);
+    return calm_multiply(ctx, CALM_PRODUCT_NT, n, n, n, p->a, n, p->a, n, 0, p->c + index * n * n, n);
+}
+
+/* Operations per second with every thread at work, as the run works: one product per worker, BLAS itself on one
+ * thread. */
+static calm_status product_rate(calm_ctx *ctx, products *p, calm_dtype dtype, double seconds, double *out)
+{
+    const size_t workers = (size_t)ctx->n_threads;
+    const double begun = p->clock(), n = (double)PRODUCT_SIDE;
+    double spent;
+    size_t rounds = 0;
+    p->dtype = dtype;
+    do {
+        CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
+        rounds++;
+        spent = p->clock() - begun;
+    } while (spent < seconds);    /* whole rounds: no worker idles in a counted one */
+    *out = 2 * n * n * n * (double)(rounds * workers) / spent;
+    return CALM_OK;
+}
+
+/* Rates of products in float, bfloat16 and double, each measured for so long; NULL but for the first: not wanted. */
+static calm_status measure_products(calm_ctx *ctx, double (*clock)(void), double seconds, double *in_float,
+                                    double *in_bf16, double *in_double)
+{
+    const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
+    CALM_SCOPED_SCRATCH(ctx);
+    products p = {.clock = clock};
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.a, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.da, cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.c, workers * cells));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.dc, workers * cells));
+    /* Not zeros: kernels may be faster on those, and denormal results slower. */
+    for (size_t i = 0; i < cells; i++)
+        p.a[i] = (float)(p.da[i] = calm_rng_uniform(1, 0, i) - 0.5);
+    CALM_TRY(product_rate(ctx, &p, CALM_F32, seconds, in_float));
+    if (in_bf16)
+        CALM_TRY(product_rate(ctx, &p, CALM_BF16, seconds, in_bf16));
+    return in_double ? product_rate(ctx, &p, CALM_F64, seconds, in_double) : CALM_OK;
+}
+
+/* Random weights and inputs for the small job.  There are a few more rows than inputs, so that the Gram matrix is
+ * positive definite and no algorithm spends its time on damping. */
+static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *stats, calm_job *out)
+{
+    const size_t rows = SAMPLE_IN + 64;
+    float *w, *absmax;
+    double *x, *gram;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, SAMPLE_OUT * SAMPLE_IN));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, x, rows * SAMPLE_IN));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, gram, SAMPLE_IN * SAMPLE_IN));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, absmax, SAMPLE_IN));
+    for (size_t i = 0; i < SAMPLE_OUT * SAMPLE_IN; i++)
+        w[i] = (float)calm_rng_normal(2, 0, i);
+    for (size_t i = 0; i < rows * SAMPLE_IN; i++)
+        x[i] = calm_rng_normal(2, 1, i);
+    for (size_t j = 0; j < SAMPLE_IN; j++)
+        absmax[j] = 3;    /* what normal inputs reach */
+    calm_dsyrk_t(SAMPLE_IN, rows, 1, x, SAMPLE_IN, 0, gram, SAMPLE_IN);
+    calm_dsymmetrize(SAMPLE_IN, gram, SAMPLE_IN);
+    *linear = (calm_linear){.name = "sample", .out = SAMPLE_OUT, .in = SAMPLE_IN, .w = w};
+    *stats = (calm_stats){.rows = rows, .gram = gram, .absmax = absmax};
+    *out = (calm_job){.name = "sample", .linears = linear, .n_linears = 1, .stats = stats};
+    return CALM_OK;
+}
+
+/* Seconds of the small job. */
+static double sample_seconds(calm_ctx *ctx, const forecast *f, const calm_algorithm *algorithm, const calm_job *job)
+{
+    calm_qjob qjob;
+    const double begun = f->clock();
+    if (calm_algorithm_run(ctx, algorithm, job, &qjob) != CALM_OK)
+        calm_ctx_forgive(ctx);    /* the run would note that as a failed candidate */
+    return f->clock() - begun;
+}
+
+/* Those of every algorithm, on one thread.  A context of its own, with an arena for results: the caller's context keeps
+ * no failure and no memory of it. */
+static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
+{
+    const calm_recipe *recipe = f->p->in.recipe;
+    calm_linear linear;
+    calm_stats stats;
+    calm_job job;
+    calm_ctx one = *ctx;
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, f->entry, recipe->n_pool));
+    CALM_TRY(sample_job(ctx, &linear, &stats, &job));
+    one.out = &results;
+    one.n_threads = 1;
+    for (size_t a = 0; a < recipe->n_pool; a++) {
+        job.scheme = recipe->pool[a].scheme;
+        f->entry[a] = sample_seconds(&one, f, recipe->pool[a].algorithm, &job);
+        calm_arena_clear(&results);
+    }
+    if (!calm_recipe_fits_head(f->p->in.recipe))
+        return CALM_OK;
+    /* Of a scheme of the linears: that of the head takes about as long. */
+    CALM_TRY(calm_outer_algorithm(ctx, f->p->choosing->head.algorithm, &f->head));
+    f->head_entry = sample_seconds(&one, f, f->head, &job);
+    return CALM_OK;
+}
+
+/* Where no step is measured. */
+static calm_learn_rates usual_steps(double sgemm_flops, int n_threads)
+{
+    return (calm_learn_rates){.forward = LEARN_SHARE * sgemm_flops, .back = LEARN_SHARE * sgemm_flops,
+                             .update = UPDATE_SECONDS / n_threads};
+}
+
+/* The steps of learning, where there are any. */
+static calm_status measure_steps(calm_ctx *ctx, forecast *f)
+{
+    const calm_run *p = f->p;
+    f->steps = usual_steps(f->out->sgemm_flops, f->n_threads);
+    if (!p->in.recipe->learn)
+        return CALM_OK;
+    const calm_status status = calm_learn_rates_measure(ctx, p, f->clock, &f->steps);
+    /* Random rows may be too large for a model: the usual shares do. */
+    if (status != CALM_ENUMERIC)
+        return status;
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
+
+/* What this thread has computed: other work on the machine does not count. */
+static double thread_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* All rates, for the threads of the run: of this machine as it is now, or for ranks elsewhere of one thread with a core
+ * of its own. */
+static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhere, forecast *f)
+{
+    calm_forecast *out = f->out;
+    calm_ctx one = *ctx;
+    f->clock = elsewhere ? thread_seconds : calm_seconds;
+    one.n_threads = elsewhere ? 1 : ctx->n_threads;
+    const bool bf16 = f->p->in.recipe->bf16;
+    double calib;
+    CALM_TRY(measure_products(&one, f->clock, MEASURE_SECONDS, &out->sgemm_flops, bf16 ? &calib : NULL,
+                              &out->dgemm_flops));
+    f->calib_rate = bf16 ? calib / out->sgemm_flops : 1;
+    CALM_TRY(measure_algorithms(ctx, f));
+    if (!elsewhere)
+        return measure_steps(ctx, f);
+    const double threads = ctx->n_threads, measured = out->sgemm_flops * threads,
+                 rate = elsewhere->sgemm_flops > 0 ? elsewhere->sgemm_flops : measured;
+    out->dgemm_flops *= rate / out->sgemm_flops;
+    out->sgemm_flops = rate;
+    for (size_t a = 0; a < f->p->in.recipe->n_pool; a++)
+        f->entry[a] *= measured / rate;
+    f->head_entry *= measured / rate;
+    f->steps = usual_steps(rate, f->n_threads);
+    return CALM_OK;
+}
+
+/* ---- adding up ---- */
+
+/* What is no product, of the seconds that all would take at sgemm's rate. */
+static double beside_products(const forecast *f)
+{
+    return NARROW / (double)calm_model_config(f->p->in.model)->hidden;
+}
+
+/* Operations of forward passes. */
+static double forward_seconds(const forecast *f, double operations)
+{
+    return operations * (1 + beside_products(f)) / f->out->sgemm_flops;
+}
+
+/* The same of the calibration: what is no product takes as long whatever these are of. */
+static double calibration_seconds(const forecast *f, double operations)
+{
+    return operations * (1 / f->calib_rate + beside_products(f)) / f->out->sgemm_flops;
+}
+
+static double learning_seconds(const calm_learned_facts *facts, const calm_learn_rates *rates)
+{
+    return facts->back_operations / rates->back + (facts->operations - facts->back_operations) / rates->forward +
+           facts->updates * rates->update;
+}
+
+calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds)
+{
+    double in_float;
+    CALM_TRY(measure_products(ctx, calm_seconds, GLANCE_SECONDS, &in_float, NULL, NULL));
+    const calm_learn_rates rates = usual_steps(in_float, ctx->n_threads);
+    *seconds = learning_seconds(&result->learned, &rates);
+    return CALM_OK;
+}
+
+/* Gradients that rows of calibration are weighed by. */
+static double weigh_seconds(const forecast *f)
+{
+    const calm_inputs *in = &f->p->in;
+    return in->recipe->weight ? calm_run_work_gradients(in, in->calib.n, in->first_block) /
+                                    (LEARN_SHARE * f->out->sgemm_flops) : 0;
+}
+
+/* Quantizing one job by an algorithm that took `seconds` on the small one; candidates of a job are computed side by
+ * side, hence n_threads. */
+static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, double seconds, size_t out, size_t in)
+{
+    const double rate = CHAIN_SHARE * f->out->dgemm_flops / f->n_threads;
+    const calm_fit fit = calm_forecast_fit(algorithm, seconds, SAMPLE_OUT, SAMPLE_IN, rate);
+    return calm_forecast_fit_seconds(&fit, out, in, rate) / f->n_threads;
+}
+
+static double chain_seconds(const forecast *f, const calm_job_ref *job)
+{
+    const calm_recipe *recipe = f->p->in.recipe;
+    double seconds = 0;
+    for (size_t a = 0; a < recipe->n_pool; a++)
+        seconds += fit_seconds(f, recipe->pool[a].algorithm, f->entry[a], job->out, job->in);
+    return seconds;
+}
+
+/* A head that is fitted: one more pass of the calibration windows, the Gram matrix of what it reads, its rows. */
+static double head_seconds(const forecast *f)
+{
+    const calm_inputs *in = &f->p->in;
+    const calm_config *config = calm_model_config(in->model);
+    const double width = (double)config->hidden, rows = in->calib.n ? (double)in->calib.begin[in->calib.n] : 0;
+    if (!f->head)
+        return 0;
+    return forward_seconds(f, rows * calm_run_work_blocks(in, 0, config->n_blocks, rows / (double)in->calib.n)) +
+           rows * width * width / f->out->dgemm_flops +
+           calm_forecast_factor_operations(config->hidden) / f->out->dgemm_flops +
+           fit_seconds(f, f->head, f->head_entry, config->vocab, config->hidden);
+}
+
+/* Bytes of the file beside the jobs' own bits: of uniform plans the mean, since none is chosen yet. */
+static calm_status file_beside(calm_ctx *ctx, const forecast *f, double *out)
+{
+    const calm_run *p = f->p;
+    const calm_recipe *recipe = p->in.recipe;
+    *out = 0;
+    for (size_t s = 0; s < recipe->n_schemes; s++) {
+        size_t bytes;
+        double bits;
+        CALM_TRY(calm_run_file_of_scheme(ctx, p, s, &bytes, &bits));
+        *out += ((double)bytes - bits / 8) / (double)recipe->n_schemes;
+    }
+    return CALM_OK;
+}
+
+/* What the result takes: bits, bytes, candidates. */
+static calm_status add_sizes(calm_ctx *ctx, forecast *f)
+{
+    calm_forecast *out = f->out;
+    const calm_run *p = f->p;
+    const calm_recipe *recipe = p->in.recipe;
+    const calm_config *config = calm_model_config(p->in.model);
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    size_t first, end;
+    double bits = 0, weights = 0;
+    /* What a size leaves to each weight beside the usual tables. */
+    const double left = p->choosing->file ? (double)calm_budget_bits(&p->pool, INFINITY) /
+                                      calm_pool_weights(&p->pool, 0, p->pool.n_jobs) : 0;
+    calm_inputs_jobs(&p->in, &first, &end);
+    CALM_TRY(file_beside(ctx, f, &out->bytes_after));
+    if (recipe->rotate && config->tied)    /* the head becomes a tensor of its own */
+        out->bytes_after += (double)(config->vocab * config->hidden * calm_dtype_bytes(config->dtype));
+    for (size_t j = first; j < end; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const double n = (double)job->out * (double)job->in;
+        double b = 0;
+        for (size_t i = 0; i < recipe->n_pool; i++) {
+            const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
+            b += calm_scheme_bits_per_weight(&scheme, job->out, job->in) / (double)recipe->n_pool;
+        }
+        /* Which entry is chosen is not known: the mean of all, or what the largest budget allows. */
+        if (p->choosing->file)
+            b = left;
+        else if (recipe->n_budgets && isfinite(recipe->budgets[0]))
+            b = recipe->budgets[recipe->n_budgets - 1];
+        bits += b * n;
+        weights += n;
+        out->bytes_after += n * b / 8;
+        out->n_candidates += recipe->n_pool;
+    }
+    out->bits_per_weight = weights > 0 ? bits / weights : 0;
+    /* A size is spent as far as the bytes of one job allow. */
+    if (recipe->file_bytes)
+        out->bytes_after = (double)recipe->file_bytes;
+    out->bytes_before = (double)calm_model_bytes(p->in.model);
+    return CALM_OK;
+}
+
+/* Of a block's weights in the checkpoint. */
+static double block_bytes(const calm_run *p, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    return calm_inputs_weights(&p->in, layout->block_begin[block], layout->block_begin[block + 1], false) *
+           (double)calm_dtype_bytes(calm_model_config(p->in.model)->dtype);
+}
+
+/* One block: its forward pass with the reading of its weights, and everything else. */
+static calm_replay_block block_costs(const forecast *f, size_t block)
+{
+    const calm_run *p = f->p;
+    const calm_recipe *recipe = p->in.recipe;
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const calm_run_work work = calm_run_work_of_block(&p->in, block);
+    const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
+    calm_replay_block out = {.pass = calibration_seconds(f, work.forward) + block_bytes(p, block) / READ_RATE,
+                             /* Products have the rate of all threads already. */
+                             .work = work.sgemm / (f->calib_rate * f->out->sgemm_flops) +
+                                     work.dgemm / f->out->dgemm_flops,
+                             .together = calm_model_config(p->in.model)->moe.sparse[block],
+                             .todo = block >= p->in.first_block, .cost = calm_run_work_cost(&work)};
+    for (size_t j = begin; j < end && out.todo; j++) {
+        out.work += chain_seconds(f, &layout->jobs[j]);
+        for (size_t i = 0; i < recipe->n_pool; i++)
+            out.blobs += calm_forecast_blob_bytes(p, j, i);
+    }
+    return out;
+}
+
+/* Windows to measure, whose forward passes take so many operations: sentences one by one, but of a mixture. */
+static calm_replay_parts parts_of(const forecast *f, double operations, size_t n, size_t longest)
+{
+    const calm_config *config = calm_model_config(f->p->in.model);
+    const bool encodes = calm_inputs_encode(&f->p->in);
+    return (calm_replay_parts){forward_seconds(f, operations), n,
+                               (encodes ? calm_encode_step : calm_evaluation_batch)(config, n, longest)};
+}
+
+/* The evaluation's text is as long as it is: without a limit its windows are counted by tokenizing it, the one thing
+ * that is done as in the run. */
+static calm_status test_costs(calm_ctx *ctx, const forecast *f, calm_replay_parts *out)
+{
+    const calm_recipe *recipe = f->p->in.recipe;
+    calm_windows windows;
+    size_t n = (size_t)recipe->eval_windows, longest = (size_t)recipe->seqlen;
+    double tokens = (double)recipe->eval_windows * (double)recipe->seqlen;
+    *out = (calm_replay_parts){.seconds = 0};
+    if (!f->p->result.evaluates)
+        return CALM_OK;
+    if (recipe->eval_windows <= 0) {
+        CALM_TRY(calm_run_work_read_eval(ctx, &f->p->in, &windows));
+        n = windows.n;
+        longest = windows.longest;
+        tokens = (double)windows.begin[windows.n];
+    }
+    /* The float model and the result. */
+    *out = parts_of(f, 2 * calm_run_work_token(&f->p->in) * tokens, n, longest);
+    return CALM_OK;
+}
+
+/* The steps of the run, and their sum. */
+static calm_status add_steps(calm_ctx *ctx, forecast *f)
+{
+    const calm_run *p = f->p;
+    const calm_recipe *recipe = p->in.recipe;
+    const calm_windows *calib = &p->in.calib, *guard = &p->in.guard;
+    calm_forecast *out = f->out;
+    calm_replay_block *blocks;
+    const bool reads = calm_inputs_read_rows(&p->in);
+    out->costs = (calm_replay_costs){.n_blocks = p->in.end_block, .windows = calib->n,
+                                     .divides = recipe->prefix == CALM_PREFIX_FLOAT, .flows = reads,
+                                     .look = 1 / READ_RATE};
+    calm_replay_costs *costs = &out->costs;
+    if (calib->n)
+        costs->window_bytes = (double)(calib->begin[calib->n] * calm_model_config(p->in.model)->hidden *
+                                       sizeof(float)) / (double)calib->n;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, blocks, costs->n_blocks));
+    costs->blocks = blocks;
+    /* Every rank weighs rows for itself, before the first block. */
+    costs->begin = 2 * out->bytes_before / READ_RATE + weigh_seconds(f);
+    for (size_t b = 0; b < costs->n_blocks; b++) {
+        blocks[b] = block_costs(f, b);
+        costs->flows |= blocks[b].together;    /* experts are captured by what is routed to them */
+        costs->begin -= block_bytes(p, b) / READ_RATE;
+        out->seconds += blocks[b].pass + blocks[b].work;
+    }
+    costs->alone = head_seconds(f) + out->bytes_after / WRITE_RATE;
+    costs->guard = parts_of(f, calm_run_work_guard(&p->in), guard->n, guard->longest);
+    CALM_TRY(test_costs(ctx, f, &costs->test));
+    out->eval_windows = p->result.evaluates ? costs->test.windows : 0;
+    out->score_rows = reads ? calm_inputs_scored_rows(&p->in) : 0;
+    out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, &f->steps) : 0;
+    out->learn_seconds += learning_seconds(&p->result.tuned, &f->steps);
+    if (recipe->learner)
+        costs->passes = p->result.learned.pass_operations / f->steps.forward;
+    costs->alone += out->learn_seconds - costs->passes;
+    out->seconds += costs->begin + costs->guard.seconds + costs->test.seconds + costs->passes + costs->alone;
+    return CALM_OK;
+}
+
+/* Float model, hybrid and one uniform run on the windows that a tie adds. */
+static void foresee_tie(const forecast *f)
+{
+    const calm_inputs *in = &f->p->in;
+    const double tokens = (double)(in->guard_all.begin[in->guard_all.n] - in->guard.begin[in->guard.n]);
+    if (in->recipe->n_pool > 1 && !in->recipe->keep_hybrid)
+        f->out->tie_seconds = forward_seconds(f, 3 * tokens * calm_run_work_token(in));
+}
+
+/* The model as given, which a rotated one is compared with behind its guard (rotate_guard.c). */
+static void add_rival(const forecast *f)
+{
+    calm_forecast *out = f->out;
+    out->seconds += weigh_seconds(f);
+    for (size_t b = 0; b < out->costs.n_blocks; b++)
+        out->seconds += out->costs.blocks[b].pass + out->costs.blocks[b].work;
+    out->seconds += out->costs.guard.seconds;
+    out->store_bytes *= 2;
+    out->kept_bytes *= 2;
+    out->n_candidates *= 2;
+}
+
+/* Memory of a run on other machines: as fast as it can be where the recipe has no limit. */
+static calm_status plan_ranks(calm_ctx *ctx, forecast *f)
+{
+    f->p->several = true;
+    return calm_memory_plan_choose(ctx, f->p, f->p->memory.limit, &f->out->divided);
+}
+
+calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,
+                               calm_forecast *out)
+{
+    CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
+    calm_recipe unlimited = *recipe;
+    /* Everything below adds to it. */
+    memset(out, 0, sizeof *out);
+    if (elsewhere && !recipe->memory)
+        unlimited.memory = UNLIMITED;
+    CALM_TRY(calm_run_open(ctx, &unlimited, &run));
+    forecast f = {.p = run, .out = out, .n_threads = ctx->n_threads};
+    /* Opening set the limit that the run would have; the measurements here are not the run. */
+    calm_memory_set_limit(ctx->memory, 0);
+    out->memory = run->memory;
+    CALM_TRY(measure(ctx, elsewhere, &f));
+    CALM_TRY(add_sizes(ctx, &f));
+    calm_forecast_store(run, &out->store_bytes, &out->kept_bytes);
+    CALM_TRY(add_steps(ctx, &f));
+    foresee_tie(&f);
+    if (!elsewhere && calm_run_judges_rotation(ctx, recipe, 1))
+        add_rival(&f);
+    return elsewhere ? plan_ranks(ctx, &f) : CALM_OK;
+}

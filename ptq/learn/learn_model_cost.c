@@ -1,0 +1,101 @@
+/* What tuning the whole model takes: windows, operations, memory. */
+#include <math.h>
+
+#include "algorithms/tune.h"
+#include "ptq/eval/encode_back.h"
+#include "ptq/eval/predict.h"
+#include "ptq/eval/predict_back.h"
+#include "ptq/model/block_pass.h"
+#include "ptq/learn/learn_impl.h"
+#include "ptq/state/work.h"
+
+/* Held-out windows that are looked at; of an encoder sentences, which are short. */
+#define HELD_MOST ((size_t)8)
+#define HELD_SENTENCES ((size_t)64)
+
+size_t calm_learn_model_held(const calm_run *p)
+{
+    const size_t held = calm_inputs_held_windows(&p->in);
+    const size_t most = calm_inputs_encode(&p->in) ? HELD_SENTENCES : HELD_MOST;
+    return calm_size_min(most, held ? held : calm_size_max(p->in.calib.n / 8, 1));
+}
+
+size_t calm_learn_model_from(const calm_run *p)
+{
+    return calm_size_max(calm_learn_model_held(p), calm_inputs_held_windows(&p->in));
+}
+
+bool calm_learn_tunes(const calm_run *p)
+{
+    return p->in.recipe->tune_steps > 0;
+}
+
+/* Tokens of a step, on average over those of a round. */
+static double step_tokens(const calm_run *p)
+{
+    const size_t from = calm_learn_model_from(p), n = p->in.calib.n;
+    size_t round = 0;
+    for (size_t w = from; w < n; round++)
+        w = calm_tuning_end(p, w, n);
+    return round ? (double)(p->in.calib.begin[n] - p->in.calib.begin[from]) / (double)round : 0;
+}
+
+void calm_learn_model_foresee(const calm_run *p, calm_learned_facts *out)
+{
+    const calm_config *config = calm_model_config(p->in.model);
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const double rows = (double)p->in.calib.begin[p->in.calib.n], window = rows / (double)p->in.calib.n;
+    const double steps = (double)p->in.recipe->tune_steps;
+    const double looks = (double)calm_learn_model_held(p) * (1 + ceil(steps / (double)CALM_LEARN_LOOK_STEPS));
+    const double blocks = calm_run_work_blocks(&p->in, 0, config->n_blocks, window);
+    const double head = calm_inputs_encode(&p->in) ? 0 : calm_run_work_head(&p->in);
+    /* A step: forward, then once more and twice that backward; the head of both models, once more, and back.  A look:
+     * forward and the head of both models.  The float model once. */
+    out->back_operations = step_tokens(p) * steps * CALM_BLOCK_BOTH * blocks;
+    out->operations = out->back_operations + step_tokens(p) * steps * (blocks + 5 * head) +
+                      window * looks * (blocks + 2 * head) + rows * blocks;
+    /* A step decodes every block on both ways and sums its gradients: about what changing and decoding it takes. */
+    out->updates = steps * calm_inputs_weights(&p->in, 0, layout->n_jobs, true);
+}
+
+/* A calm_learn_bytes_fn. */
+static size_t tune_bytes(const calm_learn_problem *shapes, const void *user)
+{
+    (void)user;
+    return calm_tune_new_bytes(shapes->linears, shapes->n_linears, shapes->vectors, shapes->n_vectors);
+}
+
+size_t calm_learn_model_bytes(const calm_run *p, unsigned extras, bool spill, size_t n_threads)
+{
+    const calm_recipe *recipe = p->in.recipe;
+    const calm_model *model = p->in.model;
+    const calm_config *config = calm_model_config(model);
+    const size_t longest = p->in.calib.longest, tokens = calm_tuning_rows(p);
+    const size_t rows = CALM_BYTES(float, tokens * config->hidden);
+    if (!calm_learn_tunes(p))
+        return 0;
+    size_t opening = 0, pass = 0;
+    const bool encodes = calm_inputs_encode(&p->in);
+    size_t held = (encodes ? calm_model_load_head_bytes(config) : calm_predictors_open_bytes(config, 1, 1, longest)) +
+                  calm_learn_room_new_bytes(model) +
+                  (config->n_blocks + 1) * rows + config->n_blocks * CALM_BYTES(calm_learn_view, 1) +
+                  CALM_BYTES(uint32_t, longest) +
+                  (spill ? 0 : calm_row_store_bytes(p->in.calib.begin[p->in.calib.n], config->hidden));
+    for (size_t b = 0; b < config->n_blocks; b++) {
+        size_t most = 0;
+        pass = calm_size_max(pass, calm_block_back_scratch_bytes(config, b, longest, 0, n_threads));
+        for (size_t i = 0; i < recipe->n_schemes; i++) {
+            const calm_scheme *scheme = &recipe->schemes[i];
+            most = calm_size_max(most, calm_learn_view_open_bytes(model, b, scheme, extras) +
+                                       calm_learn_sum_bytes(model, b, scheme, tune_bytes, NULL));
+            opening = calm_size_max(opening, calm_learn_view_opening_bytes(model, b, scheme, extras));
+        }
+        held += most;
+    }
+    /* Rows of the step before and after the final norm with their gradients, its predictions by both models. */
+    const size_t predictions = calm_size_max(calm_predict_scratch_bytes(config, longest, true, n_threads),
+                                             calm_predict_back_scratch_bytes(config, longest, n_threads)) +
+                               2 * CALM_BYTES(calm_prediction, longest);
+    pass = 5 * rows + calm_size_max(pass, encodes ? calm_embedding_back_scratch_bytes(config->hidden) : predictions);
+    return held + calm_size_max(opening, pass);
+}

@@ -1,0 +1,127 @@
+/* Digests of directories and texts for locks.
+ *
+ * A file has one digest; each tensor has another, over its bytes alone, so that two checkpoints with other shards or
+ * headers are seen to hold the same weights. */
+#include <string.h>
+
+#include "ptq/lock/lock.h"
+#include "ptq/base/file.h"
+#include "ptq/base/threads.h"
+#include "ptq/export/export.h"
+#include "ptq/finish/finish.h"
+
+typedef char calm_digest[CALM_SHA256_HEX];
+
+/* ---- tensors ---- */
+
+/* For scopes. */
+static void close_set(calm_safetensors **set)
+{
+    calm_safetensors_close(*set);
+}
+
+/* Digests of all tensors of a set by name, the member "tensors" of `out`. */
+static calm_status hash_set(calm_ctx *ctx, const calm_safetensors *set, calm_json *out)
+{
+    CALM_TRY(calm_safetensors_hash(ctx, set));
+    calm_json *tensors = calm_json_new_object();
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {    /* sorted by name, whatever shard they are in */
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        calm_json_set_string(tensors, tensor->name, calm_safetensors_digest(set, tensor));
+    }
+    calm_json_set(out, "tensors", tensors);
+    return CALM_OK;
+}
+
+/* The same of a directory.  Its files are mapped, so that nothing is read twice into memory. */
+static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
+{
+    CALM_SCOPED(calm_safetensors *, close_set) set = NULL;
+    CALM_TRY(calm_safetensors_open(ctx, dir, &set));
+    return hash_set(ctx, set, out);
+}
+
+/* ---- files ---- */
+
+/* The member "files" of `out`. */
+static void set_files(const calm_written_file *files, size_t n, calm_json *out)
+{
+    calm_json *object = calm_json_new_object();
+    for (size_t i = 0; i < n; i++)
+        calm_json_set_string(object, files[i].name, files[i].sha256);
+    calm_json_set(out, "files", object);
+}
+
+/* ---- what a lock has ---- */
+
+/* The files first: their names show whether there are tensors to open.  A checkpoint lies in `dir` itself; of several
+ * formats each has a folder, and its files' digests are enough. */
+calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, const calm_written_file *files, size_t n, calm_json **out)
+{
+    CALM_SCOPED_JSON(outputs);
+    calm_written_file *found;
+    bool tensors = false;
+    if (!calm_is_directory(dir))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory", dir);
+    if (!files) {
+        CALM_TRY(calm_outputs_digests(ctx, dir, &found, &n));
+        files = found;
+    }
+    for (size_t i = 0; i < n; i++)
+        tensors |= calm_text_ends_with(files[i].name, ".safetensors") && !strchr(files[i].name, '/');
+    outputs = calm_json_new_object();
+    set_files(files, n, outputs);
+    if (tensors)
+        CALM_TRY(hash_tensors(ctx, dir, outputs));
+    else
+        calm_json_set(outputs, "tensors", calm_json_new_object());
+    *out = outputs;
+    outputs = NULL;
+    return CALM_OK;
+}
+
+/* The files of a model that a run reads or copies, weights apart (those have a digest per tensor).  A licence that
+ * changes changes the output, so it is an input. */
+static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *out)
+{
+    size_t n;
+    const char *const *companions = calm_export_companions(&n);
+    calm_words names = {0};
+    calm_written_file *files;
+    char *path;
+    for (size_t i = 0; i <= n; i++) {
+        const char *name = i ? companions[i - 1] : calm_is_file(dir) ? calm_path_name(dir) : "config.json";
+        CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, dir, name));
+        if (calm_path_exists(path))
+            CALM_TRY(calm_words_add(ctx, &names, name));
+    }
+    CALM_TRY(calm_files_digests(ctx, ctx->scratch, dir, names.of, names.n, &files));
+    set_files(files, names.n, out);
+    return CALM_OK;
+}
+
+/* Every byte of the model is read here, unless it was for `tensors`. */
+calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, const calm_safetensors *tensors, calm_json **out)
+{
+    CALM_SCOPED_JSON(inputs);
+    CALM_SCOPED_JSON(texts);
+    calm_digest digest;
+    inputs = calm_json_new_object();
+    texts = calm_json_new_object();
+    CALM_TRY(hash_model_files(ctx, recipe->model.dir, inputs));
+    if (calm_is_file(recipe->model.dir))    /* that one is among the files, whole */
+        calm_json_set(inputs, "tensors", calm_json_new_object());
+    else if (tensors)
+        CALM_TRY(hash_set(ctx, tensors, inputs));
+    else
+        CALM_TRY(hash_tensors(ctx, recipe->model.dir, inputs));
+    CALM_TRY(calm_recipe_text_digest(ctx, recipe, digest));
+    calm_json_set_string(texts, "calibration", digest);
+    if (recipe->eval_path) {
+        CALM_TRY(calm_sha256_file(ctx, recipe->eval_path, digest));
+        calm_json_set_string(texts, "evaluation", digest);
+    }
+    *out = CALM_EXTEND(inputs, CALM_KV("texts", texts));
+    inputs = texts = NULL;
+    return CALM_OK;
+}

@@ -1,0 +1,68 @@
+/* Which rank has which block.
+ *
+ * Blocks become ready in their order, each as soon as the one before is begun: what leaves a block is handed on before
+ * its candidates are computed.  So a rank that is free takes the next one, as in any queue with several servers. */
+#include "ptq/ranks/ranks.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/scope.h"
+
+/* A way to deal, and what it comes to. */
+typedef struct dealing {
+    double *busy;    /* [ranks] until when */
+    int *owner;      /* [n]                */
+    double begun;    /* the last block     */
+    double ends;     /* the last rank      */
+} dealing;
+
+static void give(dealing *d, size_t rank, double cost)
+{
+    d->begun = fmax(d->begun, d->busy[rank]);
+    d->busy[rank] = d->begun + cost;
+    d->ends = fmax(d->ends, d->busy[rank]);
+}
+
+static size_t free_first(const dealing *d, size_t ranks)
+{
+    size_t best = 0;
+    for (size_t r = 1; r < ranks; r++)
+        if (d->busy[r] < d->busy[best])
+            best = r;
+    return best;
+}
+
+/* Deal all blocks, round the ranks or by who is free. */
+static calm_status deal(calm_ctx *ctx, const calm_deal_block *blocks, size_t n, size_t ranks, bool round, dealing *out)
+{
+    size_t turn = 0;
+    *out = (dealing){.ends = 0};
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->busy, ranks));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->owner, n));
+    for (size_t first = 0, end; first < n; first = end, turn++) {
+        const size_t rank = round ? turn % ranks : free_first(out, ranks);
+        double cost = 0;
+        /* Up to the next block with work, or to the last. */
+        for (end = first; end < n; end++) {
+            cost += blocks[end].cost;
+            out->owner[end] = (int)rank;
+            if (blocks[end].todo) {
+                end++;
+                break;
+            }
+        }
+        give(out, rank, cost);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_deal_blocks(calm_ctx *ctx, const calm_deal_block *blocks, size_t n, size_t ranks, int *owner)
+{
+    dealing round, queue;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(deal(ctx, blocks, n, ranks, true, &round));
+    CALM_TRY(deal(ctx, blocks, n, ranks, false, &queue));
+    memcpy(owner, (queue.ends < round.ends ? queue : round).owner, n * sizeof *owner);
+    return CALM_OK;
+}

@@ -1,0 +1,519 @@
+/* One block: capture its sublayers one after the other, and compute and keep the candidates of each. */
+
+#include "ptq/base/threads.h"
+#include "ptq/search/search_impl.h"
+#include "ptq/state/run_pool.h"
+#include "ptq/plan/assemble.h"
+
+/* Where a block's work stands. */
+typedef struct block_run {
+    calm_run *p;
+    size_t index;
+    bool activations;       /* statistics are wanted */
+    calm_batch *batch, *exact;    /* the second behind float blocks, or NULL */
+    calm_block block;
+    const calm_missing *missing;
+    size_t *done;
+} block_run;
+
+/* Does the job still have candidates to compute? */
+static bool wanted(const calm_run *p, size_t job)
+{
+    bool todo = false;
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+        todo |= calm_candidate_at(&p->in, job, entry)->todo;
+    return todo;
+}
+
+/* ---- candidates ---- */
+
+/* The candidates of a job that are to be computed, or those that are twins of such or of stored ones. */
+static void add_items(const calm_run *p, calm_captured *captured, size_t job, bool twins, calm_block_work *work)
+{
+    calm_job_share *share = &captured->share[calm_model_layout(p->in.model)->jobs[job].kind];
+    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+        if (!calm_candidate_at(&p->in, job, entry)->todo)
+            continue;
+        const size_t twin = calm_candidate_twin(p, captured, job, entry);
+        if ((twin != entry) != twins)
+            continue;
+        work->items[work->n + work->n_twins] =
+            (calm_work){.from = captured, .share = share, .job = job, .entry = entry, .twin = twin};
+        *(twins ? &work->n_twins : &work->n) += 1;
+    }
+}
+
+/* One item per candidate to compute of what was captured, then one per twin. --effort light decides here, since the
+ * crest of an input is known only after its activations were captured. */
+static calm_status list_items(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n,
+                              calm_block_work *work)
+{
+    const calm_run *p = run->p;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, work->items, n * CALM_N_JOBS * p->in.recipe->n_pool));
+    /* Twins last: by then what they are copied from is kept, in whichever slice it was computed. */
+    for (int twins = 0; twins < 2; twins++)
+        for (size_t i = 0; i < n; i++)
+            for (size_t job = captured[i].begin; job < captured[i].end; job++) {
+                if (!captured[i].capture->job[calm_model_layout(p->in.model)->jobs[job].kind].used)
+                    continue;
+                if (!twins)
+                    *run->done += calm_run_skip(ctx, p, job);
+                add_items(p, &captured[i], job, twins, work);
+            }
+    calm_candidate_count(work);
+    return CALM_OK;
+}
+
+/* Stack a job's float weights for cka_linear, which needs a Gram matrix of at least two rows. */
+static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t index)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    const calm_job_ref *ref = &layout->jobs[index];
+    const calm_job_capture *job = &captured->capture->job[ref->kind];
+    calm_cka_linear_ref **linear = &captured->linear[index - captured->begin];
+    const calm_hessian *h = &captured->share[layout->jobs[index].kind].hessian;
+    /* After its candidates were quantized H stands where the Gram matrix was. */
+    const calm_cka_input input = {.rows = job->stats.rows, .in = job->width, .gram = h->blind ? NULL : job->stats.gram,
+                                  .diagonal = h->diagonal, .sum = job->stats.sum};
+    /* The linears of a job are rows of one matrix for the score, as they read the same input; they lie as such. */
+    const float *w = captured->capture->weight[layout->linears[ref->first].role].w;
+    /* With slices this comes once per slice: what an earlier one prepared stays. */
+    if (!job->used || !job->stats.gram || input.rows < 2 || *linear ||
+        !calm_recipe_scores_linear(run->p->in.recipe))
+        return CALM_OK;
+    const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, linear);
+    if (status == CALM_ENUMERIC)    /* the candidates that need the Gram matrix say so themselves */
+        calm_ctx_forgive(ctx);
+    return status == CALM_ENUMERIC ? CALM_OK : status;
+}
+
+/* What outputs of a sublayer or expert are compared with. */
+static calm_status prepare_reference(calm_ctx *ctx, const block_run *run, calm_captured *captured)
+{
+    const calm_capture *capture = captured->capture;
+    /* Prepared once, also when several slices or the unit's own score ask for it. */
+    if (capture->score_rows < CALM_LEAST_SCORE_ROWS || captured->reference)
+        return CALM_OK;
+    return calm_score_prepare_weighted(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
+                                       capture->score_weight, &captured->reference);
+}
+
+/* References of all that was captured together: an output per sublayer or expert, a Gram matrix per job. */
+static calm_status prepare_all(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        CALM_TRY(prepare_reference(ctx, run, &captured[i]));
+        for (size_t job = captured[i].begin; job < captured[i].end; job++)
+            CALM_TRY(prepare_linear(ctx, run, &captured[i], job));
+    }
+    return CALM_OK;
+}
+
+/* The time since then counts as that of scores: all threads are at work on their products, or wait for them. */
+static void count_scores(const calm_ctx *ctx, const block_run *run, double begun)
+{
+    run->p->result.score_seconds += (calm_seconds() - begun) * ctx->n_threads;
+}
+
+static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
+{
+    const double begun = calm_seconds();
+    const calm_status status = prepare_all(ctx, run, captured, n);
+    count_scores(ctx, run, begun);
+    return status;
+}
+
+/* Quantize, score and keep the items of `work`; nothing of them stays in memory. */
+static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n,
+                                 calm_block_work *work)
+{
+    calm_run *p = run->p;
+    work->n_done = p->result.n_cached + *run->done;
+    calm_event(&p->events, CALM_STAGE_QUANTIZE, work->n_done, work->n_total);
+    calm_status status = calm_block_quantize(ctx, work);
+    calm_memory_note(ctx, &p->held.quantize);
+    work->n_done = p->result.n_cached + *run->done;
+    calm_event(&p->events, CALM_STAGE_SCORE, work->n_done, work->n_total);
+    /* Only after quantizing: until then the references would take memory beside what algorithms work on. */
+    if (status == CALM_OK)
+        status = prepare_scores(ctx, run, captured, n);
+    if (status == CALM_OK)
+        status = calm_block_score(ctx, work);
+    calm_parallel_rest();    /* the store has one writer */
+    if (status == CALM_OK)
+        status = calm_block_keep(ctx, work);
+    /* After a failure too: the items own their arenas, and nothing else frees them. */
+    for (size_t i = 0; i < work->n; i++)
+        calm_arena_clear(&work->items[i].arena);
+    calm_memory_note(ctx, &p->held.score);
+    *run->done += work->n;
+    return status;
+}
+
+/* What `capture` saw, with its jobs. */
+static calm_captured describe(const block_run *run, const calm_capture *capture)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    calm_captured out = {.capture = capture};
+    calm_layout_fold_set(layout, run->index, capture->sublayer, capture->expert, &out.begin, &out.end);
+    return out;
+}
+
+/* All candidates of what was captured, at once or in slices. */
+static calm_status compute_all(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+{
+    calm_run *p = run->p;
+    calm_block_work all = {.p = p, .block = &run->block};
+    CALM_TRY(list_items(ctx, run, captured, n, &all));
+    /* What arenas held at most so far was the capture's. */
+    calm_memory_note(ctx, &p->held.capture);
+    /* Without slices all results stay until the scores are there: most tasks for the threads, most memory. */
+    const size_t most =
+        p->memory.knobs.slices && p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : all.n;
+    for (size_t first = 0; first < all.n; first += most) {
+        calm_block_work slice = all;
+        slice.items = all.items + first;
+        slice.n = calm_size_min(all.n - first, most);
+        slice.n_total = p->result.n_cached + run->missing->n_candidates;
+        CALM_TRY(compute_slice(ctx, run, captured, n, &slice));
+    }
+    *run->done += all.n_twins;
+    return calm_candidate_keep_twins(ctx, &all);
+}
+
+/* The same, and nothing of what they shared is left. */
+static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+{
+    const calm_status status = compute_all(ctx, run, captured, n);
+    calm_run_share_clear(captured, n);
+    return status;
+}
+
+/* Scores of the sublayer or expert as a whole, of those that were captured with their first job's input. */
+static calm_status compute_units(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
+{
+    const double begun = calm_seconds();
+    for (size_t i = 0; i < n; i++) {
+        if (!calm_unit_missing(run->p, captured[i].begin, captured[i].end, CALM_POINT_SUBLAYER))
+            continue;
+        CALM_TRY(prepare_reference(ctx, run, &captured[i]));
+        CALM_TRY(calm_sublayer_score(ctx, run->p, &run->block, &captured[i]));
+    }
+    count_scores(ctx, run, begun);
+    return CALM_OK;
+}
+
+/* What rows of the block's jobs are multiplied by (row_weights.h). */
+static float *const *factors_of(const block_run *run)
+{
+    return run->p->row_factors ? run->p->row_factors + run->index * CALM_N_JOBS : NULL;
+}
+
+/* ---- attention, dense MLP, shared expert ---- */
+
+/* A pass over the calibration windows. */
+typedef struct pass {
+    calm_sublayer sublayer;
+    long expert;
+    unsigned jobs;        /* kinds whose candidates are computed                       */
+    bool activations;     /* statistics are wanted                                     */
+    bool units;           /* scores of the sublayer as a whole are                     */
+    bool stay;            /* the rows are run again                                    */
+} pass;
+
+/* Capture the jobs of one pass, keep their statistics, and compute their candidates. */
+static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
+{
+    static const calm_job_kind first_kind[CALM_N_SUBLAYERS] = {CALM_JOB_QKV, CALM_JOB_GATE_UP};
+    calm_run *p = run->p;
+    calm_capture capture;
+    /* The unit's own score runs the sublayer from the input of its first job, whichever jobs this pass computes. */
+    const calm_capture_options options = {.jobs = how->jobs,
+                                          .inputs = how->units ? 1u << first_kind[how->sublayer] : 0,
+                                          .grams = how->jobs && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM),
+                                          .samples = how->jobs && calm_run_keeps_rows(p, run->index, how->sublayer,
+                                                                                 how->expert),
+                                          .activations = how->activations,
+                                          .score_windows =
+                                              how->jobs || how->units ? calm_inputs_scored_windows(&p->in) : 0,
+                                          .score_tokens = p->in.score_tokens,
+                                          .held_windows = calm_inputs_held_windows(&p->in),
+                                          .stay = how->stay,
+                                          .group_bytes = p->memory.knobs.group_bytes,
+                                          .factors = factors_of(run),
+                                          .exact = run->exact,
+                                          .crosses = how->jobs && calm_recipe_caps(p->in.recipe) & CALM_NEEDS_CROSS};
+    {
+        CALM_SCOPED_LEND(p->cluster);
+        CALM_TRY(calm_capture_sublayer(ctx, &run->block, how->sublayer, how->expert, &p->rope, run->batch, &options,
+                                       &capture));
+    }
+    /* Before the candidates: --effort light reads the crest of the inputs from the store. */
+    if (how->activations)
+        CALM_TRY(calm_activations_keep(ctx, p, run->index, &capture));
+    calm_captured captured = describe(run, &capture);
+    CALM_TRY(compute(ctx, run, &captured, 1));
+    return how->units ? compute_units(ctx, run, &captured, 1) : CALM_OK;
+}
+
+/* A sublayer of which nothing is wanted: its float output moves the rows on, of both batches. */
+static calm_status move_on(calm_ctx *ctx, const block_run *run, calm_sublayer sublayer)
+{
+    CALM_SCOPED_LEND(run->p->cluster);
+    if (run->exact)
+        CALM_TRY(calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->exact, NULL));
+    return calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->batch, NULL);
+}
+
+/* All passes over a sublayer that every token sees.  The last one advances the hidden rows. */
+static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublayer, long expert)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    const bool shared = expert == CALM_SHARED_EXPERT;
+    unsigned todo = 0;
+    size_t begin, end;
+    calm_layout_fold_set(layout, run->index, sublayer, expert, &begin, &end);
+    for (size_t job = begin; job < end; job++)
+        todo |= wanted(run->p, job) ? 1u << layout->jobs[job].kind : 0;
+    const bool units = calm_unit_missing(run->p, begin, end, CALM_POINT_SUBLAYER);
+    /* Nothing to compute: the rows only move on. Those of a shared expert are added at the end of the mixture. */
+    if (!todo && !run->activations && !units)
+        return shared ? CALM_OK : move_on(ctx, run, sublayer);
+    /* A pass leaves its Gram matrices and inputs in ctx->out; they go before those of the next pass come. */
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_OUT(ctx, &results);
+    for (bool activations = run->activations, more = true; more;) {
+        /* All at once, or the lowest that is left. */
+        const unsigned jobs = run->p->memory.knobs.job_by_job ? todo & (0u - todo) : todo;
+        todo &= ~jobs;
+        more = todo != 0;
+        /* The unit's score needs all of its candidates, so it comes with the last pass. Rows stay where they are
+         * until then, and for a shared expert always. */
+        CALM_TRY(run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more}));
+        /* The first pass has seen the inputs of every job. */
+        activations = false;
+        calm_arena_clear(ctx->out);
+        calm_memory_note(ctx, &run->p->held.score);    /* what scoring left behind until now */
+    }
+    return CALM_OK;
+}
+
+/* ---- mixtures ---- */
+
+/* How many tokens each expert saw, into the store. */
+static calm_status keep_counts(calm_ctx *ctx, const block_run *run, const calm_routing *routing)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    CALM_TRY(calm_store_begin(ctx, run->p->in.store));
+    for (size_t job = layout->block_begin[run->index]; job < layout->block_begin[run->index + 1]; job++) {
+        const long expert = layout->jobs[job].expert;
+        if (expert < 0)
+            continue;
+        /* Rows of the routing are sorted by expert. */
+        const size_t tokens = routing->begin[expert + 1] - routing->begin[expert];
+        CALM_TRY(calm_store_expert_put(ctx, run->p->in.store, run->p->job_ids[job], run->p->result.calibration_id,
+                                       (int64_t)tokens));
+    }
+    return calm_store_commit(ctx, run->p->in.store);
+}
+
+/* Does one of the experts miss anything? */
+static bool wave_wanted(const block_run *run, size_t first, size_t n)
+{
+    const calm_layout *layout = calm_model_layout(run->p->in.model);
+    bool todo = run->activations;
+    for (size_t e = first; e < first + n && !todo; e++) {
+        size_t begin, end;
+        calm_layout_fold_set(layout, run->index, CALM_SUBLAYER_MLP, (long)e, &begin, &end);
+        for (size_t job = begin; job < end; job++)
+            todo |= wanted(run->p, job);
+        todo |= calm_unit_missing(run->p, begin, end, CALM_POINT_SUBLAYER);
+    }
+    return todo;
+}
+
+/* Capture n experts together, keep their statistics, and compute their candidates. */
+static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *routing, size_t first, size_t n,
+                            calm_moe_sum *sum)
+{
+    calm_run *p = run->p;
+    const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS,
+                                          .grams = calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM,
+                                          .samples = calm_run_keeps_rows(p, run->index, CALM_SUBLAYER_MLP, (long)first),
+                                          .activations = run->activations,
+                                          .score_windows = calm_inputs_scored_windows(&p->in),
+                                          .score_tokens = p->in.score_tokens,
+                                          .held_windows = calm_inputs_held_windows(&p->in),
+                                          .factors = factors_of(run)};
+    calm_capture *captures;
+    calm_captured *captured;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, captures, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, captured, n));
+    {
+        CALM_SCOPED_LEND(p->cluster);
+        CALM_TRY(calm_capture_experts(ctx, &run->block, run->batch, routing, first, n, &options, sum, captures));
+    }
+    for (size_t i = 0; i < n; i++) {
+        captured[i] = describe(run, &captures[i]);
+        if (run->activations)
+            CALM_TRY(calm_activations_keep(ctx, p, run->index, &captures[i]));
+    }
+    CALM_TRY(compute(ctx, run, captured, n));
+    return compute_units(ctx, run, captured, n);
+}
+
+/* All routed experts, a wave at a time; *sum gets their weighted outputs. */
+static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing *routing, calm_moe_sum *sum)
+{
+    CALM_SCOPED_ARENA(results);
+    CALM_SCOPED_OUT(ctx, &results);
+    for (size_t first = 0, n; first < run->block.config->moe.n_experts; first += n) {
+        n = calm_wave_experts(run->p, routing, first, (size_t)ctx->n_threads);
+        if (wave_wanted(run, first, n))
+            CALM_TRY(run_wave(ctx, run, routing, first, n, sum));
+        else
+            /* Their outputs are part of the next block's input all the same. */
+            CALM_TRY(calm_moe_experts(ctx, &run->block, run->batch, routing, first, n, NULL, sum));
+        calm_arena_clear(ctx->out);
+        calm_memory_note(ctx, &run->p->held.score);
+    }
+    return CALM_OK;
+}
+
+/* The MLP of a mixture. Routing comes first: it says which tokens each expert's statistics are of. */
+static calm_status run_mixture(calm_ctx *ctx, block_run *run)
+{
+    calm_moe_watch *watch = NULL;
+    calm_routing routing;
+    /* No file yet, so that closing is safe when beginning fails. */
+    calm_moe_sum sum = {.rows.file = -1};
+    calm_capture whole;
+    if (run->activations)
+        CALM_TRY(calm_moe_watch_begin(ctx, run->block.config, run->batch, &watch));
+    const calm_observer observer = calm_moe_watch_observer(watch);
+    CALM_TRY(calm_moe_route(ctx, &run->block, run->batch, &observer, &routing));
+    CALM_TRY(keep_counts(ctx, run, &routing));
+    if (run->block.moe.shared[CALM_ROLE_DOWN].w)
+        CALM_TRY(run_dense(ctx, run, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT));
+    CALM_TRY(calm_moe_begin(ctx, run->batch, ctx->out, &sum));
+    calm_status status = run_experts(ctx, run, &routing, &sum);
+    if (status == CALM_OK)
+        status = calm_moe_end(ctx, &run->block, run->batch, &observer, &sum);
+    /* Also after a failure: the sum may lie in a file. */
+    calm_row_store_close(&sum.rows);
+    CALM_TRY(status);
+    if (!watch)
+        return CALM_OK;
+    CALM_TRY(calm_moe_watch_end(ctx, watch, &whole));
+    return calm_activations_keep(ctx, run->p, run->index, &whole);
+}
+
+/* ---- the block ---- */
+
+/* Candidates of a dense block from its weights alone, of which one job's are in memory at a time. */
+static calm_status run_blind(calm_ctx *ctx, block_run *run)
+{
+    const calm_model *model = run->p->in.model;
+    const calm_layout *layout = calm_model_layout(model);
+    run->block = (calm_block){.index = run->index, .config = calm_model_config(model)};
+    for (size_t job = layout->block_begin[run->index]; job < layout->block_begin[run->index + 1]; job++) {
+        const calm_job_ref *ref = &layout->jobs[job];
+        calm_capture capture = {.expert = CALM_NO_EXPERT, .weight = run->block.weight};
+        calm_captured captured = {.capture = &capture, .begin = job, .end = job + 1};
+        if (!wanted(run->p, job))
+            continue;
+        capture.job[ref->kind] = (calm_job_capture){.used = true, .width = ref->in};
+        CALM_TRY(calm_model_load_job(ctx, model, ref, run->block.weight));
+        CALM_TRY(compute(ctx, run, &captured, 1));
+        calm_arena_clear(ctx->out);
+    }
+    return CALM_OK;
+}
+
+/* Attention, then MLP: the MLP's input is the output of the float attention, whatever was quantized of it. */
+static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
+{
+    calm_run *p = run->p;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        CALM_TRY(calm_model_load_sublayer(ctx, p->in.model, run->index, s, &run->block));
+        /* Blocks that the recipe leaves float are run for the hidden rows alone. */
+        if (!inside)
+            CALM_TRY(move_on(ctx, run, s));
+        else if (s == CALM_SUBLAYER_MLP && run->block.moe.router)
+            CALM_TRY(run_mixture(ctx, run));
+        else
+            CALM_TRY(run_dense(ctx, run, s, CALM_NO_EXPERT));
+        /* The weights of one sublayer are in memory at a time. */
+        calm_arena_clear(ctx->out);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_run_choose_block(calm_ctx *ctx, calm_run *p, size_t block)
+{
+    calm_pool pool;
+    size_t first, end;
+    calm_inputs_jobs(&p->in, &first, &end);
+    CALM_TRY(calm_pool_of_run(ctx, p, &p->in.recipe->selection, &pool));
+    pool.pending = false;    /* of the units that are asked for */
+    for (size_t u = 0; u < pool.n_units; u++) {
+        const char *reason;
+        size_t entry;
+        if (pool.jobs[pool.unit_begin[u]].block != block)
+            continue;
+        CALM_TRY(calm_solve_unit(ctx, &pool, &p->scope, u, CALM_ANY_SCHEME, &entry, &reason));
+        for (size_t job = pool.unit_begin[u]; job < pool.unit_begin[u + 1]; job++)
+            p->choice[first + job] = entry;
+    }
+    return CALM_OK;
+}
+
+/* A quantized prefix: choose for this block, and run what was chosen on the rows before it. */
+static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batch *before)
+{
+    calm_run *p = run->p;
+    calm_plan plan;
+    calm_block block;
+    CALM_TRY(calm_run_choose_block(ctx, p, run->index));
+    CALM_TRY(calm_plan_of_choice(ctx, &p->in, p->choice, &plan));
+    calm_plan_override override = {p->in.model, &plan};
+    CALM_TRY(calm_model_load_block(ctx, p->in.model, run->index, &block));
+    CALM_TRY(calm_plan_apply(&override, ctx, run->index, &block));
+    /* Back to the rows before the block: run_sublayers has advanced them by the float weights. */
+    CALM_TRY(calm_batch_assign(ctx, before, run->batch));
+    return calm_batch_block(ctx, &block, &p->rope, run->batch, NULL);
+}
+
+/* The block's sublayers, its own scores, and with a quantized prefix what the next block will really see. */
+static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *before,
+                             const calm_batch *scored)
+{
+    CALM_TRY(run->batch ? run_sublayers(ctx, run, inside) : run_blind(ctx, run));
+    const double begun = calm_seconds();
+    if (scored)
+        CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
+    count_scores(ctx, run, begun);
+    calm_memory_note(ctx, &run->p->held.score);
+    calm_arena_clear(ctx->out);
+    return before ? pass_quantized(ctx, run, before) : CALM_OK;
+}
+
+calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const calm_missing *missing,
+                               calm_batch *batch, calm_batch *exact, size_t *done)
+{
+    block_run run = {.p = p, .index = index, .batch = batch, .exact = exact, .missing = missing, .done = done};
+    const bool inside = index >= p->in.first_block && index < p->in.end_block;
+    const bool again = inside && p->in.recipe->prefix != CALM_PREFIX_FLOAT,
+               scores = inside && missing->blocks[index];
+    CALM_SCOPED_BF16(ctx, p->in.recipe->bf16);
+    CALM_SCOPED_ARENA(kept);
+    /* Closed at the end whether or not they were made. */
+    CALM_SCOPED(calm_batch, calm_batch_close) before = {.hidden.file = -1}, scored = {.hidden.file = -1};
+    run.activations = inside && missing->activations[index];
+    if (again)
+        CALM_TRY(calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &before));
+    /* In memory even when hidden rows spill: the scoring windows are few, and both runs of the block read them. */
+    if (scores)
+        CALM_TRY(calm_batch_cut(ctx, batch, &p->in.scoring, &kept, &scored));
+    return run_block(ctx, &run, inside, again ? &before : NULL, scores ? &scored : NULL);
+}

@@ -1,0 +1,68 @@
+/* Weights of calibration rows. */
+#include "ptq/search/search_impl.h"
+
+
+/* Has this rank candidates of the block to compute? */
+static bool computes(const calm_run *p, const calm_missing *missing, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    bool todo = false;
+    if (block < p->in.first_block || block >= p->in.end_block || !calm_division_mine(p, missing, block))
+        return false;
+    for (size_t job = layout->block_begin[block]; job < layout->block_begin[block + 1]; job++)
+        for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
+            todo |= calm_candidate_at(&p->in, job, entry)->todo;
+    return todo;
+}
+
+/* Room for the lengths of the blocks to compute; the first of them. */
+static calm_status new_lengths(calm_ctx *ctx, const calm_run *p, const calm_missing *missing, calm_arena *arena,
+                               float ***out, size_t *first)
+{
+    const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
+    *first = n_blocks;
+    CALM_TRY(CALM_NEW(ctx, arena, *out, n_blocks * CALM_N_JOBS));
+    /* Blocks whose rows are captured by another rank, or only passed through, have none. */
+    for (size_t b = missing->end; b-- > 0;) {
+        if (!computes(p, missing, b))
+            continue;
+        *first = b;
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+            CALM_TRY(CALM_NEW_RAW(ctx, arena, (*out)[b * CALM_N_JOBS + kind], rows));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *p, const calm_missing *missing, calm_arena *arena)
+{
+    const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
+    calm_gradient_pass pass = {.run = p, .n_windows = p->in.calib.n, .key = "calibration.weight",
+                               .stage = CALM_STAGE_WEIGH};
+    float **lengths;
+    if (p->in.recipe->weight == CALM_WEIGHT_NONE)
+        return CALM_OK;
+    CALM_TRY(new_lengths(ctx, p, missing, arena, &lengths, &pass.first_block));
+    if (pass.first_block == n_blocks)
+        return CALM_OK;
+    pass.lengths = lengths;
+    calm_cluster_place(p->cluster, "the weights of rows");
+    {
+        CALM_SCOPED_LEND(p->cluster);
+        CALM_TRY(calm_gradient_pass_run(ctx, &pass));
+    }
+    for (size_t i = 0; i < n_blocks * CALM_N_JOBS; i++)
+        if (lengths[i] && !calm_capture_factors(lengths[i], rows))
+            return calm_fail(ctx, CALM_ENUMERIC, "block %zu: a gradient at the outputs of %s is not finite; leave "
+                             "`calibration.weight` gradient out", i / CALM_N_JOBS, calm_job_name(i % CALM_N_JOBS));
+    p->row_factors = lengths;
+    return CALM_OK;
+}
+
+size_t calm_run_weigh_rows_bytes(const calm_run *p)
+{
+    const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
+    if (p->in.recipe->weight == CALM_WEIGHT_NONE)
+        return 0;
+    return CALM_BYTES(float *, n_blocks * CALM_N_JOBS) +
+           (p->in.end_block - p->in.first_block) * CALM_N_JOBS * CALM_BYTES(float, rows);
+}

@@ -1,0 +1,330 @@
+/* Inputs of a run: texts and windows, and what they are asked for. */
+#include "ptq/state/inputs.h"
+
+#include "ptq/base/file.h"
+#include "ptq/data/sentences.h"
+#include "ptq/data/token_file.h"
+#include "ptq/model/arch.h"
+
+/* Of sensitivities, where none are held out. */
+#define GRADIENT_WINDOWS ((size_t)16)
+
+calm_candidate *calm_candidate_at(const calm_inputs *in, size_t job, size_t entry)
+{
+    return &in->candidates[job * in->recipe->n_pool + entry];
+}
+
+void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    /* Jobs are numbered block by block. */
+    *first = layout->block_begin[in->first_block];
+    *end = layout->block_begin[in->end_block];
+}
+
+bool calm_inputs_read_rows(const calm_inputs *in)
+{
+    return calm_recipe_needs_rows(in->recipe) || calm_config_is_mixture(calm_model_config(in->model));
+}
+
+bool calm_inputs_encode(const calm_inputs *in)
+{
+    return calm_model_config(in->model)->arch->encoder;
+}
+
+calm_status calm_inputs_check_biases(calm_ctx *ctx, const calm_inputs *in)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        if (calm_layout_biased(layout, &layout->jobs[j]))
+            return CALM_OK;
+    for (size_t i = 0; i < in->recipe->n_pool; i++) {
+        const calm_algorithm *algorithm = in->recipe->pool[i].algorithm;
+        if ((calm_algorithm_caps(algorithm) & CALM_SETS_BIAS) && !calm_algorithm_is_preset(algorithm))
+            return calm_fail(ctx, CALM_EARG,
+                             "%s: no linear has a bias that the refit bias of `algorithms` %s could correct; leave it "
+                             "out of the chain", in->recipe->model.name, calm_algorithm_name(algorithm));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const size_t rows = in->calib.n ? in->calib.begin[in->calib.n] - in->calib.begin[calm_inputs_held_windows(in)] : 0;
+    size_t first, end;
+    if (in->recipe->prefix != CALM_PREFIX_ASYMMETRIC)
+        return CALM_OK;
+    if (calm_model_config(in->model)->moe.n_experts)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a mixture of experts has no `calibration.prefix` asymmetric: a "
+                         "token may go to another expert behind quantized blocks", in->recipe->model.name);
+    calm_inputs_jobs(in, &first, &end);
+    for (size_t j = first; in->calib.n && calm_recipe_caps(in->recipe) & CALM_NEEDS_CROSS && j < end; j++)
+        if (rows / CALM_CROSS_ROWS_PER_INPUT < layout->jobs[j].in)
+            return calm_fail(ctx, CALM_EARG, "%s: `calibration.prefix` asymmetric has %zu calibration rows for %zu "
+                             "inputs, needs %zu (%zu windows are held out for scores): raise `calibration.samples`",
+                             layout->jobs[j].name, rows, layout->jobs[j].in,
+                             CALM_CROSS_ROWS_PER_INPUT * layout->jobs[j].in, calm_inputs_held_windows(in));
+    return CALM_OK;
+}
+
+calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in)
+{
+    if (in->recipe->weight == CALM_WEIGHT_NONE || !calm_inputs_encode(in))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `calibration.weight` gradient is of predictions, which an encoder "
+                     "has not; take none", in->recipe->model.name);
+}
+
+void calm_inputs_describe(const calm_inputs *in, calm_result *out)
+{
+    const calm_config *config = calm_model_config(in->model);
+    out->layout = calm_model_layout(in->model);
+    out->tensors = in->rotated.temporary ? NULL : calm_model_tensors(in->model);
+    calm_inputs_jobs(in, &out->first_job, &out->end_job);
+    out->encoder = config->arch->encoder;
+    out->n_experts = config->moe.n_experts;
+    out->calib = calm_window_facts_of(&in->calib);
+    out->guard = calm_window_facts_of(&in->guard);
+}
+
+calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inputs *in)
+{
+    bool splits = in->recipe->split_v;
+    for (size_t i = 0; i < in->recipe->n_schemes; i++)
+        splits |= calm_mix_splits(&in->recipe->schemes[i]);
+    CALM_TRY(calm_model_open(ctx, dir, &in->model));
+    return splits ? calm_model_split(ctx, in->model) : CALM_OK;
+}
+
+/* Replace the open model by its rotated form, which lies beside the store for as long as the inputs are open. */
+static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
+{
+    const calm_recipe *recipe = in->recipe;
+    const calm_rotate_options options = {recipe->rotate, (uint64_t)recipe->rotate_seed, CALM_N_DTYPES};
+    CALM_SCOPED_MODEL(plain);
+    char *target;
+    plain = in->model;
+    in->model = NULL;
+    calm_log(ctx, CALM_LOG_INFO, "%s: rotated by %s, seed %lld", recipe->model.dir, calm_rotate_name(recipe->rotate),
+             recipe->rotate_seed);
+    CALM_TRY(calm_make_parent(ctx, recipe->store));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &target, "%s.rotated", recipe->store));
+    CALM_TRY(calm_export_begin(ctx, target, &in->rotated));
+    CALM_TRY(calm_rotate_write(ctx, plain, &options, in->rotated.temporary));
+    return calm_inputs_open_directory(ctx, in->rotated.temporary, in);
+}
+
+static calm_status use_hadamard(calm_ctx *ctx, calm_inputs *in)
+{
+    return in->recipe->rotate == CALM_ROTATE_R1R2R4 ? calm_model_use_hadamard(ctx, in->model) : CALM_OK;
+}
+
+calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in)
+{
+    if (in->recipe->rotate == CALM_ROTATE_NONE)
+        return CALM_OK;
+    CALM_TRY(calm_rotate_check(ctx, in->model));
+    return use_hadamard(ctx, in);
+}
+
+calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
+{
+    CALM_TRY(calm_inputs_open_directory(ctx, in->recipe->model.dir, in));
+    in->float_bytes = calm_model_bytes(in->model);
+    CALM_TRY(calm_inputs_allow_rotation(ctx, in));
+    if (in->recipe->rotate == CALM_ROTATE_NONE || in->only_look)
+        return CALM_OK;
+    CALM_TRY(rotate_model(ctx, in));
+    return use_hadamard(ctx, in);    /* the files of a rotated model do not say it */
+}
+
+/* Remove the rotated model; what fails here leaves a directory that the next run removes. */
+static void remove_rotated(calm_inputs *in)
+{
+    CALM_SCOPED_ARENA(arena);
+    calm_ctx quiet;
+    calm_ctx_init(&quiet, &arena, &arena);
+    if (in->rotated.temporary)
+        calm_export_abandon(&quiet, &in->rotated);
+    in->rotated.temporary = NULL;
+}
+
+calm_status calm_inputs_open_written(calm_ctx *ctx, const calm_recipe *recipe, const char *place, calm_model **out)
+{
+    CALM_TRY(calm_model_open(ctx, place, out));
+    /* Other rules stand in the checkpoint; schemes with float activations have none. */
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        if (recipe->schemes[i].act_rule == CALM_ACT_RULE_VLLM)
+            return calm_model_set_act_rule(ctx, *out, CALM_ACT_RULE_VLLM);
+    return CALM_OK;
+}
+
+void calm_inputs_close(calm_inputs *in)
+{
+    calm_store_close(in->store);
+    calm_tokenizer_close(in->tokenizer);
+    calm_model_close(in->model);
+    in->store = NULL;
+    in->tokenizer = NULL;
+    in->model = NULL;
+    remove_rotated(in);
+}
+
+/* ---- texts ---- */
+
+/* Windows of token ids need no tokenizer; the text of the evaluation and the tokens of maxima do. */
+calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
+{
+    char *path;
+    CALM_TRY(calm_path_beside(ctx, ctx->out, &path, in->recipe->model.dir, "tokenizer.json"));
+    const calm_status status = calm_tokenizer_open(ctx, path, &in->tokenizer);
+    if (status == CALM_OK || !in->recipe->calib_is_token_ids)
+        return status;
+    calm_log(ctx, CALM_LOG_WARNING, "%s; the run goes on with the ids of %s%s", ctx->message, in->recipe->calib_path,
+             in->recipe->eval_path ? ", without evaluation" : "");
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
+
+/* Windows of a text. */
+static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
+                             const calm_windows_options *options, calm_windows *out)
+{
+    const bool encoder = calm_inputs_encode(in);
+    calm_windows_options how = *options;
+    /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones go on. */
+    if (encoder)
+        how.seqlen = calm_size_min(how.seqlen, calm_model_config(in->model)->max_positions);
+    /* The template of an encoder is for sentences, which have both of its ends. */
+    how.special = options->special && !encoder;
+    /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
+    if (!encoder || in->recipe->encoder_stream)
+        return calm_windows_read(ctx, in->tokenizer, path, &how, out);
+    return calm_sentences_read(ctx, in->tokenizer, path, &how, out);
+}
+
+/* Windows as the recipe cuts all its texts. */
+static calm_windows_options cut(const calm_inputs *in, long long n_windows, long long seed)
+{
+    return (calm_windows_options){.seqlen = (size_t)in->recipe->seqlen, .n_windows = (size_t)n_windows, .seed = seed,
+                                  .vocab = calm_model_config(in->model)->vocab,
+                                  .special = in->recipe->add_special_tokens};
+}
+
+/* So many windows of one text for calibration, and others for the guard, as far as it has them: the first *n_first of
+ * `guard`, behind which those are that a tie may ask for. */
+static calm_status read_both(calm_ctx *ctx, const calm_inputs *in, const char *path, const char *name,
+                             size_t n_calib, size_t n_guard, calm_windows *calib, calm_windows *guard, size_t *n_first)
+{
+    const calm_recipe *recipe = in->recipe;
+    calm_windows_options options = cut(in, (long long)(n_calib + n_guard), recipe->seed);
+    /* The guard's errors are those of independent windows. */
+    options.n_spread = n_guard;
+    options.doublings = CALM_GUARD_DOUBLINGS;
+    /* Calibration and guard are cut from one draw: no window can be in both. */
+    calm_windows all;
+    if (recipe->calib_is_token_ids) {
+        calm_token_file file;
+        CALM_TRY(calm_token_file_read(ctx, path, options.vocab, &file));
+        CALM_TRY(calm_windows_from_tokens(ctx, &file, &options, &all));
+    } else {
+        CALM_TRY(read_text(ctx, in, path, &options, &all));
+    }
+    /* Calibration takes what it asks for first; the guard has the rest. */
+    size_t n_left = all.n > n_calib ? all.n - n_calib : 0;
+    if (n_left < n_guard) {
+        /* A short text: an eighth of it guards, so that there is a guard at all. */
+        n_left = calm_size_max(n_left, calm_size_min(all.n / 8, n_guard));
+        calm_log(ctx, CALM_LOG_WARNING, "%s has %zu windows of %lld tokens: %zu for calibration, %zu for the guard",
+                 name, all.n, recipe->seqlen, all.n - n_left, n_left);
+    }
+    *n_first = calm_size_min(n_left, n_guard);
+    CALM_TRY(calm_windows_slice(ctx, &all, 0, all.n - n_left, calib));
+    return calm_windows_slice(ctx, &all, all.n - n_left, n_left, guard);
+}
+
+/* The share of text `i` of n in `windows`: the first ones have one more where they cannot be divided. */
+static size_t share_of(long long windows, size_t i, size_t n)
+{
+    return ((size_t)windows + n - 1 - i) / n;
+}
+
+calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
+{
+    const calm_recipe *recipe = in->recipe;
+    const size_t n = 1 + recipe->n_more_texts;
+    calm_windows *calib, *guard;
+    size_t n_guard = 0, n_first;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, calib, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, guard, n));
+    for (size_t i = 0; i < n; i++) {
+        const char *path = calm_recipe_text(recipe, i);
+        CALM_TRY(read_both(ctx, in, path, n > 1 ? path : recipe->calib_name, share_of(recipe->calib_windows, i, n),
+                           share_of(recipe->guard_windows, i, n), &calib[i], &guard[i], &n_first));
+        n_guard += n_first;
+    }
+    if (n > 1) {
+        CALM_TRY(calm_windows_join(ctx, calib, n, &in->calib));
+        CALM_TRY(calm_windows_join(ctx, guard, n, &in->guard_all));
+    } else {
+        in->calib = *calib;
+        in->guard_all = *guard;
+    }
+    /* Of several texts, too: one that gives less than its share has nothing behind it, so that windows in turn begin
+     * with the first ones of all. */
+    return calm_windows_slice(ctx, &in->guard_all, 0, n_guard, &in->guard);
+}
+
+size_t calm_inputs_held_windows(const calm_inputs *in)
+{
+    const size_t asked = (size_t)(in->recipe->score_windows > in->recipe->probe_windows ? in->recipe->score_windows
+                                                                                        : in->recipe->probe_windows);
+    /* Without scores nothing is measured on them. */
+    return in->recipe->score_windows ? calm_size_min(asked, in->calib.n / 4) : 0;
+}
+
+/* `asked` windows, of those held out, or where there are none of all. */
+static size_t measured_windows(const calm_inputs *in, long long asked)
+{
+    const size_t held = calm_inputs_held_windows(in);
+    return calm_size_min((size_t)asked, held ? held : in->calib.n);
+}
+
+bool calm_inputs_measured(const calm_inputs *in)
+{
+    return in->recipe->score_windows && calm_inputs_read_rows(in);
+}
+
+size_t calm_inputs_score_windows(const calm_inputs *in)
+{
+    return measured_windows(in, in->recipe->score_windows);
+}
+
+size_t calm_inputs_scored_windows(const calm_inputs *in)
+{
+    return in->recipe->unscored ? 0 : calm_inputs_score_windows(in);
+}
+
+size_t calm_inputs_scored_rows(const calm_inputs *in)
+{
+    return in->scoring.begin ? in->scoring.begin[calm_inputs_scored_windows(in)] : 0;
+}
+
+size_t calm_inputs_probe_windows(const calm_inputs *in)
+{
+    return measured_windows(in, in->recipe->probe_windows);
+}
+
+size_t calm_inputs_gradient_windows(const calm_inputs *in)
+{
+    const size_t held = calm_inputs_held_windows(in);
+    return held ? held : calm_size_min(GRADIENT_WINDOWS, in->calib.n);
+}
+
+calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, size_t n, bool spread, calm_windows *out)
+{
+    calm_windows_options options = cut(in, (long long)n, -1);
+    options.n_spread = spread ? n : 0;
+    return read_text(ctx, in, in->recipe->eval_path, &options, out);
+}

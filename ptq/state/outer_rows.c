@@ -1,0 +1,176 @@
+/* Pieces of an embedding or a head as jobs of one linear. */
+#include "ptq/state/outer_rows.h"
+
+#include <string.h>
+
+#include "algorithms/algorithm.h"
+#include "ptq/calib/head_stats.h"
+#include "ptq/quant/qjob.h"
+#include "ptq/recipe/recipe.h"
+
+/* Nothing is known of the inputs, whose Gram matrix stands for the identity: scales of least squared error. */
+#define ALGORITHM "hls(signed=true)+nearest"
+
+calm_status calm_outer_algorithm(calm_ctx *ctx, const char *name, calm_algorithm **out)
+{
+    return calm_algorithm_parse(ctx, name ? name : ALGORITHM, out);
+}
+
+calm_status calm_outer_fit_reads(calm_ctx *ctx, const calm_outer_fit *fit, bool *out)
+{
+    calm_algorithm *algorithm;
+    CALM_TRY(calm_outer_algorithm(ctx, fit->algorithm, &algorithm));
+    *out = fit->algorithm && (calm_algorithm_caps(algorithm) & CALM_NEEDS_GRAM);
+    return CALM_OK;
+}
+
+/* ---- what a head is fitted to ---- */
+
+/* gram [width, width] += its mean diagonal times the identity. */
+static void add_embedding(double *gram, size_t width)
+{
+    double sum = 0;
+    for (size_t i = 0; i < width; i++)
+        sum += gram[i * width + i];
+    for (size_t i = 0; i < width; i++)
+        gram[i * width + i] += sum / (double)width;
+}
+
+calm_status calm_outer_fit_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
+                                   calm_outer_fit *fit)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_tensor *head;
+    double *gram;
+    bool reads;
+    CALM_TRY(calm_outer_fit_reads(ctx, fit, &reads));
+    if (!reads || fit->stats.gram)
+        return CALM_OK;
+    CALM_TRY(calm_model_table(ctx, model, !config->tied, &head));
+    CALM_TRY(calm_head_stats_collect(ctx, model, windows, &gram, &fit->stats.rows));
+    if (config->tied)
+        add_embedding(gram, config->hidden);
+    fit->head = head->name;
+    fit->stats.gram = gram;
+    return CALM_OK;
+}
+
+/* What calm_recipe_head_algorithm says of a stored run's algorithms; of one that this calm does not know, nothing is
+ * known. */
+static const char *stored_choice(calm_ctx *ctx, const calm_json *recipe, const calm_formats *formats)
+{
+    const calm_json *algorithms = calm_json_get(recipe, "algorithms");
+    const size_t n = calm_json_size(algorithms);
+    const char *only = NULL;
+    unsigned caps = 0;
+    for (size_t i = 0; i < n; i++) {
+        calm_algorithm *parsed;
+        const char *name = calm_json_string(calm_json_get(calm_json_at(algorithms, i), "name"), "");
+        if (calm_algorithm_parse(ctx, name, &parsed) == CALM_OK) {
+            caps |= calm_algorithm_caps(parsed);
+            only = name;
+        } else {
+            calm_ctx_forgive(ctx);
+        }
+    }
+    return calm_recipe_head_choice(formats, caps, n == 1 ? only : NULL);
+}
+
+calm_status calm_outer_stored_algorithm(calm_ctx *ctx, const calm_json *recipe, const calm_formats *formats,
+                                        const char **out)
+{
+    calm_formats own = {0};
+    *out = calm_json_string(calm_json_get(recipe, "head_algorithm"), NULL);
+    if (*out)
+        return CALM_OK;
+    CALM_TRY(calm_formats_of_recipe(ctx, recipe, &own));
+    CALM_TRY(calm_formats_ask_outer(ctx, calm_json_string(calm_json_get(recipe, "embed_scheme"), NULL),
+                                    calm_json_string(calm_json_get(recipe, "head_scheme"), NULL), &own.options));
+    /* One that wrote a head by no algorithm, before heads were fitted, writes the same again. */
+    if (!calm_formats_have_tables(&own))
+        *out = stored_choice(ctx, recipe, formats);
+    return CALM_OK;
+}
+
+calm_status calm_outer_fit_key(calm_ctx *ctx, const calm_outer_fit *fit, const char *calibration,
+                               char key[CALM_SHA256_HEX])
+{
+    calm_algorithm *algorithm;
+    calm_sha256 sha;
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_TRY(calm_outer_algorithm(ctx, fit->algorithm, &algorithm));
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-head-1");
+    calm_sha256_field(&sha, calm_algorithm_canonical(algorithm));
+    calm_sha256_field(&sha, calibration);
+    return calm_sha256_finish(ctx, &sha, key);
+}
+
+/* ---- rows ---- */
+
+/* Rows as a job, in ctx->out. */
+static calm_status quantize(calm_ctx *ctx, const calm_outer_fit *fit, const calm_tensor *table,
+                            const calm_scheme *scheme, size_t first, size_t n, calm_qjob *out)
+{
+    const bool fitted = fit && fit->stats.gram && strcmp(fit->head, table->name) == 0;
+    const size_t in = table->shape[1];
+    calm_algorithm *algorithm;
+    double *none = NULL;
+    float *w;
+    if (!fitted)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, none, in * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, n * in));
+    CALM_TRY(calm_tensor_part_to_f32(ctx, table, first * in, n * in, w));
+    const calm_stats stats = fitted ? fit->stats : (calm_stats){.gram = none};
+    const calm_linear linear = {.name = table->name, .out = n, .in = in, .w = w};
+    const calm_job job = {.name = table->name, .linears = &linear, .n_linears = 1, .stats = &stats, .scheme = *scheme};
+    /* One that reads data does so of the head alone. */
+    CALM_TRY(calm_outer_algorithm(ctx, fit ? fit->algorithm : NULL, &algorithm));
+    if (!fitted && calm_algorithm_caps(algorithm))
+        CALM_TRY(calm_outer_algorithm(ctx, NULL, &algorithm));
+    return calm_algorithm_run(ctx, algorithm, &job, out);
+}
+
+calm_status calm_outer_rows(void *user, calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme,
+                            size_t first, size_t n, calm_qlinear *out)
+{
+    const size_t in = table->shape[1];
+    calm_qjob qjob;
+    CALM_TRY(quantize(ctx, user, table, scheme, first, n, &qjob));
+    *out = (calm_qlinear){.quantized = true, .scheme = *scheme, .out = n, .in = in, .group = qjob.group,
+                          .n_groups = qjob.n_groups, .codes = qjob.codes, .scales = qjob.scales, .zeros = qjob.zeros,
+                          .mins = qjob.mins, .global = qjob.global};
+    return CALM_OK;
+}
+
+calm_status calm_outer_rows_round(calm_ctx *ctx, const calm_outer_fit *fit, const calm_tensor *table,
+                                  const calm_scheme *scheme, uint16_t *out)
+{
+    const size_t rows = table->shape[0], in = table->shape[1], most = calm_outer_piece(rows, in);
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    for (size_t first = 0, n; first < rows; first += n) {
+        CALM_SCOPED_SCRATCH(ctx);
+        calm_qjob qjob;
+        float *w;
+        n = calm_size_min(most, rows - first);
+        CALM_TRY(quantize(ctx, fit, table, scheme, first, n, &qjob));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, n * in));
+        calm_qjob_dequantize(&qjob, w);
+        CALM_TRY(calm_from_f32(ctx, CALM_F16, w, n * in, out + first * in));
+        calm_arena_clear(&arena);
+    }
+    return CALM_OK;
+}
+
+size_t calm_outer_rows_bytes(const calm_algorithm *algorithm, size_t vocab, size_t width, size_t n_threads)
+{
+    const size_t rows = calm_outer_piece(vocab, width);
+    /* Groups of 16 have the most scales of all types. */
+    const calm_scheme scheme = {.bits = 8, .group = 16, .symmetric = true, .scale_dtype = CALM_F16};
+    calm_job_shape shape = calm_job_shape_of(&scheme, rows, width);
+    shape.n_threads = n_threads;
+    return CALM_BYTES(double, width * width) + CALM_BYTES(float, rows * width) +
+           calm_algorithm_run_bytes(algorithm, &shape) + calm_algorithm_run_scratch_bytes(algorithm, &shape);
+}

@@ -1,0 +1,63 @@
+/* Results: facts, and the gates that they must hold. */
+#include "ptq/state/result.h"
+
+#include <math.h>
+#include <string.h>
+
+calm_window_facts calm_window_facts_of(const calm_windows *windows)
+{
+    calm_window_facts out = {.n = windows->n, .longest = windows->longest, .available = windows->n_available,
+                             .tokens = windows->begin ? windows->begin[windows->n] : 0};    /* NULL: never read */
+    memcpy(out.sha256, windows->sha256, sizeof out.sha256);
+    return out;
+}
+
+/* ---- gates ---- */
+
+calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
+{
+    const calm_eval_result *predictions = &r->eval_result.predictions;
+    const calm_embedding_result *embeddings = &r->eval_result.embeddings;
+    const double ppl_float = r->eval_float.predictions.ppl, bytes = (double)r->bytes_after;
+    /* Those of the other kind of model mean nothing: calm_gates_check lets no gate on them through. */
+    const double figures[CALM_N_FIGURES] = {
+        [CALM_FIGURE_PPL] = predictions->ppl, [CALM_FIGURE_PPL_FLOAT] = ppl_float,
+        [CALM_FIGURE_PPL_RATIO] = predictions->ppl / ppl_float, [CALM_FIGURE_KL] = predictions->kl,
+        [CALM_FIGURE_TOP1] = predictions->top1, [CALM_FIGURE_BITS] = r->bits_per_weight, [CALM_FIGURE_BYTES] = bytes,
+        [CALM_FIGURE_SIZE_RATIO] = bytes / (double)r->bytes_before, [CALM_FIGURE_COSINE] = embeddings->cosine,
+        [CALM_FIGURE_COSINE_MIN] = embeddings->cosine_min, [CALM_FIGURE_SPEARMAN] = embeddings->spearman,
+        [CALM_FIGURE_ERROR] = embeddings->error};
+    /* One more, so that it is not NULL: NULL says that nothing was measured yet. */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->gate_values, r->recipe->n_gates + 1));
+    for (size_t i = 0; i < r->recipe->n_gates; i++)
+        r->gate_values[i] = figures[r->recipe->gates[i].figure];
+    return CALM_OK;
+}
+
+calm_status calm_gates_put(calm_ctx *ctx, const calm_result *r)
+{
+    /* The values are kept whether or not the gates hold: a failed run is where they matter. */
+    CALM_TRY(calm_store_begin(ctx, r->store));
+    for (size_t i = 0; i < r->recipe->n_gates; i++) {
+        const calm_store_gate row = {r->run_id, (int64_t)i, r->recipe->gates[i].text, r->gate_values[i],
+                                     calm_gate_holds(&r->recipe->gates[i], r->gate_values[i])};
+        CALM_TRY(calm_store_gate_put(ctx, r->store, &row));
+    }
+    return calm_store_commit(ctx, r->store);
+}
+
+calm_status calm_gates_verdict(calm_ctx *ctx, const calm_result *r)
+{
+    const calm_recipe *recipe = r->recipe;
+    size_t first = recipe->n_gates, n = 0;
+    for (size_t i = 0; r->gate_values && i < recipe->n_gates; i++)
+        if (!calm_gate_holds(&recipe->gates[i], r->gate_values[i])) {
+            first = n ? first : i;
+            n++;
+        }
+    return n == 0 ? CALM_OK
+                  : calm_fail(ctx, CALM_EMISMATCH,
+                              "gate \"%s\" does not hold: measured %.6g (%zu of %zu gates fail); the "
+                              "checkpoint is written: %s",
+                              recipe->gates[first].text, r->gate_values[first], n, recipe->n_gates, recipe->output);
+}

@@ -1,0 +1,58 @@
+/* The recipe of a run as its row in the store has it. */
+#include <string.h>
+
+#include "ptq/state/state.h"
+
+/* A member of `json` from its text; NULL: none. */
+static calm_status add_member(calm_ctx *ctx, calm_json *json, const char *key, const char *text)
+{
+    calm_json *value;
+    if (!text)
+        return CALM_OK;
+    CALM_TRY(calm_json_parse(ctx, key, text, strlen(text), &value));
+    calm_json_set(json, key, value);
+    return CALM_OK;
+}
+
+calm_status calm_run_recipe_text(calm_ctx *ctx, const calm_recipe *recipe, bool all, calm_text *out)
+{
+    CALM_SCOPED_JSON(json);
+    json = calm_recipe_json(recipe);
+    if (all) {
+        CALM_TRY(add_member(ctx, json, "overrides", recipe->overrides));
+        CALM_TRY(add_member(ctx, json, "document", recipe->document));
+    }
+    return calm_json_write(ctx, json, 0, out);
+}
+
+calm_status calm_run_keep_recipe(calm_ctx *ctx, const calm_run *p)
+{
+    CALM_SCOPED_TEXT(recipe);
+    CALM_TRY(calm_run_recipe_text(ctx, p->in.recipe, true, &recipe));
+    return calm_store_run_recipe(ctx, p->in.store, p->result.run_id, recipe.data);
+}
+
+/* ---- the end of a run ---- */
+
+calm_status calm_run_end(calm_ctx *ctx, const calm_run *p, const char *status)
+{
+    const calm_store_outcome outcome = {.status = status, .result = p->result.name,
+                                        .reason = ctx->status == CALM_OK ? p->result.verdict : ctx->message,
+                                        .bits_per_weight = p->result.bits_per_weight,
+                                        .bytes_before = p->result.bytes_before,
+                                        .bytes_after = p->result.bytes_after};
+    return calm_store_run_end(ctx, p->in.store, p->result.run_id, &outcome);
+}
+
+void calm_run_failed(calm_ctx *ctx, const calm_run *p)
+{
+    /* A copy, so that what fails here does not replace the failure that is to be reported. */
+    calm_ctx quiet = *ctx;
+    if (!p || !p->in.store || !p->result.run_id)
+        return;
+    calm_store_rollback(p->in.store);    /* of what was under way: within it this row would go with it */
+    calm_run_end(&quiet, p, "failed");
+    /* These have a remedy outside of calm, after which it pays to know that nothing is lost. */
+    if (ctx->status == CALM_ENOSPC || ctx->status == CALM_EIO)
+        calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command goes on from there", p->in.recipe->store);
+}

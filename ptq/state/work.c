@@ -1,0 +1,252 @@
+/* Floating-point operations of a run. */
+#include "ptq/state/work.h"
+
+#include "algorithms/algorithm.h"
+#include "cka/cka.h"
+#include "ptq/model/block_pass.h"
+#include "ptq/model/model.h"
+#include "ptq/state/forecast_fit.h"
+#include "ptq/state/work_impl.h"
+
+/* Float model and result on a whole text: what is below this is evaluated whole, a minute or two on a small machine. */
+#define WHOLE_TEXT_FLOPS 2e13
+/* Fewer windows would leave a standard error that says little about a quantized model. */
+#define LEAST_WINDOWS ((size_t)64)
+
+/* Scores take at most a tenth of what candidates of a pool like the default one, of so many, share: the forward pass
+ * of the calibration and the Gram matrices.  Fewer rows would leave the choice to chance; below so many operations,
+ * seconds, all rows are scored. */
+#define USUAL_POOL 6.0
+#define LEAST_SCORE_ROWS ((size_t)512)
+#define SCORE_STEP ((size_t)256)
+#define SMALL_SCORES 2e12
+
+double calm_run_work_cost(const calm_run_work *work)
+{
+    return work->forward + work->sgemm + 2 * work->dgemm + work->chains;
+}
+
+double calm_run_work_token(const calm_inputs *in)
+{
+    /* Attention scores are small beside the weights at the usual lengths. */
+    return calm_run_work_blocks(in, 0, calm_model_config(in->model)->n_blocks, 0) + calm_run_work_head(in);
+}
+
+double calm_run_work_blocks(const calm_inputs *in, size_t first, size_t end, double window)
+{
+    const calm_config *config = calm_model_config(in->model);
+    const calm_layout *layout = calm_model_layout(in->model);
+    /* Blocks may differ in their weights, and are alike in attention. */
+    const double weights = calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true);
+    return calm_block_operations(config, weights, 0) +
+           (double)(end - first) * calm_block_operations(config, 0, window);
+}
+
+double calm_run_work_head(const calm_inputs *in)
+{
+    const calm_config *config = calm_model_config(in->model);
+    return 2 * (double)config->hidden * (double)config->vocab;
+}
+
+double calm_run_work_gradients(const calm_inputs *in, size_t n, size_t first)
+{
+    const size_t n_blocks = calm_model_config(in->model)->n_blocks;
+    const double rows = (double)in->calib.begin[n], window = n ? rows / (double)n : 0;
+    /* Forward; of what the gradient goes through once more, and back to the rows alone.  The head's logits twice, and
+     * two sums back. */
+    return rows * (calm_run_work_blocks(in, 0, n_blocks, window) +
+                   (CALM_BLOCK_BOTH - 1) * calm_run_work_blocks(in, first, n_blocks, window) +
+                   4 * calm_run_work_head(in));
+}
+
+/* One triangle takes half the operations of a product, at about 0.7 of its rate. */
+static double gram_work(double rows, double width)
+{
+    return rows * width * width / 0.7;
+}
+
+/* ---- scores ---- */
+
+/* Products in double that compare n outputs with the float ones (cka/score.h's two forms), and prepare those. */
+static double comparing(double n, double d)
+{
+    return n <= (double)calm_score_square_rows((size_t)d) ? 2 * n * n * d : 6 * n * d * d;
+}
+
+static double preparing(double n, double d)
+{
+    return n <= (double)calm_score_square_rows((size_t)d) ? 4 * n * n * d : 2 * n * d * d;
+}
+
+/* Weights that rows pass from a job to the end of its sublayer or expert. */
+static double weights_behind(const calm_layout *layout, size_t job)
+{
+    const calm_job_ref *ref = &layout->jobs[job];
+    size_t begin, end;
+    double weights = 0;
+    calm_layout_fold_set(layout, ref->block, calm_job_sublayer(ref->kind), ref->expert, &begin, &end);
+    for (size_t j = job; j < end; j++)
+        weights += (double)layout->jobs[j].out * (double)layout->jobs[j].in;
+    return weights;
+}
+
+/* Add the scores of n candidates of a job on so many rows: each needs its output.  The float output is prepared once,
+ * with the first job of its sublayer or expert. */
+static void add_scores(const calm_inputs *in, size_t job, double rows, double n, calm_run_work *work)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const calm_job_ref *ref = &layout->jobs[job];
+    const double hidden = (double)calm_model_config(in->model)->hidden;
+    size_t begin, end;
+    calm_layout_fold_set(layout, ref->block, calm_job_sublayer(ref->kind), ref->expert, &begin, &end);
+    work->sgemm += n * 2 * rows * weights_behind(layout, job);
+    work->dgemm += n * comparing(rows, hidden) + (job == begin ? preparing(rows, hidden) : 0);
+}
+
+/* A token is routed to top_k of the experts: a job of one expert sees its share of the rows, if routing is even. */
+static double share_of_rows(const calm_inputs *in, const calm_job_ref *job)
+{
+    const calm_moe_config *moe = &calm_model_config(in->model)->moe;
+    return job->expert >= 0 ? (double)moe->top_k / (double)moe->n_experts : 1;
+}
+
+size_t calm_run_work_score_rows(double shared, double (*cost)(const void *user, size_t rows), const void *user,
+                                size_t most)
+{
+    size_t rows = most;
+    if (cost(user, most) <= SMALL_SCORES)
+        return most;
+    while (rows > LEAST_SCORE_ROWS && cost(user, rows) > shared / 9)
+        rows -= SCORE_STEP;
+    return calm_size_max(rows, calm_size_min(most, LEAST_SCORE_ROWS));
+}
+
+/* Of a pool like the default one on all jobs of the model, whatever the recipe has: stored candidates are shared by
+ * runs with other pools and other blocks, so that what they are scored on must not depend on these. */
+static double scores_of(const void *user, size_t rows)
+{
+    const calm_inputs *in = user;
+    const calm_layout *layout = calm_model_layout(in->model);
+    calm_run_work work = {0};
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        add_scores(in, j, (double)rows * share_of_rows(in, &layout->jobs[j]), USUAL_POOL, &work);
+    return calm_run_work_cost(&work);
+}
+
+/* What such a pool shares: a forward pass of the calibration, and Gram matrices. */
+static double shared_by_pools(const calm_inputs *in)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const double rows = (double)in->calib.begin[in->calib.n];
+    double work = rows * calm_run_work_blocks(in, 0, calm_model_config(in->model)->n_blocks, 0);
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        work += gram_work(rows * share_of_rows(in, &layout->jobs[j]), (double)layout->jobs[j].in);
+    return work;
+}
+
+calm_status calm_run_work_cut_scoring(calm_ctx *ctx, calm_inputs *in)
+{
+    const size_t n = calm_inputs_score_windows(in), whole = in->calib.begin[n];
+    const size_t most = calm_size_min((size_t)in->recipe->score_rows, whole);
+    /* Every token of a sentence reads all others: an encoder's are not cut. */
+    if (most && !calm_inputs_encode(in)) {
+        const size_t rows = calm_run_work_score_rows(shared_by_pools(in), scores_of, in, most);
+        in->score_tokens = rows < whole ? calm_size_max(rows / n, 1) : 0;
+    }
+    return calm_windows_cut(ctx, &in->calib, n, in->score_tokens ? in->score_tokens : SIZE_MAX, &in->scoring);
+}
+
+/* ---- candidates ---- */
+
+/* Add what the candidates of one job take: of an expert, with its share of the rows. */
+static void add_job(const calm_inputs *in, size_t index, double rows, double score_rows, calm_run_work *work)
+{
+    const calm_recipe *recipe = in->recipe;
+    const calm_job_ref *job = &calm_model_layout(in->model)->jobs[index];
+    const double out = (double)job->out, width = (double)job->in;
+    bool gram = false;
+    double products = 0;
+    for (size_t a = 0; a < recipe->n_pool; a++) {
+        gram |= (calm_algorithm_caps(recipe->pool[a].algorithm) & CALM_NEEDS_GRAM) != 0;
+        products += calm_algorithm_products(recipe->pool[a].algorithm);
+    }
+    work->chains += 2 * out * width * width * products;
+    if (score_rows > 0)
+        add_scores(in, index, score_rows, (double)recipe->n_pool, work);
+    /* Collected, and factored, once for all candidates. */
+    work->sgemm += gram ? gram_work(rows, width) : 0;
+    work->dgemm += products > 0 ? calm_forecast_factor_operations(job->in) : 0;
+}
+
+/* Of all calibration windows, but for attention. */
+static double passes(const calm_inputs *in, size_t first, size_t end)
+{
+    const double rows = calm_inputs_read_rows(in) ? (double)in->calib.begin[in->calib.n] : 0;
+    return rows * calm_run_work_blocks(in, first, end, 0);
+}
+
+/* Add what the candidates of jobs first .. end - 1 take. */
+static void add_jobs(const calm_inputs *in, size_t first, size_t end, calm_run_work *work)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const double rows = (double)in->calib.begin[in->calib.n], score_rows = (double)calm_inputs_scored_rows(in);
+    for (size_t j = first; j < end; j++) {
+        const double share = share_of_rows(in, &layout->jobs[j]);
+        add_job(in, j, share * rows, share * score_rows, work);
+    }
+}
+
+calm_run_work calm_run_work_of_block(const calm_inputs *in, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    calm_run_work work = {.forward = passes(in, block, block + 1)};
+    if (block >= in->first_block && block < in->end_block)
+        add_jobs(in, layout->block_begin[block], layout->block_begin[block + 1], &work);
+    return work;
+}
+
+double calm_run_work_guard(const calm_inputs *in)
+{
+    return (double)in->guard.begin[in->guard.n] * (double)(in->recipe->n_pool + 2) * calm_run_work_token(in);
+}
+
+/* Of everything but the evaluation, nothing being in the store. */
+static calm_run_work all_work(const calm_inputs *in)
+{
+    size_t first, end;
+    calm_run_work work = {.forward = passes(in, 0, in->end_block) + calm_run_work_guard(in)};
+    calm_inputs_jobs(in, &first, &end);
+    add_jobs(in, first, end, &work);
+    if (in->recipe->weight)
+        work.forward += calm_run_work_gradients(in, in->calib.n, in->first_block);
+    return work;
+}
+
+size_t calm_run_work_share(double rest, double whole, size_t n)
+{
+    const double most = rest / 2;    /* a third of all is half of the rest */
+    if (whole <= WHOLE_TEXT_FLOPS || whole <= most)
+        return n;
+    return calm_size_min(n, calm_size_max((size_t)((double)n * (most / whole)), LEAST_WINDOWS));
+}
+
+/* The same of float model and result on a text. */
+static size_t share_of(const calm_inputs *in, const calm_windows *text)
+{
+    const calm_run_work work = all_work(in);
+    return calm_run_work_share(work.forward + work.sgemm + work.dgemm + work.chains,
+                               2 * (double)text->begin[text->n] * calm_run_work_token(in), text->n);
+}
+
+calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out)
+{
+    const long long asked = in->recipe->eval_windows;
+    /* The first windows, where their number is given: results of different runs are compared on this text. */
+    CALM_TRY(calm_inputs_read_eval(ctx, in, asked < 0 ? 0 : (size_t)asked, false, out));
+    const size_t n = asked < 0 ? share_of(in, out) : out->n;
+    if (n == out->n)
+        return CALM_OK;
+    calm_log(ctx, CALM_LOG_INFO, "evaluation: %zu of %zu windows, spread over the text, which cost a third of the run "
+                                 "(`evaluation.samples` 0: all)", n, out->n);
+    return calm_inputs_read_eval(ctx, in, n, true, out);
+}

@@ -1,0 +1,108 @@
+/* The figures of a run that is taken up again, as its card shows them. */
+#include "ptq/stored/stored_impl.h"
+
+#include <string.h>
+
+/* The figures of an evaluation, without its windows: nothing is compared again. */
+static void take_measure(const calm_value *v, calm_measure *out)
+{
+    if (v[9].integer)
+        *out = (calm_measure){CALM_STORE_EMBEDDINGS,
+                              .embeddings = {.n = (size_t)v[6].integer, .pairs = (size_t)v[14].integer,
+                                             .error = calm_value_as_real(&v[10]), .cosine = calm_value_as_real(&v[11]),
+                                             .cosine_min = calm_value_as_real(&v[12]),
+                                             .spearman = calm_value_as_real(&v[13])}};
+    else
+        *out = (calm_measure){CALM_STORE_PREDICTIONS,
+                              .predictions = {.kl = calm_value_as_real(&v[3]), .ppl = calm_value_as_real(&v[4]),
+                                              .top1 = calm_value_as_real(&v[5])}};
+}
+
+/* One of the guard's: on its first windows, or on more that it needed. */
+static void take_trial(const calm_value *v, bool more, calm_result *r, calm_trial *trial)
+{
+    const size_t windows = (size_t)v[6].integer;
+    const double delta = calm_value_as_real(&v[1]), se = calm_value_as_real(&v[2]);
+    if (more) {
+        trial->more = (calm_trial_more){.windows = windows, .id = v[7].integer, .delta = delta, .se = se};
+        take_measure(v, &trial->more.measure);
+        return;
+    }
+    r->guard.n = windows;
+    trial->id = v[7].integer;
+    trial->delta = delta;
+    trial->se = se;
+    take_measure(v, &trial->measure);
+}
+
+/* The figures of an evaluation that the run used: the guard's to the trial of that name; on the test text those of the
+ * float model and of the result.  A name that is no trial is left out: an older calm may have measured plans that this
+ * one does not. */
+static calm_status take_evaluation(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    calm_result *r = user;
+    const char *subject = v ? calm_value_as_string(&v[0]) : NULL, *role = v ? calm_value_as_string(&v[15]) : NULL;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!subject || !role)
+        return CALM_OK;
+    const bool more = strcmp(role, "guard_more") == 0;
+    for (size_t i = 0; (more || strcmp(role, "guard") == 0) && i < r->n_trials; i++)
+        if (strcmp(r->trials[i].name, subject) == 0)
+            take_trial(v, more, r, &r->trials[i]);
+    if (strcmp(role, "test") == 0 && strcmp(subject, "float") == 0)
+        take_measure(v, &r->eval_float);
+    if (strcmp(role, "test") != 0 || strcmp(subject, r->name) != 0)
+        return CALM_OK;
+    take_measure(v, &r->eval_result);
+    r->eval.n = (size_t)v[6].integer;
+    r->eval.longest = (size_t)v[8].integer;
+    r->evaluates = v[7].integer > 0;
+    return CALM_OK;
+}
+
+/* One window of the result on the test text; the float model's divergence from itself is 0 in each. */
+static calm_status take_window(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+{
+    calm_result *r = user;
+    (void)ctx;
+    (void)n;
+    (void)names;
+    if (!v || v[0].integer < 0 || (size_t)v[0].integer >= r->eval.n)
+        return CALM_OK;
+    calm_eval_window *window = &r->eval_result.predictions.windows[v[0].integer];
+    *window = (calm_eval_window){.tokens = (size_t)v[1].integer, .kl = calm_value_as_real(&v[2])};
+    r->eval_float.predictions.windows[v[0].integer].tokens = window->tokens;
+    return CALM_OK;
+}
+
+/* The windows of the test text, of which the standard error is computed. */
+static calm_status restore_windows(calm_ctx *ctx, calm_assembly *a)
+{
+    calm_result *r = &a->result;
+    const calm_value params[] = {calm_value_int(a->run.id), calm_value_text(r->name)};
+    if (!r->evaluates || r->eval_result.kind != CALM_STORE_PREDICTIONS)
+        return CALM_OK;
+    if (r->eval.n > INT32_MAX)    /* which a negative count is, too */
+        return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has %zu windows of the test text", a->recipe.store,
+                         (long long)a->run.id, r->eval.n);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->eval_float.predictions.windows, r->eval.n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, r->eval_result.predictions.windows, r->eval.n));
+    return calm_store_query(ctx, a->in.store, "SELECT w.number, w.tokens, w.kl FROM evaluation_window w"
+                            " JOIN run_evaluation v ON v.evaluation_id = w.evaluation_id"
+                            " WHERE v.run_id = ?1 AND v.role = 'test' AND v.subject = ?2", params, 2, take_window, r);
+}
+
+calm_status calm_assembly_figures(calm_ctx *ctx, calm_assembly *a)
+{
+    const calm_value run = calm_value_int(a->run.id);
+    /* With the names and differences that evaluations had in this run. */
+    CALM_TRY(calm_store_query(ctx, a->in.store,
+                              "SELECT v.subject, coalesce(v.delta_kl, v.delta_one_minus_cosine), v.delta_se, e.kl,"
+                              " e.ppl, e.top1, e.n_windows, e.id, e.window_tokens, e.kind = 'embeddings', e.error,"
+                              " e.cosine, e.cosine_min, e.spearman, e.pairs, v.role"
+                              " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
+                              " WHERE v.run_id = ?1", &run, 1, take_evaluation, &a->result));
+    return restore_windows(ctx, a);
+}
