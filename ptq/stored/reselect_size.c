@@ -109,6 +109,7 @@ calm_status calm_reselected_size(calm_ctx *ctx, const calm_reselect_options *o, 
                          (long long)run->id);
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe, 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p, 1));
+    CALM_TRY(calm_choosing_open(ctx, p));
     CALM_TRY(restore(ctx, run, pool, out, recipe));
     p->in.recipe = recipe;
     p->pool = *pool;
