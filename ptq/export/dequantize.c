@@ -154,6 +154,8 @@ static calm_status open_directory(work *w)
         return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: it is a float model: config.json has no quantization entry",
                          w->path);
     CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->set));
+    CALM_TRY(calm_safetensors_need_files(w->ctx, w->set));
+    calm_safetensors_log_index(w->ctx, w->set);
     const bool asked = w->options->dtype != CALM_N_DTYPES;
     const calm_dtype dtype = asked ? w->options->dtype : dtype_of(w->read, CALM_BF16);
     w->result->format = calm_qformat_of(w->stored)->label;

@@ -9,7 +9,7 @@
 #include "ptq/base/option.h"
 #include "ptq/base/sha256.h"
 #include "ptq/base/threads.h"
-#include "ptq/io/json.h"
+#include "ptq/io/safetensors_impl.h"
 
 /* The reference implementation's limit on a header; also bounds what a hostile file makes us parse. */
 #define HEADER_MAX ((size_t)100 * 1000 * 1000)
@@ -17,65 +17,6 @@
 
 /* Bytes of a tensor that are resident at a time while it is hashed, per thread. */
 #define CHUNK_BYTES ((size_t)1024 * 1024)
-
-/* Made when they are asked for, so that a set that is only read is const all the same. */
-typedef struct tensor_digests {
-    calm_arena arena;
-    char (*of)[CALM_SHA256_HEX];    /* [n_tensors]; NULL: not yet */
-} tensor_digests;
-
-typedef struct shard {
-    char *path;
-    calm_mapping map;
-    calm_json *header;
-} shard;
-
-struct calm_safetensors {
-    calm_arena arena;
-    shard *shards;
-    size_t n_shards;
-    calm_tensor *tensors;    /* sorted by name */
-    size_t n_tensors, capacity;
-    tensor_digests *digests;
-    calm_tensor_source source;    /* of another format; all NULL: files of this one */
-    calm_shard_fault_fn *report;  /* NULL: the first fault ends the opening */
-    void *user;
-    calm_shard_fault fault;       /* of the check in progress: set before whatever may fail */
-};
-
-/* Report a failure and forgive it, where faults are reported; without memory nothing can go on.  *bad (may be NULL):
- * there was a failure. */
-static calm_status survive(calm_ctx *ctx, const calm_safetensors *set, const char *tensor, calm_status status,
-                           bool *bad)
-{
-    if (bad)
-        *bad = status != CALM_OK;
-    if (status == CALM_OK || !set->report || status == CALM_ENOMEM)
-        return status;
-    set->report(set->user, set->fault, tensor, ctx->message);
-    calm_ctx_forgive(ctx);
-    return CALM_OK;
-}
-
-bool calm_tensor_size(const calm_tensor *tensor, size_t *n_elements, size_t *bytes)
-{
-    size_t n = 1;
-    for (int i = 0; i < tensor->n_dims; i++)
-        if (!calm_size_mul(&n, n, tensor->shape[i]))
-            return false;
-    *n_elements = n;
-    return calm_size_mul(bytes, n, calm_dtype_bytes(tensor->dtype));
-}
-
-const char *calm_shape_text(int n_dims, const size_t *shape, char text[128])
-{
-    int used = snprintf(text, 128, "[");
-    for (int i = 0; i < n_dims && used < 128; i++)
-        used += snprintf(text + used, 128 - (size_t)used, "%s%zu", i ? ", " : "", shape[i]);
-    if (used < 128)
-        snprintf(text + used, 128 - (size_t)used, "]");
-    return text;
-}
 
 /* ---- one header entry ---- */
 
@@ -100,7 +41,7 @@ static calm_status read_shape(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
-static calm_status read_entry(calm_ctx *ctx, calm_safetensors *set, const shard *file, size_t data_begin,
+static calm_status read_entry(calm_ctx *ctx, calm_safetensors *set, const calm_shard *file, size_t data_begin,
                               const calm_json *entry, calm_tensor *tensor)
 {
     const char *dtype;
@@ -148,7 +89,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* One tensor against the end of those before it. */
-static calm_status check_place(calm_ctx *ctx, calm_safetensors *set, const shard *file, const calm_tensor *tensors,
+static calm_status check_place(calm_ctx *ctx, calm_safetensors *set, const calm_shard *file, const calm_tensor *tensors,
                                size_t index, const uint8_t *expected)
 {
     const calm_tensor *at = &tensors[index];
@@ -163,13 +104,14 @@ static calm_status check_place(calm_ctx *ctx, calm_safetensors *set, const shard
 }
 
 /* Tensors must tile the data section: no overlap, no hole, nothing after the last. */
-static calm_status check_tiling(calm_ctx *ctx, calm_safetensors *set, const shard *file, size_t data_begin,
+static calm_status check_tiling(calm_ctx *ctx, calm_safetensors *set, const calm_shard *file, size_t data_begin,
                                 calm_tensor *tensors, size_t n)
 {
     const uint8_t *expected = file->map.data + data_begin, *end = file->map.data + file->map.bytes;
     qsort(tensors, n, sizeof *tensors, by_place);
     for (size_t i = 0; i < n; i++) {
-        CALM_TRY(survive(ctx, set, tensors[i].name, check_place(ctx, set, file, tensors, i, expected), NULL));
+        CALM_TRY(calm_safetensors_survive(ctx, set, tensors[i].name,
+                                          check_place(ctx, set, file, tensors, i, expected), NULL));
         if (expected < tensors[i].data + tensors[i].bytes)
             expected = tensors[i].data + tensors[i].bytes;
     }
@@ -180,7 +122,7 @@ static calm_status check_tiling(calm_ctx *ctx, calm_safetensors *set, const shar
     return CALM_OK;
 }
 
-static calm_status read_header(calm_ctx *ctx, shard *file, size_t *data_begin)
+static calm_status read_header(calm_ctx *ctx, calm_shard *file, size_t *data_begin)
 {
     uint64_t length = 0;
     if (file->map.bytes < 8)
@@ -204,7 +146,7 @@ static calm_status read_header(calm_ctx *ctx, shard *file, size_t *data_begin)
 /* Append the shard's tensors to those of the set. */
 static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index)
 {
-    shard *file = &set->shards[index];
+    calm_shard *file = &set->shards[index];
     size_t data_begin = 0, before = set->n_tensors;
     bool bad, whole = true;
     set->fault = CALM_SHARD_MISSING;
@@ -222,7 +164,8 @@ static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index
         calm_tensor *tensor = &set->tensors[set->n_tensors];
         *tensor = (calm_tensor){.shard = index};
         CALM_TRY(calm_strf(ctx, &set->arena, &tensor->name, "%s", name));
-        CALM_TRY(survive(ctx, set, tensor->name, read_entry(ctx, set, file, data_begin, entry, tensor), &bad));
+        CALM_TRY(calm_safetensors_survive(ctx, set, tensor->name,
+                                          read_entry(ctx, set, file, data_begin, entry, tensor), &bad));
         set->n_tensors += !bad;
         whole &= !bad;
     }
@@ -231,130 +174,63 @@ static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index
 
 /* ---- a set ---- */
 
-static int by_name(const void *a, const void *b)
+/* By name, and those of one name in the order of their files. */
+static int by_name_and_file(const void *a, const void *b)
 {
-    return strcmp(((const calm_tensor *)a)->name, ((const calm_tensor *)b)->name);
+    const calm_tensor *x = a, *y = b;
+    const int order = strcmp(x->name, y->name);
+    return order ? order : (x->shard > y->shard) - (x->shard < y->shard);
 }
 
-static calm_status sort_by_name(calm_ctx *ctx, calm_safetensors *set)
+/* Of tensors [n] of one name in several files the one that the index names, else the last, as in the engines. */
+static const calm_tensor *choose_copy(calm_safetensors *set, const calm_json *map, const calm_tensor *copies, size_t n)
+{
+    const char *file = calm_json_string(calm_json_get(map, copies->name), "");
+    const calm_tensor *last = &copies[n - 1], *taken = last;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(calm_path_name(copies[i].file), file) == 0)
+            taken = &copies[i];
+    /* The first is an example for all, unless a later one is a disagreement. */
+    if (!set->gaps.n_twice++ || (taken != last && strcmp(set->gaps.twice_taken, set->gaps.twice_last) == 0)) {
+        set->gaps.twice = copies->name;
+        set->gaps.twice_taken = calm_path_name(taken->file);
+        set->gaps.twice_last = calm_path_name(last->file);
+    }
+    return taken;
+}
+
+/* `map` NULL: a name that stands twice is a fault. */
+static calm_status sort_by_name(calm_ctx *ctx, calm_safetensors *set, const calm_json *map)
 {
     size_t n = 0;
     set->fault = CALM_SHARD_TWICE;
     if (set->n_tensors)
-        qsort(set->tensors, set->n_tensors, sizeof *set->tensors, by_name);
-    for (size_t i = 0; i < set->n_tensors; i++) {
-        const calm_tensor *last = n ? &set->tensors[n - 1] : NULL, *at = &set->tensors[i];
-        if (last && strcmp(last->name, at->name) == 0)
-            CALM_TRY(survive(ctx, set, at->name,
-                             calm_fail(ctx, CALM_EFORMAT, "tensor %s stands in %s and in %s", at->name, last->file,
-                                       at->file),
-                             NULL));
-        else
-            set->tensors[n++] = *at;
+        qsort(set->tensors, set->n_tensors, sizeof *set->tensors, by_name_and_file);
+    for (size_t i = 0, end; i < set->n_tensors; i = end) {
+        const calm_tensor first = set->tensors[i];
+        for (end = i + 1; end < set->n_tensors && strcmp(set->tensors[end].name, first.name) == 0; end++)
+            if (!map)
+                CALM_TRY(calm_safetensors_survive(ctx, set, first.name,
+                                                  calm_fail(ctx, CALM_EFORMAT, "tensor %s stands in %s and in %s",
+                                                            first.name, first.file, set->tensors[end].file),
+                                                  NULL));
+        set->tensors[n++] = map && end > i + 1 ? *choose_copy(set, map, &set->tensors[i], end - i) : first;
     }
     set->n_tensors = n;
     return CALM_OK;
 }
 
-static bool is_file_name(const calm_json *value)
+/* `map`: of the index; NULL: there is none, or faults are reported. */
+static calm_status open_files(calm_ctx *ctx, calm_safetensors *set, const calm_json *map)
 {
-    const char *file = calm_json_string(value, NULL);
-    return file && file[0] && !strchr(file, '/') && strlen(file) == calm_json_string_length(value);
-}
-
-/* The distinct files of a weight_map, sorted, as shards of the set. */
-static calm_status list_shards(calm_ctx *ctx, calm_safetensors *set, const char *dir, const char *index_path,
-                               const calm_json *map)
-{
-    size_t n = calm_json_size(map), used = 0;
-    const char **files, *name;
-    const calm_json *value;
-    set->fault = CALM_SHARD_INDEX;
-    if (calm_json_typeof(map) != CALM_JSON_OBJECT || n == 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"weight_map\": expected an object that is not empty", index_path);
-    CALM_TRY(CALM_NEW(ctx, &set->arena, files, n));
-    for (void *iter = NULL; calm_json_next(map, &iter, &name, &value);)
-        if (!is_file_name(value))
-            CALM_TRY(survive(ctx, set, name,
-                             calm_fail(ctx, CALM_EFORMAT,
-                                       "%s: \"weight_map\": %s: expected a file name in the same folder", index_path,
-                                       name),
-                             NULL));
-        else
-            files[used++] = calm_json_string(value, NULL);
-    qsort(files, used, sizeof *files, calm_words_compare);
-    CALM_TRY(CALM_NEW(ctx, &set->arena, set->shards, used + 1));
-    for (size_t i = 0; i < used; i++) {
-        if (i && strcmp(files[i], files[i - 1]) == 0)
-            continue;
-        CALM_TRY(calm_path_join(ctx, &set->arena, &set->shards[set->n_shards].path, dir, files[i]));
-        set->n_shards++;
+    size_t opened = 0;
+    for (size_t i = 0; i < set->n_shards; i++) {
+        if (map && !calm_path_exists(set->shards[i].path))
+            continue;    /* a failure for who needs what it holds: calm_safetensors_need */
+        CALM_TRY(calm_safetensors_survive(ctx, set, NULL, open_shard(ctx, set, i), NULL));
+        opened++;
     }
-    return CALM_OK;
-}
-
-static int compare_file(const void *name, const void *file)
-{
-    return strcmp(name, calm_path_name(((const shard *)file)->path));
-}
-
-/* Was the shard with this name opened?  The tensors of one that was not are not reported one by one. */
-static bool is_open(const calm_safetensors *set, const char *file)
-{
-    const shard *found =
-        set->n_shards ? bsearch(file, set->shards, set->n_shards, sizeof *set->shards, compare_file) : NULL;
-    return found && found->header;
-}
-
-/* Every tensor of the index must be in the shard that the index names. */
-static calm_status check_index(calm_ctx *ctx, calm_safetensors *set, const char *index_path, const calm_json *map)
-{
-    const char *name;
-    const calm_json *value;
-    for (void *iter = NULL; calm_json_next(map, &iter, &name, &value);) {
-        const calm_tensor *tensor = calm_safetensors_find(set, name);
-        const char *file = calm_json_string(value, "");
-        if (set->report && !is_open(set, file))
-            continue;
-        set->fault = CALM_SHARD_PLACE;
-        if (!tensor || strcmp(calm_path_name(tensor->file), file) != 0)
-            CALM_TRY(survive(ctx, set, name,
-                             calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s is not in %s", index_path, name, file), NULL));
-    }
-    return CALM_OK;
-}
-
-/* Tensors that are missing from the index, and its total: no reader needs them, so they are only reported. */
-static calm_status check_completeness(calm_ctx *ctx, calm_safetensors *set, const char *index_path,
-                                      const calm_json *index)
-{
-    const calm_json *map = calm_json_get(index, "weight_map");
-    const calm_json *total = calm_json_get(calm_json_get(index, "metadata"), "total_size");
-    bool whole = true;
-    int64_t sum = 0;
-    for (size_t i = 0; i < set->n_tensors; i++) {
-        const calm_tensor *at = &set->tensors[i];
-        sum += (int64_t)at->bytes;
-        set->fault = CALM_SHARD_UNLISTED;
-        if (!calm_json_get(map, at->name))
-            CALM_TRY(survive(ctx, set, at->name,
-                             calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s of %s is not in it", index_path, at->name,
-                                       calm_path_name(at->file)), NULL));
-    }
-    for (size_t i = 0; i < set->n_shards; i++)
-        whole &= set->shards[i].header != NULL;
-    set->fault = CALM_SHARD_TOTAL;
-    if (whole && calm_json_typeof(total) == CALM_JSON_INT && calm_json_int(total, 0) != sum)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: metadata.total_size is %lld, the tensors have %lld bytes", index_path,
-                         (long long)calm_json_int(total, 0), (long long)sum);
-    return CALM_OK;
-}
-
-static calm_status open_files(calm_ctx *ctx, calm_safetensors *set)
-{
-    for (size_t i = 0; i < set->n_shards; i++)
-        CALM_TRY(survive(ctx, set, NULL, open_shard(ctx, set, i), NULL));
-    return sort_by_name(ctx, set);
+    return map && !opened ? calm_safetensors_need_files(ctx, set) : sort_by_name(ctx, set, map);
 }
 
 static calm_status open_one(calm_ctx *ctx, calm_safetensors *set, const char *path)
@@ -362,38 +238,48 @@ static calm_status open_one(calm_ctx *ctx, calm_safetensors *set, const char *pa
     set->n_shards = 1;
     CALM_TRY(CALM_NEW(ctx, &set->arena, set->shards, 1));
     CALM_TRY(calm_strf(ctx, &set->arena, &set->shards[0].path, "%s", path));
-    return open_files(ctx, set);
+    return open_files(ctx, set, NULL);
+}
+
+static calm_status open_indexed(calm_ctx *ctx, calm_safetensors *set, const char *dir, const char *single)
+{
+    CALM_SCOPED_JSON(index);
+    bool bad;
+    set->fault = CALM_SHARD_INDEX;
+    CALM_TRY(calm_safetensors_survive(ctx, set, NULL, calm_json_read(ctx, set->gaps.path, INDEX_MAX, &index), &bad));
+    if (bad)
+        return CALM_OK;
+    const calm_json *map = calm_json_get(index, "weight_map");
+    /* As transformers, which looks for the one file first.  `calm check` judges for engines, which follow the index. */
+    set->gaps.passed_over =
+        !set->report && calm_path_exists(single) && !calm_shard_index_names(map, calm_path_name(single));
+    if (set->gaps.passed_over)
+        return open_one(ctx, set, single);
+    CALM_TRY(calm_safetensors_survive(ctx, set, NULL, calm_shard_index_list(ctx, set, dir, set->gaps.path, map), NULL));
+    CALM_TRY(open_files(ctx, set, set->report ? NULL : map));
+    return calm_shard_index_check(ctx, set, set->gaps.path, index);
 }
 
 static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const char *dir)
 {
     char *single, *index_path;
-    CALM_SCOPED_JSON(index);
-    bool bad;
     CALM_TRY(calm_path_join(ctx, &set->arena, &single, dir, "model.safetensors"));
     CALM_TRY(calm_path_join(ctx, &set->arena, &index_path, dir, "model.safetensors.index.json"));
-    if (!calm_path_exists(index_path)) {
-        if (!calm_path_exists(single))
-            return calm_fail(ctx, CALM_ENOTFOUND,
-                             "%s: holds neither model.safetensors nor model.safetensors.index.json", dir);
-        return open_one(ctx, set, single);
+    if (calm_path_exists(index_path)) {
+        set->gaps.path = index_path;
+        return open_indexed(ctx, set, dir, single);
     }
-    set->fault = CALM_SHARD_INDEX;
-    CALM_TRY(survive(ctx, set, NULL, calm_json_read(ctx, index_path, INDEX_MAX, &index), &bad));
-    if (bad)
-        return CALM_OK;
-    const calm_json *map = calm_json_get(index, "weight_map");
-    CALM_TRY(survive(ctx, set, NULL, list_shards(ctx, set, dir, index_path, map), NULL));
-    CALM_TRY(open_files(ctx, set));
-    CALM_TRY(check_index(ctx, set, index_path, map));
-    return set->report ? survive(ctx, set, NULL, check_completeness(ctx, set, index_path, index), NULL) : CALM_OK;
+    if (!calm_path_exists(single))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json",
+                         dir);
+    return open_one(ctx, set, single);
 }
 
 /* NULL: out of memory. */
 static calm_safetensors *new_set(void)
 {
     calm_safetensors *set = calloc(1, sizeof *set);
-    tensor_digests *digests = calloc(1, sizeof *digests);
+    calm_tensor_digests *digests = calloc(1, sizeof *digests);
     if (!set || !digests) {
         free(set);
         free(digests);
@@ -441,7 +327,7 @@ calm_status calm_safetensors_of(calm_ctx *ctx, const calm_tensor *tensors, size_
             set->tensors[i] = tensors[i];
             set->tensors[i].source = tensors[i].source ? &set->source : NULL;
         }
-        sort_by_name(ctx, set);
+        sort_by_name(ctx, set, NULL);
     }
     if (ctx->status == CALM_OK)
         *out = set;
@@ -466,22 +352,6 @@ void calm_safetensors_close(calm_safetensors *set)
     free(set);
 }
 
-size_t calm_safetensors_count(const calm_safetensors *set)
-{
-    return set->n_tensors;
-}
-
-const calm_tensor *calm_safetensors_at(const calm_safetensors *set, size_t index)
-{
-    return &set->tensors[index];
-}
-
-const calm_tensor *calm_safetensors_find(const calm_safetensors *set, const char *name)
-{
-    const calm_tensor key = {.name = name};
-    return set->n_tensors ? bsearch(&key, set->tensors, set->n_tensors, sizeof key, by_name) : NULL;
-}
-
 calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
                                   const size_t *shape, const calm_tensor **out)
 {
@@ -489,8 +359,7 @@ calm_status calm_safetensors_need(calm_ctx *ctx, const calm_safetensors *set, co
     const calm_tensor *tensor = calm_safetensors_find(set, name);
     *out = tensor;
     if (!tensor)
-        return calm_fail(ctx, CALM_ENOTFOUND, "tensor %s is missing (config.json asks for it, shape %s)", name,
-                         calm_shape_text(n_dims, shape, expected));
+        return calm_safetensors_missing(ctx, set, name, n_dims, shape);
     if (tensor->n_dims != n_dims || memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: shape %s, expected %s from config.json", tensor->file, name,
                          calm_shape_text(tensor->n_dims, tensor->shape, found),

@@ -47,10 +47,19 @@ typedef struct calm_tensor_source {
 typedef struct calm_safetensors calm_safetensors;
 
 /* Open a file, or a directory with model.safetensors or model.safetensors.index.json and its shards.  Close releases
- * all that the set owns.
- * CALM_ENOTFOUND: no such file, shard or tensor file in the directory.  CALM_EFORMAT: file, tensor, expected, found. */
+ * all that the set owns.  As in transformers model.safetensors counts where it is there and an index that does not name
+ * it.  A shard or a tensor that the index names and that is absent is a failure of calm_safetensors_need alone.  Of a
+ * tensor in two shards the copy that the index names is taken, else the last.
+ * CALM_ENOTFOUND: no such file, none of the shards, no tensor file in the directory.  CALM_EFORMAT: file, tensor,
+ * expected, found. */
 calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out);
 void calm_safetensors_close(calm_safetensors *set);
+
+/* Log a warning for each way in which the index and the files differ.  For callers that have found all they need. */
+void calm_safetensors_log_index(calm_ctx *ctx, const calm_safetensors *set);
+
+/* CALM_ENOTFOUND: a file that the index names is not there.  For callers that do not know what they need. */
+calm_status calm_safetensors_need_files(calm_ctx *ctx, const calm_safetensors *set);
 
 /* A set of tensors [n] of another format, which are copied; their names live as long as the set.  Closing the set
  * closes `source`, and so does a failure.  CALM_EFORMAT: two of one name. */

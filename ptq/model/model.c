@@ -348,6 +348,7 @@ calm_status calm_model_open(calm_ctx *ctx, const char *dir, calm_model **out)
     /* Readers of parts put their results into ctx->out: what the config owns lives as long as the model. */
     CALM_SCOPED_OUT(ctx, &model->arena);
     CALM_TRY(open_parts(ctx, model, dir));
+    calm_safetensors_log_index(ctx, model->tensors);
     *out = model;
     model = NULL;
     return CALM_OK;

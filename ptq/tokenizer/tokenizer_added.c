@@ -113,28 +113,69 @@ static void finish_set(calm_added_set *set)
     set->n = kept;
 }
 
-/* Enter the token in the table of ids; one that the model knows must have the model's id. */
-static calm_status enter_token(calm_ctx *ctx, calm_tokenizer *tok, const char *where, uint32_t id, calm_piece piece,
-                               bool special)
+/* Added tokens as the file lists them, each text once. */
+typedef struct listed {
+    calm_added token;      /* its piece as it is written                            */
+    bool normalized, special;
+} listed;
+
+typedef struct listing {
+    listed *of;            /* [n]                                                   */
+    size_t n;
+    calm_vocab seen;       /* texts with their places in `of`                       */
+    size_t n_model;        /* tokens of the model                                   */
+    uint32_t highest;      /* id of an added token; CALM_NO_TOKEN: there is none    */
+    bool renumbered;       /* an id was other than the file says: said once         */
+} listing;
+
+static bool is_taken(const calm_tokenizer *tok, uint32_t id)
 {
-    uint32_t known = calm_vocab_find(&tok->vocab, piece.text, piece.n);
-    if (known == CALM_NO_TOKEN)
-        CALM_TRY(calm_tokenizer_set_token(ctx, tok, where, id, piece));
-    else if (known != id)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%.60s\" has id %u here and %u in model.vocab", where, piece.text, id,
-                         known);
-    else if (tok->tokens[id].added)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%.60s\" with id %u is listed twice", where, piece.text, id);
-    tok->tokens[id].added = true;
-    tok->tokens[id].special = special;
+    return id < tok->n_ids && tok->tokens[id].piece.text;
+}
+
+/* The id of a text that is listed for the first time.  The library takes the model's, else the next one, whatever the
+ * file says.  Here the file's counts as long as it can: until one is taken, or an entry before had another. */
+static uint32_t new_id(const calm_tokenizer *tok, const listing *list, calm_piece piece, uint32_t said)
+{
+    const uint32_t known = calm_vocab_find(&tok->vocab, piece.text, piece.n);
+    if (known != CALM_NO_TOKEN)
+        return known;
+    if (!list->renumbered && !is_taken(tok, said))
+        return said;
+    const bool beyond = list->highest != CALM_NO_TOKEN && list->highest >= list->n_model;
+    const uint32_t next = beyond ? list->highest + 1 : (uint32_t)list->n_model;
+    return is_taken(tok, next) ? said : next;
+}
+
+/* Where the text belongs in the list: the place that it has already, or a new one, with its id. */
+static calm_status find_place(calm_ctx *ctx, calm_tokenizer *tok, const char *where, listing *list, calm_piece piece,
+                              uint32_t said, listed **out)
+{
+    const uint32_t place = calm_vocab_find(&list->seen, piece.text, piece.n);
+    *out = &list->of[place != CALM_NO_TOKEN ? place : list->n];
+    if (place == CALM_NO_TOKEN) {
+        const uint32_t id = new_id(tok, list, piece, said);
+        if (calm_vocab_find(&tok->vocab, piece.text, piece.n) == CALM_NO_TOKEN)
+            CALM_TRY(calm_tokenizer_set_token(ctx, tok, where, id, piece));
+        calm_vocab_add(&list->seen, piece.text, (uint32_t)piece.n, (uint32_t)list->n++);
+        (*out)->token.id = id;
+        list->highest = list->highest == CALM_NO_TOKEN || id > list->highest ? id : list->highest;
+    }
+    if ((*out)->token.id != said && !list->renumbered)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: \"%.60s\" has id %u here; it is read as %u, as in the tokenizers library",
+                 where, piece.text, said, (*out)->token.id);
+    list->renumbered |= (*out)->token.id != said;
     return CALM_OK;
 }
 
-static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
+/* One more entry.  Of a text that is listed again the library takes what the last entry says; special it stays. */
+static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
+                              listing *list)
 {
     int64_t id;
     bool special, normalized;
     calm_added token = {.id = 0};
+    listed *to;
     CALM_TRY(calm_json_need_int(ctx, where, json, "id", NULL, 0, CALM_TOKENIZER_MAX_IDS - 1, &id));
     CALM_TRY(calm_tokenizer_read_string(ctx, tok, where, json, "content", &token.piece));
     CALM_TRY(calm_json_need_bool(ctx, where, json, "special", &(bool){false}, &special));
@@ -143,9 +184,20 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
     CALM_TRY(calm_json_need_bool(ctx, where, json, "rstrip", &(bool){false}, &token.rstrip));
     const bool usual = !special;
     CALM_TRY(calm_json_need_bool(ctx, where, json, "normalized", &usual, &normalized));
-    token.id = (uint32_t)id;
-    CALM_TRY(enter_token(ctx, tok, where, token.id, token.piece, special));
-    if (normalized) {
+    CALM_TRY(find_place(ctx, tok, where, list, token.piece, (uint32_t)id, &to));
+    token.id = to->token.id;
+    *to = (listed){token, normalized, special || to->special};
+    return CALM_OK;
+}
+
+/* Enter the token in the table of ids, and among those that are looked for. */
+static calm_status enter_token(calm_ctx *ctx, calm_tokenizer *tok, const listed *from)
+{
+    calm_added token = from->token;
+    calm_token *entry = &tok->tokens[token.id];
+    entry->added = true;
+    entry->special = from->special;
+    if (from->normalized) {
         char *kept;
         calm_normal found = {.piece = token.piece};
         CALM_TRY(calm_tokenizer_normalize(ctx, tok, &found));
@@ -153,29 +205,43 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
         memcpy(kept, found.piece.text, found.piece.n);
         /* The library decodes such a token as what it looks for, and what is special is the text as written. */
         if (!calm_piece_equal(found.piece, token.piece))
-            tok->tokens[id].special = false;
+            entry->special = false;
         token.piece = (calm_piece){kept, found.piece.n};
-        tok->tokens[id].piece = token.piece;
+        entry->piece = token.piece;
     }
     /* Nothing can be found by an empty text. */
-    calm_added_set *set = normalized ? &tok->normalized : &tok->raw;
+    calm_added_set *set = from->normalized ? &tok->normalized : &tok->raw;
     if (token.piece.n > 0)
         set->tokens[set->n++] = token;
     return CALM_OK;
 }
 
+/* An empty list with room for n. */
+static calm_status begin_list(calm_ctx *ctx, const calm_tokenizer *tok, size_t n, listing *list)
+{
+    *list = (listing){.highest = CALM_NO_TOKEN};
+    for (size_t id = 0; id < tok->n_ids; id++)
+        list->n_model += tok->tokens[id].piece.text != NULL;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, list->of, n + 1));
+    return calm_vocab_init(ctx, ctx->scratch, &list->seen, n);
+}
+
 calm_status calm_tokenizer_read_added(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
     size_t n = calm_json_size(json);
+    listing list;
     char *place;
     if (calm_json_typeof(json) != CALM_JSON_NULL)
         CALM_TRY(calm_json_expect(ctx, json, CALM_JSON_ARRAY, "%s", where));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, tok->raw.tokens, n));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, tok->normalized.tokens, n));
+    CALM_TRY(begin_list(ctx, tok, n, &list));
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &place, "%s[%zu]", where, i));
-        CALM_TRY(read_token(ctx, tok, place, calm_json_at(json, i)));
+        CALM_TRY(read_token(ctx, tok, place, calm_json_at(json, i), &list));
     }
+    for (size_t i = 0; i < list.n; i++)
+        CALM_TRY(enter_token(ctx, tok, &list.of[i]));
     finish_set(&tok->raw);
     finish_set(&tok->normalized);
     /* A list of pieces may have the text of a special token twice; what is special is the text. */

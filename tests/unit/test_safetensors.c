@@ -201,6 +201,95 @@ TEST(shards_make_one_set)
 }
 END_OF_TEST
 
+static void keep_line(void *user, calm_log_level level, const char *line)
+{
+    char *said = user;
+    ck_assert_int_eq(level, CALM_LOG_WARNING);
+    snprintf(said + strlen(said), 1000 - strlen(said), "%s\n", line);
+}
+
+/* Put x-1 (z.weight, a.scalar), x-2 (z.weight, m.cube) and this index into a folder and open it; notes: `said`. */
+static calm_safetensors *open_indexed(const char *dir, const char *index, char said[1000])
+{
+    calm_safetensors *set;
+    write_file(test_format("%s/x-1", dir), samples, 2, bytes);
+    write_file(test_format("%s/x-2", dir), (const calm_tensor[]){samples[0], samples[2]}, 2, bytes + 8);
+    ck_ok(calm_write_file(ctx, test_format("%s/model.safetensors.index.json", dir), index, strlen(index)));
+    ck_ok(calm_safetensors_open(ctx, dir, &set));
+    said[0] = '\0';
+    ctx->log = keep_line, ctx->log_user = said;
+    calm_safetensors_log_index(ctx, set);
+    ctx->log = NULL;
+    return set;
+}
+
+TEST(of_two_copies_the_index_decides)
+{
+    static const struct {
+        const char *index;
+        size_t shard;
+        const char *said;
+    } cases[] = {
+        {"{\"weight_map\": {\"z.weight\": \"x-1\", \"a.scalar\": \"x-1\", \"m.cube\": \"x-2\"}}", 0,
+         "1 tensor is in two files; of z.weight the one in x-1 counts, as the index says; transformers and vLLM take "
+         "the one in x-2"},
+        {"{\"weight_map\": {\"z.weight\": \"x-2\", \"a.scalar\": \"x-1\", \"m.cube\": \"x-2\"}}", 1,
+         "1 tensor is in two files; of z.weight the one in x-2 counts"},
+        {"{\"weight_map\": {\"a.scalar\": \"x-1\", \"m.cube\": \"x-2\"}}", 1,
+         "of z.weight the one in x-2 counts"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char said[1000];
+        calm_safetensors *set = open_indexed(test_directory(), cases[i].index, said);
+        const calm_tensor *found = calm_safetensors_find(set, "z.weight");
+        ck_assert_uint_eq(calm_safetensors_count(set), 3);
+        ck_assert_uint_eq(found->shard, cases[i].shard);
+        ck_assert_int_eq(found->data[0], cases[i].shard ? bytes[8] : bytes[0]);
+        ck_assert_msg(strstr(said, cases[i].said), "%s", said);
+        calm_safetensors_close(set);
+    }
+}
+END_OF_TEST
+
+TEST(what_the_index_names_and_nobody_has)
+{
+    const size_t shape[] = {2, 3};
+    const calm_tensor *found;
+    const char *dir = test_directory();
+    char said[1000];
+    calm_safetensors *set = open_indexed(
+        dir, "{\"weight_map\": {\"z.weight\": \"x-1\", \"a.scalar\": \"x-2\", \"ghost\": \"x-2\", \"far\": \"x-3\", "
+             "\"far.too\": \"x-3\", \"m.cube\": \"x-2\"}}", said);
+    ck_assert_uint_eq(calm_safetensors_count(set), 3);
+    ck_assert_msg(strstr(said, "2 tensors that it names (far, ...) are in x-3, ..., which is not there, and are left "
+                               "out"), "%s", said);
+    ck_assert_msg(strstr(said, "1 tensor that it names (ghost) is in no file and is left out"), "%s", said);
+    ck_assert_msg(strstr(said, "1 tensor is in another file than it says (a.scalar: in x-1)"), "%s", said);
+    /* Who needs one of them hears where it should be. */
+    ck_fails(calm_safetensors_need(ctx, set, "far", 2, shape, &found), CALM_ENOTFOUND,
+             "model.safetensors.index.json says that it is in x-3, which is not there; download that file again");
+    ck_fails(calm_safetensors_need(ctx, set, "ghost", 2, shape, &found), CALM_ENOTFOUND,
+             "says that it is in x-2, which does not have it");
+    ck_fails(calm_safetensors_need_files(ctx, set), CALM_ENOTFOUND, "x-3: no such file");
+    calm_safetensors_close(set);
+}
+END_OF_TEST
+
+TEST(one_file_counts_more_than_an_index_of_others)
+{
+    const char *dir = test_directory();
+    char said[1000];
+    write_file(test_format("%s/model.safetensors", dir), samples, 1, bytes);
+    calm_safetensors *set = open_indexed(dir, "{\"weight_map\": {\"a.scalar\": \"x-1\"}}", said);
+    ck_assert_uint_eq(calm_safetensors_count(set), 1);
+    ck_assert_msg(strstr(said, "not read, as model.safetensors is there"), "%s", said);
+    calm_safetensors_close(set);
+    set = open_indexed(dir, "{\"weight_map\": {\"a.scalar\": \"x-1\", \"z.weight\": \"model.safetensors\"}}", said);
+    ck_assert_uint_eq(calm_safetensors_count(set), 2);
+    calm_safetensors_close(set);
+}
+END_OF_TEST
+
 TEST(a_truncated_file_at_every_length)
 {
     const char *dir = test_directory(), *path = test_format("%s/x", dir), *cut = test_format("%s/cut", dir);
@@ -374,7 +463,9 @@ int main(void)
     return run_tests("safetensors",
                      (const TTest *[]){round_trip, digests, parts_are_released,
                                        data_is_aligned_and_files_are_the_same_bytes, a_tensor_put_in_pieces,
-                                       an_empty_file_of_tensors, shards_make_one_set,
+                                       an_empty_file_of_tensors, shards_make_one_set, of_two_copies_the_index_decides,
+                                       what_the_index_names_and_nobody_has,
+                                       one_file_counts_more_than_an_index_of_others,
                                        a_truncated_file_at_every_length, files_that_are_not_there,
                                        need_says_what_was_expected, nan_is_named_by_tensor_and_index,
                                        integers_are_no_floats, full_disk, faults_are_heard,

@@ -267,6 +267,34 @@ TEST(added_tokens_are_cut_out)
 }
 END_OF_TEST
 
+/* Expected ids and texts are those of the tokenizers library, 0.23. */
+TEST(added_tokens_listed_again)
+{
+    const char *vocab = "\"a\":0,\" \":1,\"<\":2";
+    const char *last = ADDED(3, "<x>", ",\"lstrip\":true"), *plain = ADDED(3, "<x>", "");
+    check((parts){.vocab = vocab, .added = test_format("%s,%s", plain, plain)}, "a <x> a", "0 1 3 1 0");
+    /* Of two that differ the last counts. */
+    check((parts){.vocab = vocab, .added = test_format("%s,%s", plain, last)}, "a <x> a", "0 3 1 0");
+    check((parts){.vocab = vocab, .added = test_format("%s,%s", last, plain)}, "a <x> a", "0 1 3 1 0");
+    /* Special it stays: it is left out of the decoded text. */
+    char *text;
+    size_t n;
+    calm_tokenizer *tok = opened((parts){
+        .vocab = vocab, .added = ADDED(3, "<x>", ",\"special\":true") "," ADDED(3, "<x>", ",\"rstrip\":true")});
+    ck_assert_str_eq(encoded(tok, "a <x> a", false), "0 1 3 0");
+    ck_ok(calm_tokenizer_decode(ctx, tok, (const uint32_t[]){0, 1, 3, 0}, 4, false, &text, &n));
+    ck_assert_str_eq(text, "a   a");
+    calm_tokenizer_close(tok);
+    /* The first id counts, and those that follow are numbered anew. */
+    check((parts){.vocab = vocab, .added = ADDED(3, "<x>", "") "," ADDED(4, "<x>", "") "," ADDED(5, "<y>", "")},
+          "a<x><y>", "0 3 4");
+    /* An id that the file cannot mean: the model's, or the next one. */
+    check((parts){.vocab = vocab, .added = ADDED(1, "a", "")}, "a <", "0 1 2");
+    check((parts){.vocab = vocab, .added = ADDED(1, "<x>", "") "," ADDED(3, "<y>", "")}, "<x><y>a", "3 4 0");
+    check((parts){.vocab = vocab, .added = ADDED(3, "<x>", "") "," ADDED(3, "<y>", "")}, "<x><y>a", "3 4 0");
+}
+END_OF_TEST
+
 #define TEMPLATE(before, after)                                                                                \
     "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"" before "\",\"type_id\":0}},"          \
     "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"" after "\",\"type_id\":0}}],"            \
@@ -463,7 +491,8 @@ int main(void)
                                                     a_whole_piece_may_be_taken_before_merging, unknown_characters,
                                                     merging_agrees_with_its_definition, split_behaviors, digits,
                                                     byte_level_with_prefix, nfc_comes_before_the_pieces,
-                                                    added_tokens_are_cut_out, templates_surround_the_text,
+                                                    added_tokens_are_cut_out, added_tokens_listed_again,
+                                                     templates_surround_the_text,
                                                     ids_become_text_again,
                                                     a_normalized_token_becomes_its_normalized_text, tokens_for_people,
                                                     bundled_tokenizer_on_wikitext,
