@@ -267,19 +267,6 @@ static calm_status write_file(calm_ctx *ctx, const calm_ablation_set *set, const
     return calm_write_file(ctx, path, text.data, text.length);
 }
 
-calm_status calm_ablation_report_target(calm_ctx *ctx, const char *dir, bool force)
-{
-    char *file;
-    if (!calm_path_exists(dir))
-        return CALM_OK;
-    if (!force)
-        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it", dir);
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &file, dir, "ablation.json"));
-    if (!calm_path_exists(file) && rmdir(dir) != 0)
-        return calm_fail(ctx, CALM_EARG, "%s: exists and holds no ablation.json; --force does not replace it", dir);
-    return CALM_OK;
-}
-
 calm_status calm_ablation_report_write(calm_ctx *ctx, const calm_ablation_set *set, const char *dir)
 {
     calm_export_place place;

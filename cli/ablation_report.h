@@ -15,11 +15,6 @@ typedef struct calm_ablation_set {
 /* Aligned tables on stdout; one JSON object on stdout (docs/ablation.md). */
 calm_status calm_ablation_report_print(calm_ctx *ctx, const calm_ablation_set *set);
 calm_status calm_ablation_report_json(calm_ctx *ctx, const calm_ablation_set *set);
-
-/* Check that `dir` may be written.  CALM_EEXIST: it exists and `force` is not given.  CALM_EARG: it exists, is not
- * empty and holds no ablation.json, so it is not an ablation's to replace. */
-calm_status calm_ablation_report_target(calm_ctx *ctx, const char *dir, bool force);
-
 /* Write ablation.md, ablation.csv and ablation.json to `dir`, under a temporary name until all are there. */
 calm_status calm_ablation_report_write(calm_ctx *ctx, const calm_ablation_set *set, const char *dir);
 

@@ -9,6 +9,7 @@
 #include "cli/kernels.h"
 #include "cli/progress.h"
 #include "cli/report_page/report_page.h"
+#include "ptq/base/output.h"
 #include "ptq/base/threads.h"
 #include "ptq/recipe/resolve.h"
 
@@ -164,6 +165,16 @@ static calm_status write_page(calm_ctx *ctx, const calm_ablation_set *set, const
     return calm_report_page_save(ctx, set->recipe->store, runs, set->n, path);
 }
 
+/* Neither output may replace an input of the experiments, which all read the same. */
+static calm_status check_outputs(calm_ctx *ctx, const options *o, const calm_recipe *recipe)
+{
+    calm_words inputs;
+    CALM_TRY(calm_recipe_inputs(ctx, recipe, &inputs));
+    if (o->output)
+        CALM_TRY(calm_output_apart(ctx, o->output, &inputs));
+    return o->report ? calm_output_apart(ctx, o->report, &inputs) : CALM_OK;
+}
+
 /* All experiments, one after the other; results in `keep`. */
 static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *plan, calm_arena *keep,
                           calm_progress *progress)
@@ -174,6 +185,7 @@ static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *p
     calm_ablation *of;
     plan->options.events = calm_progress_events(progress);
     CALM_TRY(resolve(ctx, o, &plan->options.events, &recipes, &set.n));
+    CALM_TRY(check_outputs(ctx, o, recipes));
     CALM_TRY(CALM_NEW(ctx, keep, of, set.n));
     if (recipes->model.note)
         calm_log(ctx, CALM_LOG_INFO, "%s", recipes->model.note);
@@ -205,9 +217,9 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     CALM_TRY(check_shortlists(ctx, &o->shortlists));
     if (o->output)
-        CALM_TRY(calm_ablation_report_target(ctx, o->output, o->force));
+        CALM_TRY(calm_output_folder(ctx, o->output, o->force, NULL));
     if (o->report)
-        CALM_TRY(calm_report_page_target(ctx, o->report, o->force));
+        CALM_TRY(calm_report_page_target(ctx, o->report, o->force, true, NULL));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     ablate(ctx, o, &plan, &keep, &progress);
     return calm_progress_end(ctx, &progress);

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/kernels.h"
+#include "ptq/base/output.h"
 #include "ptq/eval/forward_file.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
@@ -39,6 +40,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
                          !o->model ? "--model" : !o->tokens ? "--tokens" : "--output");
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
+    CALM_TRY(calm_output_file(ctx, o->output, true, NULL, &(calm_words){(const char *[]){named.dir, o->tokens}, 2}));
     CALM_TRY(calm_model_open(ctx, named.dir, &model));
     CALM_TRY(calm_token_file_read(ctx, o->tokens, calm_model_config(model)->vocab, &tokens));
     calm_progress_begin(ctx, &progress, o->common.quiet);

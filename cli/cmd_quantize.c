@@ -1,6 +1,7 @@
 /* calm quantize: a float checkpoint in, a smaller one out, with the evidence. */
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/command.h"
 #include "cli/dry_run.h"
@@ -10,6 +11,8 @@
 #include "cli/rank_options.h"
 #include "cli/report.h"
 #include "cli/report_page/report_page.h"
+#include "ptq/base/file.h"
+#include "ptq/base/output.h"
 #include "ptq/recipe/resolve.h"
 #include "ptq/recipe/shipped.h"
 #include "ptq/lock/lock.h"
@@ -99,13 +102,29 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
     return status;
 }
 
+/* Checkpoint, page and lock replace no input; a lock replaces locks alone. */
+static calm_status check_outputs(calm_ctx *ctx, const options *o, const calm_recipe *recipe)
+{
+    calm_words inputs;
+    CALM_TRY(calm_recipe_inputs(ctx, recipe, &inputs));
+    /* A checkpoint may be made again from the recipe in it; a name that is no file is that of a shipped recipe. */
+    if (o->recipe_file && calm_path_exists(o->recipe_file) &&
+        strcmp(calm_path_name(o->recipe_file), "calm_recipe.json") != 0)
+        CALM_TRY(calm_words_add(ctx, &inputs, o->recipe_file));
+    if (recipe->output)
+        CALM_TRY(calm_output_apart(ctx, recipe->output, &inputs));
+    if (o->report)
+        CALM_TRY(calm_output_apart(ctx, o->report, &inputs));
+    return o->locked ? CALM_OK : calm_output_file(ctx, o->lock, true, "{\n  \"calm_lock\"", &inputs);
+}
+
 static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
 {
     const calm_events events = calm_progress_events(progress);
     calm_recipe recipe;
     CALM_SCOPED_JSON(lock);
     if (o->report)
-        CALM_TRY(calm_report_page_target(ctx, o->report, o->spec.force));
+        CALM_TRY(calm_report_page_target(ctx, o->report, o->spec.force, true, NULL));
     CALM_TRY(calm_recipe_resolve(ctx, &o->spec, &events, &recipe));
     if (o->dry_run) {
         calm_progress_end(ctx, progress);    /* its notes are what a dry run prints anyway */
@@ -113,6 +132,7 @@ static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
     }
     if (!o->lock)
         CALM_TRY(calm_lock_path(ctx, o->recipe_file, recipe.output, &o->lock));
+    CALM_TRY(check_outputs(ctx, o, &recipe));
     if (o->locked) {
         CALM_TRY(read_lock(ctx, &o->spec, o->lock, &lock));
         CALM_TRY(calm_kernels_pin(ctx, calm_lock_kernels(lock)));

@@ -6,6 +6,7 @@
 
 #include "cli/report_page/report_page.h"
 #include "ptq/base/file.h"
+#include "ptq/base/output.h"
 #include "ptq/base/sha256.h"
 #include "calm_report_css.h"
 #include "calm_report_html_template.h"
@@ -151,12 +152,9 @@ calm_status calm_report_page_html(calm_ctx *ctx, const calm_json *data, calm_tex
     return calm_text_check(ctx, out);
 }
 
-calm_status calm_report_page_target(calm_ctx *ctx, const char *path, bool force)
+calm_status calm_report_page_target(calm_ctx *ctx, const char *path, bool force, bool page, const calm_words *inputs)
 {
-    if (calm_is_directory(path))
-        return calm_fail(ctx, CALM_EARG, "%s: a directory; expected the name of a file", path);
-    if (!force && calm_path_exists(path))
-        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another name, or --force to replace it", path);
+    CALM_TRY(calm_output_file(ctx, path, force, page ? "<!DOCTYPE html>" : NULL, inputs));
     CALM_SCOPED_SCRATCH(ctx);
     char *parent;
     CALM_TRY(calm_path_parent(ctx, path, &parent));

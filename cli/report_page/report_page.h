@@ -9,6 +9,7 @@
 #define CALM_CLI_REPORT_PAGE_REPORT_PAGE_H
 
 #include "cli/inspect/inspect_view.h"
+#include "ptq/base/option.h"
 #include "ptq/io/json.h"
 
 /* Collect the runs that words [n] name, of the store at `path`, which is opened read-only; n 0: the newest, and of a
@@ -26,9 +27,10 @@ calm_status calm_report_page_html(calm_ctx *ctx, const calm_json *data, calm_tex
 /* Append the summary as Markdown.  Fails with CALM_ENOMEM. */
 calm_status calm_report_page_markdown(calm_ctx *ctx, const calm_json *data, calm_text *out);
 
-/* Is there something at `path`, and may it not be replaced?  CALM_EEXIST; CALM_EARG for a directory, or where a folder
- * of the path is none; CALM_EIO where nothing can be written there. */
-calm_status calm_report_page_target(calm_ctx *ctx, const char *path, bool force);
+/* May the file `path` be written by a command with these inputs (NULL: not known yet)?  With `page` a file that is
+ * replaced must be a page.  CALM_EARG: a folder of the path is none.  CALM_EIO: nothing can be written there.  Else as
+ * calm_output_file. */
+calm_status calm_report_page_target(calm_ctx *ctx, const char *path, bool force, bool page, const calm_words *inputs);
 
 /* Write a text as the file `path`, whole or not at all; its folder is made.  The failures of calm_write_file. */
 calm_status calm_report_page_write(calm_ctx *ctx, const char *path, const calm_text *text);

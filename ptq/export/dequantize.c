@@ -342,7 +342,7 @@ calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequanti
 {
     work w = {.ctx = ctx, .path = path, .options = options, .result = out};
     *out = (calm_dequantize_result){0};
-    CALM_TRY(calm_export_destination(ctx, options->output, options->force));
+    CALM_TRY(calm_export_destination(ctx, options->output, options->force, &(calm_words){&path, 1}));
     CALM_SCOPED_SCRATCH(ctx);
     calm_status status = !calm_path_exists(path) ? calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file or directory", path)
                          : calm_is_directory(path) ? open_directory(&w)

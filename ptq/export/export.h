@@ -6,6 +6,7 @@
 #define CALM_EXPORT_EXPORT_H
 
 #include "ptq/base/context.h"
+#include "ptq/base/option.h"
 #include "ptq/export/export_options.h"
 #include "ptq/export/file_parts.h"
 #include "ptq/export/outer.h"
@@ -81,10 +82,9 @@ typedef calm_status calm_export_block_fn(void *user, calm_ctx *ctx, long block);
 calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input, calm_export_block_fn *write,
                                    void *user);
 
-/* May `target` be written?  CALM_EEXIST when it exists and `force` is not given; CALM_EARG when it exists and is not a
- * checkpoint (no config.json) nor the one file of another format nor an empty directory: --force replaces
- * nothing else. */
-calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool force);
+/* May the folder `target` be written by a command with these inputs (files and folders)?  Fails as calm_output_folder.
+ */
+calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs);
 
 /* A directory that is being written beside its target. */
 typedef struct calm_export_place {
@@ -96,8 +96,9 @@ typedef struct calm_export_place {
  * many processes with the same id, in several containers, are writing there. */
 calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_place *out);
 
-/* Move it to `target` when it is complete: a target that exists is exchanged in one step where the file system can.
- * After a failure the place is still to be abandoned. */
+/* Move it to `target` when it is complete, with the list of its files (calm_output_list): a target that exists is
+ * exchanged in one step where the file system can.  CALM_EARG: somebody has put files of their own there since.  After
+ * a failure the place is still to be abandoned. */
 calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const char *target);
 
 /* Remove it after a failure, which stays the one that ctx reports. */

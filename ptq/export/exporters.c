@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ptq/base/output.h"
 #include "ptq/base/scope.h"
 
 #define MOST_NAMES 100    /* of temporary directories of one process id */
@@ -92,31 +93,11 @@ static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
     return calm_strf(ctx, ctx->out, out, "%.*s", (int)length, target);
 }
 
-/* Does the directory hold what an exporter writes: a checkpoint's config.json, or the one file of another format? */
-static bool is_export(const char *dir)
-{
-    size_t n;
-    const calm_exporter *const *exporters = calm_exporters(&n);
-    bool found = calm_path_has(dir, "config.json") || calm_path_has(dir, "calm_recipe.json"); /* of several formats */
-    for (size_t i = 0; i < n && !found; i++)
-        found = exporters[i]->file && calm_path_has(dir, exporters[i]->file);
-    return found;
-}
-
-calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool force)
+calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs)
 {
     char *clean;
     CALM_TRY(clean_target(ctx, target, &clean));
-    if (!calm_path_exists(clean))
-        return CALM_OK;
-    if (!force)
-        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another `output`, or `force` to replace it",
-                         clean);
-    if (!is_export(clean) && rmdir(clean) != 0)
-        return calm_fail(ctx, CALM_EARG,
-                         "%s: exists and holds no config.json, so it is no checkpoint; `force` does not replace it",
-                         clean);
-    return CALM_OK;
+    return calm_output_folder(ctx, clean, force, inputs);
 }
 
 /* ---- locks: a directory that is being written is locked, so that no other process removes it as a leftover ---- */
@@ -280,6 +261,9 @@ calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const ch
     CALM_SCOPED(int, release) old_lock = -1;
     char *clean, *old;
     CALM_TRY(clean_target(ctx, target, &clean));
+    CALM_TRY(calm_output_list(ctx, place->temporary));
+    /* Again: since it was asked at the start somebody may have put files there. */
+    CALM_TRY(calm_output_folder(ctx, clean, true, NULL));
     take(clean, &old_lock);    /* it gets a temporary name */
     CALM_TRY(move(ctx, place->temporary, clean, &old));
     release(&place->lock);

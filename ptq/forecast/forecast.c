@@ -514,6 +514,7 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const c
     calm_recipe unlimited = *recipe;
     /* Everything below adds to it. */
     memset(out, 0, sizeof *out);
+    unlimited.output = NULL;    /* nothing is written, so that it may be there already */
     if (elsewhere && !recipe->memory)
         unlimited.memory = UNLIMITED;
     CALM_TRY(calm_run_open(ctx, &unlimited, &run));

@@ -171,6 +171,10 @@ bool calm_recipe_folds_scale(const calm_recipe *recipe, const calm_layout *layou
 /* Path of calibration text `i` of 1 + n_more_texts. */
 const char *calm_recipe_text(const calm_recipe *recipe, size_t i);
 
+/* Files and folders that a run of the recipe reads or keeps: model, texts, store; into ctx->out.  An output must not
+ * replace one of them. */
+calm_status calm_recipe_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_words *out);
+
 /* What several texts are called together, "a.txt + b.txt", in ctx->out. */
 calm_status calm_recipe_texts_name(calm_ctx *ctx, const calm_words *names, const char **out);
 

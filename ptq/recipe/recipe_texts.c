@@ -87,6 +87,22 @@ const char *calm_recipe_text(const calm_recipe *recipe, size_t i)
     return i ? recipe->more_texts[i - 1] : recipe->calib_path;
 }
 
+calm_status calm_recipe_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_words *out)
+{
+    char *blobs;
+    *out = (calm_words){0};
+    CALM_TRY(calm_words_add(ctx, out, recipe->model.dir));
+    for (size_t i = 0; recipe->calib_path && i <= recipe->n_more_texts; i++)
+        CALM_TRY(calm_words_add(ctx, out, calm_recipe_text(recipe, i)));
+    if (recipe->eval_path)
+        CALM_TRY(calm_words_add(ctx, out, recipe->eval_path));
+    if (!recipe->store)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, &blobs, "%s.blobs", recipe->store));
+    CALM_TRY(calm_words_add(ctx, out, recipe->store));
+    return calm_words_add(ctx, out, blobs);
+}
+
 calm_status calm_recipe_text_digest(calm_ctx *ctx, const calm_recipe *recipe, char hex[CALM_SHA256_HEX])
 {
     calm_sha256 sha;

@@ -236,8 +236,11 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
 static calm_status open_all(calm_ctx *ctx, calm_run *p)
 {
     /* Several budgets write no checkpoint. */
-    if (p->in.recipe->output && p->in.recipe->n_budgets < 2)
-        CALM_TRY(calm_export_destination(ctx, p->in.recipe->output, p->in.recipe->force));
+    if (p->in.recipe->output && p->in.recipe->n_budgets < 2) {
+        calm_words inputs;
+        CALM_TRY(calm_recipe_inputs(ctx, p->in.recipe, &inputs));
+        CALM_TRY(calm_export_destination(ctx, p->in.recipe->output, p->in.recipe->force, &inputs));
+    }
     CALM_TRY(open_inputs(ctx, p));
     const size_t n_jobs = calm_model_layout(p->in.model)->n_jobs;
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->in.candidates, n_jobs * p->in.recipe->n_pool));

@@ -13,6 +13,7 @@
 #include "ptq/finish/finish.h"
 #include "ptq/state/state.h"
 #include "ptq/learn/learn.h"
+#include "ptq/base/output.h"
 #include "ptq/export/export.h"
 #include "ptq/plan/key.h"
 #include "ptq/quant/qblob.h"
@@ -445,11 +446,16 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
 static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     calm_pool_query query;
-    CALM_TRY(calm_export_destination(ctx, o->output, o->force));
+    char *blobs;
+    CALM_TRY(calm_strf(ctx, ctx->out, &blobs, "%s.blobs", o->store));
+    const calm_words inputs = {(const char *[]){o->store, blobs, o->model}, 3};
+    CALM_TRY(calm_export_destination(ctx, o->output, o->force, &inputs));
     CALM_TRY(calm_store_open(ctx, o->store, NULL, &a->in.store));
     a->result.store = a->in.store;
     CALM_TRY(calm_stored_run_read(ctx, a->in.store, o->run, &a->run));
     CALM_TRY(restore_recipe(ctx, o, a));
+    /* Where the run read its model is known only now. */
+    CALM_TRY(calm_output_apart(ctx, o->output, &(calm_words){(const char *[]){a->recipe.model.dir}, 1}));
     /* The formats that are asked for, else those of the run. */
     CALM_TRY(o->formats.n ? calm_formats_parse(ctx, &o->formats, &a->recipe.formats)
                           : calm_formats_of_recipe(ctx, a->run.recipe, &a->recipe.formats));

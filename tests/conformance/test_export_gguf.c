@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "ptq/base/output.h"
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
 #include "ptq/plan/assemble_impl.h"
@@ -472,10 +473,11 @@ TEST(targets)
 {
     const char *ours = test_directory(), *theirs = test_directory();
     ck_ok(calm_write_file(ctx, test_format("%s/model.gguf", ours), "x", 1));
+    ck_ok(calm_output_list(ctx, ours));
     ck_ok(calm_write_file(ctx, test_format("%s/letter.txt", theirs), "x", 1));
-    ck_ok(calm_export_destination(ctx, ours, true));
-    ck_fails(calm_export_destination(ctx, ours, false), CALM_EEXIST, "exists already");
-    ck_fails(calm_export_destination(ctx, theirs, true), CALM_EARG, "so it is no checkpoint");
+    ck_ok(calm_export_destination(ctx, ours, true, NULL));
+    ck_fails(calm_export_destination(ctx, ours, false, NULL), CALM_EEXIST, "exists already");
+    ck_fails(calm_export_destination(ctx, theirs, true, NULL), CALM_EARG, "letter.txt, which calm did not write");
 }
 END_OF_TEST
 

@@ -9,6 +9,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/ablation/ablation_impl.h"
+#include "ptq/base/output.h"
 #include "tests/support/play.h"
 
 static const long long two_seeds[] = {1, 2};
@@ -322,19 +323,19 @@ TEST(output_directories)
     const calm_ablation of = {.scheme = "w4a16_g16"};
     const calm_ablation_set set = {&run.recipe, &of, 1, 0};
     const char *dir = play_path(&run, "out"), *other = play_path(&run, "other"), *empty = play_path(&run, "empty");
-    ck_ok(calm_ablation_report_target(ctx, dir, false));
+    ck_ok(calm_output_folder(ctx, dir, false, NULL));
     ck_ok(calm_ablation_report_write(ctx, &set, dir));
     for (const char *const *name = (const char *const[]){"md", "csv", "json", NULL}; *name; name++)
         ck_assert(calm_path_exists(test_format("%s/ablation.%s", dir, *name)));
-    ck_fails(calm_ablation_report_target(ctx, dir, false), CALM_EEXIST, "--force");
-    ck_ok(calm_ablation_report_target(ctx, dir, true));
+    ck_fails(calm_output_folder(ctx, dir, false, NULL), CALM_EEXIST, "`force`");
+    ck_ok(calm_output_folder(ctx, dir, true, NULL));
     ck_assert_int_eq(mkdir(other, 0777), 0);
     ck_ok(calm_write_file(ctx, test_format("%s/thesis.tex", other), "x", 1));
-    ck_fails(calm_ablation_report_target(ctx, other, true), CALM_EARG, "no ablation.json");
+    ck_fails(calm_output_folder(ctx, other, true, NULL), CALM_EARG, "thesis.tex, which calm did not write");
     ck_assert(calm_path_exists(test_format("%s/thesis.tex", other)));
     ck_assert_int_eq(mkdir(empty, 0777), 0);
-    ck_fails(calm_ablation_report_target(ctx, empty, false), CALM_EEXIST, "--force");
-    ck_ok(calm_ablation_report_target(ctx, empty, true));
+    ck_fails(calm_output_folder(ctx, empty, false, NULL), CALM_EEXIST, "`force`");
+    ck_ok(calm_output_folder(ctx, empty, true, NULL));
     ck_ok(calm_ablation_report_write(ctx, &set, empty));
     ck_assert_str_eq(play_list(&run, ".tmp"), "");
 }

@@ -1,0 +1,291 @@
+/* What an output may replace. */
+#include "ptq/base/output.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/text.h"
+
+#define LIST_BYTES ((size_t)16 << 20)    /* a longer list was not written by calm */
+#define MOST_DEPTH 4                     /* folders below an output: formats, templates */
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* ---- paths, whether they exist or not ---- */
+
+/* Append the parts of a path below a folder that exists to its real path: "." is left out, ".." takes one away. */
+static void append_parts(calm_text *out, const char *rest)
+{
+    for (const char *at = rest; *at;) {
+        const size_t length = strcspn(at, "/");
+        if (length == 2 && at[0] == '.' && at[1] == '.') {
+            const char *slash = strrchr(out->data, '/');
+            out->length = slash ? (size_t)(slash - out->data) : 0;
+            out->data[out->length] = '\0';
+        } else if (length && !(length == 1 && at[0] == '.')) {
+            calm_text_printf(out, "/%.*s", (int)length, at);
+        }
+        at += length + (at[length] == '/');
+    }
+}
+
+/* The absolute path without links: of the part that exists as the system says, of the rest by its names. */
+static calm_status absolute(calm_ctx *ctx, const char *path, calm_text *out)
+{
+    char *begin, *real = NULL;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &begin, "%s%s", *path == '/' ? "" : "./", path));
+    size_t length = strlen(begin);
+    while (!(real = realpath(begin, NULL)) && length > 0) {    /* shorter by one part */
+        while (length > 0 && begin[length - 1] == '/')
+            length--;
+        while (length > 0 && begin[length - 1] != '/')
+            length--;
+        begin[length] = '\0';
+    }
+    calm_text_printf(out, "%s", real && strcmp(real, "/") != 0 ? real : "");
+    free(real);
+    if (calm_text_check(ctx, out) == CALM_OK)
+        append_parts(out, path + (length - (*path == '/' ? 0 : 2)));
+    return calm_text_check(ctx, out);
+}
+
+/* Does the folder `target`, if it exists, hold the absolute path, or is it that?  By identities, up to the root. */
+static bool holds(const struct stat *target, const char *path)
+{
+    char step[4096];
+    struct stat info;
+    if (strlen(path) >= sizeof step)
+        return false;
+    strcpy(step, path);
+    for (;;) {
+        if (stat(*step ? step : "/", &info) == 0 && is_same(target, &info))
+            return true;
+        if (!*step)
+            return false;
+        char *slash = strrchr(step, '/');
+        *(slash ? slash : step) = '\0';
+    }
+}
+
+/* The same by names. */
+static bool is_below(const char *path, const char *folder)
+{
+    const size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+/* Refuse a target that is or holds `path`, which the message calls `what`. */
+static calm_status keep_apart(calm_ctx *ctx, const char *target, const calm_text *place, const char *what,
+                              const char *path)
+{
+    struct stat info;
+    CALM_SCOPED_TEXT(other);
+    CALM_TRY(absolute(ctx, path, &other));
+    const bool there = stat(target, &info) == 0;
+    if (!is_below(other.data, place->data) && !(there && holds(&info, other.data)))
+        return CALM_OK;
+    struct stat same;
+    const bool equal =
+        strcmp(other.data, place->data) == 0 || (there && stat(path, &same) == 0 && is_same(&info, &same));
+    return calm_fail(ctx, CALM_EARG, "%s: %s %s; nothing was written, give another name", target,
+                     equal ? "is" : "holds", what);
+}
+
+static calm_status keep_input_apart(calm_ctx *ctx, const char *target, const calm_text *place, const char *path)
+{
+    char *what;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &what, "the input %s", path));
+    return keep_apart(ctx, target, place, what, path);
+}
+
+/* A snapshot of the hub's cache is links: refuse a target that holds what they point to, too. */
+static calm_status keep_links_apart(calm_ctx *ctx, const char *target, const calm_text *place, const char *folder)
+{
+    DIR *dir = opendir(folder);
+    calm_status status = CALM_OK;
+    for (struct dirent *entry; dir && status == CALM_OK && (entry = readdir(dir));) {
+        char *path;
+        CALM_SCOPED_SCRATCH(ctx);
+        if (entry->d_type != DT_LNK)
+            continue;
+        status = calm_path_join(ctx, ctx->scratch, &path, folder, entry->d_name);
+        if (status == CALM_OK)
+            status = keep_input_apart(ctx, target, place, path);
+    }
+    if (dir)
+        closedir(dir);
+    return status;
+}
+
+calm_status calm_output_apart(calm_ctx *ctx, const char *target, const calm_words *inputs)
+{
+    CALM_SCOPED_TEXT(place);
+    if (!*target)
+        return calm_fail(ctx, CALM_EARG, "the output's name is empty");
+    CALM_TRY(absolute(ctx, target, &place));
+    CALM_TRY(keep_apart(ctx, target, &place, "the working directory", "."));
+    for (size_t i = 0; inputs && i < inputs->n; i++) {
+        if (!inputs->of[i])
+            continue;
+        CALM_TRY(keep_input_apart(ctx, target, &place, inputs->of[i]));
+        if (calm_is_directory(inputs->of[i]))
+            CALM_TRY(keep_links_apart(ctx, target, &place, inputs->of[i]));
+    }
+    return CALM_OK;
+}
+
+/* ---- what calm wrote ---- */
+
+/* Append the files below a folder, a line each; `prefix` is the folder's name in the list. */
+static calm_status list_files(calm_ctx *ctx, const char *folder, const char *prefix, int depth, calm_words *out)
+{
+    DIR *dir = opendir(folder);
+    calm_status status = dir ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot read the folder", folder);
+    for (struct dirent *entry; status == CALM_OK && (entry = readdir(dir));) {
+        char *path, *name;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        status = calm_path_join(ctx, ctx->scratch, &path, folder, entry->d_name);
+        if (status == CALM_OK)
+            status = calm_strf(ctx, ctx->scratch, &name, "%s%s", prefix, entry->d_name);
+        if (status != CALM_OK)
+            break;
+        struct stat info;
+        if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && depth < MOST_DEPTH) {
+            status = calm_strf(ctx, ctx->scratch, &name, "%s/", name);
+            if (status == CALM_OK)
+                status = list_files(ctx, path, name, depth + 1, out);
+        } else if (strcmp(name, CALM_OUTPUT_LIST) != 0) {
+            status = calm_words_add(ctx, out, name);
+        }
+    }
+    if (dir)
+        closedir(dir);
+    return status;
+}
+
+static calm_status sorted_files(calm_ctx *ctx, const char *folder, calm_words *out)
+{
+    *out = (calm_words){0};
+    CALM_TRY(list_files(ctx, folder, "", 0, out));
+    if (out->n)
+        qsort(out->of, out->n, sizeof *out->of, calm_words_compare);
+    return CALM_OK;
+}
+
+calm_status calm_output_list(calm_ctx *ctx, const char *folder)
+{
+    char *path;
+    calm_words files;
+    CALM_SCOPED_TEXT(text);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(sorted_files(ctx, folder, &files));
+    for (size_t i = 0; i < files.n; i++)
+        calm_text_printf(&text, "%s\n", files.of[i]);
+    CALM_TRY(calm_text_check(ctx, &text));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, folder, CALM_OUTPUT_LIST));
+    return calm_write_file(ctx, path, text.data ? text.data : "", text.length);
+}
+
+/* Does the list, lines of names, have this one? */
+static bool has_line(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = list; *at;) {
+        const size_t line = strcspn(at, "\n");
+        if (line == length && memcmp(at, name, length) == 0)
+            return true;
+        at += line + (at[line] == '\n');
+    }
+    return false;
+}
+
+/* Every file of an existing folder is in its list, or it has none at all. */
+static calm_status all_ours(calm_ctx *ctx, const char *target)
+{
+    char *path, *list = NULL;
+    size_t n;
+    calm_words files;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_SCOPED_OUT(ctx, ctx->scratch);
+    CALM_TRY(sorted_files(ctx, target, &files));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, target, CALM_OUTPUT_LIST));
+    if (calm_path_exists(path))
+        CALM_TRY(calm_read_file(ctx, path, LIST_BYTES, &list, &n));
+    for (size_t i = 0; i < files.n; i++)
+        if (!list || !has_line(list, files.of[i]))
+            return calm_fail(ctx, CALM_EARG, "%s: holds %s, which calm did not write; `force` replaces only a folder "
+                             "that calm wrote: give another `output`, or move the file", target, files.of[i]);
+    return CALM_OK;
+}
+
+/* ---- may it be written ---- */
+
+calm_status calm_output_folder(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs)
+{
+    CALM_TRY(calm_output_apart(ctx, target, inputs));
+    if (!calm_path_exists(target))
+        return CALM_OK;
+    if (!calm_is_directory(target))
+        return calm_fail(ctx, CALM_EARG, "%s: is no folder; give another `output`", target);
+    CALM_TRY(all_ours(ctx, target));
+    return force ? CALM_OK : calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another `output`, or `force` to "
+                                       "replace it", target);
+}
+
+/* Does the file begin with this text, or is it empty? */
+static bool begins_with(const char *path, const char *text)
+{
+    char start[64];
+    const size_t length = strlen(text) < sizeof start ? strlen(text) : sizeof start;
+    FILE *stream = fopen(path, "rb");
+    const size_t n = stream ? fread(start, 1, length, stream) : 0;
+    const bool readable = stream && !ferror(stream);
+    if (stream)
+        fclose(stream);
+    return readable && (n == 0 || (n == length && memcmp(start, text, length) == 0));
+}
+
+/* An existing file in an input's folder is a file of the input. */
+static calm_status outside_of(calm_ctx *ctx, const char *target, const calm_words *inputs)
+{
+    CALM_SCOPED_TEXT(place);
+    CALM_TRY(absolute(ctx, target, &place));
+    for (size_t i = 0; inputs && i < inputs->n; i++) {
+        struct stat folder;
+        if (inputs->of[i] && stat(inputs->of[i], &folder) == 0 && S_ISDIR(folder.st_mode) && holds(&folder, place.data))
+            return calm_fail(ctx, CALM_EARG, "%s: is a file of the input %s; nothing was written, give another name",
+                             target, inputs->of[i]);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_output_file(calm_ctx *ctx, const char *target, bool force, const char *begins,
+                             const calm_words *inputs)
+{
+    if (calm_is_directory(target))
+        return calm_fail(ctx, CALM_EARG, "%s: a directory; expected the name of a file", target);
+    CALM_TRY(calm_output_apart(ctx, target, inputs));
+    if (!calm_path_exists(target))
+        return CALM_OK;
+    CALM_TRY(outside_of(ctx, target, inputs));
+    struct stat info;
+    if (stat(target, &info) == 0 && !S_ISREG(info.st_mode))    /* /dev/null, a pipe: there is nothing to lose */
+        return CALM_OK;
+    if (!force)
+        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another name, or `force` to replace it", target);
+    if (begins && !begins_with(target, begins))
+        return calm_fail(ctx, CALM_EARG, "%s: exists and is no such file of calm's, so `force` does not replace it; "
+                         "give another name", target);
+    return CALM_OK;
+}
