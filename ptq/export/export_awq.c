@@ -152,5 +152,6 @@ const calm_exporter calm_export_awq = {
     .tie = CALM_TIE_MODEL,
     .check = check,
     .form = &(const calm_export_form){
-        .tensors = list_tensors, .put = put, .entry = fill_entry, .keys = {"quantization_config"}},
+        .tensors = list_tensors, .stores_f16 = calm_export_always_f16, .put = put, .entry = fill_entry,
+        .keys = {"quantization_config"}},
 };

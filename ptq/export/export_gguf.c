@@ -12,6 +12,7 @@
 #include "ptq/export/gguf_layout.h"
 #include "ptq/export/gguf_linear.h"
 #include "ptq/export/gguf_tokenizer.h"
+#include "ptq/export/safetensors_export.h"
 #include "ptq/model/arch.h"
 
 /* Elements that are converted at once. */
@@ -85,10 +86,11 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
 
 /* A linear's weight: its codes, floats that folding changed, or the checkpoint's. */
 static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
-                              calm_ggml_type type, const calm_qlinear *linear, float *factor)
+                              calm_ggml_type type, calm_qlinear *linear, float *factor)
 {
     if (!linear->quantized)
         return put_matrix(ctx, to, part, source, type, linear->w);
+    CALM_TRY(calm_export_fit_f16(ctx, source->name, linear));
     *factor = linear->global > 0 ? 1 / linear->global : 1;
     for (size_t row = 0; row < linear->out; row++)
         CALM_TRY(calm_gguf_put_row(ctx, &to->writer, linear, source->name,
@@ -149,10 +151,10 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
     return CALM_OK;
 }
 
-static calm_status put_part(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
+static calm_status put_part(calm_ctx *ctx, output *to, assembled *from, const calm_gguf_part *part,
                             calm_ggml_type type)
 {
-    const calm_fold_set *set = &from->sublayer[part->of.sublayer];
+    calm_fold_set *set = &from->sublayer[part->of.sublayer];
     float *factors;
     if (part->factor)
         return put_floats(ctx, to, part, type, to->factors, to->layout->tensors[to->next].dims[0]);

@@ -207,6 +207,7 @@ const calm_exporter calm_export_gptq = {
     .check_outer = check_outer,
     .check = check,
     .form = &(const calm_export_form){.tensors = list_tensors,
+                                      .stores_f16 = calm_export_always_f16,
                                       .put = put,
                                       .entry = fill_entry,
                                       .keys = {"quantization_config"},

@@ -32,6 +32,11 @@ static calm_dtype scale_dtype(const calm_scheme *scheme)
     return exact ? CALM_F16 : CALM_F32;
 }
 
+static bool stores_f16(const calm_scheme *scheme)
+{
+    return scale_dtype(scheme) == CALM_F16;
+}
+
 /* ---- a linear ---- */
 
 static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
@@ -183,6 +188,7 @@ const calm_exporter calm_export_mlx = {
     .outer_pool = "w4a16_g32,w8a16_g64,w8a16_g32,w4a16_g64,w3a16_g32",
     .check = check,
     .form = &(const calm_export_form){.tensors = list_tensors,
+                                      .stores_f16 = stores_f16,
                                       .put = put,
                                       .stack = STACK,
                                       .entry = fill_entry,

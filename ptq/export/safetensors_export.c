@@ -244,6 +244,20 @@ static calm_status assemble_expert(calm_ctx *ctx, const walk *w, long expert, as
     return calm_assemble_expert(ctx, w->input->model, w->input->plan, &out->block, (size_t)expert, weight, &out->one);
 }
 
+bool calm_export_always_f16(const calm_scheme *scheme)
+{
+    (void)scheme;
+    return true;
+}
+
+/* A tensor of a quantized linear, whose scales are made storable before the first. */
+static calm_status put_quantized(calm_ctx *ctx, walk *w, const entry *e, calm_qlinear *linear)
+{
+    if (w->form->stores_f16 && w->form->stores_f16(&linear->scheme))
+        CALM_TRY(calm_export_fit_f16(ctx, e->of.source->name, linear));
+    return w->form->put(ctx, &w->writer, linear, e->which, w->asymmetric);
+}
+
 /* A tensor of its own: a part of a quantized weight, what folding changed, or a copy. */
 static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entry *e)
 {
@@ -251,13 +265,13 @@ static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entr
     if (e->outer && w->outer_of != e->of.source)
         CALM_TRY(quantize_outer(ctx, w, e));
     if (e->outer)
-        return w->form->put(ctx, &w->writer, &w->outer, e->which, w->asymmetric);
+        return put_quantized(ctx, w, e, &w->outer);
     if (expert && e->of.job->expert != from->expert)
         CALM_TRY(assemble_expert(ctx, w, e->of.job->expert, from));
-    const calm_fold_set *set = expert ? &from->one : &from->sublayer[e->of.sublayer];
+    calm_fold_set *set = expert ? &from->one : &from->sublayer[e->of.sublayer];
     const calm_tensor *source = e->of.source;
     if (e->of.kind == CALM_EXPORT_QUANTIZED)
-        return w->form->put(ctx, &w->writer, &set->linear[e->of.role], e->which, w->asymmetric);
+        return put_quantized(ctx, w, e, &set->linear[e->of.role]);
     const float *changed = calm_export_part_floats(&e->of, set);
     return changed ? calm_export_put_floats(ctx, &w->writer, source->dtype, changed, source->n_elements)
                    : calm_export_put_tensor(ctx, &w->writer, source->dtype, source);
@@ -283,8 +297,7 @@ static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t f
                 continue;
             calm_tensor_size(&w->plan.tensors[i], &n_elements, &bytes);
             calm_shards_divert(&w->writer, entries[i].stack + bytes / experts * e);
-            const calm_status status = w->form->put(ctx, &w->writer, &from->one.linear[entries[i].of.role],
-                                                    entries[i].which, w->asymmetric);
+            const calm_status status = put_quantized(ctx, w, &entries[i], &from->one.linear[entries[i].of.role]);
             calm_shards_divert(&w->writer, NULL);
             CALM_TRY(status);
         }

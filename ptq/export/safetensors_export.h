@@ -32,6 +32,9 @@ struct calm_export_form {
      * any weight of the plan has zero points.  Of ctx->scratch it holds that tensor and one byte per weight at most. */
     calm_status (*put)(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
                        bool asymmetric);
+    /* Scales of the scheme are stored as float16: codes are fitted to those before `put` (calm_export_fit_f16); NULL:
+     * never. */
+    bool (*stores_f16)(const calm_scheme *scheme);
     /* The module that holds all experts of a block, in place of "experts": each tensor is then that of all experts, [E,
      * ...].  NULL: every expert has its own. */
     const char *stack;
@@ -40,6 +43,13 @@ struct calm_export_form {
     const char *keys[2];    /* members of config.json that are the entry; NULL: no second one */
     const char *entry_file; /* a file that holds the entry alone; NULL: none                  */
 };
+
+/* Round scales of an assembled linear that float16 does not hold exactly, which are below 2^-17, and choose the codes of
+ * their groups again, in ctx->out; one note with the size of the loss.  Nothing is done where all are exact. */
+calm_status calm_export_fit_f16(calm_ctx *ctx, const char *name, calm_qlinear *linear);
+
+/* A calm_export_form.stores_f16 that is always true. */
+bool calm_export_always_f16(const calm_scheme *scheme);
 
 /* "model.layers.0.mlp.experts.3.gate_proj" and "switch_mlp" -> "model.layers.0.mlp.switch_mlp.gate_proj", in ctx->out;
  * what follows stays. */

@@ -58,17 +58,24 @@ DEFINE_SPAN(span_f64, double)
 
 /* ---- scales ---- */
 
+static double least_of(calm_dtype dtype)
+{
+    return dtype == CALM_F16 ? CALM_SCALE_LEAST_F16 : CALM_SCALE_LEAST_BF16;
+}
+
 /* A scale whose nearest number of 16 bits is `rounded`, within the range of scales. */
-static inline float within_range(double scale, float rounded)
+static inline float within_range(double scale, float rounded, double least)
 {
     const float inside = fabsf(rounded) > (float)CALM_SCALE_MAX ? copysignf(INFINITY, rounded) : rounded;
-    return fabs(scale) < CALM_SCALE_MIN ? copysignf((float)CALM_SCALE_MIN, (float)scale) : inside;
+    const double instead = scale == 0 ? CALM_SCALE_MIN : least;
+    return fabs(scale) < least ? copysignf((float)instead, (float)scale) : inside;
 }
 
 static float round_16_bits(double scale, calm_dtype dtype)
 {
     assert(dtype == CALM_BF16 || dtype == CALM_F16);
-    return within_range(scale, dtype == CALM_F16 ? calm_round_f16((float)scale) : calm_round_bf16((float)scale));
+    return within_range(scale, dtype == CALM_F16 ? calm_round_f16((float)scale) : calm_round_bf16((float)scale),
+                        least_of(dtype));
 }
 
 CALM_VECTORIZE
@@ -79,10 +86,10 @@ static void narrow_all(size_t n, const double *scale, float *out)
 }
 
 CALM_VECTORIZE
-static void within_range_all(size_t n, const double *scale, float *out)
+static void within_range_all(size_t n, const double *scale, double least, float *out)
 {
     for (size_t i = 0; i < n; i++)
-        out[i] = within_range(scale[i], out[i]);
+        out[i] = within_range(scale[i], out[i], least);
 }
 
 static float round_power(double scale)
@@ -146,9 +153,10 @@ void calm_scale_round_all(const calm_scheme *scheme, float global, size_t n, con
     if (calm_super_is(scheme)) {
         calm_super_scales(scheme, n, scale, out);
     } else if (code == CALM_SCALE_F16 || code == CALM_SCALE_DTYPE) {
+        const calm_dtype dtype = code == CALM_SCALE_F16 ? CALM_F16 : scheme->scale_dtype;
         narrow_all(n, scale, out);
-        calm_dtype_round_all(code == CALM_SCALE_F16 ? CALM_F16 : scheme->scale_dtype, out, n);
-        within_range_all(n, scale, out);
+        calm_dtype_round_all(dtype, out, n);
+        within_range_all(n, scale, least_of(dtype), out);
     } else {
         for (size_t i = 0; i < n; i++)
             out[i] = calm_scale_round(scheme, global, scale[i]);
@@ -158,6 +166,20 @@ void calm_scale_round_all(const calm_scheme *scheme, float global, size_t n, con
 double calm_scale_most(const calm_scheme *scheme)
 {
     return calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0 ? E8M0_MAX : CALM_SCALE_MAX;
+}
+
+double calm_scale_least(const calm_scheme *scheme, float absmax)
+{
+    switch (calm_scheme_family(scheme)->scale) {
+    case CALM_SCALE_E8M0:
+        return E8M0_MIN;
+    case CALM_SCALE_E4M3:
+        return (double)calm_scale_round(scheme, calm_scale_global(scheme, absmax), 0);
+    case CALM_SCALE_DTYPE:
+        return least_of(scheme->scale_dtype);
+    default:    /* float16, also of a super-block */
+        return CALM_SCALE_LEAST_F16;
+    }
 }
 
 float calm_min_round(const calm_scheme *scheme, double min)

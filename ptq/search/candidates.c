@@ -274,6 +274,28 @@ static calm_status score_linear(calm_ctx *ctx, calm_work *item)
     return calm_cka_linear(ctx, reference, w, &item->cka_linear);
 }
 
+static float absmax(const float *w, size_t n)
+{
+    float most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(w[i]));
+    return most;
+}
+
+/* Are the weights of a job so small that every candidate of the scheme is all zeros?  Such a linear is stored as zeros,
+ * like one of zeros; another candidate of zeros is of no use. */
+static bool rounds_to_zeros(const calm_block_work *work, const calm_work *item)
+{
+    const calm_layout *layout = calm_model_layout(work->p->in.model);
+    const calm_job_ref *job = &layout->jobs[item->job];
+    float most = 0;
+    for (size_t i = job->first; i < job->first + job->n; i++) {
+        const calm_weight *weight = &item->from->capture->weight[layout->linears[i].role];
+        most = fmaxf(most, absmax(weight->w, weight->out * weight->in));
+    }
+    return (double)most <= calm_scale_least(&item->qjob.scheme, most);
+}
+
 /* Task: the scores of one candidate; none where too few rows were captured. */
 static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
 {
@@ -289,7 +311,7 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
         if (status == CALM_OK)
             status = calm_score(ctx, item->from->reference, z, &item->scores);
         /* Every metric is undefined there, and the candidate of no use. */
-        if (status == CALM_OK && item->scores.constant)
+        if (status == CALM_OK && item->scores.constant && !rounds_to_zeros(work, item))
             status = calm_fail(ctx, CALM_ENUMERIC, "score: the candidate's output is the same for all rows (dead)");
     }
     if (!item->failed && status == CALM_OK)

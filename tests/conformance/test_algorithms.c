@@ -35,7 +35,7 @@ static void check_result(const char *chain, const calm_qjob *q)
     for (size_t i = 0; i < q->out * q->n_groups; i++) {
         float scale = q->scales[i];
         if (calm_scheme_folds(&q->scheme))
-            ck_assert_msg(fabsf(scale) >= 0x1p-17f && fabsf(scale) <= 65280, "%s: scale %g", chain, scale);
+            ck_assert_msg(fabsf(scale) >= 0x1p-126f && fabsf(scale) <= 65280, "%s: scale %g", chain, scale);
         ck_assert_msg(isfinite(scale) && scale != 0, "%s: scale %g", chain, scale);
         ck_assert(!q->mins || calm_min_round(&q->scheme, q->mins[i]) == q->mins[i]);
         ck_assert(calm_scale_round(&q->scheme, q->global, scale) == scale);

@@ -102,7 +102,9 @@ double slow_rounded(const calm_scheme *scheme, double value, size_t zero)
 
 float slow_storable(double s)
 {
-    return fabs(s) < 0x1p-17 ? copysignf(0x1p-17f, (float)s) : calm_bf16_to_f32(calm_f32_to_bf16((float)s));
+    if (fabs(s) < 0x1p-126)    /* a group of zeros has the least scale that float16 holds as exactly */
+        return copysignf(s == 0 ? 0x1p-17f : 0x1p-126f, (float)s);
+    return calm_bf16_to_f32(calm_f32_to_bf16((float)s));
 }
 
 /* Scale and zero from weights, as docs/method.md section 1 writes them. */

@@ -9,7 +9,7 @@
 #include "tests/tools/tool.h"
 
 typedef struct arguments {
-    const char *shape, *output, *shard_size, *tokenizer;
+    const char *shape, *output, *shard_size, *tokenizer, *factor;
     long long blocks, hidden, experts, vocab, seed, threads;
     int dtype, spelling;
     bool hollow;
@@ -37,6 +37,8 @@ static const calm_option table[] = {
     {"tokenizer", "where tokenizer.json and tokenizer_config.json are copied from; default: the demo model's, "
      "byte-level BPE for encoders too (its ids fit every shape)", offsetof(arguments, tokenizer),
      CALM_OPTION_STRING, .metavar = "DIR"},
+    {"factor", "multiply the tensors whose names end in SUFFIX, as in o_proj.weight=1e-9", offsetof(arguments, factor),
+     CALM_OPTION_STRING, .metavar = "SUFFIX=F"},
     {"hollow", "files with names, shapes and sizes, and no values: for forecasts of models that no disk here holds",
      offsetof(arguments, hollow), CALM_OPTION_BOOL, .metavar = NULL},
     {"threads", "workers, 0: all cores; the bytes do not depend on it", offsetof(arguments, threads), CALM_OPTION_INT,
@@ -86,6 +88,7 @@ static calm_status run(calm_ctx *ctx, void *user)
     options.seed = (uint64_t)args->seed;
     options.dtype = dtypes[args->dtype];
     options.newer = args->spelling == 1;
+    options.factor = args->factor;
     options.hollow = args->hollow;
     ctx->n_threads = args->threads ? (int)args->threads : calm_n_cores();
     CALM_TRY(synth_write(ctx, &options));

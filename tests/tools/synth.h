@@ -20,6 +20,9 @@
 #define SYNTH_OUTLIER 5.0f
 #define SYNTH_LEVELS 65536
 
+/* The factor of a tensor out of "SUFFIX=FACTOR" (NULL: 1); 1 where its name does not end in SUFFIX. */
+float synth_factor(const char *factor, const char *name);
+
 /* ---- shapes ---- */
 
 /* What the blocks of a family hold besides the usual. */
@@ -69,6 +72,7 @@ typedef struct synth_options {
     uint64_t shard_size;        /* bytes of tensors in a file; 0: 5 GB                              */
     calm_dtype dtype;           /* BF16, F16 or F32; CALM_N_DTYPES: as the shape is published       */
     bool newer;                 /* config.json as transformers 5 writes it                          */
+    const char *factor;         /* "o_proj.weight=1e-9": tensors whose names end so are multiplied; NULL: none */
     bool hollow;                /* files have their headers and sizes, and holes in place of values */
 } synth_options;
 

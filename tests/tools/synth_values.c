@@ -2,6 +2,7 @@
 #include "tests/tools/synth.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/rng_impl.h"
@@ -10,6 +11,14 @@
 #define BATCH 64              /* Philox blocks at a time: one cache line of counters after another */
 #define BLOCK_VALUES 8        /* 16-bit halves of a block */
 #define OUTLIER_STREAM 0x6f75746c69657273u    /* no tensor's: "outliers" */
+
+float synth_factor(const char *factor, const char *name)
+{
+    const char *equals = factor ? strchr(factor, '=') : NULL;
+    const size_t suffix = equals ? (size_t)(equals - factor) : 0, length = strlen(name);
+    const bool ends = equals && length >= suffix && strncmp(name + length - suffix, factor, suffix) == 0;
+    return ends ? strtof(equals + 1, NULL) : 1;
+}
 
 uint64_t synth_stream(const char *name)
 {

@@ -148,7 +148,11 @@ static calm_status fill_piece(calm_ctx *ctx, size_t index, void *user)
 static calm_status write_tensor(calm_ctx *ctx, job *w, calm_safetensors_writer *writer, const synth_tensor *tensor)
 {
     const size_t value_bytes = calm_dtype_bytes(tensor->tensor.dtype), whole = BUFFER_BYTES / value_bytes;
-    CALM_TRY(synth_values_init(ctx, w->values, tensor, w->options->seed));
+    synth_tensor scaled = *tensor;
+    const float factor = synth_factor(w->options->factor, tensor->tensor.name);
+    scaled.mean *= factor;
+    scaled.spread *= factor;
+    CALM_TRY(synth_values_init(ctx, w->values, &scaled, w->options->seed));
     for (size_t first = 0; first < tensor->tensor.n_elements; first += whole) {
         const size_t left = tensor->tensor.n_elements - first, n = left < whole ? left : whole;
         filling run = {.values = w->values, .first = first, .n = n, .value_bytes = value_bytes, .out = w->buffer};
