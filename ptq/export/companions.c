@@ -203,7 +203,7 @@ static int is_template(const struct dirent *entry)
     return entry->d_name[0] != '.' && calm_text_ends_with(entry->d_name, ".jinja");
 }
 
-calm_status calm_companions_add_templates(calm_ctx *ctx, const char *model_dir, calm_words *out)
+calm_status calm_export_list_templates(calm_ctx *ctx, const char *model_dir, calm_words *out)
 {
     struct dirent **entries = NULL;
     char *folder, *name;
@@ -226,7 +226,7 @@ calm_status calm_companions_add_templates(calm_ctx *ctx, const char *model_dir, 
 
 /* ---- all of them ---- */
 
-calm_status calm_companions_list(calm_ctx *ctx, const char *model_dir, calm_words *out, calm_words *missing)
+calm_status calm_export_list_companions(calm_ctx *ctx, const char *model_dir, calm_words *out, calm_words *missing)
 {
     static const char *const files[] = {
         "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
@@ -241,14 +241,14 @@ calm_status calm_companions_list(calm_ctx *ctx, const char *model_dir, calm_word
         if (calm_path_exists(path))
             CALM_TRY(calm_words_add(ctx, out, files[i]));
     }
-    CALM_TRY(calm_companions_add_templates(ctx, model_dir, out));
+    CALM_TRY(calm_export_list_templates(ctx, model_dir, out));
     return add_code(ctx, model_dir, out, missing);
 }
 
-calm_status calm_companions_copy(calm_ctx *ctx, const char *model_dir, const char *dir)
+calm_status calm_export_copy_companions(calm_ctx *ctx, const char *model_dir, const char *dir)
 {
     calm_words files;
-    CALM_TRY(calm_companions_list(ctx, model_dir, &files, NULL));
+    CALM_TRY(calm_export_list_companions(ctx, model_dir, &files, NULL));
     for (size_t i = 0; i < files.n; i++) {
         char *from, *to;
         CALM_TRY(calm_path_beside(ctx, ctx->scratch, &from, model_dir, files.of[i]));

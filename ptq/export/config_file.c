@@ -1,5 +1,5 @@
 /* config.json of a checkpoint that is written. */
-#include "ptq/export/config_file.h"
+#include "ptq/export/config_file_impl.h"
 
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #define TIED "tie_word_embeddings"
 #define SPACES " \t\r\n"
 
-bool calm_config_ties_own_head(const calm_model *model)
+bool calm_export_unties_head(const calm_model *model)
 {
     const calm_config *config = calm_model_config(model);
     return config->arch->names->head && !config->tied
@@ -62,7 +62,7 @@ static void append_member(calm_text *out, const char *key, const char *value)
         calm_text_printf(out, *at == '\n' ? "\n  " : "%c", *at);
 }
 
-void calm_config_set_member(const char *text, size_t n, const char *key, const char *value, calm_text *out)
+void calm_export_set_member(const char *text, size_t n, const char *key, const char *value, calm_text *out)
 {
     size_t copied = 0, at = 0, of = 0;
     long depth = 0;
@@ -102,14 +102,14 @@ static calm_status read_text(calm_ctx *ctx, const calm_model *model, const char 
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(model), "config.json"));
     }
     CALM_TRY(calm_read_file(ctx, from, CONFIG_MAX, &text, &n));
-    if (calm_config_ties_own_head(model))
-        calm_config_set_member(text, n, TIED, "false", out);
+    if (calm_export_unties_head(model))
+        calm_export_set_member(text, n, TIED, "false", out);
     else
         calm_text_append(out, text, n);
     return calm_text_check(ctx, out);
 }
 
-calm_status calm_config_write(calm_ctx *ctx, const calm_model *model, const char *dir, const char *const *keys,
+calm_status calm_export_write_config(calm_ctx *ctx, const calm_model *model, const char *dir, const char *const *keys,
                               size_t n, const char *value)
 {
     CALM_SCOPED_TEXT(text);

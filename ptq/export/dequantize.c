@@ -326,7 +326,7 @@ static calm_status write_into(work *w, const char *dir)
     CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &path, dir, "config.json"));
     CALM_TRY(calm_json_save(w->ctx, path, w->config));
     w->result->n_tensors = w->n;
-    return w->gguf ? CALM_OK : calm_companions_copy(w->ctx, w->path, dir);
+    return w->gguf ? CALM_OK : calm_export_copy_companions(w->ctx, w->path, dir);
 }
 
 static calm_status write_output(work *w)

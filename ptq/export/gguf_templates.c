@@ -54,7 +54,7 @@ static calm_status add_list(calm_ctx *ctx, named *to, const calm_json *list, con
 static calm_status add_folder(calm_ctx *ctx, named *to, const char *dir, const char **text)
 {
     calm_words files = {0};
-    CALM_TRY(calm_companions_add_templates(ctx, dir, &files));
+    CALM_TRY(calm_export_list_templates(ctx, dir, &files));
     for (size_t i = 0; i < files.n; i++) {
         const char *name = calm_path_name(files.of[i]);
         const size_t n = strlen(name) - strlen(SUFFIX);

@@ -493,7 +493,7 @@ calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm
         status = put_item(ctx, &w, i);
     CALM_TRY(calm_shards_end(ctx, &w.writer));    /* the first failure is in the context */
     CALM_TRY(write_config(ctx, &w, dir));
-    return calm_companions_copy(ctx, calm_model_dir(model), dir);
+    return calm_export_copy_companions(ctx, calm_model_dir(model), dir);
 }
 
 calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_rotate_options *options, const char *output,

@@ -411,7 +411,7 @@ static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, c
     CALM_SCOPED_TEXT(text);
     char *path;
     CALM_TRY(calm_json_write(ctx, quantization, 2, &text));
-    CALM_TRY(calm_config_write(ctx, input->model, dir, form->keys, form->keys[1] ? 2 : 1, text.data));
+    CALM_TRY(calm_export_write_config(ctx, input->model, dir, form->keys, form->keys[1] ? 2 : 1, text.data));
     if (!form->entry_file)
         return CALM_OK;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, form->entry_file));
@@ -432,7 +432,7 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
     CALM_SCOPED(calm_json *, calm_json_release) quantization = calm_json_new_object();
     CALM_TRY(form->entry(ctx, input, quantization));
     CALM_TRY(write_config(ctx, input, form, quantization, dir));
-    return calm_companions_copy(ctx, calm_model_dir(input->model), dir);
+    return calm_export_copy_companions(ctx, calm_model_dir(input->model), dir);
 }
 
 /* ---- how large ---- */

@@ -88,7 +88,7 @@ static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *o
     calm_words names = {0}, companions;
     calm_written_file *files;
     CALM_TRY(calm_words_add(ctx, &names, calm_is_file(dir) ? calm_path_name(dir) : "config.json"));
-    CALM_TRY(calm_companions_list(ctx, dir, &companions, NULL));
+    CALM_TRY(calm_export_list_companions(ctx, dir, &companions, NULL));
     for (size_t i = 0; i < companions.n; i++)
         CALM_TRY(calm_words_add(ctx, &names, companions.of[i]));
     CALM_TRY(calm_files_digests(ctx, ctx->scratch, dir, names.of, names.n, &files));

@@ -39,6 +39,7 @@ static bool is_weight(const char *text, const char *module)
 static bool is_norm(const names *of, const char *text, const char *module)
 {
     const char *end = behind(text, module);
+    /* RMSNorms have no bias: one in the file is not read, as in transformers. */
     return is(end, ".weight") || (of->config->arch->norm == CALM_NORM_LAYER
                                   && (is(end, ".bias") || is(end, ".gamma") || is(end, ".beta")));
 }
@@ -61,9 +62,11 @@ static bool is_beside_linears(const names *of, size_t block, const char *rest)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
             if (is_norm(of, rest, words->norm[s][p]))
                 return true;
+    /* Families share tables of names, so that a name alone does not make a norm of q and k. */
     if (config->arch->qk_norm != CALM_QK_NORM_NONE && (is_norm(of, rest, words->q_norm)
                                                        || is_norm(of, rest, words->k_norm)))
         return true;
+    /* A dense block has no router, also where others have one. */
     return config->moe.sparse[block]
            && (is_weight(rest, words->moe.router)
                || (config->moe.shared_inner && is_weight(rest, words->moe.shared_gate)));
@@ -89,6 +92,7 @@ static long block_of(const names *of, const char *name, const char **rest)
     if (!at || *at != '.' || !isdigit((unsigned char)at[1]) || (at[1] == '0' && at[2] != '.'))
         return -1;
     const long block = strtol(at + 1, &end, 10);
+    /* Nine digits: strtol has not overflowed. */
     *rest = end + 1;
     return *end == '.' && end - at <= 10 ? block : -1;
 }
@@ -124,7 +128,8 @@ static bool is_buffer(const char *name)
 {
     static const char *const ends[] = {"rotary_emb.inv_freq",   "rotary_pos_emb.inv_freq", "rotary_emb.cos_cached",
                                        "rotary_emb.sin_cached", ".masked_bias",            ".attn.bias",
-                                       ".attention.bias",       "embeddings.position_ids", "rotary_emb.original_inv_freq"};
+                                       ".attention.bias",       "embeddings.position_ids",
+                                       "rotary_emb.original_inv_freq"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (calm_text_ends_with(name, ends[i]))
             return true;
@@ -137,6 +142,7 @@ calm_tensor_use calm_tensor_use_of(const calm_config *config, const calm_layout 
     const names of = {config, layout, prefix};
     const char *rest = NULL;
     const long block = block_of(&of, name, &rest);
+    /* Buffers of such a block too: the block is what is wrong. */
     if (block >= (long)config->n_blocks)
         return CALM_TENSOR_BEYOND;
     if (block < 0 && config->tied && is_weight(name, config->arch->names->head))
@@ -187,6 +193,7 @@ static void print_groups(const group *groups, size_t n, size_t beyond, calm_text
 size_t calm_model_list_use(const calm_model *model, calm_tensor_use use, calm_text *out)
 {
     const calm_safetensors *set = calm_model_tensors(model);
+    /* Checkpoints of strangers may have 10^6 kinds of names: the note names the first ones. */
     group groups[MOST_LISTED];
     size_t n = 0, n_groups = 0, beyond = 0;
     for (size_t i = 0; i < calm_safetensors_count(set); i++) {

@@ -295,7 +295,7 @@ static calm_status note_missing_code(calm_ctx *ctx, const calm_model *model)
 {
     CALM_SCOPED_SCRATCH(ctx);
     calm_words files, missing = {0};
-    CALM_TRY(calm_companions_list(ctx, calm_model_dir(model), &files, &missing));
+    CALM_TRY(calm_export_list_companions(ctx, calm_model_dir(model), &files, &missing));
     for (size_t i = 0; i < missing.n; i++)
         calm_log(ctx, CALM_LOG_WARNING, "%s: the Python class %.200s is named, but its module is not in this "
                  "directory: it is not copied", calm_model_dir(model), missing.of[i]);
@@ -310,7 +310,7 @@ calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, 
                  "%s: config.json counts %zu blocks, but the files hold more: %s and %zu other tensors belong to no "
                  "block that is counted, and nothing reads them", calm_model_dir(model),
                  calm_model_config(model)->n_blocks, beyond, calm_model_list_use(model, CALM_TENSOR_BEYOND, NULL) - 1);
-    if (calm_config_ties_own_head(model))
+    if (calm_export_unties_head(model))
         calm_log(ctx, CALM_LOG_INFO,
                  "%s: tie_word_embeddings is true, but the head has other values than the embedding: the output says "
                  "false, so that readers take the head", calm_model_dir(model));

@@ -18,7 +18,7 @@ static void put(const char *dir, const char *name, const char *text)
 static const char *listed(const char *dir, const char **missing)
 {
     calm_words files, classes = {0};
-    ck_ok(calm_companions_list(ctx, dir, &files, &classes));
+    ck_ok(calm_export_list_companions(ctx, dir, &files, &classes));
     const char *out = "";
     *missing = "";
     for (size_t i = 0; i < files.n; i++)
@@ -42,7 +42,7 @@ TEST(known_names_and_templates)
     ck_assert_str_eq(listed(dir, &missing), "tokenizer.json LICENSE " CALM_TEMPLATES_DIR "/rag.jinja "
                                             CALM_TEMPLATES_DIR "/tool_use.jinja");
     ck_assert_str_eq(missing, "");
-    ck_ok(calm_companions_copy(ctx, dir, to));
+    ck_ok(calm_export_copy_companions(ctx, dir, to));
     ck_assert(calm_is_file(test_format("%s/" CALM_TEMPLATES_DIR "/rag.jinja", to)));
     ck_assert(!calm_path_exists(test_format("%s/setup.py", to)));
 }
@@ -71,7 +71,7 @@ TEST(python_modules)
     ck_assert_msg(strcmp(names, "tokenizer_config.json configuration_a.py modeling_a.py pipe_a.py tokenization_a.py "
                                 "util.py deep/part.py more.py deep/within.py last.py") == 0, "%s", names);
     ck_assert_str_eq(missing, "");
-    ck_ok(calm_companions_copy(ctx, dir, to));
+    ck_ok(calm_export_copy_companions(ctx, dir, to));
     ck_assert(calm_is_file(test_format("%s/deep/within.py", to)));
 }
 END_OF_TEST

@@ -1,5 +1,5 @@
 /* Members of config.json that a written checkpoint changes; every other byte stays. */
-#include "ptq/export/config_file.h"
+#include "ptq/export/config_file_impl.h"
 
 #include "tests/support/harness.h"
 
@@ -27,7 +27,7 @@ TEST(a_member_is_set)
         char *exact;    /* of just these bytes, for the sanitizer */
         ck_ok(CALM_NEW(ctx, ctx->out, exact, n + 1));
         memcpy(exact, cases[i].text, n);
-        calm_config_set_member(exact, n, "tie", "false", &out);
+        calm_export_set_member(exact, n, "tie", "false", &out);
         ck_ok(calm_text_check(ctx, &out));
         if (cases[i].expected)
             ck_assert_msg(strcmp(out.data, cases[i].expected) == 0, "%s: %s", cases[i].text, out.data);
