@@ -287,7 +287,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("gguf_tokenizer",
-                     (const TTest *[]){byte_level_tokens, chat_templates, added_around_the_text, names_of_pre_tokenizers,
-                                       refused,
-                                       sentencepiece_tokens, unigram_tokens, no_tokenizer, NULL});
+                     (const TTest *[]){byte_level_tokens, chat_templates, added_around_the_text,
+                                       names_of_pre_tokenizers, refused, sentencepiece_tokens,
+                                       unigram_tokens, no_tokenizer, NULL});
 }
