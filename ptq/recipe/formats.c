@@ -304,12 +304,13 @@ static calm_status note_missing_code(calm_ctx *ctx, const calm_model *model)
 
 calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, const calm_model *model)
 {
+    const size_t n_blocks = calm_model_config(model)->n_blocks;
     const char *beyond = first_beyond(model);
     if (beyond)
         calm_log(ctx, CALM_LOG_WARNING,
-                 "%s: config.json counts %zu blocks, but the files hold more: %s and %zu other tensors belong to no "
-                 "block that is counted, and nothing reads them", calm_model_dir(model),
-                 calm_model_config(model)->n_blocks, beyond, calm_model_list_use(model, CALM_TENSOR_BEYOND, NULL) - 1);
+                 "%s: config.json counts %zu block%s, but the files hold more: %s and %zu other tensors belong to no "
+                 "block that is counted, and nothing reads them", calm_model_dir(model), n_blocks,
+                 n_blocks == 1 ? "" : "s", beyond, calm_model_list_use(model, CALM_TENSOR_BEYOND, NULL) - 1);
     if (calm_export_unties_head(model))
         calm_log(ctx, CALM_LOG_INFO,
                  "%s: tie_word_embeddings is true, but the head has other values than the embedding: the output says "

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "ptq/base/file.h"
+#include "ptq/export/dequantize.h"
 #include "ptq/export/export.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/io/json.h"
@@ -104,6 +105,29 @@ TEST(the_others_copy)
 }
 END_OF_TEST
 
+/* Engines that build a head for speculative decoding look for its modules in the entry: all below its first word. */
+TEST(entries_name_the_roots)
+{
+    static const struct {
+        const char *format, *file, *expected;
+    } cases[] = {{"compressed_tensors", "config.json", "\"re:^mtp\\\\..*\""},
+                 {"gptq", "quantize_config.json", "\"-:^mtp\\\\..*\""},
+                 {"awq", "config.json", "\"mtp.\""}};
+    tiny_model spec = tiny_wide("qwen3");
+    spec.bias = false;
+    const char *dir = write_foreign(tiny_model_write(&spec));
+    for (size_t f = 0; f < 3; f++) {
+        const char *out = export(dir, cases[f].format);
+        char *text;
+        size_t n;
+        ck_ok(calm_read_file(ctx, test_format("%s/%s", out, cases[f].file), 1 << 20, &text, &n));
+        ck_assert_msg(strstr(text, cases[f].expected) != NULL, "%s: %s", cases[f].format, text);
+        ck_assert_msg(!strstr(text, "^model") && !strstr(text, "\"model.\"") && !strstr(text, "^score"), "%s: %s",
+                      cases[f].format, text);
+    }
+}
+END_OF_TEST
+
 /* config.json ties the head: another one makes it false, an equal one is no second tensor. */
 TEST(the_flag_follows_the_head)
 {
@@ -136,8 +160,29 @@ TEST(the_flag_follows_the_head)
 }
 END_OF_TEST
 
+/* A quantized checkpoint of others whose flag is wrong: what is made of it says what it holds. */
+TEST(dequantized_flag)
+{
+    tiny_model spec = tiny_wide("qwen3");
+    spec.tied = false;
+    const char *dir = export(tiny_model_write(&spec), "gptq"), *path = test_format("%s/config.json", dir),
+               *out = test_format("%s/out", test_directory());
+    const calm_dequantize_options options = {.output = out, .dtype = CALM_N_DTYPES};
+    calm_dequantize_result result;
+    CALM_SCOPED_JSON(config);
+    CALM_SCOPED_JSON(written);
+    ck_ok(calm_json_read(ctx, path, 1 << 20, &config));
+    calm_json_set_bool(config, "tie_word_embeddings", true);
+    ck_ok(calm_json_save(ctx, path, config));
+    ck_ok(calm_dequantize(ctx, dir, &options, &result));
+    ck_ok(calm_json_read(ctx, test_format("%s/config.json", out), 1 << 20, &written));
+    ck_assert(!calm_json_bool(calm_json_get(written, "tie_word_embeddings"), true));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("foreign_tensors", (const TTest *[]){strict_formats_write_what_is_read, the_others_copy,
-                                                          the_flag_follows_the_head, NULL});
+                                                          entries_name_the_roots,
+                                                          the_flag_follows_the_head, dequantized_flag, NULL});
 }
