@@ -91,7 +91,7 @@ static bool is_extra(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0 ||
-           strcmp(name, "output_norm.bias") == 0 || (dot && dot - name >= 8 && strncmp(dot - 8, "exp_probs", 8) == 0) ||
+           (dot && dot - name >= 8 && strncmp(dot - 8, "exp_probs", 8) == 0) ||
            strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
 }
 
@@ -106,6 +106,23 @@ static bool is_scale(const calm_check_gguf_state *g, const char *name)
     return calm_gguf_find_tensor(g->file, weight) != NULL;
 }
 
+/* Is it a bias that llama.cpp has no place for?  It takes those of q, k and v in all of these architectures, those of
+ * other linears in some, and those of norms, embedding and head in none: it counts the tensors and refuses the file. */
+static bool is_refused_bias(const calm_check_gguf_state *g, const char *name)
+{
+    static const char *const all[] = {".attn_q.bias", ".attn_k.bias", ".attn_v.bias"},
+                             *const some[] = {".attn_output.bias", ".ffn_gate.bias", ".ffn_up.bias", ".ffn_down.bias"};
+    if (!calm_text_ends_with(name, ".bias"))
+        return false;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (calm_text_ends_with(name, all[i]))
+            return false;
+    for (size_t i = 0; i < sizeof some / sizeof *some && g->list.as->biases; i++)
+        if (calm_text_ends_with(name, some[i]))
+            return false;
+    return true;
+}
+
 static calm_status check_names(calm_check_gguf_state *g)
 {
     const calm_gguf_tensor *last = NULL;
@@ -117,7 +134,10 @@ static calm_status check_names(calm_check_gguf_state *g)
             continue;
         last = at->stored;
         const bool beyond = sscanf(name, "blk.%9zu.", &block) == 1 && g->config_known && block >= g->config.n_blocks;
-        if ((!at->name || beyond) && !is_extra(name) && !is_scale(g, name))
+        if (is_refused_bias(g, name) && !is_extra(name))
+            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TENSOR_UNKNOWN, name, "%s has no such bias",
+                                    g->list.as->name));
+        else if ((!at->name || beyond) && !is_extra(name) && !is_scale(g, name))
             CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TENSOR_UNKNOWN, name,
                                     beyond ? "the file has %zu blocks" : "%zu blocks",
                                     g->config_known ? g->config.n_blocks : 0));

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ptq/check/check_state.h"
+#include "ptq/model/tensor_use.h"
 
 static calm_status check_two_entries(calm_checking *c, const calm_json *first, const calm_json *second)
 {
@@ -50,6 +51,40 @@ static calm_status resolve(calm_checking *c, const calm_json *entry)
     return CALM_OK;
 }
 
+/* ---- tensors of no module ---- */
+
+/* Has mlx-lm's model a parameter for this tensor?  Scales and biases (of codes) stand beside a weight; the experts of
+ * a block are one module, which calm_check_model found. */
+static bool is_parameter(const calm_checking *c, const calm_check_module *module, const char *suffix, const char *name,
+                         const char *weight)
+{
+    static const char *const parts[] = {"weight", "scales", "biases"},
+                             *const drop[] = {"llama", "mistral", "qwen2", "olmo2"};
+    const bool part = CALM_CHECK_LISTED(suffix, parts);
+    if (module->in_layout && part)
+        return true;
+    const calm_tensor_use use = calm_tensor_use_of(&c->model, &c->layout, c->prefix, part ? weight : name);
+    /* Its loaders drop a head that is tied, and some of them the frequencies of rotary embeddings. */
+    return use == CALM_TENSOR_READ || (use == CALM_TENSOR_COPY && strcmp(suffix, "weight") == 0)
+           || (CALM_CHECK_LISTED(c->model.arch->name, drop)
+               && calm_text_ends_with(name, "self_attn.rotary_emb.inv_freq"));
+}
+
+static calm_status check_parameters(calm_checking *c)
+{
+    for (size_t i = 0; i < c->n_modules; i++)
+        for (size_t m = c->modules[i].first; m < c->modules[i].first + c->modules[i].n; m++) {
+            const calm_check_member *member = &c->members[m];
+            char *weight;
+            CALM_SCOPED_SCRATCH(c->ctx);
+            CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &weight, "%s.weight", member->module));
+            if (!is_parameter(c, &c->modules[i], member->suffix, member->tensor->name, weight))
+                CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MLX_FOREIGN, member->tensor->name,
+                                        "%s has no such parameter", c->model.arch->name));
+        }
+    return CALM_OK;
+}
+
 /* Settings that mlx-lm takes: affine of 2 to 8 bits but 7, and modes of its floats. */
 static bool is_of_mlx(const calm_json *entry, const calm_json *base)
 {
@@ -82,6 +117,8 @@ static calm_status check(calm_checking *c)
     CALM_TRY(check_two_entries(c, entry, c->entry));
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);)
         CALM_TRY(check_entry(c, key, value));
+    if (c->model_known && !c->unread)
+        CALM_TRY(check_parameters(c));
     return c->reader ? resolve(c, entry) : CALM_OK;
 }
 

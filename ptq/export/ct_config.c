@@ -125,6 +125,20 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_export_input *input, c
     return CALM_OK;
 }
 
+/* What stays float, by name, and modules below the roots that the model does not have. */
+static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, calm_json *ignore)
+{
+    calm_words roots;
+    CALM_TRY(calm_add_float_modules(ctx, input, ignore));
+    CALM_TRY(calm_foreign_roots(ctx, input, &roots));
+    for (size_t i = 0; i < roots.n; i++) {
+        char *pattern;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &pattern, "re:^%s\\..*", roots.of[i]));
+        calm_json_add_string(ignore, pattern);
+    }
+    return CALM_OK;
+}
+
 calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
     const char *version = "0.17.1";
@@ -142,7 +156,7 @@ calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_j
         if (schemes[s].bits == 3)
             version = "0.18.0";    /* the first whose readers take the dense 3-bit stream */
     }
-    const calm_status status = calm_add_float_modules(ctx, input, ignore);
+    const calm_status status = add_ignored(ctx, input, ignore);
     CALM_EXTEND(entry, CALM_KV("quant_method", "compressed-tensors"), CALM_KV("quantization_status", "compressed"),
                 CALM_KV("format", format), CALM_KV("config_groups", groups), CALM_KV("ignore", ignore),
                 CALM_KV("kv_cache_scheme", calm_json_new_null()),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ptq/base/file.h"
+#include "ptq/export/companions.h"
 #include "ptq/export/safetensors_export.h"
 #include "ptq/io/shards.h"
 #include "ptq/model/gguf_config.h"
@@ -144,6 +145,27 @@ static calm_status list_directory(work *w, calm_dtype dtype)
     return CALM_OK;
 }
 
+/* The number of the tensor that is to be written under a name, or one that ends so; n: none. */
+static size_t find_written(const work *w, const char *end)
+{
+    size_t i = 0;
+    while (i < w->n && !calm_text_ends_with(w->tensors[i].name, end))
+        i++;
+    return i;
+}
+
+/* tie_word_embeddings is false beside a head with other values than the embedding.  A head that was quantized by itself
+ * has other values. */
+static void untie_own_head(work *w)
+{
+    const size_t head = find_written(w, "lm_head.weight"), embed = find_written(w, "embed_tokens.weight");
+    if (head == w->n || !calm_json_bool(calm_json_get(w->config, "tie_word_embeddings"), true))
+        return;
+    const calm_tensor *a = w->sources[head].plain, *b = embed < w->n ? w->sources[embed].plain : NULL;
+    if (!a || !b || a->dtype != b->dtype || a->bytes != b->bytes || memcmp(a->data, b->data, a->bytes) != 0)
+        calm_json_set_bool(w->config, "tie_word_embeddings", false);
+}
+
 static calm_status open_directory(work *w)
 {
     char *path;
@@ -161,7 +183,9 @@ static calm_status open_directory(work *w)
     w->result->format = calm_qformat_of(w->stored)->label;
     w->result->dtype = dtype;
     w->config = plain_config(w->read, w->options->dtype);
-    return list_directory(w, dtype);
+    CALM_TRY(list_directory(w, dtype));
+    untie_own_head(w);
+    return CALM_OK;
 }
 
 /* ---- a GGUF file ---- */

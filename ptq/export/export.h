@@ -31,6 +31,7 @@ typedef struct calm_exporter {
     bool wants_importance;      /* options->importance must be there */
     bool transforms;            /* its files can ask for a Hadamard transform of inputs */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
+    bool strict;                /* its files hold what the model reads and no other tensor (tensor_use.h)       */
     unsigned families;          /* rows of schemes.def that it holds beside the integers: bits 1 << CALM_FAMILY_X */
     calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
     /* The scheme of a table where none is asked for, of a plan whose every job is quantized, most weights at `most`;
@@ -103,12 +104,5 @@ calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const ch
 
 /* Remove it after a failure, which stays the one that ctx reports. */
 void calm_export_abandon(calm_ctx *ctx, calm_export_place *place);
-
-/* Names of the files that go with a checkpoint unchanged: tokenizer, generation_config.json, licence; *n
- * their number. */
-const char *const *calm_export_companions(size_t *n);
-
-/* Copy those that `model_dir` has into `dir`. */
-calm_status calm_export_copy_companions(calm_ctx *ctx, const char *model_dir, const char *dir);
 
 #endif

@@ -57,7 +57,18 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
 static calm_status add_floats(calm_ctx *ctx, const calm_export_input *input, calm_json *modules)
 {
     const calm_layout *layout = calm_model_layout(input->model);
+    calm_words roots;
     CALM_TRY(calm_add_float_modules(ctx, input, modules));
+    CALM_TRY(calm_foreign_roots(ctx, input, &roots));
+    for (size_t i = 0; i < roots.n; i++) {
+        char *below;
+        bool within = false;    /* readers look for names within names */
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &below, "%s.", roots.of[i]));
+        for (size_t l = 0; l < layout->n_linears && !within; l++)
+            within = strstr(layout->linears[l].module, below) != NULL;
+        if (!within)
+            calm_json_add_string(modules, below);
+    }
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const char *first = layout->linears[job->first].module, *dot = strrchr(first, '.');

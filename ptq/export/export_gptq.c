@@ -104,6 +104,13 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
         calm_text_printf(&regex, "$");
         add_rule(to, regex.data ? regex.data : "");
     }
+    calm_words roots;
+    CALM_TRY(calm_foreign_roots(ctx, input, &roots));
+    for (size_t i = 0; i < roots.n; i++) {
+        CALM_SCOPED_TEXT(regex);
+        calm_text_printf(&regex, "^%s\\..*", roots.of[i]);
+        add_rule(to, regex.data ? regex.data : "");
+    }
     return CALM_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "ptq/export/format_checks.h"
 #include "ptq/export/module_names.h"
 #include "ptq/export/safetensors_export.h"
+#include "ptq/model/tensor_use.h"
 #include "ptq/quant/pack.h"
 
 #define NAME "mlx"
@@ -123,6 +124,9 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
     for (size_t i = 0; i < n; i++) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", floats[i]));
+        const calm_tensor_use use = calm_model_tensor_use(input->model, name);
+        if (use != CALM_TENSOR_READ && use != CALM_TENSOR_COPY)
+            continue;    /* not in the files */
         const calm_scheme *scheme = calm_outer_of(input->model, input->outer, name);
         const size_t group = scheme ? group_for(scheme, calm_model_config(input->model)->hidden) : 0;
         calm_json_set(entry, floats[i],
@@ -181,6 +185,7 @@ static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const c
 const calm_exporter calm_export_mlx = {
     .name = NAME,
     .summary = "MLX affine: mlx-lm",
+    .strict = true,    /* mlx-lm's loader refuses others */
     .tie = CALM_TIE_BLOCK,
     .parts_apart = true,
     .outer = outer_default,

@@ -269,28 +269,3 @@ calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const ch
     release(&place->lock);
     return old ? calm_remove_tree(ctx, old) : CALM_OK;
 }
-
-const char *const *calm_export_companions(size_t *n)
-{
-    static const char *const files[] = {
-        "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-        "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json", "generation_config.json",
-        "LICENSE",
-    };
-    *n = sizeof files / sizeof *files;
-    return files;
-}
-
-calm_status calm_export_copy_companions(calm_ctx *ctx, const char *model_dir, const char *dir)
-{
-    size_t n;
-    const char *const *files = calm_export_companions(&n);
-    for (size_t i = 0; i < n; i++) {
-        char *from, *to;
-        CALM_TRY(calm_path_beside(ctx, ctx->scratch, &from, model_dir, files[i]));
-        CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, files[i]));
-        if (calm_path_exists(from))
-            CALM_TRY(calm_copy_file(ctx, from, to));
-    }
-    return CALM_OK;
-}

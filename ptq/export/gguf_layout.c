@@ -7,6 +7,7 @@
 #include "ptq/export/gguf_arch.h"
 #include "ptq/export/gguf_linear.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/tensor_use.h"
 
 typedef struct builder {
     const calm_export_input *input;
@@ -137,8 +138,6 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
         part.of.kind = CALM_EXPORT_EXPERTS;
         return spot->expert == 0 ? add(ctx, b, &part) : CALM_OK;
     }
-    if (config->tied && strcmp(spot->name, "output.weight") == 0)
-        return CALM_OK;    /* a copy of the embedding that readers do not look at */
     CALM_TRY(add(ctx, b, &part));
     if (!config->tied || !as->own_head || strcmp(spot->name, "token_embd.weight") != 0)
         return CALM_OK;
@@ -228,6 +227,9 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
     for (size_t i = 0; i < n; i++) {
         bool known;
         const char *name = calm_safetensors_at(set, i)->name;
+        spots[i] = (calm_gguf_spot){0};
+        if (calm_model_tensor_use(model, name) != CALM_TENSOR_READ)
+            continue;
         CALM_TRY(
             calm_gguf_spot_of(ctx, calm_model_config(model)->arch, calm_model_prefix(model), name, &spots[i], &known));
         if (!known)
@@ -236,7 +238,7 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
     CALM_TRY(add_rope_factors(ctx, &b));
     for (long block = -1; block < (long)calm_model_config(model)->n_blocks; block++)
         for (size_t i = 0; i < n; i++)
-            if (block_of(&spots[i]) == block)
+            if (spots[i].name && block_of(&spots[i]) == block)
                 CALM_TRY(add_source(ctx, &b, calm_safetensors_at(set, i), &spots[i], block));
     out->file_type = label(out);
     return CALM_OK;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/base/file.h"
+#include "ptq/export/gguf_templates.h"
 #include "ptq/tokenizer/vocab.h"
 
 #define FILE_MAX ((size_t)64 * 1024 * 1024)
@@ -323,33 +324,6 @@ static void add_special(const reader *in, calm_gguf_keys *keys)
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_eos_token", add_eos);
 }
 
-/* chat_template.jinja, chat_template.json, or tokenizer_config.json's: one text, or the one named "default"
- * of several. */
-static calm_status add_template(calm_ctx *ctx, const reader *in, const char *dir, calm_gguf_keys *keys)
-{
-    const calm_json *entry = calm_json_get(in->settings, "chat_template");
-    const char *text = calm_json_string(entry, NULL);
-    char *path, *file;
-    size_t n;
-    CALM_SCOPED_JSON(json);
-    for (size_t i = 0; i < calm_json_size(entry); i++)
-        if (strcmp(calm_json_string(calm_json_get(calm_json_at(entry, i), "name"), ""), "default") == 0)
-            text = calm_json_string(calm_json_get(calm_json_at(entry, i), "template"), NULL);
-    CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, dir, "chat_template.json"));
-    if (calm_path_exists(path)) {
-        CALM_TRY(calm_json_read(ctx, path, FILE_MAX, &json));
-        text = calm_json_string(calm_json_get(json, "chat_template"), text);
-    }
-    CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, dir, "chat_template.jinja"));
-    if (calm_path_exists(path)) {
-        CALM_TRY(calm_read_file(ctx, path, FILE_MAX, &file, &n));
-        text = file;
-    }
-    if (text)
-        calm_gguf_add_string(keys, "tokenizer.chat_template", text);
-    return CALM_OK;
-}
-
 /* ---- kinds of tokenizers ---- */
 
 /* Does a part of this type occur under `list` (of a Sequence) or as the part itself? */
@@ -495,5 +469,5 @@ calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_j
     CALM_TRY(CALM_NEW(ctx, ctx->out, in.tokens, in.n));
     CALM_TRY(add_by_kind(ctx, &in, pre, keys));
     add_special(&in, keys);
-    return add_template(ctx, &in, dir, keys);
+    return calm_gguf_add_templates(ctx, dir, settings, keys);
 }

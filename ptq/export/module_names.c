@@ -1,12 +1,14 @@
 /* Module names in quantization entries. */
 #include "ptq/export/module_names.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/option.h"
 #include "ptq/base/scope.h"
+#include "ptq/model/tensor_use.h"
 
 /* ---- schemes ---- */
 
@@ -210,6 +212,39 @@ calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input
     for (size_t i = 0; i < n; i++)
         if (strcmp(modules[i], head) != 0)
             calm_json_add_string(array, modules[i]);
+    return CALM_OK;
+}
+
+/* Is the first word of `name` [n] a root of foreign modules?  Not where a linear of the model begins so. */
+static bool is_root(const calm_export_input *input, const char *name, size_t n)
+{
+    const calm_layout *layout = calm_model_layout(input->model);
+    bool fits = n > 0 && strchr(name + n + 1, '.');    /* the module has a name below it */
+    for (size_t i = 0; i < n && fits; i++)
+        fits = isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-';
+    for (size_t i = 0; i < layout->n_linears && fits; i++)
+        fits = strncmp(layout->linears[i].module, name, n + 1) != 0;
+    return fits;
+}
+
+calm_status calm_foreign_roots(calm_ctx *ctx, const calm_export_input *input, calm_words *out)
+{
+    const calm_safetensors *set = calm_model_tensors(input->model);
+    CALM_SCOPED_OUT(ctx, ctx->scratch);
+    *out = (calm_words){0};
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        const size_t n = strcspn(tensor->name, ".");
+        bool listed = tensor->n_dims < 2 || !tensor->name[n];
+        char *root;
+        for (size_t w = 0; w < out->n && !listed; w++)
+            listed = strlen(out->of[w]) == n && strncmp(out->of[w], tensor->name, n) == 0;
+        if (listed || calm_model_tensor_use(input->model, tensor->name) != CALM_TENSOR_FOREIGN ||
+            !is_root(input, tensor->name, n))
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &root, "%.*s", (int)n, tensor->name));
+        CALM_TRY(calm_words_add(ctx, out, root));
+    }
     return CALM_OK;
 }
 

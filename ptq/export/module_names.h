@@ -6,6 +6,7 @@
 #ifndef CALM_EXPORT_MODULE_NAMES_H
 #define CALM_EXPORT_MODULE_NAMES_H
 
+#include "ptq/base/option.h"
 #include "ptq/base/text.h"
 #include "ptq/export/export.h"
 #include "ptq/model/arch.h"
@@ -39,6 +40,11 @@ calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bo
 
 /* Add those without embeddings to a JSON array. */
 calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input, calm_json *array);
+
+/* First words of modules that the model does not have, "mtp" of mtp.layers.0.self_attn.q_proj, in ctx->scratch: engines
+ * that build these modules fuse them under names that are not in the file, so that an entry for all below a word says
+ * that they stay float.  No quantized module begins with such a word, of letters, digits, - and _. */
+calm_status calm_foreign_roots(calm_ctx *ctx, const calm_export_input *input, calm_words *out);
 
 /* What a tensor of the checkpoint is, as assembly changes it, and what a format makes of it. */
 typedef enum calm_export_part_kind {

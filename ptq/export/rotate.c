@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ptq/base/threads.h"
+#include "ptq/export/companions.h"
 #include "ptq/export/export.h"
 #include "ptq/export/module_names.h"
 #include "ptq/export/safetensors_export.h"

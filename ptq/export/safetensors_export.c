@@ -3,11 +3,12 @@
 
 #include <string.h>
 
+#include "ptq/export/companions.h"
+#include "ptq/export/config_file.h"
 #include "ptq/export/module_names.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/tensor_use.h"
 #include "ptq/quant/pack.h"
-
-#define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
 /* One tensor of the output. */
 typedef struct entry {
@@ -88,7 +89,15 @@ static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, con
     return CALM_OK;
 }
 
-static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, layout *out)
+/* Goes a tensor of the checkpoint into the files?  A head that copies the embedding is that one table in all formats.
+ */
+static bool is_written(const calm_export_input *input, bool strict, const char *name)
+{
+    const calm_tensor_use use = calm_model_tensor_use(input->model, name);
+    return use == CALM_TENSOR_READ || (!strict && use != CALM_TENSOR_COPY);
+}
+
+static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const calm_exporter *exporter, layout *out)
 {
     const calm_safetensors *set = calm_model_tensors(input->model);
     const size_t n = calm_safetensors_count(set);
@@ -100,10 +109,11 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
     for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks; block++)
         for (size_t i = 0; i < n; i++) {
             const calm_tensor *source = calm_safetensors_at(set, i);
-            if (calm_tensor_block(input->model, source->name, &rest) != block)
+            if (calm_tensor_block(input->model, source->name, &rest) != block
+                || !is_written(input, exporter->strict, source->name))
                 continue;
             const entry e = {.of = calm_export_part_of(input->model, linears, source)};
-            CALM_TRY(add_source(ctx, input, form, e, out));
+            CALM_TRY(add_source(ctx, input, exporter->form, e, out));
         }
     return CALM_OK;
 }
@@ -406,57 +416,29 @@ static size_t checkpoint_bytes(const calm_model *model, const calm_export_form *
     return most + CALM_EXPORT_TENSORS * (CALM_BYTES(entry, n) + CALM_BYTES(calm_tensor, n));
 }
 
-/* ---- config.json ---- */
-
-/* Put the entries before the closing brace of the float model's config.json: every other byte stays as it was. */
-static calm_status splice(calm_ctx *ctx, const char *path, const char *const *keys, size_t n_keys, const char *value,
-                          calm_text *out)
-{
-    char *text;
-    size_t n;
-    CALM_TRY(calm_read_file(ctx, path, CONFIG_MAX, &text, &n));
-    while (n && text[n - 1] != '}')
-        n--;
-    for (n -= n > 0; n && strchr(" \t\r\n", text[n - 1]); n--)
-        continue;
-    calm_text_append(out, text, n);
-    for (size_t i = 0; i < n_keys; i++) {
-        calm_text_printf(out, "%s\n  \"%s\": ", n && text[n - 1] == '{' && !i ? "" : ",", keys[i]);
-        for (const char *at = value; *at; at++)
-            calm_text_printf(out, *at == '\n' ? "\n  " : "%c", *at);
-    }
-    calm_text_printf(out, "\n}\n");
-    return calm_text_check(ctx, out);
-}
+/* ---- writing ---- */
 
 static calm_status write_config(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
                                 const calm_json *quantization, const char *dir)
 {
     CALM_SCOPED_TEXT(text);
-    CALM_SCOPED_TEXT(config);
-    char *from, *to;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &from, calm_model_dir(input->model), "config.json"));
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, "config.json"));
-    if (calm_is_file(calm_model_dir(input->model))) {    /* a GGUF file: what its keys amount to */
-        from = to;
-        CALM_TRY(calm_json_save(ctx, from, calm_model_json(input->model)));
-    }
+    char *path;
     CALM_TRY(calm_json_write(ctx, quantization, 2, &text));
-    CALM_TRY(splice(ctx, from, form->keys, form->keys[1] ? 2 : 1, text.data, &config));
-    CALM_TRY(calm_write_file(ctx, to, config.data, config.length));
+    CALM_TRY(calm_export_write_config(ctx, input->model, dir, form->keys, form->keys[1] ? 2 : 1, text.data));
     if (!form->entry_file)
         return CALM_OK;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, form->entry_file));
-    return calm_json_save(ctx, to, quantization);
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, form->entry_file));
+    return calm_json_save(ctx, path, quantization);
 }
 
-static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *input, const calm_exporter *exporter,
                                     const char *dir)
 {
+    const calm_export_form *form = exporter->form;
     const size_t limit = input->options ? input->options->max_shard_bytes : 0;
     CALM_SCOPED_ARENA(arena);
     walk w = {.input = input, .form = form, .asymmetric = calm_export_is_asymmetric(input), .arena = &arena};
-    CALM_TRY(lay_out(ctx, input, form, &w.plan));
+    CALM_TRY(lay_out(ctx, input, exporter, &w.plan));
     if (calm_shards_begin(ctx, &w.writer, dir, w.plan.tensors, w.plan.n, limit) == CALM_OK)
         calm_export_each_block(ctx, input, put_block, &w);
     CALM_TRY(calm_shards_end(ctx, &w.writer)); /* the first failure is in the context */
@@ -468,13 +450,13 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
 
 /* ---- how large ---- */
 
-static calm_status measure_parts(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+static calm_status measure_parts(calm_ctx *ctx, const calm_export_input *input, const calm_exporter *exporter,
                                  size_t most, calm_file_parts *out)
 {
     const size_t limit = input->options && input->options->max_shard_bytes ? input->options->max_shard_bytes
                                                                            : CALM_SHARD_BYTES;
     layout plan = {0};
-    CALM_TRY(lay_out(ctx, input, form, &plan));
+    CALM_TRY(lay_out(ctx, input, exporter, &plan));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->of, plan.n));
     out->n = plan.n;
     for (size_t i = 0; i < plan.n; i++) {
@@ -502,7 +484,7 @@ calm_status calm_exporter_parts(calm_ctx *ctx, const calm_exporter *exporter, co
 {
     *out = (calm_file_parts){0};
     if (exporter->form)
-        return measure_parts(ctx, input, exporter->form, most, out);
+        return measure_parts(ctx, input, exporter, most, out);
     return exporter->parts ? exporter->parts(ctx, input, out)
                            : calm_fail(ctx, CALM_EUNSUPPORTED, "`formats` %s: has no weights, so no size to keep to",
                                        exporter->name);
@@ -511,7 +493,7 @@ calm_status calm_exporter_parts(calm_ctx *ctx, const calm_exporter *exporter, co
 calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,
                                 const char *dir)
 {
-    return exporter->form ? write_checkpoint(ctx, input, exporter->form, dir) : exporter->write(ctx, input, dir);
+    return exporter->form ? write_checkpoint(ctx, input, exporter, dir) : exporter->write(ctx, input, dir);
 }
 
 size_t calm_exporter_write_bytes(const calm_exporter *exporter, const calm_model *model, const calm_scheme *scheme,

@@ -11,6 +11,9 @@
 #include "ptq/io/safetensors.h"
 #include "ptq/finish/finish.h"
 
+/* Folders within folders: a link may lead back. */
+#define MOST_DEPTH 4
+
 /* The folder of one format, in ctx->scratch. */
 static calm_status folder_of(calm_ctx *ctx, const calm_formats *formats, const char *dir, size_t index, char **out)
 {
@@ -156,8 +159,8 @@ static int visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* Files of dir/below, by names that begin with `below`. */
-static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, calm_words *list)
+/* Files of dir/below, by names that begin with `below`; `depth` folders are above them. */
+static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, int depth, calm_words *list)
 {
     struct dirent **entries;
     char *folder, *name, *path;
@@ -176,9 +179,9 @@ static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, 
             status = calm_path_join(ctx, ctx->scratch, &path, dir, name);
         if (status == CALM_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
             status = calm_words_add(ctx, list, name);
-        /* One level: the folders of several formats. Exporters write none below. */
-        else if (status == CALM_OK && !*below && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-            status = add_files(ctx, dir, name, list);
+        /* Folders of several formats, in them those of chat templates and of Python packages. */
+        else if (status == CALM_OK && depth < MOST_DEPTH && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+            status = add_files(ctx, dir, name, depth + 1, list);
         free(entries[i]);
     }
     free(entries);
@@ -188,7 +191,7 @@ static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, 
 calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, const char ***names, size_t *n)
 {
     calm_words list = {0};
-    CALM_TRY(add_files(ctx, dir, "", &list));
+    CALM_TRY(add_files(ctx, dir, "", 0, &list));
     *names = list.of;
     *n = list.n;
     return CALM_OK;

@@ -7,6 +7,7 @@
 #include "ptq/lock/lock.h"
 #include "ptq/base/file.h"
 #include "ptq/base/threads.h"
+#include "ptq/export/companions.h"
 #include "ptq/export/export.h"
 #include "ptq/finish/finish.h"
 
@@ -84,17 +85,12 @@ calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, const calm_written
  * changes changes the output, so it is an input. */
 static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *out)
 {
-    size_t n;
-    const char *const *companions = calm_export_companions(&n);
-    calm_words names = {0};
+    calm_words names = {0}, companions;
     calm_written_file *files;
-    char *path;
-    for (size_t i = 0; i <= n; i++) {
-        const char *name = i ? companions[i - 1] : calm_is_file(dir) ? calm_path_name(dir) : "config.json";
-        CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, dir, name));
-        if (calm_path_exists(path))
-            CALM_TRY(calm_words_add(ctx, &names, name));
-    }
+    CALM_TRY(calm_words_add(ctx, &names, calm_is_file(dir) ? calm_path_name(dir) : "config.json"));
+    CALM_TRY(calm_export_list_companions(ctx, dir, &companions, NULL));
+    for (size_t i = 0; i < companions.n; i++)
+        CALM_TRY(calm_words_add(ctx, &names, companions.of[i]));
     CALM_TRY(calm_files_digests(ctx, ctx->scratch, dir, names.of, names.n, &files));
     set_files(files, names.n, out);
     return CALM_OK;

@@ -272,11 +272,30 @@ static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
-/* config.json may tie the head to the embedding although the file holds both.  Where they differ both are meant. */
+/* Are elements first .. first + n - 1 of two tensors of floats the same numbers? */
+static calm_status same_numbers(calm_ctx *ctx, const calm_tensor *a, const calm_tensor *b, size_t first, size_t n,
+                                bool *same)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    float *values;
+    if (a->dtype == b->dtype && !a->source && !b->source) {
+        const size_t size = calm_dtype_bytes(a->dtype);
+        *same = memcmp(a->data + first * size, b->data + first * size, n * size) == 0;
+        return CALM_OK;
+    }
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, 2 * n));
+    CALM_TRY(calm_tensor_part_to_f32(ctx, a, first, n, values));
+    CALM_TRY(calm_tensor_part_to_f32(ctx, b, first, n, values + n));
+    *same = memcmp(values, values + n, n * sizeof *values) == 0;
+    return CALM_OK;
+}
+
+/* config.json may tie the head to the embedding although the file holds both.  Where they differ both are meant; the
+ * same numbers in another dtype are one table. */
 static calm_status check_tie(calm_ctx *ctx, calm_model *model)
 {
     /* By pieces that are released at once: the two tables of a large model are some GB. */
-    const size_t piece = (size_t)8 * 1024 * 1024;
+    const size_t piece = (size_t)4 * 1024 * 1024;
     const calm_names *names = model->config.arch->names;
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", names->head));
@@ -285,12 +304,15 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     const calm_tensor *embed = calm_safetensors_find(model->tensors, name);
     if (!model->config.tied || !head || !embed)
         return CALM_OK;
-    model->config.tied = head->dtype == embed->dtype && head->bytes == embed->bytes;
-    for (size_t at = 0; at < head->bytes && model->config.tied; at += piece) {
-        const size_t n = head->bytes - at < piece ? head->bytes - at : piece;
-        model->config.tied = memcmp(head->data + at, embed->data + at, n) == 0;
-        calm_safetensors_release_part(model->tensors, head, at, n);
-        calm_safetensors_release_part(model->tensors, embed, at, n);
+    model->config.tied = head->n_elements == embed->n_elements && head->shape[0] == embed->shape[0]
+                         && calm_dtype_is_float(head->dtype) && calm_dtype_is_float(embed->dtype);
+    for (size_t at = 0; at < head->n_elements && model->config.tied; at += piece) {
+        const size_t n = calm_size_min(piece, head->n_elements - at);
+        CALM_TRY(same_numbers(ctx, head, embed, at, n, &model->config.tied));
+        calm_safetensors_release_part(model->tensors, head, at * calm_dtype_bytes(head->dtype),
+                                      n * calm_dtype_bytes(head->dtype));
+        calm_safetensors_release_part(model->tensors, embed, at * calm_dtype_bytes(embed->dtype),
+                                      n * calm_dtype_bytes(embed->dtype));
     }
     return CALM_OK;
 }

@@ -5,7 +5,10 @@
 
 #include "ptq/base/message.h"
 #include "ptq/base/option.h"
+#include "ptq/export/companions.h"
+#include "ptq/export/config_file.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/tensor_use.h"
 #include "ptq/quant/mix.h"
 
 /* ---- which ---- */
@@ -236,6 +239,84 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
         CALM_TRY(exporter->check(ctx, &input));
     }
     return CALM_OK;
+}
+
+/* ---- what the files hold besides ---- */
+
+/* Names of the formats that hold what the model reads alone, "gguf, mlx"; their number. */
+static calm_status name_strict(calm_ctx *ctx, const calm_formats *formats, calm_text *out, size_t *n)
+{
+    *n = 0;
+    for (size_t i = 0; i < calm_formats_count(formats); i++) {
+        char *name;
+        if (!calm_formats_at(formats, i)->strict)
+            continue;
+        CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, i), &name));
+        calm_text_printf(out, "%s%s", (*n)++ ? ", " : "", name);
+    }
+    return calm_text_check(ctx, out);
+}
+
+static calm_status note_left_out(calm_ctx *ctx, const calm_formats *formats, const calm_model *model)
+{
+    CALM_SCOPED_TEXT(strict);
+    CALM_SCOPED_TEXT(foreign);
+    CALM_SCOPED_TEXT(buffers);
+    size_t n_strict;
+    CALM_TRY(name_strict(ctx, formats, &strict, &n_strict));
+    const size_t n = calm_model_list_use(model, CALM_TENSOR_FOREIGN, &foreign),
+                 n_buffers = calm_model_list_use(model, CALM_TENSOR_BUFFER, &buffers);
+    CALM_TRY(calm_text_check(ctx, &foreign));
+    CALM_TRY(calm_text_check(ctx, &buffers));
+    if (!n_strict || n + n_buffers == 0)
+        return CALM_OK;
+    CALM_SCOPED_TEXT(text);
+    if (n)
+        calm_text_printf(&text, "%zu tensor%s that the model does not read: %s", n, n == 1 ? "" : "s", foreign.data);
+    if (n_buffers)
+        calm_text_printf(&text, "%s%zu buffer%s that follow%s from config.json: %s", n ? "; and " : "", n_buffers,
+                         n_buffers == 1 ? "" : "s", n_buffers == 1 ? "s" : "", buffers.data);
+    CALM_TRY(calm_text_check(ctx, &text));
+    calm_log(ctx, CALM_LOG_INFO, "%s: left out %s", strict.data, text.data);
+    return CALM_OK;
+}
+
+/* The name of the first tensor of a block that config.json does not count; NULL: there is none. */
+static const char *first_beyond(const calm_model *model)
+{
+    const calm_safetensors *set = calm_model_tensors(model);
+    for (size_t i = 0; i < calm_safetensors_count(set); i++)
+        if (calm_model_tensor_use(model, calm_safetensors_at(set, i)->name) == CALM_TENSOR_BEYOND)
+            return calm_safetensors_at(set, i)->name;
+    return NULL;
+}
+
+static calm_status note_missing_code(calm_ctx *ctx, const calm_model *model)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    calm_words files, missing = {0};
+    CALM_TRY(calm_export_list_companions(ctx, calm_model_dir(model), &files, &missing));
+    for (size_t i = 0; i < missing.n; i++)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: the Python class %.200s is named, but its module is not in this "
+                 "directory: it is not copied", calm_model_dir(model), missing.of[i]);
+    return CALM_OK;
+}
+
+calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, const calm_model *model)
+{
+    const size_t n_blocks = calm_model_config(model)->n_blocks;
+    const char *beyond = first_beyond(model);
+    if (beyond)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "%s: config.json counts %zu block%s, but the files hold more: %s and %zu other tensors belong to no "
+                 "block that is counted, and nothing reads them", calm_model_dir(model), n_blocks,
+                 n_blocks == 1 ? "" : "s", beyond, calm_model_list_use(model, CALM_TENSOR_BEYOND, NULL) - 1);
+    if (calm_export_unties_head(model))
+        calm_log(ctx, CALM_LOG_INFO,
+                 "%s: tie_word_embeddings is true, but the head has other values than the embedding: the output says "
+                 "false, so that readers take the head", calm_model_dir(model));
+    CALM_TRY(note_left_out(ctx, formats, model));
+    return note_missing_code(ctx, model);
 }
 
 calm_status calm_formats_check_target(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target,

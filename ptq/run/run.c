@@ -68,6 +68,7 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
 static calm_status check_export(calm_ctx *ctx, calm_run *p)
 {
     size_t *choice, first, end;
+    CALM_TRY(calm_formats_note_files(ctx, &p->in.recipe->formats, p->in.model));
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         /* What a format refuses depends on scheme and shape: one entry of each scheme is enough. */

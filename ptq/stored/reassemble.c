@@ -513,6 +513,7 @@ static calm_status plan(calm_ctx *ctx, const calm_assemble_options *o, calm_asse
         CALM_TRY(plan_learned(ctx, a, tuned));
     CALM_TRY(calm_assembly_recall(ctx, o, a));
     CALM_TRY(check_blobs(ctx, a));
+    CALM_TRY(calm_formats_note_files(ctx, &a->recipe.formats, a->in.model));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->in.model, &a->result.plan));
     CALM_TRY(restore_measured(ctx, a));
     return read_windows(ctx, a);

@@ -219,6 +219,9 @@ const break_fault break_faults[] = {
      "{\"group_size\": 32, \"bits\": 4}", 0, 0},
     {"mlx_false_of_quantized", "mlx", "MX003", Q0, BREAK_SET, "quantization/" Q0, "false", 0, 0},
     {"mlx_no_false", "mlx", "MX004", "model.embed_tokens", BREAK_SET, "quantization/model.embed_tokens", 0, 0, 0},
+    {"mlx_foreign_norm", "mlx", "MX006", "mtp.norm.weight", BREAK_COPY, "model.norm.weight", "mtp.norm.weight", 0, 0},
+    {"mlx_bias_off", "mlx", "MX006", Q0 ".bias", BREAK_COPY, "0.self_attn.q_norm.weight", "0.self_attn.q_proj.bias", 0,
+     0},
     {"mlx_two_entries", "mlx", "MX005", "config.json", BREAK_SET, "quantization_config/bits", "8", 0, 0},
     {"mlx_biases_missing", "mlx", "TE001", UP0, BREAK_DROP, UP0 ".biases", 0, 0, 0},
 
@@ -235,6 +238,8 @@ const break_fault break_faults[] = {
      "0000c07f", 0, 0},
     {"gguf_name", "gguf", "GG006", "blk.0.ffn_uq.weight", BREAK_BYTES, "blk.0.ffn_up.weight", "blk.0.ffn_uq.weight", 0,
      0},
+    {"gguf_norm_bias", "gguf", "GG006", "blk.0.attn_q_norm.bias", BREAK_BYTES, "blk.0.attn_norm.weight",
+     "blk.0.attn_q_norm.bias", 0, 0},
     {"gguf_tensor_missing", "gguf", "GG007", "blk.0.ffn_up.weight", BREAK_BYTES, "blk.0.ffn_up.weight",
      "blk.0.ffn_uq.weight", 0, 0},
     {"gguf_inner", "gguf", "GG008", "ffn_", BREAK_KEY, "qwen3.feed_forward_length", "40000000", 0, 0},

@@ -110,6 +110,32 @@ TEST(byte_level_tokens)
 }
 END_OF_TEST
 
+/* The default template and the named ones: of tokenizer_config.json and of files. */
+TEST(chat_templates)
+{
+    const char *dir = byte_level(SEQUENCE(SPLIT(QWEN2), LEVEL("false")), "");
+    calm_gguf *file;
+    put(dir, "tokenizer_config.json",
+        "{\"chat_template\": [{\"name\": \"tool-use\", \"template\": \"{{ tools }}\"}, {\"name\": \"default\", "
+        "\"template\": \"{{ yes }}\"}, {\"name\": \"\", \"template\": \"no\"}, {\"name\": \"rag\"}, 7]}");
+    ck_ok(calm_make_directories(ctx, test_format("%s/additional_chat_templates", dir)));
+    put(dir, "additional_chat_templates/rag.jinja", "{{ rag }}");
+    put(dir, "additional_chat_templates/tool_use.jinja", "the first stays");
+    ck_ok(try_keys(dir, "{}", 7, NULL, &file));
+    ck_assert(calm_gguf_is(calm_gguf_find_key(file, "tokenizer.chat_template"), "{{ yes }}"));
+    ck_assert(calm_gguf_is(calm_gguf_find_key(file, "tokenizer.chat_template.tool_use"), "{{ tools }}"));
+    ck_assert(calm_gguf_is(calm_gguf_find_key(file, "tokenizer.chat_template.rag"), "{{ rag }}"));
+    const calm_gguf_key *names = calm_gguf_find_key(file, "tokenizer.chat_templates");
+    const char *text;
+    size_t at = 0, n;
+    ck_assert_ptr_nonnull(names);
+    ck_assert(calm_gguf_next_string(names, &at, &text, &n) && n == 8 && memcmp(text, "tool_use", n) == 0);
+    ck_assert(calm_gguf_next_string(names, &at, &text, &n) && n == 3 && memcmp(text, "rag", n) == 0);
+    ck_assert(!calm_gguf_next_string(names, &at, &text, &n));
+    calm_gguf_close(file);
+}
+END_OF_TEST
+
 /* What the post-processor adds, and merges as pairs. */
 TEST(added_around_the_text)
 {
@@ -261,6 +287,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("gguf_tokenizer",
-                     (const TTest *[]){byte_level_tokens, added_around_the_text, names_of_pre_tokenizers, refused,
-                                       sentencepiece_tokens, unigram_tokens, no_tokenizer, NULL});
+                     (const TTest *[]){byte_level_tokens, chat_templates, added_around_the_text,
+                                       names_of_pre_tokenizers, refused, sentencepiece_tokens,
+                                       unigram_tokens, no_tokenizer, NULL});
 }

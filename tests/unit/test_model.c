@@ -333,6 +333,19 @@ TEST(heads_beside_a_tied_embedding)
         ck_assert_int_eq(calm_model_config(model)->tied, !differs);
         calm_model_close(model);
     }
+    float *wide;
+    ck_ok(CALM_NEW(ctx, ctx->out, wide, head.n_elements));
+    ck_ok(calm_tensor_to_f32(ctx, calm_safetensors_find(set, "model.embed_tokens.weight"), wide));
+    for (int differs = 0; differs < 2; differs++) {    /* the same numbers in another dtype */
+        calm_tensor other = head;
+        other.dtype = CALM_F32;
+        other.bytes = 2 * head.bytes;
+        other.data = (const uint8_t *)wide;
+        wide[0] += (float)differs;
+        ck_ok(calm_model_open(ctx, rewritten(dir, same, &other), &model));
+        ck_assert_int_eq(calm_model_config(model)->tied, !differs);
+        calm_model_close(model);
+    }
     head.shape[0]--;
     head.bytes -= 2 * head.shape[1];
     head.n_elements -= head.shape[1];

@@ -1,0 +1,19 @@
+/* config.json of a checkpoint that is written: the float model's text, every byte as it was, but for what the files
+ * change.
+ *
+ *   the entry of the quantization    added before the closing brace
+ *   tie_word_embeddings              false where the files hold a head of their own */
+#ifndef CALM_EXPORT_CONFIG_FILE_H
+#define CALM_EXPORT_CONFIG_FILE_H
+
+#include "ptq/base/text.h"
+#include "ptq/model/model.h"
+
+/* Does config.json tie a head to the embedding, although the model has one of its own, with other values? */
+bool calm_export_unties_head(const calm_model *model);
+
+/* Write dir/config.json with `value`, JSON with an indent of 2, as each of the members `keys` [n]. */
+calm_status calm_export_write_config(calm_ctx *ctx, const calm_model *model, const char *dir, const char *const *keys,
+                              size_t n, const char *value);
+
+#endif

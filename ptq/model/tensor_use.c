@@ -1,0 +1,217 @@
+/* Tensor use: names are taken apart as the readers of model.c and head.c put them together. */
+#include "ptq/model/tensor_use.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/model/arch.h"
+#include "ptq/model/roles.h"
+
+/* Kinds of names that a list holds; behind them it counts. */
+#define MOST_LISTED 24
+
+typedef struct names {
+    const calm_config *config;
+    const calm_layout *layout;
+    const char *prefix;
+} names;
+
+/* What follows `head` in `text`; NULL: it does not begin so, or `head` is NULL. */
+static const char *behind(const char *text, const char *head)
+{
+    const size_t n = head ? strlen(head) : 0;
+    return text && head && strncmp(text, head, n) == 0 ? text + n : NULL;
+}
+
+static bool is(const char *text, const char *expected)
+{
+    return text && strcmp(text, expected) == 0;
+}
+
+/* Is `text` MODULE.weight? */
+static bool is_weight(const char *text, const char *module)
+{
+    return is(behind(text, module), ".weight");
+}
+
+/* Is `text` a weight or, of LayerNorm, a bias of the norm `module`?  The first BERT checkpoints say gamma and beta. */
+static bool is_norm(const names *of, const char *text, const char *module)
+{
+    const char *end = behind(text, module);
+    /* RMSNorms have no bias: one in the file is not read, as in transformers. */
+    return is(end, ".weight") || (of->config->arch->norm == CALM_NORM_LAYER
+                                  && (is(end, ".bias") || is(end, ".gamma") || is(end, ".beta")));
+}
+
+/* Is `text` a weight or bias of the linear `module`? */
+static bool is_linear(const char *text, const char *module, bool bias)
+{
+    const char *end = behind(text, module);
+    return is(end, ".weight") || (bias && is(end, ".bias"));
+}
+
+/* ---- blocks ---- */
+
+/* Has the block a norm, a router or a gate of this name? */
+static bool is_beside_linears(const names *of, size_t block, const char *rest)
+{
+    const calm_config *config = of->config;
+    const calm_names *words = config->arch->names;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
+            if (is_norm(of, rest, words->norm[s][p]))
+                return true;
+    /* Families share tables of names, so that a name alone does not make a norm of q and k. */
+    if (config->arch->qk_norm != CALM_QK_NORM_NONE && (is_norm(of, rest, words->q_norm)
+                                                       || is_norm(of, rest, words->k_norm)))
+        return true;
+    /* A dense block has no router, also where others have one. */
+    return config->moe.sparse[block]
+           && (is_weight(rest, words->moe.router)
+               || (config->moe.shared_inner && is_weight(rest, words->moe.shared_gate)));
+}
+
+/* Is the tensor one of a linear of the block? */
+static bool is_of_linears(const names *of, size_t block, const char *name)
+{
+    const calm_layout *layout = of->layout;
+    for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++)
+            if (is_linear(name, layout->linears[i].module, layout->linears[i].bias))
+                return true;
+    return false;
+}
+
+/* The number of the block that `name` is in, *rest its name within the block; -1: none.  Numbers are written without
+ * zeros in front, as every reader writes them. */
+static long block_of(const names *of, const char *name, const char **rest)
+{
+    const char *at = behind(behind(name, of->prefix), of->config->arch->names->blocks);
+    char *end;
+    if (!at || *at != '.' || !isdigit((unsigned char)at[1]) || (at[1] == '0' && at[2] != '.'))
+        return -1;
+    const long block = strtol(at + 1, &end, 10);
+    /* Nine digits: strtol has not overflowed. */
+    *rest = end + 1;
+    return *end == '.' && end - at <= 10 ? block : -1;
+}
+
+/* ---- outside of them ---- */
+
+/* The heads of encoders and their embeddings (head.c, embed.c). */
+static bool is_of_encoder(const names *of, const char *name)
+{
+    static const char *const cls[] = {"cls.predictions.transform.dense", "cls.predictions.decoder",
+                                      "cls.predictions"};
+    const char *rest = behind(name, of->prefix);
+    bool found = is_weight(rest, "embeddings.position_embeddings")
+                 || is_weight(rest, "embeddings.token_type_embeddings") || is_norm(of, rest, "embeddings.LayerNorm")
+                 || is_linear(rest, "pooler.dense", true)
+                 || is_norm(of, name, "cls.predictions.transform.LayerNorm");
+    for (size_t i = 0; i < sizeof cls / sizeof *cls && !found; i++)
+        found = is_linear(name, cls[i], true);
+    return found;
+}
+
+static bool is_outside(const names *of, const char *name)
+{
+    const calm_names *words = of->config->arch->names;
+    const char *rest = behind(name, of->prefix);
+    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm) || is_weight(name, words->head)
+           || (of->config->arch->encoder && is_of_encoder(of, name));
+}
+
+/* Does config.json or the position say all that is in it?  The names are those that llama.cpp's converter and
+ * transformers' loaders pass over. */
+static bool is_buffer(const char *name)
+{
+    static const char *const ends[] = {"rotary_emb.inv_freq",   "rotary_pos_emb.inv_freq", "rotary_emb.cos_cached",
+                                       "rotary_emb.sin_cached", ".masked_bias",            ".attn.bias",
+                                       ".attention.bias",       "embeddings.position_ids",
+                                       "rotary_emb.original_inv_freq"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (calm_text_ends_with(name, ends[i]))
+            return true;
+    return false;
+}
+
+calm_tensor_use calm_tensor_use_of(const calm_config *config, const calm_layout *layout, const char *prefix,
+                                   const char *name)
+{
+    const names of = {config, layout, prefix};
+    const char *rest = NULL;
+    const long block = block_of(&of, name, &rest);
+    /* Buffers of such a block too: the block is what is wrong. */
+    if (block >= (long)config->n_blocks)
+        return CALM_TENSOR_BEYOND;
+    if (block < 0 && config->tied && is_weight(name, config->arch->names->head))
+        return CALM_TENSOR_COPY;
+    if (block < 0 ? is_outside(&of, name)
+                  : is_beside_linears(&of, (size_t)block, rest) || is_of_linears(&of, (size_t)block, name))
+        return CALM_TENSOR_READ;
+    return is_buffer(name) ? CALM_TENSOR_BUFFER : CALM_TENSOR_FOREIGN;
+}
+
+calm_tensor_use calm_model_tensor_use(const calm_model *model, const char *name)
+{
+    return calm_tensor_use_of(calm_model_config(model), calm_model_layout(model), calm_model_prefix(model), name);
+}
+
+/* ---- lists ---- */
+
+/* Do two names differ in their numbers alone? */
+static bool alike(const char *a, const char *b)
+{
+    while (*a && *b) {
+        if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+            a += strspn(a, "0123456789");
+            b += strspn(b, "0123456789");
+        } else if (*a++ != *b++) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
+
+typedef struct group {
+    const char *first;
+    size_t n;
+} group;
+
+static void print_groups(const group *groups, size_t n, size_t beyond, calm_text *out)
+{
+    for (size_t g = 0; g < n; g++) {
+        calm_text_printf(out, "%s%s", g ? ", " : "", groups[g].first);
+        if (groups[g].n > 1)
+            calm_text_printf(out, " and %zu of other numbers", groups[g].n - 1);
+    }
+    if (beyond)
+        calm_text_printf(out, ", and %zu more", beyond);
+}
+
+size_t calm_model_list_use(const calm_model *model, calm_tensor_use use, calm_text *out)
+{
+    const calm_safetensors *set = calm_model_tensors(model);
+    /* Checkpoints of strangers may have 10^6 kinds of names: the note names the first ones. */
+    group groups[MOST_LISTED];
+    size_t n = 0, n_groups = 0, beyond = 0;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const char *name = calm_safetensors_at(set, i)->name;
+        size_t g = 0;
+        if (calm_model_tensor_use(model, name) != use)
+            continue;
+        n++;
+        while (g < n_groups && !alike(groups[g].first, name))
+            g++;
+        if (g == n_groups && g < MOST_LISTED)
+            groups[n_groups++] = (group){name, 0};
+        if (g < n_groups)
+            groups[g].n++;
+        else
+            beyond++;
+    }
+    if (out)
+        print_groups(groups, n_groups, beyond, out);
+    return n;
+}
