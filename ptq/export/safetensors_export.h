@@ -44,8 +44,8 @@ struct calm_export_form {
     const char *entry_file; /* a file that holds the entry alone; NULL: none                  */
 };
 
-/* Round scales of an assembled linear that float16 does not hold exactly, which are below 2^-17, and choose the codes of
- * their groups again, in ctx->out; one note with the size of the loss.  Nothing is done where all are exact. */
+/* Round scales of an assembled linear that float16 does not hold exactly, which are below 2^-17, and choose the codes
+ * of their groups again, in ctx->out; one note with the size of the loss.  Nothing is done where all are exact. */
 calm_status calm_export_fit_f16(calm_ctx *ctx, const char *name, calm_qlinear *linear);
 
 /* A calm_export_form.stores_f16 that is always true. */

@@ -13,13 +13,14 @@
 
 #include "ptq/quant/scheme.h"
 
-/* Every bfloat16 value in this range is also an exact float16 value, so that one scale serves every format.  A group of
- * zeros gets the least of them.  Smaller bfloat16 scales are legal; a format that stores float16 rounds them
- * (calm_export_fit_f16).  Small floats keep to the upper end too: beyond it a weight is not one of a model that works. */
+/* Every bfloat16 value in this range is also an exact float16 value, so that one scale serves every format.  A group
+ * of zeros gets the least of them.  Smaller bfloat16 scales are legal; a format that stores float16 rounds them
+ * (calm_export_fit_f16).  Small floats keep to the upper end too: beyond it a weight is not one of a model that works.
+ */
 #define CALM_SCALE_MIN 0x1p-17
 #define CALM_SCALE_MAX 65280.0
-/* The least scales of groups that are not all zero: the least normal bfloat16, which readers do not flush, and the least
- * float16, which is exact where codes are computed for it. */
+/* The least scales of groups that are not all zero: the least normal bfloat16, which readers do not flush, and the
+ * least float16, which is exact where codes are computed for it. */
 #define CALM_SCALE_LEAST_BF16 0x1p-126
 #define CALM_SCALE_LEAST_F16 0x1p-24
 
@@ -35,9 +36,9 @@ typedef struct calm_grid {
 float calm_scale_global(const calm_scheme *scheme, float absmax);
 
 /* Nearest storable scale of a group by itself, ties to even.  Of 16-bit scales 0 becomes CALM_SCALE_MIN, and another
- * magnitude below the least of their dtype becomes that, with the sign of `scale`; schemes whose scales have no sign take the smallest for what is
- * not above it, multiples of a global number the largest for what is beyond.  Infinity when the result would exceed
- * what can be stored, NaN for NaN. */
+ * magnitude below the least of their dtype becomes that, with the sign of `scale`; schemes whose scales have no sign
+ * take the smallest for what is not above it, multiples of a global number the largest for what is beyond.  Infinity
+ * when the result would exceed what can be stored, NaN for NaN. */
 float calm_scale_round(const calm_scheme *scheme, float global, double scale);
 
 /* The same of scale [n], which may lie side by side; out [n]. */
