@@ -63,6 +63,8 @@ static bool is_parameter(const calm_checking *c, const calm_check_module *module
     const bool part = CALM_CHECK_LISTED(suffix, parts);
     if (module->in_layout && part)
         return true;
+    if (module->in_layout && !calm_tensor_mlx_has_biases(c->model.arch))
+        return false;
     const calm_tensor_use use = calm_tensor_use_of(&c->model, &c->layout, c->prefix, part ? weight : name);
     /* Its loaders drop a head that is tied, and some of them the frequencies of rotary embeddings. */
     return use == CALM_TENSOR_READ || (use == CALM_TENSOR_COPY && strcmp(suffix, "weight") == 0)

@@ -141,7 +141,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_job_ref *jobs = calm_model_layout(input->model)->jobs;
-    bool repeated = false;
+    bool repeated = false, biased = false;
     CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
@@ -157,6 +157,11 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
                              name, jobs[i].in);
         repeated |= !scheme->group;
     }
+    for (size_t i = 0; i < input->plan->n_jobs; i++)
+        biased |= calm_layout_biased(calm_model_layout(input->model), &jobs[i]);
+    if (biased && !calm_tensor_mlx_has_biases(calm_model_config(input->model)->arch))
+        calm_log(ctx, CALM_LOG_WARNING, NAME ": mlx-lm's %s has no biases, which this model has: it will refuse the "
+                 "files (ValueError, parameters not in model)", calm_model_config(input->model)->arch->name);
     if (repeated)
         calm_log(ctx, CALM_LOG_INFO,
                  NAME ": the format has no scale per row; it is repeated in groups of up to 128 columns, "

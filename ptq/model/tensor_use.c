@@ -158,6 +158,11 @@ calm_tensor_use calm_model_tensor_use(const calm_model *model, const char *name)
     return calm_tensor_use_of(calm_model_config(model), calm_model_layout(model), calm_model_prefix(model), name);
 }
 
+bool calm_tensor_mlx_has_biases(const calm_arch *arch)
+{
+    return !calm_arch_listed("qwen3|qwen3_moe|gemma2|gemma3|phi3", '|', arch->name);
+}
+
 /* ---- lists ---- */
 
 /* Do two names differ in their numbers alone? */
