@@ -214,6 +214,10 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
     CALM_TRY(find_tokenizer(ctx, named.dir, reference_named.dir, &path));
     CALM_TRY(calm_model_open(ctx, named.dir, &model));
+    if (calm_json_typeof(calm_json_get(calm_json_get(calm_model_json(model), "quantization_config"),
+                                       "kv_cache_scheme")) == CALM_JSON_OBJECT)
+        calm_log(ctx, CALM_LOG_INFO, "%s: config.json has a kv_cache_scheme; keys and values stay float here",
+                 named.dir);
     if (o->reference)
         CALM_TRY(calm_model_open(ctx, reference_named.dir, &reference));
     if (!o->tokens)

@@ -115,6 +115,7 @@ static calm_status check_directory(calm_checking *c)
     CALM_TRY(calm_check_floats(c));
     if (c->resolved && taken)
         CALM_TRY(calm_check_kernels(c));
+    CALM_TRY(calm_check_cache(c));
     CALM_TRY(calm_check_tokenizer(c));
     CALM_TRY(calm_check_values(c));
     for (size_t i = 0; i < c->n_modules; i++) {

@@ -119,6 +119,8 @@ typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, cons
 calm_status calm_check_fusion(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user);
 /* Findings about what the kernels of the requested engine take. */
 calm_status calm_check_kernels(calm_checking *c);
+/* Scheme and scales of a quantized KV cache. */
+calm_status calm_check_cache(calm_checking *c);
 /* Scales, codes and floats, streamed. */
 calm_status calm_check_values(calm_checking *c);
 /* A GGUF file, all of it. */

@@ -1,9 +1,13 @@
 /* Good checkpoints. */
 #include "tests/support/good_checkpoint.h"
 
+#include <stdio.h>
+
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "ptq/export/export.h"
+#include "ptq/io/json.h"
+#include "ptq/io/safetensors.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_plan.h"
 
@@ -67,12 +71,13 @@ const char *good_export(const tiny_model *spec, const char *format, const char *
 
 typedef struct good {
     const char *name, *format, *schemes[2];
-    bool moe, narrow, untied;
+    bool moe, narrow, untied, cache;
     size_t shard;
 } good;
 
 static const good goods[] = {
     {"ct", "compressed-tensors", {"w4a16_g32"}, .untied = false},
+    {"ct-kv", "compressed-tensors", {"w4a16_g32"}, .cache = true},
     {"ct-mixed", "compressed-tensors", {"w4a16_g32", "w8a8"}, .untied = true},
     {"ct-moe", "compressed-tensors", {"w4a16_g32"}, .moe = true, .untied = true},
     {"ct-3bit", "compressed-tensors", {"w3a16"}, .narrow = true},
@@ -105,16 +110,53 @@ static tiny_model spec_of(const good *g)
     return spec;
 }
 
+/* Scales of an fp8 KV cache: .02 of keys and values in both blocks, and the scheme in config.json. */
+static void add_cache(const char *dir)
+{
+    static const uint16_t scale = 0x3ca4;    /* bfloat16 */
+    const char *path = test_format("%s/model.safetensors", dir), *moved = test_format("%s/with.safetensors", dir);
+    calm_safetensors *set;
+    calm_safetensors_writer writer;
+    calm_tensor list[256];
+    calm_json *config;
+    ck_ok(calm_safetensors_open(ctx, path, &set));
+    size_t n = calm_safetensors_count(set);
+    ck_assert_uint_le(n + 4, sizeof list / sizeof *list);
+    for (size_t i = 0; i < n; i++)
+        list[i] = *calm_safetensors_at(set, i);
+    for (int i = 0; i < 4; i++)
+        list[n++] = (calm_tensor){.name = test_format("model.layers.%d.self_attn.%c_scale", i / 2, i % 2 ? 'v' : 'k'),
+                                  .dtype = CALM_BF16, .n_dims = 1, .shape = {1}, .n_elements = 1, .bytes = 2,
+                                  .data = (const uint8_t *)&scale};
+    ck_ok(calm_safetensors_begin(ctx, &writer, moved, list, n));
+    for (size_t i = 0; i < n; i++)
+        ck_ok(calm_safetensors_put(ctx, &writer, list[i].data, list[i].bytes));
+    ck_ok(calm_safetensors_end(ctx, &writer));
+    calm_safetensors_close(set);
+    ck_assert_int_eq(rename(moved, path), 0);
+    path = test_format("%s/config.json", dir);
+    ck_ok(calm_json_read(ctx, path, (size_t)1 << 20, &config));
+    calm_json_set((calm_json *)(uintptr_t)calm_json_get(config, "quantization_config"), "kv_cache_scheme",
+                  CALM_OBJECT(CALM_KV("num_bits", (long)8), CALM_KV("type", "float"), CALM_KV("strategy", "tensor"),
+                              CALM_KV("symmetric", (bool)true), CALM_KV("dynamic", (bool)false)));
+    ck_ok(calm_json_save(ctx, path, config));
+    calm_json_free(config);
+}
+
 const char *good_write(const char *name)
 {
     for (size_t i = 0; i < sizeof goods / sizeof *goods; i++)
         if (strcmp(goods[i].name, name) == 0) {
             const tiny_model spec = spec_of(&goods[i]);
-            return good_export(&spec, goods[i].format, goods[i].schemes, goods[i].schemes[1] ? 2 : 1, goods[i].shard);
+            const char *dir =
+                good_export(&spec, goods[i].format, goods[i].schemes, goods[i].schemes[1] ? 2 : 1, goods[i].shard);
+            if (goods[i].cache)
+                add_cache(dir);
+            return dir;
         }
     ck_abort_msg("there is no good checkpoint %s", name);
 }
 
-const char *const good_names[] = {"ct",     "ct-mixed",     "ct-moe",   "ct-3bit",  "ct-asym",   "ct-w4a4",
+const char *const good_names[] = {"ct",     "ct-mixed",     "ct-moe",   "ct-3bit",  "ct-asym",   "ct-w4a4",   "ct-kv",
                                   "ct-fp8", "ct-fp8-block", "ct-mxfp4", "ct-nvfp4", "ct-shards", "gptq",
                                   "gptq-mixed", "gptq-asym", "awq",     "mlx",      "gguf",      "gguf-nvfp4", NULL};

@@ -147,6 +147,26 @@ const break_fault break_faults[] = {
     {"fused_name_elsewhere", "ct-mixed", "FU004", "qkv_proj", BREAK_SET, QC "config_groups/group_01/targets/+",
      "\"re:model\\\\.layers\\\\.0\\\\.self_attn\\\\.qkv_proj$\"", 0, 0},
 
+    /* the KV cache */
+    {"kv_type", "ct-kv", "KV001", "quantization_config", BREAK_SET, "quantization_config/kv_cache_scheme/type",
+     "\"int\"", 0, 0},
+    {"kv_bits", "ct-kv", "KV001", "quantization_config", BREAK_SET, "quantization_config/kv_cache_scheme/num_bits", "4",
+     0, 0},
+    {"kv_strategy", "ct-kv", "KV001", "quantization_config", BREAK_SET, "quantization_config/kv_cache_scheme/strategy",
+     "\"channel\"", 0, 0},
+    {"kv_asymmetric", "ct-kv", "KV001", "quantization_config", BREAK_SET,
+     "quantization_config/kv_cache_scheme/symmetric", "false", 0, 0},
+    {"kv_word", "ct-kv", "KV001", "quantization_config", BREAK_SET, "quantization_config/kv_cache_scheme", "\"fp8\"", 0,
+     0},
+    {"kv_absent", "ct", "KV002", "quantization_config", BREAK_SET, "quantization_config/kv_cache_scheme",
+     "{\"num_bits\": 8, \"type\": \"float\", \"strategy\": \"tensor\", \"symmetric\": true, \"dynamic\": false}", 0, 0},
+    {"kv_zero", "ct-kv", "KV003", "0.self_attn.k_scale", BREAK_POKE, "0.self_attn.k_scale", "0000", 0, 0},
+    {"kv_negative", "ct-kv", "KV003", "1.self_attn.v_scale", BREAK_POKE, "1.self_attn.v_scale", "a4bc", 0, 0},
+    {"kv_nan", "ct-kv", "KV003", "0.self_attn.v_scale", BREAK_POKE, "0.self_attn.v_scale", "c07f", 0, 0},
+    {"kv_shape", "ct", "KV004", "0.self_attn.k_scale", BREAK_COPY, "0.input_layernorm.weight", "0.self_attn.k_scale", 0,
+     0},
+    {"kv_half", "ct-kv", "KV005", "1.self_attn.k_scale", BREAK_DROP, "1.self_attn.v_scale", 0, 0, 0},
+
     /* values */
     {"scale_nan", "ct", "VA001", UP0, BREAK_POKE, UP0 ".weight_scale", "c07f", 0, 0},
     {"scale_infinite", "ct", "VA001", UP0, BREAK_POKE, UP0 ".weight_scale", "2@807f", 0, 0},

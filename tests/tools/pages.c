@@ -149,7 +149,7 @@ static const struct {
     {"ST", "Files of safetensors"}, {"MD", "The model"}, {"CT", "compressed-tensors"},
     {"TE", "Tensors of quantized modules"}, {"FU", "What engines fuse"}, {"GQ", "GPTQ"},
     {"AW", "AWQ"}, {"MX", "MLX"}, {"GG", "GGUF"},
-    {"VA", "Values"}, {"TG", "What one engine takes"},
+    {"KV", "The KV cache"}, {"VA", "Values"}, {"TG", "What one engine takes"},
 };
 
 static const char *heading_of(const char *id)
