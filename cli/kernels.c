@@ -12,6 +12,7 @@
 #include "ptq/stored/stored.h"
 #include "ptq/tensor/blas_family.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/linalg_memory.h"
 
 #define OWN_CHOICE "CALM_OWN_KERNELS"    /* what OpenBLAS had taken itself, for the process that replaces this one */
 #define WORDS_MAX 4096
@@ -25,6 +26,12 @@ static bool wished;
 static bool spins(void)
 {
     return !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
+}
+
+/* OpenBLAS makes threads of its own while it is loaded, which ask for buffers until they get them. */
+static bool starves(void)
+{
+    return calm_linalg_is_limited() && !getenv("OPENBLAS_NUM_THREADS");
 }
 
 static bool settle(void)
@@ -68,9 +75,9 @@ calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
     const char *wanted = calm_linalg_wanted(name), *have = calm_linalg_kernels(), *set = getenv(CALM_BLAS_VARIABLE);
     wished = name != NULL;
     if (strcasecmp(wanted, have) == 0) {
-        if (ctx->n_threads > 1 && spins() && start_anew(ctx, NULL, false) != CALM_OK)
+        if (((ctx->n_threads > 1 && spins()) || starves()) && start_anew(ctx, NULL, false) != CALM_OK)
             calm_ctx_forgive(ctx);    /* it works without, too */
-        return CALM_OK;
+        return calm_linalg_reserve(ctx);
     }
     if (!calm_blas_runs(calm_cpu_features(), wanted))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
@@ -120,6 +127,7 @@ void calm_kernels_note(calm_ctx *ctx)
                  CALM_BLAS_VARIABLE " is set: calm computes with %s kernels, though the CPU runs %s, which are faster",
                  have, best);
     noted = true;
+    calm_linalg_note_limit(ctx);
 }
 
 void calm_kernels_print(FILE *stream)

@@ -12,7 +12,8 @@
  * uses another one, the program replaces itself (execv) with OPENBLAS_CORETYPE set, since OpenBLAS chooses its kernels
  * while it is loaded: call this before anything is written or printed.  It does so also where OpenMP's threads would
  * spin for long while they wait, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT says how they wait.  CALM_EUNSUPPORTED:
- * OpenBLAS here has no such family, or the CPU does not have its instructions.  CALM_EIO: execv failed. */
+ * OpenBLAS here has no such family, or the CPU does not have its instructions.  CALM_EIO: execv failed.  CALM_ENOMEM:
+ * as calm_linalg_reserve, which may lower ctx->n_threads. */
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name);
 
 /* The same with the kernels of a stored run, whose codes may have to be computed again.  Where the store does not know

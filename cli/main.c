@@ -2,6 +2,7 @@
  *
  *   0 done   1 failed   2 usage   3 verification mismatch */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "cli/kernels.h"
 #include "cli/print.h"
 #include "cli/rank_options.h"
+#include "cli/stack.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/message.h"
 #include "ptq/base/threads.h"
@@ -64,7 +66,9 @@ static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
         return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : CALM_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        CALM_TRY(calm_kernels_pin(ctx, NULL));
+        if (calm_kernels_pin(ctx, NULL) == CALM_ENOMEM)    /* nothing is computed */
+            calm_ctx_forgive(ctx);
+        CALM_TRY(ctx->status);
         printf("calm %s\n", calm_version());
         calm_kernels_print(stdout);
         return CALM_OK;
@@ -75,7 +79,7 @@ static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
     return unknown_command(ctx, argv[1]);
 }
 
-int main(int argc, char **argv)
+static int program(int argc, char **argv)
 {
     calm_ctx *ctx;
     calm_memory_setup();
@@ -94,4 +98,10 @@ int main(int argc, char **argv)
         calm_ranks_leave(ctx);
     calm_stop(&ctx);
     return calm_exit_status(status);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGXFSZ, SIG_IGN);    /* a limit on the size of files is then a failure of write, with a message */
+    return calm_with_stack(program, argc, argv);
 }

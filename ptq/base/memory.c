@@ -265,7 +265,10 @@ size_t calm_memory_resident(void)
 
 size_t calm_memory_available(void)
 {
-    const size_t system = read_number("/proc/meminfo", "MemAvailable:", 1024);
+    size_t limit;
+    const char *option;
+    const size_t here = read_number("/proc/meminfo", "MemAvailable:", 1024), left = calm_memory_left(&limit, &option);
+    const size_t system = here && left < here ? left : here;
     const size_t group_limit = read_number("/sys/fs/cgroup/memory.max", "", 1);    /* "max" is no number: 0 */
     const size_t group_used = read_number("/sys/fs/cgroup/memory.current", "", 1);
     if (group_limit == 0)

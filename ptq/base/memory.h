@@ -62,6 +62,10 @@ size_t calm_memory_resident(void);
  * allows when that is less; 0 when the system does not say. */
 size_t calm_memory_available(void);
 
+/* Bytes that a limit of this process leaves of its address space or its data (ulimit -v, ulimit -d), the smaller one;
+ * *limit is it, *option its name.  SIZE_MAX: there is none. */
+size_t calm_memory_left(size_t *limit, const char **option);
+
 /* Of so many bytes that arenas hold at most, what is resident besides when some of it was given back: free lists of
  * the C library, one for each thread. */
 size_t calm_memory_kept(size_t bytes, size_t n_threads);

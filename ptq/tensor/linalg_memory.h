@@ -1,0 +1,20 @@
+/* Address space of OpenBLAS: its buffers, one per thread that multiplies, where the process may not have all it wants.
+ */
+#ifndef CALM_TENSOR_LINALG_MEMORY_H
+#define CALM_TENSOR_LINALG_MEMORY_H
+
+#include "ptq/base/context.h"
+
+/* Is there a limit on address space or data? */
+bool calm_linalg_is_limited(void);
+
+/* Make sure, once per process, that OpenBLAS has a buffer for each of ctx->n_threads threads: it asks again without
+ * end when its 128 MiB are refused.  Under a limit on address space or data (ulimit -v, ulimit -d) ctx->n_threads is
+ * lowered to what fits.  Without a limit nothing is done.  CALM_ENOMEM: not one thread fits; the message says what is
+ * missing. */
+calm_status calm_linalg_reserve(calm_ctx *ctx);
+
+/* Log, once, that it was lowered. */
+void calm_linalg_note_limit(calm_ctx *ctx);
+
+#endif
