@@ -70,8 +70,8 @@ calm_status calm_linalg_reserve(calm_ctx *ctx)
         return CALM_OK;
     const size_t fit = left > SPARE_BYTES ? (left - SPARE_BYTES) / each : 0;
     if (!fit)
-        return calm_fail(ctx, CALM_ENOMEM,
-                         "the limit of %zu MiB on memory (%s) leaves %zu MiB to calm; one thread needs %zu MiB and the model more: raise it (%s %zu)", limit / MIB, option, left / MIB,
+        return calm_fail(ctx, CALM_ENOMEM, "the limit of %zu MiB on memory (%s) leaves %zu MiB to calm; one thread "
+                         "needs %zu MiB and the model more: raise it (%s %zu)", limit / MIB, option, left / MIB,
                          (each + SPARE_BYTES) / MIB, option, (limit - left + 2 * (each + SPARE_BYTES)) / 1024);
     if (fit < (size_t)ctx->n_threads) {
         snprintf(note, sizeof note, "the limit of %zu MiB on memory (%s) has room for %zu of %d threads", limit / MIB,
