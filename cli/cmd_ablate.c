@@ -6,6 +6,7 @@
 
 #include "cli/ablation_report.h"
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/kernels.h"
 #include "cli/progress.h"
 #include "cli/report_page/report_page.h"
@@ -192,6 +193,7 @@ static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *p
     for (size_t i = 0; i < set.n; i++)
         CALM_TRY(calm_ablation_check(ctx, &recipes[i]));
     calm_progress_add_run(progress);
+    calm_interrupt_resumes(recipes->store);
     for (size_t i = 0; i < set.n; i++)
         CALM_TRY(calm_ablate(ctx, &recipes[i], plan, keep, &of[i]));
     calm_progress_end(ctx, progress);

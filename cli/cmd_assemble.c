@@ -49,7 +49,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     const char *run_name = o->common.args.of[0];
-    calm_assemble_options how = {.store = o->store, .output = o->output, .hybrid = o->hybrid, .force = o->force};
+    calm_assemble_options how = {.store = o->store, .output = o->output, .hybrid = o->hybrid, .force = o->force,
+                                 .command = o->common.command};
     calm_named_model model;
     calm_progress progress;
     CALM_SCOPED(calm_assembly, calm_assembly_close) assembly = {0};
@@ -60,7 +61,6 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_kernels_pin_run(ctx, o->store, how.run));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
     how.model = model.dir;
-    CALM_TRY(calm_strf(ctx, ctx->out, &how.command, "calm assemble %lld --output %s", (long long)how.run, o->output));
     how.events = calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_reassemble(ctx, &how, &assembly);
     CALM_TRY(calm_progress_end(ctx, &progress));

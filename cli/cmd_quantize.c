@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/dry_run.h"
+#include "cli/interrupt.h"
 #include "cli/kernels.h"
 #include "cli/lock_report.h"
 #include "cli/progress.h"
@@ -87,6 +88,7 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
     if (calm_cluster_rank(how.cluster) != 0)
         return help_with(ctx, recipe, &how);
     calm_progress_add_run(progress);
+    calm_interrupt_resumes(recipe->store);
     calm_locked_run_do(ctx, &o->spec, recipe, &how, expected, &run);
     calm_status status = calm_progress_end(ctx, progress);
     const char *lock = o->locked || recipe->n_budgets > 1 ? NULL : o->lock;

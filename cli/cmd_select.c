@@ -156,7 +156,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_reselect_options how = {.store = o->store, .unit = o->unit - 1, .rule = o->rule - 1, .metric = o->metric,
                                .budget = o->budget > 0 ? o->budget : NAN, .act_budget = o->act_budget,
                                .file_bits = o->file_bits, .shortlist = o->shortlist, .forbid = o->forbid,
-                               .pins = o->pins, .engine = o->target, .dry_run = o->dry_run};
+                               .pins = o->pins, .engine = o->target, .dry_run = o->dry_run,
+                               .command = o->common.command};
     CALM_SCOPED(calm_reselected, calm_reselected_clear) selected = {0};
     calm_progress progress;
     if (o->json && o->csv)
@@ -167,7 +168,6 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (o->size)
         CALM_TRY(calm_size_parse_file(ctx, "choice.size", o->size, &how.file_bytes));
     CALM_TRY(calm_stored_run_number(ctx, "select", o->common.args.of[0], &how.run));
-    CALM_TRY(calm_strf(ctx, ctx->out, &how.command, "calm select %lld --store %s", (long long)how.run, o->store));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_reselect(ctx, &how, &selected);
     CALM_TRY(calm_progress_end(ctx, &progress));

@@ -50,6 +50,7 @@ install(TARGETS calm_shared EXPORT calm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBD
   NAMELINK_COMPONENT devel)
 install(TARGETS calm_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT devel)
 install(FILES calm.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT devel)
+file(RELATIVE_PATH CALM_PC_UP /root/${CMAKE_INSTALL_LIBDIR}/pkgconfig /root/)    # wherever it is installed
 configure_file(ptq/api/calm.pc.in calm.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/calm.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT devel)
 install(EXPORT calm NAMESPACE calm:: FILE calmConfig.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/calm

@@ -13,7 +13,7 @@ static void connect_ends(void)
     int listening, port;
     ck_ok(calm_wire_listen(ctx, &listening, &port));
     ck_assert_int_gt(port, 0);
-    ck_ok(calm_wire_connect(ctx, "localhost", port, &ends[0]));
+    ck_ok(calm_wire_connect(ctx, "127.0.0.1", port, &ends[0]));
     ck_ok(calm_wire_accept(ctx, listening, 5, &ends[1]));
     close(listening);
 }
@@ -83,7 +83,7 @@ TEST(nobody_there)
     ck_ok(calm_wire_listen(ctx, &listening, &port));
     ck_fails(calm_wire_accept(ctx, listening, 0.05, &fd), CALM_EIO, "not all ranks connected");
     close(listening);
-    ck_fails(calm_wire_connect(ctx, "localhost", port, &fd), CALM_EIO, "cannot connect");
+    ck_fails(calm_wire_connect(ctx, "127.0.0.1", port, &fd), CALM_EIO, "cannot connect");
     ck_fails(calm_wire_connect(ctx, "no.such.host.invalid", port, &fd), CALM_EIO, "not known here");
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     close(ends[1]);

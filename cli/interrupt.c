@@ -1,0 +1,34 @@
+/* A sentence at the end of a run that was interrupted.  Nothing else has to be done: rows and blobs are in the store as
+ * soon as they are made, and the next run removes the unfinished output. */
+#include "cli/interrupt.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static char sentence[1024];
+
+static void say(int signal_number)
+{
+    /* Of functions that a handler may call. */
+    const ssize_t written = write(STDERR_FILENO, sentence, strlen(sentence));
+    (void)written;
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void handle(int signal_number)
+{
+    struct sigaction before, action = {.sa_handler = say};
+    if (sigaction(signal_number, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+        sigaction(signal_number, &action, NULL);
+}
+
+void calm_interrupt_resumes(const char *store)
+{
+    snprintf(sentence, sizeof sentence, "\ncalm: interrupted; what is done is in %.900s: the same command goes on from "
+             "there\n", store);
+    handle(SIGINT);
+    handle(SIGTERM);
+}
