@@ -22,7 +22,8 @@ static const calm_option table[] = {
     CALM_OPT("format", formats, WORDS, "formats to write, several at once allowed; of several each has a folder of its "
              "name", .metavar = "LIST"),
     CALM_OPT("output", output, STRING, "directory to write", .metavar = "DIR", .key = 'o'),
-    CALM_OPT("max-shard-size", max_shard_size, STRING, "most bytes of tensors in a safetensors file (default 5GB)",
+    CALM_OPT("max-shard-size", max_shard_size, STRING, "most bytes of tensors in a file (default: 5GB of safetensors, "
+             "one GGUF file)",
              .metavar = "SIZE"),
     CALM_OPT("gguf-pre", gguf_pre, STRING, "llama.cpp's name of the pre-tokenizer, where the split pattern does not "
              "tell it", .metavar = "NAME"),

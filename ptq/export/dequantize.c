@@ -1,5 +1,6 @@
 /* Dequantize: the tensors that are to be written are listed first, with where each comes from; then they are written
  * one by one. */
+#include "ptq/io/gguf_split.h"
 #include "ptq/export/dequantize.h"
 
 #include <math.h>
@@ -193,7 +194,7 @@ static calm_status open_directory(work *w)
 static calm_status open_gguf(work *w)
 {
     const bool asked = w->options->dtype != CALM_N_DTYPES;
-    CALM_TRY(calm_gguf_open(w->ctx, w->path, &w->gguf));
+    CALM_TRY(calm_gguf_open_split(w->ctx, w->path, &w->gguf));
     CALM_TRY(calm_gguf_list_tensors(w->ctx, w->gguf, &w->list));
     CALM_TRY(calm_gguf_config(w->ctx, &w->list, NULL, NULL, &w->config));
     const calm_gguf_tensor *table = calm_gguf_find_tensor(w->gguf, "token_embd.weight");

@@ -6,7 +6,10 @@
  * In the architecture llama rows of q and k are permuted; codes and scales move with them.  One block is in memory at a
  * time, of a mixture one expert: its projections are three tensors, so it is assembled three times. */
 
+#include <stdint.h>
+
 #include "ptq/base/file.h"
+#include "ptq/io/gguf_split.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/export/gguf_arch.h"
 #include "ptq/export/gguf_layout.h"
@@ -25,6 +28,10 @@ typedef struct output {
     const calm_gguf_layout *layout;
     calm_gguf_writer writer;
     size_t next; /* part to be written */
+    const char *path;
+    const calm_gguf_keys *keys;
+    size_t *file_begin;    /* [n_files + 1] first tensor of each file */
+    size_t n_files, file;  /* that are written; the open one */
     float *factors; /* [experts, or 1] of the matrix that was written last: 1 / its global number */
 } output;
 
@@ -172,6 +179,55 @@ static calm_status put_part(calm_ctx *ctx, output *to, assembled *from, const ca
                                         : put_vector(ctx, to, part, calm_export_part_floats(&part->of, set));
 }
 
+/* ---- files ---- */
+
+/* Begin a file with its tensors; of several the first has the model's keys, and each says which one it is. */
+static calm_status begin_file(calm_ctx *ctx, output *to)
+{
+    CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) own = {0};
+    const size_t first = to->file_begin[to->file], n = to->file_begin[to->file + 1] - first;
+    char *path;
+    CALM_TRY(calm_gguf_split_path(ctx, to->path, to->file, to->n_files, &path));
+    if (to->n_files == 1)
+        return calm_gguf_begin(ctx, &to->writer, path, to->keys, to->layout->tensors, n);
+    if (!to->file) {
+        calm_text_append(&own.bytes, to->keys->bytes.data, to->keys->bytes.length);
+        own.n = to->keys->n;
+    }
+    calm_gguf_add_u16(&own, "split.no", (uint16_t)to->file);
+    calm_gguf_add_u16(&own, "split.count", (uint16_t)to->n_files);
+    calm_gguf_add_i32(&own, "split.tensors.count", (int32_t)to->layout->n);
+    return calm_gguf_begin(ctx, &to->writer, path, &own, to->layout->tensors + first, n);
+}
+
+static calm_status next_file(calm_ctx *ctx, output *to)
+{
+    CALM_TRY(calm_gguf_end(ctx, &to->writer));
+    to->file++;
+    return begin_file(ctx, to);
+}
+
+/* Divide the tensors: a file ends before the tensor that would make its data larger than `most` bytes; 0: one file. */
+static calm_status divide(calm_ctx *ctx, output *to, size_t most)
+{
+    size_t in_file = 0, label, bytes;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, to->file_begin, to->layout->n + 2));
+    to->n_files = 1;
+    for (size_t i = 0; i < to->layout->n; i++) {
+        calm_gguf_sizes(&to->layout->tensors[i], &bytes, &label);
+        if (most && in_file && bytes > most - calm_size_min(in_file, most)) {
+            to->file_begin[to->n_files++] = i;
+            in_file = 0;
+        }
+        in_file += bytes;
+    }
+    to->file_begin[to->n_files] = to->layout->n;
+    if (to->n_files > UINT16_MAX)
+        return calm_fail(ctx, CALM_EARG, "gguf: `export.max_shard_size` makes %zu files, more than the format's %d; "
+                         "take a larger one", to->n_files, UINT16_MAX);
+    return CALM_OK;
+}
+
 /* A calm_export_block_fn. */
 static calm_status put_block(void *user, calm_ctx *ctx, long block)
 {
@@ -181,6 +237,8 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
     if (block >= 0)
         CALM_TRY(calm_assemble_parts(ctx, model, to->input->plan, (size_t)block, &from.block, from.sublayer));
     for (; to->next < to->layout->n && to->layout->parts[to->next].of.block == block; to->next++) {
+        if (to->next == to->file_begin[to->file + 1])
+            CALM_TRY(next_file(ctx, to));
         const calm_gguf_part *part = &to->layout->parts[to->next];
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(put_part(ctx, to, &from, part, to->layout->tensors[to->next].type));
@@ -225,7 +283,10 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     const calm_status status = prepare(ctx, input, &layout, &keys);
     ctx->log = log;
     CALM_TRY(status);
-    if (calm_gguf_begin(ctx, &to.writer, path, &keys, layout.tensors, layout.n) == CALM_OK)
+    to.path = path;
+    to.keys = &keys;
+    CALM_TRY(divide(ctx, &to, input->options ? input->options->max_shard_bytes : 0));
+    if (begin_file(ctx, &to) == CALM_OK)
         calm_export_each_block(ctx, input, put_block, &to);
     return calm_gguf_end(ctx, &to.writer); /* the first failure is in the context */
 }

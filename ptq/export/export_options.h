@@ -19,7 +19,7 @@ typedef enum calm_export_float {
 
 /* Zeros are the defaults. */
 typedef struct calm_export_options {
-    size_t max_shard_bytes;              /* of tensors in a safetensors file; 0: CALM_SHARD_BYTES (ptq/io/shards.h) */
+    size_t max_shard_bytes;              /* of tensors in a file; 0: CALM_SHARD_BYTES of safetensors, one GGUF file */
     bool asymmetric;                     /* write asymmetric weights also where some readers fail on them           */
     const char *gguf_pre;                /* llama.cpp's name of the pre-tokenizer; NULL: found from the pattern     */
     calm_export_float gguf_float;

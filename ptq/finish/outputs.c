@@ -8,6 +8,7 @@
 #include "ptq/base/file.h"
 #include "ptq/calib/importance.h"
 #include "ptq/export/export.h"
+#include "ptq/io/gguf_split.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/finish/finish.h"
 
@@ -75,24 +76,41 @@ calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const
         index++;
     CALM_TRY(folder_of(ctx, formats, dir, index, &folder));
     *out = folder;
-    return exporter->file ? calm_path_join(ctx, ctx->scratch, out, folder, exporter->file) : CALM_OK;
+    if (!exporter->file)
+        return CALM_OK;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, folder, exporter->file));
+    return calm_gguf_split_find(ctx, folder, out);    /* of several files the first */
+}
+
+/* Bytes of the one file of a format, or of all its parts. */
+static calm_status file_bytes(calm_ctx *ctx, const char *path, int64_t *out)
+{
+    struct stat info;
+    size_t n = 1;
+    char *first, *name;
+    CALM_TRY(calm_gguf_split_find(ctx, path, &first));
+    if (strcmp(first, path) != 0)
+        n = strtoul(first + strlen(first) - strlen("00001.gguf"), NULL, 10);
+    for (size_t i = 0; i < n; i++) {
+        CALM_TRY(calm_gguf_split_path(ctx, path, i, n, &name));
+        if (stat(name, &info) != 0)
+            return calm_fail_errno(ctx, errno, "%s: cannot stat", name);
+        *out += info.st_size;
+    }
+    return CALM_OK;
 }
 
 calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out)
 {
     const calm_exporter *first = calm_formats_at(formats, 0);
     calm_safetensors *set;
-    struct stat info;
     char *folder, *path;
     *out = 0;
     CALM_TRY(folder_of(ctx, formats, dir, 0, &folder));
     /* What is compared with the float checkpoint: the file, or the tensors without headers and tokenizer. */
     if (first->file) {
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, folder, first->file));
-        if (stat(path, &info) != 0)
-            return calm_fail_errno(ctx, errno, "%s: cannot stat", path);
-        *out = info.st_size;
-        return CALM_OK;
+        return file_bytes(ctx, path, out);
     }
     CALM_TRY(calm_safetensors_open(ctx, folder, &set));
     for (size_t i = 0; i < calm_safetensors_count(set); i++)

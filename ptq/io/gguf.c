@@ -39,6 +39,7 @@ struct calm_gguf {
     calm_gguf_tensor *tensors;
     name_entry *sorted_keys, *sorted_tensors;    /* by name, in one array */
     size_t n_keys, n_tensors;
+    calm_gguf *next;                            /* another file, whose tensors are here, too; NULL: none */
     size_t end;                                 /* of the last tensor with its padding, in bytes of the file */
 };
 
@@ -379,6 +380,7 @@ void calm_gguf_close(calm_gguf *file)
 {
     if (!file)
         return;
+    calm_gguf_close(file->next);
     calm_unmap_file(&file->map);
     calm_arena_clear(&file->arena);
     free(file);
@@ -504,7 +506,30 @@ calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gg
     return CALM_OK;
 }
 
+calm_status calm_gguf_adopt(calm_ctx *ctx, calm_gguf *file, calm_gguf *part)
+{
+    const size_t n = file->n_tensors + part->n_tensors;
+    calm_gguf_tensor *tensors;
+    name_entry *sorted;
+    part->next = file->next;
+    file->next = part;
+    CALM_TRY(CALM_NEW(ctx, &file->arena, tensors, n));
+    CALM_TRY(CALM_NEW(ctx, &file->arena, sorted, n));
+    if (file->n_tensors)
+        memcpy(tensors, file->tensors, file->n_tensors * sizeof *tensors);
+    if (part->n_tensors)
+        memcpy(tensors + file->n_tensors, part->tensors, part->n_tensors * sizeof *tensors);
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = (name_entry){tensors[i].name, i};
+    file->tensors = tensors;
+    file->sorted_tensors = sorted;
+    file->n_tensors = n;
+    return sort_names(ctx, file, sorted, n, "tensor");
+}
+
 void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes)
 {
+    while (file->next && (tensor->data < file->map.data || tensor->data > file->map.data + file->map.bytes))
+        file = file->next;
     calm_mapping_release(&file->map, (size_t)(tensor->data - file->map.data) + offset, bytes);
 }

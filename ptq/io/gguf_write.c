@@ -50,6 +50,18 @@ void calm_gguf_add_u32(calm_gguf_keys *keys, const char *name, uint32_t value)
     append_number(&keys->bytes, value, 4);
 }
 
+void calm_gguf_add_u16(calm_gguf_keys *keys, const char *name, uint16_t value)
+{
+    begin_key(keys, name, CALM_GGUF_U16);
+    append_number(&keys->bytes, value, 2);
+}
+
+void calm_gguf_add_i32(calm_gguf_keys *keys, const char *name, int32_t value)
+{
+    begin_key(keys, name, CALM_GGUF_I32);
+    append_number(&keys->bytes, (uint32_t)value, 4);
+}
+
 void calm_gguf_add_f32(calm_gguf_keys *keys, const char *name, float value)
 {
     begin_key(keys, name, CALM_GGUF_F32);

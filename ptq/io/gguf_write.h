@@ -25,6 +25,8 @@ void calm_gguf_keys_clear(calm_gguf_keys *keys);
 
 /* Append a key.  The caller keeps names unique. */
 void calm_gguf_add_u32(calm_gguf_keys *keys, const char *name, uint32_t value);
+void calm_gguf_add_u16(calm_gguf_keys *keys, const char *name, uint16_t value);
+void calm_gguf_add_i32(calm_gguf_keys *keys, const char *name, int32_t value);
 void calm_gguf_add_f32(calm_gguf_keys *keys, const char *name, float value);
 void calm_gguf_add_bool(calm_gguf_keys *keys, const char *name, bool value);
 void calm_gguf_add_string(calm_gguf_keys *keys, const char *name, const char *text);

@@ -1,4 +1,5 @@
 /* A GGUF file as a model. */
+#include "ptq/io/gguf_split.h"
 #include "ptq/model/gguf_model.h"
 
 #include <stdlib.h>
@@ -145,11 +146,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_gguf_
 
 static calm_status read_file(calm_ctx *ctx, const char *path, opened *from, calm_gguf_opened *out)
 {
-    int64_t n_files = 0;
-    CALM_TRY(calm_gguf_open(ctx, path, &from->file));
-    if (calm_gguf_int(calm_gguf_find_key(from->file, "split.count"), 0, &n_files) && n_files > 1)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: one of %lld files; join them with llama-gguf-split --merge", path,
-                         (long long)n_files);
+    CALM_TRY(calm_gguf_open_split(ctx, path, &from->file));
     CALM_TRY(calm_gguf_list_tensors(ctx, from->file, &from->list));
     return read_config(ctx, path, &from->list, &out->config);
 }

@@ -175,7 +175,7 @@ const calm_option calm_spec_table[] = {
      .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; of several each has a "
              "folder",
      LIST(formats, 7, "LIST"), .place = "formats"},
-    {.name = "max-shard-size", .help = "most bytes of tensors in a safetensors file (default 5GB)",
+    {.name = "max-shard-size", .help = "most bytes of tensors in a file (default: 5GB of safetensors, one GGUF file)",
      TEXT(max_shard_size, 0, "SIZE"), .place = "export.max_shard_size"},
     {.name = "gguf-type",
      .help = "types of llama-quantize's of this name, matrix by matrix, in a GGUF file: Q4_K_M, Q3_K_S, IQ4_XS, ...",
