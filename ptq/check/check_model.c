@@ -155,8 +155,8 @@ static calm_status check_tables(calm_checking *c)
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->final_norm));
         CALM_TRY(need_norm(c, module, config->hidden));
     }
-    if (names->head && !config->tied && !is_stored(c, names->head) && !c->unread)
-        return need_part(c, names->head, "weight", 2, config->vocab, config->hidden);
+    if (c->layout.head && !config->tied && !is_stored(c, c->layout.head) && !c->unread)
+        return need_part(c, c->layout.head, "weight", 2, config->vocab, config->hidden);
     return CALM_OK;
 }
 

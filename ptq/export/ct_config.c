@@ -81,7 +81,7 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
                                 : int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true);
     calm_module_regexes(input, calm_plan_has_scheme, scheme, add_target, targets);
     if (head && calm_scheme_same(head, scheme))
-        calm_json_add_string(targets, calm_model_config(input->model)->arch->names->head);
+        calm_json_add_string(targets, calm_model_layout(input->model)->head);
     return CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("weights", weights), CALM_KV("input_activations", inputs),
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));
 }

@@ -167,7 +167,7 @@ static bool has_head(const calm_model *model)
 {
     const calm_arch *arch = calm_model_config(model)->arch;
     const calm_safetensors *set = calm_model_tensors(model);
-    const char *head = arch->names->head, *dot = head ? strrchr(head, '.') : NULL;
+    const char *head = calm_model_layout(model)->head, *dot = head ? strrchr(head, '.') : NULL;
     bool found = head && !arch->encoder;
     for (size_t i = 0; dot && i < calm_safetensors_count(set) && !found; i++)
         found = strncmp(calm_safetensors_at(set, i)->name, head, (size_t)(dot - head) + 1) == 0;
@@ -182,7 +182,7 @@ calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bo
     size_t n, listed = 0;
     CALM_TRY(list_quantized(ctx, input, &quantized, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, found, calm_safetensors_count(set) + 1));
-    const char *head = calm_model_config(input->model)->arch->names->head;
+    const char *head = calm_model_layout(input->model)->head;
     if (has_head(input->model))
         found[listed++] = head;
     for (size_t i = 0; i < calm_safetensors_count(set); i++) {
@@ -208,7 +208,7 @@ calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input
     size_t n;
     CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
     const char *head = calm_outer_own_head(input->model, input->outer)
-                           ? calm_model_config(input->model)->arch->names->head : "";
+                           ? calm_model_layout(input->model)->head : "";
     for (size_t i = 0; i < n; i++)
         if (strcmp(modules[i], head) != 0)
             calm_json_add_string(array, modules[i]);

@@ -28,7 +28,7 @@ typedef struct calm_expert_names {
 /* Names of modules: those of a block follow "<prefix><blocks>.<number>."; NULL where the family has none. */
 typedef struct calm_names {
     const char *blocks;                                      /* "layers"                    */
-    const char *embed, *final_norm, *head;                   /* head without the prefix     */
+    const char *embed, *final_norm, *head;                   /* head: calm_head_module      */
     const char *role[CALM_N_ROLES];                          /* "self_attn.q_proj"          */
     const char *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];  /* "input_layernorm"           */
     const char *q_norm, *k_norm;
@@ -69,11 +69,19 @@ typedef struct calm_arch {
              [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
              [CALM_ROLE_DOWN] = "mlp.down_proj"}
 
+/* Prefixes of decoders: alone, in wrappers (wrapper.h) of both generations of names, and without a head. */
+#define CALM_DECODER_PREFIXES "model.|model.language_model.|language_model.model.|"
+
 /* The usual names: model.layers.N.self_attn.q_proj, mlp.gate_proj, input_layernorm, post_attention_layernorm. */
 extern const calm_names calm_names_llama;
 
 /* The same with RMSNorm over heads of q and k. */
 extern const calm_names calm_names_qk_norm;
+
+/* The head's module in ctx->out; NULL: the family has none.  It stands outside of the model that a prefix names:
+ * "lm_head" with the prefixes "model.", "model.language_model." and "", "language_model.lm_head" with
+ * "language_model.model.". */
+calm_status calm_head_module(calm_ctx *ctx, const calm_names *names, const char *prefix, const char **out);
 
 /* The known architectures, *n of them, in the order of arch.def. */
 const calm_arch *const *calm_architectures(size_t *n);

@@ -17,7 +17,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen3_moe = {
     .name = "qwen3_moe",
     .classes = "Qwen3MoeForCausalLM",
-    .prefixes = "model.|",
+    .model_types = "qwen3_moe|qwen3_vl_moe_text",
+    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_qk_norm,
     .qk_norm = CALM_QK_NORM_HEAD,
     .default_kv_heads = 4,

@@ -6,6 +6,7 @@
 
 #include "ptq/base/option.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/wrapper.h"
 
 /* A bound on n_blocks * n_experts, which a config of a few bytes could make as large as it likes. */
 #define EXPERTS_MAX ((size_t)1 << 18)
@@ -128,11 +129,8 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_NEW(ctx, ctx->out, config->moe.sparse, config->n_blocks);
 }
 
-calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
+static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
 {
-    memset(out, 0, sizeof *out);
-    if (calm_json_typeof(root) != CALM_JSON_OBJECT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object", path);
     const char *class_name = calm_json_string(calm_json_at(calm_json_get(root, "architectures"), 0), NULL);
     const char *model_type = calm_json_string(calm_json_get(root, "model_type"), NULL);
     out->arch = calm_arch_find(class_name, model_type);
@@ -146,6 +144,21 @@ calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *r
         CALM_TRY(calm_config_rope(ctx, path, root, out));
     CALM_TRY(read_dtype(ctx, path, root, out));
     return out->arch->read_config ? out->arch->read_config(ctx, path, root, out) : CALM_OK;
+}
+
+calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
+{
+    CALM_SCOPED_JSON(text);
+    CALM_SCOPED_SCRATCH(ctx);
+    char *where;
+    memset(out, 0, sizeof *out);
+    if (calm_json_typeof(root) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object", path);
+    CALM_TRY(calm_config_text(ctx, path, root, &text));
+    if (!text)
+        return read_text(ctx, path, root, out);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: text_config", path));
+    return read_text(ctx, where, text, out);
 }
 
 /* ---- sliding windows ---- */

@@ -14,7 +14,8 @@
 
 static const char known[] =
     "type rope_type rope_theta factor low_freq_factor high_freq_factor original_max_position_embeddings beta_fast "
-    "beta_slow attention_factor mscale mscale_all_dim truncate long_factor short_factor partial_rotary_factor";
+    "beta_slow attention_factor mscale mscale_all_dim truncate long_factor short_factor partial_rotary_factor "
+    "mrope_section mrope_interleaved";
 
 /* Where one embedding is described: its own object first, then the top level. */
 typedef struct source {
@@ -38,8 +39,10 @@ static calm_status check_names(calm_ctx *ctx, const source *from)
 /* "rope_type" or "type"; none is the plain embedding. */
 static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
-    /* In the order of calm_rope_kind; su is Phi-3's first name of longrope. */
-    static const char kinds[] = "default|linear|dynamic|llama3|yarn|longrope|su";
+    /* In the order of calm_rope_kind; su is Phi-3's first name of longrope.  mrope gives images three positions; a
+     * token of text has three equal ones, with which it is the plain embedding. */
+    static const char kinds[] = "default|linear|dynamic|llama3|yarn|longrope|su|mrope";
+    const int mrope = CALM_ROPE_LONGROPE + 2;
     const char *name = "default";
     /* The old key first, so that the new one wins where both are given. */
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "type", name, &name));
@@ -49,7 +52,10 @@ static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_confi
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope_type \"%s\" is not supported; expected default, linear, "
                          "dynamic, llama3, yarn or longrope", from->path, name);
     const bool old = config->arch->phi_rope && kind == CALM_ROPE_YARN;
-    out->kind = old || kind > CALM_ROPE_LONGROPE ? CALM_ROPE_LONGROPE : (calm_rope_kind)kind;
+    if (kind == mrope)
+        out->kind = CALM_ROPE_DEFAULT;
+    else
+        out->kind = old || kind > CALM_ROPE_LONGROPE ? CALM_ROPE_LONGROPE : (calm_rope_kind)kind;
     return CALM_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/transforms.h"
+#include "ptq/model/wrapper.h"
 #include "ptq/model/widen.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/linalg.h"
@@ -43,10 +44,10 @@ static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const cha
 /* Find out whether embedding and head are quantized. */
 static calm_status find_tables(calm_ctx *ctx, calm_model *model)
 {
-    /* The head's name stands alone, without the prefix that the rest of the model has. */
+    /* The head's module has a prefix of its own. */
     const calm_names *names = model->config.arch->names;
     for (int head = 0; model->stored && head < 2; head++) {
-        const char *module = head ? names->head : names->embed;
+        const char *module = head ? model->layout.head : names->embed;
         char *name;
         /* GPTQ says of no head that it stays float, and a tied one has no tensors. */
         if (!module || (head && model->config.tied))
@@ -65,7 +66,7 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
     *out = &model->tables[head].floats;
     if ((*out)->name)
         return CALM_OK;
-    return need_matrix(ctx, model, head ? "" : model->prefix, head ? names->head : names->embed, config->vocab,
+    return need_matrix(ctx, model, head ? "" : model->prefix, head ? model->layout.head : names->embed, config->vocab,
                        config->hidden, out);
 }
 
@@ -298,7 +299,7 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     const size_t piece = (size_t)4 * 1024 * 1024;
     const calm_names *names = model->config.arch->names;
     char *name;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", names->head));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", model->layout.head));
     const calm_tensor *head = calm_safetensors_find(model->tensors, name);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", model->prefix, names->embed));
     const calm_tensor *embed = calm_safetensors_find(model->tensors, name);
@@ -331,6 +332,7 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     if (!calm_is_directory(dir))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such model directory", dir);
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
+    CALM_TRY(calm_config_text(ctx, path, model->json, &model->text));
     CALM_TRY(calm_config_read(ctx, path, model->json, &model->config));
     CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
     return calm_safetensors_open(ctx, dir, &model->tensors);
@@ -351,9 +353,9 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
     CALM_TRY(calm_strf(ctx, &model->arena, &model->dir, "%s", dir));
     CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir) : open_directory(ctx, model, dir));
     CALM_TRY(find_prefix(ctx, model));
+    CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, false, &model->layout));
     CALM_TRY(check_tie(ctx, model));
     CALM_TRY(find_tables(ctx, model));
-    CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, false, &model->layout));
     CALM_TRY(calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout));
     return check_tensors(ctx, model);
 }
@@ -383,6 +385,7 @@ void calm_model_close(calm_model *model)
     calm_safetensors_close(model->tensors);
     calm_qformat_close(model->stored);
     calm_json_free(model->json);
+    calm_json_free(model->text);
     calm_arena_clear(&model->arena);
     free(model);
 }
@@ -418,6 +421,16 @@ const char *calm_model_dir(const calm_model *model)
 const calm_json *calm_model_json(const calm_model *model)
 {
     return model->json;
+}
+
+const calm_json *calm_model_text_json(const calm_model *model)
+{
+    return model->text ? model->text : model->json;
+}
+
+bool calm_model_is_wrapped(const calm_model *model)
+{
+    return model->text != NULL;
 }
 
 const char *calm_model_class(const calm_model *model)

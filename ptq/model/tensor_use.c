@@ -118,7 +118,7 @@ static bool is_outside(const names *of, const char *name)
 {
     const calm_names *words = of->config->arch->names;
     const char *rest = behind(name, of->prefix);
-    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm) || is_weight(name, words->head)
+    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm) || is_weight(name, of->layout->head)
            || (of->config->arch->encoder && is_of_encoder(of, name));
 }
 
@@ -145,7 +145,7 @@ calm_tensor_use calm_tensor_use_of(const calm_config *config, const calm_layout 
     /* Buffers of such a block too: the block is what is wrong. */
     if (block >= (long)config->n_blocks)
         return CALM_TENSOR_BEYOND;
-    if (block < 0 && config->tied && is_weight(name, config->arch->names->head))
+    if (block < 0 && config->tied && is_weight(name, layout->head))
         return CALM_TENSOR_COPY;
     if (block < 0 ? is_outside(&of, name)
                   : is_beside_linears(&of, (size_t)block, rest) || is_of_linears(&of, (size_t)block, name))
