@@ -106,13 +106,13 @@ static bool is_stored(const calm_checking *c, const char *module)
 size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED])
 {
     const calm_names *names = config->arch->names;
-    const bool by_head = config->arch->qk_norm == CALM_QK_NORM_HEAD;
+    const bool by_head = config->qk_norm == CALM_QK_NORM_HEAD;
     size_t n = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
             if (names->norm[s][p])
                 list[n++] = (calm_check_expected){CALM_CHECK_NORM, names->norm[s][p], config->hidden, 0};
-    for (int i = 0; i < 2 && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
+    for (int i = 0; i < 2 && config->qk_norm != CALM_QK_NORM_NONE; i++) {
         const size_t heads = by_head ? 1 : i ? config->n_kv : config->n_heads;
         list[n++] = (calm_check_expected){CALM_CHECK_NORM, i ? names->k_norm : names->q_norm, heads * config->head_dim,
                                           0};

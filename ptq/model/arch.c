@@ -12,7 +12,8 @@
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},                               \
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},                           \
     .moe = {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_expert",                   \
-            .shared_gate = "mlp.shared_expert_gate"}
+            .shared_gate = "mlp.shared_expert_gate", .fused_gate_up = "mlp.experts.gate_up_proj",                    \
+            .fused_down = "mlp.experts.down_proj"}
 
 const calm_names calm_names_llama = {USUAL_NAMES};
 const calm_names calm_names_qk_norm = {USUAL_NAMES, .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"};

@@ -14,15 +14,12 @@ typedef enum calm_norm_kind {
     CALM_NORM_LAYER,           /* (x - mean) / sqrt(var + eps) * w + b                            */
 } calm_norm_kind;
 
-typedef enum calm_qk_norm {
-    CALM_QK_NORM_NONE,
-    CALM_QK_NORM_HEAD,     /* over head_dim of each head of q and k, before RoPE                  */
-    CALM_QK_NORM_WHOLE,    /* over the whole projection, before it is split into heads            */
-} calm_qk_norm;
-
 /* Modules of a block whose MLP is a mixture of experts; NULL where the family has none. */
 typedef struct calm_expert_names {
     const char *router, *experts, *shared, *shared_gate;    /* "mlp.gate", "mlp.experts", ... */
+    const char *choice_bias;                   /* a tensor (router.h): "mlp.gate.e_score_correction_bias"         */
+    const char *fused_gate_up, *fused_down;    /* tensors of all experts (fused_experts.h): "mlp.experts.down_proj" */
+    bool interleaved;                          /* rows of gate and up take turns in the first of these            */
 } calm_expert_names;
 
 /* Names of modules: those of a block follow "<prefix><blocks>.<number>."; NULL where the family has none. */
@@ -42,13 +39,14 @@ typedef struct calm_arch {
     const char *prefixes;      /* of tensor names, joined by '|', the usual first: "model." */
     const calm_names *names;
     calm_norm_kind norm;
-    calm_qk_norm qk_norm;
+    calm_qk_norm qk_norm;      /* read_config may switch it off in calm_config            */
     bool encoder;              /* every token sees every other; no head of its own        */
     bool default_tied;         /* when tie_word_embeddings is absent                      */
     int64_t default_kv_heads;  /* when num_key_value_heads is absent; 0: as many as heads */
     int64_t default_head_dim;  /* when head_dim is absent; 0: hidden / heads              */
     int64_t default_positions; /* when max_position_embeddings is absent; 0: 2048         */
     double default_rope_theta; /* 0: no rotary embedding                                  */
+    double partial_rope;       /* partial_rotary_factor counts, and is this when absent; 0: it does not */
     bool phi_rope;             /* partial_rotary_factor counts; yarn is an old name of longrope, and the original
                                   positions are 4096 when original_max_position_embeddings is absent */
     double default_eps;        /* of the norms, when the config is silent; 0: 1e-6        */
@@ -71,6 +69,19 @@ typedef struct calm_arch {
 
 /* Prefixes of decoders: alone, in wrappers (wrapper.h) of both generations of names, and without a head. */
 #define CALM_DECODER_PREFIXES "model.|model.language_model.|language_model.model.|"
+
+/* Modules of families whose blocks are all mixtures, with Mixtral's names: an expert is w2(act(w1(h)) * w3(h)). */
+#define CALM_SPARSE_MODULES                                                                                  \
+    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
+             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
+             [CALM_ROLE_GATE] = "block_sparse_moe.w1", [CALM_ROLE_UP] = "block_sparse_moe.w3",               \
+             [CALM_ROLE_DOWN] = "block_sparse_moe.w2"}
+
+/* DeepSeek's mixture: a bias of the choice, shared experts without a gate.  For .moe. */
+#define CALM_GROUPED_MODULES                                                                                 \
+    {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_experts",                         \
+     .choice_bias = "mlp.gate.e_score_correction_bias", .fused_gate_up = "mlp.experts.gate_up_proj",         \
+     .fused_down = "mlp.experts.down_proj"}
 
 /* The usual names: model.layers.N.self_attn.q_proj, mlp.gate_proj, input_layernorm, post_attention_layernorm. */
 extern const calm_names calm_names_llama;

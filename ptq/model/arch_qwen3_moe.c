@@ -4,12 +4,17 @@
  *   x += sum_e p_e down_e(silu(gate_e(h)) * up_e(h))
  *
  * Reference: arXiv 2505.09388; transformers' modeling_qwen3_moe.py. */
+#include <string.h>
+
 #include "ptq/model/qwen.h"
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
+    const char *type = calm_json_string(calm_json_get(root, "model_type"), "");
     CALM_TRY(calm_config_experts(ctx, path, root, config));
+    /* The text model of Qwen3-VL always divides, and its configuration has no key for it. */
+    config->moe.norm_top_k |= strcmp(type, "qwen3_vl_moe_text") == 0;
     /* Unlike the dense class: max_window_layers does not count here. */
     return calm_qwen_windows(ctx, path, root, calm_slides_always, config);
 }

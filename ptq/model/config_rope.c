@@ -66,14 +66,14 @@ static calm_status number(calm_ctx *ctx, const source *from, const char *key, co
     return calm_json_need_number(ctx, from->path, from->described, key, fallback, min, max, out);
 }
 
-/* The rotated channels.  Only Phi's code in the field knows a partial embedding for every kind of rope; elsewhere
- * readers disagree on whether the factor counts, so it is refused. */
+/* The rotated channels.  Phi's code in the field knows a partial embedding for every kind of rope, and some families
+ * have one; elsewhere readers disagree on whether the factor counts, so it is refused. */
 static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
-    double share = 1;
+    double share = config->arch->partial_rope > 0 ? config->arch->partial_rope : 1;
     CALM_TRY(calm_json_need_number(ctx, from->path, from->root, "partial_rotary_factor", &share, 0, 1, &share));
     CALM_TRY(number(ctx, from, "partial_rotary_factor", &share, 0, 1, &share));
-    if (share != 1 && !config->arch->phi_rope)
+    if (share != 1 && !config->arch->phi_rope && config->arch->partial_rope == 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"partial_rotary_factor\" %g is not supported for %s", from->path,
                          share, config->arch->name);
     /* Rounded down, as int() does in the reference. */

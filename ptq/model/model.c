@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
+#include "ptq/model/fused_experts.h"
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/transforms.h"
 #include "ptq/model/wrapper.h"
@@ -165,17 +166,36 @@ static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t ind
         CALM_TRY(block_module(ctx, model, index, names->norm[sublayer][place], &module));
         CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, norm));
     }
-    for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
+    for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->qk_norm != CALM_QK_NORM_NONE; i++) {
         /* Over a head every head has the same weights; over the whole projection each channel has its own. */
         const size_t width =
-            config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
+            config->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
         CALM_TRY(block_module(ctx, model, index, qk[i], &module));
         CALM_TRY(calm_model_load_norm(ctx, model, module, width, !block ? NULL : i ? &block->k_norm : &block->q_norm));
     }
     return CALM_OK;
 }
 
-/* Router and gate of the shared expert; `moe` NULL: check them alone. */
+/* What is added to scores for the choice, [E] or [1, E]. */
+static calm_status read_choice_bias(calm_ctx *ctx, const calm_model *model, size_t index, calm_mixture *moe)
+{
+    const size_t shape[2] = {1, model->config.moe.n_experts};
+    const calm_tensor *tensor;
+    char *name;
+    float *values;
+    CALM_TRY(block_module(ctx, model, index, model->config.arch->names->moe.choice_bias, &name));
+    tensor = calm_safetensors_find(model->tensors, name);
+    const int n_dims = tensor && tensor->n_dims == 2 ? 2 : 1;
+    CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, n_dims, shape + 2 - n_dims, &tensor));
+    if (!moe)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, values, tensor->n_elements));
+    CALM_TRY(calm_widen(ctx, model->tensors, tensor, values));
+    moe->choice_bias = values;
+    return CALM_OK;
+}
+
+/* Router, gate of the shared expert and bias of the choice; `moe` NULL: check them alone. */
 static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t index, calm_mixture *moe)
 {
     const calm_config *config = &model->config;
@@ -197,7 +217,7 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
         CALM_TRY(calm_widen(ctx, model->tensors, tensor, w));
         *(i ? &moe->shared_gate : &moe->router) = w;
     }
-    return CALM_OK;
+    return config->moe.choice_bias ? read_choice_bias(ctx, model, index, moe) : CALM_OK;
 }
 
 /* Presence, shape and dtype of every linear and its bias; names are rewound one by one, there may be 10^5. */
@@ -353,6 +373,7 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
     CALM_TRY(calm_strf(ctx, &model->arena, &model->dir, "%s", dir));
     CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir) : open_directory(ctx, model, dir));
     CALM_TRY(find_prefix(ctx, model));
+    CALM_TRY(calm_experts_unfuse(ctx, &model->config, model->prefix, model->tensors));
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, false, &model->layout));
     CALM_TRY(check_tie(ctx, model));
     CALM_TRY(find_tables(ctx, model));

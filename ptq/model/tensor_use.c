@@ -63,12 +63,12 @@ static bool is_beside_linears(const names *of, size_t block, const char *rest)
             if (is_norm(of, rest, words->norm[s][p]))
                 return true;
     /* Families share tables of names, so that a name alone does not make a norm of q and k. */
-    if (config->arch->qk_norm != CALM_QK_NORM_NONE && (is_norm(of, rest, words->q_norm)
+    if (config->qk_norm != CALM_QK_NORM_NONE && (is_norm(of, rest, words->q_norm)
                                                        || is_norm(of, rest, words->k_norm)))
         return true;
     /* A dense block has no router, also where others have one. */
     return config->moe.sparse[block]
-           && (is_weight(rest, words->moe.router)
+           && (is_weight(rest, words->moe.router) || (config->moe.choice_bias && is(rest, words->moe.choice_bias))
                || (config->moe.shared_inner && is_weight(rest, words->moe.shared_gate)));
 }
 

@@ -13,7 +13,7 @@
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
-#include "ptq/model/moe_impl.h"
+#include "ptq/model/router.h"
 #include "ptq/model/wrapper.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
@@ -351,7 +351,7 @@ TEST(family_fixtures)
         calm_model *model;
         if (!is_known(source)) {
             ck_assert_int_eq(calm_model_open(ctx, source, &model), CALM_EUNSUPPORTED);
-            printf("not known: %s: %s\n", names[i], ctx->message);
+            printf("not known: %s\n", names[i]);
             calm_ctx_forgive(ctx);
             continue;
         }
