@@ -13,17 +13,18 @@
 typedef struct wrapper {
     const char *class_name, *model_type;
     const char *inner;          /* model_type of the text model where "text_config" names none */
-    int64_t heads, vocab;       /* of the text model when they are absent; 0: they must be there */
+    bool flat;                  /* the first files have the text model's keys at the top level      */
+    int64_t heads, vocab;       /* of the text model when they are absent; 0: they must be there    */
 } wrapper;
 
 static const wrapper wrappers[] = {
-    {"Qwen2VLForConditionalGeneration", "qwen2_vl", "qwen2", 0, 0},
-    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "qwen2", 0, 0},
-    {"Qwen3VLForConditionalGeneration", "qwen3_vl", "qwen3", 0, 0},
-    {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", "qwen3_moe", 0, 0},
-    {"Gemma3ForConditionalGeneration", "gemma3", "gemma3_text", 8, 262208},
-    {"Mistral3ForConditionalGeneration", "mistral3", "mistral", 0, 0},
-    {"LlavaForConditionalGeneration", "llava", "llama", 0, 0},
+    {"Qwen2VLForConditionalGeneration", "qwen2_vl", "qwen2", true, 0, 0},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "qwen2", true, 0, 0},
+    {"Qwen3VLForConditionalGeneration", "qwen3_vl", "qwen3", false, 0, 0},
+    {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", "qwen3_moe", false, 0, 0},
+    {"Gemma3ForConditionalGeneration", "gemma3", "gemma3_text", false, 8, 262208},
+    {"Mistral3ForConditionalGeneration", "mistral3", "mistral", false, 0, 0},
+    {"LlavaForConditionalGeneration", "llava", "llama", false, 0, 0},
 };
 
 /* By class; without one by model type. */
@@ -100,7 +101,7 @@ static calm_status refuse(calm_ctx *ctx, const char *path, const char *class_nam
 static calm_status unwrap(calm_ctx *ctx, const char *path, const calm_json *root, const wrapper *row, calm_json **out)
 {
     const calm_json *inner = calm_json_get(root, TEXT);
-    if (inner)
+    if (inner || !row->flat)
         CALM_TRY(calm_json_expect(ctx, inner, CALM_JSON_OBJECT, "%s: \"" TEXT "\"", path));
     const char *type = inner ? calm_json_string(calm_json_get(inner, "model_type"), row->inner) : row->inner;
     const calm_arch *arch = calm_arch_find(NULL, type);
