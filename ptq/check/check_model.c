@@ -125,6 +125,20 @@ size_t calm_check_block(const calm_config *config, size_t block, calm_check_expe
     return n;
 }
 
+/* The bias of the choice of experts, [E] or [1, E]. */
+static calm_status check_choice_bias(calm_checking *c, size_t block)
+{
+    const char *part = c->model.arch->names->moe.choice_bias, *dot = strrchr(part, '.');
+    char *module, *name;
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s.%zu.%.*s", c->prefix, c->model.arch->names->blocks,
+                       block, (int)(dot - part), part));
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s%s", module, dot));
+    const calm_tensor *tensor = calm_safetensors_find(c->set, name);
+    if (tensor && tensor->n_dims == 2)
+        return need_part(c, module, dot + 1, 2, 1, c->model.moe.n_experts);
+    return need_part(c, module, dot + 1, 1, c->model.moe.n_experts, 0);
+}
+
 static calm_status check_block(calm_checking *c, size_t block)
 {
     calm_check_expected list[CALM_CHECK_EXPECTED];
@@ -138,7 +152,7 @@ static calm_status check_block(calm_checking *c, size_t block)
         else if (!is_stored(c, module))
             CALM_TRY(need_part(c, module, "weight", 2, list[i].rows, list[i].cols));
     }
-    return CALM_OK;
+    return c->model.moe.choice_bias && c->model.moe.sparse[block] ? check_choice_bias(c, block) : CALM_OK;
 }
 
 static calm_status check_tables(calm_checking *c)
@@ -194,6 +208,11 @@ static bool is_block_part(const calm_checking *c, const calm_check_module *modul
     bool found = module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb")
                  || strstr(part, "LayerNorm")
                  || (gate && strcmp(part, gate) == 0); /* the gate also where it is not used */
+    /* A tensor of its own: what is before its last dot counts as a module. */
+    const char *bias = c->model.moe.choice_bias && c->model.moe.sparse[block] ? c->model.arch->names->moe.choice_bias
+                                                                              : NULL;
+    found |= bias && strncmp(bias, part, strlen(part)) == 0 && bias[strlen(part)] == '.'
+             && !strchr(bias + strlen(part) + 1, '.');
     for (size_t i = calm_check_block(&c->model, block, list); i-- > 0 && !found;)
         found = strcmp(part, list[i].part) == 0;
     return found;

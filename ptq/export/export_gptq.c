@@ -108,7 +108,7 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
     CALM_TRY(calm_foreign_roots(ctx, input, &roots));
     for (size_t i = 0; i < roots.n; i++) {
         CALM_SCOPED_TEXT(regex);
-        calm_text_printf(&regex, "^%s\\..*", roots.of[i]);
+        calm_text_printf(&regex, "^%s%s\\..*", calm_model_is_wrapped(input->model) ? "(model\\.)?" : "", roots.of[i]);
         add_rule(to, regex.data ? regex.data : "");
     }
     return CALM_OK;

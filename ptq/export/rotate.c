@@ -459,16 +459,28 @@ static calm_status list_tensors(calm_ctx *ctx, work *w)
     return CALM_OK;
 }
 
-static calm_status write_config(calm_ctx *ctx, const work *w, const char *dir)
+/* A wrapper's top level or what is its text model's. */
+static void change_config(const work *w, calm_json *config)
 {
     static const char *const keys[2] = {"torch_dtype", "dtype"};
-    CALM_SCOPED_JSON(config);
-    char *path;
-    config = calm_json_copy(calm_model_json(w->model));
     calm_json_set_bool(config, "tie_word_embeddings", false);
     for (size_t i = 0; i < 2 && w->how->dtype != CALM_N_DTYPES; i++)
         if (calm_json_get(config, keys[i]))
             calm_json_set_string(config, keys[i], calm_export_dtype_name(w->how->dtype));
+}
+
+static calm_status write_config(calm_ctx *ctx, const work *w, const char *dir)
+{
+    CALM_SCOPED_JSON(config);
+    const calm_json *inner = calm_json_get(calm_model_json(w->model), "text_config");
+    char *path;
+    config = calm_json_copy(calm_model_json(w->model));
+    change_config(w, config);
+    if (calm_model_is_wrapped(w->model) && inner) {
+        calm_json *text = calm_json_copy(inner);
+        change_config(w, text);
+        calm_json_set(config, "text_config", text);
+    }
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "config.json"));
     return calm_json_save(ctx, path, config);
 }

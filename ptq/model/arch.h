@@ -47,6 +47,7 @@ typedef struct calm_arch {
     int64_t default_positions; /* when max_position_embeddings is absent; 0: 2048         */
     double default_rope_theta; /* 0: no rotary embedding                                  */
     double partial_rope;       /* partial_rotary_factor counts, and is this when absent; 0: it does not */
+    bool mrope;                /* wrappers give images three positions, in sections of the channels   */
     bool phi_rope;             /* partial_rotary_factor counts; yarn is an old name of longrope, and the original
                                   positions are 4096 when original_max_position_embeddings is absent */
     double default_eps;        /* of the norms, when the config is silent; 0: 1e-6        */

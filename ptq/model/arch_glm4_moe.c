@@ -8,6 +8,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
     bool norm;
+    /* GLM-4.5-Air has none. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "use_qk_norm", &(bool){false}, &norm));
     if (!norm)
         config->qk_norm = CALM_QK_NORM_NONE;

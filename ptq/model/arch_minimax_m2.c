@@ -39,6 +39,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"rotary_dim\": expected an even number, found %lld", path,
                          (long long)rotary);
     config->rope[CALM_ROPE_GLOBAL].rotary = (size_t)rotary;
+    /* The weights are the sigmoids themselves, divided by their sum. */
     config->moe.score = CALM_ROUTER_SIGMOID;
     config->moe.choice_bias = true;
     return check_fixed(ctx, path, root);

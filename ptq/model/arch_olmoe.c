@@ -5,6 +5,7 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
+    /* Every block is sparse, so that intermediate_size is an expert's; norm_topk_prob is false when absent. */
     const calm_moe_keys keys = {"num_experts", "num_experts_per_tok", "intermediate_size", false};
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     return calm_config_mixture(ctx, path, root, &keys, config);

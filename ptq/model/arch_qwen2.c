@@ -18,6 +18,7 @@ const calm_arch calm_arch_qwen2 = {
     .names = &calm_names_llama,
     .default_kv_heads = 32,
     .default_positions = 32768,
+    .mrope = true,
     .default_rope_theta = 10000.0,
     .keys = "use_sliding_window sliding_window layer_types",
     .read_config = read_config,

@@ -23,6 +23,7 @@ const calm_arch calm_arch_qwen3 = {
     .default_kv_heads = 32,
     .default_head_dim = 128,
     .default_positions = 32768,
+    .mrope = true,
     .default_rope_theta = 10000.0,
     .keys = "attention_bias use_sliding_window sliding_window layer_types",
     .read_config = read_config,

@@ -28,6 +28,7 @@ const calm_arch calm_arch_qwen3_moe = {
     .qk_norm = CALM_QK_NORM_HEAD,
     .default_kv_heads = 4,
     .default_positions = 32768,
+    .mrope = true,
     .default_rope_theta = 10000.0,
     .keys = "attention_bias use_sliding_window sliding_window layer_types num_experts num_local_experts "
             "num_experts_per_tok moe_intermediate_size norm_topk_prob decoder_sparse_step mlp_only_layers",

@@ -120,7 +120,7 @@ bool calm_slides_always(size_t block, int64_t pattern);
 /* Biases of q, k, v and o by "attention_bias", absent: none. */
 calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* Keys of a mixture, where a family has its own; and whether weights are divided by their sum when the key is absent. */
+/* Keys of a mixture, where a family has its own; whether weights are divided by their sum when that key is absent. */
 typedef struct calm_moe_keys {
     const char *experts, *top_k, *inner;
     bool norm;

@@ -43,11 +43,13 @@ calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json
     calm_moe_config *moe = &config->moe;
     int64_t n, k;
     CALM_TRY(calm_json_need_int(ctx, path, root, keys->experts, NULL, 1, experts_limit, &n));
+    /* Not more than there are. */
     CALM_TRY(calm_json_need_int(ctx, path, root, keys->top_k, NULL, 1, n, &k));
     CALM_TRY(calm_config_size(ctx, path, root, keys->inner, NULL, &moe->inner));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &keys->norm, &moe->norm_top_k));
     moe->n_experts = (size_t)n;
     moe->top_k = (size_t)k;
+    /* Families with dense blocks among them change it. */
     for (size_t i = 0; i < config->n_blocks; i++)
         moe->sparse[i] = true;
     if (config->n_blocks * moe->n_experts > EXPERTS_MAX)    /* the layer table has rows for each */
@@ -83,11 +85,14 @@ calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json
     CALM_TRY(calm_json_need_int(ctx, path, root, "first_k_dense_replace", &(int64_t){1}, 0, 1 << 20, &dense));
     CALM_TRY(calm_json_need_number(ctx, path, root, "routed_scaling_factor", &(double){1}, 1e-6, 1e6, &scale));
     CALM_TRY(read_groups(ctx, path, root, config));
+    /* Several shared experts are stored as one of their widths together. */
     moe->shared_inner = (size_t)shared * moe->inner;
     moe->score = CALM_ROUTER_SIGMOID;
     moe->choice_bias = true;
+    /* Against a sum of zero. */
     moe->sum_plus = 1e-20f;
     moe->scale = (float)scale;
+    /* The first blocks have an MLP of intermediate_size. */
     for (size_t i = 0; i < config->n_blocks; i++)
         moe->sparse[i] = (int64_t)i >= dense;
     return CALM_OK;

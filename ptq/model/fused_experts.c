@@ -37,6 +37,7 @@ static calm_status wrong_shape(calm_ctx *ctx, const calm_tensor *tensor, const s
 static calm_status check(calm_ctx *ctx, const calm_config *config, fused *of)
 {
     const size_t experts = config->moe.n_experts, inner = config->moe.inner, width = config->hidden;
+    /* gate_up, down; plain. */
     const size_t shapes[2][3] = {{experts, 2 * inner, width}, {experts, width, inner}};
     const calm_tensor *const tensors[2] = {of->gate_up, of->down};
     bool plain[2], other[2];
@@ -48,6 +49,7 @@ static calm_status check(calm_ctx *ctx, const calm_config *config, fused *of)
         if (t->n_dims != 3 || !calm_dtype_is_float(t->dtype) || (!plain[i] && !other[i]))
             return wrong_shape(ctx, t, s);
     }
+    /* A square one fits both: then the other decides. */
     of->transposed = !(plain[0] && plain[1]);
     if (of->transposed && !(other[0] && other[1]))
         return calm_fail(ctx, CALM_EFORMAT, "%s: of the tensors %s and %s one is transposed; expected both or none",
@@ -98,6 +100,7 @@ static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t exp
     calm_turned *v;
     CALM_TRY(calm_role_module(ctx, to->config, to->prefix, block, role, (long)expert, &module));
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
+    /* File, shard and dtype stay. */
     *out = *whole;
     out->name = name;
     out->n_dims = 2;
@@ -109,11 +112,13 @@ static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t exp
     out->data = whole->data + expert * part + second * out->bytes;
     if (!transposed && !interleaved)
         return CALM_OK;
+    /* Its elements are no one piece of the file. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, v, 1));
     const size_t lines = down ? out->shape[0] : 2 * out->shape[0];    /* rows of the stored matrix, not transposed */
     const size_t row = transposed ? 1 : out->shape[1];
     *v = (calm_turned){.base = whole->data + expert * part, .row_step = row * (interleaved ? 2 : 1),
                 .column_step = transposed ? lines : 1};
+    /* up begins at the next line, or behind all of gate's. */
     v->base += second * size * row * (interleaved ? 1 : out->shape[0]);
     out->entry = v;
     out->source = &calm_turned_source;
@@ -145,6 +150,7 @@ calm_status calm_experts_unfuse(calm_ctx *ctx, const calm_config *config, const 
     fused *blocks;
     size_t n_fused = 0;
     CALM_SCOPED_SCRATCH(ctx);
+    /* A dense family, or one whose experts never come in one tensor. */
     if (!config->arch->names->moe.fused_gate_up)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, blocks, n_blocks));
@@ -155,6 +161,7 @@ calm_status calm_experts_unfuse(calm_ctx *ctx, const calm_config *config, const 
     }
     if (!n_fused)
         return CALM_OK;
+    /* Three matrices an expert, in place of two tensors a block. */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, list.tensors, n + 3 * n_fused * config->moe.n_experts));
     for (size_t i = 0; i < n; i++)
         if (!is_fused(blocks, n_blocks, calm_safetensors_at(set, i)))

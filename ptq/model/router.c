@@ -111,6 +111,7 @@ static void choose_scored(const calm_block *block, float *s, float *c, calm_rout
     const calm_moe_config *moe = &block->config->moe;
     float chosen = 0;
     to_scores(moe, s);
+    /* The bias moves the choice; weights are of the scores without it. */
     memcpy(c, s, moe->n_experts * sizeof *c);
     if (block->moe.choice_bias)
         calm_vec_add(moe->n_experts, block->moe.choice_bias, c);
@@ -132,6 +133,7 @@ static size_t mix_round(const calm_moe_config *moe, const float *r, const float 
 {
     const size_t best = calm_vec_argmax(moe->n_experts, c);
     float sum = 0;
+    /* An expert that is taken keeps its logit in r, as in the reference, but has no share. */
     for (size_t e = 0; e < moe->n_experts; e++) {
         const bool far = (c[best] - r[e]) / fmaxf(fabsf(r[e]), c[best]) > 2 * moe->jitter;
         p[e] = far || c[e] == NEVER ? 0 : expf(c[e] - c[best]);
@@ -179,6 +181,7 @@ calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const flo
             CALM_TRY(choose_plain(ctx, block, s, row));
             continue;
         }
+        /* A sigmoid of infinity is finite, and a NaN would lose every comparison. */
         if (calm_find_nonfinite(s, experts) < experts)
             return not_finite(ctx, block);
         if (moe->score == CALM_ROUTER_SPARSEMIXER)
@@ -241,6 +244,7 @@ void calm_router_back(const calm_moe_config *moe, const calm_route *routes, cons
         calm_vec_softmax_back(moe->n_experts, s, dlogits);
         return;
     }
+    /* Expert by expert: no sum ties them together. */
     for (size_t e = 0; e < moe->n_experts; e++)
         dlogits[e] *= s[e] * (1 - s[e]);
 }

@@ -77,6 +77,7 @@ static void name_class(const calm_arch *arch, calm_json *text)
     const char *end = strchr(arch->classes, '|');
     calm_json *list = calm_json_new_array();
     CALM_SCOPED_TEXT(word);
+    /* The first of several: those of a family have one text model. */
     calm_text_append(&word, arch->classes, end ? (size_t)(end - arch->classes) : strlen(arch->classes));
     calm_json_add_string(list, word.data);
     calm_json_set(text, "architectures", list);
@@ -110,6 +111,7 @@ static calm_status unwrap(calm_ctx *ctx, const char *path, const calm_json *root
                          "%s: \"" TEXT "\": model_type \"%s\" is not known; expected that of a family that calm knows, "
                          "such as \"%s\"", path, type, row->inner);
     calm_json *text = inner ? calm_json_copy(inner) : flat_text(root);
+    /* The caller's from here on, also after a failure. */
     *out = text;
     take_outer(root, text);
     name_class(arch, text);
@@ -126,6 +128,7 @@ calm_status calm_config_text(calm_ctx *ctx, const char *path, const calm_json *r
     const char *model_type = calm_json_string(calm_json_get(root, "model_type"), NULL);
     const calm_json *inner = calm_json_get(root, TEXT);
     *out = NULL;
+    /* A text model's own class; its file may have a stray "text_config". */
     if (calm_arch_find(class_name, model_type))
         return CALM_OK;
     const wrapper *row = find_wrapper(class_name, model_type);

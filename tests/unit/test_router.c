@@ -79,7 +79,8 @@ static void slow_choose(const fixture *f, const float *r, size_t *experts, doubl
         sum += weights[k];
     }
     for (size_t k = 0; k < moe->top_k; k++)
-        weights[k] *= (double)moe->scale / (moe->norm_top_k ? fmax(sum + (double)moe->sum_plus, (double)moe->sum_min) : 1);
+        weights[k] *= (double)moe->scale
+                      / (moe->norm_top_k ? fmax(sum + (double)moe->sum_plus, (double)moe->sum_min) : 1);
 }
 
 /* Round by round over what is left. */
