@@ -92,6 +92,7 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
     float *norm, *weights;
     *b = (bench){.tokens = (size_t)o->tokens, .n = (size_t)ctx->n_threads};
     b->config = (calm_config){.arch = calm_arch_find("Qwen3ForCausalLM", NULL),
+                              .qk_norm = CALM_QK_NORM_HEAD,
                               .hidden = hidden,
                               .inner = (size_t)o->inner,
                               .n_blocks = 1,

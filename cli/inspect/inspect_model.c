@@ -141,7 +141,7 @@ static void fill_summary(const contents *in, calm_table *table)
                CALM_INT(config->inner), CALM_INT(config->n_heads), CALM_INT(config->n_kv), CALM_INT(config->head_dim),
                CALM_INT(config->vocab), CALM_INT(config->max_positions),
                CALM_FIXED(config->rope[CALM_ROPE_GLOBAL].theta, 0),
-               CALM_SCIENTIFIC(calm_json_number(calm_json_get(calm_model_json(in->model), "rms_norm_eps"),
+               CALM_SCIENTIFIC(calm_json_number(calm_json_get(calm_model_text_json(in->model), "rms_norm_eps"),
                                                 (double)config->norm_eps), 0),
                CALM_BOOL(config->tied),
                CALM_BOOL(config->bias[CALM_ROLE_Q] || config->bias[CALM_ROLE_FUSED_QKV]), CALM_INT(sliding),

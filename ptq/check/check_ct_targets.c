@@ -162,7 +162,7 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
 static calm_status check_hits(const calm_ct_entry *entry)
 {
     calm_checking *c = entry->c;
-    const char *head = c->model_known && c->model.arch->names->head ? c->model.arch->names->head : "lm_head";
+    const char *head = c->model_known && c->layout.head ? c->layout.head : "lm_head";
     for (size_t i = 0; i < entry->n_targets; i++) {
         const calm_ct_target *at = &entry->targets[i];
         if (!at->usable || at->hits || at->other_class)
@@ -170,7 +170,8 @@ static calm_status check_hits(const calm_ct_entry *entry)
         if (at->group < entry->n_groups)
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"",
                                     at->text));
-        else if (strcmp(at->text, "lm_head") != 0 && strcmp(at->text, head) != 0) /* not there where it is tied */
+        /* A tied head is not there; of a wrapper's head the names in other readers are not either. */
+        else if (!calm_text_ends_with(at->text, "lm_head") && strcmp(at->text, head) != 0)
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
     }
     return CALM_OK;
@@ -204,9 +205,9 @@ static calm_status check_tied_head(calm_ct_entry *entry)
     const calm_checking *c = entry->c;
     calm_check_module head = {.linear = true};
     match found;
-    if (!c->model_known || c->model.arch->encoder || !c->model.arch->names->head)
+    if (!c->model_known || c->model.arch->encoder || !c->layout.head)
         return CALM_OK;
-    head.name = c->model.arch->names->head;
+    head.name = c->layout.head;
     if (calm_check_find_module(c, head.name))
         return CALM_OK;
     CALM_TRY(match_module(entry, &head, &found));

@@ -63,8 +63,8 @@ static calm_status check_rule(calm_checking *c, const char *key)
     calm_status status = CALM_OK;
     for (size_t i = 0; i < c->n_modules && !hit && status == CALM_OK; i++)
         status = calm_regex_matches_prefix(c->ctx, regex, c->modules[i].name, &hit);
-    if (!hit && status == CALM_OK && c->model_known && c->model.arch->names->head) /* not there where it is tied */
-        status = calm_regex_matches_prefix(c->ctx, regex, c->model.arch->names->head, &hit);
+    if (!hit && status == CALM_OK && c->model_known && c->layout.head) /* not there where it is tied */
+        status = calm_regex_matches_prefix(c->ctx, regex, c->layout.head, &hit);
     calm_regex_free(regex);
     if (status != CALM_OK)
         return calm_check_say_failure(c, CALM_CHECK_RULE_GPTQ_CONFIG, "dynamic");

@@ -106,13 +106,13 @@ static bool is_stored(const calm_checking *c, const char *module)
 size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED])
 {
     const calm_names *names = config->arch->names;
-    const bool by_head = config->arch->qk_norm == CALM_QK_NORM_HEAD;
+    const bool by_head = config->qk_norm == CALM_QK_NORM_HEAD;
     size_t n = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
             if (names->norm[s][p])
                 list[n++] = (calm_check_expected){CALM_CHECK_NORM, names->norm[s][p], config->hidden, 0};
-    for (int i = 0; i < 2 && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
+    for (int i = 0; i < 2 && config->qk_norm != CALM_QK_NORM_NONE; i++) {
         const size_t heads = by_head ? 1 : i ? config->n_kv : config->n_heads;
         list[n++] = (calm_check_expected){CALM_CHECK_NORM, i ? names->k_norm : names->q_norm, heads * config->head_dim,
                                           0};
@@ -123,6 +123,20 @@ size_t calm_check_block(const calm_config *config, size_t block, calm_check_expe
     if (config->moe.shared_inner && names->moe.shared_gate)
         list[n++] = (calm_check_expected){CALM_CHECK_SHARED_GATE, names->moe.shared_gate, 1, config->hidden};
     return n;
+}
+
+/* The bias of the choice of experts, [E] or [1, E]. */
+static calm_status check_choice_bias(calm_checking *c, size_t block)
+{
+    const char *part = c->model.arch->names->moe.choice_bias, *dot = strrchr(part, '.');
+    char *module, *name;
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s.%zu.%.*s", c->prefix, c->model.arch->names->blocks,
+                       block, (int)(dot - part), part));
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s%s", module, dot));
+    const calm_tensor *tensor = calm_safetensors_find(c->set, name);
+    if (tensor && tensor->n_dims == 2)
+        return need_part(c, module, dot + 1, 2, 1, c->model.moe.n_experts);
+    return need_part(c, module, dot + 1, 1, c->model.moe.n_experts, 0);
 }
 
 static calm_status check_block(calm_checking *c, size_t block)
@@ -138,7 +152,7 @@ static calm_status check_block(calm_checking *c, size_t block)
         else if (!is_stored(c, module))
             CALM_TRY(need_part(c, module, "weight", 2, list[i].rows, list[i].cols));
     }
-    return CALM_OK;
+    return c->model.moe.choice_bias && c->model.moe.sparse[block] ? check_choice_bias(c, block) : CALM_OK;
 }
 
 static calm_status check_tables(calm_checking *c)
@@ -155,8 +169,8 @@ static calm_status check_tables(calm_checking *c)
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->final_norm));
         CALM_TRY(need_norm(c, module, config->hidden));
     }
-    if (names->head && !config->tied && !is_stored(c, names->head) && !c->unread)
-        return need_part(c, names->head, "weight", 2, config->vocab, config->hidden);
+    if (c->layout.head && !config->tied && !is_stored(c, c->layout.head) && !c->unread)
+        return need_part(c, c->layout.head, "weight", 2, config->vocab, config->hidden);
     return CALM_OK;
 }
 
@@ -194,6 +208,11 @@ static bool is_block_part(const calm_checking *c, const calm_check_module *modul
     bool found = module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb")
                  || strstr(part, "LayerNorm")
                  || (gate && strcmp(part, gate) == 0); /* the gate also where it is not used */
+    /* A tensor of its own: what is before its last dot counts as a module. */
+    const char *bias = c->model.moe.choice_bias && c->model.moe.sparse[block] ? c->model.arch->names->moe.choice_bias
+                                                                              : NULL;
+    found |= bias && strncmp(bias, part, strlen(part)) == 0 && bias[strlen(part)] == '.'
+             && !strchr(bias + strlen(part) + 1, '.');
     for (size_t i = calm_check_block(&c->model, block, list); i-- > 0 && !found;)
         found = strcmp(part, list[i].part) == 0;
     return found;

@@ -15,7 +15,7 @@ bool calm_export_unties_head(const calm_model *model)
 {
     const calm_config *config = calm_model_config(model);
     return config->arch->names->head && !config->tied
-           && calm_json_bool(calm_json_get(calm_model_json(model), TIED), config->arch->default_tied);
+           && calm_json_bool(calm_json_get(calm_model_text_json(model), TIED), config->arch->default_tied);
 }
 
 /* The first byte behind the string that begins at `at`. */

@@ -81,7 +81,7 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
                                 : int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true);
     calm_module_regexes(input, calm_plan_has_scheme, scheme, add_target, targets);
     if (head && calm_scheme_same(head, scheme))
-        calm_json_add_string(targets, calm_model_config(input->model)->arch->names->head);
+        calm_json_add_string(targets, calm_model_layout(input->model)->head);
     return CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("weights", weights), CALM_KV("input_activations", inputs),
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));
 }
@@ -128,14 +128,20 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_export_input *input, c
 /* What stays float, by name, and modules below the roots that the model does not have. */
 static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, calm_json *ignore)
 {
+    const bool wrapped = calm_model_is_wrapped(input->model);
     calm_words roots;
     CALM_TRY(calm_add_float_modules(ctx, input, ignore));
     CALM_TRY(calm_foreign_roots(ctx, input, &roots));
     for (size_t i = 0; i < roots.n; i++) {
         char *pattern;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &pattern, "re:^%s\\..*", roots.of[i]));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &pattern, wrapped ? "re:^(model\\.)?%s\\..*" : "re:^%s\\..*",
+                           roots.of[i]));
         calm_json_add_string(ignore, pattern);
     }
+    /* A wrapper's head has a prefix in some readers and none in others. */
+    if (wrapped && !calm_outer_own_head(input->model, input->outer))
+        calm_json_add_string(ignore, strcmp(calm_model_layout(input->model)->head, "lm_head") ? "lm_head"
+                                                                                           : "language_model.lm_head");
     return CALM_OK;
 }
 

@@ -108,7 +108,7 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
     CALM_TRY(calm_foreign_roots(ctx, input, &roots));
     for (size_t i = 0; i < roots.n; i++) {
         CALM_SCOPED_TEXT(regex);
-        calm_text_printf(&regex, "^%s\\..*", roots.of[i]);
+        calm_text_printf(&regex, "^%s%s\\..*", calm_model_is_wrapped(input->model) ? "(model\\.)?" : "", roots.of[i]);
         add_rule(to, regex.data ? regex.data : "");
     }
     return CALM_OK;
@@ -118,7 +118,7 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
 static void add_head(const calm_export_input *input, const calm_scheme *base, rules *to)
 {
     const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
-    const char *name = calm_model_config(input->model)->arch->names->head;
+    const char *name = calm_model_layout(input->model)->head;
     CALM_SCOPED_TEXT(regex);
     if (!head || (head->bits == base->bits && head->group == base->group && head->symmetric == base->symmetric))
         return;

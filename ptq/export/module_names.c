@@ -9,6 +9,7 @@
 #include "ptq/base/option.h"
 #include "ptq/base/scope.h"
 #include "ptq/model/tensor_use.h"
+#include "ptq/model/tensor_use.h"
 
 /* ---- schemes ---- */
 
@@ -112,20 +113,31 @@ static bool block_has(const wanted *w, size_t block, calm_job_kind kind, place w
     return false;
 }
 
+/* What names of blocks begin with, as a regex.  In a wrapper the checkpoint, transformers' modules and vLLM's have
+ * three prefixes, of which any may be the checkpoint's. */
+static void append_prefix(calm_text *text, const calm_model *model)
+{
+    const char *prefix = calm_model_prefix(model);
+    if (calm_model_is_wrapped(model))
+        calm_text_printf(text, "(model\\.language_model\\.|language_model\\.model\\.|model\\.)");
+    else
+        calm_append_escaped(text, prefix, strlen(prefix));
+    calm_append_escaped(text, calm_model_config(model)->arch->names->blocks,
+                        strlen(calm_model_config(model)->arch->names->blocks));
+}
+
 /* "model\.layers\.(0|2)\.mlp\.down_proj$" for the blocks whose job matches; nothing when there are none. */
 static void add_target(const wanted *w, calm_job_kind kind, place where)
 {
     const calm_config *config = calm_model_config(w->input->model);
     const calm_names *names = config->arch->names;
-    const char *prefix = calm_model_prefix(w->input->model);
     CALM_SCOPED_TEXT(text);
     size_t n = 0, listed = 0;
     for (size_t block = 0; block < config->n_blocks; block++)
         n += block_has(w, block, kind, where);
     if (!n)
         return;
-    calm_append_escaped(&text, prefix, strlen(prefix));
-    calm_append_escaped(&text, names->blocks, strlen(names->blocks));
+    append_prefix(&text, w->input->model);
     calm_text_printf(&text, "\\.%s", n == config->n_blocks ? "\\d+" : "");
     for (size_t block = 0; n < config->n_blocks && block < config->n_blocks; block++)
         if (block_has(w, block, kind, where))
@@ -167,7 +179,7 @@ static bool has_head(const calm_model *model)
 {
     const calm_arch *arch = calm_model_config(model)->arch;
     const calm_safetensors *set = calm_model_tensors(model);
-    const char *head = arch->names->head, *dot = head ? strrchr(head, '.') : NULL;
+    const char *head = calm_model_layout(model)->head, *dot = head ? strrchr(head, '.') : NULL;
     bool found = head && !arch->encoder;
     for (size_t i = 0; dot && i < calm_safetensors_count(set) && !found; i++)
         found = strncmp(calm_safetensors_at(set, i)->name, head, (size_t)(dot - head) + 1) == 0;
@@ -182,7 +194,7 @@ calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bo
     size_t n, listed = 0;
     CALM_TRY(list_quantized(ctx, input, &quantized, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, found, calm_safetensors_count(set) + 1));
-    const char *head = calm_model_config(input->model)->arch->names->head;
+    const char *head = calm_model_layout(input->model)->head;
     if (has_head(input->model))
         found[listed++] = head;
     for (size_t i = 0; i < calm_safetensors_count(set); i++) {
@@ -208,7 +220,7 @@ calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input
     size_t n;
     CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
     const char *head = calm_outer_own_head(input->model, input->outer)
-                           ? calm_model_config(input->model)->arch->names->head : "";
+                           ? calm_model_layout(input->model)->head : "";
     for (size_t i = 0; i < n; i++)
         if (strcmp(modules[i], head) != 0)
             calm_json_add_string(array, modules[i]);
@@ -220,7 +232,8 @@ static bool is_root(const calm_export_input *input, const char *name, size_t n)
 {
     const calm_layout *layout = calm_model_layout(input->model);
     bool fits = n > 0 && strchr(name + n + 1, '.');    /* the module has a name below it */
-    for (size_t i = 0; i < n && fits; i++)
+    const size_t first = calm_model_is_wrapped(input->model) && strncmp(name, "model.", 6) == 0 ? 6 : 0;
+    for (size_t i = first; i < n && fits; i++)
         fits = isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-';
     for (size_t i = 0; i < layout->n_linears && fits; i++)
         fits = strncmp(layout->linears[i].module, name, n + 1) != 0;
@@ -234,15 +247,18 @@ calm_status calm_foreign_roots(calm_ctx *ctx, const calm_export_input *input, ca
     *out = (calm_words){0};
     for (size_t i = 0; i < calm_safetensors_count(set); i++) {
         const calm_tensor *tensor = calm_safetensors_at(set, i);
-        const size_t n = strcspn(tensor->name, ".");
-        bool listed = tensor->n_dims < 2 || !tensor->name[n];
+        /* In a wrapper all parts may be below "model.". */
+        const bool below = calm_model_is_wrapped(input->model) && strncmp(tensor->name, "model.", 6) == 0;
+        const char *name = tensor->name + (below ? 6 : 0);
+        const size_t n = strcspn(name, ".");
+        bool listed = tensor->n_dims < 2 || !name[n];
         char *root;
         for (size_t w = 0; w < out->n && !listed; w++)
-            listed = strlen(out->of[w]) == n && strncmp(out->of[w], tensor->name, n) == 0;
+            listed = strlen(out->of[w]) == n && strncmp(out->of[w], name, n) == 0;
         if (listed || calm_model_tensor_use(input->model, tensor->name) != CALM_TENSOR_FOREIGN ||
-            !is_root(input, tensor->name, n))
+            !is_root(input, tensor->name, (size_t)(name - tensor->name) + n))
             continue;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &root, "%.*s", (int)n, tensor->name));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &root, "%.*s", (int)n, name));
         CALM_TRY(calm_words_add(ctx, out, root));
     }
     return CALM_OK;

@@ -43,7 +43,8 @@ calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input
 
 /* First words of modules that the model does not have, "mtp" of mtp.layers.0.self_attn.q_proj, in ctx->scratch: engines
  * that build these modules fuse them under names that are not in the file, so that an entry for all below a word says
- * that they stay float.  No quantized module begins with such a word, of letters, digits, - and _. */
+ * that they stay float.  No quantized module begins with such a word, of letters, digits, - and _.  In a wrapper, whose
+ * parts may all be below "model.", "visual" of model.visual.merger. */
 calm_status calm_foreign_roots(calm_ctx *ctx, const calm_export_input *input, calm_words *out);
 
 /* What a tensor of the checkpoint is, as assembly changes it, and what a format makes of it. */

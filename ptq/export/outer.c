@@ -40,7 +40,7 @@ static bool is_weight(const char *name, const char *prefix, const char *module)
 const calm_scheme *calm_outer_of(const calm_model *model, const calm_outer_plan *plan, const char *tensor)
 {
     const calm_names *names = calm_model_config(model)->arch->names;
-    const bool head = is_weight(tensor, "", names->head);
+    const bool head = is_weight(tensor, "", calm_model_layout(model)->head);
     const calm_outer which = head ? CALM_OUTER_HEAD : CALM_OUTER_EMBEDDING;
     if (!plan || (head ? calm_model_config(model)->tied : !is_weight(tensor, calm_model_prefix(model), names->embed)))
         return NULL;

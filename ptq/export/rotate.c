@@ -267,7 +267,7 @@ static calm_status plan_other(calm_ctx *ctx, const work *w, const calm_export_pa
             return read_block(ctx, w, part->block, CALM_SUBLAYER_MLP, out);
         return CALM_OK;
     }
-    if (head || is_weight(name, "", names->head)) {
+    if (head || is_weight(name, "", calm_model_layout(w->model)->head)) {
         char *norm;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &norm, "%s%s", prefix, names->final_norm));
         return read_stream(ctx, w, norm, out);
@@ -440,7 +440,7 @@ static calm_status list_tensors(calm_ctx *ctx, work *w)
     for (size_t i = 0; i < n; i++) {
         const calm_tensor *tensor = calm_safetensors_at(set, i);
         /* A tied head that is in the file all the same: written below. */
-        if (config->tied && is_weight(tensor->name, "", config->arch->names->head))
+        if (config->tied && is_weight(tensor->name, "", calm_model_layout(w->model)->head))
             continue;
         w->sources[w->n] = tensor;
         w->tensors[w->n] = *tensor;
@@ -454,21 +454,33 @@ static calm_status list_tensors(calm_ctx *ctx, work *w)
     w->tensors[w->n] = *w->sources[w->n];
     if (w->how->dtype != CALM_N_DTYPES)
         w->tensors[w->n].dtype = w->how->dtype;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &w->tensors[w->n].name, "%s.weight", config->arch->names->head));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &w->tensors[w->n].name, "%s.weight", calm_model_layout(w->model)->head));
     w->head[w->n++] = true;
     return CALM_OK;
 }
 
-static calm_status write_config(calm_ctx *ctx, const work *w, const char *dir)
+/* A wrapper's top level or what is its text model's. */
+static void change_config(const work *w, calm_json *config)
 {
     static const char *const keys[2] = {"torch_dtype", "dtype"};
-    CALM_SCOPED_JSON(config);
-    char *path;
-    config = calm_json_copy(calm_model_json(w->model));
     calm_json_set_bool(config, "tie_word_embeddings", false);
     for (size_t i = 0; i < 2 && w->how->dtype != CALM_N_DTYPES; i++)
         if (calm_json_get(config, keys[i]))
             calm_json_set_string(config, keys[i], calm_export_dtype_name(w->how->dtype));
+}
+
+static calm_status write_config(calm_ctx *ctx, const work *w, const char *dir)
+{
+    CALM_SCOPED_JSON(config);
+    const calm_json *inner = calm_json_get(calm_model_json(w->model), "text_config");
+    char *path;
+    config = calm_json_copy(calm_model_json(w->model));
+    change_config(w, config);
+    if (calm_model_is_wrapped(w->model) && inner) {
+        calm_json *text = calm_json_copy(inner);
+        change_config(w, text);
+        calm_json_set(config, "text_config", text);
+    }
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "config.json"));
     return calm_json_save(ctx, path, config);
 }

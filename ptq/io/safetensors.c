@@ -336,6 +336,14 @@ calm_status calm_safetensors_of(calm_ctx *ctx, const calm_tensor *tensors, size_
     return ctx->status;
 }
 
+calm_status calm_safetensors_replace(calm_ctx *ctx, calm_safetensors *set, const calm_tensor *tensors, size_t n)
+{
+    CALM_TRY(CALM_NEW(ctx, &set->arena, set->tensors, n + 1));
+    memcpy(set->tensors, tensors, n * sizeof *tensors);
+    set->n_tensors = set->capacity = n;
+    return sort_by_name(ctx, set, NULL);
+}
+
 void calm_safetensors_close(calm_safetensors *set)
 {
     if (!set)

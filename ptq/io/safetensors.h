@@ -66,6 +66,10 @@ calm_status calm_safetensors_need_files(calm_ctx *ctx, const calm_safetensors *s
 calm_status calm_safetensors_of(calm_ctx *ctx, const calm_tensor *tensors, size_t n, const calm_tensor_source *source,
                                 calm_safetensors **out);
 
+/* Put tensors [n], which are copied, in place of those of an open set: parts of them under other names.  Names, entries
+ * and sources live as long as the set.  Not after calm_safetensors_hash.  CALM_EFORMAT: two of one name. */
+calm_status calm_safetensors_replace(calm_ctx *ctx, calm_safetensors *set, const calm_tensor *tensors, size_t n);
+
 /* Faults of the files of a set. */
 typedef enum calm_shard_fault {
     CALM_SHARD_HEADER,        /* length, JSON, or an entry of it                                       */

@@ -12,10 +12,26 @@
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},                               \
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},                           \
     .moe = {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_expert",                   \
-            .shared_gate = "mlp.shared_expert_gate"}
+            .shared_gate = "mlp.shared_expert_gate", .fused_gate_up = "mlp.experts.gate_up_proj",                    \
+            .fused_down = "mlp.experts.down_proj"}
 
 const calm_names calm_names_llama = {USUAL_NAMES};
 const calm_names calm_names_qk_norm = {USUAL_NAMES, .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"};
+
+calm_status calm_head_module(calm_ctx *ctx, const calm_names *names, const char *prefix, const char **out)
+{
+    static const char model[] = "model.";
+    const size_t n = strlen(prefix), last = sizeof model - 1;
+    /* The part before a "model." of its own: not that at the end of "language_model.". */
+    const bool within = n > last && prefix[n - last - 1] == '.' && strcmp(prefix + n - last, model) == 0;
+    char *text;
+    *out = NULL;
+    if (!names->head)
+        return CALM_OK;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%.*s%s", within ? (int)(n - last) : 0, prefix, names->head));
+    *out = text;
+    return CALM_OK;
+}
 
 const calm_arch *const *calm_architectures(size_t *n)
 {

@@ -14,21 +14,18 @@ typedef enum calm_norm_kind {
     CALM_NORM_LAYER,           /* (x - mean) / sqrt(var + eps) * w + b                            */
 } calm_norm_kind;
 
-typedef enum calm_qk_norm {
-    CALM_QK_NORM_NONE,
-    CALM_QK_NORM_HEAD,     /* over head_dim of each head of q and k, before RoPE                  */
-    CALM_QK_NORM_WHOLE,    /* over the whole projection, before it is split into heads            */
-} calm_qk_norm;
-
 /* Modules of a block whose MLP is a mixture of experts; NULL where the family has none. */
 typedef struct calm_expert_names {
     const char *router, *experts, *shared, *shared_gate;    /* "mlp.gate", "mlp.experts", ... */
+    const char *choice_bias;                   /* a tensor (router.h): "mlp.gate.e_score_correction_bias"         */
+    const char *fused_gate_up, *fused_down;    /* tensors of all experts (fused_experts.h): "mlp.experts.down_proj" */
+    bool interleaved;                          /* rows of gate and up take turns in the first of these            */
 } calm_expert_names;
 
 /* Names of modules: those of a block follow "<prefix><blocks>.<number>."; NULL where the family has none. */
 typedef struct calm_names {
     const char *blocks;                                      /* "layers"                    */
-    const char *embed, *final_norm, *head;                   /* head without the prefix     */
+    const char *embed, *final_norm, *head;                   /* head: calm_head_module      */
     const char *role[CALM_N_ROLES];                          /* "self_attn.q_proj"          */
     const char *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];  /* "input_layernorm"           */
     const char *q_norm, *k_norm;
@@ -42,13 +39,15 @@ typedef struct calm_arch {
     const char *prefixes;      /* of tensor names, joined by '|', the usual first: "model." */
     const calm_names *names;
     calm_norm_kind norm;
-    calm_qk_norm qk_norm;
+    calm_qk_norm qk_norm;      /* read_config may switch it off in calm_config            */
     bool encoder;              /* every token sees every other; no head of its own        */
     bool default_tied;         /* when tie_word_embeddings is absent                      */
     int64_t default_kv_heads;  /* when num_key_value_heads is absent; 0: as many as heads */
     int64_t default_head_dim;  /* when head_dim is absent; 0: hidden / heads              */
     int64_t default_positions; /* when max_position_embeddings is absent; 0: 2048         */
     double default_rope_theta; /* 0: no rotary embedding                                  */
+    double partial_rope;       /* partial_rotary_factor counts, and is this when absent; 0: it does not */
+    bool mrope;                /* wrappers give images three positions, in sections of the channels   */
     bool phi_rope;             /* partial_rotary_factor counts; yarn is an old name of longrope, and the original
                                   positions are 4096 when original_max_position_embeddings is absent */
     double default_eps;        /* of the norms, when the config is silent; 0: 1e-6        */
@@ -69,11 +68,32 @@ typedef struct calm_arch {
              [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
              [CALM_ROLE_DOWN] = "mlp.down_proj"}
 
+/* Prefixes of decoders: alone, in wrappers (wrapper.h) of both generations of names, and without a head. */
+#define CALM_DECODER_PREFIXES "model.|model.language_model.|language_model.model.|"
+
+/* Modules of families whose blocks are all mixtures, with Mixtral's names: an expert is w2(act(w1(h)) * w3(h)). */
+#define CALM_SPARSE_MODULES                                                                                  \
+    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
+             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
+             [CALM_ROLE_GATE] = "block_sparse_moe.w1", [CALM_ROLE_UP] = "block_sparse_moe.w3",               \
+             [CALM_ROLE_DOWN] = "block_sparse_moe.w2"}
+
+/* DeepSeek's mixture: a bias of the choice, shared experts without a gate.  For .moe. */
+#define CALM_GROUPED_MODULES                                                                                 \
+    {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_experts",                         \
+     .choice_bias = "mlp.gate.e_score_correction_bias", .fused_gate_up = "mlp.experts.gate_up_proj",         \
+     .fused_down = "mlp.experts.down_proj"}
+
 /* The usual names: model.layers.N.self_attn.q_proj, mlp.gate_proj, input_layernorm, post_attention_layernorm. */
 extern const calm_names calm_names_llama;
 
 /* The same with RMSNorm over heads of q and k. */
 extern const calm_names calm_names_qk_norm;
+
+/* The head's module in ctx->out; NULL: the family has none.  It stands outside of the model that a prefix names:
+ * "lm_head" with the prefixes "model.", "model.language_model." and "", "language_model.lm_head" with
+ * "language_model.model.". */
+calm_status calm_head_module(calm_ctx *ctx, const calm_names *names, const char *prefix, const char **out);
 
 /* The known architectures, *n of them, in the order of arch.def. */
 const calm_arch *const *calm_architectures(size_t *n);

@@ -13,10 +13,12 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen2 = {
     .name = "qwen2",
     .classes = "Qwen2ForCausalLM",
-    .prefixes = "model.|",
+    .model_types = "qwen2|qwen2_vl_text|qwen2_5_vl_text",
+    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_kv_heads = 32,
     .default_positions = 32768,
+    .mrope = true,
     .default_rope_theta = 10000.0,
     .keys = "use_sliding_window sliding_window layer_types",
     .read_config = read_config,

@@ -25,7 +25,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen2_moe = {
     .name = "qwen2_moe",
     .classes = "Qwen2MoeForCausalLM",
-    .prefixes = "model.|",
+    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_kv_heads = 16,
     .default_positions = 32768,

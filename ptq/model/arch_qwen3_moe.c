@@ -4,12 +4,17 @@
  *   x += sum_e p_e down_e(silu(gate_e(h)) * up_e(h))
  *
  * Reference: arXiv 2505.09388; transformers' modeling_qwen3_moe.py. */
+#include <string.h>
+
 #include "ptq/model/qwen.h"
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
+    const char *type = calm_json_string(calm_json_get(root, "model_type"), "");
     CALM_TRY(calm_config_experts(ctx, path, root, config));
+    /* The text model of Qwen3-VL always divides, and its configuration has no key for it. */
+    config->moe.norm_top_k |= strcmp(type, "qwen3_vl_moe_text") == 0;
     /* Unlike the dense class: max_window_layers does not count here. */
     return calm_qwen_windows(ctx, path, root, calm_slides_always, config);
 }
@@ -17,11 +22,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen3_moe = {
     .name = "qwen3_moe",
     .classes = "Qwen3MoeForCausalLM",
-    .prefixes = "model.|",
+    .model_types = "qwen3_moe|qwen3_vl_moe_text",
+    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_qk_norm,
     .qk_norm = CALM_QK_NORM_HEAD,
     .default_kv_heads = 4,
     .default_positions = 32768,
+    .mrope = true,
     .default_rope_theta = 10000.0,
     .keys = "attention_bias use_sliding_window sliding_window layer_types num_experts num_local_experts "
             "num_experts_per_tok moe_intermediate_size norm_topk_prob decoder_sparse_step mlp_only_layers",

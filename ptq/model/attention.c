@@ -18,7 +18,7 @@
 
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads)
 {
-    return config->arch->qk_norm == CALM_QK_NORM_HEAD ? n_heads : 1;
+    return config->qk_norm == CALM_QK_NORM_HEAD ? n_heads : 1;
 }
 
 /* Position of token t: windows from which padding was dropped keep the positions of what is left. */

@@ -293,7 +293,7 @@ static size_t context_bytes(const calm_config *config, size_t n_tokens)
 size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
 {
     /* Before their norms only q and k are kept, but a fused product whole. */
-    const size_t raw = config->arch->qk_norm == CALM_QK_NORM_NONE ? 0 : projected_bytes(config, n_tokens);
+    const size_t raw = config->qk_norm == CALM_QK_NORM_NONE ? 0 : projected_bytes(config, n_tokens);
     const size_t no_v = calm_has_role(config, CALM_ROLE_FUSED_QKV) || !raw
                             ? 0
                             : CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
@@ -321,7 +321,7 @@ size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, siz
     /* Every worker has the squares of one head. */
     const size_t workers = calm_size_min(n_threads, config->n_heads) * (squares + CALM_BYTES(float, rows));
     const size_t scores = 2 * context_bytes(config, n_tokens) + workers;
-    const size_t norms = config->arch->qk_norm == CALM_QK_NORM_WHOLE
+    const size_t norms = config->qk_norm == CALM_QK_NORM_WHOLE
                              ? calm_norm_back_scratch_bytes(config->n_heads * d, n_tokens)
                              : calm_norm_back_scratch_bytes(d, n_tokens);
     const size_t o = calm_weight_back_scratch_bytes(config->n_heads * d, n_tokens);

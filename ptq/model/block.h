@@ -24,6 +24,7 @@ typedef struct calm_mixture {
     const float *router;                /* [n_experts, D]; NULL: the block is dense             */
     calm_weight shared[CALM_N_ROLES];   /* the expert that sees every token; w NULL: none       */
     const float *shared_gate;           /* [D] or NULL                                          */
+    const float *choice_bias;           /* [n_experts] or NULL (router.h)                       */
     calm_expert_fn *load;
     void *user;                         /* of `load` */
 } calm_mixture;

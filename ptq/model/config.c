@@ -6,9 +6,7 @@
 
 #include "ptq/base/option.h"
 #include "ptq/model/arch.h"
-
-/* A bound on n_blocks * n_experts, which a config of a few bytes could make as large as it likes. */
-#define EXPERTS_MAX ((size_t)1 << 18)
+#include "ptq/model/wrapper.h"
 
 /* The failure names what was found and every class that is known. */
 static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const char *class_name, const char *model_type)
@@ -121,6 +119,8 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     config->norm_eps = (float)value;
     /* What families change: their read_config runs last. */
     config->embedding_scale = 1;
+    config->qk_norm = config->arch->qk_norm;
+    config->moe.scale = 1;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "tie_word_embeddings", &tied, &config->tied));
     CALM_TRY(read_activation(ctx, path, root, config));
     CALM_TRY(CALM_NEW(ctx, ctx->out, config->window, config->n_blocks));
@@ -128,11 +128,8 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_NEW(ctx, ctx->out, config->moe.sparse, config->n_blocks);
 }
 
-calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
+static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
 {
-    memset(out, 0, sizeof *out);
-    if (calm_json_typeof(root) != CALM_JSON_OBJECT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object", path);
     const char *class_name = calm_json_string(calm_json_at(calm_json_get(root, "architectures"), 0), NULL);
     const char *model_type = calm_json_string(calm_json_get(root, "model_type"), NULL);
     out->arch = calm_arch_find(class_name, model_type);
@@ -146,6 +143,21 @@ calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *r
         CALM_TRY(calm_config_rope(ctx, path, root, out));
     CALM_TRY(read_dtype(ctx, path, root, out));
     return out->arch->read_config ? out->arch->read_config(ctx, path, root, out) : CALM_OK;
+}
+
+calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
+{
+    CALM_SCOPED_JSON(text);
+    CALM_SCOPED_SCRATCH(ctx);
+    char *where;
+    memset(out, 0, sizeof *out);
+    if (calm_json_typeof(root) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object", path);
+    CALM_TRY(calm_config_text(ctx, path, root, &text));
+    if (!text)
+        return read_text(ctx, path, root, out);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: text_config", path));
+    return read_text(ctx, where, text, out);
 }
 
 /* ---- sliding windows ---- */
@@ -199,56 +211,4 @@ calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const 
         if (calm_job_sublayer(calm_role_job(role)) == CALM_SUBLAYER_ATTENTION)
             config->bias[role] = bias;
     return CALM_OK;
-}
-
-/* ---- experts ---- */
-
-bool calm_config_is_mixture(const calm_config *config)
-{
-    bool any = false;
-    for (size_t b = 0; b < config->n_blocks; b++)
-        any |= config->moe.sparse[b];
-    return any;
-}
-
-/* Blocks i with (i + 1) % step == 0 are sparse, but for those that mlp_only_layers lists. */
-static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    int64_t step;
-    CALM_TRY(calm_json_need_int(ctx, path, root, "decoder_sparse_step", &(int64_t){1}, 1, 1 << 20, &step));
-    for (size_t i = 0; i < config->n_blocks; i++)
-        config->moe.sparse[i] = (i + 1) % (size_t)step == 0;
-    const calm_json *dense = calm_json_get(root, "mlp_only_layers");
-    if (calm_json_typeof(dense) != CALM_JSON_NULL)
-        CALM_TRY(calm_json_expect(ctx, dense, CALM_JSON_ARRAY, "%s: \"mlp_only_layers\"", path));
-    for (size_t i = 0; i < calm_json_size(dense); i++) {
-        const int64_t block = calm_json_int(calm_json_at(dense, i), -1);
-        if (block < 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path,
-                             i);
-        /* Numbers beyond the last block say nothing: a config may be cut down from a larger model. */
-        if ((size_t)block < config->n_blocks)
-            config->moe.sparse[block] = false;
-    }
-    return CALM_OK;
-}
-
-calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const int64_t experts_limit = 1 << 14;
-    calm_moe_config *moe = &config->moe;
-    /* Mixtral's name of the key; newer files of other families have it too. */
-    const bool local = calm_json_typeof(calm_json_get(root, "num_local_experts")) != CALM_JSON_NULL;
-    const char *key = local ? "num_local_experts" : "num_experts";
-    int64_t n, k;
-    CALM_TRY(calm_json_need_int(ctx, path, root, key, NULL, 1, experts_limit, &n));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "num_experts_per_tok", NULL, 1, n, &k));
-    CALM_TRY(calm_config_size(ctx, path, root, "moe_intermediate_size", NULL, &moe->inner));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &(bool){false}, &moe->norm_top_k));
-    moe->n_experts = (size_t)n;
-    moe->top_k = (size_t)k;
-    if (config->n_blocks * moe->n_experts > EXPERTS_MAX)    /* the layer table has rows for each */
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %zu experts in each of %zu blocks: expected at most %zu in all", path,
-                         moe->n_experts, config->n_blocks, EXPERTS_MAX);
-    return read_sparse(ctx, path, root, config);
 }

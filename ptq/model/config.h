@@ -23,6 +23,12 @@ typedef enum calm_activation {
     CALM_ACTIVATION_RELU,
 } calm_activation;
 
+typedef enum calm_qk_norm {
+    CALM_QK_NORM_NONE,
+    CALM_QK_NORM_HEAD,     /* over head_dim of each head of q and k, before RoPE                  */
+    CALM_QK_NORM_WHOLE,    /* over the whole projection, before it is split into heads            */
+} calm_qk_norm;
+
 typedef enum calm_rope_kind {
     CALM_ROPE_DEFAULT, CALM_ROPE_LINEAR, CALM_ROPE_DYNAMIC, CALM_ROPE_LLAMA3, CALM_ROPE_YARN, CALM_ROPE_LONGROPE
 } calm_rope_kind;
@@ -43,11 +49,26 @@ typedef struct calm_rope_config {
 /* Rotary embeddings a model may have: one for all blocks, or a second one for blocks that slide. */
 typedef enum calm_rope_set { CALM_ROPE_GLOBAL, CALM_ROPE_LOCAL, CALM_N_ROPES } calm_rope_set;
 
+typedef enum calm_router_score {
+    CALM_ROUTER_SOFTMAX,          /* over all experts                                        */
+    CALM_ROUTER_SIGMOID,
+    CALM_ROUTER_SPARSEMIXER,      /* two rounds, each a softmax over what is near the largest */
+} calm_router_score;
+
+#define CALM_ROUTER_GROUPS 64     /* most groups of experts */
+
 typedef struct calm_moe_config {
     size_t n_experts, top_k;      /* 0 experts: a dense model                                */
     size_t inner, shared_inner;   /* widths of an expert and of the shared one (0: none)     */
     bool norm_top_k;              /* weights of the chosen experts are divided by their sum  */
     bool *sparse;                 /* [n_blocks] the MLP of this block is a mixture           */
+    calm_router_score score;      /* router.h has the formulas                               */
+    bool choice_bias;             /* a vector is added to the scores for the choice alone    */
+    size_t n_groups, top_groups;  /* of experts; 0 or 1: none                                */
+    bool group_by_max;            /* a group counts by its largest score, not its two        */
+    float sum_plus, sum_min;      /* added to the sum that weights are divided by; its least */
+    float scale;                  /* of the weights, last                                    */
+    float jitter;                 /* sparsemixer's eps                                       */
 } calm_moe_config;
 
 typedef struct calm_config {
@@ -62,6 +83,7 @@ typedef struct calm_config {
     bool tied;                        /* the head is the embedding                              */
     bool bias[CALM_N_ROLES];          /* this role's linear has one                             */
     calm_activation activation;
+    calm_qk_norm qk_norm;
     float attention_scale;            /* of q . k                                               */
     float attention_cap, logit_cap;   /* s = cap tanh(s / cap); 0: none                         */
     float embedding_scale;
@@ -97,6 +119,20 @@ bool calm_slides_always(size_t block, int64_t pattern);
 
 /* Biases of q, k, v and o by "attention_bias", absent: none. */
 calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Keys of a mixture, where a family has its own; whether weights are divided by their sum when that key is absent. */
+typedef struct calm_moe_keys {
+    const char *experts, *top_k, *inner;
+    bool norm;
+} calm_moe_keys;
+
+/* Fill n_experts, top_k, inner and norm_top_k (norm_topk_prob) of config->moe; every block is sparse. */
+calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json *root, const calm_moe_keys *keys,
+                                calm_config *config);
+
+/* The rest of DeepSeek's mixtures: n_shared_experts, first_k_dense_replace, n_group, topk_group and
+ * routed_scaling_factor; scores are sigmoids, and a bias counts for the choice. */
+calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* Fill config->moe from num_experts (or num_local_experts), num_experts_per_tok, moe_intermediate_size,
  * norm_topk_prob, decoder_sparse_step and mlp_only_layers. */

@@ -16,6 +16,10 @@ static const char known[] =
     "type rope_type rope_theta factor low_freq_factor high_freq_factor original_max_position_embeddings beta_fast "
     "beta_slow attention_factor mscale mscale_all_dim truncate long_factor short_factor partial_rotary_factor";
 
+/* Of families in wrappers: which channels turn with which of an image's three positions.  A token of text has three
+ * equal ones, with which it is the plain embedding. */
+static const char known_mrope[] = "mrope_section mrope_interleaved";
+
 /* Where one embedding is described: its own object first, then the top level. */
 typedef struct source {
     const char *path;
@@ -23,13 +27,14 @@ typedef struct source {
 } source;
 
 /* CALM_EUNSUPPORTED for a member of the embedding's object that nothing reads. */
-static calm_status check_names(calm_ctx *ctx, const source *from)
+static calm_status check_names(calm_ctx *ctx, const source *from, const calm_arch *arch)
 {
     const char *key;
     const calm_json *value;
     /* An unknown setting is refused unless it is off: it would change every angle. */
     for (void *iter = NULL; calm_json_next(from->described, &iter, &key, &value);)
-        if (!calm_arch_listed(known, ' ', key) && calm_json_typeof(value) != CALM_JSON_NULL &&
+        if (!calm_arch_listed(known, ' ', key) && !(arch->mrope && calm_arch_listed(known_mrope, ' ', key)) &&
+            calm_json_typeof(value) != CALM_JSON_NULL &&
             !(calm_json_typeof(value) == CALM_JSON_BOOL && !calm_json_bool(value, true)))
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope settings: \"%s\" is not known", from->path, key);
     return CALM_OK;
@@ -39,17 +44,21 @@ static calm_status check_names(calm_ctx *ctx, const source *from)
 static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
     /* In the order of calm_rope_kind; su is Phi-3's first name of longrope. */
-    static const char kinds[] = "default|linear|dynamic|llama3|yarn|longrope|su";
+    static const char kinds[] = "default|linear|dynamic|llama3|yarn|longrope|su|mrope";
+    const int mrope = CALM_ROPE_LONGROPE + 2;
     const char *name = "default";
     /* The old key first, so that the new one wins where both are given. */
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "type", name, &name));
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "rope_type", name, &name));
     const int kind = calm_option_value_index(kinds, name);
-    if (kind < 0)
+    if (kind < 0 || (kind == mrope && !config->arch->mrope))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope_type \"%s\" is not supported; expected default, linear, "
                          "dynamic, llama3, yarn or longrope", from->path, name);
     const bool old = config->arch->phi_rope && kind == CALM_ROPE_YARN;
-    out->kind = old || kind > CALM_ROPE_LONGROPE ? CALM_ROPE_LONGROPE : (calm_rope_kind)kind;
+    if (kind == mrope)
+        out->kind = CALM_ROPE_DEFAULT;
+    else
+        out->kind = old || kind > CALM_ROPE_LONGROPE ? CALM_ROPE_LONGROPE : (calm_rope_kind)kind;
     return CALM_OK;
 }
 
@@ -60,14 +69,14 @@ static calm_status number(calm_ctx *ctx, const source *from, const char *key, co
     return calm_json_need_number(ctx, from->path, from->described, key, fallback, min, max, out);
 }
 
-/* The rotated channels.  Only Phi's code in the field knows a partial embedding for every kind of rope; elsewhere
- * readers disagree on whether the factor counts, so it is refused. */
+/* The rotated channels.  Phi's code in the field knows a partial embedding for every kind of rope, and some families
+ * have one; elsewhere readers disagree on whether the factor counts, so it is refused. */
 static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
-    double share = 1;
+    double share = config->arch->partial_rope > 0 ? config->arch->partial_rope : 1;
     CALM_TRY(calm_json_need_number(ctx, from->path, from->root, "partial_rotary_factor", &share, 0, 1, &share));
     CALM_TRY(number(ctx, from, "partial_rotary_factor", &share, 0, 1, &share));
-    if (share != 1 && !config->arch->phi_rope)
+    if (share != 1 && !config->arch->phi_rope && config->arch->partial_rope == 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"partial_rotary_factor\" %g is not supported for %s", from->path,
                          share, config->arch->name);
     /* Rounded down, as int() does in the reference. */
@@ -175,7 +184,7 @@ static calm_status read_one(calm_ctx *ctx, const source *from, double theta, con
     *out = (calm_rope_config){.factor = 1, .m = 1};
     if (calm_json_typeof(from->described) != CALM_JSON_NULL && calm_json_typeof(from->described) != CALM_JSON_OBJECT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: expected an object", from->path);
-    CALM_TRY(check_names(ctx, from));
+    CALM_TRY(check_names(ctx, from, config->arch));
     CALM_TRY(find_kind(ctx, from, config, out));
     CALM_TRY(number(ctx, from, "rope_theta", &theta, 1, 1e12, &out->theta));
     CALM_TRY(read_rotary(ctx, from, config, out));

@@ -185,6 +185,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
     const size_t length = strlen(prefix), n_blocks = strlen(names->blocks);
     const char *rest = strncmp(tensor, prefix, length) == 0 ? tensor + length : NULL, *dot = ending(tensor);
     const char *const modules[] = {names->embed, names->final_norm}, *const words[] = {"token_embd", "output_norm"};
+    const char *head;
     size_t block;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
     *known = false;
@@ -196,8 +197,9 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
     for (int i = 0; i < 2 && rest && dot && !out->name; i++)
         if (is_word(rest, (size_t)(dot - rest), modules[i]))
             CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", words[i], dot));
-    /* The head alone stands without the prefix. */
-    if (!out->name && dot && is_word(tensor, (size_t)(dot - tensor), names->head))
+    /* The head alone stands outside of the prefix. */
+    CALM_TRY(calm_head_module(ctx, names, prefix, &head));
+    if (!out->name && dot && is_word(tensor, (size_t)(dot - tensor), head))
         CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "output%s", dot));
     *known = out->name != NULL;
     return CALM_OK;

@@ -170,6 +170,7 @@ calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const ch
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, 3 * n_jobs));    /* a job has at most three */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->block_begin, config->n_blocks + 1));
+    CALM_TRY(calm_head_module(ctx, config->arch->names, prefix, &out->head));
     for (size_t i = 0; i < config->n_blocks; i++)
         CALM_TRY(add_block(ctx, &b, i));
     out->block_begin[config->n_blocks] = out->n_jobs;

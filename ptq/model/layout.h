@@ -42,6 +42,7 @@ typedef struct calm_layout {
     calm_job_ref *jobs;
     size_t n_jobs;
     size_t *block_begin;     /* [n_blocks + 1] */
+    const char *head;        /* module of the head, "lm_head"; NULL: the family has none */
 } calm_layout;
 
 /* What gets one choice: a job; the jobs that fold into each other (calm_layout_fold_set); a block. */

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
+#include "ptq/model/fused_experts.h"
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/transforms.h"
+#include "ptq/model/wrapper.h"
 #include "ptq/model/widen.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/linalg.h"
@@ -43,10 +45,10 @@ static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const cha
 /* Find out whether embedding and head are quantized. */
 static calm_status find_tables(calm_ctx *ctx, calm_model *model)
 {
-    /* The head's name stands alone, without the prefix that the rest of the model has. */
+    /* The head's module has a prefix of its own. */
     const calm_names *names = model->config.arch->names;
     for (int head = 0; model->stored && head < 2; head++) {
-        const char *module = head ? names->head : names->embed;
+        const char *module = head ? model->layout.head : names->embed;
         char *name;
         /* GPTQ says of no head that it stays float, and a tied one has no tensors. */
         if (!module || (head && model->config.tied))
@@ -65,7 +67,7 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
     *out = &model->tables[head].floats;
     if ((*out)->name)
         return CALM_OK;
-    return need_matrix(ctx, model, head ? "" : model->prefix, head ? names->head : names->embed, config->vocab,
+    return need_matrix(ctx, model, head ? "" : model->prefix, head ? model->layout.head : names->embed, config->vocab,
                        config->hidden, out);
 }
 
@@ -164,17 +166,36 @@ static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t ind
         CALM_TRY(block_module(ctx, model, index, names->norm[sublayer][place], &module));
         CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, norm));
     }
-    for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE; i++) {
+    for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->qk_norm != CALM_QK_NORM_NONE; i++) {
         /* Over a head every head has the same weights; over the whole projection each channel has its own. */
         const size_t width =
-            config->arch->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
+            config->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
         CALM_TRY(block_module(ctx, model, index, qk[i], &module));
         CALM_TRY(calm_model_load_norm(ctx, model, module, width, !block ? NULL : i ? &block->k_norm : &block->q_norm));
     }
     return CALM_OK;
 }
 
-/* Router and gate of the shared expert; `moe` NULL: check them alone. */
+/* What is added to scores for the choice, [E] or [1, E]. */
+static calm_status read_choice_bias(calm_ctx *ctx, const calm_model *model, size_t index, calm_mixture *moe)
+{
+    const size_t shape[2] = {1, model->config.moe.n_experts};
+    const calm_tensor *tensor;
+    char *name;
+    float *values;
+    CALM_TRY(block_module(ctx, model, index, model->config.arch->names->moe.choice_bias, &name));
+    tensor = calm_safetensors_find(model->tensors, name);
+    const int n_dims = tensor && tensor->n_dims == 2 ? 2 : 1;
+    CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, n_dims, shape + 2 - n_dims, &tensor));
+    if (!moe)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, values, tensor->n_elements));
+    CALM_TRY(calm_widen(ctx, model->tensors, tensor, values));
+    moe->choice_bias = values;
+    return CALM_OK;
+}
+
+/* Router, gate of the shared expert and bias of the choice; `moe` NULL: check them alone. */
 static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t index, calm_mixture *moe)
 {
     const calm_config *config = &model->config;
@@ -196,7 +217,7 @@ static calm_status read_router(calm_ctx *ctx, const calm_model *model, size_t in
         CALM_TRY(calm_widen(ctx, model->tensors, tensor, w));
         *(i ? &moe->shared_gate : &moe->router) = w;
     }
-    return CALM_OK;
+    return config->moe.choice_bias ? read_choice_bias(ctx, model, index, moe) : CALM_OK;
 }
 
 /* Presence, shape and dtype of every linear and its bias; names are rewound one by one, there may be 10^5. */
@@ -298,7 +319,7 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     const size_t piece = (size_t)4 * 1024 * 1024;
     const calm_names *names = model->config.arch->names;
     char *name;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", names->head));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", model->layout.head));
     const calm_tensor *head = calm_safetensors_find(model->tensors, name);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", model->prefix, names->embed));
     const calm_tensor *embed = calm_safetensors_find(model->tensors, name);
@@ -331,6 +352,7 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     if (!calm_is_directory(dir))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such model directory", dir);
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
+    CALM_TRY(calm_config_text(ctx, path, model->json, &model->text));
     CALM_TRY(calm_config_read(ctx, path, model->json, &model->config));
     CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
     return calm_safetensors_open(ctx, dir, &model->tensors);
@@ -351,9 +373,10 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
     CALM_TRY(calm_strf(ctx, &model->arena, &model->dir, "%s", dir));
     CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir) : open_directory(ctx, model, dir));
     CALM_TRY(find_prefix(ctx, model));
+    CALM_TRY(calm_experts_unfuse(ctx, &model->config, model->prefix, model->tensors));
+    CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, false, &model->layout));
     CALM_TRY(check_tie(ctx, model));
     CALM_TRY(find_tables(ctx, model));
-    CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, false, &model->layout));
     CALM_TRY(calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout));
     return check_tensors(ctx, model);
 }
@@ -383,6 +406,7 @@ void calm_model_close(calm_model *model)
     calm_safetensors_close(model->tensors);
     calm_qformat_close(model->stored);
     calm_json_free(model->json);
+    calm_json_free(model->text);
     calm_arena_clear(&model->arena);
     free(model);
 }
@@ -393,92 +417,6 @@ calm_status calm_model_split(calm_ctx *ctx, calm_model *model)
     CALM_SCOPED_OUT(ctx, &model->arena);
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, true, &model->layout));
     return calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout);
-}
-
-const calm_config *calm_model_config(const calm_model *model)
-{
-    return &model->config;
-}
-
-const calm_layout *calm_model_layout(const calm_model *model)
-{
-    return &model->layout;
-}
-
-const char *calm_model_prefix(const calm_model *model)
-{
-    return model->prefix;
-}
-
-const char *calm_model_dir(const calm_model *model)
-{
-    return model->dir;
-}
-
-const calm_json *calm_model_json(const calm_model *model)
-{
-    return model->json;
-}
-
-const char *calm_model_class(const calm_model *model)
-{
-    const char *first = calm_json_string(calm_json_at(calm_json_get(model->json, "architectures"), 0), NULL);
-    return first ? first : model->config.arch->name;
-}
-
-const calm_safetensors *calm_model_tensors(const calm_model *model)
-{
-    return model->tensors;
-}
-
-/* Directories hold safetensors alone. */
-bool calm_model_is_file(const calm_model *model)
-{
-    return calm_is_file(model->dir);
-}
-
-bool calm_model_is_quantized(const calm_model *model)
-{
-    return model->stored || model->in_blocks;
-}
-
-const calm_qformat_reader *calm_model_qformat(const calm_model *model)
-{
-    return model->stored;
-}
-
-calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule)
-{
-    const calm_layout *layout = &model->layout;
-    bool quantized;
-    calm_qformat_scheme scheme;
-    for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
-        CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
-        if (quantized && scheme.act_bits && !calm_qformat_says_rule(&scheme)) {
-            model->act_rule = rule;
-            return CALM_OK;
-        }
-    }
-    return calm_fail(ctx, CALM_EARG, "%s quantizes no activations by token: there is nothing that a rule for their "
-                     "scales could change", model->dir);
-}
-
-size_t calm_model_n_params(const calm_model *model)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++) {
-        const calm_tensor *tensor = calm_safetensors_at(model->tensors, i);
-        n += calm_dtype_is_float(tensor->dtype) ? tensor->n_elements : 0;
-    }
-    return n;
-}
-
-size_t calm_model_bytes(const calm_model *model)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++)
-        n += calm_safetensors_at(model->tensors, i)->bytes;
-    return n;
 }
 
 /* ---- parts in float32 ---- */

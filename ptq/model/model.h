@@ -21,7 +21,9 @@ const calm_layout *calm_model_layout(const calm_model *model);
 const char *calm_model_dir(const calm_model *model);                    /* a GGUF file's own path */
 const char *calm_model_prefix(const calm_model *model);                 /* "model." */
 const calm_json *calm_model_json(const calm_model *model);              /* config.json */
-const char *calm_model_class(const calm_model *model);                  /* "Qwen3ForCausalLM" */
+const calm_json *calm_model_text_json(const calm_model *model);         /* the same of the text model (wrapper.h) */
+bool calm_model_is_wrapped(const calm_model *model);                    /* are those two different? */
+const char *calm_model_class(const calm_model *model);                  /* "Qwen3ForCausalLM"; a wrapper's own */
 const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_file(const calm_model *model);                       /* a GGUF file, no directory */
 bool calm_model_is_quantized(const calm_model *model);

@@ -42,16 +42,17 @@ static size_t small_parts_bytes(const calm_model *model, size_t index, calm_subl
     const calm_names *names = config->arch->names;
     const size_t vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1, row = CALM_BYTES(float, config->hidden);
     /* A norm over heads has head_dim weights, one over the projection as many as it has channels. */
-    const bool heads = config->arch->qk_norm == CALM_QK_NORM_HEAD;
+    const bool heads = config->qk_norm == CALM_QK_NORM_HEAD;
     size_t bytes = 0;
     for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
         bytes += names->norm[sublayer][place] ? vectors * row : 0;
-    if (sublayer == CALM_SUBLAYER_ATTENTION && config->arch->qk_norm != CALM_QK_NORM_NONE)
+    if (sublayer == CALM_SUBLAYER_ATTENTION && config->qk_norm != CALM_QK_NORM_NONE)
         bytes += vectors * (CALM_BYTES(float, (heads ? 1 : config->n_heads) * config->head_dim) +
                             CALM_BYTES(float, (heads ? 1 : config->n_kv) * config->head_dim));
     if (sublayer == CALM_SUBLAYER_MLP && config->moe.sparse[index])
         bytes += CALM_BYTES(float, config->moe.n_experts * config->hidden) +
-                 (config->moe.shared_inner && names->moe.shared_gate ? row : 0);
+                 (config->moe.shared_inner && names->moe.shared_gate ? row : 0) +
+                 (config->moe.choice_bias ? CALM_BYTES(float, config->moe.n_experts) : 0);
     return bytes;
 }
 

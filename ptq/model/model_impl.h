@@ -10,6 +10,7 @@ struct calm_model {
     calm_arena arena;
     char *dir;
     calm_json *json;
+    calm_json *text;                /* of the text model; NULL: `json` is it */
     const char *prefix;
     calm_config config;
     calm_layout layout;

@@ -1,5 +1,6 @@
 /* Mixture of experts over a batch. */
 #include "ptq/model/moe_impl.h"
+#include "ptq/model/router.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,41 +10,6 @@
 #include "ptq/tensor/vector.h"
 
 /* ---- routing ---- */
-
-void calm_router_logits(const calm_block *block, const float *h, size_t n, float *logits)
-{
-    const size_t width = block->config->hidden, experts = block->config->moe.n_experts;
-    calm_sgemm_nt(n, experts, width, 1.0f, h, width, block->moe.router, width, 0.0f, logits, experts);
-}
-
-calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const float *logits, size_t n, calm_route *out)
-{
-    const calm_moe_config *moe = &block->config->moe;
-    CALM_SCOPED_SCRATCH(ctx);
-    float *p;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, moe->n_experts));
-    for (size_t t = 0; t < n; t++) {
-        float chosen = 0, total;
-        memcpy(p, logits + t * moe->n_experts, moe->n_experts * sizeof *p);
-        /* Divided only where one is chosen: of 128 experts 8 are. */
-        total = calm_vec_softmax_numerators(moe->n_experts, 1, p);
-        /* A NaN among the logits makes every comparison below false and would choose expert 0 silently. */
-        if (!isfinite(total))
-            return calm_fail(ctx, CALM_ENUMERIC, "block %zu: a router logit is not finite", block->index);
-        for (size_t k = 0; k < moe->top_k; k++) {
-            const size_t best = calm_vec_argmax(moe->n_experts, p);
-            out[t * moe->top_k + k] = (calm_route){(uint32_t)best, p[best] / total};
-            chosen += p[best] / total;
-            /* Below every probability, so that it is not chosen again; argmax gives the lower number of two equal
-             * ones. */
-            p[best] = -1;
-        }
-        /* In float32, after the choice, in the order of the choice: as the reference divides. */
-        for (size_t k = 0; moe->norm_top_k && k < moe->top_k; k++)
-            out[t * moe->top_k + k].weight /= chosen;
-    }
-    return CALM_OK;
-}
 
 typedef struct route_task {
     const calm_block *block;
@@ -121,7 +87,7 @@ size_t calm_moe_route_scratch_bytes(const calm_config *config, size_t n_tokens)
 {
     const size_t n_experts = config->moe.n_experts;
     return CALM_BYTES(float, n_tokens * config->hidden) + CALM_BYTES(float, n_tokens * n_experts) +
-           CALM_BYTES(float, n_experts);
+           calm_router_choose_bytes(&config->moe);
 }
 
 calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,

@@ -1,7 +1,7 @@
 /* Mixture of experts: routing, and the MLP of a sparse block over a whole batch, expert by expert.
  *
- *   p = softmax(h R^T) over all experts; the top k (ties to the lower number), with norm_topk_prob divided by their sum
- *   y = sum_e p_e expert_e(h), by rising e, + sigmoid(h . g) shared(h)
+ *   w = the weights of the experts that the router chooses (router.h)
+ *   y = sum_e w_e expert_e(h), by rising e, + sigmoid(h . g) shared(h), without a gate g + shared(h)
  *
  * Experts are read wave by wave, and released: memory holds one wave of them.  Neither the size of a wave nor
  * the number of threads changes a bit. */

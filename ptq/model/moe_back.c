@@ -1,8 +1,7 @@
 /* Backward pass of a mixture over one window.
  *
  *   y_t = sum_k w_tk E_k(h_t) + s_t E_s(h_t)      dw_tk = dy_t . E_k(h_t),  dE_k = w_tk dy_t
- *   w_k = p_k of the chosen, p = softmax(h R^T)      dp_k = dw_k, 0 for the others
- *   w_k = p_k / S, S the sum over the chosen         dp_k = (dw_k - sum_j dw_j w_j) / S
+ *   w_k of the router's rules                        router.h
  *   s_t = sigmoid(h_t . g)                           d(h_t . g) = s_t (1 - s_t) dy_t . E_s(h_t)
  *
  * What an expert computes is computed again: its weights are read again anyway. */
@@ -14,6 +13,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/mlp_back.h"
 #include "ptq/model/moe_impl.h"
+#include "ptq/model/router.h"
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
@@ -161,22 +161,9 @@ static calm_status route_back(calm_ctx *ctx, size_t first, size_t n, void *user)
     const router_task *task = user;
     const calm_moe_config *moe = &task->moe->block->config->moe;
     (void)ctx;
-    for (size_t t = first; t < first + n; t++) {
-        float *p = task->p + t * moe->n_experts, *dp = task->dlogits + t * moe->n_experts, sum = 0, mean = 0;
-        const calm_route *route = task->moe->routing->routes + t * moe->top_k;
-        const float *dweight = task->dweight + t * moe->top_k;
-        calm_vec_scale(moe->n_experts, 1.0f / calm_vec_softmax_numerators(moe->n_experts, 1, p), p);
-        for (size_t k = 0; k < moe->top_k; k++) {
-            sum += p[route[k].expert];
-            mean += dweight[k] * route[k].weight;
-        }
-        /* The choice is held fixed: an expert that was not chosen has no gradient of its own, and one through the
-         * softmax's sum. */
-        memset(dp, 0, moe->n_experts * sizeof *dp);
-        for (size_t k = 0; k < moe->top_k; k++)
-            dp[route[k].expert] = moe->norm_top_k ? (dweight[k] - mean) / sum : dweight[k];
-        calm_vec_softmax_back(moe->n_experts, p, dp);
-    }
+    for (size_t t = first; t < first + n; t++)
+        calm_router_back(moe, task->moe->routing->routes + t * moe->top_k, task->dweight + t * moe->top_k,
+                         task->p + t * moe->n_experts, task->dlogits + t * moe->n_experts);
     return CALM_OK;
 }
 

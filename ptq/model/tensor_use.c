@@ -63,12 +63,12 @@ static bool is_beside_linears(const names *of, size_t block, const char *rest)
             if (is_norm(of, rest, words->norm[s][p]))
                 return true;
     /* Families share tables of names, so that a name alone does not make a norm of q and k. */
-    if (config->arch->qk_norm != CALM_QK_NORM_NONE && (is_norm(of, rest, words->q_norm)
+    if (config->qk_norm != CALM_QK_NORM_NONE && (is_norm(of, rest, words->q_norm)
                                                        || is_norm(of, rest, words->k_norm)))
         return true;
     /* A dense block has no router, also where others have one. */
     return config->moe.sparse[block]
-           && (is_weight(rest, words->moe.router)
+           && (is_weight(rest, words->moe.router) || (config->moe.choice_bias && is(rest, words->moe.choice_bias))
                || (config->moe.shared_inner && is_weight(rest, words->moe.shared_gate)));
 }
 
@@ -118,7 +118,7 @@ static bool is_outside(const names *of, const char *name)
 {
     const calm_names *words = of->config->arch->names;
     const char *rest = behind(name, of->prefix);
-    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm) || is_weight(name, words->head)
+    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm) || is_weight(name, of->layout->head)
            || (of->config->arch->encoder && is_of_encoder(of, name));
 }
 
@@ -145,7 +145,7 @@ calm_tensor_use calm_tensor_use_of(const calm_config *config, const calm_layout 
     /* Buffers of such a block too: the block is what is wrong. */
     if (block >= (long)config->n_blocks)
         return CALM_TENSOR_BEYOND;
-    if (block < 0 && config->tied && is_weight(name, config->arch->names->head))
+    if (block < 0 && config->tied && is_weight(name, layout->head))
         return CALM_TENSOR_COPY;
     if (block < 0 ? is_outside(&of, name)
                   : is_beside_linears(&of, (size_t)block, rest) || is_of_linears(&of, (size_t)block, name))

@@ -88,7 +88,7 @@ static size_t max_length(const calm_model *model)
 {
     static const char *const keys[] = {"n_positions", "max_position_embeddings", "n_ctx"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const int64_t length = calm_json_int(calm_json_get(calm_model_json(model), keys[i]), 0);
+        const int64_t length = calm_json_int(calm_json_get(calm_model_text_json(model), keys[i]), 0);
         if (length > 0)
             return (size_t)length;
     }
@@ -118,7 +118,7 @@ static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, cons
 static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
                                long long *prefix)
 {
-    const calm_json *config = calm_model_json(model), *eos = calm_json_get(config, "eos_token_id");
+    const calm_json *config = calm_model_text_json(model), *eos = calm_json_get(config, "eos_token_id");
     char *path;
     CALM_SCOPED_JSON(json);
     *prefix = -1;

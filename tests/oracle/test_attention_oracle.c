@@ -84,9 +84,10 @@ static void new_block(const setting *s, fixture *f)
     const size_t q = s->n_heads * s->head_dim, kv = s->n_kv * s->head_dim;
     const size_t rotary = s->rotary == NO_ROTARY ? 0 : s->rotary ? s->rotary : s->head_dim;
     *f = (fixture){.window = s->window};
-    f->arch = (calm_arch){.encoder = s->encoder, .qk_norm = s->whole ? CALM_QK_NORM_WHOLE : CALM_QK_NORM_HEAD};
+    f->arch = (calm_arch){.encoder = s->encoder};
     f->config =
         (calm_config){.arch = &f->arch,
+                      .qk_norm = s->whole ? CALM_QK_NORM_WHOLE : CALM_QK_NORM_HEAD,
                       .hidden = s->hidden,
                       .n_heads = s->n_heads,
                       .n_kv = s->n_kv,

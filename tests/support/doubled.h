@@ -60,6 +60,7 @@ void calm_doubled_quantize(const double *x, size_t n, size_t d, int bits, bool a
 
 #define erff  erf
 #define expf  exp
+#define fabsf fabs
 #define fmaxf fmax
 #define fminf fmin
 #define sqrtf sqrt

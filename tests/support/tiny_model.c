@@ -63,6 +63,21 @@ static const tensor_row qwen2_moe[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(DENSE),
                                        GATED("mlp.shared_expert", 's', SPARSE),
                                        {L "mlp.shared_expert_gate.weight", '1', 'D', SPARSE}, HEAD, {0}};
 static const tensor_row qwen3_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(DENSE), EXPERTS, HEAD, {0}};
+#define SPARSE_MOE                                                                                           \
+    {L "block_sparse_moe.gate.weight", 'E', 'D', ALWAYS},                                                    \
+    {L "block_sparse_moe.experts.@.w1.weight", 'M', 'D', ALWAYS},                                            \
+    {L "block_sparse_moe.experts.@.w2.weight", 'D', 'M', ALWAYS},                                            \
+    {L "block_sparse_moe.experts.@.w3.weight", 'M', 'D', ALWAYS}
+
+static const tensor_row mixtral[] = {EMBED, NORMS, QKV(BIASED), O, SPARSE_MOE, HEAD, {0}};
+static const tensor_row minimax_m2[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), QKV(BIASED), O, SPARSE_MOE,
+                                        {L "block_sparse_moe.e_score_correction_bias", 'E', 0, ALWAYS}, HEAD, {0}};
+static const tensor_row olmoe[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), ATTENTION,
+                                   {L "mlp.gate.weight", 'E', 'D', ALWAYS}, GATED("mlp.experts.@", 'M', ALWAYS), HEAD,
+                                   {0}};
+static const tensor_row glm4_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), QKV(BIASED), O, MLP(DENSE), EXPERTS,
+                                      GATED("mlp.shared_experts", 'e', SPARSE),
+                                      {L "mlp.gate.e_score_correction_bias", 'E', 0, SPARSE}, HEAD, {0}};
 static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
@@ -100,25 +115,33 @@ static const struct family {
     const tensor_row *rows;
     const char *bias;    /* key or keys of the switch; NULL: none */
     bool slides;         /* the family has sliding windows        */
+    const char *experts; /* key of their number; NULL: no mixture */
 } families[] = {
-    {"llama", "LlamaForCausalLM", "llama", ROTARY, llama, "\"attention_bias\": true, \"mlp_bias\": true", false},
-    {"mistral", "MistralForCausalLM", "mistral", ROTARY, mistral, NULL, true},
-    {"qwen2", "Qwen2ForCausalLM", "qwen2", ROTARY, qwen2, NULL, true},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3", ROTARY, qwen3, "\"attention_bias\": true", true},
-    {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen2_moe", ROTARY, qwen2_moe, NULL, true},
+    {"llama", "LlamaForCausalLM", "llama", ROTARY, llama, "\"attention_bias\": true, \"mlp_bias\": true", false, NULL},
+    {"mistral", "MistralForCausalLM", "mistral", ROTARY, mistral, NULL, true, NULL},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", ROTARY, qwen2, NULL, true, NULL},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", ROTARY, qwen3, "\"attention_bias\": true", true, NULL},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen2_moe", ROTARY, qwen2_moe, NULL, true, "num_experts"},
     {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", ROTARY ", \"norm_topk_prob\": true", qwen3_moe,
-     "\"attention_bias\": true", true},
-    {"gemma2", "Gemma2ForCausalLM", "gemma2", GEMMA, gemma2, "\"attention_bias\": true", true},
+     "\"attention_bias\": true", true, "num_experts"},
+    {"gemma2", "Gemma2ForCausalLM", "gemma2", GEMMA, gemma2, "\"attention_bias\": true", true, NULL},
     {"gemma3", "Gemma3ForCausalLM", "gemma3_text", GEMMA ", \"sliding_window_pattern\": 2", gemma3,
-     "\"attention_bias\": true", true},
-    {"phi3", "Phi3ForCausalLM", "phi3", ROTARY, phi3, NULL, true},
-    {"olmo2", "Olmo2ForCausalLM", "olmo2", ROTARY, olmo2, "\"attention_bias\": true", false},
-    {"bert", "BertModel", "bert", BERTS, bert, NULL, false},
-    {"bert_mlm", "BertForMaskedLM", "bert", BERTS, bert_mlm, NULL, false},
+     "\"attention_bias\": true", true, NULL},
+    {"phi3", "Phi3ForCausalLM", "phi3", ROTARY, phi3, NULL, true, NULL},
+    {"olmo2", "Olmo2ForCausalLM", "olmo2", ROTARY, olmo2, "\"attention_bias\": true", false, NULL},
+    {"mixtral", "MixtralForCausalLM", "mixtral", ROTARY, mixtral, NULL, true, "num_local_experts"},
+    {"olmoe", "OlmoeForCausalLM", "olmoe", ROTARY, olmoe, "\"attention_bias\": true", false, "num_experts"},
+    {"glm4_moe", "Glm4MoeForCausalLM", "glm4_moe", ROTARY ", \"use_qk_norm\": true, \"routed_scaling_factor\": 1.5",
+     glm4_moe, "\"attention_bias\": true", false, "n_routed_experts"},
+    {"minimax_m2", "MiniMaxM2ForCausalLM", "minimax_m2", ROTARY ", \"rotary_dim\": 4", minimax_m2, NULL, false,
+     "num_local_experts"},
+    {"bert", "BertModel", "bert", BERTS, bert, NULL, false, NULL},
+    {"bert_mlm", "BertForMaskedLM", "bert", BERTS, bert_mlm, NULL, false, NULL},
 };
 
-const char *const tiny_families[] = {"llama",  "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2",
-                                     "gemma3", "phi3",    "olmo2", "bert",  "bert_mlm",  NULL};
+const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "qwen2_moe", "qwen3_moe",
+                                     "gemma2", "gemma3",  "phi3",    "olmo2", "mixtral",   "olmoe",
+                                     "glm4_moe", "minimax_m2", "bert", "bert_mlm", NULL};
 
 static const struct family *find_family(const tiny_model *model)
 {
@@ -279,21 +302,28 @@ static const char *window_text(const tiny_model *model, const struct family *fam
         return strcmp(family->name, "mistral") == 0 ? ", \"sliding_window\": null" : "";
     if (!types)
         return test_format(", \"sliding_window\": %zu%s", model->window,
-                           strstr(family->name, "moe") ? ", \"use_sliding_window\": true" : "");
+                           strncmp(family->name, "qwen", 4) == 0 ? ", \"use_sliding_window\": true" : "");
     const char *text = test_format(", \"sliding_window\": %zu, \"layer_types\": [", model->window);
     for (size_t i = 0; i < model->n_blocks; i++)
         text = test_format("%s%s\"%s\"", text, i ? ", " : "", i % 2 ? "sliding_attention" : "full_attention");
     return test_format("%s]", text);
 }
 
+/* The number of experts under the family's key, their width where intermediate_size is not it, and of which blocks the
+ * MLP is one of them. */
 static const char *experts_text(const tiny_model *model, const struct family *family)
 {
-    if (!strstr(family->name, "moe"))
+    if (!family->experts)
         return "";
-    const char *shared = strcmp(family->name, "qwen2_moe") == 0
-                             ? test_format(", \"shared_expert_intermediate_size\": %zu", model->shared_inner) : "";
-    return test_format(", \"num_experts\": %zu, \"num_experts_per_tok\": %zu, \"moe_intermediate_size\": %zu%s",
-                       model->n_experts, model->top_k, model->expert_inner, shared);
+    const char *rest = "";
+    if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0)
+        rest = test_format(", \"moe_intermediate_size\": %zu", model->expert_inner);
+    if (strcmp(family->name, "qwen2_moe") == 0)
+        rest = test_format("%s, \"shared_expert_intermediate_size\": %zu", rest, model->shared_inner);
+    if (strcmp(family->name, "glm4_moe") == 0)
+        rest = test_format("%s, \"n_shared_experts\": 1, \"first_k_dense_replace\": %zu", rest, model->n_dense);
+    return test_format(", \"%s\": %zu, \"num_experts_per_tok\": %zu%s", family->experts, model->n_experts, model->top_k,
+                       rest);
 }
 
 void tiny_model_write_config(const tiny_model *model, const char *dir)

@@ -1,9 +1,10 @@
 /* The backward pass of single operations is the transpose of their derivative (tests/support/adjoint.h): activation
- * functions, norms, rotations, linears, the head with the divergence, sentences' embeddings. */
+ * functions, norms, rotations, linears, routing, the head with the divergence, sentences' embeddings. */
 #include "ptq/base/rng.h"
 #include "ptq/eval/encode_back.h"
 #include "ptq/eval/predict_back.h"
 #include "ptq/model/norm_back.h"
+#include "ptq/model/router.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 #include "tests/support/adjoint.h"
@@ -278,6 +279,58 @@ TEST(the_head_and_the_divergence)
 }
 END_OF_TEST
 
+enum { EXPERTS = 6, CHOSEN = 3 };
+
+/* One row's logits, far from another choice, and what its weights are multiplied by. */
+typedef struct routed {
+    calm_config config;
+    calm_block block;
+    double r[EXPERTS], v[CHOSEN];
+    calm_route routes[CHOSEN];    /* of the first pass */
+} routed;
+
+static double routed_value(void *state)
+{
+    routed *f = state;
+    calm_route routes[CHOSEN];
+    double sum = 0;
+    ck_ok(calm_router_choose(ctx, &f->block, f->r, 1, routes));
+    for (size_t k = 0; k < CHOSEN; k++) {
+        ck_assert_uint_eq(routes[k].expert, f->routes[k].expert);
+        sum += f->v[k] * routes[k].weight;
+    }
+    return sum;
+}
+
+static void check_routing(const char *name, const calm_moe_config *moe)
+{
+    static const double bias[EXPERTS] = {0.1, 0.02, -0.05, 0.04, 0, -0.02};
+    routed f = {.config.moe = *moe, .r = {1.1, -0.4, 0.7, 0.2, -1.3, 0.9}, .v = {0.8, -1.3, 0.5}};
+    double row[EXPERTS], d[EXPERTS];
+    f.block = (calm_block){.config = &f.config, .moe.choice_bias = moe->choice_bias ? bias : NULL};
+    ck_ok(calm_router_choose(ctx, &f.block, f.r, 1, f.routes));
+    memcpy(row, f.r, sizeof row);
+    calm_router_back(moe, f.routes, f.v, row, d);
+    adjoint_check(name, routed_value, &f, f.r, d, EXPERTS);
+}
+
+/* Scores, divided or not, by their sum or by a constant above it; sparsemixer with one expert out of reach. */
+TEST(routing)
+{
+    for (calm_router_score score = 0; score <= CALM_ROUTER_SIGMOID; score++)
+        for (int flags = 0; flags < 16; flags++) {
+            const bool by_constant = flags & 8;
+            check_routing(test_format("score %d, settings %d", (int)score, flags),
+                          &(calm_moe_config){.n_experts = EXPERTS, .top_k = CHOSEN, .score = score,
+                                             .norm_top_k = flags & 1, .choice_bias = flags & 2,
+                                             .n_groups = flags & 4 ? 3 : 0, .top_groups = 2, .scale = 2.5,
+                                             .sum_plus = by_constant ? 0 : 0.1, .sum_min = by_constant ? 9 : 0});
+        }
+    check_routing("sparsemixer", &(calm_moe_config){.n_experts = EXPERTS, .top_k = CHOSEN, .scale = 1, .jitter = 0.3,
+                                                    .score = CALM_ROUTER_SPARSEMIXER});
+}
+END_OF_TEST
+
 typedef struct sentence {
     double x[TOKENS * WIDTH], y[TOKENS * WIDTH];
 } sentence;
@@ -303,6 +356,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("adjoint", (const TTest *[]){activations_and_softmax, norms, rotations, linears,
+    return run_tests("adjoint", (const TTest *[]){activations_and_softmax, norms, rotations, linears, routing,
                                                   the_head_and_the_divergence, the_embedding_of_a_sentence, NULL});
 }

@@ -204,12 +204,12 @@ static double moe_value(void *state)
 }
 
 /* Without the norm before it, so that the rows that are routed are those that the experts read; with and without a
- * shared expert and with weights that are divided by their sum and not.  Gradients pass through the weights of the
- * chosen; two of five experts are, so all have tokens. */
+ * shared expert, that with a gate and without, and with weights that are divided by their sum and not.  Gradients pass
+ * through the weights of the chosen; two of five experts are, so all have tokens. */
 TEST(mixtures)
 {
-    static const char *const families[] = {"qwen3_moe", "qwen2_moe"};
-    for (size_t i = 0; i < 2; i++)
+    static const char *const families[] = {"qwen3_moe", "qwen2_moe", "glm4_moe"};
+    for (size_t i = 0; i < 3; i++)
         for (int divided = 0; divided < 2; divided++) {
             fixture f;
             double *grads[64] = {NULL};

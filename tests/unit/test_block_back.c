@@ -129,6 +129,12 @@ TEST(slopes)
         fixture f;
         float *dx;
         open_fixture(tiny_families[i], &f);
+        /* A step as large as float32 needs makes a router choose others; test_adjoint_block.c has them all in double,
+         * with steps that are small enough.  Those of Qwen stay: none of their tokens is near another choice. */
+        if (calm_config_is_mixture(calm_model_config(f.model)) && strncmp(tiny_families[i], "qwen", 4) != 0) {
+            calm_model_close(f.model);
+            continue;
+        }
         ck_ok(CALM_NEW(ctx, ctx->out, dx, f.n));
         ck_ok(both(&f, dx));
         check_slopes(&f, test_format("%s: x", tiny_families[i]), f.x, dx, f.n);

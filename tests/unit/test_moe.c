@@ -1,5 +1,6 @@
 /* Mixtures of experts: against a loop over tokens in double, and to the bit whatever the waves, threads and memory. */
 #include "ptq/model/moe_impl.h"
+#include "ptq/model/router.h"
 
 #include "ptq/base/rng.h"
 #include "ptq/model/arch.h"

@@ -1,0 +1,69 @@
+/* MiniMax-M2: RMSNorm over the whole q and k, rotary embedding of a part of each head; the MLP of every block is a
+ * mixture whose router takes sigmoids, with a bias for the choice.
+ *
+ * Reference: transformers' modeling_minimax_m2.py. */
+#include <string.h>
+
+#include "ptq/model/arch.h"
+
+/* Settings of the published code that transformers' has no choice for. */
+static calm_status check_fixed(calm_ctx *ctx, const char *path, const calm_json *root)
+{
+    static const struct {
+        const char *key, *value;
+    } fixed[] = {{"scoring_func", "sigmoid"}, {"qk_norm_type", "per_layer"}};
+    bool on;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        const char *found;
+        CALM_TRY(calm_json_need_string(ctx, path, root, fixed[i].key, fixed[i].value, &found));
+        if (strcmp(found, fixed[i].value) != 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": found \"%s\", expected \"%s\"", path, fixed[i].key,
+                             found, fixed[i].value);
+    }
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "use_qk_norm", &(bool){true}, &on));
+    if (on)
+        CALM_TRY(calm_json_need_bool(ctx, path, root, "use_routing_bias", &(bool){true}, &on));
+    return on ? CALM_OK
+              : calm_fail(ctx, CALM_EUNSUPPORTED,
+                          "%s: \"use_qk_norm\" or \"use_routing_bias\": found false, expected true", path);
+}
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
+    int64_t rotary = (int64_t)config->rope[CALM_ROPE_GLOBAL].rotary;
+    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
+    /* Published files count channels instead of a share of the head. */
+    CALM_TRY(calm_json_need_int(ctx, path, root, "rotary_dim", &rotary, 2, (int64_t)config->head_dim, &rotary));
+    if (rotary % 2 != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"rotary_dim\": expected an even number, found %lld", path,
+                         (long long)rotary);
+    config->rope[CALM_ROPE_GLOBAL].rotary = (size_t)rotary;
+    /* The weights are the sigmoids themselves, divided by their sum. */
+    config->moe.score = CALM_ROUTER_SIGMOID;
+    config->moe.choice_bias = true;
+    return check_fixed(ctx, path, root);
+}
+
+static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm",
+    .moe = {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts",
+            .choice_bias = "block_sparse_moe.e_score_correction_bias"}};
+
+const calm_arch calm_arch_minimax_m2 = {
+    .name = "minimax_m2",
+    .classes = "MiniMaxM2ForCausalLM",
+    .prefixes = CALM_DECODER_PREFIXES,
+    .names = &names,
+    .qk_norm = CALM_QK_NORM_WHOLE,
+    .default_kv_heads = 8,
+    .default_head_dim = 128,
+    .default_positions = 196608,
+    .default_rope_theta = 5000000.0,
+    .partial_rope = 1,
+    .keys = "num_local_experts num_experts_per_tok rotary_dim scoring_func qk_norm_type use_qk_norm use_routing_bias "
+            "num_mtp_modules mtp_transformer_layers",
+    .read_config = read_config,
+};

@@ -1,0 +1,173 @@
+/* Experts of one tensor: each is a part of it, by offset and steps. */
+#include "ptq/model/fused_experts.h"
+
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/layout.h"
+#include "ptq/model/turned.h"
+#include "ptq/tensor/dtype.h"
+
+/* ---- which tensors ---- */
+
+/* Both tensors of a block; NULL: it has none. */
+typedef struct fused {
+    const calm_tensor *gate_up, *down;
+    bool transposed;
+} fused;
+
+static bool has_shape(const calm_tensor *tensor, size_t a, size_t b, size_t c)
+{
+    return tensor->shape[0] == a && tensor->shape[1] == b && tensor->shape[2] == c;
+}
+
+static calm_status wrong_shape(calm_ctx *ctx, const calm_tensor *tensor, const size_t plain[3])
+{
+    const size_t other[3] = {plain[0], plain[2], plain[1]};
+    char found[128], expected[128], turned_to[128];
+    return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %s %s, expected floats %s or, transposed, %s from config.json",
+                     tensor->file, tensor->name, calm_dtype_name(tensor->dtype),
+                     calm_shape_text(tensor->n_dims, tensor->shape, found), calm_shape_text(3, plain, expected),
+                     calm_shape_text(3, other, turned_to));
+}
+
+/* Rank, dtype and shape of both, and whether they are transposed: of the two at least one tells, as no expert is as
+ * wide as the model and half of it. */
+static calm_status check(calm_ctx *ctx, const calm_config *config, fused *of)
+{
+    const size_t experts = config->moe.n_experts, inner = config->moe.inner, width = config->hidden;
+    /* gate_up, down; plain. */
+    const size_t shapes[2][3] = {{experts, 2 * inner, width}, {experts, width, inner}};
+    const calm_tensor *const tensors[2] = {of->gate_up, of->down};
+    bool plain[2], other[2];
+    for (int i = 0; i < 2; i++) {
+        const calm_tensor *t = tensors[i];
+        const size_t *s = shapes[i];
+        plain[i] = has_shape(t, s[0], s[1], s[2]);
+        other[i] = has_shape(t, s[0], s[2], s[1]);
+        if (t->n_dims != 3 || !calm_dtype_is_float(t->dtype) || (!plain[i] && !other[i]))
+            return wrong_shape(ctx, t, s);
+    }
+    /* A square one fits both: then the other decides. */
+    of->transposed = !(plain[0] && plain[1]);
+    if (of->transposed && !(other[0] && other[1]))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: of the tensors %s and %s one is transposed; expected both or none",
+                         of->down->file, of->gate_up->name, of->down->name);
+    return CALM_OK;
+}
+
+static calm_status find(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block,
+                        const calm_safetensors *set, fused *out)
+{
+    const calm_names *names = config->arch->names;
+    const char *const words[2] = {names->moe.fused_gate_up, names->moe.fused_down};
+    const calm_tensor *found[2];
+    char *name[2];
+    for (int i = 0; i < 2; i++) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name[i], "%s%s.%zu.%s", prefix, names->blocks, block, words[i]));
+        found[i] = calm_safetensors_find(set, name[i]);
+    }
+    *out = (fused){found[0], found[1], false};
+    if (!found[0] && !found[1])
+        return CALM_OK;
+    if (!found[0] || !found[1])
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: tensor %s is missing; %s is there", found[found[0] ? 0 : 1]->file,
+                         name[found[0] ? 1 : 0], name[found[0] ? 0 : 1]);
+    return check(ctx, config, out);
+}
+
+/* ---- views ---- */
+
+/* A list of tensors in progress, in ctx->scratch; names and views are in ctx->out. */
+typedef struct listing {
+    const calm_config *config;
+    const char *prefix;
+    calm_tensor *tensors;
+    size_t n;
+} listing;
+
+/* The matrix of a role in the expert's part of `whole`. */
+static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t expert, calm_role role,
+                            const calm_tensor *whole, bool transposed)
+{
+    const bool down = role == CALM_ROLE_DOWN, interleaved = to->config->arch->names->moe.interleaved && !down;
+    const size_t size = calm_dtype_bytes(whole->dtype), part = whole->bytes / to->config->moe.n_experts;
+    const size_t second = role == CALM_ROLE_UP;
+    calm_tensor *out = &to->tensors[to->n++];
+    const char *module;
+    char *name;
+    calm_turned *v;
+    CALM_TRY(calm_role_module(ctx, to->config, to->prefix, block, role, (long)expert, &module));
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
+    /* File, shard and dtype stay. */
+    *out = *whole;
+    out->name = name;
+    out->n_dims = 2;
+    out->shape[2] = 0;
+    calm_role_shape(to->config, role, (long)expert, &out->shape[0], &out->shape[1]);
+    out->n_elements = out->shape[0] * out->shape[1];
+    /* gate and up share an expert's bytes half and half, so that each byte is released and hashed once. */
+    out->bytes = out->n_elements * size;
+    out->data = whole->data + expert * part + second * out->bytes;
+    if (!transposed && !interleaved)
+        return CALM_OK;
+    /* Its elements are no one piece of the file. */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, v, 1));
+    const size_t lines = down ? out->shape[0] : 2 * out->shape[0];    /* rows of the stored matrix, not transposed */
+    const size_t row = transposed ? 1 : out->shape[1];
+    *v = (calm_turned){.base = whole->data + expert * part, .row_step = row * (interleaved ? 2 : 1),
+                .column_step = transposed ? lines : 1};
+    /* up begins at the next line, or behind all of gate's. */
+    v->base += second * size * row * (interleaved ? 1 : out->shape[0]);
+    out->entry = v;
+    out->source = &calm_turned_source;
+    return CALM_OK;
+}
+
+static calm_status add_experts(calm_ctx *ctx, listing *to, size_t block, const fused *of)
+{
+    for (size_t e = 0; e < to->config->moe.n_experts; e++) {
+        CALM_TRY(add_view(ctx, to, block, e, CALM_ROLE_GATE, of->gate_up, of->transposed));
+        CALM_TRY(add_view(ctx, to, block, e, CALM_ROLE_UP, of->gate_up, of->transposed));
+        CALM_TRY(add_view(ctx, to, block, e, CALM_ROLE_DOWN, of->down, of->transposed));
+    }
+    return CALM_OK;
+}
+
+static bool is_fused(const fused *blocks, size_t n, const calm_tensor *tensor)
+{
+    bool found = false;
+    for (size_t b = 0; b < n && !found; b++)
+        found = blocks[b].gate_up == tensor || blocks[b].down == tensor;
+    return found;
+}
+
+calm_status calm_experts_unfuse(calm_ctx *ctx, const calm_config *config, const char *prefix, calm_safetensors *set)
+{
+    const size_t n_blocks = config->n_blocks, n = calm_safetensors_count(set);
+    listing list = {config, prefix, NULL, 0};
+    fused *blocks;
+    size_t n_fused = 0;
+    CALM_SCOPED_SCRATCH(ctx);
+    /* A dense family, or one whose experts never come in one tensor. */
+    if (!config->arch->names->moe.fused_gate_up)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, blocks, n_blocks));
+    for (size_t b = 0; b < n_blocks; b++) {
+        if (config->moe.sparse[b])
+            CALM_TRY(find(ctx, config, prefix, b, set, &blocks[b]));
+        n_fused += blocks[b].down != NULL;
+    }
+    if (!n_fused)
+        return CALM_OK;
+    /* Three matrices an expert, in place of two tensors a block. */
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, list.tensors, n + 3 * n_fused * config->moe.n_experts));
+    for (size_t i = 0; i < n; i++)
+        if (!is_fused(blocks, n_blocks, calm_safetensors_at(set, i)))
+            list.tensors[list.n++] = *calm_safetensors_at(set, i);
+    for (size_t b = 0; b < n_blocks; b++)
+        if (blocks[b].down)
+            CALM_TRY(add_experts(ctx, &list, b, &blocks[b]));
+    return calm_safetensors_replace(ctx, set, list.tensors, list.n);
+}

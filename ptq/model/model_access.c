@@ -1,0 +1,102 @@
+/* What is known of an open model without reading a weight. */
+#include "ptq/model/model_impl.h"
+
+#include "ptq/base/file.h"
+#include "ptq/model/arch.h"
+#include "ptq/tensor/dtype.h"
+
+const calm_config *calm_model_config(const calm_model *model)
+{
+    return &model->config;
+}
+
+const calm_layout *calm_model_layout(const calm_model *model)
+{
+    return &model->layout;
+}
+
+const char *calm_model_prefix(const calm_model *model)
+{
+    return model->prefix;
+}
+
+const char *calm_model_dir(const calm_model *model)
+{
+    return model->dir;
+}
+
+const calm_json *calm_model_json(const calm_model *model)
+{
+    return model->json;
+}
+
+const calm_json *calm_model_text_json(const calm_model *model)
+{
+    return model->text ? model->text : model->json;
+}
+
+bool calm_model_is_wrapped(const calm_model *model)
+{
+    return model->text != NULL;
+}
+
+const char *calm_model_class(const calm_model *model)
+{
+    const char *first = calm_json_string(calm_json_at(calm_json_get(model->json, "architectures"), 0), NULL);
+    return first ? first : model->config.arch->name;
+}
+
+const calm_safetensors *calm_model_tensors(const calm_model *model)
+{
+    return model->tensors;
+}
+
+/* Directories hold safetensors alone. */
+bool calm_model_is_file(const calm_model *model)
+{
+    return calm_is_file(model->dir);
+}
+
+bool calm_model_is_quantized(const calm_model *model)
+{
+    return model->stored || model->in_blocks;
+}
+
+const calm_qformat_reader *calm_model_qformat(const calm_model *model)
+{
+    return model->stored;
+}
+
+calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule)
+{
+    const calm_layout *layout = &model->layout;
+    bool quantized;
+    calm_qformat_scheme scheme;
+    for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
+        CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
+        if (quantized && scheme.act_bits && !calm_qformat_says_rule(&scheme)) {
+            model->act_rule = rule;
+            return CALM_OK;
+        }
+    }
+    return calm_fail(ctx, CALM_EARG, "%s quantizes no activations by token: there is nothing that a rule for their "
+                     "scales could change", model->dir);
+}
+
+size_t calm_model_n_params(const calm_model *model)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(model->tensors, i);
+        n += calm_dtype_is_float(tensor->dtype) ? tensor->n_elements : 0;
+    }
+    return n;
+}
+
+size_t calm_model_bytes(const calm_model *model)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++)
+        n += calm_safetensors_at(model->tensors, i)->bytes;
+    return n;
+}

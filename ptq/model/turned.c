@@ -1,0 +1,63 @@
+/* Matrices whose elements are steps apart, by tiles. */
+#include "ptq/model/turned.h"
+
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/tensor/dtype.h"
+#include "ptq/tensor/linalg.h"
+
+/* Rows and columns that are turned at a time: their floats are on the stack. */
+#define TILE_ROWS ((size_t)128)
+#define TILE_COLUMNS ((size_t)16)
+
+/* Rows r0 .. r0 + rows - 1 and columns c0 .. of a view, into out, whose lines are `width` apart. */
+static calm_status turn(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, size_t rows, size_t c0, size_t columns,
+                        size_t width, float *out)
+{
+    const calm_turned *v = tensor->entry;
+    const size_t size = calm_dtype_bytes(tensor->dtype), span = (rows - 1) * v->row_step + 1;
+    float line[2 * TILE_ROWS];
+    for (size_t r = 0; v->column_step == 1 && r < rows; r++)
+        CALM_TRY(calm_to_f32(ctx, tensor->dtype, v->base + ((r0 + r) * v->row_step + c0) * size, columns,
+                             out + r * width));
+    /* Elements of a column of the matrix are neighbours in the file. */
+    for (size_t c = 0; v->column_step > 1 && c < columns; c++) {
+        const size_t first = r0 * v->row_step + (c0 + c) * v->column_step;
+        CALM_TRY(calm_to_f32(ctx, tensor->dtype, v->base + first * size, span, line));
+        for (size_t r = 0; r < rows; r++)
+            out[r * width + c] = line[r * v->row_step];
+    }
+    return CALM_OK;
+}
+
+/* Whole rows r0 .. r0 + rows - 1. */
+static calm_status widen_rows(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, size_t rows, float *out)
+{
+    const size_t width = tensor->shape[1];
+    for (size_t r = 0; r < rows; r += TILE_ROWS)
+        for (size_t c = 0; c < width; c += TILE_COLUMNS)
+            CALM_TRY(turn(ctx, tensor, r0 + r, calm_size_min(TILE_ROWS, rows - r), c,
+                          calm_size_min(TILE_COLUMNS, width - c), width, out + r * width + c));
+    return CALM_OK;
+}
+
+/* A calm_tensor_source.  Parts of rows are rare: all of those that they lie in are read. */
+static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n, float *out)
+{
+    const size_t width = tensor->shape[1], begin = first / width, end = (first + n + width - 1) / width;
+    float *rows = out;
+    (void)self;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (first % width || n % width)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, (end - begin) * width));
+    CALM_TRY(widen_rows(ctx, tensor, begin, end - begin, rows));
+    if (rows != out)
+        memcpy(out, rows + (first - begin * width), n * sizeof *out);
+    const size_t bad = calm_find_nonfinite(out, n);
+    return bad == n ? CALM_OK
+                    : calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged",
+                                tensor->file, tensor->name, first + bad, (double)out[bad]);
+}
+
+const calm_tensor_source calm_turned_source = {.widen = widen};

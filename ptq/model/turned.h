@@ -1,0 +1,17 @@
+/* A matrix in a part of a stored tensor: transposed, or every second line of it. */
+#ifndef CALM_MODEL_TURNED_H
+#define CALM_MODEL_TURNED_H
+
+#include "ptq/io/safetensors.h"
+
+/* Element [r, c] is number r row_step + c column_step of the dtype from `base` on; column_step is 1, or else row_step
+ * is 1 or 2. */
+typedef struct calm_turned {
+    const uint8_t *base;
+    size_t row_step, column_step;
+} calm_turned;
+
+/* The source of a tensor [rows, columns] whose `entry` is a calm_turned. */
+extern const calm_tensor_source calm_turned_source;
+
+#endif

@@ -1,0 +1,138 @@
+/* The table of wrappers, and the text part of their config.json.
+ *
+ * Reference: transformers' configuration_<family>.py; "text_config" of published files leaves out what is the class's
+ * default, which the table therefore has. */
+#include "ptq/model/wrapper.h"
+
+#include <string.h>
+
+#include "ptq/model/arch.h"
+
+#define TEXT "text_config"
+
+typedef struct wrapper {
+    const char *class_name, *model_type;
+    const char *inner;          /* model_type of the text model where "text_config" names none */
+    bool flat;                  /* the first files have the text model's keys at the top level      */
+    int64_t heads, vocab;       /* of the text model when they are absent; 0: they must be there    */
+} wrapper;
+
+static const wrapper wrappers[] = {
+    {"Qwen2VLForConditionalGeneration", "qwen2_vl", "qwen2", true, 0, 0},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "qwen2", true, 0, 0},
+    {"Qwen3VLForConditionalGeneration", "qwen3_vl", "qwen3", false, 0, 0},
+    {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", "qwen3_moe", false, 0, 0},
+    {"Gemma3ForConditionalGeneration", "gemma3", "gemma3_text", false, 8, 262208},
+    {"Mistral3ForConditionalGeneration", "mistral3", "mistral", false, 0, 0},
+    {"LlavaForConditionalGeneration", "llava", "llama", false, 0, 0},
+};
+
+/* By class; without one by model type. */
+static const wrapper *find_wrapper(const char *class_name, const char *model_type)
+{
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
+        if (class_name ? strcmp(wrappers[i].class_name, class_name) == 0
+                       : model_type && strcmp(wrappers[i].model_type, model_type) == 0)
+            return &wrappers[i];
+    return NULL;
+}
+
+/* Keys of older files that have no "text_config" and belong to the wrapper alone. */
+static bool is_outer_key(const char *key)
+{
+    return calm_arch_listed("vision_config image_token_id video_token_id vision_start_token_id vision_end_token_id "
+                            "vision_token_id",
+                            ' ', key);
+}
+
+/* The members of `root` that belong to the text model. */
+static calm_json *flat_text(const calm_json *root)
+{
+    calm_json *text = calm_json_new_object();
+    const char *key;
+    const calm_json *value;
+    for (void *iter = NULL; calm_json_next(root, &iter, &key, &value);)
+        if (!is_outer_key(key))
+            calm_json_set(text, key, calm_json_copy(value));
+    return text;
+}
+
+/* What the wrapper's top level says for the text model: always the tied head, which is the wrapper's own, the others
+ * where the text model is silent. */
+static void take_outer(const calm_json *root, calm_json *text)
+{
+    static const char *const silent[] = {"dtype", "torch_dtype", "bos_token_id", "eos_token_id"};
+    const calm_json *tied = calm_json_get(root, "tie_word_embeddings");
+    const bool typed = calm_json_get(text, "dtype") || calm_json_get(text, "torch_dtype");
+    if (tied)
+        calm_json_set(text, "tie_word_embeddings", calm_json_copy(tied));
+    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
+        if (!(typed && i < 2) && !calm_json_get(text, silent[i]) && calm_json_get(root, silent[i]))
+            calm_json_set(text, silent[i], calm_json_copy(calm_json_get(root, silent[i])));
+}
+
+/* The class of the text model in place of the wrapper's. */
+static void name_class(const calm_arch *arch, calm_json *text)
+{
+    const char *end = strchr(arch->classes, '|');
+    calm_json *list = calm_json_new_array();
+    CALM_SCOPED_TEXT(word);
+    /* The first of several: those of a family have one text model. */
+    calm_text_append(&word, arch->classes, end ? (size_t)(end - arch->classes) : strlen(arch->classes));
+    calm_json_add_string(list, word.data);
+    calm_json_set(text, "architectures", list);
+}
+
+/* A class that is not in the table although there is a text model within. */
+static calm_status refuse(calm_ctx *ctx, const char *path, const char *class_name, const calm_json *inner)
+{
+    const char *type = calm_json_string(calm_json_get(inner, "model_type"), NULL);
+    const calm_arch *arch = calm_arch_find(NULL, type);
+    CALM_SCOPED_TEXT(known);
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
+        calm_text_printf(&known, " %s", wrappers[i].class_name);
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "%s: architecture %s is not known; the text model in it (\"" TEXT "\", model_type %s) is %s%s; "
+                     "of models that hold a text model calm knows%s",
+                     path, class_name ? class_name : "(none named)", type ? type : "(none)",
+                     arch ? "one that calm knows, as " : "not known either", arch ? arch->name : "",
+                     known.data ? known.data : "");
+}
+
+static calm_status unwrap(calm_ctx *ctx, const char *path, const calm_json *root, const wrapper *row, calm_json **out)
+{
+    const calm_json *inner = calm_json_get(root, TEXT);
+    if (inner || !row->flat)
+        CALM_TRY(calm_json_expect(ctx, inner, CALM_JSON_OBJECT, "%s: \"" TEXT "\"", path));
+    const char *type = inner ? calm_json_string(calm_json_get(inner, "model_type"), row->inner) : row->inner;
+    const calm_arch *arch = calm_arch_find(NULL, type);
+    if (!arch)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: \"" TEXT "\": model_type \"%s\" is not known; expected that of a family that calm knows, "
+                         "such as \"%s\"", path, type, row->inner);
+    calm_json *text = inner ? calm_json_copy(inner) : flat_text(root);
+    /* The caller's from here on, also after a failure. */
+    *out = text;
+    take_outer(root, text);
+    name_class(arch, text);
+    if (row->heads && !calm_json_get(text, "num_attention_heads"))
+        calm_json_set_int(text, "num_attention_heads", row->heads);
+    if (row->vocab && !calm_json_get(text, "vocab_size"))
+        calm_json_set_int(text, "vocab_size", row->vocab);
+    return CALM_OK;
+}
+
+calm_status calm_config_text(calm_ctx *ctx, const char *path, const calm_json *root, calm_json **out)
+{
+    const char *class_name = calm_json_string(calm_json_at(calm_json_get(root, "architectures"), 0), NULL);
+    const char *model_type = calm_json_string(calm_json_get(root, "model_type"), NULL);
+    const calm_json *inner = calm_json_get(root, TEXT);
+    *out = NULL;
+    /* A text model's own class; its file may have a stray "text_config". */
+    if (calm_arch_find(class_name, model_type))
+        return CALM_OK;
+    const wrapper *row = find_wrapper(class_name, model_type);
+    if (row)
+        return unwrap(ctx, path, root, row, out);
+    return inner ? refuse(ctx, path, class_name ? class_name : model_type, inner) : CALM_OK;
+}

@@ -1,0 +1,156 @@
+/* Wrappers: the text model of a checkpoint that holds more, by all spellings; and those that are refused. */
+#include "ptq/model/wrapper.h"
+
+#include "ptq/base/file.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/model.h"
+#include "ptq/model/tensor_use.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/write_tensors.h"
+
+enum { MOST = 128 };
+
+static const float vision[6] = {1, 2, 3, 4, 5, 6};
+
+static const char *text_of(const char *dir)
+{
+    char *text;
+    size_t n;
+    ck_ok(calm_read_file(ctx, test_format("%s/config.json", dir), 1 << 20, &text, &n));
+    return test_format("%.*s", (int)n, text);
+}
+
+static void write_text(const char *dir, const char *text)
+{
+    ck_ok(calm_write_file(ctx, test_format("%s/config.json", dir), text, strlen(text)));
+}
+
+/* The tiny model in `inner` under other names beside a vision tower. */
+static const char *wrap(const calm_model *inner, const char *prefix, const char *head, const char *config)
+{
+    static calm_tensor tensors[MOST];
+    const calm_safetensors *set = calm_model_tensors(inner);
+    const char *dir = test_directory();
+    size_t n = 0;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const char *name = calm_safetensors_at(set, i)->name;
+        tensors[n] = *calm_safetensors_at(set, i);
+        tensors[n++].name = strcmp(name, "lm_head.weight") == 0 ? test_format("%s.weight", head)
+                                                                : test_format("%s%s", prefix, name + strlen("model."));
+    }
+    tensors[n++] = float_tensor("visual.merger.weight", vision, 2, 3, 0);
+    write_tensors(dir, tensors, n);
+    write_text(dir, config);
+    return dir;
+}
+
+/* Each prefix of the field, with and without a "text_config". */
+TEST(prefixes)
+{
+    static const char *const cases[][4] = {
+        {"Qwen3VLForConditionalGeneration", "model.language_model.", "lm_head", "qwen3"},
+        {"Qwen3VLForConditionalGeneration", "language_model.model.", "language_model.lm_head", "qwen3"},
+        {"Qwen2_5_VLForConditionalGeneration", "model.", "lm_head", "qwen2"},
+        {"Mistral3ForConditionalGeneration", "language_model.model.", "language_model.lm_head", "mistral"},
+        {"LlavaForConditionalGeneration", "language_model.model.", "language_model.lm_head", "llama"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tiny_model spec = tiny_of(cases[i][3]);
+        calm_model *inner, *outer;
+        calm_block a, b;
+        spec.tied = false;
+        const char *source = tiny_model_write(&spec);
+        ck_ok(calm_model_open(ctx, source, &inner));
+        const char *config = test_format("{\"architectures\": [\"%s\"], \"vision_config\": {\"depth\": 1}, "
+                                         "\"image_token_id\": 5, \"text_config\": %s}", cases[i][0], text_of(source));
+        const char *dir = wrap(inner, cases[i][1], cases[i][2], config);
+        ck_ok(calm_model_open(ctx, dir, &outer));
+        ck_assert(calm_model_is_wrapped(outer) && !calm_model_is_wrapped(inner));
+        ck_assert_str_eq(calm_model_class(outer), cases[i][0]);
+        ck_assert_str_eq(calm_model_prefix(outer), cases[i][1]);
+        ck_assert_str_eq(calm_model_layout(outer)->head, cases[i][2]);
+        ck_assert_str_eq(calm_model_config(outer)->arch->name, cases[i][3]);
+        ck_assert_int_eq(calm_model_tensor_use(outer, "visual.merger.weight"), CALM_TENSOR_FOREIGN);
+        ck_assert_int_eq(calm_model_tensor_use(outer, test_format("%s.weight", cases[i][2])), CALM_TENSOR_READ);
+        ck_ok(calm_model_load_block(ctx, inner, 1, &a));
+        ck_ok(calm_model_load_block(ctx, outer, 1, &b));
+        ck_assert(memcmp(a.weight[CALM_ROLE_O].w, b.weight[CALM_ROLE_O].w,
+                         a.weight[CALM_ROLE_O].out * a.weight[CALM_ROLE_O].in * sizeof(float)) == 0);
+        calm_model_close(inner);
+        calm_model_close(outer);
+    }
+}
+END_OF_TEST
+
+/* What is read of `text`, in ctx->out. */
+static calm_config read_config(const char *text)
+{
+    calm_json *root;
+    calm_config config;
+    ck_ok(calm_json_parse(ctx, "config.json", text, strlen(text), &root));
+    const calm_status status = calm_config_read(ctx, "config.json", root, &config);
+    ck_assert_msg(status == CALM_OK, "%s", ctx->message);
+    calm_json_free(root);
+    return config;
+}
+
+#define SIZES                                                                                                \
+    "\"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 2"
+#define HEADS SIZES ", \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 100"
+#define MROPE "\"rope_theta\": 1000000.0, \"rope_scaling\": {\"type\": \"mrope\", \"mrope_section\": [2, 3, 3]}"
+
+TEST(spellings)
+{
+    /* Qwen2.5-VL as it was published first: everything at the top level. */
+    calm_config config = read_config("{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], " HEADS ", " MROPE
+                                     ", \"vision_config\": {\"depth\": 1}, \"vision_token_id\": 4, "
+                                     "\"tie_word_embeddings\": true}");
+    ck_assert_str_eq(config.arch->name, "qwen2");
+    ck_assert_int_eq(config.rope[0].kind, CALM_ROPE_DEFAULT);
+    ck_assert(config.rope[0].theta == 1000000.0 && config.tied);
+    /* Gemma 3 leaves out what is the class's default. */
+    config = read_config("{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"text_config\": {" SIZES
+                         ", \"model_type\": \"gemma3_text\", \"sliding_window\": 16}, \"torch_dtype\": \"float16\"}");
+    ck_assert_uint_eq(config.n_heads, 8);
+    ck_assert_uint_eq(config.n_kv, 4);
+    ck_assert_uint_eq(config.head_dim, 256);
+    ck_assert_uint_eq(config.vocab, 262208);
+    ck_assert(config.tied && config.dtype == CALM_F16);
+    /* The head is the wrapper's own, whatever the text model says; its dtype wins over the outer one. */
+    config = read_config("{\"architectures\": [\"Qwen3VLForConditionalGeneration\"], \"text_config\": {" HEADS
+                         ", \"tie_word_embeddings\": true, \"dtype\": \"float32\"}, \"tie_word_embeddings\": false, "
+                         "\"torch_dtype\": \"float16\"}");
+    ck_assert(!config.tied && config.dtype == CALM_F32);
+}
+END_OF_TEST
+
+static void refuses(const char *text, calm_status expected, const char *words)
+{
+    calm_json *root;
+    calm_config config;
+    ck_ok(calm_json_parse(ctx, "config.json", text, strlen(text), &root));
+    ck_fails(calm_config_read(ctx, "config.json", root, &config), expected, words);
+    calm_ctx_forgive(ctx);
+    calm_json_free(root);
+}
+
+TEST(refusals)
+{
+    refuses("{\"architectures\": [\"NewVLForConditionalGeneration\"], \"text_config\": {\"model_type\": \"qwen3\"}}",
+            CALM_EUNSUPPORTED, "model_type qwen3) is one that calm knows, as qwen3");
+    refuses("{\"architectures\": [\"NewVLForConditionalGeneration\"], \"text_config\": {\"model_type\": \"new\"}}",
+            CALM_EUNSUPPORTED, "model_type new) is not known either");
+    refuses("{\"architectures\": [\"Mistral3ForConditionalGeneration\"], \"text_config\": {\"model_type\": \"new\"}}",
+            CALM_EUNSUPPORTED, "\"text_config\": model_type \"new\" is not known; expected that of a family");
+    refuses("{\"architectures\": [\"Qwen3VLForConditionalGeneration\"], \"text_config\": []}", CALM_EFORMAT,
+            "\"text_config\"");
+    refuses("{\"architectures\": [\"Qwen3VLForConditionalGeneration\"], \"text_config\": {" HEADS ", \"new_key\": 3}}",
+            CALM_EUNSUPPORTED, "text_config: \"new_key\"");
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("wrapper", (const TTest *[]){prefixes, spellings, refusals, NULL});
+}
