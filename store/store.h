@@ -231,7 +231,7 @@ typedef struct calm_store_dropped {
  * that another run considered which did not finish or whose recipe has "keep_candidates".  The rows stay and name what
  * is gone: who needs it computes the same again.  For who writes, once what it needs is on the disk; killed, it has
  * removed some of them. */
-calm_status calm_store_drop_losers(calm_ctx *ctx, calm_store *store, int64_t run_id, const int64_t *keep,
+calm_status calm_store_drop_rejected(calm_ctx *ctx, calm_store *store, int64_t run_id, const int64_t *keep,
                                    size_t n_keep, calm_store_dropped *out);
 
 /* ---- learned blocks ---- */

@@ -31,7 +31,7 @@ static const char losers[] =
     " WHERE rc.run_id = ?1 AND k.blob IS NOT NULL AND k.blob NOT IN (SELECT blob FROM candidate WHERE blob IS NOT NULL"
     " AND id IN temp.drop_kept)";
 
-calm_status calm_store_drop_losers(calm_ctx *ctx, calm_store *store, int64_t run_id, const int64_t *keep,
+calm_status calm_store_drop_rejected(calm_ctx *ctx, calm_store *store, int64_t run_id, const int64_t *keep,
                                    size_t n_keep, calm_store_dropped *out)
 {
     CALM_SCOPED_ROWS(row);

@@ -53,9 +53,9 @@ size_t calm_guard_pick(const calm_trial *trials, size_t n);
 calm_status calm_verdict_add(calm_ctx *ctx, const char *cost, const char **verdict);
 
 /* Once the results are written: drop the codes of all candidates that are neither chosen nor of the result nor needed
- * by another run (calm_store_drop_losers), unless the recipe keeps them.  A code that cannot be removed costs a
- * warning (shed.c). */
-calm_status calm_run_drop_losers(calm_ctx *ctx, const calm_run *run);
+ * by another run (calm_store_drop_rejected), unless the recipe keeps them.  A code that cannot be removed costs a
+ * warning (drop_codes.c). */
+calm_status calm_drop_rejected_codes(calm_ctx *ctx, const calm_run *run);
 
 /* ---- trials: plans measured on windows (trials.c) ---- */
 
@@ -101,12 +101,12 @@ calm_status calm_run_fit_head(calm_ctx *ctx, calm_run *run);
 
 /* Is a block's choice final once its candidates are there?  No probes and no budget come between candidates and
  * choice. */
-bool calm_run_settles(const calm_run *run);
+bool calm_choice_is_final(const calm_run *run);
 
 /* Can the guard run next to the blocks?  Where choices are final block by block, and of decoders: encoders are small,
  * and each sentence is measured alone.  Does it?  Where that takes less disk, too (ptq/estimate). */
-bool calm_guard_may_follow(const calm_run *run);
-bool calm_guard_follows(const calm_run *run);
+bool calm_guard_can_stream(const calm_run *run);
+bool calm_guard_streams(const calm_run *run);
 
 /* Release the guard's rows; their file stays for a run that continues. */
 void calm_guard_rows_close(calm_run *run);
@@ -119,27 +119,27 @@ double calm_guard_rows_file_bytes(const calm_run *run);
 /* ---- a rotated model against the model as given (rotate_guard.c) ---- */
 
 /* The model as given, quantized by the same recipe up to its guard. */
-typedef struct calm_rival {
+typedef struct calm_baseline {
     const calm_recipe *recipe;                 /* without rotation                    */
     bool measured;
     const char *name;                          /* of its result                       */
     calm_measure measure;                      /* of that, on the guard's windows     */
     char windows[CALM_SHA256_HEX];
-    bool better;                               /* calm_run_rival_judge: it is the result  */
+    bool better;                               /* calm_baseline_judge: it is the result  */
     const char *verdict;                       /* NULL: not compared                  */
-} calm_rival;
+} calm_baseline;
 
 /* Does the recipe compare its rotation with the model as given?  It does when a guard has windows, unless `keep_hybrid`
  * says otherwise; with a budget or several ranks it does not, and a warning says so. */
-bool calm_run_judges_rotation(calm_ctx *ctx, const calm_recipe *recipe, int n_ranks);
+bool calm_rotation_is_judged(calm_ctx *ctx, const calm_recipe *recipe, int n_ranks);
 
 /* The unrotated baseline of a recipe that rotates, not measured yet; its recipe is in ctx->out. */
-calm_status calm_run_rival_of(calm_ctx *ctx, const calm_recipe *recipe, calm_rival *out);
+calm_status calm_baseline_of(calm_ctx *ctx, const calm_recipe *recipe, calm_baseline *out);
 
 /* Copy the result of the baseline's run, after its guard. */
-void calm_run_rival_take(const calm_run *run, calm_rival *rival);
+void calm_baseline_take(const calm_run *run, calm_baseline *baseline);
 
 /* Compare the rotated run, after its guard, with the baseline, and say it in the verdict. */
-calm_status calm_run_rival_judge(calm_ctx *ctx, calm_run *run, calm_rival *rival);
+calm_status calm_baseline_judge(calm_ctx *ctx, calm_run *run, calm_baseline *baseline);
 
 #endif

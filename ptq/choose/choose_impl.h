@@ -14,8 +14,8 @@ size_t calm_guard_least_uniform(const calm_trial *trials, size_t n);
 /* Extend the guard to more windows while the best uniform run would win for its simplicity alone: it is behind the
  * hybrid, within one error, and another plan.  Both, and all others within an error, are measured on twice as many
  * windows each time, as far as in.guard_all has them.  Sets `more` of those trials, and *best to the pick on all
- * windows so far.  trials [n] are measured on in.guard (guard_more.c). */
-calm_status calm_guard_look_again(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n, size_t *best);
+ * windows so far.  trials [n] are measured on in.guard (guard_extend.c). */
+calm_status calm_guard_extend(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n, size_t *best);
 
 /* Measure trials [n] on the guard windows, and on more where those leave the decision open.  *result = the first trial,
  * or the uniform run that the rule picks; *verdict says why, with the errors, in ctx->out (guard.c). */
@@ -106,10 +106,10 @@ calm_status calm_guard_rows_load(calm_ctx *ctx, const calm_run *p, calm_guard_ro
 /* Let p->guard_rows pass the next block, in which all plans are known; those that cannot leave. */
 calm_status calm_guard_rows_cross(calm_ctx *ctx, const calm_run *p);
 
-/* After the choice: pass the blocks that are left, and find the plans that the rows are of (guard_follow.c). */
+/* After the choice: pass the blocks that are left, and find the plans that the rows are of (guard_stream.c). */
 calm_status calm_guard_rows_finish(calm_ctx *ctx, calm_run *p);
 
-/* calm_guard_hooks (guard_follow.c).  begin: continue with the rows of a killed run, or begin with those of the
+/* calm_guard_hooks (guard_stream.c).  begin: continue with the rows of a killed run, or begin with those of the
  * embedding when candidates are `missing`; without either there are no rows, and the guard runs the blocks itself. */
 calm_status calm_guard_rows_begin(calm_ctx *ctx, calm_run *run, bool missing);
 
@@ -120,24 +120,24 @@ calm_status calm_guard_rows_pass(calm_ctx *ctx, calm_run *run, size_t block);
 
 /* Does no later measurement need the rejected candidates of a block?  All plans with rows have passed it, or there is
  * no guard. */
-bool calm_guard_rows_spare(const calm_run *run, size_t block);
+bool calm_guard_rows_are_past(const calm_run *run, size_t block);
 
 /* Before trials of[0 .. n) are measured on windows: pass the remaining blocks, and compute the dropped codes of plans
  * without rows again; those of more than one plan block by block, so that they are never there at once.  Fails as
- * calm_run_restore does (guard_recall.c). */
-calm_status calm_guard_rows_recall(calm_ctx *ctx, calm_run *run, const calm_trial *trials, const size_t *of, size_t n,
-                                   const calm_windows *windows);
+ * calm_recompute_marked does (guard_recompute.c). */
+calm_status calm_guard_rows_recompute(calm_ctx *ctx, calm_run *run, const calm_trial *trials, const size_t *of,
+                                      size_t n, const calm_windows *windows);
 
 /* Let a subject read its rows on these windows, if they are there: of the plan with this key, NULL: of the float model.
  * True: it has them. */
-bool calm_guard_rows_give(const calm_run *run, const char *key, const calm_windows *windows, calm_subject *subject);
+bool calm_guard_rows_of(const calm_run *run, const char *key, const calm_windows *windows, calm_subject *subject);
 
 /* calm_guard_rows_close, and their file is removed. */
 void calm_guard_rows_remove(calm_ctx *ctx, calm_run *run);
 
 /* A block is done: let the guard's plans pass it; where nothing later needs its rejected candidates, choose for it and
  * drop their codes.  What cannot be chosen or removed yet stays.  CALM_ENOSPC, CALM_EIO: rows of the guard cannot be
- * written (shed.c). */
-calm_status calm_run_shed(calm_ctx *ctx, calm_run *run, size_t block);
+ * written (drop_codes.c). */
+calm_status calm_drop_block_codes(calm_ctx *ctx, calm_run *run, size_t block);
 
 #endif

@@ -3,7 +3,7 @@
 
 calm_status calm_choosing_open(calm_ctx *ctx, calm_run *p)
 {
-    static const calm_guard_hooks hooks = {calm_guard_rows_begin, calm_run_shed, calm_guard_rows_give};
+    static const calm_guard_hooks hooks = {calm_guard_rows_begin, calm_drop_block_codes, calm_guard_rows_of};
     p->guard = &hooks;
     return CALM_NEW(ctx, ctx->out, p->choosing, 1);
 }

@@ -2,7 +2,7 @@
  *
  * The least mean loss is taken, but of plans within one standard error the simplest: a uniform run is one algorithm
  * that is named in a word, the hybrid a table of units.  Before simplicity decides there are more windows
- * (guard_more.c). */
+ * (guard_extend.c). */
 #include <string.h>
 
 #include "ptq/choose/choose_impl.h"
@@ -110,7 +110,7 @@ calm_status calm_guard_judge(calm_ctx *ctx, calm_run *p, calm_trial *trials, siz
     CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->in.guard, p->in.recipe->calib_name, CALM_STAGE_CHOOSE));
     CALM_TRY(calm_trials_put(ctx, p, trials, n, "guard"));
     size_t best = calm_guard_pick(trials, n);
-    CALM_TRY(calm_guard_look_again(ctx, p, trials, n, &best));
+    CALM_TRY(calm_guard_extend(ctx, p, trials, n, &best));
     CALM_TRY(say_verdict(ctx, p, trials, n, best, verdict));
     /* The verdict says that a uniform run would be taken even when the hybrid is kept.  One with the hybrid's
      * candidates is the hybrid. */

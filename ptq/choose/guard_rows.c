@@ -29,21 +29,21 @@ typedef struct class {
     const calm_plan *plan;
 } class;
 
-bool calm_run_settles(const calm_run *p)
+bool calm_choice_is_final(const calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
     return !p->several && !recipe->keep_candidates && !recipe->n_budgets &&
            recipe->selection.score != CALM_SCORE_PROBE_KL;
 }
 
-bool calm_guard_may_follow(const calm_run *p)
+bool calm_guard_can_stream(const calm_run *p)
 {
-    return p->in.guard.n && calm_run_settles(p) && !calm_inputs_encode(&p->in);
+    return p->in.guard.n && calm_choice_is_final(p) && !calm_inputs_encode(&p->in);
 }
 
-bool calm_guard_follows(const calm_run *p)
+bool calm_guard_streams(const calm_run *p)
 {
-    return p->choosing->streams && calm_guard_may_follow(p);
+    return p->choosing->streams && calm_guard_can_stream(p);
 }
 
 static size_t n_jobs(const calm_run *p)
@@ -345,7 +345,7 @@ calm_status calm_guard_rows_cross(calm_ctx *ctx, const calm_run *p)
 
 /* ---- what is measured ---- */
 
-bool calm_guard_rows_give(const calm_run *p, const char *key, const calm_windows *windows, calm_subject *subject)
+bool calm_guard_rows_of(const calm_run *p, const char *key, const calm_windows *windows, calm_subject *subject)
 {
     const calm_guard_rows *r = p->guard_rows;
     size_t of_class = key ? CALM_GUARD_GONE : 0;    /* the float model is class 0 */

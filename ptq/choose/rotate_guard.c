@@ -8,7 +8,7 @@
 
 #include "ptq/choose/choose_impl.h"
 
-bool calm_run_judges_rotation(calm_ctx *ctx, const calm_recipe *recipe, int n_ranks)
+bool calm_rotation_is_judged(calm_ctx *ctx, const calm_recipe *recipe, int n_ranks)
 {
     const char *why = recipe->n_budgets ? "a budget or size" : n_ranks > 1 ? "several ranks" : NULL;
     if (recipe->rotate == CALM_ROTATE_NONE || recipe->keep_hybrid || !recipe->guard_windows)
@@ -19,10 +19,10 @@ bool calm_run_judges_rotation(calm_ctx *ctx, const calm_recipe *recipe, int n_ra
     return !why;
 }
 
-calm_status calm_run_rival_of(calm_ctx *ctx, const calm_recipe *recipe, calm_rival *out)
+calm_status calm_baseline_of(calm_ctx *ctx, const calm_recipe *recipe, calm_baseline *out)
 {
     calm_recipe *plain;
-    *out = (calm_rival){0};
+    *out = (calm_baseline){0};
     CALM_TRY(CALM_NEW(ctx, ctx->out, plain, 1));
     *plain = *recipe;
     plain->rotate = CALM_ROTATE_NONE;
@@ -30,35 +30,35 @@ calm_status calm_run_rival_of(calm_ctx *ctx, const calm_recipe *recipe, calm_riv
     return CALM_OK;
 }
 
-void calm_run_rival_take(const calm_run *p, calm_rival *rival)
+void calm_baseline_take(const calm_run *p, calm_baseline *baseline)
 {
     const calm_trial *trial = p->result.trial;
     if (!trial || !trial->id)
         return;
-    rival->measured = true;
-    rival->name = p->result.name;
-    rival->measure = trial->measure;
-    memcpy(rival->windows, p->in.guard.sha256, sizeof rival->windows);
+    baseline->measured = true;
+    baseline->name = p->result.name;
+    baseline->measure = trial->measure;
+    memcpy(baseline->windows, p->in.guard.sha256, sizeof baseline->windows);
 }
 
-calm_status calm_run_rival_judge(calm_ctx *ctx, calm_run *p, calm_rival *rival)
+calm_status calm_baseline_judge(calm_ctx *ctx, calm_run *p, calm_baseline *baseline)
 {
     const calm_trial *trial = p->result.trial;
     const char *kind = calm_rotate_name(p->in.recipe->rotate);
     double delta, se;
     /* A text without windows for the guard, or plans that could not be measured: as asked. */
-    if (!rival->measured || !trial || !trial->id || strcmp(rival->windows, p->in.guard.sha256) != 0)
+    if (!baseline->measured || !trial || !trial->id || strcmp(baseline->windows, p->in.guard.sha256) != 0)
         return CALM_OK;
-    calm_measure_compare(&rival->measure, &trial->measure, p->in.guard.n, &delta, &se);
-    rival->better = !(delta < -se);
+    calm_measure_compare(&baseline->measure, &trial->measure, p->in.guard.n, &delta, &se);
+    baseline->better = !(delta < -se);
     static const char better[] =
         "the model as given is the result, its %s has KL %.5f and is not worse by more than one paired standard error "
         "than %s of the one rotated by %s: %.5f, %+.5f, error %.5f (%zu windows)";
     static const char worse[] =
         "%s of the model as given has KL %.5f, %s of the one rotated by %s %.5f: %+.5f, paired standard error %.5f "
         "(%zu windows)";
-    CALM_TRY(calm_strf(ctx, ctx->out, &rival->verdict, rival->better ? better : worse, rival->name,
-                       calm_measure_loss(&rival->measure), p->result.name, kind, calm_measure_loss(&trial->measure),
+    CALM_TRY(calm_strf(ctx, ctx->out, &baseline->verdict, baseline->better ? better : worse, baseline->name,
+                       calm_measure_loss(&baseline->measure), p->result.name, kind, calm_measure_loss(&trial->measure),
                        delta, se, p->in.guard.n));
-    return calm_verdict_add(ctx, rival->verdict, &p->result.verdict);
+    return calm_verdict_add(ctx, baseline->verdict, &p->result.verdict);
 }

@@ -76,9 +76,9 @@ static calm_status want_all(calm_ctx *ctx, calm_run *p, calm_unit unit, const ca
         CALM_TRY(calm_run_probe_trial(ctx, p, unit, &probes[i], &trial));
         CALM_TRY(calm_run_find_evaluation(ctx, p, trial.key, windows, &trial.measure, &trial.id));
         if (!trial.id)
-            calm_run_want(&trial.plan);
+            calm_recompute_mark(&trial.plan);
     }
-    return calm_run_restore(ctx, p);
+    return calm_recompute_marked(ctx, p);
 }
 
 /* In groups of neighbours: the float model runs once per group, and each probe from its unit's block on. */

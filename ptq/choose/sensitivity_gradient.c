@@ -78,11 +78,11 @@ static calm_status list_unknown(calm_ctx *ctx, estimates *s, const calm_probe *p
         CALM_TRY(calm_run_probe_trial(ctx, s->p, s->unit, &probes[i], &trial));
         if (trial.missing || isfinite(candidate->scores.value[calm_unit_point(s->unit)][CALM_SCORE_GRADIENT_KL]))
             continue;
-        calm_run_want(&trial.plan);
+        calm_recompute_mark(&trial.plan);
         of[s->n++] = probes[i];
         s->first_block = calm_size_min(s->first_block, layout->jobs[probes[i].job].block);
     }
-    return calm_run_restore(ctx, s->p);
+    return calm_recompute_marked(ctx, s->p);
 }
 
 /* All groups of windows; the estimates become scores together. */

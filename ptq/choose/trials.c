@@ -52,7 +52,7 @@ static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *t
         overrides[i] = (calm_plan_override){p->in.model, &trials[of[i]].plan};
         subjects[i] = (calm_subject){.model = p->in.model, .override = calm_plan_apply, .user = &overrides[i],
                                      .first_block = first_block(p, &trials[of[i]].plan)};
-        calm_guard_rows_give(p, trials[of[i]].key, windows, &subjects[i]);
+        calm_guard_rows_of(p, trials[of[i]].key, windows, &subjects[i]);
     }
     /* Together, since each measurement runs the float model too. */
     CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, calm_tick_shared, ticks));
@@ -90,7 +90,7 @@ calm_status calm_trials_measure_part(calm_ctx *ctx, calm_run *p, calm_trial *tri
     CALM_TRY(CALM_NEW(ctx, ctx->out, of, n ? n : 1));
     CALM_TRY(list_unknown(ctx, p, trials, n, windows, of, &n_unknown));
     if (n_unknown)
-        CALM_TRY(calm_guard_rows_recall(ctx, p, trials, of, n_unknown, windows));
+        CALM_TRY(calm_guard_rows_recompute(ctx, p, trials, of, n_unknown, windows));
     /* Each group runs the float model too: its ticks are in the total. */
     const size_t n_groups = (n_unknown + CALM_SUBJECTS_AT_ONCE - 1) / CALM_SUBJECTS_AT_ONCE;
     if (!ticks->total)

@@ -57,7 +57,7 @@ static blobs add_blocks(const calm_run *p, double *losers)
 bool calm_forecast_follows(const calm_run *p)
 {
     double losers;
-    if (!calm_guard_may_follow(p))
+    if (!calm_guard_can_stream(p))
         return false;
     const blobs total = add_blocks(p, &losers);
     return total.first + losers + calm_guard_rows_file_bytes(p) < total.all;
@@ -66,7 +66,7 @@ bool calm_forecast_follows(const calm_run *p)
 void calm_forecast_store(const calm_run *p, double *running, double *kept)
 {
     const calm_recipe *recipe = p->in.recipe;
-    const bool follows = calm_guard_follows(p), sheds = follows || (calm_run_settles(p) && !p->in.guard.n);
+    const bool follows = calm_guard_streams(p), sheds = follows || (calm_choice_is_final(p) && !p->in.guard.n);
     /* Without guard windows, or as asked, the hybrid is the result. */
     const bool one = !p->in.guard.n || recipe->keep_hybrid;
     double losers;

@@ -27,7 +27,7 @@ static size_t most_planned_bytes(const estimate *e, size_t n_windows, size_t lon
 size_t calm_memory_plan_guard_bytes(const estimate *e, size_t block)
 {
     const calm_windows *guard = &e->p->in.guard;
-    if (!calm_guard_follows(e->p))
+    if (!calm_guard_streams(e->p))
         return 0;
     return calm_guard_rows_bytes(e->p) +
            calm_memory_plan_block_bytes(e, block, calm_evaluation_batch(e->config, guard->n, guard->longest),

@@ -479,7 +479,7 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
 }
 
 /* Float model, hybrid and one uniform run on the windows that a tie adds. */
-static void foresee_tie(const forecast *f)
+static void estimate_tie(const forecast *f)
 {
     const calm_inputs *in = &f->p->in;
     const double tokens = (double)(in->guard_all.begin[in->guard_all.n] - in->guard.begin[in->guard.n]);
@@ -488,7 +488,7 @@ static void foresee_tie(const forecast *f)
 }
 
 /* The model as given, which a rotated one is compared with behind its guard (rotate_guard.c). */
-static void add_rival(const forecast *f)
+static void add_baseline(const forecast *f)
 {
     calm_forecast *out = f->out;
     out->seconds += weigh_seconds(f);
@@ -526,8 +526,8 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const c
     CALM_TRY(add_sizes(ctx, &f));
     calm_forecast_store(run, &out->store_bytes, &out->kept_bytes);
     CALM_TRY(add_steps(ctx, &f));
-    foresee_tie(&f);
-    if (!elsewhere && calm_run_judges_rotation(ctx, recipe, 1))
-        add_rival(&f);
+    estimate_tie(&f);
+    if (!elsewhere && calm_rotation_is_judged(ctx, recipe, 1))
+        add_baseline(&f);
     return elsewhere ? plan_ranks(ctx, &f) : CALM_OK;
 }

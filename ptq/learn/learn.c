@@ -84,13 +84,13 @@ static void count(calm_run *p, const calm_learner *learner)
     p->result.learned.updates = weights * (double)steps;
 }
 
-calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *p)
+calm_status calm_learning_estimate(calm_ctx *ctx, calm_run *p)
 {
     calm_learner *learner = p->in.recipe->learner;
     if (p->in.recipe->learn)
         CALM_TRY(check(ctx, p));
     if (calm_learn_tunes(p))
-        calm_learn_model_foresee(p, &p->result.tuned);
+        calm_learn_model_estimate(p, &p->result.tuned);
     if (p->in.recipe->learn == CALM_LEARN_KL)
         return CALM_OK;
     if (!learner)

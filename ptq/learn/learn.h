@@ -10,7 +10,7 @@
 
 /* Before any work: what learning takes or would take, into run->result.learned (learn.c).  When the recipe asks for it:
  * CALM_EARG of too few windows; warnings of few, and of nothing to learn. */
-calm_status calm_run_foresee_learning(calm_ctx *ctx, calm_run *run);
+calm_status calm_learning_estimate(calm_ctx *ctx, calm_run *run);
 
 /* Learn the blocks of the result, as the recipe asks, measure the learned plan next to it on the guard windows, and
  * make it the result if the guard's rule says so (learn.c). */

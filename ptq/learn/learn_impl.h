@@ -190,7 +190,7 @@ size_t calm_learn_model_from(const calm_run *run);
 bool calm_learn_tunes(const calm_run *run);
 
 /* Operations and updates that it takes, and the most that it holds; 0: it is not done. */
-void calm_learn_model_foresee(const calm_run *run, calm_learned_facts *out);
+void calm_learn_model_estimate(const calm_run *run, calm_learned_facts *out);
 
 /* ---- passes through all windows on several ranks (learn_ranks.c) ----
  *

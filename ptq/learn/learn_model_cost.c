@@ -40,7 +40,7 @@ static double step_tokens(const calm_run *p)
     return round ? (double)(p->in.calib.begin[n] - p->in.calib.begin[from]) / (double)round : 0;
 }
 
-void calm_learn_model_foresee(const calm_run *p, calm_learned_facts *out)
+void calm_learn_model_estimate(const calm_run *p, calm_learned_facts *out)
 {
     const calm_config *config = calm_model_config(p->in.model);
     const calm_layout *layout = calm_model_layout(p->in.model);

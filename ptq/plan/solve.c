@@ -518,8 +518,8 @@ static calm_status find_substitute(calm_ctx *ctx, const calm_pool *pool, const c
     return status == CALM_ENUMERIC ? CALM_OK : status;
 }
 
-/* Failed entries of a uniform plan are no reason to do without it: the guard compares it, and would lose its best rival
- * to one matrix that is not positive definite. */
+/* Failed entries of a uniform plan are no reason to leave it out: the guard compares it, and would lose its best
+ * comparison to one matrix that is not positive definite. */
 static calm_status substitute(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
                               calm_solution *out)
 {

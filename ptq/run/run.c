@@ -255,7 +255,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_gates_check(ctx, p->in.recipe->gates, p->in.recipe->n_gates, p->result.evaluates,
                               calm_inputs_encode(&p->in), p->in.recipe->n_budgets > 1));
     CALM_TRY(check_export(ctx, p));
-    CALM_TRY(calm_run_foresee_learning(ctx, p));
+    CALM_TRY(calm_learning_estimate(ctx, p));
     CALM_TRY(calm_run_check_budgets(ctx, p));
     CALM_TRY(calm_act_budget_check(ctx, &p->pool, &p->scope, p->in.recipe->act_budget));
     /* Only for a run that will take place: everything that refuses it is above. */
@@ -308,23 +308,23 @@ static calm_status choose_and_guard(calm_ctx *ctx, calm_run *p)
 }
 
 /* A calm_stages_fn: the model as given beside one that is rotated. */
-static calm_status measure_rival(calm_ctx *ctx, calm_run *p, void *user)
+static calm_status measure_baseline(calm_ctx *ctx, calm_run *p, void *user)
 {
     CALM_TRY(choose_and_guard(ctx, p));
-    calm_run_rival_take(p, user);
+    calm_baseline_take(p, user);
     return calm_verdict_add(ctx, "measured for the comparison with a rotated model", &p->result.verdict);
 }
 
-/* What follows the candidates; `user` is the rival of a rotated model, or NULL. */
+/* What follows the candidates; `user` is the baseline of a rotated model, or NULL. */
 static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
 {
-    calm_rival *rival = user;
+    calm_baseline *baseline = user;
     CALM_TRY(p->in.recipe->n_budgets ? calm_run_spend(ctx, p) : choose_and_guard(ctx, p));
-    if (rival && rival->verdict)    /* it has won, and this is its run */
-        CALM_TRY(calm_verdict_add(ctx, rival->verdict, &p->result.verdict));
-    else if (rival)
-        CALM_TRY(calm_run_rival_judge(ctx, p, rival));
-    if (rival && rival->better && p->in.recipe->rotate != CALM_ROTATE_NONE)
+    if (baseline && baseline->verdict)    /* it has won, and this is its run */
+        CALM_TRY(calm_verdict_add(ctx, baseline->verdict, &p->result.verdict));
+    else if (baseline)
+        CALM_TRY(calm_baseline_judge(ctx, p, baseline));
+    if (baseline && baseline->better && p->in.recipe->rotate != CALM_ROTATE_NONE)
         return CALM_OK;    /* nothing of it is written */
     /* Several budgets: their results side by side, none written. */
     if (p->in.recipe->n_budgets > 1) {
@@ -332,11 +332,11 @@ static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
         p->result.verdict = "several budgets were compared";
         return calm_run_test_budgets(ctx, p);
     }
-    calm_run_want(&p->result.plan);
-    CALM_TRY(calm_run_restore(ctx, p));
+    calm_recompute_mark(&p->result.plan);
+    CALM_TRY(calm_recompute_marked(ctx, p));
     CALM_TRY(calm_run_learn(ctx, p));
     CALM_TRY(calm_run_export(ctx, p));
-    return calm_run_drop_losers(ctx, p);
+    return calm_drop_rejected_codes(ctx, p);
 }
 
 static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, void *user)
@@ -365,21 +365,21 @@ static calm_status look_at(calm_ctx *ctx, const calm_recipe *recipe)
 
 calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, calm_run **out)
 {
-    calm_rival rival;
+    calm_baseline baseline;
     *out = NULL;
-    if (!calm_run_judges_rotation(ctx, recipe, calm_cluster_ranks(options->cluster)))
+    if (!calm_rotation_is_judged(ctx, recipe, calm_cluster_ranks(options->cluster)))
         return calm_run_stages(ctx, recipe, options, run_stages, NULL, out);
-    /* What is refused of the rotation is so before the rival takes its time. */
+    /* What is refused of the rotation is so before the baseline takes its time. */
     CALM_TRY(look_at(ctx, recipe));
-    CALM_TRY(calm_run_rival_of(ctx, recipe, &rival));
-    CALM_TRY(calm_run_stages(ctx, rival.recipe, options, measure_rival, &rival, out));
+    CALM_TRY(calm_baseline_of(ctx, recipe, &baseline));
+    CALM_TRY(calm_run_stages(ctx, baseline.recipe, options, measure_baseline, &baseline, out));
     calm_run_close(out);
-    CALM_TRY(calm_run_stages(ctx, recipe, options, run_stages, &rival, out));
-    if (!rival.better)
+    CALM_TRY(calm_run_stages(ctx, recipe, options, run_stages, &baseline, out));
+    if (!baseline.better)
         return CALM_OK;
     calm_run_close(out);
     /* Its candidates and measures are in the store. */
-    return calm_run_stages(ctx, rival.recipe, options, run_stages, &rival, out);
+    return calm_run_stages(ctx, baseline.recipe, options, run_stages, &baseline, out);
 }
 
 calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
@@ -405,11 +405,11 @@ static calm_status recall(calm_ctx *ctx, calm_run *p, int64_t run_id, const char
     CALM_TRY(calm_run_register(ctx, p));
     CALM_TRY(calm_store_commit(ctx, p->in.store));
     p->result.run_id = run_id;
-    return calm_run_restore_keys(ctx, p, keys, n);
+    return calm_recompute_keys(ctx, p, keys, n);
 }
 
-calm_status calm_run_recall(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, int64_t run_id,
-                            const char *const *keys, size_t n)
+calm_status calm_run_recompute(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
+                               int64_t run_id, const char *const *keys, size_t n)
 {
     CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
     CALM_TRY(new_run(ctx, recipe, options, &run));

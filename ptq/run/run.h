@@ -34,8 +34,8 @@ calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **o
 
 /* Compute candidates of a run in the store again whose codes were dropped, by their keys [n]; `recipe` is that of the
  * run.  CALM_EMISMATCH: the recipe no longer makes one of them. */
-calm_status calm_run_recall(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, int64_t run_id,
-                            const char *const *keys, size_t n);
+calm_status calm_run_recompute(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
+                               int64_t run_id, const char *const *keys, size_t n);
 
 /* Close a run, if there is one; *run is then NULL. */
 void calm_run_close(calm_run **run);

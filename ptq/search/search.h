@@ -25,12 +25,12 @@ bool calm_run_any_dropped(const calm_run *run);
 
 /* Mark the dropped codes that a plan of this run needs; compute all marked codes again, in one pass over the blocks up
  * to the last that lacks some.  Nothing marked: nothing is done.  CALM_ENUMERIC: a candidate fails this time
- * (losers.c). */
-void calm_run_want(const calm_plan *plan);
-calm_status calm_run_restore(calm_ctx *ctx, calm_run *run);
+ * (recompute.c). */
+void calm_recompute_mark(const calm_plan *plan);
+calm_status calm_recompute_marked(calm_ctx *ctx, calm_run *run);
 
-/* Read the rows of all candidates, and compute the codes of those with these keys [n] again (losers.c). */
-calm_status calm_run_restore_keys(calm_ctx *ctx, calm_run *run, const char *const *keys, size_t n);
+/* Read the rows of all candidates, and compute the codes of those with these keys [n] again (recompute.c). */
+calm_status calm_recompute_keys(calm_ctx *ctx, calm_run *run, const char *const *keys, size_t n);
 
 /* ---- a pass of gradients through the float model (gradient_pass.c) ---- */
 

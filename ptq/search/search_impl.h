@@ -71,7 +71,7 @@ calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *mis
 
 /* With a quantized prefix: add to what is missing the codes that were dropped of what the blocks before choose, which
  * are run with it (survey.c). */
-calm_status calm_run_recall_prefix(calm_ctx *ctx, calm_run *p, calm_missing *missing);
+calm_status calm_recompute_prefix(calm_ctx *ctx, calm_run *p, calm_missing *missing);
 
 /* ---- what the candidates of a job share (shared_h.c) ---- */
 

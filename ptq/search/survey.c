@@ -206,7 +206,7 @@ bool calm_run_any_dropped(const calm_run *p)
     return any;
 }
 
-calm_status calm_run_recall_prefix(calm_ctx *ctx, calm_run *p, calm_missing *missing)
+calm_status calm_recompute_prefix(calm_ctx *ctx, calm_run *p, calm_missing *missing)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     if (p->in.recipe->prefix == CALM_PREFIX_FLOAT || !calm_run_any_dropped(p))
@@ -391,7 +391,7 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     /* From here on pool and scope know the ids and failures of what is there. */
     p->surveyed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
-    CALM_TRY(calm_run_recall_prefix(ctx, p, &missing));
+    CALM_TRY(calm_recompute_prefix(ctx, p, &missing));
     if (p->result.n_cached)
         calm_log(ctx, CALM_LOG_INFO, "%zu of %zu candidates are in %s already", p->result.n_cached,
                  p->result.n_cached + missing.n_candidates, p->in.recipe->store);

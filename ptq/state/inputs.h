@@ -49,7 +49,7 @@ typedef struct calm_inputs {
     calm_candidate *candidates;                /* [n_jobs][n_pool]                    */
 } calm_inputs;
 
-/* So often the guard's windows are doubled while the decision hangs on simplicity alone (guard_more.c).  Twice: four
+/* So often the guard's windows are doubled while the decision hangs on simplicity alone (guard_extend.c).  Twice: four
  * times the windows halve the error, and for float model, hybrid and one uniform run cost as many forward passes as the
  * first windows do with a pool of seven; a third time would cost more than these two. */
 #define CALM_GUARD_DOUBLINGS ((size_t)2)

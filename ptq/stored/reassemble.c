@@ -511,7 +511,7 @@ static calm_status plan(calm_ctx *ctx, const calm_assemble_options *o, calm_asse
     a->result.plan.user = a;
     if (a->learned)
         CALM_TRY(plan_learned(ctx, a, tuned));
-    CALM_TRY(calm_assembly_recall(ctx, o, a));
+    CALM_TRY(calm_assembly_recompute(ctx, o, a));
     CALM_TRY(check_blobs(ctx, a));
     CALM_TRY(calm_formats_note_files(ctx, &a->recipe.formats, a->in.model));
     CALM_TRY(calm_formats_check(ctx, &a->recipe.formats, a->in.model, &a->result.plan));

@@ -100,11 +100,11 @@ static calm_status recall(calm_ctx *ctx, const calm_assemble_options *o, const c
     if (!document)
         return calm_fail(ctx, CALM_ENOTFOUND, "run %lld has no recipe document in the store", (long long)a->run.id);
     CALM_TRY(read_recipe(ctx, o, a, document, &recipe));
-    const calm_status status = calm_run_recall(ctx, &recipe, &how, a->run.id, keys, n);
+    const calm_status status = calm_run_recompute(ctx, &recipe, &how, a->run.id, keys, n);
     return status == CALM_EMISMATCH ? blame_kernels(ctx, a, status) : status;
 }
 
-calm_status calm_assembly_recall(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a)
+calm_status calm_assembly_recompute(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a)
 {
     const char **keys;
     size_t n, first = 0;

@@ -23,7 +23,7 @@ calm_status calm_assembly_figures(calm_ctx *ctx, calm_assembly *a);
 
 /* Codes that the plan asks for and the store has dropped are computed again, which takes the run's texts and the time
  * of quantizing.  Where that cannot be, the message says of which job and candidate, why, and what to run. */
-calm_status calm_assembly_recall(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a);
+calm_status calm_assembly_recompute(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a);
 
 /* ---- a choice for a file of limited size (reselect_size.c) ---- */
 

@@ -1,4 +1,4 @@
-/* Codes of losers, computed again where a plan asks for them; shed.c drops them.
+/* Codes of losers, computed again where a plan asks for them; drop_codes.c drops them.
  *
  * The rows stay with scores and digests, so that choosing needs no codes.  What is computed again goes the way of what
  * was never there, block by block from the same rows, and so has the same bytes. */
@@ -15,7 +15,7 @@ static size_t n_candidates(const calm_run *p)
 
 /* ---- what is asked for ---- */
 
-void calm_run_want(const calm_plan *plan)
+void calm_recompute_mark(const calm_plan *plan)
 {
     for (size_t j = 0; j < plan->n_jobs; j++) {
         /* Those of a learned block are not the pool's, and never dropped. */
@@ -74,7 +74,7 @@ static calm_status check(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
-calm_status calm_run_restore(calm_ctx *ctx, calm_run *p)
+calm_status calm_recompute_marked(calm_ctx *ctx, calm_run *p)
 {
     const size_t n_jobs = calm_model_layout(p->in.model)->n_jobs;
     calm_missing missing = {0};
@@ -85,7 +85,7 @@ calm_status calm_run_restore(calm_ctx *ctx, calm_run *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, choice, n_jobs));
     memcpy(choice, p->choice, n_jobs * sizeof *choice);
     CALM_TRY(count(ctx, p, &missing));
-    CALM_TRY(calm_run_recall_prefix(ctx, p, &missing));
+    CALM_TRY(calm_recompute_prefix(ctx, p, &missing));
     calm_log(ctx, CALM_LOG_INFO, "codes of %zu candidates that lost before are not in %s any more: they are computed "
              "again, in blocks up to %zu", missing.n_candidates, p->in.recipe->store, missing.end - 1);
     const calm_status status = calm_run_missing(ctx, p, &missing);
@@ -103,7 +103,7 @@ static calm_candidate *find(const calm_run *p, const char *key)
     return found;
 }
 
-calm_status calm_run_restore_keys(calm_ctx *ctx, calm_run *p, const char *const *keys, size_t n)
+calm_status calm_recompute_keys(calm_ctx *ctx, calm_run *p, const char *const *keys, size_t n)
 {
     for (size_t i = 0; i < n_candidates(p); i++) {
         calm_candidate *candidate = &p->in.candidates[i];
@@ -125,5 +125,5 @@ calm_status calm_run_restore_keys(calm_ctx *ctx, calm_run *p, const char *const 
     }
     p->surveyed = p->computed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
-    return calm_run_restore(ctx, p);
+    return calm_recompute_marked(ctx, p);
 }

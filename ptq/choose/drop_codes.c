@@ -1,7 +1,7 @@
 /* Codes of losers leave the store: block by block where nothing will ask for them, else when the run has its results.
  *
  * Rows, scores and digests stay, so that choosing needs no codes and whoever does ask has them computed again
- * (losers.c). */
+ * (recompute.c). */
 #include "ptq/choose/choose_impl.h"
 #include "store/blob.h"
 
@@ -33,7 +33,7 @@ static calm_status list_open(calm_ctx *ctx, const calm_run *p, size_t block, int
     return CALM_OK;
 }
 
-static calm_status shed(calm_ctx *ctx, calm_run *p, size_t block)
+static calm_status drop_rejected(calm_ctx *ctx, calm_run *p, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     calm_store_dropped dropped;
@@ -42,7 +42,7 @@ static calm_status shed(calm_ctx *ctx, calm_run *p, size_t block)
     if (!p->computed)
         CALM_TRY(calm_run_choose_block(ctx, p, block));
     CALM_TRY(list_open(ctx, p, block, &keep, &n));
-    CALM_TRY(calm_store_drop_losers(ctx, p->in.store, p->result.run_id, keep, n, &dropped));
+    CALM_TRY(calm_store_drop_rejected(ctx, p->in.store, p->result.run_id, keep, n, &dropped));
     p->choosing->dropped.n += dropped.n;
     p->choosing->dropped.bytes += dropped.bytes;
     for (size_t i = layout->block_begin[block] * p->in.recipe->n_pool;
@@ -54,16 +54,17 @@ static calm_status shed(calm_ctx *ctx, calm_run *p, size_t block)
     return CALM_OK;
 }
 
-calm_status calm_run_shed(calm_ctx *ctx, calm_run *p, size_t block)
+calm_status calm_drop_block_codes(calm_ctx *ctx, calm_run *p, size_t block)
 {
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_guard_rows_pass(ctx, p, block));
-    if (p->choosing->drops && calm_run_settles(p) && calm_guard_rows_spare(p, block) && shed(ctx, p, block) != CALM_OK)
+    if (p->choosing->drops && calm_choice_is_final(p) && calm_guard_rows_are_past(p, block) &&
+        drop_rejected(ctx, p, block) != CALM_OK)
         calm_ctx_forgive(ctx);    /* choice and drop come again at the end, and say what it is */
     return CALM_OK;
 }
 
-calm_status calm_run_drop_losers(calm_ctx *ctx, const calm_run *p)
+calm_status calm_drop_rejected_codes(calm_ctx *ctx, const calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
     calm_store_dropped dropped;
@@ -74,7 +75,7 @@ calm_status calm_run_drop_losers(calm_ctx *ctx, const calm_run *p)
     if (recipe->keep_candidates || recipe->n_budgets > 1)
         return CALM_OK;
     CALM_TRY(list_result(ctx, &p->result.plan, &keep, &n));
-    if (calm_store_drop_losers(ctx, p->in.store, p->result.run_id, keep, n, &dropped) != CALM_OK) {
+    if (calm_store_drop_rejected(ctx, p->in.store, p->result.run_id, keep, n, &dropped) != CALM_OK) {
         /* The results are written: that a file could not be removed takes nothing from them. */
         calm_log(ctx, CALM_LOG_WARNING, "%s; codes of candidates that lost are still there", ctx->message);
         calm_ctx_forgive(ctx);

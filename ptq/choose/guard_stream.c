@@ -22,7 +22,7 @@ static calm_status identify(calm_ctx *ctx, const calm_run *p, calm_guard_rows *r
 calm_status calm_guard_rows_begin(calm_ctx *ctx, calm_run *p, bool missing)
 {
     calm_guard_rows *r;
-    if (!p->choosing->drops || !calm_guard_follows(p))
+    if (!p->choosing->drops || !calm_guard_streams(p))
         return CALM_OK;
     CALM_TRY(calm_guard_rows_open(ctx, p, &p->in.guard, p->in.recipe->n_pool + 1, &r));
     CALM_TRY(identify(ctx, p, r));
@@ -91,7 +91,7 @@ calm_status calm_guard_rows_pass(calm_ctx *ctx, calm_run *p, size_t block)
     return CALM_OK;
 }
 
-bool calm_guard_rows_spare(const calm_run *p, size_t block)
+bool calm_guard_rows_are_past(const calm_run *p, size_t block)
 {
     const calm_guard_rows *r = p->guard_rows;
     if (!r)    /* what follows the candidates is choice and export */

@@ -23,7 +23,7 @@ static calm_status open_lacking(calm_ctx *ctx, calm_run *p, const calm_trial *tr
         lacking += lacks_codes(&trials[of[i]].plan);
         learned |= trials[of[i]].plan.blocks != NULL;
     }
-    if (lacking < 2 || learned || p->guard_rows || !p->choosing->drops || !calm_guard_follows(p))
+    if (lacking < 2 || learned || p->guard_rows || !p->choosing->drops || !calm_guard_streams(p))
         return CALM_OK;
     CALM_TRY(calm_guard_rows_open(ctx, p, windows, lacking, out));
     for (size_t i = 0; i < n; i++) {
@@ -38,18 +38,18 @@ static calm_status open_lacking(calm_ctx *ctx, calm_run *p, const calm_trial *tr
     return CALM_OK;
 }
 
-calm_status calm_guard_rows_recall(calm_ctx *ctx, calm_run *p, const calm_trial *trials, const size_t *of, size_t n,
-                                   const calm_windows *windows)
+calm_status calm_guard_rows_recompute(calm_ctx *ctx, calm_run *p, const calm_trial *trials, const size_t *of,
+                                      size_t n, const calm_windows *windows)
 {
     calm_guard_rows *r;
     CALM_TRY(calm_guard_rows_finish(ctx, p));
     CALM_TRY(open_lacking(ctx, p, trials, of, n, windows, &r));
     /* Plans that have rows need no codes any more. */
     for (size_t i = 0; i < n; i++)
-        if (!calm_guard_rows_give(p, trials[of[i]].key, windows, &(calm_subject){0}))
-            calm_run_want(&trials[of[i]].plan);
-    /* From here on the blocks that are computed again are passed, too (shed.c). */
+        if (!calm_guard_rows_of(p, trials[of[i]].key, windows, &(calm_subject){0}))
+            calm_recompute_mark(&trials[of[i]].plan);
+    /* From here on the blocks that are computed again are passed, too (drop_codes.c). */
     p->guard_rows = r ? r : p->guard_rows;
-    CALM_TRY(calm_run_restore(ctx, p));
+    CALM_TRY(calm_recompute_marked(ctx, p));
     return r ? calm_guard_rows_finish(ctx, p) : CALM_OK;
 }

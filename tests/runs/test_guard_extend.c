@@ -112,7 +112,7 @@ TEST(a_tie_is_measured_on)
 END_OF_TEST
 
 /* Codes of several uniform runs that the store has dropped come block by block for the further windows
- * (guard_recall.c): the figures are those of a store that has kept them. */
+ * (guard_recompute.c): the figures are those of a store that has kept them. */
 TEST(ties_of_dropped_codes)
 {
     tiny_model spec = tiny_default;

@@ -81,7 +81,7 @@ static calm_status measure_on(calm_ctx *ctx, calm_run *p, contest *c, size_t end
     return CALM_OK;
 }
 
-calm_status calm_guard_look_again(calm_ctx *ctx, calm_run *p, calm_trial *trials, size_t n, size_t *best)
+calm_status calm_guard_extend(calm_ctx *ctx, calm_run *p, calm_trial *trials, size_t n, size_t *best)
 {
     const calm_recipe *recipe = p->in.recipe;
     const size_t windows = p->in.guard_all.n;
