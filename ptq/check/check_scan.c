@@ -142,9 +142,9 @@ CALM_VECTORIZE size_t calm_scan_range(const uint8_t *data, size_t n, int limit)
 CALM_VECTORIZE size_t calm_scan_holes(const uint8_t *data, size_t n)
 {
     size_t holes = 0;
-    for (size_t begin = 0; begin + 4096 <= n; begin += 4096) {
+    for (size_t begin = 0; begin + CALM_SCAN_PAGE <= n; begin += CALM_SCAN_PAGE) {
         uint8_t any = 0;
-        for (size_t i = 0; i < 4096; i++)
+        for (size_t i = 0; i < CALM_SCAN_PAGE; i++)
             any |= data[begin + i];
         holes += any == 0;
     }

@@ -29,7 +29,10 @@ void calm_scan_scales(calm_dtype dtype, const uint8_t *data, size_t n, size_t co
 /* How many of n signed bytes are not in [-limit, limit - 1]. */
 size_t calm_scan_range(const uint8_t *data, size_t n, int limit);
 
-/* How many of n / 4096 pieces of 4096 bytes are all zero. */
+/* Bytes of a page. */
+#define CALM_SCAN_PAGE ((size_t)4096)
+
+/* How many of n / CALM_SCAN_PAGE pages are all zero. */
 size_t calm_scan_holes(const uint8_t *data, size_t n);
 
 #endif

@@ -14,6 +14,8 @@ typedef struct piece {
     size_t member, offset, bytes;
     look how;
     int limit;                          /* LOOK_RANGE */
+    const calm_tensor *scales;          /* LOOK_HOLES, of FP4 codes, whose groups have a byte each; else NULL */
+    size_t group;                       /* columns per scale of these */
     size_t counts[CALM_N_SCALE_FAULTS]; /* of scales; else counts[0] */
 } piece;
 
@@ -48,6 +50,33 @@ static look choose(const calm_check_module *module, const calm_check_member *at,
     return packed && module->quantized && module->scheme.symmetric ? LOOK_HOLES : LOOK_NOTHING;
 }
 
+/* Scales of FP4 codes in whole groups, one byte each; NULL: there are none. */
+static const calm_tensor *scales_of_fp4(const calm_checking *c, const calm_check_module *module, size_t *group)
+{
+    *group = calm_families[module->scheme.family].group;
+    for (size_t i = module->first; i < module->first + module->n && *group && module->in; i++) {
+        const calm_tensor *tensor = c->members[i].tensor;
+        calm_qformat_part part;
+        if (calm_qformat_suffix_part(NULL, c->members[i].suffix, &part) && part == CALM_QFORMAT_SCALES)
+            return calm_dtype_bytes(tensor->dtype) == 1 && module->in % *group == 0 ? tensor : NULL;
+    }
+    return NULL;
+}
+
+/* The parts of one tensor that tasks read. */
+static void add_pieces(const calm_checking *c, const calm_check_module *module, size_t member, scan *out)
+{
+    const size_t bytes = c->members[member].tensor->bytes;
+    piece next = {.member = member};
+    next.how = choose(module, &c->members[member], &next.limit);
+    if (next.how == LOOK_HOLES)
+        next.scales = scales_of_fp4(c, module, &next.group);
+    for (; next.offset < bytes && next.how != LOOK_NOTHING; next.offset += PIECE) {
+        next.bytes = calm_size_min(bytes - next.offset, PIECE);
+        out->pieces[out->n++] = next;
+    }
+}
+
 static calm_status list_pieces(calm_checking *c, scan *out)
 {
     size_t n = 0;
@@ -55,27 +84,44 @@ static calm_status list_pieces(calm_checking *c, scan *out)
         n += c->members[i].tensor->bytes / PIECE + 1;
     CALM_TRY(CALM_NEW(c->ctx, c->ctx->scratch, out->pieces, n));
     for (size_t m = 0; m < c->n_modules; m++)
-        for (size_t i = c->modules[m].first; i < c->modules[m].first + c->modules[m].n; i++) {
-            const size_t bytes = c->members[i].tensor->bytes;
-            int limit;
-            const look how = choose(&c->modules[m], &c->members[i], &limit);
-            for (size_t at = 0; at < bytes && how != LOOK_NOTHING; at += PIECE)
-                out->pieces[out->n++] = (piece){i, at, bytes - at < PIECE ? bytes - at : PIECE, how, limit, {0}};
-        }
+        for (size_t i = c->modules[m].first; i < c->modules[m].first + c->modules[m].n; i++)
+            add_pieces(c, &c->modules[m], i, out);
     return CALM_OK;
 }
 
-/* Add what is wrong with `bytes` of a piece. */
-static void look_at(const piece *p, calm_dtype dtype, const uint8_t *data, size_t bytes,
+/* Are the FP4 codes of this page, all 0, rows of zeros?  Their groups have one scale, those of weights differ. */
+static bool is_rows_of_zeros(const piece *p, size_t page)
+{
+    const size_t codes = 2 * CALM_SCAN_PAGE, first = 2 * page / calm_size_max(1, p->group);
+    if (!p->scales || first > p->scales->bytes || p->scales->bytes - first < codes / p->group)
+        return false;
+    for (size_t i = 1; i < codes / p->group; i++)
+        if (p->scales->data[first + i] != p->scales->data[first])
+            return false;
+    return true;
+}
+
+/* Pages of zeros among `bytes` from `at` on, but for rows of zeros. */
+static size_t count_holes(const piece *p, const calm_tensor *tensor, size_t at, size_t bytes)
+{
+    size_t holes = 0;
+    for (size_t page = at; page + CALM_SCAN_PAGE <= at + bytes; page += CALM_SCAN_PAGE)
+        holes += calm_scan_holes(tensor->data + page, CALM_SCAN_PAGE) && !is_rows_of_zeros(p, page);
+    return holes;
+}
+
+/* Add what is wrong with `bytes` of a piece's tensor from `at` on. */
+static void look_at(const piece *p, const calm_tensor *tensor, size_t at, size_t bytes,
                     size_t counts[CALM_N_SCALE_FAULTS])
 {
-    const size_t n = bytes / calm_dtype_bytes(dtype);
+    const uint8_t *data = tensor->data + at;
+    const size_t n = bytes / calm_dtype_bytes(tensor->dtype);
     if (p->how == LOOK_SCALES)
-        calm_scan_scales(dtype, data, n, counts);
+        calm_scan_scales(tensor->dtype, data, n, counts);
     else
-        counts[0] += p->how == LOOK_FLOATS || p->how == LOOK_CODES ? calm_scan_nonfinite(dtype, data, n)
+        counts[0] += p->how == LOOK_FLOATS || p->how == LOOK_CODES ? calm_scan_nonfinite(tensor->dtype, data, n)
                      : p->how == LOOK_RANGE ? calm_scan_range(data, n, p->limit)
-                                            : calm_scan_holes(data, bytes);
+                                            : count_holes(p, tensor, at, bytes);
 }
 
 static calm_status scan_piece(calm_ctx *ctx, size_t index, void *user)
@@ -84,7 +130,7 @@ static calm_status scan_piece(calm_ctx *ctx, size_t index, void *user)
     piece *p = &s->pieces[index];
     const calm_tensor *tensor = s->c->members[p->member].tensor;
     (void)ctx;
-    look_at(p, tensor->dtype, tensor->data + p->offset, p->bytes, p->counts);
+    look_at(p, tensor, p->offset, p->bytes, p->counts);
     calm_safetensors_release_part(s->c->set, tensor, p->offset, p->bytes);
     return CALM_OK;
 }
@@ -94,10 +140,10 @@ static calm_status scan_piece(calm_ctx *ctx, size_t index, void *user)
 /* Number of the first bad element (byte, of a hole) in a piece that has one. */
 static size_t first_bad(const piece *p, const calm_tensor *tensor, int fault)
 {
-    const size_t step = p->how == LOOK_HOLES ? 4096 : calm_dtype_bytes(tensor->dtype);
+    const size_t step = p->how == LOOK_HOLES ? CALM_SCAN_PAGE : calm_dtype_bytes(tensor->dtype);
     size_t at = 0, counts[CALM_N_SCALE_FAULTS] = {0};
     for (; at + step < p->bytes; at += step) {
-        look_at(p, tensor->dtype, tensor->data + p->offset + at, step, counts);
+        look_at(p, tensor, p->offset + at, step, counts);
         if (counts[fault])
             break;
     }
@@ -133,7 +179,7 @@ static calm_status judge(calm_checking *c, const piece *pieces, size_t begin, si
             continue;
         const bool holes = pieces[begin].how == LOOK_HOLES;
         CALM_TRY(calm_check_say(c, rules[pieces[begin].how][fault], tensor->name, "%zu of %zu%s, the first at %s%zu",
-                                sum, holes ? tensor->bytes / 4096 : tensor->n_elements, holes ? " pages" : "",
+                                sum, holes ? tensor->bytes / CALM_SCAN_PAGE : tensor->n_elements, holes ? " pages" : "",
                                 holes ? "byte " : "", first_bad(&pieces[first], tensor, fault)));
     }
     return CALM_OK;

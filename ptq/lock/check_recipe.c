@@ -32,7 +32,6 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
     run->in.first_block = (size_t)recipe->first_block;    /* which units and budgets count */
     run->in.end_block = recipe->last_block < 0 ? config->n_blocks : (size_t)recipe->last_block + 1;
     CALM_TRY(calm_fault_note(ctx, calm_inputs_check_weight(ctx, &run->in), "calibration.weight", faults));
-    CALM_TRY(calm_fault_note(ctx, calm_inputs_check_biases(ctx, &run->in), "algorithms", faults));
     CALM_TRY(calm_fault_note(ctx, calm_inputs_check_prefix(ctx, &run->in), "calibration.prefix", faults));
     CALM_TRY(calm_fault_note(ctx, check_pins(ctx, run), "choice.pins", faults));
     if (!faults->n)

@@ -32,20 +32,28 @@ bool calm_inputs_encode(const calm_inputs *in)
     return calm_model_config(in->model)->arch->encoder;
 }
 
-calm_status calm_inputs_check_biases(calm_ctx *ctx, const calm_inputs *in)
+/* Is it the pool's first entry of its algorithm, which has one for each scheme? */
+static bool is_first(const calm_recipe *recipe, size_t entry)
+{
+    for (size_t i = 0; i < entry; i++)
+        if (recipe->pool[i].algorithm == recipe->pool[entry].algorithm)
+            return false;
+    return true;
+}
+
+void calm_inputs_note_biases(calm_ctx *ctx, const calm_inputs *in)
 {
     const calm_layout *layout = calm_model_layout(in->model);
     for (size_t j = 0; j < layout->n_jobs; j++)
         if (calm_layout_biased(layout, &layout->jobs[j]))
-            return CALM_OK;
+            return;
     for (size_t i = 0; i < in->recipe->n_pool; i++) {
         const calm_algorithm *algorithm = in->recipe->pool[i].algorithm;
-        if ((calm_algorithm_caps(algorithm) & CALM_SETS_BIAS) && !calm_algorithm_is_preset(algorithm))
-            return calm_fail(ctx, CALM_EARG,
-                             "%s: no linear has a bias that the refit bias of `algorithms` %s could correct; leave it "
-                             "out of the chain", in->recipe->model.name, calm_algorithm_name(algorithm));
+        if (calm_algorithm_caps(algorithm) & CALM_SETS_BIAS && !calm_algorithm_is_preset(algorithm) &&
+            is_first(in->recipe, i))
+            calm_log(ctx, CALM_LOG_INFO, "%s: no linear has a bias; the refit bias of `algorithms` %s is skipped",
+                     in->recipe->model.name, calm_algorithm_name(algorithm));
     }
-    return CALM_OK;
 }
 
 calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in)

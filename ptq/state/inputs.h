@@ -70,9 +70,9 @@ bool calm_inputs_read_rows(const calm_inputs *in);
 /* Is the model an encoder? */
 bool calm_inputs_encode(const calm_inputs *in);
 
-/* CALM_EARG: a chain that was written by hand corrects biases, and the model has none.  Named algorithms leave that
- * step out. */
-calm_status calm_inputs_check_biases(calm_ctx *ctx, const calm_inputs *in);
+/* A note for each chain, written by hand, that corrects biases, when the model has none: it skips that step, as named
+ * algorithms do without a word. */
+void calm_inputs_note_biases(calm_ctx *ctx, const calm_inputs *in);
 
 /* May the open model be rotated as the recipe says?  Where it may, it uses the Hadamard matrices that the recipe asks
  * for.  CALM_EUNSUPPORTED as calm_rotate_check and calm_model_use_hadamard. */

@@ -130,6 +130,27 @@ static const char *broken(const char *from, const break_fault *fault)
     return to;
 }
 
+/* Rows of zeros in FP4 are no hole: all their groups have one scale.  Half of them do not make it one. */
+TEST(rows_of_zeros)
+{
+    static const struct {
+        const char *good, *scales;
+        size_t expected;
+    } cases[] = {{"ct-nvfp4", "512*01", 0}, {"ct-mxfp4", "256*6e", 0}, {"ct-nvfp4", "256*01", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const down = "layers.0.mlp.down_proj";
+        const break_fault codes = {"codes", cases[i].good, "", "", BREAK_POKE, test_format("%s.weight_packed", down),
+                                   "4096*00", 0, 0},
+                          scales = {"scales", cases[i].good, "", "", BREAK_POKE, test_format("%s.weight_scale", down),
+                                    cases[i].scales, 0, 0};
+        calm_check_report report;
+        ck_ok(calm_check(ctx, broken(broken(good_write(cases[i].good), &codes), &scales), CALM_CHECK_ANY, &report));
+        ck_assert_msg(report.n == cases[i].expected, "%s, %s: %s", cases[i].good, cases[i].scales,
+                      findings_text(&report));
+    }
+}
+END_OF_TEST
+
 /* A model that was never quantized. */
 static const char *plain_model(void)
 {
@@ -245,7 +266,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, biases_in_mlx,
-                                                every_fault_is_found,
+                                                every_fault_is_found, rows_of_zeros,
                                                 every_other_fault_is_found, every_rule_has_its_fault,
                                                 cannot_be_read_at_all, a_directory_with_a_gguf_file, another_engine,
                                                 same_for_any_number_of_threads, NULL});
