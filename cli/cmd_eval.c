@@ -21,8 +21,8 @@ typedef calm_eval_options options;
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory to evaluate, float or quantized, a GGUF file, or a known name",
              .metavar = "DIR|FILE.gguf", .key = 'm'),
-    CALM_OPT("text", text, STRING, "text, or .jsonl; encoders take each line as a sentence (default: bundled "
-             "WikiText-2 test)", .metavar = "FILE", .key = 't'),
+    CALM_OPT("text", text, STRING, "text, or JSON of documents as --calib takes it; encoders take each line or "
+             "document as a sentence (default: bundled WikiText-2 test)", .metavar = "FILE", .key = 't'),
     CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text: no tokenizer is needed",
              .metavar = "FILE"),
     CALM_OPT("tasks", tasks, STRING, "JSON lines {\"context\": \"...\", \"choices\": [...], \"answer\": 0} instead of "

@@ -1,5 +1,5 @@
-/* Sentences, the input of encoders.  Every line of a text, or document of JSON lines ({"text": ...}, or a plain
- * string; a path ending in .jsonl), is one window, with the special tokens of the tokenizer's template around it. */
+/* Sentences, the input of encoders.  Every line of a text, or document of JSON (calm_texts_open), is one
+ * window, with the special tokens of the tokenizer's template around it. */
 #ifndef CALM_DATA_SENTENCES_H
 #define CALM_DATA_SENTENCES_H
 

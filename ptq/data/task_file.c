@@ -19,7 +19,7 @@ calm_status calm_task_reader_open(calm_ctx *ctx, const calm_tokenizer *tokenizer
                                   const calm_task_options *options, calm_task_reader *out)
 {
     *out = (calm_task_reader){.tokenizer = tokenizer, .path = path, .options = *options};
-    return calm_texts_open(ctx, path, SIZE_MAX, &out->texts);
+    return calm_texts_open_json(ctx, path, SIZE_MAX, &out->texts);
 }
 
 void calm_task_reader_close(calm_task_reader *reader)

@@ -5,20 +5,87 @@
 #include <string.h>
 
 #include "ptq/base/message.h"
+#include "ptq/data/raw_text.h"
+
+#define KEYS_MAX 8    /* keys that a message names */
+
+/* Does a name end so, with something before it? */
+static bool has_ending(const char *path, const char *ending)
+{
+    return path[0] && calm_text_ends_with(path + 1, ending);
+}
+
+static calm_status open_bytes(calm_ctx *ctx, const char *path, size_t limit, calm_texts *out)
+{
+    *out = (calm_texts){.path = path};
+    snprintf(out->where, sizeof out->where, "%s", path);
+    CALM_TRY(calm_map_file_within(ctx, path, limit, &out->map));
+    const char *bytes = (const char *)out->map.data;
+    CALM_TRY(calm_raw_text_check(ctx, path, bytes, out->map.bytes));
+    const size_t mark = calm_raw_text_mark(bytes, out->map.bytes);
+    out->text = bytes + mark;
+    out->n = out->map.bytes - mark;
+    return CALM_OK;
+}
+
+static calm_status begin(calm_ctx *ctx, calm_texts *texts)
+{
+    CALM_TRY(calm_raw_text_repair(ctx, texts->is_json, &texts->copy, &texts->text, &texts->n));
+    texts->lines = (calm_lines){.text = texts->text, .n = texts->n};
+    return CALM_OK;
+}
+
+calm_status calm_texts_open_json(calm_ctx *ctx, const char *path, size_t limit, calm_texts *out)
+{
+    CALM_TRY(open_bytes(ctx, path, limit, out));
+    out->is_json = true;
+    return begin(ctx, out);
+}
+
+/* Is the first line that is not blank a JSON value that is not an array, as in JSON lines? */
+static bool first_line_is_document(calm_ctx *ctx, const calm_texts *texts)
+{
+    CALM_SCOPED_JSON(json);
+    calm_lines lines = {.text = texts->text, .n = texts->n};
+    const char *line;
+    size_t n;
+    if (!calm_lines_next(&lines, &line, &n))
+        return true;
+    if (calm_json_parse(ctx, texts->path, line, n, &json) != CALM_OK)
+        calm_ctx_forgive(ctx);
+    return json && calm_json_typeof(json) != CALM_JSON_ARRAY;
+}
+
+/* The whole file as one JSON value. */
+static calm_status parse_whole(calm_ctx *ctx, calm_texts *texts)
+{
+    char message[CALM_MESSAGE_MAX];
+    if (calm_json_parse(ctx, texts->path, texts->text, texts->n, &texts->whole) == CALM_OK)
+        return CALM_OK;
+    snprintf(message, sizeof message, "%s", ctx->message);
+    calm_ctx_forgive(ctx);
+    return calm_fail(ctx, CALM_EARG, "%s; a text that begins like JSON is not read as running text", message);
+}
 
 calm_status calm_texts_open(calm_ctx *ctx, const char *path, size_t limit, calm_texts *out)
 {
-    *out = (calm_texts){.path = path, .is_json = path[0] && calm_text_ends_with(path + 1, ".jsonl")};
-    snprintf(out->where, sizeof out->where, "%s", path);
-    CALM_TRY(calm_map_file_within(ctx, path, limit, &out->map));
-    out->lines = (calm_lines){.text = (const char *)out->map.data, .n = out->map.bytes};
+    CALM_TRY(open_bytes(ctx, path, limit, out));
+    const bool begins_json = calm_raw_text_begins_json(out->text, out->n), lines = has_ending(path, ".jsonl");
+    out->is_json = begins_json || lines || has_ending(path, ".json");
+    CALM_TRY(begin(ctx, out));
+    const size_t first = begins_json ? strspn(out->text, " \t\r\n") : 0;
+    const bool array = begins_json && out->text[first] == '[';
+    if (out->is_json && (array || (!lines && !first_line_is_document(ctx, out))))
+        return parse_whole(ctx, out);
     return CALM_OK;
 }
 
 void calm_texts_close(calm_texts *texts)
 {
     calm_json_free(texts->json);
-    texts->json = NULL;
+    calm_json_free(texts->whole);
+    texts->json = texts->whole = NULL;
+    calm_text_clear(&texts->copy);
     calm_unmap_file(&texts->map);
 }
 
@@ -46,9 +113,51 @@ calm_status calm_texts_next_json(calm_ctx *ctx, calm_texts *texts, size_t line_m
     return CALM_OK;
 }
 
+/* The next document in *out: of JSON lines, or of the array or object that the file is; NULL at the end. */
+static calm_status next_document(calm_ctx *ctx, calm_texts *texts, const calm_json **out)
+{
+    const bool array = calm_json_typeof(texts->whole) == CALM_JSON_ARRAY;
+    if (!texts->whole)
+        return calm_texts_next_json(ctx, texts, 0, out);
+    *out = array ? calm_json_at(texts->whole, texts->n_read) : texts->n_read ? NULL : texts->whole;
+    texts->n_read++;
+    if (array && *out)
+        snprintf(texts->where, sizeof texts->where, "%s: document %zu", texts->path, texts->n_read);
+    return CALM_OK;
+}
+
+/* The keys of chats and of instructions, which need a model's template. */
+static bool is_chat(const calm_json *json)
+{
+    static const char *const keys[] = {"messages", "conversations", "conversation", "prompt", "instruction"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (calm_json_get(json, keys[i]))
+            return true;
+    return false;
+}
+
+/* CALM_EFORMAT: `json` is no document; the message names its keys. */
+static calm_status refuse_document(calm_ctx *ctx, const calm_texts *texts, const calm_json *json)
+{
+    CALM_SCOPED_TEXT(keys);
+    const calm_json *value, *text = calm_json_get(json, "text");
+    const char *key;
+    size_t n = 0;
+    if (text || calm_json_typeof(json) != CALM_JSON_OBJECT)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: expected a string or an object with \"text\", a string; found %s",
+                         texts->where, calm_json_type_name(calm_json_typeof(text ? text : json)));
+    for (void *iter = NULL; n < KEYS_MAX && calm_json_next(json, &iter, &key, &value); n++)
+        calm_text_printf(&keys, "%s\"%.40s\"", n ? ", " : "", key);
+    CALM_TRY(calm_text_check(ctx, &keys));
+    return calm_fail(ctx, CALM_EFORMAT, "%s: expected a string or an object with \"text\", found the keys %s%s%s",
+                     texts->where, n ? keys.data : "of an empty object", calm_json_size(json) > n ? ", ..." : "",
+                     is_chat(json) ? "; chats are not read: write each as {\"text\": ...} with apply_chat_template of "
+                                     "transformers, tokenize=False" : "");
+}
+
 calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text, size_t *n)
 {
-    const calm_json *json;
+    const calm_json *document;
     *text = NULL;
     if (!texts->is_json) {
         next_line(texts, text, n);
@@ -56,15 +165,15 @@ calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text,
             --*n;
         return CALM_OK;
     }
-    CALM_TRY(calm_texts_next_json(ctx, texts, 0, &json));
-    if (!json)
+    CALM_TRY(next_document(ctx, texts, &document));
+    if (!document)
         return CALM_OK;
-    if (calm_json_typeof(json) == CALM_JSON_OBJECT)
-        json = calm_json_get(json, "text");
-    if (calm_json_typeof(json) != CALM_JSON_STRING)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: expected a string or an object with \"text\"", texts->where);
-    *text = calm_json_string(json, "");
-    *n = calm_json_string_length(json);
+    const bool object = calm_json_typeof(document) == CALM_JSON_OBJECT;
+    const calm_json *string = object ? calm_json_get(document, "text") : document;
+    if (calm_json_typeof(string) != CALM_JSON_STRING)
+        return refuse_document(ctx, texts, document);
+    *text = calm_json_string(string, "");
+    *n = calm_json_string_length(string);
     return CALM_OK;
 }
 

@@ -87,11 +87,11 @@ static calm_status read_lines(calm_ctx *ctx, reader *r)
 
 static calm_status read_text(calm_ctx *ctx, reader *r)
 {
-    const calm_mapping *map = &r->texts.map;
+    const calm_texts *texts = &r->texts;
     size_t n_lines = 1, n_numbers = 1;
-    for (size_t i = 0; i < map->bytes; i++) {
-        n_lines += map->data[i] == '\n';
-        n_numbers += map->data[i] == ',' || map->data[i] == '[';
+    for (size_t i = 0; i < texts->n; i++) {
+        n_lines += texts->text[i] == '\n';
+        n_numbers += texts->text[i] == ',' || texts->text[i] == '[';
     }
     CALM_TRY(calm_strf(ctx, ctx->out, &r->out->path, "%s", r->out->path));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, r->out->ids, n_numbers));
@@ -109,7 +109,7 @@ calm_status calm_token_file_read(calm_ctx *ctx, const char *path, size_t vocab, 
 {
     *out = (calm_token_file){.path = path};
     reader r = {.out = out, .vocab = vocab};
-    if (calm_texts_open(ctx, path, FILE_MAX, &r.texts) == CALM_OK)
+    if (calm_texts_open_json(ctx, path, FILE_MAX, &r.texts) == CALM_OK)
         read_text(ctx, &r);
     calm_texts_close(&r.texts);
     return ctx->status;

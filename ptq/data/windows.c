@@ -80,8 +80,8 @@ static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
 static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, calm_texts *texts,
                              const calm_windows_options *options, cutter *cut)
 {
-    const char *text = (const char *)texts->map.data;
-    size_t n = texts->map.bytes;
+    const char *text = texts->text;
+    size_t n = texts->n;
     if (calm_lines_blank(text, n))
         return calm_fail(ctx, CALM_EARG, "%s: the text is empty", texts->path);
     if (!texts->is_json)

@@ -42,7 +42,7 @@ typedef struct calm_windows_options {
     bool special;        /* begin every window as the tokenizer's template begins a text         */
 } calm_windows_options;
 
-/* Read `path` (a name ending in .jsonl is JSON lines), tokenize, cut and choose, into ctx->out.
+/* Read `path` (JSON or text, as calm_texts_open says), tokenize, cut and choose, into ctx->out.
  * CALM_EARG: an empty text, or one shorter than a window; a window without room for the text.  CALM_EFORMAT: text that
  * is not UTF-8 (with its place), a line that is not JSON (with its number), an id outside the vocabulary, of the text
  * or of the template. */

@@ -99,8 +99,8 @@ static const calm_document_row rows[] = {
     {"rotate_seed", NULL, NULL, false, false, false},
     {"calibration", "the text that statistics and scores come from", &calibration, false, false, false},
     {"calibration.text",
-     "calibration text, or .jsonl with one document a line (default: bundled WikiText-2); a list of texts: windows are "
-     "taken of each in turn", &texts, false, false, false},
+     "calibration text, or JSON of documents: lines or an array of {\"text\": ...} (default: bundled WikiText-2); a "
+     "list of texts: windows are taken of each in turn", &texts, false, false, false},
     {"calibration.sha256", "SHA-256 of the text; of several: over theirs", &digest, false, false, false},
     {"calibration.tokens", NULL, NULL, false, false, false},
     {"calibration.samples", NULL, NULL, false, false, false},

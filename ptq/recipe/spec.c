@@ -54,8 +54,8 @@ const calm_option calm_spec_table[] = {
     {.name = "algorithms", .help = "names or chains that compete; one alone is a uniform run",
      LIST(algorithms, 64, "LIST"), .key = 'a', .place = "algorithms"},
     {.name = "calib",
-     .help = "calibration text, or .jsonl with one document a line (default: bundled WikiText-2); given again: one "
-             "text more, of which windows are taken in turn",
+     .help = "calibration text, or JSON of documents: lines or an array of {\"text\": ...} (default: bundled "
+             "WikiText-2); given again: one text more, of which windows are taken in turn",
      FILES(calib, CALM_TEXTS_MAX, "FILE"), .place = "calibration.text", .yields_to = "tokens"},
     {.name = "tokens",
      .help = "calibration ids instead of a text: JSON lines {\"ids\": [...]}; the tokenizer need not be readable",
