@@ -116,7 +116,8 @@ static bool has_linear(const calm_run *p)
     size_t first, end;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end; job++) {
-        bool any = layout->jobs[job].expert >= 0;    /* one without scoring tokens is chosen for blindly */
+        /* An expert without scoring tokens is chosen for blindly. */
+        bool any = layout->jobs[job].expert >= 0 || calm_inputs_keeps(&p->in, job);
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
             const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
             any |= !candidate->failure && !isnan(candidate->scores.value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR]);
@@ -234,6 +235,8 @@ calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed,
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end; job++) {
         size_t alive = 0, drawn;
+        if (calm_inputs_keeps(&p->in, job))
+            continue;
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
             alive += !calm_candidate_at(&p->in, job, entry)->failure;
         if (!alive)
@@ -288,9 +291,9 @@ static void count_units(const calm_run *p, const calm_plan *plan, const calm_pla
         bool other = false;
         calm_layout_unit(calm_model_layout(p->in.model), (calm_unit)unit, job, &begin, &unit_end);
         for (size_t j = begin; j < unit_end && best; j++)
-            other |= strcmp(((const calm_candidate *)plan->jobs[j].source)->key,
-                            ((const calm_candidate *)best->jobs[j].source)->key) != 0;
-        row->units++;
+            other |= plan->jobs[j].quantized && strcmp(((const calm_candidate *)plan->jobs[j].source)->key,
+                                                       ((const calm_candidate *)best->jobs[j].source)->key) != 0;
+        row->units += !calm_inputs_keeps(&p->in, begin);
         row->differs += other;
     }
     if (!best)
@@ -513,6 +516,7 @@ calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe)
     const calm_status status = calm_run_open(ctx, recipe, &run);
     ctx->log = log;
     CALM_TRY(status);
+    CALM_TRY(calm_inputs_keep_units(ctx, &run->in, CALM_UNIT_BLOCK));    /* every unit has its rows */
     if (!run->result.evaluates)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: without its tokenizer there is no text to evaluate on",
                          recipe->model.dir);

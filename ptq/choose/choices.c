@@ -51,13 +51,12 @@ calm_status calm_run_choose(calm_ctx *ctx, calm_run *p)
 static calm_status probe_narrowest(calm_ctx *ctx, calm_run *p)
 {
     calm_probe *probes;
-    size_t *entries, first, end;
-    calm_inputs_jobs(&p->in, &first, &end);
+    size_t *entries;
     CALM_TRY(calm_solve_narrowest(ctx, &p->pool, &p->scope, &entries));
     CALM_TRY(CALM_NEW(ctx, ctx->out, probes, p->pool.n_units));
     /* A unit is named by any of its jobs. */
     for (size_t u = 0; u < p->pool.n_units; u++)
-        probes[u] = (calm_probe){first + p->pool.unit_begin[u], entries[u]};
+        probes[u] = (calm_probe){calm_inputs_job(&p->in, p->pool.unit_begin[u]), entries[u]};
     const calm_unit unit = p->in.recipe->selection.unit;
     if (p->in.recipe->sensitivity == CALM_SENSITIVITY_GRADIENT)
         return calm_run_gradient(ctx, p, unit, probes, p->pool.n_units);

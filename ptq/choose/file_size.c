@@ -52,7 +52,7 @@ static uint64_t counted(const calm_run *p, const calm_file_part *part)
 }
 
 /* A part of all experts of a block, in equal shares; the first has what is left over. */
-static void share(const calm_run *p, const calm_file_part *part, uint64_t bits, size_t scheme, size_t first)
+static void share(const calm_run *p, const calm_file_part *part, uint64_t bits, size_t scheme)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const size_t experts = calm_model_config(p->in.model)->moe.n_experts, n_schemes = p->in.recipe->n_schemes;
@@ -60,7 +60,7 @@ static void share(const calm_run *p, const calm_file_part *part, uint64_t bits, 
     for (size_t j = layout->block_begin[part->job->block]; j < layout->block_begin[part->job->block + 1]; j++) {
         if (layout->jobs[j].expert < 0 || layout->jobs[j].kind != part->job->kind)
             continue;
-        p->choosing->file->bits[(j - first) * n_schemes + scheme] += bits / experts + left;
+        p->choosing->file->bits[calm_inputs_index(&p->in, j) * n_schemes + scheme] += bits / experts + left;
         left = 0;
     }
 }
@@ -78,12 +78,13 @@ static void add_parts(const calm_run *p, const calm_file_parts *parts, size_t sc
         const calm_file_part *part = &parts->of[i];
         const size_t job = part->job ? (size_t)(part->job - layout->jobs) : end;
         *elements += (double)part->elements;
-        if (job < first || job >= end)
+        if (job < first || job >= end || calm_inputs_keeps(&p->in, job))
             *rest += counted(p, part);
         else if (!alone && part->experts)
-            share(p, part, counted(p, part), scheme, first);
+            share(p, part, counted(p, part), scheme);
         else if (!alone)
-            p->choosing->file->bits[(job - first) * p->in.recipe->n_schemes + scheme] += counted(p, part);
+            p->choosing->file->bits[calm_inputs_index(&p->in, job) * p->in.recipe->n_schemes + scheme] +=
+                counted(p, part);
     }
 }
 
@@ -179,12 +180,10 @@ static calm_status measure(calm_ctx *ctx, calm_run *p)
 
 calm_status calm_run_file_open(calm_ctx *ctx, calm_run *p)
 {
-    size_t first, end;
     if (!p->in.recipe->file_asked)
         return CALM_OK;
-    calm_inputs_jobs(&p->in, &first, &end);
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->choosing->file, 1));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, p->choosing->file->bits, (end - first) * p->in.recipe->n_schemes));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, p->choosing->file->bits, p->pool.n_jobs * p->in.recipe->n_schemes));
     p->choosing->file->pool.bits = p->choosing->file->bits;
     p->choosing->file->pool.asked = p->in.recipe->file_asked;
     CALM_TRY(measure(ctx, p));
@@ -228,6 +227,8 @@ calm_status calm_run_file_of_scheme(calm_ctx *ctx, const calm_run *p, size_t sch
         const calm_job_ref *job = &layout->jobs[j];
         const double n = (double)job->out * (double)job->in;
         const calm_scheme own = calm_scheme_at(&p->in.recipe->schemes[scheme], &job->place);
+        if (calm_inputs_keeps(&p->in, j))
+            continue;
         *bits += n * calm_scheme_bits_per_weight(&own, job->out, job->in);
         weights += n;
     }

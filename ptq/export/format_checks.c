@@ -26,11 +26,12 @@ static calm_status check_group(calm_ctx *ctx, const char *format, const calm_exp
         proposal = usual[i] < job->scheme.group && ref->in % usual[i] == 0 ? usual[i] : 0;
     if (!proposal)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: %s has %zu input columns, which groups of %zu do not divide; use a scheme without groups",
+                         "%s: %s has %zu input columns, which groups of %zu do not divide; use a scheme without groups"
+                         ", or leave it float with `keep_float`",
                          format, name, ref->in, job->scheme.group);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
                      "%s: %s has %zu input columns, which groups of %zu do not divide; groups of %zu do "
-                     "(`schemes` w%da%d_g%zu)",
+                     "(`schemes` w%da%d_g%zu), or `keep_float` leaves it float",
                      format, name, ref->in, job->scheme.group, proposal, job->scheme.bits,
                      job->scheme.act_bits ? job->scheme.act_bits : 16, proposal);
 }

@@ -355,6 +355,8 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
         const calm_job_ref *job = &layout->jobs[j];
         const double n = (double)job->out * (double)job->in;
         double b = 0;
+        if (calm_inputs_keeps(&p->in, j))    /* counted with what is beside the jobs */
+            continue;
         for (size_t i = 0; i < recipe->n_pool; i++) {
             const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
             b += calm_scheme_bits_per_weight(&scheme, job->out, job->in) / (double)recipe->n_pool;

@@ -31,6 +31,7 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
                                "blocks", faults);
     run->in.first_block = (size_t)recipe->first_block;    /* which units and budgets count */
     run->in.end_block = recipe->last_block < 0 ? config->n_blocks : (size_t)recipe->last_block + 1;
+    CALM_TRY(calm_fault_note(ctx, calm_inputs_keep_float(ctx, &run->in), "keep_float", faults));
     CALM_TRY(calm_fault_note(ctx, calm_inputs_check_weight(ctx, &run->in), "calibration.weight", faults));
     CALM_TRY(calm_fault_note(ctx, calm_inputs_check_prefix(ctx, &run->in), "calibration.prefix", faults));
     CALM_TRY(calm_fault_note(ctx, check_pins(ctx, run), "choice.pins", faults));

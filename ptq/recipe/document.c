@@ -317,6 +317,7 @@ static calm_status with_defaults(calm_ctx *ctx, const calm_recipe_spec *spec, ca
 {
     const char *schemes = calm_spec_default_schemes(spec), *algorithms = calm_spec_default_algorithms(spec);
     *out = *spec;
+    CALM_TRY(calm_spec_keep_float(ctx, spec, &out->keep_float));
     if (!out->schemes.n && schemes)
         CALM_TRY(calm_spec_set(ctx, out, "schemes", schemes));
     return !out->algorithms.n && algorithms ? calm_spec_set(ctx, out, "algorithms", algorithms) : CALM_OK;

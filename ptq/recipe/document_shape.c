@@ -51,6 +51,9 @@ static const calm_shape scalar = {.kind = CALM_SHAPE_SCALAR};
 static const calm_shape path = {CALM_SHAPE_TEXT, .min = 1, .max = 4096};
 static const calm_shape paths = {CALM_SHAPE_LIST, .min = 1, .max = CALM_TEXTS_MAX, .item = &path};
 static const calm_shape texts = {CALM_SHAPE_EITHER, .item = &path, .other = &paths};
+static const calm_shape module = {CALM_SHAPE_TEXT, .min = 1, .max = 4096};
+static const calm_shape modules = {CALM_SHAPE_LIST, .min = 1, .max = 1024, .item = &module};
+static const calm_shape module_or_modules = {CALM_SHAPE_EITHER, .item = &module, .other = &modules};
 static const calm_shape options = {CALM_SHAPE_MAP, .max = 32, .item = &scalar};
 static const calm_shape revision = {CALM_SHAPE_TEXT, .min = 1, .max = 128, .pattern = &revision_pattern};
 static const calm_shape model_object = {CALM_SHAPE_OBJECT, .section = "model"};
@@ -141,6 +144,7 @@ static const calm_document_row rows[] = {
     {"learn", NULL, NULL, false, false, false},
     {"learn_steps", NULL, NULL, false, false, false},
     {"blocks", "first and last block to quantize; the others stay float", &blocks, false, false, false},
+    {"keep_float", "names, or re:patterns, of modules that stay float", &module_or_modules, false, false, false},
     {"formats", "formats that the result is written in; of several each has a folder of its name", &formats, false,
      false, false},
     {"export", "what exporters may be told beside the plan", &export, false, false, false},

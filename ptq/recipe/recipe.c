@@ -318,6 +318,14 @@ static calm_json *choice_json(const calm_recipe *recipe)
                        CALM_KV("pins", calm_recipe_filled(pins)), CALM_KV("forbid", calm_recipe_filled(forbidden)));
 }
 
+static calm_json *words_json(const calm_words *words)
+{
+    calm_json *list = calm_json_new_array();
+    for (size_t i = 0; i < words->n; i++)
+        calm_json_add_string(list, words->of[i]);
+    return list;
+}
+
 static calm_json *formats_json(const calm_recipe *recipe)
 {
     calm_json *names = calm_json_new_array();
@@ -369,6 +377,7 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         CALM_KV("learn", recipe->learn ? calm_json_of_string(calm_recipe_learn_name(recipe->learn)) : NULL),
         CALM_KV("learn_steps", recipe->learner ? calm_json_of_int(recipe->learn_steps) : NULL),
         CALM_KV("blocks", all ? NULL : calm_recipe_range(recipe->first_block, recipe->last_block)),
+        CALM_KV("keep_float", recipe->keep_float.n ? words_json(&recipe->keep_float) : NULL),
         CALM_KV("format", several ? NULL : calm_json_of_string(format)),
         CALM_KV("formats", several ? formats_json(recipe) : NULL),
         CALM_KV("embed_scheme", scheme_json(recipe->formats.options.embed)),

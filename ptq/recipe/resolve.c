@@ -8,7 +8,9 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
+#include "ptq/export/outer.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/module_words.h"
 #include "ptq/recipe/recipe_impl.h"
 #include "ptq/recipe/words.h"
 
@@ -377,6 +379,23 @@ static calm_status resolve_blocks(calm_ctx *ctx, const calm_recipe_spec *spec, c
     return CALM_OK;
 }
 
+static calm_status resolve_keep_float(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    static const char *const tables[CALM_N_OUTERS] = {"model.embed_tokens", "lm_head"};
+    const char *asked[CALM_N_OUTERS] = {spec->embed_scheme, spec->head_scheme};
+    bool kept[CALM_N_OUTERS] = {false}, any;
+    CALM_TRY(calm_spec_keep_float(ctx, spec, &recipe->keep_float));
+    for (size_t i = 0; i < recipe->keep_float.n; i++)
+        CALM_TRY(calm_model_module_word(ctx, recipe->keep_float.of[i], tables, CALM_N_OUTERS, kept, &any));
+    for (calm_outer t = 0; t < CALM_N_OUTERS; t++)
+        if (kept[t] && asked[t] && strcmp(asked[t], "float") != 0)
+            return calm_fail(ctx, CALM_EARG, "`keep_float` names %s, and `export.%s_scheme` is %s", tables[t],
+                             t == CALM_OUTER_HEAD ? "head" : "embed", asked[t]);
+        else if (kept[t])
+            asked[t] = "float";
+    return calm_formats_ask_outer(ctx, asked[0], asked[1], &recipe->formats.options);
+}
+
 static calm_status check_memory(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     size_t limit;
@@ -496,6 +515,7 @@ static const step early[] = {{"gates", resolve_gates},
                              {"choice.split_v", resolve_split},
                              {"memory", check_memory},
                              {"blocks", resolve_blocks},
+                             {"keep_float", resolve_keep_float},
                              {"schemes", resolve_schemes},
                              {"choice.budget", resolve_budgets},
                              {"calibration.tokens", calm_recipe_calibration}};

@@ -91,6 +91,11 @@ const calm_option calm_spec_table[] = {
      .fallback = "calm-out/calm.db", .key = 's'},
     {.name = "blocks", .help = "quantize blocks FIRST-LAST alone (or one block N); the others stay float", AT(blocks),
      .type = CALM_OPTION_RANGE, .max = WINDOWS_MAX, .metavar = "A-B", .place = "blocks"},
+    {.name = "keep-float",
+     .help = "linears of this name, as in the checkpoint, or matching this re:PATTERN, stay float, with those that "
+             "engines fuse with them; may be repeated",
+     FILES(keep_float, 1024, "PATTERN"), .place = "keep_float", .yields_to = "ignore"},
+    {.name = "ignore", .help = "--keep-float by llm-compressor's name", FILES(ignore, 1024, "PATTERN")},
     {.name = "expert-tokens",
      .help = "an expert that fewer calibration tokens were routed to is rounded without data; 0: 4 groups",
      COUNT(expert_tokens, 0, 1 << 24, "0"), .place = "choice.expert_tokens"},
@@ -202,7 +207,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 29;
+const size_t calm_spec_shared = 31;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {
@@ -272,4 +277,14 @@ const char *calm_spec_default_algorithms(const calm_recipe_spec *spec)
 bool calm_spec_sized(const calm_recipe_spec *spec)
 {
     return spec->size || spec->file_bits > 0;
+}
+
+calm_status calm_spec_keep_float(calm_ctx *ctx, const calm_recipe_spec *spec, calm_words *out)
+{
+    *out = (calm_words){0};
+    for (size_t i = 0; i < spec->keep_float.n; i++)
+        CALM_TRY(calm_words_add(ctx, out, spec->keep_float.of[i]));
+    for (size_t i = 0; i < spec->ignore.n; i++)
+        CALM_TRY(calm_words_add(ctx, out, spec->ignore.of[i]));
+    return CALM_OK;
 }

@@ -41,6 +41,7 @@ struct calm_recipe_spec {
     long long eval_samples;
     bool no_eval;
     calm_range blocks;
+    calm_words keep_float, ignore;             /* names or re:patterns of modules; two names of one list */
     calm_numbers budgets;
     const char *size;                          /* "3.0MB"; NULL: none                  */
     double file_bits;                          /* bits per weight of the file; 0: none */
@@ -83,6 +84,9 @@ const char *calm_spec_flag(const char *key);
  * size.  Schemes NULL: there is none of so many bits.  Algorithms NULL: the default pool of the schemes. */
 const char *calm_spec_default_schemes(const calm_recipe_spec *spec);
 const char *calm_spec_default_algorithms(const calm_recipe_spec *spec);
+
+/* What `keep-float` and `ignore` name together; in ctx->out. */
+calm_status calm_spec_keep_float(calm_ctx *ctx, const calm_recipe_spec *spec, calm_words *out);
 
 /* Has the file a size to keep to? */
 bool calm_spec_sized(const calm_recipe_spec *spec);

@@ -31,6 +31,7 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
     if (p->in.end_block > n_blocks || p->in.first_block >= p->in.end_block)
         return calm_fail(ctx, CALM_EARG, "`blocks` %lld-%lld: the model has blocks 0 to %zu", p->in.recipe->first_block,
                          p->in.recipe->last_block, n_blocks - 1);
+    CALM_TRY(calm_inputs_keep_float(ctx, &p->in));
     /* Rounding to nearest needs nothing but the weights. */
     CALM_TRY(calm_algorithm_parse(ctx, "rtn", &fallback));
     p->fallback = fallback;
@@ -94,7 +95,8 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
     size_t first, end, widest = 0;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end; job++)
-        widest = layout->jobs[job].in > widest && layout->jobs[job].expert < 0 ? layout->jobs[job].in : widest;
+        if (layout->jobs[job].in > widest && layout->jobs[job].expert < 0 && !calm_inputs_keeps(&p->in, job))
+            widest = layout->jobs[job].in;
     /* Experts are left out above: what they see depends on the routing, and few rows have a fallback. */
     if (rows / ROWS_PER_INPUT < widest && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM))
         calm_log(ctx, CALM_LOG_WARNING,
@@ -153,7 +155,8 @@ static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
             const calm_job_ref *ref = &layout->jobs[job];
             const calm_scheme asked = calm_scheme_at(&p->in.recipe->schemes[i], &ref->place),
                               stored = calm_scheme_for(&asked, ref->in);
-            add_fallback(&text, ref->name, ref->in, &asked, &stored);
+            if (!calm_inputs_keeps(&p->in, job))
+                add_fallback(&text, ref->name, ref->in, &asked, &stored);
         }
         CALM_TRY(add_table_fallbacks(ctx, p, i, &text));
     }

@@ -452,8 +452,6 @@ static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
 calm_status calm_run_choose_block(calm_ctx *ctx, calm_run *p, size_t block)
 {
     calm_pool pool;
-    size_t first, end;
-    calm_inputs_jobs(&p->in, &first, &end);
     CALM_TRY(calm_pool_of_run(ctx, p, &p->in.recipe->selection, &pool));
     pool.pending = false;    /* of the units that are asked for */
     for (size_t u = 0; u < pool.n_units; u++) {
@@ -463,7 +461,7 @@ calm_status calm_run_choose_block(calm_ctx *ctx, calm_run *p, size_t block)
             continue;
         CALM_TRY(calm_solve_unit(ctx, &pool, &p->scope, u, CALM_ANY_SCHEME, &entry, &reason));
         for (size_t job = pool.unit_begin[u]; job < pool.unit_begin[u + 1]; job++)
-            p->choice[first + job] = entry;
+            p->choice[calm_inputs_job(&p->in, job)] = entry;
     }
     return CALM_OK;
 }

@@ -22,6 +22,36 @@ void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end)
     *end = layout->block_begin[in->end_block];
 }
 
+bool calm_inputs_keeps(const calm_inputs *in, size_t job)
+{
+    size_t first, end;
+    if (!in->listed)
+        return false;
+    calm_inputs_jobs(in, &first, &end);
+    return job >= first && job < end && in->number[job] == CALM_STAYS_FLOAT;
+}
+
+size_t calm_inputs_count(const calm_inputs *in)
+{
+    size_t first, end;
+    calm_inputs_jobs(in, &first, &end);
+    return in->listed ? in->n_listed : end - first;
+}
+
+size_t calm_inputs_job(const calm_inputs *in, size_t index)
+{
+    size_t first, end;
+    calm_inputs_jobs(in, &first, &end);
+    return in->listed ? in->listed[index] : first + index;
+}
+
+size_t calm_inputs_index(const calm_inputs *in, size_t job)
+{
+    size_t first, end;
+    calm_inputs_jobs(in, &first, &end);
+    return in->listed ? in->number[job] : job - first;
+}
+
 bool calm_inputs_read_rows(const calm_inputs *in)
 {
     return calm_recipe_needs_rows(in->recipe) || calm_config_is_mixture(calm_model_config(in->model));
@@ -68,7 +98,7 @@ calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in)
                          "token may go to another expert behind quantized blocks", in->recipe->model.name);
     calm_inputs_jobs(in, &first, &end);
     for (size_t j = first; in->calib.n && calm_recipe_caps(in->recipe) & CALM_NEEDS_CROSS && j < end; j++)
-        if (rows / CALM_CROSS_ROWS_PER_INPUT < layout->jobs[j].in)
+        if (!calm_inputs_keeps(in, j) && rows / CALM_CROSS_ROWS_PER_INPUT < layout->jobs[j].in)
             return calm_fail(ctx, CALM_EARG, "%s: `calibration.prefix` asymmetric has %zu calibration rows for %zu "
                              "inputs, needs %zu (%zu windows are held out for scores): raise `calibration.samples`",
                              layout->jobs[j].name, rows, layout->jobs[j].in,

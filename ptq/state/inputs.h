@@ -42,6 +42,8 @@ typedef struct calm_inputs {
     calm_tokenizer *tokenizer;                 /* NULL: it cannot be read             */
     calm_store *store;
     size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
+    size_t *listed, n_listed;                  /* jobs of those blocks that `keep_float` leaves; NULL: all */
+    size_t *number;                            /* [n_jobs] place of a job in that list, CALM_STAYS_FLOAT; or NULL */
     calm_windows calib, guard;
     calm_windows guard_all;                    /* guard, and behind it those that a tie may ask for */
     size_t score_tokens;                       /* of each scoring window its first tokens alone; 0: all (work.h) */
@@ -57,11 +59,33 @@ typedef struct calm_inputs {
 /* A job that a choice leaves as it is. */
 #define CALM_STAYS_FLOAT SIZE_MAX
 
+/* Why a candidate of a job that `keep_float` names is not there. */
+#define CALM_KEPT_FLOAT "not tried: the job stays float (keep_float)"
+
 /* The candidate of an entry of the pool on a job of the layout. */
 calm_candidate *calm_candidate_at(const calm_inputs *in, size_t job, size_t entry);
 
-/* Jobs first .. end - 1 of the layout are to be quantized (the recipe's blocks); the others stay float. */
+/* Jobs first .. end - 1 of the layout are of the recipe's blocks; the others stay float, and of these those that
+ * `keep_float` names. */
 void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end);
+
+/* Find the jobs of the blocks that the recipe's `keep_float` names: by a module's name in the checkpoint, or by "re:"
+ * and a pattern that matches at its beginning, as Python's re.match.  Jobs stay float as a whole, and with one expert
+ * all of its block (where the readers of GGUF have projections apart: of its projection), since engines fuse those; a
+ * note says so.
+ * CALM_EARG: a word that names no module (with the nearest), a class; part of a unit; no job is left.
+ * CALM_EFORMAT: no pattern. */
+calm_status calm_inputs_keep_float(calm_ctx *ctx, calm_inputs *in);
+
+/* What gets one choice stays float as a whole.  CALM_EARG: a unit of this kind does not. */
+calm_status calm_inputs_keep_units(calm_ctx *ctx, const calm_inputs *in, calm_unit unit);
+
+/* Does `keep_float` name the job?  The jobs to be quantized: how many, the layout's number of one of them, and the
+ * place of a job of the layout that is one. */
+bool calm_inputs_keeps(const calm_inputs *in, size_t job);
+size_t calm_inputs_count(const calm_inputs *in);
+size_t calm_inputs_job(const calm_inputs *in, size_t index);
+size_t calm_inputs_index(const calm_inputs *in, size_t job);
 
 /* Is there a forward pass over the calibration?  Not where candidates need weights alone and none is scored; experts
  * are always looked for by what is routed to them. */

@@ -80,7 +80,7 @@ calm_status calm_plan_learn(calm_ctx *ctx, const calm_inputs *in, const calm_pla
     return CALM_OK;
 }
 
-/* Over the whole layout: jobs outside of the recipe's blocks are part of every plan, as float. */
+/* Over the whole layout: jobs that are not to be quantized are part of every plan, as float. */
 calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t entry, size_t **choice)
 {
     const size_t n_jobs = calm_model_layout(in->model)->n_jobs;
@@ -88,7 +88,7 @@ calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t ent
     calm_inputs_jobs(in, &first, &end);
     CALM_TRY(CALM_NEW(ctx, ctx->out, *choice, n_jobs));
     for (size_t j = 0; j < n_jobs; j++)
-        (*choice)[j] = j >= first && j < end ? entry : CALM_STAYS_FLOAT;
+        (*choice)[j] = j >= first && j < end && !calm_inputs_keeps(in, j) ? entry : CALM_STAYS_FLOAT;
     return CALM_OK;
 }
 

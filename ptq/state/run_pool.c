@@ -28,39 +28,47 @@ static size_t part_rows(const calm_layout *layout, const calm_job_ref *job)
     return part;
 }
 
+/* A job of the layout as the pool has it. */
+static calm_pool_job describe_job(calm_ctx *ctx, const calm_run *p, size_t job, const char *unit, bool crest)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    const calm_job_ref *ref = &layout->jobs[job];
+    return (calm_pool_job){
+        .id = p->job_ids ? p->job_ids[job] : 0, .name = ref->name, .role = ref->role, .unit = unit,
+        .block = ref->block, .out = ref->out, .in = ref->in, .part = part_rows(layout, ref),
+        .expert = ref->expert >= 0,
+        .down = ref->kind == CALM_JOB_DOWN, .crest = crest ? calm_run_crest(ctx, p, job) : NAN};
+}
+
 /* The jobs that are to be quantized, in the layout's order, each with the name of its unit. */
 static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, calm_pool *pool)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     /* Before the survey the store is not open, or has no row of the jobs. */
     const bool crest = p->surveyed && wants_crest(p->in.recipe);
-    size_t first, end;
+    const size_t n = calm_inputs_count(&p->in);
     calm_pool_job *jobs;
     calm_scheme *schemes;
-    calm_inputs_jobs(&p->in, &first, &end);
     const calm_scheme *mix = &p->in.recipe->schemes[0];
-    CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, end - first));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, mix->mix ? end - first : 0));
-    for (size_t job = first, unit_end; job < end; job = unit_end) {
+    CALM_TRY(CALM_NEW(ctx, ctx->out, jobs, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, schemes, mix->mix ? n : 0));
+    size_t unit_end = 0;
+    char *unit = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const size_t job = calm_inputs_job(&p->in, i);
         size_t begin;
-        char *unit;
-        calm_layout_unit(layout, kind, job, &begin, &unit_end);
-        CALM_TRY(calm_layout_unit_name(ctx, layout, kind, job, &unit));
-        for (size_t j = job; j < unit_end; j++) {
-            const calm_job_ref *ref = &layout->jobs[j];
-            jobs[j - first] = (calm_pool_job){
-                .id = p->job_ids ? p->job_ids[j] : 0, .name = ref->name, .role = ref->role, .unit = unit,
-                .block = ref->block, .out = ref->out, .in = ref->in, .part = part_rows(layout, ref),
-                .expert = ref->expert >= 0,
-                .down = ref->kind == CALM_JOB_DOWN, .crest = crest ? calm_run_crest(ctx, p, j) : NAN};
-            if (!mix->mix)
-                continue;
-            schemes[j - first] = calm_scheme_at(mix, &ref->place);
-            jobs[j - first].scheme = &schemes[j - first];
+        if (job >= unit_end) {    /* a unit stays float as a whole or not at all */
+            calm_layout_unit(layout, kind, job, &begin, &unit_end);
+            CALM_TRY(calm_layout_unit_name(ctx, layout, kind, job, &unit));
         }
+        jobs[i] = describe_job(ctx, p, job, unit, crest);
+        if (!mix->mix)
+            continue;
+        schemes[i] = calm_scheme_at(mix, &layout->jobs[job].place);
+        jobs[i].scheme = &schemes[i];
     }
     pool->jobs = jobs;
-    pool->n_jobs = end - first;
+    pool->n_jobs = n;
     return CALM_OK;
 }
 
@@ -68,16 +76,15 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
 static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selection *selection, calm_pool *pool)
 {
     calm_pool_cell *cells;
-    size_t first, end;
-    calm_inputs_jobs(&p->in, &first, &end);
-    const size_t n = (end - first) * pool->n_entries;    /* both lists are in memory */
+    const size_t n = pool->n_jobs * pool->n_entries;    /* both lists are in memory */
     CALM_TRY(CALM_NEW(ctx, ctx->out, cells, n));
     pool->cells = cells;
     /* A cell without a score is then no reason to refuse a choice: it may still come. */
     pool->pending = !p->computed;
     pool->numbered = p->surveyed;
     for (size_t i = 0; i < n && p->surveyed; i++) {
-        const calm_candidate *candidate = calm_candidate_at(&p->in, first + i / pool->n_entries, i % pool->n_entries);
+        const calm_candidate *candidate =
+            calm_candidate_at(&p->in, calm_inputs_job(&p->in, i / pool->n_entries), i % pool->n_entries);
         const double *at_point = candidate->scores.value[selection->point];
         /* Ties are broken by the squared error at the same point, whatever the score is. */
         cells[i] = (calm_pool_cell){
@@ -238,12 +245,12 @@ calm_status calm_run_check_budgets(calm_ctx *ctx, const calm_run *p)
 /* The unit of p->pool that a job of the layout belongs to. */
 static size_t unit_of(const calm_run *p, size_t job)
 {
-    size_t first, end, low = 0, high = p->pool.n_units;
-    calm_inputs_jobs(&p->in, &first, &end);
+    const size_t index = calm_inputs_index(&p->in, job);
+    size_t low = 0, high = p->pool.n_units;
     /* By halves: units of a mixture are counted in thousands, and every job asks for every scheme. */
     while (high - low > 1) {
         const size_t middle = (low + high) / 2;
-        if (p->pool.unit_begin[middle] <= job - first)
+        if (p->pool.unit_begin[middle] <= index)
             low = middle;
         else
             high = middle;
@@ -253,23 +260,23 @@ static size_t unit_of(const calm_run *p, size_t job)
 
 bool calm_run_takes(const calm_run *p, size_t job, size_t scheme)
 {
-    return !p->scope.limits.takes || calm_limits_take(&p->scope.limits, unit_of(p, job), scheme);
+    return !calm_inputs_keeps(&p->in, job) &&
+           (!p->scope.limits.takes || calm_limits_take(&p->scope.limits, unit_of(p, job), scheme));
 }
 
 bool calm_run_pins(const calm_run *p, size_t job, size_t entry)
 {
-    return p->in.recipe->n_pins && calm_scope_pins(&p->pool, &p->scope, unit_of(p, job), entry);
+    return p->in.recipe->n_pins && !calm_inputs_keeps(&p->in, job) &&
+           calm_scope_pins(&p->pool, &p->scope, unit_of(p, job), entry);
 }
 
 calm_status calm_run_spread(calm_ctx *ctx, const calm_run *p, const calm_pool *pool, const calm_solution *solution,
                             size_t **choice)
 {
-    size_t first, end;
-    calm_inputs_jobs(&p->in, &first, &end);
-    /* Jobs of blocks outside `blocks` are in the layout and not in the pool. */
+    /* Jobs that stay float are in the layout and not in the pool. */
     CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, choice));
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++)
-            (*choice)[first + job] = solution->choice[u];
+            (*choice)[calm_inputs_job(&p->in, job)] = solution->choice[u];
     return CALM_OK;
 }

@@ -193,6 +193,8 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     }
     /* The first blocks stay float when others alone are quantized. */
     calm_sha256_field(&sha, recipe->first_block ? "later blocks" : "all blocks");
+    for (size_t i = 0; i < recipe->keep_float.n; i++)
+        calm_sha256_field(&sha, recipe->keep_float.of[i]);
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 

@@ -192,7 +192,8 @@ static void add_jobs(const calm_inputs *in, size_t first, size_t end, calm_run_w
     const double rows = (double)in->calib.begin[in->calib.n], score_rows = (double)calm_inputs_scored_rows(in);
     for (size_t j = first; j < end; j++) {
         const double share = share_of_rows(in, &layout->jobs[j]);
-        add_job(in, j, share * rows, share * score_rows, work);
+        if (!calm_inputs_keeps(in, j))
+            add_job(in, j, share * rows, share * score_rows, work);
     }
 }
 

@@ -27,7 +27,7 @@ static void resolve(const calm_reselect_options *o, const calm_stored_run *run, 
 static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm_pool *pool,
                            const calm_reselect_size *size, calm_recipe *out)
 {
-    const calm_json *blocks = calm_json_get(run->recipe, "blocks");
+    const calm_json *blocks = calm_json_get(run->recipe, "blocks"), *kept = calm_json_get(run->recipe, "keep_float");
     char *asked;
     *out = (calm_recipe){.n_schemes = pool->n_schemes,
                          .split_v = calm_json_bool(calm_json_get(run->recipe, "split_v"), false),
@@ -35,6 +35,8 @@ static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm
                          .first_block = calm_json_int(calm_json_at(blocks, 0), 0),
                          .last_block = calm_json_int(calm_json_at(blocks, 1), -1)};
     CALM_TRY(calm_strf(ctx, ctx->out, &out->model.dir, "%s", run->model_path));
+    for (size_t i = 0; i < calm_json_size(kept); i++)
+        CALM_TRY(calm_words_add(ctx, &out->keep_float, calm_json_string(calm_json_at(kept, i), "")));
     if (size->file_bytes)
         CALM_TRY(calm_strf(ctx, ctx->out, &asked, "`choice.size` %zuB", size->file_bytes));
     else
@@ -58,14 +60,13 @@ static calm_status check_jobs(calm_ctx *ctx, const calm_run *p, const calm_store
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
-    size_t first = 0, end = 0;
     bool same = p->in.first_block < p->in.end_block && p->in.end_block <= n_blocks;
-    if (same)
-        calm_inputs_jobs(&p->in, &first, &end);
-    same &= end - first == p->pool.n_jobs;
-    for (size_t j = 0; same && j < p->pool.n_jobs; j++)
-        same = strcmp(layout->jobs[first + j].name, p->pool.jobs[j].name) == 0 &&
-               layout->jobs[first + j].out == p->pool.jobs[j].out && layout->jobs[first + j].in == p->pool.jobs[j].in;
+    same = same && calm_inputs_count(&p->in) == p->pool.n_jobs;
+    for (size_t j = 0; same && j < p->pool.n_jobs; j++) {
+        const calm_job_ref *job = &layout->jobs[calm_inputs_job(&p->in, j)];
+        same = strcmp(job->name, p->pool.jobs[j].name) == 0 && job->out == p->pool.jobs[j].out &&
+               job->in == p->pool.jobs[j].in;
+    }
     return same ? CALM_OK
                 : calm_fail(ctx, CALM_EMISMATCH, "%s: is not the model of run %lld, whose jobs it does not have",
                             run->model_path, (long long)run->id);
@@ -78,6 +79,8 @@ static calm_status open_file(calm_ctx *ctx, const calm_stored_run *run, const ca
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
     p->in.first_block = (size_t)p->in.recipe->first_block;
     p->in.end_block = p->in.recipe->last_block < 0 ? n_blocks : (size_t)p->in.recipe->last_block + 1;
+    if (p->in.first_block < p->in.end_block && p->in.end_block <= n_blocks)
+        CALM_TRY(calm_inputs_keep_float(ctx, &p->in));
     CALM_TRY(check_jobs(ctx, p, run));
     CALM_TRY(calm_scope_open(ctx, &p->pool, requests, &p->scope));
     return calm_run_file_open(ctx, p);

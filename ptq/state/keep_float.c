@@ -1,0 +1,146 @@
+/* Jobs that stay float because the recipe names their modules. */
+#include <ctype.h>
+#include <string.h>
+
+#include "ptq/base/message.h"
+#include "ptq/model/module_words.h"
+#include "ptq/state/inputs.h"
+
+/* ---- modules ---- */
+
+/* Those of the layout first, in its order, then other matrices and vectors, which stay float anyway, and the head. */
+static calm_status list_modules(calm_ctx *ctx, const calm_inputs *in, const char ***out, size_t *n)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const calm_safetensors *set = calm_model_tensors(in->model);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, layout->n_linears + calm_safetensors_count(set) + 1));
+    *n = 0;
+    for (size_t i = 0; i < layout->n_linears; i++)
+        (*out)[(*n)++] = layout->linears[i].module;
+    if (layout->head)    /* a tied one has no tensor */
+        (*out)[(*n)++] = layout->head;
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const char *name = calm_safetensors_at(set, i)->name, *dot = strrchr(name, '.');
+        char *module;
+        if (!dot || strcmp(dot, ".weight") != 0)
+            continue;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - name), name));
+        (*out)[(*n)++] = module;
+    }
+    return CALM_OK;
+}
+
+static const char *base_name(const char *module)
+{
+    const char *dot = strrchr(module, '.');
+    return dot ? dot + 1 : module;
+}
+
+static calm_status refuse(calm_ctx *ctx, const char *word, const char *const *names, size_t n)
+{
+    char hint[CALM_HINT_MAX];
+    if (isupper((unsigned char)word[0]) && !strchr(word, '.'))
+        return calm_fail(ctx, CALM_EARG, "`keep_float` %s: a class of modules is no name here; give modules' names as "
+                         "%s, or a pattern as re:.*%s", word, names[0], base_name(names[0]));
+    return calm_fail(ctx, CALM_EARG, "`keep_float` %s: no module of the model has that name%s; they are like %s", word,
+                     strncmp(word, "re:", 3) == 0 ? "" : calm_did_you_mean(hint, word, names, n), names[0]);
+}
+
+/* matched [n_linears]: those that a word names. */
+static calm_status match_words(calm_ctx *ctx, const calm_inputs *in, bool **matched)
+{
+    const calm_words *words = &in->recipe->keep_float;
+    const char **names;
+    size_t n;
+    CALM_TRY(list_modules(ctx, in, &names, &n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *matched, n));
+    for (size_t i = 0; i < words->n; i++) {
+        bool any;
+        CALM_TRY(calm_model_module_word(ctx, words->of[i], names, n, *matched, &any));
+        if (!any)
+            return refuse(ctx, words->of[i], names, n);
+    }
+    return CALM_OK;
+}
+
+/* ---- jobs ---- */
+
+/* The layer of engines that a job shares with others: experts of a block, or of one projection of it; 0: none.  Readers
+ * that have one scheme for all blocks still take float layers. */
+static size_t layer_of(const calm_inputs *in, const calm_job_ref *job)
+{
+    const calm_tie tie = calm_formats_tie(&in->recipe->formats);
+    return calm_tie_number(tie > CALM_TIE_BLOCK ? CALM_TIE_BLOCK : tie, job->block, job->expert >= 0,
+                           job->kind == CALM_JOB_DOWN);
+}
+
+/* Jobs with a linear that is matched, and those of a layer with such a job; *n_more: linears that came so. */
+static calm_status extend(calm_ctx *ctx, const calm_inputs *in, const bool *matched, bool *kept, size_t *n_more)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    bool *layers;
+    *n_more = 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, layers, 2 * calm_model_config(in->model)->n_blocks + 2));
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++)
+            if (matched[i])
+                kept[j] = layers[layer_of(in, &layout->jobs[j])] = true;
+    layers[0] = false;    /* of jobs that share with none */
+    for (size_t j = 0; j < layout->n_jobs; j++) {
+        kept[j] |= layers[layer_of(in, &layout->jobs[j])];
+        for (size_t i = layout->jobs[j].first; kept[j] && i < layout->jobs[j].first + layout->jobs[j].n; i++)
+            *n_more += !matched[i];
+    }
+    return CALM_OK;
+}
+
+static calm_status list_rest(calm_ctx *ctx, calm_inputs *in, const bool *kept)
+{
+    const size_t n_jobs = calm_model_layout(in->model)->n_jobs;
+    size_t first, end;
+    calm_inputs_jobs(in, &first, &end);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, in->number, n_jobs));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, in->listed, n_jobs));
+    in->n_listed = 0;
+    for (size_t j = 0; j < n_jobs; j++) {
+        const bool stays = j < first || j >= end || kept[j];
+        in->number[j] = stays ? CALM_STAYS_FLOAT : in->n_listed;
+        if (!stays)
+            in->listed[in->n_listed++] = j;
+    }
+    return in->n_listed ? CALM_OK : calm_fail(ctx, CALM_EARG, "`keep_float`: no linear is left to be quantized");
+}
+
+calm_status calm_inputs_keep_units(calm_ctx *ctx, const calm_inputs *in, calm_unit unit)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    size_t first, end, begin, unit_end;
+    calm_inputs_jobs(in, &first, &end);
+    for (size_t j = first; j < end && in->listed; j++) {
+        calm_layout_unit(layout, unit, j, &begin, &unit_end);
+        const bool kept = calm_inputs_keeps(in, j);
+        if (kept != calm_inputs_keeps(in, begin))
+            return calm_fail(ctx, CALM_EARG, "`keep_float`: %s stays float and %s does not, which `choice.unit` %s "
+                             "decides together", layout->jobs[kept ? j : begin].name,
+                             layout->jobs[kept ? begin : j].name, calm_unit_name(unit));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_inputs_keep_float(calm_ctx *ctx, calm_inputs *in)
+{
+    bool *matched, *kept;
+    size_t n_more;
+    if (!in->recipe->keep_float.n)
+        return CALM_OK;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(match_words(ctx, in, &matched));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, calm_model_layout(in->model)->n_jobs));
+    CALM_TRY(extend(ctx, in, matched, kept, &n_more));
+    CALM_TRY(list_rest(ctx, in, kept));
+    CALM_TRY(calm_inputs_keep_units(ctx, in, in->recipe->selection.unit));
+    if (n_more)
+        calm_log(ctx, CALM_LOG_INFO, "`keep_float`: %zu more linears stay float, which engines fuse with those that "
+                 "are named: q, k and v; gate and up; the experts of a block", n_more);
+    return CALM_OK;
+}
