@@ -58,8 +58,8 @@ const calm_command calm_cmd_dequantize = {
     .examples = "  calm dequantize ./Qwen3-0.6B-W4A16 -o ./plain\n"
                 "  calm dequantize model.gguf -o ./plain --dtype f32\n\n"
                 "With --dtype f32 weights are what codes and scales stand for, bit for bit;\n"
-                "16 bits round them.  A GGUF file has no tokenizer.json: config.json is made\n"
-                "from its keys, the tokenizer is to be copied from the float model.\n",
+                "16 bits round them.  Of a GGUF file, config.json, tokenizer.json and\n"
+                "tokenizer_config.json are made from its keys.\n",
     .min_args = 1,
     .max_args = 1,
     CALM_COMMAND_PARTS,

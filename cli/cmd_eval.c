@@ -12,6 +12,7 @@
 #include "cli/print.h"
 #include "ptq/base/file.h"
 #include "ptq/eval/evaluate.h"
+#include "ptq/tokenizer/gguf_vocab.h"
 #include "ptq/tokenizer/tokenizer.h"
 #include "ptq/model/arch.h"
 #include "ptq/state/eval_text.h"
@@ -191,12 +192,12 @@ static calm_status evaluate_any(calm_ctx *ctx, const options *o, calm_model *mod
                     : evaluate(ctx, o, model, reference, tokenizer);
 }
 
-/* The model's; a GGUF file holds no tokenizer.json, so where none lies beside it that of the reference (or NULL). */
+/* The model's: tokenizer.json, or that in a GGUF file; where it has none, that of the reference (or NULL). */
 static calm_status find_tokenizer(calm_ctx *ctx, const char *model, const char *reference, char **out)
 {
-    CALM_TRY(calm_path_beside(ctx, ctx->out, out, model, "tokenizer.json"));
+    CALM_TRY(calm_gguf_tokenizer_find(ctx, model, out));
     if (reference && calm_is_file(model) && !calm_path_exists(*out))
-        return calm_path_beside(ctx, ctx->out, out, reference, "tokenizer.json");
+        return calm_gguf_tokenizer_find(ctx, reference, out);
     return CALM_OK;
 }
 
@@ -231,9 +232,9 @@ const calm_command calm_cmd_eval = {
     .description =
         "Evaluates a float or quantized directory or a GGUF file on a text: windows of --seqlen tokens, the remainder "
         "dropped, the first token of a window not predicted; float32 compute, sums in double.  The tokenizer.json of a "
-        "GGUF file is the one beside it, else the reference's.  With --tasks: which choice of each task has the "
-        "greatest log-probability, also divided by its length in characters.  An encoder is compared with --reference "
-        "by the mean of its last hidden state over the tokens of each sentence.",
+        "GGUF file is the one beside it, else its own, else the reference's.  With --tasks: which choice of each task "
+        "has the greatest log-probability, also divided by its length in characters.  An encoder is compared with "
+        "--reference by the mean of its last hidden state over the tokens of each sentence.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 50 --worst 20\n"

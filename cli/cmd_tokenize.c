@@ -10,6 +10,7 @@
 #include "ptq/base/message.h"
 #include "ptq/io/json.h"
 #include "ptq/text/lines.h"
+#include "ptq/tokenizer/gguf_vocab.h"
 #include "ptq/tokenizer/tokenizer.h"
 
 typedef struct options {
@@ -161,12 +162,14 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_SCOPED_TOKENIZER(tok);
     CALM_SCOPED(input, close_input) in = {0};
     const char *path = o->tokenizer;
+    char *found;
     if (!o->model == !o->tokenizer)
         return calm_fail(ctx, CALM_EARG, "calm tokenize: expected either --model or --tokenizer; try: "
                          "calm tokenize --model qwen");
     if (!path) {
         CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
-        CALM_TRY(calm_path_join(ctx, ctx->out, &path, named.dir, "tokenizer.json"));
+        CALM_TRY(calm_gguf_tokenizer_find(ctx, named.dir, &found));
+        path = found;
     }
     CALM_TRY(calm_tokenizer_open(ctx, path, &tok));
     CALM_TRY(open_input(ctx, o->common.args.n ? o->common.args.of[0] : NULL, &in));

@@ -11,6 +11,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/recipe/model_names.h"
 #include "ptq/state/eval_text.h"
+#include "ptq/tokenizer/gguf_vocab.h"
 
 /* Tokens per window where a request says none. */
 #define SEQLEN 512
@@ -48,7 +49,7 @@ static calm_status open_request(calm_ctx *ctx, const calm_measure_request *reque
     CALM_TRY(open_named(ctx, request->model, &o->model, &dir));
     if (request->reference)
         CALM_TRY(open_named(ctx, request->reference, &o->reference, &reference_dir));
-    CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "tokenizer.json"));
+    CALM_TRY(calm_gguf_tokenizer_find(ctx, dir, &path));
     CALM_TRY(calm_tokenizer_open(ctx, path, &o->tokenizer));
     const bool encoder = calm_model_config(o->model)->arch->encoder;
     if (o->reference && calm_model_config(o->reference)->arch->encoder != encoder)

@@ -10,6 +10,7 @@
 #include "ptq/export/companions.h"
 #include "ptq/export/safetensors_export.h"
 #include "ptq/io/shards.h"
+#include "ptq/tokenizer/gguf_vocab.h"
 #include "ptq/model/gguf_config.h"
 #include "ptq/model/qformat.h"
 #include "ptq/tensor/rotation.h"
@@ -220,8 +221,7 @@ static calm_status open_gguf(work *w)
         w->result->n_dequantized += calm_ggml_find(entry->stored->type)->elements > 1;
     }
     calm_log(w->ctx, CALM_LOG_WARNING,
-             "%s: a GGUF file does not hold tokenizer.json, generation_config.json nor the keys of config.json "
-             "that change no weight: copy the tokenizer of the float model",
+             "%s: a GGUF file does not hold generation_config.json nor the keys of config.json that change no weight",
              w->path);
     return CALM_OK;
 }
@@ -339,18 +339,40 @@ static calm_status put_all(work *w, calm_shards_writer *writer)
     return CALM_OK;
 }
 
+static calm_status save(work *w, const char *dir, const char *name, const calm_json *json)
+{
+    char *path;
+    CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &path, dir, name));
+    return calm_json_save(w->ctx, path, json);
+}
+
+/* The tokenizer in the GGUF file; where it is of a kind that calm does not read, a warning says why there is none. */
+static calm_status write_tokenizer(work *w, const char *dir)
+{
+    CALM_SCOPED_JSON(json);
+    CALM_SCOPED_JSON(settings);
+    const calm_status status = calm_gguf_tokenizer_json(w->ctx, w->gguf, &json);
+    if (status == CALM_EUNSUPPORTED) {
+        calm_log(w->ctx, CALM_LOG_WARNING, "%s; no tokenizer is written", w->ctx->message);
+        calm_ctx_forgive(w->ctx);
+        return CALM_OK;
+    }
+    CALM_TRY(status);
+    CALM_TRY(calm_gguf_tokenizer_settings(w->ctx, w->gguf, &settings));
+    CALM_TRY(save(w, dir, "tokenizer.json", json));
+    return save(w, dir, "tokenizer_config.json", settings);
+}
+
 static calm_status write_into(work *w, const char *dir)
 {
     calm_shards_writer writer;
-    char *path;
     CALM_TRY(calm_shards_begin(w->ctx, &writer, dir, w->tensors, w->n, w->options->max_shard_bytes));
     const calm_status put = put_all(w, &writer), end = calm_shards_end(w->ctx, &writer);
     CALM_TRY(put);
     CALM_TRY(end);
-    CALM_TRY(calm_path_join(w->ctx, w->ctx->scratch, &path, dir, "config.json"));
-    CALM_TRY(calm_json_save(w->ctx, path, w->config));
+    CALM_TRY(save(w, dir, "config.json", w->config));
     w->result->n_tensors = w->n;
-    return w->gguf ? CALM_OK : calm_export_copy_companions(w->ctx, w->path, dir);
+    return w->gguf ? write_tokenizer(w, dir) : calm_export_copy_companions(w->ctx, w->path, dir);
 }
 
 static calm_status write_output(work *w)

@@ -12,6 +12,7 @@
 #include "ptq/base/context.h"
 #include "ptq/io/gguf_write.h"
 #include "ptq/io/json.h"
+#include "ptq/tokenizer/gguf_pre.h"
 
 /* Add the keys for the tokenizer in `dir` to `keys`: `n_tokens` of them, the rows of the embedding; tokens without a
  * row are left out with a warning, rows without a token are "[PAD<id>]".  `config` is config.json, for the ids of
@@ -20,12 +21,5 @@
  * with the pattern and the option that names it.  CALM_EFORMAT: files that contradict themselves. */
 calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens,
                                     const char *pre, calm_gguf_keys *keys);
-
-/* What the pre-tokenizers of a byte-level tokenizer.json do, as one text: a line for each part, in ctx->out. */
-calm_status calm_gguf_pattern(calm_ctx *ctx, const calm_json *tokenizer, char **out);
-
-/* llama.cpp's name of the pre-tokenizer with this pattern; NULL when it is not known.  `whole_words`: the model takes a
- * piece that is a token as it is ("ignore_merges"). */
-const char *calm_gguf_find_pre(const char *pattern, bool whole_words);
 
 #endif

@@ -5,6 +5,7 @@
 #include "ptq/data/sentences.h"
 #include "ptq/data/token_file.h"
 #include "ptq/model/arch.h"
+#include "ptq/tokenizer/gguf_vocab.h"
 
 /* Of sensitivities, where none are held out. */
 #define GRADIENT_WINDOWS ((size_t)16)
@@ -215,7 +216,7 @@ void calm_inputs_close(calm_inputs *in)
 calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
 {
     char *path;
-    CALM_TRY(calm_path_beside(ctx, ctx->out, &path, in->recipe->model.dir, "tokenizer.json"));
+    CALM_TRY(calm_gguf_tokenizer_find(ctx, in->recipe->model.dir, &path));
     const calm_status status = calm_tokenizer_open(ctx, path, &in->tokenizer);
     if (status == CALM_OK || !in->recipe->calib_is_token_ids)
         return status;

@@ -1,8 +1,11 @@
 /* Opening tokenizer.json: its members in the order in which they need each other. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/io/gguf_split.h"
 #include "ptq/tokenizer/bytelevel.h"
+#include "ptq/tokenizer/gguf_vocab.h"
 #include "ptq/tokenizer/tokenizer_parts.h"
 #include "ptq/text/unicode.h"
 
@@ -107,6 +110,23 @@ static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json
     return show_tokens(ctx, tok);
 }
 
+/* tokenizer.json, or what a GGUF file says in its place. */
+static calm_status read_json(calm_ctx *ctx, const char *path, calm_json **out)
+{
+    char head[4] = "";
+    calm_gguf *file;
+    FILE *stream = fopen(path, "rb");
+    const bool gguf = stream && fread(head, sizeof head, 1, stream) == 1 && memcmp(head, "GGUF", sizeof head) == 0;
+    if (stream)
+        fclose(stream);
+    if (!gguf)
+        return calm_json_read(ctx, path, FILE_MAX, out);
+    CALM_TRY(calm_gguf_open_split(ctx, path, &file));
+    const calm_status status = calm_gguf_tokenizer_json(ctx, file, out);
+    calm_gguf_close(file);
+    return status;
+}
+
 calm_status calm_tokenizer_open(calm_ctx *ctx, const char *path, calm_tokenizer **out)
 {
     CALM_ENTER(ctx, path && out);
@@ -118,7 +138,7 @@ calm_status calm_tokenizer_open(calm_ctx *ctx, const char *path, calm_tokenizer 
     if (!tok)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
     CALM_TRY(calm_strf(ctx, &tok->arena, &tok->path, "%s", path));
-    CALM_TRY(calm_json_read(ctx, path, FILE_MAX, &json));
+    CALM_TRY(read_json(ctx, path, &json));
     CALM_TRY(read_file(ctx, tok, json));
     *out = tok;
     tok = NULL;

@@ -1,4 +1,4 @@
-/* Tokenizer: a checkpoint's tokenizer.json, text to ids and back.
+/* Tokenizer: a checkpoint's tokenizer.json (or what a GGUF file says in its place, gguf_vocab.h), text to ids and back.
  *
  * The ids are those of the Hugging Face tokenizers library for the same file.  A part of the file that calm does not
  * know is an error that names it; only "truncation" and "padding" are ignored, since callers cut windows.  Known parts:

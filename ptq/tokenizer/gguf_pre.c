@@ -3,10 +3,11 @@
  * The patterns are those that llama.cpp's src/llama-vocab.cpp computes or says it adapted ("original regex from
  * tokenizer.json"), and of tokenizer.json files in use.  Several names do the same; the first that llama.cpp had is
  * given. */
+#include "ptq/tokenizer/gguf_pre.h"
+
 #include <string.h>
 
 #include "ptq/base/text.h"
-#include "ptq/export/gguf_tokenizer.h"
 
 #define ENGLISH "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -49,6 +50,34 @@ const char *calm_gguf_find_pre(const char *pattern, bool whole_words)
             return whole_words && known[i].whole_words ? known[i].whole_words : known[i].name;
     return NULL;
 }
+
+/* Names that do what another does, of the same file. */
+static const struct {
+    const char *name, *same;
+} aliases[] = {
+    {"llama3", "llama-bpe"},    {"llama-v3", "llama-bpe"}, {"falcon3", "llama-bpe"},    {"falcon-h1", "llama-bpe"},
+    {"pixtral", "llama-bpe"},   {"midm-2.0", "llama-bpe"}, {"lfm2", "llama-bpe"},       {"smaug-bpe", "dbrx"},
+    {"phi-2", "gpt-2"},         {"mpt", "gpt-2"},          {"olmo", "gpt-2"},           {"jais", "gpt-2"},
+    {"trillion", "gpt-2"},      {"starcoder", "smollm"},   {"refact", "smollm"},        {"command-r", "smollm"},
+    {"codeshell", "smollm"},    {"exaone", "smollm"},      {"stablelm2", "qwen2"},      {"hunyuan", "qwen2"},
+    {"deepseek-r1-qwen", "qwen2"},
+};
+
+const char *calm_gguf_pre_of(const char *name, bool *whole_words)
+{
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(aliases[i].name, name) == 0)
+            name = aliases[i].same;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const bool whole = known[i].whole_words && strcmp(known[i].whole_words, name) == 0;
+        *whole_words = whole || strcmp(name, "tekken") == 0 || strcmp(name, "minicpm5") == 0;
+        if (whole || strcmp(known[i].name, name) == 0)
+            return known[i].pattern;
+    }
+    return NULL;
+}
+
+/* ---- the pattern of a tokenizer.json ---- */
 
 /* A regex with carriage returns and newlines as escapes, as some files write them themselves. */
 static void add_regex(calm_text *text, const char *regex)
@@ -105,4 +134,51 @@ calm_status calm_gguf_pattern(calm_ctx *ctx, const calm_json *tokenizer, char **
     CALM_SCOPED_TEXT(text);
     add_part(&text, calm_json_get(tokenizer, "pre_tokenizer"));
     return calm_text_take(ctx, ctx->out, &text, out, NULL);
+}
+
+/* ---- the tokenizer.json of a pattern ---- */
+
+static calm_json *byte_level(bool regex)
+{
+    return CALM_OBJECT(CALM_KV("type", "ByteLevel"), CALM_KV("add_prefix_space", (bool)false),
+                       CALM_KV("trim_offsets", (bool)true), CALM_KV("use_regex", regex));
+}
+
+static calm_json *split(const char *regex, size_t n)
+{
+    calm_json *pattern = calm_json_new_object();
+    calm_json_set_bytes(pattern, "Regex", regex, n);
+    return CALM_OBJECT(CALM_KV("type", "Split"), CALM_KV("pattern", pattern), CALM_KV("behavior", "Isolated"),
+                       CALM_KV("invert", (bool)false));
+}
+
+/* The part that a line [n] of a pattern says. */
+static calm_json *part_of(const char *line, size_t n)
+{
+    static const char is_split[] = "split ", is_punctuation[] = "punctuation ";
+    const size_t skip = strlen(is_punctuation);
+    if (n > strlen(is_split) && strncmp(line, is_split, strlen(is_split)) == 0)
+        return split(line + strlen(is_split), n - strlen(is_split));
+    if (n > skip && strncmp(line, is_punctuation, skip) == 0) {
+        calm_json *part = CALM_OBJECT(CALM_KV("type", "Punctuation"));
+        calm_json_set_bytes(part, "behavior", line + skip, n - skip);
+        return part;
+    }
+    if (strncmp(line, "gpt-2", n) == 0)
+        return byte_level(true);
+    return CALM_OBJECT(CALM_KV("type", "Digits"), CALM_KV("individual_digits", (bool)(strncmp(line, "digit", n) == 0)));
+}
+
+calm_json *calm_gguf_pre_json(const char *pattern)
+{
+    calm_json *parts = calm_json_new_array();
+    bool leveled = false;
+    for (size_t n; *pattern; pattern += n + (pattern[n] == '\n')) {
+        n = strcspn(pattern, "\n");
+        leveled = leveled || (n == strlen("gpt-2") && strncmp(pattern, "gpt-2", n) == 0);
+        calm_json_add(parts, part_of(pattern, n));
+    }
+    if (!leveled)
+        calm_json_add(parts, byte_level(false));
+    return CALM_OBJECT(CALM_KV("type", "Sequence"), CALM_KV("pretokenizers", parts));
 }

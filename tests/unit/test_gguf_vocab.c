@@ -1,0 +1,143 @@
+/* The tokenizer in a GGUF file gives the ids of the tokenizer.json that it was written from; hostile keys. */
+#include "ptq/tokenizer/gguf_vocab.h"
+
+#include "calm.h"
+#include "ptq/base/file.h"
+#include "ptq/export/gguf_tokenizer.h"
+#include "ptq/tokenizer/tokenizer.h"
+#include "tests/support/harness.h"
+
+#define SPACE "\xe2\x96\x81"
+#define WORDS "\"a\": 3, \"b\": 4, \"ab\": 5, \"" SPACE "\": 6, \"" SPACE "a\": 7, \"aab\": 8"
+#define ADDED "\"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true}, {\"id\": 1, \"content\": " \
+              "\"<s>\", \"special\": true}, {\"id\": 9, \"content\": \"<tool>\", \"special\": false, \"normalized\": " \
+              "false}], "
+#define N_TOKENS 10
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    ck_ok(calm_write_file(ctx, test_format("%s/%s", dir, name), text, strlen(text)));
+}
+
+static const char *write_gguf(const calm_gguf_keys *keys)
+{
+    const char *path = test_format("%s/x.gguf", test_directory());
+    calm_gguf_writer writer;
+    ck_ok(calm_gguf_begin(ctx, &writer, path, keys, NULL, 0));
+    ck_ok(calm_gguf_end(ctx, &writer));
+    return path;
+}
+
+static void expect_same(const calm_tokenizer *a, const calm_tokenizer *b, const char *text)
+{
+    uint32_t *x, *y;
+    size_t n, m;
+    ck_ok(calm_tokenizer_encode(ctx, a, text, strlen(text), true, &x, &n));
+    ck_ok(calm_tokenizer_encode(ctx, b, text, strlen(text), true, &y, &m));
+    ck_assert_msg(n == m && memcmp(x, y, n * sizeof *x) == 0, "\"%s\": %zu and %zu tokens", text, n, m);
+}
+
+/* tokenizer.json -> GGUF -> the same ids. */
+static void round_trip(const char *json, size_t n, const char *const *texts)
+{
+    const char *dir = test_directory();
+    calm_gguf_keys keys;
+    CALM_SCOPED_JSON(config);
+    CALM_SCOPED_TOKENIZER(from);
+    CALM_SCOPED_TOKENIZER(to);
+    ck_ok(calm_json_parse(ctx, "config", "{\"bos_token_id\": 1}", 19, &config));
+    put(dir, "tokenizer.json", json);
+    calm_gguf_keys_init(&keys);
+    ck_ok(calm_gguf_add_tokenizer(ctx, dir, config, n, NULL, &keys));
+    ck_ok(calm_tokenizer_open(ctx, test_format("%s/tokenizer.json", dir), &from));
+    ck_ok(calm_tokenizer_open(ctx, write_gguf(&keys), &to));
+    calm_gguf_keys_clear(&keys);
+    ck_assert_uint_eq(calm_tokenizer_size(to), n);
+    for (; *texts; texts++)
+        expect_same(from, to, *texts);
+}
+
+static const char *const texts[] = {"", "a", "ab aab", " a  b", "a\nab<tool>ab <s>a", "ab1a22bab", NULL};
+
+TEST(byte_level)
+{
+#define LEVEL "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true}"
+    static const char *const pre[] = {LEVEL, "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Digits\", "
+                                             "\"individual_digits\": true}, " LEVEL "]}"};
+    for (int i = 0; i < 2; i++)
+        round_trip(test_format("{" ADDED "\"pre_tokenizer\": %s, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 3, "
+                               "\"b\": 4, \"ab\": 5, \"\xc4\xa0\": 6, \"\xc4\xa0""a\": 7, \"aab\": 8, \"1\": 2, "
+                               "\"2\": 10, \"22\": 11, \"\xc4\x8a\": 12}, \"merges\": [\"a b\", \"\xc4\xa0 a\", "
+                               "\"a ab\", \"2 2\"]}}", pre[i]), 13, texts);
+}
+END_OF_TEST
+
+static const char *sentencepiece(const char *normalizer)
+{
+    return test_format("{" ADDED "\"normalizer\": %s, "
+                       "\"post_processor\": {\"type\": \"TemplateProcessing\", "
+                       "\"single\": [{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, {\"Sequence\": {\"id\": "
+                       "\"A\", \"type_id\": 0}}], \"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], "
+                       "\"special_tokens\": {\"<s>\": {\"id\": \"<s>\", \"ids\": [1], \"tokens\": [\"<s>\"]}}}, "
+                       "\"model\": {\"type\": \"BPE\", \"unk_token\": \"<unk>\", \"fuse_unk\": true, "
+                       "\"byte_fallback\": true, \"vocab\": {\"<unk>\": 0, \"<s>\": 1, \"<0x0A>\": 2, " WORDS "}, "
+                       "\"merges\": [\"a b\", \"" SPACE " a\", \"a ab\"]}}", normalizer);
+}
+
+TEST(sentencepiece_bpe)
+{
+#define REPLACE "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"" SPACE "\"}"
+    round_trip(sentencepiece(REPLACE), N_TOKENS, texts);
+    round_trip(sentencepiece("{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"" SPACE
+                             "\"}, " REPLACE "]}"), N_TOKENS, texts);
+}
+END_OF_TEST
+
+TEST(unigram)
+{
+    round_trip("{\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"" SPACE "\", \"prepend_scheme\": "
+               "\"always\"}, \"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"<unk>\", 0], [\"a\", "
+               "-1.5], [\"b\", -2], [\"ab\", -2.5], [\"" SPACE "\", -3], [\"" SPACE "a\", -3.25]]}}", 6, texts);
+}
+END_OF_TEST
+
+/* A file with these tokens, types and scores ("llama"). */
+static const char *hostile(size_t n, const char *const *tokens, size_t n_scores, const char *model)
+{
+    calm_gguf_keys keys;
+    calm_gguf_keys_init(&keys);
+    calm_gguf_add_string(&keys, "tokenizer.ggml.model", model);
+    calm_gguf_add_string(&keys, "tokenizer.ggml.pre", "nobody's");
+    calm_gguf_add_array(&keys, "tokenizer.ggml.tokens", CALM_GGUF_STRING, n);
+    for (size_t i = 0; i < n; i++)
+        calm_gguf_element_string(&keys, tokens[i], strlen(tokens[i]));
+    calm_gguf_add_array(&keys, "tokenizer.ggml.scores", CALM_GGUF_F32, n_scores);
+    for (size_t i = 0; i < n_scores; i++)
+        calm_gguf_element_f32(&keys, 0);
+    const char *path = write_gguf(&keys);
+    calm_gguf_keys_clear(&keys);
+    return path;
+}
+
+TEST(refused)
+{
+    static const char *const good[] = {"a", "b", ""}, *const twice[] = {"a", "a"}, *const bytes[] = {"\xff", "a"};
+    CALM_SCOPED_TOKENIZER(tok);
+    ck_fails(calm_tokenizer_open(ctx, hostile(3, good, 2, "llama"), &tok), CALM_EFORMAT,
+             "key tokenizer.ggml.scores: expected 3 values, one for each token, found 2");
+    ck_fails(calm_tokenizer_open(ctx, hostile(2, twice, 2, "llama"), &tok), CALM_EFORMAT,
+             "tokens 0 and 1 are both \"a\"");
+    ck_fails(calm_tokenizer_open(ctx, hostile(2, bytes, 2, "llama"), &tok), CALM_EFORMAT, "token 0 is not UTF-8");
+    ck_fails(calm_tokenizer_open(ctx, hostile(3, good, 3, "gpt2"), &tok), CALM_EUNSUPPORTED,
+             "the pre-tokenizer \"nobody's\" is not known");
+    ck_fails(calm_tokenizer_open(ctx, hostile(3, good, 3, "bert"), &tok), CALM_EUNSUPPORTED,
+             "tokenizer.ggml.model: \"bert\" is not read");
+    ck_ok(calm_tokenizer_open(ctx, hostile(3, good, 3, "llama"), &tok));
+    ck_assert_str_eq(calm_tokenizer_token(tok, 2), "[EMPTY_2]");
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("gguf_vocab", (const TTest *[]){byte_level, sentencepiece_bpe, unigram, refused, NULL});
+}
