@@ -81,6 +81,7 @@ typedef struct calm_config {
     calm_rope_config rope[CALM_N_ROPES];
     bool *local_rope;                 /* [n_blocks] is rotated by rope[CALM_ROPE_LOCAL]         */
     bool tied;                        /* the head is the embedding                              */
+    bool head_bias;                   /* the head of a decoder has one                          */
     bool bias[CALM_N_ROLES];          /* this role's linear has one                             */
     calm_activation activation;
     calm_qk_norm qk_norm;
