@@ -77,6 +77,7 @@ calm_status calm_arch_without_head(calm_ctx *ctx, const calm_arch *arch, const c
     calm_arch *copy;
     CALM_TRY(CALM_NEW(ctx, ctx->out, names, 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, copy, 1));
+    /* Everything that reads the registry's rows reads these two the same way. */
     *names = *arch->names;
     *copy = *arch;
     names->head = NULL;

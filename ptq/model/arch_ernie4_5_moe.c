@@ -25,7 +25,9 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "moe_num_shared_experts", &(int64_t){2}, 0, 1 << 10, &shared));
     CALM_TRY(calm_json_need_number(ctx, path, root, "moe_norm_min", &(double){1e-12}, 0, 1, &least));
+    /* Unlike in the other families here. */
     config->rope[CALM_ROPE_GLOBAL].neighbours = true;
+    /* Several shared experts are stored as one of their widths together. */
     config->moe.shared_inner = (size_t)shared * config->moe.inner;
     config->moe.choice_bias = true;
     /* The sum of the chosen probabilities counts as at least this. */

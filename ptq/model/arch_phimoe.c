@@ -8,8 +8,8 @@
 static calm_status read_scales(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *scaling = calm_json_get(root, "rope_scaling");
-    const calm_json *described = calm_json_typeof(scaling) == CALM_JSON_OBJECT ? scaling
-                                                                               : calm_json_get(root, "rope_parameters");
+    /* Classic, or as transformers 5 writes it. */
+    const calm_json *described = scaling ? scaling : calm_json_get(root, "rope_parameters");
     calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     double of_short, of_long;
     CALM_TRY(calm_json_need_number(ctx, path, described, "short_mscale", &rope->m, 1e-6, 1e6, &of_short));
@@ -17,8 +17,8 @@ static calm_status read_scales(calm_ctx *ctx, const char *path, const calm_json 
     /* Published files have the same number twice. */
     if (of_short != of_long)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: rope settings: \"short_mscale\" %g and \"long_mscale\" %g: expected the same number", path,
-                         of_short, of_long);
+                         "%s: rope settings: \"short_mscale\" %g, \"long_mscale\" %g: expected the same number",
+                         path, of_short, of_long);
     rope->m = of_short;
     return CALM_OK;
 }
@@ -32,6 +32,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_json_need_number(ctx, path, root, "router_jitter_noise", &(double){0.01}, 0, 1e3, &jitter));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "lm_head_bias", &(bool){false}, &config->head_bias));
+    /* Each round has a sum of its own; the weights together have none. */
     config->moe.score = CALM_ROUTER_SPARSEMIXER;
     config->moe.norm_top_k = false;
     config->moe.jitter = (float)jitter;

@@ -55,6 +55,7 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
         CALM_TRY(load_encoder(ctx, model, out));
     else if (config->arch->names->head)
         CALM_TRY(calm_model_table(ctx, model, !config->tied, &out->table));
+    /* Added to the logits like that of a masked language model. */
     if (config->head_bias) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.bias", calm_model_layout(model)->head));

@@ -324,6 +324,7 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     const size_t piece = (size_t)4 * 1024 * 1024;
     const calm_names *names = model->config.arch->names;
     char *name;
+    /* A class without one, whose embedding nothing is compared with. */
     if (!model->layout.head)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", model->layout.head));

@@ -187,6 +187,7 @@ static void rotate_head(size_t half, const float *restrict cosines, const float 
 /* The same for pairs of neighbours, x [2 half]. */
 static void rotate_neighbours(size_t half, const float *cosines, const float *sines, float sign, float *x)
 {
+    /* Few families have it: their blocks are not vectorized. */
     for (size_t c = 0; c < half; c++) {
         const float u = x[2 * c], v = x[2 * c + 1], sine = sign * sines[c];
         x[2 * c] = u * cosines[c] - v * sine;

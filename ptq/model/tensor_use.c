@@ -118,7 +118,9 @@ static bool is_outside(const names *of, const char *name)
 {
     const calm_names *words = of->config->arch->names;
     const char *rest = behind(name, of->prefix);
-    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm) || is_linear(name, of->layout->head, of->config->head_bias)
+    /* The head stands outside of the prefix. */
+    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm)
+           || is_linear(name, of->layout->head, of->config->head_bias)
            || (of->config->arch->bert && is_of_encoder(of, name));
 }
 

@@ -1,5 +1,5 @@
-/* Wrappers: the text model of a checkpoint that holds more, by all spellings; classes without a head for the next token;
- * and what is refused. */
+/* Wrappers: the text model of a checkpoint that holds more, by all spellings; classes without a head for the next
+ * token; and what is refused. */
 #include "ptq/model/wrapper.h"
 
 #include "ptq/base/file.h"
