@@ -163,12 +163,14 @@ static calm_status check_tables(calm_checking *c)
     CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->embed));
     if (!is_stored(c, module))
         CALM_TRY(need_part(c, module, "weight", 2, config->vocab, config->hidden));
-    if (config->arch->encoder)
+    if (config->arch->bert)
         return CALM_OK;
     if (names->final_norm) {
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->final_norm));
         CALM_TRY(need_norm(c, module, config->hidden));
     }
+    if (config->head_bias)
+        CALM_TRY(need_part(c, c->layout.head, "bias", 1, config->vocab, 0));
     if (c->layout.head && !config->tied && !is_stored(c, c->layout.head) && !c->unread)
         return need_part(c, c->layout.head, "weight", 2, config->vocab, config->hidden);
     return CALM_OK;

@@ -63,12 +63,12 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
     const bool gemma = slides(config), yarn = rope->kind == CALM_ROPE_YARN;
-    const bool top_k = config->moe.n_experts && config->moe.norm_top_k != is_family(config, "qwen3_moe");
+    const bool top_k = config->moe.n_experts && as && config->moe.norm_top_k != as->norm_top_k;
     bool widths, ropes, experts;
     if (!as)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "gguf: %s: calm does not write %s models to GGUF; it writes llama, mistral, qwen2, "
-                         "qwen3, qwen2_moe, qwen3_moe, gemma2, gemma3 and olmo2",
+                         "qwen3, qwen2_moe, qwen3_moe, gemma2, gemma3, olmo2, mixtral and olmoe",
                          calm_model_dir(model), config->arch->name);
     compare_blocks(config, &widths, &ropes, &experts);
     const struct {
@@ -95,8 +95,8 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {widths, "blocks slide over windows of different widths"},
         {ropes, "rotary embeddings do not change with the sliding window, as llama.cpp has them"},
         {experts, "some blocks have experts and some have none"},
-        {top_k, config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in qwen2moe"
-                                       : "norm_topk_prob is not set, but llama.cpp does it in qwen3moe"}};
+        {top_k, config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in this architecture"
+                                       : "norm_topk_prob is not set, but llama.cpp does it in this architecture"}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].found)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: %s", calm_model_dir(model), refused[i].what);
@@ -104,6 +104,11 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was trained on",
                  config->max_positions);
+    if (calm_model_is_wrapped(model))
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: the file holds the text model of %s alone; the other parts of a checkpoint go into a file of "
+                 "their own, which llama.cpp's convert_hf_to_gguf.py --mmproj makes of the float model",
+                 calm_model_class(model));
     if (largest_window(config) && !gemma)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: the model's attention slides over %zu tokens, llama.cpp's does not: the same up to that length",

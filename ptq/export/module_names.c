@@ -118,12 +118,15 @@ static bool block_has(const wanted *w, size_t block, calm_job_kind kind, place w
 static void append_prefix(calm_text *text, const calm_model *model)
 {
     const char *prefix = calm_model_prefix(model);
-    if (calm_model_is_wrapped(model))
+    const calm_arch *arch = calm_model_config(model)->arch;
+    /* vLLM puts a decoder without a head into its class with one. */
+    if (arch->encoder && !arch->bert && !*prefix)
+        calm_text_printf(text, "(model\\.)?");
+    else if (calm_model_is_wrapped(model))
         calm_text_printf(text, "(model\\.language_model\\.|language_model\\.model\\.|model\\.)");
     else
         calm_append_escaped(text, prefix, strlen(prefix));
-    calm_append_escaped(text, calm_model_config(model)->arch->names->blocks,
-                        strlen(calm_model_config(model)->arch->names->blocks));
+    calm_append_escaped(text, arch->names->blocks, strlen(arch->names->blocks));
 }
 
 /* "model\.layers\.(0|2)\.mlp\.down_proj$" for the blocks whose job matches; nothing when there are none. */

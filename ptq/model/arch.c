@@ -63,13 +63,37 @@ const char *calm_arch_model_types(const calm_arch *arch)
     return arch->model_types ? arch->model_types : arch->name;
 }
 
+bool calm_arch_is_headless(const calm_arch *arch, const char *class_name)
+{
+    const size_t n = arch->stem ? strlen(arch->stem) : 0;
+    return n && class_name && strncmp(class_name, arch->stem, n) == 0 &&
+           calm_arch_listed("Model|ForSequenceClassification|ForTokenClassification|ForQuestionAnswering", '|',
+                            class_name + n);
+}
+
+calm_status calm_arch_without_head(calm_ctx *ctx, const calm_arch *arch, const calm_arch **out)
+{
+    calm_names *names;
+    calm_arch *copy;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, names, 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, copy, 1));
+    /* Everything that reads the registry's rows reads these two the same way. */
+    *names = *arch->names;
+    *copy = *arch;
+    names->head = NULL;
+    copy->names = names;
+    copy->encoder = true;
+    *out = copy;
+    return CALM_OK;
+}
+
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type)
 {
     size_t n;
     const calm_arch *const *all = calm_architectures(&n);
     /* The class decides where there is one: families share model types (gemma3 with and without images). */
     for (size_t i = 0; i < n; i++)
-        if (class_name ? calm_arch_listed(all[i]->classes, '|', class_name)
+        if (class_name ? calm_arch_listed(all[i]->classes, '|', class_name) || calm_arch_is_headless(all[i], class_name)
                        : model_type && calm_arch_listed(calm_arch_model_types(all[i]), '|', model_type))
             return all[i];
     return NULL;

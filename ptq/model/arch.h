@@ -40,13 +40,19 @@ typedef struct calm_arch {
     const calm_names *names;
     calm_norm_kind norm;
     calm_qk_norm qk_norm;      /* read_config may switch it off in calm_config            */
-    bool encoder;              /* every token sees every other; no head of its own        */
+    bool encoder;              /* no head for the next token: judged by its hidden rows   */
+    bool both_ways;            /* every token sees every other                            */
+    bool bert;                 /* embeddings of position and type, with a norm; heads of BERT */
+    const char *stem;          /* "Llama": LlamaModel, LlamaForSequenceClassification and others are this model
+                                  without a head for the next token; NULL: there are none that calm knows */
     bool default_tied;         /* when tie_word_embeddings is absent                      */
     int64_t default_kv_heads;  /* when num_key_value_heads is absent; 0: as many as heads */
     int64_t default_head_dim;  /* when head_dim is absent; 0: hidden / heads              */
     int64_t default_positions; /* when max_position_embeddings is absent; 0: 2048         */
     double default_rope_theta; /* 0: no rotary embedding                                  */
     double partial_rope;       /* partial_rotary_factor counts, and is this when absent; 0: it does not */
+    const char *eps_key;       /* NULL: layer_norm_eps of LayerNorm, rms_norm_eps of RMSNorm           */
+    const char *rope_keys;     /* settings of the rotary embedding that read_config reads, joined by ' ' */
     bool mrope;                /* wrappers give images three positions, in sections of the channels   */
     bool phi_rope;             /* partial_rotary_factor counts; yarn is an old name of longrope, and the original
                                   positions are 4096 when original_max_position_embeddings is absent */
@@ -68,8 +74,9 @@ typedef struct calm_arch {
              [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
              [CALM_ROLE_DOWN] = "mlp.down_proj"}
 
-/* Prefixes of decoders: alone, in wrappers (wrapper.h) of both generations of names, and without a head. */
-#define CALM_DECODER_PREFIXES "model.|model.language_model.|language_model.model.|"
+/* Prefixes of decoders: alone, in wrappers (wrapper.h) of both generations of names, before
+ * heads that answer questions, and without a head. */
+#define CALM_DECODER_PREFIXES "model.|model.language_model.|language_model.model.|transformer.|"
 
 /* Modules of families whose blocks are all mixtures, with Mixtral's names: an expert is w2(act(w1(h)) * w3(h)). */
 #define CALM_SPARSE_MODULES                                                                                  \
@@ -103,6 +110,12 @@ const char *calm_arch_model_types(const calm_arch *arch);
 
 /* Find by class name; when that is NULL by model type; NULL when unknown. */
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type);
+
+/* Is it one of the classes without a head for the next token that the family's `stem` begins? */
+bool calm_arch_is_headless(const calm_arch *arch, const char *class_name);
+
+/* The same architecture without that head, judged by its hidden rows, in ctx->out. */
+calm_status calm_arch_without_head(calm_ctx *ctx, const calm_arch *arch, const calm_arch **out);
 
 /* Is `word` [n_bytes] one of the words of `list`, which are joined by `separator`? */
 bool calm_arch_listed(const char *list, char separator, const char *word);

@@ -25,6 +25,7 @@ static const calm_names names = {CALM_GEMMA_NAMES};
 const calm_arch calm_arch_gemma2 = {
     .name = "gemma2",
     .classes = "Gemma2ForCausalLM",
+    .stem = "Gemma2",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .norm = CALM_NORM_RMS_PLUS_ONE,

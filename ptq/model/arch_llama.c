@@ -19,6 +19,7 @@ static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_llama = {
     .name = "llama",
     .classes = "LlamaForCausalLM",
+    .stem = "Llama",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_rope_theta = 10000.0,

@@ -12,6 +12,7 @@ static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json
 const calm_arch calm_arch_mistral = {
     .name = "mistral",
     .classes = "MistralForCausalLM",
+    .stem = "Mistral",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_kv_heads = 8,

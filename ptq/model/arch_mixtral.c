@@ -20,6 +20,7 @@ static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
 const calm_arch calm_arch_mixtral = {
     .name = "mixtral",
     .classes = "MixtralForCausalLM",
+    .stem = "Mixtral",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_kv_heads = 8,

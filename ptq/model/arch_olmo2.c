@@ -16,6 +16,7 @@ static const calm_names names = {
 const calm_arch calm_arch_olmo2 = {
     .name = "olmo2",
     .classes = "Olmo2ForCausalLM",
+    .stem = "Olmo2",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .qk_norm = CALM_QK_NORM_WHOLE,

@@ -21,6 +21,7 @@ static const calm_names names = {
 const calm_arch calm_arch_phi3 = {
     .name = "phi3",
     .classes = "Phi3ForCausalLM",
+    .stem = "Phi3",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_positions = 4096,

@@ -25,6 +25,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen2_moe = {
     .name = "qwen2_moe",
     .classes = "Qwen2MoeForCausalLM",
+    .stem = "Qwen2Moe",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_kv_heads = 16,

@@ -48,7 +48,7 @@ calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
     const size_t n_tokens = a->span->n_tokens, n = calm_size_min(n_tokens - first, CALM_QUERY_ROWS);
     /* A block of query rows needs the keys from the first that its first query sees; query heads share a key head in
      * groups of n_heads / n_kv. */
-    const size_t key = first_key(a, first), end = config->arch->encoder ? n_tokens : first + n;
+    const size_t key = first_key(a, first), end = config->arch->both_ways ? n_tokens : first + n;
     const size_t kv_head = head / (config->n_heads / config->n_kv), d = config->head_dim;
     return (calm_query_rows){.head = head,
                              .first = first,
@@ -75,7 +75,7 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
     const size_t n_keys = rows->n_keys;
     for (size_t r = 0; r < rows->n; r++) {
         /* Later queries of the block may see fewer of its first keys. */
-        const size_t t = rows->first + r, last = config->arch->encoder ? n_keys - 1 : t - rows->key;
+        const size_t t = rows->first + r, last = config->arch->both_ways ? n_keys - 1 : t - rows->key;
         const size_t first = first_key(a, t) - rows->key, n = last + 1 - first;
         float *row = scores + r * n_keys;
         memset(row, 0, first * sizeof *row);

@@ -86,7 +86,7 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
                                             CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_RELU};
     /* Gemma configs may carry a hidden_act too, which their own code does not read. */
     const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE;
-    const char *usual = gemma ? "gelu_pytorch_tanh" : config->arch->encoder ? "gelu" : "silu";
+    const char *usual = gemma ? "gelu_pytorch_tanh" : config->arch->bert ? "gelu" : "silu";
     const char *key = gemma ? "hidden_activation" : "hidden_act", *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
     const int index = calm_option_value_index(names, name);
@@ -101,7 +101,9 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
 static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const bool tied = config->arch->default_tied;
-    const char *eps_key = config->arch->norm == CALM_NORM_LAYER ? "layer_norm_eps" : "rms_norm_eps";
+    const char *eps_key = config->arch->eps_key                    ? config->arch->eps_key
+                          : config->arch->norm == CALM_NORM_LAYER ? "layer_norm_eps"
+                                                                  : "rms_norm_eps";
     const double eps = config->arch->default_eps > 0 ? config->arch->default_eps : 1e-6;
     const int64_t positions = config->arch->default_positions ? config->arch->default_positions : 2048;
     double value;
@@ -135,6 +137,8 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
     out->arch = calm_arch_find(class_name, model_type);
     if (!out->arch)
         return unknown_architecture(ctx, path, class_name, model_type);
+    if (calm_arch_is_headless(out->arch, class_name))
+        CALM_TRY(calm_arch_without_head(ctx, out->arch, &out->arch));
     /* First: a setting that is not known is a better message than what it leads to. */
     CALM_TRY(calm_config_check_keys(ctx, path, root, out->arch));
     CALM_TRY(read_common(ctx, path, root, out));

@@ -38,6 +38,7 @@ typedef struct calm_rope_config {
     calm_rope_kind kind;
     double theta, factor;
     size_t rotary;                      /* r: rotated channels of a head, even; 0: no rotary embedding   */
+    bool neighbours;                    /* channel 2 c turns with 2 c + 1; else c with c + r / 2         */
     double original;                    /* positions the model was first trained on                      */
     double low_freq, high_freq;         /* llama3                                                        */
     double beta_fast, beta_slow;        /* yarn                                                          */
@@ -81,6 +82,7 @@ typedef struct calm_config {
     calm_rope_config rope[CALM_N_ROPES];
     bool *local_rope;                 /* [n_blocks] is rotated by rope[CALM_ROPE_LOCAL]         */
     bool tied;                        /* the head is the embedding                              */
+    bool head_bias;                   /* the head of a decoder has one                          */
     bool bias[CALM_N_ROLES];          /* this role's linear has one                             */
     calm_activation activation;
     calm_qk_norm qk_norm;

@@ -87,6 +87,7 @@ calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json
     CALM_TRY(read_groups(ctx, path, root, config));
     /* Several shared experts are stored as one of their widths together. */
     moe->shared_inner = (size_t)shared * moe->inner;
+    /* The bias moves the choice alone; weights are of the plain sigmoids. */
     moe->score = CALM_ROUTER_SIGMOID;
     moe->choice_bias = true;
     /* Against a sum of zero. */

@@ -50,7 +50,7 @@ static bool is_off(const calm_json *value)
 /* Written by models whose code can run both ways: what it must say for this family. */
 static bool is_usual(const calm_arch *arch, const char *key, const calm_json *value)
 {
-    return strcmp(key, "is_causal") != 0 || calm_json_bool(value, !arch->encoder) == !arch->encoder;
+    return strcmp(key, "is_causal") != 0 || calm_json_bool(value, !arch->both_ways) == !arch->both_ways;
 }
 
 /* Does something read the key, or does it not matter for this family? */

@@ -56,7 +56,7 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
     /* Times 1 would change no bit; this spares a pass. */
     if (config->embedding_scale != 1)
         calm_vec_scale(span->n_tokens * width, config->embedding_scale, out);
-    if (config->arch->encoder)
+    if (config->arch->bert)
         CALM_TRY(finish_encoder(ctx, model, types, span, out));
     calm_safetensors_release(calm_model_tensors(model), table);    /* each row touched brings its neighbours in */
     return CALM_OK;

@@ -91,6 +91,7 @@ typedef struct listing {
 static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t expert, calm_role role,
                             const calm_tensor *whole, bool transposed)
 {
+    /* down stands alone: only gate and up share a tensor. */
     const bool down = role == CALM_ROLE_DOWN, interleaved = to->config->arch->names->moe.interleaved && !down;
     const size_t size = calm_dtype_bytes(whole->dtype), part = whole->bytes / to->config->moe.n_experts;
     const size_t second = role == CALM_ROLE_UP;

@@ -178,10 +178,14 @@ static void add_gemma(builder *b, int64_t n_blocks, int64_t hidden, int64_t head
 /* Settings of mixtures. */
 static void add_experts(builder *b)
 {
-    if (!is_family(b, "qwen2_moe") && !is_family(b, "qwen3_moe"))
+    const bool qwen = is_family(b, "qwen2_moe") || is_family(b, "qwen3_moe");
+    if (!b->list->as->experts)
         return;
-    set_size(b, "num_experts", "expert_count", 0);
+    set_size(b, is_family(b, "mixtral") ? "num_local_experts" : "num_experts", "expert_count", 0);
     set_size(b, "num_experts_per_tok", "expert_used_count", 0);
+    /* Elsewhere intermediate_size is an expert's width. */
+    if (!qwen)
+        return;
     set_size(b, "moe_intermediate_size", "expert_feed_forward_length", 0);
     if (is_family(b, "qwen2_moe"))
         set_size(b, "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0);

@@ -20,8 +20,10 @@ static const calm_gguf_arch all[] = {
     {.name = "llama", .family = "mistral", .permuted = true, .biases = true},
     {.name = "qwen2", .family = "qwen2", .square = true},
     {.name = "qwen3", .family = "qwen3"},
-    {.name = "qwen2moe", .family = "qwen2_moe", .own_head = true, .square = true},
-    {.name = "qwen3moe", .family = "qwen3_moe"},
+    {.name = "llama", .family = "mixtral", .permuted = true, .experts = true, .norm_top_k = true},
+    {.name = "qwen2moe", .family = "qwen2_moe", .own_head = true, .square = true, .experts = true},
+    {.name = "qwen3moe", .family = "qwen3_moe", .experts = true, .norm_top_k = true},
+    {.name = "olmoe", .family = "olmoe", .own_head = true, .square = true, .experts = true},
     {.name = "gemma2", .family = "gemma2", .fixed_head = true},
     {.name = "gemma3", .family = "gemma3"},
     {.name = "olmo2", .family = "olmo2", .own_head = true, .square = true},
@@ -276,14 +278,28 @@ size_t calm_gguf_unpermute(size_t row, size_t head_dim)
 /* ---- a file as a checkpoint ---- */
 
 /* The family of "general.architecture". */
+/* Does a file of this architecture count experts?  Of two families under one name that tells which it is. */
+static bool has_experts(const calm_gguf *file, const calm_gguf_key *arch)
+{
+    const char *text = NULL;
+    size_t at = 0, n = 0;
+    char name[96];
+    int64_t count = 0;
+    if (!calm_gguf_next_string(arch, &at, &text, &n))
+        return false;
+    snprintf(name, sizeof name, "%.*s.expert_count", (int)calm_size_min(n, 64), text);
+    return calm_gguf_int(calm_gguf_find_key(file, name), 0, &count) && count > 0;
+}
+
 static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out)
 {
     const calm_gguf_key *key = calm_gguf_find_key(file, "general.architecture");
     size_t n_families;
     const calm_arch *const *families = calm_architectures(&n_families);
+    const bool experts = has_experts(file, key);
     for (size_t i = 0; i < n_families; i++) {
         const calm_gguf_arch *as = calm_gguf_arch_of(families[i]);
-        if (!as || !calm_gguf_is(key, as->name))
+        if (!as || !calm_gguf_is(key, as->name) || as->experts != experts)
             continue;
         out->as = as;
         out->arch = families[i];
@@ -294,7 +310,7 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
     calm_gguf_next_string(key, &at, &text, &n);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
                      "%s: architecture %.*s; calm knows llama, qwen2, qwen3, qwen2moe, qwen3moe, gemma2, "
-                     "gemma3 and olmo2", calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
+                     "gemma3, olmo2 and olmoe", calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
 }
 
 /* Rows of a head of a permuted tensor. */

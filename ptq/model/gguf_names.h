@@ -21,6 +21,8 @@ typedef struct calm_gguf_arch {
     bool own_head;         /* output.weight is there also when the head is the embedding                      */
     bool fixed_head;       /* there is no output.weight: the head is the embedding                            */
     bool square;           /* heads * head_dim is the hidden size                                             */
+    bool experts;          /* every block is a mixture                                                        */
+    bool norm_top_k;       /* weights of the chosen experts are divided by their sum                          */
 } calm_gguf_arch;
 
 /* By calm's family; NULL when llama.cpp has none of it. */

@@ -51,10 +51,16 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
             calm_strf(ctx, ctx->scratch, &module, "%s%s", calm_model_prefix(model), config->arch->names->final_norm));
         CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, &out->norm));
     }
-    if (config->arch->encoder)
+    if (config->arch->bert)
         CALM_TRY(load_encoder(ctx, model, out));
-    else
+    else if (config->arch->names->head)
         CALM_TRY(calm_model_table(ctx, model, !config->tied, &out->table));
+    /* Added to the logits like that of a masked language model. */
+    if (config->head_bias) {
+        char *name;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.bias", calm_model_layout(model)->head));
+        CALM_TRY(calm_model_load_vector(ctx, model, name, config->vocab, &out->bias));
+    }
     return CALM_OK;
 }
 
@@ -63,7 +69,8 @@ size_t calm_model_load_head_bytes(const calm_config *config)
     const size_t row = CALM_BYTES(float, config->hidden), vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1;
     const size_t matrix = CALM_BYTES(float, config->hidden * config->hidden) + row;
     return (config->arch->names->final_norm ? vectors * row : 0) +
-           (config->arch->encoder ? 2 * matrix + vectors * row + CALM_BYTES(float, config->vocab) : 0);
+           (config->head_bias ? CALM_BYTES(float, config->vocab) : 0) +
+           (config->arch->bert ? 2 * matrix + vectors * row + CALM_BYTES(float, config->vocab) : 0);
 }
 
 /* ---- logits ---- */

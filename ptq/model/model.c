@@ -263,14 +263,19 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
         if (config->moe.sparse[i])
             CALM_TRY(read_router(ctx, model, i, NULL));
     }
-    if (config->arch->encoder)
+    if (config->arch->bert)
         return check_encoder(ctx, model);
     if (config->arch->names->final_norm) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", model->prefix, config->arch->names->final_norm));
         CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, NULL));
     }
-    return config->tied ? CALM_OK : calm_model_table(ctx, model, true, &tensor);
+    if (config->head_bias) {
+        char *name;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.bias", model->layout.head));
+        CALM_TRY(calm_model_load_vector(ctx, model, name, config->vocab, NULL));
+    }
+    return config->tied || !model->layout.head ? CALM_OK : calm_model_table(ctx, model, true, &tensor);
 }
 
 /* The first of the family's prefixes with which the embedding is there; the usual one when it is with none. */
@@ -319,6 +324,9 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     const size_t piece = (size_t)4 * 1024 * 1024;
     const calm_names *names = model->config.arch->names;
     char *name;
+    /* A class without one, whose embedding nothing is compared with. */
+    if (!model->layout.head)
+        return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", model->layout.head));
     const calm_tensor *head = calm_safetensors_find(model->tensors, name);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", model->prefix, names->embed));

@@ -117,7 +117,7 @@ static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_
             sines[t * half + c] = (float)(sin((double)angle) * rope->m);
         }
     }
-    *out = (calm_rope_table){n_positions, half, cosines, sines};
+    *out = (calm_rope_table){n_positions, half, cosines, sines, rope->neighbours};
     return CALM_OK;
 }
 
@@ -184,6 +184,17 @@ static void rotate_head(size_t half, const float *restrict cosines, const float 
     }
 }
 
+/* The same for pairs of neighbours, x [2 half]. */
+static void rotate_neighbours(size_t half, const float *cosines, const float *sines, float sign, float *x)
+{
+    /* Few families have it: their blocks are not vectorized. */
+    for (size_t c = 0; c < half; c++) {
+        const float u = x[2 * c], v = x[2 * c + 1], sine = sign * sines[c];
+        x[2 * c] = u * cosines[c] - v * sine;
+        x[2 * c + 1] = v * cosines[c] + u * sine;
+    }
+}
+
 static void rotate(const calm_rope_table *table, float sign, float *x, size_t stride, size_t n_tokens, size_t n_heads,
                    size_t head_dim, const uint32_t *positions)
 {
@@ -192,10 +203,13 @@ static void rotate(const calm_rope_table *table, float sign, float *x, size_t st
         const size_t position = positions ? positions[t] : t;
         const float *cosines = table->cos + position * half, *sines = table->sin + position * half;
         for (size_t head = 0; head < n_heads; head++) {
-            /* Channel c with c + half, not with its neighbour: the layout of Hugging Face checkpoints (GGUF files
+            /* Channel c with c + half, not with its neighbour: the layout of most Hugging Face checkpoints (GGUF files
              * permute rows). */
             float *a = x + t * stride + head * head_dim;
-            rotate_head(half, cosines, sines, sign, a, a + half);
+            if (table->neighbours)
+                rotate_neighbours(half, cosines, sines, sign, a);
+            else
+                rotate_head(half, cosines, sines, sign, a, a + half);
         }
     }
 }

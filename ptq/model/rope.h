@@ -23,6 +23,7 @@
 typedef struct calm_rope_table {
     size_t n_positions, half;    /* half = r / 2 */
     const float *cos, *sin;
+    bool neighbours;             /* channel 2 c turns with 2 c + 1; else c with c + half */
 } calm_rope_table;
 
 /* All tables of a model; read-only, shared by all threads. */

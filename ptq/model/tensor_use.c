@@ -118,8 +118,10 @@ static bool is_outside(const names *of, const char *name)
 {
     const calm_names *words = of->config->arch->names;
     const char *rest = behind(name, of->prefix);
-    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm) || is_weight(name, of->layout->head)
-           || (of->config->arch->encoder && is_of_encoder(of, name));
+    /* The head stands outside of the prefix. */
+    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm)
+           || is_linear(name, of->layout->head, of->config->head_bias)
+           || (of->config->arch->bert && is_of_encoder(of, name));
 }
 
 /* Does config.json or the position say all that is in it?  The names are those that llama.cpp's converter and

@@ -115,6 +115,7 @@ static calm_status unwrap(calm_ctx *ctx, const char *path, const calm_json *root
     *out = text;
     take_outer(root, text);
     name_class(arch, text);
+    /* What the wrapper's class has when the file is silent. */
     if (row->heads && !calm_json_get(text, "num_attention_heads"))
         calm_json_set_int(text, "num_attention_heads", row->heads);
     if (row->vocab && !calm_json_get(text, "vocab_size"))

@@ -17,7 +17,7 @@
 #include "tests/support/tiny_plan.h"
 
 static const char *const families[] = {"llama",     "mistral", "qwen2",  "qwen3", "qwen2_moe",
-                                       "qwen3_moe", "gemma2",  "gemma3", "olmo2"};
+                                       "qwen3_moe", "gemma2",  "gemma3", "olmo2", "mixtral", "olmoe"};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 static const calm_exporter *gguf(void)

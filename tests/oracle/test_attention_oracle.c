@@ -84,7 +84,7 @@ static void new_block(const setting *s, fixture *f)
     const size_t q = s->n_heads * s->head_dim, kv = s->n_kv * s->head_dim;
     const size_t rotary = s->rotary == NO_ROTARY ? 0 : s->rotary ? s->rotary : s->head_dim;
     *f = (fixture){.window = s->window};
-    f->arch = (calm_arch){.encoder = s->encoder};
+    f->arch = (calm_arch){.both_ways = s->encoder};
     f->config =
         (calm_config){.arch = &f->arch,
                       .qk_norm = s->whole ? CALM_QK_NORM_WHOLE : CALM_QK_NORM_HEAD,
@@ -169,7 +169,7 @@ static void place(const calm_config *config, const calm_norm *weights, double *x
 static bool sees(const calm_config *config, const calm_span *span, size_t t, size_t j)
 {
     const size_t window = config->window[0], from = span->positions ? span->positions[t] : t;
-    if (!config->arch->encoder && j > t)
+    if (!config->arch->both_ways && j > t)
         return false;
     return !window || (span->positions ? span->positions[j] : j) + window > from;
 }

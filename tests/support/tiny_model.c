@@ -70,6 +70,12 @@ static const tensor_row qwen3_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTI
     {L "block_sparse_moe.experts.@.w3.weight", 'M', 'D', ALWAYS}
 
 static const tensor_row mixtral[] = {EMBED, NORMS, QKV(BIASED), O, SPARSE_MOE, HEAD, {0}};
+static const tensor_row phimoe[] = {EMBED, NORMS, {L "input_layernorm.bias", 'D', 0, ALWAYS},
+                                    {L "post_attention_layernorm.bias", 'D', 0, ALWAYS}, ATTENTION, SPARSE_MOE, HEAD,
+                                    {"model.norm.bias", 'D', 0, ALWAYS}, {"lm_head.bias", 'V', 0, ALWAYS}, {0}};
+static const tensor_row ernie4_5_moe[] = {EMBED, NORMS, QKV(BIASED), O, MLP(DENSE), EXPERTS,
+                                          GATED("mlp.shared_experts", 'e', SPARSE),
+                                          {L "mlp.moe_statics.e_score_correction_bias", '1', 'E', SPARSE}, HEAD, {0}};
 static const tensor_row minimax_m2[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), QKV(BIASED), O, SPARSE_MOE,
                                         {L "block_sparse_moe.e_score_correction_bias", 'E', 0, ALWAYS}, HEAD, {0}};
 static const tensor_row olmoe[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), ATTENTION,
@@ -133,6 +139,9 @@ static const struct family {
     {"olmoe", "OlmoeForCausalLM", "olmoe", ROTARY, olmoe, "\"attention_bias\": true", false, "num_experts"},
     {"glm4_moe", "Glm4MoeForCausalLM", "glm4_moe", ROTARY ", \"use_qk_norm\": true, \"routed_scaling_factor\": 1.5",
      glm4_moe, "\"attention_bias\": true", false, "n_routed_experts"},
+    {"phimoe", "PhimoeForCausalLM", "phimoe", ROTARY ", \"lm_head_bias\": true, \"router_jitter_noise\": 10",
+     phimoe, "\"attention_bias\": true", true, "num_local_experts"},
+    {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", ROTARY, ernie4_5_moe, NULL, false, "moe_num_experts"},
     {"minimax_m2", "MiniMaxM2ForCausalLM", "minimax_m2", ROTARY ", \"rotary_dim\": 4", minimax_m2, NULL, false,
      "num_local_experts"},
     {"bert", "BertModel", "bert", BERTS, bert, NULL, false, NULL},
@@ -141,7 +150,7 @@ static const struct family {
 
 const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "qwen2_moe", "qwen3_moe",
                                      "gemma2", "gemma3",  "phi3",    "olmo2", "mixtral",   "olmoe",
-                                     "glm4_moe", "minimax_m2", "bert", "bert_mlm", NULL};
+                                     "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe", "bert", "bert_mlm", NULL};
 
 static const struct family *find_family(const tiny_model *model)
 {
@@ -316,14 +325,17 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
     if (!family->experts)
         return "";
     const char *rest = "";
-    if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0)
+    if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0 && strcmp(family->name, "phimoe") != 0)
         rest = test_format(", \"moe_intermediate_size\": %zu", model->expert_inner);
     if (strcmp(family->name, "qwen2_moe") == 0)
         rest = test_format("%s, \"shared_expert_intermediate_size\": %zu", rest, model->shared_inner);
     if (strcmp(family->name, "glm4_moe") == 0)
         rest = test_format("%s, \"n_shared_experts\": 1, \"first_k_dense_replace\": %zu", rest, model->n_dense);
-    return test_format(", \"%s\": %zu, \"num_experts_per_tok\": %zu%s", family->experts, model->n_experts, model->top_k,
-                       rest);
+    const bool ernie = strcmp(family->name, "ernie4_5_moe") == 0;
+    if (ernie)
+        rest = test_format("%s, \"moe_num_shared_experts\": 1, \"moe_layer_start_index\": %zu", rest, model->n_dense);
+    return test_format(", \"%s\": %zu, \"%s\": %zu%s", family->experts, model->n_experts,
+                       ernie ? "moe_k" : "num_experts_per_tok", model->top_k, rest);
 }
 
 void tiny_model_write_config(const tiny_model *model, const char *dir)

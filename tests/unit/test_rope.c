@@ -337,9 +337,36 @@ TEST(memory)
 }
 END_OF_TEST
 
+/* Pairs of neighbours turn as pairs half a head apart do when the channels are put in that order; channels behind stay.
+ */
+TEST(neighbours)
+{
+    enum { HALF = 3, WIDTH = 8, LENGTH = 5 };
+    const calm_rope_config config = {.kind = CALM_ROPE_DEFAULT, .theta = 100, .factor = 1, .m = 1, .rotary = 2 * HALF};
+    fixture f;
+    calm_rope rope;
+    calm_rope_table table;
+    float x[LENGTH * WIDTH], y[LENGTH * WIDTH];
+    new_config(&config, 32, &f);
+    ck_ok(calm_rope_init(ctx, &f.config, LENGTH, &rope));
+    ck_ok(calm_rope_find(ctx, &rope, &f.config, 0, LENGTH, &table));
+    for (size_t i = 0; i < LENGTH * WIDTH; i++)
+        x[i] = (float)calm_rng_normal(3, 0, i);
+    for (size_t t = 0; t < LENGTH; t++)
+        for (size_t c = 0; c < WIDTH; c++)
+            y[t * WIDTH + c] = x[t * WIDTH + (c < HALF ? 2 * c : c < 2 * HALF ? 2 * (c - HALF) + 1 : c)];
+    calm_rope_rotate(&table, y, WIDTH, LENGTH, 1, WIDTH, NULL);
+    table.neighbours = true;
+    calm_rope_rotate(&table, x, WIDTH, LENGTH, 1, WIDTH, NULL);
+    for (size_t t = 0; t < LENGTH; t++)
+        for (size_t c = 0; c < WIDTH; c++)
+            ck_assert(y[t * WIDTH + c] == x[t * WIDTH + (c < HALF ? 2 * c : c < 2 * HALF ? 2 * (c - HALF) + 1 : c)]);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("rope", (const TTest *[]){default_and_linear, dynamic, llama3, yarn, longrope, float32_frequencies,
-                                               blocks_with_an_embedding_of_their_own, rotation, no_memory, memory,
-                                               NULL});
+                                               blocks_with_an_embedding_of_their_own, rotation, neighbours, no_memory,
+                                               memory, NULL});
 }

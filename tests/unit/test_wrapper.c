@@ -1,8 +1,10 @@
-/* Wrappers: the text model of a checkpoint that holds more, by all spellings; and those that are refused. */
+/* Wrappers: the text model of a checkpoint that holds more, by all spellings; classes without a head for the next
+ * token; and what is refused. */
 #include "ptq/model/wrapper.h"
 
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/head.h"
 #include "ptq/model/model.h"
 #include "ptq/model/tensor_use.h"
 #include "tests/support/harness.h"
@@ -83,6 +85,34 @@ TEST(prefixes)
 }
 END_OF_TEST
 
+/* Without a head for the next token: rerankers, embedders.  Their own heads are no part of the model. */
+TEST(headless_classes)
+{
+    static const char *const cases[][2] = {{"LlamaModel", ""},
+                                           {"LlamaForSequenceClassification", "model."},
+                                           {"LlamaForTokenClassification", "model."},
+                                           {"LlamaForQuestionAnswering", "transformer."}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tiny_model spec = tiny_of("llama");
+        calm_model *inner, *outer;
+        calm_head head;
+        const char *source = tiny_model_write(&spec), *text = text_of(source), *rest = strchr(text, ',');
+        ck_ok(calm_model_open(ctx, source, &inner));
+        const char *config = test_format("{\"architectures\": [\"%s\"]%s", cases[i][0], rest);
+        ck_ok(calm_model_open(ctx, wrap(inner, cases[i][1], "", config), &outer));
+        ck_assert(calm_model_config(outer)->arch->encoder && !calm_model_config(outer)->arch->both_ways);
+        ck_assert(!calm_model_is_wrapped(outer) && !calm_model_layout(outer)->head);
+        ck_assert_str_eq(calm_model_config(outer)->arch->name, "llama");
+        ck_assert_str_eq(calm_model_prefix(outer), cases[i][1]);
+        ck_assert_int_eq(calm_model_tensor_use(outer, "score.weight"), CALM_TENSOR_FOREIGN);
+        ck_ok(calm_model_load_head(ctx, outer, &head));
+        ck_assert(head.norm.w && !head.table);
+        calm_model_close(inner);
+        calm_model_close(outer);
+    }
+}
+END_OF_TEST
+
 /* What is read of `text`, in ctx->out. */
 static calm_config read_config(const char *text)
 {
@@ -152,5 +182,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("wrapper", (const TTest *[]){prefixes, spellings, refusals, NULL});
+    return run_tests("wrapper", (const TTest *[]){prefixes, headless_classes, spellings, refusals, NULL});
 }

@@ -1,0 +1,62 @@
+/* Phi-3.5-MoE: Llama's block with LayerNorm, biases in attention and head; the MLP of every block is a mixture whose
+ * router is sparsemixer (router.h).
+ *
+ * Reference: arXiv 2404.14219, 2409.12136; transformers' modeling_phimoe.py. */
+#include "ptq/model/arch.h"
+
+/* longrope with a scale of cos and sin of its own, for short texts and for long ones. */
+static calm_status read_scales(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const calm_json *scaling = calm_json_get(root, "rope_scaling");
+    /* Classic, or as transformers 5 writes it. */
+    const calm_json *described = scaling ? scaling : calm_json_get(root, "rope_parameters");
+    calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    double of_short, of_long;
+    CALM_TRY(calm_json_need_number(ctx, path, described, "short_mscale", &rope->m, 1e-6, 1e6, &of_short));
+    CALM_TRY(calm_json_need_number(ctx, path, described, "long_mscale", &of_short, 1e-6, 1e6, &of_long));
+    /* Published files have the same number twice. */
+    if (of_short != of_long)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: rope settings: \"short_mscale\" %g, \"long_mscale\" %g: expected the same number",
+                         path, of_short, of_long);
+    rope->m = of_short;
+    return CALM_OK;
+}
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    /* Every block is sparse, so that intermediate_size is an expert's. */
+    const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", false};
+    double jitter;
+    CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
+    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
+    CALM_TRY(calm_json_need_number(ctx, path, root, "router_jitter_noise", &(double){0.01}, 0, 1e3, &jitter));
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "lm_head_bias", &(bool){false}, &config->head_bias));
+    /* Each round has a sum of its own; the weights together have none. */
+    config->moe.score = CALM_ROUTER_SPARSEMIXER;
+    config->moe.norm_top_k = false;
+    config->moe.jitter = (float)jitter;
+    CALM_TRY(read_scales(ctx, path, root, config));
+    return calm_config_windows(ctx, path, root, 0, calm_slides_always, 0, config);
+}
+
+static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    .moe = {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts"}};
+
+const calm_arch calm_arch_phimoe = {
+    .name = "phimoe",
+    .classes = "PhimoeForCausalLM|PhiMoEForCausalLM",
+    .prefixes = CALM_DECODER_PREFIXES,
+    .names = &names,
+    .norm = CALM_NORM_LAYER,
+    .eps_key = "rms_norm_eps",
+    .default_kv_heads = 8,
+    .default_positions = 131072,
+    .default_rope_theta = 1000000.0,
+    .default_eps = 1e-5,
+    .rope_keys = "short_mscale long_mscale",
+    .keys = "attention_bias sliding_window num_local_experts num_experts_per_tok lm_head_bias input_jitter_noise",
+    .read_config = read_config,
+};
