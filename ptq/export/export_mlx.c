@@ -191,6 +191,7 @@ const calm_exporter calm_export_mlx = {
     .name = NAME,
     .summary = "MLX affine: mlx-lm",
     .strict = true,    /* mlx-lm's loader refuses others */
+    .rtn = "rtn-mlx",
     .tie = CALM_TIE_BLOCK,
     .parts_apart = true,
     .outer = outer_default,

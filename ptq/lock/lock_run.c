@@ -31,6 +31,8 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
         calm_log(ctx, CALM_LOG_INFO, "%s", recipe->model.note);
     if (recipe->scheme_note)
         calm_log(ctx, CALM_LOG_INFO, "%s", recipe->scheme_note);
+    if (recipe->pool_note)
+        calm_log(ctx, CALM_LOG_INFO, "%s", recipe->pool_note);
     /* All bytes of the model are read for it: before the run only where that may spare the run. */
     if (expected) {
         CALM_TRY(calm_lock_inputs(ctx, recipe, NULL, &inputs));

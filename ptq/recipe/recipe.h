@@ -68,6 +68,7 @@ typedef struct calm_recipe {
     bool *act_range_explicit;               /* [n_schemes] the name says the range of activations */
     size_t n_schemes;
     const char *scheme_note;                /* how they were completed; NULL: they are as typed */
+    const char *pool_note;                  /* the same of the pool                             */
     calm_entry *pool;                       /* [n_pool] scheme after scheme, each with its algorithms */
     size_t n_pool;
     const char *calib_path, *calib_name;    /* text or JSON lines; as shown ("bundled ...", "a.txt + b.txt") */

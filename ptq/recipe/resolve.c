@@ -92,6 +92,33 @@ static const char *default_pool(const calm_recipe *recipe)
     return any4 ? POOL_ACTIVATIONS_4 : quantizes_activations(recipe) ? POOL_ACTIVATIONS : POOL_WEIGHTS;
 }
 
+static bool has_zero_points(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any |= !recipe->schemes[i].family && !recipe->schemes[i].symmetric;
+    return any;
+}
+
+/* In files of one format alone "rtn" is how that format's own tools round; both may be named to compete. */
+static calm_status replace_rtn(calm_ctx *ctx, calm_recipe *recipe, calm_words *names)
+{
+    const char *own = calm_formats_at(&recipe->formats, 0)->rtn;
+    calm_words replaced = {0};
+    bool named = false, plain = false;
+    for (size_t i = 0; own && i < names->n; i++) {
+        named |= strcmp(names->of[i], own) == 0;
+        plain |= strcmp(names->of[i], "rtn") == 0;
+    }
+    if (!plain || named || calm_formats_count(&recipe->formats) != 1 || !has_zero_points(recipe))
+        return CALM_OK;
+    for (size_t i = 0; i < names->n; i++)
+        CALM_TRY(calm_words_add(ctx, &replaced, strcmp(names->of[i], "rtn") == 0 ? own : names->of[i]));
+    *names = replaced;
+    return calm_strf(ctx, ctx->out, &recipe->pool_note, "`algorithms` rtn is %s here, the rounding of the format's own "
+                     "tools; absmax+nearest is the other", own);
+}
+
 static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *fallback = calm_spec_default_algorithms(spec);
@@ -100,6 +127,7 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
         CALM_TRY(calm_words_split(ctx, fallback ? fallback : default_pool(recipe), &names));
         CALM_TRY(calm_recipe_keep_reaching(ctx, recipe, &names));
     }
+    CALM_TRY(replace_rtn(ctx, recipe, &names));
     return calm_recipe_algorithms(ctx, &names, recipe);
 }
 

@@ -74,6 +74,56 @@ TEST(no_row_is_worse_than_its_tool)
 }
 END_OF_TEST
 
+/* Files of MLX: the named chain rounds as mlx-lm does, which loses less than rtn where codes are few. */
+TEST(mlx_affine)
+{
+    static const char *const schemes[] = {"w2a16_g32_asym", "w3a16_g32_asym", "w4a16_g64_asym", "w8a16_g128_asym"};
+    for (size_t k = 0; k < 4; k++) {
+        sample s;
+        double naive = 0, mine = 0, plain = 0;
+        make_sample(&s, 3, IN, 1, schemes[k]);
+        s.job.n_linears = s.linears[0].out = 1;
+        for (size_t row = 0; row < N_ROWS; row++) {
+            float rounded[IN], ones[IN];
+            for (size_t i = 0; i < IN; i++) {
+                s.w[0][i] = (float)(0.05 * calm_rng_normal(11, row, i) * exp(0.5 * calm_rng_normal(12, row, i / 16)));
+                ones[i] = 1;
+            }
+            for (size_t i = 0; i < IN; i += s.job.scheme.group)
+                naive_round_mlx(s.job.scheme.bits, s.w[0] + i, s.job.scheme.group, rounded + i);
+            naive += error_of(s.w[0], rounded, ones);
+            mine += error_under("rtn-mlx", &s, ones);
+            plain += error_under("rtn", &s, ones);
+        }
+        ck_assert_msg(naive > 0 && mine <= 1.003 * naive, "%s: %g, mlx %g", schemes[k], mine, naive);
+        ck_assert_msg(k > 1 || mine < 0.97 * plain, "%s: %g, rtn %g", schemes[k], mine, plain);
+    }
+}
+END_OF_TEST
+
+/* -3, ..., 4 at 2 bits: the end of larger magnitude is a level, and 0.  By hand: s = round(4 3 / 7) steps to 4, 2. */
+TEST(end_is_a_level)
+{
+    sample s;
+    float rounded[IN], mine[IN];
+    calm_algorithm *algorithm;
+    calm_qjob q;
+    make_sample(&s, 3, IN, 1, "w2a16_g32_asym");
+    s.job.n_linears = s.linears[0].out = 1;
+    ck_ok(calm_algorithm_parse(ctx, "rtn-mlx", &algorithm));
+    for (int sign = -1; sign <= 1; sign += 2) {
+        for (size_t i = 0; i < IN; i++)
+            s.w[0][i] = (float)sign * ((float)(i % 8) - 3);
+        ck_ok(calm_algorithm_run(ctx, algorithm, &s.job, &q));
+        calm_qjob_dequantize(&q, mine);
+        naive_round_mlx(2, s.w[0], 32, rounded);
+        ck_assert_float_eq(mine[7], (float)sign * 4);
+        ck_assert_float_eq(rounded[7], (float)sign * 4);
+        ck_assert(mine[3] == 0 && fabsf(mine[0]) == 2 && q.scales[0] == 2);
+    }
+}
+END_OF_TEST
+
 /* By hand: what Q4_0, Q8_0 and MXFP4 of llama.cpp make of 0, 1, ..., 31, and min and max of Q4_1. */
 TEST(naive_rules)
 {
@@ -103,5 +153,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("naive_rounding", (const TTest *[]){no_row_is_worse_than_its_tool, naive_rules, NULL});
+    return run_tests("naive_rounding", (const TTest *[]){no_row_is_worse_than_its_tool, mlx_affine, end_is_a_level,
+                                                         naive_rules, NULL});
 }

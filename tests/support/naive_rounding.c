@@ -313,3 +313,20 @@ const char *naive_round(const calm_scheme *scheme, bool gguf, const float *w, si
         }
     return ggml ? "llama-quantize" : "compressed-tensors";
 }
+
+void naive_round_mlx(int bits, const float *w, size_t n, float *out)
+{
+    const float most = (float)((1 << bits) - 1);
+    float lo = w[0], hi = w[0];
+    for (size_t i = 1; i < n; i++) {
+        lo = fminf(lo, w[i]);
+        hi = fmaxf(hi, w[i]);
+    }
+    const bool below = fabsf(lo) > fabsf(hi);
+    const float span = fmaxf((hi - lo) / most, 1e-7f), first = below ? span : -span, end = below ? lo : hi;
+    const float steps = rintf(end / first);
+    const float scale = steps == 0 ? first : end / steps, bias = steps == 0 ? 0 : end;
+    const float stored = calm_bf16_to_f32(calm_f32_to_bf16(scale)), least = calm_bf16_to_f32(calm_f32_to_bf16(bias));
+    for (size_t i = 0; i < n; i++)
+        out[i] = fminf(fmaxf(rintf((w[i] - bias) / scale), 0), most) * stored + least;
+}

@@ -11,4 +11,8 @@
 const char *naive_round(const calm_scheme *scheme, bool gguf, const float *w, size_t rows, size_t n, float *out,
                         float *weight);
 
+/* The same of mx.quantize (affine_quantize of MLX's ops.cpp) in bfloat16, group by group: out [n] of w [n], all of one
+ * group.  Codes are of the scale before it is rounded. */
+void naive_round_mlx(int bits, const float *w, size_t n, float *out);
+
 #endif
