@@ -3,13 +3,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/help.h"
+#include "cli/peers.h"
 #include "cli/print.h"
 #include "ptq/base/scope.h"
+#include "ptq/quant/scheme.h"
 
 #define FIRST_KEY 1000    /* option i without a letter has key FIRST_KEY + i */
+
+/* Options of every command that print and end the process. */
+enum { KEY_HELP = '?', KEY_HELP_ALL = 900, KEY_USAGE };
 
 /* An option of the command line: one of the command's own, or one of the spec. */
 typedef struct flag {
@@ -26,6 +31,8 @@ typedef struct parse {
     flag *flags;      /* [n_flags] */
     size_t n_flags;
     calm_words *args;
+    const char *extra;    /* the first word that is too many */
+    bool has_model;       /* --model was given               */
 } parse;
 
 /* The command's options with the structs that they fill, both set to their defaults. */
@@ -53,6 +60,17 @@ static const flag *by_key(const parse *p, int key)
     return NULL;
 }
 
+/* Print help or usage and leave; a failure to print is the parser's. */
+static error_t print_and_leave(parse *p, int key, struct argp_state *state)
+{
+    if (key == KEY_USAGE)
+        argp_state_help(state, stdout, ARGP_HELP_USAGE | ARGP_HELP_EXIT_OK);
+    if (calm_help_print(p->ctx, p->command, key == KEY_HELP_ALL) == CALM_OK && fflush(stdout) == 0)
+        exit(0);
+    calm_fail(p->ctx, CALM_EIO, "standard output: cannot write");
+    return 0;
+}
+
 static error_t parse_one(int key, char *value, struct argp_state *state)
 {
     parse *p = state->input;
@@ -60,69 +78,87 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
     if (found) {
         if (found->given)
             *found->given = true;
+        p->has_model = p->has_model || strcmp(found->option->name, "model") == 0;
         calm_option_set_one(p->ctx, found->option, found->into, p->owner, value ? value : "true", false);
         return 0;
     }
+    if (key == KEY_HELP || key == KEY_HELP_ALL || key == KEY_USAGE)
+        return print_and_leave(p, key, state);
     if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
-    if (p->args->n == p->command->max_args)
-        calm_fail(p->ctx, CALM_EARG, "%s: unexpected word \"%s\"; see %s --help", p->owner, value, p->owner);
-    else
+    if (p->args->n < p->command->max_args)
         p->args->of[p->args->n++] = value;
+    else if (!p->extra)
+        p->extra = value;
     return 0;
 }
 
-/* argp's own table, from ours, with a heading for each group of options. */
+/* argp's own table, from ours. */
 static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_option **out)
 {
-    size_t n_groups = 0;
-    while (calm_command_heading(n_groups + 1))
-        n_groups++;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, p->n_flags + n_groups + 1));
+    static const struct argp_option builtin[] = {{.name = "help", .key = KEY_HELP},
+                                                 {.name = "help-all", .key = KEY_HELP_ALL},
+                                                 {.name = "usage", .key = KEY_USAGE}};
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, p->n_flags + sizeof builtin / sizeof *builtin + 1));
     for (size_t i = 0; i < p->n_flags; i++) {
         const calm_option *option = p->flags[i].option;
         struct argp_option *to = &(*out)[i];
-        const char *fallback = calm_command_default(option);
         to->name = option->name;
         to->key = option->key ? option->key : FIRST_KEY + (int)i;
         to->arg = option->type == CALM_OPTION_BOOL ? NULL : option->metavar ? option->metavar : "VALUE";
-        to->group = (int)calm_command_group(p->command, option);
-        CALM_TRY(calm_strf(ctx, ctx->out, &to->doc, "%s%s%s%s", option->help, fallback[0] ? " (default " : "", fallback,
-                           fallback[0] ? ")" : ""));
     }
-    for (size_t group = 1, n = p->n_flags; group <= n_groups; group++)
-        for (size_t i = 0; i < p->n_flags; i++)
-            if (calm_command_group(p->command, p->flags[i].option) == group) {
-                (*out)[n++] = (struct argp_option){.doc = calm_command_heading(group), .group = (int)group};
-                break;
-            }
+    memcpy(*out + p->n_flags, builtin, sizeof builtin);
     return CALM_OK;
 }
 
 /* getopt would say no more than "unrecognized option": find unknown long options first and name the nearest. */
 static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **argv)
 {
-    static const char *const builtin[] = {"help", "usage"};
-    const size_t n = p->n_flags, n_builtin = sizeof builtin / sizeof *builtin;
+    static const char *const builtin[] = {"help", "help-all", "usage"};
+    const size_t n_builtin = sizeof builtin / sizeof *builtin, n = p->n_flags + n_builtin;
     const char **names;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n + n_builtin));
-    for (size_t i = 0; i < n; i++)
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, names, n));
+    for (size_t i = 0; i < p->n_flags; i++)
         names[i] = p->flags[i].option->name;
-    memcpy(names + n, builtin, sizeof builtin);
+    memcpy(names + p->n_flags, builtin, sizeof builtin);
+    CALM_TRY(calm_peers_replace(ctx, p->owner, names, n, argc, argv));
     for (int a = 1; a < argc && strcmp(argv[a], "--") != 0; a++) {
         if (strncmp(argv[a], "--", 2) != 0)
             continue;
         char word[64];
         snprintf(word, sizeof word, "%.*s", (int)strcspn(argv[a] + 2, "="), argv[a] + 2);
         bool known = false;
-        for (size_t i = 0; i < n + n_builtin && !known; i++)
+        for (size_t i = 0; i < n && !known; i++)
             known = strncmp(names[i], word, strlen(word)) == 0;    /* unique beginnings are allowed, getopt checks */
         if (known)
             continue;
-        const char *near = calm_nearest(word, names, n + n_builtin);
+        const char *near = calm_nearest(word, names, n);
         return calm_fail(ctx, CALM_EARG, "%s: unknown option --%s%s%s%s", p->owner, word,
                          near ? "; did you mean --" : "; see --help", near ? near : "", near ? "?" : "");
     }
+    return CALM_OK;
+}
+
+/* A word too many; of a command that takes its model as an option alone it is probably the model. */
+static calm_status refuse_extra(calm_ctx *ctx, const parse *p)
+{
+    if (!p->extra)
+        return CALM_OK;
+    if (p->command->max_args == 0 && !p->has_model)
+        for (size_t i = 0; i < p->n_flags; i++)
+            if (strcmp(p->flags[i].option->name, "model") == 0)
+                return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; did you mean --model %s?", p->owner,
+                                 p->extra, p->extra);
+    return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; see %s --help", p->owner, p->extra, p->owner);
+}
+
+/* Names of schemes, before anything else is looked at. */
+static calm_status check_schemes(calm_ctx *ctx, const calm_command *command, const void *opts)
+{
+    const calm_recipe_spec *spec = (const calm_recipe_spec *)((const char *)opts + command->spec_at);
+    calm_scheme scheme;
+    for (size_t i = 0; command->spec != CALM_SPEC_NONE && i < spec->schemes.n; i++)
+        CALM_TRY(calm_scheme_parse(ctx, spec->schemes.of[i], &scheme));
     return CALM_OK;
 }
 
@@ -138,20 +174,9 @@ static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const
     return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }
 
-/* Help as wide as the terminal, where that is narrower than argp's 79 columns. */
-static void fit_help(void)
-{
-    char format[32];
-    const size_t columns = calm_terminal_columns(STDOUT_FILENO);
-    snprintf(format, sizeof format, "rmargin=%zu", columns > 42 ? columns - 1 : 41);    /* 12 for texts at least */
-    if (columns < 80)
-        setenv("ARGP_HELP_FMT", format, 0);
-}
-
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts)
 {
     struct argp_option *options;
-    char *doc;
     calm_common *common = opts;
     parse p = {.ctx = ctx, .command = command, .args = &common->args};
     CALM_TRY(calm_strf(ctx, ctx->out, &p.owner, "calm %s", command->name));
@@ -160,14 +185,15 @@ calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc
     CALM_TRY(quote_words(ctx, argc, argv, &common->command));
     CALM_TRY(make_options(ctx, &p, &options));
     CALM_TRY(check_names(ctx, &p, argc, argv));
-    CALM_TRY(calm_strf(ctx, ctx->out, &doc, "%s\vExamples:\n%s", command->description, command->examples));
-    const struct argp argp = {options, parse_one, command->arguments, doc, NULL, NULL, NULL};
+    const struct argp argp = {.options = options, .parser = parse_one, .args_doc = command->arguments};
     argv[0] = p.owner;
     argp_err_exit_status = 2;
-    fit_help();
-    if (argp_parse(&argp, argc, argv, 0, NULL, &p) != 0 && ctx->status == CALM_OK)
+    if (argp_parse(&argp, argc, argv, ARGP_NO_HELP, NULL, &p) != 0 && ctx->status == CALM_OK)
         return calm_fail(ctx, CALM_EARG, "%s: cannot parse the command line", p.owner);
-    if (ctx->status == CALM_OK && common->args.n < command->min_args)
+    CALM_TRY(ctx->status);
+    CALM_TRY(refuse_extra(ctx, &p));
+    CALM_TRY(check_schemes(ctx, command, opts));
+    if (common->args.n < command->min_args)
         return calm_fail(ctx, CALM_EARG, "%s: expected %s; see %s --help", p.owner, command->arguments, p.owner);
     return ctx->status;
 }

@@ -30,7 +30,7 @@ typedef struct options {
 static const calm_option table[] = {
     CALM_OPT("schemes", schemes, WORDS,
              "number formats, an experiment each (default: those of --scheme or --bits, or " SCHEMES ")",
-             .metavar = "LIST"),
+             .metavar = "LIST", .basic = true),
     CALM_OPT("eval-samples", spec.eval_samples, INT, "windows of the text to evaluate on; 0 = all", .fallback = "200",
              .min = 0, .max = 1 << 24, .metavar = "N"),
     CALM_OPT("text", spec.eval_text, STRING, "the same as --eval-text", .metavar = "FILE"),
@@ -38,17 +38,17 @@ static const calm_option table[] = {
              "1.05,2,4", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "LIST"),
     CALM_OPT("brief", brief, BOOL, "uniform runs, the recipe's hybrid and --shortlists alone"),
     CALM_OPT("seeds", seeds, STRING, "uniform runs, the recipe's hybrid and --shortlists again, calibration windows "
-             "drawn with each of these: 1,2,3", .metavar = "LIST"),
+             "drawn with each of these: 1,2,3", .metavar = "LIST", .basic = true),
     CALM_OPT("input-scales", input_scales, ENUM, "norms: also behind norms that a residual reads too (encoders); free: "
              "everywhere; no checkpoint holds those", .values = CALM_INPUT_SCALES_NAMES, .fallback = "folded",
              .metavar = CALM_INPUT_SCALES_NAMES),
     CALM_OPT("no-probes", no_probes, BOOL, "leave out the probes of single units, which take longest: no oracle, no "
-             "rank correlations"),
+             "rank correlations", .basic = true),
     CALM_OPT("output", output, STRING, "directory for ablation.md, ablation.csv and ablation.json", .metavar = "DIR",
-             .key = 'o'),
+             .key = 'o', .basic = true),
     CALM_OPT("report", report, STRING, "write the page of calm report as this file: of all schemes", .metavar = "FILE"),
     CALM_OPT_FORCE,
-    CALM_OPT("json", json, BOOL, "print the result as JSON"),
+    CALM_OPT("json", json, BOOL, "print the result as JSON", .basic = true),
     CALM_OPT_COMMON,
     {0},
 };

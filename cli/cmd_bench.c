@@ -34,18 +34,19 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("tokens", tokens, INT, "tokens of a window", .fallback = "2048", .min = 1, .max = 1 << 16, .metavar = "N"),
+    CALM_OPT("tokens", tokens, INT, "tokens of a window", .fallback = "2048", .min = 1, .max = 1 << 16, .metavar = "N",
+             .basic = true),
     CALM_OPT("hidden", hidden, INT, "hidden size (defaults: Qwen3-0.6B); inputs of quantize", .fallback = "1024",
-             .min = 2, .max = 1 << 15, .metavar = "N"),
+             .min = 2, .max = 1 << 15, .metavar = "N", .basic = true),
     CALM_OPT("inner", inner, INT, "width of the MLP; outputs of quantize", .fallback = "3072", .min = 1, .max = 1 << 16,
-             .metavar = "N"),
+             .metavar = "N", .basic = true),
     CALM_OPT("heads", heads, INT, "query heads", .fallback = "16", .min = 1, .max = 1024, .metavar = "N"),
     CALM_OPT("kv-heads", kv_heads, INT, "key/value heads", .fallback = "8", .min = 1, .max = 1024, .metavar = "N"),
     CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
     CALM_OPT("repeats", repeats, INT, "runs of each after one to warm up; 3 are enough where they take 10 s",
-             .fallback = "10", .min = CALM_BENCH_RUNS, .max = 1000, .metavar = "N"),
+             .fallback = "10", .min = CALM_BENCH_RUNS, .max = 1000, .metavar = "N", .basic = true),
     CALM_OPT("ranks", cluster.ranks, NUMBERS, "cluster: numbers of ranks (default: 1, 2, 4, ... 256)",
-             .min = 1, .max = CALM_BENCH_RANKS_MOST, .metavar = "LIST"),
+             .min = 1, .max = CALM_BENCH_RANKS_MOST, .metavar = "LIST", .basic = true),
     CALM_OPT("bandwidth", cluster.bandwidth, DOUBLE, "cluster: between machines, each way, in Gbit/s", .min = 0,
              .max = 1e6, .metavar = "N"),
     CALM_OPT("latency", cluster.latency, DOUBLE, "cluster: between machines, in microseconds", .fallback = "50",
@@ -61,7 +62,7 @@ static const calm_option table[] = {
              "shares of its steps stay; 0 = unknown", .fallback = "0", .min = 0, .max = 1e9, .metavar = "N"),
     CALM_OPT("recipe", recipe_file, STRING, "cluster: take what is not given here from a recipe: a file, or the name "
              "of a shipped one", .metavar = "FILE"),
-    CALM_OPT("json", json, BOOL, "print the figures as JSON"),
+    CALM_OPT("json", json, BOOL, "print the figures as JSON", .basic = true),
     CALM_OPT_COMMON,
     {0},
 };

@@ -21,21 +21,21 @@ typedef calm_eval_options options;
 
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory to evaluate, float or quantized, a GGUF file, or a known name",
-             .metavar = "DIR|FILE.gguf", .key = 'm'),
+             .metavar = "DIR|FILE.gguf", .key = 'm', .basic = true),
     CALM_OPT("text", text, STRING, "text, or JSON of documents as --calib takes it; encoders take each line or "
-             "document as a sentence (default: bundled WikiText-2 test)", .metavar = "FILE", .key = 't'),
+             "document as a sentence (default: bundled WikiText-2 test)", .metavar = "FILE", .key = 't', .basic = true),
     CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text: no tokenizer is needed",
              .metavar = "FILE"),
     CALM_OPT("tasks", tasks, STRING, "JSON lines {\"context\": \"...\", \"choices\": [...], \"answer\": 0} instead of "
-             "a text: accuracy, as in lm-evaluation-harness", .metavar = "FILE"),
+             "a text: accuracy, as in lm-evaluation-harness", .metavar = "FILE", .basic = true),
     CALM_OPT("reference", reference, STRING, "float directory or name: also KL divergence and agreement with it; "
-             "encoders need it", .metavar = "DIR", .key = 'r'),
+             "encoders need it", .metavar = "DIR", .key = 'r', .basic = true),
     CALM_OPT("seqlen", seqlen, INT, "tokens per window, of a sentence at most", .fallback = "512", .min = 2,
-             .max = 1 << 20, .metavar = "N"),
+             .max = 1 << 20, .metavar = "N", .basic = true),
     CALM_OPT("samples", samples, INT, "windows, sentences or tasks from the start of the file; 0 = all",
-             .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N"),
+             .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N", .basic = true),
     CALM_OPT("worst", worst, INT, "also the N tokens where the model differs most from --reference, with the text "
-             "around them", .fallback = "0", .min = 0, .max = 10000, .metavar = "N"),
+             "around them", .fallback = "0", .min = 0, .max = 10000, .metavar = "N", .basic = true),
     CALM_OPT("detail", detail, BOOL, "also quantiles of the KL divergence to --reference, and its mean by position in "
              "the window"),
     CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
@@ -46,7 +46,8 @@ static const calm_option table[] = {
     CALM_OPT("special", special, BOOL, "tasks: with the special tokens of the tokenizer's template, as the harness's "
              "add_bos_token"),
     CALM_OPT("json", json, BOOL, "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, "
-             "acc_norm, agreement, per_task, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)"),
+             "acc_norm, agreement, per_task, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)",
+             .basic = true),
     CALM_OPT_COMMON,
     {0},
 };

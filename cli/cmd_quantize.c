@@ -27,8 +27,9 @@ typedef struct options {
 
 static const calm_option table[] = {
     CALM_OPT("recipe", recipe_file, STRING, "take what is not given here from a recipe: a file, or the name of a "
-             "shipped one", .metavar = "FILE"),
-    CALM_OPT("dry-run", dry_run, BOOL, "say what the run would need - memory, disk, time, size - and do nothing else"),
+             "shipped one", .metavar = "FILE", .basic = true),
+    CALM_OPT("dry-run", dry_run, BOOL, "memory, disk, time and size of the run, without the run",
+             .basic = true),
     CALM_OPT("lock", lock, STRING, "digests of inputs and outputs, for calm verify (default: beside the recipe file, "
              "else beside the output)", .metavar = "FILE"),
     CALM_OPT("locked", locked, BOOL, "do not write the lock: what it says must come out, else exit status 3"),
@@ -165,11 +166,10 @@ const calm_command calm_cmd_quantize = {
         "store, so the next run goes on from there: interrupted, killed or out of disk, start the same command again.  "
         "The output's name never stands for half a checkpoint.",
     .examples = "  calm quantize --model qwen --bits 4\n"
-                "  calm quantize --recipe qwen-w4 --output out                    (a shipped recipe; see calm recipe "
-                "list)\n  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out --store out.db\n"
-                "  calm quantize --model qwen --bits 4 --algorithms gptq          (a uniform run)\n"
-                "  calm quantize --model qwen --format gguf --bits-per-weight 5   (types that fill such a file)\n"
-                "  calm quantize --model qwen --scheme w4a4_g128 --algorithms rtn,gptq,smoothquant,mkq\n",
+                "  calm quantize --recipe qwen-w4 --output out   (shipped: calm recipe list)\n"
+                "  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out\n"
+                "  calm quantize --model qwen --format gguf --bits-per-weight 5      (of the file)\n"
+                "  calm quantize --model qwen --scheme W8A8 --algorithms rtn,gptq,smoothquant\n",
     .spec = CALM_SPEC_ALL,
     .spec_at = offsetof(options, spec),
     .divides = true,

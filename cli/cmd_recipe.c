@@ -20,10 +20,11 @@ typedef struct options {
 
 static const calm_option table[] = {
     CALM_OPT("recipe", recipe_file, STRING, "init: take what is not given here from a recipe: a file, or the name of a "
-             "shipped one", .metavar = "FILE"),
-    CALM_OPT("output", output, STRING, "init: recipe to write (default: printed)", .metavar = "FILE", .key = 'o'),
-    CALM_OPT("force", force, BOOL, "init: replace the recipe", .key = 'f'),
-    CALM_OPT("json", json, BOOL, "check and list: print JSON"),
+             "shipped one", .metavar = "FILE", .basic = true),
+    CALM_OPT("output", output, STRING, "init: recipe to write (default: printed)", .metavar = "FILE", .key = 'o',
+             .basic = true),
+    CALM_OPT("force", force, BOOL, "init: replace the recipe", .key = 'f', .basic = true),
+    CALM_OPT("json", json, BOOL, "check and list: print JSON", .basic = true),
     CALM_OPT_COMMON,
     {0},
 };

@@ -51,8 +51,9 @@ const char *calm_command_heading(size_t group);
 void calm_command_sort(const calm_command *command, const calm_option **options, size_t n);
 
 /* Parse argv [argc] (argv[0] is the command's name) into opts, which begins with a calm_common; texts are in ctx->out.
- * `--help` prints the help and leaves the process with status 0.  CALM_EARG: unknown option (the nearest is
- * suggested), wrong value, too few or too many words. */
+ * `--help` and `--help-all` print the help (cli/help.h) and leave the process with status 0.  CALM_EARG: unknown option
+ * (the nearest is suggested, or calm's for another tool's: cli/peers.def), unknown scheme, wrong value, too few or too
+ * many words. */
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts);
 
 /* What every command has; the first member of its options struct. */
@@ -69,8 +70,9 @@ typedef struct calm_common {
 
 #define CALM_OPT_COMMON                                                                                      \
     CALM_OPT("threads", common.threads, INT, "worker threads; 0 = all cores (the result does not depend on it)", \
-             .fallback = "0", .min = 0, .max = 1024, .metavar = "N"),                                        \
-    CALM_OPT("quiet", common.quiet, BOOL, "no progress, no notes: results and errors alone", .key = 'q')
+             .fallback = "0", .min = 0, .max = 1024, .metavar = "N", .basic = true),                         \
+    CALM_OPT("quiet", common.quiet, BOOL, "no progress, no notes: results and errors alone", .key = 'q',     \
+             .basic = true)
 
 /* The last of a descriptor: the file's table, struct and function are called `table`, `options` and `run`. */
 #define CALM_COMMAND_PARTS .options = table, .opts_size = sizeof(options), .run = run
@@ -78,7 +80,7 @@ typedef struct calm_common {
 /* Those that mean the same in several commands. */
 #define CALM_OPT_STORE                                                                                       \
     CALM_OPT("store", store, STRING, "SQLite file of candidates, scores and choices",                        \
-             .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's')
+             .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's', .basic = true)
 #define CALM_OPT_RUN_MODEL                                                                                   \
     CALM_OPT("model", model, STRING, "the float model (default: where the run read it); its content must be the same", \
              .metavar = "MODEL", .key = 'm')

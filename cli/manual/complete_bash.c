@@ -35,7 +35,7 @@ static calm_status add_command(calm_ctx *ctx, calm_text *out, const calm_command
     calm_text_printf(out, "        esac\n        if [[ $cur == -* ]]; then _calm_offer words '");
     for (size_t i = 0; i < n; i++)
         calm_text_printf(out, "--%s ", options[i]->name);
-    calm_text_printf(out, "--help'; return; fi\n        ");
+    calm_text_printf(out, "--help --help-all'; return; fi\n        ");
     CALM_TRY(calm_manual_arguments(ctx, command, &offer));
     add_offer(out, &offer);
     calm_text_printf(out, " ;;\n");

@@ -51,7 +51,8 @@ calm_status calm_manual_fish(calm_ctx *ctx, calm_text *out)
                           "function __calm_no_command\n    test (count (commandline -opc)) -eq 1\nend\n\n"
                           "complete -c calm -n __calm_no_command -f -l version "
                           "-d 'version, and which kernels compute'\n"
-                          "complete -c calm -f -l help -d 'print the options and examples'\n");
+                          "complete -c calm -f -l help -d 'print the most used options and examples'\n"
+                          "complete -c calm -n 'not __calm_no_command' -f -l help-all -d 'print all options'\n");
     for (size_t i = 0; i < n; i++)
         CALM_TRY(add_command(ctx, out, commands[i]));
     return CALM_OK;

@@ -52,7 +52,7 @@ static calm_status add_command(calm_ctx *ctx, calm_text *out, const calm_command
     calm_text_printf(out, "    %s) _arguments -S \\\n", command->name);
     for (size_t i = 0; i < n; i++)
         CALM_TRY(add_option(ctx, out, options[i]));
-    calm_text_printf(out, "        '--help[print the options and examples]'");
+    calm_text_printf(out, "        '--help[print the most used options]' '--help-all[print all options]'");
     if (command->arguments) {
         CALM_TRY(calm_manual_arguments(ctx, command, &offer));
         calm_text_printf(out, " '*:argument:");

@@ -76,7 +76,9 @@ static void add_option(calm_text *out, const calm_option *option)
 
 static void add_options(calm_text *out, const calm_command *command)
 {
-    static const calm_option help = {.name = "help", .help = "print the options and examples", .key = '?'};
+    static const calm_option help = {.name = "help", .help = "print the options that people use most, and examples",
+                                     .key = '?'};
+    static const calm_option help_all = {.name = "help-all", .help = "print all options"};
     const calm_option *options[CALM_COMMAND_OPTIONS];
     const size_t n = calm_command_options(command, options);
     size_t group = 0;
@@ -93,6 +95,7 @@ static void add_options(calm_text *out, const calm_command *command)
         add_option(out, options[i]);
     }
     add_option(out, &help);
+    add_option(out, &help_all);
 }
 
 void calm_manual_command(calm_text *out, const calm_command *command, const char *date)

@@ -57,6 +57,7 @@ typedef struct calm_option {
     const char *values;           /* ENUM: words joined by '|'; WORDS: what an item may be         */
     const char *metavar;          /* command line only: the word for the value in the help         */
     char key;                     /* command line only: one-letter form, 0: none                   */
+    bool basic;                   /* command line only: people use it often, --help shows it (cli/help.h) */
     const char *place;            /* recipes only: the value's place in the document, "choice.budget" */
     const char *yields_to;        /* recipes only: options, joined by '|', that take its place too  */
 } calm_option;

@@ -4,10 +4,12 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define EXAMPLES                                                                                                       \
     "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w8a8_static, w4a4_g128, nvfp4, fp8a16, float"
 #define SUFFIXES "after the bits come _g<columns>, _asym, _asymact, _symact, _vllmact, _static and _f16s"
+#define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define GROUP_MAX (1ul << 24)
 #define FLOAT_BITS 16.0
 
@@ -118,9 +120,9 @@ static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm
     return CALM_OK;
 }
 
-calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
+/* A name as calm writes it. */
+static calm_status parse_own(calm_ctx *ctx, const char *name, calm_scheme *out)
 {
-    CALM_ENTER(ctx, name && out);
     const char *at = name;
     unsigned long bits, act_bits;
     *out = (calm_scheme){.symmetric = true, .scale_dtype = CALM_BF16};
@@ -145,6 +147,40 @@ calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
     if (out->act_rule == CALM_ACT_RULE_STATIC && clash)
         return refuse(ctx, name, "_static is about symmetric activations of 8 bits, which no rule finds a scale for");
     return CALM_OK;
+}
+
+/* ---- presets of other tools ---- */
+
+typedef struct peer {
+    const char *spelling, *name, *why;
+} peer;
+
+static const peer peers[] = {
+#define CALM_SCHEME_PEER(spelling, name, why) {spelling, name, why},
+#include "ptq/quant/scheme_peers.def"
+#undef CALM_SCHEME_PEER
+};
+
+/* The preset of a name that is not calm's own, whose names have no capitals; NULL: none. */
+static const peer *find_peer(const char *name)
+{
+    calm_ctx trial = {0};
+    calm_scheme unused;
+    if (name[strcspn(name, CAPITALS)] == 0 && parse_own(&trial, name, &unused) == CALM_OK)
+        return NULL;
+    for (size_t i = 0; i < sizeof peers / sizeof *peers; i++)
+        if (strcasecmp(peers[i].spelling, name) == 0)
+            return &peers[i];
+    return NULL;
+}
+
+calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
+{
+    CALM_ENTER(ctx, name && out);
+    const peer *row = find_peer(name);
+    if (row && row->why)
+        return calm_fail(ctx, CALM_EARG, "scheme \"%s\": %s; did you mean \"%s\"?", name, row->why, row->name);
+    return parse_own(ctx, row ? row->name : name, out);
 }
 
 bool calm_scheme_says_range(const char *name)

@@ -87,6 +87,26 @@ TEST(fields)
 }
 END_OF_TEST
 
+/* Presets of llm-compressor: the same numbers; w4a16 in small letters is calm's own. */
+TEST(presets)
+{
+    static const char *const pairs[][2] = {
+        {"W4A16", "w4a16_g128"}, {"W4a16", "w4a16_g128"}, {"w4a16", "w4a16"}, {"W4A16_ASYM", "w4a16_g128_asym"},
+        {"W8A8", "w8a8"}, {"int8", "w8a8"}, {"W8A16", "w8a16_g128"}, {"W4A8", "w4a8_g128"}, {"FP8_DYNAMIC", "fp8"},
+        {"fp8_dynamic", "fp8"}, {"FP8_BLOCK", "fp8_block"}, {"NVFP4", "nvfp4"}, {"NvFp4a16", "nvfp4a16"},
+        {"MXFP4", "mxfp4"}, {"MXFP4A16", "mxfp4a16"}, {"fp8", "fp8"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        calm_scheme scheme;
+        char name[CALM_SCHEME_NAME_MAX];
+        ck_ok(calm_scheme_parse(ctx, pairs[i][0], &scheme));
+        calm_scheme_name(&scheme, name);
+        ck_assert_str_eq(name, pairs[i][1]);
+    }
+    ck_fails(calm_scheme_parse(ctx, "FP8", &(calm_scheme){0}), CALM_EARG, "did you mean \"fp8\"?");
+}
+END_OF_TEST
+
 TEST(bad_names)
 {
     calm_scheme scheme;
@@ -149,6 +169,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, bad_names, names_that_say_the_range,
+    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, presets, bad_names, names_that_say_the_range,
                                                  groups_and_bits, NULL});
 }

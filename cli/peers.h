@@ -1,0 +1,13 @@
+/* Options as other tools spell them (cli/peers.def). */
+#ifndef CALM_CLI_PEERS_H
+#define CALM_CLI_PEERS_H
+
+#include "ptq/base/context.h"
+
+/* Replace in argv [argc] other tools' spellings of long options, and underscores for dashes, by the names that the
+ * command has; `names` [n] are these.  New words are in ctx->out.  CALM_EARG, with `owner` ("calm quantize") in the
+ * message: calm has something else for an option, which the message names. */
+calm_status calm_peers_replace(calm_ctx *ctx, const char *owner, const char *const *names, size_t n, int argc,
+                               char **argv);
+
+#endif
