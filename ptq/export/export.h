@@ -32,7 +32,7 @@ typedef struct calm_exporter {
     bool transforms;            /* its files can ask for a Hadamard transform of inputs */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
     bool strict;                /* its files hold what the model reads and no other tensor (tensor_use.h)       */
-    const char *rtn;            /* named chain that rounds as its own tools do, with zero points; NULL: rtn */
+    const char *rtn;            /* named chain that rounds as its own tools do: zero points of few bits; NULL: rtn */
     unsigned families;          /* rows of schemes.def that it holds beside the integers: bits 1 << CALM_FAMILY_X */
     calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
     /* The scheme of a table where none is asked for, of a plan whose every job is quantized, most weights at `most`;

@@ -94,11 +94,13 @@ static const char *default_pool(const calm_recipe *recipe)
     return any4 ? POOL_ACTIVATIONS_4 : quantizes_activations(recipe) ? POOL_ACTIVATIONS : POOL_WEIGHTS;
 }
 
-static bool has_zero_points(const calm_recipe *recipe)
+/* Has a scheme zero points among so few codes that rounding them costs more than the format's own rounding does?  At 4
+ * bits and more rtn is as good or better (docs/measured.md). */
+static bool has_coarse_zeros(const calm_recipe *recipe)
 {
     bool any = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
-        any |= !recipe->schemes[i].family && !recipe->schemes[i].symmetric;
+        any |= !recipe->schemes[i].family && !recipe->schemes[i].symmetric && recipe->schemes[i].bits <= 3;
     return any;
 }
 
@@ -112,7 +114,7 @@ static calm_status replace_rtn(calm_ctx *ctx, calm_recipe *recipe, calm_words *n
         named |= strcmp(names->of[i], own) == 0;
         plain |= strcmp(names->of[i], "rtn") == 0;
     }
-    if (!plain || named || calm_formats_count(&recipe->formats) != 1 || !has_zero_points(recipe))
+    if (!plain || named || calm_formats_count(&recipe->formats) != 1 || !has_coarse_zeros(recipe))
         return CALM_OK;
     for (size_t i = 0; i < names->n; i++)
         CALM_TRY(calm_words_add(ctx, &replaced, strcmp(names->of[i], "rtn") == 0 ? own : names->of[i]));
