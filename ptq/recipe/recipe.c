@@ -135,6 +135,14 @@ bool calm_recipe_keeps_rows(const calm_recipe *recipe, bool biased)
     return any;
 }
 
+bool calm_recipe_quantizes_activations(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any |= recipe->schemes[i].act_bits > 0;
+    return any;
+}
+
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job)
 {
     const bool behind_norm = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;

@@ -163,6 +163,9 @@ const char *calm_recipe_head_choice(const calm_formats *formats, unsigned caps, 
 /* Is that algorithm fitted to data? */
 bool calm_recipe_fits_head(const calm_recipe *recipe);
 
+/* Has any scheme quantized activations? */
+bool calm_recipe_quantizes_activations(const calm_recipe *recipe);
+
 /* May an input scale of the job stay at its input? */
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job);
 

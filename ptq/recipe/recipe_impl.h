@@ -31,4 +31,11 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
 /* recipe->learn and what follows from it.  CALM_EARG: it does not go with the rest (resolve_learn.c). */
 calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
+/* Budgets, selection and sensitivities of a recipe, and what of them does not go together.  CALM_EARG: the message has
+ * the key (resolve_choice.c). */
+calm_status calm_recipe_resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
+calm_status calm_recipe_resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
+calm_status calm_recipe_resolve_sensitivity(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
+calm_status calm_recipe_check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
+
 #endif

@@ -41,14 +41,6 @@ calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, 
 
 /* ---- schemes and the pool ---- */
 
-static bool quantizes_activations(const calm_recipe *recipe)
-{
-    bool any = false;
-    for (size_t i = 0; i < recipe->n_schemes; i++)
-        any |= recipe->schemes[i].act_bits > 0;
-    return any;
-}
-
 static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *fallback = calm_spec_default_schemes(spec);
@@ -78,7 +70,7 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
             return calm_fail(ctx, CALM_EARG,
                              "`schemes` %s says the type of every matrix; no other scheme competes with it, and there "
                              "is no `choice.budget` or `choice.size`", calm_mix_at((size_t)recipe->schemes[i].mix - 1));
-    if (spec->act_rule == CALM_ACT_RULE_VLLM && !quantizes_activations(recipe))
+    if (spec->act_rule == CALM_ACT_RULE_VLLM && !calm_recipe_quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG,
                          "`act_rule` vllm is about quantized activations, which the scheme leaves float; "
                          "try: `schemes` w8a8");
@@ -91,7 +83,7 @@ static const char *default_pool(const calm_recipe *recipe)
     bool any4 = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
         any4 |= recipe->schemes[i].act_bits == 4;
-    return any4 ? POOL_ACTIVATIONS_4 : quantizes_activations(recipe) ? POOL_ACTIVATIONS : POOL_WEIGHTS;
+    return any4 ? POOL_ACTIVATIONS_4 : calm_recipe_quantizes_activations(recipe) ? POOL_ACTIVATIONS : POOL_WEIGHTS;
 }
 
 /* Has a scheme zero points among so few codes that rounding them costs more than the format's own rounding does?  At 4
@@ -141,7 +133,7 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
     char name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
     calm_model_kind kind;
-    if (!quantizes_activations(recipe))
+    if (!calm_recipe_quantizes_activations(recipe))
         return CALM_OK;
     CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
     if (!kind.encoder)
@@ -156,156 +148,6 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
                            "an encoder: `schemes` %s stands for %s, activations with a zero point; %s_symact is the "
                            "one without", asked, name, asked));
     }
-    return CALM_OK;
-}
-
-/* ---- choice ---- */
-
-static int compare_numbers(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The size of the one file that is written. */
-static calm_status resolve_size(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    char *asked;
-    if (!calm_spec_sized(spec))
-        return CALM_OK;
-    if ((spec->size && spec->file_bits > 0) || spec->budgets.n)
-        return calm_fail(ctx, CALM_EARG, "`choice.size`, `choice.bits_per_weight` and `choice.budget` say what the "
-                         "same weights may take; leave all but one of them out");
-    if (calm_formats_count(&recipe->formats) > 1)
-        return calm_fail(ctx, CALM_EARG, "`choice.%s` is of one file; found %zu `formats`, whose files differ in size",
-                         spec->size ? "size" : "bits_per_weight", calm_formats_count(&recipe->formats));
-    if (spec->size)
-        CALM_TRY(calm_size_parse_file(ctx, "choice.size", spec->size, &recipe->file_bytes));
-    recipe->file_bits = spec->file_bits;
-    CALM_TRY(spec->size ? calm_strf(ctx, ctx->out, &asked, "`choice.size` %s", spec->size)
-                        : calm_strf(ctx, ctx->out, &asked, "`choice.bits_per_weight` %g", spec->file_bits));
-    recipe->file_asked = asked;
-    return CALM_OK;
-}
-
-static calm_status resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    const calm_numbers *budgets = &spec->budgets;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->budgets, budgets->n + 1));
-    for (size_t i = 0; i < budgets->n; i++)
-        recipe->budgets[i] = budgets->of[i];
-    recipe->n_budgets = budgets->n;
-    recipe->act_budget = spec->act_budget;
-    CALM_TRY(resolve_size(ctx, spec, recipe));
-    /* Activations alone are spent as one budget of weights that limits nothing, and so is a size: what it limits is
-     * known with the model. */
-    if ((recipe->act_budget > 0 || recipe->file_asked) && !budgets->n)
-        recipe->budgets[recipe->n_budgets++] = INFINITY;
-    /* qsort takes no NULL, which an empty list is. */
-    if (budgets->n)
-        qsort(recipe->budgets, budgets->n, sizeof *recipe->budgets, compare_numbers);
-    return CALM_OK;
-}
-
-/* The rule, and the metric that it reads: named, or the rule's own. */
-static calm_status resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    calm_selection *selection = &recipe->selection;
-    *selection = (calm_selection){.unit = (calm_unit)spec->unit, .rule = (calm_choice_rule)spec->rule,
-                                  .shortlist = spec->shortlist > 0 ? spec->shortlist : CALM_SHORTLIST_DEFAULT};
-    if (spec->shortlist > 0 && selection->rule == CALM_CHOICE_RULE_ARGMAX)
-        return calm_fail(ctx, CALM_EARG, "`choice.shortlist` %g: `choice.rule` argmax takes the least score and has no "
-                         "shortlist; leave one of them out", spec->shortlist);
-    const char *own = selection->rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token";
-    CALM_TRY(calm_score_need(ctx, selection->unit, spec->metric ? spec->metric : own, &selection->point,
-                             &selection->score));
-    recipe->want_cka_linear |= selection->score == CALM_SCORE_CKA_LINEAR;
-    recipe->score_points |= 1u << selection->point | 1u << calm_unit_point(selection->unit);
-    if (recipe->score_windows == 0 && recipe->n_pool > 1)
-        return calm_fail(ctx, CALM_EARG,
-                         "`calibration.score_samples` 0: %zu candidates compete for each unit, which takes their "
-                         "scores; name one of `algorithms` and one of `schemes`", recipe->n_pool);
-    /* A score of the only candidate decides nothing: it is measured where the windows or the metric are named. */
-    recipe->unscored = recipe->n_pool == 1 && spec->score_samples < 0 && !spec->metric;
-    if (recipe->score_windows == 0 || recipe->unscored)
-        recipe->score_points = 1u << CALM_POINT_JOB;
-    if (selection->score == CALM_SCORE_CKA_LINEAR && quantizes_activations(recipe))
-        return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of float inputs; this scheme quantizes them");
-    if (selection->score == CALM_SCORE_CKA_LINEAR && !(calm_recipe_caps(recipe) & CALM_NEEDS_GRAM))
-        return calm_fail(ctx, CALM_EARG,
-                         "`choice.metric` cka_linear needs the inputs' Gram matrix, which none of these "
-                         "algorithms collects; add gptq");
-    if (selection->score == CALM_SCORE_PROBE_KL && recipe->prefix != CALM_PREFIX_FLOAT)
-        return calm_fail(ctx, CALM_EARG,
-                         "`choice.metric` probe_kl measures units one by one in the float model; it has no "
-                         "`calibration.prefix` quantized or asymmetric");
-    if (selection->score == CALM_SCORE_GRADIENT_KL)
-        return calm_fail(ctx, CALM_EARG, "`choice.metric` gradient_kl is what `choice.sensitivity` gradient predicts "
-                         "probe_kl to be, for a budget; take probe_kl");
-    const bool crosses = calm_recipe_caps(recipe) & CALM_NEEDS_CROSS;
-    if (crosses && recipe->prefix != CALM_PREFIX_ASYMMETRIC)
-        return calm_fail(ctx, CALM_EARG, "the transform asym of `algorithms` fits to the input behind quantized "
-                         "blocks; it needs `calibration.prefix` asymmetric");
-    /* Scores of whole blocks compare with the float block on the same rows, which is not what asym aims at. */
-    if (recipe->prefix == CALM_PREFIX_ASYMMETRIC && selection->unit == CALM_UNIT_BLOCK)
-        return calm_fail(ctx, CALM_EARG, "`calibration.prefix` asymmetric scores sublayers against those behind float "
-                         "blocks; it has no `choice.unit` block");
-    return CALM_OK;
-}
-
-/* What the bits of weights are limited by. */
-static const char *limit_of(const calm_recipe *recipe)
-{
-    return recipe->file_bytes ? "size" : recipe->file_bits > 0 ? "bits_per_weight" : "budget";
-}
-
-/* Gradients agree with probes within 10 % on decoders without experts (docs/measured.md). */
-static calm_status resolve_sensitivity(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    calm_model_kind kind;
-    recipe->sensitivity = (calm_sensitivity)spec->sensitivity;
-    if (spec->sensitivity != CALM_SENSITIVITY_AUTO)
-        return CALM_OK;
-    recipe->sensitivity = CALM_SENSITIVITY_PROBE;
-    if (!recipe->n_budgets)
-        return CALM_OK;
-    CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
-    if (!kind.encoder && !kind.mixture)
-        recipe->sensitivity = CALM_SENSITIVITY_GRADIENT;
-    return CALM_OK;
-}
-
-/* What does not go together. */
-static calm_status check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
-{
-    char name[CALM_SCHEME_NAME_MAX];
-    if (recipe->skip_smoothing && recipe->selection.unit != CALM_UNIT_JOB)
-        return calm_fail(ctx, CALM_EARG, "`choice.effort` light decides job by job; it has no `choice.unit` %s",
-                         calm_unit_name(recipe->selection.unit));
-    if (recipe->n_budgets && recipe->prefix != CALM_PREFIX_FLOAT)
-        return calm_fail(ctx, CALM_EARG,
-                         "`choice.%s` decides over all blocks together; it has no `calibration.prefix` quantized "
-                         "or asymmetric", limit_of(recipe));
-    if (recipe->n_budgets && recipe->selection.score == CALM_SCORE_PROBE_KL)
-        return calm_fail(ctx, CALM_EARG,
-                         "`choice.%s` probes one width of each unit itself; it has no `choice.metric` probe_kl",
-                         limit_of(recipe));
-    if (recipe->sensitivity == CALM_SENSITIVITY_GRADIENT && !recipe->n_budgets)
-        return calm_fail(ctx, CALM_EARG, "`choice.sensitivity` gradient says how units share a budget; it needs "
-                         "`choice.budget`, `choice.size` or `choice.act_budget`");
-    calm_scheme_name(&recipe->schemes[0], name);
-    if (!recipe->n_budgets && recipe->n_schemes > 1)
-        return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget`, "
-                         "`choice.size` or `choice.act_budget` alone", name);
-    bool several = false;
-    for (size_t i = 1; i < recipe->n_schemes; i++)
-        several |= recipe->schemes[i].act_bits != recipe->schemes[0].act_bits;
-    if (recipe->act_budget > 0 && !several)
-        return calm_fail(ctx, CALM_EARG, "`choice.act_budget` needs schemes of several activation widths to choose "
-                         "from, as `schemes` w4a4_g128,w4a8_g128,w4a16_g128; found only those of %s", name);
-    if (recipe->n_budgets && recipe->n_schemes == 1)
-        return calm_fail(ctx, CALM_EARG, "`choice.%s` needs several widths to choose from: `schemes` %s",
-                         limit_of(recipe), calm_spec_default_schemes(spec));
     return CALM_OK;
 }
 
@@ -519,14 +361,16 @@ static const step early[] = {{"gates", resolve_gates},
                              {"blocks", resolve_blocks},
                              {"keep_float", resolve_keep_float},
                              {"schemes", resolve_schemes},
-                             {"choice.budget", resolve_budgets},
+                             {"choice.budget", calm_recipe_resolve_budgets},
                              {"calibration.tokens", calm_recipe_calibration}};
 
 /* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
-                            {"calibration.weight", calm_recipe_check_weight}, {"choice.metric", resolve_selection},
-                            {"choice.sensitivity", resolve_sensitivity}, {"choice", check_choice},
+                            {"calibration.weight", calm_recipe_check_weight},
+                            {"choice.metric", calm_recipe_resolve_selection},
+                            {"choice.sensitivity", calm_recipe_resolve_sensitivity},
+                            {"choice", calm_recipe_check_choice},
                             {"learn", calm_recipe_resolve_learn}, {"choice.forbid", calm_recipe_forbid},
                             {"choice.pins", calm_recipe_pins}};
 

@@ -11,12 +11,10 @@
  * smooths. */
 static bool wants_crest(const calm_recipe *recipe)
 {
-    bool quantizes_activations = false, smooths = false;
-    for (size_t i = 0; i < recipe->n_schemes; i++)
-        quantizes_activations |= recipe->schemes[i].act_bits > 0;
+    bool smooths = false;
     for (size_t i = 0; i < recipe->n_pool; i++)
         smooths |= calm_algorithm_smooths(recipe->pool[i].algorithm);
-    return quantizes_activations && smooths;
+    return smooths && calm_recipe_quantizes_activations(recipe);
 }
 
 /* Of an expert the parts are one kernel's whichever they are. */

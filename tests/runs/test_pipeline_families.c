@@ -96,7 +96,9 @@ TEST(eight_bits_are_the_model)
         const int64_t millionths =
             play_sql(&run, "SELECT cast(1e6 * e.kl AS INTEGER) FROM run_evaluation v JOIN evaluation e"
                            " ON e.id = v.evaluation_id WHERE v.role = 'test' AND v.subject = 'rtn'");
-        ck_assert_msg(millionths > 0 && millionths < 20000, "%s: KL %lld millionths", tiny_families[f],
+        /* glm4_moe takes what experts give 1.5 times: logits are as much larger, and the divergence 1.5^2 times. */
+        const int64_t most = strcmp(tiny_families[f], "glm4_moe") == 0 ? 45000 : 20000;
+        ck_assert_msg(millionths > 0 && millionths < most, "%s: KL %lld millionths", tiny_families[f],
                       (long long)millionths);
     }
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "tests/support/run_rooms.h"
+#include "ptq/base/output.h"
 #include "ptq/base/file.h"
 #include "tests/support/play.h"
 
@@ -137,6 +138,13 @@ TEST(a_killed_run_names_what_it_has)
 }
 END_OF_TEST
 
+/* A file of an earlier output of calm's, which the next one does not have. */
+static void leave(const char *file, const char *output)
+{
+    ck_ok(calm_write_file(ctx, file, "x", 1));
+    ck_ok(calm_output_list(ctx, output));
+}
+
 /* --force: under the output's name there is the old checkpoint or the new one, at every moment. */
 TEST(replaced_as_a_whole)
 {
@@ -145,14 +153,14 @@ TEST(replaced_as_a_whole)
     const char *expected = undisturbed(&run, &calls);
     const char *stray = test_format("%s/stray.txt", run.recipe.output);
     run.recipe.force = true;
-    ck_ok(calm_write_file(ctx, stray, "x", 1));
+    leave(stray, run.recipe.output);
     const char *old = play_digest(run.recipe.output);
     const outcome again = play_run(&run, none);
     ck_assert_msg(again.status == CALM_OK, "%s", again.message);
     ck_assert_str_eq(play_digest(run.recipe.output), expected);
     /* Two thirds of the calls come before anything is assembled. */
     for (long at = again.calls * 2 / 3; at <= again.calls; at += REPLACE_STEP) {
-        ck_ok(calm_write_file(ctx, stray, "x", 1));
+        leave(stray, run.recipe.output);
         const outcome said = play_run(&run, (fault){.at = at});
         const char *found = play_digest(run.recipe.output);
         ck_assert_msg(found && (strcmp(found, old) == 0 || strcmp(found, expected) == 0),
@@ -175,7 +183,7 @@ TEST(replaced_without_exchange)
     play run = new_run();
     long calls;
     const char *expected = undisturbed(&run, &calls);
-    ck_ok(calm_write_file(ctx, test_format("%s/stray.txt", run.recipe.output), "x", 1));
+    leave(test_format("%s/stray.txt", run.recipe.output), run.recipe.output);
     run.recipe.force = true;
     const outcome said = play_run(&run, (fault){.no_exchange = true});
     ck_assert_msg(said.status == CALM_OK, "%s", said.message);
