@@ -160,6 +160,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 const calm_exporter calm_export_awq = {
     .name = NAME,
     .summary = "AWQ, GEMM layout, uniform 4 bits: vLLM, SGLang, transformers, mlx-lm",
+    .serve = "vllm serve",
     .tie = CALM_TIE_MODEL,
     .check = check,
     .form = &(const calm_export_form){

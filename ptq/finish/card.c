@@ -1,7 +1,6 @@
 /* README.md of a checkpoint.
  *
- * The head is the front matter that the Hugging Face hub reads (library, tags); the tables are those of the report,
- * as preformatted text, so that card and report cannot disagree. */
+ * The tables are those of the report, as preformatted text, so that card and report cannot disagree. */
 #include "ptq/model/arch.h"
 #include "ptq/finish/finish.h"
 
@@ -9,14 +8,8 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
 {
     const calm_config *config = calm_model_config(model);
     const calm_selection *selection = &r->recipe->selection;
-    calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n");
-    /* Tags are the formats: the hub's search finds a checkpoint by them. */
-    for (size_t i = 0; i < calm_formats_count(&r->recipe->formats); i++) {
-        char *name;
-        CALM_TRY(calm_format_name(ctx, calm_formats_at(&r->recipe->formats, i), &name));
-        calm_text_printf(out, "- %s\n", name);
-    }
-    calm_text_printf(out, "- calm\n---\n\n# %s, ", r->recipe->model.name);
+    CALM_TRY(calm_card_front(ctx, r, out));
+    calm_text_printf(out, "\n# %s, ", r->recipe->model.name);
     calm_summary_schemes(r, out);
     calm_text_printf(out, "\n\n");
     /* The version, since the same recipe may give other bytes with another calm. */
