@@ -86,7 +86,7 @@ status "$bin/compare_tensors" --a "$work/qwen3.logits" --b "$work/qwen3-shrink.l
 [ "$code" = 0 ] || fail "the shrunk twin: $(cat "$work/out" "$work/err")"
 # Its scales of up fall below the least scale of a grid, 2^-17, when the input scales of down (up to 150) are folded into
 # them; codes are fixed by then, so they have to stay what they are.  A power of two moves no code, but of rows whose scale
-# is below 2^-17 at once: the losses are nearly the same (docs/measured.md), where raised scales lose 70 times as much.
+# is below 2^-17 at once: the losses are nearly the same (docs/evidence/twins.csv), where raised scales lose 70 times as much.
 qwen=$CALM_HOME/recipes/models/qwen-demo
 loss_of() {    # loss_of NAME OPTIONS-OF-MAKE-TWIN...
     name=$1
