@@ -19,13 +19,18 @@ awk '/^```/ { code = $0 != "```" && !code ? $0 : "" ; next }
      END { exit found }' script="$work/script" "$page" || exit 1
 [ -s "$work/script" ] || { echo "$page: no block of sh"; exit 1; }
 
-# A recipe has its own numbers, and a locked run those of its lock.
+# A recipe has its own numbers, and a locked run those of its lock.  Files of llama.cpp have all linears quantized, so there the
+# algorithm is the quickest; elsewhere one block is enough.
 cat > "$work/bin/calm" <<END
 #!/bin/sh
+small='--samples 12 --seqlen 32 --score-samples 2 --guard-samples 2 --eval-samples 2'
 case "\$1 \$*" in
     quantize*--recipe*) ;;
-    quantize*--learn*) set -- "\$@" --samples 12 --seqlen 32 --score-samples 2 --guard-samples 2 --eval-samples 2 --learn-steps 50 ;;
-    quantize* | ablate* | "recipe recipe init"*) set -- "\$@" --samples 12 --seqlen 32 --score-samples 2 --guard-samples 2 --eval-samples 2 ;;
+    quantize*gguf*) set -- "\$@" \$small --algorithms rtn ;;
+    quantize*--learn*) set -- "\$@" \$small --blocks 0 --learn-steps 50 ;;
+    quantize*) set -- "\$@" \$small --blocks 0 ;;
+    "recipe recipe init"*) set -- "\$@" \$small --algorithms rtn,gptq ;;
+    ablate*) set -- "\$@" \$small --algorithms rtn,gptq ;;
     "eval "*) set -- "\$@" --samples 2 --seqlen 64 ;;
 esac
 exec $(command -v calm) "\$@"
