@@ -494,9 +494,11 @@ words() {
                 sub(/^[ \t*]+/, "", text)
                 joined = tail " " text    # phrases that two lines share
                 for (i = 1; i <= n; i++)
-                    if (match(joined, pattern[i]) && RSTART + RLENGTH - 1 > length(tail) + 1) {
-                        found = substr(joined, RSTART, RLENGTH); gsub(/^[^a-z]+|[^a-z]+$/, "", found)
+                    for (from = 1; match(substr(joined, from), pattern[i]); from += RSTART) {
+                        if (from + RSTART + RLENGTH - 2 <= length(tail) + 1) continue    # of the line before
+                        found = substr(joined, from + RSTART - 1, RLENGTH); gsub(/^[^a-z]+|[^a-z]+$/, "", found)
                         print FILENAME ":" FNR ": \"" found "\": write " instead[i]
+                        break
                     }
                 count = split(text, word, " ")
                 tail = count > 1 ? word[count - 1] " " word[count] : count ? tail " " word[count] : ""
