@@ -160,15 +160,17 @@ status "$bin/pages" --page none --docs "$work/page.md"
 [ "$code" = 2 ] || fail "pages of no table: status $code"
 
 # What pages name: a link, a path, a file, a word, and README's command, none of which are there; then all of them.
-mkdir -p "$work/pages/docs" "$work/pages/ptq"
+mkdir -p "$work/pages/docs/evidence" "$work/pages/ptq"
+echo a,b > "$work/pages/docs/evidence/table.csv"
 cat > "$work/pages/README.md" <<'END'
 [a](docs/a.md) [b](https://example.org/b) `ptq/a.c` `a.h` `calm_a` `ptq/<name>.c`
 END
 pages=$CALM_HOME/tests/tools/check_pages.sh
 status "$pages" "$work/pages"
-{ [ "$code" = 1 ] && [ "$(wc -l < "$work/out")" = 5 ]; } || fail "check_pages: status $code: $(cat "$work/out")"
+{ [ "$code" = 1 ] && [ "$(wc -l < "$work/out")" = 6 ]; } || fail "check_pages: status $code: $(cat "$work/out")"
 printf '\n./calm quantize --model qwen\n' >> "$work/pages/README.md"
 echo > "$work/pages/docs/a.md"
+echo '`table`' > "$work/pages/docs/evidence/README.md"
 echo 'int calm_a(void);' > "$work/pages/ptq/a.h"
 echo > "$work/pages/ptq/a.c"
 status "$pages" "$work/pages"
