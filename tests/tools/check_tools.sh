@@ -176,6 +176,15 @@ echo > "$work/pages/ptq/a.c"
 status "$pages" "$work/pages"
 [ "$code" = 0 ] || fail "check_pages of good pages: status $code: $(cat "$work/out" "$work/err")"
 
+# Commands of a page: they run; one that fails; one in a block that is not run.
+page_runs() { printf '%s\n' "$@" > "$work/run.md"; status "$CALM_HOME/tests/tools/run_pages.sh" "$bin/..:$bin" "$work/run.md"; }
+page_runs '```sh' 'calm --version' '```'
+[ "$code" = 0 ] || fail "run_pages of a good page: status $code: $(cat "$work/out" "$work/err")"
+page_runs '```sh' 'calm --version' 'calm inspect none.db' '```'
+{ [ "$code" = 1 ] && grep -q 'ended with status' "$work/out"; } || fail "run_pages of a command that fails: status $code"
+page_runs '```sh' 'calm --version' '```' '```' 'calm inspect none.db' '```'
+{ [ "$code" = 1 ] && grep -q 'outside of a block of sh' "$work/out"; } || fail "run_pages of a block that is not run: status $code"
+
 # dd holds its block: 80 MB in one read and write.
 status "$bin/peak_memory" dd if=/dev/zero of=/dev/null bs=80000000 count=1
 [ "$code" = 0 ] || fail "peak_memory: status $code: $(cat "$work/err")"

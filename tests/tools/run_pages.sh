@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 mkdir "$work/bin" "$work/in"
 
-awk '/^```/ { code = $0 != "```" && !code ? $0 : "" ; next }
+awk '/^```/ { code = code == "" ? $0 : ""; next }
      code && code != "```sh" && /^ *calm / { print FILENAME ":" FNR ": a command outside of a block of sh: " $0; found = 1 }
      code == "```sh" { print > script }
      END { exit found }' script="$work/script" "$page" || exit 1
