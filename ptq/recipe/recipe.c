@@ -65,7 +65,7 @@ static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algo
 }
 
 /* Is it worth trying by default?  Channel scales that stop before o and down, as those of schemes whose scales do not
- * fold, gain next to nothing over the same chain without them (docs/measured.md). */
+ * fold, gain next to nothing (docs/evidence/channel_small_floats.csv). */
 static bool is_worth(const calm_algorithm *algorithm, const calm_scheme *scheme)
 {
     return !calm_algorithm_smooths(algorithm) || calm_scheme_folds(scheme);

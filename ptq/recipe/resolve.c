@@ -87,7 +87,7 @@ static const char *default_pool(const calm_recipe *recipe)
 }
 
 /* Has a scheme zero points among so few codes that rounding them costs more than the format's own rounding does?  At 4
- * bits and more rtn is as good or better (docs/measured.md). */
+ * bits and more rtn is as good or better (docs/evidence/rate.csv). */
 static bool has_coarse_zeros(const calm_recipe *recipe)
 {
     bool any = false;

@@ -104,7 +104,7 @@ static const char *limit_of(const calm_recipe *recipe)
     return recipe->file_bytes ? "size" : recipe->file_bits > 0 ? "bits_per_weight" : "budget";
 }
 
-/* Gradients agree with probes within 10 % on decoders without experts (docs/measured.md). */
+/* Gradients agree with probes within 10 % on decoders without experts (docs/evidence/sensitivity.csv). */
 calm_status calm_recipe_resolve_sensitivity(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_model_kind kind;

@@ -30,7 +30,7 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
 }
 
 /* Alone, tuning has far to go from codes that were fitted block by block; large steps would undo learned blocks, but
- * not those of encoders, which were learned for other than the embeddings (docs/measured.md). */
+ * not those of encoders, which were learned for other than the embeddings (docs/evidence/learned_encoder.csv). */
 #define TUNE_STEPS 128
 #define TUNE_RATE 2e-3
 #define TUNE_STEPS_AFTER 64
