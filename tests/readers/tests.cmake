@@ -1,6 +1,8 @@
 # What calm writes, read by the libraries of the field; what it says, judged by theirs.
 add_executable(schema_valid readers/schema_valid.c)
 target_link_libraries(schema_valid PRIVATE calm_recipe)
+add_executable(render_template readers/render_template.c)
+target_link_libraries(render_template PRIVATE calm_jinja)
 add_executable(write_families readers/write_families.c)
 target_link_libraries(write_families PRIVATE calm_test_support)
 add_executable(write_format readers/write_format.c)
