@@ -107,6 +107,8 @@ static calm_status find_method(calm_jinja_run *run, calm_jinja_value v, const ch
     calm_jinja_method *method;
     if (!found)
         return CALM_OK;
+    if (v.markup)
+        return calm_jinja_refuse(run, "a method of text that the filter safe gave");
     CALM_TRY(CALM_JINJA_NEW(run, method, 1));
     *method = (calm_jinja_method){found, v};
     *out = (calm_jinja_value){.kind = CALM_JINJA_METHOD, .method = method};

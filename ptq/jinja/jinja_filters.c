@@ -31,6 +31,7 @@ FILTER(filter_trim)
     CALM_TRY(calm_jinja_string_argument(run, a[1], NULL, &set));
     const calm_jinja_string s = calm_jinja_strip(text.text, set, true, true);
     *out = calm_jinja_text(s.bytes, s.n);
+    out->markup = text.markup;
     return CALM_OK;
 }
 
@@ -137,11 +138,12 @@ FILTER(filter_indent)
     return CALM_OK;
 }
 
-/* What a template calls safe is not escaped, and nothing is here. */
 FILTER(filter_safe)
 {
     UNUSED;
-    return calm_jinja_str(run, a[0], out);
+    CALM_TRY(calm_jinja_str(run, a[0], out));
+    out->markup = true;
+    return CALM_OK;
 }
 
 /* ---- JSON ---- */

@@ -58,6 +58,8 @@ FILTER(filter_last)
 {
     UNUSED;
     const calm_jinja_list *list;
+    if (a[0].kind == CALM_JINJA_GENERATOR)
+        return calm_jinja_fail(run, "last: a generator has no end to begin at; make a list of it first");
     CALM_TRY(calm_jinja_elements(run, a[0], &list));
     *out = list->n ? list->of[list->n - 1] : calm_jinja_undefined("the last element");
     return CALM_OK;
@@ -78,7 +80,7 @@ FILTER(filter_items)
 {
     UNUSED;
     calm_jinja_value pair;
-    CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, out));
+    CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_GENERATOR, out));
     if (a[0].kind == CALM_JINJA_UNDEFINED)
         return CALM_OK;
     if (a[0].kind != CALM_JINJA_DICT)
@@ -97,8 +99,10 @@ FILTER(filter_reverse)
     calm_jinja_buffer buffer = {0};
     CALM_TRY(calm_jinja_elements(run, a[0], &list));
     const bool text = calm_jinja_is_string(a[0]);
+    /* reversed() of Python, but a list where it takes none. */
     if (!text)
-        CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, out));
+        CALM_TRY(calm_jinja_new_list(run, a[0].kind == CALM_JINJA_GENERATOR ? CALM_JINJA_LIST : CALM_JINJA_GENERATOR,
+                                     out));
     for (size_t i = list->n; i-- > 0;)
         CALM_TRY(text ? calm_jinja_put_string(run, &buffer, list->of[i].text)
                       : calm_jinja_append(run, out->list, list->of[i]));
@@ -153,6 +157,12 @@ static calm_status rest_of(calm_jinja_run *run, const calm_jinja_args *args, siz
     return CALM_OK;
 }
 
+/* What map and select run over: nothing where there is nothing, be it none. */
+static calm_status elements_of(calm_jinja_run *run, calm_jinja_value v, const calm_jinja_list **out)
+{
+    return calm_jinja_elements(run, calm_jinja_truth(v) ? v : calm_jinja_undefined("nothing"), out);
+}
+
 /* A name of a filter or a test, with a NUL behind it. */
 static calm_status read_name(calm_jinja_run *run, calm_jinja_value v, char name[64])
 {
@@ -180,14 +190,14 @@ FILTER(filter_map)
     calm_jinja_value *values = NULL, one;
     calm_jinja_args call = {0};
     char name[64];
-    CALM_TRY(calm_jinja_elements(run, a[0], &list));
+    CALM_TRY(elements_of(run, a[0], &list));
     if (!attribute && args->n < 2)
         return calm_jinja_fail(run, "map: expected the name of a filter, or attribute");
     if (!attribute) {
         CALM_TRY(read_name(run, args->of[1], name));
         CALM_TRY(rest_of(run, args, 2, &values, &call));
     }
-    CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, out));
+    CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_GENERATOR, out));
     for (size_t i = 0; i < list->n; i++) {
         if (attribute) {
             CALM_TRY(member_of(run, list->of[i], *attribute, &one));
@@ -213,11 +223,11 @@ static calm_status choose(calm_jinja_run *run, const calm_jinja_args *args, bool
     char name[64] = "";
     if (by_member && args->n < 2)
         return calm_jinja_fail(run, "selectattr, rejectattr: expected the name of a member");
-    CALM_TRY(calm_jinja_elements(run, args->of[0], &list));
+    CALM_TRY(elements_of(run, args->of[0], &list));
     if (args->n > first)
         CALM_TRY(read_name(run, args->of[first], name));
     CALM_TRY(rest_of(run, args, first + 1, &values, &call));
-    CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, out));
+    CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_GENERATOR, out));
     for (size_t i = 0; i < list->n; i++) {
         values[0] = list->of[i];
         if (by_member)
@@ -323,7 +333,7 @@ FILTER(filter_dictsort)
         return a[0].kind == CALM_JINJA_UNDEFINED
                    ? calm_jinja_undefined_failure(run, a[0])
                    : calm_jinja_fail(run, "dictsort: expected a dict, found a %s", calm_jinja_kind_name(a[0].kind));
-    CALM_TRY(filter_items(run, a, args, &list));
+    CALM_TRY(filter_items(run, a, args, &list));    /* pairs */
     CALM_TRY(sort_by(run, list.list, calm_jinja_int(by_value), calm_jinja_truth(a[1]), calm_jinja_truth(a[3]), &pairs));
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, out));
     for (size_t i = 0; i < list.list->n; i++)
@@ -340,7 +350,7 @@ FILTER(filter_unique)
     bool there;
     CALM_TRY(calm_jinja_elements(run, a[0], &list));
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, &seen));
-    CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, out));
+    CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_GENERATOR, out));
     for (size_t i = 0; i < list->n; i++) {
         CALM_TRY(member_of(run, list->of[i], a[2], &member));
         CALM_TRY(fold(run, member, calm_jinja_truth(a[1]), &member));

@@ -94,12 +94,27 @@ static calm_status operate_real(calm_jinja_run *run, int op, double a, double b,
     return CALM_OK;
 }
 
-static calm_status join(calm_jinja_run *run, calm_jinja_string a, calm_jinja_string b, calm_jinja_value *out)
+/* A string with the characters of HTML escaped. */
+static calm_status put_escaped(calm_jinja_run *run, calm_jinja_buffer *to, calm_jinja_string s)
+{
+    static const char special[] = "&<>'\"", *const escapes[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    for (size_t i = 0; i < s.n; i++) {
+        const char *found = s.bytes[i] ? strchr(special, s.bytes[i]) : NULL;
+        CALM_TRY(found ? calm_jinja_put_text(run, to, escapes[found - special])
+                       : calm_jinja_put(run, to, s.bytes + i, 1));
+    }
+    return CALM_OK;
+}
+
+/* a + b; where one is markup the other is escaped, which nothing else of a chat template does. */
+static calm_status join(calm_jinja_run *run, calm_jinja_value a, calm_jinja_value b, calm_jinja_value *out)
 {
     calm_jinja_buffer buffer = {0};
-    CALM_TRY(calm_jinja_put_string(run, &buffer, a));
-    CALM_TRY(calm_jinja_put_string(run, &buffer, b));
+    const bool markup = a.markup || b.markup;
+    CALM_TRY(markup && !a.markup ? put_escaped(run, &buffer, a.text) : calm_jinja_put_string(run, &buffer, a.text));
+    CALM_TRY(markup && !b.markup ? put_escaped(run, &buffer, b.text) : calm_jinja_put_string(run, &buffer, b.text));
     *out = calm_jinja_of_buffer(&buffer);
+    out->markup = markup;
     return CALM_OK;
 }
 
@@ -136,6 +151,8 @@ static bool repeats(calm_jinja_value v)
 calm_status calm_jinja_operate(calm_jinja_run *run, int op, calm_jinja_value a, calm_jinja_value b,
                                calm_jinja_value *out)
 {
+    if (op == '%' && a.markup)
+        return calm_jinja_refuse(run, "the operator %% on text that the filter safe gave");
     if (op == '%' && calm_jinja_is_string(a))
         return calm_jinja_format_percent(run, a.text, b, out);
     if (a.kind == CALM_JINJA_UNDEFINED || b.kind == CALM_JINJA_UNDEFINED)
@@ -145,7 +162,7 @@ calm_status calm_jinja_operate(calm_jinja_run *run, int op, calm_jinja_value a, 
     if (calm_jinja_is_number(a) && calm_jinja_is_number(b))
         return operate_real(run, op, calm_jinja_number(a), calm_jinja_number(b), out);
     if (op == '+' && calm_jinja_is_string(a) && calm_jinja_is_string(b))
-        return join(run, a.text, b.text, out);
+        return join(run, a, b, out);
     if (op == '+' && calm_jinja_is_list(a) && a.kind == b.kind) {
         CALM_TRY(calm_jinja_new_list(run, a.kind, out));
         CALM_TRY(append_all(run, a.list, out->list));

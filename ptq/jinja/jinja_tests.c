@@ -31,9 +31,11 @@ IS(is_boolean, v.kind == CALM_JINJA_BOOL)
 IS(is_true, v.kind == CALM_JINJA_BOOL && v.integer)
 IS(is_false, v.kind == CALM_JINJA_BOOL && !v.integer)
 IS(is_callable, v.kind == CALM_JINJA_MACRO || v.kind == CALM_JINJA_FUNCTION || v.kind == CALM_JINJA_METHOD)
-/* What iter() and len() of Python take; an undefined value is an empty list to both. */
+/* What len() and iter() of Python take; an undefined value is an empty list to both. */
 IS(is_sequence, calm_jinja_is_string(v) || calm_jinja_is_list(v) || v.kind == CALM_JINJA_DICT ||
                     v.kind == CALM_JINJA_UNDEFINED)
+IS(is_iterable, calm_jinja_is_string(v) || calm_jinja_is_list(v) || v.kind == CALM_JINJA_DICT ||
+                    v.kind == CALM_JINJA_UNDEFINED || v.kind == CALM_JINJA_GENERATOR)
 
 /* a OP b as comparisons have it. */
 static calm_status compare(calm_jinja_run *run, const calm_jinja_value *a, int low, int high, calm_jinja_value *out)
@@ -150,7 +152,7 @@ const calm_jinja_builtin calm_jinja_tests[] = {
     {"string", "value", is_string}, {"mapping", "value", is_mapping}, {"number", "value", is_number},
     {"integer", "value", is_integer}, {"float", "value", is_float}, {"boolean", "value", is_boolean},
     {"true", "value", is_true}, {"false", "value", is_false}, {"callable", "value", is_callable},
-    {"sequence", "value", is_sequence}, {"iterable", "value", is_sequence},
+    {"sequence", "value", is_sequence}, {"iterable", "value", is_iterable},
     {"eq", "value other", is_equal}, {"equalto", "value other", is_equal}, {"==", "value other", is_equal},
     {"ne", "value other", is_different}, {"!=", "value other", is_different},
     {"lt", "value other", is_less}, {"lessthan", "value other", is_less}, {"<", "value other", is_less},

@@ -7,8 +7,8 @@
 
 const char *calm_jinja_kind_name(calm_jinja_kind kind)
 {
-    static const char *const names[] = {"Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "dict",
-                                        "Namespace", "Macro", "function", "method", "LoopContext"};
+    static const char *const names[] = {"Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "generator",
+                                        "dict", "Namespace", "Macro", "function", "method", "LoopContext"};
     return names[kind];
 }
 
@@ -195,10 +195,10 @@ calm_status calm_jinja_contains(calm_jinja_run *run, calm_jinja_value v, calm_ji
         *out = item.text.n == 0 || memmem(v.text.bytes, v.text.n, item.text.bytes, item.text.n);
         return CALM_OK;
     }
-    if (!calm_jinja_is_list(v))
-        return calm_jinja_fail(run, "'in' a %s: expected a string, a list or a dict", calm_jinja_kind_name(v.kind));
-    for (size_t i = 0; i < v.list->n && !*out; i++)
-        CALM_TRY(calm_jinja_equal(run, v.list->of[i], item, out));
+    const calm_jinja_list *list;
+    CALM_TRY(calm_jinja_elements(run, v, &list));
+    for (size_t i = 0; i < list->n && !*out; i++)
+        CALM_TRY(calm_jinja_equal(run, list->of[i], item, out));
     return CALM_OK;
 }
 
@@ -221,10 +221,16 @@ calm_status calm_jinja_elements(calm_jinja_run *run, calm_jinja_value v, const c
         *out = v.list;
         return CALM_OK;
     }
-    if (v.kind != CALM_JINJA_DICT && v.kind != CALM_JINJA_STRING && v.kind != CALM_JINJA_UNDEFINED)
+    if (v.kind != CALM_JINJA_DICT && v.kind != CALM_JINJA_STRING && v.kind != CALM_JINJA_UNDEFINED &&
+        v.kind != CALM_JINJA_GENERATOR)
         return calm_jinja_fail(run, "a %s cannot be iterated over", calm_jinja_kind_name(v.kind));
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, &list));
     *out = list.list;
+    if (v.kind == CALM_JINJA_GENERATOR) {    /* empty from now on */
+        *list.list = *v.list;
+        *v.list = (calm_jinja_list){0};
+        return CALM_OK;
+    }
     if (v.kind == CALM_JINJA_STRING)
         return characters(run, v.text, list.list);
     for (size_t i = 0; v.kind == CALM_JINJA_DICT && i < v.dict->n; i++)

@@ -15,6 +15,7 @@ typedef enum calm_jinja_kind {
     CALM_JINJA_STRING,
     CALM_JINJA_LIST,
     CALM_JINJA_TUPLE,        /* list */
+    CALM_JINJA_GENERATOR,    /* list: what map, select and the like give; it can be run over once, and has no length */
     CALM_JINJA_DICT,
     CALM_JINJA_NAMESPACE,    /* dict */
     CALM_JINJA_MACRO,
@@ -39,6 +40,7 @@ typedef struct calm_jinja_string {
 /* Lists and dicts are shared by the values that point to them. */
 typedef struct calm_jinja_value {
     calm_jinja_kind kind;
+    bool markup;             /* of a string: what the filter safe gives; what is added to it is escaped */
     union {
         int64_t integer;
         double real;
