@@ -6,7 +6,7 @@
 
 /* Limits of one rendering.  A chat of a thousand messages takes a million steps. */
 #define CALM_JINJA_STEPS_MAX  ((size_t)10 * 1000 * 1000)
-#define CALM_JINJA_MEMORY_MAX ((size_t)256 * 1024 * 1024)
+#define CALM_JINJA_MEMORY_MAX ((size_t)512 * 1024 * 1024)
 #define CALM_JINJA_LEVELS_MAX 400     /* nested evaluations and bodies, those of macros too */
 
 typedef struct calm_jinja_run calm_jinja_run;

@@ -147,10 +147,18 @@ calm_status calm_jinja_order(calm_jinja_run *run, calm_jinja_value a, calm_jinja
 
 /* ---- members ---- */
 
+/* Lists and dicts have no hash in Python. */
+static bool may_be_key(calm_jinja_value key)
+{
+    return key.kind != CALM_JINJA_LIST && key.kind != CALM_JINJA_DICT;
+}
+
 calm_status calm_jinja_find(calm_jinja_run *run, const calm_jinja_dict *dict, calm_jinja_value key,
                             const calm_jinja_value **out)
 {
     *out = NULL;
+    if (!may_be_key(key))
+        return calm_jinja_fail(run, "a %s cannot be a key", calm_jinja_kind_name(key.kind));
     CALM_TRY(calm_jinja_step(run, 1 + dict->n / 8));
     for (size_t i = 0; i < dict->n && !*out; i++) {
         bool same = false;
@@ -166,8 +174,6 @@ calm_status calm_jinja_find(calm_jinja_run *run, const calm_jinja_dict *dict, ca
 calm_status calm_jinja_store(calm_jinja_run *run, calm_jinja_dict *dict, calm_jinja_value key, calm_jinja_value value)
 {
     const calm_jinja_value *there;
-    if (key.kind == CALM_JINJA_LIST || key.kind == CALM_JINJA_DICT)
-        return calm_jinja_fail(run, "a %s cannot be a key", calm_jinja_kind_name(key.kind));
     CALM_TRY(calm_jinja_find(run, dict, key, &there));
     if (!there)
         return calm_jinja_put_pair(run, dict, key, value);
@@ -295,7 +301,7 @@ calm_status calm_jinja_item(calm_jinja_run *run, calm_jinja_value v, calm_jinja_
     }
     if (v.kind == CALM_JINJA_UNDEFINED)
         return calm_jinja_undefined_failure(run, v);
-    if (v.kind == CALM_JINJA_DICT || v.kind == CALM_JINJA_NAMESPACE) {
+    if ((v.kind == CALM_JINJA_DICT || v.kind == CALM_JINJA_NAMESPACE) && may_be_key(key)) {
         const calm_jinja_value *found;
         CALM_TRY(calm_jinja_find(run, v.dict, key, &found));
         *out = found ? *found : *out;
