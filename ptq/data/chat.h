@@ -1,6 +1,6 @@
 /* Chats through the chat template of their model, as apply_chat_template of transformers writes them: the template of
- * chat_template.jinja, chat_template.json, tokenizer_config.json or a GGUF file, of named ones "tool_use" for chats with
- * tools; variables: messages, tools, documents, the members of chat_template_kwargs, special tokens,
+ * chat_template.jinja, chat_template.json, tokenizer_config.json or a GGUF file, of named ones "tool_use" for chats
+ * with tools; variables: messages, tools, documents, the members of chat_template_kwargs, special tokens,
  * add_generation_prompt false. */
 #ifndef CALM_DATA_CHAT_H
 #define CALM_DATA_CHAT_H

@@ -5,7 +5,8 @@
 
 /* Keys of lists of messages; of a request and of its answer. */
 static const char *const lists[] = {"messages", "conversations", "conversation"},
-                  *const requests[] = {"prompt", "instruction"}, *const answers[] = {"completion", "output", "response"};
+                  *const requests[] = {"prompt", "instruction"},
+                  *const answers[] = {"completion", "output", "response"};
 
 /* The first of keys [n] that the object has. */
 static const calm_json *first_of(const calm_json *object, const char *const *keys, size_t n, const char **key)
@@ -142,9 +143,10 @@ static calm_status add_all(calm_ctx *ctx, const char *where, const calm_json *do
     const calm_json *request = FIRST_OF(document, requests, &key), *answer = FIRST_OF(document, answers, &answer_key);
     const bool instruction = strcmp(key, "instruction") == 0;
     if (!answer)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\" without its answer: expected \"%s\" or \"response\"", where, key,
-                         instruction ? "output" : "completion");
-    CALM_TRY(add_instruction(ctx, where, key, request, instruction ? calm_json_get(document, "input") : NULL, messages));
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\" without its answer: expected \"%s\" or \"response\"", where,
+                         key, instruction ? "output" : "completion");
+    const calm_json *input = instruction ? calm_json_get(document, "input") : NULL;
+    CALM_TRY(add_instruction(ctx, where, key, request, input, messages));
     return add_part(ctx, where, answer_key, "assistant", answer, messages);
 }
 

@@ -1,8 +1,8 @@
 /* Chats as data sets write them.
  *
- *   messages, conversations, conversation    [{"role": "user", "content": ...} or {"from": "human", "value": ...}, ...],
- *                                            with "system" for a message before them
- *   prompt and completion (or response)      two texts, or two such lists
+ *   messages, conversations, conversation          [{"role": "user", "content": ...} or {"from": "human", "value":
+ *                                                  ...}, ...], with "system" for a message before them
+ *   prompt and completion (or response)            two texts, or two such lists
  *   instruction, input and output (or response)    the input follows the instruction on the next line
  *
  * Other names of a speaker ("from") than these are refused: human, user; gpt, chatgpt, assistant, model, bot; system;

@@ -26,7 +26,7 @@ typedef struct calm_texts {
     calm_text copy;                   /* the text where it differs from the file */
     calm_chat *chat;                  /* what chats are rendered with, set by the caller; NULL: chats are refused */
     calm_text rendered;               /* the chat read last */
-    bool is_chat;                     /* the document read last was one: its text has the special tokens of its template */
+    bool is_chat;                     /* the document read last was one: special tokens are in its text */
     calm_lines lines;                 /* lines.number: of the line read last */
     bool is_json;                     /* documents, not running text */
     calm_json *json;                  /* the line read last, when it was JSON */

@@ -1,6 +1,6 @@
 /* Templates in Jinja, the language of chat templates, rendered as transformers renders them: trim_blocks and
- * lstrip_blocks, no escaping of HTML, break and continue, {% generation %}, the tojson of transformers, and its sandbox,
- * which refuses methods that change a list or a dict.
+ * lstrip_blocks, no escaping of HTML, break and continue, {% generation %}, the tojson of transformers, and its
+ * sandbox, which refuses methods that change a list or a dict.
  *
  * What a template may use and calm does not have (include, extends, import, block, call, recursive loops, a filter,
  * test, method or function that is in no table here) is CALM_EUNSUPPORTED, with its name and line.  strftime_now gives

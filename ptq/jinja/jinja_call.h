@@ -37,8 +37,8 @@ calm_status calm_jinja_subscript(calm_jinja_run *run, calm_jinja_value v, calm_j
 /* str.strip(): `s` without the characters `set` (NULL bytes: white space) at its ends. */
 calm_jinja_string calm_jinja_strip(calm_jinja_string s, calm_jinja_string set, bool left, bool right);
 
-/* str.upper(), str.lower(), and of a title the words' first characters.  CALM_EUNSUPPORTED: a character whose other case
- * is several characters, or depends on its place. */
+/* str.upper(), str.lower(), and of a title the words' first characters.  CALM_EUNSUPPORTED: a character whose other
+ * case is several characters, or depends on its place. */
 typedef enum calm_jinja_case {
     CALM_JINJA_UPPER, CALM_JINJA_LOWER, CALM_JINJA_CAPITALIZE, CALM_JINJA_TITLE
 } calm_jinja_case;

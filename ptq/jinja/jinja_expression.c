@@ -35,7 +35,7 @@ calm_status calm_jinja_unexpected(calm_jinja_parser *p, const char *what)
                      kinds[t->type]);
 }
 
-bool calm_jinja_at_op(const calm_jinja_parser *p, int op)
+static bool at_op(const calm_jinja_parser *p, int op)
 {
     return p->at->type == CALM_JINJA_T_OP && p->at->op == op;
 }
@@ -52,7 +52,7 @@ bool calm_jinja_at_word(const calm_jinja_parser *p, const char *word)
 
 bool calm_jinja_skip_op(calm_jinja_parser *p, int op)
 {
-    const bool found = calm_jinja_at_op(p, op);
+    const bool found = at_op(p, op);
     p->at += found;
     return found;
 }
@@ -182,7 +182,7 @@ static calm_status parse_arguments(calm_jinja_parser *p, calm_jinja_node *call)
             break;
         calm_jinja_node *argument;
         const bool keyword = p->at->type == CALM_JINJA_T_NAME && p->at[1].type == CALM_JINJA_T_OP && p->at[1].op == '=',
-                   two = calm_jinja_at_op(p, CALM_JINJA_POWER), spread = two || calm_jinja_at_op(p, '*');
+                   two = at_op(p, CALM_JINJA_POWER), spread = two || at_op(p, '*');
         if (keyword || spread) {
             CALM_TRY(calm_jinja_node_new(p, keyword ? CALM_JINJA_KEYWORD : CALM_JINJA_SPREAD, &argument));
             argument->name = keyword ? p->at->value.text.bytes : NULL;
@@ -210,7 +210,7 @@ static calm_status parse_slice(calm_jinja_parser *p, calm_jinja_node *first, cal
         if (first) {
             *tail = first;
             first = NULL;
-        } else if (calm_jinja_at_op(p, ':') || calm_jinja_at_op(p, ']') || (i == 2 && p->at[-1].op != ':')) {
+        } else if (at_op(p, ':') || at_op(p, ']') || (i == 2 && p->at[-1].op != ':')) {
             CALM_TRY(calm_jinja_node_new(p, CALM_JINJA_NOTHING, tail));
         } else {
             CALM_TRY(calm_jinja_parse_expression(p, true, tail));
@@ -225,9 +225,9 @@ static calm_status parse_slice(calm_jinja_parser *p, calm_jinja_node *first, cal
 static calm_status parse_subscript(calm_jinja_parser *p, calm_jinja_node *node)
 {
     calm_jinja_node *first = NULL;
-    if (!calm_jinja_at_op(p, ':'))
+    if (!at_op(p, ':'))
         CALM_TRY(calm_jinja_parse_expression(p, true, &first));
-    if (calm_jinja_at_op(p, ':'))
+    if (at_op(p, ':'))
         CALM_TRY(parse_slice(p, first, node));
     node->b = first;
     return calm_jinja_expect_op(p, ']');
@@ -349,7 +349,7 @@ static calm_status parse_filtered(calm_jinja_parser *p, calm_jinja_node **out)
 static calm_status parse_unary(calm_jinja_parser *p, bool filters, calm_jinja_node **out)
 {
     CALM_TRY(calm_jinja_deeper(p));
-    if (calm_jinja_at_op(p, '-') || calm_jinja_at_op(p, '+')) {
+    if (at_op(p, '-') || at_op(p, '+')) {
         CALM_TRY(calm_jinja_node_new(p, CALM_JINJA_UNARY, out));
         (*out)->op = p->at++->op;
         CALM_TRY(parse_unary(p, false, &(*out)->a));
@@ -368,7 +368,7 @@ static calm_status parse_left(calm_jinja_parser *p, const int *ops, level *next,
 {
     CALM_TRY(next(p, out));
     for (const int *op = ops; *op;) {
-        if (!calm_jinja_at_op(p, *op)) {
+        if (!at_op(p, *op)) {
             op++;
             continue;
         }
@@ -404,7 +404,7 @@ static calm_status parse_product(calm_jinja_parser *p, calm_jinja_node **out)
 static calm_status parse_concat(calm_jinja_parser *p, calm_jinja_node **out)
 {
     CALM_TRY(parse_product(p, out));
-    if (!calm_jinja_at_op(p, '~'))
+    if (!at_op(p, '~'))
         return CALM_OK;
     calm_jinja_node *node, **tail;
     CALM_TRY(calm_jinja_node_new(p, CALM_JINJA_CONCAT, &node));
@@ -522,15 +522,15 @@ calm_status calm_jinja_parse_expression(calm_jinja_parser *p, bool choice, calm_
 
 static bool ends_tuple(const calm_jinja_parser *p)
 {
-    return p->at->type == CALM_JINJA_T_CLOSE || calm_jinja_at_op(p, ')') || calm_jinja_at_word(p, "in") ||
-           calm_jinja_at_op(p, '=');
+    return p->at->type == CALM_JINJA_T_CLOSE || at_op(p, ')') || calm_jinja_at_word(p, "in") ||
+           at_op(p, '=');
 }
 
 /* Behind the first element *out: those that commas divide from it. */
 static calm_status parse_rest(calm_jinja_parser *p, bool target, bool choice, calm_jinja_node **out)
 {
     calm_jinja_node *node, **tail = &(*out)->next;
-    if (!calm_jinja_at_op(p, ','))
+    if (!at_op(p, ','))
         return CALM_OK;
     CALM_TRY(calm_jinja_node_new(p, CALM_JINJA_TUPLE_OF, &node));
     node->items = *out;

@@ -83,7 +83,7 @@ static calm_status put_number(calm_jinja_run *run, calm_jinja_buffer *to, const 
     if (whole && !calm_jinja_is_whole(v) && !(v.real > -9e18 && v.real < 9e18))
         return calm_jinja_fail(run, "a format: a number that is not whole");
     /* Those of C, but for negative numbers in other bases. */
-    if (whole && (c->letter == 'x' || c->letter == 'X' || c->letter == 'o') && (!calm_jinja_is_whole(v) || v.integer < 0))
+    if (strchr("xXo", c->letter) && (!calm_jinja_is_whole(v) || v.integer < 0))
         return calm_jinja_refuse(run, "the format %%%c of this number", c->letter);
     const long long integer = calm_jinja_is_whole(v) ? (long long)v.integer : (long long)v.real;
     snprintf(format, sizeof format, "%%%s%s%s%s%s*.*%s%c", c->left ? "-" : "", c->zero ? "0" : "", c->plus ? "+" : "",
@@ -107,8 +107,8 @@ static calm_status put_conversion(calm_jinja_run *run, calm_jinja_buffer *to, co
 }
 
 /* The value of the next conversion: of "(name)" from a dict, else the next one of a tuple. */
-static calm_status next_value(calm_jinja_run *run, calm_jinja_string f, size_t *at, calm_jinja_value values, size_t *used,
-                              calm_jinja_value *out)
+static calm_status next_value(calm_jinja_run *run, calm_jinja_string f, size_t *at, calm_jinja_value values,
+                              size_t *used, calm_jinja_value *out)
 {
     if (*at < f.n && f.bytes[*at] == '(') {
         const char *end = memchr(f.bytes + *at, ')', f.n - *at);

@@ -22,8 +22,8 @@ calm_status calm_jinja_deeper(calm_jinja_parser *p);
 /* CALM_EFORMAT: "expected WHAT, found ..." the next token. */
 calm_status calm_jinja_unexpected(calm_jinja_parser *p, const char *what);
 
-/* Is the next token this operator, this word?  Skip it; false, and nothing done, when it is not. */
-bool calm_jinja_at_op(const calm_jinja_parser *p, int op);
+/* Is the next token this word?  Skip this operator, this word; false, and nothing done, when the next token is
+ * another. */
 bool calm_jinja_at_word(const calm_jinja_parser *p, const char *word);
 bool calm_jinja_skip_op(calm_jinja_parser *p, int op);
 bool calm_jinja_skip_word(calm_jinja_parser *p, const char *word);

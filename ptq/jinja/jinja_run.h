@@ -45,8 +45,8 @@ typedef struct calm_jinja_args {
 typedef calm_status calm_jinja_function(calm_jinja_run *run, const calm_jinja_value *a, const calm_jinja_args *args,
                                         calm_jinja_value *out);
 
-/* A row; a table ends with a row without a name.  parameters: names with blanks between them, '?' behind one that may be
- * left out; "*" behind all: any arguments may follow.  call NULL: Python has it, calm has not. */
+/* A row; a table ends with a row without a name.  parameters: names with blanks between them, '?' behind one that may
+ * be left out; "*" behind all: any arguments may follow.  call NULL: Python has it, calm has not. */
 struct calm_jinja_builtin {
     const char *name, *parameters;
     calm_jinja_function *call;

@@ -7,8 +7,8 @@
 
 const char *calm_jinja_kind_name(calm_jinja_kind kind)
 {
-    static const char *const names[] = {"Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "generator",
-                                        "dict", "Namespace", "Macro", "function", "method", "LoopContext"};
+    static const char *const names[] = {"Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple",
+                                        "generator", "dict", "Namespace", "Macro", "function", "method", "LoopContext"};
     return names[kind];
 }
 
@@ -101,7 +101,8 @@ calm_status calm_jinja_equal(calm_jinja_run *run, calm_jinja_value a, calm_jinja
         return CALM_OK;
     if (a.kind == CALM_JINJA_DICT || calm_jinja_is_list(a))
         return equal_contents(run, a, b, out);
-    *out = calm_jinja_is_string(a) ? equal_text(a.text, b.text) : a.dict == b.dict;    /* others are what they point to */
+    /* The others are what they point to. */
+    *out = calm_jinja_is_string(a) ? equal_text(a.text, b.text) : a.dict == b.dict;
     return CALM_OK;
 }
 
@@ -196,7 +197,8 @@ calm_status calm_jinja_contains(calm_jinja_run *run, calm_jinja_value v, calm_ji
     }
     if (calm_jinja_is_string(v)) {
         if (!calm_jinja_is_string(item))
-            return calm_jinja_fail(run, "'in' a string: expected a string, found a %s", calm_jinja_kind_name(item.kind));
+            return calm_jinja_fail(run, "'in' a string: expected a string, found a %s",
+                                   calm_jinja_kind_name(item.kind));
         CALM_TRY(calm_jinja_step_bytes(run, v.text.n));
         *out = item.text.n == 0 || memmem(v.text.bytes, v.text.n, item.text.bytes, item.text.n);
         return CALM_OK;

@@ -10,6 +10,7 @@ const char *calm_jinja_kind_name(calm_jinja_kind kind);
 /* "NAME is undefined": the failure of all that an undefined value cannot do. */
 calm_status calm_jinja_undefined_failure(calm_jinja_run *run, calm_jinja_value v);
 
+/* Does an "if" take it for true? */
 bool calm_jinja_truth(calm_jinja_value v);
 
 /* Are two values the same, as == of Python says? */

@@ -127,7 +127,8 @@ static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const cal
         return CALM_OK;
     }
     CALM_TRY(status);
-    const char *bos = calm_settings_token(json, "bos_token"), *text = bos ? bos : calm_settings_token(json, "eos_token");
+    const char *bos = calm_settings_token(json, "bos_token");
+    const char *text = bos ? bos : calm_settings_token(json, "eos_token");
     return text ? token_id(ctx, tokenizer, text, prefix) : CALM_OK;
 }
 

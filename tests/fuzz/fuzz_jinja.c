@@ -7,9 +7,11 @@
 #include "tests/fuzz/fuzz.h"
 
 static const char variables[] =
-    "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"tools\": [{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": "
-    "[\"a\", \"b\"], \"n\": 1.5}}}], \"add_generation_prompt\": true, \"messages\": [{\"role\": \"system\", \"content\": \"x\"}, "
-    "{\"role\": \"user\", \"content\": \"  a <think>b</think>\\n\\u00e9 \"}, {\"role\": \"assistant\", \"content\": null, "
+    "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"add_generation_prompt\": true,"
+    "\"tools\": [{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": [\"a\", \"b\"], \"n\": 1.5}}}],"
+    "\"messages\": [{\"role\": \"system\", \"content\": \"x\"},"
+    "{\"role\": \"user\", \"content\": \"  a <think>b</think>\\n\\u00e9 \"},"
+    "{\"role\": \"assistant\", \"content\": null,"
     "\"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"k\": [1, true]}}}]}]}";
 
 /* The text, or the message of the failure. */
