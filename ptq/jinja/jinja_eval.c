@@ -210,10 +210,22 @@ static calm_status eval_call(calm_jinja_run *run, const calm_jinja_node *node, c
 
 /* ---- names and containers ---- */
 
+/* Names that Jinja sets and calm does not. */
+static bool is_special(const char *name)
+{
+    static const char *const names[] = {"varargs", "kwargs", "caller", "self"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
 static calm_status eval_name(calm_jinja_run *run, const calm_jinja_node *node, calm_jinja_value *out)
 {
     const calm_jinja_value *found = calm_jinja_find_name(run->scope, node->name);
     const calm_jinja_builtin *function = found ? NULL : calm_jinja_find_builtin(calm_jinja_functions, node->name);
+    if (!found && is_special(node->name))
+        return calm_jinja_refuse(run, "the name \"%s\"", node->name);
     *out = found      ? *found
            : function ? (calm_jinja_value){.kind = CALM_JINJA_FUNCTION, .function = function}
                       : calm_jinja_undefined(node->name);

@@ -91,6 +91,8 @@ TEST(unknown_things_by_name)
     fails("{{ 1|wordwrap }}", CALM_EUNSUPPORTED, "the filter \"wordwrap\" is not supported");
     fails("{{ 1 is sameas 1 }}", CALM_EUNSUPPORTED, "the test \"sameas\"");
     fails("{{ 'x'.zfill(3) }}", CALM_EUNSUPPORTED, "the method \"zfill\"");
+    fails("{% macro f() %}{{ varargs }}{% endmacro %}{{ f(1) }}", CALM_EFORMAT, "does not take these arguments");
+    fails("{% macro f() %}{{ varargs }}{% endmacro %}{{ f() }}", CALM_EUNSUPPORTED, "the name \"varargs\"");
     fails("{{ lipsum() }}", CALM_EUNSUPPORTED, "the function \"lipsum\"");
     fails("{% for a in b recursive %}{% endfor %}", CALM_EUNSUPPORTED, "a recursive loop");
     fails("{{ 9223372036854775807 + 1 }}", CALM_EFORMAT, "more digits");
