@@ -5,7 +5,7 @@
 
 /* Keys of lists of messages; of a request and of its answer. */
 static const char *const lists[] = {"messages", "conversations", "conversation"},
-                  *const requests[] = {"prompt", "instruction"},
+                  *const requests[] = {"prompt", "instruction"}, *const inputs[] = {"input", "context"},
                   *const answers[] = {"completion", "output", "response"};
 
 /* The first of keys [n] that the object has. */
@@ -145,7 +145,7 @@ static calm_status add_all(calm_ctx *ctx, const char *where, const calm_json *do
     if (!answer)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\" without its answer: expected \"%s\" or \"response\"", where,
                          key, instruction ? "output" : "completion");
-    const calm_json *input = instruction ? calm_json_get(document, "input") : NULL;
+    const calm_json *input = instruction ? FIRST_OF(document, inputs, NULL) : NULL;
     CALM_TRY(add_instruction(ctx, where, key, request, input, messages));
     return add_part(ctx, where, answer_key, "assistant", answer, messages);
 }

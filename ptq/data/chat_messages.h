@@ -3,7 +3,8 @@
  *   messages, conversations, conversation          [{"role": "user", "content": ...} or {"from": "human", "value":
  *                                                  ...}, ...], with "system" for a message before them
  *   prompt and completion (or response)            two texts, or two such lists
- *   instruction, input and output (or response)    the input follows the instruction on the next line
+ *   instruction, input (or context) and output (or response)
+ *                                                  the input follows the instruction on the next line
  *
  * Other names of a speaker ("from") than these are refused: human, user; gpt, chatgpt, assistant, model, bot; system;
  * tool, function, observation. */

@@ -58,6 +58,8 @@ TEST(forms)
     ck_assert_str_eq(messages_of("{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}"), both);
     ck_assert_str_eq(messages_of("{\"instruction\": \"a\", \"input\": \"x\", \"output\": \"b\"}"),
                      "[{\"role\":\"user\",\"content\":\"a\\nx\"},{\"role\":\"assistant\",\"content\":\"b\"}]");
+    ck_assert_str_eq(messages_of("{\"instruction\": \"a\", \"context\": \"x\", \"response\": \"b\"}"),
+                     "[{\"role\":\"user\",\"content\":\"a\\nx\"},{\"role\":\"assistant\",\"content\":\"b\"}]");
     /* As transformers passes messages on: no null, the reasoning under two names. */
     ck_assert_str_eq(messages_of("{\"messages\": [{\"role\": \"assistant\", \"content\": null, "
                                  "\"reasoning\": \"r\"}]}"),
