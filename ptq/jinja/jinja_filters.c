@@ -114,15 +114,15 @@ FILTER(filter_indent)
 {
     UNUSED;
     calm_jinja_buffer buffer = {0}, indent = {0};
-    calm_jinja_value text;
     calm_jinja_string line;
     bool begun = false;
-    CALM_TRY(calm_jinja_str(run, a[0], &text));
+    if (!calm_jinja_is_string(a[0]))
+        return calm_jinja_fail(run, "indent: expected a string, found a %s", calm_jinja_kind_name(a[0].kind));
     CALM_TRY(indent_text(run, a[1], &indent));
     if (calm_jinja_truth(a[2]))
         CALM_TRY(calm_jinja_put(run, &buffer, indent.data, indent.n));
     /* A text that ends with a newline has an empty line behind it. */
-    const calm_jinja_string s = text.text;
+    const calm_jinja_string s = a[0].text;
     for (size_t at = 0; calm_jinja_next_line(s, &at, &line); begun = true) {
         CALM_TRY(calm_jinja_put_text(run, &buffer, begun ? "\n" : ""));
         if (begun && (line.n || calm_jinja_truth(a[3])))
@@ -204,6 +204,8 @@ FILTER(filter_int)
     int64_t base;
     CALM_TRY(calm_jinja_int_argument(run, a[2], 10, &base));
     *out = calm_jinja_given(a[1]) ? a[1] : calm_jinja_int(0);
+    if (v.kind == CALM_JINJA_UNDEFINED)
+        return calm_jinja_undefined_failure(run, v);
     if (base < 2 || base > 36)
         return calm_jinja_refuse(run, "int of this base");
     if (calm_jinja_is_string(v)) {
@@ -219,6 +221,8 @@ FILTER(filter_int)
         *out = calm_jinja_int(v.integer);
     else if (v.kind == CALM_JINJA_REAL && fabs(v.real) < 9e18)
         *out = calm_jinja_int((int64_t)v.real);
+    else if (v.kind == CALM_JINJA_REAL && isfinite(v.real))
+        return calm_jinja_refuse(run, "a whole number of more than 64 bits");
     return CALM_OK;
 }
 
@@ -227,6 +231,8 @@ FILTER(filter_float)
     UNUSED;
     calm_jinja_value number;
     *out = calm_jinja_given(a[1]) ? a[1] : calm_jinja_real(0);
+    if (a[0].kind == CALM_JINJA_UNDEFINED)
+        return calm_jinja_undefined_failure(run, a[0]);
     if (calm_jinja_is_number(a[0]))
         *out = calm_jinja_real(calm_jinja_number(a[0]));
     else if (calm_jinja_is_string(a[0]) && read_number(a[0].text, false, 10, &number))

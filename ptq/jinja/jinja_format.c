@@ -147,7 +147,10 @@ calm_status calm_jinja_format_percent(calm_jinja_run *run, calm_jinja_string for
             CALM_TRY(put_conversion(run, &buffer, &c, value));
         }
     }
-    if (values.kind == CALM_JINJA_TUPLE ? used < values.list->n : !used && values.kind != CALM_JINJA_DICT)
+    /* What has members by key may have more than the format asks for. */
+    const bool by_key = values.kind == CALM_JINJA_DICT || values.kind == CALM_JINJA_LIST ||
+                        values.kind == CALM_JINJA_UNDEFINED;
+    if (values.kind == CALM_JINJA_TUPLE ? used < values.list->n : !used && !by_key)
         return calm_jinja_fail(run, "a format has fewer conversions than values");
     *out = calm_jinja_of_buffer(&buffer);
     return CALM_OK;

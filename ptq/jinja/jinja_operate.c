@@ -65,7 +65,7 @@ static calm_status operate_whole(calm_jinja_run *run, int op, int64_t a, int64_t
 static calm_status operate_real(calm_jinja_run *run, int op, double a, double b, calm_jinja_value *out)
 {
     double result;
-    if (b == 0 && (op == '/' || op == '%' || op == CALM_JINJA_FLOOR))
+    if ((b == 0 && (op == '/' || op == '%' || op == CALM_JINJA_FLOOR)) || (a == 0 && b < 0 && op == CALM_JINJA_POWER))
         return calm_jinja_fail(run, "division by zero");
     switch (op) {
     case '+':
