@@ -103,8 +103,9 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
     calm_eval_worst worst = {0};
     calm_windows windows;
     calm_progress progress;
-    CALM_TRY(read_windows(ctx, o, model, tokenizer, &windows));
-    calm_progress_begin(ctx, &progress, o->common.quiet);
+    calm_progress_begin(ctx, &progress, o->common.quiet);    /* before the text, of which there may be notes */
+    if (read_windows(ctx, o, model, tokenizer, &windows) != CALM_OK)
+        return calm_progress_end(ctx, &progress);
     calm_progress_add(&progress, "evaluate", "windows");
     if (o->worst || o->detail)
         calm_evaluate_worst(ctx, &against, &reference_result, &subject, &result, &windows, (size_t)o->worst,

@@ -227,8 +227,8 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
 }
 
 /* Windows of a text. */
-static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
-                             const calm_windows_options *options, calm_windows *out)
+static calm_status read_windows(calm_ctx *ctx, const calm_inputs *in, const char *path,
+                                const calm_windows_options *options, calm_windows *out)
 {
     const bool encoder = calm_inputs_encode(in);
     calm_windows_options how = *options;
@@ -241,6 +241,18 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
     if (!encoder || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &how, out);
     return calm_sentences_read(ctx, in->tokenizer, path, &how, out);
+}
+
+/* The same, with chats in it through the model's chat template. */
+static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
+                             const calm_windows_options *options, calm_windows *out)
+{
+    CALM_SCOPED(calm_chat, calm_chat_close) chat = {.model = in->recipe->model.dir};
+    calm_windows_options how = *options;
+    how.chat = &chat;
+    CALM_TRY(read_windows(ctx, in, path, &how, out));
+    calm_chat_note(ctx, &chat, path);
+    return CALM_OK;
 }
 
 /* Windows as the recipe cuts all its texts. */

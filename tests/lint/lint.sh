@@ -109,7 +109,7 @@ layers() {
             header = part[2]
             sub(/^openssl\/.*/, "openssl/*", header)
             sub(/^curl\/.*/, "curl/*", header)
-            if (header !~ /^(cblas\.h|lapacke\.h|jansson\.h|pcre2\.h|utf8proc\.h|sqlite3\.h|openssl\/\*|curl\/\*|omp\.h|mpi\.h|argp\.h|check\.h)$/) next
+            if (header !~ /^(cblas\.h|lapacke\.h|jansson\.h|pcre2\.h|utf8proc\.h|sqlite3\.h|openssl\/\*|curl\/\*|zlib\.h|omp\.h|mpi\.h|argp\.h|check\.h)$/) next
             if (!(header in user)) user[header] = FILENAME
             else if (user[header] != FILENAME)
                 print FILENAME ":" FNR ": <" header "> belongs to " user[header] " alone"
