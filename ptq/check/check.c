@@ -156,7 +156,13 @@ static calm_status check_path(calm_checking *c)
 
 calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out)
 {
-    calm_checking c = {.ctx = ctx, .asked = engine, .report = out, .path = path};
+    return calm_check_accepting(ctx, path, engine, NULL, out);
+}
+
+calm_status calm_check_accepting(calm_ctx *ctx, const char *path, calm_check_engine engine,
+                                 const calm_words *accept_keys, calm_check_report *out)
+{
+    calm_checking c = {.ctx = ctx, .asked = engine, .report = out, .path = path, .accept_keys = accept_keys};
     c.engine = calm_engine_find(calm_check_engine_name(engine));
     *out = (calm_check_report){0};
     CALM_SCOPED_SCRATCH(ctx);
