@@ -2,6 +2,7 @@
 #include "ptq/check/check.h"
 
 #include "ptq/check/check_state.h"
+#include "ptq/model/adapter.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
@@ -147,6 +148,7 @@ static calm_status check_path(calm_checking *c)
         c->path = gguf;
         return check_gguf_file(c);
     }
+    CALM_TRY(calm_adapter_is_no_model(c->ctx, c->path));
     if (!tensors)
         return calm_fail(c->ctx, CALM_ENOTFOUND,
                          "%s: holds neither model.safetensors nor model.safetensors.index.json%s", c->path,

@@ -359,6 +359,7 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     CALM_TRY(calm_path_join(ctx, &model->arena, &path, dir, "config.json"));
     if (!calm_is_directory(dir))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such model directory", dir);
+    CALM_TRY(calm_adapter_is_no_model(ctx, dir));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_text(ctx, path, model->json, &model->text));
     CALM_TRY(calm_config_read_accepting(ctx, path, model->json, accepted, &model->config));
@@ -376,15 +377,26 @@ static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
     return calm_config_read(ctx, path, model->json, &model->config);
 }
 
+/* Experts of one tensor are matrices by then: an adapter names them one by one. */
+static calm_status merge_adapter(calm_ctx *ctx, calm_model *model, const calm_model_how *how)
+{
+    const calm_adapter_base base = {&model->config, model->dir, model->prefix, model->tensors};
+    if (!how->adapter)
+        return CALM_OK;
+    if (model->stored || model->in_blocks)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: it is quantized; `adapter` %s is merged into a float model",
+                         model->dir, how->adapter);
+    return calm_adapter_merge(ctx, how->adapter, &how->accept_keys, &base, &model->adapter);
+}
+
 static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir, const calm_model_how *how)
 {
     CALM_TRY(calm_strf(ctx, &model->arena, &model->dir, "%s", dir));
     CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir)
                               : open_directory(ctx, model, dir, &how->accept_keys));
-    if (how->adapter)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: adapters are not merged yet", how->adapter);
     CALM_TRY(find_prefix(ctx, model));
     CALM_TRY(calm_experts_unfuse(ctx, &model->config, model->prefix, model->tensors));
+    CALM_TRY(merge_adapter(ctx, model, how));
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, false, &model->layout));
     CALM_TRY(check_tie(ctx, model));
     CALM_TRY(find_tables(ctx, model));
@@ -420,6 +432,7 @@ void calm_model_close(calm_model *model)
     if (!model)
         return;
     calm_safetensors_close(model->tensors);
+    calm_adapter_close(model->adapter);
     calm_qformat_close(model->stored);
     calm_json_free(model->json);
     calm_json_free(model->text);

@@ -42,7 +42,8 @@ const calm_option calm_spec_table[] = {
      .help = "checkpoint directory, or a known name", TEXT(model, 512, "MODEL"), .key = 'm'},
     {.name = "adapter", .help = "LoRA adapter that is merged into the model as it is read",
      TEXT(adapter, PATH_BYTES, "DIR"), .place = "adapter"},
-    {.name = "accept-key", .help = "key of config.json that calm does not know and that changes nothing; may be repeated",
+    {.name = "accept-key",
+     .help = "key of config.json that calm does not know and that changes nothing; may be repeated",
      FILES(accept_keys, 64, "KEY"), .place = "accept_keys"},
     {.name = "rotate",
      .help = "rotate the float model first: r1 the residual stream, r1r2 also each head between v and o, "

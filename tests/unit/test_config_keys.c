@@ -113,8 +113,8 @@ END_OF_TEST
 TEST(accepting)
 {
     ck_fails(judge("llama", "warp_drive", "{\"a\": [1, 2]}", NULL), CALM_EUNSUPPORTED,
-             "dir/config.json: \"warp_drive\": {\"a\":[1,2]}: not a setting that calm knows for llama, and calm does not "
-             "know what it changes; if it changes nothing in the forward pass: `accept_keys` warp_drive");
+             "dir/config.json: \"warp_drive\": {\"a\":[1,2]}: not a setting that calm knows for llama, and calm does "
+             "not know what it changes; if it changes nothing in the forward pass: `accept_keys` warp_drive");
     ck_fails(judge("llama", "warp_drive", "1", "warp"), CALM_EUNSUPPORTED, "warp_drive");
     ck_ok(judge("llama", "warp_drive", "1", "warp_drive"));
     ck_fails(judge("llama", "residual_multiplier", "0.22", "residual_multiplier"), CALM_EUNSUPPORTED,
