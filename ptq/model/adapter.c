@@ -75,6 +75,7 @@ static void drop(char *name, const char *piece)
         memmove(at, at + strlen(piece), strlen(at + strlen(piece)) + 1);
 }
 
+/* By its whole name; NULL: there is none. */
 static calm_tensor *find(const work *w, const char *name)
 {
     const calm_tensor *found = calm_safetensors_find(w->base->set, name);
@@ -105,6 +106,7 @@ static calm_status find_base(calm_ctx *ctx, const work *w, const char *name, cal
     return CALM_OK;
 }
 
+/* The same; what an adapter changes must be there. */
 static calm_status need_base(calm_ctx *ctx, const work *w, const calm_tensor *from, const char *module,
                              const char *suffix, calm_tensor **out)
 {
@@ -118,6 +120,7 @@ static calm_status need_base(calm_ctx *ctx, const work *w, const calm_tensor *fr
 
 /* ---- shapes ---- */
 
+/* Both shapes, and what the expected one follows from. */
 static calm_status wrong(calm_ctx *ctx, const calm_tensor *tensor, int n_dims, const size_t *shape, const char *why)
 {
     char found[128], expected[128];
@@ -126,9 +129,11 @@ static calm_status wrong(calm_ctx *ctx, const calm_tensor *tensor, int n_dims, c
                      calm_shape_text(n_dims, shape, expected), why);
 }
 
+/* A float tensor of this shape; `why` says what asks for it. */
 static calm_status need_shape(calm_ctx *ctx, const calm_tensor *tensor, int n_dims, const size_t *shape,
                               const char *why)
 {
+    /* The dtype is of no matter: products are of float32. */
     if (calm_dtype_is_float(tensor->dtype) && tensor->n_dims == n_dims &&
         memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) == 0)
         return CALM_OK;
@@ -145,6 +150,7 @@ static calm_status change(calm_ctx *ctx, work *w, calm_tensor *tensor, const cal
     char *embed;
     CALM_TRY(CALM_NEW(ctx, ctx->out, entry, 1));
     *entry = *of;
+    /* The data is for digests and pages alone: what is read comes from the source. */
     tensor->source = &calm_lora_source;
     tensor->entry = entry;
     tensor->data = of->base.tensor.data;
@@ -168,6 +174,7 @@ static calm_status add_head(calm_ctx *ctx, work *w, const calm_tensor *from, con
     CALM_TRY(calm_strf(ctx, ctx->out, &full, "%s.weight", head));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &embed, "%s%s.weight", w->base->prefix, names->embed));
     const calm_tensor *table = calm_safetensors_find(w->base->set, embed);
+    /* Of a model without the class's head, or whose embedding is missing, nothing is added. */
     if (strcmp(name, "lm_head.weight") != 0 || !table)
         return CALM_OK;
     *out = &w->tensors[w->n++];
@@ -182,6 +189,7 @@ static calm_status take_whole(calm_ctx *ctx, work *w, const calm_tensor *from, c
 {
     static const char *const pieces[] = {".modules_to_save.default", ".modules_to_save", ".base_layer"};
     calm_tensor *to;
+    /* PEFT wraps the modules that it trains; older releases kept the words of the wrapper. */
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         drop(name, pieces[i]);
     CALM_TRY(find_base(ctx, w, name, &to));
@@ -222,6 +230,7 @@ static calm_status take_pair(calm_ctx *ctx, work *w, const calm_tensor *left, co
     if (to->n_dims != 2 || !calm_dtype_is_float(to->dtype))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tensor %s: %s, expected a matrix of floats that an adapter can "
                          "be added to", to->file, to->name, calm_dtype_name(to->dtype));
+    /* An embedding looks rows up, so that its A and B are stored as columns of what they add. */
     const size_t l[2] = {turned ? rank : to->shape[0], turned ? to->shape[0] : rank},
                  r[2] = {turned ? to->shape[1] : rank, turned ? rank : to->shape[1]};
     CALM_TRY(need_shape(ctx, left, 2, l, "from its rank in " CALM_ADAPTER_CONFIG " and the model's tensor"));
@@ -250,13 +259,14 @@ static calm_status take(calm_ctx *ctx, work *w, const calm_tensor *tensor, bool 
     char *module = NULL;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(split(ctx, tensor, &kind, &module));
+    /* First those, since an adapter may save an embedding and add to it. */
     if (whole)
         return kind == WHOLE ? take_whole(ctx, w, tensor, module) : CALM_OK;
     switch (kind) {
     case LEFT:
     case EMBED_LEFT:
         return take_pair(ctx, w, tensor, module, kind == EMBED_LEFT);
-    case RIGHT:
+    case RIGHT:    /* is read with its partner */
         return find_partner(ctx, w, tensor, "lora_A", "lora_B", &partner);
     case EMBED_RIGHT:
         return find_partner(ctx, w, tensor, "lora_embedding_B", "lora_embedding_A", &partner);
@@ -267,9 +277,11 @@ static calm_status take(calm_ctx *ctx, work *w, const calm_tensor *tensor, bool 
     }
 }
 
+/* Two passes over the file, and what only both together show. */
 static calm_status take_all(calm_ctx *ctx, work *w)
 {
     const size_t n = calm_safetensors_count(w->file);
+    /* PEFT writes such a file when no module of the model was a target. */
     if (!n)
         return calm_fail(ctx, CALM_EFORMAT, "%s: the adapter has no tensors", w->config->path);
     for (int pass = 0; pass < 2; pass++)
@@ -285,6 +297,7 @@ static calm_status take_all(calm_ctx *ctx, work *w)
 
 /* ---- opening ---- */
 
+/* Pickles are not read. */
 static calm_status open_tensors(calm_ctx *ctx, const char *dir, calm_safetensors **out)
 {
     char *path;
@@ -297,6 +310,7 @@ static calm_status open_tensors(calm_ctx *ctx, const char *dir, calm_safetensors
     return calm_safetensors_open(ctx, path, out);
 }
 
+/* The list of the base's tensors, changed where the adapter says so, in place of the base's. */
 static calm_status merge(calm_ctx *ctx, const calm_adapter_config *config, const calm_adapter_base *base,
                          const calm_safetensors *file)
 {
@@ -340,13 +354,14 @@ calm_status calm_adapter_is_no_model(calm_ctx *ctx, const char *dir)
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, CALM_ADAPTER_CONFIG));
     CALM_TRY(calm_json_read(ctx, path, (size_t)16 << 20, &json));
+    /* Nothing is checked here: the message is the better for what can be read. */
     const char *type = calm_json_string(calm_json_get(json, "peft_type"), "of unknown kind");
     const char *base = calm_json_string(calm_json_get(json, "base_model_name_or_path"), NULL);
     const long long rank = (long long)calm_json_int(calm_json_get(json, "r"), 0);
     if (strcmp(type, "LORA") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s is an adapter (%.40s of %.200s) and no model: merge it first", dir,
                          type, base ? base : "a model it does not name");
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s is an adapter (LoRA rank %lld of %.200s) and no model: merge it first, "
-                     "or `model` %.200s `adapter` %s", dir, rank, base ? base : "a model it does not name",
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s is an adapter (LoRA rank %lld of %.200s) and no model: merge it "
+                     "first, or `model` %.200s `adapter` %s", dir, rank, base ? base : "a model it does not name",
                      base ? base : "BASE", dir);
 }

@@ -29,6 +29,7 @@ static const struct {
               {"trainable_token_indices", "trainable tokens"}, {"alora_invocation_tokens", "activated LoRA"},
               {"arrow_config", "Arrow"}, {"lora_parameters", "an adapter of mlx-lm (mlx_lm.fuse merges it)"}};
 
+/* A value at which a setting does nothing. */
 static bool is_off(const calm_json *value)
 {
     const calm_json_type type = calm_json_typeof(value);
@@ -36,12 +37,14 @@ static bool is_off(const calm_json *value)
            ((type == CALM_JSON_ARRAY || type == CALM_JSON_OBJECT) && calm_json_size(value) == 0);
 }
 
+/* Another method than plain LoRA. */
 static calm_status refuse(calm_ctx *ctx, const calm_adapter_config *config, const char *method)
 {
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: calm merges plain LoRA alone; merge the adapter with the library "
                      "that made it (peft: merge_and_unload) and give the merged model", config->path, method);
 }
 
+/* A setting that is not off: read, harmless, of another method, or accepted. */
 static calm_status check_key(calm_ctx *ctx, const calm_adapter_config *config, const char *key,
                              const calm_words *accepted)
 {
@@ -68,6 +71,7 @@ static calm_status check_start(calm_ctx *ctx, const calm_adapter_config *config)
     return refuse(ctx, config, method);
 }
 
+/* The kind first: settings of other kinds would be called unknown. */
 static calm_status check(calm_ctx *ctx, calm_adapter_config *config, const calm_words *accepted)
 {
     const calm_json *root = config->json, *value;
@@ -122,6 +126,7 @@ static calm_status matches(calm_ctx *ctx, const char *path, const char *key, con
 {
     CALM_SCOPED(calm_regex *, release) regex = NULL;
     char *pattern;
+    /* Limited: the file is of somebody else. */
     CALM_TRY(calm_strf(ctx, ctx->scratch, &pattern, "^(.*\\.)?(%s)$", key));
     CALM_TRY(calm_regex_new(ctx, path, pattern, strlen(pattern), &regex));
     calm_regex_limit(regex, CALM_NAME_STEPS);
@@ -151,6 +156,7 @@ static calm_status find_pattern(calm_ctx *ctx, const calm_adapter_config *config
 calm_status calm_adapter_config_module(calm_ctx *ctx, const calm_adapter_config *config, const char *module,
                                        size_t *rank, float *scale)
 {
+    /* The scale divides by the rank of the module, not of the adapter. */
     double r = (double)config->rank, alpha = config->alpha;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(find_pattern(ctx, config, "rank_pattern", module, &r));

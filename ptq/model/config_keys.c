@@ -106,6 +106,7 @@ static calm_status refuse_known(calm_ctx *ctx, const char *path, const char *key
                      effect ? effect : "a setting that transformers' code of the family reads", arch->name);
 }
 
+/* What a caller may accept, with how. */
 static calm_status refuse(calm_ctx *ctx, const char *path, const char *key, const char *value, const calm_arch *arch)
 {
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": %.80s: not a setting that calm knows for %s, and calm does "
@@ -113,6 +114,7 @@ static calm_status refuse(calm_ctx *ctx, const char *path, const char *key, cons
                      path, key, value, arch->name, key);
 }
 
+/* Is it among the keys that the caller takes to change nothing? */
 static bool accepts(const calm_words *accepted, const char *key)
 {
     for (size_t i = 0; accepted && i < accepted->n; i++)
@@ -128,10 +130,12 @@ static calm_status judge(calm_ctx *ctx, const char *path, const char *key, const
     const table_key *known = find(key);
     const bool changes = known && known->kind == CHANGES, inert = known && known->kind == INERT;
     CALM_SCOPED_TEXT(text);
+    /* What is off is no setting; what the table says to be inert is read and changes nothing. */
     if (changes ? is_usual(known, value) : is_off(value) || inert)
         return CALM_OK;
     if (known && !changes && !family_reads_key(arch, key))
         return CALM_OK;
+    /* From here on messages show the value. */
     CALM_TRY(calm_json_write(ctx, value, 0, &text));
     if (changes)
         return refuse_known(ctx, path, key, text.data, arch, known->effect);

@@ -21,6 +21,7 @@ typedef struct merge {
     float *out;
 } merge;
 
+/* The product's row is summed apart, so that the base is added to once. */
 static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const merge *m = user;
@@ -46,6 +47,7 @@ static calm_status read_rows(calm_ctx *ctx, const calm_lora_part *part, bool tur
     const calm_tensor *tensor = &part->tensor;
     float *whole;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, n * columns));
+    /* Elements of a row are as far apart as the stored matrix is wide. */
     if (!turned)
         return calm_tensor_part_to_f32(ctx, tensor, first * columns, n * columns, *out);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, whole, n));
@@ -88,6 +90,7 @@ static calm_status merge_elements(calm_ctx *ctx, const calm_lora *of, const calm
     return CALM_OK;
 }
 
+/* A part of a matrix. */
 static calm_status widen_rows(calm_ctx *ctx, const calm_lora *of, const calm_tensor *tensor, size_t first, size_t n,
                               float *out)
 {
@@ -120,6 +123,7 @@ static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *ten
                                 tensor->file, tensor->name, first + bad, (double)out[bad]);
 }
 
+/* Pages of the base and, as those are read with it, of A and B. */
 static void release(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
     const calm_lora *of = tensor->entry;

@@ -232,7 +232,7 @@ TEST(refusals)
     ck_fails(calm_rotate(ctx, tiny_model_write(&spec), &plain, &how, to, false), CALM_EEXIST, "exists already");
     broken.nan_in = "model.layers.1.mlp.down_proj.weight";
     broken.nan_at = 11;
-    ck_fails(calm_rotate(ctx, tiny_model_write(&broken), &plain, &how, test_format("%s/other", test_directory()), false),
+    ck_fails(calm_rotate(ctx, tiny_model_write(&broken), &plain, &how, test_format("%s/o", test_directory()), false),
              CALM_ENUMERIC, broken.nan_in);
 }
 END_OF_TEST
