@@ -226,7 +226,7 @@ calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note,
     if (query->unit || query->metric)
         return calm_fail(ctx, CALM_EARG, "%s: a model has no scores; --%s belongs to a store", dir,
                          query->unit ? "unit" : "metric");
-    CALM_TRY(calm_model_open(ctx, dir, &model));
+    CALM_TRY(calm_model_open_as(ctx, dir, &query->how, &model));
     CALM_TRY(read_contents(ctx, model, &in));
     views[view].fill(&in, &table);
     if (query->form == CALM_INSPECT_JSON)

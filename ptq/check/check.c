@@ -2,6 +2,7 @@
 #include "ptq/check/check.h"
 
 #include "ptq/check/check_state.h"
+#include "ptq/model/adapter.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
@@ -147,6 +148,7 @@ static calm_status check_path(calm_checking *c)
         c->path = gguf;
         return check_gguf_file(c);
     }
+    CALM_TRY(calm_adapter_is_no_model(c->ctx, c->path));
     if (!tensors)
         return calm_fail(c->ctx, CALM_ENOTFOUND,
                          "%s: holds neither model.safetensors nor model.safetensors.index.json%s", c->path,
@@ -156,7 +158,13 @@ static calm_status check_path(calm_checking *c)
 
 calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out)
 {
-    calm_checking c = {.ctx = ctx, .asked = engine, .report = out, .path = path};
+    return calm_check_accepting(ctx, path, engine, NULL, out);
+}
+
+calm_status calm_check_accepting(calm_ctx *ctx, const char *path, calm_check_engine engine,
+                                 const calm_words *accept_keys, calm_check_report *out)
+{
+    calm_checking c = {.ctx = ctx, .asked = engine, .report = out, .path = path, .accept_keys = accept_keys};
     c.engine = calm_engine_find(calm_check_engine_name(engine));
     *out = (calm_check_report){0};
     CALM_SCOPED_SCRATCH(ctx);

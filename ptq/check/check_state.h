@@ -46,6 +46,7 @@ struct calm_checking {
     calm_check_report *report;
     size_t capacity; /* of report->findings */
     const char *path, *config_path;
+    const calm_words *accept_keys; /* of config.json; NULL: none */
     calm_json *config;      /* NULL: not read */
     const calm_json *entry; /* its quantization_config; NULL: there is none */
     calm_safetensors *set;

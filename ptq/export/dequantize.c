@@ -11,7 +11,9 @@
 #include "ptq/export/safetensors_export.h"
 #include "ptq/io/shards.h"
 #include "ptq/tokenizer/gguf_vocab.h"
+#include "ptq/model/adapter.h"
 #include "ptq/model/gguf_config.h"
+#include "ptq/model/model.h"
 #include "ptq/model/qformat.h"
 #include "ptq/tensor/rotation.h"
 
@@ -35,7 +37,9 @@ typedef struct work {
     calm_dequantize_result *result;
     calm_json *config; /* to be written */
     calm_json *read;   /* as it was     */
-    calm_safetensors *set;
+    const calm_safetensors *set;
+    calm_safetensors *files; /* `set`, where it is not the model's */
+    calm_model *model;       /* with an adapter; NULL: none */
     calm_qformat_reader *stored;
     calm_gguf *gguf;
     calm_gguf_list list;
@@ -168,16 +172,34 @@ static void untie_own_head(work *w)
         calm_json_set_bool(w->config, "tie_word_embeddings", false);
 }
 
+/* A float model into which an adapter is merged as it is read. */
+static calm_status open_merged(work *w)
+{
+    const bool asked = w->options->dtype != CALM_N_DTYPES;
+    CALM_TRY(calm_model_open_as(w->ctx, w->path, &w->options->how, &w->model));
+    w->set = calm_model_tensors(w->model);
+    w->result->format = "an adapter merged";
+    w->result->dtype = asked ? w->options->dtype : calm_model_config(w->model)->dtype;
+    w->config = plain_config(w->read, w->options->dtype);
+    if (!calm_model_config(w->model)->tied)
+        calm_json_set_bool(w->config, "tie_word_embeddings", false);
+    return list_directory(w, w->result->dtype);
+}
+
 static calm_status open_directory(work *w)
 {
     char *path;
+    CALM_TRY(calm_adapter_is_no_model(w->ctx, w->path));
     CALM_TRY(calm_path_join(w->ctx, w->ctx->out, &path, w->path, "config.json"));
     CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
     CALM_TRY(calm_qformat_open(w->ctx, path, w->read, &w->stored));
+    if (w->options->how.adapter)
+        return open_merged(w);
     if (!w->stored)
         return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: it is a float model: config.json has no quantization entry",
                          w->path);
-    CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->set));
+    CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->files));
+    w->set = w->files;
     CALM_TRY(calm_safetensors_need_files(w->ctx, w->set));
     calm_safetensors_log_index(w->ctx, w->set);
     const bool asked = w->options->dtype != CALM_N_DTYPES;
@@ -275,7 +297,7 @@ static calm_status put_turned(work *w, calm_shards_writer *writer, const calm_te
 
 static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from)
 {
-    const bool same = to->dtype == from->dtype;
+    const bool same = to->dtype == from->dtype && !from->source;
     float *values;
     size_t width;
     CALM_TRY(hadamard_of(w, to, &width));
@@ -389,7 +411,8 @@ calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequanti
 {
     work w = {.ctx = ctx, .path = path, .options = options, .result = out};
     *out = (calm_dequantize_result){0};
-    CALM_TRY(calm_export_destination(ctx, options->output, options->force, &(calm_words){&path, 1}));
+    const calm_words inputs = {(const char *[]){path, options->how.adapter}, 2};
+    CALM_TRY(calm_export_destination(ctx, options->output, options->force, &inputs));
     CALM_SCOPED_SCRATCH(ctx);
     calm_status status = !calm_path_exists(path) ? calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file or directory", path)
                          : calm_is_directory(path) ? open_directory(&w)
@@ -399,7 +422,8 @@ calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequanti
     calm_json_free(w.config);
     calm_json_free(w.read);
     calm_qformat_close(w.stored);
-    calm_safetensors_close(w.set);
+    calm_safetensors_close(w.files);
+    calm_model_close(w.model);
     calm_gguf_close(w.gguf);
     return status;
 }

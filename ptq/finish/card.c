@@ -16,6 +16,8 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,
                      calm_model_class(model), config->n_blocks, calm_dtype_name(config->dtype));
     CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, out));
+    if (r->recipe->how.adapter)
+        calm_text_printf(out, "The LoRA adapter `%s` is merged into its weights.\n\n", r->recipe->how.adapter);
     if (config->down_hadamard)
         calm_text_printf(out, "The input of `%s` is multiplied by a Hadamard matrix while the model runs "
                               "(`quantization_config.transform_config`).  A reader that does not do so by itself:\n\n"

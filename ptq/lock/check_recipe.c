@@ -68,7 +68,7 @@ static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     /* Without a directory the model is one of the hub that is not here: nothing is fetched for a check. */
     if (faults->n || !recipe.model.dir)
         return CALM_OK;
-    CALM_TRY(calm_fault_note(ctx, calm_inputs_open_directory(ctx, recipe.model.dir, &run.in), "model", faults));
+    CALM_TRY(calm_fault_note(ctx, calm_inputs_open_given(ctx, &run.in), "model", faults));
     calm_status status = CALM_OK;
     if (!faults->n)
         status = calm_fault_note(ctx, calm_inputs_allow_rotation(ctx, &run.in), "rotate", faults);

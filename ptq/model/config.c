@@ -130,7 +130,8 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_NEW(ctx, ctx->out, config->moe.sparse, config->n_blocks);
 }
 
-static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
+static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *root, const calm_words *accepted,
+                             calm_config *out)
 {
     const char *class_name = calm_json_string(calm_json_at(calm_json_get(root, "architectures"), 0), NULL);
     const char *model_type = calm_json_string(calm_json_get(root, "model_type"), NULL);
@@ -140,7 +141,7 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
     if (calm_arch_is_headless(out->arch, class_name))
         CALM_TRY(calm_arch_without_head(ctx, out->arch, &out->arch));
     /* First: a setting that is not known is a better message than what it leads to. */
-    CALM_TRY(calm_config_check_keys(ctx, path, root, out->arch));
+    CALM_TRY(calm_config_check_keys(ctx, path, root, out->arch, accepted));
     CALM_TRY(read_common(ctx, path, root, out));
     /* After head_dim and max_positions, which rotary embeddings are measured in. */
     if (out->arch->default_rope_theta > 0)
@@ -151,6 +152,12 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
 
 calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
 {
+    return calm_config_read_accepting(ctx, path, root, NULL, out);
+}
+
+calm_status calm_config_read_accepting(calm_ctx *ctx, const char *path, const calm_json *root,
+                                       const calm_words *accepted, calm_config *out)
+{
     CALM_SCOPED_JSON(text);
     CALM_SCOPED_SCRATCH(ctx);
     char *where;
@@ -159,9 +166,9 @@ calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *r
         return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object", path);
     CALM_TRY(calm_config_text(ctx, path, root, &text));
     if (!text)
-        return read_text(ctx, path, root, out);
+        return read_text(ctx, path, root, accepted, out);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: text_config", path));
-    return read_text(ctx, where, text, out);
+    return read_text(ctx, where, text, accepted, out);
 }
 
 /* ---- sliding windows ---- */

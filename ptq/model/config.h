@@ -7,6 +7,7 @@
 #define CALM_MODEL_CONFIG_H
 
 #include "ptq/base/context.h"
+#include "ptq/base/option.h"
 #include "ptq/io/json.h"
 #include "ptq/model/roles.h"
 #include "ptq/tensor/dtype.h"
@@ -100,6 +101,11 @@ typedef struct calm_config {
  * CALM_EUNSUPPORTED: unknown architecture (lists the known ones), setting or key.  CALM_EFORMAT: out of range. */
 calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out);
 
+/* The same; keys of these names that calm does not know are taken to change nothing, each with a note.  A key that is
+ * known to change the forward pass is refused all the same.  NULL: none. */
+calm_status calm_config_read_accepting(calm_ctx *ctx, const char *path, const calm_json *root,
+                                       const calm_words *accepted, calm_config *out);
+
 /* Has any block experts?  Those multiply the rows of all windows together, and are loaded by what is routed to them. */
 bool calm_config_is_mixture(const calm_config *config);
 
@@ -144,6 +150,7 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
 calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* CALM_EUNSUPPORTED, naming it, for a key of config.json that nothing reads and that may matter (config_keys.c). */
-calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch);
+calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch,
+                                   const calm_words *accepted);
 
 #endif

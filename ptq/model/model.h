@@ -9,11 +9,21 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/base/context.h"
+#include "ptq/base/option.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/model/block.h"
 #include "ptq/model/config.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/qformat.h"
+
+/* How a model is opened; zeros: as it lies there. */
+typedef struct calm_model_how {
+    calm_words accept_keys;    /* keys of config.json that are taken to change nothing (config.h)    */
+    const char *adapter;       /* folder of a LoRA adapter to merge into the weights (adapter.h); NULL: none */
+} calm_model_how;
+
+/* calm_model_open in one of these ways; `how` is read while the model is opened.  Also fails as calm_adapter_merge. */
+calm_status calm_model_open_as(calm_ctx *ctx, const char *dir, const calm_model_how *how, calm_model **out);
 
 /* Parts of the open model, borrowed until it is closed. */
 const calm_config *calm_model_config(const calm_model *model);

@@ -366,6 +366,15 @@ const char *calm_recipe_learn_name(calm_learn learn)
     return names[learn];
 }
 
+calm_status calm_recipe_how(calm_ctx *ctx, const calm_json *json, calm_model_how *out)
+{
+    const calm_json *accepted = calm_json_get(json, "accept_keys");
+    *out = (calm_model_how){.adapter = calm_json_string(calm_json_get(json, "adapter"), NULL)};
+    for (size_t i = 0; i < calm_json_size(accepted); i++)
+        CALM_TRY(calm_words_add(ctx, &out->accept_keys, calm_json_string(calm_json_at(accepted, i), "")));
+    return CALM_OK;
+}
+
 /* The order of members is part of the run's key (run.c hashes this text): a new member must be absent where it has
  * its default. */
 calm_json *calm_recipe_json(const calm_recipe *recipe)
@@ -374,7 +383,10 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     const bool several = calm_formats_count(&recipe->formats) > 1;
     const char *format = calm_formats_at(&recipe->formats, 0)->name;
     calm_json *samples = recipe->eval_windows < 0 ? NULL : calm_json_of_int(recipe->eval_windows);
-    calm_json *root = CALM_OBJECT(CALM_KV("model", recipe->model.name));
+    calm_json *root = CALM_OBJECT(
+        CALM_KV("model", recipe->model.name),
+        CALM_KV("adapter", recipe->how.adapter ? calm_json_of_string(recipe->how.adapter) : NULL),
+        CALM_KV("accept_keys", recipe->how.accept_keys.n ? words_json(&recipe->how.accept_keys) : NULL));
     if (recipe->rotate)
         CALM_EXTEND(root, CALM_KV("rotate", calm_rotate_name(recipe->rotate)),
                     CALM_KV("rotate_seed", recipe->rotate_seed));

@@ -10,6 +10,7 @@
 #include "ptq/recipe/model_names.h"
 #include "ptq/base/option.h"
 #include "ptq/base/sha256.h"
+#include "ptq/model/model.h"
 #include "ptq/plan/engines.h"
 #include "ptq/io/json.h"
 #include "ptq/plan/requests.h"
@@ -62,6 +63,7 @@ typedef enum calm_effort { CALM_EFFORT_FULL, CALM_EFFORT_LIGHT, CALM_EFFORT_HIGH
 
 typedef struct calm_recipe {
     calm_named_model model;
+    calm_model_how how;                     /* the model is opened */
     calm_rotate_kind rotate;                /* what of the float model is rotated before anything else */
     long long rotate_seed;
     calm_scheme *schemes;                   /* [n_schemes] */
@@ -192,6 +194,9 @@ const char *calm_recipe_learn_name(calm_learn learn);
 
 /* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
 calm_json *calm_recipe_json(const calm_recipe *recipe);
+
+/* How the recipe that `json` is the JSON of opens its model; texts are borrowed from it. */
+calm_status calm_recipe_how(calm_ctx *ctx, const calm_json *json, calm_model_how *out);
 
 /* Parse scheme names into recipe->schemes, in ctx->out.  CALM_EARG: none, a bad name, "float", one named twice. */
 calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe);

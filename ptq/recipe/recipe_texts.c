@@ -92,6 +92,8 @@ calm_status calm_recipe_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_wo
     char *blobs;
     *out = (calm_words){0};
     CALM_TRY(calm_words_add(ctx, out, recipe->model.dir));
+    if (recipe->how.adapter)
+        CALM_TRY(calm_words_add(ctx, out, recipe->how.adapter));
     for (size_t i = 0; recipe->calib_path && i <= recipe->n_more_texts; i++)
         CALM_TRY(calm_words_add(ctx, out, calm_recipe_text(recipe, i)));
     if (recipe->eval_path)

@@ -324,7 +324,8 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 static calm_recipe start(const calm_recipe_spec *spec)
 {
     const bool asked = spec->score_samples >= 0;
-    return (calm_recipe){.score_windows = asked ? spec->score_samples : SCORE_WINDOWS,
+    return (calm_recipe){.how = {spec->accept_keys, spec->adapter},
+                         .score_windows = asked ? spec->score_samples : SCORE_WINDOWS,
                          .score_rows = asked ? 0 : SCORE_ROWS,
                          .probe_windows = spec->probe_samples,
                          .prefix = (calm_prefix)spec->prefix,

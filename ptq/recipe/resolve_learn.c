@@ -18,13 +18,13 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
     CALM_SCOPED_MODEL(model);
     calm_config config;
     if (calm_is_file(recipe->model.dir)) {
-        CALM_TRY(calm_model_open(ctx, recipe->model.dir, &model));
+        CALM_TRY(calm_model_open_as(ctx, recipe->model.dir, &recipe->how, &model));
         *out = kind_of(calm_model_config(model));
         return CALM_OK;
     }
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
-    CALM_TRY(calm_config_read(ctx, path, json, &config));
+    CALM_TRY(calm_config_read_accepting(ctx, path, json, &recipe->how.accept_keys, &config));
     *out = kind_of(&config);
     return CALM_OK;
 }

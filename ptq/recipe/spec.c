@@ -40,6 +40,11 @@
 const calm_option calm_spec_table[] = {
     {.name = "model", .basic = true,
      .help = "checkpoint directory, or a known name", TEXT(model, 512, "MODEL"), .key = 'm'},
+    {.name = "adapter", .help = "LoRA adapter that is merged into the model as it is read",
+     TEXT(adapter, PATH_BYTES, "DIR"), .place = "adapter"},
+    {.name = "accept-key",
+     .help = "key of config.json that calm does not know and that changes nothing; may be repeated",
+     FILES(accept_keys, 64, "KEY"), .place = "accept_keys"},
     {.name = "rotate",
      .help = "rotate the float model first: r1 the residual stream, r1r2 also each head between v and o, "
              "r1r2r4 also the input of down while the model runs (compressed-tensors alone)",
@@ -211,7 +216,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 31;
+const size_t calm_spec_shared = 33;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {

@@ -12,7 +12,7 @@
 #define CALM_TEXTS_MAX 16
 
 /* Room for the options of the table. */
-#define CALM_SPEC_OPTIONS 64
+#define CALM_SPEC_OPTIONS 72
 
 /* SHA-256 that inputs must have; NULL and 0: any. */
 typedef struct calm_demanded {
@@ -23,6 +23,8 @@ typedef struct calm_demanded {
 
 struct calm_recipe_spec {
     const char *model;                         /* directory, alias, ORG/NAME[@REVISION] */
+    const char *adapter;                       /* directory; NULL: none                */
+    calm_words accept_keys;
     int rotate;                                /* calm_rotate_kind                     */
     long long rotate_seed, bits;
     const char *gguf_type;                     /* "Q4_K_M"; NULL: none                 */

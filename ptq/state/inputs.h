@@ -109,8 +109,8 @@ calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in);
  * different experts.  CALM_EARG: a chain fits to both, and windows that were read have too few rows for an input. */
 calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in);
 
-/* Open a checkpoint as in->model, with the layout that the recipe's schemes ask for (ptq/model/layout.h). */
-calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inputs *in);
+/* Open the recipe's model as it was given, with the layout that the recipe's schemes ask for (ptq/model/layout.h). */
+calm_status calm_inputs_open_given(calm_ctx *ctx, calm_inputs *in);
 
 /* Open the recipe's model.  With `rotate` it is written, rotated, next to the store, and that is opened;
  * `only_look`: it is checked alone.  CALM_EUNSUPPORTED: the family cannot be rotated (ptq/export/rotate.h). */
