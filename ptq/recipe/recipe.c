@@ -172,7 +172,7 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe)
     bool floats = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
         floats |= recipe->schemes[i].act_bits == 0;
-    return recipe->want_cka_linear && floats && recipe->score_windows > 0 && !recipe->unscored &&
+    return recipe->want_cka_linear && !recipe->imatrix && floats && recipe->score_windows > 0 && !recipe->unscored &&
            (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM);
 }
 
@@ -297,6 +297,7 @@ static calm_json *calibration_json(const calm_recipe *recipe)
                        CALM_KV("prefix", prefix ? calm_json_of_string(prefix) : NULL),
                        CALM_KV("weight", recipe->weight == CALM_WEIGHT_GRADIENT
                                          ? calm_json_of_string("gradient") : NULL),
+                       CALM_KV("imatrix", recipe->imatrix ? calm_json_of_string(recipe->imatrix) : NULL),
                        CALM_KV("dtype", recipe->bf16 ? calm_json_of_string("bf16") : NULL));
 }
 

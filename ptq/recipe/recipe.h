@@ -87,6 +87,7 @@ typedef struct calm_recipe {
     bool want_cka_linear;                   /* cka_linear is wanted of every job */
     calm_prefix prefix;
     calm_row_weight weight;                 /* of calibration rows */
+    const char *imatrix;                    /* file of mean squares of inputs; NULL: the calibration's own */
     bool bf16;                              /* products of the calibration round to bfloat16 (calm_multiply) */
     calm_input_scales input_scales;
     bool skip_smoothing;                    /* smoothing is not tried where inputs have no outliers */

@@ -328,6 +328,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .probe_windows = spec->probe_samples,
                          .prefix = (calm_prefix)spec->prefix,
                          .weight = (calm_row_weight)spec->weight,
+                         .imatrix = spec->imatrix,
                          .bf16 = spec->calib_dtype == 1,
                          .score_points = 1u << CALM_POINT_JOB,
                          .rotate = (calm_rotate_kind)spec->rotate,
@@ -368,6 +369,7 @@ static const step early[] = {{"gates", resolve_gates},
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
                             {"calibration.weight", calm_recipe_check_weight},
+                            {"calibration.imatrix", calm_recipe_check_imatrix},
                             {"choice.metric", calm_recipe_resolve_selection},
                             {"choice.sensitivity", calm_recipe_resolve_sensitivity},
                             {"choice", calm_recipe_check_choice},
@@ -422,6 +424,7 @@ static calm_status check_texts(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     for (size_t i = 0; i < spec->calib.n; i++)
         CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->calib.of[i]), "calibration.text", faults));
     CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->tokens), "calibration.tokens", faults));
+    CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->imatrix), "calibration.imatrix", faults));
     return calm_fault_note(ctx, check_text(ctx, spec->no_eval ? NULL : spec->eval_text), "evaluation.text", faults);
 }
 

@@ -80,6 +80,9 @@ calm_status calm_recipe_resolve_selection(calm_ctx *ctx, const calm_recipe_spec 
         return calm_fail(ctx, CALM_EARG,
                          "`choice.metric` cka_linear needs the inputs' Gram matrix, which none of these "
                          "algorithms collects; add gptq");
+    if (selection->score == CALM_SCORE_CKA_LINEAR && recipe->imatrix)
+        return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of the calibration's own mean squares, which "
+                         "`calibration.imatrix` replaces; take another metric");
     if (selection->score == CALM_SCORE_PROBE_KL && recipe->prefix != CALM_PREFIX_FLOAT)
         return calm_fail(ctx, CALM_EARG,
                          "`choice.metric` probe_kl measures units one by one in the float model; it has no "

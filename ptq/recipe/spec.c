@@ -62,6 +62,10 @@ const calm_option calm_spec_table[] = {
     {.name = "tokens",
      .help = "calibration ids instead of a text: JSON lines {\"ids\": [...]}; the tokenizer need not be readable",
      TEXT(tokens, PATH_BYTES, "FILE"), .place = "calibration.tokens", .yields_to = "calib"},
+    {.name = "imatrix",
+     .help = "importance matrix of llama-imatrix, .gguf or .dat: its mean squares weigh input columns in place of the "
+             "calibration's own (correlations stay the calibration's)",
+     TEXT(imatrix, PATH_BYTES, "FILE"), .place = "calibration.imatrix"},
     {.name = "samples", .basic = true, .help = "calibration windows", COUNT(samples, 1, WINDOWS_MAX, "128"),
      .place = "calibration.samples"},
     {.name = "seqlen", .basic = true, .help = "tokens per window", COUNT(seqlen, 2, WINDOWS_MAX, "512"),
@@ -211,7 +215,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 31;
+const size_t calm_spec_shared = 32;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {

@@ -30,6 +30,7 @@ struct calm_recipe_spec {
     int scale_dtype, act_rule;                 /* 0: bf16, 1: f16; calm_act_rule       */
     calm_words calib;                          /* texts; none: the bundled one         */
     const char *tokens;
+    const char *imatrix;                       /* importance matrix; NULL: none        */
     long long samples, seqlen, seed;           /* seed -1: the first windows           */
     bool no_special, encoder_stream;
     long long score_samples, guard_samples, probe_samples, expert_tokens;
