@@ -101,6 +101,10 @@ const calm_option calm_spec_table[] = {
      .help = "linears of this name, as in the checkpoint, or matching this re:PATTERN, stay float, with those that "
              "engines fuse with them; may be repeated",
      FILES(keep_float, 1024, "PATTERN"), .place = "keep_float", .yields_to = "ignore"},
+    {.name = "group-fallback",
+     .help = "linears whose input columns the groups of --scheme do not divide: float: they stay float; row: one scale per "
+             "row; a number: groups of so many columns (default: the model is refused)",
+     TEXT(group_fallback, 16, "float|row|SIZE"), .place = "group_fallback"},
     {.name = "ignore", .help = "--keep-float by llm-compressor's name", FILES(ignore, 1024, "PATTERN")},
     {.name = "expert-tokens",
      .help = "an expert that fewer calibration tokens were routed to is rounded without data; 0: 4 groups",
@@ -215,7 +219,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 32;
+const size_t calm_spec_shared = 33;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {

@@ -43,6 +43,7 @@ struct calm_recipe_spec {
     bool no_eval;
     calm_range blocks;
     calm_words keep_float, ignore;             /* names or re:patterns of modules; two names of one list */
+    const char *group_fallback;                /* "float", "row", columns; NULL: none  */
     calm_numbers budgets;
     const char *size;                          /* "3.0MB"; NULL: none                  */
     double file_bits;                          /* bits per weight of the file; 0: none */

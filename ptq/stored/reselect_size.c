@@ -30,6 +30,7 @@ static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm
     const calm_json *blocks = calm_json_get(run->recipe, "blocks"), *kept = calm_json_get(run->recipe, "keep_float");
     char *asked;
     *out = (calm_recipe){.n_schemes = pool->n_schemes,
+                         .float_groups = calm_json_get(run->recipe, "group_fallback") != NULL,
                          .split_v = calm_json_bool(calm_json_get(run->recipe, "split_v"), false),
                          .file_bytes = size->file_bytes, .file_bits = size->file_bits,
                          .first_block = calm_json_int(calm_json_at(blocks, 0), 0),
