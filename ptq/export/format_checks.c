@@ -55,10 +55,12 @@ calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_exp
             first = j;
         calm_scheme_name(jobs[j].quantized ? &jobs[j].scheme : &floating, name);
         calm_scheme_name(jobs[first].quantized ? &jobs[first].scheme : &floating, other);
+        const bool groups = jobs[j].scheme.bits == jobs[first].scheme.bits && jobs[j].scheme.group != jobs[first].scheme.group;
         if (strcmp(name, other) != 0)
             return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "%s: %s is %s, but %s is %s: readers take one scheme for all experts of a block",
-                             format, table->jobs[j].name, name, table->jobs[first].name, other);
+                             "%s: %s is %s, but %s is %s: readers take one scheme for all experts of a block%s",
+                             format, table->jobs[j].name, name, table->jobs[first].name, other,
+                             groups ? " (`group_fallback` float leaves all of these float)" : "");
     }
     return CALM_OK;
 }

@@ -387,6 +387,7 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         CALM_KV("learn_steps", recipe->learner ? calm_json_of_int(recipe->learn_steps) : NULL),
         CALM_KV("blocks", all ? NULL : calm_recipe_range(recipe->first_block, recipe->last_block)),
         CALM_KV("keep_float", recipe->keep_float.n ? words_json(&recipe->keep_float) : NULL),
+        CALM_KV("float_pins", recipe->float_pins.n ? words_json(&recipe->float_pins) : NULL),
         CALM_KV("group_fallback", recipe->float_groups ? calm_json_of_string("float") : NULL),
         CALM_KV("format", several ? NULL : calm_json_of_string(format)),
         CALM_KV("formats", several ? formats_json(recipe) : NULL),

@@ -117,6 +117,7 @@ typedef struct calm_recipe {
     bool force;
     long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end */
     calm_words keep_float;                  /* names or re:patterns of modules that stay float */
+    calm_words float_pins;                  /* names or patterns of units that stay float */
     bool float_groups;                      /* linears that groups do not divide stay float */
     long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups */
     const struct calm_knobs *knobs;         /* instead of those that fit (memory_plan.h); NULL: chosen by memory */

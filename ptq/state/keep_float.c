@@ -85,6 +85,51 @@ static void match_groups(const calm_inputs *in, bool *matched, size_t *n, const 
     }
 }
 
+/* ---- units ---- */
+
+/* Does a pin of the recipe to float count for a unit?  One by its name counts more than a pattern. */
+static bool pinned_float(const calm_recipe *recipe, const char *unit, bool *named)
+{
+    calm_pin_fit best = CALM_FITS_NOT, other = CALM_FITS_NOT;
+    for (size_t i = 0; i < recipe->float_pins.n; i++) {
+        const calm_pin_fit how = calm_pin_fits(recipe->float_pins.of[i], unit);
+        named[i] |= how != CALM_FITS_NOT;
+        best = how > best ? how : best;
+    }
+    for (size_t i = 0; i < recipe->n_pins; i++) {
+        const calm_pin_fit how = calm_pin_fits(recipe->pins[i].unit, unit);
+        other = how > other ? how : other;
+    }
+    return best != CALM_FITS_NOT && best >= other;
+}
+
+/* Linears of units that pins leave float. */
+static calm_status match_pins(calm_ctx *ctx, const calm_inputs *in, bool *matched)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const calm_recipe *recipe = in->recipe;
+    bool *named;
+    size_t first, end, begin, next;
+    char *unit = NULL;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, named, recipe->float_pins.n));
+    calm_inputs_jobs(in, &first, &end);
+    for (size_t j = first; j < end && recipe->float_pins.n; j = next) {
+        calm_layout_unit(layout, recipe->selection.unit, j, &begin, &next);
+        CALM_TRY(calm_layout_unit_name(ctx, layout, recipe->selection.unit, j, &unit));
+        if (!pinned_float(recipe, unit, named))
+            continue;
+        const calm_job_ref *last = &layout->jobs[next - 1];
+        for (size_t i = layout->jobs[begin].first; i < last->first + last->n; i++)
+            matched[i] = true;
+    }
+    for (size_t i = 0; i < recipe->float_pins.n; i++)
+        if (!named[i])
+            return calm_fail(ctx, CALM_EARG, "`choice.pins` %s=float: this run has no %s of that name; they are like %s",
+                             recipe->float_pins.of[i], calm_unit_name(recipe->selection.unit),
+                             calm_unit_short_name(unit));
+    return CALM_OK;
+}
+
 /* ---- jobs ---- */
 
 /* The layer of engines that a job shares with others: experts of a block, or of one projection of it; 0: none.  Readers
@@ -158,7 +203,7 @@ static void note_more(calm_ctx *ctx, const calm_inputs *in, size_t n_odd, const 
     if (n_fused)
         calm_log(ctx, CALM_LOG_INFO, "`%s`: %zu more linears stay float, which engines fuse with those that are named: "
                  "q, k and v; gate and up; the experts of a block", in->recipe->keep_float.n ? "keep_float"
-                 : "group_fallback", n_fused);
+                 : in->recipe->float_pins.n ? "choice.pins" : "group_fallback", n_fused);
 }
 
 calm_status calm_inputs_keep_float(calm_ctx *ctx, calm_inputs *in)
@@ -166,12 +211,13 @@ calm_status calm_inputs_keep_float(calm_ctx *ctx, calm_inputs *in)
     bool *matched, *kept;
     size_t n_odd, n_fused;
     const char *odd = NULL;
-    if (!in->recipe->keep_float.n && !in->recipe->float_groups)
+    if (!in->recipe->keep_float.n && !in->recipe->float_pins.n && !in->recipe->float_groups)
         return CALM_OK;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(match_words(ctx, in, &matched));
+    CALM_TRY(match_pins(ctx, in, matched));
     match_groups(in, matched, &n_odd, &odd);
-    if (!in->recipe->keep_float.n && !n_odd)
+    if (!in->recipe->keep_float.n && !in->recipe->float_pins.n && !n_odd)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, calm_model_layout(in->model)->n_jobs));
     CALM_TRY(extend(ctx, in, matched, kept, &n_fused));

@@ -211,6 +211,8 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     calm_sha256_field(&sha, recipe->first_block ? "later blocks" : "all blocks");
     for (size_t i = 0; i < recipe->keep_float.n; i++)
         calm_sha256_field(&sha, recipe->keep_float.of[i]);
+    for (size_t i = 0; i < recipe->float_pins.n; i++)
+        calm_sha256_field(&sha, recipe->float_pins.of[i]);
     if (recipe->float_groups)
         calm_sha256_field(&sha, "group fallback float");
     return calm_sha256_finish(ctx, &sha, p->calib_key);
