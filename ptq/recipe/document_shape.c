@@ -106,7 +106,7 @@ static const calm_document_row rows[] = {
      "list of texts: windows are taken of each in turn", &texts, false, false, false},
     {"calibration.sha256", "SHA-256 of the text; of several: over theirs", &digest, false, false, false},
     {"calibration.tokens", NULL, NULL, false, false, false},
-    {"calibration.imatrix", NULL, NULL, false, false, true},
+    {"calibration.imatrix", NULL, NULL, false, false, false},
     {"calibration.samples", NULL, NULL, false, false, false},
     {"calibration.seqlen", NULL, NULL, false, false, false},
     {"calibration.seed", NULL, NULL, false, false, false},
