@@ -143,6 +143,9 @@ typedef struct calm_recipe {
 /* least_tokens, or its default: 4 times the scheme's group (of 128, for a scheme without groups). */
 size_t calm_recipe_least_tokens(const calm_recipe *recipe);
 
+/* Is float one of the schemes? */
+bool calm_recipe_has_float(const calm_recipe *recipe);
+
 /* CALM_NEEDS_* and CALM_SETS_* bits of the pool: what at least one algorithm needs or sets. */
 unsigned calm_recipe_caps(const calm_recipe *recipe);
 

@@ -143,8 +143,8 @@ calm_status calm_recipe_pins(calm_ctx *ctx, const calm_recipe_spec *spec, calm_r
     recipe->float_pins = (calm_words){0};
     for (size_t i = 0; i < spec->pins.n; i++) {
         const calm_pair *pin = &spec->pins.of[i];
-        /* No candidate: such units are not quantized at all. */
-        if (strcmp(pin->value, "float") == 0)
+        /* No candidate, unless it competes: such units are not quantized at all. */
+        if (strcmp(pin->value, CALM_FLOAT) == 0 && !calm_recipe_has_float(recipe))
             CALM_TRY(calm_words_add(ctx, &recipe->float_pins, pin->key));
         else
             CALM_TRY(calm_pins_add(ctx, pin->key, pin->value, 0, recipe->pins, &recipe->n_pins));

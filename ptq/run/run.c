@@ -76,6 +76,8 @@ static calm_status check_export(calm_ctx *ctx, calm_run *p)
         /* What a format refuses depends on scheme and shape: one entry of each scheme is enough. */
         if (entry && p->in.recipe->pool[entry].of_scheme == p->in.recipe->pool[entry - 1].of_scheme)
             continue;
+        if (!p->in.recipe->pool[entry].scheme.bits)    /* as a whole it is no plan */
+            continue;
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
         for (size_t job = first; job < end; job++)    /* what the target keeps from a job is no plan */
             if (!calm_run_takes(p, job, p->in.recipe->pool[entry].of_scheme))
@@ -161,7 +163,8 @@ static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
             if (!calm_inputs_keeps(&p->in, job))
                 add_fallback(&text, ref->name, ref->in, &asked, &stored);
         }
-        CALM_TRY(add_table_fallbacks(ctx, p, i, &text));
+        if (p->in.recipe->schemes[i].bits)
+            CALM_TRY(add_table_fallbacks(ctx, p, i, &text));
     }
     CALM_TRY(calm_text_check(ctx, &text));
     if (text.data)
