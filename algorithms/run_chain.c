@@ -100,8 +100,9 @@ calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorith
     char name[CALM_SCHEME_NAME_MAX];
     calm_scheme_name(scheme, name);
     if (algorithm->n_steps == 0)
-        return scheme->bits == 0 ? CALM_OK : calm_fail(ctx, CALM_EUNSUPPORTED, "%s cannot reach %s: it leaves linears as "
-                                                       "they are", algorithm->name, name);
+        return scheme->bits == 0 ? CALM_OK
+            : calm_fail(ctx, CALM_EUNSUPPORTED, "%s cannot reach %s: it leaves linears as they are", algorithm->name,
+                        name);
     if (scheme->bits == 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s cannot reach %s: the scheme is float, there is nothing to round to", algorithm->name,

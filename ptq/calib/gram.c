@@ -200,9 +200,10 @@ calm_status calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram)
 
 /* ---- other mean squares ---- */
 
+/* Rows of a Gram matrix and what its inputs are multiplied by. */
 typedef struct rescale_task {
     size_t width;
-    const double *factor;
+    const double *factor;    /* [width] */
     double *gram;
 } rescale_task;
 
@@ -222,7 +223,7 @@ calm_status calm_gram_rescale(calm_ctx *ctx, size_t width, const double *squares
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, factor, width));
     for (size_t i = 0; i < width; i++) {
-        const double own = gram[i * width + i];
+        const double own = gram[i * width + i];    /* 0: its products are all 0, too */
         factor[i] = own > 0 ? sqrt(squares[i] * (double)rows / own) : 0;
     }
     CALM_TRY(calm_parallel_rows(ctx, width, rescale_rows, &(rescale_task){width, factor, gram}));

@@ -17,19 +17,20 @@ static calm_status check_group(calm_ctx *ctx, const char *format, const calm_exp
         char scheme[CALM_SCHEME_NAME_MAX];
         calm_scheme_name(&job->scheme, scheme);
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s has %zu input columns, which groups of %zu, as %s has, do not "
-                         "divide; `group_fallback` float leaves it float", format, name, ref->in, job->scheme.group, scheme);
+                         "divide; `group_fallback` float leaves it float", format, name, ref->in, job->scheme.group,
+                         scheme);
     }
     for (size_t i = 0; i < sizeof usual / sizeof *usual && !proposal; i++)
         proposal = usual[i] < job->scheme.group && ref->in % usual[i] == 0 ? usual[i] : 0;
     if (!proposal)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: %s has %zu input columns, which groups of %zu do not divide; `group_fallback` row gives it one "
-                         "scale per row, float leaves it float",
+                         "%s: %s has %zu input columns, which groups of %zu do not divide; `group_fallback` row "
+                         "gives it one scale per row, float leaves it float",
                          format, name, ref->in, job->scheme.group);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
                      "%s: %s has %zu input columns, which groups of %zu do not divide; groups of %zu do "
-                     "(`schemes` w%da%d_g%zu; `group_fallback` %zu where they must), or `group_fallback` float leaves it "
-                     "float",
+                     "(`schemes` w%da%d_g%zu; `group_fallback` %zu where they must), or `group_fallback` float leaves "
+                     "it float",
                      format, name, ref->in, job->scheme.group, proposal, job->scheme.bits,
                      job->scheme.act_bits ? job->scheme.act_bits : 16, proposal, proposal);
 }
@@ -55,7 +56,8 @@ calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_exp
             first = j;
         calm_scheme_name(jobs[j].quantized ? &jobs[j].scheme : &floating, name);
         calm_scheme_name(jobs[first].quantized ? &jobs[first].scheme : &floating, other);
-        const bool groups = jobs[j].scheme.bits == jobs[first].scheme.bits && jobs[j].scheme.group != jobs[first].scheme.group;
+        const calm_scheme *own = &jobs[j].scheme, *others = &jobs[first].scheme;
+        const bool groups = own->bits == others->bits && own->group != others->group;
         if (strcmp(name, other) != 0)
             return calm_fail(ctx, CALM_EUNSUPPORTED,
                              "%s: %s is %s, but %s is %s: readers take one scheme for all experts of a block%s",

@@ -132,8 +132,8 @@ static calm_status read_count(calm_ctx *ctx, cursor *in, const char *where, cons
     memcpy(out, in->data + in->at, sizeof *out);
     in->at += sizeof *out;
     return *out > 0 ? CALM_OK
-                    : calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s is %d, expected a positive number", in->path, where, what,
-                                (int)*out);
+                    : calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s is %d, expected a positive number", in->path, where,
+                                what, (int)*out);
 }
 
 static calm_status read_name(calm_ctx *ctx, cursor *in, const char *where, calm_arena *arena, char **out)
@@ -141,8 +141,8 @@ static calm_status read_name(calm_ctx *ctx, cursor *in, const char *where, calm_
     int32_t length;
     CALM_TRY(read_count(ctx, in, where, "the length of its name", &length));
     if (length > NAME_MAX_BYTES)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its name has %d bytes, expected at most %d (no importance matrix?)",
-                         in->path, where, (int)length, NAME_MAX_BYTES);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its name has %d bytes, expected at most %d (no importance "
+                         "matrix?)", in->path, where, (int)length, NAME_MAX_BYTES);
     CALM_TRY(need(ctx, in, where, "its name", (size_t)length));
     if (memchr(in->data + in->at, 0, (size_t)length))
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s: its name holds a zero byte", in->path, where);

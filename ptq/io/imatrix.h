@@ -1,8 +1,9 @@
 /* Importance matrices of llama.cpp's llama-imatrix: of the inputs of each weight matrix the mean squares over a text.
  *
- *   GGUF     NAME.in_sum2 F32 [I, E], NAME.counts F32 [1, E]: sums of squares, and tokens that were summed; E experts, 1
- *   .dat     i32 entries, then of each i32 length, name | i32 calls | i32 values | F32 values: calls times mean squares,
- *            of experts one after the other.  Behind them, in later files: i32 calls | i32 length, name of the text
+ *   GGUF     NAME.in_sum2 F32 [I, E], NAME.counts F32 [1, E]: sums of squares, tokens that were summed; E experts or 1
+ *   .dat     i32 entries, then of each i32 length, name | i32 calls | i32 values | F32 values: calls times mean
+ *            squares, of experts one after the other.  Behind them, in later files: i32 calls | i32 length, name of
+ *            the text
  *
  * Little-endian.  Files are untrusted: every count, length and number is checked when a file is opened, which is mapped
  * from then on.  Source: llama.cpp, tools/imatrix/imatrix.cpp and tools/quantize/quantize.cpp. */
@@ -36,8 +37,8 @@ const calm_imatrix_entry *calm_imatrix_at(const calm_imatrix *file, size_t index
 const calm_imatrix_entry *calm_imatrix_find(const calm_imatrix *file, const char *name);
 
 /* Mean squares [width] of the inputs of expert `part` of n_parts (0 of 1: of the only matrix); *seen false, and nothing
- * of use in out: no token reached that expert.  CALM_EFORMAT: the entry is not of n_parts matrices with so many inputs, or is
- * of a matrix that is no expert's and saw no token. */
+ * of use in out: no token reached that expert.  CALM_EFORMAT: the entry is not of n_parts matrices with so many inputs,
+ * or is of a matrix that is no expert's and saw no token. */
 calm_status calm_imatrix_means(calm_ctx *ctx, const calm_imatrix *file, const calm_imatrix_entry *entry, size_t part,
                                size_t n_parts, size_t width, double *out, bool *seen);
 

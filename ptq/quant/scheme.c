@@ -8,7 +8,8 @@
 
 #define EXAMPLES                                                                                                       \
     "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w8a8_static, w4a4_g128, nvfp4, fp8a16, float"
-#define SUFFIXES "after the bits come _g<columns>, _or<columns>, _orrow, _asym, _asymact, _symact, _vllmact, _static and _f16s"
+#define SUFFIXES                                                                                                       \
+    "after the bits come _g<columns>, _or<columns>, _orrow, _asym, _asymact, _symact, _vllmact, _static and _f16s"
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define GROUP_MAX (1ul << 24)
 #define FLOAT_BITS 16.0
@@ -225,7 +226,8 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
         snprintf(instead, sizeof instead, "_or%d", scheme->group_else);
     int length = snprintf(
         name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s%s%s%s", scheme->bits, scheme->act_bits ? scheme->act_bits : 16,
-        group, scheme->group_else < 0 ? "_orrow" : instead, scheme->symmetric ? "" : "_asym", scheme->act_asymmetric ? "_asymact" : "",
+        group, scheme->group_else < 0 ? "_orrow" : instead, scheme->symmetric ? "" : "_asym",
+        scheme->act_asymmetric ? "_asymact" : "",
         scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "",
         scheme->act_rule == CALM_ACT_RULE_STATIC ? "_static" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);

@@ -133,8 +133,8 @@ size_t calm_scheme_groups(const calm_scheme *scheme, size_t in);
 size_t calm_scheme_block(const calm_scheme *scheme);
 
 /* The scheme that stands for `scheme` in a linear of `in` columns: itself, or where its super-blocks do not divide them
- * what llama.cpp falls back to, as its row says, or where its groups do not what its name says.  Groups, bits and blocks
- * below are of that one. */
+ * what llama.cpp falls back to, as its row says, or where its groups do not what its name says.  Groups, bits and
+ * blocks below are of that one. */
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in);
 
 /* Do its groups, with what stands for them, divide `in` columns?  Readers want that, but pad blocks of weights;

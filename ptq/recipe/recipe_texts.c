@@ -76,8 +76,8 @@ calm_status calm_recipe_check_imatrix(calm_ctx *ctx, const calm_recipe_spec *spe
     if (!recipe->imatrix)
         return CALM_OK;
     if (recipe->rotate)
-        return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` is of the inputs of the model as it is given, and `rotate` "
-                         "changes them: leave one of the two out");
+        return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` is of the inputs of the model as it is given, and "
+                         "`rotate` changes them: leave one of the two out");
     if (recipe->prefix == CALM_PREFIX_ASYMMETRIC)
         return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` has no products of two kinds of rows, which "
                          "`calibration.prefix` asymmetric is about: leave one of the two out");

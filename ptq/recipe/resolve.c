@@ -53,7 +53,8 @@ static calm_status resolve_fallback(calm_ctx *ctx, const calm_recipe_spec *spec,
         return CALM_OK;
     const long columns = row ? 1 : strtol(asked, &end, 10);
     if (!row && (*end || columns < 1 || columns > INT32_MAX))
-        return calm_fail(ctx, CALM_EARG, "`group_fallback` %s: expected float, row or a number of columns, as 32", asked);
+        return calm_fail(ctx, CALM_EARG, "`group_fallback` %s: expected float, row or a number of columns, as 32",
+                         asked);
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         calm_scheme *scheme = &recipe->schemes[i];
         if (scheme->family || scheme->mix || scheme->group <= (size_t)columns)

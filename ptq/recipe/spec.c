@@ -102,8 +102,8 @@ const calm_option calm_spec_table[] = {
              "engines fuse with them; may be repeated",
      FILES(keep_float, 1024, "PATTERN"), .place = "keep_float", .yields_to = "ignore"},
     {.name = "group-fallback",
-     .help = "linears whose input columns the groups of --scheme do not divide: float: they stay float; row: one scale per "
-             "row; a number: groups of so many columns (default: the model is refused)",
+     .help = "linears whose input columns the groups of --scheme do not divide: float: they stay float; row: one scale "
+             "per row; a number: groups of so many columns (default: the model is refused)",
      TEXT(group_fallback, 16, "float|row|SIZE"), .place = "group_fallback"},
     {.name = "ignore", .help = "--keep-float by llm-compressor's name", FILES(ignore, 1024, "PATTERN")},
     {.name = "expert-tokens",

@@ -124,8 +124,8 @@ static calm_status match_pins(calm_ctx *ctx, const calm_inputs *in, bool *matche
     }
     for (size_t i = 0; i < recipe->float_pins.n; i++)
         if (!named[i])
-            return calm_fail(ctx, CALM_EARG, "`choice.pins` %s=float: this run has no %s of that name; they are like %s",
-                             recipe->float_pins.of[i], calm_unit_name(recipe->selection.unit),
+            return calm_fail(ctx, CALM_EARG, "`choice.pins` %s=float: this run has no %s of that name; they are like "
+                             "%s", recipe->float_pins.of[i], calm_unit_name(recipe->selection.unit),
                              calm_unit_short_name(unit));
     return CALM_OK;
 }
@@ -198,8 +198,8 @@ calm_status calm_inputs_keep_units(calm_ctx *ctx, const calm_inputs *in, calm_un
 static void note_more(calm_ctx *ctx, const calm_inputs *in, size_t n_odd, const char *odd, size_t n_fused)
 {
     if (n_odd)
-        calm_log(ctx, CALM_LOG_INFO, "`group_fallback`: %zu linears stay float, whose columns groups do not divide, the "
-                 "first %s", n_odd, odd);
+        calm_log(ctx, CALM_LOG_INFO, "`group_fallback`: %zu linears stay float, whose columns groups do not divide, "
+                 "the first %s", n_odd, odd);
     if (n_fused)
         calm_log(ctx, CALM_LOG_INFO, "`%s`: %zu more linears stay float, which engines fuse with those that are named: "
                  "q, k and v; gate and up; the experts of a block", in->recipe->keep_float.n ? "keep_float"

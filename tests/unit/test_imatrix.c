@@ -1,4 +1,4 @@
-/* Importance matrices: both forms say the same means, experts one by one; what is wrong with a file is said by entry. */
+/* Importance matrices: both forms say the same means, experts one by one; what is wrong is said by entry. */
 #include "ptq/io/imatrix.h"
 
 #include <stdio.h>

@@ -201,7 +201,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, presets, groups_that_do_not_divide, bad_names,
-                                                 names_that_say_the_range,
+    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, presets, groups_that_do_not_divide,
+                                                 bad_names, names_that_say_the_range,
                                                  groups_and_bits, NULL});
 }
