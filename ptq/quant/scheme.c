@@ -41,7 +41,7 @@ static calm_status read_group(calm_ctx *ctx, const char *name, const char **at, 
     return CALM_OK;
 }
 
-/* What stands for the group where that does not divide: "_or64", "_orrow". */
+/* What takes the place of a group that does not divide: "_or64", "_orrow". */
 static calm_status read_else(calm_ctx *ctx, const char *name, const char **at, calm_scheme *out)
 {
     unsigned long group = 0;

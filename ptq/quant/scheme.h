@@ -137,7 +137,7 @@ size_t calm_scheme_block(const calm_scheme *scheme);
  * blocks below are of that one. */
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in);
 
-/* Do its groups, with what stands for them, divide `in` columns?  Readers want that, but pad blocks of weights;
+/* Do its groups, or what takes their place, divide `in` columns?  Readers want that, but pad blocks of weights;
  * activations in groups they refuse where those do not divide. */
 bool calm_scheme_divides(const calm_scheme *scheme, size_t in);
 

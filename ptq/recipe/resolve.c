@@ -41,7 +41,7 @@ calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, 
 
 /* ---- schemes and the pool ---- */
 
-/* Say of each scheme with groups what stands for them where they do not divide; its name has it then. */
+/* Say of each scheme what takes the place of groups that do not divide; its name has it then. */
 static calm_status resolve_fallback(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *asked = spec->group_fallback;

@@ -114,7 +114,7 @@ static void add_fallback(calm_text *text, const char *where, size_t in, const ca
 {
     char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX], line[2 * CALM_SCHEME_NAME_MAX + 8];
     calm_scheme plain = *asked;
-    plain.group_else = 0;    /* what it is called where nothing has to stand for it */
+    plain.group_else = 0;    /* its name where the groups divide */
     calm_scheme_name(&plain, a);
     calm_scheme_name(stored, b);
     snprintf(line, sizeof line, "%s as %s", a, b);

@@ -109,7 +109,7 @@ TEST(presets)
 }
 END_OF_TEST
 
-/* Where a group does not divide the columns another stands for it, which has the plain name. */
+/* Another group takes the place of one that does not divide the columns, and has the plain name. */
 TEST(groups_that_do_not_divide)
 {
     static const struct {
