@@ -382,6 +382,7 @@ typedef struct calm_scheme {
     calm_dtype scale_dtype;   /* CALM_BF16 (default) or CALM_F16                       */
     int family;               /* 0: whole numbers; else what calm_scheme_parse makes of a name like "nvfp4" */
     int mix;                  /* 0: the same for every linear; else what it makes of "gguf_q4_k_m"          */
+    int group_else;           /* columns per scale where `group` does not divide; -1: one per row; 0: none   */
 } calm_scheme;
 
 /* Parse a name.  CALM_EARG with what is wrong and examples. */

@@ -21,7 +21,7 @@ calm_status calm_run_plan_of_scheme(calm_ctx *ctx, const calm_run *p, size_t sch
         const calm_job_ref *job = &layout->jobs[j];
         const calm_scheme own = calm_scheme_at(&p->in.recipe->schemes[scheme], &job->place);
         out->jobs[j].scheme = calm_scheme_for(&own, job->in);
-        out->jobs[j].quantized = calm_run_takes(p, j, scheme);
+        out->jobs[j].quantized = own.bits && calm_run_takes(p, j, scheme);
     }
     return CALM_OK;
 }

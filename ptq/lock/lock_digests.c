@@ -136,6 +136,10 @@ calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, const cal
         CALM_TRY(hash_adapter(ctx, recipe->how.adapter, inputs));
     CALM_TRY(calm_recipe_text_digest(ctx, recipe, digest));
     calm_json_set_string(texts, "calibration", digest);
+    if (recipe->imatrix) {
+        CALM_TRY(calm_sha256_file(ctx, recipe->imatrix, digest));
+        calm_json_set_string(texts, "imatrix", digest);
+    }
     if (recipe->eval_path) {
         CALM_TRY(calm_sha256_file(ctx, recipe->eval_path, digest));
         calm_json_set_string(texts, "evaluation", digest);

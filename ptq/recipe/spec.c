@@ -67,6 +67,10 @@ const calm_option calm_spec_table[] = {
     {.name = "tokens",
      .help = "calibration ids instead of a text: JSON lines {\"ids\": [...]}; the tokenizer need not be readable",
      TEXT(tokens, PATH_BYTES, "FILE"), .place = "calibration.tokens", .yields_to = "calib"},
+    {.name = "imatrix",
+     .help = "importance matrix of llama-imatrix, .gguf or .dat: its mean squares weigh input columns in place of the "
+             "calibration's own (correlations stay the calibration's)",
+     TEXT(imatrix, PATH_BYTES, "FILE"), .place = "calibration.imatrix"},
     {.name = "samples", .basic = true, .help = "calibration windows", COUNT(samples, 1, WINDOWS_MAX, "128"),
      .place = "calibration.samples"},
     {.name = "seqlen", .basic = true, .help = "tokens per window", COUNT(seqlen, 2, WINDOWS_MAX, "512"),
@@ -102,6 +106,10 @@ const calm_option calm_spec_table[] = {
      .help = "linears of this name, as in the checkpoint, or matching this re:PATTERN, stay float, with those that "
              "engines fuse with them; may be repeated",
      FILES(keep_float, 1024, "PATTERN"), .place = "keep_float", .yields_to = "ignore"},
+    {.name = "group-fallback",
+     .help = "linears whose input columns the groups of --scheme do not divide: float: they stay float; row: one scale "
+             "per row; a number: groups of so many columns (default: the model is refused)",
+     TEXT(group_fallback, 16, "float|row|SIZE"), .place = "group_fallback"},
     {.name = "ignore", .help = "--keep-float by llm-compressor's name", FILES(ignore, 1024, "PATTERN")},
     {.name = "expert-tokens",
      .help = "an expert that fewer calibration tokens were routed to is rounded without data; 0: 4 groups",

@@ -217,6 +217,8 @@ void calm_inputs_close(calm_inputs *in)
     calm_store_close(in->store);
     calm_tokenizer_close(in->tokenizer);
     calm_model_close(in->model);
+    calm_imatrix_close(in->imatrix);
+    in->imatrix = NULL;
     in->store = NULL;
     in->tokenizer = NULL;
     in->model = NULL;

@@ -147,6 +147,21 @@ static calm_status add_weight(calm_ctx *ctx, calm_run *p)
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
+/* Raised when mean squares of a file come out otherwise. */
+#define IMATRIX_REVISION "1"
+
+static calm_status add_imatrix(calm_ctx *ctx, calm_run *p)
+{
+    char digest[CALM_SHA256_HEX];
+    calm_sha256 sha;
+    if (!p->in.recipe->imatrix)
+        return CALM_OK;
+    CALM_TRY(calm_sha256_file(ctx, p->in.recipe->imatrix, digest));
+    begin_variant(p, "calm-imatrix", IMATRIX_REVISION, &sha);
+    calm_sha256_field(&sha, digest);
+    return calm_sha256_finish(ctx, &sha, p->calib_key);
+}
+
 /* Rounded products give other inputs, and other scores. */
 static calm_status add_dtype(calm_ctx *ctx, calm_run *p)
 {
@@ -168,6 +183,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
                                   p->in.score_tokens, calm_inputs_held_windows(&p->in), p->calib_key));
     CALM_TRY(add_texts(ctx, p));
     CALM_TRY(add_weight(ctx, p));
+    CALM_TRY(add_imatrix(ctx, p));
     CALM_TRY(add_dtype(ctx, p));
     /* The blocks before are float: what a candidate sees depends on the windows alone. */
     if (recipe->prefix == CALM_PREFIX_FLOAT)
@@ -195,6 +211,10 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     calm_sha256_field(&sha, recipe->first_block ? "later blocks" : "all blocks");
     for (size_t i = 0; i < recipe->keep_float.n; i++)
         calm_sha256_field(&sha, recipe->keep_float.of[i]);
+    for (size_t i = 0; i < recipe->float_pins.n; i++)
+        calm_sha256_field(&sha, recipe->float_pins.of[i]);
+    if (recipe->float_groups)
+        calm_sha256_field(&sha, "group fallback float");
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 

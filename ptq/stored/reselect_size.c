@@ -28,8 +28,10 @@ static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm
                            const calm_reselect_size *size, calm_recipe *out)
 {
     const calm_json *blocks = calm_json_get(run->recipe, "blocks"), *kept = calm_json_get(run->recipe, "keep_float");
+    const calm_json *pinned = calm_json_get(run->recipe, "float_pins");
     char *asked;
     *out = (calm_recipe){.n_schemes = pool->n_schemes,
+                         .float_groups = calm_json_get(run->recipe, "group_fallback") != NULL,
                          .split_v = calm_json_bool(calm_json_get(run->recipe, "split_v"), false),
                          .file_bytes = size->file_bytes, .file_bits = size->file_bits,
                          .first_block = calm_json_int(calm_json_at(blocks, 0), 0),
@@ -38,6 +40,8 @@ static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm
     CALM_TRY(calm_recipe_how(ctx, run->recipe, &out->how));
     for (size_t i = 0; i < calm_json_size(kept); i++)
         CALM_TRY(calm_words_add(ctx, &out->keep_float, calm_json_string(calm_json_at(kept, i), "")));
+    for (size_t i = 0; i < calm_json_size(pinned); i++)
+        CALM_TRY(calm_words_add(ctx, &out->float_pins, calm_json_string(calm_json_at(pinned, i), "")));
     if (size->file_bytes)
         CALM_TRY(calm_strf(ctx, ctx->out, &asked, "`choice.size` %zuB", size->file_bytes));
     else
