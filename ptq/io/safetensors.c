@@ -421,6 +421,8 @@ static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)
         calm_sha256_update(&sha, tensor->data + at, n);
         calm_safetensors_release_part(work->set, tensor, at, n);
     }
+    if (tensor->scales)
+        calm_sha256_update(&sha, tensor->scales, tensor->scale_bytes);
     return calm_sha256_finish(ctx, &sha, work->digests[index]);
 }
 

@@ -15,6 +15,10 @@
 #include "ptq/model/layout.h"
 #include "ptq/model/qformat.h"
 
+/* The same as floats, where calm could compute with a checkpoint as it is quantized too: what was published as small
+ * floats (published.h) is a source of floats. */
+calm_status calm_model_open_floats(calm_ctx *ctx, const char *dir, calm_model **out);
+
 /* Parts of the open model, borrowed until it is closed. */
 const calm_config *calm_model_config(const calm_model *model);
 const calm_layout *calm_model_layout(const calm_model *model);
@@ -27,6 +31,8 @@ const char *calm_model_class(const calm_model *model);                  /* "Qwen
 const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_file(const calm_model *model);                       /* a GGUF file, no directory */
 bool calm_model_is_quantized(const calm_model *model);
+const char *calm_model_format(const calm_model *model);                 /* of a quantized one, as engines write it */
+const char *calm_model_published(const calm_model *model);              /* what its floats are stored as; NULL: floats */
 const calm_qformat_reader *calm_model_qformat(const calm_model *model);          /* NULL: float, or GGUF */
 
 /* Set the rule (grid.h) by which inputs are quantized, in a checkpoint that quantizes them.  After opening it is that

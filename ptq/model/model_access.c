@@ -62,6 +62,16 @@ bool calm_model_is_quantized(const calm_model *model)
     return model->stored || model->in_blocks;
 }
 
+const char *calm_model_format(const calm_model *model)
+{
+    return model->stored ? calm_qformat_of(model->stored)->label : model->in_blocks ? "gguf" : NULL;
+}
+
+const char *calm_model_published(const calm_model *model)
+{
+    return model->published.kind ? model->published.text : NULL;
+}
+
 const calm_qformat_reader *calm_model_qformat(const calm_model *model)
 {
     return model->stored;

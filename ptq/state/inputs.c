@@ -132,7 +132,7 @@ calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inpu
     bool splits = in->recipe->split_v;
     for (size_t i = 0; i < in->recipe->n_schemes; i++)
         splits |= calm_mix_splits(&in->recipe->schemes[i]);
-    CALM_TRY(calm_model_open(ctx, dir, &in->model));
+    CALM_TRY(calm_model_open_floats(ctx, dir, &in->model));
     return splits ? calm_model_split(ctx, in->model) : CALM_OK;
 }
 
