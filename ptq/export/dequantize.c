@@ -216,7 +216,7 @@ static calm_status read_entry(work *w, const char *path)
 
 static calm_status open_directory(work *w)
 {
-    char *path;
+    char *path, *format;
     CALM_TRY(calm_path_join(w->ctx, w->ctx->out, &path, w->path, "config.json"));
     CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
     CALM_TRY(read_entry(w, path));
@@ -228,7 +228,8 @@ static calm_status open_directory(work *w)
     w->result->dtype = dtype;
     w->config = plain_config(w->read, w->options->dtype);
     if (w->published.kind) {
-        w->result->format = w->published.text;
+        CALM_TRY(calm_strf(w->ctx, w->ctx->out, &format, "%s", w->published.text));
+        w->result->format = format;
         calm_published_drop_entry(w->config);
         CALM_TRY(calm_published_widen(w->ctx, &w->published, dtype, w->set, &w->result->n_dequantized));
     }

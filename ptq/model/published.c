@@ -84,15 +84,20 @@ static calm_status read_fp8(calm_ctx *ctx, const char *path, const calm_json *en
     return CALM_OK;
 }
 
-/* Is a group of compressed-tensors of floats that this file reads?  *other: calm computes with none of its kind. */
+/* Is a group of compressed-tensors of floats that this file reads?  *other: calm computes with none of its kind, scales of
+ * whole tensors and blocks of other sizes than its own. */
 static bool is_float_group(const calm_json *group, bool *other)
 {
     const calm_json *weights = calm_json_get(group, "weights"), *inputs = calm_json_get(group, "input_activations");
+    const calm_json *sides = calm_json_get(weights, "block_structure");
     const char *strategy = calm_json_string(calm_json_get(weights, "strategy"), "");
     const int64_t bits = calm_json_int(calm_json_get(weights, "num_bits"), 0);
     const bool fixed = calm_json_typeof(inputs) == CALM_JSON_OBJECT
                        && !calm_json_bool(calm_json_get(inputs, "dynamic"), false);
-    *other |= bits == 8 && (strcmp(strategy, "tensor") == 0 || fixed);
+    const bool blocks = strcmp(strategy, "block") == 0
+                        && (calm_json_int(calm_json_at(sides, 0), 0) != 128
+                            || calm_json_int(calm_json_at(sides, 1), 0) != 128);
+    *other |= bits == 8 && (strcmp(strategy, "tensor") == 0 || fixed || blocks);
     return strcmp(calm_json_string(calm_json_get(weights, "type"), ""), "float") == 0 && (bits == 8 || bits == 4);
 }
 
@@ -331,7 +336,7 @@ static calm_status read_divisor(calm_ctx *ctx, const widening *w, const calm_ten
 
 /* The scales of some codes; exactly one of the names that they may have is there. */
 static calm_status find_scales(calm_ctx *ctx, const widening *w, const pair *p, const calm_tensor *codes,
-                               calm_tensor *out)
+                               const calm_tensor **out)
 {
     const calm_tensor *found, *other = NULL;
     const char *name, *second = NULL;
@@ -347,20 +352,22 @@ static calm_status find_scales(calm_ctx *ctx, const widening *w, const pair *p, 
     if (found && other)
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s has scales twice: %s and %s, expected one of them",
                          codes->file, codes->name, name, second);
-    *out = found ? *found : *other;
+    *out = found ? found : other;
     return CALM_OK;
 }
 
 static calm_status add_weight(calm_ctx *ctx, widening *w, const pair *p, const calm_tensor *codes)
 {
     calm_tensor *to = &w->tensors[w->n];
+    const calm_tensor *scales;
     calm_small_floats *entry;
     char *name;
     CALM_TRY(CALM_NEW(ctx, ctx->out, entry, 1));
+    CALM_TRY(find_scales(ctx, w, p, codes, &scales));
     CALM_TRY(read_codes(ctx, p, codes, entry, to));
+    entry->scales = *scales;
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*s", (int)(strlen(codes->name) - strlen(p->codes)), codes->name));
     to->name = name;
-    CALM_TRY(find_scales(ctx, w, p, codes, &entry->scales));
     CALM_TRY(check_scales(ctx, w, to, entry));
     CALM_TRY(read_divisor(ctx, w, codes, entry));
     to->dtype = w->dtype;
