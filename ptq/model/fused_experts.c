@@ -112,8 +112,10 @@ static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t exp
     out->bytes = down ? part : part / 2;
     out->data = whole->data + expert * part + second * out->bytes;
     if (whole->scales && whole->scale_bytes % experts == 0) {
-        out->scale_bytes = whole->scale_bytes / experts;
-        out->scales = whole->scales + expert * out->scale_bytes;
+        /* Shared like their codes. */
+        const size_t all = whole->scale_bytes / experts, half = all / 2;
+        out->scales = whole->scales + expert * all + second * half;
+        out->scale_bytes = down ? all : second ? all - half : half;
     }
     if (!transposed && !interleaved && !whole->source)
         return CALM_OK;

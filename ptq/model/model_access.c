@@ -107,6 +107,6 @@ size_t calm_model_bytes(const calm_model *model)
 {
     size_t n = 0;
     for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++)
-        n += calm_safetensors_at(model->tensors, i)->bytes;
+        n += calm_safetensors_at(model->tensors, i)->bytes + calm_safetensors_at(model->tensors, i)->scale_bytes;
     return n;
 }

@@ -359,7 +359,7 @@ static calm_status find_scales(calm_ctx *ctx, const widening *w, const pair *p, 
 static calm_status add_weight(calm_ctx *ctx, widening *w, const pair *p, const calm_tensor *codes)
 {
     calm_tensor *to = &w->tensors[w->n];
-    const calm_tensor *scales;
+    const calm_tensor *scales = NULL;
     calm_small_floats *entry;
     char *name;
     CALM_TRY(CALM_NEW(ctx, ctx->out, entry, 1));
