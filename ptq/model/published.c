@@ -113,7 +113,7 @@ static calm_status read_compressed(calm_ctx *ctx, const char *path, const calm_j
         all &= is_float_group(group, &other);
         sides = calm_json_typeof(block) == CALM_JSON_NULL ? sides : block;
     }
-    if (!all || (!floats && !other) || calm_json_get(entry, "transform_config")
+    if (!all || (!floats && !other) || calm_json_size(calm_json_get(entry, "transform_config"))
         || strcmp(calm_json_string(calm_json_get(entry, "quantization_status"), ""), "compressed") != 0)
         return CALM_OK;
     CALM_TRY(read_block(ctx, path, "config_groups.weights.block_structure", sides, out->block, &out->block_known));
