@@ -196,7 +196,8 @@ static void untie_own_head(work *w)
     if (head == w->n || !calm_json_bool(calm_json_get(w->config, "tie_word_embeddings"), true))
         return;
     const calm_tensor *a = w->sources[head].plain, *b = embed < w->n ? w->sources[embed].plain : NULL;
-    if (!a || !b || a->source || b->source || a->dtype != b->dtype || a->bytes != b->bytes || memcmp(a->data, b->data, a->bytes) != 0)
+    const bool stored = a && b && !a->source && !b->source && a->dtype == b->dtype && a->bytes == b->bytes;
+    if (!stored || memcmp(a->data, b->data, a->bytes) != 0)
         calm_json_set_bool(w->config, "tie_word_embeddings", false);
 }
 

@@ -32,7 +32,7 @@ const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_file(const calm_model *model);                       /* a GGUF file, no directory */
 bool calm_model_is_quantized(const calm_model *model);
 const char *calm_model_format(const calm_model *model);                 /* of a quantized one, as engines write it */
-const char *calm_model_published(const calm_model *model);              /* what its floats are stored as; NULL: floats */
+const char *calm_model_published(const calm_model *model);              /* what is read as floats; NULL: floats */
 const calm_qformat_reader *calm_model_qformat(const calm_model *model);          /* NULL: float, or GGUF */
 
 /* Set the rule (grid.h) by which inputs are quantized, in a checkpoint that quantizes them.  After opening it is that

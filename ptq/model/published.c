@@ -16,6 +16,7 @@
 
 /* ---- the configuration ---- */
 
+/* Some wrappers have it within their text model's configuration. */
 static const calm_json *entry_of(const calm_json *config)
 {
     const calm_json *entry = calm_json_get(config, ENTRY);
@@ -29,6 +30,7 @@ void calm_published_drop_entry(calm_json *config)
     calm_json_remove(config, ENTRY);
     if (!calm_json_get(inner, ENTRY))
         return;
+    /* Members are read only where they are; a copy takes its place. */
     calm_json *copy = calm_json_copy(inner);
     calm_json_remove(copy, ENTRY);
     calm_json_set(config, "text_config", copy);
@@ -66,6 +68,7 @@ static calm_status need_word(calm_ctx *ctx, const char *path, const calm_json *e
                            words);
 }
 
+/* How inputs are quantized while the published model runs is of no float model, but must be known. */
 static calm_status read_fp8(calm_ctx *ctx, const char *path, const calm_json *entry, calm_published *out)
 {
     out->kind = CALM_PUBLISHED_FP8;
@@ -84,8 +87,8 @@ static calm_status read_fp8(calm_ctx *ctx, const char *path, const calm_json *en
     return CALM_OK;
 }
 
-/* Is a group of compressed-tensors of floats that this file reads?  *other: calm computes with none of its kind, scales of
- * whole tensors and blocks of other sizes than its own. */
+/* Is a group of compressed-tensors of floats that this file reads?  *other: calm computes with none of its kind, scales
+ * of whole tensors and blocks of other sizes than its own. */
 static bool is_float_group(const calm_json *group, bool *other)
 {
     const calm_json *weights = calm_json_get(group, "weights"), *inputs = calm_json_get(group, "input_activations");
@@ -137,6 +140,7 @@ calm_status calm_published_read(calm_ctx *ctx, const char *path, const calm_json
         return read_compressed(ctx, path, entry, floats, out);
     if (strcmp(method, "mxfp4") != 0)
         return CALM_OK;
+    /* It has no settings: groups are of 32, exponents of a byte. */
     out->kind = CALM_PUBLISHED_MXFP4;
     snprintf(out->text, sizeof out->text, "mxfp4");
     return CALM_OK;
@@ -181,6 +185,7 @@ typedef struct widening {
     size_t n, n_weights;
 } widening;
 
+/* compressed-tensors may have both of its kinds in one file. */
 static bool is_of_kind(const widening *w, const pair *p)
 {
     return p->kind == w->from->kind || (p->kind == CALM_PUBLISHED_NOT && w->from->kind != CALM_PUBLISHED_MXFP4);
@@ -247,11 +252,13 @@ static bool has_grid(const calm_tensor *scales, const calm_tensor *weight, size_
 {
     const size_t grid[2] = {rows, columns};
     const int lead = weight->n_dims - 2;
+    /* Sizes before them number matrices: experts. */
     return scales->n_dims == weight->n_dims
            && memcmp(scales->shape, weight->shape, (size_t)lead * sizeof *grid) == 0
            && memcmp(scales->shape + lead, grid, sizeof grid) == 0;
 }
 
+/* Blocks at the ends of rows and columns may be smaller. */
 static void set_grid(calm_small_floats *out, size_t block_rows, size_t block_columns)
 {
     out->block_rows = block_rows;
@@ -285,6 +292,7 @@ static bool place_scales(const widening *w, const calm_tensor *weight, calm_smal
         set_grid(out, rows, columns);
         return true;
     }
+    /* One scale a row, [out] or [out, 1]. */
     const bool vector = scales->n_dims == 1 && weight->n_dims == 2 && scales->shape[0] == rows;
     if (!free || (!vector && !has_grid(scales, weight, rows, 1)))
         return false;
@@ -321,8 +329,8 @@ static calm_status read_divisor(calm_ctx *ctx, const widening *w, const calm_ten
     const calm_tensor *global;
     const char *name;
     CALM_TRY(find(ctx, w, codes->name, "_packed", "_global_scale", &name, &global));
-    const bool needed = out->scales.dtype == CALM_F8_E4M3;
-    if (!needed)
+    /* Exponents need none. */
+    if (out->scales.dtype != CALM_F8_E4M3)
         return CALM_OK;
     if (!global || global->n_elements != 1)
         return calm_fail(ctx, global ? CALM_EFORMAT : CALM_ENOTFOUND,
@@ -356,6 +364,7 @@ static calm_status find_scales(calm_ctx *ctx, const widening *w, const pair *p, 
     return CALM_OK;
 }
 
+/* The float tensor that takes the place of codes and scales; bytes are those of the file, for hashing and releasing. */
 static calm_status add_weight(calm_ctx *ctx, widening *w, const pair *p, const calm_tensor *codes)
 {
     calm_tensor *to = &w->tensors[w->n];
@@ -383,10 +392,11 @@ static calm_status add_weight(calm_ctx *ctx, widening *w, const pair *p, const c
 /* A scale is left out where its weight is there. */
 static calm_status check_weight(calm_ctx *ctx, const widening *w, const pair *p, const calm_tensor *scales)
 {
+    /* Two spellings of FP8, of which ".weight_scale" is compressed-tensors' too. */
     const char *suffix = calm_text_ends_with(scales->name, "_scale_inv") ? "_scale_inv" : p->scales, *name, *packed;
     const calm_tensor *weight, *other = NULL;
     CALM_TRY(find(ctx, w, scales->name, suffix, p->codes, &name, &weight));
-    /* A file of compressed-tensors may hold both kinds. */
+    /* A weight that is there as floats has no scales.  A file of compressed-tensors may hold both kinds. */
     if (w->from->kind == CALM_PUBLISHED_COMPRESSED)
         CALM_TRY(find(ctx, w, scales->name, suffix, *p->codes ? "" : "_packed", &packed, &other));
     weight = weight ? weight : other;
@@ -400,6 +410,7 @@ static calm_status check_weight(calm_ctx *ctx, const widening *w, const pair *p,
                                            calm_dtype_name(p->dtype), scales->name);
 }
 
+/* A weight, or what is no float model's, or a tensor that stays as it is. */
 static calm_status add_tensor(calm_ctx *ctx, widening *w, const calm_tensor *tensor)
 {
     const pair *codes = codes_of(w, tensor), *scales = scale_of(w, tensor->name);

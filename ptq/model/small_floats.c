@@ -25,29 +25,33 @@ static const float e2m1[256][2] = {ALL256(PAIR)};    /* both numbers of a byte *
 
 /* ---- a run ---- */
 
+/* As the table has them, by arithmetic that runs in lanes: bits move to where float32 has them, whose exponents are
+ * larger by 120; those below 2^-6 are whole numbers of 2^-9. */
 CALM_VECTORIZE static void widen_bytes(const uint8_t *codes, size_t n, float scale, float *out)
 {
-    for (size_t i = 0; i < n; i++)
-        out[i] = e4m3[codes[i]] * scale;
-}
-
-CALM_VECTORIZE static void multiply(float *x, size_t n, float scale)
-{
-    for (size_t i = 0; i < n; i++)
-        x[i] *= scale;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t code = codes[i], size = code & 127, sign = (code & 128) << 24;
+        const uint32_t normal = (size << 20) + (120u << 23), least = calm_bits_of_float((float)(int32_t)size / 512);
+        const uint32_t small = 0 - (uint32_t)(size < 8), nan = 0 - (uint32_t)(size == 127);
+        const uint32_t bits = (least & small) | (normal & ~small) | (nan & 0x7fc00000u);
+        out[i] = calm_float_of_bits(bits | sign) * scale;
+    }
 }
 
 /* Numbers first .. first + n - 1 behind `codes`. */
 static void widen_nibbles(const uint8_t *codes, size_t first, size_t n, float scale, float *out)
 {
     size_t i = 0;
+    /* Odd ends are half a byte. */
     if (n && first % 2)
-        out[i++] = e2m1[codes[first / 2]][1];
-    for (; i + 2 <= n; i += 2)
-        memcpy(out + i, e2m1[codes[(first + i) / 2]], 2 * sizeof *out);
+        out[i++] = e2m1[codes[first / 2]][1] * scale;
+    for (; i + 2 <= n; i += 2) {
+        const float *pair = e2m1[codes[(first + i) / 2]];
+        out[i] = pair[0] * scale;
+        out[i + 1] = pair[1] * scale;
+    }
     if (i < n)
-        out[i] = e2m1[codes[(first + i) / 2]][0];
-    multiply(out, n, scale);
+        out[i] = e2m1[codes[(first + i) / 2]][0] * scale;
 }
 
 /* ---- scales ---- */
@@ -70,16 +74,15 @@ static float scale_at(const calm_tensor *scales, size_t at)
         return calm_f16_to_f32(half);
     case CALM_F8_E4M3:
         return e4m3[*data];
-    default:    /* exponents: 255 is NaN */
-        return *data == 255 ? NAN : ldexpf(1, *data - 127);
+    default:
+        /* Exponents, of which 255 is NaN; 2^-127 is the one that float32 has no bits of its own for. */
+        return *data == 255 ? NAN : *data ? calm_float_of_bits((uint32_t)*data << 23) : 0x1p-127f;
     }
 }
 
-/* The scale of row `row`, counted through all matrices, and of the block of columns with this number. */
-static calm_status find_scale(calm_ctx *ctx, const calm_small_floats *from, size_t row, size_t block, float *out)
+/* Number `at` of the scales. */
+static calm_status read_scale(calm_ctx *ctx, const calm_small_floats *from, size_t at, float *out)
 {
-    const size_t matrix = row / from->rows, grid_row = row % from->rows / from->block_rows;
-    const size_t at = (matrix * from->grid_rows + grid_row) * from->grid_columns + block;
     *out = scale_at(&from->scales, at) / from->divisor;
     return isfinite(*out) ? CALM_OK
                           : calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: the scale at %zu is %g", from->scales.file,
@@ -88,14 +91,19 @@ static calm_status find_scale(calm_ctx *ctx, const calm_small_floats *from, size
 
 /* ---- the source ---- */
 
-/* Columns c .. c + n - 1 of a row. */
+/* Columns c .. c + n - 1 of a row; rows are counted through all matrices. */
 static calm_status widen_row(calm_ctx *ctx, const calm_small_floats *from, size_t row, size_t c, size_t n, float *out)
 {
-    for (size_t end = c + n, run; c < end; c += run, out += run) {
-        const size_t block = c / from->block_columns, first = row * from->columns + c;
+    /* Divisions are slow beside a short run: once a row. */
+    const size_t matrix = row / from->rows, grid_row = row % from->rows / from->block_rows;
+    size_t block = c / from->block_columns, edge = block * from->block_columns;
+    const size_t scales = (matrix * from->grid_rows + grid_row) * from->grid_columns;
+    for (size_t end = c + n, run; c < end; c += run, out += run, block++) {
+        const size_t first = row * from->columns + c;
         float scale;
-        run = calm_size_min(end, (block + 1) * from->block_columns) - c;
-        CALM_TRY(find_scale(ctx, from, row, block, &scale));
+        edge += from->block_columns;
+        run = calm_size_min(end, edge) - c;
+        CALM_TRY(read_scale(ctx, from, scales + block, &scale));
         if (from->packed)
             widen_nibbles(from->codes.data, first, run, scale, out);
         else
@@ -116,6 +124,7 @@ static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *ten
         /* While the row is in the cache. */
         calm_dtype_round_all(tensor->dtype, out + done, run);
     }
+    /* Codes that are NaN, and products beyond the dtype. */
     const size_t bad = calm_find_nonfinite(out, n);
     return bad == n ? CALM_OK
                     : calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged",

@@ -307,7 +307,8 @@ TEST(refusals)
     } cases[] = {
         {BLOCKS, {CODES({32, 32})}, CALM_ENOTFOUND,
          "tensor model.layers.1.self_attn.q_proj.weight is F8_E4M3 and has no scales: expected tensor "
-         "model.layers.1.self_attn.q_proj.weight_scale_inv or model.layers.1.self_attn.q_proj.weight_scale, found none"},
+         "model.layers.1.self_attn.q_proj.weight_scale_inv or model.layers.1.self_attn.q_proj.weight_scale, "
+         "found none"},
         {BLOCKS, {SCALE("F32", 4, 2, {2, 2})}, CALM_ENOTFOUND,
          "tensor model.layers.1.self_attn.q_proj.weight_scale_inv: expected the weight that it scales, tensor "
          "model.layers.1.self_attn.q_proj.weight; found none"},
