@@ -48,9 +48,11 @@ calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model);
  * before is to ask again. */
 calm_status calm_model_split(calm_ctx *ctx, calm_model *model);
 
-/* Numbers of all stored float parameters, and of bytes of all tensors. */
+/* Numbers of all stored float parameters, and of bytes of all tensors: as they are stored, and as float tensors of what
+ * was published otherwise. */
 size_t calm_model_n_params(const calm_model *model);
 size_t calm_model_bytes(const calm_model *model);
+size_t calm_model_float_bytes(const calm_model *model);
 
 /* "model.layers.3" in ctx->out. */
 calm_status calm_model_block_name(calm_ctx *ctx, const calm_model *model, size_t index, char **out);

@@ -110,3 +110,13 @@ size_t calm_model_bytes(const calm_model *model)
         n += calm_safetensors_at(model->tensors, i)->bytes + calm_safetensors_at(model->tensors, i)->scale_bytes;
     return n;
 }
+
+size_t calm_model_float_bytes(const calm_model *model)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(model->tensors, i);
+        n += tensor->scales ? tensor->n_elements * calm_dtype_bytes(tensor->dtype) : tensor->bytes;
+    }
+    return n;
+}

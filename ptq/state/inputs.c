@@ -170,7 +170,7 @@ calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in)
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
 {
     CALM_TRY(calm_inputs_open_directory(ctx, in->recipe->model.dir, in));
-    in->float_bytes = calm_model_bytes(in->model);
+    in->float_bytes = calm_model_float_bytes(in->model);
     CALM_TRY(calm_inputs_allow_rotation(ctx, in));
     if (in->recipe->rotate == CALM_ROTATE_NONE || in->only_look)
         return CALM_OK;
