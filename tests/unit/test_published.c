@@ -180,6 +180,39 @@ TEST(keys)
 }
 END_OF_TEST
 
+static foreign_part broken[3];    /* of q_proj of block 1; suffix NULL: no more */
+
+static size_t put_broken(const char *module, size_t out, size_t in, foreign_part *list)
+{
+    size_t n = 0;
+    (void)out;
+    (void)in;
+    if (strcmp(module, "model.layers.1.self_attn.q_proj") != 0)
+        return 0;
+    for (; n < 3 && broken[n].suffix; n++)
+        list[n] = broken[n];
+    return n;
+}
+
+/* The same codes and scales in other blocks are other weights. */
+TEST(keys_of_blocks)
+{
+    static const char *const entries[2] = {ENTRY(FP8 "\"weight_block_size\": [10, 12]"),
+                                           ENTRY(FP8 "\"weight_block_size\": [9, 13]")};
+    const tiny_model spec = tiny_default;
+    char key[2][CALM_SHA256_HEX];
+    broken[0] = (foreign_part){"weight", "F8_E4M3", 1, 2, {32, 32}, NULL, 0};
+    broken[1] = (foreign_part){"weight_scale_inv", "F32", 4, 2, {4, 3}, NULL, 0};
+    broken[2] = (foreign_part){0};
+    for (int i = 0; i < 2; i++) {
+        calm_model *model = open_model(foreign_write(&spec, entries[i], put_broken));
+        ck_ok(calm_key_model(ctx, model, key[i]));
+        calm_model_close(model);
+    }
+    ck_assert_str_ne(key[0], key[1]);
+}
+END_OF_TEST
+
 /* ---- mixtures in one tensor ---- */
 
 enum { EXPERTS = 5, WIDTH = 32, INNER = 64 };
@@ -279,20 +312,6 @@ END_OF_TEST
 
 /* ---- refusals ---- */
 
-static foreign_part broken[2];    /* what stands for q_proj of block 1: suffix NULL, no more */
-
-static size_t put_broken(const char *module, size_t out, size_t in, foreign_part *list)
-{
-    size_t n = 0;
-    (void)out;
-    (void)in;
-    if (strcmp(module, "model.layers.1.self_attn.q_proj") != 0)
-        return 0;
-    for (; n < 2 && broken[n].suffix; n++)
-        list[n] = broken[n];
-    return n;
-}
-
 TEST(refusals)
 {
 #define CODES(...) {"weight", "F8_E4M3", 1, 2, __VA_ARGS__, NULL, 0}
@@ -301,7 +320,7 @@ TEST(refusals)
 #define MX ENTRY("\"quant_method\": \"mxfp4\"")
     static const struct {
         const char *entry;
-        foreign_part parts[2];
+        foreign_part parts[3];
         calm_status status;
         const char *says;
     } cases[] = {
@@ -316,6 +335,8 @@ TEST(refusals)
          "q_proj.weight is BF16, expected F8_E4M3, as tensor model.layers.1.self_attn.q_proj.weight_scale_inv"},
         {BLOCKS, {CODES({32, 32}), SCALE("F32", 4, 2, {2, 3})}, CALM_EFORMAT,
          "q_proj.weight_scale_inv: shape [2, 3], expected [2, 2]: a scale for each block of 16 x 16 of"},
+        {BLOCKS, {CODES({32, 32}), SCALE("F32", 4, 2, {2, 2}), {"weight_scale", "F32", 4, 2, {2, 2}, NULL, 0}},
+         CALM_EFORMAT, "q_proj.weight has scales twice: model.layers.1.self_attn.q_proj.weight_scale_inv and model"},
         {BLOCKS, {CODES({32, 32}), SCALE("F32", 4, 0, {0})}, CALM_EFORMAT, "shape [], expected [2, 2]"},
         {BLOCKS, {CODES({32, 32}), SCALE("I32", 4, 2, {2, 2})}, CALM_EFORMAT, "dtype I32, expected F32, BF16, F16"},
         {BLOCKS, {CODES({32, 32}), SCALE("F8_E4M3", 1, 2, {2, 2})}, CALM_EFORMAT, "dtype F8_E4M3, expected F32"},
@@ -345,6 +366,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("published", (const TTest *[]){fp8_of_every_grid, compressed_tensors, keys, mxfp4_by_experts,
-                                                    mxfp4_dequantized, refusals, NULL});
+    return run_tests("published", (const TTest *[]){fp8_of_every_grid, compressed_tensors, keys, keys_of_blocks,
+                                                    mxfp4_by_experts, mxfp4_dequantized, refusals, NULL});
 }
