@@ -54,9 +54,9 @@ const calm_command calm_cmd_dequantize = {
     .summary = "write a quantized checkpoint back as plain floats",
     .arguments = "DIR|FILE.gguf",
     .description =
-        "Writes a quantized directory (compressed-tensors, GPTQ, AWQ, MLX) or a GGUF file as safetensors without "
-        "quantization: for comparing, and for engines that take nothing else.  Keys of config.json stay as they are "
-        "but for the quantization entry and, with --dtype, the dtype; tokenizer files are copied.",
+        "Writes a quantized directory (compressed-tensors, GPTQ, AWQ, MLX, FP8, MXFP4) or a GGUF file as safetensors "
+        "without quantization: for comparing, and for engines that take nothing else.  Keys of config.json stay as "
+        "they are but for the quantization entry and, with --dtype, the dtype; tokenizer files are copied.",
     .examples = "  calm dequantize ./Qwen3-0.6B-W4A16 -o ./plain\n"
                 "  calm dequantize model.gguf -o ./plain --dtype f32\n\n"
                 "With --dtype f32 weights are what codes and scales represent, bit for bit;\n"

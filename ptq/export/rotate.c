@@ -514,7 +514,7 @@ calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_model_h
     CALM_SCOPED_MODEL(model);
     calm_export_place place;
     CALM_TRY(calm_export_destination(ctx, output, force, &(calm_words){(const char *[]){model_dir, how->adapter}, 2}));
-    CALM_TRY(calm_model_open_as(ctx, model_dir, how, &model));
+    CALM_TRY(calm_model_open_floats(ctx, model_dir, how, &model));
     CALM_TRY(calm_rotate_check(ctx, model));
     CALM_TRY(calm_export_begin(ctx, output, &place));
     if (calm_rotate_write(ctx, model, options, place.temporary) != CALM_OK ||

@@ -13,8 +13,12 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     calm_summary_schemes(r, out);
     calm_text_printf(out, "\n\n");
     /* The version, since the same recipe may give other bytes with another calm. */
-    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,
+    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s", CALM_VERSION,
                      calm_model_class(model), config->n_blocks, calm_dtype_name(config->dtype));
+    /* What the floats were is a limit of what they can be. */
+    if (calm_model_published(model))
+        calm_text_printf(out, ", which were published as %s", calm_model_published(model));
+    calm_text_printf(out, ".  Format: ");
     CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, out));
     if (r->recipe->how.adapter)
         calm_text_printf(out, "The LoRA adapter `%s` is merged into its weights.\n\n", r->recipe->how.adapter);

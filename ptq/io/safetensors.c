@@ -421,6 +421,8 @@ void calm_safetensors_hash_tensor(const calm_safetensors *set, const calm_tensor
         calm_sha256_update(sha, tensor->data + at, n);
         calm_safetensors_release_part(set, tensor, at, n);
     }
+    if (tensor->scales)
+        calm_sha256_update(sha, tensor->scales, tensor->scale_bytes);
 }
 
 static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)

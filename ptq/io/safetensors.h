@@ -32,6 +32,8 @@ typedef struct calm_tensor {
     /* NULL: `data` are the elements.  Else they are what this widens: blocks, or rows in another order. */
     const struct calm_tensor_source *source;
     const void *entry;      /* the source's own */
+    const uint8_t *scales;  /* [scale_bytes] bytes that a source reads beside `data`; NULL: none */
+    size_t scale_bytes;
 } calm_tensor;
 
 /* Where the tensors of another file format come from. */

@@ -351,9 +351,24 @@ calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model)
     return calm_transforms_use_hadamard(ctx, model->dir, &model->config, &model->layout);
 }
 
+/* Weights that were published as small floats become float tensors, and config.json says no more of it. */
+static calm_status widen_published(calm_ctx *ctx, calm_model *model)
+{
+    const calm_dtype dtype = model->config.dtype_known ? model->config.dtype : CALM_BF16;
+    size_t n = 0;
+    CALM_TRY(calm_published_widen(ctx, &model->published, dtype, model->tensors, &n));
+    if (!n)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: config.json says %s, but no weight is stored so", model->dir,
+                 model->published.text);
+    calm_published_drop_entry(model->json);
+    if (model->text)
+        calm_published_drop_entry(model->text);
+    return CALM_OK;
+}
+
 /* Configuration and tensors of a directory, in this order: config.json gives the expected tensors, the shards those
  * that exist. */
-static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *dir, const calm_words *accepted)
+static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *dir, const calm_model_how *how)
 {
     char *path;
     CALM_TRY(calm_path_join(ctx, &model->arena, &path, dir, "config.json"));
@@ -362,9 +377,12 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     CALM_TRY(calm_adapter_is_no_model(ctx, dir));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_text(ctx, path, model->json, &model->text));
-    CALM_TRY(calm_config_read_accepting(ctx, path, model->json, accepted, &model->config));
-    CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
-    return calm_safetensors_open(ctx, dir, &model->tensors);
+    CALM_TRY(calm_config_read_accepting(ctx, path, model->json, &how->accept_keys, &model->config));
+    CALM_TRY(calm_published_read(ctx, path, model->json, how->floats, &model->published));
+    if (!model->published.kind)
+        CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
+    CALM_TRY(calm_safetensors_open(ctx, dir, &model->tensors));
+    return model->published.kind ? widen_published(ctx, model) : CALM_OK;
 }
 
 static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
@@ -392,8 +410,7 @@ static calm_status merge_adapter(calm_ctx *ctx, calm_model *model, const calm_mo
 static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir, const calm_model_how *how)
 {
     CALM_TRY(calm_strf(ctx, &model->arena, &model->dir, "%s", dir));
-    CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir)
-                              : open_directory(ctx, model, dir, &how->accept_keys));
+    CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir) : open_directory(ctx, model, dir, how));
     CALM_TRY(find_prefix(ctx, model));
     CALM_TRY(calm_experts_unfuse(ctx, &model->config, model->prefix, model->tensors));
     CALM_TRY(merge_adapter(ctx, model, how));
@@ -425,6 +442,13 @@ calm_status calm_model_open_as(calm_ctx *ctx, const char *dir, const calm_model_
     *out = model;
     model = NULL;
     return CALM_OK;
+}
+
+calm_status calm_model_open_floats(calm_ctx *ctx, const char *dir, const calm_model_how *how, calm_model **out)
+{
+    calm_model_how floats = *how;
+    floats.floats = true;
+    return calm_model_open_as(ctx, dir, &floats, out);
 }
 
 void calm_model_close(calm_model *model)

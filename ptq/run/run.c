@@ -45,8 +45,9 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
 {
     CALM_TRY(calm_inputs_open_model(ctx, &p->in));
     if (calm_model_is_quantized(p->in.model))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; give calm the float checkpoint",
-                         p->in.recipe->model.dir);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already, as %s; give calm the float checkpoint, or "
+                         "write one: calm dequantize %s -o DIR", p->in.recipe->model.dir,
+                         calm_model_format(p->in.model), p->in.recipe->model.dir);
     CALM_TRY(choose_blocks(ctx, p));
     if (p->in.recipe->sensitivity == CALM_SENSITIVITY_GRADIENT && calm_inputs_encode(&p->in))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `choice.sensitivity` gradient is of predictions, which an "

@@ -132,7 +132,7 @@ static calm_status open_as(calm_ctx *ctx, const char *dir, const calm_model_how 
     bool splits = in->recipe->split_v;
     for (size_t i = 0; i < in->recipe->n_schemes; i++)
         splits |= calm_mix_splits(&in->recipe->schemes[i]);
-    CALM_TRY(calm_model_open_as(ctx, dir, how, &in->model));
+    CALM_TRY(calm_model_open_floats(ctx, dir, how, &in->model));
     return splits ? calm_model_split(ctx, in->model) : CALM_OK;
 }
 
@@ -182,7 +182,7 @@ calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in)
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
 {
     CALM_TRY(calm_inputs_open_given(ctx, in));
-    in->float_bytes = calm_model_bytes(in->model);
+    in->float_bytes = calm_model_float_bytes(in->model);
     CALM_TRY(calm_inputs_allow_rotation(ctx, in));
     if (in->recipe->rotate == CALM_ROTATE_NONE || in->only_look)
         return CALM_OK;

@@ -39,10 +39,13 @@ static calm_status put_texts(calm_ctx *ctx, calm_run *p, const calm_store_calibr
 static calm_status put_model(calm_ctx *ctx, calm_run *p)
 {
     const calm_config *config = calm_model_config(p->in.model);
-    char text_digest[CALM_SHA256_HEX];
+    const char *published = calm_model_published(p->in.model);
+    char text_digest[CALM_SHA256_HEX], *dtype;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &dtype, "%s%s%s", calm_dtype_name(config->dtype),
+                       published ? ", published as " : "", published ? published : ""));
     const calm_store_model model = {
         .digest = p->model_key, .name = p->in.recipe->model.name, .path = p->in.recipe->model.dir,
-        .architecture = calm_model_class(p->in.model), .dtype = calm_dtype_name(config->dtype),
+        .architecture = calm_model_class(p->in.model), .dtype = dtype,
         .n_params = (int64_t)calm_model_n_params(p->in.model), .n_blocks = (int64_t)config->n_blocks,
         .hidden_size = (int64_t)config->hidden, .vocab_size = (int64_t)config->vocab,
         .bytes = (int64_t)calm_model_bytes(p->in.model)};

@@ -31,6 +31,9 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   add_test(NAME readers.chat_templates
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/chat_templates.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
   set_tests_properties(readers.chat_templates PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.published COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/published.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.published PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900
+    SKIP_RETURN_CODE 77)
   add_test(NAME readers.format_readers
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/format_readers.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.format_readers PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
