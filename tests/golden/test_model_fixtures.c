@@ -272,6 +272,7 @@ static void check_model(const char *name, const char *dir, const char *source)
     ctx->n_threads = 1;    /* `collect` sums over windows in order */
     ck_ok(calm_rope_init(ctx, calm_model_config(model), calm_windows_reach(&f.windows), &rope));
     ck_ok(calm_batch_embed(ctx, model, &f.windows, 0, f.windows.n, ctx->out, NULL, &batch));
+    ck_ok(calm_batch_share(ctx, calm_model_config(model), ctx->out, &batch));
     compare(&f, "hidden.embed", batch.hidden.data, batch.width);
     for (size_t k = 0; k < calm_model_config(model)->n_blocks; k++)
         check_block(&f, model, k, &rope, &batch);
