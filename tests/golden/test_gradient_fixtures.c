@@ -392,7 +392,7 @@ static void identity_head(const run *r, calm_predictors *set)
     ck_ok(calm_safetensors_put(ctx, &writer, one, vocab * vocab * sizeof *one));
     ck_ok(calm_safetensors_end(ctx, &writer));
     ck_ok(calm_safetensors_open(ctx, path, &identity));
-    set->models[0].head = (calm_head){.hidden = vocab, .logit_scale = 1,
+    set->models[0].head = (calm_head){.hidden = vocab,
                                       .vocab = vocab,
                                       .set = identity,
                                       .table = calm_safetensors_find(identity, "head"),

@@ -104,7 +104,9 @@ TEST(positions)
         double worst = 0;
         for (size_t i = 0; i < n * 32; i++)
             worst = test_worse(worst, fabs((double)shifted[i] - (double)expected[i]));
-        if (calm_model_config(model)->arch->encoder)
+        /* q of Ministral 3 grows with the position itself; Hunyuan weighs channels that have turned. */
+        const calm_config *config = calm_model_config(model);
+        if (config->arch->encoder || config->arch->late_qk_norm || config->query_growth > 0)
             ck_assert(worst > 0.1);
         else
             ck_assert_msg(worst < 1e-2, "%s: off by %g", tiny_families[f], worst);
