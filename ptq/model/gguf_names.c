@@ -270,8 +270,9 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
         CALM_TRY(name_in_block(ctx, arch, prefix, spot, out));
     else if (strcmp(spot->name, "token_embd.weight") == 0)
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->embed));
-    else if (strcmp(spot->name, "output_norm.weight") == 0)
-        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->final_norm));
+    else if (strcmp(spot->name, "output_norm.weight") == 0
+             || (strcmp(spot->name, "output_norm.bias") == 0 && calm_arch_norm_biased(arch)))
+        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, names->final_norm, ending(spot->name)));
     else if (strcmp(spot->name, "output.weight") == 0)
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s.weight", names->head));
     spot->plus_one = *out && adds_one(arch, *out);
