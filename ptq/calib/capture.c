@@ -299,6 +299,7 @@ static calm_status run_rows(calm_ctx *ctx, capture_state *state, calm_batch *bat
     calm_span span;
     float *x, *copy;
     CALM_SCOPED_SCRATCH(ctx);
+    /* With the rows that both sublayers read, where the family has such. */
     CALM_TRY(calm_batch_get(ctx, batch, window, &span, &x));
     if (!state->options->stay) {
         CALM_TRY(calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, x, &span, observer));

@@ -15,6 +15,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_granite = {
     .name = "granite",
     .classes = "GraniteForCausalLM",
+    .stem = "Granite",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_rope_theta = 10000.0,

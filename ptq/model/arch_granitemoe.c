@@ -23,6 +23,7 @@ static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
 const calm_arch calm_arch_granitemoe = {
     .name = "granitemoe",
     .classes = "GraniteMoeForCausalLM",
+    .stem = "GraniteMoe",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_rope_theta = 10000.0,

@@ -59,6 +59,7 @@ const calm_arch calm_arch_smollm3 = {
     .default_kv_heads = 4,
     .default_positions = 32768,
     .default_rope_theta = 2000000.0,
-    .keys = "attention_bias mlp_bias no_rope_layers no_rope_layer_interval use_sliding_window sliding_window layer_types",
+    .keys = "attention_bias mlp_bias no_rope_layers no_rope_layer_interval use_sliding_window sliding_window "
+            "layer_types",
     .read_config = read_config,
 };

@@ -216,7 +216,8 @@ static void add_experts(builder *b)
     const bool qwen = is_family(b, "qwen2_moe") || is_family(b, "qwen3_moe");
     if (!b->list->as->experts)
         return;
-    set_size(b, is_family(b, "mixtral") || is_family(b, "granitemoe") ? "num_local_experts" : "num_experts", "expert_count", 0);
+    const bool local = is_family(b, "mixtral") || is_family(b, "granitemoe");
+    set_size(b, local ? "num_local_experts" : "num_experts", "expert_count", 0);
     set_size(b, "num_experts_per_tok", "expert_used_count", 0);
     /* Elsewhere intermediate_size is an expert's width. */
     if (!qwen)

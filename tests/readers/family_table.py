@@ -1,6 +1,7 @@
 """The table of families in docs/families.md, from the reference fixtures.
 
-    family_table.py PROGRAMS WORK [--vllm PYTHON] [--only FAMILY...] [--write FILE]
+    family_table.py PROGRAMS WORK [--vllm PYTHON] [--columns "W4 read back" ...] [--only FAMILY...] [--write FILE]
+                    [--also CELLS.json...]
 
 PROGRAMS: the build folder.  WORK: a folder for what is written.  Fixtures are those of $CALM_FIXTURES/families (default
 ../shared/fixtures).  For each one that calm reads:
@@ -14,7 +15,9 @@ PROGRAMS: the build folder.  WORK: a folder for what is written.  Fixtures are t
                    standard deviation (gguf_reader.py), or why there is none
   vLLM             its CPU build loads the quantized checkpoint and gives finite numbers
 
-A cell "-" was not run.  Cells of one step are kept in WORK/cells.json, so that a run goes on where it was stopped.
+A cell "-" was not run.  Cells are kept in WORK/cells.json, so that a run continues where it was stopped.  --also: those of
+runs over other fixtures of the same names (make_families.py --params), for what these are too small for: GGUF where every
+fourth block differs, vLLM, whose CPU attention knows heads of 32 and more.
 """
 
 import argparse
@@ -70,7 +73,7 @@ class Family:
         return run([f"{self.opts.programs}/calm", *words])
 
     def quantize(self):
-        code, text = self.calm("quantize", "--model", self.source, "--scheme", "w4a16_g8", "--algorithms", "rtn,gptq",
+        code, text = self.calm("quantize", "--model", self.source, "--scheme", self.opts.scheme, "--algorithms", "rtn,gptq",
                                "--tokens", self.tokens, "--samples", "8", "--seqlen", "32", "--guard-samples", "0",
                                "--expert-tokens", "1", "--no-eval", "--quiet", "--force", "--output", self.out,
                                "--store", self.out + ".db")  # fmt: skip
@@ -110,8 +113,11 @@ class Family:
         return found[1] if found else short(last_line(text))
 
     def vllm(self):
-        if not self.opts.vllm or not os.path.isdir(self.out):
+        if not self.opts.vllm:
             return "-"
+        refused = None if os.path.isdir(self.out) else self.quantize()
+        if refused:
+            return refused
         code, text = run([self.opts.vllm, f"{HERE}/vllm_loads.py", self.out, self.tokens], 600)
         return "loads" if code == 0 else short(last_line(text))
 
@@ -132,6 +138,16 @@ def table(rows, cells):
     return "\n".join(out) + "\n"
 
 
+def add_cells(cells, others):
+    """Cells of another run that say more: a number or "loads" in place of words or "-"."""
+    for name, other in others.items():
+        for column in ("GGUF", "vLLM"):
+            said = other.get(column, "-")
+            mine = cells.setdefault(name, {}).get(column, "-")
+            if mine == "-" or (re.match(r"[\d.]+(e-\d+)?$|loads$", said) and not re.match(r"[\d.]", mine)):
+                cells[name][column] = said
+
+
 def write(path, rows, cells):
     """Replace the part between the two marks."""
     begin, end = "<!-- table: tests/readers/family_table.py -->\n", "<!-- end of table -->\n"
@@ -150,6 +166,9 @@ def main():
     parser.add_argument("work")
     parser.add_argument("--vllm")
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--columns", nargs="*", default=COLUMNS)
+    parser.add_argument("--scheme", default="w4a16_g8")
+    parser.add_argument("--also", nargs="*", default=[])
     parser.add_argument("--write")
     opts = parser.parse_args()
     root = os.environ.get("CALM_FIXTURES", os.path.join(HERE, "../../../shared/fixtures"))
@@ -165,11 +184,13 @@ def main():
         family, row = Family(opts, name), cells.setdefault(name, {})
         for column, step in {"W4 read back": family.read_back, "check": family.check, "GGUF": family.gguf,
                              "vLLM": family.vllm}.items():  # fmt: skip
-            if row.get(column, "-") == "-" or opts.only:
+            if column in opts.columns and (row.get(column, "-") == "-" or opts.only):
                 row[column] = step()
         print(name, json.dumps(row), flush=True)
         with open(kept, "w", encoding="utf-8") as stream:
             json.dump(cells, stream, indent=1)
+    for path in opts.also:
+        add_cells(cells, json.load(open(path, encoding="utf-8")))
     if opts.write:
         write(opts.write, rows, cells)
     print(table(rows, cells))

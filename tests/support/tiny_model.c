@@ -56,8 +56,9 @@ typedef struct tensor_row {
 static const tensor_row llama[] = {EMBED, NORMS, ATTENTION, MLP(ALWAYS), {L "mlp.gate_proj.bias", 'M', 0, BIASED},
                                    {L "mlp.up_proj.bias", 'M', 0, BIASED}, {L "mlp.down_proj.bias", 'D', 0, BIASED},
                                    HEAD, {0}};
-static const tensor_row seed_oss[] = {EMBED, NORMS, QKV(ALWAYS), LINEAR("self_attn.o_proj", 'D', 'Q', ALWAYS, BIASED),
-                                      MLP(ALWAYS), {L "mlp.gate_proj.bias", 'M', 0, BIASED},
+static const tensor_row seed_oss[] = {EMBED, NORMS, QKV(ALWAYS),
+                                      LINEAR("self_attn.o_proj", 'D', 'Q', ALWAYS, BIASED), MLP(ALWAYS),
+                                      {L "mlp.gate_proj.bias", 'M', 0, BIASED},
                                       {L "mlp.up_proj.bias", 'M', 0, BIASED}, {L "mlp.down_proj.bias", 'D', 0, BIASED},
                                       HEAD, {0}};
 static const tensor_row starcoder2[] = {EMBED, NORMS, {L "input_layernorm.bias", 'D', 0, ALWAYS},
@@ -91,8 +92,9 @@ static const tensor_row qwen3_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTI
 static const tensor_row mixtral[] = {EMBED, NORMS, QKV(BIASED), O, SPARSE_MOE("gate"), HEAD, {0}};
 static const tensor_row granitemoe[] = {EMBED, NORMS, ATTENTION, SPARSE_MOE("router.layer"), HEAD, {0}};
 static const tensor_row phimoe[] = {EMBED, NORMS, {L "input_layernorm.bias", 'D', 0, ALWAYS},
-                                    {L "post_attention_layernorm.bias", 'D', 0, ALWAYS}, ATTENTION, SPARSE_MOE("gate"), HEAD,
-                                    {"model.norm.bias", 'D', 0, ALWAYS}, {"lm_head.bias", 'V', 0, ALWAYS}, {0}};
+                                    {L "post_attention_layernorm.bias", 'D', 0, ALWAYS}, ATTENTION,
+                                    SPARSE_MOE("gate"), HEAD, {"model.norm.bias", 'D', 0, ALWAYS},
+                                    {"lm_head.bias", 'V', 0, ALWAYS}, {0}};
 static const tensor_row ernie4_5_moe[] = {EMBED, NORMS, QKV(BIASED), O, MLP(DENSE), EXPERTS,
                                           GATED("mlp.shared_experts", 'e', SPARSE),
                                           {L "mlp.moe_statics.e_score_correction_bias", '1', 'E', SPARSE}, HEAD, {0}};

@@ -371,8 +371,7 @@ TEST(jobs_that_can_absorb)
     for (size_t f = 0; tiny_families[f]; f++) {
         const tiny_model spec = tiny_of(tiny_families[f]);
         const bool bert = starts_with(spec.family, "bert"), gated = !bert && strcmp(spec.family, "starcoder2") != 0;
-        const bool post_norm = bert || starts_with(spec.family, "olmo2") || starts_with(spec.family, "olmo3")
-                               || strcmp(spec.family, "exaone4") == 0 || strcmp(spec.family, "cohere2") == 0;
+        const bool post_norm = bert || calm_arch_listed("olmo2 olmo3 exaone4 cohere2", ' ', spec.family);
         calm_model *model;
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         const bool mixture = calm_config_is_mixture(calm_model_config(model));
