@@ -119,7 +119,8 @@ class Family:
         if refused:
             return refused
         code, text = run([self.opts.vllm, f"{HERE}/vllm_loads.py", self.out, self.tokens], 600)
-        return "loads" if code == 0 else short(last_line(text))
+        errors = re.findall(r"\w*Error: .*", text)
+        return "loads" if code == 0 else short(errors[-1] if errors else last_line(text))
 
 
 def write_tokens(path):

@@ -65,7 +65,7 @@ def outputs(model, name, lines):
 def widen(model, rounded):
     """Experts as float32 numbers, with `rounded` rounded to bfloat16 before."""
     for key, parameter in model.named_parameters():
-        if "experts" in key and parameter.is_floating_point():
+        if ".experts." in key and parameter.is_floating_point():
             parameter.data = (parameter.data.bfloat16() if rounded else parameter.data).float()
     return model
 

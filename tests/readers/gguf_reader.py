@@ -107,6 +107,9 @@ def torch_model(model, folder):
     # transformers 5 has Mixtral's mixture under the usual name.
     if not any(".block_sparse_moe." in k for k in out.state_dict()):
         values = {k.replace(".block_sparse_moe.", ".mlp."): v for k, v in values.items()}
+    router = "block_sparse_moe.router"    # Granite's, which transformers 5 has without the word "layer"
+    if any(k.endswith(router + ".weight") for k in out.state_dict()):
+        values = {k.replace(router + ".layer.", router + "."): v for k, v in values.items()}
     for name in [k for k in out.state_dict() if k.endswith((".experts.gate_up_proj", ".experts.down_proj"))]:
         stem, word = name.rsplit(".", 1)
         named = f"{stem}.0.gate_proj.weight" in values or f"{stem}.0.down_proj.weight" in values
