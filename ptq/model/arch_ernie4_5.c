@@ -10,7 +10,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 
 const calm_arch calm_arch_ernie4_5 = {
     .name = "ernie4_5",
-    .classes = "Ernie4_5ForCausalLM",
+    .classes = "Ernie4_5ForCausalLM|Ernie4_5_ForCausalLM",
     .stem = "Ernie4_5",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
