@@ -58,7 +58,7 @@ size_t calm_encode_bytes(const calm_config *config, size_t n)
 size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t n_subjects,
                                  size_t block_bytes)
 {
-    /* The first subject's rows, and those of the one that goes on from them. */
+    /* The first subject's rows, and those of the one that continues from them. */
     return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) +
            calm_size_min(n_subjects, 2) *
                calm_row_store_bytes(calm_encode_batch(config, n, longest) * longest, config->hidden) + block_bytes;

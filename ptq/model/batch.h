@@ -49,7 +49,7 @@ size_t calm_batch_share_bytes(const calm_config *config, size_t rows);
 calm_status calm_batch_get(calm_ctx *ctx, const calm_batch *batch, size_t i, calm_span *span, float **x);
 calm_status calm_batch_put(calm_ctx *ctx, const calm_batch *batch, size_t i, const calm_span *span, const float *x);
 
-/* The first n windows of `from` with hidden rows of their own, allocated as above.  Close too, also after a failure. */
+/* The first n windows of `from` with their own hidden rows, allocated as above.  Close too, also after a failure. */
 calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,
                             calm_batch *out);
 

@@ -93,7 +93,7 @@ typedef struct calm_config {
     float residual_scale;             /* of what a sublayer adds; 0: none                       */
     float logit_scale;                /* before the cap; 0: none                                */
     float query_growth;               /* q at position p times 1 + this ln(1 + floor(p / original)); 0: none */
-    size_t down_hadamard;             /* down reads x H, H of so many channels a block (tensor/rotation.h); 0: x */
+    size_t down_hadamard;             /* down reads x H, H of this many channels a block (tensor/rotation.h); 0: x */
     size_t *window;                   /* [n_blocks] keys a query sees, 0 = all                  */
     calm_moe_config moe;
     calm_dtype dtype;                 /* as config.json states it                               */

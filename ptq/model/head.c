@@ -9,7 +9,7 @@
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
-/* 4 MB of float32: larger than the caches' share of a product, small beside the table of a large vocabulary. */
+/* 4 MB of float32: larger than the caches' share of a product, small next to the table of a large vocabulary. */
 #define TILE_FLOATS ((size_t)1024 * 1024)
 
 /* ---- loading ---- */
@@ -30,7 +30,7 @@ static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_hea
     CALM_TRY(calm_model_load_linear(ctx, model, "cls.predictions.transform.dense", width, width, true,
                                     &out->transform));
     CALM_TRY(calm_model_load_norm(ctx, model, "cls.predictions.transform.LayerNorm", width, &out->transform_norm));
-    /* A decoder that is not tied has a bias of its own; tied, both names mean the same one. */
+    /* A decoder that is not tied has its own bias; tied, both names mean the same one. */
     const bool own = calm_safetensors_find(set, "cls.predictions.decoder.bias") != NULL;
     CALM_TRY(calm_model_load_vector(ctx, model, own ? "cls.predictions.decoder.bias" : "cls.predictions.bias",
                                     out->vocab, &out->bias));
@@ -150,7 +150,7 @@ calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const fl
 
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out)
 {
-    /* The first token is [CLS], whose row stands for the text. */
+    /* The first token is [CLS], whose row represents the text. */
     CALM_TRY(calm_weight_apply(ctx, &head->pooler, x, 1, out));
     for (size_t i = 0; i < head->hidden; i++)
         out[i] = tanhf(out[i]);

@@ -7,11 +7,11 @@ TOKENS: JSON lines {"ids": [...]}.  Each FOLDER has a compressed-tensors checkpo
 exit status 1 unless all are the same.
 
 Both compute in float32 from the same numbers in another order, which gives some 1e-6 of the largest value; two readers do more:
-  - quantized activations: where a quotient lies on the edge of two codes the last bit decides, and one code of 127 is 1 % of
+  - quantized activations: where a quotient is on the edge of two codes the last bit decides, and one code of 127 is 1 % of
     a token's largest value; such tokens (and in decoders those after them) differ, the others do not
   - experts: transformers keeps them in bfloat16 once it has multiplied codes by scales, 2^-9 of each weight, and where two
     experts are almost as good the router then takes the other
-so the median over tokens has a bound of its own.  A matrix in the wrong place moves every token by its whole size.
+so the median over tokens has its own bound.  A matrix in the wrong place moves every token by its whole size.
 
 Where FOLDER.float is there, what `calm dequantize --dtype f32` makes of FOLDER, experts are compared without that noise: calm
 with transformers' run of FOLDER.float, and this one, its experts rounded to bfloat16, with FOLDER, its products in float32.

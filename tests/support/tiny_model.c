@@ -22,7 +22,7 @@ const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .voca
 
 /* ---- names and shapes ---- */
 
-/* When a tensor is there: always, or only with a head of its own, by the bias switch, in dense or in sparse blocks. */
+/* When a tensor is there: always, or only with its own head, by the bias switch, in dense or in sparse blocks. */
 typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE } condition;
 
 /* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
