@@ -11,7 +11,7 @@ static bool between(size_t block, int64_t pattern)
     return (block + 1) % (size_t)pattern != 0;
 }
 
-/* "LLLG" is written beside "layer_types", which then says the same; null where nothing slides. */
+/* "LLLG" comes with "layer_types", which then says the same; null where nothing slides. */
 static calm_status read_pattern(calm_ctx *ctx, const char *path, const calm_json *root, int64_t *out)
 {
     const calm_json_type listed = calm_json_typeof(calm_json_get(root, "layer_types"));

@@ -11,7 +11,7 @@ static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json 
     const calm_json *scaling = calm_json_get(root, "rope_scaling");
     const calm_json *described = calm_json_size(scaling) ? scaling : calm_json_get(root, "rope_parameters");
     double beta, original;
-    /* The class has an embedding of its own for a silent config, which no published file leaves to it. */
+    /* The class has a default embedding for a silent config, which no published file leaves to it. */
     CALM_TRY(calm_json_expect(ctx, described, CALM_JSON_OBJECT, "%s: \"rope_parameters\"", path));
     CALM_TRY(calm_json_need_number(ctx, path, described, "llama_4_scaling_beta", NULL, 0, 1e3, &beta));
     CALM_TRY(calm_json_need_number(ctx, path, described, "original_max_position_embeddings", NULL, 1, 1e9, &original));

@@ -1,6 +1,6 @@
 """Does vLLM's CPU build load a checkpoint and give finite log-likelihoods?   vllm_loads.py FOLDER TOKENS
 
-Prints "loaded" once the engine stands, all tensors in their places, and exits 0 if it also ran: builds for CPUs without
+Prints "loaded" once all tensors are in the engine, and exits 0 if it also ran: builds for CPUs without
 AVX-512 have no kernel for 4-bit weights.
 """
 

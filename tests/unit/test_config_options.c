@@ -103,7 +103,7 @@ TEST(multipliers)
 }
 END_OF_TEST
 
-/* ---- what published files say besides ---- */
+/* ---- what published files also say ---- */
 
 TEST(fixed_settings)
 {
@@ -121,7 +121,7 @@ TEST(fixed_settings)
 }
 END_OF_TEST
 
-/* null is the quotient where the class has a width of its own. */
+/* null is the quotient, also where the class has a default width. */
 TEST(widths_of_heads)
 {
     ck_assert_uint_eq(config_with("seed_oss", "head_dim", NULL).head_dim, 128);
