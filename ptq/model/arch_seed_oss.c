@@ -1,4 +1,4 @@
-/* Seed-OSS: Llama's block with a width of heads that config.json says, biases on q, k and v, and by another switch on o.
+/* Seed-OSS: Llama's block with a width of heads that config.json says, biases on q, k and v, by another switch on o.
  *
  * Reference: transformers' modeling_seed_oss.py. */
 #include "ptq/model/arch.h"

@@ -298,5 +298,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("forward", (const TTest *[]){threads_and_files, windows_alone, positions, causality, whole_model,
-                                                  windows_within_a_budget, failures, memory, sublayers_one_by_one, NULL});
+                                                  windows_within_a_budget, failures, memory, sublayers_one_by_one,
+                                                  NULL});
 }
