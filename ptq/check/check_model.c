@@ -93,7 +93,7 @@ static calm_status need_norm(calm_checking *c, const char *module, size_t width)
     const calm_check_module *found = calm_check_find_module(c, module);
     const bool old = found && calm_check_part(c, found, "gamma"); /* the first BERT checkpoints */
     CALM_TRY(need_part(c, module, old ? "gamma" : "weight", 1, width, 0));
-    return c->model.arch->norm == CALM_NORM_LAYER ? need_part(c, module, old ? "beta" : "bias", 1, width, 0) : CALM_OK;
+    return calm_arch_norm_biased(c->model.arch) ? need_part(c, module, old ? "beta" : "bias", 1, width, 0) : CALM_OK;
 }
 
 /* A module of tensors that may be quantized (an embedding, head or router of MLX): checked with its parts. */

@@ -39,7 +39,11 @@ typedef struct calm_arch {
     const char *prefixes;      /* of tensor names, joined by '|', the usual first: "model." */
     const calm_names *names;
     calm_norm_kind norm;
+    bool no_norm_bias;         /* LayerNorm without b                                     */
     calm_qk_norm qk_norm;      /* read_config may switch it off in calm_config            */
+    bool late_qk_norm;         /* behind the rotary embedding instead of before           */
+    bool neighbours;           /* rotary pairs: channel 2 c with 2 c + 1                  */
+    bool parallel;             /* the MLP reads what attention reads, and has no IN norm  */
     bool encoder;              /* no head for the next token: judged by its hidden rows   */
     bool both_ways;            /* every token sees every other                            */
     bool bert;                 /* embeddings of position and type, with a norm; heads of BERT */
@@ -50,6 +54,7 @@ typedef struct calm_arch {
     int64_t default_head_dim;  /* when head_dim is absent; 0: hidden / heads              */
     int64_t default_positions; /* when max_position_embeddings is absent; 0: 2048         */
     double default_rope_theta; /* 0: no rotary embedding                                  */
+    bool local_rope;           /* sliding blocks have an embedding of their own, unscaled, of the same theta */
     double partial_rope;       /* partial_rotary_factor counts, and is this when absent; 0: it does not */
     const char *eps_key;       /* NULL: layer_norm_eps of LayerNorm, rms_norm_eps of RMSNorm           */
     const char *rope_keys;     /* settings of the rotary embedding that read_config reads, joined by ' ' */
@@ -57,6 +62,7 @@ typedef struct calm_arch {
     bool phi_rope;             /* partial_rotary_factor counts; yarn is an old name of longrope, and the original
                                   positions are 4096 when original_max_position_embeddings is absent */
     double default_eps;        /* of the norms, when the config is silent; 0: 1e-6        */
+    const char *default_activation;    /* when hidden_act is absent; NULL: silu, or gelu of BERT */
     const char *keys;          /* keys that read_config reads, joined by ' '              */
 
     /* What is particular in this family's config.  Called after the common keys are read. */
@@ -97,6 +103,9 @@ extern const calm_names calm_names_llama;
 /* The same with RMSNorm over heads of q and k. */
 extern const calm_names calm_names_qk_norm;
 
+/* Norms behind each sublayer alone, and over the whole q and k (arch_olmo2.c). */
+extern const calm_names calm_names_olmo;
+
 /* The head's module in ctx->out; NULL: the family has none.  It stands outside of the model that a prefix names:
  * "lm_head" with the prefixes "model.", "model.language_model." and "", "language_model.lm_head" with
  * "language_model.model.". */
@@ -110,6 +119,9 @@ const char *calm_arch_model_types(const calm_arch *arch);
 
 /* Find by class name; when that is NULL by model type; NULL when unknown. */
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type);
+
+/* Have its norms a bias? */
+bool calm_arch_norm_biased(const calm_arch *arch);
 
 /* Is it one of the classes without a head for the next token that the family's `stem` begins? */
 bool calm_arch_is_headless(const calm_arch *arch, const char *class_name);

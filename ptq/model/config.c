@@ -38,15 +38,17 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
 {
     const calm_arch *arch = config->arch;
     CALM_TRY(calm_config_size(ctx, path, root, "num_attention_heads", NULL, &config->n_heads));
+    /* null is the quotient too, where a class has a number of its own. */
+    const bool quotient = !arch->default_head_dim || calm_json_get(root, "head_dim");
     /* Only then is the width of a head the quotient; elsewhere heads * head_dim may differ from the hidden size. */
-    if (!arch->default_head_dim && calm_json_typeof(calm_json_get(root, "head_dim")) == CALM_JSON_NULL &&
+    if (quotient && calm_json_typeof(calm_json_get(root, "head_dim")) == CALM_JSON_NULL &&
         config->hidden % config->n_heads != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu", path,
                          config->hidden, config->n_heads);
     const bool many =
         arch->default_kv_heads && !calm_json_get(root, "num_key_value_heads"); /* null: as many as heads */
     int64_t kv = many ? arch->default_kv_heads : (int64_t)config->n_heads;
-    int64_t width = arch->default_head_dim ? arch->default_head_dim : (int64_t)(config->hidden / config->n_heads);
+    int64_t width = quotient ? (int64_t)(config->hidden / config->n_heads) : arch->default_head_dim;
     CALM_TRY(calm_config_size(ctx, path, root, "num_key_value_heads", &kv, &config->n_kv));
     CALM_TRY(calm_config_size(ctx, path, root, "head_dim", &width, &config->head_dim));
     if (config->n_heads % config->n_kv != 0)
@@ -86,7 +88,10 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
                                             CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_RELU};
     /* Gemma configs may carry a hidden_act too, which their own code does not read. */
     const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE;
-    const char *usual = gemma ? "gelu_pytorch_tanh" : config->arch->bert ? "gelu" : "silu";
+    const char *usual = config->arch->default_activation ? config->arch->default_activation
+                        : gemma                          ? "gelu_pytorch_tanh"
+                        : config->arch->bert             ? "gelu"
+                                                         : "silu";
     const char *key = gemma ? "hidden_activation" : "hidden_act", *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
     const int index = calm_option_value_index(names, name);
@@ -209,17 +214,4 @@ bool calm_slides_always(size_t block, int64_t pattern)
     (void)block;
     (void)pattern;
     return true;
-}
-
-/* ---- biases ---- */
-
-calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    bool bias;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){false}, &bias));
-    /* Also o: the reference gives all four the same switch. */
-    for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        if (calm_job_sublayer(calm_role_job(role)) == CALM_SUBLAYER_ATTENTION)
-            config->bias[role] = bias;
-    return CALM_OK;
 }

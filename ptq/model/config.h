@@ -82,6 +82,7 @@ typedef struct calm_config {
     float norm_eps;
     calm_rope_config rope[CALM_N_ROPES];
     bool *local_rope;                 /* [n_blocks] is rotated by rope[CALM_ROPE_LOCAL]         */
+    bool *no_rope;                    /* [n_blocks] is not rotated; NULL: all are               */
     bool tied;                        /* the head is the embedding                              */
     bool head_bias;                   /* the head of a decoder has one                          */
     bool bias[CALM_N_ROLES];          /* this role's linear has one                             */
@@ -90,6 +91,9 @@ typedef struct calm_config {
     float attention_scale;            /* of q . k                                               */
     float attention_cap, logit_cap;   /* s = cap tanh(s / cap); 0: none                         */
     float embedding_scale;
+    float residual_scale;             /* of what a sublayer adds; 0: none                       */
+    float logit_scale;                /* before the cap; 0: none                                */
+    float query_growth;               /* q at position p times 1 + this ln(1 + floor(p / original)); 0: none */
     size_t down_hadamard;             /* down reads x H, H of this many channels a block (tensor/rotation.h); 0: x */
     size_t *window;                   /* [n_blocks] keys a query sees, 0 = all                  */
     calm_moe_config moe;
@@ -124,6 +128,27 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
 
 /* For `slides`: every block does. */
 bool calm_slides_always(size_t block, int64_t pattern);
+
+/* config->no_rope for a family to fill in. */
+calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config);
+
+/* Biases of the three linears of an MLP by "mlp_bias", absent: none. */
+calm_status calm_config_mlp_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* A bias of every linear, or none, by "use_bias". */
+calm_status calm_config_use_bias(calm_ctx *ctx, const char *path, const calm_json *root, bool usual,
+                                 calm_config *config);
+
+/* Granite's multipliers, of which each is 1 when absent: embedding_multiplier, attention_multiplier (the scale of
+ * scores), residual_multiplier, and logits_scaling, which divides. */
+calm_status calm_config_multipliers(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* CALM_EUNSUPPORTED unless each of the n keys is absent or has its only known value, which `value` spells in JSON. */
+typedef struct calm_fixed_key {
+    const char *key, *value;
+} calm_fixed_key;
+calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *root, const calm_fixed_key *keys,
+                              size_t n);
 
 /* Biases of q, k, v and o by "attention_bias", absent: none. */
 calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);

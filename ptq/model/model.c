@@ -133,7 +133,7 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
     const float *w, *b = NULL;
     bool old = false;    /* the first BERT checkpoints say gamma and beta */
     /* RMSNorms have no bias, so only LayerNorms are searched for one. */
-    if (kind == CALM_NORM_LAYER) {
+    if (calm_arch_norm_biased(model->config.arch)) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.gamma", module));
         old = calm_safetensors_find(model->tensors, name) != NULL;

@@ -40,7 +40,7 @@ static size_t small_parts_bytes(const calm_model *model, size_t index, calm_subl
 {
     const calm_config *config = &model->config;
     const calm_names *names = config->arch->names;
-    const size_t vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1, row = CALM_BYTES(float, config->hidden);
+    const size_t vectors = calm_arch_norm_biased(config->arch) ? 2 : 1, row = CALM_BYTES(float, config->hidden);
     /* A norm over heads has head_dim weights, one over the projection as many as it has channels. */
     const bool heads = config->qk_norm == CALM_QK_NORM_HEAD;
     size_t bytes = 0;

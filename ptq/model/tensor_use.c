@@ -40,7 +40,7 @@ static bool is_norm(const names *of, const char *text, const char *module)
 {
     const char *end = behind(text, module);
     /* RMSNorms have no bias: one in the file is not read, as in transformers. */
-    return is(end, ".weight") || (of->config->arch->norm == CALM_NORM_LAYER
+    return is(end, ".weight") || (calm_arch_norm_biased(of->config->arch)
                                   && (is(end, ".bias") || is(end, ".gamma") || is(end, ".beta")));
 }
 

@@ -256,7 +256,7 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
 /* Of the norm that a job's input scale folds into, with its bias and the block's name. */
 static size_t folded_norm_bytes(const calm_config *config, const calm_job_ref *job)
 {
-    const size_t vectors = config->arch->norm == CALM_NORM_LAYER ? 2 : 1;
+    const size_t vectors = calm_arch_norm_biased(config->arch) ? 2 : 1;
     const bool folds = job->can_absorb && (job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP);
     return folds ? vectors * CALM_BYTES(float, config->hidden) + CALM_BYTES(char, BLOCK_NAME) : 0;
 }

@@ -12,6 +12,9 @@ Both compute in float32 from the same numbers in another order, which gives some
   - experts: transformers keeps them in bfloat16 once it has multiplied codes by scales, 2^-9 of each weight, and where two
     experts are almost as good the router then takes the other
 so the median over tokens has its own bound.  A matrix in the wrong place moves every token by its whole size.
+
+Where FOLDER.float is there, what `calm dequantize --dtype f32` makes of FOLDER, experts are compared without that noise: calm
+with transformers' run of FOLDER.float, and this one, its experts rounded to bfloat16, with FOLDER, its products in float32.
 """
 
 import json
@@ -49,18 +52,35 @@ def kind_of(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
         config = json.load(stream)
     groups = config["quantization_config"]["config_groups"].values()
-    if config.get("num_experts"):
+    if any("experts" in key for key in {**config, **config.get("text_config", {})}):
         return "experts"
     return "activations" if any(group["input_activations"] for group in groups) else "weights"
 
 
+def outputs(model, name, lines):
+    with torch.no_grad():
+        return torch.cat([getattr(model(torch.tensor([ids])), name).float() for ids in lines])
+
+
+def widen(model, rounded):
+    """Experts as float32 numbers, with `rounded` rounded to bfloat16 before."""
+    for key, parameter in model.named_parameters():
+        if ".experts." in key and parameter.is_floating_point():
+            parameter.data = (parameter.data.bfloat16() if rounded else parameter.data).float()
+    return model
+
+
 def compare(folder, lines):
-    model = load(folder)
     ours = load_file(os.path.join(folder, "calm.safetensors"))
     name = "logits" if "logits" in ours else "last_hidden_state"
-    with torch.no_grad():
-        theirs = torch.cat([getattr(model(torch.tensor([ids])), name).float() for ids in lines])
-    errors = (theirs - ours[name]).abs().amax(-1).flatten() / ours[name].abs().max()
+    model, twin = load(folder), folder + ".float"
+    if os.path.isdir(twin):
+        exact = load(twin)
+        pairs = [(ours[name], outputs(exact, name, lines))]
+        pairs.append((outputs(widen(exact, True), name, lines), outputs(widen(model, False), name, lines)))
+    else:
+        pairs = [(ours[name], outputs(model, name, lines))]
+    errors = torch.stack([(a - b).abs().amax(-1).flatten() / a.abs().max() for a, b in pairs]).amax(0)
     return errors.median().item(), errors.max().item(), count_quantized(model)
 
 
@@ -70,7 +90,7 @@ def main():
     failed = 0
     for folder in sys.argv[2:]:
         try:
-            kind = kind_of(folder)
+            kind = "weights" if os.path.isdir(folder + ".float") else kind_of(folder)
             median, worst, quantized = compare(folder, lines)
             same = quantized > 0 and median < BOUNDS[kind][0] and worst < BOUNDS[kind][1]
             print(f"{os.path.basename(folder)}: {'same' if same else 'DIFFERENT'}, {median:.1e} of the largest value, "
