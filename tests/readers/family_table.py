@@ -161,7 +161,7 @@ def add_cells(cells, others):
 
 def write(path, rows, cells):
     """Replace the part between the two marks."""
-    begin, end = "<!-- table: tests/readers/family_table.py -->\n", "<!-- end of table -->\n"
+    begin, end = "<!-- families -->\n", "<!-- /families -->\n"
     with open(path, encoding="utf-8") as stream:
         text = stream.read()
     missing = " ".join(sorted(name for name in rows if not rows[name]))
