@@ -6,17 +6,13 @@
  * Reference: arXiv 2504.00698; transformers' modeling_cohere2.py. */
 #include "ptq/model/arch.h"
 
-static bool between(size_t block, int64_t pattern)
-{
-    return (block + 1) % (size_t)pattern != 0;
-}
-
 /* Settings of the published files that transformers' code has no choice for. */
 static const calm_fixed_key fixed[] = {
     {"position_embedding_type", "rope_gptj"}, {"rotary_pct", "1"}, {"use_qk_norm", "false"},
     {"use_parallel_block", "true"}, {"use_gated_activation", "true"}, {"use_parallel_embedding", "false"},
     {"order_of_interleaved_layers", "local_attn_first"}};
 
+/* Windows by the pattern; blocks without one have no rotary embedding. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     int64_t pattern;
@@ -29,7 +25,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_json_need_number(ctx, path, root, "logit_scale", &(double){0.0625}, 1e-6, 1e6, &scale));
     config->logit_scale = (float)scale;
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &(int64_t){4}, 1, 4096, &pattern));
-    CALM_TRY(calm_config_windows(ctx, path, root, 4096, between, pattern, config));
+    CALM_TRY(calm_config_windows(ctx, path, root, 4096, calm_slides_between, pattern, config));
     CALM_TRY(calm_config_new_no_rope(ctx, config));
     for (size_t i = 0; i < config->n_blocks; i++)
         config->no_rope[i] = config->window[i] == 0;

@@ -6,11 +6,6 @@
  * Reference: arXiv 2507.11407; transformers' modeling_exaone4.py. */
 #include "ptq/model/arch.h"
 
-static bool between(size_t block, int64_t pattern)
-{
-    return (block + 1) % (size_t)pattern != 0;
-}
-
 /* "LLLG" comes with "layer_types", which then says the same; null where nothing slides. */
 static calm_status read_pattern(calm_ctx *ctx, const char *path, const calm_json *root, int64_t *out)
 {
@@ -21,13 +16,14 @@ static calm_status read_pattern(calm_ctx *ctx, const char *path, const calm_json
                : CALM_OK;
 }
 
+/* Full blocks of a model with sliding ones have no rotary embedding. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *window = calm_json_get(root, "sliding_window");
     const bool none = window && calm_json_typeof(window) == CALM_JSON_NULL;
     int64_t pattern;
     CALM_TRY(read_pattern(ctx, path, root, &pattern));
-    CALM_TRY(calm_config_windows(ctx, path, root, 4096, none ? NULL : between, pattern, config));
+    CALM_TRY(calm_config_windows(ctx, path, root, 4096, none ? NULL : calm_slides_between, pattern, config));
     CALM_TRY(calm_config_new_no_rope(ctx, config));
     for (size_t i = 0; i < config->n_blocks; i++)
         config->no_rope[i] = !none && config->window[i] == 0;

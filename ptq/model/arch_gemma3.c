@@ -4,19 +4,13 @@
  * Reference: arXiv 2503.19786; transformers' modeling_gemma3.py. */
 #include "ptq/model/gemma.h"
 
-/* Blocks 6, 12, ... (counted from 1) see everything. */
-static bool between(size_t block, int64_t pattern)
-{
-    return (block + 1) % (size_t)pattern != 0;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     int64_t pattern;
     /* Soft caps are off unless the config sets them. */
     CALM_TRY(calm_gemma_read(ctx, path, root, 0, 0, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &(int64_t){6}, 1, 4096, &pattern));
-    return calm_config_windows(ctx, path, root, 4096, between, pattern, config);
+    return calm_config_windows(ctx, path, root, 4096, calm_slides_between, pattern, config);
 }
 
 static const calm_names names = {CALM_GEMMA_NAMES, .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"};

@@ -7,6 +7,7 @@
  * Reference: arXiv 2406.12793; transformers' modeling_glm4.py. */
 #include "ptq/model/arch.h"
 
+/* Biases of q, k and v. */
 static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     bool bias;

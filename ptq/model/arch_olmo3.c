@@ -4,15 +4,10 @@
  * Reference: OLMo 3 (Allen AI, 2025); transformers' modeling_olmo3.py. */
 #include "ptq/model/arch.h"
 
-static bool between(size_t block, int64_t pattern)
-{
-    return (block + 1) % (size_t)pattern != 0;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
-    return calm_config_windows(ctx, path, root, 4096, between, 4, config);
+    return calm_config_windows(ctx, path, root, 4096, calm_slides_between, 4, config);
 }
 
 const calm_arch calm_arch_olmo3 = {

@@ -19,6 +19,7 @@ static calm_status read_list(calm_ctx *ctx, const char *path, const calm_json *l
     return CALM_OK;
 }
 
+/* From the list, else by the interval: every n-th block has no rotary embedding. */
 static calm_status read_no_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *list = calm_json_get(root, "no_rope_layers");

@@ -129,6 +129,9 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
 /* For `slides`: every block does. */
 bool calm_slides_always(size_t block, int64_t pattern);
 
+/* All but every pattern-th block slide. */
+bool calm_slides_between(size_t block, int64_t pattern);
+
 /* config->no_rope for a family to fill in. */
 calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config);
 
