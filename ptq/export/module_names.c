@@ -120,7 +120,7 @@ static void append_prefix(calm_text *text, const calm_model *model)
     const char *prefix = calm_model_prefix(model);
     const calm_arch *arch = calm_model_config(model)->arch;
     /* vLLM puts a decoder without a head into its class with one. */
-    if (arch->encoder && !arch->bert && !*prefix)
+    if (arch->encoder && !arch->ends && !*prefix)
         calm_text_printf(text, "(model\\.)?");
     else if (calm_model_is_wrapped(model))
         calm_text_printf(text, "(model\\.language_model\\.|language_model\\.model\\.|model\\.)");

@@ -53,12 +53,27 @@ static bool is_usual(const calm_arch *arch, const char *key, const calm_json *va
     return strcmp(key, "is_causal") != 0 || calm_json_bool(value, !arch->both_ways) == !arch->both_ways;
 }
 
+static bool is_size(const calm_size_keys *sizes, const char *key)
+{
+    const char *const keys[] = {sizes->hidden, sizes->inner,     sizes->blocks,    sizes->heads,
+                                sizes->eps,    sizes->positions, sizes->activation};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i] && strcmp(keys[i], key) == 0)
+            return true;
+    return false;
+}
+
 /* Does something read the key, or does it not matter for this family? */
 static bool is_known(const calm_arch *arch, const char *key, const calm_json *value)
 {
     /* Keys with an underscore are bookkeeping of transformers ("_name_or_path"). */
+    const calm_size_keys *sizes[2] = {arch->sizes, arch->old_sizes};
+    for (int i = 0; i < 2; i++)
+        if (sizes[i] && is_size(sizes[i], key))
+            return true;
     return key[0] == '_' || is_off(value) || is_neutral(key, value) || strcmp(key, "is_causal") == 0 ||
-           calm_arch_listed(common, ' ', key) || calm_arch_listed(harmless, ' ', key) ||
+           calm_arch_listed(common, ' ', key) || (arch->theta_key && strcmp(key, arch->theta_key) == 0) ||
+           (arch->local_theta_key && strcmp(key, arch->local_theta_key) == 0) || calm_arch_listed(harmless, ' ', key) ||
            (arch->keys && calm_arch_listed(arch->keys, ' ', key)) ||
            (arch->default_rope_theta > 0 && calm_arch_listed(rotary, ' ', key));
 }

@@ -234,7 +234,7 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
     calm_windows_options how = *options;
     /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones go on. */
     if (encoder)
-        how.seqlen = calm_size_min(how.seqlen, calm_model_config(in->model)->max_positions);
+        how.seqlen = calm_size_min(how.seqlen, calm_config_positions(calm_model_config(in->model)));
     /* The template of an encoder is for sentences, which have both of its ends. */
     how.special = options->special && !encoder;
     /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */

@@ -223,6 +223,13 @@ CALM_VECTORIZE static void normalize_row(size_t d, const float *x, const float *
         out[i] = (x[i] - mean) * factor * weight[i] + bias[i];
 }
 
+CALM_VECTORIZE static void normalize_row_plain(size_t d, const float *x, const float *weight, float mean, float factor,
+                                               float *out)
+{
+    for (size_t i = 0; i < d; i++)
+        out[i] = (x[i] - mean) * factor * weight[i];
+}
+
 CALM_VECTORIZE static double squared_deviations(size_t n, const float *x, double mean)
 {
     double lane[LANES] = {0}, total = 0;
@@ -248,5 +255,8 @@ void calm_vec_layernorm(size_t d, const float *x, const float *weight, const flo
 {
     float mean, factor;
     calm_vec_layernorm_factors(d, x, eps, &mean, &factor);
-    normalize_row(d, x, weight, bias, mean, factor, out);
+    if (bias)
+        normalize_row(d, x, weight, bias, mean, factor, out);
+    else
+        normalize_row_plain(d, x, weight, mean, factor, out);
 }

@@ -22,7 +22,7 @@ static void write_family(const char *family)
     tiny_model spec = tiny_wide(family);
     spec.bias = spec.bias && !plain;
     spec.tied = spec.tied && !plain;
-    if (strcmp(family, "phi3") == 0)
+    if (strcmp(family, "phi3") == 0 || strcmp(family, "modernbert") == 0 || strcmp(family, "eurobert") == 0)
         spec.extra = "\"pad_token_id\": 0";    /* transformers' default is beyond the vocabulary */
     const char *from = tiny_model_write(&spec), *to = test_format("%s/%s", folder, family);
     ck_ok(calm_make_parent(ctx, test_format("%s/config.json", to)));
@@ -35,6 +35,8 @@ TEST(write_all)
     const char *text = "";
     for (size_t f = 0; tiny_families[f]; f++)
         write_family(tiny_families[f]);
+    for (size_t f = 0; tiny_encoders[f]; f++)
+        write_family(tiny_encoders[f]);
     for (size_t line = 0; line < N_LINES; line++) {
         text = test_format("%s{\"ids\": [", text);
         for (size_t i = 0; i < TOKENS; i++)
