@@ -36,17 +36,19 @@ typedef struct calm_size_keys {
 } calm_size_keys;
 
 /* Names of modules: those of a block follow "<prefix><blocks>.<number>."; NULL where the family has none. */
-typedef struct calm_names {
+typedef struct calm_names calm_names;
+struct calm_names {
     const char *blocks;                                      /* "layers"                    */
     const char *embed, *final_norm, *head;                   /* head: calm_head_module      */
     const char *role[CALM_N_ROLES];                          /* "self_attn.q_proj"          */
     const char *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];  /* "input_layernorm"           */
+    const calm_names *readers;    /* modules of transformers, where they are not those of checkpoints; NULL: they are */
     const char *q_norm, *k_norm;
     bool bare_start;          /* block 0 has no norm before its attention                      */
     bool up_first;            /* the matrix of gate and up has up in its first half            */
     const char *distance;     /* table of what is added to scores by distance, behind the prefix (distance.h) */
     calm_expert_names moe;    /* linears of an expert: the last word of role[GATE], role[UP], role[DOWN] */
-} calm_names;
+};
 
 typedef struct calm_arch {
     const char *name;          /* [a-z0-9_]+ : the name in arch.def                       */

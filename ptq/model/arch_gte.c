@@ -40,6 +40,7 @@ static const calm_names names = {
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attn_ln"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "mlp_ln"}},
     .up_first = true,
+    .readers = &calm_names_llama,    /* the fused matrices in parts */
 };
 
 static const calm_ends ends = {
@@ -54,7 +55,6 @@ static const calm_ends ends = {
 const calm_arch calm_arch_gte = {
     .name = "gte",
     .classes = "GteForMaskedLM|NewModel|NewForMaskedLM|NewForSequenceClassification|NewForTokenClassification",
-    .model_types = "gte|new",
     .stem = "Gte",
     .prefixes = "gte.|new.|",
     .names = &names,

@@ -42,6 +42,7 @@ static const calm_names names = {
              [CALM_ROLE_UP] = "mlp.fc11", [CALM_ROLE_DOWN] = "mlp.fc2"},
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "norm1"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "norm2"}},
+    .readers = &calm_names_llama,    /* the fused matrices in parts */
 };
 
 static const calm_ends ends = {

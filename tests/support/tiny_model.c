@@ -115,7 +115,7 @@ static const tensor_row bert_mlm[] = {BERT("bert."), BERT_LINEAR("cls.prediction
 
 /* Encoders without a head. */
 #define FEW_NORMS(name) {name ".weight", 'D', 0, ALWAYS}
-static const tensor_row roberta[] = {BERT(""), {0}};
+static const tensor_row roberta[] = {BERT(""), BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
 static const tensor_row distilbert[] = {
     BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.position", 'P'), BERT_NORM("embeddings.LayerNorm"),
     BERT_LINEAR("transformer.layer.#.attention.q_lin", 'D', 'D'),
@@ -130,7 +130,8 @@ static const tensor_row mpnet[] = {
     BERT_LINEAR("encoder.layer.#.attention.attn.q", 'D', 'D'), BERT_LINEAR("encoder.layer.#.attention.attn.k", 'D', 'D'),
     BERT_LINEAR("encoder.layer.#.attention.attn.v", 'D', 'D'), BERT_LINEAR("encoder.layer.#.attention.attn.o", 'D', 'D'),
     BERT_NORM("encoder.layer.#.attention.LayerNorm"), BERT_LINEAR("encoder.layer.#.intermediate.dense", 'M', 'D'),
-    BERT_LINEAR("encoder.layer.#.output.dense", 'D', 'M'), BERT_NORM("encoder.layer.#.output.LayerNorm"), {0}};
+    BERT_LINEAR("encoder.layer.#.output.dense", 'D', 'M'), BERT_NORM("encoder.layer.#.output.LayerNorm"),
+    BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
 static const tensor_row modernbert[] = {
     {"embeddings.tok_embeddings.weight", 'V', 'D', ALWAYS}, FEW_NORMS("embeddings.norm"),
     {"layers.#.attn.Wqkv.weight", '3', 'D', ALWAYS}, {"layers.#.attn.Wo.weight", 'D', 'D', ALWAYS},
