@@ -11,7 +11,7 @@
  * Rules that hold for every function:
  *
  *   Contexts   One context belongs to one thread at a time; different contexts do not disturb each other.
- *   Memory     Results belong to the context: they live until calm_clear or calm_stop.  What has a _close of its own
+ *   Memory     Results belong to the context: they live until calm_clear or calm_stop.  What has its own _close
  *              (models, tokenizers) is closed by the caller, before its context is stopped.
  *   Failure    A status other than CALM_OK; calm_error_text has one sentence about it.  A NULL where a value is needed
  * is CALM_EARG.  The next call starts without the failure of the last one.  Messages name the recipe's key that is at
@@ -173,7 +173,7 @@ typedef struct calm_outcome {
 } calm_outcome;
 
 /* Run a spec from start to end: capture, quantize, score, choose, guard, write, evaluate.  Candidates, scores and
- * choices are in the store (sqlite3), so that the same call after a kill goes on from there.
+ * choices are in the store (sqlite3), so that the same call after a kill continues from there.
  *
  *   lock   file for the digests of what went in and came out, for calm_verify; NULL: none is written
  *
@@ -198,7 +198,7 @@ typedef struct calm_select_request {
     bool dry_run;                           /* write nothing                                                       */
 } calm_select_request;
 
-/* Choose, and unless it is a dry run keep the result as a run of its own.  CALM_ENOTFOUND: no such store or run;
+/* Choose, and unless it is a dry run keep the result as its own run.  CALM_ENOTFOUND: no such store or run;
  * CALM_EARG: a metric that the unit has not, a request that names nothing, a budget that cannot be reached. */
 CALM_API calm_status calm_select(calm_ctx *ctx, const calm_select_request *request, calm_outcome *out);
 
@@ -220,7 +220,7 @@ typedef struct calm_gc_request {
     const char *store;
     const int64_t *drop;                    /* [n_drop] runs that go                                               */
     size_t n_drop;
-    int64_t keep;                           /* only so many of the newest runs stay; < 0: all                      */
+    int64_t keep;                           /* only this many of the newest runs stay; < 0: all                      */
     bool dry_run;                           /* only say what would go                                              */
 } calm_gc_request;
 

@@ -25,8 +25,8 @@ void calm_adam_begin_step(calm_adam *adam, double rate, size_t t);
 /* How many groups of a row, from g on, have scales that are rounded together: 1, or those of a super-block. */
 size_t calm_adam_together(const calm_learn_linear *linear, size_t g);
 
-/* scales [n] = start [n] e^x of so many groups of a row from g on, as the linear's type stores them beside its minima,
- * which stay; `row`: one row, or the first of those that share them.  They may lie where `start` does. */
+/* scales [n] = start [n] e^x of this many groups of a row from g on, as the linear's type stores them next to its
+ * minima, which stay; `row`: one row, or the first of those that share them.  They may be where `start` does. */
 void calm_adam_scales(const calm_adam *adam, const calm_learn_linear *linear, size_t row, size_t g, size_t n,
                       const float *start, float *scales);
 

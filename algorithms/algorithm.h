@@ -17,7 +17,7 @@
 typedef struct calm_job_shape {
     size_t out, in, group, n_groups;    /* O, I, columns per group, G                                */
     size_t n_samples;                   /* kept rows                                                 */
-    size_t n_absorb_groups;             /* 0: every input has a scale of its own                     */
+    size_t n_absorb_groups;             /* 0: every input has its own scale                     */
     size_t n_threads;                   /* that share the work on the job                            */
     bool symmetric;
     int family;                         /* of the scheme                                             */

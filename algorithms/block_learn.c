@@ -40,7 +40,7 @@ typedef struct learn_options {
 static const calm_option learn_table[] = {
     {.name = "steps", .help = "gradients that are computed, each of a window; 0: none, or at least 50",
      .offset = offsetof(learn_options, steps), .type = CALM_OPTION_INT, .fallback = "200", .min = 0, .max = 1000000},
-    {.name = "tokens", .help = "shorter windows are put together until they have so many",
+    {.name = "tokens", .help = "shorter windows are put together until they have this many",
      .offset = offsetof(learn_options, tokens), .type = CALM_OPTION_INT, .fallback = "512", .min = 1, .max = 1000000},
     {.name = "reach", .help = "sum of all steps of V if they did not get shorter; 0: 2 + log4(steps / 100), times 1.5 "
                               "at 2 bits, 2 with activations of 4",

@@ -5,7 +5,7 @@
  *   form.
  *
  * Of an MLP with 25,600 inner channels one such matrix takes 5.2 GB: chains that do not change H share it, damped, and
- * it lies where the Gram matrix was. */
+ * it is where the Gram matrix was. */
 #include "algorithms/hessian.h"
 
 #include <math.h>

@@ -162,7 +162,7 @@ static bool is_there(const calm_inverse *inverse, const size_t *order, double da
 calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                 const double **u, double *used)
 {
-    /* Failures of the attempts stay in a context of their own; the last one is quoted. */
+    /* Failures of the attempts stay in a separate context; the last one is quoted. */
     calm_ctx trial = *ctx;
     calm_inverse *inverse = problem->inverse;
     const calm_inverse *common = problem->common;

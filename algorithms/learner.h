@@ -22,7 +22,7 @@ typedef struct calm_learn_linear {
     const uint8_t *zeros;       /* [O, G]; NULL: symmetric                                               */
     const float *mins;          /* [O, G]; NULL: none                                                    */
     float global;               /* that scales are multiples of; 0: none                                 */
-    float *effective;           /* [O, I] what codes, scales and zeros stand for; the loss reads it      */
+    float *effective;           /* [O, I] what codes, scales and zeros represent; the loss reads it      */
     const float *grad;          /* [O, I] of the loss by `effective`, which the loss writes              */
 } calm_learn_linear;
 
@@ -66,10 +66,10 @@ calm_status calm_learner_parse(calm_ctx *ctx, const char *text, calm_learner **o
 /* Name, revision and every option: "learn@1(steps=200,...)"; enters the keys of what is learned. */
 const char *calm_learner_canonical(const calm_learner *learner);
 
-/* How many losses with gradients, and without, learning one block computes that has so many windows. */
+/* How many losses with gradients, and without, learning one block computes that has this many windows. */
 void calm_learner_losses(const calm_learner *learner, size_t n_windows, size_t *steps, size_t *checks);
 
-/* Windows shorter than this are put together to "windows" of the problem that have so many tokens. */
+/* Windows shorter than this are put together to "windows" of the problem that have this many tokens. */
 size_t calm_learner_tokens(const calm_learner *learner);
 
 /* Does it change linears of this scheme?  8 bits a row leave nothing to learn. */

@@ -4,7 +4,7 @@
  *
  *   transform  changes what is to be rounded: a per-channel input scale, fitted weights
  *   grid       picks scale and zero of one group
- *   rounding   picks the codes, and asks the grid for scales when it wants them (GPTQ may ask late, from weights
+ *   rounding   picks the codes, and asks the grid for scales when it needs them (GPTQ may ask late, from weights
  *              that it has already corrected)
  *   refit      improves scales and codes afterwards
  *
@@ -82,7 +82,7 @@ typedef struct calm_block_steps {
     /* As calm_learner_run. */
     calm_status (*learn)(calm_ctx *ctx, const calm_learn_problem *problem, const void *opts,
                          calm_learn_outcome *outcome);
-    /* Losses with gradients, and without, of one block that has so many windows. */
+    /* Losses with gradients, and without, of one block that has this many windows. */
     void (*losses)(const void *opts, size_t n_windows, size_t *steps, size_t *checks);
     /* As calm_learner_tokens. */
     size_t (*tokens)(const void *opts);
@@ -98,8 +98,8 @@ typedef struct calm_part {
     calm_part_kind kind;                   /* tags `run`                                                         */
     unsigned caps;                         /* CALM_NEEDS_* and CALM_SETS_*; without any, and no transform, it
                                             * leaves the problem's w as it is                                    */
-    double products;                       /* with default options its work is that of so many products W H of
-                                            * weights and Gram matrix, about; 0: small beside one                */
+    double products;                       /* with default options its work is that of this many products W H of
+                                            * weights and Gram matrix, about; 0: small next to one                */
     size_t opts_size;
     const calm_option *opts;               /* NULL: takes none                                                   */
     calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */
@@ -185,7 +185,7 @@ size_t calm_problem_super(const calm_problem *problem, size_t g);
 calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out);
 
 /* Where scales are multiples of one number for the whole job: CALM_ENUMERIC naming the row and group of the largest
- * weight when beside it more than half of the groups would become zero, those left out that would be in any scheme. */
+ * weight when next to it more than half of the groups would become zero, those left out that would be in any scheme. */
 calm_status calm_problem_check_global(calm_ctx *ctx, const calm_problem *problem);
 
 /* Put a grid into a job's arrays. */

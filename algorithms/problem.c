@@ -137,7 +137,7 @@ calm_status calm_problem_check_global(calm_ctx *ctx, const calm_problem *problem
     char name[CALM_SCHEME_NAME_MAX];
     calm_scheme_name(&problem->job->scheme, name);
     return calm_fail(ctx, CALM_ENUMERIC,
-                     "%s.weight: row %zu, group %zu: beside its largest weight, %g, the scales of %zu of %zu groups "
+                     "%s.weight: row %zu, group %zu: next to its largest weight, %g, the scales of %zu of %zu groups "
                      "are below what %s can store", linear->name, row, group, (double)most, n_lost, n, name);
 }
 

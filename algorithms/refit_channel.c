@@ -40,7 +40,7 @@ typedef struct channel_job {
     double *right;      /* [I] b - A 1: what the loss falls by, per unit of t - 1, times 1/2      */
 } channel_job;
 
-/* Rows first .. first + n - 1 of the dequantized job and of what it stands for. */
+/* Rows first .. first + n - 1 of the dequantized job and of what it represents. */
 static void read_rows(const channel_job *job, size_t first, size_t n, float *read, double *q, double *w)
 {
     const size_t in = job->problem->in;
@@ -164,7 +164,7 @@ static calm_status channel(calm_ctx *ctx, calm_problem *problem, const void *opt
     float *scale;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scale, problem->in));
     CALM_TRY(find_scale(ctx, problem, options->damp, qjob, scale));
-    /* The codes stay, and stand for W diag(in_scale) with another in_scale from here on. */
+    /* The codes stay, and represent W diag(in_scale) with another in_scale from here on. */
     return calm_problem_scale(ctx, problem, scale);
 }
 

@@ -3,11 +3,11 @@
  *   loss = (w - s q) H (w - s q)^T per row, H damped
  *   until the loss of a row falls by no more than 1e-4 of itself in a round, or `rounds` are done
  *
- * Rows that share their scales go on and stop together.  Of asymmetric schemes with groups of at most 128 columns the
- * sweep moves zeros, too, by one a round where that gains more (rows.c).
+ * Rows that share their scales continue and stop together.  Of asymmetric schemes with groups of at most 128 columns
+ * the sweep moves zeros, too, by one a round where that gains more (rows.c).
  *
- * MKQ-BERT (Tang et al. 2022, arXiv 2203.13483) learns scales by their gradient while it trains; here both scales and
- * codes descend on the layer's own quadratic loss, and each row stops by itself. */
+ * MKQ-BERT (Tang et al. 2022, arXiv 2203.13483) learns scales by their gradient while it trains; here both scales
+ * and codes descend on the layer's own quadratic loss, and each row stops by itself. */
 #include <stddef.h>
 
 #include "algorithms/descent.h"

@@ -10,7 +10,7 @@
  * only, so blocks here never end inside a group that starts in an earlier one.
  *
  * All in double.  Rows are independent: a task takes CALM_ROW_CHUNK of them.  Within a block of columns a tile of
- * TILE rows lies transposed, so that the rows are the vector's lanes; what a block does to the columns after it is one
+ * TILE rows is transposed, so that the rows are the vector's lanes; what a block does to the columns after it is one
  * matrix product (the paper's lazy update).  Within the block PANEL columns are as lazy, without a change of bits: each
  * weight still has the errors of earlier columns taken off one after the other. */
 #include <assert.h>

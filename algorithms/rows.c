@@ -2,7 +2,7 @@
  *
  *   sweep   for each column j: q_j = round(q_j + c_j / (H_jj s_j)) clipped, c = H e, e = w - s q.  This is
  *           round((w_j + sum over k != j of H_jk e_k / H_jj) / s_j), with c kept up to date: by matrix products up to
- *           the block's first column, column by column inside a block, where a tile of rows lies transposed.
+ *           the block's first column, column by column inside a block, where a tile of rows is transposed.
  *           With `zeros`, for schemes that have some: each group is swept under its zero, one less and one more, and
  *           the zero of least loss stays, the old one among equals.  q = code - zero keeps its meaning, so what another
  *           zero changes is the range of q alone. */

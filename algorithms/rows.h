@@ -5,7 +5,7 @@
  * `scales` (rows_scales.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or leaves the row
  * alone.  Where the scheme has minima, those of the qjob are as w has them, and `scales` moves both.
  *
- * Rows that share their scales (`shared`) are a chunk of their own and have one solution: the normal equations of all
+ * Rows that share their scales (`shared`) are a separate chunk and have one solution: the normal equations of all
  * together, and one loss, whose parts in `loss` and `before` mean something in their sum alone. */
 #ifndef CALM_ALGORITHMS_ROWS_H
 #define CALM_ALGORITHMS_ROWS_H

@@ -21,7 +21,7 @@ static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorith
                      algorithm->name, what);
 }
 
-/* A scheme that no name stands for: a caller of the library may fill in anything. */
+/* A scheme that no name represents: a caller of the library may fill in anything. */
 static calm_status check_scheme(calm_ctx *ctx, const calm_job *job)
 {
     const calm_scheme *s = &job->scheme;
@@ -145,7 +145,7 @@ static calm_status check_cross(calm_ctx *ctx, const calm_job *job, size_t in)
 
 /* ---- the problem ---- */
 
-/* Do the linears of the job lie under each other already? */
+/* Do the linears of the job are under each other already? */
 static bool is_stacked(const calm_job *job)
 {
     const float *next = job->linears[0].w;

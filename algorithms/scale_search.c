@@ -64,7 +64,7 @@ typedef struct candidates {
 typedef struct code_facts {
     const calm_scheme *scheme;
     int least, most;
-    bool plain, mins;    /* levels are whole numbers, and no minimum beside them; has minima */
+    bool plain, mins;    /* levels are whole numbers, and no minimum next to them; has minima */
     bool mirrors;        /* a negative scale gives other levels */
     bool fixed;          /* the zero stays where it is when the span shrinks */
 } code_facts;
@@ -95,7 +95,7 @@ static void add_candidate(candidates *c, const code_facts *codes, calm_grid grid
     c->min[c->n++] = grid.min;
 }
 
-/* Move a candidate to the end of those that are kept, which it lies behind. */
+/* Move a candidate to the end of those that are kept, which it is behind. */
 static void keep_candidate(candidates *c, size_t i)
 {
     c->grid[c->n] = c->grid[i];
@@ -208,7 +208,7 @@ static void find_ends(hunt *at)
 }
 
 /* Lanes `first` .. `end` - 1 of which an end alone, taken as measure takes it, loses more than `least`.  beyond: such
- * an end lies beyond the codes. */
+ * an end is beyond the codes. */
 CALM_VECTORIZE
 static void lose_plain(const candidates *c, size_t first, size_t end, double w, double h, double least, lane_flags *out)
 {
@@ -519,8 +519,8 @@ static calm_grid refine(const hunt *at, const candidates *c, size_t best, long l
     return grid;
 }
 
-/* Scales so much finer than the spans that are tried, or with a minimum beside them, that least squares moves them far:
- * those of GGUF's types. */
+/* Scales so much finer than the spans that are tried, or with a minimum next to them, that least squares moves them
+ * far: those of GGUF's types. */
 static bool is_fine(const calm_scheme *scheme)
 {
     const calm_scale_code code = calm_scheme_family(scheme)->scale;

@@ -4,7 +4,7 @@
  *   chosen: the r of least tr((W - Q/s) H (W - Q/s)^T), the smaller one of equals; Q = the nearest codes of W' on the
  *   chain's own grid, H undamped
  *
- * The paper measures outputs on a sample and clips weights by a search of their own; here H measures them on all rows,
+ * The paper measures outputs on a sample and clips weights by a separate search; here H measures them on all rows,
  * and the grid is the chain's.  m > 0 counts as CALM_CHANNEL_FLOOR at least; channel_scale.c shares and normalises s.
  * An exponent whose grid cannot be stored is left out. */
 #include <math.h>

@@ -90,7 +90,7 @@ calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t
         part *at = &tune->parts[i];
         const calm_learn_linear *linear = at->linear;
         calm_adam_begin_step(&at->adam, rate, t);
-        if (linear)    /* rows that have scales of their own */
+        if (linear)    /* rows that have their own scales */
             CALM_TRY(calm_parallel_rows(ctx, calm_scheme_row_blocks(&linear->scheme, linear->out), step_rows, at));
         else
             CALM_TRY(calm_adam_step_vector(ctx, &at->adam, at->start, at->vector));

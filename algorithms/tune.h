@@ -2,7 +2,7 @@
  *
  *   s = bf16(S e^a)   p = bf16(p0 e^b),  a and b by Adam (adam.h)
  *
- * The state of a block is small beside its codes: a few numbers for each group.  So all blocks of a model have one at
+ * The state of a block is small next to its codes: a few numbers for each group.  So all blocks of a model have one at
  * once, while decoded weights and their gradients are there for one block at a time. */
 #ifndef CALM_ALGORITHMS_TUNE_H
 #define CALM_ALGORITHMS_TUNE_H

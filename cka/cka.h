@@ -1,4 +1,4 @@
-/* Scores: how far a candidate's output Z lies from the float output Y.
+/* Scores: how far a candidate's output Z is from the float output Y.
  *
  *   Y, Z  [n, d]  rows are tokens, row-major, float32; all sums in double.
  * Every metric is a loss: 0 means equal.  docs/method.md section 3 has the formulas; Kornblith et al. 1905.00414 for

@@ -35,7 +35,7 @@ calm_status calm_cka_linear_prepare(calm_ctx *ctx, const float *w, size_t out, c
 size_t calm_cka_linear_prepare_bytes(size_t out, size_t in);
 size_t calm_cka_linear_prepare_scratch_bytes(size_t out, size_t in);
 
-/* *loss = 1 - CKA of Q [out, in], the weights a candidate stands for (codes times scales, divided by the input scale).
+/* *loss = 1 - CKA of Q [out, in], the weights a candidate represents (codes times scales, divided by the input scale).
  * Temporaries in ctx->scratch, released on return: one [in, in], or two [out, out] matrices, and chunks of rows.  Runs
  * on the calling thread.  Cost 2 out in^2 + 2 in^3 flops, or 2 out in^2 + 3 out^2 in, in double.
  * CALM_ENUMERIC: Q holds a value that is not finite, with row and column. */

@@ -63,7 +63,7 @@ static calm_status add_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm
     return CALM_OK;
 }
 
-/* sqrt(n_kept) (mean of the kept rows - mean of all rows) as one row of its own. */
+/* sqrt(n_kept) (mean of the kept rows - mean of all rows) as a separate row. */
 static void mean_row(const calm_score_ref *ref, double *const mean[CALM_N_ROWSETS], double *row)
 {
     double root = sqrt((double)ref->n_kept);

@@ -223,7 +223,7 @@ size_t calm_score_prepare_bytes(size_t n, size_t d)
            (is_by_rows(n, d) ? calm_rows_prepare_bytes(n) : calm_columns_prepare_bytes(d));
 }
 
-/* split_rows' norms stay beside what follows. */
+/* split_rows' norms stay next to what follows. */
 size_t calm_score_prepare_scratch_bytes(size_t n, size_t d)
 {
     return 2 * CALM_BYTES(double, n) +
@@ -288,7 +288,7 @@ static void add_row(totals *sum, double yy, const row_sums *row, double share, b
     sum->kept_ye += kept ? row->ye : 0;
 }
 
-/* Pass over the rows; the column sums of e = z - y lie in error->mean afterwards, ALL holding the dropped rows. */
+/* Pass over the rows; the column sums of e = z - y are in error->mean afterwards, ALL holding the dropped rows. */
 static calm_status sum_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error, totals *sum)
 {
     for (size_t t = 0; t < ref->n; t++) {

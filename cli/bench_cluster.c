@@ -1,4 +1,4 @@
-/* A run on several ranks, foreseen (ptq/forecast/forecast.h) and replayed (ptq/forecast/replay.h). */
+/* A run on several ranks, estimated (ptq/forecast/forecast.h) and replayed (ptq/forecast/replay.h). */
 #include "cli/bench_cluster.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ static calm_replay_cluster cluster_of(const calm_ctx *ctx, const calm_bench_clus
                                  .bandwidth = asked->bandwidth * 1e9 / 8, .latency = asked->latency * 1e-6};
 }
 
-/* Let the run take so many seconds on one rank: what was measured, instead of what was foreseen. */
+/* Let the run take this many seconds on one rank: what was measured, instead of what was estimated. */
 static calm_status calibrate(calm_ctx *ctx, double seconds, double alone, calm_replay_costs *costs)
 {
     const double factor = seconds / alone;

@@ -15,13 +15,13 @@ typedef struct calm_bench_cluster {
     double bandwidth, latency;         /* Gbit/s each way, microseconds; between machines     */
     long long per_node, cores;         /* ranks on a machine; its cores (0: ranks x threads)  */
     double rate;                       /* GFLOP/s of sgemm on a rank's threads; 0: measured   */
-    double seconds;                    /* that the run took on one rank; 0: as foreseen       */
+    double seconds;                    /* that the run took on one rank; 0: as estimated       */
     bool json;
 } calm_bench_cluster;
 
-/* Foresee the run on ctx->n_threads threads a rank, replay it, and print time, efficiency, idle share, memory and bytes
- * for each number of ranks, as a table or as JSON.  Of the model only names, types and shapes of the tensors are read.
- * CALM_EARG: several ranks without a bandwidth, or a part of one.  Fails as calm_forecast_make does. */
+/* Estimate the run on ctx->n_threads threads a rank, replay it, and print time, efficiency, idle share, memory and
+ * bytes for each number of ranks, as a table or as JSON.  Of the model only names, types and shapes of the tensors
+ * are read. CALM_EARG: several ranks without a bandwidth, or a part of one.  Fails as calm_forecast_make does. */
 calm_status calm_bench_cluster_run(calm_ctx *ctx, const calm_bench_cluster *asked);
 
 #endif

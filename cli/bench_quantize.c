@@ -21,7 +21,7 @@
 #define FACTORS ((size_t)4)
 #define SEED 7
 
-/* What is timed beside gptq, and on which scheme. */
+/* What is timed next to gptq, and on which scheme. */
 static const struct {
     const char *algorithm, *scheme;
 } others[] = {{"rtn", "w4a16_g128"},      {"mkq", "w4a16_g128"},       {"absmax+cd", "w4a16_g128"},

@@ -11,7 +11,7 @@ typedef struct calm_bench_quantize {
     bool json;
 } calm_bench_quantize;
 
-/* Make the linear and its statistics, time GPTQ and the rest on one thread beside the Cholesky and dgemm rates, and
+/* Make the linear and its statistics, time GPTQ and the rest on one thread next to the Cholesky and dgemm rates, and
  * print. */
 calm_status calm_bench_quantize_run(calm_ctx *ctx, const calm_bench_quantize *bench);
 

@@ -7,7 +7,7 @@
 #include "cli/print.h"
 #include "ptq/state/environment.h"
 
-/* The work on so many threads. */
+/* The work on this many threads. */
 typedef struct trial {
     const calm_bench_item *work;
     int threads;

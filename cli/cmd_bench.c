@@ -292,7 +292,7 @@ const calm_command calm_cmd_bench = {
         "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
         "the CPU; with --calib-dtype bf16 products of the first two, and of scaling, are of bfloat16.  backward: "
         "forward and backward pass of that block over one window, on all threads.  quantize: one linear by GPTQ on "
-        "one thread, beside the time that the Cholesky and dgemm rates of the same run allow, and the other "
+        "one thread, next to the time that the Cholesky and dgemm rates of the same run allow, and the other "
         "algorithms.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, ... and all "
         "threads, and the serial share that Amdahl's law gives these times.  All take turns in one process, after a "
         "run to warm up, and the median counts.  Where the middle half of the runs spreads over more than 10 % of "

@@ -57,7 +57,7 @@ const calm_command calm_cmd_dequantize = {
         "but for the quantization entry and, with --dtype, the dtype; tokenizer files are copied.",
     .examples = "  calm dequantize ./Qwen3-0.6B-W4A16 -o ./plain\n"
                 "  calm dequantize model.gguf -o ./plain --dtype f32\n\n"
-                "With --dtype f32 weights are what codes and scales stand for, bit for bit;\n"
+                "With --dtype f32 weights are what codes and scales represent, bit for bit;\n"
                 "16 bits round them.  Of a GGUF file, config.json, tokenizer.json and\n"
                 "tokenizer_config.json are made from its keys.\n",
     .min_args = 1,

@@ -233,7 +233,7 @@ const calm_command calm_cmd_eval = {
     .description =
         "Evaluates a float or quantized directory or a GGUF file on a text: windows of --seqlen tokens, the remainder "
         "dropped, the first token of a window not predicted; float32 compute, sums in double.  The tokenizer.json of a "
-        "GGUF file is the one beside it, else its own, else the reference's.  With --tasks: which choice of each task "
+        "GGUF file is the one next to it, else its own, else the reference's.  With --tasks: which choice of each task "
         "has the greatest log-probability, also divided by its length in characters.  An encoder is compared with "
         "--reference by the mean of its last hidden state over the tokens of each sentence.",
     .examples = "  calm eval --model qwen\n"

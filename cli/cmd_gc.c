@@ -135,12 +135,12 @@ const calm_command calm_cmd_gc = {
     .summary = "drop what no kept run needs from a store",
     .description = "Drops runs from a store, then every row and blob that no run which is left needs, and compacts the "
                    "file.  Without --keep and --drop every run stays, and only what no run needs goes: leftovers of "
-                   "killed runs.  A run that did not finish keeps all that it would go on with.",
+                   "killed runs.  A run that did not finish keeps all that it would continue with.",
     .examples = "  calm gc --dry-run                    what would go\n"
                 "  calm gc --keep 5                     the newest five runs stay\n"
                 "  calm gc --drop 3,4 --store calm.db\n\n"
                 "Bytes of rows are those of their values, of blobs (and of a guard's rows, which\n"
-                "none will go on with) those of the files.  While\n"
+                "none will continue with) those of the files.  While\n"
                 "a run writes to the store, calm gc says which one and does nothing;\n"
                 "--dry-run works then too.  Checkpoints that runs wrote are not touched.\n",
     CALM_COMMAND_PARTS,

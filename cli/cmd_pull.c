@@ -12,7 +12,7 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("list", list, BOOL, "show the short names and the repositories that they stand for"),
+    CALM_OPT("list", list, BOOL, "show the short names and the repositories that they represent"),
     CALM_OPT("json", json, BOOL, "print {repo, revision, commit, path, files: [{name, bytes, fetched}]}; with --list "
              "{models: [{name, repo, note}]}"),
     CALM_OPT_COMMON,
@@ -81,7 +81,7 @@ const calm_command calm_cmd_pull = {
     .description =
         "Fetches what calm needs of a model (safetensors weights, configuration, tokenizer) into the cache that "
         "huggingface_hub uses too, and prints the directory.  What is there is not fetched again; a broken transfer "
-        "goes on where it stopped; size and checksum of every file are verified.  `--model ORG/NAME` of the other "
+        "continues where it stopped; size and checksum of every file are verified.  `--model ORG/NAME` of the other "
         "commands does the same for a model that is not there yet.",
     .examples = "  calm pull Qwen/Qwen3-0.6B\n"
                 "  calm pull qwen3-0.6b                 the same by its short name\n"

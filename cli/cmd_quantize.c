@@ -30,8 +30,8 @@ static const calm_option table[] = {
              "shipped one", .metavar = "FILE", .basic = true),
     CALM_OPT("dry-run", dry_run, BOOL, "memory, disk, time and size of the run, without the run",
              .basic = true),
-    CALM_OPT("lock", lock, STRING, "digests of inputs and outputs, for calm verify (default: beside the recipe file, "
-             "else beside the output)", .metavar = "FILE"),
+    CALM_OPT("lock", lock, STRING, "digests of inputs and outputs, for calm verify (default: next to the recipe file, "
+             "else next to the output)", .metavar = "FILE"),
     CALM_OPT("locked", locked, BOOL, "do not write the lock: what it says must come out, else exit status 3"),
     CALM_OPT("json", json, BOOL, "print the report as JSON"),
     CALM_OPT("report", report, STRING, "write the page of calm report as this file, when the run is done; --force "
@@ -163,8 +163,8 @@ const calm_command calm_cmd_quantize = {
     .description =
         "Runs several algorithms on every job of every block, scores each by CKA and error against the float output, "
         "chooses per job, and writes a compressed-tensors checkpoint.  Everything it computed is kept in the "
-        "store, so the next run goes on from there: interrupted, killed or out of disk, start the same command again.  "
-        "The output's name never stands for half a checkpoint.",
+        "store, and the next run continues from there: after an interrupt, a kill or a full disk, start the same "
+        "command again.  A checkpoint appears under the output's name when it is complete.",
     .examples = "  calm quantize --model qwen --bits 4\n"
                 "  calm quantize --recipe qwen-w4 --output out   (shipped: calm recipe list)\n"
                 "  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out\n"

@@ -52,7 +52,7 @@ const calm_command calm_cmd_rotate = {
     .description =
         "Folds orthogonal matrices into the weights, so that no channel of the activations stands out: of the residual "
         "stream (r1) and of each head between v and o (r2).  The norms become ones, and a head that was the embedding "
-        "becomes a tensor of its own.  calm quantize --rotate does this by itself; the written model is for "
+        "becomes its own tensor.  calm quantize --rotate does this by itself; the written model is for "
         "comparing, and for other programs.  For Llama, Mistral, Qwen, Phi-3 and mixtures of these.",
     .examples = "  calm rotate --model qwen -o ./rotated\n"
                 "  calm eval --model ./rotated --reference qwen\n",

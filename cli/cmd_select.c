@@ -180,7 +180,7 @@ const calm_command calm_cmd_select = {
     .summary = "choose anew from the scores of a run, without the model",
     .arguments = "RUN",
     .description = "Chooses again among the candidates that RUN considered - by another rule, metric, unit or budget, "
-                   "without some of them, with units decided beforehand - and keeps the plan as a run of its own.  "
+                   "without some of them, with units decided beforehand - and keeps the plan as its own run.  "
                    "Scores are read from the store; neither the model - but for its headers with --size - nor a "
                    "candidate is touched.  Without options the "
                    "choices are RUN's.",

@@ -91,7 +91,7 @@ const calm_command calm_cmd_verify = {
     .summary = "repeat a run from its lock and compare every byte",
     .arguments = "LOCK",
     .description =
-        "Repeats the run that a lock (FILE.lock.json, which calm quantize writes) stands for, with the kernels it was "
+        "Repeats the run that a lock (FILE.lock.json, which calm quantize writes) represents, with the kernels it was "
         "made with, and compares choices, figures and the digests of every tensor and file.  Exit status 3 and a "
         "table when something differs; inputs are compared first.",
     .examples = "  calm verify qwen-w4.lock.json\n"

@@ -5,7 +5,7 @@
 #include "ptq/base/context.h"
 #include "ptq/recipe/spec.h"
 
-/* Which options of calm_spec_table a command has beside its own. */
+/* Which options of calm_spec_table a command has next to its own. */
 typedef enum calm_spec_use {
     CALM_SPEC_NONE,
     CALM_SPEC_SHARED,             /* those of candidates and their calibration                */

@@ -27,8 +27,8 @@ static void handle(int signal_number)
 
 void calm_interrupt_resumes(const char *store)
 {
-    snprintf(sentence, sizeof sentence, "\ncalm: interrupted; what is done is in %.900s: the same command goes on from "
-             "there\n", store);
+    snprintf(sentence, sizeof sentence,
+             "\ncalm: interrupted; what is done is in %.900s: the same command continues from there\n", store);
     handle(SIGINT);
     handle(SIGTERM);
 }

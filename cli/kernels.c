@@ -28,7 +28,7 @@ static bool spins(void)
     return !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
 }
 
-/* OpenBLAS makes threads of its own while it is loaded, which ask for buffers until they get them. */
+/* OpenBLAS makes its own threads while it is loaded, which ask for buffers until they get them. */
 static bool starves(void)
 {
     return calm_linalg_is_limited() && !getenv("OPENBLAS_NUM_THREADS");

@@ -19,7 +19,7 @@
 #define LOSS_COLUMNS 14       /* ", loss 0.00271"                                */
 #define RATE_SECONDS 0.5      /* before that a rate says nothing                 */
 #define REDRAW_SECONDS 0.1
-#define PLAIN_SECONDS 10.0    /* at most one line per stage in so many seconds, and one when it is done */
+#define PLAIN_SECONDS 10.0    /* at most one line per stage in this many seconds, and one when it is done */
 
 /* calm_parallel_for's workers tick from their threads; the lock keeps their lines and counters whole. */
 static pthread_mutex_t drawing = PTHREAD_MUTEX_INITIALIZER;
@@ -59,7 +59,7 @@ static void print_figures(const calm_progress_stage *stage, char *text, size_t s
         snprintf(text + used, size - used, ", loss %.5f", stage->loss);
 }
 
-/* One line, which a terminal of so many columns does not break: the bar is as long as there is room for. */
+/* One line, which a terminal of this many columns does not break: the bar is as long as there is room for. */
 static void draw_stage(const calm_progress_stage *stage, size_t columns)
 {
     const size_t taken = NAME_COLUMNS + FIGURE_COLUMNS + (stage->has_loss ? LOSS_COLUMNS : 0) + 3;

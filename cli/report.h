@@ -4,7 +4,7 @@
 
 #include "ptq/state/result.h"
 
-/* Tables and summary on stdout.  lock: path of the lock that is written beside; NULL: none. */
+/* Tables and summary on stdout.  lock: path of the lock that is written next to; NULL: none. */
 calm_status calm_report_print(calm_ctx *ctx, const calm_result *result, const char *lock);
 
 /* The same as one JSON object on stdout. */

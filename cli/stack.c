@@ -1,4 +1,4 @@
-/* A stack of its own for the program, where the system's is too small for OpenBLAS and SQLite. */
+/* Its own stack for the program, where the system's is too small for OpenBLAS and SQLite. */
 #include "cli/stack.h"
 
 #include <pthread.h>

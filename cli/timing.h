@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* At least so many runs are asked for; after so many seconds and runs no more are needed. */
+/* At least this many runs are asked for; after this many seconds and runs no more are needed. */
 #define CALM_BENCH_RUNS 10
 #define CALM_BENCH_SECONDS 10.0
 #define CALM_BENCH_RUNS_LEAST 3

@@ -1,4 +1,4 @@
-/* The store: everything that calm computed, in one SQLite file and a folder of blobs beside it.
+/* The store: everything that calm computed, in one SQLite file and a folder of blobs next to it.
  *
  *   calm.db           rows (store/schema.sql documents every table and column)
  *   calm.db.blobs/    quantized jobs, named by their SHA-256 (store/blob.h)
@@ -12,7 +12,7 @@
  * the whole of "resume".  A blob is put before the row that names it is committed.  Every function below that
  * writes more than one row is one transaction by itself, and joins the caller's when one is open.
  *
- * Conventions.  `ctx` first; ids are > 0, and 0 stands for "none" (NULL in the database).  A NULL string is NULL in
+ * Conventions.  `ctx` first; ids are > 0, and 0 represents "none" (NULL in the database).  A NULL string is NULL in
  * the database, where the schema allows it.  A NaN is NULL where the schema allows it.  Strings and arrays that
  * come out live in ctx->out.  A store belongs to one thread.
  * Failures common to all: CALM_ENOSPC disk full, CALM_EBUSY another program holds the database for longer than
@@ -27,7 +27,7 @@
 
 typedef struct calm_store calm_store;
 
-/* What follows the store's name in that of a file in which a run keeps what it goes on with after a kill, and in that
+/* What follows the store's name in that of a file in which a run keeps what it continues with after a kill, and in that
  * of the file while it is written. */
 #define CALM_STORE_GUARD     ".guard"
 #define CALM_STORE_GUARD_NEW ".guard.new"
@@ -37,7 +37,7 @@ typedef struct calm_store calm_store;
 typedef enum calm_store_mode {
     CALM_STORE_READ,     /* no lock taken, nothing written; the store must exist */
     CALM_STORE_WRITE,    /* takes the writer's lock; creates the store when absent */
-    CALM_STORE_RELAY,    /* rows in memory, for this process alone, and told to `relay`; blobs beside `path` */
+    CALM_STORE_RELAY,    /* rows in memory, for this process alone, and told to `relay`; blobs next to `path` */
 } calm_store_mode;
 
 /* Receives what is put into a store that relays: candidates, their scores, experts, activations and texts around
@@ -159,7 +159,7 @@ typedef struct calm_store_run {
     int64_t n_threads;        /* informative; not part of the key                                          */
 } calm_store_run;
 
-/* Start a run, status `running`.  The newest run of the same key that did not finish goes on (its choices and
+/* Start a run, status `running`.  The newest run of the same key that did not finish continues (its choices and
  * artifacts are kept and replaced as they are put again); otherwise a new row is made.  *resumed may be NULL. */
 calm_status calm_store_run_begin(calm_ctx *ctx, calm_store *store, const calm_store_run *run, int64_t *id,
                                  bool *resumed);
@@ -385,7 +385,7 @@ calm_status calm_store_evaluation_find(calm_ctx *ctx, calm_store *store, const c
 
 /* How KL(float || subject) is distributed over the predicted tokens of an evaluation. */
 typedef struct calm_store_quantile {
-    double share, kl;           /* so many of the tokens, of 1, have at most this kl                        */
+    double share, kl;           /* this many of the tokens, of 1, have at most this kl                        */
 } calm_store_quantile;
 
 typedef struct calm_store_range {

@@ -10,7 +10,7 @@ static const char chosen[] =
     "INSERT OR IGNORE INTO temp.drop_kept SELECT candidate_id FROM choice WHERE candidate_id IS NOT NULL"
     " UNION SELECT candidate_id FROM learned_candidate UNION SELECT start_id FROM learned_candidate";
 
-/* Of other runs all that they considered, where this was asked to be kept, or is found when they go on. */
+/* Of other runs all that they considered, where this was asked to be kept, or is found when they continue. */
 static const char of_pools[] =
     "INSERT OR IGNORE INTO temp.drop_kept SELECT candidate_id FROM run_candidate WHERE run_id IN (SELECT id FROM run"
     " WHERE id <> ?1 AND (status <> 'finished' OR json_extract(recipe, '$.keep_candidates')))";

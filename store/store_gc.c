@@ -44,7 +44,7 @@ static const char fill_sets[] =
     "INSERT INTO gc_pair SELECT model_id, calibration_id FROM run WHERE id IN temp.gc_kept"
     " UNION SELECT b.model_id, k.calibration_id FROM gc_needed n JOIN candidate k ON k.id = n.id"
     " JOIN job j ON j.id = k.job_id JOIN block b ON b.id = j.block_id;"
-    /* Each of several texts has a calibration of its own, KEY/1, KEY/2, ..., beside that of all. */
+    /* Each of several texts has its own calibration, KEY/1, KEY/2, ..., next to that of all. */
     "INSERT INTO gc_pair SELECT p.model_id, t.id FROM gc_pair p JOIN calibration c ON c.id = p.calibration_id"
     " JOIN calibration t ON t.key > c.key || '/' AND t.key < c.key || '0';"
     "INSERT INTO gc_activation SELECT a.id FROM activation a WHERE NOT EXISTS (SELECT 1 FROM gc_pair p WHERE"
@@ -201,7 +201,7 @@ static int by_digest(const void *a, const void *b)
     return memcmp(a, b, DIGITS);
 }
 
-/* Names of other kinds stand for no file. */
+/* Names of other kinds represent no file. */
 static calm_status read_kept(calm_ctx *ctx, calm_sql *sql, blobs *it)
 {
     int64_t n;
@@ -243,7 +243,7 @@ static int64_t file_bytes(const char *path)
     return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
 }
 
-/* The rows that a guard would go on with, where no kept run will. */
+/* The rows that a guard would continue with, where no kept run will. */
 static calm_status collect_guard(calm_ctx *ctx, calm_store *store, bool dry_run, calm_gc_kind *counted)
 {
     static const char *const ends[] = {CALM_STORE_GUARD, CALM_STORE_GUARD_NEW};
@@ -274,7 +274,7 @@ static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
     if (statvfs(store->path, &room) == 0 && (double)room.f_bavail * (double)room.f_frsize < needed)
         CALM_TRY(calm_strf(
             ctx, ctx->out, note,
-            "not compacted: that takes %.1f MB beside the store, %.1f MB are free; %.1f MB in it are free for "
+            "not compacted: that takes %.1f MB next to the store, %.1f MB are free; %.1f MB in it are free for "
             "new rows",
             needed / 1e6, (double)room.f_bavail * (double)room.f_frsize / 1e6, (double)unused * (double)page / 1e6));
     return CALM_OK;

@@ -23,8 +23,8 @@ static calm_status free_name(calm_ctx *ctx, const char *path, int64_t version, c
         if (!calm_path_exists(*out))
             return CALM_OK;
     }
-    return calm_fail(ctx, CALM_EIO, "%s: there are %d copies of this store's version %lld beside it", path, MOST_COPIES,
-                     (long long)version);
+    return calm_fail(ctx, CALM_EIO, "%s: there are %d copies of this store's version %lld next to it", path,
+                     MOST_COPIES, (long long)version);
 }
 
 static calm_status sync_file(calm_ctx *ctx, const char *path)

@@ -70,7 +70,7 @@ static calm_status fill(calm_ctx *ctx, const char *temporary)
     return calm_sql_script(ctx, sql, "PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
-/* Make a store under another name and rename it, so that its name never stands for a half-made one.  The caller
+/* Make a store under another name and rename it, so that its name never represents a half-made one.  The caller
  * holds the lock and has seen that nothing is there; what older files of that name left behind would be replayed
  * into the new one, so it goes. */
 static calm_status create(calm_ctx *ctx, const char *path)
@@ -107,7 +107,7 @@ static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm
 {
     bool fresh;
     int64_t older;
-    /* Once before the lock, so that nothing is written beside a file that is not ours; and once under it. */
+    /* Once before the lock, so that nothing is written next to a file that is not ours; and once under it. */
     CALM_TRY(look(ctx, store->path, &fresh, &older));
     CALM_TRY(calm_store_lock(ctx, store->path, how, &store->lock));
     CALM_TRY(look(ctx, store->path, &fresh, &older));

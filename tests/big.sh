@@ -1,6 +1,6 @@
 #!/bin/sh
 # The size figures: synthetic checkpoints in real shapes, quantized within a stated memory.  For each one line: what
-# `calm quantize --dry-run` predicts, what the run took at most, and the limit; then the time that it predicts beside the
+# `calm quantize --dry-run` predicts, what the run took at most, and the limit; then the time that it predicts next to the
 # run's, which says something on a machine that does nothing else.  Fails when a run passes its limit, or (the 8B shape) when
 # the prediction of memory is more than 15 % away.
 #

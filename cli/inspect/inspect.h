@@ -17,7 +17,7 @@ typedef struct calm_inspect_query {
     calm_inspect_form form;
     const char *unit;            /* --unit; NULL: all                                              */
     const char *metric;          /* --metric; NULL: the run's own                                  */
-    bool colour;                 /* the output is a terminal that wants colours                    */
+    bool colour;                 /* the output is a terminal that needs colours                    */
     bool ascii;                  /* nothing but ASCII in strips                                    */
 } calm_inspect_query;
 

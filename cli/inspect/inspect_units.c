@@ -44,7 +44,7 @@ static calm_status leave_out(calm_ctx *ctx, const calm_requests *one, calm_inspe
     return CALM_OK;
 }
 
-/* What decided beside the scores: a bit budget, and --forbid of calm select. */
+/* What decided next to the scores: a bit budget, and --forbid of calm select. */
 static calm_status read_requests(calm_ctx *ctx, calm_inspect_units *units)
 {
     const calm_json *recipe = units->run.recipe;

@@ -33,7 +33,7 @@ typedef struct calm_inspection {
     size_t n_sections;
 } calm_inspection;
 
-/* A section to be filled with the rows of a query, or by a function of its own. */
+/* A section to be filled with the rows of a query, or by its own function. */
 typedef struct calm_inspect_list calm_inspect_list;
 struct calm_inspect_list {
     const char *key, *title;    /* NULL ends an array                                          */
@@ -55,7 +55,7 @@ calm_status calm_inspect_fill(calm_ctx *ctx, calm_inspection *in, const calm_ins
                               const calm_value *params);
 
 /* Print all sections to stdout in the form of the query; text begins with a line per run.  Of a view of several
- * sections CSV is one block per section, its name on a line of its own and an empty line between blocks. */
+ * sections CSV is one block per section, its name on its own line and an empty line between blocks. */
 calm_status calm_inspect_print_sections(calm_ctx *ctx, calm_inspection *in, bool several);
 
 /* Release the sections. */

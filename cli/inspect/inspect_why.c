@@ -100,7 +100,7 @@ calm_status calm_inspect_reason(calm_ctx *ctx, const calm_inspect_judged *j, siz
     return beaten(ctx, j, cell, out);
 }
 
-/* Common metrics of the candidate's output, beside those that the rule compares. */
+/* Common metrics of the candidate's output, next to those that the rule compares. */
 static const char more_sql[] =
     "SELECT max(iif(metric = 'cka', value, NULL)), max(iif(metric = 'cka_token', value, NULL)), "
     "max(iif(metric = 'rel_mse', value, NULL)), max(iif(metric = 'probe_kl', value, NULL)) "

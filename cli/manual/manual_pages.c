@@ -18,7 +18,7 @@ static void add_text(calm_text *out, const char *text)
             calm_text_printf(out, "\\-");
         else if (*at == '\\')
             calm_text_printf(out, "\\e");
-        else if (strncmp(at, ".  ", 3) == 0) {    /* a sentence ends: roff wants it to end its line */
+        else if (strncmp(at, ".  ", 3) == 0) {    /* a sentence ends: roff needs it to end its line */
             calm_text_printf(out, ".\n");
             at += 2;
             begins = true;
@@ -141,8 +141,8 @@ void calm_manual_program(calm_text *out, const char *date)
                           "calm takes a checkpoint of Hugging Face and writes a smaller one that transformers, vLLM, "
                           "SGLang, llama.cpp or MLX load.\nSeveral algorithms run on every layer, each is scored on "
                           "calibration text, and the best is taken; the evidence is in a SQLite file, from which an "
-                          "interrupted run goes on.\n.SH COMMANDS\n"
-                          "Each has a page of its own, \\fBcalm\\-\\fICOMMAND\\fR(1).\n");
+                          "interrupted run continues.\n.SH COMMANDS\n"
+                          "Each has its own page, \\fBcalm\\-\\fICOMMAND\\fR(1).\n");
     for (size_t i = 0; i < n; i++) {
         calm_text_printf(out, ".TP\n.B %s\n", commands[i]->name);
         add_text(out, commands[i]->summary);

@@ -11,7 +11,7 @@
 #define FORMAT 1    /* of the data; raised when a member changes its meaning or goes */
 
 /* A page shall have at most 5 MB for 20,000 candidates: bytes for histograms and matrix, of a cell and of a bin about;
- * so many bins there may always be. */
+ * this many bins there may always be. */
 #define HISTOGRAMS_AND_MATRIX ((size_t)4000000)
 #define CELL_BYTES ((size_t)140)
 #define BIN_BYTES ((size_t)7)
@@ -131,7 +131,7 @@ static size_t block_of(const char *hook)
     return strtoul(hook + strcspn(hook, "0123456789"), NULL, 10);
 }
 
-/* Keep the histograms of every k-th block, with the least k that a page has room for beside its matrix. */
+/* Keep the histograms of every k-th block, with the least k that a page has room for next to its matrix. */
 static void thin_histograms(calm_json *run)
 {
     const calm_json *units = calm_json_get(calm_json_get(run, "matrix"), "units");

@@ -17,7 +17,7 @@ function summaryPart(run) {
   return part("summary", "What was asked, what came out",
     read("Figures of the result are measured on the test text, on tokens that no choice has seen; sizes are of the whole checkpoint."),
     finished ? null : el("p", {class: "bad"}, el("span", {class: "status bad"}, shown(r.status)), " ",
-      r.status === "running" ? "The run has not ended: this is what it had stored." : "The run did not finish: this is what it had stored. The same command goes on from here."),
+      r.status === "running" ? "The run has not ended: this is what it had stored." : "The run did not finish: this is what it had stored. The same command continues from here."),
     r.verdict ? el("p", {}, shown(r.verdict)) : null,
     el("ul", {class: "cards"},
       card("Result", shown(r.result), "of " + count(r.candidates) + " candidates, " + count(r.failed) + " failed"),

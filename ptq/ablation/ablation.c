@@ -179,7 +179,7 @@ static calm_status learn_hybrid(calm_ctx *ctx, calm_run *p, calm_trial *hybrid, 
     return ctx->status;
 }
 
-/* Behind the hybrid that it goes on from, p->choice. */
+/* Behind the hybrid that it continues from, p->choice. */
 static calm_status add_learned(calm_ctx *ctx, calm_run *p, table *t)
 {
     const calm_selection *selection = &p->in.recipe->selection;
@@ -456,7 +456,7 @@ static calm_status compare_all(calm_ctx *ctx, calm_run *p, const experiment *e)
     e->out->probes = e->plan->probes;
     e->out->rows = t.rows;
     e->out->n_rows = t.n;
-    sort_rows(t.rows, t.n);    /* last: trials lie in the order of adding */
+    sort_rows(t.rows, t.n);    /* last: trials are in the order of adding */
     return calm_ablation_notes(ctx, p, e->keep, e->out);
 }
 

@@ -162,7 +162,7 @@ calm_status calm_ablation_notes(calm_ctx *ctx, const calm_run *p, calm_arena *ke
 /* ---- seeds ---- */
 
 /* Mean and standard deviation (of n - 1) of a member of the seeds' rows of one name.  Two passes: the deviations are
- * small beside the mean, and sums of squares would cancel. */
+ * small next to the mean, and sums of squares would cancel. */
 static void spread(const calm_ablation *of, const char *name, size_t member, double *mean, double *sd, size_t *n)
 {
     double sum = 0, squares = 0;

@@ -1,4 +1,4 @@
-/* The context as calm.h hands it out: arenas, account and events of its own. */
+/* The context as calm.h hands it out: arenas, account and its own events. */
 #ifndef CALM_API_LIBRARY_H
 #define CALM_API_LIBRARY_H
 

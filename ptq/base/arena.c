@@ -1,6 +1,6 @@
 /* Arena: a list of chunks, allocation by bumping a cursor in the newest one.
  *
- * A chunk has 64 KiB; a request larger than a quarter of that gets a chunk of its own, in a second list: so a large
+ * A chunk has 64 KiB; a request larger than a quarter of that gets its own chunk, in a second list: so a large
  * request between two small ones does not end the chunk that they share.  What an arena takes from the system is what
  * was asked for, a third more for small requests at most, and one chunk.  Rewinding frees the chunks begun since, so
  * that a task's peak is given back. */
@@ -20,13 +20,13 @@
 #define POISON(p, n) ((void)(p), (void)(n))
 #define UNPOISON(p, n) ((void)(p), (void)(n))
 #define REDZONE 0
-/* Chunks from this size on are pages of their own, huge ones where the system has them (one fault for 2 MiB instead of
+/* Chunks from this size on are their own pages, huge ones where the system has them (one fault for 2 MiB instead of
  * 512), which leave no holes in the heap; what is mapped anew is zero already. */
 #define MAPPED ((size_t)1 << 20)
 #endif
 
 #define ALIGNMENT ((size_t)64)
-#define LARGE     (CALM_ARENA_CHUNK / 4)    /* requests above it have a chunk of their own */
+#define LARGE     (CALM_ARENA_CHUNK / 4)    /* requests above it have a separate chunk */
 
 struct calm_arena_chunk {
     calm_arena_chunk *older;

@@ -1,6 +1,6 @@
 /* Arena: memory that is freed together.
  *
- * Algorithms contain no `free`: results go to `ctx->out`, temporaries to `ctx->scratch`, and whoever runs the
+ * Algorithms contain no `free`: results go to `ctx->out`, temporaries to `ctx->scratch`, and the code that runs the
  * work clears both.  Blocks are 64-byte aligned (one cache line, one AVX-512 vector).  Under
  * AddressSanitizer everything outside a live allocation is poisoned, with a redzone after each. */
 #ifndef CALM_BASE_ARENA_H
@@ -52,7 +52,7 @@ size_t calm_arena_bytes(size_t count, size_t size);
 
 /* The same for `count` objects of a type: what CALM_NEW takes.
  *
- * A module that allocates says beforehand how much, beside the allocation: calm_NAME_bytes(shape) is what calm_NAME
+ * A module that allocates says beforehand how much, next to the allocation: calm_NAME_bytes(shape) is what calm_NAME
  * leaves in ctx->out, calm_NAME_scratch_bytes(shape) the most it holds in ctx->scratch, of its workers too where the
  * shape has their number.  What an arena takes from the system is up to a chunk more, and up to a third more of what
  * is small. */

@@ -14,7 +14,7 @@ typedef void calm_tick_fn(void *user, size_t done, size_t total);
 
 struct calm_ctx {
     calm_arena *out;                   /* results of the work in progress; owned by the caller      */
-    calm_arena *scratch;               /* temporaries; whoever runs a piece of work rewinds it      */
+    calm_arena *scratch;               /* temporaries; the code that runs a piece of work rewinds it      */
     calm_status status;                /* first failure, CALM_OK before one                         */
     char message[CALM_MESSAGE_MAX];    /* one sentence about it, no newline                         */
     calm_memory *memory;               /* account of its arenas and its workers'; NULL: not counted */
@@ -28,7 +28,7 @@ struct calm_ctx {
 /* A context over two arenas of the caller: not counted, one thread, no log. */
 void calm_ctx_init(calm_ctx *ctx, calm_arena *out, calm_arena *scratch);
 
-/* Forget the failure, for callers that go on after one (a candidate that failed is a row in the store). */
+/* Forget the failure, for callers that continue after one (a candidate that failed is a row in the store). */
 void calm_ctx_forgive(calm_ctx *ctx);
 
 /* For functions of calm.h, first: forget what the last call failed with; CALM_EARG without a context, or when `given`,

@@ -4,7 +4,7 @@
 
 #include "ptq/base/context.h"
 
-/* What a stage has come to so far, beside its progress: learning the loss of its last step. */
+/* What a stage has come to so far, next to its progress: learning the loss of its last step. */
 typedef void calm_figure_fn(void *user, calm_stage stage, double value);
 
 /* The receiver of events.  fn NULL, or a NULL calm_events: events are dropped. */

@@ -31,7 +31,7 @@ void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes);
  * CALM_EFORMAT when it is larger than `limit` bytes. */
 calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char **out, size_t *n_bytes);
 
-/* Write `bytes` to a temporary name beside `path`, fsync, rename.  Nothing half-written stays under `path`;
+/* Write `bytes` to a temporary name next to `path`, fsync, rename.  Nothing half-written stays under `path`;
  * on failure the temporary file is removed. */
 calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes);
 
@@ -72,7 +72,7 @@ calm_status calm_path_parent(calm_ctx *ctx, const char *path, char **out);
 /* dir + "/" + name in `arena`. */
 calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *dir, const char *name);
 
-/* `name` in the directory `place`, or where `place` is a file beside it; in `arena`. */
+/* `name` in the directory `place`, or where `place` is a file next to it; in `arena`. */
 calm_status calm_path_beside(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *place,
                              const char *name);
 

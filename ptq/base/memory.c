@@ -130,7 +130,7 @@ static void link_spare(calm_memory *memory, void *pages, size_t bytes)
     memory->spare_bytes += bytes;
 }
 
-/* So many bytes of the smallest spare pages that have them; what is left of those stays.  NULL: none has. */
+/* This many bytes of the smallest spare pages that have them; what is left of those stays.  NULL: none has. */
 static void *take_spare(calm_memory *memory, size_t bytes)
 {
     calm_spare_pages **best = NULL;

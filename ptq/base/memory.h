@@ -37,7 +37,7 @@ void calm_memory_restart(calm_memory *memory);
 bool calm_memory_take(calm_memory *memory, size_t bytes);
 void calm_memory_give(calm_memory *memory, size_t bytes);
 
-/* So many bytes or more, that whole pages hold. */
+/* This many bytes or more, that whole pages hold. */
 size_t calm_memory_whole_pages(size_t bytes);
 
 /* For arenas, of bytes that were taken and are whole pages: pages, huge ones where the system has them; NULL when it
@@ -48,8 +48,8 @@ void calm_memory_unmap(calm_memory *memory, void *pages, size_t bytes);
 /* For arenas, after bytes were taken for something else than pages: the spare pages that no longer fit go back. */
 void calm_memory_trim(calm_memory *memory);
 
-/* What spare pages may hold beside the most that arenas held, `bytes`, where the limit allows it: an eighth of that, at
- * most 32 MiB. */
+/* What spare pages may hold next to the most that arenas held, `bytes`, where the limit allows it: an eighth of
+ * that, at most 32 MiB. */
 size_t calm_memory_room(size_t bytes);
 
 /* All spare pages go back to the system, and what is held now is the most again. */
@@ -66,7 +66,7 @@ size_t calm_memory_available(void);
  * *limit is it, *option its name.  SIZE_MAX: there is none. */
 size_t calm_memory_left(size_t *limit, const char **option);
 
-/* Of so many bytes that arenas hold at most, what is resident besides when some of it was given back: free lists of
+/* Of this many bytes that arenas hold at most, what is resident besides when some of it was given back: free lists of
  * the C library, one for each thread. */
 size_t calm_memory_kept(size_t bytes, size_t n_threads);
 

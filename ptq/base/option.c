@@ -284,7 +284,7 @@ const calm_option *calm_option_find(const calm_option *table, const char *name)
 calm_status calm_options_init(calm_ctx *ctx, const calm_option *table, void *opts)
 {
     for (const calm_option *option = table; option && option->name; option++) {
-        /* A default may lie outside the range a user may give: -1 for "not set". */
+        /* A default may be outside the range a user may give: -1 for "not set". */
         calm_option unbounded = *option;
         unbounded.min = unbounded.max = 0;
         memset((char *)opts + option->offset, 0, kinds[option->type].size);

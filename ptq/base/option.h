@@ -21,7 +21,7 @@ typedef enum calm_option_type {
     CALM_OPTION_RANGE,     /* calm_range    "0-3", or "3" for one                       */
 } calm_option_type;
 
-/* Lists and ranges; all zero is an empty list.  Arrays and texts lie in ctx->out. */
+/* Lists and ranges; all zero is an empty list.  Arrays and texts are in ctx->out. */
 typedef struct calm_words {
     const char **of;       /* [n] */
     size_t n;

@@ -8,7 +8,7 @@
  *     CALM_SCOPED_TEXT(text);                    calm_text text, empty
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
- * What is returned must not lie in what is released.  Release runs in the reverse order of declaration. */
+ * What is returned must not be in what is released.  Release runs in the reverse order of declaration. */
 #ifndef CALM_BASE_SCOPE_H
 #define CALM_BASE_SCOPE_H
 

@@ -67,7 +67,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
  * scratch of two tasks of the outermost loop.
  *
  * ThreadSanitizer does not look at this function: LLVM's OpenMP takes the memory of an ended task again for the next
- * one, under locks of its own that the sanitizer cannot see, and the arguments written here would be called a race. */
+ * one, under its own locks that the sanitizer cannot see, and the arguments written here would be called a race. */
 __attribute__((no_sanitize("thread")))
 static void share(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first_failure *first, size_t *next)
 {

@@ -2,7 +2,7 @@
  *
  * A run sees some 1e9 elements, so each row is read by a few branch-free loops: moments in eight fixed lanes, the
  * histogram from bits, and the median over channels by a search over bits, some four counting passes over a row that
- * lies in the first-level cache. */
+ * is in the first-level cache. */
 #include "ptq/calib/activation.h"
 
 #include <math.h>
@@ -153,11 +153,11 @@ typedef struct search {
 /* As bits of a float, whose exponent begins there, and infinity. */
 enum { OCTAVE = 1 << 23, INFINITE = 0x7f800000 };
 
-/* Of the elements, so many are within an octave around the median: 0.30 of a normal distribution's |x|, 0.24 of a
+/* Of the elements, this many are within an octave around the median: 0.30 of a normal distribution's |x|, 0.24 of a
  * Laplace distribution's. */
 #define IN_OCTAVE 0.28
 
-/* Where to count next, after so many were found up to `at`: where the median would be if the elements were spread
+/* Where to count next, after this many were found up to `at`: where the median would be if the elements were spread
  * evenly, or in the middle when that has not helped three times. */
 static int32_t next_probe(const search *s, int32_t at, int32_t upto)
 {
@@ -177,7 +177,7 @@ static double median_abs(const float *x, size_t count, float probe)
     search s = {.n = n, .rank = (n + 1) / 2, .low = -1, .high = INFINITE, .n_high = n};
     for (int32_t at = abs_bits(&probe); s.high - s.low > 1; s.step++) {
         const int32_t upto = count_upto(x, n, at);
-        /* A cut beside the middle: what is wanted lies next to it. */
+        /* A cut next to the middle: what is wanted is next to it. */
         if (upto == s.rank || upto == s.rank - 1) {
             const neighbours near = find_neighbours(x, count, at);
             const int32_t lower = upto == s.rank ? near.below : near.above,

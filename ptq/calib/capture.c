@@ -95,7 +95,7 @@ static size_t samples_wanted(size_t width)
     return calm_size_max(SAMPLES_PER_INPUT * width, SAMPLES_LEAST);
 }
 
-/* One row of so many is kept. */
+/* One row of this many is kept. */
 static size_t sample_step(size_t rows, size_t width)
 {
     const size_t wanted = samples_wanted(width);
@@ -483,7 +483,7 @@ static calm_status run_group(calm_ctx *ctx, capture_state *state)
     return merge_group(ctx, state);
 }
 
-/* Threads that a long window keeps busy: where there are more, the next one runs beside it. */
+/* Threads that a long window keeps busy: where there are more, the next one runs next to it. */
 #define THREADS_OF_WINDOW ((size_t)8)
 
 /* Windows of a group, by `width` floats that are kept of each token.  Whatever it is, the bytes are the same. */
@@ -504,7 +504,7 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
     *out = (calm_capture){.sublayer = sublayer, .expert = expert,
                           .weight = expert == CALM_SHARED_EXPERT ? block->moe.shared : block->weight};
     CALM_TRY(new_results(ctx, &state));
-    /* Floats per token of all kept inputs; 1 stands for a capture that keeps none, so that the division below is
+    /* Floats per token of all kept inputs; 1 represents a capture that keeps none, so that the division below is
      * defined. */
     size_t width = 1;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)

@@ -10,7 +10,7 @@
  * they are.
  *
  * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number; an expert's rows are
- * the tokens routed to it, in that order, in chunks of their own.  Neither the number of threads nor what is handled
+ * the tokens routed to it, in that order, in their own chunks.  Neither the number of threads nor what is handled
  * together changes a bit. */
 #ifndef CALM_CALIB_CAPTURE_H
 #define CALM_CALIB_CAPTURE_H
@@ -32,14 +32,14 @@ typedef struct calm_capture_options {
     bool samples;             /* keep rows of those jobs' inputs (calm_sample_count)                 */
     bool activations;         /* collect the statistics of every hook point                          */
     bool unweighted;          /* experts: rows as they are, as llama.cpp's imatrix has them          */
-    size_t score_windows;     /* keep inputs and outputs of so many first windows                    */
+    size_t score_windows;     /* keep inputs and outputs of this many first windows                    */
     size_t score_tokens;      /* of each of these its first tokens alone; 0: all                     */
-    size_t held_windows;      /* leave so many first windows out of what jobs are fitted to          */
+    size_t held_windows;      /* leave this many first windows out of what jobs are fitted to          */
     bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
     size_t group_bytes;       /* job inputs held at once; 0: the default.  Changes no result.        */
     calm_batch *exact;        /* the same windows behind float blocks, run in lockstep; or NULL.  No expert has it. */
     float *const *factors;    /* [CALM_N_JOBS] of [rows of the batch]: what rows of a job's input are multiplied
-                               * by, beside the number of an expert's; one NULL or all: nothing      */
+                               * by, next to the number of an expert's; one NULL or all: nothing      */
     bool crosses;             /* with it: collect X^T Y of those jobs, Y their inputs there          */
 } calm_capture_options;
 
@@ -185,7 +185,7 @@ calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_
 calm_status calm_actstat_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc *const *parts,
                                  calm_actstat_acc **out, calm_actstat_acc ***of_text);
 
-/* Empty accumulators for each text of the batch's windows, in `arena`; *out NULL: there is one text.  At most so many
+/* Empty accumulators for each text of the batch's windows, in `arena`; *out NULL: there is one text.  At most this many
  * bytes for n_texts that have `rows` tokens together. */
 calm_status calm_actstat_texts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, size_t width,
                                    calm_actstat_acc ***out);

@@ -140,7 +140,7 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
 
 /* ---- results ---- */
 
-/* An expert's rows of the first windows, so many. */
+/* An expert's rows of the first windows, this many. */
 static size_t count_rows(const calm_batch *batch, const calm_routing *routing, size_t expert, size_t n_windows)
 {
     const size_t windows = n_windows < batch->n ? n_windows : batch->n;
@@ -271,7 +271,7 @@ calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_config *config, const
     return CALM_OK;
 }
 
-/* Rows of the block as a whole; those of its experts have captures of their own. */
+/* Rows of the block as a whole; those of its experts have their own captures. */
 static calm_status observe_block(void *user, calm_ctx *ctx, const calm_observation *seen)
 {
     const calm_moe_watch *watch = user;

@@ -1,6 +1,6 @@
 /* Sums over the rows of an input, channel by channel.
  *
- * Rows are many more than the cache holds and are read once; what costs time beside that is the sums, which are read
+ * Rows are many more than the cache holds and are read once; what costs time next to that is the sums, which are read
  * and written for every row that is added on its own. */
 #include "ptq/calib/channel_sums.h"
 

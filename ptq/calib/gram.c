@@ -14,7 +14,7 @@
 /* A tile's product in float32, which each worker holds. */
 #define TILE_ROWS ((size_t)512)
 #define TILE_COLS ((size_t)1024)    /* multiple of the rows */
-/* With fewer tiles than this for each thread those beside the diagonal are cut into quarters, each about as much work
+/* With fewer tiles than this for each thread those next to the diagonal are cut into quarters, each about as much work
  * as one on it, or halves where kernels want all columns at once: pieces as those of calm_product_rows. */
 #define ENOUGH    ((size_t)4)
 #define HALF_ROWS (5 * CALM_PRODUCT_ROW_STEP)

@@ -8,7 +8,7 @@
 /* Hidden rows at once.  Fixed, not taken from the free memory: batches decide the order of the sums. */
 #define BATCH_BYTES ((size_t)64 * 1024 * 1024)
 
-/* A fit by rows comes within 5 % of the limit with so many per column (docs/method.md section 6). */
+/* A fit by rows comes within 5 % of the limit with this many per column (docs/method.md section 6). */
 #define ROWS_PER_INPUT ((size_t)16)
 #define LEAST_ROWS ((size_t)16384)
 

@@ -14,7 +14,7 @@
 calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
                                     const char *dataset, calm_tick_fn *tick, void *tick_user, calm_importance *out);
 
-/* What it leaves in ctx->out for so many windows, the longest of `longest` tokens; and the most it holds besides,
+/* What it leaves in ctx->out for this many windows, the longest of `longest` tokens; and the most it holds besides,
  * its workers together: a batch and a block.  Tokens of a mixture are taken to be spread evenly over the experts. */
 size_t calm_importance_collect_bytes(const calm_model *model, size_t longest);
 size_t calm_importance_collect_scratch_bytes(const calm_model *model, size_t n_windows, size_t longest,

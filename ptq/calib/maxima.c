@@ -13,7 +13,7 @@ typedef struct integrals {
 } integrals;
 
 /* Over [u, v], where all x are rounded to q: the antiderivatives of |x - q| / x and (x - q)^2 / x.  Of a piece that is
- * short beside q the terms cancel to (v - u)^2 / q^2 of their size, at least 1e-5 in a cell of the grid. */
+ * short next to q the terms cancel to (v - u)^2 / q^2 of their size, at least 1e-5 in a cell of the grid. */
 static void add_piece(double u, double v, double q, integrals *sum)
 {
     const double log_ratio = log(v / u);
@@ -93,7 +93,7 @@ void calm_subset_maximum_of(const double *values, const int64_t *windows, size_t
                             calm_subset_maximum *out)
 {
     /* A value is the maximum when its window is drawn and none of those before it is.  Two passes, since the deviation
-     * may be small beside the mean. */
+     * may be small next to the mean. */
     double mean = 0, square = 0, left = 1;
     for (int pass = 0; pass < 2; pass++) {
         size_t before = 0;

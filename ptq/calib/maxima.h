@@ -8,7 +8,7 @@
 
 #include "ptq/calib/histogram.h"
 
-/* A tensor's |x|: its histogram, zeros apart, and exact figures beside it. */
+/* A tensor's |x|: its histogram, zeros apart, and exact figures next to it. */
 typedef struct calm_magnitudes {
     const uint64_t *histogram;    /* [CALM_ACT_BINS]                       */
     uint64_t count;               /* values, zeros too; >= 1               */

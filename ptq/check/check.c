@@ -34,7 +34,7 @@ static const char *const other_methods[] = {
     "tpu_int8",          "rtn",               "metal",             "sinq",              "four_over_six",
     "exl2",              "exl3"};
 
-/* ModelOpt may say how in a file of its own, which vLLM and SGLang read. */
+/* ModelOpt may say how in its own file, which vLLM and SGLang read. */
 static calm_status find_modelopt(calm_checking *c)
 {
     c->unread = calm_path_has(c->path, "hf_quant_config.json");

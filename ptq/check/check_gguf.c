@@ -86,7 +86,7 @@ static calm_status check_tensors(calm_check_gguf_state *g)
     return need(g, module, "weight", 1, g->config.hidden, 0);
 }
 
-/* Names that llama.cpp has beside those of checkpoints. */
+/* Names that llama.cpp has next to those of checkpoints. */
 static bool is_extra(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -95,7 +95,8 @@ static bool is_extra(const char *name)
            strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
 }
 
-/* "blk.0.attn_q.scale" and ".input_scale" beside "blk.0.attn_q.weight": llama.cpp takes them for every architecture. */
+/* "blk.0.attn_q.scale" and ".input_scale" next to "blk.0.attn_q.weight": llama.cpp takes them for every
+ * architecture. */
 static bool is_scale(const calm_check_gguf_state *g, const char *name)
 {
     const char *dot = strrchr(name, '.');

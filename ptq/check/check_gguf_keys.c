@@ -44,7 +44,7 @@ static calm_status check_ids(calm_check_gguf_state *g, size_t n_tokens)
     return CALM_OK;
 }
 
-/* What gpt2 and llama vocabularies need beside tokens. */
+/* What gpt2 and llama vocabularies need next to tokens. */
 static calm_status check_kind(calm_check_gguf_state *g, const calm_gguf_key *model)
 {
     const calm_gguf_key *merges = calm_gguf_find_key(g->file, "tokenizer.ggml.merges");

@@ -8,9 +8,9 @@
 #include "ptq/check/check_scan.h"
 #include "ptq/io/ggml_blocks.h"
 
-#define PIECE ((size_t)4 << 20) /* about so many bytes of a tensor that one task reads */
+#define PIECE ((size_t)4 << 20) /* about this many bytes of a tensor that one task reads */
 
-/* Types where a scale of 0 is right only beside codes that stand for zero, with the byte of such codes and where the
+/* Types where a scale of 0 is right only next to codes that represent zero, with the byte of such codes and where the
  * codes begin. */
 static const struct {
     calm_ggml_type type;
@@ -104,7 +104,7 @@ static calm_status list_pieces(const calm_check_gguf_state *g, scan *out)
     return CALM_OK;
 }
 
-/* NAME.scale beside NAME.weight: NVFP4's global scale, or each expert's. */
+/* NAME.scale next to NAME.weight: NVFP4's global scale, or each expert's. */
 static calm_status check_factor(const calm_check_gguf_state *g, const calm_gguf_tensor *tensor)
 {
     const size_t length = strlen(tensor->name), n = tensor->bytes / sizeof(float);

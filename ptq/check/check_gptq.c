@@ -42,7 +42,7 @@ static calm_status check_two_configs(calm_checking *c)
     return CALM_OK;
 }
 
-/* "gptqmodel:0.9.0" or later: the readers that take v1 with zeros of their own. */
+/* "gptqmodel:0.9.0" or later: the readers that take v1 with their own zeros. */
 static bool names_new_quantizer(const calm_checking *c)
 {
     const calm_json *list = calm_json_get(calm_json_get(c->entry, "meta"), "quantizer");

@@ -53,7 +53,7 @@ static calm_status resolve(calm_checking *c, const calm_json *entry)
 
 /* ---- tensors of no module ---- */
 
-/* Has mlx-lm's model a parameter for this tensor?  Scales and biases (of codes) stand beside a weight; the experts of
+/* Has mlx-lm's model a parameter for this tensor?  Scales and biases (of codes) stand next to a weight; the experts of
  * a block are one module, which calm_check_model found. */
 static bool is_parameter(const calm_checking *c, const calm_check_module *module, const char *suffix, const char *name,
                          const char *weight)

@@ -210,7 +210,7 @@ static bool is_block_part(const calm_checking *c, const calm_check_module *modul
     bool found = module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb")
                  || strstr(part, "LayerNorm")
                  || (gate && strcmp(part, gate) == 0); /* the gate also where it is not used */
-    /* A tensor of its own: what is before its last dot counts as a module. */
+    /* Its own tensor: what is before its last dot counts as a module. */
     const char *bias = c->model.moe.choice_bias && c->model.moe.sparse[block] ? c->model.arch->names->moe.choice_bias
                                                                               : NULL;
     found |= bias && strncmp(bias, part, strlen(part)) == 0 && bias[strlen(part)] == '.'

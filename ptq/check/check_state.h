@@ -22,7 +22,7 @@ typedef struct calm_check_module {
     size_t out, in;  /* of its weight; 0: not known                                             */
     size_t experts;  /* matrices that its tensors [E, ...] hold; 0: one, without that dimension */
     bool linear;     /* engines make a linear of it: a matrix, or quantized tensors; no embedding */
-    bool transform;  /* a rotation that compressed-tensors applies beside a linear: no layer of the model   */
+    bool transform;  /* a rotation that compressed-tensors applies next to a linear: no layer of the model   */
     bool stored;     /* has tensors of a quantized weight                                       */
     bool in_layout;  /* the architecture has it                                                 */
     bool quantized;  /* the configuration says so: `scheme`                                     */
@@ -75,7 +75,7 @@ bool calm_check_is_fused(const char *module);
 /* Is it a part that engines fuse into one linear, or that linear, by its name: no expert's down? */
 bool calm_check_is_fused_part(const char *module);
 
-/* A tensor "MODULE.weight" that a block has beside its linears. */
+/* A tensor "MODULE.weight" that a block has next to its linears. */
 typedef struct calm_check_expected {
     enum { CALM_CHECK_NORM, CALM_CHECK_ROUTER, CALM_CHECK_SHARED_GATE } kind;
     const char *part;  /* "input_layernorm": its module within the block */

@@ -116,7 +116,7 @@ static calm_status spend(calm_ctx *ctx, calm_run *p, calm_pareto *out, calm_solu
     requests.budget = out->budget;
     requests.act_budget = p->in.recipe->act_budget;
     CALM_TRY(calm_solve(ctx, &p->pool, &requests, hybrid));
-    if (p->choosing->file)    /* uniform runs are compared beside the same table */
+    if (p->choosing->file)    /* uniform runs are compared next to the same table */
         CALM_TRY(calm_run_file_take(ctx, p, hybrid->table));
     out->total = hybrid->total;
     CALM_TRY(list_trials(ctx, p, hybrid, out));

@@ -86,7 +86,7 @@ typedef struct calm_guard_rows {
     calm_rope rope;
     const char *path, *new_path, *dir;
     char identity[CALM_SHA256_HEX];    /* of run and windows; empty: the file has no name, and no
-                                        * later run goes on with it                                  */
+                                        * later run continues with it                                  */
     size_t position;                   /* blocks that are passed                                     */
     size_t rows, head;                 /* of a class; of the header                                  */
     calm_row_store file;               /* at position 0 there is none                                */
@@ -99,7 +99,7 @@ typedef struct calm_guard_rows {
 calm_status calm_guard_rows_open(calm_ctx *ctx, calm_run *p, const calm_windows *windows, size_t n,
                                  calm_guard_rows **out);
 
-/* Go on with the file of a run that was killed.  One that cannot be read is as none: what it saves is computed
+/* Continue with the file of a run that was killed.  One that cannot be read is as none: what it saves is computed
  * again. */
 calm_status calm_guard_rows_load(calm_ctx *ctx, const calm_run *p, calm_guard_rows *rows);
 

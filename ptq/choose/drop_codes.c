@@ -1,6 +1,7 @@
-/* Codes of losers leave the store: block by block where nothing will ask for them, else when the run has its results.
+/* Codes of rejected candidates leave the store: block by block where nothing will ask for them, else when the run
+ * has its results.
  *
- * Rows, scores and digests stay, so that choosing needs no codes and whoever does ask has them computed again
+ * Rows, scores and digests stay, so that choosing needs no codes and the code that does ask has them computed again
  * (recompute.c). */
 #include "ptq/choose/choose_impl.h"
 #include "store/blob.h"

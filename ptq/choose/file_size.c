@@ -5,7 +5,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/state/run_pool.h"
 
-/* Of an embedding or head there are so many schemes at most. */
+/* Of an embedding or head there are this many schemes at most. */
 #define MOST_TABLES 16
 
 /* ---- parts ---- */
@@ -26,7 +26,7 @@ calm_status calm_run_plan_of_scheme(calm_ctx *ctx, const calm_run *p, size_t sch
     return CALM_OK;
 }
 
-/* Offsets in headers are below this, whatever size is asked for: rotation may give the model a head of its own. */
+/* Offsets in headers are below this, whatever size is asked for: rotation may give the model its own head. */
 static size_t longest_offset(const calm_inputs *in)
 {
     return 2 * calm_model_bytes(in->model);

@@ -78,7 +78,7 @@ static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_tria
     const char *kept = p->in.recipe->keep_hybrid ? "; the hybrid is kept as asked (--keep-hybrid)"
                                                  : ", so it is the result";
     if (!next)
-        return calm_strf(ctx, ctx->out, verdict, "no uniform run could be measured beside the hybrid");
+        return calm_strf(ctx, ctx->out, verdict, "no uniform run could be measured next to the hybrid");
     /* The comparison would be of one plan with itself; its name is what the report shows. */
     if (same && (!best || trials[best].delta >= 0))
         return calm_strf(ctx, ctx->out, verdict,

@@ -1,4 +1,4 @@
-/* Plans that are measured once more, or later: codes of losers that they ask for, computed again. */
+/* Plans that are measured once more, or later: codes of rejected candidates that they ask for, computed again. */
 #include "ptq/choose/choose_impl.h"
 
 #include <string.h>

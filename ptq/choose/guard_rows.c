@@ -68,7 +68,7 @@ static size_t header_rows(const calm_run *p, size_t n_plans)
 static calm_status create(calm_ctx *ctx, const calm_run *p, const calm_guard_rows *r, size_t n, calm_row_store *out)
 {
     const size_t width = calm_model_config(p->in.model)->hidden, rows = r->head + n * r->rows;
-    /* A name is for who goes on. */
+    /* A name is for who continues. */
     return r->identity[0] ? calm_row_store_create(ctx, r->new_path, rows, width, out)
                           : calm_row_store_open(ctx, ctx->scratch, rows, width, r->dir, out);
 }
@@ -300,7 +300,7 @@ static calm_status pass_class(calm_ctx *ctx, const calm_run *p, const class *of,
     return CALM_OK;
 }
 
-/* All classes into a new file.  A plan that cannot be computed leaves: the guard comes to it, and says why. */
+/* All classes into a new file.  A plan that cannot be computed leaves: the guard reaches it, and says why. */
 static calm_status pass_classes(calm_ctx *ctx, const calm_run *p, const class *classes, size_t n,
                                 const calm_row_store *file)
 {
@@ -378,7 +378,7 @@ double calm_guard_rows_file_bytes(const calm_run *p)
 {
     const calm_windows *windows = &p->in.guard;
     const size_t n = p->in.recipe->n_pool + 1;
-    /* Every plan a class of its own, beside the float model; the file of a block is there until the next one is. */
+    /* Every plan its own class, next to the float model; the file of a block is there until the next one is. */
     const size_t rows = header_rows(p, n) + (n + 1) * windows->begin[windows->n];
     return 2.0 * (double)(rows * calm_model_config(p->in.model)->hidden * sizeof(float));
 }

@@ -1,4 +1,4 @@
-/* The guard beside the blocks: which plans it follows, and when they pass. */
+/* The guard next to the blocks: which plans it follows, and when they pass. */
 #include "ptq/choose/choose_impl.h"
 
 #include "ptq/plan/key.h"

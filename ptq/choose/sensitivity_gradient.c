@@ -40,7 +40,7 @@ static calm_status add_probe(calm_ctx *ctx, estimates *s, calm_gradient_pass *pa
     CALM_TRY(calm_batch_load_block(ctx, model, &s->p->rope, b, calm_plan_apply, &override, &pass->work));
     CALM_TRY(calm_row_store_get(ctx, &pass->work.hidden, 0, rows, &z));
     CALM_TRY(calm_row_store_get(ctx, &pass->inputs[b + 1].hidden, 0, rows, &y));
-    /* The float output is subtracted in place: z are rows of its own. */
+    /* The float output is subtracted in place: z has its own rows. */
     for (size_t t = 0; t < rows; t++) {
         calm_vec_axpy(width, -1, y + t * width, z + t * width);
         const double along = calm_vec_dot(width, pass->d + t * width, z + t * width);

@@ -11,7 +11,7 @@ static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *ten
     return calm_to_f32(ctx, CALM_F16, tensor->data + first * sizeof(uint16_t), n, out);
 }
 
-/* It lies in memory, not in a mapping. */
+/* It is in memory, not in a mapping. */
 static void keep(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
     (void)self;

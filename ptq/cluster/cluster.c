@@ -507,7 +507,7 @@ static calm_status begin_transport(calm_ctx *ctx, calm_transport *transport)
     return status == CALM_OK ? CALM_OK : calm_fail(ctx, status, "%s", quiet.message);
 }
 
-/* Where all ranks are to rank 0, and to each how many are beside it. */
+/* Where all ranks are to rank 0, and to each how many are next to it. */
 static calm_status find_seats(calm_ctx *ctx, calm_cluster *c)
 {
     const calm_transport *t = &c->transport;

@@ -83,7 +83,7 @@ static calm_status test(calm_ctx *ctx, void *state, calm_transfer *transfer, boo
         free(transfer->state);
         transfer->state = NULL;
     }
-    return check(ctx, code, "go on with a transfer");
+    return check(ctx, code, "continue with a transfer");
 }
 
 static void finish(void *state)

@@ -78,10 +78,10 @@ static void end_for_death(calm_ctx *ctx, calm_cluster *c, int rank)
     const calm_peer *peer = &c->peers[rank];
     char sentence[CALM_MESSAGE_MAX], kept[CALM_MESSAGE_MAX / 2] = "";
     if (c->receives && c->receiver.store)
-        snprintf(kept, sizeof kept, "; what is finished is in %.300s: the same command goes on from there, on as many "
-                                    "ranks as there are, or on one machine", c->receiver.store);
+        snprintf(kept, sizeof kept, "; what is finished is in %.300s: the same command continues from there, on as "
+                                    "many ranks as there are, or on one machine", c->receiver.store);
     else if (rank == 0)
-        snprintf(kept, sizeof kept, "; what it put into the store stays: the same command goes on from there");
+        snprintf(kept, sizeof kept, "; what it put into the store stays: the same command continues from there");
     snprintf(sentence, sizeof sentence, "rank %d (process %ld on %s) ended while it worked on %s%s", rank, peer->pid,
              peer->host, peer->place[0] ? peer->place : "its start", kept);
     /* Of the ranks that see rank 0 die, one says it. */

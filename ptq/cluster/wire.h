@@ -32,7 +32,7 @@ typedef struct calm_frame {
 /* Listen on a free port of this machine: *fd, and its number. */
 calm_status calm_wire_listen(calm_ctx *ctx, int *fd, int *port);
 
-/* Accept one connection within so many seconds, or one that waits where they are over.  CALM_EIO: none came. */
+/* Accept one connection within this many seconds, or one that waits where they are over.  CALM_EIO: none came. */
 calm_status calm_wire_accept(calm_ctx *ctx, int listening, double seconds, int *fd);
 
 /* Connect to a machine by its name, this one by its loopback.  CALM_EIO: no address of it answers. */

@@ -25,7 +25,7 @@ static calm_status shorten(calm_ctx *ctx, calm_arena *arena, const reader *r, co
     CALM_TRY(calm_texts_encode(ctx, arena, r->tokenizer, where, text, n_bytes, false, &plain, &n_plain));
     const size_t special = *n - n_plain;
     if (n_plain > *n || special >= r->options.seqlen)
-        return calm_fail(ctx, CALM_EARG, "%s: sentences of %zu tokens have no room beside the special ones", where,
+        return calm_fail(ctx, CALM_EARG, "%s: sentences of %zu tokens have no room next to the special ones", where,
                          r->options.seqlen);
     while (before <= special && memcmp(ids + before, plain, n_plain * sizeof *ids) != 0)
         before++;
@@ -56,7 +56,7 @@ static calm_status keep(calm_ctx *ctx, reader *r, const uint32_t *ids, size_t n)
 
 static calm_status add_sentence(calm_ctx *ctx, reader *r, const char *text, size_t n_bytes)
 {
-    /* Ids before they are shortened go to an arena of their own: a file's would not fit beside the kept ones. */
+    /* Ids before they are shortened go to a separate arena: a file's would not fit next to the kept ones. */
     CALM_SCOPED_ARENA(arena);
     uint32_t *ids;
     size_t n;

@@ -11,8 +11,8 @@
  *   n_windows  most sentences, which seed and n_spread choose as windows of a text; 0: all
  *   special    is not read: the template is always around a sentence
  *
- * CALM_EARG: no sentence in the file; no room in `seqlen` beside the special tokens.  CALM_EFORMAT, with file and line:
- * text that is not UTF-8, a line that is not JSON, an id outside the vocabulary, a sentence without a token. */
+ * CALM_EARG: no sentence in the file; no room in `seqlen` next to the special tokens.  CALM_EFORMAT, with file and
+ * line: text that is not UTF-8, a line that is not JSON, an id outside the vocabulary, a sentence without a token. */
 calm_status calm_sentences_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
                                 const calm_windows_options *options, calm_windows *out);
 

@@ -25,8 +25,8 @@
 typedef struct calm_task_options {
     size_t max_length;    /* tokens that a model reads at most, >= 1                      */
     size_t vocab;         /* ids at or above it are an error; 0: not checked              */
-    size_t samples;       /* at most so many tasks, the first ones; 0: all                */
-    long long prefix;     /* id that stands for an empty context; < 0: there is none      */
+    size_t samples;       /* at most this many tasks, the first ones; 0: all                */
+    long long prefix;     /* id that represents an empty context; < 0: there is none      */
     bool special;         /* encode with the special tokens of the tokenizer's template   */
 } calm_task_options;
 
@@ -57,7 +57,7 @@ void calm_task_reader_close(calm_task_reader *reader);
 
 /* The next task in ctx->out; *found is false at the end of the file.  CALM_EFORMAT, with file, line, expected and
  * found: a line that is too long, not UTF-8 or not JSON; no context, choices or answer; no choice, or an empty one; an
- * answer that is none of the choices; a choice without a token of its own or of more than `max_length`; an id outside
+ * answer that is none of the choices; a choice without its own token or of more than `max_length`; an id outside
  * the vocabulary; an empty context without a prefix token.  CALM_EARG: too many tasks, or none in the whole file. */
 calm_status calm_task_reader_next(calm_ctx *ctx, calm_task_reader *reader, calm_task *out, bool *found);
 

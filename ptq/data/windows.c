@@ -37,7 +37,7 @@ static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, b
     CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->ids, cut->n_ids, &cut->ids_capacity, cut->n_ids + n));
     if (n)
         memcpy(cut->ids + cut->n_ids, ids, n * sizeof *ids);
-    /* Heads are put before the windows when these are collected: of the text each has so many tokens less. */
+    /* Heads are put before the windows when these are collected: of the text each has this many tokens less. */
     const size_t own = options->seqlen - cut->n_head;
     size_t at = 0;
     for (; at + own <= n; at += own)

@@ -5,8 +5,8 @@
  * and, where at least 2 tokens remain, one shorter window.
  *
  * With `special` every window begins with the special tokens that the tokenizer's template puts before a text (BOS),
- * as a model was trained to read, and has so many tokens of the text less; what the template puts behind a text, which
- * hardly a window ends with, is left out. */
+ * as a model was trained to read, and has this many tokens of the text less; what the template puts behind a text,
+ * which hardly a window ends with, is left out. */
 #ifndef CALM_DATA_WINDOWS_H
 #define CALM_DATA_WINDOWS_H
 
@@ -31,9 +31,9 @@ typedef struct calm_windows {
 
 typedef struct calm_windows_options {
     size_t seqlen;       /* tokens per window, >= 2                                              */
-    size_t n_windows;    /* at most so many windows; 0 = all                                     */
+    size_t n_windows;    /* at most this many windows; 0 = all                                     */
     long long seed;      /* < 0: the first ones; else drawn without replacement                  */
-    size_t n_spread;     /* with seed < 0 the last so many of n_windows are spread over what the
+    size_t n_spread;     /* with seed < 0 the last this many of n_windows are spread over what the
                           * first ones leave of the text, each in the middle of an equal part    */
     size_t doublings;    /* so often those that are spread are doubled, as far as the text has
                           * windows: others behind n_windows, which stay the same, each time spread
@@ -65,10 +65,10 @@ calm_status calm_windows_join(calm_ctx *ctx, const calm_windows *texts, size_t n
 /* Tokens of the windows of text `text`. */
 size_t calm_windows_text_tokens(const calm_windows *windows, size_t text);
 
-/* Windows w0 .. w0 + n - 1 of `from` as a set of their own, with a digest of their own, that borrows the ids. */
+/* Windows w0 .. w0 + n - 1 of `from` as a separate set, with a separate digest, that borrows the ids. */
 calm_status calm_windows_slice(calm_ctx *ctx, const calm_windows *from, size_t w0, size_t n, calm_windows *out);
 
-/* The first n windows of `from`, of each its first `tokens` at most, as a set of their own; copied into ctx->out,
+/* The first n windows of `from`, of each its first `tokens` at most, as a separate set; copied into ctx->out,
  * without which texts they are of. */
 calm_status calm_windows_cut(calm_ctx *ctx, const calm_windows *from, size_t n, size_t tokens, calm_windows *out);
 

@@ -27,18 +27,18 @@ static inline void calm_memory_raise(size_t *most, size_t bytes)
     *most = calm_size_max(*most, bytes);
 }
 
-/* So many bytes more in every stage; the peak is that of the largest. */
+/* This many bytes more in every stage; the peak is that of the largest. */
 void calm_memory_plan_raise_all(calm_memory_plan *plan, size_t bytes);
 
 /* What a model holds of one of its blocks with every job quantized, float and quantized weights, and while it runs
- * on so many windows, or after that `then`. */
+ * on this many windows, or after that `then`. */
 size_t calm_memory_plan_block_bytes(const calm_memory_estimate *e, size_t block, size_t n_windows, size_t longest,
                                size_t then);
 
-/* Plans of the guard that pass a block as it comes, beside the calibration's rows; 0: none does (memory_models.c). */
+/* Plans of the guard that pass a block as it comes, next to the calibration's rows; 0: none does (memory_models.c). */
 size_t calm_memory_plan_guard_bytes(const calm_memory_estimate *e, size_t block);
 
-/* A pass of gradients over so many windows of the calibration, with a block (memory_models.c). */
+/* A pass of gradients over this many windows of the calibration, with a block (memory_models.c). */
 size_t calm_memory_plan_gradient_bytes(const calm_memory_estimate *e, size_t n_windows);
 
 /* Hidden rows of all windows, unless they are in a file; with a quantized prefix also as they entered the block and,

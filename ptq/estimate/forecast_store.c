@@ -38,17 +38,17 @@ static void add(const calm_run *p, size_t job, blobs *sum)
     sum->second += second;
 }
 
-/* All blocks; *losers: those of the block with the most. */
-static blobs add_blocks(const calm_run *p, double *losers)
+/* All blocks; *rejected candidates: those of the block with the most. */
+static blobs add_blocks(const calm_run *p, double *rejected)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     blobs total = {0};
-    *losers = 0;
+    *rejected = 0;
     for (size_t b = p->in.first_block; b < p->in.end_block; b++) {
         blobs block = {0};
         for (size_t job = layout->block_begin[b]; job < layout->block_begin[b + 1]; job++)
             add(p, job, &block);
-        *losers = fmax(*losers, block.all - block.first);
+        *rejected = fmax(*rejected, block.all - block.first);
         total = (blobs){total.all + block.all, total.first + block.first, total.second + block.second};
     }
     return total;
@@ -56,11 +56,11 @@ static blobs add_blocks(const calm_run *p, double *losers)
 
 bool calm_forecast_follows(const calm_run *p)
 {
-    double losers;
+    double rejected;
     if (!calm_guard_can_stream(p))
         return false;
-    const blobs total = add_blocks(p, &losers);
-    return total.first + losers + calm_guard_rows_file_bytes(p) < total.all;
+    const blobs total = add_blocks(p, &rejected);
+    return total.first + rejected + calm_guard_rows_file_bytes(p) < total.all;
 }
 
 void calm_forecast_store(const calm_run *p, double *running, double *kept)
@@ -69,12 +69,12 @@ void calm_forecast_store(const calm_run *p, double *running, double *kept)
     const bool follows = calm_guard_streams(p), sheds = follows || (calm_choice_is_final(p) && !p->in.guard.n);
     /* Without guard windows, or as asked, the hybrid is the result. */
     const bool one = !p->in.guard.n || recipe->keep_hybrid;
-    double losers;
-    const blobs total = add_blocks(p, &losers);
+    double rejected;
+    const blobs total = add_blocks(p, &rejected);
     const double learned = total.first * ((recipe->learner != NULL) + (recipe->tune_steps > 0));
     const double rows = follows ? calm_guard_rows_file_bytes(p) : 0;
     *kept = learned + (recipe->keep_candidates ? total.all : one ? total.first : total.first + total.second);
-    /* A block's losers go when it has chosen, and are there to the end otherwise.  Rows of the guard are gone before a
-     * uniform result is computed again, and anything is learned. */
-    *running = sheds ? fmax(*kept, total.first + losers + rows) : total.all + learned;
+    /* A block's rejected candidates go when it has chosen, and are there to the end otherwise.  Rows of the guard
+     * are gone before a uniform result is computed again, and anything is learned. */
+    *running = sheds ? fmax(*kept, total.first + rejected + rows) : total.all + learned;
 }

@@ -21,7 +21,7 @@ static bool wants_point(const estimate *e, calm_point point)
 
 /* What the jobs of one sublayer or expert need, candidate by candidate. */
 typedef struct group_needs {
-    calm_largest codes;         /* of the candidates, each with an arena of its own                          */
+    calm_largest codes;         /* of the candidates, each with its own arena                          */
     calm_largest quantize;      /* while they are made                                                       */
     calm_largest score;         /* while they are scored                                                     */
     calm_largest factors;       /* of the jobs, that several of its candidates read                          */
@@ -254,7 +254,7 @@ static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, l
     }
 }
 
-/* n experts at once with so many tokens each. */
+/* n experts at once with this many tokens each. */
 static void add_wave(const estimate *e, size_t block, size_t held, size_t n, size_t rows, size_t score_rows,
                      calm_memory_plan *out)
 {
@@ -309,7 +309,7 @@ size_t calm_memory_plan_block_bytes(const estimate *e, size_t block, size_t n_wi
     size_t most = 0, outside = begin, expert_end;
     while (outside < end && e->layout->jobs[outside].expert < 0)
         outside++;
-    /* Experts of a block are alike: the first stands for all. */
+    /* Experts of a block are alike: the first represents all. */
     for (expert_end = outside; expert_end < end && e->layout->jobs[expert_end].expert == 0;)
         expert_end++;
     for (size_t i = 0; i < recipe->n_schemes; i++) {

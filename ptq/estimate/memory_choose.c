@@ -80,7 +80,7 @@ calm_status calm_memory_plan_apply(calm_ctx *ctx, calm_run *p, calm_memory_plan 
     out->limit = limit;
     const calm_knobs *knobs = &out->knobs;
     if (knobs->spill) {
-        /* Beside the store, where the user has said that there is room; /tmp may be memory. */
+        /* Next to the store, where the user has said that there is room; /tmp may be memory. */
         CALM_TRY(calm_path_parent(ctx, p->in.recipe->store, &dir));
         CALM_TRY(calm_strf(ctx, ctx->out, &p->spill_dir, "%s", dir));
     }

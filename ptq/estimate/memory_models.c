@@ -1,4 +1,4 @@
-/* What evaluations and the formats of a run need: whole models, beside the blocks that memory_plan.c adds up. */
+/* What evaluations and the formats of a run need: whole models, next to the blocks that memory_plan.c adds up. */
 #include "ptq/estimate/estimate_impl.h"
 
 #include "ptq/calib/head_stats.h"
@@ -12,7 +12,7 @@
 
 typedef calm_memory_estimate estimate;
 
-/* A text that is evaluated to its end has at least so many windows, or its batches are full. */
+/* A text that is evaluated to its end has at least this many windows, or its batches are full. */
 #define UNKNOWN_WINDOWS ((size_t)8192)
 
 /* The block that takes most of such a pass. */
@@ -40,7 +40,7 @@ size_t calm_memory_plan_gradient_bytes(const estimate *e, size_t n_windows)
            most_planned_bytes(e, calm_gradient_pass_windows(e->p, n_windows), e->longest);
 }
 
-/* n models with their plans against the float model on so many windows.  `test`: where they differ is kept too. */
+/* n models with their plans against the float model on this many windows.  `test`: where they differ is kept too. */
 static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size_t longest, size_t n_checkpoints,
                              bool test)
 {

@@ -53,7 +53,7 @@ size_t calm_encode_bytes(const calm_config *config, size_t n)
 size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t n_subjects,
                                  size_t block_bytes)
 {
-    /* The first subject's rows, and those of the one that goes on from them.  What a block takes is gone when its last
+    /* The first subject's rows, and those of the one that continues from them.  What a block takes is gone when its last
      * rows are pooled, which takes less. */
     return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) + calm_pooling_load_bytes(config) +
            calm_size_min(n_subjects, 2) *

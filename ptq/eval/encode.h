@@ -39,7 +39,7 @@ calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_w
                         void *tick_user, calm_embeddings *out);
 
 /* The same of subjects [n] into out [n].  Those of the first one's model, itself without an override, whose first_block
- * is a later one go on from its rows there: the bits are the same.  `tick` counts windows of all subjects. */
+ * is a later one continue from its rows there: the bits are the same.  `tick` counts windows of all subjects. */
 calm_status calm_encode_all(calm_ctx *ctx, const calm_subject *subjects, size_t n, const calm_windows *windows,
                             calm_tick_fn *tick, void *tick_user, calm_embeddings *out);
 
@@ -57,7 +57,7 @@ size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest);
 size_t calm_encode_step(const calm_config *config, size_t n, size_t longest);
 
 /* Part `part` of n_parts of the windows, borrowed, and in *first the number of its first window: its embeddings have
- * the bits that they have beside all others.  n is 0 where there are fewer windows, or of a mixture fewer batches. */
+ * the bits that they have next to all others.  n is 0 where there are fewer windows, or of a mixture fewer batches. */
 calm_status calm_encode_part(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t part,
                              size_t n_parts, calm_windows *out, size_t *first);
 

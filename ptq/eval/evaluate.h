@@ -55,7 +55,7 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
 /* ---- parts of an evaluation ---- */
 
 /* Part `part` of n_parts of the windows, borrowed, and in *first the number of its first window.  Parts end where
- * batches end, so a window is computed beside the same others, with the same bits; n is 0 where batches are fewer. */
+ * batches end, so a window is computed next to the same others, with the same bits; n is 0 where batches are fewer. */
 calm_status calm_evaluation_part(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t part,
                                  size_t n_parts, calm_windows *out, size_t *first);
 

@@ -244,7 +244,7 @@ static calm_status prepare(calm_ctx *ctx, run *r)
     return list_tensors(ctx, r);
 }
 
-/* Embed, beside `path` if there are many rows, run and write. */
+/* Embed, next to `path` if there are many rows, run and write. */
 static calm_status write_all(calm_ctx *ctx, run *r, const char *path)
 {
     const size_t rows = r->windows.begin[r->windows.n];

@@ -34,7 +34,7 @@ typedef struct calm_forward_result {
 calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const calm_token_file *tokens);
 
 /* Run the model and write `path`, under a temporary name until it is complete.  Hidden rows beyond request->memory are
- * kept in an unnamed file beside it; logits are written as they are computed.
+ * kept in an unnamed file next to it; logits are written as they are computed.
  * Fails as calm_forward_check, reading the model and writing files do, and then leaves no file. */
 calm_status calm_forward_write(calm_ctx *ctx, const calm_forward_request *request, const char *path,
                                calm_forward_result *out);

@@ -10,7 +10,7 @@
 /* dhidden [n, D] = d loss / d the last model's `hidden`, rows after the final norm, when calm_predict has filled `rows`
  * of both models of `set`, the reference and this one.  Logits are computed again, tile after tile.  `targets` as
  * there: CALM_NO_TARGET leaves a row out, whose gradient is 0.  CALM_EARG: there is no reference, or more than one
- * model beside it.  CALM_ENUMERIC: a gradient is not finite. */
+ * model next to it.  CALM_ENUMERIC: a gradient is not finite. */
 calm_status calm_predict_back(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n, float scale,
                               float *dhidden);
 

@@ -3,7 +3,7 @@
  *
  * Of p = softmax of a row's logits KL(p || softmax(logits + e)) is 1/2 e^T F e + O(e^3), F = diag(p) - p p^T.  With
  * independent signs s over the vocabulary v = sqrt(p) s - p (sqrt(p) . s) has E[v v^T] = F, so (v . e)^2 is 2 KL in the
- * mean over draws.  Rows draw signs of their own: of several rows the sum of v . e has the sum of their KL. */
+ * mean over draws.  Rows draw their own signs: of several rows the sum of v . e has the sum of their KL. */
 #ifndef CALM_EVAL_PREDICT_SAMPLE_H
 #define CALM_EVAL_PREDICT_SAMPLE_H
 

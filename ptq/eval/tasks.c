@@ -127,7 +127,7 @@ static calm_status fill_batch(calm_ctx *ctx, work *w)
     }
 }
 
-/* Of the hidden rows of model m those that predict, in an order of their own. */
+/* Of the hidden rows of model m those that predict, in a separate order. */
 static calm_status gather(calm_ctx *ctx, const work *w, const calm_batch *batch, calm_arena *arena,
                           calm_row_store **out)
 {
@@ -247,7 +247,7 @@ static calm_status new_result(calm_ctx *ctx, bool compared, calm_tasks_result *o
     return compared ? new_answers(ctx, out, &out->reference) : CALM_OK;
 }
 
-/* All choices, with heads and tables in an arena of their own.  The reference is a model like the other here: their
+/* All choices, with heads and tables in a separate arena.  The reference is a model like the other here: their
  * distributions are not compared. */
 static calm_status answer(calm_ctx *ctx, const calm_subject *reference, const calm_subject *subject, work *w,
                           calm_tick_fn *tick, void *tick_user)

@@ -37,7 +37,7 @@ static bool is_below(const char *path, const char *dir)
     return real && strncmp(path, real, n) == 0 && path[n] == '/';
 }
 
-/* Is NAME in the model's directory a regular file that lies there, or in the blobs of the hub's cache? */
+/* Is NAME in the model's directory a regular file that is there, or in the blobs of the hub's cache? */
 static calm_status is_inside(calm_ctx *ctx, const char *place, const char *name, bool *out)
 {
     char *path, *folder, *blobs, real[PATH_MAX];
@@ -92,7 +92,7 @@ static calm_status add_module(calm_ctx *ctx, code *to, const char *parent, const
 }
 
 /* "modeling_demo.DemoForCausalLM" of auto_map.  "owner/name--modeling_demo.Class" is fetched from another repository by
- * whoever loads it. */
+ * the code that loads it. */
 static calm_status add_reference(calm_ctx *ctx, code *to, const char *reference)
 {
     const char *dot = reference ? strrchr(reference, '.') : NULL;

@@ -16,7 +16,7 @@
 #define CALM_TEMPLATES_DIR "additional_chat_templates"
 
 /* Names of those that `model_dir` (or the directory of a GGUF file) has, below it, in ctx->scratch.  `missing` gets
- * the Python classes whose module is not there, or lies outside; it may be NULL. */
+ * the Python classes whose module is not there, or is outside; it may be NULL. */
 calm_status calm_export_list_companions(calm_ctx *ctx, const char *model_dir, calm_words *out, calm_words *missing);
 
 /* Names of the files NAME.jinja in additional_chat_templates, sorted, with that folder in front, added to `out`. */

@@ -2,7 +2,7 @@
  * change.
  *
  *   the entry of the quantization    added before the closing brace
- *   tie_word_embeddings              false where the files hold a head of their own */
+ *   tie_word_embeddings              false where the files hold a separate head */
 #ifndef CALM_EXPORT_CONFIG_FILE_H
 #define CALM_EXPORT_CONFIG_FILE_H
 

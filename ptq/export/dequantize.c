@@ -133,7 +133,7 @@ static calm_status list_directory(work *w, calm_dtype dtype)
         const bool known = dot && calm_qformat_suffix_part(NULL, dot + 1, &part);
         const bool codes = known && (strcmp(dot, ".weight") != 0 || tensor->dtype == CALM_I8
                                      || tensor->dtype == CALM_U32 || tensor->dtype == CALM_F8_E4M3);
-        if (part != CALM_QFORMAT_CODES) /* beside the codes of a weight */
+        if (part != CALM_QFORMAT_CODES) /* next to the codes of a weight */
             continue;
         for (size_t e = 0; codes && e < calm_size_max(1, n_stacked(tensor)); e++)
             CALM_TRY(add_weight(w, tensor, dot, dtype, e));
@@ -156,8 +156,8 @@ static size_t find_written(const work *w, const char *end)
     return i;
 }
 
-/* tie_word_embeddings is false beside a head with other values than the embedding.  A head that was quantized by itself
- * has other values. */
+/* tie_word_embeddings is false next to a head with other values than the embedding.  A head that was quantized by
+ * itself has other values. */
 static void untie_own_head(work *w)
 {
     const size_t head = find_written(w, "lm_head.weight"), embed = find_written(w, "embed_tokens.weight");

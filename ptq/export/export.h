@@ -1,7 +1,7 @@
 /* Exporters: one plan, written as the directory that an engine loads.
  *
  * An exporter is one file export_<format>.c, which ends with its descriptor, and one line in export.def.
- * Directories are written under a temporary name beside the target and renamed at the end. */
+ * Directories are written under a temporary name next to the target and renamed at the end. */
 #ifndef CALM_EXPORT_EXPORT_H
 #define CALM_EXPORT_EXPORT_H
 
@@ -33,13 +33,13 @@ typedef struct calm_exporter {
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
     bool strict;                /* its files hold what the model reads and no other tensor (tensor_use.h)       */
     const char *rtn;            /* named chain that rounds as its own tools do: zero points of few bits; NULL: rtn */
-    unsigned families;          /* rows of schemes.def that it holds beside the integers: bits 1 << CALM_FAMILY_X */
+    unsigned families;          /* rows of schemes.def that it holds next to the integers: bits 1 << CALM_FAMILY_X */
     calm_tie tie;               /* jobs that share a scheme in its files, for every reader */
     /* The scheme of a table where none is asked for, of a plan whose every job is quantized, most weights at `most`;
      * bits 0: float.  NULL: always float. */
     calm_scheme (*outer)(calm_outer which, const calm_scheme *most, bool tied);
     bool parts_apart;           /* its readers take q, k and v as three matrices, which need not share a type */
-    bool head_alone;            /* it holds no quantized embedding, and a head where that is a linear of its own */
+    bool head_alone;            /* it holds no quantized embedding, and a head where that is its own linear */
     /* Refuse a table's scheme by name; NULL: the format has no quantized tables. */
     calm_status (*check_outer)(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in);
     /* Schemes of tables, "q6_k,w8a16_g32", that a size of the file is spent on, the usual one first; NULL: they stay
@@ -79,7 +79,7 @@ size_t calm_exporter_write_bytes(const calm_exporter *exporter, const calm_model
 /* Writes one block, or with -1 the tensors outside the blocks. */
 typedef calm_status calm_export_block_fn(void *user, calm_ctx *ctx, long block);
 
-/* Call `write` with -1 and then with each block.  Each call has an empty arena of its own as ctx->out, so that one
+/* Call `write` with -1 and then with each block.  Each call has a separate empty arena as ctx->out, so that one
  * block is in memory at a time; input->tick is called after each block. */
 calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input, calm_export_block_fn *write,
                                    void *user);
@@ -88,18 +88,18 @@ calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input
  */
 calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs);
 
-/* A directory that is being written beside its target. */
+/* A directory that is being written next to its target. */
 typedef struct calm_export_place {
     char *temporary;    /* its name, in ctx->out                                             */
     int lock;           /* its descriptor, locked as long as it is written; -1: nothing open */
 } calm_export_place;
 
-/* Open a fresh temporary directory beside `target`, after removing those of processes that have died.  CALM_EBUSY: too
+/* Open a fresh temporary directory next to `target`, after removing those of processes that have died.  CALM_EBUSY: too
  * many processes with the same id, in several containers, are writing there. */
 calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_place *out);
 
 /* Move it to `target` when it is complete, with the list of its files (calm_output_list): a target that exists is
- * exchanged in one step where the file system can.  CALM_EARG: somebody has put files of their own there since.  After
+ * exchanged in one step where the file system can.  CALM_EARG: somebody has put their own files there since.  After
  * a failure the place is still to be abandoned. */
 calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const char *target);
 

@@ -124,7 +124,7 @@ static calm_status check_uniform(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-/* Readers look for names within names: none that stays float may lie in one that is quantized. */
+/* Readers look for names within names: none that stays float may be in one that is quantized. */
 static calm_status check_names(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_layout *layout = calm_model_layout(input->model);

@@ -90,7 +90,7 @@ static void add_rule(void *user, const char *regex)
     calm_json_set(to->dynamic, key.data ? key.data : "", values);
 }
 
-/* Routers and what else is a matrix beside the linears that calm knows; the head has a member of its own. */
+/* Routers and what else is a matrix next to the linears that calm knows; the head has its own member. */
 static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rules *to)
 {
     const char **modules;

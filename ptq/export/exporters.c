@@ -82,7 +82,7 @@ calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input
     return CALM_OK;
 }
 
-/* Remove the slashes at the end: the temporary name goes beside the target. */
+/* Remove the slashes at the end: the temporary name goes next to the target. */
 static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
 {
     size_t length = strlen(target);
@@ -153,7 +153,7 @@ static calm_status remove_stale(calm_ctx *ctx, const char *path, long process)
     return stale ? calm_remove_tree(ctx, path) : CALM_OK;
 }
 
-/* Remove what killed processes left beside the target: a checkpoint may be large. */
+/* Remove what killed processes left next to the target: a checkpoint may be large. */
 static calm_status sweep(calm_ctx *ctx, const char *clean)
 {
     const char *slash = strrchr(clean, '/'), *base = slash ? slash + 1 : clean;
@@ -177,7 +177,7 @@ static calm_status sweep(calm_ctx *ctx, const char *clean)
 
 /* ---- writing ---- */
 
-/* Do the descriptor and the name stand for one directory still?  A sweep may have been faster than the lock. */
+/* Do the descriptor and the name represent one directory still?  A sweep may have been faster than the lock. */
 static bool is_there(int fd, const char *path)
 {
     struct stat opened, named;
@@ -231,7 +231,7 @@ static calm_status replace_in_steps(calm_ctx *ctx, const char *temporary, const 
 }
 
 /* Exchange both names in one step, so that at every moment the target is the old checkpoint or the new one; *old is
- * where the old one lies afterwards. */
+ * where the old one is afterwards. */
 static calm_status replace(calm_ctx *ctx, const char *temporary, const char *clean, char **old)
 {
     CALM_TRY(calm_strf(ctx, ctx->scratch, old, "%s", temporary));

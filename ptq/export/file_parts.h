@@ -18,7 +18,7 @@ typedef struct calm_file_part {
 typedef struct calm_file_parts {
     calm_file_part *of;         /* [n] in ctx->out                                                          */
     size_t n;
-    size_t head;                /* bytes beside them, at most: headers, keys, a tokenizer                   */
+    size_t head;                /* bytes next to them, at most: headers, keys, a tokenizer                   */
 } calm_file_parts;
 
 #endif

@@ -78,7 +78,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {as->square && config->n_heads * config->head_dim != config->hidden,
          "heads times head_dim is not the hidden size, as llama.cpp has it in this architecture"},
         {as->fixed_head && !config->tied,
-         "it has a head of its own, which llama.cpp does not have in this architecture"},
+         "it has its own head, which llama.cpp does not have in this architecture"},
         {config->activation != (gemma ? CALM_ACTIVATION_GELU_TANH : CALM_ACTIVATION_SILU),
          "its activation function is not the one that llama.cpp has for its architecture"},
         {!scale_is_known(config), "attention scores are scaled by another number than llama.cpp derives from head_dim "

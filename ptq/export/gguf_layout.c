@@ -82,7 +82,7 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
 
 /* ---- parts ---- */
 
-/* Behind a matrix of NVFP4 its global scale, as llama.cpp's converters call it: NAME.scale beside NAME.weight. */
+/* Behind a matrix of NVFP4 its global scale, as llama.cpp's converters call it: NAME.scale next to NAME.weight. */
 static calm_status add_factor(calm_ctx *ctx, builder *b, const calm_gguf_part *part, const calm_gguf_tensor *matrix)
 {
     const size_t n = matrix->n_dims == 3 ? matrix->dims[2] : 1, stem = strlen(matrix->name) - strlen("weight");
@@ -141,7 +141,7 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     CALM_TRY(add(ctx, b, &part));
     if (!config->tied || !as->own_head || strcmp(spot->name, "token_embd.weight") != 0)
         return CALM_OK;
-    /* The embedding stands for the head too where that is tied; llama.cpp wants it twice in some architectures. */
+    /* The embedding represents the head too where that is tied; llama.cpp needs it twice in some architectures. */
     part.spot.name = "output.weight";
     return add(ctx, b, &part);
 }
@@ -205,7 +205,7 @@ static uint32_t label(const calm_gguf_layout *layout)
     return out;
 }
 
-/* Number of the block a spot lies in; -1: outside. */
+/* Number of the block a spot is in; -1: outside. */
 static long block_of(const calm_gguf_spot *spot)
 {
     return strncmp(spot->name, "blk.", 4) == 0 ? strtol(spot->name + 4, NULL, 10) : -1;
@@ -221,7 +221,7 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
     *out = (calm_gguf_layout){0};
     CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
-    /* The head twice, factors of RoPE, and each with a factor of its own. */
+    /* The head twice, factors of RoPE, and each with its own factor. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, 2 * (n + 2)));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 2 * (n + 2)));
     for (size_t i = 0; i < n; i++) {

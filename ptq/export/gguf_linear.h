@@ -4,7 +4,7 @@
  *                 asymmetric int4             -> Q4_1   code u, d = s, m = -z s rounded to float16
  *                 int5 to int7, symmetric int8 -> Q8_0  code u - z, d = s
  *   a family of schemes.def               -> its type  codes, and scales taken apart (super_block.h)
- * Blocks of 32 columns lie within a group: groups of 32 n columns, or one per row. */
+ * Blocks of 32 columns are within a group: groups of 32 n columns, or one per row. */
 #ifndef CALM_EXPORT_GGUF_LINEAR_H
 #define CALM_EXPORT_GGUF_LINEAR_H
 

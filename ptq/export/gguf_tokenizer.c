@@ -9,9 +9,9 @@
 #include "ptq/tokenizer/vocab.h"
 
 #define FILE_MAX ((size_t)64 * 1024 * 1024)
-#define SPACE "\xe2\x96\x81"    /* U+2581, which stands for a space in SentencePiece's vocabularies */
+#define SPACE "\xe2\x96\x81"    /* U+2581, which represents a space in SentencePiece's vocabularies */
 
-#define SPELLED_SPACE "\xc4\xa0" /* U+0120, which stands for a space in byte-level vocabularies */
+#define SPELLED_SPACE "\xc4\xa0" /* U+0120, which represents a space in byte-level vocabularies */
 
 /* A token that no merge makes: merged last. */
 #define NO_SCORE (-1e9f)

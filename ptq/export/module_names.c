@@ -192,7 +192,7 @@ static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input,
     return CALM_OK;
 }
 
-/* Has the model a head?  All decoders have; an encoder if the checkpoint has anything beside it (a bias,
+/* Has the model a head?  All decoders have; an encoder if the checkpoint has anything next to it (a bias,
  * a transform). */
 static bool has_head(const calm_model *model)
 {

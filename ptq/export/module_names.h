@@ -19,7 +19,7 @@ typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
 typedef void calm_pattern_fn(void *user, const char *regex);
 
 /* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; the first
- * expert of a block stands for all of them. */
+ * expert of a block represents all of them. */
 void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
                   calm_pattern_fn *each, void *user);
 
@@ -77,7 +77,7 @@ calm_export_part calm_export_part_of(const calm_model *model, const calm_named_l
 /* What assembly made of the floats of a part up to CALM_EXPORT_WEIGHT; NULL: they stay. */
 const float *calm_export_part_floats(const calm_export_part *part, const calm_fold_set *set);
 
-/* Number of the block that a tensor of the checkpoint lies in, *rest is its name within the block; -1: outside. */
+/* Number of the block that a tensor of the checkpoint is in, *rest is its name within the block; -1: outside. */
 long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest);
 
 /* Is `module` a linear of the layout (not a router, an embedding, the head)?  Linear in the number of linears. */

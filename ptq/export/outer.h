@@ -1,8 +1,8 @@
 /* Tables: embedding and head, which stand outside the blocks, quantized as they are written.
  *
- * Rows of a table do not depend on each other and nothing chooses between ways to round them, so that they are no jobs
- * of the pool: the exporter asks for rows, some at a time, and whoever gives the plan quantizes them.  A tied table is
- * one: its two schemes are the same. */
+ * Rows of a table do not depend on each other and nothing chooses between ways to round them, so that they are no
+ * jobs of the pool: the exporter asks for rows, some at a time, and the code that gives the plan quantizes them.  A
+ * tied table is one: its two schemes are the same. */
 #ifndef CALM_EXPORT_OUTER_H
 #define CALM_EXPORT_OUTER_H
 
@@ -29,10 +29,10 @@ const char *calm_outer_name(calm_outer table);
 calm_status calm_outer_describe(calm_ctx *ctx, const calm_outer_plan *plan, const char **out);
 
 /* The scheme of a tensor of the checkpoint; NULL: it is no table, stays float, or is a copy of the embedding that
- * readers do not look at.  What stands for both where they are tied is the embedding. */
+ * readers do not look at.  What represents both where they are tied is the embedding. */
 const calm_scheme *calm_outer_of(const calm_model *model, const calm_outer_plan *plan, const char *tensor);
 
-/* The scheme of a head that is a linear of its own; NULL: it stays float, or is the embedding. */
+/* The scheme of a head that is its own linear; NULL: it stays float, or is the embedding. */
 const calm_scheme *calm_outer_own_head(const calm_model *model, const calm_outer_plan *plan);
 
 /* Rows that are quantized at once: a few MB in float32, and as many as the table has columns, so that what a piece

@@ -1,7 +1,7 @@
 /* Rotate: every tensor is listed with what is done to its two sides; then they are written one by one.
  *
  * A side is cut into groups of the width of its rotation: the whole side for R1, heads for R2.  A tensor is worked on
- * in pieces that hold whole groups of both sides, each a task of its own, so the bytes do not depend on the threads. */
+ * in pieces that hold whole groups of both sides, each its own task, so the bytes do not depend on the threads. */
 #include "ptq/export/rotate.h"
 
 #include <math.h>
@@ -120,7 +120,7 @@ static calm_status read_block(calm_ctx *ctx, const work *w, long block, calm_sub
     return read_stream(ctx, w, norm, out);
 }
 
-/* R2 of the key heads of a block, in ctx->scratch: signs of their own for each of them. */
+/* R2 of the key heads of a block, in ctx->scratch: their own signs for each of them. */
 static calm_status head_rotations(calm_ctx *ctx, const work *w, long block, const calm_rotation **out)
 {
     const calm_config *config = calm_model_config(w->model);

@@ -6,7 +6,7 @@
  *   R4   of down's input, W H: no matrix before it takes in the other H, so that the model's reader multiplies by it
  *        (calm_model_use_hadamard), as transform_config of compressed-tensors says of a quantized one
  *
- * The embedding and the head are rotated apart from each other, so that a tied head becomes a tensor of its own.  All
+ * The embedding and the head are rotated apart from each other, so that a tied head becomes its own tensor.  All
  * products are in double and every value is rounded once, to the dtype of its tensor. */
 #ifndef CALM_EXPORT_ROTATE_H
 #define CALM_EXPORT_ROTATE_H

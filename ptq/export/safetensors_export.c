@@ -268,7 +268,7 @@ static calm_status put_quantized(calm_ctx *ctx, walk *w, const entry *e, calm_ql
     return w->form->put(ctx, &w->writer, linear, e->which, w->asymmetric);
 }
 
-/* A tensor of its own: a part of a quantized weight, what folding changed, or a copy. */
+/* Its own tensor: a part of a quantized weight, what folding changed, or a copy. */
 static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entry *e)
 {
     const bool expert = e->of.job && e->of.job->expert >= 0;

@@ -1,4 +1,4 @@
-/* Checkpoint: what is written beside the weights, and the order in which it comes.
+/* Checkpoint: what is written next to the weights, and the order in which it comes.
  *
  * Everything goes into a temporary directory that is renamed at the end: under the output's name there is all of a
  * run or nothing of it. */
@@ -11,7 +11,7 @@
 #include "ptq/base/file.h"
 #include "ptq/export/export.h"
 
-/* ---- files beside the weights ---- */
+/* ---- files next to the weights ---- */
 
 /* The document that was given, else the resolved recipe: `calm quantize --recipe` reads the first. */
 static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
@@ -41,7 +41,7 @@ static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, 
 
 /* ---- artifacts ---- */
 
-/* What a file is, for the store.  Formats write weights under names of their own; what is left over is the
+/* What a file is, for the store.  Formats write weights under their own names; what is left over is the
  * tokenizer's. */
 static const char *file_role(const char *name)
 {

@@ -15,7 +15,7 @@
 
 /* ---- evaluation of what was written ---- */
 
-/* Open what was written.  A GGUF file does not say all that calm needs of some models: the plan then stands for it. */
+/* Open what was written.  A GGUF file does not say all that calm needs of some models: the plan then represents it. */
 static calm_status open_written(calm_ctx *ctx, const calm_run *p, const calm_exporter *exporter, const char *dir,
                                 calm_model **out)
 {
@@ -117,7 +117,7 @@ static calm_status is_complete(calm_ctx *ctx, const calm_run *p, const int64_t i
     return calm_store_divergence_exists(ctx, p->in.store, ids[1], out);
 }
 
-/* Evaluations are found by content, like candidates: a run that repeats another, or goes on after an interruption
+/* Evaluations are found by content, like candidates: a run that repeats another, or continues after an interruption
  * here, reads both figures from the store. */
 static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
 {

@@ -48,7 +48,7 @@ calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, 
 calm_status calm_outputs_measured(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan,
                                   const calm_exporter **exporter, calm_outer_plan *outer);
 
-/* Where it lies among what was written to `dir`: a folder or a file, in ctx->scratch. */
+/* Where it is among what was written to `dir`: a folder or a file, in ctx->scratch. */
 calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
                                const char *dir, char **out);
 

@@ -19,7 +19,7 @@
 static calm_status folder_of(calm_ctx *ctx, const calm_formats *formats, const char *dir, size_t index, char **out)
 {
     char *name;
-    /* One format lies in the output folder itself, several in a folder each. */
+    /* One format is in the output folder itself, several in a folder each. */
     if (calm_formats_count(formats) == 1)
         return calm_strf(ctx, ctx->scratch, out, "%s", dir);
     CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, index), &name));
@@ -190,7 +190,7 @@ static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, 
     calm_status status = CALM_OK;
     for (int i = 0; i < found; i++) {
         struct stat info;
-        /* Every entry is freed after a failure too, so the loop goes on without doing anything. */
+        /* Every entry is freed after a failure too, so the loop continues without doing anything. */
         if (status == CALM_OK)
             status = calm_strf(ctx, ctx->scratch, &name, "%s%s%s", below, *below ? "/" : "", entries[i]->d_name);
         if (status == CALM_OK)

@@ -103,7 +103,7 @@ static const char experts_sql[] = "SELECT block, replace(substr(job, instr(subst
                                   "algorithm, count(*), min(tokens), max(tokens)"
                                   " FROM v_experts WHERE run = ?1 GROUP BY 1, 2, 3 ORDER BY 1, 2 DESC, 4 DESC";
 
-/* One row of experts_sql: two numbers beside texts, then counts. */
+/* One row of experts_sql: two numbers next to texts, then counts. */
 static calm_status add_experts(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
     calm_table *table = user;
@@ -292,7 +292,7 @@ void calm_summary_learning(const calm_result *r, double seconds, calm_text *out)
     const size_t learned = facts->n - facts->kept;
     if (!r->recipe->learn && facts->operations)
         calm_text_printf(out,
-                         "  learning     --learn blocks goes on from here in about %.0f s; on the bundled model it "
+                         "  learning     --learn blocks continues from here in about %.0f s; on the bundled model it "
                          "takes 20 to 45 %% off the KL\n", seconds);
     else if (facts->operations && !learned)
         calm_text_printf(out, "  learning     all blocks stayed as they were\n");

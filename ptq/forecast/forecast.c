@@ -51,7 +51,7 @@
 /* For a line of a report, each precision. */
 #define GLANCE_SECONDS 0.02
 
-/* The run that is foreseen, opened but not started, and what was measured of this machine. */
+/* The run that is estimated, opened but not started, and what was measured of this machine. */
 typedef struct forecast {
     calm_run *p;
     calm_forecast *out;
@@ -66,7 +66,7 @@ typedef struct forecast {
 
 /* ---- measuring ---- */
 
-/* Operands shared by all workers; each has a result of its own. */
+/* Operands shared by all workers; each has its own result. */
 typedef struct products {
     float *a, *c;
     double *da, *dc;
@@ -159,7 +159,7 @@ static double sample_seconds(calm_ctx *ctx, const forecast *f, const calm_algori
     return f->clock() - begun;
 }
 
-/* Those of every algorithm, on one thread.  A context of its own, with an arena for results: the caller's context keeps
+/* Those of every algorithm, on one thread.  Its own context, with an arena for results: the caller's context keeps
  * no failure and no memory of it. */
 static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
 {
@@ -319,7 +319,7 @@ static double head_seconds(const forecast *f)
            fit_seconds(f, f->head, f->head_entry, config->vocab, config->hidden);
 }
 
-/* Bytes of the file beside the jobs' own bits: of uniform plans the mean, since none is chosen yet. */
+/* Bytes of the file next to the jobs' own bits: of uniform plans the mean, since none is chosen yet. */
 static calm_status file_beside(calm_ctx *ctx, const forecast *f, double *out)
 {
     const calm_run *p = f->p;
@@ -344,18 +344,18 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
     const calm_layout *layout = calm_model_layout(p->in.model);
     size_t first, end;
     double bits = 0, weights = 0;
-    /* What a size leaves to each weight beside the usual tables. */
+    /* What a size leaves to each weight next to the usual tables. */
     const double left = p->choosing->file ? (double)calm_budget_bits(&p->pool, INFINITY) /
                                       calm_pool_weights(&p->pool, 0, p->pool.n_jobs) : 0;
     calm_inputs_jobs(&p->in, &first, &end);
     CALM_TRY(file_beside(ctx, f, &out->bytes_after));
-    if (recipe->rotate && config->tied)    /* the head becomes a tensor of its own */
+    if (recipe->rotate && config->tied)    /* the head becomes its own tensor */
         out->bytes_after += (double)(config->vocab * config->hidden * calm_dtype_bytes(config->dtype));
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const double n = (double)job->out * (double)job->in;
         double b = 0;
-        if (calm_inputs_keeps(&p->in, j))    /* counted with what is beside the jobs */
+        if (calm_inputs_keeps(&p->in, j))    /* counted with what is next to the jobs */
             continue;
         for (size_t i = 0; i < recipe->n_pool; i++) {
             const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
@@ -409,7 +409,7 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
     return out;
 }
 
-/* Windows to measure, whose forward passes take so many operations: sentences one by one, but of a mixture. */
+/* Windows to measure, whose forward passes take this many operations: sentences one by one, but of a mixture. */
 static calm_replay_parts parts_of(const forecast *f, double operations, size_t n, size_t longest)
 {
     const calm_config *config = calm_model_config(f->p->in.model);

@@ -50,7 +50,7 @@ typedef struct calm_replay {
     double seconds;                     /* of the whole run                                         */
     double blocks_seconds;              /* of those: until the last rank has computed its blocks     */
     double idle;                        /* share of the ranks' time in which they had nothing to do */
-    double work, most_work;             /* seconds of work, on cores of its own: of all ranks; of one at most */
+    double work, most_work;             /* seconds of work, on its own cores: of all ranks; of one at most */
     double rows_bytes;                  /* hidden rows from rank to rank                            */
     double blobs_bytes;                 /* candidates that others than rank 0 put into the store's folder */
     size_t unused;                      /* ranks without a block                                    */
@@ -82,9 +82,9 @@ typedef struct calm_forecast {
 /* Seconds that learning of a result takes or would take on this machine, whose products are measured for a moment. */
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds);
 
-/* What is not taken from this machine: its cores and its memory are not those of the ranks that are foreseen. */
+/* What is not taken from this machine: its cores and its memory are not those of the ranks that are estimated. */
 typedef struct calm_forecast_elsewhere {
-    double sgemm_flops;    /* of all threads of a rank; 0: so many times what one thread does here */
+    double sgemm_flops;    /* of all threads of a rank; 0: this many times what one thread does here */
 } calm_forecast_elsewhere;
 
 /* Open the run of a recipe, measure this machine for a second (matrix products, and each algorithm on a small job), and

@@ -13,7 +13,7 @@
 #include "ptq/learn/learn.h"
 
 /* Operations of one measured pass forward and back, at most: windows beyond that are left out, and one that is too long
- * is cut, but not below so many tokens. */
+ * is cut, but not below this many tokens. */
 #define MOST_OPERATIONS 3e11
 #define LEAST_TOKENS ((size_t)64)
 /* A block is measured whose weights and gradients take less: products of larger ones have nearly the rate of sgemm, and

@@ -2,7 +2,7 @@
  *
  * Work flows like water: ranks of a machine that compute at once share its cores evenly, so what is left of each sinks
  * at its share.  A window takes its place on both machines' connections when it begins; within a machine it is copied
- * by the two flows' threads beside the work, which takes no time here. */
+ * by the two flows' threads next to the work, which takes no time here. */
 #include "ptq/forecast/forecast.h"
 
 #include <math.h>

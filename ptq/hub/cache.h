@@ -1,4 +1,4 @@
-/* The Hugging Face cache as it lies on disk (huggingface_hub's layout; docs/hub.md shows it).  `repo_dir` is
+/* The Hugging Face cache as it is on disk (huggingface_hub's layout; docs/hub.md shows it).  `repo_dir` is
  * CACHE/models--ORG--NAME. */
 #ifndef CALM_HUB_CACHE_H
 #define CALM_HUB_CACHE_H

@@ -178,7 +178,7 @@ static calm_status wrong_size(calm_ctx *ctx, const transfer *t, int64_t found)
                      (long long)found, found > t->file->bytes ? " or more" : "");
 }
 
-/* The head of an answer: does it go on where we are? */
+/* The head of an answer: does it continue where we are? */
 static calm_status begin(calm_ctx *ctx, transfer *t, const calm_http_reply *reply)
 {
     /* The announced size is compared before a byte is written: a login page of a proxy is noticed at once. */
@@ -207,7 +207,7 @@ static calm_status receive(calm_ctx *ctx, void *user, const calm_http_reply *rep
         if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
             return calm_fail(ctx, CALM_ENOSPC,
                              "%s: the disk is full (%s); %lld bytes more are needed: make room, or set HF_HUB_CACHE to "
-                             "another disk, and run the same command again: it goes on where it stopped", t->what,
+                             "another disk, and run the same command again: it continues where it stopped", t->what,
                              t->path, (long long)(t->s->total_bytes - t->s->done_bytes));
         if (n < 0)
             return calm_fail_errno(ctx, errno, "%s: cannot write", t->path);
@@ -218,7 +218,7 @@ static calm_status receive(calm_ctx *ctx, void *user, const calm_http_reply *rep
     return CALM_OK;
 }
 
-/* Until all bytes are there: each attempt goes on where the last one stopped, and those that brought new bytes do not
+/* Until all bytes are there: each attempt continues where the last one stopped, and those that brought new bytes do not
  * count. */
 static calm_status transfer_bytes(calm_ctx *ctx, transfer *t)
 {

@@ -31,7 +31,7 @@ bool calm_hub_has_blob(calm_ctx *ctx, const calm_hub_session *s, const calm_hub_
 /* Bytes of the file that an interrupted transfer left in the cache; 0: none that can be used. */
 int64_t calm_hub_partial_bytes(calm_ctx *ctx, const calm_hub_session *s, const calm_hub_file *file);
 
-/* Bring the blob into the cache, going on where an earlier transfer stopped; verified, then renamed to its name.
+/* Bring the blob into the cache, continuing where an earlier transfer stopped; verified, then renamed to its name.
  * CALM_EMISMATCH: other bytes or another size than the hub lists (nothing of it is kept).  CALM_ENOSPC.  CALM_EIO,
  * CALM_ENOTFOUND: calm_hub_refused (refused.h). */
 calm_status calm_hub_fetch(calm_ctx *ctx, calm_hub_session *s, calm_hub_file *file);

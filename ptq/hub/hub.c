@@ -53,7 +53,7 @@ calm_status calm_hub_check_offline(calm_ctx *ctx, const calm_hub_settings *setti
     if (!found->path)
         return calm_fail(ctx, CALM_ENOTFOUND,
                          "%s: revision %s is not in the cache (%s), and HF_HUB_OFFLINE is set: unset it to fetch the "
-                         "model, or set HF_HUB_CACHE to where it lies", found->repo, found->revision, settings->cache);
+                         "model, or set HF_HUB_CACHE to where it is", found->repo, found->revision, settings->cache);
     return calm_fail(ctx, CALM_ENOTFOUND,
                      "%s: the cache lacks %s (in %s), and HF_HUB_OFFLINE is set: unset it to fetch what is missing",
                      found->repo, found->missing, found->path);

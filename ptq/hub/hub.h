@@ -25,7 +25,7 @@ calm_status calm_hub_check_offline(calm_ctx *ctx, const calm_hub_settings *setti
 
 /* Ask the hub which files the revision has, and fetch those that calm needs and the cache does not have; offline, do
  * calm_hub_find and calm_hub_check_offline instead.  `tick` (may be NULL) counts fetched bytes.  An interrupted call
- * leaves blobs/ETAG.incomplete, from which the next one goes on.
+ * leaves blobs/ETAG.incomplete, from which the next one continues.
  * CALM_ENOSPC: there is no room, found before the first fetch where sizes are known.  CALM_EUNSUPPORTED: no safetensors
  * weights.  CALM_EFORMAT: not an answer of a hub, or an unsafe file name.  CALM_EMISMATCH: a wrong size or checksum.
  * CALM_ENOTFOUND, CALM_EIO: refusals and network failures (refused.h). */

@@ -27,14 +27,14 @@ static calm_status no_answer(calm_ctx *ctx, const calm_hub_settings *s, const ch
                          s->endpoint, reply->detail);
     case CALM_HTTP_STALLED:
         return calm_fail(ctx, CALM_EIO,
-                         "%s: nothing came for %ld s; run the same command again, it goes on where it stopped "
+                         "%s: nothing came for %ld s; run the same command again, it continues where it stopped "
                          "(HF_HUB_DOWNLOAD_TIMEOUT sets the seconds)", what, s->stall_seconds);
     case CALM_HTTP_MISLED:
         return calm_fail(ctx, CALM_EIO, "%s: redirected to where calm does not follow (%s); check HF_ENDPOINT", what,
                          reply->detail);
     default:
         return calm_fail(ctx, CALM_EIO,
-                         "%s: the connection broke off (%s); run the same command again, it goes on where it stopped",
+                         "%s: the connection broke off (%s); run the same command again, it continues where it stopped",
                          what, reply->detail);
     }
 }

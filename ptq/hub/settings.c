@@ -149,7 +149,7 @@ static calm_status read_endpoint(calm_ctx *ctx, calm_hub_settings *s)
     return CALM_OK;
 }
 
-/* Networks that open TLS have certificates of their own. */
+/* Networks that open TLS have their own certificates. */
 static const char *find_certificates(void)
 {
     static const char *const names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};

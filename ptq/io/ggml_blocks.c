@@ -137,7 +137,7 @@ static void flip(uint8_t *numbers, size_t n, uint8_t bits)
         numbers[i] ^= bits;
 }
 
-/* ---- Q4_K's scales: s[0..3] and m[0..3] lie in the low 6 bits of 4 bytes each; s[4..7] and m[4..7] have their low 4
+/* ---- Q4_K's scales: s[0..3] and m[0..3] are in the low 6 bits of 4 bytes each; s[4..7] and m[4..7] have their low 4
  * bits in 4 more bytes, their upper 2 in the top of the first eight ---- */
 
 static void read_packed(const uint8_t *in, uint8_t *scales, uint8_t *minima)

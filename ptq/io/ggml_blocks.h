@@ -1,5 +1,5 @@
 /* The blocks of ggml's types as rows of one table: where in a block the bits of codes, scales and minima lie, and what
- * values they stand for.  Reading and packing are the same loops for all types. */
+ * values they represent.  Reading and packing are the same loops for all types. */
 #ifndef CALM_IO_GGML_BLOCKS_H
 #define CALM_IO_GGML_BLOCKS_H
 

@@ -11,7 +11,7 @@ int calm_ggml_scale_bits(const calm_ggml_blocks *blocks);
 /* Level of a code. */
 int calm_ggml_level(const calm_ggml_blocks *blocks, uint8_t code);
 
-/* The value that a stored d or dmin stands for. */
+/* The value that a stored d or dmin represents. */
 float calm_ggml_scale_value(const calm_ggml_blocks *blocks, uint16_t bits);
 
 /* A block's bytes to its parts.  calm_ggml_pack undoes it, for any bytes. */

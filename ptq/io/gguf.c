@@ -19,7 +19,7 @@
 #define KEY_LEAST 14
 #define TENSOR_LEAST 25
 
-/* A name as it lies in the file, until all of them are copied at once. */
+/* A name as it is in the file, until all of them are copied at once. */
 typedef struct raw_name {
     const uint8_t *text;
     size_t n;

@@ -42,7 +42,7 @@ typedef struct calm_gguf_key {
     calm_gguf_kind kind;     /* of the value; of an array: of its elements */
     bool array;
     size_t n;                /* elements; 1 for a single value */
-    const uint8_t *data;     /* the first of them as it lies in the file, any alignment */
+    const uint8_t *data;     /* the first of them as it is in the file, any alignment */
     size_t bytes;            /* all of them */
 } calm_gguf_key;
 

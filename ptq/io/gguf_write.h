@@ -10,7 +10,7 @@
 #include "ptq/base/text.h"
 #include "ptq/io/gguf.h"
 
-/* Every tensor is padded to so many bytes (the default of general.alignment). */
+/* Every tensor is padded to this many bytes (the default of general.alignment). */
 #define CALM_GGUF_ALIGNMENT 32
 
 /* Keys on their way into a file, in order. */

@@ -18,7 +18,7 @@
 
 struct calm_tensor_source;
 
-/* A tensor as it lies in a file, or is to be written.  Row-major. */
+/* A tensor as it is in a file, or is to be written.  Row-major. */
 typedef struct calm_tensor {
     const char *name;
     calm_dtype dtype;
@@ -152,7 +152,7 @@ calm_status calm_safetensors_put(calm_ctx *ctx, calm_safetensors_writer *writer,
 /* Flush and close; call it also after a failure.  All tensors must have been put (asserted when ctx is well). */
 calm_status calm_safetensors_end(calm_ctx *ctx, calm_safetensors_writer *writer);
 
-/* Bytes that a header takes for a tensor whose offsets are at most `most`; `tensor` NULL: that a file takes beside
+/* Bytes that a header takes for a tensor whose offsets are at most `most`; `tensor` NULL: that a file takes next to
  * tensors and these, padding included, at most. */
 calm_status calm_safetensors_header_bytes(calm_ctx *ctx, const calm_tensor *tensor, size_t most, size_t *out);
 

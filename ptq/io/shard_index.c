@@ -1,4 +1,4 @@
-/* safetensors in shards, reading: model.safetensors.index.json beside the files that it names.
+/* safetensors in shards, reading: model.safetensors.index.json next to the files that it names.
  *
  * Only what is read has to be there, as in the engines: transformers takes every tensor of the files that the index
  * names, wherever it is, and vLLM the tensors of those files that exist. */

@@ -3,7 +3,7 @@
  *   one file   model.safetensors
  *   several    model-00001-of-00003.safetensors, ... and model.safetensors.index.json:
  *              {"metadata": {"total_size": bytes of all tensors}, "weight_map": {tensor: file}}
- * A tensor larger than the limit has a file of its own.  calm_safetensors_open reads either. */
+ * A tensor larger than the limit has its own file.  calm_safetensors_open reads either. */
 #ifndef CALM_IO_SHARDS_H
 #define CALM_IO_SHARDS_H
 

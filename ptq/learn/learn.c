@@ -11,7 +11,7 @@
 #include "ptq/learn/learn_impl.h"
 #include "ptq/state/work.h"
 
-/* The stage as it goes on. */
+/* The stage as it continues. */
 typedef struct stage {
     calm_learn_stage of;
     calm_plan plan;            /* with the blocks learned so far   */
@@ -95,7 +95,7 @@ calm_status calm_learning_estimate(calm_ctx *ctx, calm_run *p)
         return CALM_OK;
     if (!learner)
         CALM_TRY(calm_learner_parse(ctx, "learn", &learner));
-    /* What would be refused is not foreseen. */
+    /* What would be refused is not estimated. */
     if (learns(p, learner) && calm_learn_windows(p) >= CALM_LEARN_LEAST_WINDOWS)
         count(p, learner);
     return CALM_OK;

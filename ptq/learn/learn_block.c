@@ -175,7 +175,7 @@ size_t calm_learn_bytes(const calm_run *p, unsigned extras, bool spill, size_t n
             most = calm_size_max(most, block_bytes(p, b, &recipe->schemes[i], extras, n_threads));
     if (p->several)
         most += calm_rank_rows_bytes(p->in.calib.longest, config->hidden);
-    /* Both passes have rows of their own, of the windows that are not held out. */
+    /* Both passes have their own rows, of the windows that are not held out. */
     const size_t rows = p->in.calib.begin[p->in.calib.n] - p->in.calib.begin[calm_inputs_held_windows(&p->in)];
     return most + (spill ? 0 : 2 * calm_row_store_bytes(rows, config->hidden));
 }

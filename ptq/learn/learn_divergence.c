@@ -11,7 +11,7 @@
 #include "ptq/model/norm_back.h"
 #include "ptq/learn/learn_impl.h"
 
-/* The embedding of one sentence says little: so many tokens of them make a step. */
+/* The embedding of one sentence says little: this many tokens of them make a step. */
 #define STEP_TOKENS ((size_t)512)
 
 /* ---- one step ---- */

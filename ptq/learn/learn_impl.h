@@ -54,7 +54,7 @@ typedef struct calm_learn_view_options {
 calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
                                  const calm_learn_view_options *options, calm_learn_view *out);
 
-/* linears[].effective = what codes, scales and zeros stand for. */
+/* linears[].effective = what codes, scales and zeros represent. */
 calm_status calm_learn_view_decode(calm_ctx *ctx, const calm_learn_view *view);
 
 /* All gradients to zero: the backward pass adds to them. */
@@ -136,7 +136,7 @@ calm_status calm_learn_keep(calm_ctx *ctx, calm_learn_stage *stage, size_t block
 /* The plan with blocks 0 .. end - 1 as they were learned, in ctx->out. */
 calm_status calm_learn_plan(calm_ctx *ctx, const calm_learn_stage *stage, size_t end, calm_plan *out);
 
-/* The learned plan beside the result on the guard's windows, which neither was made from: it becomes the result where
+/* The learned plan next to the result on the guard's windows, which neither was made from: it becomes the result where
  * the guard's rule says so, or where there are no such windows. */
 calm_status calm_learn_judge(calm_ctx *ctx, const calm_learn_stage *stage, const calm_plan *plan);
 
@@ -197,7 +197,7 @@ void calm_learn_model_estimate(const calm_run *run, calm_learned_facts *out);
 
 /* ---- passes through all windows on several ranks (learn_ranks.c) ----
  *
- * A block's steps need each other, and the block before: rank 0 takes them alone.  What lies between is divided by
+ * A block's steps need each other, and the block before: rank 0 takes them alone.  What is between is divided by
  * windows, which meet in no sum: the others run the float block ahead while rank 0 learns the block before it, and a
  * part of the windows through the learned block.  Of a mixture, whose experts multiply the rows of all windows
  * together, one other rank runs the float block, and rank 0 the learned one. */

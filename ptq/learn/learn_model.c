@@ -5,8 +5,8 @@
  *   loss of sentences = mean of 1 - cosine(q, f);  as many as have 512 tokens together a step
  *
  * Gradients come block by block (learn_divergence.c), and a block's scales move at once, since nothing of the step
- * reads them again.  Every few steps the loss of windows outside of those that are learned from says whether to go on;
- * the best state of those is the result. */
+ * reads them again.  Every few steps the loss of windows outside of those that are learned from says whether to
+ * continue; the best state of those is the result. */
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@
 /* Raised whenever it gives other numbers. */
 #define REVISION 1
 
-/* Tuning as it goes on. */
+/* Tuning as it continues. */
 typedef struct tuning {
     calm_tuning of;
     size_t held, from;           /* windows looked at, 0 .. held - 1; the first learned from */

@@ -130,7 +130,7 @@ calm_status calm_learn_ranks_quantized(calm_ctx *ctx, const calm_run *p, size_t 
     CALM_TRY(take_all(ctx, p, FLOATS, quantized, false));
     CALM_TRY(ask_all(ctx, p, quantized, &(pass){.which = QUANTIZED, .block = block, .run = true, .send = true}, plan));
     part_of(p, QUANTIZED, quantized, 0, &first, &n);
-    /* The first windows lie in front of the others, in memory as in a file. */
+    /* The first windows are in front of the others, in memory as in a file. */
     calm_batch own = *quantized;
     own.n = n;
     own.rows = n ? calm_batch_row(quantized, n - 1) + calm_batch_tokens(quantized, n - 1) : 0;

@@ -1,6 +1,6 @@
 /* One block of a plan as learners see it: assembled, and copied out of what assembly leaves.
  *
- * Assembly needs the float weights and more; all of that lies in an arena of its own and goes when the view is open. */
+ * Assembly needs the float weights and more; all of that is in its own arena and goes when the view is open. */
 #include "ptq/learn/learn_impl.h"
 
 #include <math.h>
@@ -243,7 +243,7 @@ static float unit_of(const calm_block_vector *vector, const float *values)
     return is_bias(vector) ? (float)sqrt(calm_vec_dot(vector->n, values, values) / (double)vector->n) : 0;
 }
 
-/* Norms and biases, each in an array of its own, beside those of the float block; norms are learned, and biases where
+/* Norms and biases, each in its own array, next to those of the float block; norms are learned, and biases where
  * they are wanted. */
 static calm_status add_vectors(calm_ctx *ctx, opening *o)
 {

@@ -1,6 +1,6 @@
 /* Recipes against a model.
  *
- * A check wants all faults, a run stops at the first: the same functions are called, and each failure is noted as a
+ * A check needs all faults, a run stops at the first: the same functions are called, and each failure is noted as a
  * fault (calm_fault_note) where a run would return it.  A later check presupposes what an earlier one found in
  * order, so that nothing is reported twice. */
 #include "ptq/lock/lock.h"
@@ -47,7 +47,7 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
         CALM_TRY(calm_fault_note(ctx, calm_act_budget_check(ctx, &run->pool, &run->scope, recipe->act_budget),
                                  "choice.act_budget", faults));
     }
-    /* Evaluation is assumed: whether there is a text to evaluate on is a fault of its own. */
+    /* Evaluation is assumed: whether there is a text to evaluate on is a separate fault. */
     for (size_t i = 0; i < recipe->n_gates; i++) {
         char *key;
         CALM_TRY(calm_strf(ctx, ctx->out, &key, "gates.%zu", i));

@@ -17,7 +17,7 @@
 /* ---- where ---- */
 
 /* By path or by name?  A word with a slash, or one that exists as a file, is a path; others are shipped recipes,
- * beside which nothing is written. */
+ * next to which nothing is written. */
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path)
 {
     const bool by_path = recipe_file && strcmp(calm_path_name(recipe_file), "calm_recipe.json") != 0 &&
@@ -116,7 +116,7 @@ static calm_status write_text(calm_ctx *ctx, const char *path, const calm_text *
     return ctx->status;
 }
 
-/* A lock may lie in a folder that does not exist yet, beside the output. */
+/* A lock may be in a folder that does not exist yet, next to the output. */
 calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *path)
 {
     CALM_SCOPED_TEXT(text);

@@ -15,8 +15,8 @@
 /* Larger files are no locks. */
 #define CALM_LOCK_BYTES ((size_t)256 << 20)
 
-/* Where the lock of a run belongs: FILE.lock.json beside a recipe FILE.json that was given by its path, else (and for
- * the calm_recipe.json of a checkpoint, where nothing is added) OUTPUT.lock.json beside the output directory.  In
+/* Where the lock of a run belongs: FILE.lock.json next to a recipe FILE.json that was given by its path, else (and for
+ * the calm_recipe.json of a checkpoint, where nothing is added) OUTPUT.lock.json next to the output directory.  In
  * ctx->out. */
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path);
 
@@ -35,7 +35,7 @@ calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, const calm_written
 calm_status calm_lock_new(calm_ctx *ctx, const calm_result *result, const calm_json *document, calm_json *inputs,
                           calm_json **out);
 
-/* Write under a temporary name beside it, and rename. */
+/* Write under a temporary name next to it, and rename. */
 calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *path);
 
 /* Read and check its parts.  Freed by the caller.  CALM_EFORMAT: not JSON, a lock of another program, a part that is

@@ -55,7 +55,7 @@ static void set_files(const calm_written_file *files, size_t n, calm_json *out)
 
 /* ---- what a lock has ---- */
 
-/* The files first: their names show whether there are tensors to open.  A checkpoint lies in `dir` itself; of several
+/* The files first: their names show whether there are tensors to open.  A checkpoint is in `dir` itself; of several
  * formats each has a folder, and its files' digests are enough. */
 calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, const calm_written_file *files, size_t n, calm_json **out)
 {

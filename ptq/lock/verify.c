@@ -16,7 +16,7 @@ static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, cal
     return calm_lock_compare(ctx, lock, "environment", found, out);
 }
 
-/* Files as they lie there: nothing is run. */
+/* Files as they are there: nothing is run. */
 static calm_status verify_output(calm_ctx *ctx, const calm_json *lock, const char *dir, calm_verified *out)
 {
     CALM_SCOPED_JSON(found);
@@ -59,7 +59,7 @@ static calm_status run_in(calm_ctx *ctx, const char *path, const calm_verify_opt
     return CALM_OK;
 }
 
-/* Run in a folder of its own, so that nothing of an earlier run is taken for what is to be verified. */
+/* Run in its own folder, so that nothing of an earlier run is taken for what is to be verified. */
 static calm_status verify_run(calm_ctx *ctx, const char *path, const calm_verify_options *o, const calm_json *lock,
                               calm_verified *out)
 {

@@ -1,4 +1,4 @@
-/* Where the result differs from the float model: measured with its final evaluation, and kept beside it. */
+/* Where the result differs from the float model: measured with its final evaluation, and kept next to it. */
 #include "ptq/data/excerpt.h"
 #include "ptq/eval/detail.h"
 #include "ptq/measure/measure.h"

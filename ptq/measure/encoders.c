@@ -4,7 +4,7 @@
 
 #include "ptq/measure/measure.h"
 
-/* Embeddings of subjects [n], the first of them the float model.  On one rank together, so that a probe goes on from
+/* Embeddings of subjects [n], the first of them the float model.  On one rank together, so that a probe continues from
  * the float model's rows; several divide the sentences of each. */
 static calm_status encode(calm_ctx *ctx, const calm_run *p, const calm_subject *subjects, size_t n,
                           const calm_windows *windows, calm_tick_fn *fn, void *user, calm_embeddings *out)

@@ -1,5 +1,5 @@
 /* ERNIE 4.5 mixtures: Llama's block with a rotary embedding of neighbouring channels; behind the first blocks the MLP
- * is a mixture whose choice has a bias, beside shared experts.
+ * is a mixture whose choice has a bias, next to shared experts.
  *
  * Reference: ERNIE 4.5 technical report; transformers' modeling_ernie4_5_moe.py. */
 #include "ptq/model/arch.h"

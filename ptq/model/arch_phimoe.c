@@ -4,7 +4,7 @@
  * Reference: arXiv 2404.14219, 2409.12136; transformers' modeling_phimoe.py. */
 #include "ptq/model/arch.h"
 
-/* longrope with a scale of cos and sin of its own, for short texts and for long ones. */
+/* longrope with a separate scale of cos and sin, for short texts and for long ones. */
 static calm_status read_scales(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *scaling = calm_json_get(root, "rope_scaling");
@@ -32,7 +32,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_json_need_number(ctx, path, root, "router_jitter_noise", &(double){0.01}, 0, 1e3, &jitter));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "lm_head_bias", &(bool){false}, &config->head_bias));
-    /* Each round has a sum of its own; the weights together have none. */
+    /* Each round has its own sum; the weights together have none. */
     config->moe.score = CALM_ROUTER_SPARSEMIXER;
     config->moe.norm_top_k = false;
     config->moe.jitter = (float)jitter;

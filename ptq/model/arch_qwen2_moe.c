@@ -1,5 +1,5 @@
-/* Qwen1.5-MoE and Qwen2-MoE: Qwen2's attention; the MLP of sparse blocks is a mixture of experts beside a shared expert
- * behind a gate of its own.
+/* Qwen1.5-MoE and Qwen2-MoE: Qwen2's attention; the MLP of sparse blocks is a mixture of experts next to a shared
+ * expert behind its own gate.
  *
  *   x += sum_e p_e down_e(silu(gate_e(h)) * up_e(h)) + sigmoid(shared_expert_gate(h)) shared_expert(h)
  *

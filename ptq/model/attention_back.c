@@ -79,7 +79,7 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
 
 /* ---- backward ---- */
 
-/* Gradients of the heads: dq lies as q does, dk and dv [T, h d] have a column for every query head. */
+/* Gradients of the heads: dq is laid out as q, dk and dv [T, h d] have a column for every query head. */
 typedef struct heads_back {
     const calm_heads *heads;
     const calm_heads_kept *kept;
@@ -212,7 +212,7 @@ static calm_status scores_back(calm_ctx *ctx, const calm_attention_tape *tape, c
 {
     const calm_heads *a = &tape->heads;
     const size_t n = a->span->n_tokens, width = a->config->n_heads * a->config->head_dim;
-    /* A head is a task and has dk and dv of its own, though heads share keys: their sum has one order, whoever ends
+    /* A head is a task and has its own dk and dv, though heads share keys: their sum has one order, whichever ends
      * first, and there are as many tasks as query heads. */
     heads_back back = {a, &tape->kept, dcontext, d->q, NULL, NULL, width};
     CALM_SCOPED_SCRATCH(ctx);

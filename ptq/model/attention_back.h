@@ -12,7 +12,7 @@ typedef struct calm_attention_tape {
     calm_heads_kept kept;       /* of short windows                                                   */
 } calm_attention_tape;
 
-/* out [T, D] = f of the attention sublayer from h [T, D], on ctx's threads; the tape, which keeps `span`, lies in
+/* out [T, D] = f of the attention sublayer from h [T, D], on ctx's threads; the tape, which keeps `span`, is in
  * ctx->scratch. */
 calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                                         const calm_span *span, float *out, calm_attention_tape *tape);

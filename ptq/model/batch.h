@@ -36,7 +36,7 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
                              size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
 void calm_batch_close(calm_batch *batch);
 
-/* The first n windows of `from` with hidden rows of their own, allocated as above.  Close too, also after a failure. */
+/* The first n windows of `from` with their own hidden rows, allocated as above.  Close too, also after a failure. */
 calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,
                             calm_batch *out);
 

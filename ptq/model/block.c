@@ -112,7 +112,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
                          const float *h, size_t n, float *out, const calm_observer *observer,
                          const calm_observation *seen)
 {
-    /* Not config->inner: experts and the shared expert have widths of their own. */
+    /* Not config->inner: experts and the shared expert have their own widths. */
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     CALM_SCOPED_SCRATCH(ctx);
     float *a, *b;

@@ -100,7 +100,7 @@ calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, cons
     CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_ATTENTION, rope, x, tape, between));
     CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_MLP, rope, between, tape, z));
     /* One look at the end finds whatever went wrong on the way: a NaN does not go away in sums, and one pass over T D
-     * values is nothing beside the products. */
+     * values is nothing next to the products. */
     CALM_TRY(check_rows(ctx, block, "the output", z, span->n_tokens));
     *out = tape;
     return CALM_OK;
@@ -213,7 +213,7 @@ calm_status calm_block_back(calm_ctx *ctx, const calm_block *block, const calm_r
     float *d = dx;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(check_rows(ctx, block, "the gradient of the output", dz, n));
-    /* dx is worked on in place all the way; a caller who wants none gets a copy of dz to be worked on. */
+    /* dx is worked on in place all the way; a caller who needs none gets a copy of dz to be worked on. */
     if (!dx)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, d, count));
     if (d != dz)

@@ -20,7 +20,7 @@ typedef struct calm_expert_grads {
 } calm_expert_grads;
 
 /* Gradients of what a block has, each of its parameter's shape; NULL: not wanted.  They are added to, so that windows
- * sum up; whoever owns them zeroes them first. */
+ * sum up; the code that owns them zeroes them first. */
 typedef struct calm_block_grads {
     float *weight[CALM_N_ROLES];                            /* [out, in] of the weight as it is applied      */
     float *bias[CALM_N_ROLES];                              /* [out]                                         */

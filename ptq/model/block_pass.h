@@ -8,8 +8,8 @@
  * computed again, since they were too many to be kept, are not counted. */
 #define CALM_BLOCK_BOTH 3.0
 
-/* Floating-point operations of one token's forward pass through a block that multiplies it with so many weights, in a
- * window of so many tokens; a multiply-add counts two.  Scores and contexts of attention are for half of a window, of
+/* Floating-point operations of one token's forward pass through a block that multiplies it with this many weights, in a
+ * window of this many tokens; a multiply-add counts two.  Scores and contexts of attention are for half of a window, of
  * an encoder for all of it; norms and activation functions are not counted. */
 double calm_block_operations(const calm_config *config, double weights, double window);
 
@@ -24,8 +24,8 @@ typedef struct calm_block_pass {
     calm_block_grads grads;
 } calm_block_pass;
 
-/* In ctx->out, for windows of up to so many tokens.  `first_norm`: the gradient of the norm before attention is wanted
- * too, and with it one more product with each of q, k and v. */
+/* In ctx->out, for windows of up to this many tokens.  `first_norm`: the gradient of the norm before attention is
+ * wanted too, and with it one more product with each of q, k and v. */
 calm_status calm_block_pass_new(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, size_t longest,
                                 bool first_norm, calm_block_pass *out);
 

@@ -97,9 +97,9 @@ typedef struct calm_config {
     float attention_scale;            /* of q . k                                               */
     float attention_cap, logit_cap;   /* s = cap tanh(s / cap); 0: none                         */
     float embedding_scale;
-    size_t down_hadamard;             /* down reads x H, H of so many channels a block (tensor/rotation.h); 0: x */
-    size_t *window;                   /* [n_blocks] keys a query sees, 0 = all; both ways, so many on either side, its
-                                         own counted twice */
+    size_t down_hadamard;             /* down reads x H, H of this many channels a block (tensor/rotation.h); 0: x */
+    size_t *window;                   /* [n_blocks] keys a query sees, 0 = all; both ways: those at a distance below it
+                                         on either side */
     calm_moe_config moe;
     calm_dtype dtype;                 /* as config.json states it                               */
     bool dtype_known;                 /* false: it does not, and dtype is the embedding's       */

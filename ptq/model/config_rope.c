@@ -1,6 +1,6 @@
 /* config.json: rotary embeddings, in all the ways in which they are written.
  *
- *   rope_theta beside rope_scaling {type | rope_type, ...}       classic
+ *   rope_theta next to rope_scaling {type | rope_type, ...}       classic
  *   rope_parameters {rope_theta, rope_type, ...}                 transformers 5
  *   rope_parameters {full_attention: {...}, sliding_attention: {...}}  the same where blocks differ (gemma3) */
 #include <math.h>

@@ -29,7 +29,7 @@ calm_status calm_batch_norm(calm_ctx *ctx, const calm_norm *norm, calm_batch *ba
 /* Changes a float block before it runs: puts quantized weights in place of some. */
 typedef calm_status calm_override_fn(void *user, calm_ctx *ctx, size_t index, calm_block *block);
 
-/* Load one block into an arena of its own, let `override` (NULL: none) change it, and run it in place. */
+/* Load one block into its own arena, let `override` (NULL: none) change it, and run it in place. */
 calm_status calm_batch_load_block(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, size_t index,
                                   calm_override_fn *override, void *user, calm_batch *batch);
 

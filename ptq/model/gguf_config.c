@@ -195,7 +195,7 @@ static void add_experts(builder *b)
     calm_json_set(b->config, "mlp_only_layers", calm_json_new_array());
 }
 
-/* Ids of the tokens that begin and end a text: for whoever generates; the forward pass does not read them. */
+/* Ids of the tokens that begin and end a text: for the code that generates; the forward pass does not read them. */
 static void add_ids(builder *b)
 {
     static const char *const keys[2][2] = {{"tokenizer.ggml.bos_token_id", "bos_token_id"},

@@ -28,7 +28,7 @@ static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *ten
     float *rows;
     if (first % cols == 0 && n % cols == 0)
         return calm_gguf_entry_to_f32(ctx, &from->list, entry, first / cols, n / cols, out);
-    /* Parts of rows: all of those that they lie in. */
+    /* Parts of rows: all of those that they are in. */
     /* A block is widened whole, and so is a row: an embedding is looked up by rows, so that this is rare. */
     const size_t begin = first / cols, end = (first + n + cols - 1) / cols;
     CALM_SCOPED_SCRATCH(ctx);
@@ -52,13 +52,13 @@ static void close_file(void *self)
     free(from);
 }
 
-/* An entry as a tensor.  Floats in a checkpoint's order are taken as they lie there. */
+/* An entry as a tensor.  Floats in a checkpoint's order are taken as they are there. */
 static void fill_tensor(const opened *from, const calm_gguf_entry *entry, const calm_tensor_source *source,
                         calm_tensor *out)
 {
     const calm_gguf_tensor *stored = entry->stored;
     const calm_dtype dtype = calm_ggml_dtype(stored->type);
-    /* Blocks have no dtype of their own: they are read as float32. */
+    /* Blocks have no separate dtype: they are read as float32. */
     const bool experts = entry->spot.expert >= 0;
     const size_t bytes = experts ? stored->bytes / stored->dims[2] : stored->bytes;
     /* The experts of a projection share a tensor; each has an equal part of its bytes. */
@@ -127,7 +127,7 @@ bool calm_gguf_is_in_blocks(const calm_tensor *tensor)
 
 /* ---- the file ---- */
 
-/* From the keys; where they do not say enough, from a config.json beside the file. */
+/* From the keys; where they do not say enough, from a config.json next to the file. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_gguf_list *list, calm_json **out)
 {
     char *beside;
@@ -157,7 +157,7 @@ calm_status calm_gguf_open_model(calm_ctx *ctx, const char *path, calm_gguf_open
     *out = (calm_gguf_opened){0};
     if (!from)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    /* Whoever fails closes the file: read_file leaves it to this function, make_set does it itself. */
+    /* The code that fails closes the file: read_file leaves it to this function, make_set does it itself. */
     if (read_file(ctx, path, from, out) == CALM_OK)
         make_set(ctx, from, out);
     else

@@ -8,12 +8,12 @@
 /* What opening a file gives; both are the caller's. */
 typedef struct calm_gguf_opened {
     calm_json *config;
-    calm_safetensors *tensors;    /* float matrices as they lie there, blocks as what they stand for (dtype F32) */
+    calm_safetensors *tensors;    /* float matrices as they are there, blocks as what they represent (dtype F32) */
     bool quantized;               /* a matrix is stored in blocks */
 } calm_gguf_opened;
 
-/* Open one; names go to ctx->out and must outlive the tensors.  A config.json beside the file takes the place of the
- * keys where those do not say enough (rotary embeddings with factors of their own).  Fails as calm_gguf_open,
+/* Open one; names go to ctx->out and must outlive the tensors.  A config.json next to the file takes the place of the
+ * keys where those do not say enough (rotary embeddings with their own factors).  Fails as calm_gguf_open,
  * calm_gguf_list_tensors and calm_gguf_config; CALM_EUNSUPPORTED: one file of several. */
 calm_status calm_gguf_open_model(calm_ctx *ctx, const char *path, calm_gguf_opened *out);
 

@@ -228,7 +228,7 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
         return CALM_OK;
     for (size_t i = 0; i < n; i++) {
         const word *w = &words[i];
-        /* A word of experts stands for one slice; all of it, or a dense word with a number, is no tensor of a
+        /* A word of experts represents one slice; all of it, or a dense word with a number, is no tensor of a
          * checkpoint. */
         if (!is_word(at, (size_t)(dot - at), w->word) || w->experts != (spot->expert >= 0))
             continue;

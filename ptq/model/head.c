@@ -9,7 +9,7 @@
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
-/* 4 MB of float32: larger than the caches' share of a product, small beside the table of a large vocabulary. */
+/* 4 MB of float32: larger than the caches' share of a product, small next to the table of a large vocabulary. */
 #define TILE_FLOATS ((size_t)1024 * 1024)
 
 /* ---- loading ---- */
@@ -161,7 +161,7 @@ calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const fl
 
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out)
 {
-    /* The first token is [CLS], whose row stands for the text. */
+    /* The first token is [CLS], whose row represents the text. */
     CALM_TRY(calm_weight_apply(ctx, &head->pooler, x, 1, out));
     for (size_t i = 0; i < head->hidden; i++)
         out[i] = tanhf(out[i]);

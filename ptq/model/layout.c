@@ -84,7 +84,7 @@ static bool can_absorb(const calm_config *config, const calm_job_ref *job)
     return job->kind == CALM_JOB_O || names->role[CALM_ROLE_GATE] || names->role[CALM_ROLE_FUSED_GATE_UP];
 }
 
-/* What a job is to mixes; v counts where it is a job of its own. */
+/* What a job is to mixes; v counts where it is its own job. */
 static calm_place_role place_role(calm_job_kind kind, bool v)
 {
     return v ? CALM_PLACE_V : kind == CALM_JOB_O ? CALM_PLACE_O : kind == CALM_JOB_DOWN ? CALM_PLACE_DOWN

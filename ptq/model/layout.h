@@ -1,7 +1,7 @@
 /* Layout: every linear that calm quantizes and the jobs they make, block by block - the layer table.
  *
  * Where v may have another type than q and k (ptq/quant/mix.h), the layout is split: qk and v are two jobs of the kind
- * CALM_JOB_QKV.  They read one input, so that neither can have an input scale of its own.
+ * CALM_JOB_QKV.  They read one input, so that neither can have a separate input scale.
  * Jobs are numbered through the model: those of block b are block_begin[b] .. block_begin[b + 1] - 1, attention first,
  * then the MLP or, in a mixture, the shared expert and the experts by number. */
 #ifndef CALM_MODEL_LAYOUT_H
@@ -59,7 +59,7 @@ void calm_layout_unit(const calm_layout *layout, calm_unit unit, size_t job, siz
 /* "model.layers.0.qkv", "model.layers.0.attention", "model.layers.0.experts.3", "model.layers.0" in ctx->out. */
 calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm_unit unit, size_t job, char **out);
 
-/* In ctx->out.  `prefix` is what the checkpoint's tensor names begin with; `split`: v is a job of its own, where the
+/* In ctx->out.  `prefix` is what the checkpoint's tensor names begin with; `split`: v is its own job, where the
  * family stores it by itself. */
 calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, bool split,
                               calm_layout *out);

@@ -11,7 +11,7 @@ typedef struct calm_mlp_tape {
     float *g;       /* [n, M] input of down                                          */
 } calm_mlp_tape;
 
-/* out [n, D] from h [n, D], on ctx's threads; the tape lies in ctx->scratch. */
+/* out [n, D] from h [n, D], on ctx's threads; the tape is in ctx->scratch. */
 calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
                                   const float *h, size_t n, float *out, calm_mlp_tape *tape);
 

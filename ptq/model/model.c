@@ -47,7 +47,7 @@ static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const cha
 /* Find out whether embedding and head are quantized. */
 static calm_status find_tables(calm_ctx *ctx, calm_model *model)
 {
-    /* The head's module has a prefix of its own. */
+    /* The head's module has its own prefix. */
     const calm_names *names = model->config.arch->names;
     for (int head = 0; model->stored && head < 2; head++) {
         const char *module = head ? model->layout.head : names->embed;
@@ -89,7 +89,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
         weight->act_asymmetric = quantized && scheme.act_asymmetric;
         weight->act_rule = quantized && calm_qformat_says_rule(&scheme) ? scheme.act_rule : model->act_rule;
         weight->act_global = 0;
-        /* A number beside the weight, which only quantized inputs need. */
+        /* A number next to the weight, which only quantized inputs need. */
         if (quantized)
             CALM_TRY(calm_qformat_act_global(ctx, model->stored, model->tensors, module, &scheme,
                                              &weight->act_global));

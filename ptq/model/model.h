@@ -2,7 +2,7 @@
  * as float32.
  *
  * Float checkpoints and those in a quantized format (qformat.h) are read alike: a quantized linear comes out as the
- * float32 weight its codes and scales stand for.  Weights are converted when they are loaded, one sublayer or
+ * float32 weight its codes and scales represent.  Weights are converted when they are loaded, one sublayer or
  * expert at a time. */
 #ifndef CALM_MODEL_MODEL_H
 #define CALM_MODEL_MODEL_H
@@ -38,7 +38,7 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
  * experts in one tensor; an odd width. */
 calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model);
 
-/* From here on v is a job of its own in the layout (ptq/model/layout.h), which is another one: what borrows the one
+/* From here on v is its own job in the layout (ptq/model/layout.h), which is another one: what borrows the one
  * before is to ask again. */
 calm_status calm_model_split(calm_ctx *ctx, calm_model *model);
 
@@ -60,7 +60,7 @@ calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, siz
 /* The same without the weights of linears, whose w is NULL: shapes, names, biases, norms. */
 calm_status calm_model_load_outline(calm_ctx *ctx, const calm_model *model, size_t index, calm_block *out);
 
-/* The linears of one job, in ctx->out: their weights lie behind each other as the rows of one matrix, as those of every
+/* The linears of one job, in ctx->out: their weights are behind each other as the rows of one matrix, as those of every
  * job do that the functions above load. */
 calm_status calm_model_load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job,
                                 calm_weight weight[CALM_N_ROLES]);

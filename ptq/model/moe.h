@@ -32,7 +32,7 @@ typedef struct calm_routing {
 calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
                            const calm_observer *observer, calm_routing *out);
 
-/* What it leaves in ctx->out, for so many rows of so many windows; and what a worker holds of ctx->scratch at most,
+/* What it leaves in ctx->out, for this many rows of this many windows; and what a worker holds of ctx->scratch at most,
  * with a window of T tokens. */
 size_t calm_moe_route_bytes(const calm_config *config, size_t rows, size_t n_windows);
 size_t calm_moe_route_scratch_bytes(const calm_config *config, size_t n_tokens);
@@ -59,7 +59,7 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
                              const calm_routing *routing, size_t first, size_t n, const calm_observer *observer,
                              calm_moe_sum *sum);
 
-/* What it holds of ctx->scratch for n experts with so many tokens each; and each worker besides, while it runs one
+/* What it holds of ctx->scratch for n experts with this many tokens each; and each worker besides, while it runs one
  * expert, not counting its weights, which the loader allocates. */
 size_t calm_moe_experts_scratch_bytes(const calm_config *config, size_t n, size_t tokens);
 size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens);
@@ -67,7 +67,7 @@ size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens);
 /* Outputs of the experts of a wave, when a batch is run for itself. */
 #define CALM_MOE_WAVE_BYTES ((size_t)64 * 1024 * 1024)
 
-/* Tokens of the expert that most of so many rows are routed to, as estimates have it: eight times an even share. */
+/* Tokens of the expert that most of this many rows are routed to, as estimates have it: eight times an even share. */
 size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows);
 
 /* How many experts from `first` on make a wave whose outputs take at most `most_bytes`; at least one. */

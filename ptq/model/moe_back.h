@@ -6,7 +6,7 @@
 #include "ptq/model/moe.h"
 
 /* y [T, D] = the weighted experts and the shared one from the hidden rows x [T, D] that enter the sublayer, with
- * normalised rows h [T, D]; the routing lies in ctx->scratch. */
+ * normalised rows h [T, D]; the routing is in ctx->scratch. */
 calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const float *x, const float *h,
                                   const calm_span *span, float *y, calm_routing *routing);
 

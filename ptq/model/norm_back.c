@@ -59,7 +59,7 @@ calm_status calm_norm_back(calm_ctx *ctx, const calm_norm *norm, calm_norm_rows_
     if (norm->w && dbias)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.dbias, tasks * width));
     CALM_TRY(calm_parallel_rows(ctx, rows.n, back_rows, &task));
-    /* The tasks' sums are added by rising rows, whoever made them. */
+    /* The tasks' sums are added by rising rows, the code that made them. */
     for (size_t i = 0; i < tasks; i++) {
         if (task.dweight)
             calm_vec_add(width, task.dweight + i * width, dweight);

@@ -46,11 +46,11 @@ bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, ca
     return false;
 }
 
-/* Number of columns that a tensor beside the codes states, of a weight with `rows` rows: its shape, or the length of
+/* Number of columns that a tensor next to the codes states, of a weight with `rows` rows: its shape, or the length of
  * its index; 0: none. */
 static size_t stated_columns(const calm_tensor *tensor, calm_qformat_part part, size_t rows)
 {
-    /* The data of a mapped tensor may lie at any alignment: copied, not cast. */
+    /* The data of a mapped tensor may be at any alignment: copied, not cast. */
     int64_t shape[2] = {0, 0};
     if (part == CALM_QFORMAT_INDEX)
         return tensor->n_dims == 1 ? tensor->n_elements : 0;
@@ -133,7 +133,7 @@ calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *
         return CALM_OK;
     if (!format)
         return unknown(ctx, path, config);
-    /* On the heap: the reader is closed with the model, whenever that is, and owns regexes beside its arena. */
+    /* On the heap: the reader is closed with the model, whenever that is, and owns regexes next to its arena. */
     calm_qformat_reader *reader = calloc(1, sizeof *reader + format->bytes);
     if (!reader)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
@@ -189,7 +189,7 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     char *stack = NULL, *name, text[128];
     size_t expert = 0;
     const size_t *shape = expected->shape;
-    /* The expert is a slice of the mapped tensor, described as a tensor of its own: nothing is copied. */
+    /* The expert is a slice of the mapped tensor, described as its own tensor: nothing is copied. */
     calm_tensor *part;
     if (format->stack)
         CALM_TRY(format->stack(ctx, module, &stack, &expert));
@@ -261,7 +261,7 @@ calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader,
     return need_all(ctx, reader, set, module, scheme, out, in, found);
 }
 
-/* Rows of a tensor as a tensor of their own: nothing is copied. */
+/* Rows of a tensor as a separate tensor: nothing is copied. */
 static calm_status slice_rows(calm_ctx *ctx, size_t first, size_t n, const calm_tensor **tensor)
 {
     calm_tensor *part;
@@ -439,7 +439,7 @@ calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *re
     *out = 0;
     if (scheme->act_rule != CALM_ACT_RULE_NVFP4 && scheme->act_rule != CALM_ACT_RULE_STATIC)
         return CALM_OK;
-    /* Either is a number of the whole linear, under a name of its own. */
+    /* Either is a number of the whole linear, under its own name. */
     const calm_qformat_part part =
         scheme->act_rule == CALM_ACT_RULE_STATIC ? CALM_QFORMAT_ACT_SCALE : CALM_QFORMAT_ACT_GLOBAL;
     CALM_SCOPED_SCRATCH(ctx);

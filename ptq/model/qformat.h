@@ -1,4 +1,4 @@
-/* Quantized safetensors checkpoints, reading: which linear has which scheme, which tensors stand for its weight, and
+/* Quantized safetensors checkpoints, reading: which linear has which scheme, which tensors represent its weight, and
  * that weight in float32.
  *
  * A format is one file qformat_<format>.c, which ends with its descriptor, and one line in qformats.def.  Every format
@@ -40,7 +40,7 @@ typedef enum calm_qformat_part {
     CALM_N_QFORMAT_PARTS
 } calm_qformat_part;
 
-/* A name of tensors beside a module's: "qzeros". */
+/* A name of tensors next to a module's: "qzeros". */
 typedef struct calm_qformat_suffix {
     const char *suffix;
     calm_qformat_part part;
@@ -64,13 +64,13 @@ typedef struct calm_qformat_values {
     float *scales;         /* [out, G]                                           */
     float *biases;         /* [out, G] instead of zeros; NULL: zeros             */
     uint32_t *group_of;    /* [in] below G; NULL: column / group                 */
-    const calm_levels *levels;    /* that codes stand for, instead of code - zero; NULL: none */
+    const calm_levels *levels;    /* that codes represent, instead of code - zero; NULL: none */
 } calm_qformat_values;
 
 typedef struct calm_qformat {
     const char *name;      /* [a-z0-9_]+ : "compressed_tensors" */
     const char *label;     /* as engines write it, and quant_method: "compressed-tensors" */
-    /* All suffixes of tensors that stand for a weight, ended by NULL.  "weight" is of a float weight too. */
+    /* All suffixes of tensors that represent a weight, ended by NULL.  "weight" is of a float weight too. */
     const calm_qformat_suffix *suffixes;
     const char *entry;     /* member of config.json that describes the format; NULL: quantization_config */
     /* Is this config.json of the format?  Only the entry's presence is looked at.  NULL: quant_method is the label. */
@@ -112,7 +112,7 @@ const calm_qformat *const *calm_qformats(size_t *n);
 /* Is this config.json of the format? */
 bool calm_qformat_detect(const calm_qformat *format, const calm_json *config);
 
-/* What a suffix stands for in the format, in any format for NULL; false: in none. */
+/* What a suffix represents in the format, in any format for NULL; false: in none. */
 bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part);
 
 /* Rows and columns of a module's weight from its codes, a matrix or one for each expert, and from the tensor that
@@ -170,14 +170,14 @@ calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *re
 
 /* ---- for formats ---- */
 
-/* The words of a mapped tensor, which may lie at any alignment, copied into ctx->scratch. */
+/* The words of a mapped tensor, which may be at any alignment, copied into ctx->scratch. */
 calm_status calm_qformat_words(calm_ctx *ctx, const calm_tensor *tensor, uint32_t **out);
 
 /* The scales or biases of a tensor [rows, cols] into out, of a transposed one [cols, rows] with `transposed`. */
 calm_status calm_qformat_floats(calm_ctx *ctx, const calm_tensor *tensor, bool transposed, size_t rows, size_t cols,
                                 float *out);
 
-/* How codes lie in 32-bit words (pack.h): along a row, along a column, or in AWQ's order. */
+/* How codes are in 32-bit words (pack.h): along a row, along a column, or in AWQ's order. */
 typedef enum calm_qformat_packing {
     CALM_QFORMAT_BY_ROWS,
     CALM_QFORMAT_BY_COLUMNS,

@@ -177,7 +177,7 @@ static calm_status read_float_format(calm_ctx *ctx, const char *path, const char
 {
     const char *packed = out->family == CALM_FAMILY_MXFP4 ? "mxfp4-pack-quantized" : "nvfp4-pack-quantized";
     const bool plain = strcmp(format, "float-quantized") == 0 || strcmp(format, "naive-quantized") == 0;
-    /* A group of a mixed file has a format of its own; a reader infers a missing one. */
+    /* A group of a mixed file has its own format; a reader infers a missing one. */
     out->layout = CALM_CT_FLOATS;
     if (strcmp(format, "mixed-precision") == 0 ||
         (is_fp8(out->family) ? plain : strcmp(format, packed) == 0))
@@ -384,7 +384,7 @@ static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module,
     return CALM_OK;
 }
 
-/* What stands for a weight of a family, and for its input. */
+/* What represents a weight of a family, and for its input. */
 static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t in, size_t groups,
                           calm_qformat_tensor *list, size_t *n)
 {
@@ -415,7 +415,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
         float_tensors(scheme, out, in, groups, list, n);
         return CALM_OK;
     }
-    /* Bytes have their zero in the middle of the signed range; a zero point beside them is unknown to readers. */
+    /* Bytes have their zero in the middle of the signed range; a zero point next to them is unknown to readers. */
     const bool packed = scheme->layout == CALM_CT_PACK;
     if (!packed && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: asymmetric int-quantized weights", module);

@@ -22,7 +22,7 @@ static void release_rows(const void *self, const calm_tensor *tensor, size_t off
     (void)bytes;
 }
 
-/* The first of the tensors that stand for a weight that is not there under its own name; NULL: there is none. */
+/* The first of the tensors that represent a weight that is not there under its own name; NULL: there is none. */
 static const calm_tensor *find_part(const calm_safetensors *set, const char *module)
 {
     const size_t n = strlen(module);
@@ -43,7 +43,7 @@ calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const ca
     *out = (calm_quantized_table){.module = module, .stored = stored, .set = set};
     CALM_TRY(calm_strf(ctx, arena, &name, "%s.weight", module));
     const calm_tensor *weight = calm_safetensors_find(set, name);
-    /* Formats with names of their own: "lm_head.qweight". */
+    /* Formats with their own names: "lm_head.qweight". */
     if (!weight)
         weight = find_part(set, module);
     /* A format may speak of a table that is there as floats; those count. */

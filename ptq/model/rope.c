@@ -149,7 +149,7 @@ size_t calm_rope_bytes(const calm_config *config, size_t n_positions)
 
 size_t calm_rope_scratch_bytes(const calm_config *config, size_t length)
 {
-    /* Only windows beyond the trained length make a table of their own; all others read the shared ones. */
+    /* Only windows beyond the trained length make a separate table; all others read the shared ones. */
     size_t most = 0;
     for (calm_rope_set set = 0; set < CALM_N_ROPES; set++)
         if (is_dynamic(&config->rope[set], length, config->max_positions))
@@ -176,7 +176,7 @@ CALM_VECTORIZE
 static void rotate_head(size_t half, const float *restrict cosines, const float *restrict sines, float sign,
                         float *restrict a, float *restrict b)
 {
-    /* Without restrict the compiler would leave it to single numbers: a table might lie among the rows. */
+    /* Without restrict the compiler would leave it to single numbers: a table might are among the rows. */
     for (size_t c = 0; c < half; c++) {
         const float u = a[c], v = b[c], sine = sign * sines[c];
         a[c] = u * cosines[c] - v * sine;

@@ -234,7 +234,7 @@ void calm_router_back(const calm_moe_config *moe, const calm_route *routes, cons
     const float divisor = fmaxf(sum + moe->sum_plus, moe->sum_min);
     if (sum + moe->sum_plus < moe->sum_min)
         mean = 0;
-    /* The choice is held fixed: an expert that was not chosen has no gradient of its own, and one through the softmax's
+    /* The choice is held fixed: an expert that was not chosen has no separate gradient, and one through the softmax's
      * sum. */
     for (size_t k = 0; k < moe->top_k; k++) {
         float *ds = &dlogits[routes[k].expert];

@@ -42,7 +42,7 @@ static calm_status widen_rows(calm_ctx *ctx, const calm_tensor *tensor, size_t r
     return CALM_OK;
 }
 
-/* A calm_tensor_source.  Parts of rows are rare: all of those that they lie in are read. */
+/* A calm_tensor_source.  Parts of rows are rare: all of those that they are in are read. */
 static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n, float *out)
 {
     const size_t width = tensor->shape[1], begin = first / width, end = (first + n + width - 1) / width;

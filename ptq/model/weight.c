@@ -190,7 +190,7 @@ calm_status calm_weight_back(calm_ctx *ctx, const calm_weight *weight, const flo
         CALM_TRY(input_back(ctx, weight, n_tokens, dy, add, dx));
     if (!dw && !dbias)
         return CALM_OK;
-    /* The prepared input again, as quantized inputs are not kept: a pass over x beside a product with it. */
+    /* The prepared input again, as quantized inputs are not kept: a pass over x next to a product with it. */
     if (dw) {
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));

@@ -12,7 +12,7 @@ typedef struct calm_weight {
     const float *w;           /* [out, in]; NULL: there is no such linear                  */
     const float *bias;        /* [out] or NULL                                             */
     const float *in_scale;    /* [in] or NULL = ones                                       */
-    int act_bits;             /* A quantizes each token to so many bits; 0 = not at all    */
+    int act_bits;             /* A quantizes each token to this many bits; 0 = not at all    */
     bool act_asymmetric;      /* from its smallest to its largest value, with a zero point */
     calm_act_rule act_rule;   /* by this rule                                              */
     float act_global;         /* which may divide scales by it; else 0                     */

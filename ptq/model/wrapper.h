@@ -1,7 +1,7 @@
 /* Wrappers: checkpoints whose text model is one of several parts, as in those that also read images.
  *
  * config.json of a wrapper has the text model's configuration under "text_config" (older Qwen-VL: at the top level),
- * and its tensors have a prefix of their own.  calm reads and quantizes the text model; all other tensors stay as they
+ * and its tensors have a separate prefix.  calm reads and quantizes the text model; all other tensors stay as they
  * are. */
 #ifndef CALM_MODEL_WRAPPER_H
 #define CALM_MODEL_WRAPPER_H

@@ -40,7 +40,7 @@ double calm_unit_kappa(double probe, double score)
  * all of them. */
 typedef struct sets {
     const calm_unit_options *units;
-    bool free;                         /* every unit is a set of its own, and nothing is held back */
+    bool free;                         /* every unit is its own set, and nothing is held back */
     calm_knapsack_unit *of;            /* [n]                                                      */
     calm_knapsack_option **sums;       /* [n] the same, to write                                   */
     size_t **schemes;                  /* [n][] of each option                                     */

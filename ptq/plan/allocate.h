@@ -39,10 +39,10 @@ typedef struct calm_allocation {
 /* A capacity that limits nothing. */
 #define CALM_NO_LIMIT ((uint64_t)1 << 62)
 
-/* The best plan of units [n] within so many bits of weights (bits[0]) and of activations (bits[1]), each CALM_NO_LIMIT
- * where it is free: picked [n], an option of each, none that is held, those of a set at one scheme.  Temporaries in
- * ctx->scratch.  Fails as calm_knapsack and calm_knapsack_two do; CALM_ENUMERIC: candidates failed so that a set has no
- * scheme. */
+/* The best plan of units [n] within this many bits of weights (bits[0]) and of activations (bits[1]), each
+ * CALM_NO_LIMIT where it is free: picked [n], an option of each, none that is held, those of a set at one scheme.
+ * Temporaries in ctx->scratch.  Fails as calm_knapsack and calm_knapsack_two do; CALM_ENUMERIC: candidates failed so
+ * that a set has no scheme. */
 calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t n, const uint64_t bits[2],
                           size_t *picked, calm_allocation *out);
 

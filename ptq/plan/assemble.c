@@ -224,7 +224,7 @@ static size_t first_row(const calm_config *config, calm_role feeder, size_t out)
 
 /* The input of the job that reads row r, counted from first_row.  With grouped queries several query heads read one kv
  * head, and a transform gives their channels equal scales, because one row of v cannot be divided by two numbers: the
- * first query head of its kv head stands for all. */
+ * first query head of its kv head represents all. */
 static size_t channel_of(const calm_config *config, calm_job_kind job, size_t row)
 {
     const size_t d = config->head_dim, heads_per_kv = config->n_heads / config->n_kv;
@@ -397,7 +397,7 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
                ? plan->vectors(plan->user, ctx, plan->blocks[set->block->index], &out->vectors) : CALM_OK;
 }
 
-/* ---- what codes stand for ---- */
+/* ---- what codes represent ---- */
 
 /* Weights of a job times the input scale, and the rows that feed it divided by that. */
 static void fold_target(const calm_model *model, const calm_job_ref *job, const calm_weight *weight,
@@ -589,7 +589,7 @@ calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, ca
     if (!block->moe.router)
         return CALM_OK;
     /* The block is copied before its loader is replaced: the copy keeps the float loader, which load_quantized calls.
-     * It lies in ctx->out and lives as long as the block's weights. */
+     * It is in ctx->out and lives as long as the block's weights. */
     expert_override *experts;
     CALM_TRY(CALM_NEW(ctx, ctx->out, experts, 1));
     *experts = (expert_override){*override, *block};

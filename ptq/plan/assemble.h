@@ -60,7 +60,7 @@ calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const c
 unsigned calm_assembled_extras(const calm_layout *layout, const calm_job_ref *job, unsigned extras);
 
 /* w[role] [out, in] = the weight that each linear of jobs begin .. end - 1, whole fold sets, would have if the plan's
- * input scales were folded into their float weights, not rounded: what codes and folded scales stand for.  NULL of
+ * input scales were folded into their float weights, not rounded: what codes and folded scales represent.  NULL of
  * other roles.  In ctx->out. */
 calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
                                   const calm_weight weight[CALM_N_ROLES], size_t begin, size_t end,
@@ -86,7 +86,7 @@ typedef struct calm_plan_override {
 } calm_plan_override;
 calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, calm_block *block);
 
-/* Bytes that the replaced weights of jobs begin .. end - 1, all quantized, take of ctx->out beside what assembly
+/* Bytes that the replaced weights of jobs begin .. end - 1, all quantized, take of ctx->out next to what assembly
  * leaves there. */
 size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t end, unsigned extras);
 

@@ -89,7 +89,7 @@ calm_status calm_block_vectors_set(calm_ctx *ctx, const calm_model *model, const
         if (learned->n != all[i].n)
             return calm_fail(ctx, CALM_EFORMAT, "%s: %zu values, but the store has %zu", all[i].name, all[i].n,
                              learned->n);
-        /* In an array of its own: that of the float model may be shared with other plans. */
+        /* In its own array: that of the float model may be shared with other plans. */
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, values, all[i].n));
         for (size_t j = 0; j < all[i].n; j++)
             values[j] = learned->values[j] + all[i].offset;

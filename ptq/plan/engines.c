@@ -37,7 +37,7 @@ typedef struct limits {
     size_t groups[MAX_GROUPS];        /* sizes that are known, ended by 0; none: every size                        */
     size_t group_multiple;            /* that every size is a multiple of; 0: none                                 */
     unsigned fills;
-    unsigned families;                /* rows of schemes.def beside the integers, as a set of B(CALM_FAMILY_X),    */
+    unsigned families;                /* rows of schemes.def next to the integers, as a set of B(CALM_FAMILY_X),    */
     unsigned act_families;            /* and those whose activations are quantized                                 */
     size_t nvfp4;                     /* columns of a block of NVFP4; 0: those of a group                          */
     bool whole_parts;                 /* parts of a linear are computed by themselves: blocks may end within them  */
@@ -48,7 +48,7 @@ typedef struct limits {
     bool act_static;                  /* activations may have one scale for all                                    */
     tile pair[MAX_TILES];             /* shapes with quantized activations                                         */
     tile act_zero[MAX_TILES];         /* and with zero points of those                                             */
-    size_t head_rows;                 /* heads are padded to a multiple of so many rows, and loaded row by row      */
+    size_t head_rows;                 /* heads are padded to a multiple of this many rows, and loaded row by row      */
     bool head_whole;                  /* its words hold inputs of all rows, so that it cannot be padded            */
 } limits;
 
@@ -420,7 +420,8 @@ static void print_groups(calm_text *out, const limits *l, const calm_scheme *sch
     while (n < MAX_GROUPS && l->groups[n])
         n++;
     if (scheme->act_bits) {
-        calm_text_printf(out, "takes one scale per row beside quantized activations, not groups of %zu", scheme->group);
+        calm_text_printf(out, "takes one scale per row next to quantized activations, not groups of %zu",
+                         scheme->group);
         return;
     }
     calm_text_printf(out, "takes ");
@@ -460,7 +461,7 @@ static void print_zeros(calm_text *out, const limits *l, const calm_scheme *sche
     const unsigned zeros = l->grouped.zeros | l->rowwise.zeros;
     if (!zeros || scheme->act_bits) {
         calm_text_printf(out, "takes symmetric weights%s, none with zero points",
-                         scheme->act_bits ? " beside quantized activations" : "");
+                         scheme->act_bits ? " next to quantized activations" : "");
         return;
     }
     calm_text_printf(out, "takes zero points at ");
@@ -477,7 +478,7 @@ static void print_bits(calm_text *out, const limits *l, const calm_scheme *schem
     }
     calm_text_printf(out, "takes weights of ");
     print_widths(out, bits);
-    calm_text_printf(out, " bits%s, not %d", scheme->act_bits ? " beside quantized activations" : "", scheme->bits);
+    calm_text_printf(out, " bits%s, not %d", scheme->act_bits ? " next to quantized activations" : "", scheme->bits);
 }
 
 /* What must divide the side that the rule is about; 0: each side suits a tile, but no tile suits both. */

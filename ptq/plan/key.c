@@ -33,7 +33,7 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
     CALM_TRY(calm_json_write(ctx, calm_model_json(model), 0, &config));
     CALM_TRY(calm_safetensors_hash(ctx, set));
     calm_sha256_init(&sha);
-    /* Every kind of key begins with a name of its own, so that no two kinds can meet. */
+    /* Every kind of key begins with its own name, so that no two kinds can meet. */
     calm_sha256_field(&sha, "calm-model-2");
     calm_sha256_field(&sha, config.data);
     for (size_t i = 0; i < calm_safetensors_count(set); i++)

@@ -25,7 +25,7 @@
 #define CALM_EVALUATION_REVISION 3
 
 /* Raised when learning gives other numbers for the same start: its loss, or the order of blocks and windows.  A
- * learner has a revision of its own. */
+ * learner has its own revision. */
 #define CALM_LEARNING_REVISION 1
 
 /* Digest of a checkpoint: config.json and every tensor.  Reads all bytes once. */

@@ -12,7 +12,7 @@
  *
  * The search enumerates the Pareto frontier of (cost, loss) over the last units, from the last unit to the first, keeps
  * what is within the gap and can still use up the capacity, and is repeated with a gap four times as large until its
- * best choice lies within the gap: then nothing better was left out, nor was any tie.  Going backwards makes the
+ * best choice is within the gap: then nothing better was left out, nor was any tie.  Going backwards makes the
  * lexicographic rule local: of equal states, the smaller option of the unit at hand. */
 #include "ptq/plan/knapsack.h"
 

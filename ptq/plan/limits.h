@@ -24,7 +24,7 @@ typedef struct calm_limits {
 } calm_limits;
 
 /* Fill out->takes, out->set and out->asks in ctx->out from an indexed pool; target, format and tie are the caller's.
- * offered [n_units][n_schemes] is what other requests leave.  Without an engine, and with every unit a set of its own,
+ * offered [n_units][n_schemes] is what other requests leave.  Without an engine, and with every unit its own set,
  * takes and set are NULL.
  * CALM_EARG: a set is left without a scheme; the message says which job refuses what, and what would do. */
 calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *offered, calm_limits *out);

@@ -40,7 +40,7 @@ typedef struct calm_pool_job {
     size_t part;                       /* calm_engine_linear.part; 0 of a stored pool                    */
     bool expert;                       /* of a mixture; the shared expert is none                       */
     bool down;                         /* the second projection of an MLP                               */
-    const calm_scheme *scheme;         /* what the pool's only scheme, a mix, stands for; NULL: no mix   */
+    const calm_scheme *scheme;         /* what the pool's only scheme, a mix, represents; NULL: no mix   */
     double crest;                      /* crest factor of its input; NaN: unknown                       */
 } calm_pool_job;
 
@@ -54,7 +54,7 @@ typedef struct calm_pool_cell {
                                         * NaN: not measured                                             */
 } calm_pool_cell;
 
-/* What embedding and head can be in a file, and the bytes beside the jobs then. */
+/* What embedding and head can be in a file, and the bytes next to the jobs then. */
 typedef struct calm_pool_table {
     const char *name;                  /* "embedding and head q6_k"; NULL: they stay float              */
     uint64_t bits;
@@ -90,7 +90,7 @@ typedef struct calm_pool {
     bool numbered;                     /* cells have the ids of what the store has: requests that name
                                         * a candidate by its number can be judged                       */
     bool gradient;                     /* cells have gradient_kl, not probe_kl                          */
-    bool every;                        /* a candidate without that score is an error, not a loser       */
+    bool every;                        /* a candidate without that score is an error, not a rejected candidate       */
     const calm_pool_file *file;        /* an infinite budget of bits is its size; NULL: it limits nothing */
     const char *remedy;                /* where scores are missing: what to do                          */
 } calm_pool;

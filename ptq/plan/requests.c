@@ -21,7 +21,7 @@ bool calm_word_is_number(const calm_word *word)
 /* An entry is known by its algorithm, its name, its chain, and the first or the last with the scheme behind it. */
 static bool names_entry(const calm_pool_entry *entry, const char *word)
 {
-    /* A chain is compared letter by letter: as a pattern its punctuation would have a meaning of its own. */
+    /* A chain is compared letter by letter: as a pattern its punctuation would have its own meaning. */
     const char *const heads[] = {entry->algorithm, entry->chain};
     bool named = strcmp(word, entry->name) == 0 || fnmatch(word, entry->name, 0) == 0 ||
                  fnmatch(word, entry->algorithm, 0) == 0;

@@ -1,4 +1,4 @@
-/* Requests: what a user asks of a choice beside the rule - entries that are forbidden, units that are pinned, a budget
+/* Requests: what a user asks of a choice next to the rule - entries that are forbidden, units that are pinned, a budget
  * of bits, an engine - and what they leave to each unit of a pool.
  *
  * A word names entries: an algorithm ("gptq"), its chain, one at a scheme ("gptq w3a16_g128"), a pattern of any of

@@ -32,7 +32,7 @@ static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, si
     return calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");
 }
 
-/* The bound is above the least wherever that lies: cka_debiased may be below 0, and a logarithm has no zero, so that a
+/* The bound is above the least wherever that is: cka_debiased may be below 0, and a logarithm has no zero, so that a
  * factor would be wide far from 0 and nothing near it. */
 double calm_shortlist_bound(const char *metric_name, double least, double factor)
 {

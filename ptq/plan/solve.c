@@ -102,7 +102,7 @@ static calm_status name_unit(calm_ctx *ctx, const calm_pool *pool, size_t unit, 
     return status == CALM_ENUMERIC ? calm_fail_prefix(ctx, "%s", calm_pool_unit(pool, unit)) : status;
 }
 
-/* The reason of a choice with its pin: a pin to one entry is the reason, one to several is named beside the rule's. */
+/* The reason of a choice with its pin: a pin to one entry is the reason, one to several is named next to the rule's. */
 static calm_status add_pin(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, const char *rule,
                            const char **out)
 {
@@ -303,7 +303,7 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
     }
 }
 
-/* What the pool's file leaves to the jobs beside a table. */
+/* What the pool's file leaves to the jobs next to a table. */
 static uint64_t left_by(const calm_pool_file *file, size_t table)
 {
     const uint64_t bits = file->tables[table].bits;
@@ -504,7 +504,7 @@ static size_t pinned_uniform(const calm_pool *pool, const calm_scope *scope, siz
     return allowed[entry] ? entry : of_scheme != SIZE_MAX ? of_scheme : first;
 }
 
-/* What stands for a failed entry in a unit of a uniform plan: of its own scheme what the rule takes, else itself. */
+/* What represents a failed entry in a unit of a uniform plan: of its own scheme what the rule takes, else itself. */
 static calm_status find_substitute(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
                                    size_t entry, size_t *out)
 {

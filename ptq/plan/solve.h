@@ -4,13 +4,12 @@
  *   budget    with one: at each scheme the entry that the rule takes, then the schemes of least total predicted loss
  *             within the bits (ptq/plan/allocate.h)
  *
- * A budget is of bits of weights, which may be those of the whole file that is written (calm_pool_file): then what the
- * file has beside the jobs is subtracted first, and the table that goes with the least loss is taken.  Or it is of bits
- * of activations (the mean over weights, that is over multiplications, of the bits of what they are multiplied by; 16
- * where that stays float), or there are both.  The loss of an option is
- * kappa * score, with kappa = probe_kl / score of the unit's narrowest option: a score compares options of one unit
- * only, the probe measures its effect on the model.  Of a score that is a logarithm the error itself counts,
- * e^score. */
+ * A budget is of bits of weights, which may be those of the whole file that is written (calm_pool_file): then what
+ * the file has next to the jobs is subtracted first, and the table that goes with the least loss is taken.  Or it is
+ * of bits of activations (the mean over weights, that is over multiplications, of the bits of what they are
+ * multiplied by; 16 where that stays float), or there are both.  The loss of an option is kappa * score, with kappa
+ * = probe_kl / score of the unit's narrowest option: a score compares options of one unit only, the probe measures
+ * its effect on the model.  Of a score that is a logarithm the error itself counts, e^score. */
 #ifndef CALM_PLAN_SOLVE_H
 #define CALM_PLAN_SOLVE_H
 
@@ -42,7 +41,7 @@ calm_status calm_solve(calm_ctx *ctx, const calm_pool *pool, const calm_requests
 calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, size_t scheme,
                             size_t *entry, const char **reason);
 
-/* The plans that a run measures beside its own choice.  One entry throughout; for each unit its own entry of one
+/* The plans that a run measures next to its own choice.  One entry throughout; for each unit its own entry of one
  * scheme. Pinned units stay at what their pin allows.  CALM_ENUMERIC: a unit has no entry of the scheme.
  * Where the one entry failed a unit has what the rule takes of the same scheme, unless it failed in all units or
  * nothing of its scheme is left: then the unit keeps the failed entry, and there is no such plan. */
@@ -56,10 +55,10 @@ calm_status calm_solve_scheme(calm_ctx *ctx, const calm_pool *pool, const calm_s
 calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t **entries);
 
 /* Whole bits that a budget of bits per weight gives to all units; an infinite one: those that the pool's file leaves
- * them beside its table, or of a pool without a file no limit. */
+ * them next to its table, or of a pool without a file no limit. */
 uint64_t calm_budget_bits(const calm_pool *pool, double budget);
 
-/* CALM_EARG when no plan that the scope allows takes so many bits: fewer than the least, or more than the most.  An
+/* CALM_EARG when no plan that the scope allows takes this many bits: fewer than the least, or more than the most.  An
  * infinite budget is the size of the pool's file; without a file it limits nothing. */
 calm_status calm_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget);
 

@@ -251,13 +251,13 @@ static double power_span(double scale)
     return frexp(scale * 6 / 7, &exponent) > 0 ? ldexp(1, exponent) : 0;
 }
 
-/* The larger side of the range, twice, over the distance of so many codes. */
+/* The larger side of the range, twice, over the distance of this many codes. */
 static inline double even_scale(double lo, double hi, int most)
 {
     return 2 * (-lo > hi ? -lo : hi) / most;
 }
 
-/* The range [lo, hi] over the distance of so many codes, from a minimum on, or over the ends of the levels. */
+/* The range [lo, hi] over the distance of this many codes, from a minimum on, or over the ends of the levels. */
 static calm_grid family_between(const calm_scheme *scheme, float global, double lo, double hi)
 {
     const calm_levels *levels = calm_scheme_levels(scheme);
@@ -483,7 +483,7 @@ static void rows_vllm(const float *x, size_t n, size_t d, int bits, bool asymmet
 
 /* ---- one scale for all ---- */
 
-/* What is not finite must not become the end of the range: it stays NaN, which whoever reads the output finds. */
+/* What is not finite must not become the end of the range: it stays NaN, which the code that reads the output finds. */
 CALM_VECTORIZE
 static void act_quantize_fixed(const float *x, size_t n, float scale, float lo, float hi, float *y)
 {

@@ -76,7 +76,7 @@ void calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double
 /* The grid from lo <= 0 to hi >= 0:
  *   symmetric   scale = 2 max(-lo, hi) / (2^bits - 1)
  *   asymmetric  scale = (hi - lo) / (2^bits - 1), zero = round(-lo / scale) with the rounded scale
- *   levels      the least scale under which lo and hi lie between the least and the largest level
+ *   levels      the least scale under which lo and hi are between the least and the largest level
  *   minimum     scale = (hi - lo) / (2^bits - 1), min = lo
  * lo = hi = 0: the least scale.  The scale is infinite when out of range; the caller reports it. */
 calm_grid calm_grid_between(const calm_scheme *scheme, float global, double lo, double hi);
@@ -95,7 +95,7 @@ void calm_grid_decode(const calm_scheme *scheme, calm_grid grid, const uint8_t *
 /* For parts that work on levels: levels [n] nearest to x [n], in place, for groups with this zero. */
 void calm_level_nearest(const calm_scheme *scheme, double zero, double *x, size_t n);
 
-/* The level that a code stands for, and the code of such a level. */
+/* The level that a code represents, and the code of such a level. */
 double calm_level_value(const calm_scheme *scheme, double zero, uint8_t code);
 uint8_t calm_level_code(const calm_scheme *scheme, double zero, double level);
 

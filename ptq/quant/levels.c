@@ -60,7 +60,7 @@ static void nearest_float(double least, double shift, double most, double *x, si
     }
 }
 
-/* Every level in turn takes what lies above the middle below it. */
+/* Every level in turn takes what is above the middle below it. */
 CALM_VECTORIZE
 static void nearest_in_table(const float *value, size_t n_levels, double *x, size_t n)
 {

@@ -78,7 +78,7 @@ static const row *row_of(const calm_scheme *scheme)
     return &rows[scheme->mix - 1];
 }
 
-#define LARGE_BLOCKS 80    /* of models whose v is small beside the rest */
+#define LARGE_BLOCKS 80    /* of models whose v is small next to the rest */
 
 static int type_of(const row *mix, const calm_place *place)
 {

@@ -1,4 +1,4 @@
-/* Mixes: schemes that stand for one type in one matrix and for another in the next, by the place of the matrix in its
+/* Mixes: schemes that represent one type in one matrix and for another in the next, by the place of the matrix in its
  * model.  Their names are those of mixes.def behind "gguf_"; a mix has the bits, the group and the family of the type
  * that most of its matrices have. */
 #ifndef CALM_QUANT_MIX_H

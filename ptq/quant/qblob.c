@@ -29,7 +29,7 @@ typedef struct blob_family {
     float global, act_global;
 } blob_family;
 
-_Static_assert(sizeof(blob_head) == 72 && sizeof(blob_family) == 24, "the header is written as it lies in memory");
+_Static_assert(sizeof(blob_head) == 72 && sizeof(blob_family) == 24, "the header is written as it is in memory");
 
 /* Bytes of each section; false on overflow. */
 typedef struct sections {

@@ -42,7 +42,7 @@ enum {
 #undef CALM_FAMILY
 };
 
-/* GGUF's types of whole numbers, minus their bits: beside the numbers of families. */
+/* GGUF's types of whole numbers, minus their bits: next to the numbers of families. */
 enum { CALM_TYPE_Q4_0 = -4, CALM_TYPE_Q8_0 = -8 };
 
 /* How a scale is stored. */
@@ -131,7 +131,7 @@ size_t calm_scheme_groups(const calm_scheme *scheme, size_t in);
 /* Columns that scales are rounded together for: of a group, or of a super-block; 0: one group per row. */
 size_t calm_scheme_block(const calm_scheme *scheme);
 
-/* The scheme that stands for `scheme` in a linear of `in` columns: itself, or where its super-blocks do not divide them
+/* The scheme that represents `scheme` in a linear of `in` columns: itself, or where its super-blocks do not divide them
  * what llama.cpp falls back to, as its row says.  Groups, bits and blocks below are of that one. */
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in);
 

@@ -173,7 +173,7 @@ void calm_super_round(const calm_scheme *scheme, size_t n, float *scales, float 
 {
     const range r = range_of(scheme);
     if (!all_finite(scales, n) || (mins && !all_finite(mins, n)))
-        return;    /* whoever asked sees it, and says which */
+        return;    /* the code that asked sees it, and says which */
     const range up = {0, r.most};
     float d;
     for (size_t i = 0; i < n; i++)

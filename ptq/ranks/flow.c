@@ -16,7 +16,7 @@
 #include "ptq/model/forward.h"
 
 #define AT_ONCE CALM_FLOW_AT_ONCE
-#define TAGS 32768                /* every MPI has so many                           */
+#define TAGS 32768                /* every MPI has this many                           */
 
 /* A window under way. */
 typedef struct parcel {
@@ -146,7 +146,7 @@ static calm_status check(calm_ctx *ctx, const calm_flow *f)
     return f->status == CALM_OK ? CALM_OK : calm_fail(ctx, f->status, "%s", f->message);
 }
 
-/* Wait until so many windows of the expected block are there. */
+/* Wait until this many windows of the expected block are there. */
 static calm_status wait_arrived(calm_ctx *ctx, calm_flow *f, size_t n)
 {
     CALM_SCOPED_LEND(f->p->cluster);
@@ -208,7 +208,7 @@ static void expect(calm_flow *f, size_t block)
     f->n_posted = f->n_arrived = 0;
 }
 
-/* Windows first .. first + n - 1 of a batch as one of their own, in ctx->out, or in a file where the rows are. */
+/* Windows first .. first + n - 1 of a batch as their own one, in ctx->out, or in a file where the rows are. */
 static calm_status part_of(calm_ctx *ctx, const calm_flow *f, const calm_batch *from, size_t first, size_t n,
                            calm_batch *out)
 {

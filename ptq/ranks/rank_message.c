@@ -9,7 +9,7 @@
 void calm_rank_message_read(calm_rank_message *in, void *out, size_t n)
 {
     in->bad |= (size_t)(in->end - in->at) < n;
-    /* Readers go on with zeros and look at `bad` once, at the end. */
+    /* Readers continue with zeros and look at `bad` once, at the end. */
     if (in->bad) {
         memset(out, 0, n);
         return;

@@ -146,7 +146,7 @@ typedef enum calm_rank_question {
 void calm_rank_note(calm_ctx *ctx, const calm_run *run);
 
 /* Can other ranks measure these subjects [n] on these windows?  Not a model in this rank's memory (as with a rounded
- * table), windows with positions of their own, or more ids than fit into a message. */
+ * table), windows with their own positions, or more ids than fit into a message. */
 bool calm_rank_may_measure(const calm_run *run, const calm_subject *subjects, size_t n, const calm_windows *windows);
 
 /* Progress of this rank's part as that of all: the others are taken to be as fast. */
@@ -159,7 +159,7 @@ typedef struct calm_rank_progress {
 /* A calm_tick_fn, whose user is a calm_rank_progress. */
 void calm_rank_tick(void *user, size_t done, size_t total);
 
-/* Append windows as a set of their own; read them back into ctx->scratch.  CALM_ENOMEM; a malformed message becomes
+/* Append windows as a separate set; read them back into ctx->scratch.  CALM_ENOMEM; a malformed message becomes
  * bad. */
 void calm_rank_put_windows(calm_text *out, const calm_windows *windows);
 calm_status calm_rank_read_windows(calm_ctx *ctx, calm_rank_message *in, calm_windows *out);

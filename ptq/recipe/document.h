@@ -14,7 +14,7 @@
 /* Larger files are no recipes. */
 #define CALM_RECIPE_BYTES ((size_t)1 << 20)
 
-/* At most so many faults are listed. */
+/* At most this many faults are listed. */
 #define CALM_DOCUMENT_FAULTS 32
 
 typedef struct calm_document_fault {

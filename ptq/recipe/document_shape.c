@@ -147,7 +147,7 @@ static const calm_document_row rows[] = {
     {"keep_float", "names, or re:patterns, of modules that stay float", &module_or_modules, false, false, false},
     {"formats", "formats that the result is written in; of several each has a folder of its name", &formats, false,
      false, false},
-    {"export", "what exporters may be told beside the plan", &export, false, false, false},
+    {"export", "what exporters may be told next to the plan", &export, false, false, false},
     {"export.max_shard_size", NULL, NULL, false, false, false},
     {"export.gguf_pre", NULL, NULL, false, false, false},
     {"export.gguf_float", NULL, NULL, false, false, false},

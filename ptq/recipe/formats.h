@@ -1,7 +1,7 @@
 /* Formats: which exporters write a result, and where each one's files lie.
  *
  *   one format       its files are the output's own
- *   several          each has a folder of its name (compressed-tensors/, gguf/); card and recipe lie above them
+ *   several          each has a folder of its name (compressed-tensors/, gguf/); card and recipe are above them
  *
  * The first format that is a checkpoint is the one that is evaluated as it was written. */
 #ifndef CALM_RECIPE_FORMATS_H
@@ -43,9 +43,9 @@ calm_tie calm_formats_tie(const calm_formats *formats);
 /* For a card: "compressed-tensors." or "gptq, gguf, a folder each.", and for transformers how it is loaded. */
 calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);
 
-/* Notes about what the model's files hold and config.json does not say: tensors that the forward pass does not read and
- * that a format leaves out, blocks beyond those that are counted, a head of its own beside a tied embedding; and Python
- * modules that it names and that are not there. */
+/* Notes about what the model's files hold and config.json does not say: tensors that the forward pass does not read
+ * and that a format leaves out, blocks beyond those that are counted, a head of its own next to a tied embedding;
+ * and Python modules that it names and that are not there. */
 calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, const calm_model *model);
 
 /* CALM_EARG where the engine reads one of them, but not the head as the plan's file has it: engine, scheme, why and

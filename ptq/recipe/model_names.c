@@ -30,7 +30,7 @@ static void own_file(char *path, size_t size)
     path[n > 0 ? n : 0] = '\0';
 }
 
-/* share/calm beside the folder of that file, bin/ or lib/ or lib/ARCHITECTURE/, in ctx->out; NULL: not installed. */
+/* share/calm next to the folder of that file, bin/ or lib/ or lib/ARCHITECTURE/, in ctx->out; NULL: not installed. */
 static calm_status installed_home(calm_ctx *ctx, char **out)
 {
     char file[PATH_MAX];
@@ -51,7 +51,7 @@ static calm_status installed_home(calm_ctx *ctx, char **out)
     return CALM_OK;
 }
 
-/* The folder that holds recipes/: $CALM_HOME, else beside the installed program or library, else where calm was built,
+/* The folder that holds recipes/: $CALM_HOME, else next to the installed program or library, else where calm was built,
  * else where it was to be installed. */
 static calm_status find_home(calm_ctx *ctx, const char **out)
 {

@@ -4,7 +4,7 @@
 
 #include "ptq/base/context.h"
 
-/* The path of recipes/NAME below $CALM_HOME, below share/calm beside the folder of the installed program or library,
+/* The path of recipes/NAME below $CALM_HOME, below share/calm next to the folder of the installed program or library,
  * below the folder where calm was built, or below the one where it was to be installed; in ctx->out. */
 calm_status calm_recipes_path(calm_ctx *ctx, const char *name, calm_string_out out);
 
@@ -33,7 +33,7 @@ bool calm_is_path(const char *word);
 
 /* In this order: a path; an alias of recipes/models/aliases.json; ORG/NAME[@REVISION] on the hub; a directory.  An
  * alias wins over a directory of the same name in the working folder, so that a name means one model everywhere; a
- * directory ORG/NAME wins over the hub.  A model of the hub is taken from the Hugging Face cache as it lies there, and
+ * directory ORG/NAME wins over the hub.  A model of the hub is taken from the Hugging Face cache as it is there, and
  * fetched into it when something is missing, with ticks of the bytes that come (NULL: not wanted).  Texts in ctx->out.
  * CALM_ENOTFOUND with the nearest alias; the failures of calm_hub_pull. */
 calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out);

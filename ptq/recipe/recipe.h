@@ -54,7 +54,7 @@ typedef enum calm_row_weight { CALM_WEIGHT_NONE, CALM_WEIGHT_GRADIENT } calm_row
 
 #define CALM_PREFIX_NAMES "float|quantized|asymmetric"    /* in the order of calm_prefix, for option tables */
 
-/* What goes on from a result by gradients, and how much a run tries; names in the order of the values. */
+/* What continues from a result by gradients, and how much a run tries; names in the order of the values. */
 typedef enum calm_learn { CALM_LEARN_NONE, CALM_LEARN_BLOCKS, CALM_LEARN_KL, CALM_LEARN_BOTH, CALM_N_LEARN } calm_learn;
 typedef enum calm_effort { CALM_EFFORT_FULL, CALM_EFFORT_LIGHT, CALM_EFFORT_HIGH } calm_effort;
 #define CALM_LEARN_NAMES "none|blocks|kl|both"
@@ -77,7 +77,7 @@ typedef struct calm_recipe {
     bool calib_is_token_ids;                /* calib_path is a token file */
     long long calib_windows, seqlen, seed;  /* windows, tokens per window, < 0: the first windows */
     long long score_windows;                /* of the calibration windows, the first ones */
-    long long score_rows;                   /* at most so many of their rows; 0: all */
+    long long score_rows;                   /* at most this many of their rows; 0: all */
     bool unscored;                          /* one candidate per unit, whose scores nothing asks for */
     long long guard_windows;                /* outside calibration; 0: no guard */
     bool add_special_tokens;                /* windows of texts begin as the tokenizer's template does */
@@ -100,14 +100,14 @@ typedef struct calm_recipe {
     double act_budget;                      /* mean bits of activations; 0: no budget */
     long long probe_windows;                /* of the calibration windows, the first ones */
     calm_sensitivity sensitivity;           /* of units under a budget */
-    calm_learn learn;                       /* what goes on from the result */
+    calm_learn learn;                       /* what continues from the result */
     calm_learner *learner;                  /* of blocks; NULL: none */
     long long learn_steps;
     long long tune_steps;                   /* of the whole model; 0: none */
     double tune_rate;
-    bool split_v;                           /* v is a job of its own                     */
+    bool split_v;                           /* v is its own job                     */
     bool keep_hybrid;                       /* even when a uniform run is better */
-    bool keep_candidates;                   /* the store keeps the codes of losers too */
+    bool keep_candidates;                   /* the store keeps the codes of rejected candidates too */
     const char *eval_path, *eval_name;      /* NULL: no evaluation */
     long long eval_windows;                 /* 0: all; -1: what the run's cost allows */
     calm_formats formats;                   /* that the result is written in */

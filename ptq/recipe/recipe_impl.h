@@ -16,7 +16,7 @@ calm_json *calm_recipe_range(long long first, long long last);
 calm_status calm_recipe_value_text(calm_ctx *ctx, const calm_json *value, char **out);
 
 /* A text of the user, or where `given` is NULL the bundled one of that name: its path, and a name that does not depend
- * on where calm lies, in ctx->out. */
+ * on where calm is, in ctx->out. */
 calm_status calm_recipe_find_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
                                   const char **name);
 

@@ -29,7 +29,7 @@ calm_status calm_recipe_texts_name(calm_ctx *ctx, const calm_words *names, const
     return CALM_OK;
 }
 
-/* Several texts: each a domain of its own, with windows of its own. */
+/* Several texts: each its own domain, with its own windows. */
 static calm_status resolve_more_texts(calm_ctx *ctx, const calm_words *texts, calm_recipe *recipe)
 {
     for (size_t i = 0; i < texts->n; i++)

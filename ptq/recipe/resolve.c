@@ -59,7 +59,7 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
         calm_scheme *scheme = &recipe->schemes[i];
         if (spec->scale_dtype == 1 && calm_scheme_takes_f16_scales(scheme))
             scheme->scale_dtype = CALM_F16;
-        /* Else as the scheme's name says; small floats and static scales have a rule of their own. */
+        /* Else as the scheme's name says; small floats and static scales have a separate rule. */
         const bool open = scheme->act_bits && !scheme->family && scheme->act_rule != CALM_ACT_RULE_STATIC;
         if (open && spec->act_rule == CALM_ACT_RULE_VLLM)
             scheme->act_rule = CALM_ACT_RULE_VLLM;
@@ -127,7 +127,7 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
     return calm_recipe_algorithms(ctx, &names, recipe);
 }
 
-/* Inputs of an encoder's linears lie between LayerNorms and GELUs, far from symmetric: there the range of activations
+/* Inputs of an encoder's linears are between LayerNorms and GELUs, far from symmetric: there the range of activations
  * that the name leaves open is the asymmetric one (docs/method.md section 1). */
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
@@ -145,7 +145,7 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
         recipe->schemes[i].act_asymmetric = true;
         calm_scheme_name(&recipe->schemes[i], name);
         CALM_TRY(calm_strf(ctx, ctx->out, &recipe->scheme_note,
-                           "an encoder: `schemes` %s stands for %s, activations with a zero point; %s_symact is the "
+                           "an encoder: `schemes` %s means %s, activations with a zero point; %s_symact is the "
                            "one without", asked, name, asked));
     }
     return CALM_OK;
@@ -315,7 +315,8 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 
 /* ---- all of it ---- */
 
-/* Scores cost as much per row as a forward pass and more; so many rows, of so many windows, tell candidates apart. */
+/* Scores cost as much per row as a forward pass and more; this many rows, of this many windows, tell candidates
+ * apart. */
 #define SCORE_ROWS 4096
 #define SCORE_WINDOWS 8
 

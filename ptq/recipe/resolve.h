@@ -25,7 +25,7 @@ calm_status calm_recipe_check(calm_ctx *ctx, const calm_recipe_spec *spec, calm_
  * document) and forgive it.  Running out of memory stays a failure. */
 calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, calm_faults *faults);
 
-/* Which texts and which windows of them calibrate and guard, into the recipe.  CALM_EARG: tokens beside a text, a text
+/* Which texts and which windows of them calibrate and guard, into the recipe.  CALM_EARG: tokens next to a text, a text
  * named twice, fewer windows than texts. */
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 

@@ -1,4 +1,4 @@
-/* What goes on from the result, and what it does not go with. */
+/* What continues from the result, and what it does not go with. */
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
@@ -47,7 +47,7 @@ calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spe
     if (!recipe->learn)
         return CALM_OK;
     if (recipe->n_budgets > 1)
-        return calm_fail(ctx, CALM_EARG, "`learn` %s goes on from one result; several of `choice.budget` have none",
+        return calm_fail(ctx, CALM_EARG, "`learn` %s continues from one result; several of `choice.budget` have none",
                          calm_recipe_learn_name(recipe->learn));
     const bool blocks = recipe->learn != CALM_LEARN_KL;
     if (recipe->learn != CALM_LEARN_BLOCKS) {

@@ -122,7 +122,7 @@ const calm_option calm_spec_table[] = {
              "evaluations and learning are of f32",
      WORD(calib_dtype, "f32|bf16", "f32"), .place = "calibration.dtype"},
     {.name = "learn",
-     .help = "go on by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model)",
+     .help = "continue by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model)",
      WORD(learn, CALM_LEARN_NAMES, "none"), .place = "learn"},
     {.name = "learn-steps", .help = "gradients that are computed in each block, each of 512 tokens or a longer window",
      COUNT(learn_steps, 50, 1000000, "200"), .place = "learn_steps"},
@@ -165,7 +165,7 @@ const calm_option calm_spec_table[] = {
              "one that was given is",
      FLAG(keep_hybrid), .place = "choice.keep_hybrid"},
     {.name = "split-v",
-     .help = "v is a job of its own, apart from q and k: a budget or --size may give it another type; gguf and mlx "
+     .help = "v is its own job, apart from q and k: a budget or --size may give it another type; gguf and mlx "
              "alone, whose readers do not fuse the three",
      FLAG(split_v), .place = "choice.split_v"},
     {.name = "keep-candidates",

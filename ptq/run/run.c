@@ -54,7 +54,7 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_inputs_check_weight(ctx, &p->in));
     calm_inputs_note_biases(ctx, &p->in);
     CALM_TRY(calm_inputs_open_tokenizer(ctx, &p->in));
-    /* Without a tokenizer the text cannot be read; the run goes on without its evaluation. */
+    /* Without a tokenizer the text cannot be read; the run continues without its evaluation. */
     p->result.evaluates = p->in.recipe->eval_path && p->in.tokenizer;
     CALM_TRY(calm_inputs_read_windows(ctx, &p->in));
     CALM_TRY(calm_run_work_cut_scoring(ctx, &p->in));
@@ -105,7 +105,7 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
                  rows, widest, ROWS_PER_INPUT);
 }
 
-/* Add that one type stands for another, once for all places like the first. */
+/* Add that one type represents another, once for all places like the first. */
 static void add_fallback(calm_text *text, const char *where, size_t in, const calm_scheme *asked,
                          const calm_scheme *stored)
 {
@@ -143,7 +143,7 @@ static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t 
     return CALM_OK;
 }
 
-/* Types that stand for others where super-blocks do not divide the rows, all in one note. */
+/* Types that represent others where super-blocks do not divide the rows, all in one note. */
 static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -200,7 +200,7 @@ static calm_status run_key(calm_ctx *ctx, const calm_run *p, char key[CALM_SHA25
     /* Without command line and document: the same recipe said in another way is the same run. */
     CALM_TRY(calm_run_recipe_text(ctx, p->in.recipe, false, &recipe));
     calm_sha256_init(&sha);
-    /* A run with the same key goes on where it stopped. The version is in it: another calm may choose otherwise. */
+    /* A run with the same key continues where it stopped. The version is in it: another calm may choose otherwise. */
     calm_sha256_field(&sha, "calm-run-1");
     calm_sha256_field(&sha, CALM_VERSION);
     calm_sha256_field(&sha, p->calib_key);
@@ -310,7 +310,7 @@ static calm_status choose_and_guard(calm_ctx *ctx, calm_run *p)
     return calm_run_guard(ctx, p);
 }
 
-/* A calm_stages_fn: the model as given beside one that is rotated. */
+/* A calm_stages_fn: the model as given next to one that is rotated. */
 static calm_status measure_baseline(calm_ctx *ctx, calm_run *p, void *user)
 {
     CALM_TRY(choose_and_guard(ctx, p));

@@ -134,7 +134,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
     calm_memory_note(ctx, &p->held.quantize);
     work->n_done = p->result.n_cached + *run->done;
     calm_event(&p->events, CALM_STAGE_SCORE, work->n_done, work->n_total);
-    /* Only after quantizing: until then the references would take memory beside what algorithms work on. */
+    /* Only after quantizing: until then the references would take memory next to what algorithms work on. */
     if (status == CALM_OK)
         status = prepare_scores(ctx, run, captured, n);
     if (status == CALM_OK)
@@ -399,7 +399,7 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
     calm_status status = run_experts(ctx, run, &routing, &sum);
     if (status == CALM_OK)
         status = calm_moe_end(ctx, &run->block, run->batch, &observer, &sum);
-    /* Also after a failure: the sum may lie in a file. */
+    /* Also after a failure: the sum may be in a file. */
     calm_row_store_close(&sum.rows);
     CALM_TRY(status);
     if (!watch)

@@ -188,7 +188,7 @@ calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t jo
     float *w;
     size_t row = 0;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, qjob->out * qjob->in));
-    /* Codes stand for W diag(in_scale). Weight-only kernels divide that out of the weights beforehand; with
+    /* Codes represent W diag(in_scale). Weight-only kernels divide that out of the weights beforehand; with
      * quantized activations the input is divided at run time, since its codes depend on it. */
     if (act_bits)
         calm_qjob_dequantize(qjob, w);
@@ -466,7 +466,7 @@ size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t 
     return first;
 }
 
-/* The row of one twin, with the name and the key of its own: later runs find it as if it had been computed. */
+/* The row of one twin, with the name and its key: later runs find it as if it had been computed. */
 static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_work *item)
 {
     calm_run *p = work->p;

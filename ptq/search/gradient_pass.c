@@ -114,7 +114,7 @@ static calm_status run_group(calm_ctx *ctx, calm_gradient_pass *s, size_t first,
     CALM_TRY(run_float(ctx, s, first, n, &rows));
     CALM_TRY(CALM_NEW_RAW(ctx, &rows, s->d, s->work.rows * s->work.width));
     CALM_TRY(draw(ctx, s));
-    /* d is that of what leaves block b; a visit may want it though nobody wants it before that. */
+    /* d is that of what leaves block b; a visit may want it though nobody needs it before that. */
     for (size_t b = calm_model_config(s->run->in.model)->n_blocks; b-- > 0;) {
         if (s->visit)
             CALM_TRY(s->visit(ctx, s, b));
@@ -149,7 +149,7 @@ calm_status calm_gradient_pass_run(calm_ctx *ctx, calm_gradient_pass *s)
 
 /* ---- what it takes ---- */
 
-/* So many batches of rows are held: what enters the blocks, the one that is worked on, the gradient and its share at
+/* This many batches of rows are held: what enters the blocks, the one that is worked on, the gradient and its share at
  * the head. */
 static size_t n_batches(const calm_config *config)
 {

@@ -1,4 +1,4 @@
-/* Codes of losers, computed again where a plan asks for them; drop_codes.c drops them.
+/* Codes of rejected candidates, computed again where a plan asks for them; drop_codes.c drops them.
  *
  * The rows stay with scores and digests, so that choosing needs no codes.  What is computed again goes the way of what
  * was never there, block by block from the same rows, and so has the same bytes. */

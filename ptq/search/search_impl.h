@@ -9,9 +9,9 @@
 #include "ptq/ranks/ranks.h"
 #include "ptq/search/search.h"
 
-/* What the candidates of a job share, and of v where it is a job of its own with those of q and k (shared_h.c). */
+/* What the candidates of a job share, and of v where it is its own job with those of q and k (shared_h.c). */
 typedef struct calm_job_share {
-    calm_hessian hessian;     /* its h lies where the job's Gram matrix was; NULL: none was made */
+    calm_hessian hessian;     /* its h is where the job's Gram matrix was; NULL: none was made */
     size_t n_readers;         /* candidates to come that read its factor                         */
     calm_arena arena, factor; /* of hessian; of the factor, which goes with its last reader      */
 } calm_job_share;
@@ -138,7 +138,7 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
 size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_store_score *rows);
 
 /* Put the statistics of one hook point; block < 0: outside the blocks.  of_text [texts]: those of each text, which
- * have a calibration of their own in the store; NULL: there are none. */
+ * have a separate calibration in the store; NULL: there are none. */
 calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
                                  const calm_actstat_acc *acc, calm_actstat_acc *const *of_text);
 

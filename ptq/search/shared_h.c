@@ -1,7 +1,7 @@
 /* What the candidates of a job share: H in place of its Gram matrix, and a factor of its inverse.
  *
  * Where candidates run one after the other there is room for one factor, which a chain with others (restarts) may
- * overwrite; the next that wants the first makes it anew.  Where they run at once the factor is made before them, if
+ * overwrite; the next that needs the first makes it anew.  Where they run at once the factor is made before them, if
  * two or more read it, and others have their own. */
 #include "ptq/search/search_impl.h"
 
@@ -59,7 +59,7 @@ static calm_status make_share(calm_ctx *ctx, size_t index, void *user)
     if (status == CALM_OK && share->hessian.h && !share->hessian.inverse && share->n_readers > 1 &&
         p->memory.knobs.candidates_at_once != 1)
         status = calm_hessian_factor(ctx, ref->name, ref->in, calm_run_factor(p->in.recipe), &share->hessian);
-    if (!share->hessian.inverse)    /* none, or it failed: each chain then has room of its own */
+    if (!share->hessian.inverse)    /* none, or it failed: each chain then has its own room */
         calm_arena_clear(&share->factor);
     ctx->out = NULL;
     return status;

@@ -77,7 +77,7 @@ calm_status calm_eval_text_embeddings(calm_ctx *ctx, const calm_model *model, co
     calm_embeddings expected, found;
     calm_shared_tick both = {tick, user, 0, 2 * windows->n};
     CALM_TRY(calm_encode(ctx, &against, windows, calm_tick_shared, &both, &expected));
-    both.before = windows->n;    /* ticks of the second model go on where the first one's ended */
+    both.before = windows->n;    /* ticks of the second model continue where the first one's ended */
     CALM_TRY(calm_encode(ctx, &subject, windows, calm_tick_shared, &both, &found));
     return calm_embedding_compare(ctx, &expected, &found, out);
 }

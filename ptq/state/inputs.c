@@ -136,7 +136,7 @@ calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inpu
     return splits ? calm_model_split(ctx, in->model) : CALM_OK;
 }
 
-/* Replace the open model by its rotated form, which lies beside the store for as long as the inputs are open. */
+/* Replace the open model by its rotated form, which is next to the store for as long as the inputs are open. */
 static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
 {
     const calm_recipe *recipe = in->recipe;
@@ -220,7 +220,7 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
     const calm_status status = calm_tokenizer_open(ctx, path, &in->tokenizer);
     if (status == CALM_OK || !in->recipe->calib_is_token_ids)
         return status;
-    calm_log(ctx, CALM_LOG_WARNING, "%s; the run goes on with the ids of %s%s", ctx->message, in->recipe->calib_path,
+    calm_log(ctx, CALM_LOG_WARNING, "%s; the run continues with the ids of %s%s", ctx->message, in->recipe->calib_path,
              in->recipe->eval_path ? ", without evaluation" : "");
     calm_ctx_forgive(ctx);
     return CALM_OK;
@@ -232,7 +232,7 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
 {
     const bool encoder = calm_inputs_encode(in);
     calm_windows_options how = *options;
-    /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones go on. */
+    /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones continue. */
     if (encoder)
         how.seqlen = calm_size_min(how.seqlen, calm_config_positions(calm_model_config(in->model)));
     /* The template of an encoder is for sentences, which have both of its ends. */
@@ -251,7 +251,7 @@ static calm_windows_options cut(const calm_inputs *in, long long n_windows, long
                                   .special = in->recipe->add_special_tokens};
 }
 
-/* So many windows of one text for calibration, and others for the guard, as far as it has them: the first *n_first of
+/* This many windows of one text for calibration, and others for the guard, as far as it has them: the first *n_first of
  * `guard`, behind which those are that a tie may ask for. */
 static calm_status read_both(calm_ctx *ctx, const calm_inputs *in, const char *path, const char *name,
                              size_t n_calib, size_t n_guard, calm_windows *calib, calm_windows *guard, size_t *n_first)

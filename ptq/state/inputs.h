@@ -112,8 +112,8 @@ calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in);
 /* Open a checkpoint as in->model, with the layout that the recipe's schemes ask for (ptq/model/layout.h). */
 calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inputs *in);
 
-/* Open the recipe's model.  With `rotate` it is written, rotated, beside the store, and that is opened; `only_look`: it
- * is checked alone.  CALM_EUNSUPPORTED: the family cannot be rotated (ptq/export/rotate.h). */
+/* Open the recipe's model.  With `rotate` it is written, rotated, next to the store, and that is opened;
+ * `only_look`: it is checked alone.  CALM_EUNSUPPORTED: the family cannot be rotated (ptq/export/rotate.h). */
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in);
 
 /* What the inputs are, into the result: layout, jobs, kind of model, facts of the windows. */
@@ -138,9 +138,9 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in);
  * and, for a text, tokenizer.  The failures of calm_windows_read and calm_token_file_read. */
 calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in);
 
-/* The first of the calibration windows, so many, are held out of the sums that candidates are fitted to: candidates are
- * scored and probed on them, since a fit looks better than it is on rows that it was made from.  As many as scores or
- * probes ask for, but at most a quarter of all; 0 of fewer than 4 windows, which then serve both. */
+/* The first of the calibration windows, this many, are held out of the sums that candidates are fitted to:
+ * candidates are scored and probed on them, since a fit looks better than it is on rows that it was made from.  As
+ * many as scores or probes ask for, but at most a quarter of all; 0 of fewer than 4 windows, which then serve both. */
 size_t calm_inputs_held_windows(const calm_inputs *in);
 
 /* The first windows that candidates are scored and probed on: what the recipe asks for, as far as it was held out. */
@@ -160,7 +160,7 @@ bool calm_inputs_measured(const calm_inputs *in);
 size_t calm_inputs_scored_windows(const calm_inputs *in);
 size_t calm_inputs_scored_rows(const calm_inputs *in);
 
-/* So many windows of the evaluation's text, of an encoder's sentences; 0: all.  The first ones, or spread over the
+/* This many windows of the evaluation's text, of an encoder's sentences; 0: all.  The first ones, or spread over the
  * text.  Fails as calm_windows_read and calm_sentences_read do. */
 calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, size_t n, bool spread, calm_windows *out);
 
@@ -169,7 +169,7 @@ calm_status calm_inputs_read_eval(calm_ctx *ctx, const calm_inputs *in, size_t n
 /* The plan of choice [n_jobs]: entries of the pool, or CALM_STAYS_FLOAT. */
 calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size_t *choice, calm_plan *out);
 
-/* `from` with the candidates and vectors of learned blocks [n_blocks] in place of its own; NULL: a block that was not
+/* `from` with the candidates and vectors of learned blocks [n_blocks] in its own place; NULL: a block that was not
  * learned. */
 calm_status calm_plan_learn(calm_ctx *ctx, const calm_inputs *in, const calm_plan *from, calm_learned *const *blocks,
                             calm_plan *out);

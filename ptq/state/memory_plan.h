@@ -18,7 +18,7 @@ typedef struct calm_memory_plan {
     size_t limit;                                /* that was allowed                                    */
     size_t reserved;                             /* of the limit: not for arenas, but for program and BLAS */
     size_t kept;                                 /* of that: free lists of the C library                */
-    size_t room;                                 /* for spare pages, beside arenas, where the limit has it */
+    size_t room;                                 /* for spare pages, next to arenas, where the limit has it */
     size_t program;                              /* of that: code, BLAS's copies, stacks                */
     size_t base;                                 /* program, libraries, tokenizer, store: there already */
     size_t capture, quantize, score;             /* peaks of the three steps on a block                 */

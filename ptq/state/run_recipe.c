@@ -54,5 +54,6 @@ void calm_run_failed(calm_ctx *ctx, const calm_run *p)
     calm_run_end(&quiet, p, "failed");
     /* These have a remedy outside of calm, after which it pays to know that nothing is lost. */
     if (ctx->status == CALM_ENOSPC || ctx->status == CALM_EIO)
-        calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command goes on from there", p->in.recipe->store);
+        calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command continues from there",
+                 p->in.recipe->store);
 }

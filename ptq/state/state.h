@@ -1,6 +1,6 @@
 /* The state of a run: its inputs, its result so far, and what the stages hand to each other.
  *
- * Only the rooms of a run and their tests include this header.  Each stage keeps its own data in a struct of its own
+ * Only the rooms of a run and their tests include this header.  Each stage keeps its own data in its own struct
  * room, to which calm_run points. */
 #ifndef CALM_STATE_STATE_H
 #define CALM_STATE_STATE_H

@@ -8,7 +8,7 @@
 #include "ptq/model/arch.h"
 #include "store/blob.h"
 
-/* Rows of each of several texts: a calibration of its own, for statistics alone, whose key is that of all with the
+/* Rows of each of several texts: its own calibration, for statistics alone, whose key is that of all with the
  * text's number behind it. */
 static calm_status put_texts(calm_ctx *ctx, calm_run *p, const calm_store_calibration *all)
 {
@@ -203,7 +203,7 @@ calm_status calm_run_register(calm_ctx *ctx, calm_run *p)
     const calm_layout *layout = calm_model_layout(p->in.model);
     const char *kind = calm_model_config(p->in.model)->arch->encoder ? "encoder" : "decoder";
     CALM_TRY(put_model(ctx, p));
-    /* Found or made: a run that goes on gets the ids it had. */
+    /* Found or made: a run that continues gets the ids it had. */
     for (size_t block = p->in.first_block; block < p->in.end_block; block++) {
         char *name;
         int64_t id;

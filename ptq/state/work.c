@@ -13,8 +13,8 @@
 /* Fewer windows would leave a standard error that says little about a quantized model. */
 #define LEAST_WINDOWS ((size_t)64)
 
-/* Scores take at most a tenth of what candidates of a pool like the default one, of so many, share: the forward pass
- * of the calibration and the Gram matrices.  Fewer rows would leave the choice to chance; below so many operations,
+/* Scores take at most a tenth of what candidates of a pool like the default one, of this many, share: the forward pass
+ * of the calibration and the Gram matrices.  Fewer rows would leave the choice to chance; below this many operations,
  * seconds, all rows are scored. */
 #define USUAL_POOL 6.0
 #define LEAST_SCORE_ROWS ((size_t)512)
@@ -28,7 +28,7 @@ double calm_run_work_cost(const calm_run_work *work)
 
 double calm_run_work_token(const calm_inputs *in)
 {
-    /* Attention scores are small beside the weights at the usual lengths. */
+    /* Attention scores are small next to the weights at the usual lengths. */
     return calm_run_work_blocks(in, 0, calm_model_config(in->model)->n_blocks, 0) + calm_run_work_head(in);
 }
 
@@ -90,7 +90,7 @@ static double weights_behind(const calm_layout *layout, size_t job)
     return weights;
 }
 
-/* Add the scores of n candidates of a job on so many rows: each needs its output.  The float output is prepared once,
+/* Add the scores of n candidates of a job on this many rows: each needs its output.  The float output is prepared once,
  * with the first job of its sublayer or expert. */
 static void add_scores(const calm_inputs *in, size_t job, double rows, double n, calm_run_work *work)
 {

@@ -18,7 +18,7 @@ double calm_run_work_cost(const calm_run_work *work);
 /* Of the forward pass of one token through the whole model, head included. */
 double calm_run_work_token(const calm_inputs *in);
 
-/* Of the forward pass of one token in a window of so many through blocks first .. end - 1, attention included. */
+/* Of the forward pass of one token in a window of this many through blocks first .. end - 1, attention included. */
 double calm_run_work_blocks(const calm_inputs *in, size_t first, size_t end, double window);
 
 /* Of the head for one token. */
@@ -36,7 +36,7 @@ double calm_run_work_guard(const calm_inputs *in);
 
 /* Choose which rows candidates are scored on, into in->score_tokens and in->scoring (in ctx->out): all of the scoring
  * windows, or the beginning of each where the recipe limits the rows, so that scores are a tenth at most of what a pool
- * like the default one takes beside them.  It follows from model and calibration windows alone.  CALM_ENOMEM. */
+ * like the default one takes next to them.  It follows from model and calibration windows alone.  CALM_ENOMEM. */
 calm_status calm_run_work_cut_scoring(calm_ctx *ctx, calm_inputs *in);
 
 /* Windows of the evaluation's text, of an encoder's its sentences: the first ones or all as the recipe says, else,

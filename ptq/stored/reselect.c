@@ -13,7 +13,7 @@
 
 /* ---- what is asked for ---- */
 
-/* Stored words come from the calm that wrote them: a newer one may have units, rules or metrics of its own. */
+/* Stored words come from the calm that wrote them: a newer one may have units, rules or its own metrics. */
 static calm_status unknown_word(calm_ctx *ctx, const calm_stored_run *run, const char *what, const char *word)
 {
     return calm_fail(ctx, CALM_EFORMAT, "run %lld has the %s \"%s\", which this calm does not know; say `choice.%s`",

@@ -1,4 +1,4 @@
-/* A size needs what stays float: the model's headers beside the rows of the store. */
+/* A size needs what stays float: the model's headers next to the rows of the store. */
 #include "ptq/stored/stored_impl.h"
 
 #include <math.h>

@@ -138,7 +138,7 @@ typedef struct calm_reselected {
 /* Does a unit of the solution differ from what the parent chose? */
 bool calm_reselected_differs(const calm_reselected *selected, size_t unit);
 
-/* Choose, and unless it is a dry run put the result as a finished run of its own: the same selection of the same run is
+/* Choose, and unless it is a dry run put the result as a separate finished run: the same selection of the same run is
  * found again.  In ctx->out; clear also after a failure, after which the store is as it was.
  * Fails as the store, calm_pool_of_store and calm_solve do; CALM_EARG: a metric that the unit has not (with the
  * nearest), a list of requests that cannot be read. */

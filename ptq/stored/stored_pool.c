@@ -22,7 +22,7 @@
 typedef struct raw_row {
     int64_t job_id;
     size_t entry;
-    calm_scheme scheme;        /* of a run with a mix: what it stands for there */
+    calm_scheme scheme;        /* of a run with a mix: what it represents there */
     calm_pool_cell cell;
     calm_stored_run_cell more;
 } raw_row;
@@ -43,12 +43,12 @@ typedef struct reading {
     size_t n_jobs, job_room;
     calm_pool_cell *cells;     /* [n_jobs][n_entries]                                */
     calm_stored_run_cell *more;    /* the same                                           */
-    calm_pool_cell **of_raw;   /* [n_raw] where that candidate lies                  */
+    calm_pool_cell **of_raw;   /* [n_raw] where that candidate is                  */
     size_t at;                 /* of raw: the scores come in the same order          */
     bool light;                /* the run left out what it need not try              */
     bool gradient;             /* its sensitivities are of gradients                 */
     size_t n_expected;         /* jobs of the blocks that the run is about           */
-    const char *tie, *probe;   /* names of the scores beside the query's             */
+    const char *tie, *probe;   /* names of the scores next to the query's             */
 } reading;
 
 /* A row that cannot be: which, in which file, of which run. */
@@ -81,7 +81,7 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
     CALM_TRY(CALM_GROW(ctx, ctx->out, r->entries, r->n_entries, &r->entry_room, r->n_entries + 1));
     calm_pool_entry *entry = &r->entries[r->n_entries];
     *entry = (calm_pool_entry){0};
-    /* Rows of the store are valid during the query alone; what is kept of them lies in ctx->out. */
+    /* Rows of the store are valid during the query alone; what is kept of them is in ctx->out. */
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->algorithm, "%s", algorithm));
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->chain, "%s", chain));
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->scheme_name, "%s", scheme));
@@ -207,7 +207,7 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
     r->raw_room = (size_t)calm_value_as_int(&count);
     if (!r->raw_room && !r->query->partial)    /* it was interrupted before its first candidate was there */
         return calm_fail(ctx, CALM_ENOTFOUND,
-                         "%s: run %lld (%s%s%s) has no candidates: the same calm quantize goes on where it stopped",
+                         "%s: run %lld (%s%s%s) has no candidates: the same calm quantize continues where it stopped",
                          calm_store_path(r->store), (long long)r->run->id, r->run->status, r->run->reason ? ": " : "",
                          r->run->reason ? r->run->reason : "");
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->raw, r->raw_room));
@@ -422,7 +422,7 @@ static calm_status check_complete(calm_ctx *ctx, const reading *r)
         n_missing += !r->cells[i].id;
     return !n_missing ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND,
                                             "%s: run %lld (%s) stopped %zu candidates before it had all: "
-                                            "the same calm quantize goes on there", calm_store_path(r->store),
+                                            "the same calm quantize continues there", calm_store_path(r->store),
                                             (long long)r->run->id, r->run->status, n_missing);
 }
 

@@ -77,7 +77,7 @@ calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, 
     return CALM_OK;
 }
 
-/* Texts lie in ctx->out; the parsed recipe alone is on the heap. */
+/* Texts are in ctx->out; the parsed recipe alone is on the heap. */
 void calm_stored_run_clear(calm_stored_run *run)
 {
     calm_json_free(run->recipe);

@@ -37,7 +37,7 @@ static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_store
 
 /* ---- the recipe ---- */
 
-/* "calibration" as recipe files have it, from the resolved form: of runs that no file stands for, as calm ablate's.
+/* "calibration" as recipe files have it, from the resolved form: of runs that no file represents, as calm ablate's.
  * A bundled text is what a recipe without a text has. */
 static calm_json *from_resolved(const calm_json *recipe)
 {
@@ -55,7 +55,7 @@ static calm_json *from_resolved(const calm_json *recipe)
                        CALM_KV("guard_samples", calm_json_int(calm_json_get(choice, "guard_windows"), 0)));
 }
 
-/* The part of the run's recipe that says which windows, as a recipe file of its own: untrusted until it is checked.
+/* The part of the run's recipe that says which windows, as a separate recipe file: untrusted until it is checked.
  * Nothing else of the recipe matters, and it may be of an older version. */
 static calm_json *calibration_document(const calm_stored_run *run)
 {

@@ -6,7 +6,7 @@
 #include "ptq/tensor/product.h"
 
 /* Most columns of C and terms of their sums in a block, whose packed operands stay in the second and third level of the
- * cache.  Buffers are of a multiple of so many rows and columns, which what a kernel takes at once divides. */
+ * cache.  Buffers are of a multiple of this many rows and columns, which what a kernel takes at once divides. */
 #define CALM_BF16_COLS  ((size_t)2048)
 #define CALM_BF16_TERMS ((size_t)512)
 #define CALM_BF16_ROW_STEP ((size_t)48)

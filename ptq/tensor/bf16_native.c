@@ -1,7 +1,7 @@
 /* Blocks of bfloat16 by AVX512-BF16: VDPBF16PS adds two products to each of sixteen float32 sums.
  *
  * Two neighbouring terms of a sum, a pair, are one word of 32 bits.  A block of B is packed in panels of 32 columns,
- * [pairs][32] words; of A either row by row, as it lies there, or in panels of 12 rows, [pairs][12].  12 rows by 32
+ * [pairs][32] words; of A either row by row, as it is there, or in panels of 12 rows, [pairs][12].  12 rows by 32
  * columns of sums stay in registers while a panel's pairs go by; a panel of B stays in the first level of the cache
  * while all rows of A do.  What is missing at the edges is packed as zeros. */
 #include "ptq/tensor/bf16_kernel.h"

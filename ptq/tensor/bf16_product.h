@@ -20,7 +20,7 @@ calm_status calm_bf16_product(calm_ctx *ctx, calm_product_form form, size_t m, s
 calm_status calm_bf16_product_upper(calm_ctx *ctx, size_t n, size_t k, const float *x, size_t ldx, float *c,
                                     size_t ldc);
 
-/* The most that either holds of ctx->scratch, of so many rows of C. */
+/* The most that either holds of ctx->scratch, of this many rows of C. */
 size_t calm_bf16_scratch_bytes(size_t rows);
 
 #endif

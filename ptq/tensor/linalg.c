@@ -156,7 +156,7 @@ void calm_dsymmetrize(size_t n, double *a, size_t lda)
     calm_dsymmetrize_rows(0, n, a, lda);
 }
 
-/* A row-major upper triangle is a column-major lower one: the matrix is handed over as it lies in memory, so
+/* A row-major upper triangle is a column-major lower one: the matrix is handed over as it is in memory, so
  * LAPACKE makes no transposed copy. */
 calm_status calm_dcholesky_upper(calm_ctx *ctx, size_t n, double *a, size_t lda)
 {

@@ -27,8 +27,8 @@ const char *calm_linalg_wanted(const char *wish);
 /* The library alone ("OpenBLAS 0.3.21"); static storage. */
 const char *calm_linalg_release(void);
 
-/* What OpenBLAS holds at most of each thread after products of so many rows and fewer (m of the functions below, and n
- * of triangles and factors): copies of both operands in the order of its kernels, which it keeps. */
+/* What OpenBLAS holds at most of each thread after products of this many rows and fewer (m of the functions below,
+ * and n of triangles and factors): copies of both operands in the order of its kernels, which it keeps. */
 size_t calm_linalg_buffer_bytes(size_t rows);
 
 /* C [m, n] = alpha A [m, k] B^T + beta C, B [n, k]: the shape of a linear layer (A = x, B = weight). */

@@ -1,4 +1,4 @@
-/* Address space of OpenBLAS: its buffers, one per thread that multiplies, where the process may not have all it wants.
+/* Address space of OpenBLAS: its buffers, one per thread that multiplies, where the process may not have all it needs.
  */
 #ifndef CALM_TENSOR_LINALG_MEMORY_H
 #define CALM_TENSOR_LINALG_MEMORY_H

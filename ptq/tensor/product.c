@@ -32,7 +32,7 @@ size_t calm_multiply_scratch_bytes(bool bf16, size_t rows)
 
 /* ---- in tiles ---- */
 
-/* A tile has at most so many rows and columns: a product of tiles runs at nine tenths of the rate of a whole one, and
+/* A tile has at most this many rows and columns: a product of tiles runs at nine tenths of the rate of a whole one, and
  * one of 512 x 1024 has enough of them for eight threads. */
 #define TILE ((size_t)256)
 /* A multiple of what BLAS's kernels take at once. */
@@ -79,7 +79,7 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
 #define FEW ((size_t)2)
 #define DROWS_OF_PIECE ((size_t)384)
 #define UPPER_ROWS     ((size_t)192)
-/* Triangles that are cut: columns a multiple of this, of so many terms (the chunks of cka/). */
+/* Triangles that are cut: columns a multiple of this, of this many terms (the chunks of cka/). */
 #define UPPER_STEP  ((size_t)16)
 #define UPPER_TERMS ((size_t)256)
 
@@ -98,8 +98,8 @@ typedef struct rows_product {
 #define BF16_TERMS (CALM_BF16_TERMS / 2)
 #define BF16_COLS  (CALM_BF16_COLS / 2)
 
-/* Cut n into about so many pieces; *side: of one, a multiple of the step.  The last takes what is left, never less than
- * a step.  Returns how many there are. */
+/* Cut n into about this many pieces; *side: of one, a multiple of the step.  The last takes what is left, never less
+ * than a step.  Returns how many there are. */
 static size_t cut(size_t n, size_t pieces, size_t step, size_t *side)
 {
     *side = n;
@@ -136,7 +136,7 @@ static size_t piece_columns(const rows_product *p, size_t index)
     return index + 1 < p->across ? p->columns : p->n - index * p->columns;
 }
 
-/* Cut a product into `pieces`, so many below each other that they copy least: each its rows of A and columns of B. */
+/* Cut a product into `pieces`, this many below each other that they copy least: each its rows of A and columns of B. */
 static void cut_square(rows_product *p, bool bf16, size_t pieces)
 {
     const size_t terms = least_terms(p, bf16);
@@ -161,7 +161,7 @@ bool calm_product_any_columns(void)
     return calm_blas_any_columns(calm_linalg_kernels());
 }
 
-/* Cut a product for so many threads. */
+/* Cut a product for this many threads. */
 static void cut_for(rows_product *p, bool bf16, size_t threads)
 {
     const bool large = p->m * p->n / (2 * threads) >= PIECE_SIDE * PIECE_SIDE;

@@ -25,7 +25,7 @@ calm_status calm_multiply(calm_ctx *ctx, calm_product_form form, size_t m, size_
 /* Upper triangle of C [n, n] = X^T X, X [k, n], likewise; what is below the diagonal may be written, too. */
 calm_status calm_multiply_upper(calm_ctx *ctx, size_t n, size_t k, const float *x, size_t ldx, float *c, size_t ldc);
 
-/* What the two hold of ctx->scratch where `bf16`, of so many rows of C. */
+/* What the two hold of ctx->scratch where `bf16`, of this many rows of C. */
 size_t calm_multiply_scratch_bytes(bool bf16, size_t rows);
 
 /* C [m, n] = the product + beta C in float32, on ctx's threads. */

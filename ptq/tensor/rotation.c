@@ -24,7 +24,7 @@ static bool is_prime(size_t q)
     return q > 1;
 }
 
-/* The prime that a Hadamard matrix of so many rows, a multiple of 4, is made from; 0: none. */
+/* The prime that a Hadamard matrix of this many rows, a multiple of 4, is made from; 0: none. */
 static size_t paley_prime(size_t order, bool *second)
 {
     *second = false;

@@ -23,7 +23,7 @@
 struct calm_regex {
     pcre2_code *code;
     char *where, *pattern;    /* for messages; the pattern as it was written */
-    uint32_t steps;           /* searches give up after so many; 0: BASE_MATCH_LIMIT */
+    uint32_t steps;           /* searches give up after this many; 0: BASE_MATCH_LIMIT */
 };
 
 struct calm_matcher {

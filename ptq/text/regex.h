@@ -51,7 +51,7 @@ static inline void calm_matcher_release(calm_matcher **matcher)
     calm_matcher_free(*matcher);
 }
 
-/* The leftmost match in `text` [n] that begins at or after byte `offset`; what lies before is seen by
+/* The leftmost match in `text` [n] that begins at or after byte `offset`; what is before is seen by
  * look-behind.  `text` must be well-formed UTF-8 and `offset` the start of a character or n.
  *
  *   begin, end  the bytes matched; both untouched when *found is false

@@ -1,6 +1,6 @@
 /* Tables as aligned text.
  *
- * Where lines may have so many columns (ctx->columns), columns of words become narrower and their cells get several
+ * Where lines may have this many columns (ctx->columns), columns of words become narrower and their cells get several
  * lines; where that is not enough each row becomes a list of its cells. */
 #include <string.h>
 

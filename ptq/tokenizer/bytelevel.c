@@ -5,12 +5,12 @@
 
 #include "ptq/text/unicode.h"
 
-/* The bytes without a character of their own: 00-20, 7F-A0 and AD. */
+/* The bytes without a separate character: 00-20, 7F-A0 and AD. */
 #define FIRST_STAND_IN 0x100
 #define N_LOW 0x21
 #define N_MIDDLE (0xA1 - 0x7F)
 
-/* The character that stands for a byte. */
+/* The character that represents a byte. */
 static uint32_t character_of(uint8_t byte)
 {
     if (byte < N_LOW)
@@ -22,7 +22,7 @@ static uint32_t character_of(uint8_t byte)
     return byte;
 }
 
-/* The byte a character stands for, or -1. */
+/* The byte a character represents, or -1. */
 static int byte_of(uint32_t character)
 {
     if (character >= CALM_BYTELEVEL_END)

@@ -1,4 +1,4 @@
-/* The byte-level alphabet of GPT-2: 256 printable characters that stand for the 256 bytes in vocabularies.
+/* The byte-level alphabet of GPT-2: 256 printable characters that represent the 256 bytes in vocabularies.
  *
  *   bytes 21-7E, A1-AC, AE-FF   the character of the same number
  *   the others, in order        U+0100, U+0101, ... U+0143   (a space, 20, is U+0120)

@@ -91,7 +91,7 @@ static void add_regex(calm_text *text, const char *regex)
     calm_text_append(text, "\n", 1);
 }
 
-/* A Split keeps what it finds and what lies between: "Isolated", or, where everything is found, "Removed"
+/* A Split keeps what it finds and what is between: "Isolated", or, where everything is found, "Removed"
  * and inverted. */
 static void add_split(calm_text *text, const calm_json *part)
 {

@@ -161,7 +161,7 @@ static calm_status set_byte_level(calm_ctx *ctx, writer *w)
     const char *pattern = name ? calm_gguf_pre_of(name, &whole) : NULL;
     if (!pattern)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokenizer.ggml.pre: the pre-tokenizer \"%.60s\" is not known; "
-                         "put the tokenizer.json of the float model beside the file", calm_gguf_path(w->file),
+                         "put the tokenizer.json of the float model next to the file", calm_gguf_path(w->file),
                          name ? name : "");
     CALM_TRY(calm_gguf_pieces_read(ctx, w->file, false, &w->pieces));
     calm_json *model = PART("BPE", CALM_KV("fuse_unk", (bool)false), CALM_KV("byte_fallback", (bool)false),
@@ -215,7 +215,7 @@ static calm_status set_unigram(calm_ctx *ctx, writer *w)
     calm_json_set(w->root, "model", model);
     if (find(w->file, "precompiled_charsmap"))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokenizer.ggml.precompiled_charsmap: calm reads no "
-                         "character maps; put the tokenizer.json of the float model beside the file",
+                         "character maps; put the tokenizer.json of the float model next to the file",
                          calm_gguf_path(w->file));
     CALM_TRY(calm_gguf_pieces_read(ctx, w->file, true, &w->pieces));
     bool bytes = false;
@@ -246,7 +246,7 @@ static calm_status set_by_kind(calm_ctx *ctx, writer *w)
         if (strcmp(name, kinds[i].name) == 0)
             return kinds[i].set(ctx, w);
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokenizer.ggml.model: \"%.60s\" is not read, known are gpt2, llama "
-                     "and t5; put the tokenizer.json of the float model beside the file", calm_gguf_path(w->file),
+                     "and t5; put the tokenizer.json of the float model next to the file", calm_gguf_path(w->file),
                      name ? name : "");
 }
 

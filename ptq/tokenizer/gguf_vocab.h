@@ -23,7 +23,7 @@ calm_status calm_gguf_tokenizer_json(calm_ctx *ctx, const calm_gguf *file, calm_
 /* tokenizer_config.json: the special tokens and the chat template, for transformers. */
 calm_status calm_gguf_tokenizer_settings(calm_ctx *ctx, const calm_gguf *file, calm_json **out);
 
-/* The file to open a model's tokenizer from, in ctx->out: the tokenizer.json in or beside `model`, else `model` itself
+/* The file to open a model's tokenizer from, in ctx->out: the tokenizer.json in or next to `model`, else `model` itself
  * where it is a GGUF file with tokens; else the former, which is not there. */
 calm_status calm_gguf_tokenizer_find(calm_ctx *ctx, const char *model, char **out);
 

@@ -77,7 +77,7 @@ bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id)
             cursor->done = end;
             continue;
         }
-        /* What a token took to its right may hold another token: then nothing lies between. */
+        /* What a token took to its right may hold another token: then nothing is between. */
         *gap = (calm_piece){text.text + cursor->done, begin > cursor->done ? begin - cursor->done : 0};
         *id = token->id;
         cursor->done = end;

@@ -12,7 +12,7 @@
 /* Slots of the largest table of pieces; once half of them are taken, further pieces are encoded each time. */
 #define CACHE_SLOTS_MAX ((size_t)1 << 22)
 
-/* Texts of the table's pieces are copied into blocks of so many bytes, not into one allocation each. */
+/* Texts of the table's pieces are copied into blocks of this many bytes, not into one allocation each. */
 #define KEPT_BLOCK 65536
 
 /* ---- memory and ids ---- */

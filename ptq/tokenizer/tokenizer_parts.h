@@ -24,7 +24,7 @@
 #include "ptq/text/unicode.h"
 #include "ptq/tokenizer/vocab.h"
 
-/* Ids lie below this; the largest vocabularies of today have 2^18. */
+/* Ids are below this; the largest vocabularies of today have 2^18. */
 #define CALM_TOKENIZER_MAX_IDS (UINT32_C(1) << 22)
 
 /* Most parts of a chain; a Sequence counts as its parts. */
@@ -46,7 +46,7 @@ typedef struct calm_piece {
 typedef struct calm_token {
     calm_piece piece;     /* as the file writes it; text NULL: no token has this id */
     size_t shown;         /* offset in calm_tokenizer.shown                         */
-    bool added;           /* listed in added_tokens: its text stands for itself     */
+    bool added;           /* listed in added_tokens: its text represents itself     */
     bool special;
 } calm_token;
 
@@ -145,7 +145,7 @@ typedef calm_status calm_tokenizer_reader(calm_ctx *ctx, calm_tokenizer *tok, co
 typedef calm_status calm_token_part_reader(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                            calm_token_part *part);
 
-/* A type of part: of a chain, or (models, post-processors) one with a reader of its own. */
+/* A type of part: of a chain, or (models, post-processors) one with its own reader. */
 typedef struct calm_tokenizer_type {
     const char *name;                 /* NULL ends a table */
     calm_token_part start;            /* what all parts of the type begin with */
@@ -207,7 +207,7 @@ size_t calm_tokenizer_longest(const calm_tokenizer *tok);
 calm_tokenizer_reader calm_tokenizer_read_normalizer;
 calm_tokenizer_reader calm_tokenizer_read_pretokenizer;
 
-/* The readers of parts that have a source file of their own. */
+/* The readers of parts that have a separate source file. */
 calm_token_part_reader calm_tokenizer_read_bert_normalizer;
 calm_token_part_reader calm_tokenizer_read_lowercase;
 calm_token_part_reader calm_tokenizer_read_precompiled;
@@ -278,7 +278,7 @@ typedef struct calm_pattern_walk {
     calm_piece text;
     size_t begin, end;        /* the match */
     size_t before;            /* end of the one before it, 0 of the first */
-    size_t offset;            /* where the search goes on */
+    size_t offset;            /* where the search continues */
     bool any;                 /* a match was found */
 } calm_pattern_walk;
 

@@ -1,4 +1,4 @@
-/* WordPiece: the longest token that a word begins with, then the longest with the prefix ("##") that goes on, to the
+/* WordPiece: the longest token that a word begins with, then the longest with the prefix ("##") that continues, to the
  * end; a word that cannot be covered so, or is too long, is one unknown token.
  *
  * Schuster, Nakajima, "Japanese and Korean Voice Search", ICASSP 2012; greedy as in google-research/bert. */

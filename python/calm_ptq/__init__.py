@@ -205,7 +205,7 @@ class Store:
                             f"{self.path}: a store of version {found}, expected {STORE_VERSION}; {newer}")
 
     def query(self, sql: str, *values: Any) -> Columns:
-        """The rows of a SELECT; `values` stand for its question marks."""
+        """The rows of a SELECT; `values` represent its question marks."""
         try:
             cursor = self._db.execute(sql, values)
             rows = cursor.fetchall()
@@ -252,14 +252,14 @@ def read_store(path: Path) -> Store:
 @dataclass(frozen=True)
 class Matrix:
     """A quantized matrix: (codes - zeros) * scales, per group of columns, approximates w * in_scale; of schemes with
-    minima (q4_k) codes * scales + mins; of others (nvfp4, iq4_nl) a code stands for a level, and `weights` says which."""
+    minima (q4_k) codes * scales + mins; of others (nvfp4, iq4_nl) a code represents a level, and `weights` says which."""
 
     codes: NDArray[np.uint8]                  # [out, in]
     scales: Floats                            # [out, groups]
     zeros: Optional[NDArray[np.uint8]]        # [out, groups]; None: 2 ** (bits - 1)
     mins: Optional[Floats]                    # [out, groups] added; None: nothing
     in_scale: Optional[Floats]                # [in] the input is divided by it
-    weights: Floats                           # [out, in] what stands for w where the input is left as it is
+    weights: Floats                           # [out, in] what represents w where the input is left as it is
     group: int                                # columns per scale
     scores: dict[str, float]                  # of x @ weights.T against x @ w.T; 0 is best but for log_rel_mse
 

@@ -1,4 +1,4 @@
-"""The command `calm` of the package: it becomes the program that lies in bin/."""
+"""The command `calm` of the package: it becomes the program that is in bin/."""
 
 import os
 import sys

@@ -3,7 +3,7 @@
     articles.py STORE TOKENIZER TEXT
 
 STORE: of a run that evaluated the first windows of TEXT; its last evaluation with a KL is taken.  A window belongs to the article in
-which its first token lies (lines ` = Title = `).  Windows of one article are alike, so that errors over windows may be too small: here
+which its first token is (lines ` = Title = `).  Windows of one article are alike, so that errors over windows may be too small: here
 articles are drawn with replacement, each with its windows.  Prints windows, articles, mean, and both standard errors."""
 
 import random

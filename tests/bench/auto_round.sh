@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# calm's learned blocks beside auto-round: the same model, calibration windows, width and group, one thread each, one after the other.
+# calm's learned blocks next to auto-round: the same model, calibration windows, width and group, one thread each, one after the other.
 #
 #   auto_round.sh FOLDER-OF-CALM FOLDER [BITS GROUP]...      default: 4 128
 #

@@ -3,7 +3,7 @@
     checkpoint_bytes.py FOLDER [MODEL]      MODEL: floats of the checkpoint count as wide as those of this one, where a tool computes,
                                             and writes, in float32; global scales of NVFP4 are float32 in any case
 
-Headers hold names, and each tool has keys of its own there: files that hold the same tensors differ by some hundred bytes.
+Headers hold names, and each tool has its own keys there: files that hold the same tensors differ by some hundred bytes.
 Python's standard library alone."""
 
 import glob

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `calm bench cluster` foresees of a run on several ranks of this machine, beside what mpirun takes: a model with
+# What `calm bench cluster` estimates of a run on several ranks of this machine, next to what mpirun takes: a model with
 # Qwen3-0.6B's layer shapes (random weights, vocabulary 4,096), RTN and GPTQ at W4 g128, one thread a rank.  The run on
 # one rank comes first: its CPU seconds are what the replay starts from.
 #
@@ -94,8 +94,8 @@ run() {
 }
 failed=
 
-# foresee RANKS OPTIONS...: the first three of these figures into $folder/predicted
-foresee() {
+# estimate RANKS OPTIONS...: the first three of these figures into $folder/predicted
+estimate() {
     ranks=$1
     shift
     # shellcheck disable=SC2086    # a list of words
@@ -118,13 +118,13 @@ print_row() {
 
 echo ranks,alone_predicted,alone,ratio,cpu_predicted,cpu,ratio,most_predicted,most,ratio,seconds,load
 load=$(cut -d' ' -f1 /proc/loadavg)
-foresee 1
+estimate 1
 run 1
 print_row "1 (forecast)" "$load"
 seconds=$(cut -d' ' -f2 "$folder/measured")
 for ranks in ${RANKS:-2 4}; do
     load=$(cut -d' ' -f1 /proc/loadavg)
-    foresee "$ranks" --seconds "$seconds"
+    estimate "$ranks" --seconds "$seconds"
     run "$ranks"
     print_row "$ranks" "$load"
 done

@@ -14,7 +14,7 @@
 #   BLOCKS      in the environment: blocks of the model, 4 by default
 #   THREADS     in the environment: numbers of threads, "1 2" by default
 #   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
-#   CALM_LLAMA_CPP  in the environment: llama.cpp's programs (tests/readers/build_llama_cpp.sh), for llama-quantize beside RTN
+#   CALM_LLAMA_CPP  in the environment: llama.cpp's programs (tests/readers/build_llama_cpp.sh), for llama-quantize next to RTN
 #
 # CSV: name, threads, wall and CPU seconds, cores that were busy, peak MiB, page faults that read a file and others.  Once, on
 # the most threads: with the kernels that OpenBLAS 0.3.21 takes on a CPU that it does not know (Prescott), and with threads that

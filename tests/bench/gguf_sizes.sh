@@ -1,5 +1,5 @@
 #!/bin/sh
-# KL of GGUF files at given sizes, types per matrix and of the table chosen by --size, beside llama-quantize's assignment of types
+# KL of GGUF files at given sizes, types per matrix and of the table chosen by --size, next to llama-quantize's assignment of types
 # (gguf_types.sh has its figures).  CSV on the standard output.
 #
 #   gguf_sizes.sh FOLDER-OF-PROGRAMS [BYTES...]      build/release; BYTES: those of calm's files in docs/evidence/gguf_types.csv

@@ -1,5 +1,5 @@
 #!/bin/sh
-# KL and file bytes of GGUF types: llama-quantize with an importance matrix of the calibration text beside calm, at the same types
+# KL and file bytes of GGUF types: llama-quantize with an importance matrix of the calibration text next to calm, at the same types
 # per tensor, by one evaluator (calm eval).  CSV on the standard output.
 #
 #   CALM_LLAMA_CPP=... gguf_types.sh FOLDER-OF-PROGRAMS [TYPE...]      build/release; types: Q4_0 Q4_K_M Q3_K_M Q2_K IQ4_XS

@@ -6,13 +6,13 @@
 #
 #   FOLDER    models, stores and checkpoints, each removed when its row is there
 #   FACTORS   in the environment: "layers tokens width experts pool" by default; "window" too, of as many windows
-#   WINDOWS   in the environment: calibration windows, 8 by default (learning wants 10)
+#   WINDOWS   in the environment: calibration windows, 8 by default (learning needs 10)
 #   OPTIONS   in the environment: of calm quantize besides, such as "--learn blocks --learn-steps 50"
 #   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
 #
-# CSV: what grows, its value, user + system seconds, peak resident MiB, most MiB of the store while the run went on.
+# CSV: what grows, its value, user + system seconds, peak resident MiB, most MiB of the store while the run continued.
 # CPU seconds, so that a busy machine does not count; kernels that share a core with other work are slower all the same.
-# The same model stands for the smallest value of layers, tokens and pool: 4 blocks of width 256, 512 tokens a window.
+# The same model represents the smallest value of layers, tokens and pool: 4 blocks of width 256, 512 tokens a window.
 # Mixtures have width 1024, whose experts of 384 channels groups of 128 divide.
 set -eu
 [ $# -eq 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }

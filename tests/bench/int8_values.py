@@ -1,4 +1,4 @@
-"""INT8 errors of activations, value by value, beside what `calm inspect activations` says from histograms.
+"""INT8 errors of activations, value by value, next to what `calm inspect activations` says from histograms.
 
     int8_values.py MODEL TEXT WINDOWS REPORT HOOK MODULE
 

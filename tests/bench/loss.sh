@@ -1,7 +1,7 @@
-# What the scripts that measure files have in common; they source it.  $work: a folder of their own.
+# What the scripts that measure files have in common; they source it.  $work: a separate folder.
 
 # loss FILE REFERENCE: KL over $WINDOWS test windows (196) of FILE, a checkpoint's folder or a GGUF file, to the float model REFERENCE; of encoders
-# 1 - cosine of the pooled embeddings of so many sentences.
+# 1 - cosine of the pooled embeddings of this many sentences.
 loss() {
     calm eval --model "$1" --reference "$2" --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
     tr ',{}' '\n\n\n' <"$work/eval.json" | awk '

@@ -6,7 +6,7 @@
 #
 #   tests/bench/parts.sh FOLDER [MODEL ...] >rows.csv
 #
-#   FOLDER   stores, checkpoints and the twin; a row whose report lies there is not measured again
+#   FOLDER   stores, checkpoints and the twin; a row whose report is there is not measured again
 #   MODEL    qwen, twin, minilm; qwen and twin by default
 #   SCHEMES  in the environment: of w4a16_g128 w3a16_g128 w2a16_g64 w4a4_g128; all by default
 #   PARTS    in the environment: of inverse restarts channel bias actfit asym rotate; all by default.  What a model or a

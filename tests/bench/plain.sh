@@ -1,5 +1,5 @@
 #!/bin/sh
-# Plain rounding to GGUF types beside llama-quantize's own, one thread each, in turn: a model with the shapes, the 28 blocks and
+# Plain rounding to GGUF types next to llama-quantize's own, one thread each, in turn: a model with the shapes, the 28 blocks and
 # the vocabulary of Qwen3-0.6B (random weights, bfloat16).
 #
 #   CALM_LLAMA_CPP=PROGRAMS tests/bench/plain.sh FOLDER > plain.csv

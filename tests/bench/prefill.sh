@@ -29,7 +29,7 @@ if [ -n "${CALM_LLAMA_CPP:-}" ] && [ ! -f "$folder/f32-$blocks.gguf" ]; then
     "$CALM_LLAMA_CPP/llama-quantize" "$folder/float-$blocks/model.gguf" "$folder/f32-$blocks.gguf" F32 >"$folder/said" 2>&1
 fi
 
-# Wall seconds of calm eval over so many windows.
+# Wall seconds of calm eval over this many windows.
 seconds()    # seconds WINDOWS
 {
     /usr/bin/time -o "$folder/time" -f %e "$calm" eval --model "$model" --text "$CALM_HOME/recipes/text/wikitext2-valid.txt" \

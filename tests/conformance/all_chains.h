@@ -82,7 +82,7 @@ static inline void check_equal(const char *what, const calm_qjob *a, const calm_
     ck_assert(a->damp == b->damp);
 }
 
-/* The name of row `index` of schemes.def behind the first, which has none, each twice where it stands for activations
+/* The name of row `index` of schemes.def behind the first, which has none, each twice where it represents activations
  * too: with them and for weights alone; false: there are no more. */
 static inline bool name_of_row(size_t index, char name[CALM_SCHEME_NAME_MAX])
 {

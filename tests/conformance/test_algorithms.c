@@ -265,7 +265,7 @@ TEST(refits_never_lose)
 }
 END_OF_TEST
 
-/* Presets for quantized activations go on to the refit, as mkq-full does. */
+/* Presets for quantized activations continue to the refit, as mkq-full does. */
 TEST(activation_presets_are_refitted)
 {
     static const char *const chains[][2] = {

@@ -163,7 +163,7 @@ static const char *plain_model(void)
     return tiny_model_write(&tiny_default);
 }
 
-/* So many names that matching them takes minutes. */
+/* This many names that matching them takes minutes. */
 static const char *many_targets(void)
 {
     calm_text list;

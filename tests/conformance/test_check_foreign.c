@@ -284,7 +284,7 @@ typedef struct foreign {
 
 static const foreign list[] = {
     /* compressed-tensors */
-    {"FP8 by channel, no format of its own", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", CHANNEL) ", "
+    {"FP8 by channel, no separate format", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", CHANNEL) ", "
      "\"input_activations\": " FLOATS("8", TOKEN8))), fp8, "", ""},
     {"FP8 by tensor with a cache", CT_WITH(KV_SCHEME, "float-quantized", LINEAR("\"format\": \"float-quantized\", "
      "\"weights\": " FLOATS("8", TENSOR8) ", \"input_activations\": " FLOATS("8", TENSOR8))), fp8_static, "MD013",
@@ -318,7 +318,7 @@ static const foreign list[] = {
      INTS("8", TENSOR8))), ints, "", ""},
     {"W8A8 by tensor", CT("int-quantized", LINEAR("\"weights\": " INTS("8", TENSOR8) ", \"input_activations\": "
      INTS("8", TOKEN8))), ints_by_tensor, "MD013", "int-quantized"},
-    {"FP8 beside W4A16", CT("mixed-precision", "\"group_0\": {\"targets\": [\"re:.*self_attn.*_proj$\"], \"format\": "
+    {"FP8 next to W4A16", CT("mixed-precision", "\"group_0\": {\"targets\": [\"re:.*self_attn.*_proj$\"], \"format\": "
      "\"float-quantized\", \"weights\": " FLOATS("8", CHANNEL) ", \"input_activations\": " FLOATS("8", TOKEN8) "}, "
      "\"group_1\": {\"targets\": [\"re:.*mlp.*_proj$\"], \"format\": \"pack-quantized\", \"weights\": "
      INTS("4", GROUPED) "}"), fp8_attention, "", ""},
@@ -407,7 +407,7 @@ TEST(directories)
 }
 END_OF_TEST
 
-/* ModelOpt's entry is in a file of its own, and its tensors are of dtypes that calm reads. */
+/* ModelOpt's entry is in its own file, and its tensors are of dtypes that calm reads. */
 TEST(modelopt)
 {
     tiny_model spec = tiny_wide("qwen3");
@@ -420,7 +420,7 @@ TEST(modelopt)
 }
 END_OF_TEST
 
-/* Meta's and Mistral's own files beside the model's. */
+/* Meta's and Mistral's own files next to the model's. */
 TEST(other_files)
 {
     tiny_model spec = tiny_wide("llama");

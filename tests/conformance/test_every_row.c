@@ -236,7 +236,7 @@ TEST(vanishing_scales_are_refused)
             continue;
         }
         ck_fails(try("rtn", &s.job, &q), CALM_ENUMERIC,
-                 "second.weight: row 2, group 12: beside its largest weight, 150000, the scales of ");
+                 "second.weight: row 2, group 12: next to its largest weight, 150000, the scales of ");
         for (size_t j = 0; j < s.linears[1].out * s.in; j++)    /* what is 0 in any scheme does not count */
             s.w[1][j] *= j == 2 * s.in + 200 ? 1 : 1e-30f;
         for (size_t j = 0; j < s.linears[0].out * s.in; j++)

@@ -38,7 +38,7 @@ static calm_export_input input_of(const tiny_plan *p)
     return (calm_export_input){.model = p->model, .plan = &p->plan, .options = &options};
 }
 
-/* Exporters of checkpoints come first in export.def; those of one file of another kind have tests of their own. */
+/* Exporters of checkpoints come first in export.def; those of one file of another kind have their own tests. */
 static const calm_exporter *exporter_at(size_t e)
 {
     size_t n;

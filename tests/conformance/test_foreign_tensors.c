@@ -20,7 +20,7 @@ static const char *const foreign[] = {"eagle.fc.weight", "lm_head.bias", "model.
                                       "score.weight"};
 #define N_FOREIGN (sizeof foreign / sizeof *foreign)
 
-/* The checkpoint at `dir` in a directory of its own, with tensors [n] behind. */
+/* The checkpoint at `dir` in its own directory, with tensors [n] behind. */
 static const char *extended(const char *dir, const calm_tensor *extra, size_t n_extra)
 {
     const char *copy = test_directory();

@@ -163,7 +163,7 @@ TEST(memory)
             const test_memory found = test_memory_end();
             ck_assert_msg(found.most <= said + 3 * CALM_ARENA_CHUNK, "%s: took %zu, said %zu",
                           calm_algorithm_name(algorithm), found.most, said);
-            /* A factor that is read is said to be made: the work for it is small beside it. */
+            /* A factor that is read is said to be made: the work for it is small next to it. */
             ck_assert_msg(how == COMMON || found.most + CALM_BYTES(float, IN) >= said - found.out,
                           "%s: took %zu, said %zu", calm_algorithm_name(algorithm), found.most, said);
         }

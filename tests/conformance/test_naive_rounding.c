@@ -1,6 +1,6 @@
 /* No row of schemes.def is rounded worse by calm than by the tool that made its format: in the sum of squares that the
  * tool searches the least of.  The tools weigh each weight by itself, calm's grids columns; so each row of weights is a
- * job of its own, whose inputs have the tool's weights as their powers. */
+ * its own job, whose inputs have the tool's weights as their powers. */
 #include "algorithms/part.h"
 #include "ptq/quant/qjob.h"
 #include "tests/conformance/sample_job.h"

@@ -20,7 +20,7 @@ static void check_blocks(const char *chain, const calm_qjob *q)
         for (size_t i = ends[l]; i < ends[l + 1]; i++) {
             const float *first = q->scales + (ends[l] + (i - ends[l]) / rows * rows) * q->n_groups;
             ck_assert_msg(memcmp(q->scales + i * q->n_groups, first, q->n_groups * sizeof *first) == 0,
-                          "%s: row %zu has scales of its own", chain, i);
+                          "%s: row %zu has its own scales", chain, i);
         }
 }
 

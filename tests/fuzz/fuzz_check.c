@@ -74,7 +74,7 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
     char gguf[4200];
 #ifndef CALM_SANITIZED
     static bool limited = false;
-    const struct rlimit limit = {(rlim_t)1500 << 20, (rlim_t)1500 << 20}; /* 1 GB beside the program and its stacks */
+    const struct rlimit limit = {(rlim_t)1500 << 20, (rlim_t)1500 << 20}; /* 1 GB next to the program and its stacks */
     if (!limited && setrlimit(RLIMIT_AS, &limit) != 0)
         abort();
     limited = true;

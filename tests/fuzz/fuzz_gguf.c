@@ -1,4 +1,4 @@
-/* GGUF files: what opens is consistent - every value and tensor lies in the file and can be read, names are unique. */
+/* GGUF files: what opens is consistent - every value and tensor is in the file and can be read, names are unique. */
 #include <stdlib.h>
 #include <string.h>
 

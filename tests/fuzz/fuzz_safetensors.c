@@ -1,4 +1,4 @@
-/* safetensors files: what opens is consistent - every tensor lies in the file and can be read. */
+/* safetensors files: what opens is consistent - every tensor is in the file and can be read. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -69,7 +69,7 @@ static void check_losses(const char *name, const calm_json *answer, const matrix
     check(name, "1 - debiased cka", scores.value[CALM_METRIC_CKA_DEBIASED], debiased, loss_tolerance(debiased));
 }
 
-/* The members of a file that are CKA cases: they have an answer, and the file beside it their matrices. */
+/* The members of a file that are CKA cases: they have an answer, and the file next to it their matrices. */
 static size_t check_file(const char *stem)
 {
     calm_json *answers;

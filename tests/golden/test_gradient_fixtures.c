@@ -85,7 +85,7 @@ static calm_span span_of(const run *r, size_t w)
 
 /* ---- one window through the blocks ---- */
 
-/* x [T, D] = the last block's output, with the tapes of all; everything lies in ctx->scratch. */
+/* x [T, D] = the last block's output, with the tapes of all; everything is in ctx->scratch. */
 static float *forward(run *r, size_t w, const calm_span *span, calm_block_tape **tapes)
 {
     const size_t n = span->n_tokens, width = r->config->hidden, begin = r->fixture.windows.begin[w];

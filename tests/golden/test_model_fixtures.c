@@ -281,7 +281,7 @@ static void check_model(const char *name, const char *dir, const char *source)
     calm_model_close(model);
 }
 
-/* The same checkpoint under another spelling of its config: a copy of its shards and index beside that config. */
+/* The same checkpoint under another spelling of its config: a copy of its shards and index next to that config. */
 static const char *with_config(const char *source, const char *config, char **files)
 {
     const char *dir = test_directory();

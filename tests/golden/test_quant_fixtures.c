@@ -1,6 +1,6 @@
 /* The quantization fixtures: GPTQ and SmoothQuant problems, float formats, packed words.
  *
- * Whatever lies in numerics/ and packing/ is read and recognised by its content.  GPTQ codes must all be equal: the
+ * Whatever is in numerics/ and packing/ is read and recognised by its content.  GPTQ codes must all be equal: the
  * fixtures keep 2e-6 of a grid step away from every rounding tie, and double arithmetic on these sizes errs by less
  * than 1e-12.  SmoothQuant scales: float32 holds the result, 2^-24 relative, so 1e-6. */
 #include <stdio.h>

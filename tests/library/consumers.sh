@@ -12,7 +12,7 @@ cmake --install "$build" --prefix "$prefix" >"$root/log" 2>&1 || { cat "$root/lo
 for file in bin/calm include/calm.h share/calm/recipes/qwen-ci.json; do
     [ -e "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
 done
-# Moved elsewhere the program finds its recipes beside itself, the demo model among them, and those of the source no more.
+# Moved elsewhere the program finds its recipes next to itself, the demo model among them, and those of the source no more.
 echo '== program, moved'
 cp -r "$prefix" "$root/moved"
 mv "$root/moved/share/calm/recipes/qwen-w4.json" "$root/moved/share/calm/recipes/moved-here.json"
@@ -30,13 +30,13 @@ done
 
 libdir=$(dirname "$(find "$prefix" -name libcalm.so)")
 pc=$libdir/pkgconfig
-# The prefix of the .pc is that of the build; pkg-config moves it to where the file lies.
+# The prefix of the .pc is that of the build; pkg-config moves it to where the file is.
 config() { PKG_CONFIG_PATH=$pc pkg-config --define-prefix "$@" calm; }
 cd "$root"
 
 echo '== shared, pkg-config'
 for name in quantize matrix; do
-    # The flags are words of their own.
+    # The flags are their own words.
     cc -std=c11 -Wall -Wextra -Werror "$@" $(config --cflags) "$source/tests/library/$name.c" -o "$name" \
         $(config --libs) -Wl,-rpath,"$libdir"
 done

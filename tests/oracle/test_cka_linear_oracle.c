@@ -82,7 +82,7 @@ static double loss_of(const float *x, const float *w, const float *q, size_t n, 
 typedef struct recipe {
     const char *name;
     double massive, mean, outlier, scale;    /* factor of rows 0 and 3; column means; factor of column 1; of Q */
-    size_t constant;                         /* every so many columns are constant; 0: none                    */
+    size_t constant;                         /* every this many columns are constant; 0: none                    */
 } recipe;
 
 static const recipe recipes[] = {

@@ -3,7 +3,7 @@
  *   search  by trying each candidate with rint
  *   ls      by Gaussian elimination of normal equations summed from their definition
  *   cd      by the sum over all other columns at every step
- * The weights are random, so no value lies within 1e-9 of a rounding tie and codes must be equal. */
+ * The weights are random, so no value is within 1e-9 of a rounding tie and codes must be equal. */
 #include "algorithms/descent.h"
 #include "ptq/base/rng.h"
 #include "tests/support/slow_parts.h"
@@ -399,7 +399,7 @@ TEST(mkq_by_plain_descent)
 }
 END_OF_TEST
 
-/* Least (w - s q) H (w - s q)^T of one group with a scale of its own over all codes and zeros of b bits: for given
+/* Least (w - s q) H (w - s q)^T of one group with its own scale over all codes and zeros of b bits: for given
  * codes and zero w H q / q H q is the scale. */
 static double least_loss(const double *h, const float *w, size_t in, int bits, size_t *zero)
 {
@@ -428,7 +428,7 @@ static double least_loss(const double *h, const float *w, size_t in, int bits, s
     return least;
 }
 
-/* A row that lies near a grid, under a zero that is off by one: the refit must move it to where brute force over zeros,
+/* A row that is near a grid, under a zero that is off by one: the refit must move it to where brute force over zeros,
  * codes and scales has its least loss. */
 static void check_zero_moves(const int *q, size_t true_zero, int shift)
 {

@@ -135,7 +135,7 @@ TEST(subsets_one_by_one)
 }
 END_OF_TEST
 
-/* What it stands for: a bootstrap.  Means of N draws lie within 5 standard errors (one in 1.7 million falls outside,
+/* What it represents: a bootstrap.  Means of N draws are within 5 standard errors (one in 1.7 million falls outside,
  * and the draws are fixed). */
 TEST(subsets_that_are_drawn)
 {

@@ -12,7 +12,7 @@ static void new_problem(slow_problem *p, const char *scheme)
     p->job.can_absorb = true;
 }
 
-/* What the codes stand for, in the weights' own frame: W^ / in_scale [O, I]. */
+/* What the codes represent, in the weights' own frame: W^ / in_scale [O, I]. */
 static float *effective(const calm_qjob *q)
 {
     float *w;

@@ -1,6 +1,6 @@
 /* actfit from its definition: tokens quantized one value at a time, sums over rows, Gaussian elimination; then what
  * follows must do what it does for W* and Hq given by hand.  The weights are random, so after rounding W* to float32
- * both ways no value lies near enough to a rounding tie for codes to differ. */
+ * both ways no value is near enough to a rounding tie for codes to differ. */
 #include "tests/support/slow_parts.h"
 
 /* W* [O, I] in place of the weights, and Hq in place of the Gram matrix; the input scale is taken out of p. */

@@ -1,5 +1,5 @@
 /* asym from its definition: sums over the rows of two inputs, Gaussian elimination; then what follows must do what it
- * does for W* given by hand.  The weights are random, so after rounding W* to float32 both ways no value lies near
+ * does for W* given by hand.  The weights are random, so after rounding W* to float32 both ways no value is near
  * enough to a rounding tie for codes to differ. */
 #include "ptq/base/rng.h"
 #include "tests/support/slow_parts.h"

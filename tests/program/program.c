@@ -1,4 +1,4 @@
-/* The real program in a process of its own. */
+/* The real program in its own process. */
 #include "tests/program/program.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@
 
 /* ---- a model that starts fast ---- */
 
-/* The character that stands for a byte in a byte-level vocabulary, as UTF-8: itself where it is printed, else the next
+/* The character that represents a byte in a byte-level vocabulary, as UTF-8: itself where it is printed, else the next
  * free one from U+0100 on. */
 static void byte_character(int byte, int *next, char out[3])
 {

@@ -1,4 +1,4 @@
-/* The real program in a process of its own, undisturbed or under tests/tools/fault_shim.c. */
+/* The real program in its own process, undisturbed or under tests/tools/fault_shim.c. */
 #ifndef CALM_TESTS_PROGRAM_H
 #define CALM_TESTS_PROGRAM_H
 
@@ -18,27 +18,27 @@ typedef struct program_end {
     char said[4096];     /* on standard error, cut off                  */
 } program_end;
 
-/* A run of `calm quantize` in a directory of its own: model, texts and pool of `of` (its threads too). */
+/* A run of `calm quantize` in its own directory: model, texts and pool of `of` (its threads too). */
 typedef struct program {
     play of;
     const char *dir, *store, *output;
     char *operations;    /* of an undisturbed run, a line each; NULL before program_count */
 } program;
 
-/* What to run: a model of so many blocks with a token per byte, so that one run takes some tens of milliseconds; one
+/* What to run: a model of this many blocks with a token per byte, so that one run takes some tens of milliseconds; one
  * thread. */
 play program_play(size_t n_blocks, const char *algorithms);
 
 /* Make that directory, below the test's; `name` is its name. */
 program program_new(const play *of, const char *name);
 
-/* Start anew: remove the store, the output and all else that lies in the directory. */
+/* Start anew: remove the store, the output and all else that is in the directory. */
 void program_clear(const program *p);
 
 /* Run it; --force where `force`. */
 program_end program_run(const program *p, const disturbance *wanted, bool force);
 
-/* Run it, send it a signal as soon as its store has so many blobs, and wait until it has stopped, which must not take
+/* Run it, send it a signal as soon as its store has this many blobs, and wait until it has stopped, which must not take
  * long. */
 program_end program_interrupt(const program *p, int signal, size_t n_blobs);
 
@@ -57,7 +57,7 @@ long program_count(program *p);
 /* "57 rename /tmp/x/calm.db", with the test's directory cut off. */
 const char *program_operation(const program *p, long number);
 
-/* What must hold of the directory whatever happened: the output's name stands for nothing or for the files that
+/* What must hold of the directory whatever happened: the output's name represents nothing or for the files that
  * `expected` lists (play_digest), and the store, when there is one, is sound down to its blobs.  `where` begins the
  * message.  Returns the number of complete candidates. */
 int64_t program_check(const program *p, const char *expected, const char *where);
@@ -66,7 +66,7 @@ int64_t program_check(const program *p, const char *expected, const char *where)
 const char *program_files(const program *p);
 
 /* Call `fn` for every point from 0 to n - 1, in two processes that share them; where one of them fails, so does the
- * test. What they count must lie in memory from program_shared, zeroed and the processes' own; `worker` is 0 or 1. */
+ * test. What they count must be in memory from program_shared, zeroed and the processes' own; `worker` is 0 or 1. */
 void program_spread(long n, void (*fn)(void *user, long point, int worker), void *user);
 void *program_shared(size_t bytes);
 

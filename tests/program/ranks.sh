@@ -292,7 +292,7 @@ part_learn() {
     bert="--model bert --scheme w4a16_g32 --samples 24 --learn blocks $learned"
     run 0 bert1 $bert || fail "$(tail -n 5 bert1.said)"
     check 2 bert2 bert1 $bert
-    # Ranks that die while it learns; it goes on from the blocks that are there.
+    # Ranks that die while it learns; it continues from the blocks that are there.
     long="--model dense --scheme w4a16_g32 --samples 48 --learn blocks $learned --learn-steps 1000"
     run 0 long $long || fail "$(tail -n 5 long.said)"
     for rank in 0 1; do
@@ -308,7 +308,7 @@ rank_pid() {
     done
 }
 
-# Let the run of $2 ranks in $1 put so many candidates, or end.
+# Let the run of $2 ranks in $1 put this many candidates, or end.
 wait_for() {
     for _ in $(seq 600); do
         n=$(store_sql "$1/calm.db" 'SELECT count(*) FROM candidate' 2>/dev/null || echo 0)
@@ -435,7 +435,7 @@ EOF
     done
 }
 
-# A cluster of two nodes on this machine, of daemons of its own: two slurmd, one slurmctld, and munged for their words.
+# A cluster of two nodes on this machine, of its own daemons: two slurmd, one slurmctld, and munged for their words.
 slurm_begin() {
     for program in munged slurmctld slurmd srun sbatch; do
         command -v $program >/dev/null || { echo "skipped: no $program"; exit 77; }
@@ -537,13 +537,13 @@ part_slurm() {
     [ ! -e cancelled/out ] || fail "cancelled: it was over before"
     submit cancelled
     finish cancelled
-    # Requeued: it goes on by itself.
+    # Requeued: it continues by itself.
     submit requeued
     wait_for requeued 5 $$
     scontrol requeue "$job"
     finish requeued
     [ "$(scontrol show job "$job" | grep -c ' Restarts=1 ')" = 1 ] || fail "requeued: $(scontrol show job "$job")"
-    # An array of ablations, each with a store of its own.
+    # An array of ablations, each with its own store.
     make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
     cat >array.sh <<EOF
 #!/bin/bash
@@ -561,7 +561,7 @@ EOF
     done
 }
 
-# finish DIR: its job ends well, with the bytes of one machine, and had something to go on from
+# finish DIR: its job ends well, with the bytes of one machine, and had something to continue from
 finish() {
     for _ in $(seq 600); do
         case $(job_state "$job") in COMPLETED | FAILED | CANCELLED | NODE_FAIL) break ;; esac
@@ -572,7 +572,7 @@ finish() {
     same one "$1"
 }
 
-# carried DIR BYTES: have so many gone to the other machine?
+# carried DIR BYTES: have this many gone to the other machine?
 carried() {
     n=$(sed -n 's/^delay_link: [0-9]* packets and \([0-9]*\) bytes to far, .*/\1/p' "$1.said")
     [ "${n:-0}" -ge "$2" ] || fail "$1: $n bytes went over the link"

@@ -7,12 +7,12 @@
 #
 #   # why the case exists
 #   @ tool [words]      the case is skipped (exit status 77) where this tool is not installed, or the command fails
-#   $ command           run by sh in a folder of its own, with calm, json_shape and store_sql in PATH; the steps of a case share it
+#   $ command           run by sh in its own folder, with calm, json_shape and store_sql in PATH; the steps of a case share it
 #   = 1                 exit status that the command must have; 0 when not said
 #   > line              standard output must have this line next
 #   ! line              standard error must have this line next
 #
-# A line /.../ is an extended regular expression for the whole line (without {n}, which mawk lacks); a line ... stands for
+# A line /.../ is an extended regular expression for the whole line (without {n}, which mawk lacks); a line ... represents
 # any number of lines.  A command without > lines must print nothing to standard output, one without ! lines nothing to
 # standard error.
 set -u

@@ -1,6 +1,6 @@
 /* The program killed by SIGKILL at points spread over its operations on the disk: whatever it had done, the output's
- * name stands for nothing or for a whole checkpoint, the store is sound, and the same command goes on where it stopped
- * and ends with the same bytes. */
+ * name represents nothing or for a whole checkpoint, the store is sound, and the same command continues where it
+ * stopped and ends with the same bytes. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -142,7 +142,7 @@ TEST(killed_while_it_resumes)
 }
 END_OF_TEST
 
-/* Ctrl-C in the middle of the queue, with threads at work: it stops, and the same command goes on. */
+/* Ctrl-C in the middle of the queue, with threads at work: it stops, and the same command continues. */
 TEST(interrupted_in_the_queue)
 {
     const play of = program_play(12, POOL);

@@ -14,7 +14,7 @@
     2 /* the odd ones by a full disk, the even ones by the device; 1, all by both, after a change of what writes */
 #endif
 
-/* Of so many failed runs one is started again: test_program_kills has resuming at more points. */
+/* Of this many failed runs one is started again: test_program_kills has resuming at more points. */
 #define RESUME_EVERY 5
 
 #define BLOCKS 1
@@ -35,7 +35,7 @@ typedef struct refusal {
     tally *count;
 } refusal;
 
-/* Go on with the other operations, so that one run of the test tells of all. */
+/* Continue with the other operations, so that one run of the test tells of all. */
 static void must(const refusal *r, bool holds, const char *where, const char *what, const char *detail)
 {
     if (holds)

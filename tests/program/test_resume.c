@@ -15,7 +15,7 @@
 #define POOL "rtn,gptq"
 #define N_CANDIDATES 16    /* 2 blocks x 4 jobs x 2 algorithms */
 
-/* Losers keep their codes, so that there is something to damage everywhere. */
+/* Rejected candidates keep their codes, so that there is something to damage everywhere. */
 static play new_run(void)
 {
     play run = play_new(NULL, "w4a16_g16", POOL);

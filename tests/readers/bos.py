@@ -7,7 +7,7 @@ tokens of the text, whose own beginning has none; the first token is not predict
 negative log-likelihoods agree.
 
 Both compute in float32, in another order: 3e-5 of a logit (fixtures/README.md), and a mean negative log-likelihood moves by no more.
-Windows without their first token, whose figure is printed beside it, move it by far more where that token is massive."""
+Windows without their first token, whose figure is printed next to it, move it by far more where that token is massive."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-/* The rounding that tests/support/naive_rounding.c says a tool makes, beside what the tool has made:
+/* The rounding that tests/support/naive_rounding.c says a tool makes, next to what the tool has made:
  *
  *   compare_naive MODEL gguf|ct SCHEME DIR [same]
  *

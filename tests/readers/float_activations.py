@@ -7,7 +7,7 @@ writes them in FOLDER/calm.safetensors; FOLDER.plan.safetensors has its weights 
 the file.  transformers keeps weights of small floats in bfloat16 itself, so they are put into a float32 model here; its
 linears quantize their inputs by compressed_tensors' forward_quantize, from the entry in config.json.
 
-Both compute in float32 from the same numbers in another order, some 1e-6 of the largest value.  Where a quotient lies on the edge
+Both compute in float32 from the same numbers in another order, some 1e-6 of the largest value.  Where a quotient is on the edge
 of two levels the last bit decides, and that token and those after it differ by as much as the rounding itself does: windows are
 of a few tokens, and two medians count: over all tokens, and over the windows' first ones, which attend to themselves alone.  A
 wrong rule moves every token: the bound is a hundredth of what the rounding does.

@@ -68,7 +68,7 @@ def f32(array):
 
 
 def small_float(bits, exponents, mantissas):
-    """Values of patterns of a sign, so many exponent and so many mantissa bits."""
+    """Values of patterns of a sign, this many exponent and this many mantissa bits."""
     exponent = bits >> mantissas & ((1 << exponents) - 1)
     fraction = (bits & ((1 << mantissas) - 1)) / 2.0**mantissas + (exponent > 0)
     value = fraction * 2.0 ** (numpy.maximum(exponent, 1) - (2 ** (exponents - 1) - 1.0))

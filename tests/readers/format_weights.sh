@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every safetensors format stands for the plan's weights, as a reader in Python that shares nothing with calm computes them
+# Every safetensors format represents the plan's weights, as a reader in Python that shares nothing with calm computes them
 # (format_weights.py), on the bundled model and on tiny mixtures.
 #
 #   format_weights.sh FOLDER-OF-PROGRAMS

@@ -93,7 +93,7 @@ def check_figures(name, width):
             left, right, high, marks = script(
                 "const b = arguments[0].getBoundingClientRect(); return [b.left, b.right, b.height,"
                 " [...arguments[0].querySelectorAll('path, rect, line')].filter(e => e.getBBox && e.getBBox().width + e.getBBox().height > 0).length]", one)
-            check(left >= -0.5 and right <= width + 0.5 and high > 20, f"{name} at {width}: {title} lies at {left} to {right}, {high} high")
+            check(left >= -0.5 and right <= width + 0.5 and high > 20, f"{name} at {width}: {title} is at {left} to {right}, {high} high")
             check(marks > 0, f"{name} at {width}: {title} is empty")
             outside = script(
                 "const b = arguments[0].getBoundingClientRect(); return arguments[0].matches('svg') ? [...arguments[0].querySelectorAll('text')]"

@@ -1,7 +1,7 @@
 """Stores that no short run makes: one that was stopped, one with strangers' words in it, one as an earlier calm left it,
 one without runs.
 
-    report_stores.py STORE        writes stopped.db, hostile.db, older.db and empty.db beside it
+    report_stores.py STORE        writes stopped.db, hostile.db, older.db and empty.db next to it
 """
 import os
 import sqlite3

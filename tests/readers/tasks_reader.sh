@@ -1,7 +1,7 @@
 #!/bin/sh
 # Show that `calm eval --tasks` gives every choice the log-probability that transformers gives it (tasks_reader.py), for the
 # float model and, where compressed-tensors is there too, for a quantized one.  Not for one with quantized activations: a code
-# that lies between two values falls to the other side for a difference in the last bit, and all after it with it.
+# that is between two values falls to the other side for a difference in the last bit, and all after it with it.
 #
 #   tasks_reader.sh FOLDER-OF-PROGRAMS
 #

@@ -7,7 +7,7 @@ FOLDER has calm.safetensors, the logits of `calm forward` on TOKENS (JSON lines 
 windows of 512 tokens of TEXT with and without the transform, and of the logits the least, the median and the worst difference of a
 token as shares of the largest value; ../shared/tools has the windows.
 
-With 4-bit activations the last bit of a sum decides a code wherever a quotient lies on the edge of two, and a token's own largest value
+With 4-bit activations the last bit of a sum decides a code wherever a quotient is on the edge of two, and a token's own largest value
 always does where it is negative: -7.5 is the code -8, -7.4999999 the code -7.  Such tokens, and in a decoder all after them, differ by
 what the rounding itself does, the few others by rounding in float32.  A matrix in the wrong place moves each."""
 

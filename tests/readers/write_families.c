@@ -2,7 +2,7 @@
  *
  *   FOLDER/FAMILY/config.json, model.safetensors    FOLDER/tokens.jsonl
  *
- * plain: without biases where a family can do without, and with heads of their own. */
+ * plain: without biases where a family can do without, and with their own heads. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"

@@ -1,4 +1,4 @@
-/* Write a checkpoint in a format, and the weights that it stands for:
+/* Write a checkpoint in a format, and the weights that it represents:
  *
  *   write_format MODEL OUT FORMAT SCHEMES [SHARD-BYTES]
  *

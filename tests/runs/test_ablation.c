@@ -256,8 +256,8 @@ TEST(factors_of_the_shortlist)
 }
 END_OF_TEST
 
-/* The recipe's hybrid as it was learned is a row beside it, of the first windows and of each seed, with the loss that a
- * run gives that learns it; a second table takes it from the store. */
+/* The recipe's hybrid as it was learned is a row next to it, of the first windows and of each seed, with the loss
+ * that a run gives that learns it; a second table takes it from the store. */
 TEST(the_learned_hybrid)
 {
     const calm_ablation_plan plan = {.seeds = two_seeds, .n_seeds = 1, .brief = true};

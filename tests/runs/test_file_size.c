@@ -164,7 +164,7 @@ static void select_and_assemble(bool split_v, const char *algorithm)
     run.recipe.split_v = split_v;
     read_reach(&run, reach);
     run.recipe.file_bytes = (reach[0] + 2 * reach[1]) / 3;
-    run.recipe.keep_candidates = true;    /* another size chooses losers, which only a document computes again */
+    run.recipe.keep_candidates = true;    /* another size chooses others, which only a document computes again */
     play_must_run(&run);
     /* Two blocks, of four or five jobs each. */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 1"), split_v ? 10 : 8);
@@ -206,7 +206,7 @@ static void select_and_assemble(bool split_v, const char *algorithm)
 TEST(selected_and_assembled) { select_and_assemble(false, "rtn"); }
 END_OF_TEST
 
-/* The same with v as a job of its own. */
+/* The same with v as its own job. */
 TEST(v_apart) { select_and_assemble(true, "rtn"); }
 END_OF_TEST
 
@@ -259,7 +259,7 @@ TEST(foreseen)
         const size_t file = written(&run);
         ck_ok(calm_run_open(ctx, &run.recipe, &opened));
         ck_ok(calm_run_file_of_scheme(ctx, opened, 0, &bytes, &bits));
-        ck_assert_msg(bytes >= file && bytes - file < 400, "%s: %zu bytes, foreseen %zu", formats[i], file, bytes);
+        ck_assert_msg(bytes >= file && bytes - file < 400, "%s: %zu bytes, estimated %zu", formats[i], file, bytes);
         calm_run_close(&opened);
     }
 }

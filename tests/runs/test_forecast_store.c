@@ -1,4 +1,4 @@
-/* What a run is said to take in the store, beside what it takes. */
+/* What a run is said to take in the store, next to what it takes. */
 #include "ptq/forecast/forecast.h"
 #include "tests/support/play.h"
 
@@ -36,8 +36,8 @@ TEST(all_candidates)
 }
 END_OF_TEST
 
-/* Losers that go block by block: the hybrid, a block's losers, and two files of rows.  One scheme, so all entries take
- * about the same and the sums are exact. */
+/* Rejected candidates that go block by block: the hybrid, a block's rejected candidates, and two files of rows.  One
+ * scheme, so all entries take about the same and the sums are exact. */
 TEST(of_what_goes)
 {
     tiny_model spec = tiny_default;
@@ -48,7 +48,7 @@ TEST(of_what_goes)
     const calm_forecast both = foresee(&run);
     run.recipe.keep_hybrid = true;
     const calm_forecast one = foresee(&run);
-    /* Rows that take more than the losers are not worth it. */
+    /* Rows that take more than the rejected candidates are not worth it. */
     run.recipe.guard_windows = 40;
     const calm_forecast many = foresee(&run);
     run.recipe.guard_windows = 0;

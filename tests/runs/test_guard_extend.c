@@ -30,7 +30,7 @@ static void claim(const play *run, const char *subject, double first, double sec
                               " FROM run_evaluation WHERE run_id = 2 AND role = 'guard' AND subject = '%s')", subject));
 }
 
-/* The same run with an output of its own, for which everything is in the store. */
+/* The same run with its own output, for which everything is in the store. */
 static play again_as(const play *run, const char *name)
 {
     play other = *run;
@@ -77,7 +77,7 @@ TEST(a_tie_is_measured_on)
     const outcome said = play_must_run(&run);
     expect_verdict(&said, "hybrid", "next is uniform rtn: +");
     expect_verdict(&said, "hybrid", "(6 windows, 3 more than the first 3, which left it within an error)");
-    /* Beside the first windows stand all of them, of those two alone; the third was out before. */
+    /* Next to the first windows stand all of them, of those two alone; the third was out before. */
     ck_assert_str_eq(play_text(&run, "SELECT v.subject || ' ' || e.n_windows || ' ' || (SELECT count(*) FROM"
                                      " evaluation_window w WHERE w.evaluation_id = e.id) FROM run_evaluation v JOIN"
                                      " evaluation e ON e.id = v.evaluation_id WHERE v.role = 'guard_more' AND v.run_id"

@@ -88,7 +88,7 @@ TEST(threads_change_no_byte)
 }
 END_OF_TEST
 
-/* Windows that are long enough are steps of their own; shorter ones are put together, the last ones as they come. */
+/* Windows that are long enough are their own steps; shorter ones are put together, the last ones as they come. */
 TEST(short_windows_are_put_together)
 {
     const play alone = learning(NULL, "w3a16_g16", "rtn");
@@ -129,7 +129,7 @@ TEST(threads_change_no_byte_of_tuning)
 }
 END_OF_TEST
 
-/* A run killed in the middle of learning goes on with the blocks that it had, to the same bytes. */
+/* A run killed in the middle of learning continues with the blocks that it had, to the same bytes. */
 TEST(killed_it_goes_on)
 {
     const play whole = learning(NULL, "w3a16_g16", "gptq");
@@ -282,7 +282,7 @@ TEST(small_floats_are_written_as_measured)
 }
 END_OF_TEST
 
-/* Blocks of GGUF: with minima, levels of their own, scales that super-blocks hold together, several types in a block.
+/* Blocks of GGUF: with minima, their own levels, scales that super-blocks hold together, several types in a block.
  */
 TEST(gguf_files_are_written_as_measured)
 {
@@ -294,7 +294,7 @@ TEST(gguf_files_are_written_as_measured)
 }
 END_OF_TEST
 
-/* Experts with codes, scales and gradients of their own, a shared one and its gate, behind a router that stays. */
+/* Experts with codes, scales and their own gradients, a shared one and its gate, behind a router that stays. */
 TEST(mixtures_are_written_as_measured)
 {
     check_written("qwen3_moe", "w3a16_g32", "rtn");
@@ -365,7 +365,7 @@ TEST(assembled_it_is_tuned)
 }
 END_OF_TEST
 
-/* ---- what refuses, and what goes on ---- */
+/* ---- what refuses, and what continues ---- */
 
 /* Steps that destroy the model: the held-out windows say so, and the best state is the start. */
 TEST(large_steps_are_taken_back)
@@ -428,7 +428,7 @@ TEST(eight_bits_stay_as_they_are)
 }
 END_OF_TEST
 
-/* The guard measures it beside the plain result, and takes it where it is better by more than its error. */
+/* The guard measures it next to the plain result, and takes it where it is better by more than its error. */
 TEST(the_guard_judges)
 {
     play run = learning(NULL, "w2a16_g16", "rtn");

@@ -10,7 +10,7 @@
 #include "ptq/base/file.h"
 #include "tests/support/play.h"
 
-/* A context of the library, beside the harness's own. */
+/* A context of the library, next to the harness's own. */
 static calm_ctx *lib;
 
 static void begin(void)

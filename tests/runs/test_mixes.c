@@ -60,7 +60,7 @@ TEST(every_matrix_has_its_own)
 }
 END_OF_TEST
 
-/* What stands for the type of a table is said too, also where no linear's does. */
+/* What represents the type of a table is said too, also where no linear's does. */
 TEST(tables_fall_back_aloud)
 {
     play plain = mixed("w4a16_g32", "rtn"), asked = plain;

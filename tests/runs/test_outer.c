@@ -255,7 +255,7 @@ TEST(rows)
 }
 END_OF_TEST
 
-/* The float table of the model that was written, as a reader gets it, beside the rows that were quantized. */
+/* The float table of the model that was written, as a reader gets it, next to the rows that were quantized. */
 static void check_read_back(const play *run, bool head, const char *scheme_name)
 {
     calm_model *model, *from;
@@ -329,7 +329,7 @@ static const calm_json *config_of(const play *run, const char *key)
     return calm_json_get(calm_json_get(config, "quantization_config"), key);
 }
 
-/* compressed-tensors: a target of the group of its scheme, or of a group of its own; not ignored. */
+/* compressed-tensors: a target of the group of its scheme, or of its own group; not ignored. */
 TEST(a_head_in_compressed_tensors)
 {
     static const char *const schemes[] = {"w8a16_g32", "w4a16_g32", "w3a16_g32", "fp8a16", "mxfp4a16"};
@@ -343,7 +343,7 @@ TEST(a_head_in_compressed_tensors)
         const size_t last = calm_json_size(targets) - 1;
         ck_assert_str_eq(calm_json_string(calm_json_at(targets, last), ""), "lm_head");
         ck_assert_uint_eq(calm_json_size(config_of(&run, "ignore")), 0);
-        if (i < 3)    /* small floats have levels of their own */
+        if (i < 3)    /* small floats have their own levels */
             check_read_back(&run, true, schemes[i]);
     }
     const play none = written("compressed-tensors", "w4a16_g32", false);

@@ -20,7 +20,7 @@ static outcome must_run(const play *run)
     return said;
 }
 
-/* The same run with an output of its own. */
+/* The same run with its own output. */
 static play with_output(const play *run, const char *name)
 {
     play other = *run;
@@ -66,7 +66,7 @@ TEST(same_bytes_from_the_store)
 }
 END_OF_TEST
 
-/* Beside the final evaluation stands where the result differs: its figures are those of the evaluation, so they are
+/* Next to the final evaluation stands where the result differs: its figures are those of the evaluation, so they are
  * told from its own.  A store without it (of an earlier version) gets it from the next run, and nothing else anew. */
 TEST(where_the_result_differs)
 {

@@ -190,7 +190,7 @@ TEST(units_of_stored_candidates)
 }
 END_OF_TEST
 
-/* Experts are sublayers of their own; a sparse block is scored as a whole. */
+/* Experts are their own sublayers; a sparse block is scored as a whole. */
 TEST(units_of_a_mixture)
 {
     const tiny_model mixture = tiny_of("qwen3_moe");
@@ -216,12 +216,12 @@ TEST(a_quantized_prefix)
     play_must_run(&first);
     play run = play_elsewhere(&first, "prefix"), again = play_elsewhere(&first, "again");
     run.recipe.prefix = again.recipe.prefix = CALM_PREFIX_QUANTIZED;
-    run.recipe.store = first.recipe.store;    /* beside those of a float prefix */
+    run.recipe.store = first.recipe.store;    /* next to those of a float prefix */
     again.threads = 1;
     ck_assert_uint_eq(play_must_run(&run).cached, 0);
     play_must_run(&again);
     ck_assert_str_eq(play_digest(run.recipe.output), play_digest(again.recipe.output));
-    /* Nothing lies before block 0; what block 1 reads is another thing. */
+    /* Nothing is before block 0; what block 1 reads is another thing. */
     static const char differ[] =
         "SELECT count(*) FROM v_scores a JOIN v_scores b USING (block, job, algorithm, unit, metric)"
         " WHERE a.calibration < b.calibration AND a.value <> b.value AND block = %d";

@@ -27,7 +27,7 @@ static play new_run(void)
     return play_new(NULL, "w4a16_g16", "rtn,gptq-hls");
 }
 
-/* The same run with output and store of its own. */
+/* The same run with output and its own store. */
 static play nth_run(const play *run, long i)
 {
     play other = *run;

@@ -77,7 +77,7 @@ static int64_t select_run(const play *run, int64_t of, const char *target, doubl
     return play_select(&o);
 }
 
-/* No file says an order of its own: gptq reorders while it calibrates, the groups stay where they are. */
+/* No file says its own order: gptq reorders while it calibrates, the groups stay where they are. */
 static void check_no_order(const play *run)
 {
     calm_safetensors *set;
@@ -102,7 +102,7 @@ TEST(a_mixture_for_each_target)
         const int64_t id = newest(&run);
         check_legal(&run, id, targets[i]);
         check_no_order(&run);
-        /* A format has its own rule, whoever reads it. */
+        /* A format has its own rule, the code that reads it. */
         const char *asks = any ? "; the format written: " : test_format("; target %s: ", targets[i]);
         ck_assert_msg(strstr(said.verdict, asks) != NULL, "%s", said.verdict);
         n_held += strstr(said.verdict, "held back, predicted KL") != NULL;

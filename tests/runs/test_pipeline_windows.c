@@ -95,7 +95,7 @@ static void write_lines(play *run, const char *begin)
 {
     char *text = test_format("%s", "");
     for (int i = 0; i < 12; i++)
-        text = test_format("%s\"%s says line %d, and so many words that more than one window of 16 tokens can be cut "
+        text = test_format("%s\"%s says line %d, and this many words that more than one window of 16 tokens can be cut "
                            "of it.\"\n", text, i == 0 ? begin : "So it", i);
     run->recipe.calib_path = play_path(run, test_format("%s.jsonl", begin));
     ck_ok(calm_write_file(ctx, run->recipe.calib_path, text, strlen(text)));
@@ -157,8 +157,8 @@ static const char *write_every(const play *run, const char *name, size_t first, 
     return path;
 }
 
-/* Two texts give the sums of one with their lines in turn, so the same candidates; each has statistics of its own
- * beside those of all. */
+/* Two texts give the sums of one with their lines in turn, so the same candidates; each has its own statistics
+ * next to those of all. */
 TEST(each_of_several_texts_is_described)
 {
     play two = play_new(NULL, "w4a16_g16", "rtn,gptq");

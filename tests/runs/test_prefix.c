@@ -1,4 +1,4 @@
-/* Runs whose blocks see what the blocks before have become, beside what they would be. */
+/* Runs whose blocks see what the blocks before have become, next to what they would be. */
 #include <string.h>
 
 #include "tests/support/play.h"

@@ -14,7 +14,7 @@
 #define POOL "rtn,gptq,mkq"
 #define N_POOL 3
 
-/* A run with so many threads; its failure, if any, is in `message`. */
+/* A run with this many threads; its failure, if any, is in `message`. */
 static calm_status run_here(const play *run, int n_threads, size_t *cached, char message[CALM_MESSAGE_MAX])
 {
     const calm_run_options options = {.command = "calm test"};
@@ -163,7 +163,7 @@ END_OF_TEST
 
 /* ---- failures ---- */
 
-/* It fails in the second block with `status` and these words, and goes on from there when what was wrong has gone. */
+/* It fails in the second block with `status` and these words, and continues from there when what was wrong has gone. */
 static void check_failure(int wrong, int n_threads, calm_status expected, const char *words)
 {
     play run = moody_play();

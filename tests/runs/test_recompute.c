@@ -1,4 +1,5 @@
-/* Codes of losers: dropped at the end of a run, computed again with the same bytes where something asks for them. */
+/* Codes of rejected candidates: dropped at the end of a run, computed again with the same bytes where something asks
+ * for them. */
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -293,7 +294,7 @@ TEST(later_scores)
 }
 END_OF_TEST
 
-/* Who asks for all of them has them, also in a store where losers went. */
+/* Who asks for all of them has them, also in a store where rejected candidates went. */
 TEST(kept_later)
 {
     const play run = play_new(NULL, "w3a16_g16", POOL);
@@ -313,8 +314,8 @@ TEST(kept_later)
 }
 END_OF_TEST
 
-/* Without a guard a block's choice is the last word on it: its losers go before the next block comes, and neither this
- * run nor one that goes on after a kill misses them. */
+/* Without a guard a block's choice is the last word on it: its rejected candidates go before the next block comes,
+ * and neither this run nor one that continues after a kill misses them. */
 static void check_shedding(const play *run)
 {
     const play kept = keeping(run);
@@ -357,7 +358,7 @@ TEST(losers_go_behind_a_quantized_prefix)
 }
 END_OF_TEST
 
-/* ---- beside the guard ---- */
+/* ---- next to the guard ---- */
 
 /* All that was measured, window by window. */
 static const char *figures(const play *run)
@@ -385,8 +386,8 @@ static void expect_same(const play *run, const outcome *said, const play *kept, 
     ck_assert(!has_rows(run) && !calm_path_exists(test_format("%s.guard.new", run->recipe.store)));
 }
 
-/* Plans pass each block when it has chosen, so its losers go then; what is measured is what a guard measures that has
- * all codes at the end.  `again`: the result may be a uniform run, whose codes come again. */
+/* Plans pass each block when it has chosen, so its rejected candidates go then; what is measured is what a guard
+ * measures that has all codes at the end.  `again`: the result may be a uniform run, whose codes come again. */
 static void check_beside(const play *run, bool again, long step)
 {
     const play kept = keeping(run);
@@ -404,7 +405,7 @@ static void check_beside(const play *run, bool again, long step)
         expect_same(&killed, &resumed, &kept, &all);
     }
     ck_assert_uint_gt(went_on, 0);
-    /* Of four blocks three have lost their losers before the last one comes; twins have one blob. */
+    /* Of four blocks three have lost their rejected candidates before the last one comes; twins have one blob. */
     ck_assert_uint_lt(most, walk(&kept).bytes * 4 / 5);
 }
 
@@ -516,7 +517,7 @@ TEST(what_others_need)
     /* Not asked for any more, but it did not finish. */
     play_sql(&run, "UPDATE run SET recipe = json_remove(recipe, '$.keep_candidates'), status = 'interrupted',"
                    " ended_at = NULL");
-    again.recipe.guard_windows = 4;    /* another run, or it would go on with that one */
+    again.recipe.guard_windows = 4;    /* another run, or it would continue with that one */
     play_must_run(&again);
     ck_assert_uint_eq(absent(&run, DIGESTS), 0);
     /* Finished, it has its choices, and its result by its name. */

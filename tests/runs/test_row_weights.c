@@ -100,7 +100,7 @@ static play weighed(const tiny_model *spec, const char *scheme, const char *algo
     return run;
 }
 
-/* Another number of threads, in a store of its own: the same bytes.  Without weights: other keys and other codes, in
+/* Another number of threads, in its own store: the same bytes.  Without weights: other keys and other codes, in
  * the same store, whose recipes tell the runs apart. */
 static void over_threads(const char *family, const char *scheme, const char *algorithms)
 {

@@ -38,7 +38,7 @@ static play new_play(const tiny_model *from, const char *algorithms)
 
 /* ---- knobs ---- */
 
-/* All that a store has of results, in an order of its own. */
+/* All that a store has of results, in its own order. */
 static const char *results(const play *run)
 {
     const char *candidates =
@@ -501,7 +501,7 @@ static void of_formats(calm_recipe *recipe)
     ck_ok(calm_formats_parse(ctx, &words, &recipe->formats));
 }
 
-/* From weights alone: what is foreseen does not grow with the calibration, and holds. */
+/* From weights alone: what is estimated does not grow with the calibration, and holds. */
 TEST(estimates_know_that_nothing_is_read)
 {
     tiny_model spec = tiny_of("qwen3");

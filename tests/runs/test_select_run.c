@@ -94,7 +94,7 @@ TEST(a_mixture_comes_out_again)
 }
 END_OF_TEST
 
-/* A shared expert is a unit beside the numbered ones. */
+/* A shared expert is a unit next to the numbered ones. */
 TEST(a_shared_expert_comes_out_again)
 {
     tiny_model mixture = tiny_of("qwen2_moe");
@@ -500,7 +500,7 @@ TEST(a_selection_is_assembled)
 }
 END_OF_TEST
 
-/* Nothing is written under the name, nor beside it. */
+/* Nothing is written under the name, nor next to it. */
 static void refuse_assembly(const play *run, const calm_assemble_options *o, calm_status status, const char *message)
 {
     ck_fails(assemble(o), status, message);

@@ -1,4 +1,4 @@
-/* Sensitivities from gradients: beside probes, over threads and when they are found again. */
+/* Sensitivities from gradients: next to probes, over threads and when they are found again. */
 #include "ptq/choose/choose.h"
 
 #include <math.h>
@@ -60,7 +60,7 @@ TEST(beside_probes)
 }
 END_OF_TEST
 
-/* With another number of threads, in a store of its own: the same estimates, bit for bit, and the same result.  Found
+/* With another number of threads, in its own store: the same estimates, bit for bit, and the same result.  Found
  * again, nothing is computed. */
 TEST(estimates_are_repeatable)
 {

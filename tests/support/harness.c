@@ -1,7 +1,7 @@
 /* The test harness (harness.h): one context, one folder for temporary files, fixtures.
  *
  * Check runs each test in a child process unless CK_FORK=no; a child that fails an assertion leaves without its
- * teardown.  So the temporary files of all tests lie under one folder that the parent removes at the end, and
+ * teardown.  So the temporary files of all tests are under one folder that the parent removes at the end, and
  * the count of tests without fixtures lives in shared memory. */
 #include "tests/support/harness.h"
 

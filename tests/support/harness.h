@@ -136,7 +136,7 @@ bool test_refused(const char *what, calm_status status);
 /* From here on all arenas together may take so much more than they have; 0: any. */
 void test_memory_limit(size_t bytes);
 
-/* Root of the reference fixtures: $CALM_FIXTURES, else ../shared/fixtures beside the checkout.
+/* Root of the reference fixtures: $CALM_FIXTURES, else ../shared/fixtures next to the checkout.
  * NULL where absent, after a SKIP line: return from the test. */
 const char *fixtures_root(void);
 

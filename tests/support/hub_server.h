@@ -21,15 +21,15 @@ typedef struct hub_file {
     size_t n_bytes;
     bool lfs;                  /* listed with its SHA-256, and served by the storage host after a redirect         */
     /* faults, each for the body of this file */
-    size_t cut_at;             /* the connection ends after so many bytes of an answer ...                         */
-    int n_cuts;                /* ... so many times                                                                */
+    size_t cut_at;             /* the connection ends after this many bytes of an answer ...                         */
+    int n_cuts;                /* ... this many times                                                                */
     bool no_ranges;            /* 200 and everything, whatever range was asked for                                 */
     bool wrong_range;          /* 206 from another byte than asked for                                             */
     bool flipped;              /* the last byte is another one                                                     */
     bool stalls;               /* nothing after the first `cut_at` bytes, until the client goes                    */
     long extra;                /* bytes that the listing claims over those there are (or below)                    */
     bool unannounced;          /* no Content-Length: the end of the connection is the end of the body              */
-    int status, n_status;      /* answer with this status so many times instead                                    */
+    int status, n_status;      /* answer with this status this many times instead                                    */
     const char *error;         /* X-Error-Code of that answer                                                      */
     const char *location;      /* of the redirect, instead of the storage host                                     */
     /* filled in by hub_start */

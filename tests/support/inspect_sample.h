@@ -4,7 +4,7 @@
  *   1  token by cka_token among rtn, gptq, gptq-hls; finished; choices: 0.qkv by the rule (gptq, a near tie), 0.down
  * pinned to rtn (gptq failed), 1.qkv against the rule, 1.down stays float 2  argmax by rel_mse among rtn, gptq; another
  * calibration and recipe; a uniform run is the result; 1.down is missing 3  a budget of bits over two schemes; 0.qkv
- * alone 4  of sublayers, without choices; an algorithm stands for another */
+ * alone 4  of sublayers, without choices; an algorithm represents another */
 #ifndef CALM_TESTS_INSPECT_SAMPLE_H
 #define CALM_TESTS_INSPECT_SAMPLE_H
 

@@ -112,7 +112,7 @@ static void describe(const calm_run *run, outcome *said)
     snprintf(said->verdict, sizeof said->verdict, "%s", result->verdict ? result->verdict : "");
 }
 
-/* Of a stage that measures several times, each from 0 to a total of its own. */
+/* Of a stage that measures several times, each from 0 to its own total. */
 typedef struct progress {
     size_t before, done;    /* of the measurements that are over, of this one */
     size_t kill_at_step;    /* of play */

@@ -12,10 +12,10 @@
 
 /* What a run is given; a copy with other members is another run. */
 typedef struct play {
-    const char *dir;       /* of the test: text.txt lies there, the store and the output will */
+    const char *dir;       /* of the test: text.txt is there, the store and the output will */
     calm_recipe recipe;
     int threads;
-    size_t kill_at_step;   /* of learning: SIGKILL when so many are done; 0: at none */
+    size_t kill_at_step;   /* of learning: SIGKILL when this many are done; 0: at none */
 } play;
 
 /* What a run has to say. */
@@ -48,7 +48,7 @@ outcome play_run(const play *run, fault wanted);
 /* The same, which must succeed. */
 outcome play_must_run(const play *run);
 
-/* The same run with output and store of its own, named after `name`. */
+/* The same run with output and its own store, named after `name`. */
 play play_elsewhere(const play *run, const char *name);
 
 /* The same without waiting: `said` is shared with the child, whose process id is returned. */

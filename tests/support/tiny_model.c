@@ -22,12 +22,13 @@ const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .voca
 
 /* ---- names and shapes ---- */
 
-/* When a tensor is there: always, or only with a head of its own, by the bias switch, in dense or in sparse blocks,
+/* When a tensor is there: always, or only with its own head, by the bias switch, in dense or in sparse blocks,
  * in all blocks but the first. */
 typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER } condition;
 
 /* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
- * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3 three times D, R buckets of distances, H heads. */
+ * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3 three
+ * times D, R buckets of distances, H heads. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */

@@ -30,7 +30,7 @@ typedef struct tiny_model {
 } tiny_model;
 
 /* Qwen3: 2 blocks, hidden 32, inner 48, 4 heads of 8 over 2 for keys and values, vocabulary 61, tied, BF16; in mixtures
- * 5 experts of 24, 2 of them for a token, beside a shared one of 40. */
+ * 5 experts of 24, 2 of them for a token, next to a shared one of 40. */
 extern const tiny_model tiny_default;
 
 /* The families, NULL at the end; "bert" is a plain BertModel with a pooler, "bert_mlm" a masked language model. */

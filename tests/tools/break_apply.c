@@ -46,7 +46,7 @@ static calm_status read_all(calm_ctx *ctx, const char *dir, const char *file, ch
     return calm_read_file(ctx, *path, MOST, bytes, n);
 }
 
-/* "4@00ff" or "00ff" over bytes [n] from `at` on; "4096*00": so many of one byte. */
+/* "4@00ff" or "00ff" over bytes [n] from `at` on; "4096*00": this many of one byte. */
 static calm_status poke(calm_ctx *ctx, const break_fault *fault, char *bytes, size_t n, size_t at)
 {
     const char *hex = strchr(fault->b, '@'), *many = strchr(fault->b, '*');

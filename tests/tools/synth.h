@@ -117,7 +117,7 @@ calm_status synth_values_fill(calm_ctx *ctx, const synth_values *values, size_t 
 
 /* ---- writing ---- */
 
-/* Write the checkpoint to a temporary name beside options->output and rename it.
+/* Write the checkpoint to a temporary name next to options->output and rename it.
  * CALM_EARG: no whole number of the shape's heads at that width; no mixture, or fewer experts than a token has.
  * CALM_EEXIST: the output is there.  CALM_ENOSPC: the disk lacks the room, found before anything is written. */
 calm_status synth_write(calm_ctx *ctx, const synth_options *options);

@@ -67,7 +67,7 @@ static const calm_json *take(members *all, const char *key)
     return value;
 }
 
-/* What only the code knows, as members of an object of their own: sizes where the family left 0, the type, the head. */
+/* What only the code knows, as members of a separate object: sizes where the family left 0, the type, the head. */
 static calm_json *computed(const synth_shape *shape, size_t blocks, calm_dtype dtype, members *all)
 {
     calm_json *object = calm_json_new_object();

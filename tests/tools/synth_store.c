@@ -66,7 +66,7 @@ static const char *const tokens[] = {"the", " of", "\n", ".", " and", "<s>", " i
 _Static_assert(sizeof metrics / sizeof *metrics == SYNTH_STORE_MAX_SCORES, "as many as may be asked for");
 _Static_assert(4 * sizeof algorithms / sizeof *algorithms == SYNTH_STORE_MAX_CANDIDATES, "as many as may be asked for");
 
-/* What is drawn, each from a stream of its own. */
+/* What is drawn, each from its own stream. */
 enum { SIZES = 1, ERRORS, SCORES, SECONDS, PEAKS_AT, WINDOWS, OWN_WINDOWS, ROUTED, FAILURES };
 
 typedef struct maker {

@@ -1,7 +1,7 @@
 /* A store of any size with made-up rows in every table: for measuring queries and for examples whose output is fixed.
  *
  * Models of blocks with the jobs qkv, o, gate_up, down (of a mixture: qkv, o and each expert's gate_up and down),
- * calibrations with activations, runs with a pool of candidates of their own, scores, choices, guard, test and probe.
+ * calibrations with activations, runs with a pool of their own candidates, scores, choices, guard, test and probe.
  * All is drawn by counter from the seed; times apart, the same sizes and seed give the same rows.  There are no blobs:
  * the digests are made up. */
 #ifndef CALM_TESTS_SYNTH_STORE_H

@@ -192,7 +192,7 @@ static calm_status write_shard(calm_ctx *ctx, job *w, const shard *part, const c
     return calm_safetensors_end(ctx, &writer);
 }
 
-/* ---- files beside them ---- */
+/* ---- files next to them ---- */
 
 static void shard_name(const job *w, size_t index, char name[64])
 {

@@ -33,7 +33,7 @@ set_tests_properties(docs.store PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}
 add_custom_target(docs ${CALM_PAGES} COMMAND ${command} --update COMMENT "pages of docs/")
 # Links, files and names in pages; the size of README.md.
 add_test(NAME docs.names COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_pages.sh)
-# A machine that fails, for LD_PRELOAD; never with a sanitizer of its own, which would have to be loaded before it.
+# A machine that fails, for LD_PRELOAD; never with its own sanitizer, which would have to be loaded before it.
 add_library(fault_shim SHARED tools/fault_shim.c support/faults.c)
 target_include_directories(fault_shim PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(fault_shim PRIVATE _GNU_SOURCE)

@@ -1,4 +1,4 @@
-/* Twins: a model's tensors under other factors, in other pieces or beside new ones, written as a checkpoint. */
+/* Twins: a model's tensors under other factors, in other pieces or next to new ones, written as a checkpoint. */
 #ifndef CALM_TESTS_TOOLS_TWIN_H
 #define CALM_TESTS_TOOLS_TWIN_H
 
@@ -56,7 +56,7 @@ calm_status twin_norm(calm_ctx *ctx, const twin *it, size_t block, calm_sublayer
 /* Write it to args->output, which appears when it is whole. */
 calm_status twin_write(calm_ctx *ctx, const twin *it);
 
-/* Free what twin_begin holds beside the arenas. */
+/* Free what twin_begin holds next to the arenas. */
 void twin_clear(twin *it);
 
 /* The kinds, each in its file. */

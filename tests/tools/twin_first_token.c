@@ -1,5 +1,5 @@
 /* A massive first token, as large decoders have one: the tokenizer's template puts `token` before every text, and one
- * channel of its embedding is MASSIVE.  A tied head becomes a tensor of its own, as it was: of texts without the token
+ * channel of its embedding is MASSIVE.  A tied head becomes its own tensor, as it was: of texts without the token
  * the twin has the model's logits, bit for bit. */
 #include <string.h>
 

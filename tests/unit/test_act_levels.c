@@ -16,7 +16,7 @@ static float nearest_of(const calm_levels *levels, double x)
     return best;
 }
 
-/* y of one group whose scale is s; draws lie on no tie. */
+/* y of one group whose scale is s; draws are on no tie. */
 static void check_group(const calm_levels *levels, const float *x, size_t n, float s, const float *y)
 {
     for (size_t j = 0; j < n; j++)

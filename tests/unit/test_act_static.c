@@ -1,4 +1,4 @@
-/* Static scales of activations: beside every scale that could be stored instead. */
+/* Static scales of activations: next to every scale that could be stored instead. */
 #include "ptq/quant/act_static.h"
 
 #include <math.h>
@@ -39,8 +39,8 @@ static calm_act_rows draw(float *x, float *absmax, double *weights, float outlie
     return (calm_act_rows){.x = x, .n = N, .d = D, .weights = weights, .absmax = absmax};
 }
 
-/* Of all bfloat16 none is much better, and the range is far worse: the search steps by 19 %, least squares goes on from
- * there to where its gradient is zero, which is a minimum of a function with many. */
+/* Of all bfloat16 none is much better, and the range is far worse: the search steps by 19 %, least squares continues
+ * from there to where its gradient is zero, which is a minimum of a function with many. */
 TEST(near_the_best)
 {
     float x[N * D], absmax[D];

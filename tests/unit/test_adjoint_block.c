@@ -124,7 +124,7 @@ TEST(attentions)
 }
 END_OF_TEST
 
-/* Of so many tokens the softmax of 4 heads is more than a tape keeps, and is computed again; several blocks of query
+/* Of this many tokens the softmax of 4 heads is more than a tape keeps, and is computed again; several blocks of query
  * rows. */
 TEST(attention_of_a_long_window)
 {

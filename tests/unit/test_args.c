@@ -108,7 +108,7 @@ TEST(every_option_of_a_run_has_a_group)
             ck_abort_msg("--%s has no group in cli/commands.c", shown[i]->name);
         ck_assert_uint_ge(group, i ? calm_command_group(quantize, shown[i - 1]) : 1);
     }
-    /* Options of its own that no group names stand before the others. */
+    /* Its own Options that no group names stand before the others. */
     ck_assert_uint_eq(calm_command_group(&command, &table[0]), 0);
     ck_assert_ptr_null(calm_command_heading(0));
 }

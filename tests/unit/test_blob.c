@@ -135,7 +135,7 @@ TEST(threads_put_at_once)
 }
 END_OF_TEST
 
-/* A file may not grow past 64 KiB here: stands for a disk that refuses, and needs no root. */
+/* A file may not grow past 64 KiB here: represents a disk that refuses, and needs no root. */
 TEST(refused_write_leaves_nothing)
 {
     const char *root = test_directory();

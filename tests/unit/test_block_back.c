@@ -149,7 +149,7 @@ TEST(slopes)
 }
 END_OF_TEST
 
-/* Of so many tokens the softmax of 4 heads is more than a tape keeps, and is computed again.  The loss sums 46 000
+/* Of this many tokens the softmax of 4 heads is more than a tape keeps, and is computed again.  The loss sums 46 000
  * values good to 1e-6 in double, so it is good to 3e-4; the gradients are some 100 long, and check_slopes allows 2e-3
  * of that. */
 TEST(long_windows)

@@ -257,7 +257,7 @@ static void check_falls(size_t in, const char *first, const char *second)
     ck_assert_uint_eq(outcome.codes, (ROWS_A + ROWS_B) * in);
     ck_assert_uint_eq(t.calls, 120 + 8);
     check_legal(&t);
-    /* What the loss read last is what the codes stand for. */
+    /* What the loss read last is what the codes represent. */
     for (int l = 0; l < 2; l++) {
         const calm_learn_linear *of = &t.linears[l];
         const calm_qjob qjob = {.out = of->out, .in = in, .n_groups = of->n_groups, .group = of->group,
@@ -441,7 +441,7 @@ TEST(a_loss_that_rises_leaves_the_start)
 }
 END_OF_TEST
 
-/* 8 bits are left alone, beside a linear that is learned too. */
+/* 8 bits are left alone, next to a linear that is learned too. */
 TEST(eight_bits_stay)
 {
     toy t = toy_new("w3a16_g32", "w4a16_g32");

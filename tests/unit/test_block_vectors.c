@@ -1,4 +1,4 @@
-/* What a learned block needs of assembly: the weights that codes stand for after folding, and vectors by their tensors'
+/* What a learned block needs of assembly: the weights that codes represent after folding, and vectors by their tensors'
  * names. */
 #include "ptq/plan/block_vectors.h"
 

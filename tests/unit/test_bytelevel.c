@@ -4,7 +4,7 @@
 #include "ptq/text/unicode.h"
 #include "tests/support/harness.h"
 
-/* The byte that a character stands for, or -1: a text with a character outside the alphabet is copied, so that U+0120
+/* The byte that a character represents, or -1: a text with a character outside the alphabet is copied, so that U+0120
  * behind it stays two bytes and does not become a space. */
 static int byte_of(uint32_t character)
 {

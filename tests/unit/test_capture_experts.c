@@ -355,7 +355,7 @@ TEST(rows_of_windows_that_are_held_out)
 }
 END_OF_TEST
 
-/* So many tokens that an expert takes its rows in pieces: they are kept in their order all the same. */
+/* This many tokens that an expert takes its rows in pieces: they are kept in their order all the same. */
 TEST(kept_rows_of_many_tokens)
 {
     enum { WINDOWS = 300, LENGTH = 30 };

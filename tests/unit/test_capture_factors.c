@@ -70,7 +70,7 @@ static captured capture_dense(first_block *b, const calm_capture_options *option
     return out;
 }
 
-/* All experts, in waves of so many. */
+/* All experts, in waves of this many. */
 static calm_capture *capture_experts(first_block *b, size_t wave, const calm_capture_options *options,
                                      calm_routing *routing)
 {
@@ -86,7 +86,7 @@ static calm_capture *capture_experts(first_block *b, size_t wave, const calm_cap
     return out;
 }
 
-/* Rows times factors of their own, job by job: kept rows to the bit, sums of them; maxima, activations and outputs are
+/* Rows times their own factors, job by job: kept rows to the bit, sums of them; maxima, activations and outputs are
  * of the rows as they are.  A job without factors is as ever. */
 TEST(rows_with_factors)
 {
@@ -128,7 +128,7 @@ TEST(rows_with_factors)
 }
 END_OF_TEST
 
-/* Rows times factors of their tokens, beside the router's weights: the product of the two is rounded once more than
+/* Rows times factors of their tokens, next to the router's weights: the product of the two is rounded once more than
  * the other's.  Windows of one of both orders, the first of them held out. */
 TEST(experts_over_rows_with_factors)
 {

@@ -254,7 +254,7 @@ TEST(failing_allocations)
 }
 END_OF_TEST
 
-/* Seconds of a job's second candidate for CALM_TEST_TIMES="OUTxIN", beside the rate of one product of that kind. */
+/* Seconds of a job's second candidate for CALM_TEST_TIMES="OUTxIN", next to the rate of one product of that kind. */
 TEST(times)
 {
     size_t out, in;

@@ -157,7 +157,7 @@ TEST(factors_of_longrope)
 }
 END_OF_TEST
 
-/* By kind of attention: Gemma 3 alone, and nothing else beside the two. */
+/* By kind of attention: Gemma 3 alone, and nothing else next to the two. */
 TEST(two_embeddings)
 {
     const char *both = "{\"full_attention\": {\"rope_theta\": 5000, \"rope_type\": \"linear\", \"factor\": 2}, "

@@ -18,7 +18,7 @@ static calm_windows windows_of(const size_t *lengths, size_t n)
     return out;
 }
 
-/* At least so many of n values are at most `value`, and fewer are smaller. */
+/* At least this many of n values are at most `value`, and fewer are smaller. */
 static void check_quantile(const double *kl, size_t n, double share, double value)
 {
     size_t below = 0, at_most = 0;

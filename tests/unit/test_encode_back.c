@@ -46,7 +46,7 @@ TEST(the_loss_is_that_of_evaluations)
 }
 END_OF_TEST
 
-/* Two points 2^-9 apart on each side: exact in float beside values below 8, and the third derivative's share is some
+/* Two points 2^-9 apart on each side: exact in float next to values below 8, and the third derivative's share is some
  * 2^-18 of the slope. */
 TEST(slopes)
 {

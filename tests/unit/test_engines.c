@@ -199,7 +199,7 @@ TEST(each_rule_has_two_sides)
         ck_assert(rule == e->rule);
         seen |= 1u << rule;
     }
-    /* That of heads has a test of its own. */
+    /* That of heads has its own test. */
     ck_assert((seen | 1u << CALM_ENGINE_HEAD) == (1u << CALM_N_ENGINE_RULES) - 1);
 }
 END_OF_TEST

@@ -64,7 +64,7 @@ static size_t first_best(const float *x, size_t n)
     return best;
 }
 
-/* Is `token` among the five largest, of equal ones the lower first?  So many are before it. */
+/* Is `token` among the five largest, of equal ones the lower first?  This many are before it. */
 static bool among_five(const float *x, size_t n, size_t token)
 {
     size_t before = 0;
@@ -209,7 +209,7 @@ static calm_model *open_doubled(uint64_t seed)
     return model;
 }
 
-/* Of equal maxima the first token counts, also when they lie in different tiles. */
+/* Of equal maxima the first token counts, also when they are in different tiles. */
 TEST(the_first_of_equal_maxima)
 {
     const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
@@ -250,7 +250,7 @@ static calm_status nudge_and_note(void *user, calm_ctx *task, size_t index, calm
 }
 
 /* A model that differs from the reference from block 1 on takes the reference's rows there: block 0 is not run again,
- * and every figure has the same bits.  So many windows that they come in several batches. */
+ * and every figure has the same bits.  This many windows that they come in several batches. */
 TEST(from_the_block_that_differs)
 {
     enum { WINDOWS = 90, LENGTH = 300 };

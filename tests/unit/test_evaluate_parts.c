@@ -70,8 +70,8 @@ static calm_status count(void *user, calm_ctx *task, size_t index, calm_block *b
     return CALM_OK;
 }
 
-/* Models whose rows are there already: no block is run, and every figure has the same bits.  So many windows that they
- * come in several batches. */
+/* Models whose rows are there already: no block is run, and every figure has the same bits.  This many windows that
+ * they come in several batches. */
 TEST(rows_that_have_passed)
 {
     enum { WINDOWS = 90, LENGTH = 300, ROWS = WINDOWS * LENGTH };

@@ -1,4 +1,4 @@
-/* Temporary directories beside a target: whose they are is said by a lock, not by the process id in the name, which
+/* Temporary directories next to a target: whose they are is said by a lock, not by the process id in the name, which
  * means nothing in another container. */
 #include <signal.h>
 #include <stdio.h>

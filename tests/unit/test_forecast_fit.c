@@ -12,14 +12,14 @@ static calm_algorithm *named(const char *name)
     return out;
 }
 
-/* What an algorithm of so many products and seconds per weight takes. */
+/* What an algorithm of this many products and seconds per weight takes. */
 static double seconds_of(double products, double weight, bool factor, size_t out, size_t in)
 {
     const double o = (double)out, i = (double)in;
     return (2 * products * o * i * i + (factor ? 2.0 / 3.0 * i * i * i : 0)) / RATE + weight * o * i;
 }
 
-/* A machine that takes what the operations say is foreseen for every shape: the sums are rounded a few times. */
+/* A machine that takes what the operations say is estimated for every shape: the sums are rounded a few times. */
 TEST(wide_jobs)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* llama.cpp's names, both ways: every tensor of every family has one of its own and is found back under it. */
+/* llama.cpp's names, both ways: every tensor of every family has its own one and is found back under it. */
 #include "ptq/model/gguf_names_impl.h"
 
 #include <math.h>
@@ -193,7 +193,7 @@ static calm_gguf *with_factor(size_t n, const float *factor)
     return file;
 }
 
-/* The number that stands beside a matrix multiplies it, as in llama.cpp; it must be one, and finite. */
+/* The number that stands next to a matrix multiplies it, as in llama.cpp; it must be one, and finite. */
 TEST(factors)
 {
     const float half[2] = {.5f, .5f}, none = NAN;

@@ -152,7 +152,7 @@ TEST(memory)
         const size_t held = calm_gram_add_scratch_bytes(&widths[i], 1, false, 1);
         ck_memory_of_workers(calm_gram_add(ctx, &job, 1), 0, held, 2, 0);
     }
-    /* More workers than tiles hold no more; a product with another input has tiles of its own. */
+    /* More workers than tiles hold no more; a product with another input has its own tiles. */
     const size_t one = calm_gram_add_scratch_bytes(widths, 1, false, 1);
     ck_assert_uint_eq(one, calm_gram_add_scratch_bytes(widths, 1, false, 9));
     ck_assert_uint_gt(calm_gram_add_scratch_bytes(widths, 1, true, 1), one);

@@ -51,7 +51,7 @@ TEST(scale_range)
     ck_assert(isinf(round_f16(65500)));
     ck_assert(isinf(round_bf16(1e300)));
     ck_assert(isnan(round_bf16(NAN)));
-    /* 1.01171875 lies between the bfloat16 values 1.0078125 and 1.015625: a tie, to even. */
+    /* 1.01171875 is between the bfloat16 values 1.0078125 and 1.015625: a tie, to even. */
     ck_assert(round_bf16(1.01171875) == 1.015625f);
 }
 END_OF_TEST
@@ -202,7 +202,7 @@ TEST(activations_per_token)
 END_OF_TEST
 
 /* By hand, with scales that are powers of two.  First row: lo -1, hi 14, 15 steps of 4 bits: s = 1, z = -8 + 1 =
- * -7; 2.5 lies at -4.5, which goes to the even -4, thus to 3, and 3.5 at -3.5, thus to 3 too: ties are of the code, not
+ * -7; 2.5 is at -4.5, which goes to the even -4, thus to 3, and 3.5 at -3.5, thus to 3 too: ties are of the code, not
  * of the value. Second: all above zero, so the range begins at zero: s = 0.5, z = -8; 0.7 at -8 + 1.4 = -6.6 -> -7 ->
  * 0.5.  Third: all below: lo -30, s = 2, z = -8 + 15 = 7; -1 at 6.5 -> 6 -> -2, -3 at 5.5 -> 6 -> -2, -29 at -7.5 -> -8
  * -> -30. */

@@ -33,7 +33,7 @@ static size_t bin_of(float x)
     return found;
 }
 
-/* 10^(k/32 - 8) to 64 bits: no float lies within 2^-60 of an edge but the whole powers of ten from 1 on, which
+/* 10^(k/32 - 8) to 64 bits: no float is within 2^-60 of an edge but the whole powers of ten from 1 on, which
  * powl gives exactly. */
 static long double edge(size_t k)
 {

@@ -1,4 +1,4 @@
-/* Models by name: what is fetched and where it lies, what is found again, and what goes wrong on the way. */
+/* Models by name: what is fetched and where it is, what is found again, and what goes wrong on the way. */
 #include "ptq/hub/hub.h"
 
 #include <unistd.h>

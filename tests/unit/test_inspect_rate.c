@@ -6,7 +6,7 @@
 #include "tests/support/inspect_sample.h"
 #include "tests/support/store_sample.h"
 
-/* A finished run of so many bytes whose result lost `kl` on so many windows; NaN: it was not measured. */
+/* A finished run of this many bytes whose result lost `kl` on this many windows; NaN: it was not measured. */
 static void add(calm_store *store, const char *key, int64_t bytes, double kl, size_t windows)
 {
     static const calm_store_window each[32];

@@ -24,7 +24,7 @@ TEST(the_rule_and_the_losers)
 }
 END_OF_TEST
 
-/* A run without scores of its own: candidates 1 to 3 of job 1, the second chosen. */
+/* A run without its own scores: candidates 1 to 3 of job 1, the second chosen. */
 static void add_run(calm_store *store, const char *key, const char *rule, const char *recipe)
 {
     const calm_store_run run = {.key = key, .model_id = 1, .calibration_id = 1, .unit = "job", .rule = rule,

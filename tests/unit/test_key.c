@@ -61,7 +61,7 @@ TEST(what_is_not_in_the_key)
 }
 END_OF_TEST
 
-/* One bit of a tensor, or of config.json, is another model; where it lies is not. */
+/* One bit of a tensor, or of config.json, is another model; where it is is not. */
 TEST(models)
 {
     tiny_model spec = tiny_default;

@@ -1,4 +1,4 @@
-/* The largest of many sizes, beside a sum over all of them. */
+/* The largest of many sizes, next to a sum over all of them. */
 #include "ptq/base/largest.h"
 
 #include "tests/support/harness.h"

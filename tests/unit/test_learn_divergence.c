@@ -111,7 +111,7 @@ TEST(slopes)
         float *d, *again;
         ck_ok(CALM_NEW(ctx, ctx->out, d, n));
         ck_ok(CALM_NEW(ctx, ctx->out, again, n));
-        /* Gradients are of the block that ran last: after each, they are compared, and its input's goes on. */
+        /* Gradients are of the block that ran last: after each, they are compared, and its input's continues. */
         ck_ok(calm_tuning_divergence(ctx, &t.tuning, t.first, WINDOWS, d, &kl));
         ck_assert(kl > 1e-3);
         for (size_t b = calm_model_config(t.plan.model)->n_blocks; b-- > 0;) {

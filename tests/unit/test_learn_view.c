@@ -72,7 +72,7 @@ TEST(the_input_norms_gradient)
 }
 END_OF_TEST
 
-/* Every allocation of the view's own arenas, and all arenas at rising limits: assembly lies in one that goes. */
+/* Every allocation of the view's own arenas, and all arenas at rising limits: assembly is in one that goes. */
 TEST(no_memory)
 {
     static const char *const families[] = {"qwen3", "qwen2_moe"};

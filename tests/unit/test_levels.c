@@ -7,7 +7,7 @@
 static const calm_levels *const all[] = {&calm_levels_e2m1, &calm_levels_e4m3, &calm_levels_iq4_nl};
 #define N_ALL (sizeof all / sizeof *all)
 
-/* What the bits of a small float with a sign, e exponent and m mantissa bits stand for. */
+/* What the bits of a small float with a sign, e exponent and m mantissa bits represent. */
 static double value_of_bits(unsigned bits, int e, int m)
 {
     const int bias = (1 << (e - 1)) - 1;

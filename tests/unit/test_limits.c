@@ -121,7 +121,7 @@ static void decode(size_t code, size_t *plan)
         plan[j] = code % N_SCHEMES;
 }
 
-/* The least loss of a legal plan, and of any, within so many bits; NaN: there is none. */
+/* The least loss of a legal plan, and of any, within this many bits; NaN: there is none. */
 static double best_of(const char *target, const bench *b, double bits, double *free_loss)
 {
     double best = NAN;

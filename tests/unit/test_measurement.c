@@ -66,7 +66,7 @@ TEST(the_error_is_that_of_the_ratio)
         const calm_measure b = {CALM_STORE_PREDICTIONS, .predictions = {.windows = wb}};
         double delta, se;
         for (uint64_t w = 0; w < WINDOWS; w++) {
-            /* 2 to 129 tokens; a level of the window's own beside noise of its tokens. */
+            /* 2 to 129 tokens; a level of the window's own next to noise of its tokens. */
             const size_t n = 2 + (size_t)(128 * calm_rng_uniform(1, t, w));
             const double level = calm_rng_uniform(2, t, w) - 0.4, noise = calm_rng_uniform(3, t, w) - 0.5;
             wa[w] = (calm_eval_window){.tokens = n, .kl = 1};

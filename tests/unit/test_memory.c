@@ -54,7 +54,7 @@ END_OF_TEST
 
 /* ---- spare pages ---- */
 
-/* Pages come back with the next request of their size, zeroed where zeros are asked for; what does not fit beside what
+/* Pages come back with the next request of their size, zeroed where zeros are asked for; what does not fit next to what
  * is held goes back. */
 TEST(spare_pages_come_back)
 {
@@ -79,7 +79,7 @@ TEST(spare_pages_come_back)
         ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 9, MIB));
         calm_arena_clear(&arena);
         ck_assert_uint_gt(account.spare_bytes, 9 * MIB);
-        /* What does not fit beside it goes back. */
+        /* What does not fit next to it goes back. */
         ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 20, MIB));
         ck_assert_uint_le(account.spare_bytes + calm_memory_used(&account), account.most);
         ck_assert_uint_eq(account.spare_bytes, 0);
@@ -247,7 +247,7 @@ typedef struct contest {
     size_t limit, refused, taken, passed;
 } contest;
 
-/* Small requests that would always fit beside large ones that never do. */
+/* Small requests that would always fit next to large ones that never do. */
 static calm_status compete(calm_ctx *worker, size_t index, void *user)
 {
     contest *c = user;

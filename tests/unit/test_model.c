@@ -282,7 +282,7 @@ TEST(every_tensor_is_needed)
 }
 END_OF_TEST
 
-/* The checkpoint at `dir` once more in a directory of its own, its tensors called by other names, and with `extra`
+/* The checkpoint at `dir` once more in its own directory, its tensors called by other names, and with `extra`
  * behind. */
 static const char *rewritten(const char *dir, const char *(*rename)(const char *), const calm_tensor *extra)
 {

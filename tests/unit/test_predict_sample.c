@@ -83,7 +83,7 @@ TEST(half_the_square_is_the_divergence)
 }
 END_OF_TEST
 
-/* A row's draw is its number's alone: not that of threads, of the rows beside it, or of rows that are left out. */
+/* A row's draw is its number's alone: not that of threads, of the rows next to it, or of rows that are left out. */
 TEST(draws_are_of_rows)
 {
     static fixture f;

@@ -50,7 +50,7 @@ TEST(candidates_of_the_store_are_in_no_rate)
     calm_event(&events, CALM_STAGE_QUANTIZE, 910, 1000);
     ck_assert_str_eq(caught_errors(), "calm: quantize   910/1000 candidates, 0.1/s, 15 min 00 s left\n");
     ck_assert_uint_eq(progress.stage[0].base, 900);
-    /* a stage that begins again has a clock and a base of its own */
+    /* a stage that begins again has a clock and its own base */
     calm_event(&events, CALM_STAGE_QUANTIZE, 5, 1000);
     ck_assert_uint_eq(progress.stage[0].base, 5);
     ck_assert(progress.stage[0].seconds < 100);

@@ -522,7 +522,7 @@ TEST(corpus_is_read)
 }
 END_OF_TEST
 
-/* "transform_config" beside one group of quantized modules. */
+/* "transform_config" next to one group of quantized modules. */
 #define TRANSFORM(schemes)                                                                                   \
     CT("\"quantization_status\": \"compressed\", \"config_groups\": {\"g\": {\"targets\": [\"m\"], \"weights\": " \
        "{\"num_bits\": 4}}}, \"transform_config\": {\"config_groups\": {" schemes "}}")

@@ -16,7 +16,7 @@ static calm_replay_costs equal(calm_replay_block blocks[MOST], size_t n)
     return (calm_replay_costs){.blocks = blocks, .n_blocks = n, .divides = true, .flows = true, .windows = 16};
 }
 
-/* Each rank on a machine of its own, at once connected. */
+/* Each rank on its own machine, at once connected. */
 static calm_replay replay(const calm_replay_costs *costs, int ranks)
 {
     const calm_replay_cluster cluster = {.ranks = ranks, .per_node = 1, .threads = 1, .cores = 1, .bandwidth = 1e30};
@@ -145,7 +145,7 @@ TEST(what_follows)
     costs.look = 0.1;
     costs.alone = 5;
     ck_near(replay(&costs, 2).seconds, 108 + 0.1 * 10 + 90 + 5, 1e-4);
-    /* The float half of 8 s beside rank 0's steps, the other half by both; or that half longer than the steps. */
+    /* The float half of 8 s next to rank 0's steps, the other half by both; or that half longer than the steps. */
     costs.passes = 8;
     ck_near(replay(&costs, 2).seconds, 108 + 0.1 * 10 + 90 + 5 + 2, 1e-4);
     costs.passes = 20;

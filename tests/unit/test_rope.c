@@ -15,7 +15,7 @@
 
 static const calm_arch arch = {.name = "test"};
 
-/* A model of two blocks, the second with a rotary embedding of its own. */
+/* A model of two blocks, the second with a separate rotary embedding. */
 typedef struct fixture {
     calm_config config;
     bool local[2];
@@ -80,7 +80,7 @@ static double expected_frequency(const calm_rope_config *rope, size_t c, double 
     return f;
 }
 
-/* The table for a window of this length, as the formulas have it; returns the frequencies that it stands for. */
+/* The table for a window of this length, as the formulas have it; returns the frequencies that it represents. */
 static void check_table(const calm_rope_config *rope, size_t max_positions, size_t length)
 {
     fixture f;
@@ -185,7 +185,7 @@ TEST(yarn)
         rope.beta_fast = variant & 4 ? 3 : 32;
         check_table(&rope, 4 * (size_t)rope.original, 200);
     }
-    rope.theta = 10;    /* the upper bound lies beyond r - 1, the lower one below 0 */
+    rope.theta = 10;    /* the upper bound is beyond r - 1, the lower one below 0 */
     rope.original = 4096;
     rope.beta_fast = 3000;
     check_table(&rope, 16384, 200);

@@ -1,4 +1,5 @@
-/* Rows in memory and in a file: the same to whoever reads them; what the system refuses is an error with the folder. */
+/* Rows in memory and in a file: the same to the code that reads them; what the system refuses is an error with the
+ * folder. */
 #include "ptq/model/row_store.h"
 
 #include <signal.h>

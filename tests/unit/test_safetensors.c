@@ -91,7 +91,7 @@ TEST(digests)
 }
 END_OF_TEST
 
-/* Bytes of this process that lie in memory and belong to files. */
+/* Bytes of this process that are in memory and belong to files. */
 static size_t resident(void)
 {
     size_t total, all, shared;

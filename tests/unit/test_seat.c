@@ -59,7 +59,7 @@ TEST(ranks_of_a_machine)
 }
 END_OF_TEST
 
-/* Cores of its own for every rank; the same numbers on another machine are other cores. */
+/* Its own Cores for every rank; the same numbers on another machine are other cores. */
 TEST(nothing_to_say)
 {
     const calm_seat apart[] = {seat("a", 0, 4, 4), seat("a", 4, 4, 4), seat("b", 0, 8, 8)};

@@ -1,4 +1,4 @@
-/* The environment of the hub: where the cache lies, who asks, and where. */
+/* The environment of the hub: where the cache is, who asks, and where. */
 #include "ptq/hub/settings.h"
 
 #include "ptq/base/file.h"

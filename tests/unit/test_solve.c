@@ -402,7 +402,7 @@ TEST(one_scheme_throughout)
     for (size_t j = 0; j < N_JOBS; j++)
         ck_assert_uint_eq(found.choice[j], plain_winner(&b, j, 2, 2));
     ck_near(found.bits_per_weight, 4, 1e-12);
-    /* Pinned units keep what they are pinned to, beside a uniform width as beside one entry. */
+    /* Pinned units keep what they are pinned to, next to a uniform width as next to one entry. */
     const calm_pin pin = {"*.o", WORD("gptq w4a16_g16"), 0};
     const calm_requests requests = {.pins = &pin, .n_pins = 1, .budget = NAN};
     ck_ok(solve_scheme(&b, &requests, 1, &found));
@@ -443,7 +443,7 @@ TEST(failed_candidates_of_a_uniform_plan)
     row(&b, 1, 2)->failure = "late too";
     ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
     ck_assert_uint_eq(found.choice[1], 3);
-    /* One that failed everywhere is no plan either, though others could stand for it in every unit. */
+    /* One that failed everywhere is no plan either, though others could represent it in every unit. */
     for (size_t j = 0; j < N_JOBS; j++)
         row(&b, j, 5)->failure = "dead";
     ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 5, &found));

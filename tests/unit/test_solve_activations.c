@@ -1,4 +1,4 @@
-/* Budgets of activation bits, alone and beside one of weights: against every plan. */
+/* Budgets of activation bits, alone and next to one of weights: against every plan. */
 #include "tests/support/small_pool.h"
 
 /* ---- bits of activations ---- */

@@ -81,7 +81,7 @@ TEST(missing_and_foreign_files)
     ck_fails(calm_sql_open(ctx, path, CALM_SQL_READ, &sql), CALM_ENOTFOUND, path);
     ck_fails(calm_sql_open(ctx, path, CALM_SQL_WRITE, &sql), CALM_ENOTFOUND, path);
     ck_assert_ptr_null(sql);
-    write_text(path, "This is a text of more than a hundred bytes, which is what SQLite wants to see before it says"
+    write_text(path, "This is a text of more than a hundred bytes, which is what SQLite needs to see before it says"
                      " that a file is not a database at all.\n");
     ck_fails(calm_sql_open(ctx, path, CALM_SQL_READ, &sql), CALM_EFORMAT, path);
     ck_fails(calm_sql_open(ctx, path, CALM_SQL_WRITE, &sql), CALM_EFORMAT, path);

@@ -330,7 +330,7 @@ TEST(evaluations_round_trip)
 }
 END_OF_TEST
 
-/* An encoder's figures have columns of their own: those of predictions are NULL, in the views too. */
+/* An encoder's figures have their own columns: those of predictions are NULL, in the views too. */
 TEST(embeddings_round_trip)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);

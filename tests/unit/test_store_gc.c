@@ -55,7 +55,7 @@ static const char *put_blob(int content)
     return digest;
 }
 
-/* Of a job, with a chain of its own; its blob has `content`. */
+/* Of a job, with its own chain; its blob has `content`. */
 static int64_t put_candidate(const char *key, int64_t job, int64_t calibration, int content)
 {
     const calm_store_score scores[] = {{NULL, "cka", 1e-5}, {"block", "rel_mse", 0.25}};
@@ -108,7 +108,7 @@ static int64_t put_evaluation(const char *key, int64_t model_id)
 
 static bool learns;    /* runs have a learned block each */
 
-/* A learned block of a run, with its candidate and blobs of its own. */
+/* A learned block of a run, with its candidate and its own blobs. */
 static void put_learned(const char *key, const model *m, int64_t start, int64_t run)
 {
     const char *name = test_format("learned %s", key);
@@ -345,7 +345,7 @@ TEST(dropped_runs)
 }
 END_OF_TEST
 
-/* They stay where a run will go on with them, and go where none will. */
+/* They stay where a run will continue with them, and go where none will. */
 TEST(rows_of_a_guard)
 {
     const char *path = fill(), *rows = test_format("%s.guard", path), *half = test_format("%s.guard.new", path);

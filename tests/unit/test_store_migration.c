@@ -271,7 +271,7 @@ TEST(versions_5_and_6)
 }
 END_OF_TEST
 
-/* A store of version 4 with a decoder (model 1) and an encoder (2), whose relative error lies in nll, 1 - cosine in kl
+/* A store of version 4 with a decoder (model 1) and an encoder (2), whose relative error is in nll, 1 - cosine in kl
  * and rank correlation in top1; evaluation 2 is a guard's, 3 the final one with its row of `encoding`. */
 static const char *store_with_encoder(void)
 {
@@ -567,7 +567,7 @@ TEST(killed_or_refused_at_many_calls)
     ck_assert_int_eq(said.status, CALM_OK);
     const long calls = said.calls;
     ck_assert_int_gt(calls, 5);
-    /* All of them take minutes under the sanitizers: so many, spread over all, the first and the last included. */
+    /* All of them take minutes under the sanitizers: this many, spread over all, the first and the last included. */
     for (long i = 0; i < POINTS; i++) {
         const long at = 1 + i * (calls - 1) / (POINTS - 1);
         path = copy_of(original);

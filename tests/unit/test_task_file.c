@@ -217,7 +217,7 @@ TEST(too_much)
                   "array of 257");
     calm_tokenizer *tokenizer = open_tokenizer();
     ck_ok(calm_task_reader_open(ctx, tokenizer, task_file(many, strlen(many)), &plain, &reader));
-    reader.n = CALM_TASKS_MAX;    /* as after so many lines */
+    reader.n = CALM_TASKS_MAX;    /* as after this many lines */
     ck_fails(calm_task_reader_next(ctx, &reader, &task, &found), CALM_EARG, "line 1: expected at most 1048576 tasks");
     calm_task_reader_close(&reader);
     ck_ok(calm_task_reader_open(ctx, tokenizer, task_file("\n \n", 3), &plain, &reader));

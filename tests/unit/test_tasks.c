@@ -142,7 +142,7 @@ static void check_answers(const calm_tasks_result *tasks, const calm_task_answer
     const double n = (double)tasks->n, acc = right / n, acc_norm = right_norm / n;
     ck_near(found->acc, acc, 1e-15);
     ck_near(found->acc_norm, acc_norm, 1e-15);
-    /* The standard deviation of so many ones and zeros, by n - 1, over the root of n. */
+    /* The standard deviation of this many ones and zeros, by n - 1, over the root of n. */
     ck_near(found->acc_se, sqrt((right * (1 - acc) * (1 - acc) + (n - right) * acc * acc) / (n - 1) / n), 1e-12);
     ck_near(found->acc_norm_se,
             sqrt((right_norm * (1 - acc_norm) * (1 - acc_norm) + (n - right_norm) * acc_norm * acc_norm) / (n - 1) / n),

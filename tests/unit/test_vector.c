@@ -63,7 +63,7 @@ TEST(exp_does_not_depend_on_the_place)
 }
 END_OF_TEST
 
-/* A NaN must be seen by whoever checks the result, and may stand anywhere. */
+/* A NaN must be seen by the code that checks the result, and may stand anywhere. */
 TEST(nan_stays)
 {
     for (size_t at = 0; at < 20; at++) {
@@ -271,7 +271,7 @@ TEST(layernorm)
 }
 END_OF_TEST
 
-/* What is not a number stays so, whatever stands beside it. */
+/* What is not a number stays so, whatever stands next to it. */
 TEST(nan_stays_in_activations)
 {
     for (size_t at = 0; at < 20; at++) {

@@ -43,7 +43,7 @@ TEST(there_and_back)
 }
 END_OF_TEST
 
-/* The other end goes after so many bytes of a frame. */
+/* The other end goes after this many bytes of a frame. */
 TEST(cut_off)
 {
     const struct {

