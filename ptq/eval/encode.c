@@ -53,8 +53,8 @@ size_t calm_encode_bytes(const calm_config *config, size_t n)
 size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t n_subjects,
                                  size_t block_bytes)
 {
-    /* The first subject's rows, and those of the one that continues from them.  What a block takes is gone when its last
-     * rows are pooled, which takes less. */
+    /* The first subject's rows, and those of the one that continues from them.  What a block takes is gone when rows of
+     * the last one are pooled, which takes less. */
     return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) + calm_pooling_load_bytes(config) +
            calm_size_min(n_subjects, 2) *
                calm_row_store_bytes(calm_encode_batch(config, n, longest) * longest, config->hidden) + block_bytes;

@@ -112,7 +112,8 @@ static const char *const fixed[] = {
     "added_tokens.json", "chat_template.jinja", "chat_template.json",
     /* how an embedding model pools */
     "modules.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors",
-    "3_Dense/config.json", "3_Dense/model.safetensors", "sentence_bert_config.json", "config_sentence_transformers.json", NULL};
+    "3_Dense/config.json", "3_Dense/model.safetensors", "sentence_bert_config.json",
+    "config_sentence_transformers.json", NULL};
 
 const char *const *calm_hub_fixed_names(void)
 {

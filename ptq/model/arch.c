@@ -20,8 +20,8 @@ const calm_names calm_names_qk_norm = {USUAL_NAMES, .q_norm = "self_attn.q_norm"
 
 bool calm_has_norm(const calm_arch *arch, size_t block, calm_sublayer sublayer, calm_norm_place place)
 {
-    const bool bare = arch->names->bare_start && block == 0;
-    return arch->names->norm[sublayer][place] && !(bare && sublayer == CALM_SUBLAYER_ATTENTION && place == CALM_NORM_IN);
+    const bool first = block == 0 && sublayer == CALM_SUBLAYER_ATTENTION && place == CALM_NORM_IN;
+    return arch->names->norm[sublayer][place] && !(first && arch->names->bare_start);
 }
 
 calm_status calm_head_module(calm_ctx *ctx, const calm_names *names, const char *prefix, const char **out)

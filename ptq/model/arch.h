@@ -72,7 +72,7 @@ typedef struct calm_arch {
     int64_t default_positions; /* when max_position_embeddings is absent; 0: 2048         */
     double default_rope_theta; /* 0: no rotary embedding                                  */
     const char *theta_key;     /* NULL: rope_theta                                        */
-    const char *local_theta_key;    /* blocks that slide have a rotary embedding of their own; NULL: they have not */
+    const char *local_theta_key;    /* blocks that slide have a second rotary embedding; NULL: no */
     double default_local_theta;
     bool scales_both;          /* "rope_scaling" is for both of them                      */
     double partial_rope;       /* partial_rotary_factor counts, and is this when absent; 0: it does not */

@@ -1,4 +1,4 @@
-/* DistilBERT: BERT without types of tokens, with names of its own.
+/* DistilBERT: BERT without types of tokens, with other names.
  *
  * Reference: arXiv 1910.01108; transformers' modeling_distilbert.py. */
 #include "ptq/model/bert.h"
@@ -12,6 +12,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
+/* As the files have them, behind the prefix. */
 static const calm_names names = {
     .blocks = "transformer.layer",
     .embed = "embeddings.word_embeddings",
@@ -22,6 +23,7 @@ static const calm_names names = {
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "output_layer_norm"}},
 };
 
+/* Around the blocks. */
 static const calm_ends ends = {
     .positions = "embeddings.position_embeddings",
     .norm = "embeddings.LayerNorm",
@@ -33,6 +35,7 @@ static const calm_ends ends = {
 static const calm_size_keys sizes = {"dim", "hidden_dim", "n_layers", "n_heads", "max_position_embeddings", NULL,
                                      "activation"};
 
+/* Its norms have no key for eps. */
 const calm_arch calm_arch_distilbert = {
     .name = "distilbert",
     .classes = "DistilBertForMaskedLM",
@@ -49,6 +52,7 @@ const calm_arch calm_arch_distilbert = {
     .default_positions = 512,
     .eps_key = "",
     .default_eps = 1e-12,
-    .keys = "dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds tie_weights_",    /* its table of positions is stored */
+    /* Sinusoidal or not, the table of positions is stored. */
+    .keys = "dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds tie_weights_",
     .read_config = read_config,
 };

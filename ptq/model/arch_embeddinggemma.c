@@ -8,11 +8,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     CALM_TRY(calm_gemma3_read(ctx, path, root, config));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "use_bidirectional_attention", &(bool){false}, &config->both_ways));
+    /* A causal one keeps its windows. */
     if (config->both_ways)
         calm_config_windows_both_ways(config);
     return CALM_OK;
 }
 
+/* No head: the class has none. */
 static const calm_names names = {
     .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", CALM_USUAL_ROLES, CALM_GEMMA_NORMS,
     .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm",

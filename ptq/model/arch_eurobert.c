@@ -5,6 +5,7 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
+    /* Two switches, as Llama's. */
     bool mlp;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &mlp));
     config->bias[CALM_ROLE_GATE] = config->bias[CALM_ROLE_UP] = config->bias[CALM_ROLE_DOWN] = mlp;
@@ -13,6 +14,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return calm_config_attention_biases(ctx, path, root, config);
 }
 
+/* A class without a head is one of the stem. */
 const calm_arch calm_arch_eurobert = {
     .name = "eurobert",
     .classes = "EuroBertForMaskedLM",

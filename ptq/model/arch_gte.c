@@ -31,6 +31,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return calm_bert_types(ctx, path, root, 1, 0, config);
 }
 
+/* As the files have them, behind the prefix. */
 static const calm_names names = {
     .blocks = "encoder.layer",
     .embed = "embeddings.word_embeddings",
@@ -43,6 +44,7 @@ static const calm_names names = {
     .readers = &calm_names_llama,    /* the fused matrices in parts */
 };
 
+/* Around the blocks. */
 static const calm_ends ends = {
     .types = "embeddings.token_type_embeddings",
     .norm = "embeddings.LayerNorm",
@@ -52,6 +54,7 @@ static const calm_ends ends = {
     .bias = "lm_head.decoder.bias",
 };
 
+/* Also the classes of the code that came with the files. */
 const calm_arch calm_arch_gte = {
     .name = "gte",
     .classes = "GteForMaskedLM|NewModel|NewForMaskedLM|NewForSequenceClassification|NewForTokenClassification",

@@ -1,5 +1,5 @@
 /* ModernBERT: pre-norm LayerNorm, rotary embedding, q, k, v in one matrix, a gated MLP whose gate and input are in one,
- * biases by switches; blocks that slide see half a window on either side and have a rotary embedding of their own.
+ * biases by switches; blocks that slide see half a window on either side and have a second rotary embedding.
  *
  *   x = norm(embedding);  x += Wo(attn(Wqkv(h))), h = attn_norm(x), of block 0 x itself
  *   x += Wo(gelu(a) b),   [a | b] = Wi(mlp_norm(x))
@@ -50,6 +50,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return read_windows(ctx, path, root, config);
 }
 
+/* As the files have them, behind the prefix. */
 static const calm_names names = {
     .blocks = "layers",
     .embed = "embeddings.tok_embeddings",
@@ -62,6 +63,7 @@ static const calm_names names = {
     .bare_start = true,
 };
 
+/* Around the blocks. */
 static const calm_ends ends = {
     .norm = "embeddings.norm",
     .transform = "head.dense",
@@ -71,6 +73,7 @@ static const calm_ends ends = {
 static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                                      "max_position_embeddings", "norm_eps", "hidden_activation"};
 
+/* Both rotary embeddings have their own key. */
 const calm_arch calm_arch_modernbert = {
     .name = "modernbert",
     .classes = "ModernBertForMaskedLM",

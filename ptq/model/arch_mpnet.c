@@ -7,6 +7,7 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
+    /* More rows than buckets may be stored. */
     int64_t n;
     CALM_TRY(calm_json_need_int(ctx, path, root, "relative_attention_num_buckets",
                                 &(int64_t){CALM_DISTANCE_BUCKETS}, CALM_DISTANCE_BUCKETS, CALM_SIZE_LIMIT, &n));
@@ -17,6 +18,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return calm_bert_padding(ctx, path, 1, config);
 }
 
+/* As the files have them, behind the prefix. */
 static const calm_names names = {
     .blocks = "encoder.layer",
     .embed = "embeddings.word_embeddings",
@@ -29,6 +31,7 @@ static const calm_names names = {
     .distance = "encoder.relative_attention_bias",
 };
 
+/* Around the blocks. */
 static const calm_ends ends = {
     .positions = "embeddings.position_embeddings",
     .norm = "embeddings.LayerNorm",
@@ -36,6 +39,7 @@ static const calm_ends ends = {
     CALM_ROBERTA_HEAD,
 };
 
+/* Its code writes no layer for types. */
 const calm_arch calm_arch_mpnet = {
     .name = "mpnet",
     .classes = "MPNetForMaskedLM",

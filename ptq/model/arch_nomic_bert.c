@@ -34,6 +34,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return calm_bert_types(ctx, path, root, 2, 0, config);
 }
 
+/* As the files have them, behind the prefix. */
 static const calm_names names = {
     .blocks = "encoder.layers",
     .embed = "embeddings.word_embeddings",
@@ -45,6 +46,7 @@ static const calm_names names = {
     .readers = &calm_names_llama,    /* the fused matrices in parts */
 };
 
+/* Around the blocks. */
 static const calm_ends ends = {
     .types = "embeddings.token_type_embeddings",
     .norm = "emb_ln",
@@ -57,6 +59,7 @@ static const calm_ends ends = {
 static const calm_size_keys published = {"n_embd", "n_inner", "n_layer", "n_head", "n_positions",
                                          "layer_norm_epsilon", "activation_function"};
 
+/* GPT-2's keys where the file has them. */
 const calm_arch calm_arch_nomic_bert = {
     .name = "nomic_bert",
     .classes = "NomicBertForMaskedLM|NomicBertForPreTraining",

@@ -3,6 +3,7 @@
  * Reference: arXiv 1907.11692; transformers' modeling_roberta.py. */
 #include "ptq/model/bert.h"
 
+/* An encoder has no norm behind its blocks: each ends with one. */
 const calm_arch calm_arch_roberta = {
     .name = "roberta",
     .classes = "RobertaForMaskedLM",

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+/* Blocks are BERT's; the head is not. */
 const calm_names calm_names_roberta = {CALM_BERT_MODULES, .head = "lm_head.decoder"};
 const calm_ends calm_ends_roberta = {CALM_BERT_EMBEDDINGS, CALM_ROBERTA_HEAD, .pooler = "pooler.dense"};
 
@@ -10,6 +11,7 @@ calm_status calm_bert_types(calm_ctx *ctx, const char *path, const calm_json *ro
                                calm_config *config)
 {
     int64_t n;
+    /* A family without a table of them allows 0. */
     CALM_TRY(calm_json_need_int(ctx, path, root, "type_vocab_size", &fallback, least, CALM_SIZE_LIMIT, &n));
     config->n_types = (size_t)n;
     return CALM_OK;
@@ -32,12 +34,14 @@ calm_status calm_bert_padding(calm_ctx *ctx, const char *path, int64_t padding, 
         return calm_fail(ctx, CALM_EFORMAT,
                          "%s: \"max_position_embeddings\": found %zu, expected more than \"pad_token_id\" %lld + 1, "
                          "since positions begin behind it", path, config->max_positions, (long long)padding);
+    /* The padding's own row is the one before. */
     config->position_base = (size_t)padding + 1;
     return CALM_OK;
 }
 
 void calm_bert_biases(calm_config *config)
 {
+    /* Roles that the family has not are never asked. */
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         config->bias[role] = true;
 }

@@ -38,7 +38,7 @@ calm_status calm_mlp_project(calm_ctx *ctx, const calm_config *config, const cal
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n * 2 * inner));
     CALM_TRY(apply(ctx, fused, h, n, both));
-    /* Rows of the fused product are [gate | up], or [up | gate]; the activation kernels want each of them contiguous. */
+    /* Rows of the fused product are [gate | up] or [up | gate]; the activation kernels want each contiguous. */
     const bool up_first = config->arch->names->up_first;
     for (size_t t = 0; t < n; t++) {
         memcpy((up_first ? *b : *a) + t * inner, both + t * 2 * inner, inner * sizeof **a);

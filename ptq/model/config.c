@@ -225,6 +225,7 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
 
 void calm_config_windows_both_ways(calm_config *config)
 {
+    /* Whole division, as the reference's. */
     for (size_t i = 0; i < config->n_blocks; i++)
         config->window[i] = config->window[i] ? config->window[i] / 2 + 1 : 0;
 }

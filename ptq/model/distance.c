@@ -6,8 +6,10 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/widen.h"
 
-size_t calm_distance_bucket(size_t from, size_t to)
+/* The bucket of a key at `to` for a query at `from`. */
+static size_t bucket(size_t from, size_t to)
 {
+    /* Half of the buckets are for keys behind the query, half of those for one distance each. */
     const size_t half = CALM_DISTANCE_BUCKETS / 2, exact = half / 2, after = to > from ? half : 0;
     const size_t d = to > from ? to - from : from - to;
     if (d < exact)
@@ -44,10 +46,11 @@ calm_status calm_distance_load(calm_ctx *ctx, const calm_model *model, const flo
     CALM_TRY(need_table(ctx, model, &tensor));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, stored, tensor->n_elements));
     CALM_TRY(calm_widen(ctx, calm_model_tensors(model), tensor, stored));
+    /* By head, where attention reads it; all distances from far behind to far ahead. */
     for (size_t head = 0; head < n_heads; head++)
         for (size_t i = 0; i < CALM_DISTANCE_WIDTH; i++)
             table[head * CALM_DISTANCE_WIDTH + i] =
-                stored[calm_distance_bucket(CALM_DISTANCE_FAR, i) * n_heads + head];
+                stored[bucket(CALM_DISTANCE_FAR, i) * n_heads + head];
     *out = table;
     return CALM_OK;
 }

@@ -17,9 +17,6 @@
 /* Numbers of one head: distances -FAR .. FAR. */
 #define CALM_DISTANCE_WIDTH (2 * CALM_DISTANCE_FAR + 1)
 
-/* The bucket of a key at `to` for a query at `from`. */
-size_t calm_distance_bucket(size_t from, size_t to);
-
 /* What `table` [n_heads, CALM_DISTANCE_WIDTH] of calm_distance_load adds to a score. */
 static inline float calm_distance_at(const float *table, size_t head, size_t from, size_t to)
 {

@@ -15,7 +15,7 @@ static size_t position_row(const calm_config *config, const lookup *of, size_t t
 {
     if (!config->position_base)
         return of->span->positions ? of->span->positions[t] : t;
-    /* Where padding has a row of its own, tokens count: the reference looks at ids, not at a mask. */
+    /* Where padding has its own row, tokens count: the reference looks at ids, not at a mask. */
     const bool padding = of->ids[t] == config->position_base - 1;
     return padding ? config->position_base - 1 : config->position_base + (*counted)++;
 }
@@ -50,6 +50,7 @@ static calm_status add_rows(calm_ctx *ctx, const calm_model *model, const char *
 static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const lookup *of, float *out)
 {
     const calm_config *config = calm_model_config(model);
+    /* Rotary families have no table of positions, some none of types. */
     const calm_ends *ends = config->arch->ends;
     calm_norm norm;
     char *name;

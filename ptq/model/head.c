@@ -15,7 +15,7 @@
 /* ---- loading ---- */
 
 /* The first of the tensors joined by '|' that is there; the last one when none is, for the message.  A head that is not
- * tied has a bias of its own; tied, all names mean the same one. */
+ * tied has its own bias; tied, all names mean the same one. */
 static calm_status find_bias(calm_ctx *ctx, const calm_safetensors *set, const char *names, char **out)
 {
     for (const char *at = names;; at = strchr(at, '|') + 1) {

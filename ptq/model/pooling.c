@@ -54,14 +54,15 @@ static calm_status read_switches(calm_ctx *ctx, const char *path, const calm_jso
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
             known |= strcmp(key, keys[i][0]) == 0;
         if (!known)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": this way of pooling is not known; expected cls, mean, "
-                             "mean_sqrt_len_tokens, weightedmean or lasttoken", path, key);
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": this way of pooling is not known; expected cls, "
+                             "mean, mean_sqrt_len_tokens, weightedmean or lasttoken", path, key);
     }
     return CALM_OK;
 }
 
 static calm_status read_mode(calm_ctx *ctx, const char *path, const calm_json *root, calm_pooling_mode *out)
 {
+    /* Newer files have one key, older ones a switch each. */
     const calm_json *value = calm_json_get(root, "pooling_mode");
     const char *mode = "mean";
     /* A list of one is that one. */
@@ -82,6 +83,7 @@ static calm_status read_mode(calm_ctx *ctx, const char *path, const calm_json *r
     return CALM_OK;
 }
 
+/* The module that makes one row of all. */
 static calm_status read_pooling(calm_ctx *ctx, const char *dir, const char *folder, calm_pooling *to)
 {
     CALM_SCOPED_JSON(root);
@@ -97,6 +99,7 @@ static calm_status read_pooling(calm_ctx *ctx, const char *dir, const char *fold
     return read_mode(ctx, path, root, &to->mode);
 }
 
+/* By the class of torch that the file names. */
 static calm_status read_function(calm_ctx *ctx, const char *path, const calm_json *root, calm_dense_function *out)
 {
     const char *name;
@@ -150,6 +153,7 @@ static calm_status open_dense(calm_ctx *ctx, calm_pooling_step *step, bool load)
     return CALM_OK;
 }
 
+/* A layer: its sizes follow from those before it and from its tensors. */
 static calm_status read_dense(calm_ctx *ctx, const char *dir, const char *folder, size_t in, calm_pooling_step *to)
 {
     CALM_SCOPED_JSON(root);
@@ -199,8 +203,8 @@ static calm_status read_module(calm_ctx *ctx, const char *dir, const char *path,
     }
     const bool dense = strcmp(kind, "Dense") == 0;
     if (!*pools || (!dense && strcmp(kind, "Normalize") != 0))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"type\": found \"%s\"%s, expected Transformer, then Pooling, then "
-                         "Dense and Normalize", path, type, *pools ? "" : " before Pooling");
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"type\": found \"%s\"%s, expected Transformer, then Pooling, "
+                         "then Dense and Normalize", path, type, *pools ? "" : " before Pooling");
     if (to->n_steps == CALM_POOLING_STEPS)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: expected at most %zu modules behind Pooling", path,
                          CALM_POOLING_STEPS);
@@ -304,6 +308,7 @@ static void pool_mean(const float *x, size_t n, size_t width, double divisor, do
         out[j] /= divisor;
 }
 
+/* Weighted sums of rows; of those that count nothing none is read. */
 static void pool_rows(calm_pooling_mode mode, const float *x, size_t n, size_t width, double *out)
 {
     memset(out, 0, width * sizeof *out);
@@ -318,6 +323,7 @@ static void pool_rows(calm_pooling_mode mode, const float *x, size_t n, size_t w
     }
 }
 
+/* y = f(x). */
 static double apply(calm_dense_function function, double x)
 {
     return function == CALM_DENSE_TANH      ? tanh(x)
@@ -344,6 +350,7 @@ static double length_of(size_t n, const double *x)
     return fmax(sqrt(square), 1e-12);
 }
 
+/* y [out] of one step from x [in]. */
 static void run_step(const calm_pooling_step *step, const double *x, double *y)
 {
     const double length = step->dense ? 1 : length_of(step->in, x);
@@ -359,6 +366,7 @@ static void run_step(const calm_pooling_step *step, const double *x, double *y)
 
 const double *calm_pooling_run(const calm_pooling *pooling, const float *x, size_t n, double *room)
 {
+    /* Stages stand behind each other, so that the way back finds what each read. */
     double *at = room;
     pool_rows(pooling->mode, x, n, pooling->hidden, at);
     for (size_t i = 0; i < pooling->n_steps; i++) {
@@ -389,6 +397,7 @@ static void step_back(const calm_pooling_step *step, const double *x, const doub
 
 void calm_pooling_back(const calm_pooling *pooling, const double *room, const double *dy, double *d_room, double *dx)
 {
+    /* From the last stage to the first, each in its place of d_room. */
     const double *y = room + calm_pooling_room(pooling) - pooling->width;
     double *d = d_room + calm_pooling_room(pooling) - pooling->width;
     memcpy(d, dy, pooling->width * sizeof *d);

@@ -41,9 +41,9 @@ struct calm_pooling {
 /* Width of a sentence's embedding. */
 size_t calm_pooling_width(const calm_config *config);
 
-/* What modules.json of a model directory says, checked against config->hidden, in ctx->out; *out NULL: there is none, or
- * it has no module that pools.  CALM_EUNSUPPORTED: a module, mode or function that is not known, several modes at once.
- * CALM_EFORMAT: sizes that do not fit.  CALM_ENOTFOUND: a file or tensor is missing. */
+/* What modules.json of a model directory says, checked against config->hidden, in ctx->out; *out NULL: there is none,
+ * or it has no module that pools.  CALM_EUNSUPPORTED: a module, mode or function that is not known, several modes at
+ * once.  CALM_EFORMAT: sizes that do not fit.  CALM_ENOTFOUND: a file or tensor is missing. */
 calm_status calm_pooling_read(calm_ctx *ctx, const char *dir, const calm_config *config, const calm_pooling **out);
 
 /* With the weights of its layers in ctx->out; a plain mean where the model says nothing. */

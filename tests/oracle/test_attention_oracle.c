@@ -182,7 +182,8 @@ static bool sees(const calm_config *config, const calm_span *span, size_t t, siz
 /* What is added for the distance: that of a key far away is that of the farthest. */
 static double added(const calm_block *block, const calm_span *span, size_t head, size_t t, size_t j)
 {
-    const long from = span->positions ? span->positions[t] : (long)t, to = span->positions ? span->positions[j] : (long)j;
+    const long from = span->positions ? span->positions[t] : (long)t;
+    const long to = span->positions ? span->positions[j] : (long)j;
     const long far = (long)CALM_DISTANCE_FAR, d = to - from < -far ? -far : to - from > far ? far : to - from;
     return block->distance ? (double)block->distance[(long)head * (2 * far + 1) + far + d] : 0;
 }
@@ -389,6 +390,7 @@ int main(void)
 {
     return run_tests("attention_oracle", (const TTest *[]){full_attention, grouped_queries, sliding_windows,
                                                            norms_over_the_whole_projection, one_matrix_for_q_k_and_v,
-                                                           encoders, windows_both_ways, distances, capped_scores, positions_with_gaps,
-                                                           partial_rotation, windows_longer_than_the_tables, NULL});
+                                                           encoders, windows_both_ways, distances, capped_scores,
+                                                           positions_with_gaps, partial_rotation,
+                                                           windows_longer_than_the_tables, NULL});
 }

@@ -23,6 +23,9 @@ with open(sys.argv[2], encoding="utf-8") as stream:
 with open(sys.argv[3], encoding="utf-8") as stream:
     ours = torch.tensor([json.loads(line) for line in stream], dtype=torch.float64)
 model = SentenceTransformer(sys.argv[1], device="cpu", model_kwargs={"dtype": torch.float32})
+# sentence-transformers calls forward, past the hook by which compressed-tensors unpacks the weights: one call unpacks them.
+with torch.no_grad():
+    model[0].auto_model(torch.tensor([[1, 2]]))
 # One at a time: padding beside longer ones changes last bits.
 theirs = torch.cat([model.encode([s], convert_to_tensor=True) for s in sentences]).double()
 a, b = (torch.nn.functional.normalize(x, dim=1) for x in (ours, theirs))

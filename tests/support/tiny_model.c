@@ -27,8 +27,8 @@ const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .voca
 typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER } condition;
 
 /* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
- * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3 three
- * times D, R buckets of distances, H heads. */
+ * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
+ * three times D, R buckets of distances, H heads. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
@@ -128,8 +128,10 @@ static const tensor_row distilbert[] = {
 static const tensor_row mpnet[] = {
     BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.position", 'P'), BERT_NORM("embeddings.LayerNorm"),
     {"encoder.relative_attention_bias.weight", 'R', 'H', ALWAYS},
-    BERT_LINEAR("encoder.layer.#.attention.attn.q", 'D', 'D'), BERT_LINEAR("encoder.layer.#.attention.attn.k", 'D', 'D'),
-    BERT_LINEAR("encoder.layer.#.attention.attn.v", 'D', 'D'), BERT_LINEAR("encoder.layer.#.attention.attn.o", 'D', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.attn.q", 'D', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.attn.k", 'D', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.attn.v", 'D', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.attn.o", 'D', 'D'),
     BERT_NORM("encoder.layer.#.attention.LayerNorm"), BERT_LINEAR("encoder.layer.#.intermediate.dense", 'M', 'D'),
     BERT_LINEAR("encoder.layer.#.output.dense", 'D', 'M'), BERT_NORM("encoder.layer.#.output.LayerNorm"),
     BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
@@ -141,13 +143,15 @@ static const tensor_row modernbert[] = {
     {0}};
 static const tensor_row nomic_bert[] = {
     BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.token_type", 'T'), BERT_NORM("emb_ln"),
-    {"encoder.layers.#.attn.Wqkv.weight", '3', 'D', ALWAYS}, {"encoder.layers.#.attn.out_proj.weight", 'D', 'D', ALWAYS},
+    {"encoder.layers.#.attn.Wqkv.weight", '3', 'D', ALWAYS},
+    {"encoder.layers.#.attn.out_proj.weight", 'D', 'D', ALWAYS},
     BERT_NORM("encoder.layers.#.norm1"), {"encoder.layers.#.mlp.fc11.weight", 'M', 'D', ALWAYS},
     {"encoder.layers.#.mlp.fc12.weight", 'M', 'D', ALWAYS}, {"encoder.layers.#.mlp.fc2.weight", 'D', 'M', ALWAYS},
     BERT_NORM("encoder.layers.#.norm2"), {0}};
 static const tensor_row gte[] = {
     BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.token_type", 'T'), BERT_NORM("embeddings.LayerNorm"),
-    BERT_LINEAR("encoder.layer.#.attention.qkv_proj", '3', 'D'), BERT_LINEAR("encoder.layer.#.attention.o_proj", 'D', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.qkv_proj", '3', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.o_proj", 'D', 'D'),
     BERT_NORM("encoder.layer.#.attn_ln"), {"encoder.layer.#.mlp.up_gate_proj.weight", 'G', 'D', ALWAYS},
     BERT_LINEAR("encoder.layer.#.mlp.down_proj", 'D', 'M'), BERT_NORM("encoder.layer.#.mlp_ln"), {0}};
 
@@ -425,7 +429,8 @@ void tiny_model_write_config(const tiny_model *model, const char *dir)
         "%s, "
         "\"torch_dtype\": \"%s\", %s%s%s%s%s%s%s}\n",
         family->class_name, family->model_type, keys[0], model->hidden, keys[1], model->inner, keys[2],
-        model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv, model->head_dim, N_POSITIONS, model->tied ? "true" : "false", dtype,
+        model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv, model->head_dim, N_POSITIONS,
+        model->tied ? "true" : "false", dtype,
         family->config, model->bias && family->bias ? ", " : "", model->bias && family->bias ? family->bias : "",
         window_text(model, family), experts_text(model, family), model->extra ? ", " : "",
         model->extra ? model->extra : "");

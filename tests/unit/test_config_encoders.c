@@ -1,16 +1,16 @@
-/* config.json of encoders: keys that only some families have, both spellings, windows on both sides, what is refused. */
+/* config.json of encoders: keys that only some families have, both spellings, windows on both sides, refusals. */
 #include <math.h>
 
 #include "ptq/model/arch.h"
 #include "tests/support/harness.h"
 
 /* Members without those that differ. */
-#define BERT  "\"hidden_size\": 48, \"intermediate_size\": 96, \"num_attention_heads\": 4, \"num_hidden_layers\": 2, "  \
+#define BERT  "\"hidden_size\": 48, \"intermediate_size\": 96, \"num_attention_heads\": 4, \"num_hidden_layers\": 2, " \
               "\"vocab_size\": 400, \"max_position_embeddings\": 80"
 #define DISTIL "\"dim\": 48, \"hidden_dim\": 96, \"n_heads\": 4, \"n_layers\": 2, \"vocab_size\": 400"
-#define GPT2  "\"n_embd\": 48, \"n_inner\": 96, \"n_head\": 4, \"n_layer\": 2, \"vocab_size\": 400, "                   \
+#define GPT2  "\"n_embd\": 48, \"n_inner\": 96, \"n_head\": 4, \"n_layer\": 2, \"vocab_size\": 400, " \
               "\"n_positions\": 256, \"activation_function\": \"swiglu\", \"layer_norm_epsilon\": 1e-12"
-#define DEEP  "\"hidden_size\": 48, \"intermediate_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 5, "  \
+#define DEEP  "\"hidden_size\": 48, \"intermediate_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 5, " \
               "\"vocab_size\": 400"
 
 static calm_json *parse(const char *class_name, const char *members)
@@ -93,7 +93,8 @@ END_OF_TEST
 TEST(activations_by_their_own_keys)
 {
     ck_assert_int_eq(read("DistilBertModel", DISTIL ", \"activation\": \"relu\"").activation, CALM_ACTIVATION_RELU);
-    ck_assert_int_eq(read("ModernBertModel", DEEP ", \"hidden_activation\": \"silu\"").activation, CALM_ACTIVATION_SILU);
+    ck_assert_int_eq(read("ModernBertModel", DEEP ", \"hidden_activation\": \"silu\"").activation,
+                     CALM_ACTIVATION_SILU);
     ck_assert_int_eq(read("NomicBertModel", GPT2).activation, CALM_ACTIVATION_SILU);
     ck_assert_int_eq(read("GteModel", BERT).activation, CALM_ACTIVATION_GELU);
     /* The head of RoBERTa is fixed, that of ModernBERT has a key. */

@@ -106,7 +106,8 @@ TEST(layers_behind_it)
     ck_assert_uint_eq(calm_pooling_width(&config), 3);
     for (size_t i = 0; i < 3; i++)
         ck_assert(fabs(found[i] - y[i] / length) < 1e-7);    /* weights are float32 */
-    ck_assert_uint_eq(calm_pooling_load_bytes(&config), CALM_BYTES(float, 8) + CALM_BYTES(float, 2) + CALM_BYTES(float, 6));
+    ck_assert_uint_eq(calm_pooling_load_bytes(&config),
+                      CALM_BYTES(float, 8) + CALM_BYTES(float, 2) + CALM_BYTES(float, 6));
 }
 END_OF_TEST
 
@@ -140,7 +141,8 @@ TEST(other_ways_are_refused)
         {"{\"pooling_mode_other_tokens\": true}", "\"pooling_mode_other_tokens\": this way of pooling is not known",
          CALM_EUNSUPPORTED},
         {"{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": true}",
-         "\"pooling_mode_cls_token\" and \"pooling_mode_mean_tokens\": found both true, expected one", CALM_EUNSUPPORTED},
+         "\"pooling_mode_cls_token\" and \"pooling_mode_mean_tokens\": found both true, expected one",
+         CALM_EUNSUPPORTED},
         {"{\"pooling_mode\": \"median\"}", "\"pooling_mode\": found \"median\", expected cls", CALM_EUNSUPPORTED},
         {"{\"pooling_mode\": [\"cls\", \"mean\"]}", "found 2 ways of pooling, expected one", CALM_EUNSUPPORTED},
         {"{\"pooling_mode\": []}", "found 0 ways of pooling, expected one", CALM_EUNSUPPORTED},
@@ -159,7 +161,8 @@ END_OF_TEST
 TEST(other_modules_are_refused)
 {
     begin("[" FIRST ", " MODULE("LSTM", "2_LSTM") "]", "{}");
-    refuse(CALM_EUNSUPPORTED, "\"type\": found \"sentence_transformers.models.LSTM\", expected Transformer, then Pooling");
+    refuse(CALM_EUNSUPPORTED,
+           "\"type\": found \"sentence_transformers.models.LSTM\", expected Transformer, then Pooling");
     begin("[" MODULE("Dense", "0_Dense") ", " FIRST "]", "{}");
     refuse(CALM_EUNSUPPORTED, "Dense\" before Pooling");
     begin("[" FIRST ", " MODULE("Pooling", "1_Pooling") "]", "{}");
