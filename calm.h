@@ -351,7 +351,7 @@ CALM_API calm_status calm_dequantize_to(calm_ctx *ctx, const char *path, const c
 /* Element types that scales are rounded to, of the types that tensors have. */
 #define CALM_DTYPE_LIST(X)                                                                                             \
     X(F64, 8) X(F32, 4) X(F16, 2) X(BF16, 2) X(I64, 8) X(I32, 4) X(I16, 2) X(I8, 1) X(U64, 8) X(U32, 4)                \
-    X(U16, 2) X(U8, 1) X(BOOL, 1) X(F8_E4M3, 1)
+    X(U16, 2) X(U8, 1) X(BOOL, 1) X(F8_E4M3, 1) X(F8_E8M0, 1)
 
 typedef enum calm_dtype {
 #define CALM_DTYPE_ENUM(name, bytes) CALM_##name,
@@ -383,6 +383,7 @@ typedef struct calm_scheme {
     calm_dtype scale_dtype;   /* CALM_BF16 (default) or CALM_F16                       */
     int family;               /* 0: whole numbers; else what calm_scheme_parse makes of a name like "nvfp4" */
     int mix;                  /* 0: the same for every linear; else what it makes of "gguf_q4_k_m"          */
+    int group_else;           /* columns per scale where `group` does not divide; -1: one per row; 0: none   */
 } calm_scheme;
 
 /* Parse a name.  CALM_EARG with what is wrong and examples. */

@@ -30,6 +30,9 @@ typedef struct calm_job_shape {
 /* Of a job with one thread and an H for each chain, without kept rows, groups of inputs and biases. */
 calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t in);
 
+/* Name of the scheme float and of the one algorithm that reaches it, which has no steps and is not run. */
+#define CALM_FLOAT "float"
+
 #define CALM_NEEDS_GRAM    (1u << 0)
 #define CALM_NEEDS_ABSMAX  (1u << 1)
 #define CALM_NEEDS_SUMS    (1u << 2)

@@ -267,6 +267,14 @@ static calm_status build(calm_ctx *ctx, const char *text, const char *chain, cal
     return CALM_OK;
 }
 
+/* No chain: it leaves linears as they are, at the scheme of this name. */
+static calm_status make_float(calm_ctx *ctx, calm_algorithm **out)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
+    (*out)->name = (*out)->canonical = CALM_FLOAT;
+    return CALM_OK;
+}
+
 calm_status calm_algorithm_parse(calm_ctx *ctx, const char *text, calm_algorithm **out)
 {
     CALM_ENTER(ctx, text && out);
@@ -274,6 +282,8 @@ calm_status calm_algorithm_parse(calm_ctx *ctx, const char *text, calm_algorithm
     const calm_preset *presets = calm_presets(&n);
     char *name;
     *out = NULL;
+    if (strcmp(text, CALM_FLOAT) == 0)
+        return make_float(ctx, out);
     for (size_t i = 0; i < n; i++) {
         if (strcmp(presets[i].name, text) == 0) {
             CALM_TRY(build(ctx, text, presets[i].chain, out));

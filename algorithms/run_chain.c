@@ -99,6 +99,10 @@ calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorith
 {
     char name[CALM_SCHEME_NAME_MAX];
     calm_scheme_name(scheme, name);
+    if (algorithm->n_steps == 0)
+        return scheme->bits == 0 ? CALM_OK
+            : calm_fail(ctx, CALM_EUNSUPPORTED, "%s cannot reach %s: it leaves linears as they are", algorithm->name,
+                        name);
     if (scheme->bits == 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s cannot reach %s: the scheme is float, there is nothing to round to", algorithm->name,
@@ -470,6 +474,8 @@ calm_status calm_algorithm_run_shared(calm_ctx *ctx, const calm_algorithm *algor
                                       const calm_hessian *shared, calm_qjob *out)
 {
     CALM_ENTER(ctx, algorithm && job && job->name && (job->linears || !job->n_linears) && out);
+    if (algorithm->n_steps == 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s leaves linears as they are", job->name, algorithm->name);
     CALM_TRY(check_job(ctx, algorithm, job));
     CALM_SCOPED_SCRATCH(ctx);
     calm_problem problem;

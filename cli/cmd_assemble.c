@@ -12,7 +12,7 @@
 
 typedef struct options {
     calm_common common;
-    const char *store, *output, *model;
+    const char *store, *output, *model, *adapter;
     bool hybrid, force, json;
 } options;
 
@@ -20,6 +20,7 @@ static const calm_option table[] = {
     CALM_OPT("output", output, STRING, "checkpoint to write", .metavar = "DIR", .key = 'o'),
     CALM_OPT_STORE,
     CALM_OPT_RUN_MODEL,
+    CALM_OPT_RUN_ADAPTER,
     CALM_OPT_HYBRID,
     CALM_OPT_FORCE,
     CALM_OPT("json", json, BOOL, "print what was written as JSON"),
@@ -61,6 +62,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_kernels_pin_run(ctx, o->store, how.run));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
     how.model = model.dir;
+    how.adapter = o->adapter;
     how.events = calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_reassemble(ctx, &how, &assembly);
     CALM_TRY(calm_progress_end(ctx, &progress));

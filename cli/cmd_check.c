@@ -6,11 +6,13 @@
 #include "cli/command.h"
 #include "cli/print.h"
 #include "ptq/check/check.h"
+#include "ptq/model/model.h"
 
 #define MOST_LINES 20    /* findings of one rule that are printed without --all */
 
 typedef struct options {
     calm_common common;
+    calm_model_how how;
     int target;
     bool json, list, all;
 } options;
@@ -20,6 +22,7 @@ static const calm_option table[] = {
              .fallback = "any", .values = CALM_CHECK_ENGINE_NAMES, .key = 't'),
     CALM_OPT("list", list, BOOL, "print the rules instead: what each says, and what engines do"),
     CALM_OPT("all", all, BOOL, "print every finding, not only the first twenty of a rule"),
+    CALM_OPT_ACCEPT,
     CALM_OPT("json", json, BOOL, "print {path, target, format, tensors, linears, quantized_linears, bytes, errors, "
              "warnings, notes, findings: [{rule, severity, where, found, title, engines, behaviour, remedy}]}"),
     CALM_OPT_COMMON,
@@ -133,7 +136,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (!o->common.args.n)
         return calm_fail(ctx, CALM_EARG, "calm check: what is to be checked? A directory or a .gguf file, or --list");
     const char *path = o->common.args.of[0];
-    CALM_TRY(calm_check(ctx, path, (calm_check_engine)o->target, &report));
+    CALM_TRY(calm_check_accepting(ctx, path, (calm_check_engine)o->target, &o->how.accept_keys, &report));
     CALM_TRY(o->json ? print_json(ctx, path, o, &report) : print_text(ctx, path, o, &report));
     const size_t faults = report.n_severity[CALM_SEVERITY_ERROR] + report.n_severity[CALM_SEVERITY_WARNING];
     return faults ? calm_fail(ctx, CALM_EMISMATCH, "%s: %zu finding%s", path, faults, plural(faults)) : CALM_OK;

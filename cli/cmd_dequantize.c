@@ -9,6 +9,7 @@
 
 typedef struct options {
     calm_common common;
+    calm_model_how how;
     const char *output, *max_shard_size;
     int dtype;
     bool force;
@@ -20,6 +21,7 @@ static const calm_option table[] = {
              "config.json says", .fallback = "checkpoint", .values = "f32|f16|bf16|checkpoint"),
     CALM_OPT("max-shard-size", max_shard_size, STRING, "most bytes of tensors in a file: 5GB, 500MB", .fallback = "5GB",
              .metavar = "SIZE"),
+    CALM_OPT_HOW,
     CALM_OPT("force", force, BOOL, "replace a checkpoint that is there", .key = 'f'),
     CALM_OPT_COMMON,
     {0},
@@ -32,7 +34,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const char *from = o->common.args.of[0];
     calm_progress progress;
     calm_dequantize_options how = {
-        .output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = calm_progress_tick,
+        .how = o->how, .output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = calm_progress_tick,
         .tick_user = &progress};
     calm_dequantize_result result;
     if (!o->output)
@@ -52,14 +54,15 @@ const calm_command calm_cmd_dequantize = {
     .summary = "write a quantized checkpoint back as plain floats",
     .arguments = "DIR|FILE.gguf",
     .description =
-        "Writes a quantized directory (compressed-tensors, GPTQ, AWQ, MLX) or a GGUF file as safetensors without "
-        "quantization: for comparing, and for engines that take nothing else.  Keys of config.json stay as they are "
-        "but for the quantization entry and, with --dtype, the dtype; tokenizer files are copied.",
+        "Writes a quantized directory (compressed-tensors, GPTQ, AWQ, MLX, FP8, MXFP4) or a GGUF file as safetensors "
+        "without quantization: for comparing, and for engines that take nothing else.  Keys of config.json stay as "
+        "they are but for the quantization entry and, with --dtype, the dtype; tokenizer files are copied.",
     .examples = "  calm dequantize ./Qwen3-0.6B-W4A16 -o ./plain\n"
                 "  calm dequantize model.gguf -o ./plain --dtype f32\n\n"
                 "With --dtype f32 weights are what codes and scales represent, bit for bit;\n"
                 "16 bits round them.  Of a GGUF file, config.json, tokenizer.json and\n"
-                "tokenizer_config.json are made from its keys.\n",
+                "tokenizer_config.json are made from its keys.\n"
+                "With --adapter DIR a float model is written with a LoRA adapter merged into it.\n",
     .min_args = 1,
     .max_args = 1,
     CALM_COMMAND_PARTS,

@@ -45,6 +45,7 @@ static const calm_option table[] = {
              "tokenizer's template begins with; sentences always have them"),
     CALM_OPT("special", special, BOOL, "tasks: with the special tokens of the tokenizer's template, as the harness's "
              "add_bos_token"),
+    CALM_OPT_HOW,
     CALM_OPT("json", json, BOOL, "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, "
              "acc_norm, agreement, per_task, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)",
              .basic = true),
@@ -103,8 +104,9 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
     calm_eval_worst worst = {0};
     calm_windows windows;
     calm_progress progress;
-    CALM_TRY(read_windows(ctx, o, model, tokenizer, &windows));
-    calm_progress_begin(ctx, &progress, o->common.quiet);
+    calm_progress_begin(ctx, &progress, o->common.quiet);    /* before the text, of which there may be notes */
+    if (read_windows(ctx, o, model, tokenizer, &windows) != CALM_OK)
+        return calm_progress_end(ctx, &progress);
     calm_progress_add(&progress, "evaluate", "windows");
     if (o->worst || o->detail)
         calm_evaluate_worst(ctx, &against, &reference_result, &subject, &result, &windows, (size_t)o->worst,
@@ -205,6 +207,7 @@ static calm_status find_tokenizer(calm_ctx *ctx, const char *model, const char *
 static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
+    const calm_model_how plain = {.accept_keys = o->how.accept_keys};
     calm_named_model named, reference_named;
     CALM_SCOPED_MODEL(model);
     CALM_SCOPED_MODEL(reference);
@@ -215,13 +218,13 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
     CALM_TRY(find_tokenizer(ctx, named.dir, reference_named.dir, &path));
-    CALM_TRY(calm_model_open(ctx, named.dir, &model));
+    CALM_TRY(calm_model_open_as(ctx, named.dir, &o->how, &model));
     if (calm_json_typeof(calm_json_get(calm_json_get(calm_model_json(model), "quantization_config"),
                                        "kv_cache_scheme")) == CALM_JSON_OBJECT)
         calm_log(ctx, CALM_LOG_INFO, "%s: config.json has a kv_cache_scheme; keys and values stay float here",
                  named.dir);
     if (o->reference)
-        CALM_TRY(calm_model_open(ctx, reference_named.dir, &reference));
+        CALM_TRY(calm_model_open_as(ctx, reference_named.dir, &plain, &reference));
     if (!o->tokens)
         CALM_TRY(calm_tokenizer_open(ctx, path, &tokenizer));
     return evaluate_any(ctx, o, model, reference, tokenizer);

@@ -13,7 +13,7 @@
 typedef struct options {
     calm_common common;
     calm_words formats;
-    const char *output, *store, *model, *max_shard_size, *gguf_pre, *embed_scheme, *head_scheme;
+    const char *output, *store, *model, *adapter, *max_shard_size, *gguf_pre, *embed_scheme, *head_scheme;
     int gguf_float;
     bool asymmetric, hybrid, force, json;
 } options;
@@ -37,6 +37,7 @@ static const calm_option table[] = {
              "on"),
     CALM_OPT_STORE,
     CALM_OPT_RUN_MODEL,
+    CALM_OPT_RUN_ADAPTER,
     CALM_OPT_HYBRID,
     CALM_OPT_FORCE,
     CALM_OPT("json", json, BOOL, "print what was written as JSON"),
@@ -86,6 +87,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, cal
     CALM_TRY(calm_kernels_pin_run(ctx, o->store, how->run));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &model));
     how->model = model.dir;
+    how->adapter = o->adapter;
     return CALM_OK;
 }
 

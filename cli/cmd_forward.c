@@ -11,6 +11,7 @@
 
 typedef struct options {
     calm_common common;
+    calm_model_how how;
     const char *model, *tokens, *output;
     bool hidden;
 } options;
@@ -22,6 +23,7 @@ static const calm_option table[] = {
              "encoders, may be left out", .metavar = "FILE"),
     CALM_OPT("output", output, STRING, "safetensors file to write", .metavar = "FILE", .key = 'o'),
     CALM_OPT("hidden", hidden, BOOL, "also hidden.embed, hidden.00 and so on per block, hidden.final_norm"),
+    CALM_OPT_HOW,
     CALM_OPT_COMMON,
     {0},
 };
@@ -41,7 +43,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_output_file(ctx, o->output, true, NULL, &(calm_words){(const char *[]){named.dir, o->tokens}, 2}));
-    CALM_TRY(calm_model_open(ctx, named.dir, &model));
+    CALM_TRY(calm_model_open_as(ctx, named.dir, &o->how, &model));
     CALM_TRY(calm_token_file_read(ctx, o->tokens, calm_model_config(model)->vocab, &tokens));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "forward", "parts");

@@ -15,6 +15,7 @@
 
 typedef struct options {
     calm_common common;
+    calm_model_how how;
     const char *store, *unit, *metric;
     bool json, csv, ascii;
 } options;
@@ -32,6 +33,7 @@ static const calm_option table[] = {
     CALM_OPT("csv", csv, BOOL, "print RFC 4180; of a WHAT with several sections one block each: its name on a line of "
              "its own, the rows, an empty line", .basic = true),
     CALM_OPT("ascii", ascii, BOOL, "strips of layers in ASCII, as where the locale is not UTF-8"),
+    CALM_OPT_HOW,
     CALM_OPT_COMMON,
     {0},
 };
@@ -153,6 +155,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
                                       .form = o->json  ? CALM_INSPECT_JSON
                                               : o->csv ? CALM_INSPECT_CSV
                                                        : CALM_INSPECT_TEXT,
+                                      .how = o->how,
                                       .unit = o->unit,
                                       .metric = o->metric,
                                       .colour = terminal_wants_colour(),

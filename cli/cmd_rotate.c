@@ -10,6 +10,7 @@
 
 typedef struct options {
     calm_common common;
+    calm_model_how how;
     const char *model, *output;
     int rotate, dtype;
     long long seed;
@@ -25,6 +26,7 @@ static const calm_option table[] = {
              .metavar = "N"),
     CALM_OPT("dtype", dtype, ENUM, "of what is written; checkpoint: each tensor's own", .fallback = "checkpoint",
              .values = "f32|f16|bf16|checkpoint"),
+    CALM_OPT_HOW,
     CALM_OPT_FORCE,
     CALM_OPT_COMMON,
     {0},
@@ -41,7 +43,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return calm_fail(ctx, CALM_EARG, "calm rotate: %s is missing; see calm rotate --help",
                          o->model ? "--output" : "--model");
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
-    CALM_TRY(calm_rotate(ctx, named.dir, &how, o->output, o->force));
+    CALM_TRY(calm_rotate(ctx, named.dir, &o->how, &how, o->output, o->force));
     printf("%s: rotated by %s, seed %lld, written to %s\n", o->model, calm_rotate_name(how.kind), o->seed, o->output);
     return CALM_OK;
 }

@@ -8,6 +8,7 @@
 #include "cli/pull.h"
 #include "ptq/base/file.h"
 #include "ptq/base/message.h"
+#include "ptq/data/chat.h"
 #include "ptq/io/json.h"
 #include "ptq/text/lines.h"
 #include "ptq/tokenizer/gguf_vocab.h"
@@ -23,7 +24,7 @@ static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory of a model with its tokenizer.json, or a known name", .metavar = "DIR",
              .key = 'm'),
     CALM_OPT("tokenizer", tokenizer, STRING, "a tokenizer.json, instead of --model", .metavar = "FILE"),
-    CALM_OPT("json", json, BOOL, "the input is JSON lines {\"text\": ...}, one document each"),
+    CALM_OPT("json", json, BOOL, "the input is JSON lines {\"text\": ...}, one document each; with --model also chats"),
     CALM_OPT("no-special", no_special, BOOL, "do not add the special tokens of the template; with --decode: leave "
              "special tokens out"),
     CALM_OPT("decode", decode, BOOL, "the input is JSON lines {\"ids\": [...]}; print {\"text\": ...} lines"),
@@ -75,13 +76,13 @@ static void close_input(input *in)
 
 /* ---- one document ---- */
 
-static calm_status encode(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const char *where,
-                          const char *text, size_t n)
+static calm_status encode(calm_ctx *ctx, const calm_tokenizer *tok, bool special, const char *where, const char *text,
+                          size_t n)
 {
     uint32_t *ids;
     size_t n_ids;
     /* The tokenizer does not know where a text comes from. */
-    if (calm_tokenizer_encode(ctx, tok, text, n, !o->no_special, &ids, &n_ids) != CALM_OK)
+    if (calm_tokenizer_encode(ctx, tok, text, n, special, &ids, &n_ids) != CALM_OK)
         return calm_fail_prefix(ctx, "%s", where);
     fputs("{\"ids\": [", stdout);
     for (size_t i = 0; i < n_ids; i++)
@@ -122,33 +123,45 @@ static calm_status decode(calm_ctx *ctx, const options *o, const calm_tokenizer 
     return print_text(ctx, text, n_bytes);
 }
 
-static calm_status run_line(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const char *where,
-                            const char *line, size_t n)
+/* A chat through the model's chat template, which writes the special tokens. */
+static calm_status encode_chat(calm_ctx *ctx, calm_chat *chat, const calm_tokenizer *tok, const char *where,
+                               const calm_json *json)
+{
+    CALM_SCOPED_TEXT(text);
+    CALM_TRY(calm_chat_render(ctx, chat, where, json, &text));
+    return encode(ctx, tok, false, where, text.data ? text.data : "", text.length);
+}
+
+static calm_status run_line(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, calm_chat *chat,
+                            const char *where, const char *line, size_t n)
 {
     CALM_SCOPED_JSON(json);
     CALM_TRY(calm_json_parse(ctx, where, line, n, &json));
     const calm_json *text = calm_json_get(json, "text");
     if (o->decode)
         return decode(ctx, o, tok, where, calm_json_get(json, "ids"));
+    if (chat->model && calm_json_typeof(text) == CALM_JSON_NULL && calm_chat_is(json))
+        return encode_chat(ctx, chat, tok, where, json);
     if (calm_json_typeof(text) != CALM_JSON_STRING)
         return calm_fail(ctx, CALM_EFORMAT, "%s: expected {\"text\": \"...\"}", where);
-    return encode(ctx, o, tok, where, calm_json_string(text, ""), calm_json_string_length(text));
+    return encode(ctx, tok, !o->no_special, where, calm_json_string(text, ""), calm_json_string_length(text));
 }
 
 /* ---- the command ---- */
 
-static calm_status run_input(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, const input *in)
+static calm_status run_input(calm_ctx *ctx, const options *o, const calm_tokenizer *tok, calm_chat *chat,
+                             const input *in)
 {
     calm_lines lines = {.text = in->text, .n = in->n};
     const char *line;
     size_t n;
     if (!o->json && !o->decode)
-        return encode(ctx, o, tok, in->name, in->text, in->n);
+        return encode(ctx, tok, !o->no_special, in->name, in->text, in->n);
     while (calm_lines_next(&lines, &line, &n)) {
         const calm_arena_mark out = calm_arena_save(ctx->out), scratch = calm_arena_save(ctx->scratch);
         char *where;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: line %zu", in->name, lines.number));
-        CALM_TRY(run_line(ctx, o, tok, where, line, n));
+        CALM_TRY(run_line(ctx, o, tok, chat, where, line, n));
         calm_arena_rewind(ctx->out, out);
         calm_arena_rewind(ctx->scratch, scratch);
     }
@@ -161,6 +174,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_named_model named;
     CALM_SCOPED_TOKENIZER(tok);
     CALM_SCOPED(input, close_input) in = {0};
+    CALM_SCOPED(calm_chat, calm_chat_close) chat = {0};
     const char *path = o->tokenizer;
     char *found;
     if (!o->model == !o->tokenizer)
@@ -170,10 +184,11 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
         CALM_TRY(calm_gguf_tokenizer_find(ctx, named.dir, &found));
         path = found;
+        chat.model = named.dir;
     }
     CALM_TRY(calm_tokenizer_open(ctx, path, &tok));
     CALM_TRY(open_input(ctx, o->common.args.n ? o->common.args.of[0] : NULL, &in));
-    return run_input(ctx, o, tok, &in);
+    return run_input(ctx, o, tok, &chat, &in);
 }
 
 const calm_command calm_cmd_tokenize = {

@@ -84,6 +84,17 @@ typedef struct calm_common {
 #define CALM_OPT_RUN_MODEL                                                                                   \
     CALM_OPT("model", model, STRING, "the float model (default: where the run read it); its content must be the same", \
              .metavar = "MODEL", .key = 'm')
+/* How the model is opened; the options struct has a calm_model_how `how`. */
+#define CALM_OPT_ACCEPT                                                                                      \
+    CALM_OPT("accept-key", how.accept_keys, FILES, "key of config.json that calm does not know and that changes " \
+             "nothing; may be repeated", .max = 64, .metavar = "KEY")
+#define CALM_OPT_HOW                                                                                         \
+    CALM_OPT("adapter", how.adapter, STRING, "LoRA adapter that is merged into the model as it is read",     \
+             .metavar = "DIR"),                                                                              \
+    CALM_OPT_ACCEPT
+#define CALM_OPT_RUN_ADAPTER                                                                                 \
+    CALM_OPT("adapter", adapter, STRING, "the run's adapter, where it has one (default: where the run read it)", \
+             .metavar = "DIR")
 #define CALM_OPT_HYBRID CALM_OPT("hybrid", hybrid, BOOL, "the run's choices, also where a uniform run was its result")
 #define CALM_OPT_FORCE CALM_OPT("force", force, BOOL, "replace the output directory", .key = 'f')
 

@@ -55,7 +55,7 @@ static const struct {
      "calib|tokens|samples|seqlen|seed|weight|calib-dtype|score-samples|guard-samples|no-special|stream"},
     {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|gate|lock|locked"},
     {"Numbers and files of the result:",
-     "target|blocks|keep-float|ignore|scale-dtype|act-rule|"
+     "target|adapter|accept-key|blocks|keep-float|ignore|scale-dtype|act-rule|"
      "max-shard-size|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},
     {"Machine, store and messages:", "store|keep-candidates|report|memory|threads|kernels|json|quiet"},
 };

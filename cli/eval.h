@@ -5,12 +5,14 @@
 #include "cli/command.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/io/json.h"
+#include "ptq/model/model.h"
 #include "ptq/text/table.h"
 #include "ptq/tokenizer/tokenizer.h"
 
 /* The options of calm eval. */
 typedef struct calm_eval_options {
     calm_common common;
+    calm_model_how how;                                       /* of the model; the reference has no adapter */
     const char *model, *text, *tokens, *tasks, *reference;    /* as typed; NULL: not given   */
     long long seqlen, samples, worst;                         /* samples 0: all              */
     int act_rule;                                             /* a calm_act_rule             */

@@ -137,6 +137,22 @@ calm_status calm_report_evaluation(calm_ctx *ctx, const calm_formats *formats, c
     return CALM_OK;
 }
 
+/* Append a line for each format: the command that runs it in its engine, "vllm serve DIR". */
+static calm_status print_engines(calm_ctx *ctx, const calm_formats *formats, const char *output, calm_text *out)
+{
+    for (size_t i = 0; i < calm_formats_count(formats); i++) {
+        const calm_exporter *exporter = calm_formats_at(formats, i);
+        char *place;
+        if (!exporter->serve)
+            continue;
+        CALM_TRY(calm_outputs_place(ctx, formats, exporter, output, &place));
+        calm_text_printf(out, "        %s ", exporter->serve);
+        calm_print_word(out, place);
+        calm_text_printf(out, "\n");
+    }
+    return CALM_OK;
+}
+
 calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *lock)
 {
     const calm_recipe *recipe = r->recipe;
@@ -146,6 +162,8 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
         print_pareto(ctx, r, &text);
         return calm_print_text(ctx, &text);
     }
+    calm_summary_verdict(r, &text);
+    calm_text_printf(&text, "\n");
     if (calm_summary_tables(ctx, r, &text) == CALM_OK)
         calm_summary_gates(ctx, r, &text);
     calm_summary_size(r, &text);
@@ -171,12 +189,16 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
         print_ranks(ctx, r, &text);
     if (recipe->model.note)
         calm_text_printf(&text, "\n  %s\n", recipe->model.note);
+    calm_text_printf(&text, "\n");
+    calm_summary_verdict(r, &text);
     calm_text_printf(&text, "\n  next: %s inspect ", calm_program());
     calm_print_word(&text, recipe->store);
     calm_text_printf(&text, "\n        %s report --store ", calm_program());
     calm_print_word(&text, recipe->store);
     calm_text_printf(&text, "\n");
     calm_report_evaluation(ctx, &recipe->formats, recipe->output, recipe->model.name, "        ", &text);
+    if (ctx->status == CALM_OK && !r->encoder)
+        print_engines(ctx, &recipe->formats, recipe->output, &text);
     return calm_print_text(ctx, &text);
 }
 

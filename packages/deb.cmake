@@ -49,7 +49,7 @@ set(CPACK_DEBIAN_DEVEL_PACKAGE_NAME libcalm-dev)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_DEPENDS "libcalm${PROJECT_VERSION_MAJOR} (= ${PROJECT_VERSION}-1)")
 set(CPACK_DEBIAN_DEVEL_PACKAGE_SUGGESTS "libopenblas-dev, liblapacke-dev, libsqlite3-dev, libjansson-dev, libpcre2-dev, \
-libutf8proc-dev, libssl-dev, libcurl4-openssl-dev")    # for linking libcalm.a
+libutf8proc-dev, libssl-dev, libcurl4-openssl-dev, zlib1g-dev")    # for linking libcalm.a
 set(CPACK_COMPONENT_DEVEL_DESCRIPTION "post-training quantization of language models (development)
 Header, static library, pkg-config file and CMake package of calm.")
 

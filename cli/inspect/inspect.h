@@ -6,6 +6,7 @@
 
 #include "ptq/text/table.h"
 #include "ptq/base/context.h"
+#include "ptq/model/model.h"
 
 typedef enum calm_inspect_form { CALM_INSPECT_TEXT, CALM_INSPECT_JSON, CALM_INSPECT_CSV } calm_inspect_form;
 
@@ -17,7 +18,8 @@ typedef struct calm_inspect_query {
     calm_inspect_form form;
     const char *unit;            /* --unit; NULL: all                                              */
     const char *metric;          /* --metric; NULL: the run's own                                  */
-    bool colour;                 /* the output is a terminal that needs colours                    */
+    calm_model_how how;          /* a model is opened                                              */
+    bool colour;                 /* the output is a terminal that needs colours                   */
     bool ascii;                  /* nothing but ASCII in strips                                    */
 } calm_inspect_query;
 

@@ -16,7 +16,7 @@ typedef struct stored_linear {
     const calm_job_ref *job;
     size_t out, in, bytes;
     char scheme[CALM_SCHEME_NAME_MAX];    /* of a GGUF file its type */
-    bool quantized;
+    bool quantized, published;            /* published: read as floats, which it does not hold */
 } stored_linear;
 
 typedef struct contents {
@@ -50,7 +50,8 @@ static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const 
         /* Shapes and the order of columns (g_idx) do not count towards bits per weight. */
         if (!tensor || list[i].part == CALM_QFORMAT_SHAPE || list[i].part == CALM_QFORMAT_INDEX)
             continue;
-        linear->bytes += tensor->bytes;
+        linear->bytes += tensor->bytes + tensor->scale_bytes;
+        linear->published = tensor->scales != NULL;
         if (calm_dtype_is_float(tensor->dtype))
             *floats += tensor->n_elements;
         if (list[i].part == CALM_QFORMAT_SCALES || !linear->quantized)
@@ -89,7 +90,8 @@ static calm_status read_linear(calm_ctx *ctx, contents *to, const calm_job_ref *
                                    &out->quantized, &stored));
     CALM_TRY(measure_linear(ctx, model, &stored, out, &floats, &dtype));
     if (!out->quantized) {
-        snprintf(out->scheme, sizeof out->scheme, "%s", calm_dtype_name(dtype));
+        const char *name = out->published ? calm_model_published(model) : calm_dtype_name(dtype);
+        snprintf(out->scheme, sizeof out->scheme, "%.*s", (int)strcspn(name, " "), name);
         return CALM_OK;
     }
     const calm_scheme scheme = calm_qformat_as_scheme(&stored, dtype);
@@ -130,13 +132,17 @@ static void fill_summary(const contents *in, calm_table *table)
 {
     const calm_config *config = calm_model_config(in->model);
     size_t sliding = 0;
+    const char *published = calm_model_published(in->model);
+    char dtype[160];
+    snprintf(dtype, sizeof dtype, "%s%s%s", calm_dtype_name(config->dtype), published ? ", published as " : "",
+             published ? published : "");
     for (size_t i = 0; i < config->n_blocks; i++)
         sliding += config->window[i] != 0;
     calm_table_columns(table, "path|architecture|parameters|dtype|bytes|blocks|hidden_size|intermediate_size|heads|"
                               "kv_heads|head_dim|vocab_size|max_positions|rope_theta|norm_eps|tied|attention_bias|"
                               "sliding_blocks|quantized_linears|linears|bits_per_weight|note");
     CALM_CELLS(table, CALM_TEXT(calm_model_dir(in->model)), CALM_TEXT(calm_model_class(in->model)),
-               CALM_INT(count_parameters(in)), CALM_TEXT(calm_dtype_name(config->dtype)),
+               CALM_INT(count_parameters(in)), CALM_TEXT(dtype),
                CALM_INT(calm_model_bytes(in->model)), CALM_INT(config->n_blocks), CALM_INT(config->hidden),
                CALM_INT(config->inner), CALM_INT(config->n_heads), CALM_INT(config->n_kv), CALM_INT(config->head_dim),
                CALM_INT(config->vocab), CALM_INT(config->max_positions),
@@ -226,7 +232,7 @@ calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note,
     if (query->unit || query->metric)
         return calm_fail(ctx, CALM_EARG, "%s: a model has no scores; --%s belongs to a store", dir,
                          query->unit ? "unit" : "metric");
-    CALM_TRY(calm_model_open(ctx, dir, &model));
+    CALM_TRY(calm_model_open_as(ctx, dir, &query->how, &model));
     CALM_TRY(read_contents(ctx, model, &in));
     views[view].fill(&in, &table);
     if (query->form == CALM_INSPECT_JSON)

@@ -296,14 +296,14 @@ static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observati
 static calm_status run_rows(calm_ctx *ctx, capture_state *state, calm_batch *batch, size_t window,
                             const calm_observer *observer)
 {
-    const calm_span span = calm_batch_span(batch, window);
-    const size_t row = calm_batch_row(batch, window);
+    calm_span span;
     float *x, *copy;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span.n_tokens, &x));
+    /* With the rows that both sublayers read, where the family has such. */
+    CALM_TRY(calm_batch_get(ctx, batch, window, &span, &x));
     if (!state->options->stay) {
         CALM_TRY(calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, x, &span, observer));
-        return calm_row_store_put(ctx, &batch->hidden, row, span.n_tokens, x);
+        return calm_batch_put(ctx, batch, window, &span, x);
     }
     /* On a copy: the caller runs the same rows again, with other weights. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, span.n_tokens * batch->width));
@@ -545,7 +545,8 @@ static size_t window_scratch_bytes(const calm_capture_shape *shape, const calm_c
 {
     const calm_config *config = shape->config;
     const size_t tokens = shape->longest, rows = calm_row_store_bytes(tokens, config->hidden);
-    const size_t read = shape->in_file ? rows : 0, copy = options->stay ? rows : 0;
+    const size_t read = shape->in_file ? rows + calm_batch_share_bytes(config, tokens) : 0;
+    const size_t copy = options->stay ? rows : 0;
     if (shape->expert == CALM_SHARED_EXPERT)
         return read + 2 * rows + calm_mlp_run_scratch_bytes(config, config->moe.shared_inner, tokens, false) +
                (options->factors ? CALM_BYTES(float, tokens) : 0);

@@ -5,8 +5,10 @@
  * diagonal are symmetric rank-k updates, which leave out the half that is not read. */
 #include "ptq/calib/gram.h"
 
+#include <math.h>
 #include <stdlib.h>
 
+#include "ptq/base/scope.h"
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
 #include "ptq/tensor/product.h"
@@ -194,4 +196,38 @@ static calm_status mirror_rows(calm_ctx *ctx, size_t first, size_t n, void *user
 calm_status calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram)
 {
     return calm_parallel_rows(ctx, width, mirror_rows, &(mirror_task){width, gram});
+}
+
+/* ---- other mean squares ---- */
+
+/* Rows of a Gram matrix and what its inputs are multiplied by. */
+typedef struct rescale_task {
+    size_t width;
+    const double *factor;    /* [width] */
+    double *gram;
+} rescale_task;
+
+static calm_status rescale_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const rescale_task *task = user;
+    (void)ctx;
+    for (size_t i = first; i < first + n; i++)
+        for (size_t j = 0; j < task->width; j++)
+            task->gram[i * task->width + j] *= task->factor[i] * task->factor[j];
+    return CALM_OK;
+}
+
+calm_status calm_gram_rescale(calm_ctx *ctx, size_t width, const double *squares, size_t rows, double *gram)
+{
+    double *factor;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, factor, width));
+    for (size_t i = 0; i < width; i++) {
+        const double own = gram[i * width + i];    /* 0: its products are all 0, too */
+        factor[i] = own > 0 ? sqrt(squares[i] * (double)rows / own) : 0;
+    }
+    CALM_TRY(calm_parallel_rows(ctx, width, rescale_rows, &(rescale_task){width, factor, gram}));
+    for (size_t i = 0; i < width; i++)    /* without the error of the root, and where there was nothing */
+        gram[i * width + i] = squares[i] * (double)rows;
+    return CALM_OK;
 }

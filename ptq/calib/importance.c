@@ -153,7 +153,7 @@ size_t calm_importance_collect_scratch_bytes(const calm_model *model, size_t n_w
     size_t most = 0;
     for (size_t b = 0; b < config->n_blocks; b++)
         most = calm_size_max(most, block_bytes(model, b, &shape, n_threads));
-    return calm_row_store_bytes(shape.rows, config->hidden) + most;
+    return calm_row_store_bytes(shape.rows, config->hidden) + calm_batch_share_bytes(config, shape.rows) + most;
 }
 
 /* ---- batches ---- */
@@ -165,6 +165,7 @@ static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *w
     /* Rows in memory alone: the batch has no file to close. */
     CALM_SCOPED_ARENA(rows);
     CALM_TRY(calm_batch_embed(ctx, to->model, windows, first, n, &rows, NULL, &to->batch));
+    CALM_TRY(calm_batch_share(ctx, calm_model_config(to->model), &rows, &to->batch));
     for (size_t i = 0; i < calm_model_config(to->model)->n_blocks; i++) {
         CALM_TRY(run_block(ctx, to, i));
         if (tick)

@@ -2,6 +2,7 @@
 #include "ptq/check/check.h"
 
 #include "ptq/check/check_state.h"
+#include "ptq/model/adapter.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
@@ -23,8 +24,8 @@ static calm_status read_config(calm_checking *c)
 
 /* Methods that some engine has and calm does not read. */
 static const char *const other_methods[] = {
-    "bitsandbytes",      "fp8",               "fbgemm_fp8",        "ptpc_fp8",          "hqq",
-    "quanto",            "aqlm",              "torchao",           "mxfp4",             "mxfp8",
+    "bitsandbytes",      "ptpc_fp8",          "hqq",
+    "quanto",            "aqlm",              "torchao",           "mxfp8",
     "eetq",              "higgs",             "quark",             "modelopt",          "modelopt_fp4",
     "modelopt_mxfp8",    "modelopt_mixed",    "vptq",              "spqr",              "bitnet",
     "auto-round",        "intel/auto-round",  "inc",               "awq_marlin",        "gptq_marlin",
@@ -53,7 +54,7 @@ static calm_status find_format(calm_checking *c)
         c->format = calm_qformat_detect(formats[i], c->config) ? formats[i] : NULL;
     for (size_t i = 0; i < n && !c->format && !method; i++) /* the entry is there without its name */
         c->format = formats[i]->resembles && formats[i]->resembles(c->config) ? formats[i] : NULL;
-    if (c->format || !c->config)
+    if (c->format || !c->config || c->published)
         return CALM_OK;
     if (calm_json_typeof(calm_json_get(c->config, "quantization")) == CALM_JSON_OBJECT)
         return calm_check_say(c, CALM_CHECK_RULE_MLX_CONFIG, "quantization", "group_size or bits is missing");
@@ -65,7 +66,8 @@ static calm_status find_format(calm_checking *c)
                               c->config_path);
     return calm_check_say(
         c, CALM_CHECK_LISTED(method, other_methods) ? CALM_CHECK_RULE_METHOD_UNCHECKED : CALM_CHECK_RULE_METHOD_UNKNOWN,
-        "quantization_config", "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq and MLX's entry",
+        "quantization_config", "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq, MLX's entry, fp8 and "
+                               "mxfp4",
         method);
 }
 
@@ -89,7 +91,7 @@ static calm_status check_unexplained(calm_checking *c)
         }
     const bool entry = calm_json_typeof(c->entry) != CALM_JSON_NULL
                        || calm_json_typeof(calm_json_get(c->config, "quantization")) != CALM_JSON_NULL;
-    if (c->unread)
+    if (c->unread || c->published)
         return CALM_OK;
     if (n && !entry)
         return calm_check_say(c, CALM_CHECK_RULE_ENTRY_MISSING, c->modules[first].name,
@@ -110,6 +112,7 @@ static calm_status check_directory(calm_checking *c)
     c->by_format = c->format ? calm_check_format_of(c->format) : NULL;
     CALM_TRY(c->format ? c->by_format->entry(c) : check_unexplained(c));
     CALM_TRY(check_reads(c, &taken));
+    c->report->format = c->published ? c->published : c->report->format;
     if (c->resolved)
         CALM_TRY(calm_check_parts(c));
     CALM_TRY(calm_check_floats(c));
@@ -118,6 +121,7 @@ static calm_status check_directory(calm_checking *c)
     CALM_TRY(calm_check_cache(c));
     CALM_TRY(calm_check_tokenizer(c));
     CALM_TRY(calm_check_values(c));
+    CALM_TRY(calm_check_sources(c));
     for (size_t i = 0; i < c->n_modules; i++) {
         c->report->n_linears += c->modules[i].linear;
         c->report->n_quantized += c->modules[i].stored;
@@ -147,6 +151,7 @@ static calm_status check_path(calm_checking *c)
         c->path = gguf;
         return check_gguf_file(c);
     }
+    CALM_TRY(calm_adapter_is_no_model(c->ctx, c->path));
     if (!tensors)
         return calm_fail(c->ctx, CALM_ENOTFOUND,
                          "%s: holds neither model.safetensors nor model.safetensors.index.json%s", c->path,
@@ -156,7 +161,13 @@ static calm_status check_path(calm_checking *c)
 
 calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out)
 {
-    calm_checking c = {.ctx = ctx, .asked = engine, .report = out, .path = path};
+    return calm_check_accepting(ctx, path, engine, NULL, out);
+}
+
+calm_status calm_check_accepting(calm_ctx *ctx, const char *path, calm_check_engine engine,
+                                 const calm_words *accept_keys, calm_check_report *out)
+{
+    calm_checking c = {.ctx = ctx, .asked = engine, .report = out, .path = path, .accept_keys = accept_keys};
     c.engine = calm_engine_find(calm_check_engine_name(engine));
     *out = (calm_check_report){0};
     CALM_SCOPED_SCRATCH(ctx);

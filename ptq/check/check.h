@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "ptq/base/context.h"
+#include "ptq/base/option.h"
 #include "ptq/check/check_rules.h"
 
 typedef struct calm_finding {
@@ -30,5 +31,9 @@ typedef struct calm_check_report {
  * CALM_ENOTFOUND: no such path, or neither config.json nor tensors in it; CALM_EIO, CALM_ENOMEM.  Whatever is wrong
  * with what is there is a finding and no failure. */
 calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out);
+
+/* The same; keys of config.json of these names are taken to change nothing (ptq/model/config.h). */
+calm_status calm_check_accepting(calm_ctx *ctx, const char *path, calm_check_engine engine,
+                                 const calm_words *accept_keys, calm_check_report *out);
 
 #endif

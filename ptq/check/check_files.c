@@ -136,6 +136,7 @@ calm_status calm_check_files(calm_checking *c)
     CALM_TRY(calm_safetensors_open_leniently(c->ctx, c->path, add_fault, &to, &c->set));
     if (to.status != CALM_OK)
         return calm_fail(c->ctx, to.status, "%s: out of memory", c->path);
+    CALM_TRY(calm_check_published(c));
     return list_modules(c);
 }
 

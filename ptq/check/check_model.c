@@ -42,7 +42,7 @@ calm_status calm_check_model(calm_checking *c)
 {
     if (!c->config)
         return CALM_OK;
-    if (calm_config_read(c->ctx, c->config_path, c->config, &c->model) != CALM_OK)
+    if (calm_config_read_accepting(c->ctx, c->config_path, c->config, c->accept_keys, &c->model) != CALM_OK)
         return calm_check_say_failure(
             c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_CONFIG_UNKNOWN : CALM_CHECK_RULE_CONFIG_VALUE,
             "config.json");

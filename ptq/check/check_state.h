@@ -46,6 +46,7 @@ struct calm_checking {
     calm_check_report *report;
     size_t capacity; /* of report->findings */
     const char *path, *config_path;
+    const calm_words *accept_keys; /* of config.json; NULL: none */
     calm_json *config;      /* NULL: not read */
     const calm_json *entry; /* its quantization_config; NULL: there is none */
     calm_safetensors *set;
@@ -57,6 +58,7 @@ struct calm_checking {
     calm_config model;
     const char *prefix;
     calm_layout layout;
+    const char *published;              /* what its weights are that are read as floats; NULL: nothing of that */
     const calm_qformat *format;         /* NULL: float, or not known */
     const calm_check_format *by_format; /* NULL: as `format` */
     calm_qformat_reader *reader;        /* NULL: its entry could not be read */
@@ -101,6 +103,10 @@ calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *mod
 
 /* Shards, index and the modules of their tensors. */
 calm_status calm_check_files(calm_checking *c);
+/* Put floats in place of what was published as FP8 or MXFP4 (ptq/model/published.h); half of a pair is a finding. */
+calm_status calm_check_published(calm_checking *c);
+/* Scales and codes of these, streamed, and how many there are. */
+calm_status calm_check_sources(calm_checking *c);
 /* config.json against the tensors, before anything is known of quantization. */
 calm_status calm_check_model(calm_checking *c);
 /* Presence and shapes of what stays float; after the configuration is resolved. */

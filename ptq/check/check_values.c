@@ -33,6 +33,8 @@ static look choose(const calm_check_module *module, const calm_check_member *at,
     calm_qformat_part part;
     const bool known = calm_qformat_suffix_part(NULL, at->suffix, &part);
     *limit = 0;
+    if (tensor->source)    /* no floats as they lie there: calm_check_sources */
+        return LOOK_NOTHING;
     if (module->quantized && module->scheme.family && known && !calm_dtype_is_float(tensor->dtype))
         return part == CALM_QFORMAT_SCALES      ? LOOK_SCALES
                : tensor->dtype == CALM_F8_E4M3 ? LOOK_CODES

@@ -21,7 +21,7 @@ calm_status calm_run_plan_of_scheme(calm_ctx *ctx, const calm_run *p, size_t sch
         const calm_job_ref *job = &layout->jobs[j];
         const calm_scheme own = calm_scheme_at(&p->in.recipe->schemes[scheme], &job->place);
         out->jobs[j].scheme = calm_scheme_for(&own, job->in);
-        out->jobs[j].quantized = calm_run_takes(p, j, scheme);
+        out->jobs[j].quantized = own.bits && calm_run_takes(p, j, scheme);
     }
     return CALM_OK;
 }
@@ -29,7 +29,7 @@ calm_status calm_run_plan_of_scheme(calm_ctx *ctx, const calm_run *p, size_t sch
 /* Offsets in headers are below this, whatever size is asked for: rotation may give the model its own head. */
 static size_t longest_offset(const calm_inputs *in)
 {
-    return 2 * calm_model_bytes(in->model);
+    return 2 * calm_model_float_bytes(in->model);
 }
 
 /* Parts of the file; what its checks would warn of is said when they are asked. */
@@ -201,7 +201,7 @@ static calm_status sum_parts(calm_ctx *ctx, const calm_run *p, const calm_plan *
     calm_outer_plan outer;
     calm_file_parts parts;
     if (!exporter->form && !exporter->parts) {
-        *bytes = calm_model_bytes(p->in.model) - (size_t)weights * each + (size_t)(bits / 8);
+        *bytes = calm_model_float_bytes(p->in.model) - (size_t)weights * each + (size_t)(bits / 8);
         return CALM_OK;
     }
     CALM_TRY(calm_formats_outer(ctx, formats, exporter, p->in.model, plan, &outer));

@@ -7,8 +7,8 @@
  *
  *   KL = 1/2 sum_t (d_t . e_t)^2
  *
- * have one for each token, and leave out little (docs/measured.md).  d of a block's output serves every unit of the
- * block and every candidate; e is measured, so that what is not linear within the block is in it. */
+ * have one for each token, and leave out little (docs/evidence/sensitivity.csv).  d of a block's output serves every
+ * unit of the block and every candidate; e is measured, so that what is not linear within the block is in it. */
 #include <math.h>
 
 #include "ptq/plan/assemble.h"

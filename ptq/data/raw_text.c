@@ -21,7 +21,6 @@ static const format formats[] = {
                            ".to_json('texts.jsonl', orient='records', lines=True)\""},
     {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream", "python -c \"import datasets; datasets.Dataset.from_file('FILE')"
                                                ".to_json('texts.jsonl')\""},
-    {"\x1F\x8B", 2, "gzip", "gzip -dc FILE > texts.jsonl"},
     {"\x28\xB5\x2F\xFD", 4, "Zstandard", "zstd -dc FILE > texts.jsonl"},
     {"BZh", 3, "bzip2", "bzip2 -dc FILE > texts.jsonl"},
     {"\xFD" "7zXZ", 5, "xz", "xz -dc FILE > texts.jsonl"},

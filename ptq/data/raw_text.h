@@ -7,7 +7,7 @@
 #include "ptq/base/text.h"
 
 /* CALM_EARG, with the command that converts it, when `bytes` [n] of the file `path` are of a format that holds tables
- * or is compressed (Parquet, Arrow, gzip, Zstandard, bzip2, xz, zip) or are UTF-16. */
+ * or is compressed (Parquet, Arrow, Zstandard, bzip2, xz, zip) or are UTF-16. */
 calm_status calm_raw_text_check(calm_ctx *ctx, const char *path, const char *bytes, size_t n);
 
 /* Bytes of the UTF-8 byte order mark at the start of `text` [n]: 3 or 0. */

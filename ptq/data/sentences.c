@@ -107,7 +107,9 @@ calm_status calm_sentences_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, 
     reader r = {.tokenizer = tokenizer, .options = *options};
     calm_token_file chosen;
     CALM_SCOPED_SCRATCH(ctx);
-    if (calm_texts_open(ctx, path, SIZE_MAX, &r.texts) == CALM_OK)
+    const calm_status opened = calm_texts_open(ctx, path, SIZE_MAX, &r.texts);
+    r.texts.chat = options->chat;
+    if (opened == CALM_OK)
         read_sentences(ctx, &r);
     calm_texts_close(&r.texts);
     CALM_TRY(ctx->status);

@@ -5,14 +5,18 @@
 #include <string.h>
 
 #include "ptq/base/message.h"
+#include "ptq/data/gunzip.h"
 #include "ptq/data/raw_text.h"
 
 #define KEYS_MAX 8    /* keys that a message names */
+#define UNZIPPED_MAX ((size_t)4 * 1024 * 1024 * 1024)
 
-/* Does a name end so, with something before it? */
+/* Does a name end so, with something before it, and maybe ".gz" behind? */
 static bool has_ending(const char *path, const char *ending)
 {
-    return path[0] && calm_text_ends_with(path + 1, ending);
+    char zipped[16];
+    snprintf(zipped, sizeof zipped, "%s.gz", ending);
+    return path[0] && (calm_text_ends_with(path + 1, ending) || calm_text_ends_with(path + 1, zipped));
 }
 
 static calm_status open_bytes(calm_ctx *ctx, const char *path, size_t limit, calm_texts *out)
@@ -20,11 +24,17 @@ static calm_status open_bytes(calm_ctx *ctx, const char *path, size_t limit, cal
     *out = (calm_texts){.path = path};
     snprintf(out->where, sizeof out->where, "%s", path);
     CALM_TRY(calm_map_file_within(ctx, path, limit, &out->map));
-    const char *bytes = (const char *)out->map.data;
-    CALM_TRY(calm_raw_text_check(ctx, path, bytes, out->map.bytes));
-    const size_t mark = calm_raw_text_mark(bytes, out->map.bytes);
-    out->text = bytes + mark;
-    out->n = out->map.bytes - mark;
+    out->text = (const char *)out->map.data;
+    out->n = out->map.bytes;
+    if (calm_gunzip_is(out->text, out->n)) {
+        CALM_TRY(calm_gunzip(ctx, path, out->text, out->n, calm_size_min(limit, UNZIPPED_MAX), &out->unzipped));
+        out->text = out->unzipped.data ? out->unzipped.data : "";
+        out->n = out->unzipped.length;
+    }
+    CALM_TRY(calm_raw_text_check(ctx, path, out->text, out->n));
+    const size_t mark = calm_raw_text_mark(out->text, out->n);
+    out->text += mark;
+    out->n -= mark;
     return CALM_OK;
 }
 
@@ -86,6 +96,8 @@ void calm_texts_close(calm_texts *texts)
     calm_json_free(texts->whole);
     texts->json = texts->whole = NULL;
     calm_text_clear(&texts->copy);
+    calm_text_clear(&texts->unzipped);
+    calm_text_clear(&texts->rendered);
     calm_unmap_file(&texts->map);
 }
 
@@ -126,16 +138,6 @@ static calm_status next_document(calm_ctx *ctx, calm_texts *texts, const calm_js
     return CALM_OK;
 }
 
-/* The keys of chats and of instructions, which need a model's template. */
-static bool is_chat(const calm_json *json)
-{
-    static const char *const keys[] = {"messages", "conversations", "conversation", "prompt", "instruction"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (calm_json_get(json, keys[i]))
-            return true;
-    return false;
-}
-
 /* CALM_EFORMAT: `json` is no document; the message names its keys. */
 static calm_status refuse_document(calm_ctx *ctx, const calm_texts *texts, const calm_json *json)
 {
@@ -149,10 +151,8 @@ static calm_status refuse_document(calm_ctx *ctx, const calm_texts *texts, const
     for (void *iter = NULL; n < KEYS_MAX && calm_json_next(json, &iter, &key, &value); n++)
         calm_text_printf(&keys, "%s\"%.40s\"", n ? ", " : "", key);
     CALM_TRY(calm_text_check(ctx, &keys));
-    return calm_fail(ctx, CALM_EFORMAT, "%s: expected a string or an object with \"text\", found the keys %s%s%s",
-                     texts->where, n ? keys.data : "of an empty object", calm_json_size(json) > n ? ", ..." : "",
-                     is_chat(json) ? "; chats are not read: write each as {\"text\": ...} with apply_chat_template of "
-                                     "transformers, tokenize=False" : "");
+    return calm_fail(ctx, CALM_EFORMAT, "%s: expected a string or an object with \"text\", found the keys %s%s",
+                     texts->where, n ? keys.data : "of an empty object", calm_json_size(json) > n ? ", ..." : "");
 }
 
 calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text, size_t *n)
@@ -170,6 +170,13 @@ calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text,
         return CALM_OK;
     const bool object = calm_json_typeof(document) == CALM_JSON_OBJECT;
     const calm_json *string = object ? calm_json_get(document, "text") : document;
+    texts->is_chat = texts->chat && calm_json_typeof(string) == CALM_JSON_NULL && calm_chat_is(document);
+    if (texts->is_chat) {
+        CALM_TRY(calm_chat_render(ctx, texts->chat, texts->where, document, &texts->rendered));
+        *text = texts->rendered.data ? texts->rendered.data : "";
+        *n = texts->rendered.length;
+        return CALM_OK;
+    }
     if (calm_json_typeof(string) != CALM_JSON_STRING)
         return refuse_document(ctx, texts, document);
     *text = calm_json_string(string, "");

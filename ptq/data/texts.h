@@ -6,11 +6,13 @@
  *   JSON lines   a document in each: {"text": ...} or a string.  Blank lines are skipped.  Also every .jsonl file
  *   text         all else.  CR LF is LF
  *
- * A byte order mark is skipped, a lone surrogate is U+FFFD. */
+ * A document may be a chat (chat_messages.h).  gzip is read as what it holds, under the name without ".gz".  A byte
+ * order mark is skipped, a lone surrogate is U+FFFD. */
 #ifndef CALM_DATA_TEXTS_H
 #define CALM_DATA_TEXTS_H
 
 #include "ptq/base/file.h"
+#include "ptq/data/chat.h"
 #include "ptq/io/json.h"
 #include "ptq/text/lines.h"
 #include "ptq/tokenizer/tokenizer.h"
@@ -20,7 +22,11 @@ typedef struct calm_texts {
     calm_mapping map;                 /* the whole file */
     const char *text;                 /* [n] of the mapping or of `copy` */
     size_t n;
+    calm_text unzipped;               /* of a compressed file */
     calm_text copy;                   /* the text where it differs from the file */
+    calm_chat *chat;                  /* what chats are rendered with, set by the caller; NULL: chats are refused */
+    calm_text rendered;               /* the chat read last */
+    bool is_chat;                     /* the document read last was one: special tokens are in its text */
     calm_lines lines;                 /* lines.number: of the line read last */
     bool is_json;                     /* documents, not running text */
     calm_json *json;                  /* the line read last, when it was JSON */
@@ -43,7 +49,7 @@ calm_status calm_texts_next_json(calm_ctx *ctx, calm_texts *texts, size_t line_m
 
 /* The next document of JSON; of running text the next line, without carriage returns at its end.  `text` [*n] is valid
  * until the next call; NULL at the end.  CALM_EFORMAT: a line that is not JSON, or a document without a text: the
- * message names the keys that it has. */
+ * message names the keys that it has; else as calm_chat_render. */
 calm_status calm_texts_next(calm_ctx *ctx, calm_texts *texts, const char **text, size_t *n);
 
 /* Ids of a text, in `arena`, as calm_tokenizer_encode gives them; its failures get `where` as prefix. */

@@ -17,33 +17,37 @@ typedef struct cutter {
     uint32_t *ids;
     size_t n_ids, ids_capacity;
     size_t *begin, *length;
+    bool *bare;              /* no head comes before it */
     size_t n, capacity;
 } cutter;
 
-static calm_status add_window(calm_ctx *ctx, cutter *cut, size_t begin, size_t length)
+static calm_status add_window(calm_ctx *ctx, cutter *cut, size_t begin, size_t length, bool bare)
 {
-    size_t capacity = cut->capacity;
+    size_t capacity = cut->capacity, bare_capacity = cut->capacity;
     CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->begin, cut->n, &capacity, cut->n + 1));
+    CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->bare, cut->n, &bare_capacity, cut->n + 1));
     CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->length, cut->n, &cut->capacity, cut->n + 1));
+    cut->bare[cut->n] = bare;
     cut->begin[cut->n] = begin;
     cut->length[cut->n++] = length;
     return CALM_OK;
 }
 
-/* Keep a document's ids and cut them; `rest` keeps a shorter last window. */
-static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, bool rest, const uint32_t *ids, size_t n,
-                           cutter *cut)
+/* Keep a document's ids and cut them; `rest` keeps a shorter last window, `bare` puts no head before them. */
+static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, bool rest, bool bare,
+                           const uint32_t *ids, size_t n, cutter *cut)
 {
+    const size_t n_head = bare ? 0 : cut->n_head;
     CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->ids, cut->n_ids, &cut->ids_capacity, cut->n_ids + n));
     if (n)
         memcpy(cut->ids + cut->n_ids, ids, n * sizeof *ids);
     /* Heads are put before the windows when these are collected: of the text each has this many tokens less. */
-    const size_t own = options->seqlen - cut->n_head;
+    const size_t own = options->seqlen - n_head;
     size_t at = 0;
     for (; at + own <= n; at += own)
-        CALM_TRY(add_window(ctx, cut, cut->n_ids + at, own));
-    if (rest && at < n && cut->n_head + n - at >= 2)
-        CALM_TRY(add_window(ctx, cut, cut->n_ids + at, n - at));
+        CALM_TRY(add_window(ctx, cut, cut->n_ids + at, own, bare));
+    if (rest && at < n && n_head + n - at >= 2)
+        CALM_TRY(add_window(ctx, cut, cut->n_ids + at, n - at, bare));
     cut->n_ids += n;
     return CALM_OK;
 }
@@ -66,15 +70,18 @@ static calm_status find_head(calm_ctx *ctx, const calm_tokenizer *tokenizer, con
     return CALM_OK;
 }
 
+/* `chat`: a document that has its head already, or has none. */
 static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
-                                size_t n_bytes, const calm_windows_options *options, bool rest, cutter *cut)
+                                size_t n_bytes, const calm_windows_options *options, bool rest, bool chat, cutter *cut)
 {
     CALM_SCOPED_ARENA(arena);
     uint32_t *ids;
     size_t n;
     CALM_TRY(calm_texts_encode(ctx, &arena, tokenizer, where, text, n_bytes, false, &ids, &n));
     CALM_TRY(calm_texts_check_ids(ctx, where, ids, n, options->vocab));
-    return cut_ids(ctx, options, rest, ids, n, cut);
+    const bool headed = n >= cut->n_head && (!cut->n_head || memcmp(ids, cut->head, cut->n_head * sizeof *ids) == 0);
+    const size_t skip = chat && headed ? cut->n_head : 0;
+    return cut_ids(ctx, options, rest, chat && !headed, ids + skip, n - skip, cut);
 }
 
 static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, calm_texts *texts,
@@ -85,12 +92,12 @@ static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, cal
     if (calm_lines_blank(text, n))
         return calm_fail(ctx, CALM_EARG, "%s: the text is empty", texts->path);
     if (!texts->is_json)
-        return cut_document(ctx, tokenizer, texts->where, text, n, options, false, cut);
+        return cut_document(ctx, tokenizer, texts->where, text, n, options, false, false, cut);
     for (;;) {
         CALM_TRY(calm_texts_next(ctx, texts, &text, &n));
         if (!text)
             return CALM_OK;
-        CALM_TRY(cut_document(ctx, tokenizer, texts->where, text, n, options, true, cut));
+        CALM_TRY(cut_document(ctx, tokenizer, texts->where, text, n, options, true, texts->is_chat, cut));
     }
 }
 
@@ -170,14 +177,15 @@ static calm_status collect(calm_ctx *ctx, const char *path, const calm_windows_o
     CALM_TRY(calm_windows_choose(ctx, options, cut->n, &out->n, &chosen));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, out->n + 1));
     for (size_t w = 0; w < out->n; w++)
-        total += cut->n_head + cut->length[chosen[w]];
+        total += (cut->bare[chosen[w]] ? 0 : cut->n_head) + cut->length[chosen[w]];
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, total));
     for (size_t w = 0; w < out->n; w++) {
-        const size_t own = cut->length[chosen[w]], length = cut->n_head + own;
+        const size_t own = cut->length[chosen[w]], n_head = cut->bare[chosen[w]] ? 0 : cut->n_head;
+        const size_t length = n_head + own;
         uint32_t *ids = out->ids + out->begin[w];
-        if (cut->n_head)
-            memcpy(ids, cut->head, cut->n_head * sizeof *ids);
-        memcpy(ids + cut->n_head, cut->ids + cut->begin[chosen[w]], own * sizeof *ids);
+        if (n_head)
+            memcpy(ids, cut->head, n_head * sizeof *ids);
+        memcpy(ids + n_head, cut->ids + cut->begin[chosen[w]], own * sizeof *ids);
         out->begin[w + 1] = out->begin[w] + length;
         out->longest = calm_size_max(out->longest, length);
     }
@@ -194,6 +202,7 @@ calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, co
     CALM_TRY(find_head(ctx, tokenizer, path, options, &cut));
     CALM_SCOPED(calm_texts, calm_texts_close) texts = {0};
     CALM_TRY(calm_texts_open(ctx, path, TEXT_MAX, &texts));
+    texts.chat = options->chat;
     CALM_TRY(cut_texts(ctx, tokenizer, &texts, options, &cut));
     return collect(ctx, path, options, &cut, out);
 }
@@ -218,7 +227,7 @@ calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file,
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, file->longest));
     for (size_t s = 0; s < file->n; s++)
-        CALM_TRY(cut_ids(ctx, options, true, kept, drop_padding(file, s, kept), &cut));
+        CALM_TRY(cut_ids(ctx, options, true, false, kept, drop_padding(file, s, kept), &cut));
     return collect(ctx, file->path, options, &cut, out);
 }
 

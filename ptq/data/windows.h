@@ -6,7 +6,8 @@
  *
  * With `special` every window begins with the special tokens that the tokenizer's template puts before a text (BOS),
  * as a model was trained to read, and has this many tokens of the text less; what the template puts behind a text,
- * which hardly a window ends with, is left out. */
+ * which hardly a window ends with, is left out.  A chat begins as its chat template says: with BOS once, and then so do
+ * the windows that continue it, or without. */
 #ifndef CALM_DATA_WINDOWS_H
 #define CALM_DATA_WINDOWS_H
 
@@ -14,6 +15,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/base/sha256.h"
+#include "ptq/data/chat.h"
 #include "ptq/data/token_file.h"
 
 typedef struct calm_windows {
@@ -40,6 +42,7 @@ typedef struct calm_windows_options {
                           * over what is left; with a seed drawn                                 */
     size_t vocab;        /* ids at or above this are an error; 0 = not checked                   */
     bool special;        /* begin every window as the tokenizer's template begins a text         */
+    calm_chat *chat;     /* the chat template of the model; NULL: chats are refused              */
 } calm_windows_options;
 
 /* Read `path` (JSON or text, as calm_texts_open says), tokenize, cut and choose, into ctx->out.

@@ -337,7 +337,9 @@ size_t calm_memory_plan_hidden_bytes(const estimate *e)
     /* Of several ranks each has room for the rows of its next block, too, and a mixture for what leaves it. */
     const size_t flows = e->p->several && e->p->in.recipe->prefix == CALM_PREFIX_FLOAT;
     const size_t more = flows * (e->config->moe.n_experts ? 2 : 1);
-    return (e->knobs->spill ? 0 : (copies + more) * calm_row_store_bytes(e->rows, width)) +
+    const size_t lockstep = e->p->in.recipe->prefix == CALM_PREFIX_ASYMMETRIC;
+    const size_t shared = (1 + lockstep + flows) * calm_batch_share_bytes(e->config, e->rows);
+    return (e->knobs->spill ? 0 : (copies + more) * calm_row_store_bytes(e->rows, width) + shared) +
            flows * 8 * calm_row_store_bytes(e->longest, width) +
            (scored ? calm_row_store_bytes(e->score_rows, width) : 0) + calm_run_weigh_rows_bytes(e->p);
 }

@@ -200,7 +200,7 @@ static calm_status add_code(calm_ctx *ctx, const char *place, calm_words *out, c
 /* For scandir: NAME.jinja. */
 static int is_template(const struct dirent *entry)
 {
-    return entry->d_name[0] != '.' && calm_text_ends_with(entry->d_name, ".jinja");
+    return entry->d_name[0] != '.' && calm_text_ends_with(entry->d_name, CALM_TEMPLATES_SUFFIX);
 }
 
 calm_status calm_export_list_templates(calm_ctx *ctx, const char *model_dir, calm_words *out)

@@ -12,8 +12,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
-
-#define CALM_TEMPLATES_DIR "additional_chat_templates"
+#include "ptq/tokenizer/template_files.h"
 
 /* Names of those that `model_dir` (or the directory of a GGUF file) has, below it, in ctx->scratch.  `missing` gets
  * the Python classes whose module is not there, or is outside; it may be NULL. */

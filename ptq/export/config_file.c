@@ -90,12 +90,12 @@ void calm_export_set_member(const char *text, size_t n, const char *key, const c
     calm_text_printf(out, "\n}\n");
 }
 
-/* The float model's text; of a GGUF file what its keys amount to. */
+/* The float model's text; of a GGUF file what its keys amount to, of a published source what says nothing of that. */
 static calm_status read_text(calm_ctx *ctx, const calm_model *model, const char *to, calm_text *out)
 {
     char *from, *text;
     size_t n;
-    if (calm_model_is_file(model)) {
+    if (calm_model_is_file(model) || calm_model_published(model)) {
         CALM_TRY(calm_json_save(ctx, to, calm_model_json(model)));
         CALM_TRY(calm_strf(ctx, ctx->scratch, &from, "%s", to));
     } else {

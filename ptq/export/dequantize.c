@@ -11,7 +11,10 @@
 #include "ptq/export/safetensors_export.h"
 #include "ptq/io/shards.h"
 #include "ptq/tokenizer/gguf_vocab.h"
+#include "ptq/model/adapter.h"
 #include "ptq/model/gguf_config.h"
+#include "ptq/model/model.h"
+#include "ptq/model/published.h"
 #include "ptq/model/qformat.h"
 #include "ptq/tensor/rotation.h"
 
@@ -19,10 +22,12 @@
 #define MOST_EXPERTS ((size_t)1 << 16) /* of a block */
 #define STACK ".switch_mlp."           /* of mlx-lm: all experts of a block in one tensor */
 #define ROWS_AT_ONCE ((size_t)1 << 22) /* elements of a tensor that are widened together */
+#define TURNED ((size_t)32)            /* and of its rows, where they become columns     */
 
 /* Where a tensor comes from. */
 typedef struct source {
     const calm_tensor *plain; /* copied or converted                           */
+    bool turned;              /* matrices [in, out], which `plain` holds as [out, in] */
     const char *module;       /* the weight of a quantized module              */
     calm_qformat_scheme scheme;
     const calm_gguf_entry *entry; /* of a GGUF file                                */
@@ -35,7 +40,10 @@ typedef struct work {
     calm_dequantize_result *result;
     calm_json *config; /* to be written */
     calm_json *read;   /* as it was     */
-    calm_safetensors *set;
+    const calm_safetensors *set;
+    calm_safetensors *files; /* `set`, where it is not the model's */
+    calm_model *model;       /* with an adapter; NULL: none */
+    calm_published published;
     calm_qformat_reader *stored;
     calm_gguf *gguf;
     calm_gguf_list list;
@@ -46,10 +54,15 @@ typedef struct work {
 
 /* ---- the configuration ---- */
 
+static const char *dtype_name(const calm_json *config, const char *fallback)
+{
+    return calm_json_string(calm_json_get(config, "dtype"),
+                            calm_json_string(calm_json_get(config, "torch_dtype"), fallback));
+}
+
 static calm_dtype dtype_of(const calm_json *config, calm_dtype fallback)
 {
-    const char *name = calm_json_string(calm_json_get(config, "torch_dtype"), NULL);
-    name = calm_json_string(calm_json_get(config, "dtype"), name ? name : "");
+    const char *name = dtype_name(config, dtype_name(calm_json_get(config, "text_config"), ""));
     return strcmp(name, "float32") == 0    ? CALM_F32
            : strcmp(name, "float16") == 0  ? CALM_F16
            : strcmp(name, "bfloat16") == 0 ? CALM_BF16
@@ -113,6 +126,29 @@ static calm_status add_weight(work *w, const calm_tensor *tensor, const char *do
     return CALM_OK;
 }
 
+/* Tensors of floats, among them those of a published source, whose mixtures of mxfp4 are to be written as transformers
+ * has them. */
+static calm_status list_floats(work *w, calm_dtype dtype)
+{
+    const size_t n = calm_safetensors_count(w->set);
+    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->tensors, n + 1));
+    CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->sources, n + 1));
+    for (w->n = 0; w->n < n; w->n++) {
+        const calm_tensor *tensor = calm_safetensors_at(w->set, w->n);
+        calm_tensor *to = &w->tensors[w->n];
+        *to = *tensor;
+        w->sources[w->n] = (source){.plain = tensor};
+        if (w->options->dtype != CALM_N_DTYPES && calm_dtype_is_float(tensor->dtype))
+            to->dtype = dtype;
+        if (!tensor->source || w->published.kind != CALM_PUBLISHED_MXFP4)
+            continue;
+        w->sources[w->n].turned = true;
+        to->shape[1] = tensor->shape[2];
+        to->shape[2] = tensor->shape[1];
+    }
+    return CALM_OK;
+}
+
 static calm_status list_directory(work *w, calm_dtype dtype)
 {
     const size_t n = calm_safetensors_count(w->set);
@@ -164,28 +200,63 @@ static void untie_own_head(work *w)
     if (head == w->n || !calm_json_bool(calm_json_get(w->config, "tie_word_embeddings"), true))
         return;
     const calm_tensor *a = w->sources[head].plain, *b = embed < w->n ? w->sources[embed].plain : NULL;
-    if (!a || !b || a->dtype != b->dtype || a->bytes != b->bytes || memcmp(a->data, b->data, a->bytes) != 0)
+    const bool stored = a && b && !a->source && !b->source && a->dtype == b->dtype && a->bytes == b->bytes;
+    if (!stored || memcmp(a->data, b->data, a->bytes) != 0)
         calm_json_set_bool(w->config, "tie_word_embeddings", false);
 }
 
-static calm_status open_directory(work *w)
+/* A float model into which an adapter is merged as it is read. */
+static calm_status open_merged(work *w)
 {
-    char *path;
-    CALM_TRY(calm_path_join(w->ctx, w->ctx->out, &path, w->path, "config.json"));
-    CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
+    const bool asked = w->options->dtype != CALM_N_DTYPES;
+    CALM_TRY(calm_model_open_floats(w->ctx, w->path, &w->options->how, &w->model));
+    w->set = calm_model_tensors(w->model);
+    w->result->format = "an adapter merged";
+    w->result->dtype = asked ? w->options->dtype : calm_model_config(w->model)->dtype;
+    w->config = plain_config(w->read, w->options->dtype);
+    if (!calm_model_config(w->model)->tied)
+        calm_json_set_bool(w->config, "tie_word_embeddings", false);
+    return list_directory(w, w->result->dtype);
+}
+
+/* What a directory is quantized as. */
+static calm_status read_entry(work *w, const char *path)
+{
+    CALM_TRY(calm_published_read(w->ctx, path, w->read, false, &w->published));
+    if (w->published.kind)
+        return CALM_OK;
     CALM_TRY(calm_qformat_open(w->ctx, path, w->read, &w->stored));
     if (!w->stored)
         return calm_fail(w->ctx, CALM_EUNSUPPORTED, "%s: it is a float model: config.json has no quantization entry",
                          w->path);
-    CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->set));
+    w->result->format = calm_qformat_of(w->stored)->label;
+    return CALM_OK;
+}
+
+static calm_status open_directory(work *w)
+{
+    char *path, *format;
+    CALM_TRY(calm_adapter_is_no_model(w->ctx, w->path));
+    CALM_TRY(calm_path_join(w->ctx, w->ctx->out, &path, w->path, "config.json"));
+    CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
+    if (w->options->how.adapter)
+        return open_merged(w);
+    CALM_TRY(read_entry(w, path));
+    CALM_TRY(calm_safetensors_open(w->ctx, w->path, &w->files));
+    w->set = w->files;
     CALM_TRY(calm_safetensors_need_files(w->ctx, w->set));
     calm_safetensors_log_index(w->ctx, w->set);
     const bool asked = w->options->dtype != CALM_N_DTYPES;
     const calm_dtype dtype = asked ? w->options->dtype : dtype_of(w->read, CALM_BF16);
-    w->result->format = calm_qformat_of(w->stored)->label;
     w->result->dtype = dtype;
     w->config = plain_config(w->read, w->options->dtype);
-    CALM_TRY(list_directory(w, dtype));
+    if (w->published.kind) {
+        CALM_TRY(calm_strf(w->ctx, w->ctx->out, &format, "%s", w->published.text));
+        w->result->format = format;
+        calm_published_drop_entry(w->config);
+        CALM_TRY(calm_published_widen(w->ctx, &w->published, dtype, w->files, &w->result->n_dequantized));
+    }
+    CALM_TRY((w->published.kind ? list_floats : list_directory)(w, dtype));
     untie_own_head(w);
     return CALM_OK;
 }
@@ -275,7 +346,7 @@ static calm_status put_turned(work *w, calm_shards_writer *writer, const calm_te
 
 static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from)
 {
-    const bool same = to->dtype == from->dtype;
+    const bool same = to->dtype == from->dtype && !from->source;
     float *values;
     size_t width;
     CALM_TRY(hadamard_of(w, to, &width));
@@ -291,6 +362,39 @@ static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_ten
         CALM_TRY(calm_tensor_part_to_f32(w->ctx, from, at, n, values));
         CALM_TRY(put_floats(w, writer, to, values, n));
     }
+    calm_safetensors_release(w->set, from);
+    return CALM_OK;
+}
+
+/* Columns at .. at + n - 1 of a matrix [rows, columns] as rows of `out`, read by runs that share a scale. */
+static calm_status turn_columns(work *w, const calm_tensor *from, size_t matrix, size_t at, size_t n, float *out)
+{
+    const size_t rows = from->shape[1], columns = from->shape[2];
+    float run[TURNED];
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0, length; c < n; c += length) {
+            length = calm_size_min(TURNED, n - c);
+            CALM_TRY(calm_tensor_part_to_f32(w->ctx, from, (matrix * rows + r) * columns + at + c, length, run));
+            for (size_t i = 0; i < length; i++)
+                out[(c + i) * rows + r] = run[i];
+        }
+    return CALM_OK;
+}
+
+/* Matrices [rows, columns] as [columns, rows], as many columns at a time as rows of others. */
+static calm_status put_transposed(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from)
+{
+    const size_t rows = from->shape[1], columns = from->shape[2];
+    const size_t step = calm_size_min(columns, calm_size_max(1, ROWS_AT_ONCE / rows / TURNED) * TURNED);
+    float *values;
+    CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, step * rows));
+    for (size_t matrix = 0; matrix < from->shape[0]; matrix++)
+        for (size_t at = 0; at < columns; at += step) {
+            const size_t n = calm_size_min(step, columns - at);
+            CALM_SCOPED_SCRATCH(w->ctx);
+            CALM_TRY(turn_columns(w, from, matrix, at, n, values));
+            CALM_TRY(put_floats(w, writer, to, values, n * rows));
+        }
     calm_safetensors_release(w->set, from);
     return CALM_OK;
 }
@@ -330,7 +434,8 @@ static calm_status put_all(work *w, calm_shards_writer *writer)
     for (size_t i = 0; i < w->n; i++) {
         const source *from = &w->sources[i];
         CALM_SCOPED_SCRATCH(w->ctx);
-        CALM_TRY(from->plain   ? put_plain(w, writer, &w->tensors[i], from->plain)
+        CALM_TRY(from->turned  ? put_transposed(w, writer, &w->tensors[i], from->plain)
+                 : from->plain ? put_plain(w, writer, &w->tensors[i], from->plain)
                  : from->entry ? put_entry(w, writer, &w->tensors[i], from->entry)
                                : put_stored(w, writer, &w->tensors[i], from));
         if (w->options->tick)
@@ -389,7 +494,8 @@ calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequanti
 {
     work w = {.ctx = ctx, .path = path, .options = options, .result = out};
     *out = (calm_dequantize_result){0};
-    CALM_TRY(calm_export_destination(ctx, options->output, options->force, &(calm_words){&path, 1}));
+    const calm_words inputs = {(const char *[]){path, options->how.adapter}, 2};
+    CALM_TRY(calm_export_destination(ctx, options->output, options->force, &inputs));
     CALM_SCOPED_SCRATCH(ctx);
     calm_status status = !calm_path_exists(path) ? calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file or directory", path)
                          : calm_is_directory(path) ? open_directory(&w)
@@ -399,7 +505,8 @@ calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequanti
     calm_json_free(w.config);
     calm_json_free(w.read);
     calm_qformat_close(w.stored);
-    calm_safetensors_close(w.set);
+    calm_safetensors_close(w.files);
+    calm_model_close(w.model);
     calm_gguf_close(w.gguf);
     return status;
 }

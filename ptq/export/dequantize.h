@@ -2,10 +2,12 @@
 #ifndef CALM_EXPORT_DEQUANTIZE_H
 #define CALM_EXPORT_DEQUANTIZE_H
 
+#include "ptq/model/model.h"
 #include "ptq/base/context.h"
 #include "ptq/tensor/dtype.h"
 
 typedef struct calm_dequantize_options {
+    calm_model_how how;          /* with an adapter: of a float model, which is written with it merged */
     const char *output;
     calm_dtype dtype;       /* CALM_F32, CALM_F16, CALM_BF16; CALM_N_DTYPES: the checkpoint's own */
     size_t max_shard_bytes; /* 0: CALM_SHARD_BYTES */

@@ -28,6 +28,7 @@ typedef struct calm_export_form calm_export_form; /* ptq/export/safetensors_expo
 typedef struct calm_exporter {
     const char *name; /* [a-z0-9_]+ : "compressed_tensors"; with - on the command line */
     const char *summary;
+    const char *serve;          /* the command that runs its files, before their path; NULL: no engine does */
     bool wants_importance;      /* options->importance must be there */
     bool transforms;            /* its files can ask for a Hadamard transform of inputs */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */

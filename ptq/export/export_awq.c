@@ -118,7 +118,8 @@ static calm_status check_uniform(calm_ctx *ctx, const calm_export_input *input)
         calm_scheme_name(first, names[0]);
         calm_scheme_name(scheme, names[1]);
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         NAME ": %s is %s, others are %s: the format has one group size for all", layout->jobs[i].name,
+                         NAME ": %s is %s, others are %s: the format has one group size for all "
+                         "(`group_fallback` float leaves such linears float)", layout->jobs[i].name,
                          names[1], names[0]);
     }
     return CALM_OK;
@@ -160,6 +161,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 const calm_exporter calm_export_awq = {
     .name = NAME,
     .summary = "AWQ, GEMM layout, uniform 4 bits: vLLM, SGLang, transformers, mlx-lm",
+    .serve = "vllm serve",
     .tie = CALM_TIE_MODEL,
     .check = check,
     .form = &(const calm_export_form){

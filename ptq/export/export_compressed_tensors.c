@@ -242,6 +242,7 @@ static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const c
 const calm_exporter calm_export_compressed_tensors = {
     .name = "compressed_tensors",
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
+    .serve = "vllm serve",
     .transforms = true,
     .families = 1u << CALM_FAMILY_FP8 | 1u << CALM_FAMILY_FP8_BLOCK | 1u << CALM_FAMILY_MXFP4 | 1u << CALM_FAMILY_NVFP4,
     .tie = CALM_TIE_BLOCK,

@@ -361,6 +361,7 @@ const calm_exporter calm_export_gguf = {
     .name = "gguf",
     .summary = "one model.gguf for llama.cpp: int4 as Q4_0 or Q4_1, int8 as Q8_0, k-quants, with its tokenizer",
     .file = "model.gguf",
+    .serve = "llama-server -m",
     .strict = true,    /* llama.cpp refuses some of the others, and applies some that config.json switches off */
     .families = CALM_GGUF_FAMILIES,
     .tie = CALM_TIE_PROJECTION,

@@ -209,6 +209,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 const calm_exporter calm_export_gptq = {
     .name = NAME,
     .summary = "GPTQ v1 (v2 where asymmetric): GPTQModel, vLLM, SGLang, transformers",
+    .serve = "vllm serve",
     .tie = CALM_TIE_BLOCK,
     .head_alone = true,
     .check_outer = check_outer,

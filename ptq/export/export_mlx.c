@@ -190,6 +190,7 @@ static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const c
 const calm_exporter calm_export_mlx = {
     .name = NAME,
     .summary = "MLX affine: mlx-lm",
+    .serve = "mlx_lm.generate --prompt Hello --model",
     .strict = true,    /* mlx-lm's loader refuses others */
     .rtn = "rtn-mlx",
     .tie = CALM_TIE_BLOCK,

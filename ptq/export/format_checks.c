@@ -11,29 +11,28 @@ static calm_status check_group(calm_ctx *ctx, const char *format, const calm_exp
     const calm_job_ref *ref = &calm_model_layout(input->model)->jobs[index];
     const char *name = calm_model_layout(input->model)->linears[ref->first].module;
     size_t proposal = 0;
-    if (!job->quantized || !job->scheme.group || ref->in % job->scheme.group == 0)
-        return CALM_OK;
-    /* Readers pad blocks of weights; activations in groups they refuse where those do not divide. */
-    if (calm_scheme_rows(&job->scheme) > 1 && !job->scheme.act_bits)
+    if (!job->quantized || calm_scheme_divides(&job->scheme, ref->in))
         return CALM_OK;
     if (job->scheme.family) {
         char scheme[CALM_SCHEME_NAME_MAX];
         calm_scheme_name(&job->scheme, scheme);
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s has %zu input columns, which groups of %zu, as %s has, do not "
-                         "divide", format, name, ref->in, job->scheme.group, scheme);
+                         "divide; `group_fallback` float leaves it float", format, name, ref->in, job->scheme.group,
+                         scheme);
     }
     for (size_t i = 0; i < sizeof usual / sizeof *usual && !proposal; i++)
         proposal = usual[i] < job->scheme.group && ref->in % usual[i] == 0 ? usual[i] : 0;
     if (!proposal)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: %s has %zu input columns, which groups of %zu do not divide; use a scheme without groups"
-                         ", or leave it float with `keep_float`",
+                         "%s: %s has %zu input columns, which groups of %zu do not divide; `group_fallback` row "
+                         "gives it one scale per row, float leaves it float",
                          format, name, ref->in, job->scheme.group);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
                      "%s: %s has %zu input columns, which groups of %zu do not divide; groups of %zu do "
-                     "(`schemes` w%da%d_g%zu), or `keep_float` leaves it float",
+                     "(`schemes` w%da%d_g%zu; `group_fallback` %zu where they must), or `group_fallback` float leaves "
+                     "it float",
                      format, name, ref->in, job->scheme.group, proposal, job->scheme.bits,
-                     job->scheme.act_bits ? job->scheme.act_bits : 16, proposal);
+                     job->scheme.act_bits ? job->scheme.act_bits : 16, proposal, proposal);
 }
 
 calm_status calm_check_groups(calm_ctx *ctx, const char *format, const calm_export_input *input)
@@ -57,10 +56,13 @@ calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_exp
             first = j;
         calm_scheme_name(jobs[j].quantized ? &jobs[j].scheme : &floating, name);
         calm_scheme_name(jobs[first].quantized ? &jobs[first].scheme : &floating, other);
+        const calm_scheme *own = &jobs[j].scheme, *others = &jobs[first].scheme;
+        const bool groups = own->bits == others->bits && own->group != others->group;
         if (strcmp(name, other) != 0)
             return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "%s: %s is %s, but %s is %s: readers take one scheme for all experts of a block",
-                             format, table->jobs[j].name, name, table->jobs[first].name, other);
+                             "%s: %s is %s, but %s is %s: readers take one scheme for all experts of a block%s",
+                             format, table->jobs[j].name, name, table->jobs[first].name, other,
+                             groups ? " (`group_fallback` float leaves all of these float)" : "");
     }
     return CALM_OK;
 }

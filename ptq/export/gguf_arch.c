@@ -20,10 +20,42 @@ static bool is_family(const calm_config *config, const char *name)
 
 /* ---- checks ---- */
 
+/* Blocks that every fourth differs from, as llama.cpp has it: sliding in three of four, or turned in three of four. */
+static bool is_quarter(const calm_config *config, bool turned)
+{
+    bool same = true;
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const bool usual = turned ? !(config->no_rope && config->no_rope[i]) : config->window[i] != 0;
+        same &= usual == ((i + 1) % 4 != 0);
+    }
+    return same;
+}
+
+/* EXAONE 4 slides in llama.cpp when it has the 64 blocks of the 32B model, and then turns sliding blocks alone. */
+static bool exaone_is_known(const calm_config *config)
+{
+    bool plain = true;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        plain &= !config->no_rope[i] && !config->window[i];
+    return config->n_blocks == 64 ? is_quarter(config, true) && is_quarter(config, false) : plain;
+}
+
+static bool blocks_are_known(const calm_config *config, const calm_gguf_arch *as)
+{
+    if (!as->quarter)
+        return !config->no_rope;
+    if (is_family(config, "exaone4"))
+        return exaone_is_known(config);
+    return is_quarter(config, is_family(config, "smollm3"));
+}
+
 /* llama.cpp scales by the head's width, in the largest Gemmas (known by their number of blocks) by hidden / heads. */
 static bool scale_is_known(const calm_config *config)
 {
     double width = (double)config->head_dim;
+    /* A key of its own. */
+    if (is_family(config, "granite") || is_family(config, "granitemoe"))
+        return true;
     if ((is_family(config, "gemma2") && config->n_blocks == 46)
         || (is_family(config, "gemma3") && config->n_blocks == 62))
         width = (double)(config->hidden / config->n_heads);
@@ -33,7 +65,8 @@ static bool scale_is_known(const calm_config *config)
 /* Does the family slide in llama.cpp? */
 static bool slides(const calm_config *config)
 {
-    return is_family(config, "gemma2") || is_family(config, "gemma3");
+    return is_family(config, "gemma2") || is_family(config, "gemma3") || is_family(config, "cohere2")
+           || is_family(config, "olmo3") || (is_family(config, "exaone4") && config->n_blocks == 64);
 }
 
 static size_t largest_window(const calm_config *config)
@@ -49,7 +82,8 @@ static size_t largest_window(const calm_config *config)
 static void compare_blocks(const calm_config *config, bool *widths, bool *ropes, bool *experts)
 {
     const size_t window = largest_window(config);
-    *widths = *ropes = *experts = false;
+    *widths = *experts = false;
+    *ropes = config->arch->local_rope && config->rope[CALM_ROPE_LOCAL].theta != config->rope[CALM_ROPE_GLOBAL].theta;
     for (size_t i = 0; i < config->n_blocks; i++) {
         *widths |= slides(config) && config->window[i] && config->window[i] != window;
         *ropes |= is_family(config, "gemma3") && (config->window[i] != 0) != config->local_rope[i];
@@ -62,13 +96,15 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
     const calm_config *config = calm_model_config(model);
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
-    const bool gemma = slides(config), yarn = rope->kind == CALM_ROPE_YARN;
+    const bool gemma = is_family(config, "gemma2") || is_family(config, "gemma3");
+    const bool yarn = rope->kind == CALM_ROPE_YARN;
+    const calm_activation usual = gemma || is_family(config, "starcoder2") ? CALM_ACTIVATION_GELU_TANH
+                                                                           : CALM_ACTIVATION_SILU;
     const bool top_k = config->moe.n_experts && as && config->moe.norm_top_k != as->norm_top_k;
     bool widths, ropes, experts;
     if (!as)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "gguf: %s: calm does not write %s models to GGUF; it writes llama, mistral, qwen2, "
-                         "qwen3, qwen2_moe, qwen3_moe, gemma2, gemma3, olmo2, mixtral and olmoe",
+                         "gguf: %s: calm does not write %s models to GGUF; docs/families.md says which it writes",
                          calm_model_dir(model), config->arch->name);
     compare_blocks(config, &widths, &ropes, &experts);
     const struct {
@@ -79,16 +115,20 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
          "heads times head_dim is not the hidden size, as llama.cpp has it in this architecture"},
         {as->fixed_head && !config->tied,
          "it has its own head, which llama.cpp does not have in this architecture"},
-        {config->activation != (gemma ? CALM_ACTIVATION_GELU_TANH : CALM_ACTIVATION_SILU),
+        {config->activation != usual,
          "its activation function is not the one that llama.cpp has for its architecture"},
         {!scale_is_known(config), "attention scores are scaled by another number than llama.cpp derives from head_dim "
                                   "(query_pre_attn_scalar)"},
         {config->attention_cap != 0 && !is_family(config, "gemma2"),
          "attention scores are capped, which llama.cpp does in gemma2 alone"},
         {config->logit_cap != 0 && !gemma, "logits are capped, which llama.cpp does in gemma alone"},
-        {rope->rotary != config->head_dim, "only some channels of a head turn by their position"},
+        {rope->rotary != config->head_dim && !as->partial, "only some channels of a head turn by their position"},
         {rope->kind == CALM_ROPE_LONGROPE, "longrope"},
         {yarn && !rope->truncate, "yarn without truncation"},
+        {!blocks_are_known(config, as),
+         "other blocks slide or turn by their position than every fourth, as llama.cpp has them"},
+        {as->needs_bias && !config->bias[CALM_ROLE_O],
+         "its linears have no biases, which llama.cpp does not know in this architecture"},
         {yarn && (rope->beta_fast != 32 || rope->beta_slow != 1),
          "yarn with other beta_fast and beta_slow than 32 and 1, which llama.cpp does not read in files of this "
          "architecture"},
@@ -109,7 +149,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
                  "gguf: the file holds the text model of %s alone; the other parts of a checkpoint go into a file of "
                  "their own, which llama.cpp's convert_hf_to_gguf.py --mmproj makes of the float model",
                  calm_model_class(model));
-    if (largest_window(config) && !gemma)
+    if (largest_window(config) && !slides(config))
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: the model's attention slides over %zu tokens, llama.cpp's does not: the same up to that length",
                  largest_window(config));
@@ -150,11 +190,14 @@ static void add_rope(writer *to, const calm_config *config)
         calm_gguf_add_string(to->keys, key(to, "rope.scaling.type"), rope->kind == CALM_ROPE_YARN ? "yarn" : "linear");
         add_f32(to, "rope.scaling.factor", rope->factor);
     }
-    if (rope->kind == CALM_ROPE_YARN) {
+    if (rope->kind == CALM_ROPE_YARN || config->query_growth > 0)
         add_u32(to, "rope.scaling.original_context_length", (size_t)rope->original);
+    if (rope->kind == CALM_ROPE_YARN) {
         /* llama.cpp multiplies cos and sin by attn_factor (1 + 0.1 ln factor) */
         add_f32(to, "rope.scaling.attn_factor", rope->m / (1 + 0.1 * log(rope->factor)));
     }
+    if (config->query_growth > 0)
+        add_f32(to, "attention.temperature_scale", (double)config->query_growth);
     if (is_family(config, "gemma3"))
         add_f32(to, "rope.freq_base_swa", config->rope[CALM_ROPE_LOCAL].theta);
 }
@@ -165,9 +208,25 @@ static void add_windows(writer *to, const calm_config *config)
     if (!slides(config) || (!window && !is_family(config, "gemma2")))
         return;
     add_u32(to, "attention.sliding_window", window ? window : GEMMA2_WINDOW);
+    if (calm_gguf_arch_of(config->arch)->quarter)
+        return;
     calm_gguf_add_array(to->keys, key(to, "attention.sliding_window_pattern"), CALM_GGUF_BOOL, config->n_blocks);
     for (size_t i = 0; i < config->n_blocks; i++)
         calm_gguf_element_bool(to->keys, config->window[i] != 0);
+}
+
+/* Multipliers, where the family has them. */
+static void add_scales(writer *to, const calm_config *config)
+{
+    /* llama.cpp divides Granite's logits, and multiplies Cohere's. */
+    if (config->logit_scale != 0)
+        add_f32(to, "logit_scale", config->residual_scale != 0 ? 1 / (double)config->logit_scale
+                                                               : (double)config->logit_scale);
+    if (config->residual_scale == 0)
+        return;
+    add_f32(to, "embedding_scale", (double)config->embedding_scale);
+    add_f32(to, "residual_scale", (double)config->residual_scale);
+    add_f32(to, "attention.scale", (double)config->attention_scale);
 }
 
 static void add_experts(writer *to, const calm_config *config)
@@ -201,7 +260,8 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     add_u32(&to, "attention.head_count_kv", config->n_kv);
     add_u32(&to, "attention.key_length", config->head_dim);
     add_u32(&to, "attention.value_length", config->head_dim);
-    add_f32(&to, "attention.layer_norm_rms_epsilon", (double)config->norm_eps);
+    add_f32(&to, config->arch->norm == CALM_NORM_LAYER ? "attention.layer_norm_epsilon"
+                                                       : "attention.layer_norm_rms_epsilon", (double)config->norm_eps);
     add_u32(&to, "vocab_size", table->shape[0]);
     add_rope(&to, config);
     add_windows(&to, config);
@@ -209,6 +269,7 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
         add_f32(&to, "attn_logit_softcapping", (double)config->attention_cap);
     if (config->logit_cap != 0)
         add_f32(&to, "final_logit_softcapping", (double)config->logit_cap);
+    add_scales(&to, config);
     add_experts(&to, config);
     return CALM_OK;
 }

@@ -508,13 +508,13 @@ calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm
     return calm_export_copy_companions(ctx, calm_model_dir(model), dir);
 }
 
-calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_rotate_options *options, const char *output,
-                        bool force)
+calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_model_how *how,
+                        const calm_rotate_options *options, const char *output, bool force)
 {
     CALM_SCOPED_MODEL(model);
     calm_export_place place;
-    CALM_TRY(calm_export_destination(ctx, output, force, &(calm_words){&model_dir, 1}));
-    CALM_TRY(calm_model_open(ctx, model_dir, &model));
+    CALM_TRY(calm_export_destination(ctx, output, force, &(calm_words){(const char *[]){model_dir, how->adapter}, 2}));
+    CALM_TRY(calm_model_open_floats(ctx, model_dir, how, &model));
     CALM_TRY(calm_rotate_check(ctx, model));
     CALM_TRY(calm_export_begin(ctx, output, &place));
     if (calm_rotate_write(ctx, model, options, place.temporary) != CALM_OK ||

@@ -44,7 +44,8 @@ calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm
 
 /* The same as the directory `output`, written under a temporary name until it is whole.  CALM_EEXIST and CALM_EARG as
  * calm_export_destination. */
-calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_rotate_options *options, const char *output,
+calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_model_how *how,
+                        const calm_rotate_options *options, const char *output,
                         bool force);
 
 #endif

@@ -10,6 +10,8 @@
 #include "ptq/model/tensor_use.h"
 #include "ptq/quant/pack.h"
 
+#define PIECE ((size_t)1 << 20)    /* elements of a tensor that are converted at a time */
+
 /* One tensor of the output. */
 typedef struct entry {
     calm_export_part of;
@@ -137,12 +139,19 @@ calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, ca
 calm_status calm_export_put_tensor(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype,
                                    const calm_tensor *tensor)
 {
-    float *values;
+    const size_t row = calm_size_max(1, tensor->n_dims ? tensor->shape[tensor->n_dims - 1] : 1);
+    const size_t piece = calm_size_max(1, PIECE / row) * row;    /* its reader may take whole rows alone */
     if (dtype == tensor->dtype && !tensor->source)
         return calm_shards_put(ctx, writer, tensor->data, tensor->bytes);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, tensor->n_elements));
-    CALM_TRY(calm_tensor_to_f32(ctx, tensor, values));
-    return calm_export_put_floats(ctx, writer, dtype, values, tensor->n_elements);
+    for (size_t at = 0; at < tensor->n_elements; at += piece) {
+        const size_t n = calm_size_min(piece, tensor->n_elements - at);
+        float *values;
+        CALM_SCOPED_SCRATCH(ctx);
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, n));
+        CALM_TRY(calm_tensor_part_to_f32(ctx, tensor, at, n, values));
+        CALM_TRY(calm_export_put_floats(ctx, writer, dtype, values, n));
+    }
+    return CALM_OK;
 }
 
 calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const float *values, size_t rows,

@@ -1,7 +1,6 @@
 /* README.md of a checkpoint.
  *
- * The head is the front matter that the Hugging Face hub reads (library, tags); the tables are those of the report,
- * as preformatted text, so that card and report cannot disagree. */
+ * The tables are those of the report, as preformatted text, so that card and report cannot disagree. */
 #include "ptq/model/arch.h"
 #include "ptq/finish/finish.h"
 
@@ -9,20 +8,20 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
 {
     const calm_config *config = calm_model_config(model);
     const calm_selection *selection = &r->recipe->selection;
-    calm_text_printf(out, "---\nlibrary_name: transformers\ntags:\n");
-    /* Tags are the formats: the hub's search finds a checkpoint by them. */
-    for (size_t i = 0; i < calm_formats_count(&r->recipe->formats); i++) {
-        char *name;
-        CALM_TRY(calm_format_name(ctx, calm_formats_at(&r->recipe->formats, i), &name));
-        calm_text_printf(out, "- %s\n", name);
-    }
-    calm_text_printf(out, "- calm\n---\n\n# %s, ", r->recipe->model.name);
+    CALM_TRY(calm_card_front(ctx, r, out));
+    calm_text_printf(out, "\n# %s, ", r->recipe->model.name);
     calm_summary_schemes(r, out);
     calm_text_printf(out, "\n\n");
     /* The version, since the same recipe may give other bytes with another calm. */
-    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s.  Format: ", CALM_VERSION,
+    calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s", CALM_VERSION,
                      calm_model_class(model), config->n_blocks, calm_dtype_name(config->dtype));
+    /* What the floats were is a limit of what they can be. */
+    if (calm_model_published(model))
+        calm_text_printf(out, ", which were published as %s", calm_model_published(model));
+    calm_text_printf(out, ".  Format: ");
     CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, out));
+    if (r->recipe->how.adapter)
+        calm_text_printf(out, "The LoRA adapter `%s` is merged into its weights.\n\n", r->recipe->how.adapter);
     if (config->down_hadamard)
         calm_text_printf(out, "The input of `%s` is multiplied by a Hadamard matrix while the model runs "
                               "(`quantization_config.transform_config`).  A reader that does not do so by itself:\n\n"

@@ -71,6 +71,10 @@ calm_status calm_outputs_digests(calm_ctx *ctx, const char *dir, calm_written_fi
 /* README.md of a checkpoint: what it is, its figures, how it is loaded. */
 calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *result, calm_text *out);
 
+/* Its front matter, which the hub reads: base model, library, license of the float model's card, task, tags
+ * (card_front.c). */
+calm_status calm_card_front(calm_ctx *ctx, const calm_result *result, calm_text *out);
+
 /* ---- a result as text: the same lines in reports and cards (summary.c) ---- */
 
 #define CALM_SUMMARY_COLUMNS 15
@@ -89,6 +93,18 @@ calm_status calm_summary_gates(calm_ctx *ctx, const calm_result *result, calm_te
 
 /* Append a line about what learning took and came to, or, where it was not asked for, what it would take: `seconds`. */
 void calm_summary_learning(const calm_result *result, double seconds, calm_text *out);
+
+/* Two lines: scheme, bits and loss on the test text; what was chosen, and what GPTQ alone or else plain rounding has on
+ * the guard's windows (verdict.c). */
+void calm_summary_verdict(const calm_result *result, calm_text *out);
+
+/* Append "mkq-full in all 24 units", or how many jobs each algorithm has. */
+void calm_summary_choice(const calm_result *result, calm_text *out);
+
+/* `name`, or where it is the hybrid's and every unit chose one algorithm, that of the uniform run.  Is the guard's
+ * trial the hybrid once more, as such a uniform run? */
+const char *calm_summary_label(const calm_result *result, const char *name);
+bool calm_summary_repeats(const calm_result *result, size_t trial);
 
 /* Append what the result is, its scheme and its size; the names of the recipe's schemes alone. */
 void calm_summary_size(const calm_result *result, calm_text *out);

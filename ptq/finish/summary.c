@@ -135,16 +135,6 @@ static calm_status write_experts(calm_ctx *ctx, const calm_result *r, calm_text 
 
 /* ---- guard and evaluation ---- */
 
-/* Names of the recipe's schemes. */
-void calm_summary_schemes(const calm_result *r, calm_text *out)
-{
-    char name[CALM_SCHEME_NAME_MAX];
-    for (size_t i = 0; i < r->recipe->n_schemes; i++) {
-        calm_scheme_name(&r->recipe->schemes[i], name);
-        calm_text_printf(out, "%s%s", i ? ", " : "", name);
-    }
-}
-
 /* What the guard found of a trial: its loss, what that is more than the hybrid's, and another figure of the model. */
 static void guard_cells(const calm_measure *measure, double delta, double se, calm_table *table)
 {
@@ -158,11 +148,13 @@ static void guard_cells(const calm_measure *measure, double delta, double se, ca
 static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
 {
     char *name;
-    calm_table_columns(table, r->encoder ? "guard windows|#1 - cosine|#minus hybrid|#+- std. error|#rank correlation"
-                                         : "guard windows|#KL|#minus hybrid|#+- std. error|#perplexity");
+    calm_table_columns(table, r->encoder ? "guard windows|#1 - cosine|#minus first|#+- std. error|#rank correlation"
+                                         : "guard windows|#KL|#minus first|#+- std. error|#perplexity");
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial *trial = &r->trials[i];
-        calm_table_text(table, trial->name);
+        if (calm_summary_repeats(r, i))    /* a second row would be the first one again */
+            continue;
+        calm_table_text(table, calm_summary_label(r, trial->name));
         if (trial->id)
             guard_cells(&trial->measure, trial->delta, trial->se, table);
         else
@@ -188,7 +180,8 @@ static void evaluation_table(const calm_result *r, calm_table *table)
     const calm_eval_result *result = &r->eval_result.predictions;
     if (r->encoder) {
         calm_table_columns(table, "test text|#cosine to float|#least|#rel. error|#rank correlation");
-        CALM_CELLS(table, CALM_TEXT(r->name), CALM_FIXED(embeddings->cosine, 6), CALM_FIXED(embeddings->cosine_min, 6),
+        CALM_CELLS(table, CALM_TEXT(calm_summary_label(r, r->name)), CALM_FIXED(embeddings->cosine, 6),
+                   CALM_FIXED(embeddings->cosine_min, 6),
                    CALM_FIXED(embeddings->error, 6), CALM_FIXED(embeddings->spearman, 6));
         return;
     }
@@ -198,7 +191,7 @@ static void evaluation_table(const calm_result *r, calm_table *table)
     calm_table_columns(table, "test text|#perplexity|#KL to float|#+- std. error|#top-1 %");
     CALM_CELLS(table, CALM_TEXT("float"), CALM_FIXED(r->eval_float.predictions.ppl, 4), CALM_FIXED(0, 5),
                CALM_TEXT(NULL), CALM_TEXT(NULL));
-    CALM_CELLS(table, CALM_TEXT(r->name), CALM_FIXED(result->ppl, 4), CALM_FIXED(result->kl, 5),
+    CALM_CELLS(table, CALM_TEXT(calm_summary_label(r, r->name)), CALM_FIXED(result->ppl, 4), CALM_FIXED(result->kl, 5),
                CALM_FIXED(error, 5), CALM_FIXED(100 * result->top1, 2));
 }
 
@@ -208,11 +201,13 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     CALM_SCOPED_TABLE(guard);
     CALM_SCOPED_TABLE(evaluation);
     CALM_TRY(units_table(ctx, r, &units));
+    calm_table_drop_empty(&units);
     CALM_TRY(calm_table_write(ctx, &units, 2, out));
     calm_text_printf(out, "\n");
     CALM_TRY(write_experts(ctx, r, out));
     if (r->guard.n) {
         CALM_TRY(guard_table(ctx, r, &guard));
+        calm_table_drop_empty(&guard);
         CALM_TRY(calm_table_write(ctx, &guard, 2, out));
     }
     /* Why a trial has no figures, or is not wholly what it is called, below the table: reasons would not fit into
@@ -231,32 +226,14 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     return CALM_OK;
 }
 
-/* How often each algorithm was chosen, by jobs: "mkq-full 20, gptq-hls 4". */
-static void print_counts(const calm_result *r, calm_text *out)
-{
-    size_t listed = 0;
-    for (size_t a = 0; a < r->recipe->n_pool; a++) {
-        const char *name = r->recipe->pool[a].name;
-        size_t n = 0;
-        for (size_t i = 0; i < r->plan.n_jobs; i++)
-            n += r->plan.jobs[i].entry_name && strcmp(r->plan.jobs[i].entry_name, name) == 0;
-        if (n)
-            calm_text_printf(out, "%s%s %zu", listed++ ? ", " : "", name, n);
-    }
-}
-
 void calm_summary_size(const calm_result *r, calm_text *out)
 {
-    size_t n_units = 0;
-    /* Units, not jobs, were decided: one that is quantized counts once, by its first job. */
-    for (size_t job = 0, end; job < r->plan.n_jobs; job = end) {
-        size_t begin;
-        calm_layout_unit(r->layout, r->recipe->selection.unit, job, &begin, &end);
-        n_units += r->plan.jobs[job].quantized;
-    }
-    calm_text_printf(out, "  result       %s: ", r->name);
-    print_counts(r, out);
-    calm_text_printf(out, " (%zu units)\n  scheme       ", n_units);
+    /* A learned result says so; what was chosen is the plan's. */
+    calm_text_printf(out, "  result       ");
+    if (strchr(r->name, ','))
+        calm_text_printf(out, "%s: ", r->name);
+    calm_summary_choice(r, out);
+    calm_text_printf(out, "\n  scheme       ");
     calm_summary_schemes(r, out);
     calm_text_printf(out, ", %.3f bits per weight with scales (the quantized linears)\n", r->bits_per_weight);
     if (r->tables)

@@ -375,7 +375,7 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
     /* A size is spent as far as the bytes of one job allow. */
     if (recipe->file_bytes)
         out->bytes_after = (double)recipe->file_bytes;
-    out->bytes_before = (double)calm_model_bytes(p->in.model);
+    out->bytes_before = (double)calm_model_float_bytes(p->in.model);
     return CALM_OK;
 }
 

@@ -268,6 +268,11 @@ void calm_json_set_bool(calm_json *object, const char *key, bool value)
     calm_json_set(object, key, calm_json_of_bool(value));
 }
 
+void calm_json_remove(calm_json *object, const char *key)
+{
+    json_object_del(raw(object), key);
+}
+
 void calm_json_add(calm_json *array, calm_json *value)
 {
     json_array_append_new(raw(array), raw(value));

@@ -410,17 +410,27 @@ typedef struct hash_work {
 } hash_work;
 
 /* Pages are released as it goes, so that a large tensor is never resident whole. */
+void calm_safetensors_hash_tensor(const calm_safetensors *set, const calm_tensor *tensor, calm_sha256 *sha)
+{
+    if (tensor->source && tensor->source->hash) {
+        tensor->source->hash(tensor->source->self, tensor, sha);
+        return;
+    }
+    for (size_t at = 0; at < tensor->bytes; at += CHUNK_BYTES) {
+        const size_t n = calm_size_min(tensor->bytes - at, CHUNK_BYTES);
+        calm_sha256_update(sha, tensor->data + at, n);
+        calm_safetensors_release_part(set, tensor, at, n);
+    }
+    if (tensor->scales)
+        calm_sha256_update(sha, tensor->scales, tensor->scale_bytes);
+}
+
 static calm_status hash_tensor(calm_ctx *ctx, size_t index, void *user)
 {
     const hash_work *work = user;
-    const calm_tensor *tensor = &work->set->tensors[index];
     calm_sha256 sha;
     calm_sha256_init(&sha);
-    for (size_t at = 0; at < tensor->bytes; at += CHUNK_BYTES) {
-        const size_t n = calm_size_min(tensor->bytes - at, CHUNK_BYTES);
-        calm_sha256_update(&sha, tensor->data + at, n);
-        calm_safetensors_release_part(work->set, tensor, at, n);
-    }
+    calm_safetensors_hash_tensor(work->set, &work->set->tensors[index], &sha);
     return calm_sha256_finish(ctx, &sha, work->digests[index]);
 }
 

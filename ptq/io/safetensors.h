@@ -17,6 +17,7 @@
 #define CALM_MAX_DIMS 8
 
 struct calm_tensor_source;
+struct calm_sha256;
 
 /* A tensor as it is in a file, or is to be written.  Row-major. */
 typedef struct calm_tensor {
@@ -31,6 +32,8 @@ typedef struct calm_tensor {
     /* NULL: `data` are the elements.  Else they are what this widens: blocks, or rows in another order. */
     const struct calm_tensor_source *source;
     const void *entry;      /* the source's own */
+    const uint8_t *scales;  /* [scale_bytes] bytes that a source reads beside `data`; NULL: none */
+    size_t scale_bytes;
 } calm_tensor;
 
 /* Where the tensors of another file format come from. */
@@ -42,6 +45,8 @@ typedef struct calm_tensor_source {
     /* Drop pages of `bytes` of its data from `offset` on. */
     void (*release)(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes);
     void (*close)(void *self);
+    /* What decides the tensor's values goes into a digest; NULL: its data. */
+    void (*hash)(const void *self, const calm_tensor *tensor, struct calm_sha256 *sha);
 } calm_tensor_source;
 
 typedef struct calm_safetensors calm_safetensors;
@@ -112,6 +117,9 @@ calm_status calm_safetensors_need_floats(calm_ctx *ctx, const calm_safetensors *
 /* Make the digests of all tensors, each over its bytes alone: the same whatever shard or header the tensor is in.
  * Made once for a set, in parallel over tensors, whose pages are released.  Not while another thread uses the set. */
 calm_status calm_safetensors_hash(calm_ctx *ctx, const calm_safetensors *set);
+
+/* The bytes that decide a tensor's values into a digest; their pages are released. */
+void calm_safetensors_hash_tensor(const calm_safetensors *set, const calm_tensor *tensor, struct calm_sha256 *sha);
 
 /* SHA-256 of a tensor of this set, whose digests have been made. */
 const char *calm_safetensors_digest(const calm_safetensors *set, const calm_tensor *tensor);

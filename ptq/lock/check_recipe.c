@@ -33,6 +33,7 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
     run->in.end_block = recipe->last_block < 0 ? config->n_blocks : (size_t)recipe->last_block + 1;
     CALM_TRY(calm_fault_note(ctx, calm_inputs_keep_float(ctx, &run->in), "keep_float", faults));
     CALM_TRY(calm_fault_note(ctx, calm_inputs_check_weight(ctx, &run->in), "calibration.weight", faults));
+    CALM_TRY(calm_fault_note(ctx, calm_inputs_open_imatrix(ctx, &run->in), "calibration.imatrix", faults));
     CALM_TRY(calm_fault_note(ctx, calm_inputs_check_prefix(ctx, &run->in), "calibration.prefix", faults));
     CALM_TRY(calm_fault_note(ctx, check_pins(ctx, run), "choice.pins", faults));
     if (!faults->n)
@@ -68,7 +69,7 @@ static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     /* Without a directory the model is one of the hub that is not here: nothing is fetched for a check. */
     if (faults->n || !recipe.model.dir)
         return CALM_OK;
-    CALM_TRY(calm_fault_note(ctx, calm_inputs_open_directory(ctx, recipe.model.dir, &run.in), "model", faults));
+    CALM_TRY(calm_fault_note(ctx, calm_inputs_open_given(ctx, &run.in), "model", faults));
     calm_status status = CALM_OK;
     if (!faults->n)
         status = calm_fault_note(ctx, calm_inputs_allow_rotation(ctx, &run.in), "rotate", faults);

@@ -10,6 +10,7 @@
 #include "ptq/export/companions.h"
 #include "ptq/export/export.h"
 #include "ptq/finish/finish.h"
+#include "ptq/model/adapter.h"
 
 typedef char calm_digest[CALM_SHA256_HEX];
 
@@ -96,6 +97,26 @@ static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *o
     return CALM_OK;
 }
 
+/* An adapter's files beside those of the model, as "adapter/NAME". */
+static calm_status hash_adapter(calm_ctx *ctx, const char *dir, calm_json *inputs)
+{
+    static const char *const names[] = {CALM_ADAPTER_CONFIG, CALM_ADAPTER_TENSORS};
+    calm_json *files = calm_json_new_object();
+    const char *key;
+    const calm_json *value;
+    calm_written_file *found;
+    char *name;
+    for (void *iter = NULL; calm_json_next(calm_json_get(inputs, "files"), &iter, &key, &value);)
+        calm_json_set(files, key, calm_json_copy(value));
+    calm_json_set(inputs, "files", files);    /* the inputs own it from here on */
+    CALM_TRY(calm_files_digests(ctx, ctx->scratch, dir, (const char **)(uintptr_t)names, 2, &found));
+    for (size_t i = 0; i < 2; i++) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "adapter/%s", found[i].name));
+        calm_json_set_string(files, name, found[i].sha256);
+    }
+    return CALM_OK;
+}
+
 /* Every byte of the model is read here, unless it was for `tensors`. */
 calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, const calm_safetensors *tensors, calm_json **out)
 {
@@ -107,12 +128,18 @@ calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, const cal
     CALM_TRY(hash_model_files(ctx, recipe->model.dir, inputs));
     if (calm_is_file(recipe->model.dir))    /* that one is among the files, whole */
         calm_json_set(inputs, "tensors", calm_json_new_object());
-    else if (tensors)
+    else if (tensors && !recipe->how.adapter)    /* with one they are those of the merged model */
         CALM_TRY(hash_set(ctx, tensors, inputs));
     else
         CALM_TRY(hash_tensors(ctx, recipe->model.dir, inputs));
+    if (recipe->how.adapter)
+        CALM_TRY(hash_adapter(ctx, recipe->how.adapter, inputs));
     CALM_TRY(calm_recipe_text_digest(ctx, recipe, digest));
     calm_json_set_string(texts, "calibration", digest);
+    if (recipe->imatrix) {
+        CALM_TRY(calm_sha256_file(ctx, recipe->imatrix, digest));
+        calm_json_set_string(texts, "imatrix", digest);
+    }
     if (recipe->eval_path) {
         CALM_TRY(calm_sha256_file(ctx, recipe->eval_path, digest));
         calm_json_set_string(texts, "evaluation", digest);

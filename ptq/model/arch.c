@@ -69,6 +69,11 @@ const char *calm_arch_model_types(const calm_arch *arch)
     return arch->model_types ? arch->model_types : arch->name;
 }
 
+bool calm_arch_norm_biased(const calm_arch *arch)
+{
+    return arch->norm == CALM_NORM_LAYER && !arch->no_norm_bias;
+}
+
 bool calm_arch_is_headless(const calm_arch *arch, const char *class_name)
 {
     const size_t n = arch->stem ? strlen(arch->stem) : 0;

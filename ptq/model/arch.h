@@ -57,13 +57,16 @@ typedef struct calm_arch {
     const char *prefixes;      /* of tensor names, joined by '|', the usual first: "model." */
     const calm_names *names;
     calm_norm_kind norm;
+    bool no_norm_bias;         /* LayerNorm without b                                     */
     calm_qk_norm qk_norm;      /* read_config may switch it off in calm_config            */
+    bool late_qk_norm;         /* behind the rotary embedding instead of before           */
+    bool neighbours;           /* rotary pairs: channel 2 c with 2 c + 1                  */
+    bool parallel;             /* the MLP reads what attention reads, and has no IN norm  */
     bool encoder;              /* no head for the next token: judged by its hidden rows   */
     bool both_ways;            /* every token sees every other; read_config may change it in calm_config */
     const calm_ends *ends;     /* of encoders with more than blocks and a norm; NULL: none */
     const calm_size_keys *sizes, *old_sizes;    /* NULL: the usual keys; of an older spelling, taken where its `hidden`
                                                    is there                                                        */
-    const char *activation;    /* when its key is absent; NULL: silu, of gemma gelu_pytorch_tanh */
     const char *stem;          /* "Llama": LlamaModel, LlamaForSequenceClassification and others are this model
                                   without a head for the next token; NULL: there are none that calm knows */
     bool default_tied;         /* when tie_word_embeddings is absent                      */
@@ -75,6 +78,7 @@ typedef struct calm_arch {
     const char *local_theta_key;    /* blocks that slide have a second rotary embedding; NULL: no */
     double default_local_theta;
     bool scales_both;          /* "rope_scaling" is for both of them                      */
+    bool local_rope;           /* sliding blocks have an embedding of their own, unscaled, of the same theta */
     double partial_rope;       /* partial_rotary_factor counts, and is this when absent; 0: it does not */
     const char *eps_key;       /* NULL: layer_norm_eps of LayerNorm, rms_norm_eps of RMSNorm; "": none, it is fixed */
     const char *rope_keys;     /* settings of the rotary embedding that read_config reads, joined by ' ' */
@@ -83,6 +87,7 @@ typedef struct calm_arch {
     bool phi_rope;             /* partial_rotary_factor counts; yarn is an old name of longrope, and the original
                                   positions are 4096 when original_max_position_embeddings is absent */
     double default_eps;        /* of the norms, when the config is silent; 0: 1e-6        */
+    const char *default_activation;    /* when its key is absent; NULL: silu, of Gemma gelu_pytorch_tanh */
     const char *keys;          /* keys that read_config reads, joined by ' '              */
 
     /* What is particular in this family's config.  Called after the common keys are read. */
@@ -126,6 +131,9 @@ extern const calm_names calm_names_qk_norm;
 /* Has a block a norm there? */
 bool calm_has_norm(const calm_arch *arch, size_t block, calm_sublayer sublayer, calm_norm_place place);
 
+/* Norms behind each sublayer alone, and over the whole q and k (arch_olmo2.c). */
+extern const calm_names calm_names_olmo;
+
 /* The head's module in ctx->out; NULL: the family has none.  It stands outside of the model that a prefix names:
  * "lm_head" with the prefixes "model.", "model.language_model." and "", "language_model.lm_head" with
  * "language_model.model.". */
@@ -139,6 +147,9 @@ const char *calm_arch_model_types(const calm_arch *arch);
 
 /* Find by class name; when that is NULL by model type; NULL when unknown. */
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type);
+
+/* Have its norms a bias? */
+bool calm_arch_norm_biased(const calm_arch *arch);
 
 /* Is it one of the classes without a head for the next token that the family's `stem` begins? */
 bool calm_arch_is_headless(const calm_arch *arch, const char *class_name);

@@ -25,8 +25,6 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "moe_num_shared_experts", &(int64_t){2}, 0, 1 << 10, &shared));
     CALM_TRY(calm_json_need_number(ctx, path, root, "moe_norm_min", &(double){1e-12}, 0, 1, &least));
-    /* Unlike in the other families here. */
-    config->rope[CALM_ROPE_GLOBAL].neighbours = true;
     /* Several shared experts are stored as one of their widths together. */
     config->moe.shared_inner = (size_t)shared * config->moe.inner;
     config->moe.choice_bias = true;
@@ -50,6 +48,7 @@ const calm_arch calm_arch_ernie4_5_moe = {
     .default_kv_heads = 4,
     .default_positions = 131072,
     .default_rope_theta = 500000.0,
+    .neighbours = true,
     .default_eps = 1e-5,
     .keys = "moe_num_experts moe_k moe_intermediate_size moe_num_shared_experts moe_layer_start_index "
             "moe_layer_end_index moe_layer_interval moe_norm_min num_nextn_predict_layers",

@@ -9,10 +9,7 @@
 
 static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    bool mlp;
-    /* One switch for all three linears of the MLP, as in the reference. */
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &mlp));
-    config->bias[CALM_ROLE_GATE] = config->bias[CALM_ROLE_UP] = config->bias[CALM_ROLE_DOWN] = mlp;
+    CALM_TRY(calm_config_mlp_biases(ctx, path, root, config));
     return calm_config_attention_biases(ctx, path, root, config);
 }
 

@@ -2,35 +2,14 @@
  * mixture whose router takes sigmoids, with a bias for the choice.
  *
  * Reference: transformers' modeling_minimax_m2.py. */
-#include <string.h>
-
 #include "ptq/model/arch.h"
-
-/* Settings of the published code that transformers' has no choice for. */
-static calm_status check_fixed(calm_ctx *ctx, const char *path, const calm_json *root)
-{
-    static const struct {
-        const char *key, *value;
-    } fixed[] = {{"scoring_func", "sigmoid"}, {"qk_norm_type", "per_layer"}};
-    bool on;
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        const char *found;
-        CALM_TRY(calm_json_need_string(ctx, path, root, fixed[i].key, fixed[i].value, &found));
-        if (strcmp(found, fixed[i].value) != 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": found \"%s\", expected \"%s\"", path, fixed[i].key,
-                             found, fixed[i].value);
-    }
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "use_qk_norm", &(bool){true}, &on));
-    if (on)
-        CALM_TRY(calm_json_need_bool(ctx, path, root, "use_routing_bias", &(bool){true}, &on));
-    return on ? CALM_OK
-              : calm_fail(ctx, CALM_EUNSUPPORTED,
-                          "%s: \"use_qk_norm\" or \"use_routing_bias\": found false, expected true", path);
-}
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
+    /* Settings of the published code that transformers' has no choice for. */
+    static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"qk_norm_type", "per_layer"},
+                                           {"use_qk_norm", "true"}, {"use_routing_bias", "true"}};
     int64_t rotary = (int64_t)config->rope[CALM_ROPE_GLOBAL].rotary;
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     /* Published files count channels instead of a share of the head. */
@@ -42,7 +21,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     /* The weights are the sigmoids themselves, divided by their sum. */
     config->moe.score = CALM_ROUTER_SIGMOID;
     config->moe.choice_bias = true;
-    return check_fixed(ctx, path, root);
+    return calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed);
 }
 
 static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,

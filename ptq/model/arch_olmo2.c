@@ -5,7 +5,7 @@
  * Reference: arXiv 2501.00656; transformers' modeling_olmo2.py. */
 #include "ptq/model/arch.h"
 
-static const calm_names names = {
+const calm_names calm_names_olmo = {
     CALM_USUAL_MODULES,
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_OUT] = "post_attention_layernorm"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_OUT] = "post_feedforward_layernorm"}},
@@ -18,7 +18,7 @@ const calm_arch calm_arch_olmo2 = {
     .classes = "Olmo2ForCausalLM",
     .stem = "Olmo2",
     .prefixes = CALM_DECODER_PREFIXES,
-    .names = &names,
+    .names = &calm_names_olmo,
     .qk_norm = CALM_QK_NORM_WHOLE,
     .default_rope_theta = 10000.0,
     .default_eps = 1e-5,

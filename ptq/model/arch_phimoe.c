@@ -57,6 +57,7 @@ const calm_arch calm_arch_phimoe = {
     .default_rope_theta = 1000000.0,
     .default_eps = 1e-5,
     .rope_keys = "short_mscale long_mscale",
-    .keys = "attention_bias sliding_window num_local_experts num_experts_per_tok lm_head_bias input_jitter_noise",
+    .keys = "attention_bias sliding_window num_local_experts num_experts_per_tok lm_head_bias input_jitter_noise "
+            "router_jitter_noise",
     .read_config = read_config,
 };

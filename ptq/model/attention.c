@@ -236,6 +236,20 @@ calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_h
     return calm_parallel_rows(ctx, a->span->n_tokens, norm_tokens, &(heads_task){.block = block, .a = a});
 }
 
+/* A head of q grows with the logarithm of its position, which is the same forward and, for gradients, backward. */
+static void grow_head(const calm_heads *a, float *q)
+{
+    const calm_config *config = a->config;
+    const double original = config->rope[CALM_ROPE_GLOBAL].original;
+    for (size_t t = 0; t < a->span->n_tokens; t++) {
+        const double turns = floor((double)position(a, t) / original);
+        /* Most texts lie within the original length, where the factor is 1. */
+        if (turns > 0)
+            calm_vec_scale(config->head_dim, (float)(1 + (double)config->query_growth * log1p(turns)),
+                           q + t * a->q_stride);
+    }
+}
+
 /* One head of q, or behind those one of k. */
 static calm_status rotate_head(calm_ctx *ctx, size_t index, void *user)
 {
@@ -245,9 +259,18 @@ static calm_status rotate_head(calm_ctx *ctx, size_t index, void *user)
     (void)ctx;
     if (index < n_heads)
         task->rotate(&task->table, a->q + index * d, a->q_stride, n, 1, d, a->span->positions);
-    else
+    if (index < n_heads && a->config->query_growth > 0)
+        grow_head(a, a->q + index * d);
+    if (index >= n_heads)
         task->rotate(&task->table, a->k + (index - n_heads) * d, a->kv_stride, n, 1, d, a->span->positions);
     return CALM_OK;
+}
+
+bool calm_heads_rotated(const calm_block *block)
+{
+    const calm_config *config = block->config;
+    /* Encoders add positions to the embedding instead. */
+    return config->rope[CALM_ROPE_GLOBAL].rotary && !(config->no_rope && config->no_rope[block->index]);
 }
 
 calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_heads *a,
@@ -256,8 +279,7 @@ calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm
     const calm_config *config = block->config;
     const size_t n = a->span->n_tokens;
     heads_task task = {.a = a, .rotate = rotate};
-    /* Encoders add positions to the embedding instead. */
-    if (config->rope[CALM_ROPE_GLOBAL].rotary == 0)
+    if (!calm_heads_rotated(block))
         return CALM_OK;
     /* The table depends on the block and on how far the window reaches. */
     CALM_TRY(calm_rope_find(ctx, rope, config, block->index, n ? position(a, n - 1) + 1 : 0, &task.table));
@@ -290,9 +312,12 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     calm_observation seen = {CALM_HOOK_QKV_IN, CALM_NO_EXPERT, span->window, h, n, config->hidden, NULL};
     CALM_TRY(calm_observe(observer, ctx, &seen));
     CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply, &a));
-    /* Before the rotation: it does not change lengths, but the weights of a norm are per channel. */
-    CALM_TRY(calm_heads_norm(ctx, block, &a));
+    /* The order matters: rotation does not change lengths, but the weights of a norm are per channel. */
+    if (!config->arch->late_qk_norm)
+        CALM_TRY(calm_heads_norm(ctx, block, &a));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &a, calm_rope_rotate));
+    if (config->arch->late_qk_norm)
+        CALM_TRY(calm_heads_norm(ctx, block, &a));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
     CALM_TRY(calm_heads_attend_all(ctx, &a, &(calm_heads_kept){NULL, NULL}, context));
     seen.hook = CALM_HOOK_O_IN;

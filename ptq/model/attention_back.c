@@ -37,25 +37,29 @@ static calm_status new_kept(calm_ctx *ctx, const calm_config *config, size_t n_t
     return CALM_NEW_RAW(ctx, ctx->scratch, out->sums, config->n_heads * n_tokens);
 }
 
-/* A copy of q and k, or of the matrix that they are columns of, before their norms. */
-static calm_status keep_raw(calm_ctx *ctx, const calm_block *block, calm_attention_tape *tape)
+/* Room for q and k, or the matrix that they are columns of, as they are before their norms. */
+static calm_status new_raw(calm_ctx *ctx, const calm_block *block, calm_attention_tape *tape)
 {
     const calm_heads *a = &tape->heads;
     const size_t n = a->span->n_tokens;
-    const bool fused = block->weight[CALM_ROLE_FUSED_QKV].w != NULL;
-    float *q, *k;
     if (!block->q_norm.w && !block->k_norm.w)
         return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, q, n * a->q_stride));
-    memcpy(q, a->q, n * a->q_stride * sizeof *q);
-    tape->raw_q = q;
-    tape->raw_k = q + (a->k - a->q);
-    if (fused)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, k, n * a->kv_stride));
-    memcpy(k, a->k, n * a->kv_stride * sizeof *k);
-    tape->raw_k = k;
-    return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_q, n * a->q_stride));
+    tape->raw_k = tape->raw_q + (a->k - a->q);
+    return block->weight[CALM_ROLE_FUSED_QKV].w ? CALM_OK
+                                                : CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_k, n * a->kv_stride);
+}
+
+/* The norms of q and k, whose input is kept. */
+static calm_status keep_and_norm(calm_ctx *ctx, const calm_block *block, calm_attention_tape *tape)
+{
+    const calm_heads *a = &tape->heads;
+    const size_t n = a->span->n_tokens;
+    if (tape->raw_q)
+        memcpy(tape->raw_q, a->q, n * a->q_stride * sizeof *a->q);
+    if (tape->raw_q && !block->weight[CALM_ROLE_FUSED_QKV].w)
+        memcpy(tape->raw_k, a->k, n * a->kv_stride * sizeof *a->k);
+    return calm_heads_norm(ctx, block, a);
 }
 
 calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
@@ -66,13 +70,16 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     *tape = (calm_attention_tape){.heads = {.config = config, .span = span, .window = config->window[block->index],
                                               .distance = block->distance}};
     CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply_tiled, &tape->heads));
-    CALM_TRY(keep_raw(ctx, block, tape));
+    CALM_TRY(new_raw(ctx, block, tape));
     /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * config->n_heads * config->head_dim));
     CALM_TRY(new_kept(ctx, config, n, &tape->kept));
-    CALM_TRY(calm_heads_norm(ctx, block, &tape->heads));
+    if (!config->arch->late_qk_norm)
+        CALM_TRY(keep_and_norm(ctx, block, tape));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &tape->heads, calm_rope_rotate));
+    if (config->arch->late_qk_norm)
+        CALM_TRY(keep_and_norm(ctx, block, tape));
     CALM_TRY(calm_heads_attend_all(ctx, &tape->heads, &tape->kept, tape->context));
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, out);
 }
@@ -259,8 +266,11 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
                               grads->bias[CALM_ROLE_O], false, dcontext));
     /* The steps of the forward pass in reverse, each in place. */
     CALM_TRY(scores_back(ctx, tape, dcontext, &d));
+    if (block->config->arch->late_qk_norm)
+        CALM_TRY(norms_back(ctx, block, tape, grads, &d));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
-    CALM_TRY(norms_back(ctx, block, tape, grads, &d));
+    if (!block->config->arch->late_qk_norm)
+        CALM_TRY(norms_back(ctx, block, tape, grads, &d));
     /* Of q, k and v as their linears give them: before norms and rotation. */
     if (grads->lengths[CALM_JOB_QKV])
         write_lengths(&d, grads->lengths[CALM_JOB_QKV]);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ptq/base/threads.h"
+#include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 
 size_t calm_batch_row(const calm_batch *batch, size_t i)
@@ -84,6 +85,37 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
 void calm_batch_close(calm_batch *batch)
 {
     calm_row_store_close(&batch->hidden);
+    if (batch->shared.width)
+        calm_row_store_close(&batch->shared);
+}
+
+calm_status calm_batch_share(calm_ctx *ctx, const calm_config *config, calm_arena *arena, calm_batch *batch)
+{
+    if (!config->arch->parallel)
+        return CALM_OK;
+    return calm_row_store_open(ctx, arena, batch->rows, batch->width, batch->spill_dir, &batch->shared);
+}
+
+size_t calm_batch_share_bytes(const calm_config *config, size_t rows)
+{
+    return config->arch->parallel ? calm_row_store_bytes(rows, config->hidden) : 0;
+}
+
+calm_status calm_batch_get(calm_ctx *ctx, const calm_batch *batch, size_t i, calm_span *span, float **x)
+{
+    const size_t row = calm_batch_row(batch, i);
+    *span = calm_batch_span(batch, i);
+    if (batch->shared.width)
+        CALM_TRY(calm_row_store_get(ctx, &batch->shared, row, span->n_tokens, &span->shared));
+    return calm_row_store_get(ctx, &batch->hidden, row, span->n_tokens, x);
+}
+
+calm_status calm_batch_put(calm_ctx *ctx, const calm_batch *batch, size_t i, const calm_span *span, const float *x)
+{
+    const size_t row = calm_batch_row(batch, i);
+    if (batch->shared.width)
+        CALM_TRY(calm_row_store_put(ctx, &batch->shared, row, span->n_tokens, span->shared));
+    return calm_row_store_put(ctx, &batch->hidden, row, span->n_tokens, x);
 }
 
 calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,
@@ -96,6 +128,7 @@ calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, cal
     out->spill_dir = spill_dir;
     /* *out still has the file of `from`: closing the copy after a failure must not close that. */
     out->hidden = (calm_row_store){.file = -1};
+    out->shared = (calm_row_store){.file = -1};
     CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden));
     return calm_batch_assign(ctx, from, out);
 }

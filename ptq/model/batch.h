@@ -12,6 +12,7 @@ typedef struct calm_batch {
     size_t first, n;                /* windows first .. first + n - 1                      */
     size_t rows, width;             /* all tokens of those windows; D                      */
     calm_row_store hidden;          /* [rows, D], window after window                      */
+    calm_row_store shared;          /* [rows, D] what both sublayers of a block read (calm_span); width 0: nothing  */
     const char *spill_dir;          /* where more rows may go when hidden is in a file     */
 } calm_batch;
 
@@ -35,6 +36,18 @@ calm_status calm_batch_open(calm_ctx *ctx, const calm_model *model, const calm_w
 calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
                              size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
 void calm_batch_close(calm_batch *batch);
+
+/* Room for the rows that both sublayers of a block read, where the family has such: whoever runs sublayers one by one
+ * needs it.  Fails as calm_row_store_open. */
+calm_status calm_batch_share(calm_ctx *ctx, const calm_config *config, calm_arena *arena, calm_batch *batch);
+
+/* What that leaves in memory, of rows in memory. */
+size_t calm_batch_share_bytes(const calm_config *config, size_t rows);
+
+/* calm_batch_span with that room; *x the hidden rows of the window, as calm_row_store_get.  And back: what a sublayer
+ * changed. */
+calm_status calm_batch_get(calm_ctx *ctx, const calm_batch *batch, size_t i, calm_span *span, float **x);
+calm_status calm_batch_put(calm_ctx *ctx, const calm_batch *batch, size_t i, const calm_span *span, const float *x);
 
 /* The first n windows of `from` with their own hidden rows, allocated as above.  Close too, also after a failure. */
 calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,

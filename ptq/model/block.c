@@ -149,7 +149,8 @@ calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const ca
     } else {
         CALM_TRY(sublayer_function(ctx, block, sublayer, rope, input, span, out, NULL));
     }
-    return calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], out, span->n_tokens, out);
+    CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], out, span->n_tokens, out));
+    return calm_block_scale(ctx, block->config, span->n_tokens, out);
 }
 
 /* A residual. */
@@ -168,6 +169,21 @@ static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
+static calm_status scale_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const combine_task *task = user;
+    (void)ctx;
+    calm_vec_scale(n * task->inner, task->config->residual_scale, task->a + first * task->inner);
+    return CALM_OK;
+}
+
+calm_status calm_block_scale(calm_ctx *ctx, const calm_config *config, size_t n, float *y)
+{
+    if (config->residual_scale == 0)
+        return CALM_OK;
+    return calm_parallel_rows(ctx, n, scale_rows, &(combine_task){.config = config, .inner = config->hidden, .a = y});
+}
+
 calm_status calm_block_rows_add(calm_ctx *ctx, size_t n, size_t width, const float *x, float *y)
 {
     return calm_parallel_rows(ctx, n, add_rows, &(add_task){width, x, y});
@@ -180,6 +196,7 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
     const calm_observation seen = {.expert = CALM_NO_EXPERT, .window = span->window};
     const calm_hook hook = sublayer == CALM_SUBLAYER_ATTENTION ? CALM_HOOK_ATTN_OUT : CALM_HOOK_MLP_OUT;
     CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], y, span->n_tokens, y));
+    CALM_TRY(calm_block_scale(ctx, block->config, span->n_tokens, y));
     CALM_TRY(observe_as(observer, ctx, &seen, hook, y, span->n_tokens, width));
     CALM_TRY(calm_block_rows_add(ctx, span->n_tokens, width, y, x));
     CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x));
@@ -193,14 +210,18 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
 {
     const size_t n = span->n_tokens * block->config->hidden;
     const calm_norm *in = &block->norm[sublayer][CALM_NORM_IN];
+    const bool parallel = block->config->arch->parallel;
     CALM_SCOPED_SCRATCH(ctx);
     /* Without an IN norm f reads x itself; x is written only after f is done. */
-    float *h = x, *out;
+    float *h = parallel ? span->shared : x, *out;
+    if (!h)
+        return calm_fail(ctx, CALM_EARG, "block %zu: its sublayers read the same rows, and have no room for them",
+                         block->index);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, n));
-    if (in->w) {
+    if (in->w && !parallel)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n));
+    if (in->w)
         CALM_TRY(calm_norm_all(ctx, in, x, span->n_tokens, h));
-    }
     CALM_TRY(sublayer_function(ctx, block, sublayer, rope, h, span, out, observer));
     return calm_block_add(ctx, block, sublayer, out, x, span, observer);
 }
@@ -209,7 +230,8 @@ size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublaye
                                          bool prepared)
 {
     const size_t rows = CALM_BYTES(float, n_tokens * config->hidden);
-    const size_t outputs = (config->arch->names->norm[sublayer][CALM_NORM_IN] ? 2 : 1) * rows;
+    const bool own = config->arch->names->norm[sublayer][CALM_NORM_IN] && !config->arch->parallel;
+    const size_t outputs = (own ? 2 : 1) * rows;
     if (sublayer == CALM_SUBLAYER_ATTENTION)
         return outputs + calm_block_attention_scratch_bytes(config, n_tokens, prepared);
     return outputs + calm_mlp_run_scratch_bytes(config, config->inner, n_tokens, prepared);
@@ -218,7 +240,11 @@ size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublaye
 calm_status calm_block_run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, float *x,
                            const calm_span *span, const calm_observer *observer)
 {
+    calm_span own = *span;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (block->config->arch->parallel)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, own.shared, span->n_tokens * block->config->hidden));
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-        CALM_TRY(calm_block_sublayer(ctx, block, s, rope, x, span, observer));
+        CALM_TRY(calm_block_sublayer(ctx, block, s, rope, x, &own, observer));
     return CALM_OK;
 }

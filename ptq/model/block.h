@@ -44,6 +44,8 @@ typedef struct calm_span {
     size_t window;                /* its number, for observers                           */
     size_t n_tokens;              /* T                                                   */
     const uint32_t *positions;    /* [T] rising; NULL = 0, 1, ...                        */
+    float *shared;                /* [T, D] of a family whose MLP reads what its attention reads: written by the one
+                                   * sublayer, read by the other; others: NULL           */
 } calm_span;
 
 /* f of the attention sublayer, without norms and residual: out [T, D] from h [T, D]. */

@@ -55,6 +55,8 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     sublayer_tape *s = &tape->sublayer[sublayer];
     /* Without an IN norm f reads x itself. */
     *s = (sublayer_tape){.x = x, .h = x};
+    if (block->config->arch->parallel && sublayer == CALM_SUBLAYER_MLP)
+        s->h = tape->sublayer[CALM_SUBLAYER_ATTENTION].h;
     float *y = out, *sum = out;
     if (norms[CALM_NORM_IN].w) {
         float *h;
@@ -74,6 +76,7 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     CALM_TRY(function(ctx, block, sublayer, rope, tape, y));
     /* The order of calm_block_add: what f gives is normalised, added to x, and the sum normalised. */
     CALM_TRY(calm_norm_all(ctx, &norms[CALM_NORM_OUT], y, n, sum));
+    CALM_TRY(calm_block_scale(ctx, block->config, n, sum));
     CALM_TRY(calm_block_rows_add(ctx, n, block->config->hidden, x, sum));
     return calm_norm_all(ctx, &norms[CALM_NORM_RESIDUAL], sum, n, out);
 }
@@ -135,24 +138,40 @@ static calm_status function_back(calm_ctx *ctx, const calm_block *block, calm_su
                          grads->lengths[CALM_JOB_GATE_UP], dh);
 }
 
+/* dy [T, D] of what f gives, from d of the sum: d itself, or in ctx->scratch. */
+static calm_status output_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer,
+                               const calm_block_tape *tape, const calm_block_grads *grads, float *d, float **dy)
+{
+    const calm_norm *norm = &block->norm[sublayer][CALM_NORM_OUT];
+    const size_t n = tape->span.n_tokens, width = block->config->hidden;
+    *dy = d;
+    if (!norm->w && block->config->residual_scale == 0)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *dy, n * width));
+    memcpy(*dy, d, n * width * sizeof *d);
+    CALM_TRY(calm_block_scale(ctx, block->config, n, *dy));
+    return calm_norm_back(ctx, norm, (calm_norm_rows_of){n, 1, width}, tape->sublayer[sublayer].y, *dy,
+                          grads->norm[sublayer][CALM_NORM_OUT], grads->norm_bias[sublayer][CALM_NORM_OUT], *dy);
+}
+
 /* d [T, D] in place from d loss / d x' to d loss / d x; with `needed` false it is left as it is when gradients of the
- * parameters are done. */
+ * parameters are done.  `shared` [T, D]: where both sublayers read the same rows the MLP writes what goes to those, and
+ * attention adds it; else NULL. */
 static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
-                                 const calm_block_tape *tape, const calm_block_grads *grads, bool needed, float *d)
+                                 const calm_block_tape *tape, const calm_block_grads *grads, bool needed, float *shared,
+                                 float *d)
 {
     const calm_norm *norms = block->norm[sublayer];
     const size_t n = tape->span.n_tokens, width = block->config->hidden;
     const calm_norm_rows_of rows = {n, 1, width};
     const sublayer_tape *s = &tape->sublayer[sublayer];
-    float *const *dnorm = grads->norm[sublayer], *const *dbias = grads->norm_bias[sublayer], *dy = d, *dh = NULL;
+    float *const *dnorm = grads->norm[sublayer], *const *dbias = grads->norm_bias[sublayer], *dy, *dh = NULL;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_RESIDUAL], rows, s->sum, d, dnorm[CALM_NORM_RESIDUAL],
                             dbias[CALM_NORM_RESIDUAL], d));
-    if (norms[CALM_NORM_OUT].w) {
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dy, n * width));
-        CALM_TRY(
-            calm_norm_back(ctx, &norms[CALM_NORM_OUT], rows, s->y, d, dnorm[CALM_NORM_OUT], dbias[CALM_NORM_OUT], dy));
-    }
+    CALM_TRY(output_back(ctx, block, sublayer, tape, grads, d, &dy));
+    if (shared && sublayer == CALM_SUBLAYER_MLP)
+        return function_back(ctx, block, sublayer, rope, tape, dy, grads, shared);
     /* The product with q, k and v's weights is a tenth of a step; where a block is learned its input is given. */
     needed = needed || dnorm[CALM_NORM_IN] || dbias[CALM_NORM_IN];
     if (needed)
@@ -160,6 +179,8 @@ static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_su
     CALM_TRY(function_back(ctx, block, sublayer, rope, tape, dy, grads, dh));
     if (!needed)
         return CALM_OK;
+    if (shared)
+        CALM_TRY(calm_block_rows_add(ctx, n, width, shared, dh));
     /* x goes into the sum twice: as it is, which d has already, and through f. */
     CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_IN], rows, s->x, dh, dnorm[CALM_NORM_IN], dbias[CALM_NORM_IN], dh));
     return calm_block_rows_add(ctx, n, width, dh, d);
@@ -200,8 +221,12 @@ static calm_status check_vectors(calm_ctx *ctx, const calm_block *block, const c
 static calm_status back_both(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_block_tape *tape,
                              const calm_block_grads *grads, bool needed, float *d)
 {
-    CALM_TRY(sublayer_back(ctx, block, CALM_SUBLAYER_MLP, rope, tape, grads, true, d));
-    CALM_TRY(sublayer_back(ctx, block, CALM_SUBLAYER_ATTENTION, rope, tape, grads, needed, d));
+    float *shared = NULL;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (block->config->arch->parallel)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, shared, tape->span.n_tokens * block->config->hidden));
+    CALM_TRY(sublayer_back(ctx, block, CALM_SUBLAYER_MLP, rope, tape, grads, true, shared, d));
+    CALM_TRY(sublayer_back(ctx, block, CALM_SUBLAYER_ATTENTION, rope, tape, grads, needed, shared, d));
     return check_vectors(ctx, block, grads);
 }
 
@@ -238,7 +263,8 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
         const char *const *norm = config->arch->names->norm[s];
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             tape += norm[place] ? rows : 0;
-        back[s] = (norm[CALM_NORM_OUT] ? 2 : 1) * rows;
+        back[s] = (norm[CALM_NORM_OUT] || config->residual_scale != 0 ? 2 : 1) * rows
+                  + (config->arch->parallel ? rows : 0);
     }
     const size_t attention = calm_attention_tape_bytes(config, n_tokens);
     forward[CALM_SUBLAYER_ATTENTION] = calm_attention_forward_tape_bytes(config, n_tokens, n_threads);

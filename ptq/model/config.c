@@ -49,15 +49,17 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
     const calm_arch *arch = config->arch;
     const calm_size_keys *keys = size_keys(arch, root);
     CALM_TRY(calm_config_size(ctx, path, root, keys->heads, NULL, &config->n_heads));
+    /* null is the quotient too, where a class has a number of its own. */
+    const bool quotient = !arch->default_head_dim || calm_json_get(root, "head_dim");
     /* Only then is the width of a head the quotient; elsewhere heads * head_dim may differ from the hidden size. */
-    if (!arch->default_head_dim && calm_json_typeof(calm_json_get(root, "head_dim")) == CALM_JSON_NULL &&
+    if (quotient && calm_json_typeof(calm_json_get(root, "head_dim")) == CALM_JSON_NULL &&
         config->hidden % config->n_heads != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s %zu is not a multiple of %s %zu", path, keys->hidden,
                          config->hidden, keys->heads, config->n_heads);
     const bool many =
         arch->default_kv_heads && !calm_json_get(root, "num_key_value_heads"); /* null: as many as heads */
     int64_t kv = many ? arch->default_kv_heads : (int64_t)config->n_heads;
-    int64_t width = arch->default_head_dim ? arch->default_head_dim : (int64_t)(config->hidden / config->n_heads);
+    int64_t width = quotient ? (int64_t)(config->hidden / config->n_heads) : arch->default_head_dim;
     CALM_TRY(calm_config_size(ctx, path, root, "num_key_value_heads", &kv, &config->n_kv));
     CALM_TRY(calm_config_size(ctx, path, root, "head_dim", &width, &config->head_dim));
     if (config->n_heads % config->n_kv != 0)
@@ -112,7 +114,9 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
 {
     /* Gemma configs may carry a hidden_act too, which their own code does not read. */
     const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE;
-    const char *usual = config->arch->activation ? config->arch->activation : gemma ? "gelu_pytorch_tanh" : "silu";
+    const char *usual = config->arch->default_activation ? config->arch->default_activation
+                        : gemma                          ? "gelu_pytorch_tanh"
+                                                         : "silu";
     const char *own = size_keys(config->arch, root)->activation;
     const char *key = own ? own : gemma ? "hidden_activation" : "hidden_act";
     return calm_config_activation(ctx, path, root, key, usual, &config->activation);
@@ -145,7 +149,7 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     /* What families change: their read_config runs last. */
     config->embedding_scale = 1;
     config->both_ways = config->arch->both_ways;
-    config->norm_bias = config->arch->norm == CALM_NORM_LAYER;
+    config->norm_bias = calm_arch_norm_biased(config->arch);
     config->qk_norm = config->arch->qk_norm;
     config->moe.scale = 1;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "tie_word_embeddings", &tied, &config->tied));
@@ -156,7 +160,8 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_NEW(ctx, ctx->out, config->moe.sparse, config->n_blocks);
 }
 
-static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
+static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *root, const calm_words *accepted,
+                             calm_config *out)
 {
     const char *class_name = calm_json_string(calm_json_at(calm_json_get(root, "architectures"), 0), NULL);
     const char *model_type = calm_json_string(calm_json_get(root, "model_type"), NULL);
@@ -166,7 +171,7 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
     if (calm_arch_is_headless(out->arch, class_name))
         CALM_TRY(calm_arch_without_head(ctx, out->arch, &out->arch));
     /* First: a setting that is not known is a better message than what it leads to. */
-    CALM_TRY(calm_config_check_keys(ctx, path, root, out->arch));
+    CALM_TRY(calm_config_check_keys(ctx, path, root, out->arch, accepted));
     CALM_TRY(read_common(ctx, path, root, out));
     /* After head_dim and max_positions, which rotary embeddings are measured in. */
     if (out->arch->default_rope_theta > 0)
@@ -177,6 +182,12 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
 
 calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)
 {
+    return calm_config_read_accepting(ctx, path, root, NULL, out);
+}
+
+calm_status calm_config_read_accepting(calm_ctx *ctx, const char *path, const calm_json *root,
+                                       const calm_words *accepted, calm_config *out)
+{
     CALM_SCOPED_JSON(text);
     CALM_SCOPED_SCRATCH(ctx);
     char *where;
@@ -185,9 +196,9 @@ calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *r
         return calm_fail(ctx, CALM_EFORMAT, "%s: expected an object", path);
     CALM_TRY(calm_config_text(ctx, path, root, &text));
     if (!text)
-        return read_text(ctx, path, root, out);
+        return read_text(ctx, path, root, accepted, out);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &where, "%s: text_config", path));
-    return read_text(ctx, where, text, out);
+    return read_text(ctx, where, text, accepted, out);
 }
 
 /* ---- sliding windows ---- */
@@ -242,17 +253,4 @@ bool calm_slides_always(size_t block, int64_t pattern)
 size_t calm_config_positions(const calm_config *config)
 {
     return config->max_positions - config->position_base;
-}
-
-/* ---- biases ---- */
-
-calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    bool bias;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){false}, &bias));
-    /* Also o: the reference gives all four the same switch. */
-    for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        if (calm_job_sublayer(calm_role_job(role)) == CALM_SUBLAYER_ATTENTION)
-            config->bias[role] = bias;
-    return CALM_OK;
 }

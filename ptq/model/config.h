@@ -7,6 +7,7 @@
 #define CALM_MODEL_CONFIG_H
 
 #include "ptq/base/context.h"
+#include "ptq/base/option.h"
 #include "ptq/io/json.h"
 #include "ptq/model/roles.h"
 #include "ptq/tensor/dtype.h"
@@ -88,6 +89,7 @@ typedef struct calm_config {
     float norm_eps;
     calm_rope_config rope[CALM_N_ROPES];
     bool *local_rope;                 /* [n_blocks] is rotated by rope[CALM_ROPE_LOCAL]         */
+    bool *no_rope;                    /* [n_blocks] is not rotated; NULL: all are               */
     bool tied;                        /* the head is the embedding                              */
     bool head_bias;                   /* the head of a decoder has one                          */
     bool bias[CALM_N_ROLES];          /* this role's linear has one                             */
@@ -97,6 +99,9 @@ typedef struct calm_config {
     float attention_scale;            /* of q . k                                               */
     float attention_cap, logit_cap;   /* s = cap tanh(s / cap); 0: none                         */
     float embedding_scale;
+    float residual_scale;             /* of what a sublayer adds; 0: none                       */
+    float logit_scale;                /* before the cap; 0: none                                */
+    float query_growth;               /* q at position p times 1 + this ln(1 + floor(p / original)); 0: none */
     size_t down_hadamard;             /* down reads x H, H of this many channels a block (tensor/rotation.h); 0: x */
     size_t *window;                   /* [n_blocks] keys a query sees, 0 = all; both ways: those at a distance below it
                                          on either side */
@@ -108,6 +113,11 @@ typedef struct calm_config {
 /* Read and check; arrays live in ctx->out.  `root` is the parsed config.json at `path`.
  * CALM_EUNSUPPORTED: unknown architecture (lists the known ones), setting or key.  CALM_EFORMAT: out of range. */
 calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out);
+
+/* The same; keys of these names that calm does not know are taken to change nothing, each with a note.  A key that is
+ * known to change the forward pass is refused all the same.  NULL: none. */
+calm_status calm_config_read_accepting(calm_ctx *ctx, const char *path, const calm_json *root,
+                                       const calm_words *accepted, calm_config *out);
 
 /* Tokens of the longest window that an encoder with a table of positions reads. */
 size_t calm_config_positions(const calm_config *config);
@@ -139,6 +149,27 @@ bool calm_slides_always(size_t block, int64_t pattern);
  * its own. */
 void calm_config_windows_both_ways(calm_config *config);
 
+/* config->no_rope for a family to fill in. */
+calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config);
+
+/* Biases of the three linears of an MLP by "mlp_bias", absent: none. */
+calm_status calm_config_mlp_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* A bias of every linear, or none, by "use_bias". */
+calm_status calm_config_use_bias(calm_ctx *ctx, const char *path, const calm_json *root, bool usual,
+                                 calm_config *config);
+
+/* Granite's multipliers, of which each is 1 when absent: embedding_multiplier, attention_multiplier (the scale of
+ * scores), residual_multiplier, and logits_scaling, which divides. */
+calm_status calm_config_multipliers(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* CALM_EUNSUPPORTED unless each of the n keys is absent or has its only known value, which `value` spells in JSON. */
+typedef struct calm_fixed_key {
+    const char *key, *value;
+} calm_fixed_key;
+calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *root, const calm_fixed_key *keys,
+                              size_t n);
+
 /* Biases of q, k, v and o by "attention_bias", absent: none. */
 calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
@@ -164,6 +195,7 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
 calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* CALM_EUNSUPPORTED, naming it, for a key of config.json that nothing reads and that may matter (config_keys.c). */
-calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch);
+calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch,
+                                   const calm_words *accepted);
 
 #endif

@@ -1,7 +1,9 @@
 /* Keys of config.json: read, harmless, or refused.
  *
  * A key that nothing reads may change the computation in a way calm does not know.  It is refused unless it is off -
- * null, false or empty - or listed here as one that the forward pass never looks at. */
+ * null, false or empty - or in the table (config_keys.def) as one that no logit depends on, or the caller accepts it.
+ * What the table says to change logits, and what transformers' code of the family reads (config_reads.def), a caller
+ * cannot accept. */
 #include <string.h>
 
 #include "ptq/model/arch.h"
@@ -10,31 +12,78 @@
 static const char common[] =
     "architectures model_type hidden_size intermediate_size num_hidden_layers vocab_size max_position_embeddings "
     "num_attention_heads num_key_value_heads head_dim tie_word_embeddings torch_dtype dtype quantization_config "
-    "quantization";
+    "quantization is_causal";
 
 /* Read where there is a rotary embedding; where there is RMSNorm; where there is LayerNorm. */
 static const char rotary[] =
     "rope_theta rope_scaling rope_parameters partial_rotary_factor original_max_position_embeddings";
 
-/* Training, generation and bookkeeping: no influence on logits. */
-static const char harmless[] =
-    "transformers_version use_cache initializer_range bos_token_id eos_token_id pad_token_id sep_token_id "
-    "mask_token_id cls_token_id unk_token_id decoder_start_token_id attention_dropout resid_pdrop embd_pdrop "
-    "hidden_dropout hidden_dropout_prob attention_probs_dropout_prob classifier_dropout pretraining_tp "
-    "cache_implementation router_aux_loss_coef router_jitter_noise output_router_logits gradient_checkpointing "
-    "output_attentions output_hidden_states return_dict torchscript id2label label2id problem_type finetuning_task "
-    "task_specific_params auto_map tokenizer_class attn_implementation chunk_size_feed_forward use_bfloat16 "
-    "num_logits_to_keep max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty "
-    "temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size "
-    "encoder_no_repeat_ngram_size bad_words_ids num_return_sequences return_dict_in_generate output_scores "
-    "forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty suppress_tokens "
-    "begin_suppress_tokens prefix model_name unsloth_version unsloth_fixed is_llama_config transformers.js_config "
-    "max_window_layers hidden_act layer_norm_eps rms_norm_eps output_past max_sequence_length model_max_length";
+/* Read of the families that have them; files of the others name them too. */
+static const char some[] = "hidden_act layer_norm_eps rms_norm_eps";
 
-/* Settings of code that came with a checkpoint, at the value at which they do nothing. */
-static bool is_neutral(const char *key, const calm_json *value)
+typedef enum key_kind { UNREAD, INERT, CHANGES } key_kind;
+
+typedef struct table_key {
+    const char *name;
+    key_kind kind;
+    const char *usual, *effect;    /* of CHANGES: the value at which it does nothing, and what it does */
+} table_key;
+
+static const table_key table[] = {
+#define CALM_CONFIG_UNREAD(name, reason)         {name, UNREAD, NULL, NULL},
+#define CALM_CONFIG_INERT(name, reason)          {name, INERT, NULL, NULL},
+#define CALM_CONFIG_CHANGES(name, usual, effect) {name, CHANGES, usual, effect},
+#include "ptq/model/config_keys.def"
+};
+
+typedef struct family_reads {
+    const char *family, *keys;
+} family_reads;
+
+static const family_reads reads[] = {
+#define CALM_CONFIG_READS(family, keys) {family, keys},
+#include "ptq/model/config_reads.def"
+};
+
+/* NULL: the table does not have it. */
+static const table_key *find(const char *key)
 {
-    return calm_arch_listed("full_attn_mod interpolate_factor", ' ', key) && calm_json_number(value, 0) == 1;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].name, key) == 0)
+            return &table[i];
+    return NULL;
+}
+
+/* Does transformers' code of the family read it? */
+static bool family_reads_key(const calm_arch *arch, const char *key)
+{
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+        if ((strcmp(reads[i].family, "shared") == 0 || strcmp(reads[i].family, arch->name) == 0) &&
+            calm_arch_listed(reads[i].keys, ' ', key))
+            return true;
+    return false;
+}
+
+static bool is(const char *name, const char *key)
+{
+    return name && strcmp(name, key) == 0;
+}
+
+/* Is it the family's own key of a size? */
+static bool is_size(const calm_size_keys *sizes, const char *key)
+{
+    return sizes && (is(sizes->hidden, key) || is(sizes->inner, key) || is(sizes->blocks, key) ||
+                     is(sizes->heads, key) || is(sizes->positions, key) || is(sizes->eps, key) ||
+                     is(sizes->activation, key));
+}
+
+/* Does calm read it? */
+static bool calm_reads_key(const calm_arch *arch, const char *key)
+{
+    return calm_arch_listed(common, ' ', key) || calm_arch_listed(some, ' ', key) ||
+           (arch->keys && calm_arch_listed(arch->keys, ' ', key)) || is_size(arch->sizes, key) ||
+           is_size(arch->old_sizes, key) || is(arch->theta_key, key) || is(arch->local_theta_key, key) ||
+           (arch->default_rope_theta > 0 && calm_arch_listed(rotary, ' ', key));
 }
 
 /* A value at which an unknown setting does nothing. */
@@ -47,45 +96,80 @@ static bool is_off(const calm_json *value)
            ((type == CALM_JSON_ARRAY || type == CALM_JSON_OBJECT) && calm_json_size(value) == 0);
 }
 
+/* The value at which a key of kind CHANGES does nothing: off, or the table's word for it. */
+static bool is_usual(const table_key *key, const calm_json *value)
+{
+    if (strcmp(key->usual, "true") == 0)
+        return calm_json_typeof(value) == CALM_JSON_NULL || calm_json_bool(value, false);
+    const bool number = key->usual[0] && calm_json_number(value, -1) == key->usual[0] - '0';
+    return number || is_off(value);
+}
+
 /* Written by models whose code can run both ways: what it must say for this family. */
-static bool is_usual(const calm_arch *arch, const char *key, const calm_json *value)
+static bool sees_as_family(const calm_arch *arch, const char *key, const calm_json *value)
 {
     return strcmp(key, "is_causal") != 0 || calm_json_bool(value, !arch->both_ways) == !arch->both_ways;
 }
 
-static bool is_size(const calm_size_keys *sizes, const char *key)
+/* Nothing lifts it: what the key does is known. */
+static calm_status refuse_known(calm_ctx *ctx, const char *path, const char *key, const char *value,
+                                const calm_arch *arch, const char *effect)
 {
-    const char *const keys[] = {sizes->hidden, sizes->inner,     sizes->blocks,    sizes->heads,
-                                sizes->eps,    sizes->positions, sizes->activation};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (keys[i] && strcmp(keys[i], key) == 0)
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": %.80s: %s, which calm does not compute for %s; "
+                     "`accept_keys` cannot lift this", path, key, value,
+                     effect ? effect : "a setting that transformers' code of the family reads", arch->name);
+}
+
+/* What a caller may accept, with how. */
+static calm_status refuse(calm_ctx *ctx, const char *path, const char *key, const char *value, const calm_arch *arch)
+{
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": %.80s: not a setting that calm knows for %s, and calm does "
+                     "not know what it changes; if it changes nothing in the forward pass: `accept_keys` %s",
+                     path, key, value, arch->name, key);
+}
+
+/* Is it among the keys that the caller takes to change nothing? */
+static bool accepts(const calm_words *accepted, const char *key)
+{
+    for (size_t i = 0; accepted && i < accepted->n; i++)
+        if (strcmp(accepted->of[i], key) == 0)
             return true;
     return false;
 }
 
-/* Does something read the key, or does it not matter for this family? */
-static bool is_known(const calm_arch *arch, const char *key, const calm_json *value)
+/* One key that calm does not read. */
+static calm_status judge(calm_ctx *ctx, const char *path, const char *key, const calm_json *value,
+                         const calm_arch *arch, const calm_words *accepted)
 {
-    /* Keys with an underscore are bookkeeping of transformers ("_name_or_path"). */
-    const calm_size_keys *sizes[2] = {arch->sizes, arch->old_sizes};
-    for (int i = 0; i < 2; i++)
-        if (sizes[i] && is_size(sizes[i], key))
-            return true;
-    return key[0] == '_' || is_off(value) || is_neutral(key, value) || strcmp(key, "is_causal") == 0 ||
-           calm_arch_listed(common, ' ', key) || (arch->theta_key && strcmp(key, arch->theta_key) == 0) ||
-           (arch->local_theta_key && strcmp(key, arch->local_theta_key) == 0) || calm_arch_listed(harmless, ' ', key) ||
-           (arch->keys && calm_arch_listed(arch->keys, ' ', key)) ||
-           (arch->default_rope_theta > 0 && calm_arch_listed(rotary, ' ', key));
+    const table_key *known = find(key);
+    const bool changes = known && known->kind == CHANGES, inert = known && known->kind == INERT;
+    CALM_SCOPED_TEXT(text);
+    /* What is off is no setting; what the table says to be inert is read and changes nothing. */
+    if (changes ? is_usual(known, value) : is_off(value) || inert)
+        return CALM_OK;
+    if (known && !changes && !family_reads_key(arch, key))
+        return CALM_OK;
+    /* From here on messages show the value. */
+    CALM_TRY(calm_json_write(ctx, value, 0, &text));
+    if (changes)
+        return refuse_known(ctx, path, key, text.data, arch, known->effect);
+    if (family_reads_key(arch, key))
+        return refuse_known(ctx, path, key, text.data, arch, NULL);
+    if (!accepts(accepted, key))
+        return refuse(ctx, path, key, text.data, arch);
+    calm_log(ctx, CALM_LOG_INFO, "%s: \"%s\": %.80s is taken to change nothing (`accept_keys`)", path, key, text.data);
+    return CALM_OK;
 }
 
-calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch)
+calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch,
+                                   const calm_words *accepted)
 {
     const char *key;
     const calm_json *value;
     for (void *iter = NULL; calm_json_next(root, &iter, &key, &value);)
-        if (!is_known(arch, key, value) || !is_usual(arch, key, value))
-            return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "%s: \"%s\" is not a setting that calm knows for %s; it may change what the model "
-                             "computes. If it does not, take it out of config.json", path, key, arch->name);
+        if (!sees_as_family(arch, key, value))
+            return refuse_known(ctx, path, key, arch->both_ways ? "true" : "false", arch, "another order of reading");
+        else if (key[0] != '_' && !calm_reads_key(arch, key))    /* "_name_or_path": bookkeeping of transformers */
+            CALM_TRY(judge(ctx, path, key, value, arch, accepted));
     return CALM_OK;
 }

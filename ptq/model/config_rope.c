@@ -190,7 +190,7 @@ static calm_status read_llama3(calm_ctx *ctx, const source *from, calm_rope_conf
 static calm_status read_one(calm_ctx *ctx, const source *from, double theta, const calm_config *config,
                             calm_rope_config *out)
 {
-    *out = (calm_rope_config){.factor = 1, .m = 1};
+    *out = (calm_rope_config){.factor = 1, .m = 1, .neighbours = config->arch->neighbours};
     if (calm_json_typeof(from->described) != CALM_JSON_NULL && calm_json_typeof(from->described) != CALM_JSON_OBJECT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: expected an object", from->path);
     CALM_TRY(check_names(ctx, from, config->arch));
@@ -254,6 +254,12 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
                                    &theta));
     if (arch->local_theta_key)
         CALM_TRY(calm_json_need_number(ctx, path, root, arch->local_theta_key, &local, 1, 1e12, &local));
+    /* As transformers reads it: the top level's theta and scaling are those of full blocks alone. */
+    if (arch->local_rope)
+        local = arch->default_rope_theta;
+    if (arch->local_rope && calm_json_size(parameters) && !full && !sliding)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_parameters\": expected \"full_attention\" and "
+                         "\"sliding_attention\" in it for %s", path, arch->name);
     if (full || sliding)
         CALM_TRY(check_kinds(ctx, path, parameters, arch, local > 0));
     CALM_TRY(read_one(ctx, &global, theta, config, &config->rope[CALM_ROPE_GLOBAL]));

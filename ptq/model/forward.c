@@ -2,6 +2,7 @@
 #include "ptq/model/forward.h"
 
 #include "ptq/base/threads.h"
+#include "ptq/model/arch.h"
 #include "ptq/model/moe.h"
 
 typedef struct sublayer_task {
@@ -16,14 +17,16 @@ typedef struct sublayer_task {
 static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 {
     const sublayer_task *task = user;
-    const calm_span span = calm_batch_span(task->batch, i);
-    const size_t row = calm_batch_row(task->batch, i);
     /* Rows in memory are worked on where they are; of rows in a file this is a copy. */
+    calm_span span;
     float *x;
-    CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, span.n_tokens, &x));
+    CALM_TRY(calm_batch_get(ctx, task->batch, i, &span, &x));
+    /* Of both sublayers together nothing has to stay between them. */
+    if (!span.shared && task->block->config->arch->parallel && task->end == task->first + CALM_N_SUBLAYERS)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, span.shared, span.n_tokens * task->batch->width));
     for (calm_sublayer s = task->first; s < task->end; s++)
         CALM_TRY(calm_block_sublayer(ctx, task->block, s, task->rope, x, &span, task->observer));
-    return calm_row_store_put(ctx, &task->batch->hidden, row, span.n_tokens, x);
+    return calm_batch_put(ctx, task->batch, i, &span, x);
 }
 
 calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
@@ -57,8 +60,9 @@ size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, s
     const size_t mlp = config->moe.sparse[index]
                            ? calm_moe_run_scratch_bytes(config, n_windows, longest, expert_bytes, n_threads)
                            : workers * calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_MLP, longest, prepared);
+    const size_t shared = workers * calm_batch_share_bytes(config, longest);
     /* Threads without a window help with the heads of others. */
-    return calm_size_max(workers * attention + (n_threads - workers) * calm_heads_attend_bytes(longest), mlp);
+    return shared + calm_size_max(workers * attention + (n_threads - workers) * calm_heads_attend_bytes(longest), mlp);
 }
 
 typedef struct norm_task {

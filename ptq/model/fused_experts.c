@@ -93,7 +93,7 @@ static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t exp
 {
     /* down stands alone: only gate and up share a tensor. */
     const bool down = role == CALM_ROLE_DOWN, interleaved = to->config->arch->names->moe.interleaved && !down;
-    const size_t size = calm_dtype_bytes(whole->dtype), part = whole->bytes / to->config->moe.n_experts;
+    const size_t experts = to->config->moe.n_experts, part = whole->bytes / experts;
     const size_t second = role == CALM_ROLE_UP;
     calm_tensor *out = &to->tensors[to->n++];
     const char *module;
@@ -109,18 +109,24 @@ static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t exp
     calm_role_shape(to->config, role, (long)expert, &out->shape[0], &out->shape[1]);
     out->n_elements = out->shape[0] * out->shape[1];
     /* gate and up share an expert's bytes half and half, so that each byte is released and hashed once. */
-    out->bytes = out->n_elements * size;
+    out->bytes = down ? part : part / 2;
     out->data = whole->data + expert * part + second * out->bytes;
-    if (!transposed && !interleaved)
+    if (whole->scales && whole->scale_bytes % experts == 0) {
+        /* Shared like their codes. */
+        const size_t all = whole->scale_bytes / experts, half = all / 2;
+        out->scales = whole->scales + expert * all + second * half;
+        out->scale_bytes = down ? all : second ? all - half : half;
+    }
+    if (!transposed && !interleaved && !whole->source)
         return CALM_OK;
     /* Its elements are no one piece of the file. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, v, 1));
     const size_t lines = down ? out->shape[0] : 2 * out->shape[0];    /* rows of the stored matrix, not transposed */
     const size_t row = transposed ? 1 : out->shape[1];
-    *v = (calm_turned){.base = whole->data + expert * part, .row_step = row * (interleaved ? 2 : 1),
-                .column_step = transposed ? lines : 1};
+    *v = (calm_turned){.whole = whole, .first = expert * (whole->n_elements / experts),
+                       .row_step = row * (interleaved ? 2 : 1), .column_step = transposed ? lines : 1};
     /* up begins at the next line, or behind all of gate's. */
-    v->base += second * size * row * (interleaved ? 1 : out->shape[0]);
+    v->first += second * row * (interleaved ? 1 : out->shape[0]);
     out->entry = v;
     out->source = &calm_turned_source;
     return CALM_OK;

@@ -121,16 +121,21 @@ static void add_rope(builder *b, int64_t context)
                               "%s: rotary embeddings have factors of their own (rope_freqs.weight), which config.json "
                               "cannot be told from the file; bring the float model's config.json",
                               calm_gguf_path(b->list->file));
-    if (!calm_gguf_is(type, "linear") && !calm_gguf_is(type, "yarn"))
-        return;
-    calm_json *scaling = calm_json_new_object();
+    const bool grows = b->list->as->grows, linear = calm_gguf_is(type, "linear");
     /* Everything else is "none", or was refused above. */
     const bool yarn = calm_gguf_is(type, "yarn");
-    calm_json_set_string(scaling, "rope_type", yarn ? "yarn" : "linear");
-    set_number(scaling, "factor", take_number(b, "rope.scaling.factor", 1));
-    if (yarn) {
+    if (!linear && !yarn && !grows)
+        return;
+    calm_json *scaling = calm_json_new_object();
+    calm_json_set_string(scaling, "rope_type", yarn ? "yarn" : linear ? "linear" : "default");
+    if (yarn || linear)
+        set_number(scaling, "factor", take_number(b, "rope.scaling.factor", 1));
+    if (yarn || grows)
         calm_json_set_int(scaling, "original_max_position_embeddings",
                           take_size(b, "rope.scaling.original_context_length", context));
+    if (grows)
+        set_number(scaling, "llama_4_scaling_beta", take_number(b, "attention.temperature_scale", 0.1));
+    if (yarn) {
         set_number(scaling, "beta_fast", take_number(b, "rope.scaling.yarn_beta_fast", 32));
         set_number(scaling, "beta_slow", take_number(b, "rope.scaling.yarn_beta_slow", 1));
     }
@@ -142,13 +147,19 @@ static void add_windows(builder *b, int64_t n_blocks)
 {
     char name[128];
     const calm_gguf_key *pattern = find(b, "attention.sliding_window_pattern", name);
-    if (!is_gemma(b))
+    const bool quarter = is_family(b, "cohere2") || is_family(b, "olmo3")
+                         || (is_family(b, "exaone4") && n_blocks == 64);
+    if (is_family(b, "exaone4") && !quarter) {
+        calm_json_set(b->config, "sliding_window", calm_json_new_null());
+        calm_json_set_int(b->config, "sliding_window_pattern", 1);
+    }
+    if (!is_gemma(b) && !quarter)
         return;
     calm_json *types = calm_json_new_array();
-    set_size(b, "sliding_window", "attention.sliding_window", is_family(b, "gemma2") ? 4096 : 1024);
+    set_size(b, "sliding_window", "attention.sliding_window", is_family(b, "gemma3") ? 1024 : 4096);
     for (int64_t i = 0; i < n_blocks && i < 4096; i++) {
-        /* Without the pattern: every other block, or five of six, as llama.cpp has it. */
-        bool slides = is_family(b, "gemma2") ? i % 2 == 0 : i % 6 != 5;
+        /* Without the pattern: every other block, five of six, three of four, as llama.cpp has it. */
+        bool slides = is_family(b, "gemma2") ? i % 2 == 0 : quarter ? i % 4 != 3 : i % 6 != 5;
         if (pattern && pattern->array && pattern->kind == CALM_GGUF_BOOL && (size_t)i < pattern->n)
             slides = pattern->data[i] != 0;
         calm_json_add_string(types, slides ? "sliding_attention" : "full_attention");
@@ -175,13 +186,38 @@ static void add_gemma(builder *b, int64_t n_blocks, int64_t hidden, int64_t head
     }
 }
 
+/* Multipliers: llama.cpp divides Granite's logits, and multiplies Cohere's. */
+static void add_scales(builder *b)
+{
+    static const char *const keys[][2] = {{"embedding_scale", "embedding_multiplier"},
+                                          {"residual_scale", "residual_multiplier"},
+                                          {"attention.scale", "attention_multiplier"},
+                                          {"logit_scale", "logits_scaling"}};
+    if (is_family(b, "cohere2"))
+        set_number(b->config, "logit_scale", take_number(b, "logit_scale", 0));
+    for (size_t i = 0; i < 4 && b->list->as->scaled && !is_family(b, "cohere2"); i++)
+        set_number(b->config, keys[i][1], take_number(b, keys[i][0], 0));
+}
+
+/* What other families' configs have a word for. */
+static void add_others(builder *b, int64_t head_dim)
+{
+    if (is_family(b, "seed_oss") || is_family(b, "glm4") || is_family(b, "granite") || is_family(b, "granitemoe"))
+        calm_json_set_bool(b->config, "attention_bias", has_tensor(b, "blk.0.attn_q.bias"));
+    if (b->list->as->partial)
+        calm_json_set_number(b->config, "partial_rotary_factor",
+                             (double)take_size(b, "rope.dimension_count", head_dim) / (double)head_dim);
+    add_scales(b);
+}
+
 /* Settings of mixtures. */
 static void add_experts(builder *b)
 {
     const bool qwen = is_family(b, "qwen2_moe") || is_family(b, "qwen3_moe");
     if (!b->list->as->experts)
         return;
-    set_size(b, is_family(b, "mixtral") ? "num_local_experts" : "num_experts", "expert_count", 0);
+    const bool local = is_family(b, "mixtral") || is_family(b, "granitemoe");
+    set_size(b, local ? "num_local_experts" : "num_experts", "expert_count", 0);
     set_size(b, "num_experts_per_tok", "expert_used_count", 0);
     /* Elsewhere intermediate_size is an expert's width. */
     if (!qwen)
@@ -228,12 +264,17 @@ static void build(builder *b)
                 CALM_KV("intermediate_size", inner), CALM_KV("num_attention_heads", heads),
                 CALM_KV("num_key_value_heads", kv), CALM_KV("head_dim", head_dim),
                 CALM_KV("max_position_embeddings", context), CALM_KV("vocab_size", vocab));
-    set_number(config, "rms_norm_eps", take_number(b, "attention.layer_norm_rms_epsilon", 0));
-    calm_json_set_string(config, "hidden_act", is_gemma(b) ? "gelu_pytorch_tanh" : "silu");
+    const char *eps = b->list->arch->eps_key ? b->list->arch->eps_key : "layer_norm_eps";
+    if (b->list->arch->norm == CALM_NORM_LAYER)
+        set_number(config, eps, take_number(b, "attention.layer_norm_epsilon", 0));
+    else
+        set_number(config, "rms_norm_eps", take_number(b, "attention.layer_norm_rms_epsilon", 0));
+    calm_json_set_string(config, "hidden_act",
+                         is_gemma(b) || is_family(b, "starcoder2") ? "gelu_pytorch_tanh" : "silu");
     /* A file without output.weight uses the embedding. */
     calm_json_set_bool(config, "tie_word_embeddings", b->list->as->fixed_head || !has_tensor(b, "output.weight"));
     /* The first block decides whether there are biases; a block without them would be a missing tensor later. */
-    if (b->list->as->biases) {
+    if (b->list->as->biases && !b->list->as->needs_bias) {
         calm_json_set_bool(config, "attention_bias", has_tensor(b, "blk.0.attn_q.bias"));
         if (is_family(b, "llama"))
             calm_json_set_bool(config, "mlp_bias", has_tensor(b, "blk.0.ffn_down.bias"));
@@ -241,6 +282,7 @@ static void build(builder *b)
     add_rope(b, context);
     add_windows(b, n_blocks);
     add_gemma(b, n_blocks, hidden, heads, head_dim);
+    add_others(b, head_dim);
     add_experts(b);
     add_ids(b);
 }

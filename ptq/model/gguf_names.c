@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/scope.h"
+#include "ptq/base/text.h"
 #include "ptq/model/roles.h"
 
 /* Words of a block, one for a module: more than any family has. */
@@ -18,15 +20,28 @@
 static const calm_gguf_arch all[] = {
     {.name = "llama", .family = "llama", .permuted = true, .biases = true},
     {.name = "llama", .family = "mistral", .permuted = true, .biases = true},
+    {.name = "llama", .family = "mixtral", .permuted = true, .experts = true, .norm_top_k = true},
     {.name = "qwen2", .family = "qwen2", .square = true},
     {.name = "qwen3", .family = "qwen3"},
-    {.name = "llama", .family = "mixtral", .permuted = true, .experts = true, .norm_top_k = true},
     {.name = "qwen2moe", .family = "qwen2_moe", .own_head = true, .square = true, .experts = true},
     {.name = "qwen3moe", .family = "qwen3_moe", .experts = true, .norm_top_k = true},
     {.name = "olmoe", .family = "olmoe", .own_head = true, .square = true, .experts = true},
     {.name = "gemma2", .family = "gemma2", .fixed_head = true},
     {.name = "gemma3", .family = "gemma3"},
     {.name = "olmo2", .family = "olmo2", .own_head = true, .square = true},
+    {.name = "olmo2", .family = "olmo3", .own_head = true, .square = true, .quarter = true, .windows = true},
+    {.name = "smollm3", .family = "smollm3", .permuted = true, .quarter = true},
+    {.name = "seed_oss", .family = "seed_oss", .mlp_norm = "post_attention_norm"},
+    {.name = "exaone4", .family = "exaone4", .quarter = true},
+    {.name = "ernie4_5", .family = "ernie4_5"},
+    {.name = "hunyuan-dense", .family = "hunyuan_v1_dense"},
+    {.name = "glm4", .family = "glm4", .partial = true},
+    {.name = "granite", .family = "granite", .permuted = true, .scaled = true},
+    {.name = "granitemoe", .family = "granitemoe", .permuted = true, .scaled = true, .experts = true,
+     .norm_top_k = true},
+    {.name = "mistral3", .family = "ministral3", .permuted = true, .grows = true},
+    {.name = "cohere2", .family = "cohere2", .fixed_head = true, .scaled = true, .quarter = true},
+    {.name = "starcoder2", .family = "starcoder2", .biases = true, .needs_bias = true},
 };
 
 const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch)
@@ -75,6 +90,7 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
                  {CALM_ROLE_V, 0, "attn_v", NULL, NULL},
                  {CALM_ROLE_O, 0, "attn_output", NULL, NULL},
                  {CALM_ROLE_GATE, 0, "ffn_gate", "ffn_gate_exps", "ffn_gate_shexp"},
+                 {CALM_ROLE_FUSED_GATE_UP, 0, "ffn_up", NULL, NULL},
                  {CALM_ROLE_UP, 0, "ffn_up", "ffn_up_exps", "ffn_up_shexp"},
                  {CALM_ROLE_DOWN, 0, "ffn_down", "ffn_down_exps", "ffn_down_shexp"}};
     /* No word for a norm after a residual add: BERT alone has those, and is not read from GGUF files. */
@@ -97,7 +113,9 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             if (norms[s][place])
-                add(words, &n, names->norm[s][place], norms[s][place]);
+                add(words, &n, names->norm[s][place],
+                    as && as->mlp_norm && s == CALM_SUBLAYER_MLP && place == CALM_NORM_IN ? as->mlp_norm
+                                                                                          : norms[s][place]);
     add(words, &n, names->q_norm, "attn_q_norm");
     add(words, &n, names->k_norm, "attn_k_norm");
     add(words, &n, names->moe.router, "ffn_gate_inp");
@@ -252,8 +270,9 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
         CALM_TRY(name_in_block(ctx, arch, prefix, spot, out));
     else if (strcmp(spot->name, "token_embd.weight") == 0)
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->embed));
-    else if (strcmp(spot->name, "output_norm.weight") == 0)
-        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->final_norm));
+    else if (strcmp(spot->name, "output_norm.weight") == 0
+             || (strcmp(spot->name, "output_norm.bias") == 0 && calm_arch_norm_biased(arch)))
+        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, names->final_norm, ending(spot->name)));
     else if (strcmp(spot->name, "output.weight") == 0)
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s.weight", names->head));
     spot->plus_one = *out && adds_one(arch, *out);
@@ -277,9 +296,8 @@ size_t calm_gguf_unpermute(size_t row, size_t head_dim)
 
 /* ---- a file as a checkpoint ---- */
 
-/* The family of "general.architecture". */
-/* Does a file of this architecture count experts?  Of two families under one name that tells which it is. */
-static bool has_experts(const calm_gguf *file, const calm_gguf_key *arch)
+/* Has a file of this architecture such a number above 0?  Of two families under one name that tells which it is. */
+static bool has_count(const calm_gguf *file, const calm_gguf_key *arch, const char *rest)
 {
     const char *text = NULL;
     size_t at = 0, n = 0;
@@ -287,19 +305,22 @@ static bool has_experts(const calm_gguf *file, const calm_gguf_key *arch)
     int64_t count = 0;
     if (!calm_gguf_next_string(arch, &at, &text, &n))
         return false;
-    snprintf(name, sizeof name, "%.*s.expert_count", (int)calm_size_min(n, 64), text);
+    snprintf(name, sizeof name, "%.*s.%s", (int)calm_size_min(n, 64), text, rest);
     return calm_gguf_int(calm_gguf_find_key(file, name), 0, &count) && count > 0;
 }
 
+/* The family of "general.architecture". */
 static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out)
 {
     const calm_gguf_key *key = calm_gguf_find_key(file, "general.architecture");
     size_t n_families;
     const calm_arch *const *families = calm_architectures(&n_families);
-    const bool experts = has_experts(file, key);
+    const bool experts = has_count(file, key, "expert_count");
+    /* OLMo 3 has OLMo 2's name, and windows. */
+    const bool windows = calm_gguf_is(key, "olmo2") && has_count(file, key, "attention.sliding_window");
     for (size_t i = 0; i < n_families; i++) {
         const calm_gguf_arch *as = calm_gguf_arch_of(families[i]);
-        if (!as || !calm_gguf_is(key, as->name) || as->experts != experts)
+        if (!as || !calm_gguf_is(key, as->name) || as->experts != experts || as->windows != windows)
             continue;
         out->as = as;
         out->arch = families[i];
@@ -307,10 +328,15 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
     }
     const char *text = "none";
     size_t at = 0, n = 4;
+    CALM_SCOPED_TEXT(known);
     calm_gguf_next_string(key, &at, &text, &n);
+    /* Families under one name stand together. */
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!i || strcmp(all[i].name, all[i - 1].name) != 0)
+            calm_text_printf(&known, " %s", all[i].name);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
-                     "%s: architecture %.*s; calm knows llama, qwen2, qwen3, qwen2moe, qwen3moe, gemma2, "
-                     "gemma3, olmo2 and olmoe", calm_gguf_path(file), (int)(n < 60 ? n : 60), text);
+                     "%s: architecture %.*s; calm knows%s", calm_gguf_path(file), (int)(n < 60 ? n : 60), text,
+                     known.data);
 }
 
 /* Rows of a head of a permuted tensor. */

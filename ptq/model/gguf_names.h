@@ -23,6 +23,13 @@ typedef struct calm_gguf_arch {
     bool square;           /* heads * head_dim is the hidden size                                             */
     bool experts;          /* every block is a mixture                                                        */
     bool norm_top_k;       /* weights of the chosen experts are divided by their sum                          */
+    bool scaled;           /* reads the multipliers of embeddings, scores, residuals and logits               */
+    bool grows;            /* reads how q grows with its position                                             */
+    bool partial;          /* a part of each head may turn                                                    */
+    bool quarter;          /* every fourth block is another: it does not slide, or does not turn              */
+    bool windows;          /* of two families under one name the one whose blocks slide                       */
+    bool needs_bias;       /* all linears have one                                                            */
+    const char *mlp_norm;  /* the word of the MLP's IN norm; NULL: ffn_norm                                   */
 } calm_gguf_arch;
 
 /* By calm's family; NULL when llama.cpp has none of it. */

@@ -59,7 +59,8 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
     const calm_config *config = calm_model_config(model);
     /* A norm without weights still needs its width, to copy rows. */
     *out = (calm_head){.hidden = config->hidden, .vocab = config->vocab, .set = calm_model_tensors(model),
-                       .logit_cap = config->logit_cap, .activation = config->head_activation,
+                       .logit_scale = config->logit_scale, .logit_cap = config->logit_cap,
+                       .activation = config->head_activation,
                        .norm = {.width = config->hidden}};
     CALM_SCOPED_SCRATCH(ctx);
     if (config->arch->names->final_norm) {
@@ -128,6 +129,11 @@ calm_status calm_head_read_tile(calm_ctx *ctx, const calm_head *head, size_t fir
     return status;
 }
 
+static float scale_of(const calm_head *head)
+{
+    return head->logit_scale == 0 ? 1 : head->logit_scale;
+}
+
 void calm_head_multiply(const calm_head *head, const float *w, const float *x, size_t n, size_t first, size_t count,
                         float *logits, size_t stride)
 {
@@ -135,7 +141,7 @@ void calm_head_multiply(const calm_head *head, const float *w, const float *x, s
     /* The bias is what the product adds to (beta = 1): no second pass over the logits. */
     for (size_t t = 0; head->bias && t < n; t++)
         memcpy(logits + t * stride, head->bias + first, count * sizeof *logits);
-    calm_sgemm_nt(n, count, width, 1.0f, x, width, w, width, head->bias ? 1.0f : 0.0f, logits, stride);
+    calm_sgemm_nt(n, count, width, scale_of(head), x, width, w, width, head->bias ? 1.0f : 0.0f, logits, stride);
     for (size_t t = 0; head->logit_cap > 0 && t < n; t++)
         calm_vec_soft_cap(count, 1, head->logit_cap, logits + t * stride);
 }
@@ -145,7 +151,7 @@ void calm_head_multiply_back(const calm_head *head, const float *w, const float 
 {
     if (head->logit_cap > 0)
         calm_vec_soft_capped_back(n * count, head->logit_cap, logits, dlogits);
-    calm_sgemm_nn(n, head->hidden, count, 1.0f, dlogits, count, w, head->hidden, 1.0f, dx, head->hidden);
+    calm_sgemm_nn(n, head->hidden, count, scale_of(head), dlogits, count, w, head->hidden, 1.0f, dx, head->hidden);
 }
 
 calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,

@@ -12,6 +12,7 @@ typedef struct calm_head {
     const calm_tensor *table;    /* [V, D] as stored, the embedding if tied; NULL: an encoder without */
     const calm_safetensors *set; /* it belongs to                                                    */
     const float *bias;           /* [V] or NULL                                                      */
+    float logit_scale;           /* of the product, before bias and cap; 0: none                     */
     float logit_cap;             /* 0: none                                                          */
     calm_activation activation;  /* a masked language model transforms its rows before the head:      */
     calm_weight transform;       /* w NULL: there is no such step                                    */

@@ -140,9 +140,8 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.gamma", module));
         old = calm_safetensors_find(model->tensors, name) != NULL;
     }
-    if (model->config.norm_bias) {
+    if (model->config.norm_bias)
         CALM_TRY(read_part(ctx, model, module, old ? "beta" : "bias", width, out ? &b : NULL));
-    }
     CALM_TRY(read_part(ctx, model, module, old ? "gamma" : "weight", width, out ? &w : NULL));
     if (!out)
         return CALM_OK;
@@ -359,21 +358,40 @@ calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model)
     return calm_transforms_use_hadamard(ctx, model->dir, &model->config, &model->layout);
 }
 
+/* Weights that were published as small floats become float tensors, and config.json says no more of it. */
+static calm_status widen_published(calm_ctx *ctx, calm_model *model)
+{
+    const calm_dtype dtype = model->config.dtype_known ? model->config.dtype : CALM_BF16;
+    size_t n = 0;
+    CALM_TRY(calm_published_widen(ctx, &model->published, dtype, model->tensors, &n));
+    if (!n)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: config.json says %s, but no weight is stored so", model->dir,
+                 model->published.text);
+    calm_published_drop_entry(model->json);
+    if (model->text)
+        calm_published_drop_entry(model->text);
+    return CALM_OK;
+}
+
 /* Configuration and tensors of a directory, in this order: config.json gives the expected tensors, the shards those
  * that exist. */
-static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *dir)
+static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *dir, const calm_model_how *how)
 {
     char *path;
     CALM_TRY(calm_path_join(ctx, &model->arena, &path, dir, "config.json"));
     if (!calm_is_directory(dir))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such model directory", dir);
+    CALM_TRY(calm_adapter_is_no_model(ctx, dir));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_text(ctx, path, model->json, &model->text));
-    CALM_TRY(calm_config_read(ctx, path, model->json, &model->config));
+    CALM_TRY(calm_config_read_accepting(ctx, path, model->json, &how->accept_keys, &model->config));
     if (model->config.arch->encoder)
         CALM_TRY(calm_pooling_read(ctx, dir, &model->config, &model->config.pooling));
-    CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
-    return calm_safetensors_open(ctx, dir, &model->tensors);
+    CALM_TRY(calm_published_read(ctx, path, model->json, how->floats, &model->published));
+    if (!model->published.kind)
+        CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
+    CALM_TRY(calm_safetensors_open(ctx, dir, &model->tensors));
+    return model->published.kind ? widen_published(ctx, model) : CALM_OK;
 }
 
 static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
@@ -386,12 +404,25 @@ static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
     return calm_config_read(ctx, path, model->json, &model->config);
 }
 
-static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
+/* Experts of one tensor are matrices by then: an adapter names them one by one. */
+static calm_status merge_adapter(calm_ctx *ctx, calm_model *model, const calm_model_how *how)
+{
+    const calm_adapter_base base = {&model->config, model->dir, model->prefix, model->tensors};
+    if (!how->adapter)
+        return CALM_OK;
+    if (model->stored || model->in_blocks)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: it is quantized; `adapter` %s is merged into a float model",
+                         model->dir, how->adapter);
+    return calm_adapter_merge(ctx, how->adapter, &how->accept_keys, &base, &model->adapter);
+}
+
+static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir, const calm_model_how *how)
 {
     CALM_TRY(calm_strf(ctx, &model->arena, &model->dir, "%s", dir));
-    CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir) : open_directory(ctx, model, dir));
+    CALM_TRY(calm_is_file(dir) ? open_file(ctx, model, dir) : open_directory(ctx, model, dir, how));
     CALM_TRY(find_prefix(ctx, model));
     CALM_TRY(calm_experts_unfuse(ctx, &model->config, model->prefix, model->tensors));
+    CALM_TRY(merge_adapter(ctx, model, how));
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, false, &model->layout));
     CALM_TRY(check_tie(ctx, model));
     CALM_TRY(find_tables(ctx, model));
@@ -402,6 +433,11 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir)
 calm_status calm_model_open(calm_ctx *ctx, const char *dir, calm_model **out)
 {
     CALM_ENTER(ctx, dir && out);
+    return calm_model_open_as(ctx, dir, &(calm_model_how){0}, out);
+}
+
+calm_status calm_model_open_as(calm_ctx *ctx, const char *dir, const calm_model_how *how, calm_model **out)
+{
     *out = NULL;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_SCOPED_MODEL(model);
@@ -410,11 +446,18 @@ calm_status calm_model_open(calm_ctx *ctx, const char *dir, calm_model **out)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", dir);
     /* Readers of parts put their results into ctx->out: what the config owns lives as long as the model. */
     CALM_SCOPED_OUT(ctx, &model->arena);
-    CALM_TRY(open_parts(ctx, model, dir));
+    CALM_TRY(open_parts(ctx, model, dir, how));
     calm_safetensors_log_index(ctx, model->tensors);
     *out = model;
     model = NULL;
     return CALM_OK;
+}
+
+calm_status calm_model_open_floats(calm_ctx *ctx, const char *dir, const calm_model_how *how, calm_model **out)
+{
+    calm_model_how floats = *how;
+    floats.floats = true;
+    return calm_model_open_as(ctx, dir, &floats, out);
 }
 
 void calm_model_close(calm_model *model)
@@ -422,6 +465,7 @@ void calm_model_close(calm_model *model)
     if (!model)
         return;
     calm_safetensors_close(model->tensors);
+    calm_adapter_close(model->adapter);
     calm_qformat_close(model->stored);
     calm_json_free(model->json);
     calm_json_free(model->text);

@@ -9,11 +9,26 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/base/context.h"
+#include "ptq/base/option.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/model/block.h"
 #include "ptq/model/config.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/qformat.h"
+
+/* How a model is opened; zeros: as it is stored. */
+typedef struct calm_model_how {
+    calm_words accept_keys;    /* keys of config.json that are taken to change nothing (config.h)    */
+    const char *adapter;       /* folder of a LoRA adapter to merge into the weights (adapter.h); NULL: none */
+    bool floats;               /* as calm_model_open_floats                                          */
+} calm_model_how;
+
+/* calm_model_open in one of these ways; `how` is read while the model is opened.  Also fails as calm_adapter_merge. */
+calm_status calm_model_open_as(calm_ctx *ctx, const char *dir, const calm_model_how *how, calm_model **out);
+
+/* The same as floats, where calm could compute with a checkpoint as it is quantized too: what was published as small
+ * floats (published.h) is a source of floats. */
+calm_status calm_model_open_floats(calm_ctx *ctx, const char *dir, const calm_model_how *how, calm_model **out);
 
 /* Parts of the open model, borrowed until it is closed. */
 const calm_config *calm_model_config(const calm_model *model);
@@ -27,6 +42,8 @@ const char *calm_model_class(const calm_model *model);                  /* "Qwen
 const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_file(const calm_model *model);                       /* a GGUF file, no directory */
 bool calm_model_is_quantized(const calm_model *model);
+const char *calm_model_format(const calm_model *model);                 /* of a quantized one, as engines write it */
+const char *calm_model_published(const calm_model *model);              /* what is read as floats; NULL: floats */
 const calm_qformat_reader *calm_model_qformat(const calm_model *model);          /* NULL: float, or GGUF */
 
 /* Set the rule (grid.h) by which inputs are quantized, in a checkpoint that quantizes them.  After opening it is that
@@ -42,9 +59,11 @@ calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model);
  * before is to ask again. */
 calm_status calm_model_split(calm_ctx *ctx, calm_model *model);
 
-/* Numbers of all stored float parameters, and of bytes of all tensors. */
+/* Numbers of all stored float parameters, and of bytes of all tensors: as they are stored, and as float tensors of what
+ * was published otherwise. */
 size_t calm_model_n_params(const calm_model *model);
 size_t calm_model_bytes(const calm_model *model);
+size_t calm_model_float_bytes(const calm_model *model);
 
 /* "model.layers.3" in ctx->out. */
 calm_status calm_model_block_name(calm_ctx *ctx, const calm_model *model, size_t index, char **out);

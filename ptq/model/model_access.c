@@ -62,6 +62,16 @@ bool calm_model_is_quantized(const calm_model *model)
     return model->stored || model->in_blocks;
 }
 
+const char *calm_model_format(const calm_model *model)
+{
+    return model->stored ? calm_qformat_of(model->stored)->label : model->in_blocks ? "gguf" : NULL;
+}
+
+const char *calm_model_published(const calm_model *model)
+{
+    return model->published.kind ? model->published.text : NULL;
+}
+
 const calm_qformat_reader *calm_model_qformat(const calm_model *model)
 {
     return model->stored;
@@ -97,6 +107,16 @@ size_t calm_model_bytes(const calm_model *model)
 {
     size_t n = 0;
     for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++)
-        n += calm_safetensors_at(model->tensors, i)->bytes;
+        n += calm_safetensors_at(model->tensors, i)->bytes + calm_safetensors_at(model->tensors, i)->scale_bytes;
+    return n;
+}
+
+size_t calm_model_float_bytes(const calm_model *model)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(model->tensors, i);
+        n += tensor->scales ? tensor->n_elements * calm_dtype_bytes(tensor->dtype) : tensor->bytes;
+    }
     return n;
 }

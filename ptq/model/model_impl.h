@@ -2,7 +2,9 @@
 #ifndef CALM_MODEL_MODEL_IMPL_H
 #define CALM_MODEL_MODEL_IMPL_H
 
+#include "ptq/model/adapter.h"
 #include "ptq/model/model.h"
+#include "ptq/model/published.h"
 #include "ptq/model/quantized_table.h"
 
 struct calm_model {
@@ -15,7 +17,9 @@ struct calm_model {
     calm_config config;
     calm_layout layout;
     calm_safetensors *tensors;
+    calm_adapter *adapter;          /* that is merged into them; NULL: none */
     calm_qformat_reader *stored;    /* NULL: a float checkpoint, or a GGUF file */
+    calm_published published;       /* what weights were that are read as floats */
     bool in_blocks;                 /* a GGUF file with quantized matrices */
     calm_act_rule act_rule;         /* of linears whose input is quantized */
     calm_quantized_table tables[2]; /* embedding and head, where they are quantized */

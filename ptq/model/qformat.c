@@ -102,8 +102,9 @@ static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *con
     /* Only MLX writes "quantization", and its detect() has found neither group_size nor bits there. */
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"quantization\" without group_size and bits, as MLX has", path);
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.quant_method \"%.64s\": calm reads "
-                                             "compressed-tensors, gptq, awq and MLX's own entry", path, method);
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "%s: quantization_config.quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq, MLX's "
+                     "own entry, fp8 and mxfp4; give it the float checkpoint, or one in such a format", path, method);
 }
 
 /* The member of config.json that describes the format. */

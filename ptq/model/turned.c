@@ -11,20 +11,24 @@
 #define TILE_ROWS ((size_t)128)
 #define TILE_COLUMNS ((size_t)16)
 
-/* Rows r0 .. r0 + rows - 1 and columns c0 .. of a view, into out, whose lines are `width` apart. */
+/* Numbers at .. at + n - 1 behind the first one, which of plain floats may be none: the caller looks at what it got. */
+static calm_status read_run(calm_ctx *ctx, const calm_turned *v, size_t at, size_t n, float *out)
+{
+    const calm_tensor *whole = v->whole;
+    return whole->source ? whole->source->widen(ctx, whole->source->self, whole, v->first + at, n, out)
+                         : calm_to_f32(ctx, whole->dtype,
+                                       whole->data + (v->first + at) * calm_dtype_bytes(whole->dtype), n, out);
+}
+
+/* Rows r0 .. r0 + rows - 1 and columns c0 .. of a transposed view, into out, whose lines are `width` apart. */
 static calm_status turn(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, size_t rows, size_t c0, size_t columns,
                         size_t width, float *out)
 {
     const calm_turned *v = tensor->entry;
-    const size_t size = calm_dtype_bytes(tensor->dtype), span = (rows - 1) * v->row_step + 1;
+    const size_t span = (rows - 1) * v->row_step + 1;
     float line[2 * TILE_ROWS];
-    for (size_t r = 0; v->column_step == 1 && r < rows; r++)
-        CALM_TRY(calm_to_f32(ctx, tensor->dtype, v->base + ((r0 + r) * v->row_step + c0) * size, columns,
-                             out + r * width));
-    /* Elements of a column of the matrix are neighbours in the file. */
-    for (size_t c = 0; v->column_step > 1 && c < columns; c++) {
-        const size_t first = r0 * v->row_step + (c0 + c) * v->column_step;
-        CALM_TRY(calm_to_f32(ctx, tensor->dtype, v->base + first * size, span, line));
+    for (size_t c = 0; c < columns; c++) {
+        CALM_TRY(read_run(ctx, v, r0 * v->row_step + (c0 + c) * v->column_step, span, line));
         for (size_t r = 0; r < rows; r++)
             out[r * width + c] = line[r * v->row_step];
     }
@@ -34,8 +38,12 @@ static calm_status turn(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, siz
 /* Whole rows r0 .. r0 + rows - 1. */
 static calm_status widen_rows(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, size_t rows, float *out)
 {
+    const calm_turned *v = tensor->entry;
     const size_t width = tensor->shape[1];
-    for (size_t r = 0; r < rows; r += TILE_ROWS)
+    for (size_t r = 0; v->column_step == 1 && r < rows; r++)
+        CALM_TRY(read_run(ctx, v, (r0 + r) * v->row_step, width, out + r * width));
+    /* Elements of a column of the matrix are neighbours in the file. */
+    for (size_t r = 0; v->column_step > 1 && r < rows; r += TILE_ROWS)
         for (size_t c = 0; c < width; c += TILE_COLUMNS)
             CALM_TRY(turn(ctx, tensor, r0 + r, calm_size_min(TILE_ROWS, rows - r), c,
                           calm_size_min(TILE_COLUMNS, width - c), width, out + r * width + c));

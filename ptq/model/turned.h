@@ -4,11 +4,11 @@
 
 #include "ptq/io/safetensors.h"
 
-/* Element [r, c] is number r row_step + c column_step of the dtype from `base` on; column_step is 1, or else row_step
- * is 1 or 2. */
+/* Element [r, c] is number first + r row_step + c column_step of `whole`, which outlives it; column_step is 1, or else
+ * row_step is 1 or 2. */
 typedef struct calm_turned {
-    const uint8_t *base;
-    size_t row_step, column_step;
+    const calm_tensor *whole;
+    size_t first, row_step, column_step;
 } calm_turned;
 
 /* The source of a tensor [rows, columns] whose `entry` is a calm_turned. */

@@ -13,14 +13,21 @@ typedef struct widen_task {
     float *out;
 } widen_task;
 
+/* Elements of a piece; of what its own reader makes whole rows. */
+static size_t piece_of(const calm_tensor *tensor)
+{
+    const size_t row = tensor->n_dims ? tensor->shape[tensor->n_dims - 1] : 1;
+    return tensor->source && row ? calm_size_max(1, PIECE / row) * row : PIECE;
+}
+
 static calm_status widen_piece(calm_ctx *ctx, size_t index, void *user)
 {
     const widen_task *task = user;
-    const size_t whole = task->tensor->n_elements, at = index * PIECE, n = calm_size_min(whole - at, PIECE),
-                 bytes = calm_dtype_bytes(task->tensor->dtype);
+    const size_t whole = task->tensor->n_elements, piece = piece_of(task->tensor), at = index * piece,
+                 n = calm_size_min(whole - at, piece), bytes = calm_dtype_bytes(task->tensor->dtype);
     CALM_TRY(calm_tensor_part_to_f32(ctx, task->tensor, at, n, task->out + at));
     /* A small tensor shares its pages with others: they go once it is read, below. */
-    if (n < whole)
+    if (n < whole && !task->tensor->source)
         calm_safetensors_release_part(task->tensors, task->tensor, at * bytes, n * bytes);
     return CALM_OK;
 }
@@ -30,9 +37,8 @@ static calm_status widen_piece(calm_ctx *ctx, size_t index, void *user)
 calm_status calm_widen(calm_ctx *ctx, const calm_safetensors *tensors, const calm_tensor *tensor, float *out)
 {
     widen_task task = {tensors, tensor, out};
-    /* What is no float tensor in the file is made by its own reader. */
-    CALM_TRY(tensor->source ? calm_tensor_to_f32(ctx, tensor, out)
-                            : calm_parallel_for(ctx, (tensor->n_elements + PIECE - 1) / PIECE, widen_piece, &task));
+    const size_t piece = piece_of(tensor);
+    CALM_TRY(calm_parallel_for(ctx, (tensor->n_elements + piece - 1) / piece, widen_piece, &task));
     calm_safetensors_release(tensors, tensor);    /* also where it is small: with the pages around it */
     return CALM_OK;
 }

@@ -1,6 +1,6 @@
 /* What engines take.  Versions read: vLLM 0.33.0 with humming-kernels 0.1.19, SGLang 0.5.23, Transformers 5.23.0 with
- * compressed-tensors 0.17 to 0.20, optimum 2.3.0 and GPTQModel 7.7.0, mlx-lm 0.32.2, llama.cpp; docs/targets.md has
- * each rule with the file that it comes from. */
+ * compressed-tensors 0.17 to 0.20, optimum 2.3.0 and GPTQModel 7.7.0, mlx-lm 0.32.2, llama.cpp;
+ * docs/evidence/engine_rules.csv has the file that each rule comes from. */
 #include "ptq/plan/engines.h"
 
 #include <string.h>

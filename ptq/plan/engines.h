@@ -4,9 +4,9 @@
  *   reading     one format that it reads, with the schemes it takes in it for dense linears and for experts
  *   tie         jobs that the engine keeps in one tensor or under one quantization method: they share a scheme
  *
- * Everything is one table in engines.c (docs/targets.md has it as text, with where each rule comes from).  It knows
- * neither models nor checkpoints: the solver asks it before anything is quantized, `calm check` about what is on
- * disk.  Shapes are those of one device: slices of tensor parallelism must satisfy the rules themselves. */
+ * Everything is one table in engines.c (docs/targets.md has it as text, docs/evidence/engine_rules.csv its sources).
+ * It knows neither models nor checkpoints: the solver asks it before anything is quantized, `calm check` about what is
+ * on disk.  Shapes are those of one device: slices of tensor parallelism must satisfy the rules themselves. */
 #ifndef CALM_PLAN_ENGINES_H
 #define CALM_PLAN_ENGINES_H
 
@@ -22,8 +22,8 @@ typedef enum calm_engine_rule {
     CALM_ENGINE_FORMAT,      /* the engine does not read the format                 */
     CALM_ENGINE_FAMILY,      /* no kernel for levels and scales of this kind        */
     CALM_ENGINE_ACTIVATIONS, /* no kernel quantizes activations so                  */
-    CALM_ENGINE_BITS,        /* no kernel for weights of this many bits               */
-    CALM_ENGINE_ZEROS,       /* no kernel for zero points at this many bits           */
+    CALM_ENGINE_BITS,        /* no kernel for weights of this many bits             */
+    CALM_ENGINE_ZEROS,       /* no kernel for zero points at this many bits         */
     CALM_ENGINE_GROUP,       /* a group size that no kernel has                     */
     CALM_ENGINE_COLUMNS,     /* input columns that kernels or groups do not divide  */
     CALM_ENGINE_ROWS,        /* output rows that the kernels do not divide          */

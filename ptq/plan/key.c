@@ -38,6 +38,9 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
     calm_sha256_field(&sha, config.data);
     for (size_t i = 0; i < calm_safetensors_count(set); i++)
         field_tensor(&sha, set, calm_safetensors_at(set, i));
+    /* The same codes and scales in other blocks are other weights. */
+    if (calm_model_published(model))
+        calm_sha256_field(&sha, calm_model_published(model));
     return calm_sha256_finish(ctx, &sha, key);
 }
 

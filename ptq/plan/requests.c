@@ -130,14 +130,12 @@ const char *calm_unit_short_name(const char *unit)
     return unit;
 }
 
-typedef enum fit { FITS_NOT, FITS_PATTERN, FITS_NAME } fit;
-
-static fit fits(const calm_pin *pin, const char *unit)
+calm_pin_fit calm_pin_fits(const char *pin, const char *unit)
 {
     const char *brief = calm_unit_short_name(unit);
-    if (strcmp(pin->unit, unit) == 0 || strcmp(pin->unit, brief) == 0)
-        return FITS_NAME;
-    return fnmatch(pin->unit, unit, 0) == 0 || fnmatch(pin->unit, brief, 0) == 0 ? FITS_PATTERN : FITS_NOT;
+    if (strcmp(pin, unit) == 0 || strcmp(pin, brief) == 0)
+        return CALM_FITS_NAME;
+    return fnmatch(pin, unit, 0) == 0 || fnmatch(pin, brief, 0) == 0 ? CALM_FITS_PATTERN : CALM_FITS_NOT;
 }
 
 static calm_status unknown_unit(calm_ctx *ctx, const calm_pool *pool, const calm_pin *pin)
@@ -161,7 +159,7 @@ static calm_status check_pin(calm_ctx *ctx, const calm_pool *pool, const calm_pi
     bool any = false;
     CALM_TRY(find_named(ctx, pool, "choice.pins", &pin->candidate, what));
     for (size_t u = 0; u < pool->n_units; u++) {
-        if (fits(pin, calm_pool_unit(pool, u)) == FITS_NOT)
+        if (calm_pin_fits(pin->unit, calm_pool_unit(pool, u)) == CALM_FITS_NOT)
             continue;
         any = true;
         if (what->number && pool->numbered && what->unit != u)
@@ -175,12 +173,12 @@ static calm_status check_pin(calm_ctx *ctx, const calm_pool *pool, const calm_pi
 static calm_status find_pin(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, const named *what,
                             size_t unit, size_t *out)
 {
-    fit best = FITS_NOT;
+    calm_pin_fit best = CALM_FITS_NOT;
     *out = SIZE_MAX;
     for (size_t i = 0; i < requests->n_pins; i++) {
         const calm_pin *pin = &requests->pins[i], *before = *out == SIZE_MAX ? NULL : &requests->pins[*out];
-        const fit how = fits(pin, calm_pool_unit(pool, unit));
-        if (how == FITS_NOT || (before && before->round == pin->round && how < best))
+        const calm_pin_fit how = calm_pin_fits(pin->unit, calm_pool_unit(pool, unit));
+        if (how == CALM_FITS_NOT || (before && before->round == pin->round && how < best))
             continue;
         if (before && before->round == pin->round && how == best &&
             memcmp(what[*out].entries, what[i].entries, pool->n_entries) != 0)

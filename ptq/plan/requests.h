@@ -60,6 +60,10 @@ bool calm_scope_pins(const calm_pool *pool, const calm_scope *scope, size_t unit
 calm_status calm_word_entries(calm_ctx *ctx, const calm_pool_entry *entries, size_t n, const char *key,
                               const calm_word *word, bool *marks);
 
+/* Is a pin's unit, a name or a pattern, about this one?  By its name, which counts more than by a pattern. */
+typedef enum calm_pin_fit { CALM_FITS_NOT, CALM_FITS_PATTERN, CALM_FITS_NAME } calm_pin_fit;
+calm_pin_fit calm_pin_fits(const char *pin, const char *unit);
+
 /* Is it "#123"? */
 bool calm_word_is_number(const calm_word *word);
 

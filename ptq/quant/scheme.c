@@ -8,7 +8,8 @@
 
 #define EXAMPLES                                                                                                       \
     "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w8a8_static, w4a4_g128, nvfp4, fp8a16, float"
-#define SUFFIXES "after the bits come _g<columns>, _asym, _asymact, _symact, _vllmact, _static and _f16s"
+#define SUFFIXES                                                                                                       \
+    "after the bits come _g<columns>, _or<columns>, _orrow, _asym, _asymact, _symact, _vllmact, _static and _f16s"
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define GROUP_MAX (1ul << 24)
 #define FLOAT_BITS 16.0
@@ -40,6 +41,19 @@ static calm_status read_group(calm_ctx *ctx, const char *name, const char **at, 
     return CALM_OK;
 }
 
+/* What takes the place of a group that does not divide: "_or64", "_orrow". */
+static calm_status read_else(calm_ctx *ctx, const char *name, const char **at, calm_scheme *out)
+{
+    unsigned long group = 0;
+    *at += strlen("_or");
+    const bool row = strncmp(*at, "row", strlen("row")) == 0;
+    *at += row ? strlen("row") : 0;
+    if (!out->group || (!row && (!read_number(at, &group) || group == 0 || group >= out->group)))
+        return refuse(ctx, name, "_or follows a group, with a number of columns below that, or row");
+    out->group_else = row ? -1 : (int)group;
+    return CALM_OK;
+}
+
 static bool is_suffix(const char *at, size_t length, const char *suffix)
 {
     return length == strlen(suffix) && strncmp(at, suffix, length) == 0;
@@ -53,6 +67,8 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
                none = is_suffix(*at, length, "_symact"), fixed = is_suffix(*at, length, "_static");
     if (strncmp(*at, "_g", 2) == 0)
         return read_group(ctx, name, at, out);
+    if (strncmp(*at, "_or", 3) == 0)
+        return read_else(ctx, name, at, out);
     if ((vllm || zeros || none || fixed) && !out->act_bits)
         return refuse(ctx, name, "_asymact, _symact, _vllmact and _static are about quantized activations; this scheme "
                                  "leaves them float");
@@ -190,7 +206,7 @@ bool calm_scheme_says_range(const char *name)
 
 void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
 {
-    char group[24] = "";
+    char group[24] = "", instead[16] = "";
     if (scheme->bits == 0) {
         snprintf(name, CALM_SCHEME_NAME_MAX, "float");
         return;
@@ -206,9 +222,12 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     }
     if (scheme->group)
         snprintf(group, sizeof group, "_g%zu", scheme->group);
+    if (scheme->group_else > 0)
+        snprintf(instead, sizeof instead, "_or%d", scheme->group_else);
     int length = snprintf(
-        name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s%s%s", scheme->bits, scheme->act_bits ? scheme->act_bits : 16, group,
-        scheme->symmetric ? "" : "_asym", scheme->act_asymmetric ? "_asymact" : "",
+        name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s%s%s%s", scheme->bits, scheme->act_bits ? scheme->act_bits : 16,
+        group, scheme->group_else < 0 ? "_orrow" : instead, scheme->symmetric ? "" : "_asym",
+        scheme->act_asymmetric ? "_asymact" : "",
         scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "",
         scheme->act_rule == CALM_ACT_RULE_STATIC ? "_static" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);
@@ -226,11 +245,24 @@ bool calm_scheme_same(const calm_scheme *a, const calm_scheme *b)
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in)
 {
     const int instead = calm_scheme_family(scheme)->instead;
-    if (!instead || in % calm_scheme_block(scheme) == 0)
-        return *scheme;
-    calm_scheme out = calm_scheme_of_type(instead);
+    calm_scheme out = *scheme;
+    out.group_else = 0;
+    if (!scheme->group || in % calm_scheme_block(scheme) == 0)
+        return out;
+    if (scheme->group_else)
+        out.group = scheme->group_else > 0 ? (size_t)scheme->group_else : 0;
+    if (!instead)
+        return out;
+    out = calm_scheme_of_type(instead);
     out.mix = scheme->mix;
     return out;
+}
+
+bool calm_scheme_divides(const calm_scheme *scheme, size_t in)
+{
+    const calm_scheme stored = calm_scheme_for(scheme, in);
+    const bool padded = calm_scheme_rows(&stored) > 1 && !stored.act_bits;
+    return !stored.group || in % stored.group == 0 || padded;
 }
 
 size_t calm_scheme_groups(const calm_scheme *scheme, size_t in)

@@ -2,6 +2,7 @@
  *
  *   w4a16_g128         int4 weights, a scale per row and 128 input columns, activations stay float
  *   w4a16_g128_asym    the same with a zero point per group
+ *   w4a16_g128_or32    groups of 32 in linears whose columns 128 does not divide; _orrow: one scale per row there
  *   w8a16, w8a8        one scale per row; a8: activations to int8 per token, dynamically
  *   w4a4_g128          both
  *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
@@ -132,8 +133,13 @@ size_t calm_scheme_groups(const calm_scheme *scheme, size_t in);
 size_t calm_scheme_block(const calm_scheme *scheme);
 
 /* The scheme that represents `scheme` in a linear of `in` columns: itself, or where its super-blocks do not divide them
- * what llama.cpp falls back to, as its row says.  Groups, bits and blocks below are of that one. */
+ * what llama.cpp falls back to, as its row says, or where its groups do not what its name says.  Groups, bits and
+ * blocks below are of that one. */
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in);
+
+/* Do its groups, or what takes their place, divide `in` columns?  Readers want that, but pad blocks of weights;
+ * activations in groups they refuse where those do not divide. */
+bool calm_scheme_divides(const calm_scheme *scheme, size_t in);
 
 /* Columns per group; `in` for group 0. */
 size_t calm_scheme_group_size(const calm_scheme *scheme, size_t in);

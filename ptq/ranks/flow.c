@@ -292,7 +292,8 @@ static calm_status new_batch(calm_ctx *ctx, const calm_run *p, calm_arena *arena
     *out = (calm_batch){.windows = windows, .n = windows->n, .rows = windows->begin[windows->n],
                         .width = calm_model_config(p->in.model)->hidden, .spill_dir = p->spill_dir,
                         .hidden.file = -1};
-    return calm_row_store_open(ctx, arena, out->rows, out->width, p->spill_dir, &out->hidden);
+    CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, p->spill_dir, &out->hidden));
+    return calm_batch_share(ctx, calm_model_config(p->in.model), arena, out);
 }
 
 static calm_status fill(calm_ctx *ctx, calm_flow *f, calm_arena *arena)
@@ -303,6 +304,7 @@ static calm_status fill(calm_ctx *ctx, calm_flow *f, calm_arena *arena)
         CALM_SCOPED_LEND(p->cluster);
         CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, arena, p->spill_dir,
                                   &f->batches[0]));
+        CALM_TRY(calm_batch_share(ctx, calm_model_config(p->in.model), arena, &f->batches[0]));
     } else {
         CALM_TRY(new_batch(ctx, p, arena, &f->batches[0]));
     }

@@ -13,6 +13,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "ptq/io/json.h"
+#include "ptq/model/adapter.h"
 
 /* ---- where recipes/ is ---- */
 
@@ -208,7 +209,7 @@ static bool is_gguf(const char *name)
     return n > 5 && strcmp(name + n - 5, ".gguf") == 0 && calm_path_exists(name);
 }
 
-calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
+static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
 {
     calm_alias *aliases;
     size_t n;
@@ -238,4 +239,10 @@ calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick,
         return calm_fail(ctx, CALM_ENOTFOUND, "model \"%s\": this bundled model is not installed, there is no "
                                               "directory %s (Debian: the package calm-demo-model)", name, out->dir);
     return CALM_OK;
+}
+
+calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
+{
+    CALM_TRY(find_model(ctx, name, tick, user, out));
+    return out->dir ? calm_adapter_is_no_model(ctx, out->dir) : CALM_OK;
 }

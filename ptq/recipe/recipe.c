@@ -16,7 +16,7 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_rec
         calm_scheme *scheme = &recipe->schemes[recipe->n_schemes];
         char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
         CALM_TRY(calm_scheme_parse(ctx, names->of[i], scheme));
-        if (scheme->bits == 0)
+        if (scheme->bits == 0 && names->n == 1)
             return calm_fail(ctx, CALM_EARG, "`schemes` float: there is nothing to quantize");
         calm_scheme_name(scheme, name);
         for (size_t j = 0; j < recipe->n_schemes; j++) {
@@ -64,8 +64,17 @@ static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algo
     return CALM_OK;
 }
 
+/* What stays float competes as one entry. */
+static calm_status add_float(calm_ctx *ctx, calm_recipe *recipe, size_t of_scheme)
+{
+    calm_algorithm *algorithm;
+    CALM_TRY(calm_algorithm_parse(ctx, CALM_FLOAT, &algorithm));
+    recipe->pool[recipe->n_pool++] = (calm_entry){algorithm, recipe->schemes[of_scheme], of_scheme, CALM_FLOAT};
+    return CALM_OK;
+}
+
 /* Is it worth trying by default?  Channel scales that stop before o and down, as those of schemes whose scales do not
- * fold, gain next to nothing over the same chain without them (docs/measured.md). */
+ * fold, gain next to nothing (docs/evidence/channel_small_floats.csv). */
 static bool is_worth(const calm_algorithm *algorithm, const calm_scheme *scheme)
 {
     return !calm_algorithm_smooths(algorithm) || calm_scheme_folds(scheme);
@@ -105,8 +114,11 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_
         return calm_fail(ctx, CALM_ENOMEM, "%zu algorithms at %zu schemes", n, recipe->n_schemes);
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pool, room));
     for (size_t s = 0; s < recipe->n_schemes; s++)
-        for (size_t a = 0; a < n; a++)
-            CALM_TRY(add_entry(ctx, recipe, algorithms[a], s));
+        if (recipe->schemes[s].bits == 0)
+            CALM_TRY(add_float(ctx, recipe, s));
+        else
+            for (size_t a = 0; a < n; a++)
+                CALM_TRY(add_entry(ctx, recipe, algorithms[a], s));
     /* With several schemes one that an algorithm cannot reach is skipped; an algorithm that reaches none is a
      * mistake of the recipe. */
     for (size_t a = 0; a < n; a++) {
@@ -132,6 +144,14 @@ bool calm_recipe_keeps_rows(const calm_recipe *recipe, bool biased)
     bool any = false;
     for (size_t i = 0; i < recipe->n_pool; i++)
         any |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, biased) & CALM_NEEDS_SAMPLES;
+    return any;
+}
+
+bool calm_recipe_has_float(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any |= recipe->schemes[i].bits == 0;
     return any;
 }
 
@@ -172,7 +192,7 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe)
     bool floats = false;
     for (size_t i = 0; i < recipe->n_schemes; i++)
         floats |= recipe->schemes[i].act_bits == 0;
-    return recipe->want_cka_linear && floats && recipe->score_windows > 0 && !recipe->unscored &&
+    return recipe->want_cka_linear && !recipe->imatrix && floats && recipe->score_windows > 0 && !recipe->unscored &&
            (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM);
 }
 
@@ -297,6 +317,7 @@ static calm_json *calibration_json(const calm_recipe *recipe)
                        CALM_KV("prefix", prefix ? calm_json_of_string(prefix) : NULL),
                        CALM_KV("weight", recipe->weight == CALM_WEIGHT_GRADIENT
                                          ? calm_json_of_string("gradient") : NULL),
+                       CALM_KV("imatrix", recipe->imatrix ? calm_json_of_string(recipe->imatrix) : NULL),
                        CALM_KV("dtype", recipe->bf16 ? calm_json_of_string("bf16") : NULL));
 }
 
@@ -366,6 +387,15 @@ const char *calm_recipe_learn_name(calm_learn learn)
     return names[learn];
 }
 
+calm_status calm_recipe_how(calm_ctx *ctx, const calm_json *json, calm_model_how *out)
+{
+    const calm_json *accepted = calm_json_get(json, "accept_keys");
+    *out = (calm_model_how){.adapter = calm_json_string(calm_json_get(json, "adapter"), NULL)};
+    for (size_t i = 0; i < calm_json_size(accepted); i++)
+        CALM_TRY(calm_words_add(ctx, &out->accept_keys, calm_json_string(calm_json_at(accepted, i), "")));
+    return CALM_OK;
+}
+
 /* The order of members is part of the run's key (run.c hashes this text): a new member must be absent where it has
  * its default. */
 calm_json *calm_recipe_json(const calm_recipe *recipe)
@@ -374,7 +404,10 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
     const bool several = calm_formats_count(&recipe->formats) > 1;
     const char *format = calm_formats_at(&recipe->formats, 0)->name;
     calm_json *samples = recipe->eval_windows < 0 ? NULL : calm_json_of_int(recipe->eval_windows);
-    calm_json *root = CALM_OBJECT(CALM_KV("model", recipe->model.name));
+    calm_json *root = CALM_OBJECT(
+        CALM_KV("model", recipe->model.name),
+        CALM_KV("adapter", recipe->how.adapter ? calm_json_of_string(recipe->how.adapter) : NULL),
+        CALM_KV("accept_keys", recipe->how.accept_keys.n ? words_json(&recipe->how.accept_keys) : NULL));
     if (recipe->rotate)
         CALM_EXTEND(root, CALM_KV("rotate", calm_rotate_name(recipe->rotate)),
                     CALM_KV("rotate_seed", recipe->rotate_seed));
@@ -386,6 +419,8 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         CALM_KV("learn_steps", recipe->learner ? calm_json_of_int(recipe->learn_steps) : NULL),
         CALM_KV("blocks", all ? NULL : calm_recipe_range(recipe->first_block, recipe->last_block)),
         CALM_KV("keep_float", recipe->keep_float.n ? words_json(&recipe->keep_float) : NULL),
+        CALM_KV("float_pins", recipe->float_pins.n ? words_json(&recipe->float_pins) : NULL),
+        CALM_KV("group_fallback", recipe->float_groups ? calm_json_of_string("float") : NULL),
         CALM_KV("format", several ? NULL : calm_json_of_string(format)),
         CALM_KV("formats", several ? formats_json(recipe) : NULL),
         CALM_KV("embed_scheme", scheme_json(recipe->formats.options.embed)),

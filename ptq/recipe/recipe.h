@@ -10,6 +10,7 @@
 #include "ptq/recipe/model_names.h"
 #include "ptq/base/option.h"
 #include "ptq/base/sha256.h"
+#include "ptq/model/model.h"
 #include "ptq/plan/engines.h"
 #include "ptq/io/json.h"
 #include "ptq/plan/requests.h"
@@ -62,6 +63,7 @@ typedef enum calm_effort { CALM_EFFORT_FULL, CALM_EFFORT_LIGHT, CALM_EFFORT_HIGH
 
 typedef struct calm_recipe {
     calm_named_model model;
+    calm_model_how how;                     /* the model is opened */
     calm_rotate_kind rotate;                /* what of the float model is rotated before anything else */
     long long rotate_seed;
     calm_scheme *schemes;                   /* [n_schemes] */
@@ -87,6 +89,7 @@ typedef struct calm_recipe {
     bool want_cka_linear;                   /* cka_linear is wanted of every job */
     calm_prefix prefix;
     calm_row_weight weight;                 /* of calibration rows */
+    const char *imatrix;                    /* file of mean squares of inputs; NULL: the calibration's own */
     bool bf16;                              /* products of the calibration round to bfloat16 (calm_multiply) */
     calm_input_scales input_scales;
     bool skip_smoothing;                    /* smoothing is not tried where inputs have no outliers */
@@ -116,6 +119,8 @@ typedef struct calm_recipe {
     bool force;
     long long first_block, last_block;      /* blocks to quantize, both included; last < 0: to the end */
     calm_words keep_float;                  /* names or re:patterns of modules that stay float */
+    calm_words float_pins;                  /* names or patterns of units that stay float */
+    bool float_groups;                      /* linears that groups do not divide stay float */
     long long least_tokens;                 /* an expert that saw fewer is rounded without data; 0: 4 groups */
     const struct calm_knobs *knobs;         /* instead of those that fit (memory_plan.h); NULL: chosen by memory */
     calm_pin *pins;                         /* [n_pins] units whose candidate is said */
@@ -139,6 +144,9 @@ typedef struct calm_recipe {
 
 /* least_tokens, or its default: 4 times the scheme's group (of 128, for a scheme without groups). */
 size_t calm_recipe_least_tokens(const calm_recipe *recipe);
+
+/* Is float one of the schemes? */
+bool calm_recipe_has_float(const calm_recipe *recipe);
 
 /* CALM_NEEDS_* and CALM_SETS_* bits of the pool: what at least one algorithm needs or sets. */
 unsigned calm_recipe_caps(const calm_recipe *recipe);
@@ -192,6 +200,9 @@ const char *calm_recipe_learn_name(calm_learn learn);
 
 /* The recipe as JSON: everything that decides the result, in a fixed order.  Freed by the caller. */
 calm_json *calm_recipe_json(const calm_recipe *recipe);
+
+/* How the recipe that `json` is the JSON of opens its model; texts are borrowed from it. */
+calm_status calm_recipe_how(calm_ctx *ctx, const calm_json *json, calm_model_how *out);
 
 /* Parse scheme names into recipe->schemes, in ctx->out.  CALM_EARG: none, a bad name, "float", one named twice. */
 calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_recipe *recipe);

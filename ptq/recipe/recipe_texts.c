@@ -61,21 +61,46 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
     return spec->calib.n > 1 ? resolve_more_texts(ctx, &spec->calib, recipe) : CALM_OK;
 }
 
-calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+/* Bits of what the pool's algorithms need, each at its scheme. */
+static unsigned pool_needs(const calm_recipe *recipe)
 {
     unsigned needs = 0;
+    for (size_t i = 0; i < recipe->n_pool; i++)
+        needs |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, true);
+    return needs;
+}
+
+calm_status calm_recipe_check_imatrix(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    (void)spec;
+    if (!recipe->imatrix)
+        return CALM_OK;
+    if (recipe->rotate)
+        return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` is of the inputs of the model as it is given, and "
+                         "`rotate` changes them: leave one of the two out");
+    if (recipe->prefix == CALM_PREFIX_ASYMMETRIC)
+        return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` has no products of two kinds of rows, which "
+                         "`calibration.prefix` asymmetric is about: leave one of the two out");
+    if (pool_needs(recipe) & CALM_NEEDS_GRAM)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` weighs the columns that algorithms are fitted to; %s %s "
+                     "fitted to none: add hls+nearest or gptq-hls to `algorithms`", recipe->pool[0].name,
+                     recipe->n_pool > 1 ? "and the others are" : "is");
+}
+
+calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
     (void)spec;
     if (recipe->weight == CALM_WEIGHT_NONE)
         return CALM_OK;
     for (size_t i = 0; i < recipe->n_pool; i++) {
-        needs |= calm_algorithm_needs(recipe->pool[i].algorithm, &recipe->pool[i].scheme, true);
         /* Kept rows are multiplied by what they weigh; such a scale is of their values. */
         if (recipe->pool[i].scheme.act_rule == CALM_ACT_RULE_STATIC)
             return calm_fail(ctx, CALM_EARG, "`calibration.weight` gradient: one scale for all activations is found on "
                              "rows as they are; leave either that or _static of `schemes` out");
     }
     /* Of a maximum each row counts the same. */
-    if (needs & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX)
+    if (pool_needs(recipe) & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX)
         return CALM_OK;
     return calm_fail(ctx, CALM_EARG, "`calibration.weight` gradient weighs the rows that algorithms are fitted to; %s "
                      "%s fitted to none: add gptq or mkq-full to `algorithms`", recipe->pool[0].name,
@@ -92,10 +117,14 @@ calm_status calm_recipe_inputs(calm_ctx *ctx, const calm_recipe *recipe, calm_wo
     char *blobs;
     *out = (calm_words){0};
     CALM_TRY(calm_words_add(ctx, out, recipe->model.dir));
+    if (recipe->how.adapter)
+        CALM_TRY(calm_words_add(ctx, out, recipe->how.adapter));
     for (size_t i = 0; recipe->calib_path && i <= recipe->n_more_texts; i++)
         CALM_TRY(calm_words_add(ctx, out, calm_recipe_text(recipe, i)));
     if (recipe->eval_path)
         CALM_TRY(calm_words_add(ctx, out, recipe->eval_path));
+    if (recipe->imatrix)
+        CALM_TRY(calm_words_add(ctx, out, recipe->imatrix));
     if (!recipe->store)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->out, &blobs, "%s.blobs", recipe->store));

@@ -41,6 +41,31 @@ calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, 
 
 /* ---- schemes and the pool ---- */
 
+/* Say of each scheme what takes the place of groups that do not divide; its name has it then. */
+static calm_status resolve_fallback(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    const char *asked = spec->group_fallback;
+    const bool row = asked && strcmp(asked, "row") == 0;
+    char *end = NULL;
+    bool any = false;
+    recipe->float_groups = asked && strcmp(asked, "float") == 0;
+    if (!asked || recipe->float_groups)
+        return CALM_OK;
+    const long columns = row ? 1 : strtol(asked, &end, 10);
+    if (!row && (*end || columns < 1 || columns > INT32_MAX))
+        return calm_fail(ctx, CALM_EARG, "`group_fallback` %s: expected float, row or a number of columns, as 32",
+                         asked);
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        calm_scheme *scheme = &recipe->schemes[i];
+        if (scheme->family || scheme->mix || scheme->group <= (size_t)columns)
+            continue;
+        scheme->group_else = row ? -1 : (int)columns;
+        any = true;
+    }
+    return any ? CALM_OK : calm_fail(ctx, CALM_EARG, "`group_fallback` %s: no scheme has %s", asked,
+                                     row ? "groups that could be rows" : "larger groups; expected fewer columns");
+}
+
 static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *fallback = calm_spec_default_schemes(spec);
@@ -87,7 +112,7 @@ static const char *default_pool(const calm_recipe *recipe)
 }
 
 /* Has a scheme zero points among so few codes that rounding them costs more than the format's own rounding does?  At 4
- * bits and more rtn is as good or better (docs/measured.md). */
+ * bits and more rtn is as good or better (docs/evidence/rate.csv). */
 static bool has_coarse_zeros(const calm_recipe *recipe)
 {
     bool any = false;
@@ -324,11 +349,13 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 static calm_recipe start(const calm_recipe_spec *spec)
 {
     const bool asked = spec->score_samples >= 0;
-    return (calm_recipe){.score_windows = asked ? spec->score_samples : SCORE_WINDOWS,
+    return (calm_recipe){.how = {spec->accept_keys, spec->adapter},
+                         .score_windows = asked ? spec->score_samples : SCORE_WINDOWS,
                          .score_rows = asked ? 0 : SCORE_ROWS,
                          .probe_windows = spec->probe_samples,
                          .prefix = (calm_prefix)spec->prefix,
                          .weight = (calm_row_weight)spec->weight,
+                         .imatrix = spec->imatrix,
                          .bf16 = spec->calib_dtype == 1,
                          .score_points = 1u << CALM_POINT_JOB,
                          .rotate = (calm_rotate_kind)spec->rotate,
@@ -362,6 +389,7 @@ static const step early[] = {{"gates", resolve_gates},
                              {"blocks", resolve_blocks},
                              {"keep_float", resolve_keep_float},
                              {"schemes", resolve_schemes},
+                             {"group_fallback", resolve_fallback},
                              {"choice.budget", calm_recipe_resolve_budgets},
                              {"calibration.tokens", calm_recipe_calibration}};
 
@@ -369,6 +397,7 @@ static const step early[] = {{"gates", resolve_gates},
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
                             {"calibration.weight", calm_recipe_check_weight},
+                            {"calibration.imatrix", calm_recipe_check_imatrix},
                             {"choice.metric", calm_recipe_resolve_selection},
                             {"choice.sensitivity", calm_recipe_resolve_sensitivity},
                             {"choice", calm_recipe_check_choice},
@@ -423,6 +452,7 @@ static calm_status check_texts(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     for (size_t i = 0; i < spec->calib.n; i++)
         CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->calib.of[i]), "calibration.text", faults));
     CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->tokens), "calibration.tokens", faults));
+    CALM_TRY(calm_fault_note(ctx, check_text(ctx, spec->imatrix), "calibration.imatrix", faults));
     return calm_fault_note(ctx, check_text(ctx, spec->no_eval ? NULL : spec->eval_text), "evaluation.text", faults);
 }
 

@@ -33,4 +33,8 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
  * scales of activations. */
 calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
+/* CALM_EARG: `calibration.imatrix`, and no algorithm of the pool is fitted to a Gram matrix, or the inputs are rotated
+ * or of two kinds. */
+calm_status calm_recipe_check_imatrix(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
+
 #endif

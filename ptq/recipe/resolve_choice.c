@@ -80,6 +80,13 @@ calm_status calm_recipe_resolve_selection(calm_ctx *ctx, const calm_recipe_spec 
         return calm_fail(ctx, CALM_EARG,
                          "`choice.metric` cka_linear needs the inputs' Gram matrix, which none of these "
                          "algorithms collects; add gptq");
+    /* It has no error, and would be every unit's choice. */
+    if (calm_recipe_has_float(recipe) && (!recipe->n_budgets || (isinf(recipe->budgets[0]) && !recipe->file_asked)))
+        return calm_fail(ctx, CALM_EARG, "`schemes` float competes under a `choice.budget` or `choice.size` alone; "
+                         "name what is to stay float with `keep_float` or `choice.pins` UNIT=float");
+    if (selection->score == CALM_SCORE_CKA_LINEAR && recipe->imatrix)
+        return calm_fail(ctx, CALM_EARG, "`choice.metric` cka_linear is of the calibration's own mean squares, which "
+                         "`calibration.imatrix` replaces; take another metric");
     if (selection->score == CALM_SCORE_PROBE_KL && recipe->prefix != CALM_PREFIX_FLOAT)
         return calm_fail(ctx, CALM_EARG,
                          "`choice.metric` probe_kl measures units one by one in the float model; it has no "
@@ -104,7 +111,7 @@ static const char *limit_of(const calm_recipe *recipe)
     return recipe->file_bytes ? "size" : recipe->file_bits > 0 ? "bits_per_weight" : "budget";
 }
 
-/* Gradients agree with probes within 10 % on decoders without experts (docs/measured.md). */
+/* Gradients agree with probes within 10 % on decoders without experts (docs/evidence/sensitivity.csv). */
 calm_status calm_recipe_resolve_sensitivity(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_model_kind kind;

@@ -18,19 +18,19 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
     CALM_SCOPED_MODEL(model);
     calm_config config;
     if (calm_is_file(recipe->model.dir)) {
-        CALM_TRY(calm_model_open(ctx, recipe->model.dir, &model));
+        CALM_TRY(calm_model_open_floats(ctx, recipe->model.dir, &recipe->how, &model));
         *out = kind_of(calm_model_config(model));
         return CALM_OK;
     }
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
-    CALM_TRY(calm_config_read(ctx, path, json, &config));
+    CALM_TRY(calm_config_read_accepting(ctx, path, json, &recipe->how.accept_keys, &config));
     *out = kind_of(&config);
     return CALM_OK;
 }
 
 /* Alone, tuning has far to go from codes that were fitted block by block; large steps would undo learned blocks, but
- * not those of encoders, which were learned for other than the embeddings (docs/measured.md). */
+ * not those of encoders, which were learned for other than the embeddings (docs/evidence/learned_encoder.csv). */
 #define TUNE_STEPS 128
 #define TUNE_RATE 2e-3
 #define TUNE_STEPS_AFTER 64

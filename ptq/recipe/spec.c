@@ -40,6 +40,11 @@
 const calm_option calm_spec_table[] = {
     {.name = "model", .basic = true,
      .help = "checkpoint directory, or a known name", TEXT(model, 512, "MODEL"), .key = 'm'},
+    {.name = "adapter", .help = "LoRA adapter that is merged into the model as it is read",
+     TEXT(adapter, PATH_BYTES, "DIR"), .place = "adapter"},
+    {.name = "accept-key",
+     .help = "key of config.json that calm does not know and that changes nothing; may be repeated",
+     FILES(accept_keys, 64, "KEY"), .place = "accept_keys"},
     {.name = "rotate",
      .help = "rotate the float model first: r1 the residual stream, r1r2 also each head between v and o, "
              "r1r2r4 also the input of down while the model runs (compressed-tensors alone)",
@@ -62,6 +67,10 @@ const calm_option calm_spec_table[] = {
     {.name = "tokens",
      .help = "calibration ids instead of a text: JSON lines {\"ids\": [...]}; the tokenizer need not be readable",
      TEXT(tokens, PATH_BYTES, "FILE"), .place = "calibration.tokens", .yields_to = "calib"},
+    {.name = "imatrix",
+     .help = "importance matrix of llama-imatrix, .gguf or .dat: its mean squares weigh input columns in place of the "
+             "calibration's own (correlations stay the calibration's)",
+     TEXT(imatrix, PATH_BYTES, "FILE"), .place = "calibration.imatrix"},
     {.name = "samples", .basic = true, .help = "calibration windows", COUNT(samples, 1, WINDOWS_MAX, "128"),
      .place = "calibration.samples"},
     {.name = "seqlen", .basic = true, .help = "tokens per window", COUNT(seqlen, 2, WINDOWS_MAX, "512"),
@@ -85,7 +94,7 @@ const calm_option calm_spec_table[] = {
     {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",
      TEXT(eval_text, PATH_BYTES, "FILE"), .place = "evaluation.text", .yields_to = "no-eval"},
     {.name = "eval-samples",
-     .help = "windows of it, the first ones; 0 = all (default: as many as cost a third of the run, at least 64, spread "
+     .help = "windows of it, the first ones; 0 = all (default: as many as cost a fifth of the run, at least 64, spread "
              "over the text)",
      COUNT(eval_samples, 0, 1 << 24, "-1"),
      .place = "evaluation.samples", .yields_to = "no-eval"},
@@ -97,6 +106,10 @@ const calm_option calm_spec_table[] = {
      .help = "linears of this name, as in the checkpoint, or matching this re:PATTERN, stay float, with those that "
              "engines fuse with them; may be repeated",
      FILES(keep_float, 1024, "PATTERN"), .place = "keep_float", .yields_to = "ignore"},
+    {.name = "group-fallback",
+     .help = "linears whose input columns the groups of --scheme do not divide: float: they stay float; row: one scale "
+             "per row; a number: groups of so many columns (default: the model is refused)",
+     TEXT(group_fallback, 16, "float|row|SIZE"), .place = "group_fallback"},
     {.name = "ignore", .help = "--keep-float by llm-compressor's name", FILES(ignore, 1024, "PATTERN")},
     {.name = "expert-tokens",
      .help = "an expert that fewer calibration tokens were routed to is rounded without data; 0: 4 groups",
@@ -211,7 +224,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 31;
+const size_t calm_spec_shared = 33;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {

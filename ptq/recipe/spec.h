@@ -12,7 +12,7 @@
 #define CALM_TEXTS_MAX 16
 
 /* Room for the options of the table. */
-#define CALM_SPEC_OPTIONS 64
+#define CALM_SPEC_OPTIONS 72
 
 /* SHA-256 that inputs must have; NULL and 0: any. */
 typedef struct calm_demanded {
@@ -23,6 +23,8 @@ typedef struct calm_demanded {
 
 struct calm_recipe_spec {
     const char *model;                         /* directory, alias, ORG/NAME[@REVISION] */
+    const char *adapter;                       /* directory; NULL: none                */
+    calm_words accept_keys;
     int rotate;                                /* calm_rotate_kind                     */
     long long rotate_seed, bits;
     const char *gguf_type;                     /* "Q4_K_M"; NULL: none                 */
@@ -30,6 +32,7 @@ struct calm_recipe_spec {
     int scale_dtype, act_rule;                 /* 0: bf16, 1: f16; calm_act_rule       */
     calm_words calib;                          /* texts; none: the bundled one         */
     const char *tokens;
+    const char *imatrix;                       /* importance matrix; NULL: none        */
     long long samples, seqlen, seed;           /* seed -1: the first windows           */
     bool no_special, encoder_stream;
     long long score_samples, guard_samples, probe_samples, expert_tokens;
@@ -42,6 +45,7 @@ struct calm_recipe_spec {
     bool no_eval;
     calm_range blocks;
     calm_words keep_float, ignore;             /* names or re:patterns of modules; two names of one list */
+    const char *group_fallback;                /* "float", "row", columns; NULL: none  */
     calm_numbers budgets;
     const char *size;                          /* "3.0MB"; NULL: none                  */
     double file_bits;                          /* bits per weight of the file; 0: none */

@@ -139,7 +139,16 @@ static calm_status settle_pin(calm_ctx *ctx, const calm_recipe *recipe, calm_pin
 calm_status calm_recipe_pins(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pins, spec->pins.n));
-    CALM_TRY(calm_pins_parse(ctx, &spec->pins, 0, recipe->pins, &recipe->n_pins));
+    recipe->n_pins = 0;
+    recipe->float_pins = (calm_words){0};
+    for (size_t i = 0; i < spec->pins.n; i++) {
+        const calm_pair *pin = &spec->pins.of[i];
+        /* No candidate, unless it competes: such units are not quantized at all. */
+        if (strcmp(pin->value, CALM_FLOAT) == 0 && !calm_recipe_has_float(recipe))
+            CALM_TRY(calm_words_add(ctx, &recipe->float_pins, pin->key));
+        else
+            CALM_TRY(calm_pins_add(ctx, pin->key, pin->value, 0, recipe->pins, &recipe->n_pins));
+    }
     for (size_t i = 0; i < recipe->n_pins; i++)
         CALM_TRY(settle_pin(ctx, recipe, &recipe->pins[i]));
     return CALM_OK;

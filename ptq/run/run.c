@@ -45,13 +45,15 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
 {
     CALM_TRY(calm_inputs_open_model(ctx, &p->in));
     if (calm_model_is_quantized(p->in.model))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already; give calm the float checkpoint",
-                         p->in.recipe->model.dir);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: is quantized already, as %s; give calm the float checkpoint, or "
+                         "write one: calm dequantize %s -o DIR", p->in.recipe->model.dir,
+                         calm_model_format(p->in.model), p->in.recipe->model.dir);
     CALM_TRY(choose_blocks(ctx, p));
     if (p->in.recipe->sensitivity == CALM_SENSITIVITY_GRADIENT && calm_inputs_encode(&p->in))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `choice.sensitivity` gradient is of predictions, which an "
                          "encoder has not; take probe", p->in.recipe->model.dir);
     CALM_TRY(calm_inputs_check_weight(ctx, &p->in));
+    CALM_TRY(calm_inputs_open_imatrix(ctx, &p->in));
     calm_inputs_note_biases(ctx, &p->in);
     CALM_TRY(calm_inputs_open_tokenizer(ctx, &p->in));
     /* Without a tokenizer the text cannot be read; the run continues without its evaluation. */
@@ -74,6 +76,8 @@ static calm_status check_export(calm_ctx *ctx, calm_run *p)
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         /* What a format refuses depends on scheme and shape: one entry of each scheme is enough. */
         if (entry && p->in.recipe->pool[entry].of_scheme == p->in.recipe->pool[entry - 1].of_scheme)
+            continue;
+        if (!p->in.recipe->pool[entry].scheme.bits)    /* as a whole it is no plan */
             continue;
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
         for (size_t job = first; job < end; job++)    /* what the target keeps from a job is no plan */
@@ -110,7 +114,9 @@ static void add_fallback(calm_text *text, const char *where, size_t in, const ca
                          const calm_scheme *stored)
 {
     char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX], line[2 * CALM_SCHEME_NAME_MAX + 8];
-    calm_scheme_name(asked, a);
+    calm_scheme plain = *asked;
+    plain.group_else = 0;    /* its name where the groups divide */
+    calm_scheme_name(&plain, a);
     calm_scheme_name(stored, b);
     snprintf(line, sizeof line, "%s as %s", a, b);
     if (strcmp(a, b) == 0 || (text->data && strstr(text->data, line)))
@@ -158,7 +164,8 @@ static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
             if (!calm_inputs_keeps(&p->in, job))
                 add_fallback(&text, ref->name, ref->in, &asked, &stored);
         }
-        CALM_TRY(add_table_fallbacks(ctx, p, i, &text));
+        if (p->in.recipe->schemes[i].bits)
+            CALM_TRY(add_table_fallbacks(ctx, p, i, &text));
     }
     CALM_TRY(calm_text_check(ctx, &text));
     if (text.data)

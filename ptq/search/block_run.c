@@ -2,6 +2,7 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/search/search_impl.h"
+#include "ptq/calib/gram.h"
 #include "ptq/state/run_pool.h"
 #include "ptq/plan/assemble.h"
 
@@ -150,13 +151,32 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
     return status;
 }
 
+/* Where there is an importance matrix: its mean squares in place of those that the input of a job has. */
+static calm_status weigh_columns(calm_ctx *ctx, const block_run *run, size_t job, const calm_job_capture *captured)
+{
+    const calm_stats *stats = &captured->stats;
+    double *squares;
+    bool any;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (!run->p->in.imatrix || !captured->used || !stats->gram || !stats->rows)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, squares, captured->width));
+    CALM_TRY(calm_inputs_column_weights(ctx, &run->p->in, job, squares, &any));
+    /* The capture's own, which no other reads yet. */
+    return any ? calm_gram_rescale(ctx, captured->width, squares, stats->rows, (double *)(uintptr_t)stats->gram)
+               : CALM_OK;
+}
+
 /* What `capture` saw, with its jobs. */
-static calm_captured describe(const block_run *run, const calm_capture *capture)
+static calm_status describe(calm_ctx *ctx, const block_run *run, const calm_capture *capture, calm_captured *out)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
-    calm_captured out = {.capture = capture};
-    calm_layout_fold_set(layout, run->index, capture->sublayer, capture->expert, &out.begin, &out.end);
-    return out;
+    *out = (calm_captured){.capture = capture};
+    calm_layout_fold_set(layout, run->index, capture->sublayer, capture->expert, &out->begin, &out->end);
+    for (size_t j = out->begin; j < out->end; j++)    /* v apart from q and k reads the same */
+        if (j == out->begin || layout->jobs[j].kind != layout->jobs[j - 1].kind)
+            CALM_TRY(weigh_columns(ctx, run, j, &capture->job[layout->jobs[j].kind]));
+    return CALM_OK;
 }
 
 /* All candidates of what was captured, at once or in slices. */
@@ -251,7 +271,8 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
     /* Before the candidates: --effort light reads the crest of the inputs from the store. */
     if (how->activations)
         CALM_TRY(calm_activations_keep(ctx, p, run->index, &capture));
-    calm_captured captured = describe(run, &capture);
+    calm_captured captured;
+    CALM_TRY(describe(ctx, run, &capture, &captured));
     CALM_TRY(compute(ctx, run, &captured, 1));
     return how->units ? compute_units(ctx, run, &captured, 1) : CALM_OK;
 }
@@ -354,7 +375,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
         CALM_TRY(calm_capture_experts(ctx, &run->block, run->batch, routing, first, n, &options, sum, captures));
     }
     for (size_t i = 0; i < n; i++) {
-        captured[i] = describe(run, &captures[i]);
+        CALM_TRY(describe(ctx, run, &captures[i], &captured[i]));
         if (run->activations)
             CALM_TRY(calm_activations_keep(ctx, p, run->index, &captures[i]));
     }

@@ -1,4 +1,5 @@
 /* Candidates of one block: quantize, score, keep. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -113,6 +114,14 @@ static void tick(calm_block_work *work, calm_stage stage)
     calm_event(&work->p->events, stage, done, work->n_total);
 }
 
+/* Nothing is made of a job that stays float. */
+static void leave_float(const calm_block_work *work, calm_work *item)
+{
+    const calm_job_ref *ref = &calm_model_layout(work->p->in.model)->jobs[item->job];
+    item->qjob = (calm_qjob){.out = ref->out, .in = ref->in,
+                             .scheme = work->p->in.recipe->pool[item->entry].scheme};
+}
+
 /* Task: quantize one item into its own arena. */
 static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
 {
@@ -126,7 +135,9 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     calm_status status = describe_job(ctx, work, item, &job);
     if (status == CALM_OK)
         status = calm_run_share_enter(ctx, work, item, &shared);
-    if (status == CALM_OK)
+    if (status == CALM_OK && !job.scheme.bits)
+        leave_float(work, item);
+    else if (status == CALM_OK)
         status = calm_algorithm_run_shared(ctx, item->used, &job, shared, &item->qjob);
     calm_run_share_leave(item);
     /* An arena that belongs to one item must not be found by the next task. */
@@ -256,7 +267,8 @@ static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, 
     /* A copy of the float weights' pointers: tasks of other candidates read the same capture. */
     calm_weight weight[CALM_N_ROLES];
     memcpy(weight, item->from->capture->weight, sizeof weight);
-    CALM_TRY(calm_job_replace(ctx, layout, item->job, &item->qjob, weight));
+    if (item->qjob.scheme.bits)
+        CALM_TRY(calm_job_replace(ctx, layout, item->job, &item->qjob, weight));
     return calm_captured_output(ctx, work->p, work->block, item->from, layout->jobs[item->job].kind, weight, z);
 }
 
@@ -268,6 +280,9 @@ static calm_status score_linear(calm_ctx *ctx, calm_work *item)
     /* The closed form is about a linear map of the float input: quantizing the activations is none. */
     item->cka_linear = NAN;
     if (!reference || item->qjob.scheme.act_bits)
+        return CALM_OK;
+    item->cka_linear = 0;
+    if (!item->qjob.scheme.bits)
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, item->qjob.out * item->qjob.in));
     calm_qjob_effective(&item->qjob, w);
@@ -296,6 +311,14 @@ static bool rounds_to_zeros(const calm_block_work *work, const calm_work *item)
     return (double)most <= calm_scale_least(&item->qjob.scheme, most);
 }
 
+/* The logarithm of no error at all: that of a float64's rounding, which the store can hold. */
+static void bound_log(calm_scores *scores)
+{
+    const double least = 2 * log(DBL_EPSILON);
+    double *value = &scores->value[CALM_METRIC_LOG_REL_MSE];
+    *value = fmax(*value, least);
+}
+
 /* Task: the scores of one candidate; none where too few rows were captured. */
 static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
 {
@@ -310,6 +333,8 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
             status = candidate_output(ctx, work, item, z);
         if (status == CALM_OK)
             status = calm_score(ctx, item->from->reference, z, &item->scores);
+        if (!item->qjob.scheme.bits)
+            bound_log(&item->scores);
         /* Every metric is undefined there, and the candidate of no use. */
         if (status == CALM_OK && item->scores.constant && !rounds_to_zeros(work, item))
             status = calm_fail(ctx, CALM_ENUMERIC, "score: the candidate's output is the same for all rows (dead)");
@@ -378,7 +403,12 @@ static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *
     void *bytes;
     size_t n_bytes;
     memcpy(before, candidate->blob, sizeof before);
-    CALM_TRY(calm_qblob_encode(ctx, &item->qjob, &bytes, &n_bytes));
+    if (item->qjob.scheme.bits) {
+        CALM_TRY(calm_qblob_encode(ctx, &item->qjob, &bytes, &n_bytes));
+    } else {    /* no codes, and nobody reads these bytes: a row without a blob would be one that was dropped */
+        bytes = (void *)(uintptr_t)CALM_FLOAT;
+        n_bytes = strlen(CALM_FLOAT);
+    }
     /* The blob first: a row must never name a blob that was not on the disk. */
     CALM_TRY(calm_run_put_blob(ctx, p, bytes, n_bytes, candidate->blob));
     calm_arena_rewind(ctx->out, mark);

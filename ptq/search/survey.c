@@ -319,8 +319,11 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
         CALM_SCOPED_LEND(p->cluster);
         CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden, p->spill_dir, &batch));
     }
+    CALM_TRY(calm_batch_share(ctx, calm_model_config(p->in.model), &hidden, &batch));
     if (lockstep)
         CALM_TRY(calm_batch_copy(ctx, &batch, batch.n, &hidden, p->spill_dir, &exact));
+    if (lockstep)
+        CALM_TRY(calm_batch_share(ctx, calm_model_config(p->in.model), &hidden, &exact));
     /* The caller's arena is not written any more: the run's results stay out of what is cleared per block. */
     CALM_SCOPED_ARENA(results);
     CALM_SCOPED_OUT(ctx, &results);

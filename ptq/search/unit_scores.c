@@ -90,6 +90,8 @@ static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
     ctx->out = ctx->scratch;    /* codes are temporaries here */
     for (size_t job = captured->begin; job < captured->end; job++) {
         calm_qjob qjob;
+        if (!plan->jobs[job].quantized)
+            continue;
         CALM_TRY(plan->fetch(plan->user, ctx, &plan->jobs[job], &qjob));
         CALM_TRY(calm_job_replace(ctx, layout, job, &qjob, weight));
     }

@@ -8,6 +8,7 @@
 #include "ptq/eval/forward_file.h"
 #include "ptq/model/arch.h"
 #include "ptq/recipe/model_names.h"
+#include "ptq/tokenizer/template_files.h"
 #include "ptq/base/event.h"
 
 /* Where config.json does not say how much a model reads: what the harness takes. */
@@ -24,11 +25,11 @@ static calm_status text_path(calm_ctx *ctx, const calm_eval_text *text, const ch
 }
 
 static calm_status decoder_windows(calm_ctx *ctx, const calm_config *config, const calm_tokenizer *tokenizer,
-                                   const calm_eval_text *text, calm_windows *out)
+                                   const calm_eval_text *text, calm_chat *chat, calm_windows *out)
 {
     /* No seed: an evaluation reads a text from its start, so that its figures are those of other tools. */
     const calm_windows_options how = {.seqlen = text->seqlen, .n_windows = text->samples, .seed = -1,
-                                      .vocab = config->vocab, .special = !text->no_special};
+                                      .vocab = config->vocab, .special = !text->no_special, .chat = chat};
     calm_token_file file;
     const char *path;
     if (text->tokens) {
@@ -36,7 +37,9 @@ static calm_status decoder_windows(calm_ctx *ctx, const calm_config *config, con
         return calm_windows_from_tokens(ctx, &file, &how, out);
     }
     CALM_TRY(text_path(ctx, text, &path));
-    return calm_windows_read(ctx, tokenizer, path, &how, out);
+    CALM_TRY(calm_windows_read(ctx, tokenizer, path, &how, out));
+    calm_chat_note(ctx, chat, path);
+    return CALM_OK;
 }
 
 static calm_status encoder_sentences(calm_ctx *ctx, const calm_config *config, const calm_tokenizer *tokenizer,
@@ -63,8 +66,9 @@ calm_status calm_eval_text_windows(calm_ctx *ctx, const calm_model *model, const
                                  const calm_eval_text *text, calm_windows *out)
 {
     const calm_config *config = calm_model_config(model);
+    CALM_SCOPED(calm_chat, calm_chat_close) chat = {.model = calm_model_dir(model)};
     return config->arch->encoder ? encoder_sentences(ctx, config, tokenizer, text, out)
-                                 : decoder_windows(ctx, config, tokenizer, text, out);
+                                 : decoder_windows(ctx, config, tokenizer, text, &chat, out);
 }
 
 /* ---- embeddings ---- */
@@ -95,14 +99,6 @@ static size_t max_length(const calm_model *model)
     return DEFAULT_LENGTH;
 }
 
-/* A token of tokenizer_config.json, "text" or {"content": "text"}; NULL when there is none. */
-static const char *token_text(const calm_json *config, const char *key)
-{
-    const calm_json *token = calm_json_get(config, key);
-    return calm_json_string(calm_json_typeof(token) == CALM_JSON_OBJECT ? calm_json_get(token, "content") : token,
-                            NULL);
-}
-
 /* *prefix stays as it is when the text is not one token. */
 static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *text, long long *prefix)
 {
@@ -131,7 +127,8 @@ static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const cal
         return CALM_OK;
     }
     CALM_TRY(status);
-    const char *bos = token_text(json, "bos_token"), *text = bos ? bos : token_text(json, "eos_token");
+    const char *bos = calm_settings_token(json, "bos_token");
+    const char *text = bos ? bos : calm_settings_token(json, "eos_token");
     return text ? token_id(ctx, tokenizer, text, prefix) : CALM_OK;
 }
 

@@ -127,13 +127,24 @@ void calm_inputs_describe(const calm_inputs *in, calm_result *out)
     out->guard = calm_window_facts_of(&in->guard);
 }
 
-calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inputs *in)
+static calm_status open_as(calm_ctx *ctx, const char *dir, const calm_model_how *how, calm_inputs *in)
 {
     bool splits = in->recipe->split_v;
     for (size_t i = 0; i < in->recipe->n_schemes; i++)
         splits |= calm_mix_splits(&in->recipe->schemes[i]);
-    CALM_TRY(calm_model_open(ctx, dir, &in->model));
+    CALM_TRY(calm_model_open_floats(ctx, dir, how, &in->model));
     return splits ? calm_model_split(ctx, in->model) : CALM_OK;
+}
+
+calm_status calm_inputs_open_given(calm_ctx *ctx, calm_inputs *in)
+{
+    return open_as(ctx, in->recipe->model.dir, &in->recipe->how, in);
+}
+
+/* How what calm wrote of the recipe's model is opened: an adapter is in its weights. */
+static calm_model_how how_written(const calm_recipe *recipe)
+{
+    return (calm_model_how){.accept_keys = recipe->how.accept_keys};
 }
 
 /* Replace the open model by its rotated form, which is next to the store for as long as the inputs are open. */
@@ -151,7 +162,8 @@ static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
     CALM_TRY(calm_strf(ctx, ctx->scratch, &target, "%s.rotated", recipe->store));
     CALM_TRY(calm_export_begin(ctx, target, &in->rotated));
     CALM_TRY(calm_rotate_write(ctx, plain, &options, in->rotated.temporary));
-    return calm_inputs_open_directory(ctx, in->rotated.temporary, in);
+    const calm_model_how how = how_written(recipe);
+    return open_as(ctx, in->rotated.temporary, &how, in);
 }
 
 static calm_status use_hadamard(calm_ctx *ctx, calm_inputs *in)
@@ -169,8 +181,8 @@ calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in)
 
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
 {
-    CALM_TRY(calm_inputs_open_directory(ctx, in->recipe->model.dir, in));
-    in->float_bytes = calm_model_bytes(in->model);
+    CALM_TRY(calm_inputs_open_given(ctx, in));
+    in->float_bytes = calm_model_float_bytes(in->model);
     CALM_TRY(calm_inputs_allow_rotation(ctx, in));
     if (in->recipe->rotate == CALM_ROTATE_NONE || in->only_look)
         return CALM_OK;
@@ -191,7 +203,8 @@ static void remove_rotated(calm_inputs *in)
 
 calm_status calm_inputs_open_written(calm_ctx *ctx, const calm_recipe *recipe, const char *place, calm_model **out)
 {
-    CALM_TRY(calm_model_open(ctx, place, out));
+    const calm_model_how how = how_written(recipe);
+    CALM_TRY(calm_model_open_as(ctx, place, &how, out));
     /* Other rules stand in the checkpoint; schemes with float activations have none. */
     for (size_t i = 0; i < recipe->n_schemes; i++)
         if (recipe->schemes[i].act_rule == CALM_ACT_RULE_VLLM)
@@ -204,6 +217,8 @@ void calm_inputs_close(calm_inputs *in)
     calm_store_close(in->store);
     calm_tokenizer_close(in->tokenizer);
     calm_model_close(in->model);
+    calm_imatrix_close(in->imatrix);
+    in->imatrix = NULL;
     in->store = NULL;
     in->tokenizer = NULL;
     in->model = NULL;
@@ -227,8 +242,8 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
 }
 
 /* Windows of a text. */
-static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
-                             const calm_windows_options *options, calm_windows *out)
+static calm_status read_windows(calm_ctx *ctx, const calm_inputs *in, const char *path,
+                                const calm_windows_options *options, calm_windows *out)
 {
     const bool encoder = calm_inputs_encode(in);
     calm_windows_options how = *options;
@@ -241,6 +256,18 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
     if (!encoder || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &how, out);
     return calm_sentences_read(ctx, in->tokenizer, path, &how, out);
+}
+
+/* The same, with chats in it through the model's chat template. */
+static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
+                             const calm_windows_options *options, calm_windows *out)
+{
+    CALM_SCOPED(calm_chat, calm_chat_close) chat = {.model = in->recipe->model.dir};
+    calm_windows_options how = *options;
+    how.chat = &chat;
+    CALM_TRY(read_windows(ctx, in, path, &how, out));
+    calm_chat_note(ctx, &chat, path);
+    return CALM_OK;
 }
 
 /* Windows as the recipe cuts all its texts. */

@@ -7,6 +7,7 @@
 
 #include "ptq/data/windows.h"
 #include "ptq/export/export.h"
+#include "ptq/io/imatrix.h"
 #include "ptq/model/model.h"
 #include "ptq/state/result.h"
 #include "ptq/tokenizer/tokenizer.h"
@@ -44,6 +45,7 @@ typedef struct calm_inputs {
     size_t first_block, end_block;             /* blocks to quantize: first .. end - 1 */
     size_t *listed, n_listed;                  /* jobs of those blocks that `keep_float` leaves; NULL: all */
     size_t *number;                            /* [n_jobs] place of a job in that list, CALM_STAYS_FLOAT; or NULL */
+    calm_imatrix *imatrix;                     /* mean squares of inputs in place of the calibration's; NULL: none */
     calm_windows calib, guard;
     calm_windows guard_all;                    /* guard, and behind it those that a tie may ask for */
     size_t score_tokens;                       /* of each scoring window its first tokens alone; 0: all (work.h) */
@@ -109,8 +111,16 @@ calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in);
  * different experts.  CALM_EARG: a chain fits to both, and windows that were read have too few rows for an input. */
 calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in);
 
-/* Open a checkpoint as in->model, with the layout that the recipe's schemes ask for (ptq/model/layout.h). */
-calm_status calm_inputs_open_directory(calm_ctx *ctx, const char *dir, calm_inputs *in);
+/* Open the recipe's model as it was given, with the layout that the recipe's schemes ask for (ptq/model/layout.h). */
+calm_status calm_inputs_open_given(calm_ctx *ctx, calm_inputs *in);
+
+/* Open the recipe's importance matrix, if it names one, and check what it has of each job that is quantized; notes say
+ * what it lacks.  Fails as calm_imatrix_open and calm_imatrix_means.  CALM_EFORMAT: nothing of this model.
+ * CALM_EUNSUPPORTED: calm does not know llama.cpp's names for the family. */
+calm_status calm_inputs_open_imatrix(calm_ctx *ctx, calm_inputs *in);
+
+/* Mean squares [I] of a job's input by that matrix, which must be open; *any false: it has none. */
+calm_status calm_inputs_column_weights(calm_ctx *ctx, const calm_inputs *in, size_t job, double *squares, bool *any);
 
 /* Open the recipe's model.  With `rotate` it is written, rotated, next to the store, and that is opened;
  * `only_look`: it is checked alone.  CALM_EUNSUPPORTED: the family cannot be rotated (ptq/export/rotate.h). */

@@ -63,6 +63,73 @@ static calm_status match_words(calm_ctx *ctx, const calm_inputs *in, bool **matc
     return CALM_OK;
 }
 
+/* Those whose columns the groups of a scheme do not divide, where the recipe leaves such float; *n: how many. */
+static void match_groups(const calm_inputs *in, bool *matched, size_t *n, const char **first)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    size_t begin, end;
+    *n = 0;
+    calm_inputs_jobs(in, &begin, &end);
+    for (size_t j = begin; j < end && in->recipe->float_groups; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        bool fits = true;
+        for (size_t s = 0; s < in->recipe->n_schemes; s++) {
+            const calm_scheme scheme = calm_scheme_at(&in->recipe->schemes[s], &job->place);
+            fits &= calm_scheme_divides(&scheme, job->in);
+        }
+        for (size_t i = job->first; i < job->first + job->n && !fits; i++) {
+            *first = *n ? *first : layout->linears[i].module;
+            *n += !matched[i];
+            matched[i] = true;
+        }
+    }
+}
+
+/* ---- units ---- */
+
+/* Does a pin of the recipe to float count for a unit?  One by its name counts more than a pattern. */
+static bool pinned_float(const calm_recipe *recipe, const char *unit, bool *named)
+{
+    calm_pin_fit best = CALM_FITS_NOT, other = CALM_FITS_NOT;
+    for (size_t i = 0; i < recipe->float_pins.n; i++) {
+        const calm_pin_fit how = calm_pin_fits(recipe->float_pins.of[i], unit);
+        named[i] |= how != CALM_FITS_NOT;
+        best = how > best ? how : best;
+    }
+    for (size_t i = 0; i < recipe->n_pins; i++) {
+        const calm_pin_fit how = calm_pin_fits(recipe->pins[i].unit, unit);
+        other = how > other ? how : other;
+    }
+    return best != CALM_FITS_NOT && best >= other;
+}
+
+/* Linears of units that pins leave float. */
+static calm_status match_pins(calm_ctx *ctx, const calm_inputs *in, bool *matched)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    const calm_recipe *recipe = in->recipe;
+    bool *named;
+    size_t first, end, begin, next;
+    char *unit = NULL;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, named, recipe->float_pins.n));
+    calm_inputs_jobs(in, &first, &end);
+    for (size_t j = first; j < end && recipe->float_pins.n; j = next) {
+        calm_layout_unit(layout, recipe->selection.unit, j, &begin, &next);
+        CALM_TRY(calm_layout_unit_name(ctx, layout, recipe->selection.unit, j, &unit));
+        if (!pinned_float(recipe, unit, named))
+            continue;
+        const calm_job_ref *last = &layout->jobs[next - 1];
+        for (size_t i = layout->jobs[begin].first; i < last->first + last->n; i++)
+            matched[i] = true;
+    }
+    for (size_t i = 0; i < recipe->float_pins.n; i++)
+        if (!named[i])
+            return calm_fail(ctx, CALM_EARG, "`choice.pins` %s=float: this run has no %s of that name; they are like "
+                             "%s", recipe->float_pins.of[i], calm_unit_name(recipe->selection.unit),
+                             calm_unit_short_name(unit));
+    return CALM_OK;
+}
+
 /* ---- jobs ---- */
 
 /* The layer of engines that a job shares with others: experts of a block, or of one projection of it; 0: none.  Readers
@@ -127,20 +194,35 @@ calm_status calm_inputs_keep_units(calm_ctx *ctx, const calm_inputs *in, calm_un
     return CALM_OK;
 }
 
+/* What is said of linears that stay float without a name. */
+static void note_more(calm_ctx *ctx, const calm_inputs *in, size_t n_odd, const char *odd, size_t n_fused)
+{
+    if (n_odd)
+        calm_log(ctx, CALM_LOG_INFO, "`group_fallback`: %zu linears stay float, whose columns groups do not divide, "
+                 "the first %s", n_odd, odd);
+    if (n_fused)
+        calm_log(ctx, CALM_LOG_INFO, "`%s`: %zu more linears stay float, which engines fuse with those that are named: "
+                 "q, k and v; gate and up; the experts of a block", in->recipe->keep_float.n ? "keep_float"
+                 : in->recipe->float_pins.n ? "choice.pins" : "group_fallback", n_fused);
+}
+
 calm_status calm_inputs_keep_float(calm_ctx *ctx, calm_inputs *in)
 {
     bool *matched, *kept;
-    size_t n_more;
-    if (!in->recipe->keep_float.n)
+    size_t n_odd, n_fused;
+    const char *odd = NULL;
+    if (!in->recipe->keep_float.n && !in->recipe->float_pins.n && !in->recipe->float_groups)
         return CALM_OK;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(match_words(ctx, in, &matched));
+    CALM_TRY(match_pins(ctx, in, matched));
+    match_groups(in, matched, &n_odd, &odd);
+    if (!in->recipe->keep_float.n && !in->recipe->float_pins.n && !n_odd)
+        return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, calm_model_layout(in->model)->n_jobs));
-    CALM_TRY(extend(ctx, in, matched, kept, &n_more));
+    CALM_TRY(extend(ctx, in, matched, kept, &n_fused));
     CALM_TRY(list_rest(ctx, in, kept));
     CALM_TRY(calm_inputs_keep_units(ctx, in, in->recipe->selection.unit));
-    if (n_more)
-        calm_log(ctx, CALM_LOG_INFO, "`keep_float`: %zu more linears stay float, which engines fuse with those that "
-                 "are named: q, k and v; gate and up; the experts of a block", n_more);
+    note_more(ctx, in, n_odd, odd, n_fused);
     return CALM_OK;
 }

@@ -22,7 +22,7 @@ calm_status calm_outer_fit_reads(calm_ctx *ctx, const calm_outer_fit *fit, bool 
  * there.
  * A row of a table that is embedding and head meets the head's input when it is the head, and is as a whole added to
  * the hidden rows when it is the embedding: the identity times the Gram matrix's mean diagonal is added to that matrix,
- * the share that measures best (docs/measured.md). */
+ * the share that measures best (docs/evidence/head_fit.csv). */
 calm_status calm_outer_fit_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
                                    calm_outer_fit *fit);
 

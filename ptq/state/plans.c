@@ -40,7 +40,7 @@ calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
     for (size_t j = 0; j < n_jobs; j++) {
         const calm_job_ref *job = &calm_model_layout(in->model)->jobs[j];
-        if (choice[j] == CALM_STAYS_FLOAT)    /* they stay zero: float */
+        if (choice[j] == CALM_STAYS_FLOAT || !in->recipe->pool[choice[j]].scheme.bits)    /* they stay zero: float */
             continue;
         const calm_scheme scheme = calm_scheme_at(&in->recipe->pool[choice[j]].scheme, &job->place);
         out->jobs[j] = (calm_plan_job){.quantized = true, .scheme = calm_scheme_for(&scheme, job->in),

@@ -39,10 +39,13 @@ static calm_status put_texts(calm_ctx *ctx, calm_run *p, const calm_store_calibr
 static calm_status put_model(calm_ctx *ctx, calm_run *p)
 {
     const calm_config *config = calm_model_config(p->in.model);
-    char text_digest[CALM_SHA256_HEX];
+    const char *published = calm_model_published(p->in.model);
+    char text_digest[CALM_SHA256_HEX], *dtype;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &dtype, "%s%s%s", calm_dtype_name(config->dtype),
+                       published ? ", published as " : "", published ? published : ""));
     const calm_store_model model = {
         .digest = p->model_key, .name = p->in.recipe->model.name, .path = p->in.recipe->model.dir,
-        .architecture = calm_model_class(p->in.model), .dtype = calm_dtype_name(config->dtype),
+        .architecture = calm_model_class(p->in.model), .dtype = dtype,
         .n_params = (int64_t)calm_model_n_params(p->in.model), .n_blocks = (int64_t)config->n_blocks,
         .hidden_size = (int64_t)config->hidden, .vocab_size = (int64_t)config->vocab,
         .bytes = (int64_t)calm_model_bytes(p->in.model)};
@@ -147,6 +150,21 @@ static calm_status add_weight(calm_ctx *ctx, calm_run *p)
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
+/* Raised when mean squares of a file come out otherwise. */
+#define IMATRIX_REVISION "1"
+
+static calm_status add_imatrix(calm_ctx *ctx, calm_run *p)
+{
+    char digest[CALM_SHA256_HEX];
+    calm_sha256 sha;
+    if (!p->in.recipe->imatrix)
+        return CALM_OK;
+    CALM_TRY(calm_sha256_file(ctx, p->in.recipe->imatrix, digest));
+    begin_variant(p, "calm-imatrix", IMATRIX_REVISION, &sha);
+    calm_sha256_field(&sha, digest);
+    return calm_sha256_finish(ctx, &sha, p->calib_key);
+}
+
 /* Rounded products give other inputs, and other scores. */
 static calm_status add_dtype(calm_ctx *ctx, calm_run *p)
 {
@@ -168,6 +186,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
                                   p->in.score_tokens, calm_inputs_held_windows(&p->in), p->calib_key));
     CALM_TRY(add_texts(ctx, p));
     CALM_TRY(add_weight(ctx, p));
+    CALM_TRY(add_imatrix(ctx, p));
     CALM_TRY(add_dtype(ctx, p));
     /* The blocks before are float: what a candidate sees depends on the windows alone. */
     if (recipe->prefix == CALM_PREFIX_FLOAT)
@@ -195,6 +214,10 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     calm_sha256_field(&sha, recipe->first_block ? "later blocks" : "all blocks");
     for (size_t i = 0; i < recipe->keep_float.n; i++)
         calm_sha256_field(&sha, recipe->keep_float.of[i]);
+    for (size_t i = 0; i < recipe->float_pins.n; i++)
+        calm_sha256_field(&sha, recipe->float_pins.of[i]);
+    if (recipe->float_groups)
+        calm_sha256_field(&sha, "group fallback float");
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 

@@ -112,6 +112,9 @@ static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, cal
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: the float model of run %lld is not there%s",
                          dir ? dir : "(unknown)", run, o->model ? "" : "; say where it is: `model` DIR");
     a->recipe.model.dir = (char *)(uintptr_t)dir;
+    CALM_TRY(calm_recipe_how(ctx, a->run.recipe, &a->recipe.how));
+    if (o->adapter)
+        a->recipe.how.adapter = o->adapter;
     CALM_TRY(restore_rotation(ctx, a));
     CALM_TRY(calm_inputs_open_model(ctx, &a->in));
     if (calm_model_is_quantized(a->in.model))

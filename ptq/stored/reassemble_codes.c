@@ -48,6 +48,7 @@ static calm_status read_recipe(calm_ctx *ctx, const calm_assemble_options *o, co
     CALM_TRY(calm_spec_init(ctx, &spec));
     CALM_TRY(calm_spec_read(ctx, document, where, &spec));
     spec.model = a->recipe.model.dir;
+    spec.adapter = a->recipe.how.adapter;
     spec.store = o->store;
     memset(&spec.demanded, 0, sizeof spec.demanded);    /* keys of candidates tell more */
     CALM_TRY(calm_recipe_resolve(ctx, &spec, &o->events, out));

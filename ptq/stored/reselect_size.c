@@ -28,15 +28,20 @@ static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm
                            const calm_reselect_size *size, calm_recipe *out)
 {
     const calm_json *blocks = calm_json_get(run->recipe, "blocks"), *kept = calm_json_get(run->recipe, "keep_float");
+    const calm_json *pinned = calm_json_get(run->recipe, "float_pins");
     char *asked;
     *out = (calm_recipe){.n_schemes = pool->n_schemes,
+                         .float_groups = calm_json_get(run->recipe, "group_fallback") != NULL,
                          .split_v = calm_json_bool(calm_json_get(run->recipe, "split_v"), false),
                          .file_bytes = size->file_bytes, .file_bits = size->file_bits,
                          .first_block = calm_json_int(calm_json_at(blocks, 0), 0),
                          .last_block = calm_json_int(calm_json_at(blocks, 1), -1)};
     CALM_TRY(calm_strf(ctx, ctx->out, &out->model.dir, "%s", run->model_path));
+    CALM_TRY(calm_recipe_how(ctx, run->recipe, &out->how));
     for (size_t i = 0; i < calm_json_size(kept); i++)
         CALM_TRY(calm_words_add(ctx, &out->keep_float, calm_json_string(calm_json_at(kept, i), "")));
+    for (size_t i = 0; i < calm_json_size(pinned); i++)
+        CALM_TRY(calm_words_add(ctx, &out->float_pins, calm_json_string(calm_json_at(pinned, i), "")));
     if (size->file_bytes)
         CALM_TRY(calm_strf(ctx, ctx->out, &asked, "`choice.size` %zuB", size->file_bytes));
     else
@@ -75,7 +80,7 @@ static calm_status check_jobs(calm_ctx *ctx, const calm_run *p, const calm_store
 /* The sizes of what stays float are in the model's headers. */
 static calm_status open_file(calm_ctx *ctx, const calm_stored_run *run, const calm_requests *requests, calm_run *p)
 {
-    CALM_TRY(calm_inputs_open_directory(ctx, p->in.recipe->model.dir, &p->in));
+    CALM_TRY(calm_inputs_open_given(ctx, &p->in));
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
     p->in.first_block = (size_t)p->in.recipe->first_block;
     p->in.end_block = p->in.recipe->last_block < 0 ? n_blocks : (size_t)p->in.recipe->last_block + 1;

@@ -152,6 +152,7 @@ typedef struct calm_assemble_options {
     int64_t run;
     const char *output;
     const char *model;       /* directory of the float model; NULL: where the run read it                */
+    const char *adapter;     /* directory of its adapter; NULL: where the run read one                    */
     bool hybrid;             /* the run's choices, also where a uniform run was its result               */
     calm_words formats;      /* names; none: those of the run                                             */
     calm_export_options export;    /* options of exporters                                                */

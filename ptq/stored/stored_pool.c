@@ -85,7 +85,7 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->algorithm, "%s", algorithm));
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->chain, "%s", chain));
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->scheme_name, "%s", scheme));
-    const bool known = calm_scheme_parse(ctx, scheme, &entry->scheme) == CALM_OK && entry->scheme.bits > 0;
+    const bool known = calm_scheme_parse(ctx, scheme, &entry->scheme) == CALM_OK;
     calm_ctx_forgive(ctx);
     if (!known && !r->query->partial)
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld: \"%s\" is no scheme that this calm knows",
@@ -248,7 +248,7 @@ static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
         *n_schemes += n > before;
     }
     for (size_t i = 0; i < n; i++) {
-        const bool several = r->several || *n_schemes > 1;
+        const bool several = (r->several || *n_schemes > 1) && strcmp(sorted[i].algorithm, CALM_FLOAT) != 0;
         CALM_TRY(calm_strf(ctx, ctx->out, &sorted[i].name, "%s%s%s", sorted[i].algorithm, several ? " " : "",
                            several ? sorted[i].scheme_name : ""));
     }

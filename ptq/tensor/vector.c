@@ -223,8 +223,8 @@ CALM_VECTORIZE static void normalize_row(size_t d, const float *x, const float *
         out[i] = (x[i] - mean) * factor * weight[i] + bias[i];
 }
 
-CALM_VECTORIZE static void normalize_row_plain(size_t d, const float *x, const float *weight, float mean, float factor,
-                                               float *out)
+CALM_VECTORIZE static void normalize_unbiased(size_t d, const float *x, const float *weight, float mean, float factor,
+                                              float *out)
 {
     for (size_t i = 0; i < d; i++)
         out[i] = (x[i] - mean) * factor * weight[i];
@@ -258,5 +258,5 @@ void calm_vec_layernorm(size_t d, const float *x, const float *weight, const flo
     if (bias)
         normalize_row(d, x, weight, bias, mean, factor, out);
     else
-        normalize_row_plain(d, x, weight, mean, factor, out);
+        normalize_unbiased(d, x, weight, mean, factor, out);
 }

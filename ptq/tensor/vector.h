@@ -52,8 +52,8 @@ void calm_vec_mul_add(size_t n, const float *x, const float *y, float *sum);
 /* x[i] = cap tanh(scale x[i] / cap), cap > 0. */
 void calm_vec_soft_cap(size_t n, float scale, float cap, float *x);
 
-/* out [d] = (x - mean) / sqrt(var + eps) * weight + bias (NULL: none): LayerNorm of one row, the variance divided by d.
- * In place allowed. */
+/* out [d] = (x - mean) / sqrt(var + eps) * weight + bias: LayerNorm of one row, the variance divided by d; `bias` NULL:
+ * none.  In place allowed. */
 void calm_vec_layernorm(size_t d, const float *x, const float *weight, const float *bias, float eps, float *out);
 
 /* out [d] = x / sqrt(mean(x^2) + eps) * weight: RMSNorm of one row.  In place allowed. */

@@ -206,6 +206,11 @@ size_t calm_unicode_lower(uint32_t c, uint32_t out[2])
     return 1;
 }
 
+uint32_t calm_unicode_upper(uint32_t c)
+{
+    return (uint32_t)utf8proc_toupper((utf8proc_int32_t)c);
+}
+
 size_t calm_unicode_grapheme(const char *text, size_t n)
 {
     utf8proc_int32_t state = 0;

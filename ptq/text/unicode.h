@@ -46,6 +46,9 @@ calm_status calm_unicode_normalize(calm_ctx *ctx, calm_unicode_form form, const 
 /* Lower case of one character by itself (U+0130 becomes two); their number. */
 size_t calm_unicode_lower(uint32_t character, uint32_t out[2]);
 
+/* Upper case of one character where it is one character, else the character itself. */
+uint32_t calm_unicode_upper(uint32_t character);
+
 /* Bytes of the first extended grapheme cluster (UAX #29) of well-formed `text` [n], n > 0. */
 size_t calm_unicode_grapheme(const char *text, size_t n);
 

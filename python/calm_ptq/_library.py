@@ -60,7 +60,7 @@ class TaskFigures(c.Structure):
 
 class Scheme(c.Structure):
     _fields_ = _fields((c.c_int, "bits"), (c.c_size_t, "group"), (c.c_bool, "symmetric"), (c.c_int, "act_bits"),
-                       (c.c_bool, "act_asymmetric"), (c.c_int, "act_rule scale_dtype family mix"))
+                       (c.c_bool, "act_asymmetric"), (c.c_int, "act_rule scale_dtype family mix group_else"))
 
 
 class Stats(c.Structure):

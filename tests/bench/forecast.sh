@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `calm quantize --dry-run` says of learning next to what it takes: seconds of the stage (a run with it minus the same run
+# What `calm quantize --dry-run` says of learning and what it takes: seconds of the stage (a run with it minus the same run
 # without) and peak memory.  Run it on a machine that does nothing else.
 #
 #   tests/bench/forecast.sh FOLDER [MINILM]
@@ -9,7 +9,7 @@
 #               out without it
 #   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
 #
-# CSV: model, options, seconds estimated and taken, GB estimated and resident at most.
+# CSV: model, options, seconds forecast and taken, GB forecast and resident at most.
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 [ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -40,7 +40,7 @@ row() {    # row NAME MODEL "OPTIONS" "OPTIONS OF LEARNING"
         '{ printf "%s,\"%s\",%.1f,%.1f,%.3f,%.3f\n", name, options, seconds, $3 - $1, bytes / 1e9, $4 * 1024 / 1e9 }'
 }
 
-echo model,options,foreseen_seconds,seconds,foreseen_gb,gb
+echo model,options,forecast_seconds,seconds,forecast_gb,gb
 row bundled qwen "--scheme w4a16_g128" "--learn blocks"
 row bundled qwen "--scheme w4a4_g128" "--learn blocks --learn-steps 100"
 row bundled qwen "--scheme w3a16_g128 --samples 144 --seqlen 128" "--learn kl"

@@ -29,7 +29,7 @@ more=
 [ "$seeds" = "${seeds#*,}" ] || more="--seeds ${seeds#*,}"
 mkdir -p "$folder"
 
-# Options of a table, one line each; those of MiniLM with symmetric activations are those of docs/measured.md.
+# Options of a table, one line each; those of MiniLM with symmetric activations are those of docs/evidence/shortlist.csv.
 options()
 {
     names='rtn,mkq,smoothquant,gptq'

@@ -474,7 +474,8 @@ TEST(refused_by_name)
     for (size_t i = 0; i < 4; i++) {
         check_refused(formats[i], &spec, "w4a16_g64",
                       "model.layers.0.mlp.down_proj has 96 input columns, which groups of 64 do not divide; "
-                      "groups of 32 do (`schemes` w4a16_g32), or `keep_float` leaves it float");
+                      "groups of 32 do (`schemes` w4a16_g32; `group_fallback` 32 where they must), or `group_fallback` "
+                      "float leaves it float");
         check_refused(formats[i], &odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 50 input columns");
         check_refused(formats[i], &odd, "w4a16_g32", "use a scheme without groups");
         if (i)

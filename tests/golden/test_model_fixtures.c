@@ -75,6 +75,11 @@ static bool is_stored(const model_fixture *f, const char *name)
     return !of_family || calm_safetensors_find(f->set, name);
 }
 
+/* Of a fixture, for the table of families: the largest differences of outputs and of hidden rows, as shares of the
+ * largest value (at least 1), and how many blocks had a router. */
+static double worst_output, worst_hidden;
+static size_t n_routers;
+
 /* Rows of the tokens that are not padding against those of the stored tensor [S, T, width]. */
 static void compare(const model_fixture *f, const char *what, const float *found, size_t width)
 {
@@ -89,6 +94,10 @@ static void compare(const model_fixture *f, const char *what, const float *found
             const double difference = fabs((double)found[t * width + i] - (double)expected[f->row[t] * width + i]);
             worst = test_worse(worst, difference);
         }
+    if (strncmp(what, "hidden.", 7) == 0)
+        worst_hidden = fmax(worst_hidden, worst / largest);
+    else
+        worst_output = fmax(worst_output, worst / largest);
     ck_assert_msg(worst <= TOLERANCE * largest, "%s: %s: largest difference %g, tolerance %g", f->name, what, worst,
                   TOLERANCE * largest);
 }
@@ -152,6 +161,7 @@ static void check_router(const model_fixture *f, const calm_block *block, const 
 {
     const calm_moe_config *moe = &block->config->moe;
     const size_t n = f->windows.begin[f->windows.n];
+    n_routers++;
     float *h, *logits;
     calm_route *routes;
     ck_ok(CALM_NEW(ctx, ctx->out, h, n * block->config->hidden));
@@ -272,6 +282,7 @@ static void check_model(const char *name, const char *dir, const char *source)
     ctx->n_threads = 1;    /* `collect` sums over windows in order */
     ck_ok(calm_rope_init(ctx, calm_model_config(model), calm_windows_reach(&f.windows), &rope));
     ck_ok(calm_batch_embed(ctx, model, &f.windows, 0, f.windows.n, ctx->out, NULL, &batch));
+    ck_ok(calm_batch_share(ctx, calm_model_config(model), ctx->out, &batch));
     compare(&f, "hidden.embed", batch.hidden.data, batch.width);
     for (size_t k = 0; k < calm_model_config(model)->n_blocks; k++)
         check_block(&f, model, k, &rope, &batch);
@@ -295,12 +306,14 @@ static const char *with_config(const char *source, const char *config, char **fi
 /* The fixture's config.json in each of its spellings. */
 static void check_spellings(const char *group, const char *name, const char *source)
 {
+    worst_output = worst_hidden = 0;
+    n_routers = 0;
     check_model(name, source, source);
     char **files = fixture_entries(test_format("%s/%s", group, name), "");
     for (size_t f = 0; files[f]; f++)
         if (strncmp(files[f], "config.", 7) == 0 && strcmp(files[f], "config.json") != 0)
             check_model(test_format("%s (%s)", name, files[f]), with_config(source, files[f], files), source);
-    printf("ok %s\n", name);
+    printf("ok %s, output %.1e, hidden %.1e, router %s\n", name, worst_output, worst_hidden, n_routers ? "equal" : "-");
 }
 
 TEST(model_fixtures)

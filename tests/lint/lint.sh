@@ -18,6 +18,7 @@
 #   dead         a function that a header declares, calm.h and *_impl.h left aside, is used by a product file other than
 #                its own
 #   untested     a .c file below cli/ has its test, or a line in tests/covered.txt
+#   words        pages have at most as many words written by people as words.txt says, and no phrase of banned_words.txt
 #
 # Prints one line per finding, and indented what explains it; exit status 1 when there is one.
 #
@@ -108,7 +109,7 @@ layers() {
             header = part[2]
             sub(/^openssl\/.*/, "openssl/*", header)
             sub(/^curl\/.*/, "curl/*", header)
-            if (header !~ /^(cblas\.h|lapacke\.h|jansson\.h|pcre2\.h|utf8proc\.h|sqlite3\.h|openssl\/\*|curl\/\*|omp\.h|mpi\.h|argp\.h|check\.h)$/) next
+            if (header !~ /^(cblas\.h|lapacke\.h|jansson\.h|pcre2\.h|utf8proc\.h|sqlite3\.h|openssl\/\*|curl\/\*|zlib\.h|omp\.h|mpi\.h|argp\.h|check\.h)$/) next
             if (!(header in user)) user[header] = FILENAME
             else if (user[header] != FILENAME)
                 print FILENAME ":" FNR ": <" header "> belongs to " user[header] " alone"
@@ -387,9 +388,128 @@ untested() {
         }'
 }
 
+# ---- words ----
+
+# Pages that people write, in whole or in part.
+pages() {
+    find README.md CONTRIBUTING.md ARCHITECTURE.md CHANGELOG.md docs -name '*.md' 2>/dev/null | sort
+}
+
+# Files whose prose may not have the phrases of banned_words.txt: pages, and folders of sources, of which comments and strings
+# are prose.  CALM_LINT_PROSE names others.
+prose_sources=''
+prose_files() {
+    if [ -n "${CALM_LINT_PROSE-}" ]; then
+        find $CALM_LINT_PROSE -type f | sort
+        return
+    fi
+    pages
+    # shellcheck disable=SC2086 # several folders
+    [ -z "$prose_sources" ] || sources $prose_sources
+}
+
+# words.txt: PAGE, the most words that people may write in it, and the parts between <!-- NAME --> and <!-- /NAME --> that a
+# program writes; the row "total" is of all pages.  A word has a letter or a digit.
+words() {
+    pages | awk -v table="$(table words.txt)" '
+        BEGIN {
+            while ((getline line < table) > 0) {
+                row++
+                n = split(line, word, " ")
+                if (n == 0 || line ~ /^#/) continue
+                if (word[1] in limit) print "words.txt:" row ": " word[1] " is listed twice"
+                limit[word[1]] = word[2]; at[word[1]] = row
+                for (i = 3; i <= n; i++) made[word[1], word[i]] = 1
+            }
+        }
+        {
+            page = $0; seen[page] = 1; count = 0; inside = ""
+            while ((getline line < page) > 0) {
+                if (line ~ /^<!-- \/?[a-z_]+ -->$/) {
+                    mark = line; gsub(/[^a-z_]/, "", mark)
+                    if (line ~ /\//) { if (mark == inside) inside = "" }
+                    else if ((page, mark) in made) inside = mark
+                    continue
+                }
+                if (inside != "") continue
+                n = split(line, word, " ")
+                for (i = 1; i <= n; i++) count += word[i] ~ /[A-Za-z0-9]/
+            }
+            close(page)
+            total += count
+            if (inside != "") print page ": <!-- " inside " --> has no end"
+            if (!(page in limit)) print page ": has no row in words.txt (" count " words)"
+            else if (count > limit[page]) print page ": " count " words, more than the " limit[page] " of words.txt:" at[page]
+        }
+        END {
+            for (page in limit) if (page != "total" && !(page in seen)) print "words.txt:" at[page] ": there is no " page
+            if ("total" in limit && total > limit["total"]) print "all pages: " total " words, more than the " limit["total"] " of words.txt:" at["total"]
+        }'
+    prose_files | while read -r file; do
+        case $file in *.md) kind=page ;; *) kind=source ;; esac
+        awk -v kind="$kind" -v table="$(table banned_words.txt)" -v made="$(awk -v page="$file" '
+            $1 == page { for (i = 3; i <= NF; i++) printf "%s ", $i }' "$(table words.txt)")" '
+            BEGIN {
+                while ((getline line < table) > 0) {
+                    split_at = index(line, " = ")
+                    if (line ~ /^#/ || !split_at) continue
+                    pattern[++n] = "(^|[^a-z_])(" substr(line, 1, split_at - 1) ")([^a-z_]|$)"
+                    instead[n] = substr(line, split_at + 3)
+                }
+            }
+            # what a person reads of a line: of a page all but code, of a source its comments and strings
+            function prose(line,   out, i) {
+                if (kind == "page") {
+                    if (line ~ /^ *```/) { code = !code; return "" }
+                    if (code) return ""
+                    gsub(/`[^`]*`/, "``", line)
+                    gsub(/\]\([^)]*\)/, "]", line)
+                    return line
+                }
+                out = ""
+                while (line != "") {
+                    if (comment) {
+                        i = index(line, "*/")
+                        if (!i) return out " " line
+                        out = out " " substr(line, 1, i - 1); line = substr(line, i + 2); comment = 0
+                    } else if (match(line, /\/\*|\/\/|"([^"\\]|\\.)*"/)) {
+                        i = substr(line, RSTART, RLENGTH)
+                        line = substr(line, RSTART + RLENGTH)
+                        if (i == "/*") comment = 1
+                        else if (i == "//") return out " " line
+                        else out = out " " substr(i, 2, length(i) - 2)
+                    } else break
+                }
+                return out
+            }
+            # a part that a program writes has the words of its source
+            kind == "page" && /^<!-- \/?[a-z_]+ -->$/ {
+                mark = $0; gsub(/[^a-z_]/, "", mark)
+                if (index(" " made, " " mark " ")) inside = $0 !~ /\//
+                next
+            }
+            inside { next }
+            {
+                text = tolower(prose($0))
+                sub(/^[ \t*]+/, "", text)
+                joined = tail " " text    # phrases that two lines share
+                for (i = 1; i <= n; i++)
+                    for (from = 1; match(substr(joined, from), pattern[i]); from += RSTART) {
+                        if (from + RSTART + RLENGTH - 2 <= length(tail) + 1) continue    # of the line before
+                        found = substr(joined, from + RSTART - 1, RLENGTH); gsub(/^[^a-z]+|[^a-z]+$/, "", found)
+                        print FILENAME ":" FNR ": \"" found "\": write " instead[i]
+                        break
+                    }
+                count = split(text, word, " ")
+                tail = count > 1 ? word[count - 1] " " word[count] : count ? tail " " word[count] : ""
+                if (count == 1) { count = split(tail, word, " "); tail = count > 1 ? word[count - 1] " " word[count] : word[1] }
+            }' "$file"
+    done
+}
+
 case $rule in
     layers | rooms | cycles | registries | docstrings | comments | sizes | columns) ;;
-    forbidden | names | tags | prefixes | dead | untested) ;;
+    forbidden | names | tags | prefixes | dead | untested | words) ;;
     *) echo "lint.sh: no rule $rule" >&2; exit 2 ;;
 esac
 if $update && [ "$rule" != prefixes ]; then

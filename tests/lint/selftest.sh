@@ -448,6 +448,44 @@ finds untested 'tests/covered.txt:2: ptq/base/text.c has tests/unit/test_text.c'
 printf 'algorithms/grid_ls.c tests/unit/test_text.c\nalgorithms/grid_ls.c tests/unit/test_text.c\n' | file tests/covered.txt
 finds untested 'tests/covered.txt:2: algorithms/grid_ls.c is listed twice'
 
+# ---- words ----
+fresh
+printf 'total 12\nREADME.md 8\ndocs/a.md 6 table\n' | file tests/lint/words.txt
+printf '# Title\n\nOne two | --- | three `four`.\n' | file README.md
+printf 'One two 3\n<!-- table -->\nmade by a program, of any length at all, and beside\n<!-- /table -->\nfour\n' | file docs/a.md
+passes words
+printf '# Title\n\nOne two three four five six seven eight.\n' | file README.md
+finds words 'README.md: 9 words, more than the 8 of words.txt:2'
+finds words 'all pages: 13 words, more than the 12 of words.txt:1'
+printf '# Title\n<!-- table -->\nOne two three four five six seven eight.\n<!-- /table -->\n' | file README.md    # no part of this page
+finds words 'README.md: 9 words, more than the 8 of words.txt:2'
+printf 'One\n' | file README.md
+printf 'One\n<!-- table -->\ntwo\n' | file docs/a.md
+finds words 'docs/a.md: <!-- table --> has no end'
+printf 'One\n' | file docs/a.md
+printf 'One\n' | file docs/sub/b.md
+finds words 'docs/sub/b.md: has no row in words.txt (1 words)'
+rm -r "$scratch/tree/docs/sub"
+printf 'total 12\nREADME.md 8\ndocs/a.md 6\ndocs/c.md 6\ndocs/a.md 7\n' | file tests/lint/words.txt
+finds words 'words.txt:4: there is no docs/c.md'
+finds words 'words.txt:5: docs/a.md is listed twice'
+printf 'total 99\nREADME.md 50\n' | file tests/lint/words.txt
+rm -r "$scratch/tree/docs"
+printf 'beside = next to\nof its own = separate\nlies (in|on) = is in\nof it[.,;:)] = name the thing\n' | file tests/lint/banned_words.txt
+printf '`beside` and [here](docs/beside) and besides, a part of it is fine.\n```\nbeside\n```\n' | file README.md
+passes words
+printf 'It stands\nBeside it.\n' | file README.md
+finds words 'README.md:2: "beside": write next to'
+printf 'A type of its\nown, and two of\nit.\n' | file README.md    # a phrase that two lines share
+finds words 'README.md:2: "of its own": write separate'
+finds words 'README.md:3: "of it": write name the thing'
+printf 'One.\n' | file README.md
+printf '/* The value\n * lies in a row. */\nint beside;    /* fine */\nstatic const char *s = "a \\"beside\\" b";\nint t;    // beside\n' | file store/a.c
+CALM_LINT_PROSE=store finds words 'store/a.c:2: "lies in": write is in'
+CALM_LINT_PROSE=store finds words 'store/a.c:4: "beside"'
+CALM_LINT_PROSE=store finds words 'store/a.c:5: "beside"'
+passes words    # sources are looked at where they are named
+
 # ---- lint.sh itself ----
 fresh    # a file that cannot be read is no file without findings
 ln -s nowhere "$scratch/tree/cli/gone.c"

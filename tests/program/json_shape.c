@@ -1,7 +1,8 @@
-/* json_shape: read JSON from standard input and print one line per member, "path: type", so that a case can say what
- * a report has without saying its numbers.  Arrays show their first element alone; exit status 1 when it is
- * not JSON. */
+/* json_shape [all]: read JSON from standard input and print one line per member, "path: type", so that a case can say
+ * what a report has without saying its numbers.  Arrays show their first element alone, with the word `all` every
+ * element; exit status 1 when it is not JSON. */
 #include <stdio.h>
+#include <string.h>
 
 #include "ptq/io/json.h"
 
@@ -12,7 +13,7 @@ static const char *const words[] = {[CALM_JSON_NULL] = "null",     [CALM_JSON_BO
                                     [CALM_JSON_STRING] = "string", [CALM_JSON_ARRAY] = "array",
                                     [CALM_JSON_OBJECT] = "object"};
 
-static void print_shape(const char *path, const calm_json *value)
+static void print_shape(const char *path, const calm_json *value, bool all)
 {
     const calm_json_type type = calm_json_typeof(value);
     const char *key;
@@ -22,15 +23,14 @@ static void print_shape(const char *path, const calm_json *value)
         printf("%s: %s\n", path, words[type]);
     for (void *iter = NULL; type == CALM_JSON_OBJECT && calm_json_next(value, &iter, &key, &member);) {
         snprintf(name, sizeof name, "%s%s%s", path, path[0] ? "." : "", key);
-        print_shape(name, member);
+        print_shape(name, member, all);
     }
-    if (type == CALM_JSON_ARRAY && calm_json_size(value)) {
-        snprintf(name, sizeof name, "%s[]", path);
-        print_shape(name, calm_json_at(value, 0));
-    }
+    snprintf(name, sizeof name, "%s[]", path);
+    for (size_t i = 0; type == CALM_JSON_ARRAY && i < (all ? calm_json_size(value) : calm_json_size(value) > 0); i++)
+        print_shape(name, calm_json_at(value, i), all);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     calm_arena out, scratch;
     calm_ctx ctx;
@@ -43,7 +43,7 @@ int main(void)
     if (status == CALM_OK)
         status = calm_json_parse(&ctx, "standard input", text, fread(text, 1, INPUT_MAX, stdin), &root);
     if (status == CALM_OK) {
-        print_shape("", root);
+        print_shape("", root, argc > 1 && strcmp(argv[1], "all") == 0);
         calm_json_free(root);
     } else {
         fprintf(stderr, "json_shape: %s\n", ctx.message);

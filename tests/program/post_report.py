@@ -1,4 +1,4 @@
-"""The steps of the jobs in docs/tools.md, run in FOLDER; what they post goes to a server that keeps comments as forges do.
+"""The steps of the jobs in docs/in-ci.md, run in FOLDER; what they post goes to a server that keeps comments as forges do.
 
     post_report.py CALM_HOME FOLDER
 """
@@ -49,7 +49,7 @@ class Forge(http.server.BaseHTTPRequestHandler):
 
 def documents():
     """The YAML blocks of the page that are CI jobs: GitHub's and GitLab's."""
-    with open(os.path.join(home, "docs", "tools.md"), encoding="utf-8") as stream:
+    with open(os.path.join(home, "docs", "in-ci.md"), encoding="utf-8") as stream:
         blocks = [yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```", stream.read(), re.S | re.M)]
     github = [block for block in blocks if "jobs" in block]
     gitlab = [job for block in blocks for job in block.values() if isinstance(job, dict) and "script" in job]

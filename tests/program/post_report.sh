@@ -1,5 +1,5 @@
 #!/bin/sh
-# The jobs of docs/tools.md, GitHub's and GitLab's: their steps are taken from the page and run here, but for those that install; the
+# The jobs of docs/in-ci.md, GitHub's and GitLab's: their steps are taken from the page and run here, but for those that install; the
 # forges are a server of this test.
 #
 #   post_report.sh FOLDERS-OF-PROGRAMS

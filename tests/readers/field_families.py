@@ -14,6 +14,9 @@ Both compute in float32 from the same numbers in another order, which gives some
 so the median over tokens has its own bound.  Where every token sees every other (encoders) one such code moves all tokens of
 a line: there the line with the least difference counts.  A matrix in the wrong place moves every token by its whole size.
 
+Where FOLDER.float is there, what `calm dequantize --dtype f32` makes of FOLDER, experts are compared without that noise: calm
+with transformers' run of FOLDER.float, and this one, its experts rounded to bfloat16, with FOLDER, its products in float32.
+
 transformers 5.23 does not read (`CANNOT`): packed weights of ModernBERT, whose initialization wants a `weight` of each linear; and
 packed weights that are one matrix in the checkpoint and several modules (GTE, Nomic's BERT), since it divides their shape too.
 """
@@ -62,20 +65,37 @@ def kind_of(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
         config = json.load(stream)
     groups = config["quantization_config"]["config_groups"].values()
-    if config.get("num_experts"):
+    if any("experts" in key for key in {**config, **config.get("text_config", {})}):
         return "experts"
     if not any(group["input_activations"] for group in groups):
         return "weights"
     return "activations" if config["architectures"][0].endswith("LM") else "encoders"
 
 
+def outputs(model, name, lines):
+    with torch.no_grad():
+        return torch.cat([getattr(model(torch.tensor([ids])), name).float() for ids in lines])
+
+
+def widen(model, rounded):
+    """Experts as float32 numbers, with `rounded` rounded to bfloat16 before."""
+    for key, parameter in model.named_parameters():
+        if ".experts." in key and parameter.is_floating_point():
+            parameter.data = (parameter.data.bfloat16() if rounded else parameter.data).float()
+    return model
+
+
 def compare(folder, lines):
-    model = load(folder)
     ours = load_file(os.path.join(folder, "calm.safetensors"))
     name = "logits" if "logits" in ours else "last_hidden_state"
-    with torch.no_grad():
-        theirs = torch.cat([getattr(model(torch.tensor([ids])), name).float() for ids in lines])
-    errors = (theirs - ours[name]).abs().amax(-1) / ours[name].abs().max()
+    model, twin = load(folder), folder + ".float"
+    if os.path.isdir(twin):
+        exact = load(twin)
+        pairs = [(ours[name], outputs(exact, name, lines))]
+        pairs.append((outputs(widen(exact, True), name, lines), outputs(widen(model, False), name, lines)))
+    else:
+        pairs = [(ours[name], outputs(model, name, lines))]
+    errors = torch.stack([(a - b).abs().amax(-1) / a.abs().max() for a, b in pairs]).amax(0)
     usual = errors.amax(1).min() if name == "last_hidden_state" else errors.median()
     return usual.item(), errors.max().item(), count_quantized(model)
 
@@ -89,7 +109,7 @@ def main():
             print(f"{os.path.basename(folder)}: transformers does not read it", flush=True)
             continue
         try:
-            kind = kind_of(folder)
+            kind = "weights" if os.path.isdir(folder + ".float") else kind_of(folder)
             median, worst, quantized = compare(folder, lines)
             same = quantized > 0 and median < BOUNDS[kind][0] and worst < BOUNDS[kind][1]
             print(f"{os.path.basename(folder)}: {'same' if same else 'DIFFERENT'}, {median:.1e} of the largest value, "

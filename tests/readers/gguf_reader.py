@@ -99,14 +99,23 @@ def check_loaded(folder):
 def torch_model(model, folder):
     """MODEL with the file's weights, in float32."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    out = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    # Of a wrapper the file has the text model.
+    out = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model).get_text_config(), dtype=torch.float32)
     values = {k: torch.from_numpy(v) for k, v in tensors(folder).items()}
+    # transformers 5 has Mixtral's mixture under the usual name.
+    if not any(".block_sparse_moe." in k for k in out.state_dict()):
+        values = {k.replace(".block_sparse_moe.", ".mlp."): v for k, v in values.items()}
+    router = "block_sparse_moe.router"    # Granite's, which transformers 5 has without the word "layer"
+    if any(k.endswith(router + ".weight") for k in out.state_dict()):
+        values = {k.replace(router + ".layer.", router + "."): v for k, v in values.items()}
     for name in [k for k in out.state_dict() if k.endswith((".experts.gate_up_proj", ".experts.down_proj"))]:
         stem, word = name.rsplit(".", 1)
-        parts = ["gate_proj", "up_proj"] if word == "gate_up_proj" else [word]
-        experts = range(out.config.num_experts)
+        named = f"{stem}.0.gate_proj.weight" in values or f"{stem}.0.down_proj.weight" in values
+        gate, up, down = ("gate_proj", "up_proj", "down_proj") if named else ("w1", "w3", "w2")
+        parts = [gate, up] if word == "gate_up_proj" else [down]
+        experts = range(out.state_dict()[name].shape[0])
         values[name] = torch.stack([torch.cat([values.pop(f"{stem}.{e}.{p}.weight") for p in parts]) for e in experts])
     missing, extra = out.load_state_dict(values, strict=False)
     assert not extra and set(missing) <= {"lm_head.weight"}, (missing, extra)
@@ -129,7 +138,7 @@ def check_logits(model, folder):
     engine = llama(folder, logits_all=True, type_k=0, type_v=0)
     reference = torch_model(model, folder)
     window = getattr(reference.config, "sliding_window", None) or 48
-    if reference.config.model_type.startswith("gemma"):
+    if reference.config.model_type.startswith(("gemma", "cohere2", "olmo3")):
         window = 48    # llama.cpp slides here, and nowhere else
     ids = [(7 * i * i + 3 * i + 1) % min(reference.config.vocab_size, 61) for i in range(min(48, window))]
     engine.eval(ids)

@@ -1,6 +1,8 @@
 # What calm writes, read by the libraries of the field; what it says, judged by theirs.
 add_executable(schema_valid readers/schema_valid.c)
 target_link_libraries(schema_valid PRIVATE calm_recipe)
+add_executable(render_template readers/render_template.c)
+target_link_libraries(render_template PRIVATE calm_jinja)
 add_executable(write_families readers/write_families.c)
 target_link_libraries(write_families PRIVATE calm_test_support)
 add_executable(write_format readers/write_format.c)
@@ -24,8 +26,16 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   add_test(NAME readers.field_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/field_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.adapter_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/adapter_reader.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.adapter_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
   add_test(NAME readers.bos COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/bos.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.bos PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.chat_templates
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/chat_templates.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
+  set_tests_properties(readers.chat_templates PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.published COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/published.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.published PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900
+    SKIP_RETURN_CODE 77)
   add_test(NAME readers.format_readers
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/format_readers.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.format_readers PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)

@@ -58,6 +58,26 @@ typedef struct tensor_row {
 static const tensor_row llama[] = {EMBED, NORMS, ATTENTION, MLP(ALWAYS), {L "mlp.gate_proj.bias", 'M', 0, BIASED},
                                    {L "mlp.up_proj.bias", 'M', 0, BIASED}, {L "mlp.down_proj.bias", 'D', 0, BIASED},
                                    HEAD, {0}};
+static const tensor_row seed_oss[] = {EMBED, NORMS, QKV(ALWAYS),
+                                      LINEAR("self_attn.o_proj", 'D', 'Q', ALWAYS, BIASED), MLP(ALWAYS),
+                                      {L "mlp.gate_proj.bias", 'M', 0, BIASED},
+                                      {L "mlp.up_proj.bias", 'M', 0, BIASED}, {L "mlp.down_proj.bias", 'D', 0, BIASED},
+                                      HEAD, {0}};
+static const tensor_row starcoder2[] = {EMBED, NORMS, {L "input_layernorm.bias", 'D', 0, ALWAYS},
+                                        {L "post_attention_layernorm.bias", 'D', 0, ALWAYS}, QKV(ALWAYS),
+                                        LINEAR("self_attn.o_proj", 'D', 'Q', ALWAYS, ALWAYS),
+                                        LINEAR("mlp.c_fc", 'M', 'D', ALWAYS, ALWAYS),
+                                        LINEAR("mlp.c_proj", 'D', 'M', ALWAYS, ALWAYS), HEAD,
+                                        {"model.norm.bias", 'D', 0, ALWAYS}, {0}};
+static const tensor_row cohere2[] = {EMBED, NORM("input"), ATTENTION, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row hunyuan[] = {EMBED, NORMS, {L "self_attn.query_layernorm.weight", 'd', 0, ALWAYS},
+                                     {L "self_attn.key_layernorm.weight", 'd', 0, ALWAYS}, ATTENTION, MLP(ALWAYS), HEAD,
+                                     {0}};
+static const tensor_row exaone4[] = {EMBED, NORM("post_attention"), NORM("post_feedforward"), QK_NORMS('d', 'd'),
+                                     QKV(BIASED), O, MLP(ALWAYS), HEAD, {0}};
+static const tensor_row glm4[] = {EMBED, NORMS, NORM("post_self_attn"), NORM("post_mlp"), QKV(ALWAYS), O,
+                                  {L "mlp.gate_up_proj.weight", 'G', 'D', ALWAYS},
+                                  {L "mlp.down_proj.weight", 'D', 'M', ALWAYS}, HEAD, {0}};
 static const tensor_row mistral[] = {EMBED, NORMS, QKV(BIASED), O, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row qwen2[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row qwen3[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
@@ -65,20 +85,22 @@ static const tensor_row qwen2_moe[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(DENSE),
                                        GATED("mlp.shared_expert", 's', SPARSE),
                                        {L "mlp.shared_expert_gate.weight", '1', 'D', SPARSE}, HEAD, {0}};
 static const tensor_row qwen3_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(DENSE), EXPERTS, HEAD, {0}};
-#define SPARSE_MOE                                                                                           \
-    {L "block_sparse_moe.gate.weight", 'E', 'D', ALWAYS},                                                    \
+#define SPARSE_MOE(router)                                                                                   \
+    {L "block_sparse_moe." router ".weight", 'E', 'D', ALWAYS},                                              \
     {L "block_sparse_moe.experts.@.w1.weight", 'M', 'D', ALWAYS},                                            \
     {L "block_sparse_moe.experts.@.w2.weight", 'D', 'M', ALWAYS},                                            \
     {L "block_sparse_moe.experts.@.w3.weight", 'M', 'D', ALWAYS}
 
-static const tensor_row mixtral[] = {EMBED, NORMS, QKV(BIASED), O, SPARSE_MOE, HEAD, {0}};
+static const tensor_row mixtral[] = {EMBED, NORMS, QKV(BIASED), O, SPARSE_MOE("gate"), HEAD, {0}};
+static const tensor_row granitemoe[] = {EMBED, NORMS, ATTENTION, SPARSE_MOE("router.layer"), HEAD, {0}};
 static const tensor_row phimoe[] = {EMBED, NORMS, {L "input_layernorm.bias", 'D', 0, ALWAYS},
-                                    {L "post_attention_layernorm.bias", 'D', 0, ALWAYS}, ATTENTION, SPARSE_MOE, HEAD,
-                                    {"model.norm.bias", 'D', 0, ALWAYS}, {"lm_head.bias", 'V', 0, ALWAYS}, {0}};
+                                    {L "post_attention_layernorm.bias", 'D', 0, ALWAYS}, ATTENTION,
+                                    SPARSE_MOE("gate"), HEAD, {"model.norm.bias", 'D', 0, ALWAYS},
+                                    {"lm_head.bias", 'V', 0, ALWAYS}, {0}};
 static const tensor_row ernie4_5_moe[] = {EMBED, NORMS, QKV(BIASED), O, MLP(DENSE), EXPERTS,
                                           GATED("mlp.shared_experts", 'e', SPARSE),
                                           {L "mlp.moe_statics.e_score_correction_bias", '1', 'E', SPARSE}, HEAD, {0}};
-static const tensor_row minimax_m2[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), QKV(BIASED), O, SPARSE_MOE,
+static const tensor_row minimax_m2[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), QKV(BIASED), O, SPARSE_MOE("gate"),
                                         {L "block_sparse_moe.e_score_correction_bias", 'E', 0, ALWAYS}, HEAD, {0}};
 static const tensor_row olmoe[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), ATTENTION,
                                    {L "mlp.gate.weight", 'E', 'D', ALWAYS}, GATED("mlp.experts.@", 'M', ALWAYS), HEAD,
@@ -164,6 +186,9 @@ static const tensor_row embeddinggemma[] = {{"embed_tokens.weight", 'V', 'D', AL
 
 #define ROTARY "\"rope_theta\": 10000.0, \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\""
 #define GEMMA  "\"rope_theta\": 10000.0, \"rms_norm_eps\": 1e-6, \"query_pre_attn_scalar\": 12"
+#define GRANITE                                                                                              \
+    ", \"embedding_multiplier\": 3, \"attention_multiplier\": 0.3, \"residual_multiplier\": 0.6, "             \
+    "\"logits_scaling\": 1.7"
 #define BERTS  "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12, \"type_vocab_size\": 2"
 
 static const struct family {
@@ -194,6 +219,26 @@ static const struct family {
     {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", ROTARY, ernie4_5_moe, NULL, false, "moe_num_experts"},
     {"minimax_m2", "MiniMaxM2ForCausalLM", "minimax_m2", ROTARY ", \"rotary_dim\": 4", minimax_m2, NULL, false,
      "num_local_experts"},
+    {"smollm3", "SmolLM3ForCausalLM", "smollm3", ROTARY ", \"no_rope_layer_interval\": 2", mistral, NULL, false, NULL},
+    {"seed_oss", "SeedOssForCausalLM", "seed_oss", ROTARY, seed_oss,
+     "\"attention_out_bias\": true, \"mlp_bias\": true", false, NULL},
+    {"olmo3", "Olmo3ForCausalLM", "olmo3", ROTARY, olmo2, "\"attention_bias\": true", true, NULL},
+    {"exaone4", "Exaone4ForCausalLM", "exaone4", ROTARY, exaone4, NULL, true, NULL},
+    {"ernie4_5", "Ernie4_5ForCausalLM", "ernie4_5", ROTARY, llama, "\"use_bias\": true", false, NULL},
+    {"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", ROTARY, hunyuan, "\"attention_bias\": true",
+     false, NULL},
+    {"glm4", "Glm4ForCausalLM", "glm4", ROTARY, glm4, NULL, false, NULL},
+    {"granite", "GraniteForCausalLM", "granite", ROTARY GRANITE, llama,
+     "\"attention_bias\": true, \"mlp_bias\": true", false, NULL},
+    {"granitemoe", "GraniteMoeForCausalLM", "granitemoe", ROTARY GRANITE, granitemoe, "\"attention_bias\": true", false,
+     "num_local_experts"},
+    {"ministral3", "Ministral3ForCausalLM", "ministral3", ROTARY
+     ", \"rope_parameters\": {\"llama_4_scaling_beta\": 0.5, \"original_max_position_embeddings\": 4}", mistral, NULL,
+     true, NULL},
+    {"cohere2", "Cohere2ForCausalLM", "cohere2", ROTARY ", \"logit_scale\": 0.3, \"sliding_window_pattern\": 2",
+     cohere2, NULL, true, NULL},
+    {"starcoder2", "Starcoder2ForCausalLM", "starcoder2", "\"hidden_act\": \"gelu_pytorch_tanh\"", starcoder2, NULL,
+     true, NULL},
     {"roberta", "RobertaModel", "roberta", BERTS, roberta, NULL, false, NULL},
     {"distilbert", "DistilBertModel", "distilbert", "\"activation\": \"gelu\"", distilbert, NULL, false, NULL},
     {"mpnet", "MPNetModel", "mpnet", "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12", mpnet, NULL, false, NULL},
@@ -212,7 +257,10 @@ static const struct family {
 
 const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "qwen2_moe", "qwen3_moe",
                                      "gemma2", "gemma3",  "phi3",    "olmo2", "mixtral",   "olmoe",
-                                     "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe", "bert", "bert_mlm", NULL};
+                                     "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe",
+                                     "smollm3", "seed_oss", "olmo3", "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4",
+                                     "granite", "granitemoe", "ministral3", "cohere2", "starcoder2",
+                                     "bert", "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
                                      "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};
@@ -383,7 +431,8 @@ static void write_tensor(calm_safetensors_writer *writer, const listing *list, s
 /* Keys of sliding blocks; "" without any. */
 static const char *window_text(const tiny_model *model, const struct family *family)
 {
-    const bool types = strcmp(family->name, "qwen2") == 0 || strcmp(family->name, "qwen3") == 0;
+    const bool types = strcmp(family->name, "qwen2") == 0 || strcmp(family->name, "qwen3") == 0
+                       || strcmp(family->name, "olmo3") == 0 || strcmp(family->name, "exaone4") == 0;
     if (!model->window || !family->slides)
         return strcmp(family->name, "mistral") == 0 ? ", \"sliding_window\": null" : "";
     if (!types)
@@ -402,7 +451,8 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
     if (!family->experts)
         return "";
     const char *rest = "";
-    if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0 && strcmp(family->name, "phimoe") != 0)
+    if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0 && strcmp(family->name, "phimoe") != 0
+        && strcmp(family->name, "granitemoe") != 0)
         rest = test_format(", \"moe_intermediate_size\": %zu", model->expert_inner);
     if (strcmp(family->name, "qwen2_moe") == 0)
         rest = test_format("%s, \"shared_expert_intermediate_size\": %zu", rest, model->shared_inner);

@@ -4,6 +4,7 @@
 #   links     the file of every relative link
 #   paths     every `path` below a folder of the tree, and every `name.c`, `name.h`
 #   names     every `calm_name` is a word of a source file
+#   evidence  every docs/evidence/NAME.csv is a `NAME` of the README there
 #   README    at most 8192 bytes, and the command that .ci/run takes from it
 #
 # Prints one line per finding; exit status 1 when there is one.
@@ -42,6 +43,11 @@ for page in $pages; do
         done
 done > "$found"
 
+for table in docs/evidence/*.csv; do
+    [ -e "$table" ] || continue
+    name=$(basename "$table" .csv)
+    grep -q "\`$name\`" docs/evidence/README.md 2> /dev/null || echo "$table: docs/evidence/README.md does not say how it was made" >> "$found"
+done
 [ "$(wc -c < README.md)" -le 8192 ] || echo "README.md: $(wc -c < README.md) bytes, at most 8192" >> "$found"
 head -20 README.md | grep -q '^\./calm quantize' || echo "README.md: the first command is not in the first 20 lines" >> "$found"
 cat "$found"

@@ -86,7 +86,7 @@ status "$bin/compare_tensors" --a "$work/qwen3.logits" --b "$work/qwen3-shrink.l
 [ "$code" = 0 ] || fail "the shrunk twin: $(cat "$work/out" "$work/err")"
 # Its scales of up fall below the least scale of a grid, 2^-17, when the input scales of down (up to 150) are folded into
 # them; codes are fixed by then, so they have to stay what they are.  A power of two moves no code, but of rows whose scale
-# is below 2^-17 at once: the losses are nearly the same (docs/measured.md), where raised scales lose 70 times as much.
+# is below 2^-17 at once: the losses are nearly the same (docs/evidence/twins.csv), where raised scales lose 70 times as much.
 qwen=$CALM_HOME/recipes/models/qwen-demo
 loss_of() {    # loss_of NAME OPTIONS-OF-MAKE-TWIN...
     name=$1
@@ -160,19 +160,30 @@ status "$bin/pages" --page none --docs "$work/page.md"
 [ "$code" = 2 ] || fail "pages of no table: status $code"
 
 # What pages name: a link, a path, a file, a word, and README's command, none of which are there; then all of them.
-mkdir -p "$work/pages/docs" "$work/pages/ptq"
+mkdir -p "$work/pages/docs/evidence" "$work/pages/ptq"
+echo a,b > "$work/pages/docs/evidence/table.csv"
 cat > "$work/pages/README.md" <<'END'
 [a](docs/a.md) [b](https://example.org/b) `ptq/a.c` `a.h` `calm_a` `ptq/<name>.c`
 END
 pages=$CALM_HOME/tests/tools/check_pages.sh
 status "$pages" "$work/pages"
-{ [ "$code" = 1 ] && [ "$(wc -l < "$work/out")" = 5 ]; } || fail "check_pages: status $code: $(cat "$work/out")"
+{ [ "$code" = 1 ] && [ "$(wc -l < "$work/out")" = 6 ]; } || fail "check_pages: status $code: $(cat "$work/out")"
 printf '\n./calm quantize --model qwen\n' >> "$work/pages/README.md"
 echo > "$work/pages/docs/a.md"
+echo '`table`' > "$work/pages/docs/evidence/README.md"
 echo 'int calm_a(void);' > "$work/pages/ptq/a.h"
 echo > "$work/pages/ptq/a.c"
 status "$pages" "$work/pages"
 [ "$code" = 0 ] || fail "check_pages of good pages: status $code: $(cat "$work/out" "$work/err")"
+
+# Commands of a page: they run; one that fails; one in a block that is not run.
+page_runs() { printf '%s\n' "$@" > "$work/run.md"; status "$CALM_HOME/tests/tools/run_pages.sh" "$bin/..:$bin" "$work/run.md"; }
+page_runs '```sh' 'calm --version' '```'
+[ "$code" = 0 ] || fail "run_pages of a good page: status $code: $(cat "$work/out" "$work/err")"
+page_runs '```sh' 'calm --version' 'calm inspect none.db' '```'
+{ [ "$code" = 1 ] && grep -q 'ended with status' "$work/out"; } || fail "run_pages of a command that fails: status $code"
+page_runs '```sh' 'calm --version' '```' '```' 'calm inspect none.db' '```'
+{ [ "$code" = 1 ] && grep -q 'outside of a block of sh' "$work/out"; } || fail "run_pages of a block that is not run: status $code"
 
 # dd holds its block: 80 MB in one read and write.
 status "$bin/peak_memory" dd if=/dev/zero of=/dev/null bs=80000000 count=1

@@ -9,6 +9,8 @@ add_executable(store_doc tools/store_doc.c)
 target_link_libraries(store_doc PRIVATE calm_test_tool calm_test_synth_store calm_cli)
 add_executable(make_twin tools/make_twin.c tools/twin.c tools/twin_outliers.c tools/twin_split.c tools/twin_first_token.c)
 target_link_libraries(make_twin PRIVATE calm_test_tool calm_model)
+add_executable(make_adapter tools/make_adapter.c)
+target_link_libraries(make_adapter PRIVATE calm_test_tool calm_model)
 add_executable(compare_tensors tools/compare_tensors.c)
 target_link_libraries(compare_tensors PRIVATE calm_test_tool calm_io)
 add_executable(break_checkpoint tools/break_checkpoint.c)
@@ -30,7 +32,23 @@ endforeach()
 set(command store_doc --docs ${PROJECT_SOURCE_DIR}/docs/store.md)
 add_test(NAME docs.store COMMAND ${command})
 set_tests_properties(docs.store PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
-add_custom_target(docs ${CALM_PAGES} COMMAND ${command} --update COMMENT "pages of docs/")
+# Keys of --json and columns of calm inspect, from runs on a small model.
+set(json_pages ${CMAKE_CURRENT_SOURCE_DIR}/tools/json_pages.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
+if(NOT CALM_SANITIZE)    # what is printed does not depend on it
+  add_test(NAME docs.json COMMAND ${json_pages})
+  set_tests_properties(docs.json PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
+    ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 600)
+  # The commands of the pages for people who come from other tools.
+  foreach(page IN ITEMS from-llm-compressor-auto-round from-llama-quantize for-researchers in-ci)
+    add_test(NAME docs.run_${page} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/run_pages.sh
+      ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR} ${PROJECT_SOURCE_DIR}/docs/${page}.md)
+    set_tests_properties(docs.run_${page} PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
+      ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  endforeach()
+endif()
+add_custom_target(docs ${CALM_PAGES} COMMAND ${command} --update
+  COMMAND ${CMAKE_COMMAND} -E env CALM_HOME=${PROJECT_SOURCE_DIR} ${json_pages} --update COMMENT "pages of docs/")
+add_dependencies(docs calm json_shape write_families)
 # Links, files and names in pages; the size of README.md.
 add_test(NAME docs.names COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_pages.sh)
 # A machine that fails, for LD_PRELOAD; never with its own sanitizer, which would have to be loaded before it.

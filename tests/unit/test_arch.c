@@ -47,7 +47,7 @@ TEST(descriptors)
         ck_assert(!names->q_norm == (all[i]->qk_norm == CALM_QK_NORM_NONE) && !names->q_norm == !names->k_norm);
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
             ck_assert(names->norm[s][CALM_NORM_IN] || names->norm[s][CALM_NORM_OUT] ||
-                      names->norm[s][CALM_NORM_RESIDUAL]);
+                      names->norm[s][CALM_NORM_RESIDUAL] || (all[i]->parallel && s == CALM_SUBLAYER_MLP));
         /* Positions are in a table or turn heads, and a norm is at either end; decoders have but the second. */
         const calm_ends *ends = all[i]->ends;
         ck_assert((ends && ends->positions) == (all[i]->default_rope_theta == 0));

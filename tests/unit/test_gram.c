@@ -161,9 +161,22 @@ TEST(memory)
 }
 END_OF_TEST
 
+/* Other mean squares, the same correlations; an input that was always 0 has none. */
+TEST(mean_squares_are_replaced)
+{
+    const double squares[] = {2, 0, 9, 5};
+    double gram[] = {8, 2, 6, 0, 2, 2, 1, 0, 6, 1, 18, 0, 0, 0, 0, 0};
+    const double expected[] = {4, 0, 9, 0, 0, 0, 0, 0, 9, 0, 18, 0, 0, 0, 0, 10};
+    /* Of 2 rows: 6 sqrt(4 / 8) sqrt(18 / 18) = 6 / sqrt 2 */
+    ck_ok(calm_gram_rescale(ctx, 4, squares, 2, gram));
+    for (size_t i = 0; i < 16; i++)
+        ck_near(gram[i], i == 2 || i == 8 ? 6 / sqrt(2) : expected[i], 1e-15 * 18);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("gram", (const TTest *[]){equals_naive_sums, products_of_two_inputs,
+    return run_tests("gram", (const TTest *[]){mean_squares_are_replaced, equals_naive_sums, products_of_two_inputs,
                                                the_lower_triangle_is_left_alone, adds_to_what_is_there,
                                                same_bytes_for_every_number_of_threads, memory,
                                                NULL});

@@ -12,13 +12,16 @@
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
+/* As the model lies there. */
+static const calm_model_how plain;
+
 static const char *const legal[] = {"llama", "mistral", "qwen2", "qwen3", "phi3", "qwen2_moe", "qwen3_moe", NULL};
 static const char *const illegal[] = {"gemma2", "gemma3", "olmo2", "bert", "bert_mlm", NULL};
 
 static const char *rotate(const char *from, calm_rotate_kind kind, calm_dtype dtype)
 {
     const char *to = test_format("%s/rotated", test_directory());
-    ck_ok(calm_rotate(ctx, from, &(calm_rotate_options){kind, 7, dtype}, to, false));
+    ck_ok(calm_rotate(ctx, from, &plain, &(calm_rotate_options){kind, 7, dtype}, to, false));
     return to;
 }
 
@@ -219,17 +222,17 @@ TEST(refusals)
     for (size_t i = 0; illegal[i]; i++) {
         const tiny_model spec = tiny_of(illegal[i]);
         const char *family = strncmp(illegal[i], "bert", 4) == 0 ? "bert" : illegal[i];
-        ck_fails(calm_rotate(ctx, tiny_model_write(&spec), &how, to, false), CALM_EUNSUPPORTED,
+        ck_fails(calm_rotate(ctx, tiny_model_write(&spec), &plain, &how, to, false), CALM_EUNSUPPORTED,
                  test_format("family %s cannot be rotated: ", family));
         ck_assert(!calm_path_exists(to));
     }
     const tiny_model spec = spec_of("llama", true);
     tiny_model broken = spec;
-    ck_ok(calm_rotate(ctx, tiny_model_write(&spec), &how, to, false));
-    ck_fails(calm_rotate(ctx, tiny_model_write(&spec), &how, to, false), CALM_EEXIST, "exists already");
+    ck_ok(calm_rotate(ctx, tiny_model_write(&spec), &plain, &how, to, false));
+    ck_fails(calm_rotate(ctx, tiny_model_write(&spec), &plain, &how, to, false), CALM_EEXIST, "exists already");
     broken.nan_in = "model.layers.1.mlp.down_proj.weight";
     broken.nan_at = 11;
-    ck_fails(calm_rotate(ctx, tiny_model_write(&broken), &how, test_format("%s/other", test_directory()), false),
+    ck_fails(calm_rotate(ctx, tiny_model_write(&broken), &plain, &how, test_format("%s/o", test_directory()), false),
              CALM_ENUMERIC, broken.nan_in);
 }
 END_OF_TEST

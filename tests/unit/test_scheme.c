@@ -15,6 +15,8 @@ TEST(names_round_trip)
 {
     static const char *const names[] = {"w4a16_g128",
                                         "w4a16_g128_asym",
+                                        "w4a16_g128_or32_asym",
+                                        "w4a8_g128_orrow_f16s",
                                         "w8a16",
                                         "w8a8",
                                         "w4a8_g64",
@@ -107,6 +109,36 @@ TEST(presets)
 }
 END_OF_TEST
 
+/* Another group takes the place of one that does not divide the columns, and has the plain name. */
+TEST(groups_that_do_not_divide)
+{
+    static const struct {
+        const char *name;
+        size_t in;
+        const char *stored;
+        bool divides;
+    } rows[] = {{"w4a16_g64_or32", 128, "w4a16_g64", true},  {"w4a16_g64_or32", 96, "w4a16_g32", true},
+                {"w4a16_g64_or32", 40, "w4a16_g32", false},  {"w4a16_g64_orrow_asym", 40, "w4a16_asym", true},
+                {"w4a16_g64", 96, "w4a16_g64", false},       {"w4a16", 97, "w4a16", true},
+                {"fp8_block", 100, "fp8_block", false},      {"fp8_blocka16", 100, "fp8_blocka16", true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_scheme scheme;
+        char name[CALM_SCHEME_NAME_MAX];
+        ck_ok(calm_scheme_parse(ctx, rows[i].name, &scheme));
+        const calm_scheme stored = calm_scheme_for(&scheme, rows[i].in);
+        calm_scheme_name(&stored, name);
+        ck_assert_str_eq(name, rows[i].stored);
+        ck_assert_int_eq(calm_scheme_divides(&scheme, rows[i].in), rows[i].divides);
+        ck_assert(calm_scheme_bits_per_weight(&scheme, 8, rows[i].in) ==
+                  calm_scheme_bits_per_weight(&stored, 8, rows[i].in));
+    }
+    calm_scheme unused;
+    ck_fails(calm_scheme_parse(ctx, "w4a16_or32", &unused), CALM_EARG, "_or follows a group");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_g32_or32", &unused), CALM_EARG, "columns below that");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_g32_orcolumn", &unused), CALM_EARG, "or row");
+}
+END_OF_TEST
+
 TEST(bad_names)
 {
     calm_scheme scheme;
@@ -169,6 +201,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, presets, bad_names, names_that_say_the_range,
+    return run_tests("scheme", (const TTest *[]){names_round_trip, fields, presets, groups_that_do_not_divide,
+                                                 bad_names, names_that_say_the_range,
                                                  groups_and_bits, NULL});
 }

@@ -130,7 +130,7 @@ TEST(what_is_no_text)
     refused("a.json", "{\"train\": []}", CALM_EFORMAT,
             ": line 1: expected a string or an object with \"text\", found the keys \"train\"");
     refused("a.jsonl", "{\"messages\": [{\"role\": \"user\"}]}", CALM_EFORMAT,
-            ": line 1: expected a string or an object with \"text\", found the keys \"messages\"; chats are not read");
+            ": line 1: expected a string or an object with \"text\", found the keys \"messages\"");
     refused("a.jsonl", "{\"text\": null}", CALM_EFORMAT,
             ": line 1: expected a string or an object with \"text\", a string; found null");
     refused("a.parquet", "PAR1 and more", CALM_EARG,

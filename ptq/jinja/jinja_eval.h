@@ -1,0 +1,20 @@
+/* Expressions evaluated. */
+#ifndef CALM_JINJA_EVAL_H
+#define CALM_JINJA_EVAL_H
+
+#include "ptq/jinja/jinja_run.h"
+
+/* The value of an expression. */
+calm_status calm_jinja_eval(calm_jinja_run *run, const calm_jinja_node *node, calm_jinja_value *out);
+
+/* Send a value through a chain of filters whose innermost has no value of its own. */
+calm_status calm_jinja_filter_body(calm_jinja_run *run, const calm_jinja_node *filters, calm_jinja_value body,
+                                   calm_jinja_value *out);
+
+/* The functions that the layers below call: run->filter, run->test. */
+calm_status calm_jinja_call_filter(calm_jinja_run *run, const char *name, const calm_jinja_args *args,
+                                   calm_jinja_value *out);
+calm_status calm_jinja_call_test(calm_jinja_run *run, const char *name, const calm_jinja_args *args,
+                                 calm_jinja_value *out);
+
+#endif

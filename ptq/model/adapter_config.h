@@ -1,0 +1,27 @@
+/* adapter_config.json: what a LoRA adapter says of itself, checked. */
+#ifndef CALM_MODEL_ADAPTER_CONFIG_H
+#define CALM_MODEL_ADAPTER_CONFIG_H
+
+#include "ptq/base/option.h"
+#include "ptq/io/json.h"
+
+typedef struct calm_adapter_config {
+    const char *path;
+    calm_json *json;
+    int64_t rank;
+    double alpha;
+    bool rank_root;    /* divided by sqrt(r) */
+} calm_adapter_config;
+
+/* Read it from folder `dir`; strings are in ctx->out.  Close it also after a failure.  CALM_ENOTFOUND,
+ * CALM_EFORMAT; CALM_EUNSUPPORTED: a kind of adapter, or a setting, that is not plain LoRA, by its name. */
+calm_status calm_adapter_config_read(calm_ctx *ctx, const char *dir, const calm_words *accepted,
+                                     calm_adapter_config *out);
+void calm_adapter_config_close(calm_adapter_config *config);
+
+/* Rank and scale of a module by its name in the base, as rank_pattern and alpha_pattern change them.  CALM_EFORMAT: a
+ * pattern that is none. */
+calm_status calm_adapter_config_module(calm_ctx *ctx, const calm_adapter_config *config, const char *module,
+                                       size_t *rank, float *scale);
+
+#endif

@@ -1,0 +1,99 @@
+/* config.json: options that several families have. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/model/arch.h"
+
+calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config)
+{
+    return CALM_NEW(ctx, ctx->out, config->no_rope, config->n_blocks);
+}
+
+/* ---- biases ---- */
+
+/* Of the linears of one sublayer, or of the other. */
+static void set_biases(calm_config *config, calm_sublayer sublayer, bool bias)
+{
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        if (calm_job_sublayer(calm_role_job(role)) == sublayer)
+            config->bias[role] = bias;
+}
+
+calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    bool bias;
+    /* Also o: the reference gives all four the same switch. */
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){false}, &bias));
+    set_biases(config, CALM_SUBLAYER_ATTENTION, bias);
+    return CALM_OK;
+}
+
+calm_status calm_config_mlp_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    bool bias;
+    /* One switch for all three, as in the reference. */
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &bias));
+    set_biases(config, CALM_SUBLAYER_MLP, bias);
+    return CALM_OK;
+}
+
+calm_status calm_config_use_bias(calm_ctx *ctx, const char *path, const calm_json *root, bool usual,
+                                 calm_config *config)
+{
+    bool bias;
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "use_bias", &usual, &bias));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        set_biases(config, s, bias);
+    return CALM_OK;
+}
+
+/* ---- multipliers ---- */
+
+calm_status calm_config_multipliers(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    /* Division makes the last the inverse of what it says. */
+    static const char *const keys[] = {"embedding_multiplier", "attention_multiplier", "residual_multiplier",
+                                       "logits_scaling"};
+    double value[4];
+    for (size_t i = 0; i < 4; i++)
+        CALM_TRY(calm_json_need_number(ctx, path, root, keys[i], &(double){1}, 1e-6, 1e6, &value[i]));
+    config->embedding_scale = (float)value[0];
+    config->attention_scale = (float)value[1];
+    config->residual_scale = (float)value[2];
+    config->logit_scale = (float)(1 / value[3]);
+    return CALM_OK;
+}
+
+/* ---- settings of published files that the library has no choice for ---- */
+
+static bool is_value(const calm_json *found, const char *expected)
+{
+    switch (calm_json_typeof(found)) {
+    case CALM_JSON_NULL:
+        return true;
+    case CALM_JSON_BOOL:
+        return strcmp(expected, calm_json_bool(found, false) ? "true" : "false") == 0;
+    case CALM_JSON_STRING:
+        return strcmp(expected, calm_json_string(found, "")) == 0;
+    case CALM_JSON_INT:
+    case CALM_JSON_REAL:
+        return calm_json_number(found, 0) == strtod(expected, NULL);
+    default:
+        return false;
+    }
+}
+
+calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *root, const calm_fixed_key *keys,
+                              size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const calm_json *value = calm_json_get(root, keys[i].key);
+        const char *text = NULL;
+        if (is_value(value, keys[i].value))
+            continue;
+        CALM_TRY(calm_json_text(ctx, value, &text));
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": found %s, expected %s", path, keys[i].key, text,
+                         keys[i].value);
+    }
+    return CALM_OK;
+}

@@ -1,0 +1,31 @@
+"""mlx-lm's CPU build; scales and activations are raised to float32."""
+
+import pathlib
+
+import engine
+
+
+def version():
+    import importlib.metadata as metadata
+
+    return f"mlx-lm {metadata.version('mlx-lm')} (MLX {metadata.version('mlx')}, CPU)"
+
+
+def measure(model, windows):
+    import mlx.core as mx
+    import numpy
+    import torch
+    from mlx_lm.utils import load_model
+
+    loaded, _ = load_model(pathlib.Path(model), strict=True)
+    loaded.set_dtype(mx.float32)
+    if not any(type(m).__name__.startswith("Quantized") for _, m in loaded.named_modules()):
+        raise ValueError("no module was loaded as quantized")
+
+    def logits(ids):
+        return torch.from_numpy(numpy.array(loaded(mx.array([ids]))[0].astype(mx.float32)))
+
+    return engine.mean_nll(logits, windows)
+
+
+engine.drive(version, measure)

@@ -1,0 +1,210 @@
+"""The table of families in docs/families.md, from the reference fixtures.
+
+    family_table.py PROGRAMS WORK [--vllm PYTHON] [--columns "W4 read back" ...] [--only FAMILY...] [--write FILE]
+                    [--also CELLS.json...]
+
+PROGRAMS: the build folder.  WORK: a folder for what is written.  Fixtures are those of $CALM_FIXTURES/families (default
+../shared/fixtures).  For each one that calm reads:
+
+  logits, hidden   largest difference from transformers' (tests/golden/test_model_fixtures.c), as a share of the largest value
+  router           the same experts for every token
+  W4 read back     calm quantize, 4 bits in groups of 8; transformers with compressed-tensors loads it, and its logits
+                   differ from calm's by this share of the largest, at the median token (field_families.py)
+  check            calm check finds nothing
+  GGUF             llama.cpp loads the float model's file; logits differ from transformers' by this share of their
+                   standard deviation (gguf_reader.py), or why there is none
+  vLLM             its CPU build loads the quantized checkpoint; "runs": and gives finite numbers
+
+A cell "-" was not run.  Cells are kept in WORK/cells.json, so that a run continues where it was stopped.  --also: those of
+runs over other fixtures of the same names (make_families.py --params), for what these are too small for: GGUF where every
+fourth block differs, vLLM, whose CPU attention knows heads of 32 and more.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+COLUMNS = ["logits", "hidden", "router", "W4 read back", "check", "GGUF", "vLLM"]
+
+
+def run(words, seconds=300, **more):
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, **more)
+    except subprocess.TimeoutExpired:
+        return 124, f"no end within {seconds} s"
+    return done.returncode, done.stdout + done.stderr
+
+
+def last_line(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "nothing said"
+
+
+def short(text, limit=90):
+    text = re.sub(r"^calm: |^gguf: |/\S+/(?=[^/\s]+)", "", text.replace("|", "/"))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def outputs(opts):
+    """What the golden test says of each fixture; None for one that calm does not know."""
+    code, text = run([f"{opts.programs}/tests/test_model_fixtures"], 900, env={**os.environ, "CK_FORK": "no"})
+    if code:
+        sys.exit(last_line(text))
+    after = text[text.rindex("ok qwen3_yarn") :]
+    rows = {name: None for name in re.findall(r"^not known: (\S+)", after, re.M)}
+    for name, logits, hidden, router in re.findall(r"^ok (\S+), output (\S+), hidden (\S+), router (\S+)", after, re.M):
+        rows[name] = {"logits": logits, "hidden": hidden, "router": router}
+    rows.pop("qwen3_yarn", None)
+    return rows
+
+
+class Family:
+    def __init__(self, opts, name):
+        self.opts, self.name = opts, name
+        self.source = os.path.join(opts.fixtures, name)
+        self.out = os.path.join(opts.work, name)
+        self.tokens = os.path.join(opts.work, "tokens.jsonl")
+
+    def calm(self, *words):
+        return run([f"{self.opts.programs}/calm", *words])
+
+    def quantize(self):
+        code, text = self.calm("quantize", "--model", self.source, "--scheme", self.opts.scheme, "--algorithms", "rtn,gptq",
+                               "--tokens", self.tokens, "--samples", "8", "--seqlen", "32", "--guard-samples", "0",
+                               "--expert-tokens", "1", "--no-eval", "--quiet", "--force", "--output", self.out,
+                               "--store", self.out + ".db")  # fmt: skip
+        return None if code == 0 else short(last_line(text))
+
+    def read_back(self):
+        refused = self.quantize()
+        if refused:
+            return refused
+        code, text = self.calm("forward", "--model", self.out, "--tokens", self.tokens, "--output",
+                               f"{self.out}/calm.safetensors", "--quiet")  # fmt: skip
+        if code:
+            return short(last_line(text))
+        if "experts" in open(f"{self.source}/config.json", encoding="utf-8").read():
+            self.calm("dequantize", self.out, "-o", self.out + ".float", "--dtype", "f32", "--force", "--quiet")
+        _, text = run([sys.executable, f"{HERE}/field_families.py", self.tokens, self.out])
+        os.remove(f"{self.out}/calm.safetensors")
+        line = next((x for x in text.splitlines() if x.startswith(self.name + ":")), last_line(text))
+        found = re.search(r"(same|DIFFERENT), (\S+) of the largest value, at worst (\S+)", line)
+        if "NOT READ" in line and "missing_keys" in line and "experts" in line:
+            return "not read: experts in one tensor alone"
+        return f"{found[2]}{'' if found[1] == 'same' else ' DIFFERENT'}" if found else short(line.split(": ", 1)[-1])
+
+    def check(self):
+        if not os.path.isdir(self.out):
+            return "-"
+        code, text = self.calm("check", self.out)
+        return "clean" if code == 0 else short(last_line(text))
+
+    def gguf(self):
+        folder = self.out + ".gguf"
+        code, text = run([f"{self.opts.programs}/tests/write_gguf", self.source, "float", folder, "f32"],
+                         env={**os.environ, "CK_FORK": "no"})  # fmt: skip
+        if code:
+            found = re.search(r"EUNSUPPORTED: (?:gguf: )?(.*)", text)
+            if "calm does not write" in text:
+                return "not written"
+            return short(re.sub(r"^\S+/\S+: ", "", found[1]) if found else last_line(text))
+        _, text = run([sys.executable, f"{HERE}/gguf_reader.py", "logits", "1e9", self.source, folder])
+        # transformers has no class of the text model alone: it is loaded and not compared.
+        if "Model type should be one of" in text:
+            code, text = run([sys.executable, f"{HERE}/gguf_reader.py", "load", folder])
+            return "loads" if code == 0 else short(last_line(text))
+        found = re.search(r"differ by (\S+) of", text)
+        return found[1] if found else short(last_line(text))
+
+    def vllm(self):
+        if not self.opts.vllm:
+            return "-"
+        refused = None if os.path.isdir(self.out) else self.quantize()
+        if refused:
+            return refused
+        code, text = run([self.opts.vllm, f"{HERE}/vllm_loads.py", self.out, self.tokens], 600)
+        errors = re.findall(r"\w*Error: .*", text)
+        if code == 0:
+            return "runs"
+        return "loads" if re.search("^loaded$", text, re.M) else short(errors[-1] if errors else last_line(text))
+
+
+def write_tokens(path):
+    with open(path, "w", encoding="utf-8") as stream:
+        for line in range(8):
+            ids = [3 + (line * 977 + i * i * 31 + i * 7) % 300 for i in range(32)]
+            stream.write(json.dumps({"ids": ids}) + "\n")
+
+
+def table(rows, cells):
+    out = ["| family | " + " | ".join(COLUMNS) + " |", "|---|" + "---|" * len(COLUMNS)]
+    for name in sorted(rows):
+        if rows[name]:
+            row = {**rows[name], **cells.get(name, {})}
+            out.append(f"| {name} | " + " | ".join(row.get(column, "-") for column in COLUMNS) + " |")
+    return "\n".join(out) + "\n"
+
+
+def add_cells(cells, others):
+    """Cells of another run that say more: a number or "loads" in place of words or "-"."""
+    for name, other in others.items():
+        for column in ("GGUF", "vLLM"):
+            said = other.get(column, "-")
+            mine = cells.setdefault(name, {}).get(column, "-")
+            if mine == "-" or (re.match(r"[\d.]+(e-\d+)?$|loads$|runs$", said) and not re.match(r"[\d.]", mine)):
+                cells[name][column] = said
+
+
+def write(path, rows, cells):
+    """Replace the part between the two marks."""
+    begin, end = "<!-- families -->\n", "<!-- /families -->\n"
+    with open(path, encoding="utf-8") as stream:
+        text = stream.read()
+    missing = " ".join(sorted(name for name in rows if not rows[name]))
+    part = table(rows, cells) + f"\nNot read: {missing}.\n"
+    head, rest = text.split(begin)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(head + begin + "\n" + part + "\n" + end + rest.split(end)[1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs")
+    parser.add_argument("work")
+    parser.add_argument("--vllm")
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--columns", nargs="*", default=COLUMNS)
+    parser.add_argument("--scheme", default="w4a16_g8")
+    parser.add_argument("--also", nargs="*", default=[])
+    parser.add_argument("--write")
+    opts = parser.parse_args()
+    root = os.environ.get("CALM_FIXTURES", os.path.join(HERE, "../../../shared/fixtures"))
+    opts.fixtures = os.path.join(os.path.abspath(root), "families")
+    os.makedirs(opts.work, exist_ok=True)
+    write_tokens(os.path.join(opts.work, "tokens.jsonl"))
+    kept = os.path.join(opts.work, "cells.json")
+    cells = json.load(open(kept, encoding="utf-8")) if os.path.exists(kept) else {}
+    rows = outputs(opts)
+    for name in sorted(rows):
+        if not rows[name] or (opts.only and name not in opts.only):
+            continue
+        family, row = Family(opts, name), cells.setdefault(name, {})
+        for column, step in {"W4 read back": family.read_back, "check": family.check, "GGUF": family.gguf,
+                             "vLLM": family.vllm}.items():  # fmt: skip
+            if column in opts.columns and (row.get(column, "-") == "-" or opts.only):
+                row[column] = step()
+        print(name, json.dumps(row), flush=True)
+        with open(kept, "w", encoding="utf-8") as stream:
+            json.dump(cells, stream, indent=1)
+    for path in opts.also:
+        add_cells(cells, json.load(open(path, encoding="utf-8")))
+    if opts.write:
+        write(opts.write, rows, cells)
+    print(table(rows, cells))
+
+
+main()

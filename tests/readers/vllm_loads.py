@@ -1,0 +1,33 @@
+"""Does vLLM's CPU build load a checkpoint and give finite log-likelihoods?   vllm_loads.py FOLDER TOKENS
+
+Prints "loaded" once all tensors are in the engine, and exits 0 if it also ran: builds for CPUs without
+AVX-512 have no kernel for 4-bit weights.
+"""
+
+import json
+import math
+import os
+import sys
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from vllm import LLM, SamplingParams
+
+
+def main():
+    with open(sys.argv[2], encoding="utf-8") as stream:
+        windows = [json.loads(line)["ids"] for line in stream][:2]
+    engine = LLM(model=sys.argv[1], dtype="bfloat16", enforce_eager=True, max_model_len=64, max_num_batched_tokens=256)
+    print("loaded", flush=True)
+    outputs = engine.generate([{"prompt_token_ids": w} for w in windows],
+                              SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=0))  # fmt: skip
+    values = [row[w].logprob for o, ids in zip(outputs, windows) for row, w in zip(o.prompt_logprobs[1:], ids[1:])]
+    assert values and all(math.isfinite(v) for v in values), "a log-likelihood is not finite"
+    print(f"{len(values)} tokens, mean {-sum(values) / len(values):.4f}")
+
+
+main()

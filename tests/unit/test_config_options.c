@@ -1,0 +1,137 @@
+/* Options of the dense families: what each setting of config.json means, and the refusals. */
+#include "ptq/model/arch.h"
+#include "tests/support/config_cases.h"
+#include "tests/support/harness.h"
+
+#define FULL  "\"full_attention\""
+#define SLIDE "\"sliding_attention\""
+
+/* ---- rotary embedding ---- */
+
+TEST(blocks_without_rope)
+{
+    const calm_config list = config_with("smollm3", "no_rope_layers", "[0, 1, 1]"),
+                      pattern = config_with("smollm3", "no_rope_layer_interval", "1"),
+                      cohere = config_with("cohere2", "layer_types", "[" FULL ", " SLIDE "]"),
+                      exaone = config_with("exaone4", "layer_types", "[" FULL ", " SLIDE "]");
+    ck_assert(list.no_rope[0] && !list.no_rope[1]);
+    ck_assert(pattern.no_rope[0] && pattern.no_rope[1]);
+    ck_assert(cohere.no_rope[0] && !cohere.no_rope[1] && cohere.window[1] == 4096);
+    ck_assert(exaone.no_rope[0] && !exaone.no_rope[1]);
+    /* Where nothing slides all blocks turn. */
+    const calm_config none = config_with("exaone4", "sliding_window", "null");
+    ck_assert(!none.no_rope[0] && !none.no_rope[1] && none.window[0] == 0);
+    config_refuses("smollm3", "no_rope_layers", "[1]", CALM_EFORMAT, "\"no_rope_layers\": 1 entries, expected 2");
+    config_refuses("smollm3", "no_rope_layers", "[1, 2]", CALM_EFORMAT, "\"no_rope_layers\"[1]: expected 0 or 1");
+    config_refuses("smollm3", "no_rope_layers", "{}", CALM_EFORMAT, "\"no_rope_layers\"");
+    config_refuses("smollm3", "no_rope_layer_interval", "0", CALM_EFORMAT, "no_rope_layer_interval");
+}
+END_OF_TEST
+
+/* A list of another length than the model has blocks. */
+TEST(layer_types)
+{
+    static const char *const families[] = {"smollm3", "olmo3", "exaone4", "cohere2", "qwen3", "gemma3"};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        config_refuses(families[i], "layer_types", "[" FULL "]", CALM_EFORMAT,
+                       "\"layer_types\": 1 entries, expected 2 (num_hidden_layers)");
+        config_refuses(families[i], "layer_types", "[" FULL ", " FULL ", " FULL "]", CALM_EFORMAT,
+                       "\"layer_types\": 3 entries, expected 2 (num_hidden_layers)");
+        config_refuses(families[i], "layer_types", "[" FULL ", \"linear_attention\"]", CALM_EUNSUPPORTED,
+                       "\"layer_types\"[1]: \"linear_attention\"");
+    }
+    /* Without a list three blocks of four slide. */
+    const calm_config olmo = config_with("olmo3", "num_hidden_layers", "5");
+    ck_assert(olmo.window[2] == 4096 && olmo.window[3] == 0 && olmo.window[4] == 4096);
+    ck_assert(olmo.local_rope[0] && !olmo.local_rope[3]);
+    config_refuses("cohere2", "sliding_window_pattern", "0", CALM_EFORMAT, "sliding_window_pattern");
+    config_refuses("exaone4", "sliding_window_pattern", "\"LLLG\"", CALM_EFORMAT, "sliding_window_pattern");
+}
+END_OF_TEST
+
+TEST(rope_settings)
+{
+    const calm_config olmo = config_with("olmo3", "rope_scaling",
+                                         "{\"rope_type\": \"linear\", \"factor\": 4, \"rope_theta\": 100}");
+    ck_assert(olmo.rope[CALM_ROPE_GLOBAL].kind == CALM_ROPE_LINEAR && olmo.rope[CALM_ROPE_GLOBAL].theta == 100);
+    ck_assert(olmo.rope[CALM_ROPE_LOCAL].kind == CALM_ROPE_DEFAULT && olmo.rope[CALM_ROPE_LOCAL].theta == 500000);
+    config_refuses("olmo3", "rope_parameters", "{\"rope_theta\": 1e4}", CALM_EUNSUPPORTED, "\"full_attention\"");
+    /* alpha^(d / (d - 2)), d = 8. */
+    const calm_config hunyuan = config_with("hunyuan_v1_dense", "rope_scaling",
+                                            "{\"type\": \"dynamic\", \"alpha\": 64, \"factor\": 1}");
+    ck_assert(hunyuan.rope[CALM_ROPE_GLOBAL].kind == CALM_ROPE_DEFAULT);
+    ck_near(hunyuan.rope[CALM_ROPE_GLOBAL].theta, 10000 * 256, 1e-6);
+    ck_assert_uint_eq(config_with("glm4", "partial_rotary_factor", NULL).rope[CALM_ROPE_GLOBAL].rotary, 4);
+    ck_assert(config_with("glm4", "_", NULL).rope[CALM_ROPE_GLOBAL].neighbours);
+    ck_assert(config_with("cohere2", "_", NULL).rope[CALM_ROPE_GLOBAL].neighbours);
+    ck_assert(!config_with("llama", "_", NULL).rope[CALM_ROPE_GLOBAL].neighbours);
+    config_refuses("ministral3", "rope_parameters", NULL, CALM_EFORMAT, "rope_parameters");
+    config_refuses("ministral3", "rope_parameters", "{\"original_max_position_embeddings\": 9}", CALM_EFORMAT,
+                   "llama_4_scaling_beta");
+    config_refuses("llama", "rope_parameters", "{\"llama_4_scaling_beta\": 0.1}", CALM_EUNSUPPORTED,
+                   "llama_4_scaling_beta");
+}
+END_OF_TEST
+
+/* ---- biases and multipliers ---- */
+
+TEST(biases)
+{
+    const calm_config seed = config_with("seed_oss", "attention_out_bias", "true"),
+                      ernie = config_with("ernie4_5", "use_bias", "true"),
+                      star = config_with("starcoder2", "use_bias", NULL),
+                      glm = config_with("glm4", "attention_bias", "false"),
+                      smol = config_with("smollm3", "mlp_bias", "true");
+    ck_assert(seed.bias[CALM_ROLE_Q] && seed.bias[CALM_ROLE_O] && !seed.bias[CALM_ROLE_UP]);
+    ck_assert(ernie.bias[CALM_ROLE_O] && ernie.bias[CALM_ROLE_DOWN]);
+    ck_assert(star.bias[CALM_ROLE_K] && star.bias[CALM_ROLE_UP]);
+    ck_assert(!glm.bias[CALM_ROLE_Q] && config_with("glm4", "_", NULL).bias[CALM_ROLE_V] && !glm.bias[CALM_ROLE_O]);
+    ck_assert(!smol.bias[CALM_ROLE_Q] && smol.bias[CALM_ROLE_DOWN]);
+}
+END_OF_TEST
+
+TEST(multipliers)
+{
+    const calm_config granite = config_with("granite", "logits_scaling", "4"),
+                      silent = config_with("granite", "residual_multiplier", NULL),
+                      cohere = config_with("cohere2", "logit_scale", NULL);
+    ck_assert(granite.logit_scale == .25f && granite.residual_scale == .6f && granite.attention_scale == .3f);
+    ck_assert(silent.residual_scale == 1 && cohere.logit_scale == .0625f && cohere.residual_scale == 0);
+    config_refuses("granite", "logits_scaling", "0", CALM_EFORMAT, "logits_scaling");
+    config_refuses("granitemoe", "embedding_multiplier", "\"a\"", CALM_EFORMAT, "embedding_multiplier");
+    config_refuses("llama", "residual_multiplier", "0.5", CALM_EUNSUPPORTED, "residual_multiplier");
+}
+END_OF_TEST
+
+/* ---- what published files also say ---- */
+
+TEST(fixed_settings)
+{
+    config_with("cohere2", "use_parallel_block", "true");
+    config_with("cohere2", "rotary_pct", "1.0");
+    config_with("hunyuan_v1_dense", "use_cla", "false");
+    config_with("starcoder2", "mlp_type", "null");
+    config_refuses("cohere2", "use_parallel_block", "false", CALM_EUNSUPPORTED,
+                   "\"use_parallel_block\": found false, expected true");
+    config_refuses("cohere2", "rotary_pct", "0.5", CALM_EUNSUPPORTED, "\"rotary_pct\": found 0.5, expected 1");
+    config_refuses("cohere2", "use_qk_norm", "true", CALM_EUNSUPPORTED, "use_qk_norm");
+    config_refuses("cohere2", "head_dim", "16", CALM_EUNSUPPORTED, "\"head_dim\": found 16");
+    config_refuses("starcoder2", "mlp_type", "\"gated\"", CALM_EUNSUPPORTED, "\"mlp_type\": found \"gated\"");
+    config_refuses("minimax_m2", "scoring_func", "[1]", CALM_EUNSUPPORTED, "\"scoring_func\": found [1]");
+}
+END_OF_TEST
+
+/* null is the quotient, also where the class has a default width. */
+TEST(widths_of_heads)
+{
+    ck_assert_uint_eq(config_with("seed_oss", "head_dim", NULL).head_dim, 128);
+    ck_assert_uint_eq(config_with("seed_oss", "head_dim", "null").head_dim, 8);
+    ck_assert_uint_eq(config_with("ernie4_5", "head_dim", "null").head_dim, 8);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("config_options", (const TTest *[]){blocks_without_rope, layer_types, rope_settings, biases,
+                                                         multipliers, fixed_settings, widths_of_heads, NULL});
+}
