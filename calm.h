@@ -307,7 +307,8 @@ typedef struct calm_figures {
 /* Evaluate a model on a text: perplexity and divergence of a decoder, distance of the embeddings of an encoder. */
 CALM_API calm_status calm_measure_model(calm_ctx *ctx, const calm_measure_request *request, calm_figures *out);
 
-/* Embeddings x [*n, *width] of the sentences of a text by an encoder: means of the last hidden state over tokens. */
+/* Embeddings x [*n, *width] of the sentences of a text by an encoder: means of the last hidden state over tokens,
+ * or what the model's modules.json makes of it. */
 CALM_API calm_status calm_embed(calm_ctx *ctx, const calm_measure_request *request, const double **x, size_t *n,
                                 size_t *width);
 

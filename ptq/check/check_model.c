@@ -93,7 +93,7 @@ static calm_status need_norm(calm_checking *c, const char *module, size_t width)
     const calm_check_module *found = calm_check_find_module(c, module);
     const bool old = found && calm_check_part(c, found, "gamma"); /* the first BERT checkpoints */
     CALM_TRY(need_part(c, module, old ? "gamma" : "weight", 1, width, 0));
-    return calm_arch_norm_biased(c->model.arch) ? need_part(c, module, old ? "beta" : "bias", 1, width, 0) : CALM_OK;
+    return c->model.norm_bias ? need_part(c, module, old ? "beta" : "bias", 1, width, 0) : CALM_OK;
 }
 
 /* A module of tensors that may be quantized (an embedding, head or router of MLX): checked with its parts. */
@@ -110,7 +110,7 @@ size_t calm_check_block(const calm_config *config, size_t block, calm_check_expe
     size_t n = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
-            if (names->norm[s][p])
+            if (calm_has_norm(config->arch, block, s, p))
                 list[n++] = (calm_check_expected){CALM_CHECK_NORM, names->norm[s][p], config->hidden, 0};
     for (int i = 0; i < 2 && config->qk_norm != CALM_QK_NORM_NONE; i++) {
         const size_t heads = by_head ? 1 : i ? config->n_kv : config->n_heads;
@@ -163,12 +163,12 @@ static calm_status check_tables(calm_checking *c)
     CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->embed));
     if (!is_stored(c, module))
         CALM_TRY(need_part(c, module, "weight", 2, config->vocab, config->hidden));
-    if (config->arch->bert)
-        return CALM_OK;
     if (names->final_norm) {
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->final_norm));
         CALM_TRY(need_norm(c, module, config->hidden));
     }
+    if (config->arch->ends)
+        return CALM_OK;
     if (config->head_bias)
         CALM_TRY(need_part(c, c->layout.head, "bias", 1, config->vocab, 0));
     if (c->layout.head && !config->tied && !is_stored(c, c->layout.head) && !c->unread)

@@ -3,9 +3,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
+#include "ptq/model/pooling.h"
 
 /* Hidden rows of a batch. */
 #define BATCH_BYTES ((size_t)24 * 1024 * 1024)
@@ -14,35 +16,28 @@
 /* ---- embeddings ---- */
 
 typedef struct pooling {
+    const calm_pooling *how;
     const calm_batch *batch;
     const calm_embeddings *out;
 } pooling;
 
-bool calm_embedding_mean(const float *x, size_t n, size_t width, double *mean)
-{
-    bool finite = true;
-    for (size_t j = 0; j < width; j++)
-        mean[j] = 0;
-    for (size_t t = 0; t < n; t++)
-        for (size_t j = 0; j < width; j++)
-            mean[j] += (double)x[t * width + j];
-    for (size_t j = 0; j < width; j++) {
-        mean[j] /= (double)n;
-        finite &= isfinite(mean[j]) != 0;
-    }
-    return finite;
-}
-
-/* Task: the mean of one window's rows. */
+/* Task: the embedding of one window. */
 static calm_status pool_window(calm_ctx *ctx, size_t i, void *user)
 {
     const pooling *task = user;
     const size_t n = calm_batch_tokens(task->batch, i), width = task->out->width, sentence = task->batch->first + i;
+    const double *found;
     float *x;
+    double *room;
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, calm_batch_row(task->batch, i), n, &x));
-    return calm_embedding_mean(x, n, width, task->out->x + sentence * width)
-               ? CALM_OK
-               : calm_fail(ctx, CALM_ENUMERIC, "the embedding of sentence %zu is not finite", sentence);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, room, calm_pooling_room(task->how)));
+    found = calm_pooling_run(task->how, x, n, room);
+    for (size_t j = 0; j < width; j++)
+        if (!isfinite(found[j]))
+            return calm_fail(ctx, CALM_ENUMERIC, "the embedding of sentence %zu is not finite", sentence);
+    memcpy(task->out->x + sentence * width, found, width * sizeof *found);
+    return CALM_OK;
 }
 
 size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest)
@@ -52,14 +47,15 @@ size_t calm_encode_batch(const calm_config *config, size_t n, size_t longest)
 
 size_t calm_encode_bytes(const calm_config *config, size_t n)
 {
-    return CALM_BYTES(double, n * config->hidden);
+    return CALM_BYTES(double, n * calm_pooling_width(config));
 }
 
 size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t n_subjects,
                                  size_t block_bytes)
 {
-    /* The first subject's rows, and those of the one that continues from them. */
-    return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) +
+    /* The first subject's rows, and those of the one that continues from them.  What a block takes is gone when rows of
+     * the last one are pooled, which takes less. */
+    return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) + calm_pooling_load_bytes(config) +
            calm_size_min(n_subjects, 2) *
                calm_row_store_bytes(calm_encode_batch(config, n, longest) * longest, config->hidden) + block_bytes;
 }
@@ -72,6 +68,7 @@ typedef struct encoding {
     calm_tick_fn *tick;
     void *tick_user;
     size_t done, total;              /* windows of all subjects */
+    calm_pooling how;                /* of the subject's model */
     calm_embeddings *out;            /* [n] */
 } encoding;
 
@@ -86,7 +83,7 @@ static bool follows(const encoding *e, size_t s)
 /* The embeddings of subject s from its last rows. */
 static calm_status pool(calm_ctx *ctx, encoding *e, size_t s, const calm_batch *batch)
 {
-    pooling task = {batch, &e->out[s]};
+    pooling task = {&e->how, batch, &e->out[s]};
     CALM_TRY(calm_parallel_for(ctx, batch->n, pool_window, &task));
     e->done += batch->n;
     if (e->tick)
@@ -140,6 +137,7 @@ static calm_status encode_subject(calm_ctx *ctx, encoding *e, size_t s)
     CALM_SCOPED_OUT(ctx, &tables);
     CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(e->windows), &rope));
     CALM_TRY(calm_model_load_head(ctx, model, &head));
+    CALM_TRY(calm_pooling_load(ctx, config, &e->how));
     for (size_t first = 0, n; first < e->windows->n; first += n) {
         n = calm_size_min(e->windows->n - first, most);
         CALM_TRY(encode_batch(ctx, e, s, &rope, &head, first, n));
@@ -150,10 +148,10 @@ static calm_status encode_subject(calm_ctx *ctx, encoding *e, size_t s)
 calm_status calm_encode_all(calm_ctx *ctx, const calm_subject *subjects, size_t n, const calm_windows *windows,
                             calm_tick_fn *tick, void *tick_user, calm_embeddings *out)
 {
-    encoding e = {subjects, n, windows, tick, tick_user, 0, n * windows->n, out};
+    encoding e = {subjects, n, windows, tick, tick_user, .total = n * windows->n, .out = out};
     for (size_t s = 0; s < n; s++) {
         size_t values;
-        out[s] = (calm_embeddings){.n = windows->n, .width = calm_model_config(subjects[s].model)->hidden};
+        out[s] = (calm_embeddings){.n = windows->n, .width = calm_pooling_width(calm_model_config(subjects[s].model))};
         if (!calm_size_mul(&values, out[s].n, out[s].width))
             return calm_fail(ctx, CALM_ENOMEM, "embeddings: %zu x %zu overflows", out[s].n, out[s].width);
         CALM_TRY(CALM_NEW(ctx, ctx->out, out[s].x, values));

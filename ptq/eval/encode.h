@@ -1,6 +1,7 @@
 /* Evaluation of encoders: sentence embeddings, and how far one model's are from another's.
  *
- *   embedding   mean of the last hidden state over the tokens of a sentence, which is a window
+ *   embedding   mean of the last hidden state over the tokens of a sentence, which is a window, or what the model's
+ *               modules.json says (ptq/model/pooling.h)
  *   error       |q - f| / |f|, f the reference's embedding
  *   cosine      q . f / (|q| |f|); 0 for q = 0
  *   spearman    correlation of ranks (equal values share the mean of theirs) between the cosines of all pairs of
@@ -16,12 +17,9 @@
 #define CALM_PAIRED_SENTENCES ((size_t)2048)
 
 typedef struct calm_embeddings {
-    size_t n, width;    /* sentences; hidden size */
+    size_t n, width;    /* sentences; of one     */
     double *x;          /* [n, width]             */
 } calm_embeddings;
-
-/* mean [width] = the embedding of a sentence of n tokens with rows x [n, width]; false: it is not finite. */
-bool calm_embedding_mean(const float *x, size_t n, size_t width, double *mean);
 
 /* How far one sentence's embedding is from the reference's. */
 typedef struct calm_embedding_distance {

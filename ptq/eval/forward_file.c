@@ -69,7 +69,8 @@ static calm_status list_tensors(calm_ctx *ctx, run *r)
 
 calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const calm_token_file *file)
 {
-    const size_t n_types = config->arch->bert ? config->n_types : 1;
+    const calm_ends *ends = config->arch->ends;
+    const size_t n_types = ends && ends->types && config->n_types ? config->n_types : 1;
     for (size_t s = 0; s < file->n; s++)
         for (size_t i = file->begin[s]; i < file->begin[s + 1]; i++) {
             const size_t position = i - file->begin[s];
@@ -78,9 +79,9 @@ calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const c
             if (file->types && file->types[i] >= n_types)
                 return calm_fail(ctx, CALM_EFORMAT, "%s: line %zu: types[%zu]: type %u of a token, but the model has "
                                  "%zu", file->path, file->line[s], position, file->types[i], n_types);
-            if (config->arch->bert && position >= config->max_positions)
+            if (ends && ends->positions && position >= calm_config_positions(config))
                 return calm_fail(ctx, CALM_EFORMAT, "%s: line %zu: a token at position %zu, but the model has %zu "
-                                 "positions", file->path, file->line[s], position, config->max_positions);
+                                 "positions", file->path, file->line[s], position, calm_config_positions(config));
         }
     return CALM_OK;
 }

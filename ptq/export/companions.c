@@ -224,6 +224,31 @@ calm_status calm_export_list_templates(calm_ctx *ctx, const char *model_dir, cal
     return status;
 }
 
+/* ---- sentence-transformers ---- */
+
+/* What the folders hold that modules.json lists: a sentence's embedding is made by them. */
+static calm_status add_modules(calm_ctx *ctx, const char *model_dir, calm_words *out)
+{
+    static const char *const files[] = {"config.json", "model.safetensors", "pytorch_model.bin"};
+    CALM_SCOPED_JSON(list);
+    char *path, *name;
+    bool inside;
+    CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, model_dir, "modules.json"));
+    if (!calm_path_exists(path))
+        return CALM_OK;
+    CALM_TRY(calm_json_read(ctx, path, JSON_MAX, &list));
+    for (size_t i = 0; i < calm_json_size(list) && out->n < MOST_FILES; i++) {
+        const char *folder = calm_json_string(calm_json_get(calm_json_at(list, i), "path"), "");
+        for (size_t f = 0; *folder && f < sizeof files / sizeof *files; f++) {
+            CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s/%s", folder, files[f]));
+            CALM_TRY(is_inside(ctx, model_dir, name, &inside));
+            if (inside && !strstr(folder, "..") && !is_listed(out, name))
+                CALM_TRY(calm_words_add(ctx, out, name));
+        }
+    }
+    return CALM_OK;
+}
+
 /* ---- all of them ---- */
 
 calm_status calm_export_list_companions(calm_ctx *ctx, const char *model_dir, calm_words *out, calm_words *missing)
@@ -231,7 +256,7 @@ calm_status calm_export_list_companions(calm_ctx *ctx, const char *model_dir, ca
     static const char *const files[] = {
         "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
         "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json", "generation_config.json",
-        "LICENSE",
+        "LICENSE", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
     };
     *out = (calm_words){0};
     CALM_SCOPED_OUT(ctx, ctx->scratch);
@@ -242,6 +267,7 @@ calm_status calm_export_list_companions(calm_ctx *ctx, const char *model_dir, ca
             CALM_TRY(calm_words_add(ctx, out, files[i]));
     }
     CALM_TRY(calm_export_list_templates(ctx, model_dir, out));
+    CALM_TRY(add_modules(ctx, model_dir, out));
     return add_code(ctx, model_dir, out, missing);
 }
 

@@ -120,7 +120,7 @@ static void append_prefix(calm_text *text, const calm_model *model)
     const char *prefix = calm_model_prefix(model);
     const calm_arch *arch = calm_model_config(model)->arch;
     /* vLLM puts a decoder without a head into its class with one. */
-    if (arch->encoder && !arch->bert && !*prefix)
+    if (arch->encoder && !arch->ends && !*prefix)
         calm_text_printf(text, "(model\\.)?");
     else if (calm_model_is_wrapped(model))
         calm_text_printf(text, "(model\\.language_model\\.|language_model\\.model\\.|model\\.)");
@@ -129,24 +129,40 @@ static void append_prefix(calm_text *text, const calm_model *model)
     calm_append_escaped(text, arch->names->blocks, strlen(arch->names->blocks));
 }
 
-/* "model\.layers\.(0|2)\.mlp\.down_proj$" for the blocks whose job matches; nothing when there are none. */
+/* "\.\d+\.mlp\.down_proj" or "\.(0|2)\.mlp\.down_proj" for the n blocks whose job matches. */
+static void append_modules(const wanted *w, const calm_names *names, calm_job_kind kind, place where, size_t n,
+                           calm_text *text)
+{
+    const size_t n_blocks = calm_model_config(w->input->model)->n_blocks;
+    size_t listed = 0;
+    calm_text_printf(text, "\\.%s", n == n_blocks ? "\\d+" : "");
+    for (size_t block = 0; n < n_blocks && block < n_blocks; block++)
+        if (block_has(w, block, kind, where))
+            calm_text_printf(text, "%s%zu", listed++ ? "|" : "(", block);
+    calm_text_printf(text, "%s\\.", n < n_blocks ? ")" : "");
+    add_modules(text, names, kind, where);
+}
+
+/* "model\.layers\.(0|2)\.mlp\.down_proj$" for the blocks whose job matches; nothing when there are none.  Where readers
+ * have other modules than the checkpoint: "(encoder\.layer\.\d+\.mlp\.fc2|(\w+\.)?layers\.\d+\.mlp\.down_proj)$". */
 static void add_target(const wanted *w, calm_job_kind kind, place where)
 {
     const calm_config *config = calm_model_config(w->input->model);
     const calm_names *names = config->arch->names;
     CALM_SCOPED_TEXT(text);
-    size_t n = 0, listed = 0;
+    size_t n = 0;
     for (size_t block = 0; block < config->n_blocks; block++)
         n += block_has(w, block, kind, where);
     if (!n)
         return;
+    calm_text_printf(&text, names->readers ? "(" : "");
     append_prefix(&text, w->input->model);
-    calm_text_printf(&text, "\\.%s", n == config->n_blocks ? "\\d+" : "");
-    for (size_t block = 0; n < config->n_blocks && block < config->n_blocks; block++)
-        if (block_has(w, block, kind, where))
-            calm_text_printf(&text, "%s%zu", listed++ ? "|" : "(", block);
-    calm_text_printf(&text, "%s\\.", n < config->n_blocks ? ")" : "");
-    add_modules(&text, names, kind, where);
+    append_modules(w, names, kind, where, n, &text);
+    if (names->readers) {
+        calm_text_printf(&text, "|(\\w+\\.)?%s", names->readers->blocks);
+        append_modules(w, names->readers, kind, where, n, &text);
+        calm_text_printf(&text, ")");
+    }
     calm_text_printf(&text, "$");
     w->each(w->user, text.data);
 }

@@ -111,7 +111,9 @@ static const char *const fixed[] = {
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "chat_template.jinja", "chat_template.json",
     /* how an embedding model pools */
-    "modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json", NULL};
+    "modules.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors",
+    "3_Dense/config.json", "3_Dense/model.safetensors", "sentence_bert_config.json",
+    "config_sentence_transformers.json", NULL};
 
 const char *const *calm_hub_fixed_names(void)
 {

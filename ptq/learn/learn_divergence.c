@@ -96,7 +96,27 @@ static calm_status predictions(calm_ctx *ctx, calm_tuning *s, size_t w, const fl
     return d ? calm_norm_back(ctx, norm, (calm_norm_rows_of){n, 1, width}, last, dh, NULL, NULL, d) : CALM_OK;
 }
 
-/* Of encoders: the mean over windows of 1 - cosine of the embeddings. */
+/* Of encoders: 1 - cosine of the embedding of window w; `last`: its rows before the final norm. */
+static calm_status embedding(calm_ctx *ctx, calm_tuning *s, size_t w, const float *last, double share, float *d,
+                             double *loss)
+{
+    const size_t n = calm_batch_tokens(&s->floats, w), width = s->floats.width;
+    float *h = (float *)(uintptr_t)last, *dh = d, *y;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_learn_rows(ctx, &s->floats, w, &y));
+    if (s->norm.w) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * width));
+        calm_norm_rows(&s->norm, last, n, h);
+        if (d)
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dh, n * width));
+    }
+    CALM_TRY(calm_embedding_back(ctx, &s->pooling, h, y, n, share, loss, dh));
+    return d && s->norm.w
+               ? calm_norm_back(ctx, &s->norm, (calm_norm_rows_of){n, 1, width}, last, dh, NULL, NULL, d)
+               : CALM_OK;
+}
+
+/* The mean of that over windows. */
 static calm_status embeddings(calm_ctx *ctx, calm_tuning *s, size_t first, size_t end, float *d, double *loss)
 {
     const float *last = s->inputs[calm_model_config(s->of.p->in.model)->n_blocks];
@@ -104,12 +124,8 @@ static calm_status embeddings(calm_ctx *ctx, calm_tuning *s, size_t first, size_
     *loss = 0;
     for (size_t w = first; w < end; w++) {
         const size_t at = place(s, first, w);
-        float *y;
         double one;
-        CALM_SCOPED_SCRATCH(ctx);
-        CALM_TRY(calm_learn_rows(ctx, &s->floats, w, &y));
-        CALM_TRY(calm_embedding_back(ctx, last + at, y, calm_batch_tokens(&s->floats, w), s->floats.width, share, &one,
-                                     d ? d + at : NULL));
+        CALM_TRY(embedding(ctx, s, w, last + at, share, d ? d + at : NULL, &one));
         *loss += one * share;
     }
     return CALM_OK;
@@ -191,6 +207,8 @@ calm_status calm_tuning_open(calm_ctx *ctx, calm_tuning *s)
     calm_head head;
     if (calm_inputs_encode(&p->in)) {
         CALM_TRY(calm_model_load_head(ctx, p->in.model, &head));
+        CALM_TRY(calm_pooling_load(ctx, calm_model_config(p->in.model), &s->pooling));
+        s->norm = head.norm;
     } else {
         CALM_TRY(calm_predictors_open(ctx, &s->subjects[0], &s->subjects[1], 1, p->in.calib.longest, &s->set));
         head = s->set.models[0].head;

@@ -6,6 +6,7 @@
 #include "algorithms/tune.h"
 #include "ptq/eval/predict.h"
 #include "ptq/model/block_back.h"
+#include "ptq/model/pooling.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/learn/learn.h"
 
@@ -154,6 +155,8 @@ typedef struct calm_tuning {
     calm_batch floats;           /* final rows of the float model, all calibration windows */
     calm_subject subjects[2];
     calm_predictors set;         /* the float model, the tuned one: of both only the head  */
+    calm_norm norm;              /* of an encoder: behind its blocks, or none              */
+    calm_pooling pooling;        /* of an encoder                                          */
     float **inputs;              /* [n_blocks + 1][longest, D] what enters each block      */
     uint32_t *targets;           /* [longest] of rows that predict anything                */
 } calm_tuning;

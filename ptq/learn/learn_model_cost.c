@@ -76,7 +76,8 @@ size_t calm_learn_model_bytes(const calm_run *p, unsigned extras, bool spill, si
         return 0;
     size_t opening = 0, pass = 0;
     const bool encodes = calm_inputs_encode(&p->in);
-    size_t held = (encodes ? calm_model_load_head_bytes(config) : calm_predictors_open_bytes(config, 1, 1, longest)) +
+    size_t held = (encodes ? calm_model_load_head_bytes(config) + calm_pooling_load_bytes(config)
+                           : calm_predictors_open_bytes(config, 1, 1, longest)) +
                   calm_learn_room_new_bytes(model) +
                   (config->n_blocks + 1) * rows + config->n_blocks * CALM_BYTES(calm_learn_view, 1) +
                   CALM_BYTES(uint32_t, longest) +
@@ -96,6 +97,6 @@ size_t calm_learn_model_bytes(const calm_run *p, unsigned extras, bool spill, si
     const size_t predictions = calm_size_max(calm_predict_scratch_bytes(config, longest, true, n_threads),
                                              calm_predict_back_scratch_bytes(config, longest, n_threads)) +
                                2 * CALM_BYTES(calm_prediction, longest);
-    pass = 5 * rows + calm_size_max(pass, encodes ? calm_embedding_back_scratch_bytes(config->hidden) : predictions);
+    pass = 5 * rows + calm_size_max(pass, encodes ? calm_embedding_back_scratch_bytes(config) : predictions);
     return held + calm_size_max(opening, pass);
 }

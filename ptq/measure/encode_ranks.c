@@ -6,6 +6,7 @@
 
 #include "ptq/cluster/wire.h"
 #include "ptq/measure/measure.h"
+#include "ptq/model/pooling.h"
 
 /* Parts [n] of the sentences that have any, in order. */
 typedef struct parts {
@@ -93,7 +94,7 @@ calm_status calm_division_encode(calm_ctx *ctx, const calm_run *p, const calm_su
                                  const calm_windows *windows, calm_tick_fn *tick_fn, void *tick_user,
                                  calm_embeddings *out)
 {
-    const size_t width = calm_model_config(p->in.model)->hidden;
+    const size_t width = calm_pooling_width(calm_model_config(p->in.model));
     calm_rank_progress ticks = {tick_fn, tick_user, 0, windows->n};
     parts of = {.n = 0};
     if (!calm_rank_may_measure(p, subject, 1, windows) || windows->n < 2 ||

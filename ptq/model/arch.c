@@ -18,6 +18,12 @@
 const calm_names calm_names_llama = {USUAL_NAMES};
 const calm_names calm_names_qk_norm = {USUAL_NAMES, .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"};
 
+bool calm_has_norm(const calm_arch *arch, size_t block, calm_sublayer sublayer, calm_norm_place place)
+{
+    const bool first = block == 0 && sublayer == CALM_SUBLAYER_ATTENTION && place == CALM_NORM_IN;
+    return arch->names->norm[sublayer][place] && !(first && arch->names->bare_start);
+}
+
 calm_status calm_head_module(calm_ctx *ctx, const calm_names *names, const char *prefix, const char **out)
 {
     static const char model[] = "model.";

@@ -22,15 +22,33 @@ typedef struct calm_expert_names {
     bool interleaved;                          /* rows of gate and up take turns in the first of these            */
 } calm_expert_names;
 
+/* What encoders have around their blocks, each NULL where the family has none. */
+typedef struct calm_ends {
+    const char *positions, *types, *norm;      /* of the embeddings, behind the prefix: "embeddings.LayerNorm"   */
+    const char *pooler;                        /* tanh(W x_0 + b) of the first token, behind the prefix          */
+    const char *transform, *transform_norm;    /* of a masked language model: before its head, without prefix    */
+    const char *bias;                          /* of its logits: tensors joined by '|', the first that is there  */
+} calm_ends;
+
+/* Keys of config.json for the sizes of a family that has its own; NULL: the usual ones. */
+typedef struct calm_size_keys {
+    const char *hidden, *inner, *blocks, *heads, *positions, *eps, *activation;
+} calm_size_keys;
+
 /* Names of modules: those of a block follow "<prefix><blocks>.<number>."; NULL where the family has none. */
-typedef struct calm_names {
+typedef struct calm_names calm_names;
+struct calm_names {
     const char *blocks;                                      /* "layers"                    */
     const char *embed, *final_norm, *head;                   /* head: calm_head_module      */
     const char *role[CALM_N_ROLES];                          /* "self_attn.q_proj"          */
     const char *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];  /* "input_layernorm"           */
+    const calm_names *readers;    /* modules of transformers, where they are not those of checkpoints; NULL: they are */
     const char *q_norm, *k_norm;
+    bool bare_start;          /* block 0 has no norm before its attention                      */
+    bool up_first;            /* the matrix of gate and up has up in its first half            */
+    const char *distance;     /* table of what is added to scores by distance, behind the prefix (distance.h) */
     calm_expert_names moe;    /* linears of an expert: the last word of role[GATE], role[UP], role[DOWN] */
-} calm_names;
+};
 
 typedef struct calm_arch {
     const char *name;          /* [a-z0-9_]+ : the name in arch.def                       */
@@ -45,8 +63,10 @@ typedef struct calm_arch {
     bool neighbours;           /* rotary pairs: channel 2 c with 2 c + 1                  */
     bool parallel;             /* the MLP reads what attention reads, and has no IN norm  */
     bool encoder;              /* no head for the next token: judged by its hidden rows   */
-    bool both_ways;            /* every token sees every other                            */
-    bool bert;                 /* embeddings of position and type, with a norm; heads of BERT */
+    bool both_ways;            /* every token sees every other; read_config may change it in calm_config */
+    const calm_ends *ends;     /* of encoders with more than blocks and a norm; NULL: none */
+    const calm_size_keys *sizes, *old_sizes;    /* NULL: the usual keys; of an older spelling, taken where its `hidden`
+                                                   is there                                                        */
     const char *stem;          /* "Llama": LlamaModel, LlamaForSequenceClassification and others are this model
                                   without a head for the next token; NULL: there are none that calm knows */
     bool default_tied;         /* when tie_word_embeddings is absent                      */
@@ -54,15 +74,20 @@ typedef struct calm_arch {
     int64_t default_head_dim;  /* when head_dim is absent; 0: hidden / heads              */
     int64_t default_positions; /* when max_position_embeddings is absent; 0: 2048         */
     double default_rope_theta; /* 0: no rotary embedding                                  */
+    const char *theta_key;     /* NULL: rope_theta                                        */
+    const char *local_theta_key;    /* blocks that slide have a second rotary embedding; NULL: no */
+    double default_local_theta;
+    bool scales_both;          /* "rope_scaling" is for both of them                      */
     bool local_rope;           /* sliding blocks have an embedding of their own, unscaled, of the same theta */
     double partial_rope;       /* partial_rotary_factor counts, and is this when absent; 0: it does not */
-    const char *eps_key;       /* NULL: layer_norm_eps of LayerNorm, rms_norm_eps of RMSNorm           */
+    const char *eps_key;       /* NULL: layer_norm_eps of LayerNorm, rms_norm_eps of RMSNorm; "": none, it is fixed */
     const char *rope_keys;     /* settings of the rotary embedding that read_config reads, joined by ' ' */
     bool mrope;                /* wrappers give images three positions, in sections of the channels   */
+    bool ntk_rope;             /* knows rope_type ntk: of theta times factor, divided by factor^(2 / r)  */
     bool phi_rope;             /* partial_rotary_factor counts; yarn is an old name of longrope, and the original
                                   positions are 4096 when original_max_position_embeddings is absent */
     double default_eps;        /* of the norms, when the config is silent; 0: 1e-6        */
-    const char *default_activation;    /* when hidden_act is absent; NULL: silu, or gelu of BERT */
+    const char *default_activation;    /* when its key is absent; NULL: silu, of Gemma gelu_pytorch_tanh */
     const char *keys;          /* keys that read_config reads, joined by ' '              */
 
     /* What is particular in this family's config.  Called after the common keys are read. */
@@ -73,8 +98,8 @@ typedef struct calm_arch {
  * around the blocks. */
 #define CALM_USUAL_ENDS                                                                                      \
     .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", .head = "lm_head"
-#define CALM_USUAL_MODULES                                                                                   \
-    CALM_USUAL_ENDS,                                                                                         \
+#define CALM_USUAL_MODULES CALM_USUAL_ENDS, CALM_USUAL_ROLES
+#define CALM_USUAL_ROLES                                                                                     \
     .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
              [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
              [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
@@ -102,6 +127,9 @@ extern const calm_names calm_names_llama;
 
 /* The same with RMSNorm over heads of q and k. */
 extern const calm_names calm_names_qk_norm;
+
+/* Has a block a norm there? */
+bool calm_has_norm(const calm_arch *arch, size_t block, calm_sublayer sublayer, calm_norm_place place);
 
 /* Norms behind each sublayer alone, and over the whole q and k (arch_olmo2.c). */
 extern const calm_names calm_names_olmo;

@@ -5,34 +5,24 @@
  *   x = LayerNorm(x + o(attn(q(x), k(x), v(x))));  x = LayerNorm(x + down(gelu(up(x))))
  *
  * Reference: arXiv 1810.04805; transformers' modeling_bert.py. */
-#include <string.h>
-
-#include "ptq/model/arch.h"
+#include "ptq/model/bert.h"
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const char *positions;
-    CALM_TRY(calm_config_size(ctx, path, root, "type_vocab_size", &(int64_t){2}, &config->n_types));
-    CALM_TRY(calm_json_need_string(ctx, path, root, "position_embedding_type", "absolute", &positions));
-    /* Relative positions add terms to the scores that the attention here does not have. */
-    if (strcmp(positions, "absolute") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: \"position_embedding_type\": \"%s\" is not supported, only \"absolute\"", path,
-                         positions);
-    for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        config->bias[role] = true;
+    CALM_TRY(calm_bert_types(ctx, path, root, 2, 1, config));
+    CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));
+    calm_bert_biases(config);
     return CALM_OK;
 }
 
-static const calm_names names = {
-    .blocks = "encoder.layer",
-    .embed = "embeddings.word_embeddings",
-    .head = "cls.predictions.decoder",
-    .role = {[CALM_ROLE_Q] = "attention.self.query", [CALM_ROLE_K] = "attention.self.key",
-             [CALM_ROLE_V] = "attention.self.value", [CALM_ROLE_O] = "attention.output.dense",
-             [CALM_ROLE_UP] = "intermediate.dense", [CALM_ROLE_DOWN] = "output.dense"},
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attention.output.LayerNorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "output.LayerNorm"}},
+static const calm_names names = {CALM_BERT_MODULES, .head = "cls.predictions.decoder"};
+
+static const calm_ends ends = {
+    CALM_BERT_EMBEDDINGS,
+    .pooler = "pooler.dense",
+    .transform = "cls.predictions.transform.dense",
+    .transform_norm = "cls.predictions.transform.LayerNorm",
+    .bias = "cls.predictions.decoder.bias|cls.predictions.bias",
 };
 
 const calm_arch calm_arch_bert = {
@@ -43,11 +33,11 @@ const calm_arch calm_arch_bert = {
     .norm = CALM_NORM_LAYER,
     .encoder = true,
     .both_ways = true,
-    .bert = true,
+    .ends = &ends,
+    .default_activation = "gelu",
     .default_tied = true,
     .default_positions = 512,
     .default_eps = 1e-12,
-    .keys = "type_vocab_size position_embedding_type directionality pooler_fc_size pooler_num_attention_heads "
-            "pooler_num_fc_layers pooler_size_per_head pooler_type",    /* those from directionality on do nothing */
+    .keys = CALM_BERT_KEYS,
     .read_config = read_config,
 };

@@ -1,7 +1,8 @@
 /* Grouped-query attention over one window, in blocks of query rows.
  *
  *   s[t, j] = scale q_t . k_j, capped if the family caps,  p = softmax(s),  context_t = sum_j p[t, j] v_j
- *   causal: keys j <= t, and of those position_t - position_j < window;  encoders: all keys
+ *   causal: keys j <= t, and of those position_t - position_j < window
+ *   both ways: all keys, or those with |position_t - position_j| < window; some families add a number for the distance
  *
  * A block of query rows needs the keys up to its last row alone: about half of the causal square is never computed. The
  * division by the softmax's sum comes after the product with v, on d values instead of T. */
@@ -11,7 +12,7 @@
 #include <string.h>
 
 #include "ptq/base/threads.h"
-#include "ptq/model/arch.h"
+#include "ptq/model/distance.h"
 #include "ptq/model/layout.h"
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
@@ -42,13 +43,29 @@ static size_t first_key(const calm_heads *a, size_t t)
     return j;
 }
 
+/* Behind the last key that query t sees. */
+static size_t end_key(const calm_heads *a, size_t t)
+{
+    const size_t n = a->span->n_tokens;
+    size_t j = t + 1;
+    if (!a->config->both_ways)
+        return j;
+    if (!a->window)
+        return n;
+    if (!a->span->positions)
+        return calm_size_min(n, t + a->window);
+    while (j < n && position(a, j) - position(a, t) < a->window)
+        j++;
+    return j;
+}
+
 calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
 {
     const calm_config *config = a->config;
     const size_t n_tokens = a->span->n_tokens, n = calm_size_min(n_tokens - first, CALM_QUERY_ROWS);
     /* A block of query rows needs the keys from the first that its first query sees; query heads share a key head in
      * groups of n_heads / n_kv. */
-    const size_t key = first_key(a, first), end = config->arch->both_ways ? n_tokens : first + n;
+    const size_t key = first_key(a, first), end = end_key(a, first + n - 1);
     const size_t kv_head = head / (config->n_heads / config->n_kv), d = config->head_dim;
     return (calm_query_rows){.head = head,
                              .first = first,
@@ -69,22 +86,35 @@ calm_status calm_heads_scores(calm_ctx *ctx, const calm_heads *a, const calm_que
                          a->kv_stride, 0.0f, scores, rows->n_keys);
 }
 
+/* row [n] of query t and keys first .. of the block: scaled, with what is added for the distance. */
+static void add_distances(const calm_heads *a, const calm_query_rows *rows, size_t t, size_t first, size_t n,
+                          float *row)
+{
+    const size_t from = position(a, t);
+    for (size_t j = 0; j < n; j++)
+        row[j] = row[j] * a->config->attention_scale
+                 + calm_distance_at(a->distance, rows->head, from, position(a, rows->key + first + j));
+}
+
 void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums)
 {
     const calm_config *config = a->config;
     const size_t n_keys = rows->n_keys;
     for (size_t r = 0; r < rows->n; r++) {
         /* Later queries of the block may see fewer of its first keys. */
-        const size_t t = rows->first + r, last = config->arch->both_ways ? n_keys - 1 : t - rows->key;
-        const size_t first = first_key(a, t) - rows->key, n = last + 1 - first;
+        const size_t t = rows->first + r, end = end_key(a, t) - rows->key;
+        const size_t first = first_key(a, t) - rows->key, n = end - first;
         float *row = scores + r * n_keys;
         memset(row, 0, first * sizeof *row);
         /* The cap is on scaled scores, so it applies the scale; else the softmax does, which saves a pass. */
         if (config->attention_cap > 0)
             calm_vec_soft_cap(n, config->attention_scale, config->attention_cap, row + first);
-        sums[r] = calm_vec_softmax_numerators(n, config->attention_cap > 0 ? 1 : config->attention_scale, row + first);
+        if (a->distance)
+            add_distances(a, rows, t, first, n, row + first);
+        const bool scaled = config->attention_cap > 0 || a->distance;
+        sums[r] = calm_vec_softmax_numerators(n, scaled ? 1 : config->attention_scale, row + first);
         /* Zeros, so that one product with v serves all rows of the block. */
-        memset(row + last + 1, 0, (n_keys - last - 1) * sizeof *row);
+        memset(row + end, 0, (n_keys - end) * sizeof *row);
     }
 }
 
@@ -276,7 +306,8 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     const calm_config *config = block->config;
     const size_t n = span->n_tokens, width = config->n_heads * config->head_dim;
     CALM_SCOPED_SCRATCH(ctx);
-    calm_heads a = {.config = config, .span = span, .window = config->window[block->index]};
+    calm_heads a = {.config = config, .span = span, .window = config->window[block->index],
+                    .distance = block->distance};
     float *context;
     calm_observation seen = {CALM_HOOK_QKV_IN, CALM_NO_EXPERT, span->window, h, n, config->hidden, NULL};
     CALM_TRY(calm_observe(observer, ctx, &seen));

@@ -67,7 +67,8 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
 {
     const calm_config *config = block->config;
     const size_t n = span->n_tokens;
-    *tape = (calm_attention_tape){.heads = {.config = config, .span = span, .window = config->window[block->index]}};
+    *tape = (calm_attention_tape){.heads = {.config = config, .span = span, .window = config->window[block->index],
+                                              .distance = block->distance}};
     CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply_tiled, &tape->heads));
     CALM_TRY(new_raw(ctx, block, tape));
     /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */

@@ -13,6 +13,7 @@ typedef struct calm_heads {
     float *q, *k, *v; /* first columns of [T, q_stride] and [T, kv_stride]     */
     size_t q_stride, kv_stride;
     size_t window; /* keys that a query sees; 0: all                        */
+    const float *distance; /* added to scores (distance.h), or NULL         */
 } calm_heads;
 
 /* Up to CALM_QUERY_ROWS queries of one head, and the keys that any of them sees. */

@@ -20,8 +20,8 @@ void calm_activate(calm_activation activation, size_t n, float *x)
     functions[activation](n, x);
 }
 
-calm_status calm_mlp_project(calm_ctx *ctx, const calm_weight *weight, const float *h, size_t n, calm_apply_fn *apply,
-                             float **a, float **b)
+calm_status calm_mlp_project(calm_ctx *ctx, const calm_config *config, const calm_weight *weight, const float *h,
+                             size_t n, calm_apply_fn *apply, float **a, float **b)
 {
     const calm_weight *fused = &weight[CALM_ROLE_FUSED_GATE_UP], *gate = &weight[CALM_ROLE_GATE],
                       *up = &weight[CALM_ROLE_UP];
@@ -38,10 +38,11 @@ calm_status calm_mlp_project(calm_ctx *ctx, const calm_weight *weight, const flo
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, both, n * 2 * inner));
     CALM_TRY(apply(ctx, fused, h, n, both));
-    /* Rows of the fused product are [gate | up]; the activation kernels want each of them contiguous. */
+    /* Rows of the fused product are [gate | up] or [up | gate]; the activation kernels want each contiguous. */
+    const bool up_first = config->arch->names->up_first;
     for (size_t t = 0; t < n; t++) {
-        memcpy(*a + t * inner, both + t * 2 * inner, inner * sizeof **a);
-        memcpy(*b + t * inner, both + t * 2 * inner + inner, inner * sizeof **b);
+        memcpy((up_first ? *b : *a) + t * inner, both + t * 2 * inner, inner * sizeof **a);
+        memcpy((up_first ? *a : *b) + t * inner, both + t * 2 * inner + inner, inner * sizeof **b);
     }
     return CALM_OK;
 }
@@ -116,7 +117,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
     CALM_SCOPED_SCRATCH(ctx);
     float *a, *b;
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, config->hidden));
-    CALM_TRY(calm_mlp_project(ctx, weight, h, n, calm_weight_apply, &a, &b));
+    CALM_TRY(calm_mlp_project(ctx, config, weight, h, n, calm_weight_apply, &a, &b));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE, a, n, inner));
     CALM_TRY(calm_parallel_rows(ctx, n, combine_rows, &(combine_task){config, inner, a, b}));
     CALM_TRY(calm_mlp_transform(ctx, config, n, inner, a));

@@ -35,6 +35,7 @@ typedef struct calm_block {
     calm_weight weight[CALM_N_ROLES];
     calm_norm norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];
     calm_norm q_norm, k_norm;    /* over a head or the whole projection */
+    const float *distance;       /* added to scores (distance.h), or NULL */
     calm_mixture moe;
 } calm_block;
 

@@ -6,7 +6,7 @@
 
 double calm_block_operations(const calm_config *config, double weights, double window)
 {
-    return 2 * weights + (config->arch->both_ways ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);
+    return 2 * weights + (config->both_ways ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);
 }
 
 /* Of the weights that are there: experts are not loaded. */

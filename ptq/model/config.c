@@ -33,18 +33,29 @@ calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *r
     return CALM_OK;
 }
 
+/* Under which keys the sizes are. */
+static const calm_size_keys *size_keys(const calm_arch *arch, const calm_json *root)
+{
+    static const calm_size_keys usual = {"hidden_size", "intermediate_size", "num_hidden_layers",
+                                         "num_attention_heads", "max_position_embeddings", NULL, NULL};
+    if (arch->old_sizes && calm_json_get(root, arch->old_sizes->hidden))
+        return arch->old_sizes;
+    return arch->sizes ? arch->sizes : &usual;
+}
+
 /* Numbers of heads and their width, and the scale 1 / sqrt(d) of the scores, which Gemma overrides. */
 static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_arch *arch = config->arch;
-    CALM_TRY(calm_config_size(ctx, path, root, "num_attention_heads", NULL, &config->n_heads));
+    const calm_size_keys *keys = size_keys(arch, root);
+    CALM_TRY(calm_config_size(ctx, path, root, keys->heads, NULL, &config->n_heads));
     /* null is the quotient too, where a class has a number of its own. */
     const bool quotient = !arch->default_head_dim || calm_json_get(root, "head_dim");
     /* Only then is the width of a head the quotient; elsewhere heads * head_dim may differ from the hidden size. */
     if (quotient && calm_json_typeof(calm_json_get(root, "head_dim")) == CALM_JSON_NULL &&
         config->hidden % config->n_heads != 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu", path,
-                         config->hidden, config->n_heads);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %s %zu is not a multiple of %s %zu", path, keys->hidden,
+                         config->hidden, keys->heads, config->n_heads);
     const bool many =
         arch->default_kv_heads && !calm_json_get(root, "num_key_value_heads"); /* null: as many as heads */
     int64_t kv = many ? arch->default_kv_heads : (int64_t)config->n_heads;
@@ -80,56 +91,70 @@ static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
+calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                                   const char *usual, calm_activation *out)
+{
+    static const char names[] = "silu|swish|gelu|gelu_python|gelu_pytorch_tanh|gelu_new|relu";
+    static const calm_activation known[] = {CALM_ACTIVATION_SILU, CALM_ACTIVATION_SILU, CALM_ACTIVATION_GELU,
+                                            CALM_ACTIVATION_GELU, CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH,
+                                            CALM_ACTIVATION_RELU};
+    const char *name;
+    CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
+    /* The published code of Nomic's BERT names the function with its gate. */
+    const int index = calm_option_value_index(names, strcmp(name, "swiglu") == 0 ? "silu" : name);
+    if (index < 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, "
+                         "gelu_pytorch_tanh, gelu_new or relu", path, key, name);
+    *out = known[index];
+    return CALM_OK;
+}
+
 /* "hidden_activation" (gemma) wins over "hidden_act". */
 static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    static const char names[] = "silu|swish|gelu|gelu_pytorch_tanh|gelu_new|relu";
-    static const calm_activation known[] = {CALM_ACTIVATION_SILU, CALM_ACTIVATION_SILU, CALM_ACTIVATION_GELU,
-                                            CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_RELU};
     /* Gemma configs may carry a hidden_act too, which their own code does not read. */
     const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE;
     const char *usual = config->arch->default_activation ? config->arch->default_activation
                         : gemma                          ? "gelu_pytorch_tanh"
-                        : config->arch->bert             ? "gelu"
                                                          : "silu";
-    const char *key = gemma ? "hidden_activation" : "hidden_act", *name;
-    CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
-    const int index = calm_option_value_index(names, name);
-    if (index < 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, "
-                         "gelu_pytorch_tanh, gelu_new or relu", path, key, name);
-    config->activation = known[index];
-    return CALM_OK;
+    const char *own = size_keys(config->arch, root)->activation;
+    const char *key = own ? own : gemma ? "hidden_activation" : "hidden_act";
+    return calm_config_activation(ctx, path, root, key, usual, &config->activation);
 }
 
 /* What every family has, with its defaults where the config is silent; also room for what differs by block. */
 static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const bool tied = config->arch->default_tied;
-    const char *eps_key = config->arch->eps_key                    ? config->arch->eps_key
+    const calm_size_keys *keys = size_keys(config->arch, root);
+    const char *eps_key = keys->eps                                ? keys->eps
+                          : config->arch->eps_key                  ? config->arch->eps_key
                           : config->arch->norm == CALM_NORM_LAYER ? "layer_norm_eps"
                                                                   : "rms_norm_eps";
     const double eps = config->arch->default_eps > 0 ? config->arch->default_eps : 1e-6;
     const int64_t positions = config->arch->default_positions ? config->arch->default_positions : 2048;
     double value;
-    CALM_TRY(calm_config_size(ctx, path, root, "hidden_size", NULL, &config->hidden));
-    CALM_TRY(calm_config_size(ctx, path, root, "intermediate_size", NULL, &config->inner));
-    CALM_TRY(calm_config_size(ctx, path, root, "num_hidden_layers", NULL, &config->n_blocks));
+    CALM_TRY(calm_config_size(ctx, path, root, keys->hidden, NULL, &config->hidden));
+    CALM_TRY(calm_config_size(ctx, path, root, keys->inner, NULL, &config->inner));
+    CALM_TRY(calm_config_size(ctx, path, root, keys->blocks, NULL, &config->n_blocks));
     CALM_TRY(calm_config_size(ctx, path, root, "vocab_size", NULL, &config->vocab));
-    CALM_TRY(calm_config_size(ctx, path, root, "max_position_embeddings", &positions, &config->max_positions));
+    CALM_TRY(calm_config_size(ctx, path, root, keys->positions, &positions, &config->max_positions));
     /* Arrays over blocks are allocated below; no real model comes near. */
     if (config->n_blocks > 4096)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_hidden_layers\": expected 1 to 4096, found %zu", path,
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected 1 to 4096, found %zu", path, keys->blocks,
                          config->n_blocks);
     CALM_TRY(read_heads(ctx, path, root, config));
     CALM_TRY(calm_json_need_number(ctx, path, root, eps_key, &eps, 0, 1, &value));
     config->norm_eps = (float)value;
     /* What families change: their read_config runs last. */
     config->embedding_scale = 1;
+    config->both_ways = config->arch->both_ways;
+    config->norm_bias = calm_arch_norm_biased(config->arch);
     config->qk_norm = config->arch->qk_norm;
     config->moe.scale = 1;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "tie_word_embeddings", &tied, &config->tied));
     CALM_TRY(read_activation(ctx, path, root, config));
+    config->head_activation = config->activation;
     CALM_TRY(CALM_NEW(ctx, ctx->out, config->window, config->n_blocks));
     CALM_TRY(CALM_NEW(ctx, ctx->out, config->local_rope, config->n_blocks));
     return CALM_NEW(ctx, ctx->out, config->moe.sparse, config->n_blocks);
@@ -214,9 +239,23 @@ bool calm_slides_between(size_t block, int64_t pattern)
     return (block + 1) % (size_t)pattern != 0;
 }
 
+void calm_config_windows_both_ways(calm_config *config)
+{
+    /* Whole division, as the reference's. */
+    for (size_t i = 0; i < config->n_blocks; i++)
+        config->window[i] = config->window[i] ? config->window[i] / 2 + 1 : 0;
+}
+
 bool calm_slides_always(size_t block, int64_t pattern)
 {
     (void)block;
     (void)pattern;
     return true;
+}
+
+/* ---- positions ---- */
+
+size_t calm_config_positions(const calm_config *config)
+{
+    return config->max_positions - config->position_base;
 }

@@ -16,6 +16,7 @@
 #define CALM_SIZE_LIMIT ((int64_t)1 << 24)
 
 typedef struct calm_arch calm_arch;
+typedef struct calm_pooling calm_pooling;
 
 typedef enum calm_activation {
     CALM_ACTIVATION_SILU,         /* x / (1 + exp(-x))                                            */
@@ -79,6 +80,12 @@ typedef struct calm_config {
     size_t n_blocks, vocab;
     size_t n_heads, n_kv, head_dim;   /* query heads, key/value heads, width of each            */
     size_t max_positions, n_types;    /* rows of the position and type embeddings, encoders     */
+    size_t position_base;             /* row of the first token's position; not 0: tokens count, padding (id
+                                         position_base - 1) does not, and has row position_base - 1 */
+    size_t n_distances;               /* rows of the table of distances (distance.h)            */
+    bool both_ways;                   /* every token sees every other                           */
+    bool norm_bias;                   /* LayerNorms have one                                    */
+    const calm_pooling *pooling;      /* of sentences (pooling.h); NULL: the mean of rows       */
     float norm_eps;
     calm_rope_config rope[CALM_N_ROPES];
     bool *local_rope;                 /* [n_blocks] is rotated by rope[CALM_ROPE_LOCAL]         */
@@ -87,6 +94,7 @@ typedef struct calm_config {
     bool head_bias;                   /* the head of a decoder has one                          */
     bool bias[CALM_N_ROLES];          /* this role's linear has one                             */
     calm_activation activation;
+    calm_activation head_activation;  /* of a masked language model's head                      */
     calm_qk_norm qk_norm;
     float attention_scale;            /* of q . k                                               */
     float attention_cap, logit_cap;   /* s = cap tanh(s / cap); 0: none                         */
@@ -95,7 +103,8 @@ typedef struct calm_config {
     float logit_scale;                /* before the cap; 0: none                                */
     float query_growth;               /* q at position p times 1 + this ln(1 + floor(p / original)); 0: none */
     size_t down_hadamard;             /* down reads x H, H of this many channels a block (tensor/rotation.h); 0: x */
-    size_t *window;                   /* [n_blocks] keys a query sees, 0 = all                  */
+    size_t *window;                   /* [n_blocks] keys a query sees, 0 = all; both ways: those at a distance below it
+                                         on either side */
     calm_moe_config moe;
     calm_dtype dtype;                 /* as config.json states it                               */
     bool dtype_known;                 /* false: it does not, and dtype is the embedding's       */
@@ -110,6 +119,9 @@ calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *r
 calm_status calm_config_read_accepting(calm_ctx *ctx, const char *path, const calm_json *root,
                                        const calm_words *accepted, calm_config *out);
 
+/* Tokens of the longest window that an encoder with a table of positions reads. */
+size_t calm_config_positions(const calm_config *config);
+
 /* Has any block experts?  Those multiply the rows of all windows together, and are loaded by what is routed to them. */
 bool calm_config_is_mixture(const calm_config *config);
 
@@ -118,6 +130,10 @@ bool calm_config_is_mixture(const calm_config *config);
 /* A whole number 1 .. CALM_SIZE_LIMIT; `fallback` NULL: it must be there. */
 calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
                              const int64_t *fallback, size_t *out);
+
+/* The activation function that `key` names, `usual` when it is absent. */
+calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                                   const char *usual, calm_activation *out);
 
 /* Fill config->window: "layer_types" lists which blocks slide; without it `slides` decides (NULL: none).  Their
  * width is "sliding_window", or `fallback` when the key is absent; null is none, and 0 where no block slides.
@@ -131,6 +147,10 @@ bool calm_slides_always(size_t block, int64_t pattern);
 
 /* All but every pattern-th block slide. */
 bool calm_slides_between(size_t block, int64_t pattern);
+
+/* "sliding_attention" without the future becomes both ways: of `width` keys a query sees half on either side, and
+ * its own. */
+void calm_config_windows_both_ways(calm_config *config);
 
 /* config->no_rope for a family to fill in. */
 calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config);

@@ -64,11 +64,25 @@ static bool family_reads_key(const calm_arch *arch, const char *key)
     return false;
 }
 
+static bool is(const char *name, const char *key)
+{
+    return name && strcmp(name, key) == 0;
+}
+
+/* Is it the family's own key of a size? */
+static bool is_size(const calm_size_keys *sizes, const char *key)
+{
+    return sizes && (is(sizes->hidden, key) || is(sizes->inner, key) || is(sizes->blocks, key) ||
+                     is(sizes->heads, key) || is(sizes->positions, key) || is(sizes->eps, key) ||
+                     is(sizes->activation, key));
+}
+
 /* Does calm read it? */
 static bool calm_reads_key(const calm_arch *arch, const char *key)
 {
     return calm_arch_listed(common, ' ', key) || calm_arch_listed(some, ' ', key) ||
-           (arch->keys && calm_arch_listed(arch->keys, ' ', key)) ||
+           (arch->keys && calm_arch_listed(arch->keys, ' ', key)) || is_size(arch->sizes, key) ||
+           is_size(arch->old_sizes, key) || is(arch->theta_key, key) || is(arch->local_theta_key, key) ||
            (arch->default_rope_theta > 0 && calm_arch_listed(rotary, ' ', key));
 }
 

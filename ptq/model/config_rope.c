@@ -44,22 +44,31 @@ static calm_status check_names(calm_ctx *ctx, const source *from, const calm_arc
 static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
     /* In the order of calm_rope_kind; su is Phi-3's first name of longrope. */
-    static const char kinds[] = "default|linear|dynamic|llama3|yarn|longrope|su|mrope";
-    const int mrope = CALM_ROPE_LONGROPE + 2;
+    static const char kinds[] = "default|linear|dynamic|llama3|yarn|longrope|su|mrope|ntk";
+    const int mrope = CALM_ROPE_LONGROPE + 2, ntk = mrope + 1;
     const char *name = "default";
     /* The old key first, so that the new one wins where both are given. */
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "type", name, &name));
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "rope_type", name, &name));
     const int kind = calm_option_value_index(kinds, name);
-    if (kind < 0 || (kind == mrope && !config->arch->mrope))
+    if (kind < 0 || (kind == mrope && !config->arch->mrope) || (kind == ntk && !config->arch->ntk_rope))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope_type \"%s\" is not supported; expected default, linear, "
                          "dynamic, llama3, yarn or longrope", from->path, name);
     const bool old = config->arch->phi_rope && kind == CALM_ROPE_YARN;
     if (kind == mrope)
         out->kind = CALM_ROPE_DEFAULT;
+    else if (kind == ntk)
+        out->kind = CALM_ROPE_LINEAR;    /* of another theta and factor: read_one */
     else
         out->kind = old || kind > CALM_ROPE_LONGROPE ? CALM_ROPE_LONGROPE : (calm_rope_kind)kind;
     return CALM_OK;
+}
+
+/* rope_type ntk, https://kexue.fm/archives/9706: f_c = (theta factor)^(-2c/r) / factor^(2/r). */
+static bool is_ntk(const source *from)
+{
+    const char *type = calm_json_string(calm_json_get(from->described, "type"), "");
+    return strcmp(calm_json_string(calm_json_get(from->described, "rope_type"), type), "ntk") == 0;
 }
 
 /* A number of the embedding's own object. */
@@ -197,6 +206,10 @@ static calm_status read_one(calm_ctx *ctx, const source *from, double theta, con
         return read_longrope(ctx, from, config, out);
     if (out->kind == CALM_ROPE_LINEAR || out->kind == CALM_ROPE_DYNAMIC)
         CALM_TRY(number(ctx, from, "factor", NULL, 1e-6, FACTOR_MAX, &out->factor));
+    if (is_ntk(from)) {
+        out->theta *= out->factor;
+        out->factor = pow(out->factor, 2 / (double)out->rotary);
+    }
     /* The exponent r / (r - 2) of the stretched theta. */
     if (out->kind == CALM_ROPE_DYNAMIC && out->rotary < 4)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type dynamic: expected at least 4 rotary channels, found %zu",
@@ -233,20 +246,22 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
                            classic           ? scaling
                            : full || sliding ? full
                                              : parameters},
-                 inner = {path, root, sliding};
-    double theta = config->arch->default_rope_theta, local = 0;
+                 inner = {path, root, sliding || !(config->arch->scales_both && classic) ? sliding : scaling};
+    const calm_arch *arch = config->arch;
+    double theta = arch->default_rope_theta, local = arch->default_local_theta;
     /* The top level first; read_one lets the object override it. */
-    CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &theta));
-    if (config->arch->keys && calm_arch_listed(config->arch->keys, ' ', "rope_local_base_freq"))
-        CALM_TRY(calm_json_need_number(ctx, path, root, "rope_local_base_freq", &(double){10000}, 1, 1e12, &local));
+    CALM_TRY(calm_json_need_number(ctx, path, root, arch->theta_key ? arch->theta_key : "rope_theta", &theta, 1, 1e12,
+                                   &theta));
+    if (arch->local_theta_key)
+        CALM_TRY(calm_json_need_number(ctx, path, root, arch->local_theta_key, &local, 1, 1e12, &local));
     /* As transformers reads it: the top level's theta and scaling are those of full blocks alone. */
-    if (config->arch->local_rope)
-        local = config->arch->default_rope_theta;
-    if (config->arch->local_rope && calm_json_size(parameters) && !full && !sliding)
+    if (arch->local_rope)
+        local = arch->default_rope_theta;
+    if (arch->local_rope && calm_json_size(parameters) && !full && !sliding)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_parameters\": expected \"full_attention\" and "
-                         "\"sliding_attention\" in it for %s", path, config->arch->name);
+                         "\"sliding_attention\" in it for %s", path, arch->name);
     if (full || sliding)
-        CALM_TRY(check_kinds(ctx, path, parameters, config->arch, local > 0));
+        CALM_TRY(check_kinds(ctx, path, parameters, arch, local > 0));
     CALM_TRY(read_one(ctx, &global, theta, config, &config->rope[CALM_ROPE_GLOBAL]));
     return local > 0 ? read_one(ctx, &inner, local, config, &config->rope[CALM_ROPE_LOCAL]) : CALM_OK;
 }

@@ -3,40 +3,66 @@
 #include "ptq/model/model.h"
 #include "ptq/tensor/vector.h"
 
-/* Positions, types and the norm of an encoder. */
-static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const uint8_t *types, const calm_span *span,
-                                  float *out)
+/* Rows to look up for the tokens of a window. */
+typedef struct lookup {
+    const uint32_t *ids;
+    const uint8_t *types;
+    const calm_span *span;
+} lookup;
+
+/* Row of the table of positions for token t, whose `counted` tokens before it are not padding. */
+static size_t position_row(const calm_config *config, const lookup *of, size_t t, size_t *counted)
+{
+    if (!config->position_base)
+        return of->span->positions ? of->span->positions[t] : t;
+    /* Where padding has its own row, tokens count: the reference looks at ids, not at a mask. */
+    const bool padding = of->ids[t] == config->position_base - 1;
+    return padding ? config->position_base - 1 : config->position_base + (*counted)++;
+}
+
+/* Add a row of a table [rows, D] to each token: of its position, or else of its type. */
+static calm_status add_rows(calm_ctx *ctx, const calm_model *model, const char *module, bool position,
+                            const lookup *of, float *out)
 {
     const calm_config *config = calm_model_config(model);
-    const size_t width = config->hidden, sizes[2] = {config->max_positions, config->n_types};
-    static const char *const tables[2] = {"position", "token_type"};
-    calm_norm norm;
+    const size_t width = config->hidden, rows = position ? config->max_positions : config->n_types;
+    const calm_tensor *table;
+    size_t counted = 0;
     float *row;
     char *name;
-    /* Rows are looked up in the mapped tables one by one; no table is made float32 as a whole. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, width));
-    for (int i = 0; i < 2; i++) {
-        const size_t shape[2] = {sizes[i], width};
-        const calm_tensor *table;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.%s_embeddings.weight", calm_model_prefix(model),
-                           tables[i]));
-        CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, shape, &table));
-        for (size_t t = 0; t < span->n_tokens; t++) {
-            const size_t position = span->positions ? span->positions[t] : t;
-            const size_t index = i == 0 ? position : types ? types[t] : 0;
-            /* Positions and types come with the tokens, which are untrusted. */
-            if (index >= sizes[i])
-                return calm_fail(ctx, CALM_EARG, "%s %zu of a token, but the model has %zu", i ? "type" : "position",
-                                 index, sizes[i]);
-            CALM_TRY(calm_tensor_part_to_f32(ctx, table, index * width, width, row));
-            calm_vec_add(width, row, out + t * width);
-        }
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", calm_model_prefix(model), module));
+    CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, (const size_t[2]){rows, width}, &table));
+    /* Rows are looked up in the mapped tables one by one; no table is made float32 as a whole. */
+    for (size_t t = 0; t < of->span->n_tokens; t++) {
+        const size_t index = position ? position_row(config, of, t, &counted) : of->types ? of->types[t] : 0;
+        /* Positions and types come with the tokens, which are untrusted. */
+        if (index >= rows)
+            return calm_fail(ctx, CALM_EARG, "%s %zu of a token, but the model has %zu", position ? "position" : "type",
+                             index, rows);
+        CALM_TRY(calm_tensor_part_to_f32(ctx, table, index * width, width, row));
+        calm_vec_add(width, row, out + t * width);
     }
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.LayerNorm", calm_model_prefix(model)));
+    return CALM_OK;
+}
+
+/* Positions, types and the norm of an encoder. */
+static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const lookup *of, float *out)
+{
+    const calm_config *config = calm_model_config(model);
+    /* Rotary families have no table of positions, some none of types. */
+    const calm_ends *ends = config->arch->ends;
+    calm_norm norm;
+    char *name;
+    if (ends->positions)
+        CALM_TRY(add_rows(ctx, model, ends->positions, true, of, out));
+    if (ends->types && config->n_types)
+        CALM_TRY(add_rows(ctx, model, ends->types, false, of, out));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", calm_model_prefix(model), ends->norm));
     /* The norm is needed for this window alone, and workers have no ctx->out. */
     CALM_SCOPED_OUT(ctx, ctx->scratch);
-    CALM_TRY(calm_model_load_norm(ctx, model, name, width, &norm));
-    calm_norm_rows(&norm, out, span->n_tokens, out);
+    CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, &norm));
+    calm_norm_rows(&norm, out, of->span->n_tokens, out);
     return CALM_OK;
 }
 
@@ -56,8 +82,8 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
     /* Times 1 would change no bit; this spares a pass. */
     if (config->embedding_scale != 1)
         calm_vec_scale(span->n_tokens * width, config->embedding_scale, out);
-    if (config->arch->bert)
-        CALM_TRY(finish_encoder(ctx, model, types, span, out));
+    if (config->arch->ends)
+        CALM_TRY(finish_encoder(ctx, model, &(lookup){ids, types, span}, out));
     calm_safetensors_release(calm_model_tensors(model), table);    /* each row touched brings its neighbours in */
     return CALM_OK;
 }

@@ -27,3 +27,12 @@ calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *ro
     CALM_TRY(read_cap(ctx, path, root, "final_logit_softcapping", logit_cap, &config->logit_cap));
     return calm_config_attention_biases(ctx, path, root, config);
 }
+
+calm_status calm_gemma3_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    int64_t pattern;
+    /* Soft caps are off unless the config sets them. */
+    CALM_TRY(calm_gemma_read(ctx, path, root, 0, 0, config));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &(int64_t){6}, 1, 4096, &pattern));
+    return calm_config_windows(ctx, path, root, 4096, calm_slides_between, pattern, config);
+}

@@ -5,8 +5,8 @@
 #include "ptq/model/arch.h"
 
 /* Norms before and after each sublayer. */
-#define CALM_GEMMA_NAMES                                                                                     \
-    CALM_USUAL_MODULES,                                                                                      \
+#define CALM_GEMMA_NAMES CALM_USUAL_MODULES, CALM_GEMMA_NORMS
+#define CALM_GEMMA_NORMS                                                                                     \
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm",                                \
                                           [CALM_NORM_OUT] = "post_attention_layernorm"},                     \
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "pre_feedforward_layernorm",                            \
@@ -16,5 +16,14 @@
  * the given ones when their keys are absent, none when they are null. */
 calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *root, double attention_cap,
                             double logit_cap, calm_config *config);
+
+/* Gemma 3, with its head and without. */
+#define CALM_GEMMA3_KEYS                                                                                     \
+    "attention_bias hidden_activation query_pre_attn_scalar final_logit_softcapping "                        \
+    "sliding_window sliding_window_pattern layer_types"
+#define CALM_GEMMA3_DEFAULTS                                                                                 \
+    .default_tied = true, .default_kv_heads = 4, .default_head_dim = 256, .default_positions = 131072,       \
+    .default_rope_theta = 1000000.0, .local_theta_key = "rope_local_base_freq", .default_local_theta = 10000.0
+calm_status calm_gemma3_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 #endif

@@ -14,27 +14,44 @@
 
 /* ---- loading ---- */
 
+/* The first of the tensors joined by '|' that is there; the last one when none is, for the message.  A head that is not
+ * tied has its own bias; tied, all names mean the same one. */
+static calm_status find_bias(calm_ctx *ctx, const calm_safetensors *set, const char *names, char **out)
+{
+    for (const char *at = names;; at = strchr(at, '|') + 1) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, out, "%.*s", (int)strcspn(at, "|"), at));
+        if (!strchr(at, '|') || calm_safetensors_find(set, *out))
+            return CALM_OK;
+    }
+}
+
 /* Heads of encoders: masked language model and pooler, each there or not. */
 static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_head *out)
 {
+    const calm_config *config = calm_model_config(model);
+    const calm_ends *ends = config->arch->ends;
     const size_t width = out->hidden;
     const calm_safetensors *set = calm_model_tensors(model);
-    char *pooler, *name;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &pooler, "%spooler.dense", calm_model_prefix(model)));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", pooler));
-    if (calm_safetensors_find(set, name))
-        CALM_TRY(calm_model_load_linear(ctx, model, pooler, width, width, true, &out->pooler));
+    char *pooler, *name, *bias;
+    if (ends->pooler) {
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &pooler, "%s%s", calm_model_prefix(model), ends->pooler));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", pooler));
+        if (calm_safetensors_find(set, name))
+            CALM_TRY(calm_model_load_linear(ctx, model, pooler, width, width, true, &out->pooler));
+    }
     /* A plain encoder: its result are the hidden rows. */
-    if (!calm_safetensors_find(set, "cls.predictions.transform.dense.weight"))
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", ends->transform ? ends->transform : ""));
+    if (!config->arch->names->head || !calm_safetensors_find(set, name))
         return CALM_OK;
-    CALM_TRY(calm_model_load_linear(ctx, model, "cls.predictions.transform.dense", width, width, true,
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.bias", ends->transform));
+    CALM_TRY(calm_model_load_linear(ctx, model, ends->transform, width, width, calm_safetensors_find(set, name),
                                     &out->transform));
-    CALM_TRY(calm_model_load_norm(ctx, model, "cls.predictions.transform.LayerNorm", width, &out->transform_norm));
-    /* A decoder that is not tied has its own bias; tied, both names mean the same one. */
-    const bool own = calm_safetensors_find(set, "cls.predictions.decoder.bias") != NULL;
-    CALM_TRY(calm_model_load_vector(ctx, model, own ? "cls.predictions.decoder.bias" : "cls.predictions.bias",
-                                    out->vocab, &out->bias));
-    return calm_model_table(ctx, model, !calm_model_config(model)->tied, &out->table);
+    CALM_TRY(calm_model_load_norm(ctx, model, ends->transform_norm, width, &out->transform_norm));
+    if (ends->bias) {
+        CALM_TRY(find_bias(ctx, set, ends->bias, &bias));
+        CALM_TRY(calm_model_load_vector(ctx, model, bias, out->vocab, &out->bias));
+    }
+    return calm_model_table(ctx, model, !config->tied, &out->table);
 }
 
 calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_head *out)
@@ -43,7 +60,7 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
     /* A norm without weights still needs its width, to copy rows. */
     *out = (calm_head){.hidden = config->hidden, .vocab = config->vocab, .set = calm_model_tensors(model),
                        .logit_scale = config->logit_scale, .logit_cap = config->logit_cap,
-                       .activation = config->activation,
+                       .activation = config->head_activation,
                        .norm = {.width = config->hidden}};
     CALM_SCOPED_SCRATCH(ctx);
     if (config->arch->names->final_norm) {
@@ -52,12 +69,12 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
             calm_strf(ctx, ctx->scratch, &module, "%s%s", calm_model_prefix(model), config->arch->names->final_norm));
         CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, &out->norm));
     }
-    if (config->arch->bert)
+    if (config->arch->ends)
         CALM_TRY(load_encoder(ctx, model, out));
     else if (config->arch->names->head)
         CALM_TRY(calm_model_table(ctx, model, !config->tied, &out->table));
     /* Added to the logits like that of a masked language model. */
-    if (config->head_bias) {
+    if (config->head_bias && out->table) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.bias", calm_model_layout(model)->head));
         CALM_TRY(calm_model_load_vector(ctx, model, name, config->vocab, &out->bias));
@@ -67,11 +84,11 @@ calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_he
 
 size_t calm_model_load_head_bytes(const calm_config *config)
 {
-    const size_t row = CALM_BYTES(float, config->hidden), vectors = calm_arch_norm_biased(config->arch) ? 2 : 1;
+    const size_t row = CALM_BYTES(float, config->hidden), vectors = config->norm_bias ? 2 : 1;
     const size_t matrix = CALM_BYTES(float, config->hidden * config->hidden) + row;
     return (config->arch->names->final_norm ? vectors * row : 0) +
            (config->head_bias ? CALM_BYTES(float, config->vocab) : 0) +
-           (config->arch->bert ? 2 * matrix + vectors * row + CALM_BYTES(float, config->vocab) : 0);
+           (config->arch->ends ? 2 * matrix + vectors * row + CALM_BYTES(float, config->vocab) : 0);
 }
 
 /* ---- logits ---- */

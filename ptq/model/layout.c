@@ -79,7 +79,8 @@ static bool can_absorb(const calm_config *config, const calm_job_ref *job)
     const calm_names *names = config->arch->names;
     /* Where the MLP reads the same rows neither has a norm for itself. */
     if (job->kind == CALM_JOB_QKV)
-        return !job->halved && !config->arch->parallel && names->norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN] != NULL;
+        return !job->halved && !config->arch->parallel &&
+               calm_has_norm(config->arch, job->block, CALM_SUBLAYER_ATTENTION, CALM_NORM_IN);
     if (job->kind == CALM_JOB_GATE_UP)
         return job->expert == CALM_NO_EXPERT && names->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN] != NULL;
     return job->kind == CALM_JOB_O || names->role[CALM_ROLE_GATE] || names->role[CALM_ROLE_FUSED_GATE_UP];

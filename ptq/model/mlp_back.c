@@ -37,7 +37,7 @@ calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, cons
 {
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     *tape = (calm_mlp_tape){.n = n, .h = h};
-    CALM_TRY(calm_mlp_project(ctx, weight, h, n, calm_weight_apply_tiled, &tape->a, &tape->b));
+    CALM_TRY(calm_mlp_project(ctx, config, weight, h, n, calm_weight_apply_tiled, &tape->a, &tape->b));
     /* Kept though act(a) b gives it again: down's gradient and the forward product both read it. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->g, n * inner));
     CALM_TRY(calm_parallel_rows(ctx, n, combine_rows, &(mlp_task){.config = config, .tape = tape, .inner = inner}));
@@ -62,6 +62,7 @@ static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *use
     const mlp_task *task = user;
     const calm_activation activation = task->config->activation;
     const size_t inner = task->inner, at = first * inner, count = n * inner;
+    const bool up_first = task->both && task->config->arch->names->up_first;
     const float *a = task->tape->a + at;
     float *da = task->da + at, *db = task->db ? task->db + at : NULL;
     CALM_TRY(calm_mlp_transform(ctx, task->config, n, inner, da));
@@ -74,8 +75,8 @@ static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *use
     }
     activate_back(activation, count, a, da);
     for (size_t t = first; task->both && t < first + n; t++) {
-        memcpy(task->both + t * 2 * inner, task->da + t * inner, inner * sizeof *da);
-        memcpy(task->both + t * 2 * inner + inner, task->db + t * inner, inner * sizeof *db);
+        memcpy(task->both + t * 2 * inner, (up_first ? task->db : task->da) + t * inner, inner * sizeof *da);
+        memcpy(task->both + t * 2 * inner + inner, (up_first ? task->da : task->db) + t * inner, inner * sizeof *db);
     }
     return CALM_OK;
 }

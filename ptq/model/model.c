@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
+#include "ptq/model/distance.h"
 #include "ptq/model/fused_experts.h"
 #include "ptq/model/gguf_model.h"
+#include "ptq/model/pooling.h"
 #include "ptq/model/transforms.h"
 #include "ptq/model/wrapper.h"
 #include "ptq/model/widen.h"
@@ -133,12 +135,13 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
     const float *w, *b = NULL;
     bool old = false;    /* the first BERT checkpoints say gamma and beta */
     /* RMSNorms have no bias, so only LayerNorms are searched for one. */
-    if (calm_arch_norm_biased(model->config.arch)) {
+    if (kind == CALM_NORM_LAYER) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.gamma", module));
         old = calm_safetensors_find(model->tensors, name) != NULL;
-        CALM_TRY(read_part(ctx, model, module, old ? "beta" : "bias", width, out ? &b : NULL));
     }
+    if (model->config.norm_bias)
+        CALM_TRY(read_part(ctx, model, module, old ? "beta" : "bias", width, out ? &b : NULL));
     CALM_TRY(read_part(ctx, model, module, old ? "gamma" : "weight", width, out ? &w : NULL));
     if (!out)
         return CALM_OK;
@@ -160,7 +163,7 @@ static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t ind
     const char *const qk[2] = {names->q_norm, names->k_norm};
     char *module;
     for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++) {
-        if (!names->norm[sublayer][place])
+        if (!calm_has_norm(config->arch, index, sublayer, place))
             continue;
         calm_norm *norm = block ? &block->norm[sublayer][place] : NULL;
         CALM_TRY(block_module(ctx, model, index, names->norm[sublayer][place], &module));
@@ -234,16 +237,18 @@ static calm_status check_linears(calm_ctx *ctx, const calm_model *model)
 }
 
 /* Embeddings of position and type and their norm. */
-static calm_status check_encoder(calm_ctx *ctx, const calm_model *model)
+static calm_status check_ends(calm_ctx *ctx, const calm_model *model)
 {
     const calm_config *config = &model->config;
+    const calm_ends *ends = config->arch->ends;
     const calm_tensor *tensor;
     char *name;
-    CALM_TRY(need_matrix(ctx, model, model->prefix, "embeddings.position_embeddings", config->max_positions,
-                         config->hidden, &tensor));
-    CALM_TRY(need_matrix(ctx, model, model->prefix, "embeddings.token_type_embeddings", config->n_types,
-                         config->hidden, &tensor));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%sembeddings.LayerNorm", model->prefix));
+    if (ends->positions)
+        CALM_TRY(need_matrix(ctx, model, model->prefix, ends->positions, config->max_positions, config->hidden,
+                             &tensor));
+    if (ends->types && config->n_types)
+        CALM_TRY(need_matrix(ctx, model, model->prefix, ends->types, config->n_types, config->hidden, &tensor));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", model->prefix, ends->norm));
     return calm_model_load_norm(ctx, model, name, config->hidden, NULL);
 }
 
@@ -263,13 +268,15 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
         if (config->moe.sparse[i])
             CALM_TRY(read_router(ctx, model, i, NULL));
     }
-    if (config->arch->bert)
-        return check_encoder(ctx, model);
     if (config->arch->names->final_norm) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", model->prefix, config->arch->names->final_norm));
         CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, NULL));
     }
+    if (config->arch->names->distance)
+        CALM_TRY(calm_distance_check(ctx, model));
+    if (config->arch->ends)
+        return check_ends(ctx, model);
     if (config->head_bias) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.bias", model->layout.head));
@@ -378,6 +385,8 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_text(ctx, path, model->json, &model->text));
     CALM_TRY(calm_config_read_accepting(ctx, path, model->json, &how->accept_keys, &model->config));
+    if (model->config.arch->encoder)
+        CALM_TRY(calm_pooling_read(ctx, dir, &model->config, &model->config.pooling));
     CALM_TRY(calm_published_read(ctx, path, model->json, how->floats, &model->published));
     if (!model->published.kind)
         CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
@@ -547,6 +556,8 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
         /* The loader takes a const model out of it again. */
         out->moe.user = (void *)(uintptr_t)model;
     }
+    if (sublayer == CALM_SUBLAYER_ATTENTION && model->config.arch->names->distance)
+        CALM_TRY(calm_distance_load(ctx, model, &out->distance));
     return read_norms(ctx, model, index, sublayer, out);
 }
 

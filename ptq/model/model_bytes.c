@@ -5,6 +5,7 @@
 #include "ptq/model/model_impl.h"
 
 #include "ptq/model/arch.h"
+#include "ptq/model/distance.h"
 
 /* One allocation per linear that has a bias. */
 static size_t biases_bytes(const calm_model *model, const calm_job_ref *job)
@@ -40,12 +41,14 @@ static size_t small_parts_bytes(const calm_model *model, size_t index, calm_subl
 {
     const calm_config *config = &model->config;
     const calm_names *names = config->arch->names;
-    const size_t vectors = calm_arch_norm_biased(config->arch) ? 2 : 1, row = CALM_BYTES(float, config->hidden);
+    const size_t vectors = config->norm_bias ? 2 : 1, row = CALM_BYTES(float, config->hidden);
     /* A norm over heads has head_dim weights, one over the projection as many as it has channels. */
     const bool heads = config->qk_norm == CALM_QK_NORM_HEAD;
     size_t bytes = 0;
     for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
-        bytes += names->norm[sublayer][place] ? vectors * row : 0;
+        bytes += calm_has_norm(config->arch, index, sublayer, place) ? vectors * row : 0;
+    if (sublayer == CALM_SUBLAYER_ATTENTION && names->distance)
+        bytes += calm_distance_bytes(config);
     if (sublayer == CALM_SUBLAYER_ATTENTION && config->qk_norm != CALM_QK_NORM_NONE)
         bytes += vectors * (CALM_BYTES(float, (heads ? 1 : config->n_heads) * config->head_dim) +
                             CALM_BYTES(float, (heads ? 1 : config->n_kv) * config->head_dim));

@@ -9,7 +9,7 @@ typedef struct calm_norm {
     float eps;
     size_t width;
     const float *w;    /* [width], as the formula multiplies by it (1 already added); NULL: there is no norm */
-    const float *b;    /* [width] LayerNorm alone                                                            */
+    const float *b;    /* [width] LayerNorm alone, some have none: NULL                                      */
 } calm_norm;
 
 /* out [n, width] = norm of the rows of x; in place allowed; copies (or does nothing in place) when there is no norm. */

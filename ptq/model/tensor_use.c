@@ -40,8 +40,8 @@ static bool is_norm(const names *of, const char *text, const char *module)
 {
     const char *end = behind(text, module);
     /* RMSNorms have no bias: one in the file is not read, as in transformers. */
-    return is(end, ".weight") || (calm_arch_norm_biased(of->config->arch)
-                                  && (is(end, ".bias") || is(end, ".gamma") || is(end, ".beta")));
+    return is(end, ".weight") || (of->config->arch->norm == CALM_NORM_LAYER && is(end, ".gamma"))
+           || (of->config->norm_bias && (is(end, ".bias") || is(end, ".beta")));
 }
 
 /* Is `text` a weight or bias of the linear `module`? */
@@ -60,7 +60,7 @@ static bool is_beside_linears(const names *of, size_t block, const char *rest)
     const calm_names *words = config->arch->names;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
-            if (is_norm(of, rest, words->norm[s][p]))
+            if (calm_has_norm(config->arch, block, s, p) && is_norm(of, rest, words->norm[s][p]))
                 return true;
     /* Families share tables of names, so that a name alone does not make a norm of q and k. */
     if (config->qk_norm != CALM_QK_NORM_NONE && (is_norm(of, rest, words->q_norm)
@@ -102,16 +102,12 @@ static long block_of(const names *of, const char *name, const char **rest)
 /* The heads of encoders and their embeddings (head.c, embed.c). */
 static bool is_of_encoder(const names *of, const char *name)
 {
-    static const char *const cls[] = {"cls.predictions.transform.dense", "cls.predictions.decoder",
-                                      "cls.predictions"};
+    const calm_ends *ends = of->config->arch->ends;
     const char *rest = behind(name, of->prefix);
-    bool found = is_weight(rest, "embeddings.position_embeddings")
-                 || is_weight(rest, "embeddings.token_type_embeddings") || is_norm(of, rest, "embeddings.LayerNorm")
-                 || is_linear(rest, "pooler.dense", true)
-                 || is_norm(of, name, "cls.predictions.transform.LayerNorm");
-    for (size_t i = 0; i < sizeof cls / sizeof *cls && !found; i++)
-        found = is_linear(name, cls[i], true);
-    return found;
+    return is_weight(rest, ends->positions) || (of->config->n_types && is_weight(rest, ends->types))
+           || is_norm(of, rest, ends->norm) || is_linear(rest, ends->pooler, true)
+           || is_linear(name, ends->transform, true) || is_norm(of, name, ends->transform_norm)
+           || (ends->bias && calm_arch_listed(ends->bias, '|', name));
 }
 
 static bool is_outside(const names *of, const char *name)
@@ -119,9 +115,9 @@ static bool is_outside(const names *of, const char *name)
     const calm_names *words = of->config->arch->names;
     const char *rest = behind(name, of->prefix);
     /* The head stands outside of the prefix. */
-    return is_weight(rest, words->embed) || is_norm(of, rest, words->final_norm)
+    return is_weight(rest, words->embed) || is_weight(rest, words->distance) || is_norm(of, rest, words->final_norm)
            || is_linear(name, of->layout->head, of->config->head_bias)
-           || (of->config->arch->bert && is_of_encoder(of, name));
+           || (of->config->arch->ends && is_of_encoder(of, name));
 }
 
 /* Does config.json or the position say all that is in it?  The names are those that llama.cpp's converter and

@@ -213,11 +213,12 @@ static calm_role find_feeder(const calm_config *config, calm_job_kind job)
 }
 
 /* The first of the feeder's rows that the job reads.  A fused q, k, v has the rows of v last, behind the query and the
- * key heads; a fused gate, up has those of up in its second half. */
+ * key heads; a fused gate, up has those of up in its second half, of some
+ * families in its first. */
 static size_t first_row(const calm_config *config, calm_role feeder, size_t out)
 {
     return feeder == CALM_ROLE_FUSED_QKV       ? (config->n_heads + config->n_kv) * config->head_dim
-           : feeder == CALM_ROLE_FUSED_GATE_UP ? out / 2
+           : feeder == CALM_ROLE_FUSED_GATE_UP ? (config->arch->names->up_first ? 0 : out / 2)
                                                : 0;
 }
 
@@ -256,7 +257,7 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
 /* Of the norm that a job's input scale folds into, with its bias and the block's name. */
 static size_t folded_norm_bytes(const calm_config *config, const calm_job_ref *job)
 {
-    const size_t vectors = calm_arch_norm_biased(config->arch) ? 2 : 1;
+    const size_t vectors = config->norm_bias ? 2 : 1;
     const bool folds = job->can_absorb && (job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP);
     return folds ? vectors * CALM_BYTES(float, config->hidden) + CALM_BYTES(char, BLOCK_NAME) : 0;
 }

@@ -57,7 +57,7 @@ static calm_status encoder_sentences(calm_ctx *ctx, const calm_config *config, c
     }
     /* An encoder has a table of positions: a longer sentence could not be looked up in it. */
     CALM_TRY(text_path(ctx, text, &path));
-    const calm_windows_options options = {.seqlen = calm_size_min(text->seqlen, config->max_positions),
+    const calm_windows_options options = {.seqlen = calm_size_min(text->seqlen, calm_config_positions(config)),
                                           .n_windows = text->samples, .seed = -1, .vocab = config->vocab};
     return calm_sentences_read(ctx, tokenizer, path, &options, out);
 }

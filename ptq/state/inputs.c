@@ -249,7 +249,7 @@ static calm_status read_windows(calm_ctx *ctx, const calm_inputs *in, const char
     calm_windows_options how = *options;
     /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones continue. */
     if (encoder)
-        how.seqlen = calm_size_min(how.seqlen, calm_model_config(in->model)->max_positions);
+        how.seqlen = calm_size_min(how.seqlen, calm_config_positions(calm_model_config(in->model)));
     /* The template of an encoder is for sentences, which have both of its ends. */
     how.special = options->special && !encoder;
     /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */

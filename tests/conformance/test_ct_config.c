@@ -127,12 +127,12 @@ static void check_other_names(const tiny_plan *p, const calm_json *entry)
     }
 }
 
-TEST(every_linear_is_matched_once_or_ignored)
+static void check_families(const char *const *families)
 {
     static const char *const schemes[] = {"w4a16_g32", "float", "w8a8", "w8a16", "float"};
-    for (size_t f = 0; tiny_families[f]; f++)
+    for (size_t f = 0; families[f]; f++)
         for (size_t n = 1; n <= 5; n += 2) {
-            tiny_model spec = tiny_wide(tiny_families[f]);
+            tiny_model spec = tiny_wide(families[f]);
             tiny_plan p;
             calm_json *entry;
             spec.tied = n != 3;
@@ -147,6 +147,12 @@ TEST(every_linear_is_matched_once_or_ignored)
             calm_json_free(entry);
             calm_model_close(p.model);
         }
+}
+
+TEST(every_linear_is_matched_once_or_ignored)
+{
+    check_families(tiny_families);
+    check_families(tiny_encoders);
 }
 END_OF_TEST
 

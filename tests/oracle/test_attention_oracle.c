@@ -10,6 +10,7 @@
 #include "ptq/base/rng.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/block.h"
+#include "ptq/model/distance.h"
 #include "ptq/model/rope.h"
 #include "tests/support/harness.h"
 
@@ -21,6 +22,7 @@ typedef struct setting {
     bool encoder;      /* every token sees every other               */
     double cap;        /* of the scores; 0: none                     */
     size_t rotary;     /* channels that turn; 0: all, NO_ROTARY: none */
+    bool distance;     /* a number for the distance is added         */
     bool gaps;         /* positions rise by 1, 2, 3, 1, 2, 3, ...    */
 } setting;
 
@@ -84,7 +86,7 @@ static void new_block(const setting *s, fixture *f)
     const size_t q = s->n_heads * s->head_dim, kv = s->n_kv * s->head_dim;
     const size_t rotary = s->rotary == NO_ROTARY ? 0 : s->rotary ? s->rotary : s->head_dim;
     *f = (fixture){.window = s->window};
-    f->arch = (calm_arch){.both_ways = s->encoder};
+    f->arch = (calm_arch){.name = "oracle"};
     f->config =
         (calm_config){.arch = &f->arch,
                       .qk_norm = s->whole ? CALM_QK_NORM_WHOLE : CALM_QK_NORM_HEAD,
@@ -93,6 +95,7 @@ static void new_block(const setting *s, fixture *f)
                       .n_kv = s->n_kv,
                       .head_dim = s->head_dim,
                       .n_blocks = 1,
+                      .both_ways = s->encoder,
                       .norm_eps = 1e-6f,
                       .window = &f->window,
                       .local_rope = &f->local,
@@ -105,6 +108,7 @@ static void new_block(const setting *s, fixture *f)
     f->block.weight[CALM_ROLE_K] = draw_weight(kv, s->hidden, s->bias, 2);
     f->block.weight[CALM_ROLE_V] = draw_weight(kv, s->hidden, s->bias, 3);
     f->block.weight[CALM_ROLE_O] = draw_weight(s->hidden, q, s->bias, 4);
+    f->block.distance = s->distance ? draw(s->n_heads * CALM_DISTANCE_WIDTH, 0, 2, 7) : NULL;
     f->block.q_norm = draw_norm(s, s->n_heads, 5);
     f->block.k_norm = draw_norm(s, s->n_kv, 6);
 }
@@ -169,14 +173,25 @@ static void place(const calm_config *config, const calm_norm *weights, double *x
 static bool sees(const calm_config *config, const calm_span *span, size_t t, size_t j)
 {
     const size_t window = config->window[0], from = span->positions ? span->positions[t] : t;
-    if (!config->arch->both_ways && j > t)
+    if (!config->both_ways && j > t)
         return false;
-    return !window || (span->positions ? span->positions[j] : j) + window > from;
+    const size_t to = span->positions ? span->positions[j] : j;
+    return !window || (to + window > from && from + window > to);
 }
 
-static void attend(const calm_config *config, const double *q, const double *k, const double *v, const calm_span *span,
+/* What is added for the distance: that of a key far away is that of the farthest. */
+static double added(const calm_block *block, const calm_span *span, size_t head, size_t t, size_t j)
+{
+    const long from = span->positions ? span->positions[t] : (long)t;
+    const long to = span->positions ? span->positions[j] : (long)j;
+    const long far = (long)CALM_DISTANCE_FAR, d = to - from < -far ? -far : to - from > far ? far : to - from;
+    return block->distance ? (double)block->distance[(long)head * (2 * far + 1) + far + d] : 0;
+}
+
+static void attend(const calm_block *block, const double *q, const double *k, const double *v, const calm_span *span,
                    size_t t, size_t head, double *scores, double *context)
 {
+    const calm_config *config = block->config;
     const size_t d = config->head_dim, kv = head / (config->n_heads / config->n_kv), kv_width = config->n_kv * d;
     const double cap = (double)config->attention_cap;
     double sum = 0;
@@ -184,7 +199,7 @@ static void attend(const calm_config *config, const double *q, const double *k, 
         double dot = 0;
         for (size_t c = 0; c < d; c++)
             dot += q[(t * config->n_heads + head) * d + c] * k[j * kv_width + kv * d + c];
-        dot *= (double)config->attention_scale;
+        dot = dot * (double)config->attention_scale + added(block, span, head, t, j);
         scores[j] = sees(config, span, t, j) ? exp(cap > 0 ? cap * tanh(dot / cap) : dot) : 0;
         sum += scores[j];
     }
@@ -211,7 +226,7 @@ static double *slow_attention(const calm_block *block, const float *h, const cal
     place(config, &block->k_norm, k, span, config->n_kv);
     for (size_t t = 0; t < n_tokens; t++)
         for (size_t head = 0; head < config->n_heads; head++)
-            attend(config, q, k, v, span, t, head, scores, context);
+            attend(block, q, k, v, span, t, head, scores, context);
     return project(&block->weight[CALM_ROLE_O], context, n_tokens);
 }
 
@@ -311,6 +326,26 @@ TEST(encoders)
 }
 END_OF_TEST
 
+/* Half a window on either side. */
+TEST(windows_both_ways)
+{
+    static const size_t windows[] = {1, 2, 64, 127, 128, 129, 300};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
+        for (int gaps = 0; gaps < 2; gaps++)
+            compare_all((setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = windows[i],
+                                  .norm = true, .encoder = true, .gaps = gaps});
+}
+END_OF_TEST
+
+TEST(distances)
+{
+    compare_all((setting){.hidden = 18, .n_heads = 3, .n_kv = 3, .head_dim = 6, .bias = true, .encoder = true,
+                          .rotary = NO_ROTARY, .distance = true});
+    compare_all((setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = 100, .encoder = true,
+                          .distance = true, .gaps = true});
+}
+END_OF_TEST
+
 TEST(capped_scores)
 {
     compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .cap = 0.5});
@@ -355,6 +390,7 @@ int main(void)
 {
     return run_tests("attention_oracle", (const TTest *[]){full_attention, grouped_queries, sliding_windows,
                                                            norms_over_the_whole_projection, one_matrix_for_q_k_and_v,
-                                                           encoders, capped_scores, positions_with_gaps,
-                                                           partial_rotation, windows_longer_than_the_tables, NULL});
+                                                           encoders, windows_both_ways, distances, capped_scores,
+                                                           positions_with_gaps, partial_rotation,
+                                                           windows_longer_than_the_tables, NULL});
 }

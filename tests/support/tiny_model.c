@@ -22,11 +22,13 @@ const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .voca
 
 /* ---- names and shapes ---- */
 
-/* When a tensor is there: always, or only with its own head, by the bias switch, in dense or in sparse blocks. */
-typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE } condition;
+/* When a tensor is there: always, or only with its own head, by the bias switch, in dense or in sparse blocks,
+ * in all blocks but the first. */
+typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER } condition;
 
 /* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
- * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths. */
+ * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
+ * three times D, R buckets of distances, H heads. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
@@ -134,6 +136,54 @@ static const tensor_row bert_mlm[] = {BERT("bert."), BERT_LINEAR("cls.prediction
                                       {"cls.predictions.decoder.weight", 'V', 'D', UNTIED},
                                       {"cls.predictions.decoder.bias", 'V', 0, UNTIED}, {0}};
 
+/* Encoders without a head. */
+#define FEW_NORMS(name) {name ".weight", 'D', 0, ALWAYS}
+static const tensor_row roberta[] = {BERT(""), BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
+static const tensor_row distilbert[] = {
+    BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.position", 'P'), BERT_NORM("embeddings.LayerNorm"),
+    BERT_LINEAR("transformer.layer.#.attention.q_lin", 'D', 'D'),
+    BERT_LINEAR("transformer.layer.#.attention.k_lin", 'D', 'D'),
+    BERT_LINEAR("transformer.layer.#.attention.v_lin", 'D', 'D'),
+    BERT_LINEAR("transformer.layer.#.attention.out_lin", 'D', 'D'), BERT_NORM("transformer.layer.#.sa_layer_norm"),
+    BERT_LINEAR("transformer.layer.#.ffn.lin1", 'M', 'D'), BERT_LINEAR("transformer.layer.#.ffn.lin2", 'D', 'M'),
+    BERT_NORM("transformer.layer.#.output_layer_norm"), {0}};
+static const tensor_row mpnet[] = {
+    BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.position", 'P'), BERT_NORM("embeddings.LayerNorm"),
+    {"encoder.relative_attention_bias.weight", 'R', 'H', ALWAYS},
+    BERT_LINEAR("encoder.layer.#.attention.attn.q", 'D', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.attn.k", 'D', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.attn.v", 'D', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.attn.o", 'D', 'D'),
+    BERT_NORM("encoder.layer.#.attention.LayerNorm"), BERT_LINEAR("encoder.layer.#.intermediate.dense", 'M', 'D'),
+    BERT_LINEAR("encoder.layer.#.output.dense", 'D', 'M'), BERT_NORM("encoder.layer.#.output.LayerNorm"),
+    BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
+static const tensor_row modernbert[] = {
+    {"embeddings.tok_embeddings.weight", 'V', 'D', ALWAYS}, FEW_NORMS("embeddings.norm"),
+    {"layers.#.attn.Wqkv.weight", '3', 'D', ALWAYS}, {"layers.#.attn.Wo.weight", 'D', 'D', ALWAYS},
+    {"layers.#.attn_norm.weight", 'D', 0, LATER}, FEW_NORMS("layers.#.mlp_norm"),
+    {"layers.#.mlp.Wi.weight", 'G', 'D', ALWAYS}, {"layers.#.mlp.Wo.weight", 'D', 'M', ALWAYS}, FEW_NORMS("final_norm"),
+    {0}};
+static const tensor_row nomic_bert[] = {
+    BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.token_type", 'T'), BERT_NORM("emb_ln"),
+    {"encoder.layers.#.attn.Wqkv.weight", '3', 'D', ALWAYS},
+    {"encoder.layers.#.attn.out_proj.weight", 'D', 'D', ALWAYS},
+    BERT_NORM("encoder.layers.#.norm1"), {"encoder.layers.#.mlp.fc11.weight", 'M', 'D', ALWAYS},
+    {"encoder.layers.#.mlp.fc12.weight", 'M', 'D', ALWAYS}, {"encoder.layers.#.mlp.fc2.weight", 'D', 'M', ALWAYS},
+    BERT_NORM("encoder.layers.#.norm2"), {0}};
+static const tensor_row gte[] = {
+    BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.token_type", 'T'), BERT_NORM("embeddings.LayerNorm"),
+    BERT_LINEAR("encoder.layer.#.attention.qkv_proj", '3', 'D'),
+    BERT_LINEAR("encoder.layer.#.attention.o_proj", 'D', 'D'),
+    BERT_NORM("encoder.layer.#.attn_ln"), {"encoder.layer.#.mlp.up_gate_proj.weight", 'G', 'D', ALWAYS},
+    BERT_LINEAR("encoder.layer.#.mlp.down_proj", 'D', 'M'), BERT_NORM("encoder.layer.#.mlp_ln"), {0}};
+
+#undef L
+#define L "layers.#."
+static const tensor_row eurobert[] = {{"embed_tokens.weight", 'V', 'D', ALWAYS}, NORMS, ATTENTION, MLP(ALWAYS),
+                                      {"norm.weight", 'D', 0, ALWAYS}, {0}};
+static const tensor_row embeddinggemma[] = {{"embed_tokens.weight", 'V', 'D', ALWAYS}, FOUR_NORMS, QK_NORMS('d', 'd'),
+                                            ATTENTION, MLP(ALWAYS), {"norm.weight", 'D', 0, ALWAYS}, {0}};
+
 #define ROTARY "\"rope_theta\": 10000.0, \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\""
 #define GEMMA  "\"rope_theta\": 10000.0, \"rms_norm_eps\": 1e-6, \"query_pre_attn_scalar\": 12"
 #define GRANITE                                                                                              \
@@ -189,6 +239,18 @@ static const struct family {
      cohere2, NULL, true, NULL},
     {"starcoder2", "Starcoder2ForCausalLM", "starcoder2", "\"hidden_act\": \"gelu_pytorch_tanh\"", starcoder2, NULL,
      true, NULL},
+    {"roberta", "RobertaModel", "roberta", BERTS, roberta, NULL, false, NULL},
+    {"distilbert", "DistilBertModel", "distilbert", "\"activation\": \"gelu\"", distilbert, NULL, false, NULL},
+    {"mpnet", "MPNetModel", "mpnet", "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12", mpnet, NULL, false, NULL},
+    {"modernbert", "ModernBertModel", "modernbert", "\"local_attention\": 12, \"norm_eps\": 1e-5, "
+     "\"global_attn_every_n_layers\": 2", modernbert, NULL, false, NULL},
+    {"nomic_bert", "NomicBertModel", "nomic_bert", "\"rope_theta\": 1000.0, \"layer_norm_eps\": 1e-12, "
+     "\"hidden_act\": \"silu\", \"type_vocab_size\": 2", nomic_bert, NULL, false, NULL},
+    {"gte", "GteModel", "gte", "\"rope_theta\": 10000.0, " BERTS, gte, NULL, false, NULL},
+    {"eurobert", "EuroBertModel", "eurobert", ROTARY, eurobert, "\"attention_bias\": true", false, NULL},
+    {"embeddinggemma", "Gemma3TextModel", "gemma3_text", GEMMA ", \"sliding_window_pattern\": 2, "
+     "\"sliding_window\": 12, \"use_bidirectional_attention\": true", embeddinggemma, "\"attention_bias\": true",
+     false, NULL},
     {"bert", "BertModel", "bert", BERTS, bert, NULL, false, NULL},
     {"bert_mlm", "BertForMaskedLM", "bert", BERTS, bert_mlm, NULL, false, NULL},
 };
@@ -199,6 +261,16 @@ const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "q
                                      "smollm3", "seed_oss", "olmo3", "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4",
                                      "granite", "granitemoe", "ministral3", "cohere2", "starcoder2",
                                      "bert", "bert_mlm", NULL};
+
+const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
+                                     "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};
+
+static bool is_listed(const char *const *list, const char *name)
+{
+    while (*list && strcmp(*list, name) != 0)
+        list++;
+    return *list;
+}
 
 static const struct family *find_family(const tiny_model *model)
 {
@@ -213,7 +285,8 @@ tiny_model tiny_of(const char *family)
 {
     tiny_model model = tiny_default;
     model.family = family;
-    if (strncmp(family, "bert", 4) == 0)
+    const bool grouped = strcmp(family, "eurobert") == 0 || strcmp(family, "embeddinggemma") == 0;
+    if (strncmp(family, "bert", 4) == 0 || (is_listed(tiny_encoders, family) && !grouped))
         model.n_kv = model.n_heads;
     return model;
 }
@@ -248,6 +321,9 @@ static size_t size_of(const tiny_model *m, char size)
     case 'e': return m->expert_inner;
     case 's': return m->shared_inner;
     case '1': return 1;
+    case '3': return 3 * m->hidden;
+    case 'R': return 32;
+    case 'H': return m->n_heads;
     default: return 0;
     }
 }
@@ -275,7 +351,7 @@ static const char *full_name(const char *pattern, size_t block, size_t expert)
 /* Norms multiply by about 1, also where the weight is stored less one; matrices keep the size of what they multiply. */
 static void choose_values(const tiny_model *model, const tensor_row *row, double *mean, double *spread)
 {
-    const bool gemma = model->family && strncmp(model->family, "gemma", 5) == 0;
+    const bool gemma = model->family && strstr(model->family, "gemma");
     const size_t n = strlen(row->name);
     const bool bias = n > 5 && strcmp(row->name + n - 5, ".bias") == 0;
     const bool embed = strstr(row->name, "embed") && row->cols;
@@ -308,7 +384,8 @@ static void add_row(listing *list, const tensor_row *row, size_t block)
                              [UNTIED] = !model->tied,
                              [BIASED] = model->bias && find_family(model)->bias,
                              [DENSE] = block < model->n_dense,
-                             [SPARSE] = block >= model->n_dense};
+                             [SPARSE] = block >= model->n_dense,
+                             [LATER] = block > 0};
     const size_t experts = strchr(row->name, '@') ? model->n_experts : 1;
     for (size_t e = 0; e < experts && is_there[row->when]; e++)
         add(list, row, block, e);
@@ -391,15 +468,19 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
 void tiny_model_write_config(const tiny_model *model, const char *dir)
 {
     const struct family *family = find_family(model);
+    static const char *const usual[] = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"};
+    static const char *const distil[] = {"dim", "hidden_dim", "n_layers", "n_heads"};
+    const char *const *keys = strcmp(family->name, "distilbert") == 0 ? distil : usual;
     const char *dtype = model->dtype == CALM_BF16 ? "bfloat16" : model->dtype == CALM_F16 ? "float16" : "float32";
     const char *text = test_format(
-        "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"hidden_size\": %zu, "
-        "\"intermediate_size\": %zu, \"num_hidden_layers\": %zu, \"vocab_size\": %zu, \"num_attention_heads\": %zu, "
+        "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"%s\": %zu, "
+        "\"%s\": %zu, \"%s\": %zu, \"vocab_size\": %zu, \"%s\": %zu, "
         "\"num_key_value_heads\": %zu, \"head_dim\": %zu, \"max_position_embeddings\": %d, \"tie_word_embeddings\": "
         "%s, "
         "\"torch_dtype\": \"%s\", %s%s%s%s%s%s%s}\n",
-        family->class_name, family->model_type, model->hidden, model->inner, model->n_blocks, model->vocab,
-        model->n_heads, model->n_kv, model->head_dim, N_POSITIONS, model->tied ? "true" : "false", dtype,
+        family->class_name, family->model_type, keys[0], model->hidden, keys[1], model->inner, keys[2],
+        model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv, model->head_dim, N_POSITIONS,
+        model->tied ? "true" : "false", dtype,
         family->config, model->bias && family->bias ? ", " : "", model->bias && family->bias ? family->bias : "",
         window_text(model, family), experts_text(model, family), model->extra ? ", " : "",
         model->extra ? model->extra : "");

@@ -36,6 +36,9 @@ extern const tiny_model tiny_default;
 /* The families, NULL at the end; "bert" is a plain BertModel with a pooler, "bert_mlm" a masked language model. */
 extern const char *const tiny_families[];
 
+/* Encoders without heads, NULL at the end. */
+extern const char *const tiny_encoders[];
+
 /* The default with this family; encoders have as many heads for keys as for queries. */
 tiny_model tiny_of(const char *family);
 

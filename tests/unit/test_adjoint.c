@@ -332,6 +332,7 @@ TEST(routing)
 END_OF_TEST
 
 typedef struct sentence {
+    calm_pooling pooling;
     double x[TOKENS * WIDTH], y[TOKENS * WIDTH];
 } sentence;
 
@@ -339,17 +340,32 @@ static double sentence_value(void *state)
 {
     const sentence *s = state;
     double loss;
-    ck_ok(calm_embedding_back(ctx, s->x, s->y, TOKENS, WIDTH, 1, &loss, NULL));
+    ck_ok(calm_embedding_back(ctx, &s->pooling, s->x, s->y, TOKENS, 1, &loss, NULL));
     return loss;
 }
 
 TEST(the_embedding_of_a_sentence)
 {
     static sentence s;
+    static double w[2][WIDTH * WIDTH], b[WIDTH];
     double d[TOKENS * WIDTH], loss;
     adjoint_fill(s.x, TOKENS * WIDTH, 1, 1);
     adjoint_fill(s.y, TOKENS * WIDTH, 1, 2);
-    ck_ok(calm_embedding_back(ctx, s.x, s.y, TOKENS, WIDTH, 1, &loss, d));
+    adjoint_fill(w[0], WIDTH * WIDTH, 0.3, 3);
+    adjoint_fill(w[1], WIDTH * WIDTH, 0.3, 4);
+    adjoint_fill(b, WIDTH, 0.3, 5);
+    for (calm_pooling_mode mode = CALM_POOLING_MEAN; mode <= CALM_POOLING_WEIGHTED; mode++)
+        for (calm_dense_function f = CALM_DENSE_IDENTITY; f <= CALM_DENSE_SIGMOID; f++) {
+            /* A layer that narrows, a division by the length, a layer that widens. */
+            s.pooling = (calm_pooling){.mode = mode, .hidden = WIDTH, .width = WIDTH, .n_steps = 3,
+                                       .steps = {{true, WIDTH, WIDTH - 1, f, true, NULL, w[0], b},
+                                                 {false, WIDTH - 1, WIDTH - 1, f, false, NULL, NULL, NULL},
+                                                 {true, WIDTH - 1, WIDTH, f, false, NULL, w[1], NULL}}};
+            ck_ok(calm_embedding_back(ctx, &s.pooling, s.x, s.y, TOKENS, 1, &loss, d));
+            adjoint_check("1 - cosine", sentence_value, &s, s.x, d, TOKENS * WIDTH);
+        }
+    s.pooling = (calm_pooling){.hidden = WIDTH, .width = WIDTH};
+    ck_ok(calm_embedding_back(ctx, &s.pooling, s.x, s.y, TOKENS, 1, &loss, d));
     adjoint_check("1 - cosine", sentence_value, &s, s.x, d, TOKENS * WIDTH);
 }
 END_OF_TEST

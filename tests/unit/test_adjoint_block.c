@@ -97,24 +97,30 @@ static void attention_back(fixture *f)
     ck_ok(calm_attention_back(ctx, &f->params.block, &f->rope, f->x, &tape, f->v, &f->params.grads, f->dx));
 }
 
-/* Keys shared by heads (all but encoders), a cap (gemma2), windows, norms of q and k over a head (qwen3) and over all
- * of them (olmo2), one product for all three (phi3), no order (bert). */
-TEST(attentions)
+/* Keys shared by heads, a cap (gemma2), windows, norms of q and k over a head (qwen3) and over all of them (olmo2), one
+ * product for all three (phi3), no order (bert), numbers for distances (mpnet), windows on both sides (modernbert). */
+static void check_attentions(const char *const *families)
 {
-    for (size_t i = 0; tiny_families[i]; i++) {
+    for (size_t i = 0; families[i]; i++) {
         fixture f;
-        open_fixture(tiny_families[i], &f);
+        open_fixture(families[i], &f);
         attention_back(&f);
         const calm_block_grads *g = &f.params.grads;
         double *const grads[] = {g->weight[CALM_ROLE_Q], g->weight[CALM_ROLE_K], g->weight[CALM_ROLE_V],
                                  g->weight[CALM_ROLE_O], g->weight[CALM_ROLE_FUSED_QKV], g->bias[CALM_ROLE_Q],
                                  g->bias[CALM_ROLE_K], g->bias[CALM_ROLE_V], g->bias[CALM_ROLE_O],
                                  g->bias[CALM_ROLE_FUSED_QKV], g->q_norm, g->k_norm};
-        adjoint_check(test_format("attention of %s: x", tiny_families[i]), attention_value, &f, f.x, f.dx, f.n);
-        check_params(&f, test_format("attention of %s", tiny_families[i]), attention_value, grads,
+        adjoint_check(test_format("attention of %s: x", families[i]), attention_value, &f, f.x, f.dx, f.n);
+        check_params(&f, test_format("attention of %s", families[i]), attention_value, grads,
                      sizeof grads / sizeof *grads);
         calm_model_close(f.model);
     }
+}
+
+TEST(attentions)
+{
+    check_attentions(tiny_families);
+    check_attentions(tiny_encoders);
 }
 END_OF_TEST
 
@@ -252,24 +258,30 @@ static double block_value(void *state)
 
 /* Of every family, by every parameter and by what enters it: norms before, behind and around, residuals.  (Were a
  * difference to change a choice of experts, both sides would differ by what an expert gives.) */
-TEST(blocks)
+static void check_blocks(const char *const *families)
 {
-    for (size_t i = 0; tiny_families[i]; i++) {
+    for (size_t i = 0; families[i]; i++) {
         fixture f;
         calm_block_tape *tape;
         double *z;
-        open_fixture(tiny_families[i], &f);
+        open_fixture(families[i], &f);
         ck_ok(CALM_NEW(ctx, ctx->scratch, z, f.n));
         ck_ok(calm_block_forward_tape(ctx, &f.params.block, &f.rope, f.x, &f.span, z, &tape));
         ck_ok(calm_block_back(ctx, &f.params.block, &f.rope, tape, f.v, &f.params.grads, f.dx));
-        adjoint_check(test_format("%s: x", tiny_families[i]), block_value, &f, f.x, f.dx, f.n);
+        adjoint_check(test_format("%s: x", families[i]), block_value, &f, f.x, f.dx, f.n);
         for (size_t p = 0; p < f.params.n; p++) {
             const block_param *param = &f.params.all[p];
-            adjoint_check(test_format("%s: %s", tiny_families[i], param->name), block_value, &f, param->value,
+            adjoint_check(test_format("%s: %s", families[i], param->name), block_value, &f, param->value,
                           param->grad, param->n);
         }
         calm_model_close(f.model);
     }
+}
+
+TEST(blocks)
+{
+    check_blocks(tiny_families);
+    check_blocks(tiny_encoders);
 }
 END_OF_TEST
 

@@ -39,8 +39,8 @@ TEST(descriptors)
         const bool fused_qkv = names->role[CALM_ROLE_FUSED_QKV], fused_mlp = names->role[CALM_ROLE_FUSED_GATE_UP];
         for (size_t k = 0; k < i; k++)
             ck_assert_str_ne(all[i]->name, all[k]->name);
-        ck_assert(names->blocks && names->embed && names->head && names->role[CALM_ROLE_O] &&
-                  names->role[CALM_ROLE_DOWN]);
+        ck_assert(names->blocks && names->embed && (names->head || all[i]->encoder) &&
+                  names->role[CALM_ROLE_O] && names->role[CALM_ROLE_DOWN]);
         for (calm_role role = CALM_ROLE_Q; role <= CALM_ROLE_V; role++)
             ck_assert(!names->role[role] == fused_qkv);
         ck_assert(!names->role[CALM_ROLE_UP] == fused_mlp && !(names->role[CALM_ROLE_GATE] && fused_mlp));
@@ -48,7 +48,11 @@ TEST(descriptors)
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
             ck_assert(names->norm[s][CALM_NORM_IN] || names->norm[s][CALM_NORM_OUT] ||
                       names->norm[s][CALM_NORM_RESIDUAL] || (all[i]->parallel && s == CALM_SUBLAYER_MLP));
-        ck_assert(all[i]->encoder == (all[i]->default_rope_theta == 0) && !names->final_norm == all[i]->encoder);
+        /* Positions are in a table or turn heads, and a norm is at either end; decoders have but the second. */
+        const calm_ends *ends = all[i]->ends;
+        ck_assert((ends && ends->positions) == (all[i]->default_rope_theta == 0));
+        ck_assert(names->final_norm || (ends && ends->norm));
+        ck_assert(all[i]->encoder || (!ends && names->final_norm));
     }
 }
 END_OF_TEST

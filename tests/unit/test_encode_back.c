@@ -11,6 +11,8 @@ enum { TOKENS = 7, WIDTH = 19, N = TOKENS * WIDTH };
 
 static float x[N], y[N];
 
+static const calm_pooling plain = {.hidden = WIDTH, .width = WIDTH};
+
 static void fill(void)
 {
     for (size_t i = 0; i < N; i++) {
@@ -22,21 +24,21 @@ static void fill(void)
 static double loss_of(const float *rows)
 {
     double loss;
-    ck_ok(calm_embedding_back(ctx, rows, y, TOKENS, WIDTH, 1, &loss, NULL));
+    ck_ok(calm_embedding_back(ctx, &plain, rows, y, TOKENS, 1, &loss, NULL));
     return loss;
 }
 
 /* Means of the rows, compared as an evaluation compares them; both in double: some sums of 19 products apart. */
 TEST(the_loss_is_that_of_evaluations)
 {
-    double mean[2][WIDTH] = {{0}};
+    double means[2][WIDTH] = {{0}};
     calm_embedding_result found;
     fill();
     for (size_t i = 0; i < N; i++) {
-        mean[0][i % WIDTH] += (double)y[i] / TOKENS;
-        mean[1][i % WIDTH] += (double)x[i] / TOKENS;
+        means[0][i % WIDTH] += (double)y[i] / TOKENS;
+        means[1][i % WIDTH] += (double)x[i] / TOKENS;
     }
-    const calm_embeddings reference = {1, WIDTH, mean[0]}, other = {1, WIDTH, mean[1]};
+    const calm_embeddings reference = {1, WIDTH, means[0]}, other = {1, WIDTH, means[1]};
     ck_ok(calm_embedding_compare(ctx, &reference, &other, &found));
     ck_assert(loss_of(x) > 0.01);
     ck_assert(fabs(loss_of(x) - (1 - found.cosine)) <= 1e-14);
@@ -54,7 +56,7 @@ TEST(slopes)
     fill();
     for (size_t i = 0; i < N; i++)
         x[i] = rintf(x[i] * 0x1p12f) * 0x1p-12f;
-    ck_ok(calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 3, &loss, d));
+    ck_ok(calm_embedding_back(ctx, &plain, x, y, TOKENS, 3, &loss, d));
     for (size_t i = 0; i < N; i++) {
         const float kept = x[i];
         x[i] = kept + step;
@@ -82,9 +84,9 @@ TEST(what_has_no_direction_is_refused)
     for (int side = 0; side < 2; side++) {
         float *const rows = side ? x : y;
         memset(rows, 0, sizeof x);
-        ck_fails(calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 1, &loss, NULL), CALM_ENUMERIC, "embedding is 0");
+        ck_fails(calm_embedding_back(ctx, &plain, x, y, TOKENS, 1, &loss, NULL), CALM_ENUMERIC, "embedding is 0");
         rows[3] = NAN;
-        ck_fails(calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 1, &loss, NULL), CALM_ENUMERIC, "embedding is nan");
+        ck_fails(calm_embedding_back(ctx, &plain, x, y, TOKENS, 1, &loss, NULL), CALM_ENUMERIC, "embedding is nan");
         fill();
     }
 }
@@ -95,7 +97,8 @@ TEST(memory)
     double loss;
     float d[N];
     fill();
-    ck_memory(calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 1, &loss, d), 0, calm_embedding_back_scratch_bytes(WIDTH));
+    ck_memory(calm_embedding_back(ctx, &plain, x, y, TOKENS, 1, &loss, d), 0,
+              calm_embedding_back_scratch_bytes(&(calm_config){.hidden = WIDTH}));
 }
 END_OF_TEST
 
@@ -104,7 +107,7 @@ TEST(no_memory)
     double loss;
     float d[N];
     fill();
-    ck_allocations(ctx->scratch, 2, calm_embedding_back(ctx, x, y, TOKENS, WIDTH, 1, &loss, d));
+    ck_allocations(ctx->scratch, 4, calm_embedding_back(ctx, &plain, x, y, TOKENS, 1, &loss, d));
 }
 END_OF_TEST
 

@@ -21,7 +21,8 @@ static double slow(const calm_norm *norm, const float *row, size_t i)
     for (size_t k = 0; k < WIDTH; k++)
         variance += ((double)row[k] - mean) * ((double)row[k] - mean) / WIDTH;
     if (norm->kind == CALM_NORM_LAYER)
-        return ((double)row[i] - mean) / sqrt(variance + (double)norm->eps) * (double)norm->w[i] + (double)norm->b[i];
+        return ((double)row[i] - mean) / sqrt(variance + (double)norm->eps) * (double)norm->w[i]
+               + (norm->b ? (double)norm->b[i] : 0);
     return (double)row[i] / sqrt(square + (double)norm->eps) * (double)norm->w[i];
 }
 
@@ -29,13 +30,13 @@ static double slow(const calm_norm *norm, const float *row, size_t i)
  * formula or an eps of 0.3 that is left out changes. */
 TEST(formulas)
 {
-    static const calm_norm_kind kinds[] = {CALM_NORM_RMS, CALM_NORM_RMS_PLUS_ONE, CALM_NORM_LAYER};
-    for (size_t k = 0; k < 3; k++) {
+    static const calm_norm_kind kinds[] = {CALM_NORM_RMS, CALM_NORM_RMS_PLUS_ONE, CALM_NORM_LAYER, CALM_NORM_LAYER};
+    for (size_t k = 0; k < 4; k++) {
         float x[ROWS * WIDTH], y[ROWS * WIDTH], w[WIDTH], b[WIDTH];
         fill(x, ROWS * WIDTH, 0.5, 1);
         fill(w, WIDTH, 1, 2);
         fill(b, WIDTH, 0, 3);
-        const calm_norm norm = {kinds[k], 0.3f, WIDTH, w, b};
+        const calm_norm norm = {kinds[k], 0.3f, WIDTH, w, k < 3 ? b : NULL};
         calm_norm_rows(&norm, x, ROWS, y);
         for (size_t i = 0; i < ROWS * WIDTH; i++)
             ck_near(y[i], slow(&norm, x + i / WIDTH * WIDTH, i % WIDTH), 1e-5);

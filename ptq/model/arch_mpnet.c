@@ -1,0 +1,59 @@
+/* MPNet: BERT without types of tokens, positions begin behind the row of the padding token, and scores of all blocks
+ * get a number for the distance of two tokens (distance.h).
+ *
+ * Reference: arXiv 2004.09297; transformers' modeling_mpnet.py. */
+#include "ptq/model/distance.h"
+#include "ptq/model/bert.h"
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    /* More rows than buckets may be stored. */
+    int64_t n;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "relative_attention_num_buckets",
+                                &(int64_t){CALM_DISTANCE_BUCKETS}, CALM_DISTANCE_BUCKETS, CALM_SIZE_LIMIT, &n));
+    config->n_distances = (size_t)n;
+    calm_bert_biases(config);
+    config->head_activation = CALM_ACTIVATION_GELU;
+    /* Its code has this padding, whatever "pad_token_id" says. */
+    return calm_bert_padding(ctx, path, 1, config);
+}
+
+/* As the files have them, behind the prefix. */
+static const calm_names names = {
+    .blocks = "encoder.layer",
+    .embed = "embeddings.word_embeddings",
+    .head = "lm_head.decoder",
+    .role = {[CALM_ROLE_Q] = "attention.attn.q", [CALM_ROLE_K] = "attention.attn.k", [CALM_ROLE_V] = "attention.attn.v",
+             [CALM_ROLE_O] = "attention.attn.o", [CALM_ROLE_UP] = "intermediate.dense",
+             [CALM_ROLE_DOWN] = "output.dense"},
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attention.LayerNorm"},
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "output.LayerNorm"}},
+    .distance = "encoder.relative_attention_bias",
+};
+
+/* Around the blocks. */
+static const calm_ends ends = {
+    .positions = "embeddings.position_embeddings",
+    .norm = "embeddings.LayerNorm",
+    .pooler = "pooler.dense",
+    CALM_ROBERTA_HEAD,
+};
+
+/* Its code writes no layer for types. */
+const calm_arch calm_arch_mpnet = {
+    .name = "mpnet",
+    .classes = "MPNetForMaskedLM",
+    .stem = "MPNet",
+    .prefixes = "mpnet.|",
+    .names = &names,
+    .norm = CALM_NORM_LAYER,
+    .encoder = true,
+    .both_ways = true,
+    .ends = &ends,
+    .default_activation = "gelu",
+    .default_tied = true,
+    .default_positions = 512,
+    .default_eps = 1e-12,
+    .keys = "relative_attention_num_buckets",
+    .read_config = read_config,
+};

@@ -1,0 +1,52 @@
+/* What the families around BERT have in common. */
+#ifndef CALM_MODEL_BERT_H
+#define CALM_MODEL_BERT_H
+
+#include "ptq/model/arch.h"
+
+/* BERT's blocks, and RoBERTa's. */
+#define CALM_BERT_MODULES                                                                                    \
+    .blocks = "encoder.layer", .embed = "embeddings.word_embeddings",                                        \
+    .role = {[CALM_ROLE_Q] = "attention.self.query", [CALM_ROLE_K] = "attention.self.key",                   \
+             [CALM_ROLE_V] = "attention.self.value", [CALM_ROLE_O] = "attention.output.dense",               \
+             [CALM_ROLE_UP] = "intermediate.dense", [CALM_ROLE_DOWN] = "output.dense"},                      \
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attention.output.LayerNorm"},              \
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "output.LayerNorm"}}
+
+/* Embeddings of BERT, with a table of positions and one of types. */
+#define CALM_BERT_EMBEDDINGS                                                                                 \
+    .positions = "embeddings.position_embeddings", .types = "embeddings.token_type_embeddings",              \
+    .norm = "embeddings.LayerNorm"
+
+/* The head that RoBERTa and others after it have for masked tokens. */
+#define CALM_ROBERTA_HEAD                                                                                    \
+    .transform = "lm_head.dense", .transform_norm = "lm_head.layer_norm",                                    \
+    .bias = "lm_head.decoder.bias|lm_head.bias"
+
+/* Keys whose values those families' code does not read. */
+#define CALM_BERT_KEYS                                                                                       \
+    "type_vocab_size position_embedding_type directionality pooler_fc_size pooler_num_attention_heads "      \
+    "pooler_num_fc_layers pooler_size_per_head pooler_type"
+
+/* RoBERTa and XLM-RoBERTa, which differ in their names. */
+extern const calm_names calm_names_roberta;
+extern const calm_ends calm_ends_roberta;
+calm_status calm_roberta_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Fill n_types from "type_vocab_size", at least `least`. */
+calm_status calm_bert_types(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback, int64_t least,
+                               calm_config *config);
+
+/* CALM_EUNSUPPORTED: "position_embedding_type" is another than `only`. */
+calm_status calm_bert_positions(calm_ctx *ctx, const char *path, const calm_json *root, const char *only);
+
+/* Positions begin behind the padding's row `padding`.  CALM_EFORMAT: the table has no rows behind it. */
+calm_status calm_bert_padding(calm_ctx *ctx, const char *path, int64_t padding, calm_config *config);
+
+/* Biases of all linears of all blocks. */
+void calm_bert_biases(calm_config *config);
+
+/* A switch of code that came with checkpoints: CALM_EUNSUPPORTED unless it is `only`, or absent. */
+calm_status calm_bert_switch(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool only);
+
+#endif

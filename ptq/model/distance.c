@@ -1,0 +1,61 @@
+/* Numbers that are added to scores by distance. */
+#include "ptq/model/distance.h"
+
+#include <math.h>
+
+#include "ptq/model/arch.h"
+#include "ptq/model/widen.h"
+
+/* The bucket of a key at `to` for a query at `from`. */
+static size_t bucket(size_t from, size_t to)
+{
+    /* Half of the buckets are for keys behind the query, half of those for one distance each. */
+    const size_t half = CALM_DISTANCE_BUCKETS / 2, exact = half / 2, after = to > from ? half : 0;
+    const size_t d = to > from ? to - from : from - to;
+    if (d < exact)
+        return after + d;
+    /* In float32 and in this order, as the reference: a whole number may come out on either side. */
+    const float octaves = logf((float)d / (float)exact) / (float)log((double)CALM_DISTANCE_FAR / (double)exact);
+    return after + calm_size_min(half - 1, exact + (size_t)(octaves * (float)(half - exact)));
+}
+
+/* The stored table [rows, n_heads]; its rows are as many as config.json says. */
+static calm_status need_table(calm_ctx *ctx, const calm_model *model, const calm_tensor **out)
+{
+    const calm_config *config = calm_model_config(model);
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", calm_model_prefix(model),
+                       config->arch->names->distance));
+    return calm_safetensors_need_floats(ctx, calm_model_tensors(model), name, 2,
+                                        (const size_t[2]){config->n_distances, config->n_heads}, out);
+}
+
+calm_status calm_distance_check(calm_ctx *ctx, const calm_model *model)
+{
+    const calm_tensor *tensor;
+    return need_table(ctx, model, &tensor);
+}
+
+calm_status calm_distance_load(calm_ctx *ctx, const calm_model *model, const float **out)
+{
+    const size_t n_heads = calm_model_config(model)->n_heads;
+    const calm_tensor *tensor;
+    float *stored, *table;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, table, n_heads * CALM_DISTANCE_WIDTH));
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(need_table(ctx, model, &tensor));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, stored, tensor->n_elements));
+    CALM_TRY(calm_widen(ctx, calm_model_tensors(model), tensor, stored));
+    /* By head, where attention reads it; all distances from far behind to far ahead. */
+    for (size_t head = 0; head < n_heads; head++)
+        for (size_t i = 0; i < CALM_DISTANCE_WIDTH; i++)
+            table[head * CALM_DISTANCE_WIDTH + i] =
+                stored[bucket(CALM_DISTANCE_FAR, i) * n_heads + head];
+    *out = table;
+    return CALM_OK;
+}
+
+size_t calm_distance_bytes(const calm_config *config)
+{
+    return CALM_BYTES(float, config->n_heads * CALM_DISTANCE_WIDTH);
+}
