@@ -95,6 +95,8 @@ class Family:
         found = re.search(r"(same|DIFFERENT), (\S+) of the largest value, at worst (\S+)", line)
         if "NOT READ" in line and "missing_keys" in line and "experts" in line:
             return "not read: experts in one tensor alone"
+        if "transformers does not read it" in line:
+            return "not read: packed"
         return f"{found[2]}{'' if found[1] == 'same' else ' DIFFERENT'}" if found else short(line.split(": ", 1)[-1])
 
     def check(self):
