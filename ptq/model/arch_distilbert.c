@@ -52,7 +52,5 @@ const calm_arch calm_arch_distilbert = {
     .default_positions = 512,
     .eps_key = "",
     .default_eps = 1e-12,
-    /* Sinusoidal or not, the table of positions is stored. */
-    .keys = "dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds tie_weights_",
     .read_config = read_config,
 };

@@ -26,7 +26,6 @@ const calm_arch calm_arch_eurobert = {
     .default_positions = 8192,
     .default_rope_theta = 10000.0,
     .default_eps = 1e-5,
-    .keys = "attention_bias mlp_bias mask_token_id classifier_pooling clf_pooling bos_token "
-            "eos_token pad_token mask_token",
+    .keys = "attention_bias mlp_bias",
     .read_config = read_config,
 };

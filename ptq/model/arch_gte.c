@@ -72,6 +72,6 @@ const calm_arch calm_arch_gte = {
     .ntk_rope = true,
     .default_eps = 1e-12,
     .keys = "type_vocab_size position_embedding_type pack_qkv logn_attention_scale logn_attention_clip1 "
-            "layer_norm_type unpad_inputs use_memory_efficient_attention",
+            "layer_norm_type",
     .read_config = read_config,
 };

@@ -95,8 +95,6 @@ const calm_arch calm_arch_modernbert = {
     .scales_both = true,
     .default_eps = 1e-5,
     .keys = "attention_bias mlp_bias norm_bias decoder_bias layer_types local_attention global_attn_every_n_layers "
-            "classifier_activation classifier_bias classifier_pooling position_embedding_type "
-            "embedding_dropout mlp_dropout initializer_cutoff_factor deterministic_flash_attn reference_compile "
-            "repad_logits_with_grad sparse_prediction sparse_pred_ignore_index",
+            "classifier_activation position_embedding_type",
     .read_config = read_config,
 };

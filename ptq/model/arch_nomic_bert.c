@@ -78,9 +78,6 @@ const calm_arch calm_arch_nomic_bert = {
     .default_eps = 1e-12,
     .keys = "type_vocab_size prenorm causal parallel_block use_rms_norm qkv_proj_bias mlp_fc1_bias mlp_fc2_bias "
             "rotary_emb_interleaved rotary_emb_fraction rotary_emb_base scale_attn_by_inverse_layer_idx "
-            "scale_attn_weights attn_pdrop dense_seq_output fused_bias_fc fused_dropout_add_ln last_layer_subset "
-            "mlp_checkpoint_lvl pad_vocab_size_multiple parallel_block_tied_norm reorder_and_upcast_attn "
-            "summary_activation summary_first_dropout summary_proj_to_logits summary_type summary_use_proj "
-            "use_flash_attn use_xentropy max_trained_positions",
+            "scale_attn_weights last_layer_subset parallel_block_tied_norm",
     .read_config = read_config,
 };

@@ -23,10 +23,8 @@
     .transform = "lm_head.dense", .transform_norm = "lm_head.layer_norm",                                    \
     .bias = "lm_head.decoder.bias|lm_head.bias"
 
-/* Keys whose values those families' code does not read. */
-#define CALM_BERT_KEYS                                                                                       \
-    "type_vocab_size position_embedding_type directionality pooler_fc_size pooler_num_attention_heads "      \
-    "pooler_num_fc_layers pooler_size_per_head pooler_type"
+/* Keys that BERT's read_config and RoBERTa's read. */
+#define CALM_BERT_KEYS "type_vocab_size position_embedding_type"
 
 /* RoBERTa and XLM-RoBERTa, which differ in their names. */
 extern const calm_names calm_names_roberta;

@@ -66,7 +66,7 @@ TEST(vectors_have_their_tensors_names)
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         ck_ok(calm_model_load_block(ctx, model, 1, &block));
         ck_ok(calm_block_vectors(ctx, model, &block, &all, &n));
-        ck_assert_uint_gt(n, 1);
+        ck_assert_uint_gt(n, 0);
         for (size_t i = 0; i < n; i++) {
             const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), all[i].name);
             float *stored;
