@@ -52,10 +52,10 @@ static const struct {
      "sensitivity|expert-tokens"},
     {"More quality for more time:", "learn|learn-steps|rotate|rotate-seed"},
     {"Calibration:",
-     "calib|tokens|samples|seqlen|seed|weight|calib-dtype|score-samples|guard-samples|no-special|stream"},
+     "calib|tokens|imatrix|samples|seqlen|seed|weight|calib-dtype|score-samples|guard-samples|no-special|stream"},
     {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|gate|lock|locked"},
     {"Numbers and files of the result:",
-     "target|adapter|accept-key|blocks|keep-float|ignore|scale-dtype|act-rule|"
+     "target|adapter|accept-key|blocks|keep-float|ignore|group-fallback|scale-dtype|act-rule|"
      "max-shard-size|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},
     {"Machine, store and messages:", "store|keep-candidates|report|memory|threads|kernels|json|quiet"},
 };

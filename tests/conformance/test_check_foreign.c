@@ -355,7 +355,7 @@ static const foreign list[] = {
     {"bitsandbytes", "\"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true}", nf4,
      "MD013", "bitsandbytes"},
     {"FP8 of DeepSeek", "\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]}",
-     fp8_blocks, "MD013", "fp8"},
+     fp8_blocks, "", ""},
     {"AQLM", "\"quantization_config\": {\"quant_method\": \"aqlm\"}", codebooks, "MD013", "aqlm"},
     {"AutoRound", "\"quantization_config\": {\"quant_method\": \"auto-round\", \"bits\": 4}", gptq, "MD013",
      "auto-round"},

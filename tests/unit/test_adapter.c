@@ -38,7 +38,8 @@ static calm_tensor matrix(const char *name, size_t rows, size_t columns, unsigne
 static const char *adapter(const char *members, const calm_tensor *tensors, size_t n)
 {
     const char *dir = test_directory();
-    const char *text = test_format("{\"peft_type\": \"LORA\", \"base_model_name_or_path\": \"org/base\"%s}", members);
+    const char *kind = strstr(members, "\"peft_type\"") ? "" : "\"peft_type\": \"LORA\", ";
+    const char *text = test_format("{%s\"base_model_name_or_path\": \"org/base\"%s}", kind, members);
     calm_safetensors_writer writer;
     ck_ok(calm_write_file(ctx, test_format("%s/adapter_config.json", dir), text, strlen(text)));
     if (!tensors)

@@ -107,7 +107,8 @@ TEST(names_and_sizes)
         bool is_float;
     } rows[] = {{"F64", 8, true},  {"F32", 4, true},  {"F16", 2, true},  {"BF16", 2, true}, {"I64", 8, false},
                 {"I32", 4, false}, {"I16", 2, false}, {"I8", 1, false},  {"U64", 8, false}, {"U32", 4, false},
-                {"U16", 2, false}, {"U8", 1, false},  {"BOOL", 1, false}, {"F8_E4M3", 1, false}};
+                {"U16", 2, false}, {"U8", 1, false},  {"BOOL", 1, false}, {"F8_E4M3", 1, false},
+                {"F8_E8M0", 1, false}};
     ck_assert_uint_eq(sizeof rows / sizeof *rows, CALM_N_DTYPES);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         calm_dtype dtype = calm_dtype_find(rows[i].name);

@@ -139,6 +139,7 @@ static calm_status inspect(const char *a, const char *b, const char *c, bool jso
     extern const calm_command calm_cmd_inspect;
     struct {
         calm_common common;
+        calm_model_how how;
         const char *store, *unit, *metric;
         bool json, csv, ascii;
     } opts = {.json = json};
