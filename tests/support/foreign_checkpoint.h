@@ -12,7 +12,7 @@ typedef struct foreign_part {
     const char *dtype;  /* as safetensors name it, also one that calm does not know */
     size_t bytes;       /* of an element */
     int n_dims;
-    size_t shape[3];
+    size_t shape[4];
     const void *data; /* NULL: 0x38 throughout, which is a usual scale as float16, bfloat16 and float32 */
     int fill;         /* another byte throughout; 0: as said */
 } foreign_part;

@@ -39,11 +39,9 @@ static void new_bench(bench *b, const tiny_model *spec, const char *scheme, unsi
 /* Number of the block's first job of this kind. */
 static size_t job_of(const bench *b, calm_job_kind kind)
 {
-    const calm_layout *layout = calm_model_layout(b->p.model);
-    size_t job = b->first;
-    while (layout->jobs[job].kind != kind)
-        job++;
-    return job;
+    for (size_t job = b->first;; job++)
+        if (calm_model_layout(b->p.model)->jobs[job].kind == kind)
+            return job;
 }
 
 static calm_qjob *qjob_of(bench *b, calm_job_kind kind)
@@ -378,9 +376,8 @@ TEST(jobs_that_can_absorb)
         const bool mixture = calm_config_is_mixture(calm_model_config(model));
         const bool expected[CALM_N_JOBS] = {[CALM_JOB_QKV] = !post_norm, [CALM_JOB_O] = true,
                                             [CALM_JOB_GATE_UP] = !post_norm && !mixture, [CALM_JOB_DOWN] = gated};
-        const calm_layout *layout = calm_model_layout(model);
-        for (size_t j = 0; j < layout->n_jobs; j++) {
-            const calm_job_ref *job = &layout->jobs[j];
+        for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++) {
+            const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
             const bool bare = !strcmp(name, "modernbert") && job->block == 0 && job->kind == CALM_JOB_QKV;
             ck_assert_msg(job->can_absorb == (expected[job->kind] && !bare), "%s: %s", spec.family, job->name);
         }
@@ -573,7 +570,7 @@ TEST(memory)
                     tiny_plan_correct(&b.p, j);
             tiny_plan_pack(&b.p);
             const unsigned extras = variant == 3 ? CALM_QJOB_SCALED | CALM_QJOB_BIASED : variant ? CALM_QJOB_SCALED : 0;
-            const bool mixture = b.block.moe.router != NULL;
+            const bool mixture = b.block.moe.router;
             size_t all = 0;
             check_memory(&b, &scheme, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, extras);
             if (!mixture || b.block.moe.shared[CALM_ROLE_DOWN].w)
@@ -598,6 +595,6 @@ int main(void)
         powers_of_two_fold_exactly, small_scales_fold_exactly, every_family_folds, folding_into_float_tensors,
         folding_into_bfloat16, corrections_are_added_before_folding, corrected_biases_are_storable,
         jobs_that_can_absorb, scales_that_nothing_takes_are_refused, folded_values_are_storable, float_jobs_stay,
-        what_does_not_fit_is_refused, scales_out_of_range_are_refused, rows_that_a_type_cannot_hold_are_refused, memory,
-        NULL});
+        what_does_not_fit_is_refused, scales_out_of_range_are_refused, rows_that_a_type_cannot_hold_are_refused,
+        memory, NULL});
 }

@@ -201,3 +201,4 @@ calm_test(unit test_library_kernels calm_api)
 target_link_options(test_library_kernels PRIVATE -Wl,--wrap=openblas_get_corename)
 calm_test(unit test_bench_scaling calm_cli)
 calm_test(unit test_bench_timing calm_cli)
+set_tests_properties(unit.test_assemble PROPERTIES LABELS slow TIMEOUT 1800)    # every family folds, with every scheme
