@@ -108,7 +108,8 @@ static bool is_scale(const calm_check_gguf_state *g, const char *name)
 }
 
 /* Is it a bias that llama.cpp has no place for?  It takes those of q, k and v in all of these architectures, those of
- * other linears in some, and those of norms, embedding and head in none: it counts the tensors and refuses the file. */
+ * other linears in some, those of norms where they are LayerNorms, and those of embedding and head in none: it counts
+ * the tensors and refuses the file. */
 static bool is_refused_bias(const calm_check_gguf_state *g, const char *name)
 {
     static const char *const all[] = {".attn_q.bias", ".attn_k.bias", ".attn_v.bias"},
@@ -121,7 +122,7 @@ static bool is_refused_bias(const calm_check_gguf_state *g, const char *name)
     for (size_t i = 0; i < sizeof some / sizeof *some && g->list.as->biases; i++)
         if (calm_text_ends_with(name, some[i]))
             return false;
-    return true;
+    return !(g->config_known && g->config.norm_bias && calm_text_ends_with(name, "_norm.bias"));
 }
 
 static calm_status check_names(calm_check_gguf_state *g)

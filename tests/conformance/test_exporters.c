@@ -477,7 +477,7 @@ TEST(refused_by_name)
                       "groups of 32 do (`schemes` w4a16_g32; `group_fallback` 32 where they must), or `group_fallback` "
                       "float leaves it float");
         check_refused(formats[i], &odd, "w4a16_g32", "model.layers.0.mlp.down_proj has 50 input columns");
-        check_refused(formats[i], &odd, "w4a16_g32", "use a scheme without groups");
+        check_refused(formats[i], &odd, "w4a16_g32", "which groups of 32 do not divide");
         if (i)
             check_refused(formats[i], &spec, "w8a8",
                           "model.layers.0.qkv is w8a8: the format has no quantized activations");

@@ -93,13 +93,13 @@ TEST(eight_bits_are_the_model)
             ck_assert_int_gt(play_sql(&run, scores), 0);
             ck_assert_int_eq(play_sql(&run, test_format("%s AND value > 0.01", scores)), 0);
         }
-        const int64_t millionths =
-            play_sql(&run, "SELECT cast(1e6 * e.kl AS INTEGER) FROM run_evaluation v JOIN evaluation e"
+        const int64_t billionths =
+            play_sql(&run, "SELECT cast(1e9 * e.kl AS INTEGER) FROM run_evaluation v JOIN evaluation e"
                            " ON e.id = v.evaluation_id WHERE v.role = 'test' AND v.subject = 'rtn'");
         /* glm4_moe takes what experts give 1.5 times: logits are as much larger, and the divergence 1.5^2 times. */
-        const int64_t most = strcmp(tiny_families[f], "glm4_moe") == 0 ? 45000 : 20000;
-        ck_assert_msg(millionths > 0 && millionths < most, "%s: KL %lld millionths", tiny_families[f],
-                      (long long)millionths);
+        const int64_t most = strcmp(tiny_families[f], "glm4_moe") == 0 ? 45000000 : 20000000;
+        ck_assert_msg(billionths > 0 && billionths < most, "%s: KL %lld billionths", tiny_families[f],
+                      (long long)billionths);
     }
 }
 END_OF_TEST
