@@ -68,9 +68,12 @@ static calm_status run(calm_ctx *ctx, void *user)
     if (mkdir(args->output, 0777) != 0)
         return calm_fail(ctx, CALM_EIO, "%s: cannot be made", args->output);
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, args->output, CALM_ADAPTER_CONFIG));
-    CALM_TRY(calm_json_save(ctx, path, CALM_OBJECT(
+    calm_json *config = CALM_OBJECT(
         CALM_KV("peft_type", "LORA"), CALM_KV("base_model_name_or_path", args->model), CALM_KV("r", (int64_t)RANK),
-        CALM_KV("lora_alpha", (int64_t)8))));
+        CALM_KV("lora_alpha", (int64_t)8));
+    const calm_status status = calm_json_save(ctx, path, config);
+    calm_json_free(config);
+    CALM_TRY(status);
     return write_tensors(ctx, args->output, tensors, n);
 }
 
