@@ -212,14 +212,14 @@ static calm_role find_feeder(const calm_config *config, calm_job_kind job)
     return calm_has_role(config, CALM_ROLE_FUSED_GATE_UP) ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP;
 }
 
-/* The first of the feeder's rows that the job reads.  A fused q, k, v has the rows of v last, behind the query and the
- * key heads; a fused gate, up has those of up in its second half, of some
- * families in its first. */
-static size_t first_row(const calm_config *config, calm_role feeder, size_t out)
+/* The feeder's rows that the job reads, from the return value up to *end.  A fused q, k, v has those of v last; a fused
+ * gate, up has those of up in its second half, of some families in its first. */
+static size_t first_row(const calm_config *config, calm_role feeder, size_t out, size_t *end)
 {
-    return feeder == CALM_ROLE_FUSED_QKV       ? (config->n_heads + config->n_kv) * config->head_dim
-           : feeder == CALM_ROLE_FUSED_GATE_UP ? (config->arch->names->up_first ? 0 : out / 2)
-                                               : 0;
+    const bool halves = feeder == CALM_ROLE_FUSED_GATE_UP, up_first = config->arch->names->up_first;
+    *end = halves && up_first ? out / 2 : out;
+    return feeder == CALM_ROLE_FUSED_QKV ? (config->n_heads + config->n_kv) * config->head_dim
+                                         : halves && !up_first ? out / 2 : 0;
 }
 
 /* The input of the job that reads row r, counted from first_row.  With grouped queries several query heads read one kv
@@ -237,7 +237,8 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
     const calm_config *config = calm_model_config(model);
     const calm_role feeder = find_feeder(config, job);
     const calm_weight *weight = &set->weight[feeder];
-    const size_t first = first_row(config, feeder, weight->out);
+    size_t end;
+    const size_t first = first_row(config, feeder, weight->out, &end);
     calm_weight loaded;
     calm_dtype dtype;
     CALM_TRY(stored_dtype(ctx, model, weight->name, "weight", &dtype));
@@ -246,8 +247,8 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
         CALM_TRY(calm_model_load_linear(ctx, model, weight->name, weight->out, weight->in, false, &loaded));
         out->linear[feeder].w = (float *)(uintptr_t)loaded.w;
     }
-    for (size_t row = 0; row < weight->out - first; row++)
-        CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], first + row, in_scale[channel_of(config, job, row)],
+    for (size_t row = first; row < end; row++)
+        CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], row, in_scale[channel_of(config, job, row - first)],
                           dtype));
     return round_stored(ctx, model, weight->name, "weight", out->linear[feeder].w, weight->out * weight->in);
 }
@@ -378,8 +379,7 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
             return calm_fail(ctx, CALM_EFORMAT, "%s: the stored candidate has an input scale that nothing can take",
                              layout->jobs[job].name);
     }
-    /* Each scale goes to another tensor (qkv and gate_up to norms, o to v, down to up), so the order does not matter.
-     */
+    /* Each scale goes to another tensor (qkv and gate_up to norms, o to v, down to up): the order does not matter. */
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         if (!in_scale[kind])
             continue;
@@ -413,8 +413,9 @@ static void fold_target(const calm_model *model, const calm_job_ref *job, const 
     }
     if (!job->can_absorb || (job->kind != CALM_JOB_O && job->kind != CALM_JOB_DOWN))
         return;
-    const size_t first = first_row(config, feeder, weight[feeder].out), in = weight[feeder].in;
-    for (size_t row = first; row < weight[feeder].out; row++)
+    size_t end;
+    const size_t first = first_row(config, feeder, weight[feeder].out, &end), in = weight[feeder].in;
+    for (size_t row = first; row < end; row++)
         for (size_t j = 0; j < in; j++)
             w[feeder][row * in + j] /= in_scale[channel_of(config, job->kind, row - first)];
 }
