@@ -23,6 +23,18 @@
     .transform = "lm_head.dense", .transform_norm = "lm_head.layer_norm",                                    \
     .bias = "lm_head.decoder.bias|lm_head.bias"
 
+/* Rows of the table of architectures: encoders with LayerNorm whose head for masked tokens is the embedding. */
+#define CALM_BERT_ENCODER .norm = CALM_NORM_LAYER, .encoder = true, .both_ways = true, .default_tied = true
+
+/* Those with a table of 512 positions. */
+#define CALM_BERT_DEFAULTS                                                                                   \
+    CALM_BERT_ENCODER, .default_activation = "gelu", .default_positions = 512, .default_eps = 1e-12
+
+/* RoBERTa and XLM-RoBERTa but for their classes. */
+#define CALM_ROBERTA_ARCH                                                                                    \
+    CALM_BERT_DEFAULTS, .prefixes = "roberta.|", .names = &calm_names_roberta, .ends = &calm_ends_roberta,   \
+    .keys = CALM_BERT_KEYS, .read_config = calm_roberta_read
+
 /* Keys that BERT's read_config and RoBERTa's read. */
 #define CALM_BERT_KEYS "type_vocab_size position_embedding_type"
 
