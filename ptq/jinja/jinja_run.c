@@ -10,24 +10,30 @@
 
 /* ---- failures and limits ---- */
 
-calm_status calm_jinja_fail(calm_jinja_run *run, const char *format, ...)
+/* The message, with the line that runs and what it ends with. */
+static calm_status fail_at(calm_jinja_run *run, calm_status status, const char *end, const char *format, va_list list)
 {
     char message[CALM_MESSAGE_MAX];
+    vsnprintf(message, sizeof message, format, list);
+    return calm_fail(run->ctx, status, "%s: line %zu: %s%s", run->where, run->line, message, end);
+}
+
+calm_status calm_jinja_fail(calm_jinja_run *run, const char *format, ...)
+{
     va_list list;
     va_start(list, format);
-    vsnprintf(message, sizeof message, format, list);
+    const calm_status status = fail_at(run, CALM_EFORMAT, "", format, list);
     va_end(list);
-    return calm_fail(run->ctx, CALM_EFORMAT, "%s: line %zu: %s", run->where, run->line, message);
+    return status;
 }
 
 calm_status calm_jinja_refuse(calm_jinja_run *run, const char *format, ...)
 {
-    char message[CALM_MESSAGE_MAX];
     va_list list;
     va_start(list, format);
-    vsnprintf(message, sizeof message, format, list);
+    const calm_status status = fail_at(run, CALM_EUNSUPPORTED, " is not supported", format, list);
     va_end(list);
-    return calm_fail(run->ctx, CALM_EUNSUPPORTED, "%s: line %zu: %s is not supported", run->where, run->line, message);
+    return status;
 }
 
 calm_status calm_jinja_step(calm_jinja_run *run, size_t n)

@@ -106,16 +106,22 @@ static calm_status parse_parameters(calm_jinja_parser *p, calm_jinja_node **tail
     return CALM_OK;
 }
 
+/* A block that no loop around it can be left from. */
+static calm_status parse_apart(calm_jinja_parser *p, const char *end, calm_jinja_node **out)
+{
+    const size_t loops = p->loops;
+    p->loops = 0;
+    CALM_TRY(parse_block(p, end, out));
+    p->loops = loops;
+    return CALM_OK;
+}
+
 static calm_status parse_macro(calm_jinja_parser *p, calm_jinja_node *node)
 {
     CALM_TRY(calm_jinja_expect_name(p, &node->name));
     CALM_TRY(calm_jinja_expect_op(p, '('));
     CALM_TRY(parse_parameters(p, &node->items));
-    const size_t loops = p->loops;
-    p->loops = 0;
-    CALM_TRY(parse_block(p, "endmacro", &node->more));
-    p->loops = loops;
-    return CALM_OK;
+    return parse_apart(p, "endmacro", &node->more);
 }
 
 /* break, continue. */
@@ -130,11 +136,7 @@ static calm_status parse_jump(calm_jinja_parser *p, calm_jinja_node *node)
 /* {% generation %}: what is in it, with names of its own, as transformers has it. */
 static calm_status parse_generation(calm_jinja_parser *p, calm_jinja_node *node)
 {
-    const size_t loops = p->loops;
-    p->loops = 0;
-    CALM_TRY(parse_block(p, "endgeneration", &node->more));
-    p->loops = loops;
-    return CALM_OK;
+    return parse_apart(p, "endgeneration", &node->more);
 }
 
 static calm_status parse_with(calm_jinja_parser *p, calm_jinja_node *node)
