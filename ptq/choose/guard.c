@@ -28,15 +28,6 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-/* A uniform run with the hybrid's candidates, or 0. */
-static size_t same_uniform(const calm_trial *trials, size_t n)
-{
-    size_t same = 0;
-    for (size_t i = 1; i < n; i++)
-        same = strcmp(trials[i].key, trials[0].key) == 0 ? i : same;
-    return same;
-}
-
 /* "16 windows", or how it came to more. */
 static calm_status say_windows(calm_ctx *ctx, const calm_run *p, const calm_trial *trial, const char **out)
 {
@@ -71,7 +62,7 @@ static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_tria
     const char *windows;
     calm_trial *trials;
     CALM_TRY(decisive(ctx, first, n, &trials));
-    const size_t same = same_uniform(trials, n), next = best ? best : calm_guard_least_uniform(trials, n);
+    const size_t same = calm_trials_same_uniform(trials, n), next = best ? best : calm_guard_least_uniform(trials, n);
     const calm_trial *trial = &trials[next];
     CALM_TRY(say_windows(ctx, p, trial, &windows));
     const char *loss = trial->measure.kind == CALM_STORE_EMBEDDINGS ? "1 - cosine" : "KL";

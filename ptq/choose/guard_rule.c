@@ -1,6 +1,8 @@
 /* The guard's rule over figures. */
 #include "ptq/choose/choose_impl.h"
 
+#include <string.h>
+
 /* The measured uniform run with the least loss, of all or of those that may replace the hybrid; 0: none.  Of two
  * uniform runs neither is simpler, so the least mean loss decides.  Where the hybrid has the least of all, those within
  * one error are as good; where a uniform run has, it is simple already. */
@@ -22,4 +24,12 @@ size_t calm_guard_pick(const calm_trial *trials, size_t n)
 size_t calm_guard_least_uniform(const calm_trial *trials, size_t n)
 {
     return least_uniform(trials, n, true);
+}
+
+size_t calm_trials_same_uniform(const calm_trial *trials, size_t n)
+{
+    size_t same = 0;
+    for (size_t i = 1; i < n; i++)
+        same = strcmp(trials[i].key, trials[0].key) == 0 ? i : same;
+    return same;
 }

@@ -15,16 +15,6 @@ static bool plain(const char *text, size_t n)
     return n && strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-") >= n;
 }
 
-/* "ORG/NAME" of a model of the hub, without its revision; 0: the model has another name. */
-static size_t hub_name(const char *name)
-{
-    const size_t n = strcspn(name, "@");
-    const char *slash = memchr(name, '/', n);
-    const bool one = slash && slash > name && slash < name + n - 1 &&
-                     !memchr(slash + 1, '/', n - (size_t)(slash + 1 - name));
-    return one && !calm_is_path(name) && plain(name, n) ? n : 0;
-}
-
 /* The value of "license:" in the front matter of the float model's card, [*n] bytes of it; NULL: there is none. */
 static const char *license_of(const char *card, size_t *n)
 {
@@ -67,10 +57,10 @@ static const char *library_of(const calm_formats *formats)
 
 calm_status calm_card_front(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
-    const size_t hub = hub_name(r->recipe->model.name);
+    const char *model = r->recipe->model.name;
     calm_text_printf(out, "---\n");
-    if (hub)
-        calm_text_printf(out, "base_model: %.*s\nbase_model_relation: quantized\n", (int)hub, r->recipe->model.name);
+    if (calm_is_hub_model(model))    /* without its revision */
+        calm_text_printf(out, "base_model: %.*s\nbase_model_relation: quantized\n", (int)strcspn(model, "@"), model);
     calm_text_printf(out, "library_name: %s\n", library_of(&r->recipe->formats));
     CALM_TRY(write_license(ctx, r->recipe->model.dir, out));
     calm_text_printf(out, "pipeline_tag: %s\nquantized_by: calm\ntags:\n",

@@ -2,26 +2,18 @@
  * GPTQ alone, or plain rounding, has on the same windows. */
 #include <string.h>
 
+#include "ptq/choose/choose.h"
 #include "ptq/finish/finish.h"
-
-/* The guard's uniform run with the hybrid's candidates; NULL: the hybrid mixes algorithms. */
-static const calm_trial *same_uniform(const calm_result *r)
-{
-    for (size_t i = 1; i < r->n_trials; i++)
-        if (strcmp(r->trials[i].key, r->trials[0].key) == 0)
-            return &r->trials[i];
-    return NULL;
-}
 
 bool calm_summary_repeats(const calm_result *r, size_t trial)
 {
-    return trial && strcmp(r->trials[trial].key, r->trials[0].key) == 0;
+    return trial && trial == calm_trials_same_uniform(r->trials, r->n_trials);
 }
 
 const char *calm_summary_label(const calm_result *r, const char *name)
 {
-    const calm_trial *same = same_uniform(r);
-    return same && strcmp(name, r->trials[0].name) == 0 ? same->name : name;
+    const size_t same = calm_trials_same_uniform(r->trials, r->n_trials);
+    return same && strcmp(name, r->trials[0].name) == 0 ? r->trials[same].name : name;
 }
 
 /* Names of the recipe's schemes. */

@@ -152,6 +152,11 @@ bool calm_is_path(const char *word)
     return word[0] == '/' || strncmp(word, "./", 2) == 0 || strncmp(word, "../", 3) == 0 || calm_path_exists(word);
 }
 
+bool calm_is_hub_model(const char *word)
+{
+    return !calm_is_path(word) && calm_hub_is_name(word);
+}
+
 static calm_status hub_name(calm_ctx *ctx, const calm_alias *alias, const char *word, const char **out)
 {
     return calm_strf(ctx, ctx->out, out, "%s%s", alias->repo, word + strcspn(word, "@"));
@@ -217,7 +222,7 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
     *out = (calm_named_model){.name = name};
     /* A slash: a path or ORG/NAME, never an alias.  A directory that exists counts more than the hub. */
     if (strchr(name, '/')) {
-        if (!calm_is_path(name) && calm_hub_is_name(name))
+        if (calm_is_hub_model(name))
             return path_or_hub(ctx, name, tick, user, out);
         return calm_strf(ctx, ctx->out, &out->dir, "%s", name);
     }

@@ -31,6 +31,9 @@ typedef struct calm_named_model {
 /* Is it certainly a path: existing, or beginning with / or ./ or ../ ? */
 bool calm_is_path(const char *word);
 
+/* Is it ORG/NAME[@REVISION] of the hub, and no path? */
+bool calm_is_hub_model(const char *word);
+
 /* In this order: a path; an alias of recipes/models/aliases.json; ORG/NAME[@REVISION] on the hub; a directory.  An
  * alias wins over a directory of the same name in the working folder, so that a name means one model everywhere; a
  * directory ORG/NAME wins over the hub.  A model of the hub is taken from the Hugging Face cache as it is there, and
