@@ -10,6 +10,7 @@
 #include "cli/inspect/inspect.h"
 #include "cli/pull.h"
 #include "ptq/base/file.h"
+#include "ptq/io/gguf.h"
 
 #define DEFAULT_STORE "calm-out/calm.db"
 
@@ -40,18 +41,6 @@ static const calm_option table[] = {
 
 /* What the files begin with that can be shown.  Checked first, since SQLite's own error does not name a store. */
 #define DATABASE_MAGIC "SQLite format 3"
-#define GGUF_MAGIC "GGUF"
-
-static bool begins_with(const char *path, const char *magic)
-{
-    char head[sizeof DATABASE_MAGIC];
-    const size_t length = strlen(magic);
-    FILE *stream = fopen(path, "rb");
-    const size_t n = stream ? fread(head, 1, length, stream) : 0;
-    if (stream)
-        fclose(stream);
-    return n == length && memcmp(head, magic, length) == 0;
-}
 
 /* ---- what the terminal can show ---- */
 
@@ -101,7 +90,7 @@ static calm_status check_misspelt(calm_ctx *ctx, const char *word)
 
 static calm_status inspect_file(calm_ctx *ctx, const char *path, const calm_inspect_query *query)
 {
-    if (!begins_with(path, DATABASE_MAGIC))
+    if (!calm_file_begins(path, DATABASE_MAGIC))
         return calm_fail(ctx, CALM_EFORMAT, "%s: neither a store nor a model directory nor a GGUF file", path);
     return calm_inspect_store(ctx, path, query);
 }
@@ -162,7 +151,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
                                       .ascii = o->ascii || !locale_is_utf8()};
     if (store)
         return inspect_named_store(ctx, o->store ? o->store : DEFAULT_STORE, o->store != NULL, &query);
-    if (calm_is_file(args->of[0]) && begins_with(args->of[0], GGUF_MAGIC))
+    if (calm_is_file(args->of[0]) && calm_file_begins(args->of[0], CALM_GGUF_MAGIC))
         return calm_inspect_model(ctx, args->of[0], NULL, &query);
     if (calm_path_exists(args->of[0]) && !calm_is_directory(args->of[0]))
         return inspect_file(ctx, args->of[0], &query);

@@ -157,6 +157,17 @@ bool calm_is_file(const char *path)
     return calm_path_exists(path) && !calm_is_directory(path);
 }
 
+bool calm_file_begins(const char *path, const char *magic)
+{
+    char head[32];
+    const size_t length = strlen(magic);
+    FILE *stream = length <= sizeof head ? fopen(path, "rb") : NULL;
+    const size_t n = stream ? fread(head, 1, length, stream) : 0;
+    if (stream)
+        fclose(stream);
+    return n == length && memcmp(head, magic, length) == 0;
+}
+
 calm_status calm_make_directories(calm_ctx *ctx, const char *path)
 {
     char *copy;

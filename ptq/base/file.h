@@ -51,6 +51,9 @@ bool calm_path_exists(const char *path);
 bool calm_is_directory(const char *path);
 bool calm_is_file(const char *path);
 
+/* Does the file begin with these characters?  false where it cannot be read. */
+bool calm_file_begins(const char *path, const char *magic);
+
 /* Is there anything of this name in the directory? */
 bool calm_path_has(const char *dir, const char *name);
 

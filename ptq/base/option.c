@@ -114,6 +114,14 @@ calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item)
     return CALM_OK;
 }
 
+bool calm_words_have(const calm_words *words, const char *item)
+{
+    for (size_t i = 0; words && i < words->n; i++)
+        if (strcmp(words->of[i], item) == 0)
+            return true;
+    return false;
+}
+
 int calm_words_compare(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -85,6 +85,9 @@ calm_status calm_words_split(calm_ctx *ctx, const char *list, calm_words *out);
 calm_status calm_words_add(calm_ctx *ctx, calm_words *words, const char *item);
 calm_status calm_pairs_add(calm_ctx *ctx, calm_pairs *pairs, const char *key, const char *value);
 
+/* Is an item among them?  NULL: an empty list. */
+bool calm_words_have(const calm_words *words, const char *item);
+
 /* Order of two strings by their bytes, for qsort on arrays of const char *. */
 int calm_words_compare(const void *a, const void *b);
 

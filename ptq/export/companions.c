@@ -18,14 +18,6 @@
 #define CODE_MAX ((size_t)16 * 1024 * 1024)
 #define MOST_FILES 512    /* modules and templates */
 
-static bool is_listed(const calm_words *words, const char *name)
-{
-    for (size_t i = 0; i < words->n; i++)
-        if (strcmp(words->of[i], name) == 0)
-            return true;
-    return false;
-}
-
 /* ---- which files are inside ---- */
 
 /* Is `path`, without links, a file below `dir`? */
@@ -85,7 +77,7 @@ static calm_status add_module(calm_ctx *ctx, code *to, const char *parent, const
         for (char *at = name + strlen(parent); at < name + strlen(parent) + n; at++)
             *at = *at == '.' ? '/' : *at;
         CALM_TRY(is_inside(ctx, to->place, name, found));
-        if (*found && !is_listed(to->files, name) && to->files->n < MOST_FILES)
+        if (*found && !calm_words_have(to->files, name) && to->files->n < MOST_FILES)
             CALM_TRY(calm_words_add(ctx, to->files, name));
     }
     return CALM_OK;
@@ -100,7 +92,7 @@ static calm_status add_reference(calm_ctx *ctx, code *to, const char *reference)
     if (!reference || strstr(reference, "--"))
         return CALM_OK;
     CALM_TRY(add_module(ctx, to, "", reference, dot ? (size_t)(dot - reference) : strlen(reference), &found));
-    return found || !to->missing || is_listed(to->missing, reference) ? CALM_OK
+    return found || !to->missing || calm_words_have(to->missing, reference) ? CALM_OK
                                                                       : calm_words_add(ctx, to->missing, reference);
 }
 
@@ -242,7 +234,7 @@ static calm_status add_modules(calm_ctx *ctx, const char *model_dir, calm_words 
         for (size_t f = 0; *folder && f < sizeof files / sizeof *files; f++) {
             CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s/%s", folder, files[f]));
             CALM_TRY(is_inside(ctx, model_dir, name, &inside));
-            if (inside && !strstr(folder, "..") && !is_listed(out, name))
+            if (inside && !strstr(folder, "..") && !calm_words_have(out, name))
                 CALM_TRY(calm_words_add(ctx, out, name));
         }
     }

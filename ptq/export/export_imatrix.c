@@ -10,6 +10,7 @@
 #include "ptq/base/file.h"
 #include "ptq/export/gguf_layout.h"
 #include "ptq/io/gguf_write.h"
+#include "ptq/io/imatrix.h"
 
 /* What is written of one weight. */
 typedef struct weight {
@@ -68,8 +69,8 @@ static calm_status name_tensors(calm_ctx *ctx, const calm_importance *importance
         calm_gguf_tensor *sums = &tensors[2 * i], *counts = sums + 1;
         *sums = *counts = (calm_gguf_tensor){.type = CALM_GGML_F32, .n_dims = 2, .dims = {1, weights[i].n}};
         sums->dims[0] = importance->jobs[weights[i].first].width;
-        CALM_TRY(calm_strf(ctx, ctx->out, &sums->name, "%s.in_sum2", weights[i].name));
-        CALM_TRY(calm_strf(ctx, ctx->out, &counts->name, "%s.counts", weights[i].name));
+        CALM_TRY(calm_strf(ctx, ctx->out, &sums->name, "%s" CALM_IMATRIX_SUMS, weights[i].name));
+        CALM_TRY(calm_strf(ctx, ctx->out, &counts->name, "%s" CALM_IMATRIX_COUNTS, weights[i].name));
     }
     return CALM_OK;
 }
@@ -79,7 +80,7 @@ static void add_keys(const calm_importance *importance, calm_gguf_keys *keys)
     size_t most = 0;
     for (size_t j = 0; j < importance->n_jobs; j++)
         most = importance->jobs[j].rows > most ? importance->jobs[j].rows : most;
-    calm_gguf_add_string(keys, "general.type", "imatrix");
+    calm_gguf_add_string(keys, "general.type", CALM_IMATRIX_TYPE);
     calm_gguf_add_array(keys, "imatrix.datasets", CALM_GGUF_STRING, 1);
     calm_gguf_element_string(keys, importance->dataset, strlen(importance->dataset));
     calm_gguf_add_u32(keys, "imatrix.chunk_count",

@@ -20,10 +20,7 @@ static calm_status add_named(calm_ctx *ctx, named *to, const calm_named_template
     CALM_TRY(calm_strf(ctx, ctx->scratch, &clean, "%s", template->name));
     for (char *at = clean; *at; at++)
         *at = isalnum((unsigned char)*at) ? *at : '_';
-    for (size_t i = 0; i < to->names.n; i++)
-        if (strcmp(to->names.of[i], clean) == 0)
-            return CALM_OK;
-    if (!*clean || strcmp(clean, "default") == 0)
+    if (!*clean || strcmp(clean, "default") == 0 || calm_words_have(&to->names, clean))
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &key, "tokenizer.chat_template.%s", clean));
     calm_gguf_add_string(to->keys, key, template->text);

@@ -265,7 +265,7 @@ static const name_entry *find_name(const name_entry *entries, size_t n, const ch
 static calm_status read_head(calm_ctx *ctx, cursor *in, calm_gguf *file)
 {
     uint64_t version, n_tensors, n_keys;
-    if (in->bytes < 24 || memcmp(in->data, "GGUF", 4) != 0)
+    if (in->bytes < 24 || memcmp(in->data, CALM_GGUF_MAGIC, 4) != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: it does not begin with \"GGUF\" and 20 more bytes", in->path);
     in->at = 4;
     CALM_TRY(read_number(ctx, in, 4, "the version", &version));

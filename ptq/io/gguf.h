@@ -16,6 +16,7 @@
 #include "ptq/base/context.h"
 #include "ptq/io/ggml_type.h"
 
+#define CALM_GGUF_MAGIC "GGUF"    /* what a file begins with */
 #define CALM_GGUF_MAX_DIMS 4
 #define CALM_GGUF_NAME_MAX 63    /* bytes of a tensor's name */
 

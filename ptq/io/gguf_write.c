@@ -196,7 +196,7 @@ calm_status calm_gguf_begin(calm_ctx *ctx, calm_gguf_writer *writer, const char 
     *writer = (calm_gguf_writer){.tensors = tensors, .n = n};
     CALM_TRY(check_names(ctx, tensors, n));
     CALM_TRY(calm_writer_open(ctx, &writer->file, path));
-    calm_text_append(&head, "GGUF", 4);
+    calm_text_append(&head, CALM_GGUF_MAGIC, 4);
     append_number(&head, 3, 4);
     append_number(&head, n, 8);
     append_number(&head, keys->n, 8);

@@ -9,9 +9,6 @@
 #include "ptq/base/text.h"
 #include "ptq/io/gguf.h"
 
-#define SUMS ".in_sum2"
-#define COUNTS ".counts"
-
 /* The least that an entry of a .dat file takes: what bounds their number by the bytes that are there. */
 #define ENTRY_LEAST 17
 #define NAME_MAX_BYTES 1024
@@ -72,11 +69,11 @@ static calm_status finish(calm_ctx *ctx, calm_imatrix *file)
 static calm_status read_pair(calm_ctx *ctx, const calm_imatrix *file, const calm_gguf_tensor *sums,
                              calm_imatrix_entry *out)
 {
-    const int length = (int)(strlen(sums->name) - strlen(SUMS));
+    const int length = (int)(strlen(sums->name) - strlen(CALM_IMATRIX_SUMS));
     const calm_gguf_tensor *counts;
     char *name, *other;
     CALM_TRY(calm_strf(ctx, (calm_arena *)&file->arena, &name, "%.*s", length, sums->name));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &other, "%s" COUNTS, name));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &other, "%s" CALM_IMATRIX_COUNTS, name));
     counts = calm_gguf_find_tensor(file->gguf, other);
     if (!counts)
         return calm_fail(ctx, CALM_EFORMAT, "%s: there is %s, but no %s", file->path, sums->name, other);
@@ -95,17 +92,17 @@ static calm_status read_gguf(calm_ctx *ctx, calm_imatrix *file)
 {
     CALM_TRY(calm_gguf_open(ctx, file->path, &file->gguf));
     const size_t n = calm_gguf_n_tensors(file->gguf);
-    if (!calm_gguf_is(calm_gguf_find_key(file->gguf, "general.type"), "imatrix"))
+    if (!calm_gguf_is(calm_gguf_find_key(file->gguf, "general.type"), CALM_IMATRIX_TYPE))
         return calm_fail(ctx, CALM_EFORMAT, "%s: a GGUF file whose general.type is not \"imatrix\"; expected what "
                          "llama-imatrix writes", file->path);
     CALM_TRY(CALM_NEW(ctx, &file->arena, file->entries, n));
     for (size_t i = 0; i < n; i++) {
         const calm_gguf_tensor *tensor = calm_gguf_tensor_at(file->gguf, i);
-        if (calm_text_ends_with(tensor->name, SUMS))
+        if (calm_text_ends_with(tensor->name, CALM_IMATRIX_SUMS))
             CALM_TRY(read_pair(ctx, file, tensor, &file->entries[file->n++]));
-        else if (!calm_text_ends_with(tensor->name, COUNTS))
-            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s; expected names that end in " SUMS " or " COUNTS,
-                             file->path, tensor->name);
+        else if (!calm_text_ends_with(tensor->name, CALM_IMATRIX_COUNTS))
+            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s; expected names that end in "
+                             CALM_IMATRIX_SUMS " or " CALM_IMATRIX_COUNTS, file->path, tensor->name);
     }
     return finish(ctx, file);
 }
@@ -186,20 +183,10 @@ static calm_status read_dat(calm_ctx *ctx, calm_imatrix *file)
 
 /* ---- opening ---- */
 
-static calm_status starts_gguf(calm_ctx *ctx, const char *path, bool *out)
-{
-    CALM_SCOPED_MAPPING(map);
-    CALM_TRY(calm_map_file(ctx, path, &map));
-    *out = map.bytes >= 4 && memcmp(map.data, "GGUF", 4) == 0;
-    return CALM_OK;
-}
-
 static calm_status read_file(calm_ctx *ctx, const char *path, calm_imatrix *file)
 {
-    bool gguf;
     CALM_TRY(calm_strf(ctx, &file->arena, &file->path, "%s", path));
-    CALM_TRY(starts_gguf(ctx, path, &gguf));
-    return gguf ? read_gguf(ctx, file) : read_dat(ctx, file);
+    return calm_file_begins(path, CALM_GGUF_MAGIC) ? read_gguf(ctx, file) : read_dat(ctx, file);
 }
 
 calm_status calm_imatrix_open(calm_ctx *ctx, const char *path, calm_imatrix **out)

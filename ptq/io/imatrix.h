@@ -12,6 +12,11 @@
 
 #include "ptq/base/context.h"
 
+/* In GGUF files: general.type, and what names of tensors end in. */
+#define CALM_IMATRIX_TYPE   "imatrix"
+#define CALM_IMATRIX_SUMS   ".in_sum2"
+#define CALM_IMATRIX_COUNTS ".counts"
+
 /* What there is of one weight matrix; all borrowed from the file. */
 typedef struct calm_imatrix_entry {
     const char *name;         /* "blk.0.attn_q.weight"                            */

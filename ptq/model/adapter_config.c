@@ -48,12 +48,10 @@ static calm_status refuse(calm_ctx *ctx, const calm_adapter_config *config, cons
 static calm_status check_key(calm_ctx *ctx, const calm_adapter_config *config, const char *key,
                              const calm_words *accepted)
 {
-    bool taken = calm_arch_listed(known, ' ', key);
+    const bool taken = calm_arch_listed(known, ' ', key) || calm_words_have(accepted, key);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(others[i].key, key) == 0)
             return refuse(ctx, config, others[i].method);
-    for (size_t i = 0; accepted && i < accepted->n; i++)
-        taken |= strcmp(accepted->of[i], key) == 0;
     return taken ? CALM_OK
                  : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is not a setting that calm knows; if it changes "
                              "nothing in what is merged: `accept_keys` %s", config->path, key, key);

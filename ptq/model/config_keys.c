@@ -128,15 +128,6 @@ static calm_status refuse(calm_ctx *ctx, const char *path, const char *key, cons
                      path, key, value, arch->name, key);
 }
 
-/* Is it among the keys that the caller takes to change nothing? */
-static bool accepts(const calm_words *accepted, const char *key)
-{
-    for (size_t i = 0; accepted && i < accepted->n; i++)
-        if (strcmp(accepted->of[i], key) == 0)
-            return true;
-    return false;
-}
-
 /* One key that calm does not read. */
 static calm_status judge(calm_ctx *ctx, const char *path, const char *key, const calm_json *value,
                          const calm_arch *arch, const calm_words *accepted)
@@ -155,7 +146,7 @@ static calm_status judge(calm_ctx *ctx, const char *path, const char *key, const
         return refuse_known(ctx, path, key, text.data, arch, known->effect);
     if (family_reads_key(arch, key))
         return refuse_known(ctx, path, key, text.data, arch, NULL);
-    if (!accepts(accepted, key))
+    if (!calm_words_have(accepted, key))
         return refuse(ctx, path, key, text.data, arch);
     calm_log(ctx, CALM_LOG_INFO, "%s: \"%s\": %.80s is taken to change nothing (`accept_keys`)", path, key, text.data);
     return CALM_OK;

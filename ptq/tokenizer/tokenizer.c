@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/file.h"
+#include "ptq/io/gguf.h"
 #include "ptq/io/gguf_split.h"
 #include "ptq/tokenizer/bytelevel.h"
 #include "ptq/tokenizer/gguf_vocab.h"
@@ -113,13 +115,8 @@ static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json
 /* tokenizer.json, or what a GGUF file says in its place. */
 static calm_status read_json(calm_ctx *ctx, const char *path, calm_json **out)
 {
-    char head[4] = "";
     calm_gguf *file;
-    FILE *stream = fopen(path, "rb");
-    const bool gguf = stream && fread(head, sizeof head, 1, stream) == 1 && memcmp(head, "GGUF", sizeof head) == 0;
-    if (stream)
-        fclose(stream);
-    if (!gguf)
+    if (!calm_file_begins(path, CALM_GGUF_MAGIC))
         return calm_json_read(ctx, path, FILE_MAX, out);
     CALM_TRY(calm_gguf_open_split(ctx, path, &file));
     const calm_status status = calm_gguf_tokenizer_json(ctx, file, out);
