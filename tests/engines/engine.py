@@ -41,6 +41,23 @@ def mean_nll(logits, windows):
     return total / sum(len(ids) - 1 for ids in windows)
 
 
+def torch_logits(model):
+    """Map a window to float logits [T, vocabulary] of a model of transformers."""
+    import torch
+
+    def logits(ids):
+        with torch.no_grad():
+            return model(torch.tensor([ids])).logits[0].float()
+
+    return logits
+
+
+def need_quantized(modules, is_quantized):
+    """A model without a quantized module was loaded as something else."""
+    if not any(map(is_quantized, modules)):
+        raise ValueError("no module was loaded as quantized")
+
+
 def drive(version, measure):
     """Run a driver: `version()` names the engine, `measure(model, windows)` returns nats per token."""
     try:

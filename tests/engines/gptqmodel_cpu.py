@@ -20,14 +20,8 @@ def measure(model, windows):
 
         # The automatic choice compiles a C++ kernel on the first load.
         loaded = GPTQModel.load(model, device="cpu", dtype=torch.float16, backend=BACKEND.GPTQ_TORCH).model.eval()
-        if not any(hasattr(m, "qweight") for m in loaded.modules()):
-            raise ValueError("no module was loaded as quantized")
-
-        def logits(ids):
-            with torch.no_grad():
-                return loaded(torch.tensor([ids])).logits[0].float()
-
-        return engine.mean_nll(logits, windows)
+        engine.need_quantized(loaded.modules(), lambda m: hasattr(m, "qweight"))
+        return engine.mean_nll(engine.torch_logits(loaded), windows)
 
 
 engine.drive(version, measure)

@@ -19,8 +19,7 @@ def measure(model, windows):
 
     loaded, _ = load_model(pathlib.Path(model), strict=True)
     loaded.set_dtype(mx.float32)
-    if not any(type(m).__name__.startswith("Quantized") for _, m in loaded.named_modules()):
-        raise ValueError("no module was loaded as quantized")
+    engine.need_quantized(loaded.named_modules(), lambda named: type(named[1]).__name__.startswith("Quantized"))
 
     def logits(ids):
         return torch.from_numpy(numpy.array(loaded(mx.array([ids]))[0].astype(mx.float32)))

@@ -14,14 +14,8 @@ def measure(model, windows):
     from transformers import AutoModelForCausalLM
 
     loaded = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
-    if not any(hasattr(m, "quantization_scheme") for m in loaded.modules()):
-        raise ValueError("no module was loaded as quantized")
-
-    def logits(ids):
-        with torch.no_grad():
-            return loaded(torch.tensor([ids])).logits[0].float()
-
-    return engine.mean_nll(logits, windows)
+    engine.need_quantized(loaded.modules(), lambda m: hasattr(m, "quantization_scheme"))
+    return engine.mean_nll(engine.torch_logits(loaded), windows)
 
 
 engine.drive(version, measure)
