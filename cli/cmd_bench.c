@@ -122,7 +122,8 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
         b->block.norm[s][CALM_NORM_IN] = (calm_norm){CALM_NORM_RMS, 1e-6f, hidden, norm, NULL};
         b->block.norm[s][CALM_NORM_OUT].width = b->block.norm[s][CALM_NORM_RESIDUAL].width = hidden;
     }
-    b->block.q_norm = b->block.k_norm = (calm_norm){CALM_NORM_RMS, 1e-6f, d, norm, NULL};
+    for (calm_plain plain = 0; plain < CALM_N_PLAINS; plain++)
+        b->block.plain[plain] = (calm_norm){CALM_NORM_RMS, 1e-6f, d, norm, NULL};
     CALM_TRY(random_values(ctx, b->n * b->tokens * b->config.hidden, 0, 2.0, 99, &b->x));
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->gram, hidden * hidden));
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->scratch, b->n * b->tokens * b->config.inner));

@@ -8,6 +8,7 @@
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
 #include "ptq/calib/gram.h"
+#include "ptq/model/kind.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
@@ -63,24 +64,6 @@ static calm_status weigh_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 static calm_status weigh_all(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight, float *out)
 {
     return calm_parallel_rows(ctx, n, weigh_rows, &(weigh_task){x, weight, width, out});
-}
-
-size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
-{
-    size_t out, in;
-    /* A fused gate_up has the width of down like the others: its two halves are multiplied into one. */
-    switch (hook) {
-    case CALM_HOOK_O_IN:
-        return config->n_heads * config->head_dim;
-    case CALM_HOOK_GATE:
-    case CALM_HOOK_DOWN_IN:
-        calm_role_shape(config, CALM_ROLE_DOWN, expert, &out, &in);
-        return in;
-    case CALM_HOOK_ROUTER_LOGITS:
-        return config->moe.n_experts;
-    default:
-        return config->hidden;
-    }
 }
 
 /* Rows that are kept at least, where there are as many. */
@@ -264,7 +247,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         calm_job_samples_keep(&state->sums[kind], row - state->held, seen->x, seen->n_rows, seen->width, weight);
     }
     /* A sublayer has one of the two; its output is what candidates are compared with. */
-    if ((seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT) && !state->options->exact)
+    if (seen->hook == calm_sublayer_output(state->out->sublayer) && !state->options->exact)
         CALM_TRY(keep_rows(ctx, state->out->score_output, state, seen, gate));
     if (part->activations[seen->hook])
         return calm_actstat_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
@@ -287,7 +270,7 @@ static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observati
         CALM_TRY(weigh_all(ctx, seen->x, seen->n_rows, seen->width, weight,
                            state->exact[kind] + state->row_begin[index] * seen->width));
     }
-    if (seen->hook == CALM_HOOK_ATTN_OUT || seen->hook == CALM_HOOK_MLP_OUT)
+    if (seen->hook == calm_sublayer_output(state->out->sublayer))
         CALM_TRY(keep_rows(ctx, state->out->score_output, state, seen, NULL));
     return CALM_OK;
 }
@@ -330,21 +313,11 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 
 /* ---- buffers ---- */
 
-/* Does a hook point belong to this sublayer?  Of an expert it is what its own linears read and give. */
-static bool belongs(calm_sublayer sublayer, long expert, calm_hook hook)
-{
-    const bool attention = hook == CALM_HOOK_QKV_IN || hook == CALM_HOOK_O_IN || hook == CALM_HOOK_ATTN_OUT;
-    if (!calm_hook_in_block(hook))
-        return false;
-    if (sublayer == CALM_SUBLAYER_ATTENTION)
-        return attention;
-    return !attention && (expert == CALM_NO_EXPERT || hook != CALM_HOOK_BLOCK_OUT);
-}
-
 /* Are statistics of this hook point collected? */
 static bool watched(const capture_state *state, calm_hook hook)
 {
-    return state->options->activations && belongs(state->out->sublayer, state->out->expert, hook);
+    return state->options->activations && calm_hook_in_slot(state->block->config, state->out->sublayer,
+                                                            state->out->expert, hook);
 }
 
 /* Results, in ctx->out. */
@@ -526,7 +499,7 @@ static size_t count_watched(const calm_capture_shape *shape, const calm_capture_
 {
     size_t n = 0;
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
-        n += options->activations && belongs(shape->sublayer, shape->expert, hook);
+        n += options->activations && calm_hook_in_slot(shape->config, shape->sublayer, shape->expert, hook);
     return n;
 }
 
@@ -577,7 +550,8 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
     const size_t each = sums + count_watched(shape, options) * calm_actstat_new_bytes(shape->longest);
     /* Threads without a window help with the heads of others. */
     const size_t workers = calm_size_min(n, n_threads);
-    const size_t helper = shape->sublayer == CALM_SUBLAYER_ATTENTION ? calm_heads_attend_bytes(shape->longest) : 0;
+    const calm_kind *kind = calm_kind_dense(shape->config, shape->sublayer);
+    const size_t helper = kind && kind->helper_bytes ? kind->helper_bytes(shape->config, shape->longest) : 0;
     /* Either the windows run or the matrices are multiplied, not both. */
     return CALM_BYTES(size_t, n + 1) + CALM_BYTES(window_part, n) + inputs + n * each +
            calm_size_max(workers * window_scratch_bytes(shape, options) + (n_threads - workers) * helper,

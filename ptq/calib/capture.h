@@ -112,7 +112,7 @@ bool calm_capture_factors(float *lengths, size_t n);
 /* What a capture's memory follows from.  Of experts that are captured together `rows` and `score_rows` are the
  * tokens that are routed to each, `most_rows` those of the one that gets the most. */
 typedef struct calm_capture_shape {
-    const calm_config *config;
+    const calm_config *config;    /* of the block (calm_config_at) */
     calm_sublayer sublayer;
     long expert;
     size_t rows, score_rows;      /* with those held out; n                               */
@@ -174,9 +174,6 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
 
 /* The statistics of the jobs from their finished sums; Gram matrices are made symmetric. */
 calm_status calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums);
-
-/* Width of a hook point of a block or an expert. */
-size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);
 
 /* Accumulators of rows of `width` values, one per window of the batch (at least one window); and all of them merged in
  * order into *out, and of each text into *of_text (NULL for one text), in ctx->out. */

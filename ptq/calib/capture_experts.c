@@ -4,6 +4,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/calib/capture.h"
 #include "ptq/calib/gram.h"
+#include "ptq/model/kind.h"
 
 /* One expert being captured: its worker alone writes here. */
 typedef struct expert_state {

@@ -114,7 +114,7 @@ size_t calm_check_block(const calm_config *config, size_t block, calm_check_expe
                 list[n++] = (calm_check_expected){CALM_CHECK_NORM, names->norm[s][p], config->hidden, 0};
     for (int i = 0; i < 2 && config->qk_norm != CALM_QK_NORM_NONE; i++) {
         const size_t heads = by_head ? 1 : i ? config->n_kv : config->n_heads;
-        list[n++] = (calm_check_expected){CALM_CHECK_NORM, i ? names->k_norm : names->q_norm, heads * config->head_dim,
+        list[n++] = (calm_check_expected){CALM_CHECK_NORM, i ? names->plain[CALM_PLAIN_K_NORM] : names->plain[CALM_PLAIN_Q_NORM], heads * config->head_dim,
                                           0};
     }
     if (!config->moe.sparse[block])

@@ -228,9 +228,9 @@ static float **gradient_of(calm_learn_view *v, const calm_block_vector *vector)
     case CALM_VECTOR_NORM_BIAS:
         return &v->grads.norm_bias[vector->sublayer][vector->place];
     case CALM_VECTOR_Q_NORM:
-        return &v->grads.q_norm;
+        return &v->grads.plain[CALM_PLAIN_Q_NORM];
     case CALM_VECTOR_K_NORM:
-        return &v->grads.k_norm;
+        return &v->grads.plain[CALM_PLAIN_K_NORM];
     case CALM_VECTOR_BIAS:
         break;
     }

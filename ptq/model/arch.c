@@ -16,7 +16,7 @@
             .fused_down = "mlp.experts.down_proj"}
 
 const calm_names calm_names_llama = {USUAL_NAMES};
-const calm_names calm_names_qk_norm = {USUAL_NAMES, .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"};
+const calm_names calm_names_qk_norm = {USUAL_NAMES, CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm")};
 
 bool calm_has_norm(const calm_arch *arch, size_t block, calm_sublayer sublayer, calm_norm_place place)
 {

@@ -43,7 +43,7 @@ struct calm_names {
     const char *role[CALM_N_ROLES];                          /* "self_attn.q_proj"          */
     const char *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];  /* "input_layernorm"           */
     const calm_names *readers;    /* modules of transformers, where they are not those of checkpoints; NULL: they are */
-    const char *q_norm, *k_norm;
+    const char *plain[CALM_N_PLAINS];                        /* "self_attn.q_norm", by its form (kind.h) */
     bool bare_start;          /* block 0 has no norm before its attention                      */
     bool up_first;            /* the matrix of gate and up has up in its first half            */
     const char *distance;     /* table of what is added to scores by distance, behind the prefix (distance.h) */
@@ -104,6 +104,9 @@ typedef struct calm_arch {
              [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
              [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
              [CALM_ROLE_DOWN] = "mlp.down_proj"}
+
+/* Norms of q and k. */
+#define CALM_QK_NORMS(q, k) .plain = {[CALM_PLAIN_Q_NORM] = q, [CALM_PLAIN_K_NORM] = k}
 
 /* Prefixes of decoders: alone, in wrappers (wrapper.h) of both generations of names, before
  * heads that answer questions, and without a head. */

@@ -17,7 +17,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 /* No head: the class has none. */
 static const calm_names names = {
     .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", CALM_USUAL_ROLES, CALM_GEMMA_NORMS,
-    .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm",
+    CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"),
 };
 
 const calm_arch calm_arch_embeddinggemma = {

@@ -4,7 +4,7 @@
  * Reference: arXiv 2503.19786; transformers' modeling_gemma3.py. */
 #include "ptq/model/gemma.h"
 
-static const calm_names names = {CALM_GEMMA_NAMES, .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"};
+static const calm_names names = {CALM_GEMMA_NAMES, CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm")};
 
 const calm_arch calm_arch_gemma3 = {
     .name = "gemma3",

@@ -21,7 +21,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 static const calm_names names = {CALM_USUAL_MODULES,
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
-    .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm", .moe = CALM_GROUPED_MODULES};
+    CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"), .moe = CALM_GROUPED_MODULES};
 
 const calm_arch calm_arch_glm4_moe = {
     .name = "glm4_moe",

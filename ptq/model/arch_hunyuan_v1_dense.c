@@ -35,7 +35,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 static const calm_names names = {CALM_USUAL_MODULES,
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
-    .q_norm = "self_attn.query_layernorm", .k_norm = "self_attn.key_layernorm"};
+    CALM_QK_NORMS("self_attn.query_layernorm", "self_attn.key_layernorm")};
 
 const calm_arch calm_arch_hunyuan_v1_dense = {
     .name = "hunyuan_v1_dense",

@@ -27,7 +27,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
-    .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm",
+    CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"),
     .moe = {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts",
             .choice_bias = "block_sparse_moe.e_score_correction_bias"}};
 

@@ -9,8 +9,7 @@ const calm_names calm_names_olmo = {
     CALM_USUAL_MODULES,
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_OUT] = "post_attention_layernorm"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_OUT] = "post_feedforward_layernorm"}},
-    .q_norm = "self_attn.q_norm",
-    .k_norm = "self_attn.k_norm",
+    CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"),
 };
 
 const calm_arch calm_arch_olmo2 = {

@@ -224,9 +224,9 @@ static calm_status norm_tokens(calm_ctx *ctx, size_t first, size_t n, void *user
     const heads_task *task = user;
     const calm_heads *a = task->a;
     (void)ctx;
-    norm_rows(&task->block->q_norm, a->q + first * a->q_stride, a->q_stride, n,
+    norm_rows(&task->block->plain[CALM_PLAIN_Q_NORM], a->q + first * a->q_stride, a->q_stride, n,
               calm_heads_norm_parts(a->config, a->config->n_heads));
-    norm_rows(&task->block->k_norm, a->k + first * a->kv_stride, a->kv_stride, n,
+    norm_rows(&task->block->plain[CALM_PLAIN_K_NORM], a->k + first * a->kv_stride, a->kv_stride, n,
               calm_heads_norm_parts(a->config, a->config->n_kv));
     return CALM_OK;
 }

@@ -42,7 +42,7 @@ static calm_status new_raw(calm_ctx *ctx, const calm_block *block, calm_attentio
 {
     const calm_heads *a = &tape->heads;
     const size_t n = a->span->n_tokens;
-    if (!block->q_norm.w && !block->k_norm.w)
+    if (!block->plain[CALM_PLAIN_Q_NORM].w && !block->plain[CALM_PLAIN_K_NORM].w)
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_q, n * a->q_stride));
     tape->raw_k = tape->raw_q + (a->k - a->q);
@@ -237,8 +237,8 @@ static calm_status norms_back(calm_ctx *ctx, const calm_block *block, const calm
     const size_t n = d->span->n_tokens;
     const calm_norm_rows_of q = {n, calm_heads_norm_parts(config, config->n_heads), d->q_stride};
     const calm_norm_rows_of k = {n, calm_heads_norm_parts(config, config->n_kv), d->kv_stride};
-    CALM_TRY(calm_norm_back(ctx, &block->q_norm, q, tape->raw_q, d->q, grads->q_norm, NULL, d->q));
-    return calm_norm_back(ctx, &block->k_norm, k, tape->raw_k, d->k, grads->k_norm, NULL, d->k);
+    CALM_TRY(calm_norm_back(ctx, &block->plain[CALM_PLAIN_Q_NORM], q, tape->raw_q, d->q, grads->plain[CALM_PLAIN_Q_NORM], NULL, d->q));
+    return calm_norm_back(ctx, &block->plain[CALM_PLAIN_K_NORM], k, tape->raw_k, d->k, grads->plain[CALM_PLAIN_K_NORM], NULL, d->k);
 }
 
 /* Of the gradients of q, k and v of a token together. */

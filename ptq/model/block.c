@@ -5,7 +5,7 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
-#include "ptq/model/layout.h"
+#include "ptq/model/kind.h"
 #include "ptq/tensor/rotation.h"
 #include "ptq/tensor/vector.h"
 
@@ -132,19 +132,16 @@ static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, cal
                                      const calm_rope *rope, const float *h, const calm_span *span, float *out,
                                      const calm_observer *observer)
 {
-    const calm_observation seen = {.expert = CALM_NO_EXPERT, .window = span->window};
-    if (sublayer == CALM_SUBLAYER_ATTENTION)
-        return calm_block_attention(ctx, block, rope, h, span, out, observer);
-    return calm_mlp_run(ctx, block->config, block->weight, h, span->n_tokens, out, observer, &seen);
+    return calm_kind_dense(block->config, sublayer)->run(ctx, block, rope, h, span, out, observer);
 }
 
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,
                                 const float *input, const calm_span *span, float *out)
 {
-    /* A job's input is either what f reads (qkv, gate_up: all of f runs) or what its last product reads (o, down). */
+    /* The input is either what f reads, all of which runs, or what its last product does. */
     const calm_sublayer sublayer = calm_job_sublayer(job);
-    if (job == CALM_JOB_O || job == CALM_JOB_DOWN) {
-        const calm_role last = job == CALM_JOB_O ? CALM_ROLE_O : CALM_ROLE_DOWN;
+    calm_role last;
+    if (calm_job_is_last(block->config, job, &last)) {
         CALM_TRY(calm_weight_apply(ctx, &block->weight[last], input, span->n_tokens, out));
     } else {
         CALM_TRY(sublayer_function(ctx, block, sublayer, rope, input, span, out, NULL));
@@ -194,13 +191,13 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
 {
     const size_t width = block->config->hidden;
     const calm_observation seen = {.expert = CALM_NO_EXPERT, .window = span->window};
-    const calm_hook hook = sublayer == CALM_SUBLAYER_ATTENTION ? CALM_HOOK_ATTN_OUT : CALM_HOOK_MLP_OUT;
+    const calm_hook hook = calm_sublayer_output(sublayer);
     CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], y, span->n_tokens, y));
     CALM_TRY(calm_block_scale(ctx, block->config, span->n_tokens, y));
     CALM_TRY(observe_as(observer, ctx, &seen, hook, y, span->n_tokens, width));
     CALM_TRY(calm_block_rows_add(ctx, span->n_tokens, width, y, x));
     CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x));
-    if (sublayer == CALM_SUBLAYER_MLP)
+    if (sublayer == calm_block_last_slot(block->config))
         return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
     return CALM_OK;
 }
@@ -212,6 +209,8 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     const calm_norm *in = &block->norm[sublayer][CALM_NORM_IN];
     const bool parallel = block->config->arch->parallel;
     CALM_SCOPED_SCRATCH(ctx);
+    if (!calm_kind_dense(block->config, sublayer))
+        return CALM_OK;
     /* Without an IN norm f reads x itself; x is written only after f is done. */
     float *h = parallel ? span->shared : x, *out;
     if (!h)
@@ -231,10 +230,14 @@ size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublaye
 {
     const size_t rows = CALM_BYTES(float, n_tokens * config->hidden);
     const bool own = config->arch->names->norm[sublayer][CALM_NORM_IN] && !config->arch->parallel;
-    const size_t outputs = (own ? 2 : 1) * rows;
-    if (sublayer == CALM_SUBLAYER_ATTENTION)
-        return outputs + calm_block_attention_scratch_bytes(config, n_tokens, prepared);
-    return outputs + calm_mlp_run_scratch_bytes(config, config->inner, n_tokens, prepared);
+    size_t most = 0;
+    /* Of the block that takes most, where they are not alike. */
+    for (size_t i = 0; i < (config->blocks ? config->n_blocks : 1); i++) {
+        const calm_config *block = calm_config_at(config, i);
+        const calm_kind *kind = calm_kind_dense(block, sublayer);
+        most = calm_size_max(most, kind ? kind->scratch_bytes(block, n_tokens, prepared) : 0);
+    }
+    return (own ? 2 : 1) * rows + most;
 }
 
 calm_status calm_block_run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, float *x,

@@ -34,7 +34,7 @@ typedef struct calm_block {
     const calm_config *config;
     calm_weight weight[CALM_N_ROLES];
     calm_norm norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];
-    calm_norm q_norm, k_norm;    /* over a head or the whole projection */
+    calm_norm plain[CALM_N_PLAINS];    /* of a norm all; else w alone counts; w NULL: there is none (kind.h) */
     const float *distance;       /* added to scores (distance.h), or NULL */
     calm_mixture moe;
 } calm_block;
@@ -71,7 +71,8 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
 /* What that holds of ctx->scratch at most; `inner`: columns of down. */
 size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_t n, bool prepared);
 
-/* Output [T, D] of a dense job's sublayer as it is added to x, from that job's input [T, in]: the score point. */
+/* Output [T, D] of a dense job's sublayer as it is added to x, from the input [T, in] of calm_job_scored_from: the
+ * score point. */
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,
                                 const float *input, const calm_span *span, float *out);
 
@@ -79,7 +80,7 @@ calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const ca
 calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                 float *x, const calm_span *span, const calm_observer *observer);
 
-/* What that holds of ctx->scratch at most; the MLP is the dense one. */
+/* What that holds of ctx->scratch at most, of a block's config or of any block of a model's; the MLP is the dense one. */
 size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens,
                                          bool prepared);
 

@@ -1,5 +1,5 @@
-/* Forward pass of a block with a tape, and its backward pass: norms and residuals here, what stands between them in
- * attention_back.c, mlp_back.c and moe_back.c. */
+/* Forward pass of a block with a tape, and its backward pass: norms and residuals here, what stands between them is the
+ * kinds' (calm_kind_back). */
 #include "ptq/model/block_back.h"
 
 #include <string.h>
@@ -8,10 +8,8 @@
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
-#include "ptq/model/attention_back.h"
 #include "ptq/model/block_impl.h"
-#include "ptq/model/mlp_back.h"
-#include "ptq/model/moe_back.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/vector.h"
@@ -19,16 +17,15 @@
 
 /* x' = RESIDUAL(x + OUT(f(IN(x)))): what its norms and f read. */
 typedef struct sublayer_tape {
+    const calm_kind *kind; /* NULL: the block has no such sublayer */
     const float *x, *h;
+    void *function; /* what f keeps */
     float *y, *sum; /* NULL without an OUT or a RESIDUAL norm */
 } sublayer_tape;
 
 struct calm_block_tape {
     calm_span span;
     sublayer_tape sublayer[CALM_N_SUBLAYERS];
-    calm_attention_tape attention;
-    calm_mlp_tape mlp;
-    calm_routing routing; /* of a mixture instead */
 };
 
 /* ---- forward ---- */
@@ -39,11 +36,26 @@ static calm_status function(calm_ctx *ctx, const calm_block *block, calm_sublaye
 {
     const sublayer_tape *s = &tape->sublayer[sublayer];
     const calm_span *span = &tape->span;
-    if (sublayer == CALM_SUBLAYER_ATTENTION)
-        return calm_attention_forward_tape(ctx, block, rope, s->h, span, y, &tape->attention);
-    if (block->moe.router)
-        return calm_moe_forward_tape(ctx, block, s->x, s->h, span, y, &tape->routing);
-    return calm_mlp_forward_tape(ctx, block->config, block->weight, s->h, span->n_tokens, y, &tape->mlp);
+    return s->kind->back->forward(ctx, block, rope, s->x, s->h, span, y, s->function);
+}
+
+/* The kind of a block's sublayer, which has a way back; *out NULL: there is no such sublayer. */
+static calm_status find_kind(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_kind **out)
+{
+    *out = calm_block_kind(block, sublayer);
+    if (*out && !(*out)->back)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm has no gradients of its %s", block->index,
+                         (*out)->name);
+    return CALM_OK;
+}
+
+/* Room for what f keeps. */
+static calm_status new_tape(calm_ctx *ctx, const calm_kind *kind, void **out)
+{
+    unsigned char *bytes;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, kind->back->tape_bytes));
+    *out = bytes;
+    return CALM_OK;
 }
 
 /* out [T, D] = one sublayer of x [T, D]. */
@@ -53,8 +65,15 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     const calm_norm *norms = block->norm[sublayer];
     const size_t n = tape->span.n_tokens, count = n * block->config->hidden;
     sublayer_tape *s = &tape->sublayer[sublayer];
+    const calm_kind *kind;
+    CALM_TRY(find_kind(ctx, block, sublayer, &kind));
     /* Without an IN norm f reads x itself. */
-    *s = (sublayer_tape){.x = x, .h = x};
+    *s = (sublayer_tape){.kind = kind, .x = x, .h = x};
+    if (!kind) {
+        memcpy(out, x, count * sizeof *out);
+        return CALM_OK;
+    }
+    CALM_TRY(new_tape(ctx, kind, &s->function));
     if (block->config->arch->parallel && sublayer == CALM_SUBLAYER_MLP)
         s->h = tape->sublayer[CALM_SUBLAYER_ATTENTION].h;
     float *y = out, *sum = out;
@@ -116,26 +135,20 @@ calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, cons
 static void write_lengths(const calm_block *block, calm_sublayer sublayer, const float *dy, size_t n,
                           const calm_block_grads *grads)
 {
-    static const calm_job_kind last[CALM_N_SUBLAYERS] = {CALM_JOB_O, CALM_JOB_DOWN};
+    const calm_kind *kind = calm_block_kind(block, sublayer);
     const size_t width = block->config->hidden;
-    if (grads->lengths[last[sublayer]])
-        calm_vec_lengths(n, width, width, dy, false, grads->lengths[last[sublayer]]);
-    if (sublayer == CALM_SUBLAYER_MLP && block->moe.router && grads->lengths[CALM_JOB_GATE_UP])
-        calm_vec_lengths(n, width, width, dy, false, grads->lengths[CALM_JOB_GATE_UP]);
+    for (size_t i = kind->routed ? 0 : kind->n_jobs - 1; i < kind->n_jobs; i++)
+        if (grads->lengths[kind->jobs[i].job])
+            calm_vec_lengths(n, width, width, dy, false, grads->lengths[kind->jobs[i].job]);
 }
 
 /* dh [T, D] from dy [T, D] of f. */
 static calm_status function_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                  const calm_block_tape *tape, const float *dy, const calm_block_grads *grads, float *dh)
 {
-    const float *h = tape->sublayer[sublayer].h;
+    const sublayer_tape *s = &tape->sublayer[sublayer];
     write_lengths(block, sublayer, dy, tape->span.n_tokens, grads);
-    if (sublayer == CALM_SUBLAYER_ATTENTION)
-        return calm_attention_back(ctx, block, rope, h, &tape->attention, dy, grads, dh);
-    if (block->moe.router)
-        return calm_moe_back(ctx, block, &tape->routing, h, tape->span.n_tokens, dy, grads, dh);
-    return calm_mlp_back(ctx, block->config, block->weight, &tape->mlp, dy, grads->weight, grads->bias,
-                         grads->lengths[CALM_JOB_GATE_UP], dh);
+    return s->kind->back->back(ctx, block, rope, s->x, s->h, &tape->span, s->function, dy, grads, dh);
 }
 
 /* dy [T, D] of what f gives, from d of the sum: d itself, or in ctx->scratch. */
@@ -167,6 +180,8 @@ static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_su
     const sublayer_tape *s = &tape->sublayer[sublayer];
     float *const *dnorm = grads->norm[sublayer], *const *dbias = grads->norm_bias[sublayer], *dy, *dh = NULL;
     CALM_SCOPED_SCRATCH(ctx);
+    if (!s->kind)    /* what passed it by is in d already */
+        return CALM_OK;
     CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_RESIDUAL], rows, s->sum, d, dnorm[CALM_NORM_RESIDUAL],
                             dbias[CALM_NORM_RESIDUAL], d));
     CALM_TRY(output_back(ctx, block, sublayer, tape, grads, d, &dy));
@@ -208,8 +223,9 @@ static calm_status check_vectors(calm_ctx *ctx, const calm_block *block, const c
             CALM_TRY(check_vector(ctx, name, "weight", grads->norm[s][place], width));
             CALM_TRY(check_vector(ctx, name, "bias", grads->norm_bias[s][place], width));
         }
-    CALM_TRY(check_vector(ctx, names->q_norm, "weight", block->q_norm.w ? grads->q_norm : NULL, block->q_norm.width));
-    CALM_TRY(check_vector(ctx, names->k_norm, "weight", block->k_norm.w ? grads->k_norm : NULL, block->k_norm.width));
+    for (calm_plain plain = 0; plain < CALM_N_PLAINS; plain++)
+        if (block->plain[plain].w)
+            CALM_TRY(check_vector(ctx, names->plain[plain], "weight", grads->plain[plain], block->plain[plain].width));
     const size_t width = block->config->hidden;
     if (!block->moe.router)
         return CALM_OK;
@@ -255,33 +271,29 @@ calm_status calm_block_back(calm_ctx *ctx, const calm_block *block, const calm_r
 size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, size_t n_tokens, size_t expert_bytes,
                                      size_t n_threads)
 {
+    config = calm_config_at(config, index);
     const size_t rows = CALM_BYTES(float, n_tokens * config->hidden);
-    const bool sparse = config->moe.sparse[index];
     /* The tape: what enters and leaves the sublayers, norms' inputs and outputs, and what each function keeps. */
-    size_t tape = CALM_BYTES(calm_block_tape, 1) + rows, forward[CALM_N_SUBLAYERS], back[CALM_N_SUBLAYERS], kept = 0;
+    size_t tape = CALM_BYTES(calm_block_tape, 1) + rows, kept[CALM_N_SUBLAYERS] = {0};
+    size_t forward[CALM_N_SUBLAYERS] = {0}, back[CALM_N_SUBLAYERS] = {0};
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const calm_kind *kind = calm_kind_at(config, index, s);
         const char *const *norm = config->arch->names->norm[s];
+        if (!kind || !kind->back)
+            continue;
+        tape += CALM_BYTES(unsigned char, kind->back->tape_bytes);
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             tape += norm[place] ? rows : 0;
+        kept[s] = kind->back->kept_bytes(config, n_tokens);
+        forward[s] = kind->back->forward_bytes(config, n_tokens, expert_bytes, n_threads);
         back[s] = (norm[CALM_NORM_OUT] || config->residual_scale != 0 ? 2 : 1) * rows
-                  + (config->arch->parallel ? rows : 0);
-    }
-    const size_t attention = calm_attention_tape_bytes(config, n_tokens);
-    forward[CALM_SUBLAYER_ATTENTION] = calm_attention_forward_tape_bytes(config, n_tokens, n_threads);
-    back[CALM_SUBLAYER_ATTENTION] += calm_attention_back_bytes(config, n_tokens, n_threads);
-    if (sparse) {
-        kept = calm_moe_tape_bytes(config, n_tokens);
-        forward[CALM_SUBLAYER_MLP] = calm_moe_forward_tape_bytes(config, n_tokens, expert_bytes, n_threads);
-        back[CALM_SUBLAYER_MLP] += calm_moe_back_bytes(config, n_tokens, expert_bytes, n_threads);
-    } else {
-        kept = calm_mlp_tape_bytes(config, config->inner, n_tokens);
-        const size_t workers = n_threads * calm_mlp_transform_bytes(config, config->inner);
-        forward[CALM_SUBLAYER_MLP] = calm_mlp_forward_tape_bytes(config, config->inner, n_tokens) + workers;
-        back[CALM_SUBLAYER_MLP] += calm_mlp_back_bytes(config, config->inner, n_tokens) + workers;
+                  + (config->arch->parallel ? rows : 0)
+                  + kind->back->back_bytes(config, n_tokens, expert_bytes, n_threads);
     }
     /* The first sublayer runs before the second has kept anything; d is the caller's dx or, without one, a copy. */
-    const size_t first = forward[CALM_SUBLAYER_ATTENTION] > kept ? forward[CALM_SUBLAYER_ATTENTION] - kept : 0;
-    return tape + attention + kept
+    const size_t first = forward[CALM_SUBLAYER_ATTENTION] > kept[CALM_SUBLAYER_MLP]
+                             ? forward[CALM_SUBLAYER_ATTENTION] - kept[CALM_SUBLAYER_MLP] : 0;
+    return tape + kept[CALM_SUBLAYER_ATTENTION] + kept[CALM_SUBLAYER_MLP]
            + calm_size_max(calm_size_max(first, forward[CALM_SUBLAYER_MLP]),
                            rows + calm_size_max(back[CALM_SUBLAYER_ATTENTION], back[CALM_SUBLAYER_MLP]));
 }

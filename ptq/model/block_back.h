@@ -26,7 +26,7 @@ typedef struct calm_block_grads {
     float *bias[CALM_N_ROLES];                              /* [out]                                         */
     float *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];      /* [D] of calm_norm.w                            */
     float *norm_bias[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES]; /* [D] LayerNorm alone                           */
-    float *q_norm, *k_norm;                                 /* [width of the norm]                           */
+    float *plain[CALM_N_PLAINS];                            /* of the norms in it, [width]                   */
     float *router;                                          /* [n_experts, D]                                */
     calm_expert_grads shared;                               /* the expert that sees every token              */
     float *shared_gate;                                     /* [D]                                           */

@@ -39,8 +39,9 @@ calm_status calm_block_pass_new(calm_ctx *ctx, const calm_block *block, const ca
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             if (first_norm || s != CALM_SUBLAYER_ATTENTION || place != CALM_NORM_IN)
                 CALM_TRY(new_norm(ctx, &block->norm[s][place], &grads->norm[s][place]));
-    CALM_TRY(new_norm(ctx, &block->q_norm, &grads->q_norm));
-    return new_norm(ctx, &block->k_norm, &grads->k_norm);
+    for (calm_plain plain = 0; plain < CALM_N_PLAINS; plain++)
+        CALM_TRY(new_norm(ctx, &block->plain[plain], &grads->plain[plain]));
+    return CALM_OK;
 }
 
 calm_status calm_block_pass_run(calm_ctx *ctx, const calm_block_pass *pass, const float *x, size_t n_tokens, bool back)

@@ -17,6 +17,7 @@
 
 typedef struct calm_arch calm_arch;
 typedef struct calm_pooling calm_pooling;
+typedef struct calm_kind calm_kind;    /* kind.h */
 
 typedef enum calm_activation {
     CALM_ACTIVATION_SILU,         /* x / (1 + exp(-x))                                            */
@@ -74,8 +75,19 @@ typedef struct calm_moe_config {
     float jitter;                 /* sparsemixer's eps                                       */
 } calm_moe_config;
 
-typedef struct calm_config {
+/* What may differ between blocks of a model whose blocks are not alike. */
+typedef struct calm_block_shape {
+    const calm_kind *kind[CALM_N_SUBLAYERS];    /* kinds of its sublayers; NULL: it has none in this slot */
+    size_t n_heads, n_kv, head_dim, inner;
+} calm_block_shape;
+
+typedef struct calm_config calm_config;
+struct calm_config {
     const calm_arch *arch;
+    calm_block_shape *shapes;         /* [n_blocks] (calm_config_vary); NULL: blocks are alike  */
+    calm_config *blocks;              /* [n_blocks] what each is by its shape; NULL with it     */
+    bool varied;                      /* it is the config of such a block, and `kind` counts     */
+    const calm_kind *kind[CALM_N_SUBLAYERS];    /* its own; a mixture is an MLP here             */
     size_t hidden, inner;             /* D; width of the MLP                                    */
     size_t n_blocks, vocab;
     size_t n_heads, n_kv, head_dim;   /* query heads, key/value heads, width of each            */
@@ -108,7 +120,7 @@ typedef struct calm_config {
     calm_moe_config moe;
     calm_dtype dtype;                 /* as config.json states it                               */
     bool dtype_known;                 /* false: it does not, and dtype is the embedding's       */
-} calm_config;
+};
 
 /* Read and check; arrays live in ctx->out.  `root` is the parsed config.json at `path`.
  * CALM_EUNSUPPORTED: unknown architecture (lists the known ones), setting or key.  CALM_EFORMAT: out of range. */
@@ -118,6 +130,13 @@ calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *r
  * known to change the forward pass is refused all the same.  NULL: none. */
 calm_status calm_config_read_accepting(calm_ctx *ctx, const char *path, const calm_json *root,
                                        const calm_words *accepted, calm_config *out);
+
+/* The config of one block: the model's, with what differs there.  Functions that take the config of a block, or whose
+ * result depends on a width, take this one. */
+const calm_config *calm_config_at(const calm_config *config, size_t block);
+
+/* Copy what all blocks have in common into the configs of blocks: after each change of such a value. */
+void calm_config_share(calm_config *config);
 
 /* Tokens of the longest window that an encoder with a table of positions reads. */
 size_t calm_config_positions(const calm_config *config);
@@ -151,6 +170,12 @@ bool calm_slides_between(size_t block, int64_t pattern);
 /* "sliding_attention" without the future becomes both ways: of `width` keys a query sees half on either side, and
  * its own. */
 void calm_config_windows_both_ways(calm_config *config);
+
+/* config->shapes for a family to fill in, every block as usual: attention and an MLP, which moe.sparse makes a mixture. */
+calm_status calm_config_vary(calm_ctx *ctx, calm_config *config);
+
+/* Make the configs of blocks from config->shapes, where there are such; by calm_config_read. */
+calm_status calm_config_divide(calm_ctx *ctx, calm_config *config);
 
 /* config->no_rope for a family to fill in. */
 calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config);

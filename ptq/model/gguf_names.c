@@ -8,7 +8,7 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/base/text.h"
-#include "ptq/model/roles.h"
+#include "ptq/model/kind.h"
 
 /* Words of a block, one for a module: more than any family has. */
 #define MOST_WORDS 32
@@ -77,47 +77,44 @@ static void add(word *words, size_t *n, const char *module, const char *name)
         words[(*n)++] = (word){.module = module, .word = name};
 }
 
+/* A role as a linear, in one tensor with that of all experts, and of the shared one. */
+static void add_role(const calm_arch *arch, const calm_kind_word *role, word *words, size_t *n)
+{
+    const calm_gguf_arch *as = calm_gguf_arch_of(arch);
+    const calm_names *names = arch->names;
+    const char *module = names->role[role->role];
+    if (!module)
+        return;
+    words[(*n)++] = (word){NULL, module, role->word, false, as && as->permuted ? role->permutes : 0};
+    if (role->many && names->moe.experts)
+        words[(*n)++] = (word){names->moe.experts, last_word(module), role->many, true, 0};
+    if (role->shared && names->moe.shared)
+        words[(*n)++] = (word){names->moe.shared, last_word(module), role->shared, false, 0};
+}
+
 /* All of a family's; their number. */
 static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
 {
-    /* `many`: one tensor holds a matrix of all experts; `shared`: the shared expert's stand alone. */
-    static const struct {
-        calm_role role;
-        char permutes;
-        const char *word, *many, *shared;
-    } roles[] = {{CALM_ROLE_Q, 'q', "attn_q", NULL, NULL},
-                 {CALM_ROLE_K, 'k', "attn_k", NULL, NULL},
-                 {CALM_ROLE_V, 0, "attn_v", NULL, NULL},
-                 {CALM_ROLE_O, 0, "attn_output", NULL, NULL},
-                 {CALM_ROLE_GATE, 0, "ffn_gate", "ffn_gate_exps", "ffn_gate_shexp"},
-                 {CALM_ROLE_FUSED_GATE_UP, 0, "ffn_up", NULL, NULL},
-                 {CALM_ROLE_UP, 0, "ffn_up", "ffn_up_exps", "ffn_up_shexp"},
-                 {CALM_ROLE_DOWN, 0, "ffn_down", "ffn_down_exps", "ffn_down_shexp"}};
     /* No word for a norm after a residual add: BERT alone has those, and is not read from GGUF files. */
     static const char *const norms[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES] = {
         {"attn_norm", "post_attention_norm", NULL}, {"ffn_norm", "post_ffw_norm", NULL}};
     const calm_gguf_arch *as = calm_gguf_arch_of(arch);
     const calm_names *names = arch->names;
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
-        const char *module = names->role[roles[i].role];
-        if (!module)
-            continue;
-        /* llama.cpp rotates neighbouring channels for these families, so its writers permute rows of q and k. */
-        words[n++] = (word){NULL, module, roles[i].word, false, as && as->permuted ? roles[i].permutes : 0};
-        if (roles[i].many && names->moe.experts)
-            words[n++] = (word){names->moe.experts, last_word(module), roles[i].many, true, 0};
-        if (roles[i].shared && names->moe.shared)
-            words[n++] = (word){names->moe.shared, last_word(module), roles[i].shared, false, 0};
-    }
+    size_t n = 0, n_kinds;
+    const calm_kind *const *kinds = calm_kinds(&n_kinds);
+    for (size_t k = 0; k < n_kinds; k++)
+        for (size_t i = 0; i < kinds[k]->n_words; i++)
+            add_role(arch, &kinds[k]->words[i], words, &n);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             if (norms[s][place])
                 add(words, &n, names->norm[s][place],
                     as && as->mlp_norm && s == CALM_SUBLAYER_MLP && place == CALM_NORM_IN ? as->mlp_norm
                                                                                           : norms[s][place]);
-    add(words, &n, names->q_norm, "attn_q_norm");
-    add(words, &n, names->k_norm, "attn_k_norm");
+    for (size_t k = 0; k < n_kinds; k++)
+        for (size_t i = 0; i < kinds[k]->n_plains; i++)
+            if (kinds[k]->plains[i].word)
+                add(words, &n, names->plain[kinds[k]->plains[i].plain], kinds[k]->plains[i].word);
     add(words, &n, names->moe.router, "ffn_gate_inp");
     add(words, &n, names->moe.shared_gate, "ffn_gate_inp_shexp");
     return n;

@@ -4,11 +4,7 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
-
-bool calm_has_role(const calm_config *config, calm_role role)
-{
-    return config->arch->names->role[role] != NULL;
-}
+#include "ptq/model/kind.h"
 
 bool calm_layout_biased(const calm_layout *layout, const calm_job_ref *job)
 {
@@ -16,22 +12,6 @@ bool calm_layout_biased(const calm_layout *layout, const calm_job_ref *job)
     for (size_t i = job->first; i < job->first + job->n; i++)
         any |= layout->linears[i].bias;
     return any;
-}
-
-void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
-{
-    const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
-    const size_t inner = expert == CALM_NO_EXPERT       ? config->inner
-                         : expert == CALM_SHARED_EXPERT ? config->moe.shared_inner
-                                                        : config->moe.inner;
-    /* Rows of each role; columns are the hidden size but for o and down, which lead back to it. */
-    const size_t outputs[CALM_N_ROLES] = {[CALM_ROLE_Q] = q_width, [CALM_ROLE_K] = kv_width, [CALM_ROLE_V] = kv_width,
-                                          [CALM_ROLE_FUSED_QKV] = q_width + 2 * kv_width,
-                                          [CALM_ROLE_O] = config->hidden, [CALM_ROLE_GATE] = inner,
-                                          [CALM_ROLE_UP] = inner, [CALM_ROLE_FUSED_GATE_UP] = 2 * inner,
-                                          [CALM_ROLE_DOWN] = config->hidden};
-    *out = outputs[role];
-    *in = role == CALM_ROLE_O ? q_width : role == CALM_ROLE_DOWN ? inner : config->hidden;
 }
 
 calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block, calm_role role,
@@ -72,91 +52,110 @@ static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
                      job->role);
 }
 
-/* qkv and gate_up need a norm that nothing else reads: not the residual, not a router, not another expert.  o is fed by
- * v, down by what its gate multiplies; without a gate the activation function stands between. */
+/* What takes a norm's scale must read what nothing else does: not the residual, not a router, not another expert. */
 static bool can_absorb(const calm_config *config, const calm_job_ref *job)
 {
-    const calm_names *names = config->arch->names;
-    /* Where the MLP reads the same rows neither has a norm for itself. */
-    if (job->kind == CALM_JOB_QKV)
-        return !job->halved && !config->arch->parallel &&
-               calm_has_norm(config->arch, job->block, CALM_SUBLAYER_ATTENTION, CALM_NORM_IN);
-    if (job->kind == CALM_JOB_GATE_UP)
-        return job->expert == CALM_NO_EXPERT && names->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN] != NULL;
-    return job->kind == CALM_JOB_O || names->role[CALM_ROLE_GATE] || names->role[CALM_ROLE_FUSED_GATE_UP];
-}
-
-/* What a job is to mixes; v counts where it is its own job. */
-static calm_place_role place_role(calm_job_kind kind, bool v)
-{
-    return v ? CALM_PLACE_V : kind == CALM_JOB_O ? CALM_PLACE_O : kind == CALM_JOB_DOWN ? CALM_PLACE_DOWN
-                                                                                        : CALM_PLACE_OTHER;
+    const calm_sublayer slot = calm_job_sublayer(job->kind);
+    calm_feed feed;
+    switch (calm_job_fold(config, job->kind, &feed)) {
+    case CALM_FOLD_ROWS:
+        return true;
+    case CALM_FOLD_NORM:
+        /* Where the MLP reads the same rows neither has a norm for itself. */
+        return !job->halved && job->expert == CALM_NO_EXPERT && !config->arch->parallel &&
+               calm_has_norm(config->arch, job->block, slot, CALM_NORM_IN);
+    default:
+        return false;
+    }
 }
 
 /* Of a job that is halved, v or the rest; else everything. */
-typedef enum half { WHOLE, QK, V } half;
+typedef enum half { WHOLE, REST, APART } half;
 
 /* The next row of the table, and a row for each of its linears that the family has. */
 static calm_status add_half(calm_ctx *ctx, const builder *b, size_t block, calm_job_kind kind, long expert, half which)
 {
-    const calm_config *config = b->config;
+    const calm_config *config = calm_config_at(b->config, block);
+    const calm_kind_job *traits = calm_job_traits(config, kind);
     calm_layout *out = b->out;
     calm_job_ref *job = &out->jobs[out->n_jobs++];
     *job = (calm_job_ref){.block = block, .kind = kind, .expert = expert, .first = out->n_linears,
                           .halved = which != WHOLE,
-                          .place = {place_role(kind, which == V), block, config->n_blocks,
+                          .traits = traits,
+                          .place = {which == APART ? CALM_PLACE_V : traits->place, block, config->n_blocks,
                                     config->n_heads / config->n_kv, expert >= 0}};
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_linear_ref *linear = &out->linears[out->n_linears];
         /* Roles are listed in the order in which a job stacks them, so linears are numbered in that order. */
-        if (calm_role_job(role) != kind || !calm_has_role(b->config, role) ||
-            (which != WHOLE && (role == CALM_ROLE_V) != (which == V)))
+        if (calm_role_job(role) != kind || !calm_has_role(config, role) ||
+            (which != WHOLE && (role == traits->apart) != (which == APART)))
             continue;
-        *linear = (calm_linear_ref){.role = role, .bias = b->config->bias[role] && expert == CALM_NO_EXPERT};
+        *linear = (calm_linear_ref){.role = role, .bias = config->bias[role] && expert == CALM_NO_EXPERT};
         CALM_TRY(calm_role_module(ctx, b->config, b->prefix, block, role, expert, &linear->module));
-        calm_role_shape(b->config, role, expert, &linear->out, &linear->in);
+        calm_role_shape(config, role, expert, &linear->out, &linear->in);
         job->out += linear->out;
         job->in = linear->in;
         out->n_linears++;
         job->n++;
     }
-    job->can_absorb = can_absorb(b->config, job);
+    job->can_absorb = can_absorb(config, job);
     return name_job(ctx, b, job);
 }
 
 static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_job_kind kind, long expert)
 {
+    const calm_config *config = calm_config_at(b->config, block);
+    const calm_kind_job *traits = calm_job_traits(config, kind);
     /* Only v can differ, so that two jobs are enough; a fused matrix of all three has one type. */
-    const bool halves = b->split && kind == CALM_JOB_QKV && calm_has_role(b->config, CALM_ROLE_V);
+    const bool halves = b->split && traits->splits && calm_has_role(config, traits->apart);
     if (!halves)
         return add_half(ctx, b, block, kind, expert, WHOLE);
     /* Side by side and in the order of their rows, so that linears keep the numbers that they have in one job. */
-    CALM_TRY(add_half(ctx, b, block, kind, expert, QK));
-    return add_half(ctx, b, block, kind, expert, V);
+    CALM_TRY(add_half(ctx, b, block, kind, expert, REST));
+    return add_half(ctx, b, block, kind, expert, APART);
 }
 
-/* Both jobs of one MLP; they fold into each other and so stand side by side. */
-static calm_status add_mlp(calm_ctx *ctx, const builder *b, size_t block, long expert)
+/* All jobs of a sublayer or of one expert; they fold into each other and so stand side by side. */
+static calm_status add_jobs(calm_ctx *ctx, const builder *b, size_t block, const calm_kind *kind, long expert)
 {
-    CALM_TRY(add_job(ctx, b, block, CALM_JOB_GATE_UP, expert));
-    return add_job(ctx, b, block, CALM_JOB_DOWN, expert);
+    for (size_t i = 0; i < kind->n_jobs; i++)
+        CALM_TRY(add_job(ctx, b, block, kind->jobs[i].job, expert));
+    return CALM_OK;
 }
 
 /* All jobs of a block, in the order in which calibration meets their inputs. */
 static calm_status add_block(calm_ctx *ctx, const builder *b, size_t block)
 {
     const calm_moe_config *moe = &b->config->moe;
-    /* Attention first, then the shared expert, then the others: calm_layout_sublayer splits at the first MLP job. */
+    /* The mixer first, then the shared expert, then the others: calm_layout_sublayer splits at the first MLP job. */
     b->out->block_begin[block] = b->out->n_jobs;
-    CALM_TRY(add_job(ctx, b, block, CALM_JOB_QKV, CALM_NO_EXPERT));
-    CALM_TRY(add_job(ctx, b, block, CALM_JOB_O, CALM_NO_EXPERT));
-    if (!moe->sparse[block])
-        return add_mlp(ctx, b, block, CALM_NO_EXPERT);
-    if (moe->shared_inner)
-        CALM_TRY(add_mlp(ctx, b, block, CALM_SHARED_EXPERT));
-    for (size_t e = 0; e < moe->n_experts; e++)
-        CALM_TRY(add_mlp(ctx, b, block, (long)e));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const calm_kind *kind = calm_kind_at(b->config, block, s);
+        if (kind && !kind->routed)
+            CALM_TRY(add_jobs(ctx, b, block, kind, CALM_NO_EXPERT));
+        if (!kind || !kind->routed)
+            continue;
+        if (moe->shared_inner)
+            CALM_TRY(add_jobs(ctx, b, block, kind, CALM_SHARED_EXPERT));
+        for (size_t e = 0; e < moe->n_experts; e++)
+            CALM_TRY(add_jobs(ctx, b, block, kind, (long)e));
+    }
     return CALM_OK;
+}
+
+/* Most jobs of a block. */
+static size_t count_jobs(const calm_config *config, size_t block, bool split)
+{
+    const calm_moe_config *moe = &config->moe;
+    size_t n = 0;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const calm_kind *kind = calm_kind_at(config, block, s);
+        /* Split, a mixer has one more; experts are never split. */
+        n += !kind            ? 0
+             : !kind->routed  ? kind->n_jobs + (split && s == CALM_SUBLAYER_ATTENTION)
+                              : kind->n_jobs * (moe->n_experts + (moe->shared_inner > 0));
+    }
+    return n;
 }
 
 calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, bool split,
@@ -167,10 +166,9 @@ calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const ch
     size_t n_jobs = 0;
     *out = (calm_layout){0};
     for (size_t i = 0; i < config->n_blocks; i++)
-        /* Split, an attention has one more; experts are never split. */
-        n_jobs += 2 + split + 2 * (config->moe.sparse[i] ? config->moe.n_experts + (config->moe.shared_inner > 0) : 1);
+        n_jobs += count_jobs(config, i, split);
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, 3 * n_jobs));    /* a job has at most three */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->linears, CALM_JOB_LINEARS * n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->block_begin, config->n_blocks + 1));
     CALM_TRY(calm_head_module(ctx, config->arch->names, prefix, &out->head));
     for (size_t i = 0; i < config->n_blocks; i++)

@@ -18,10 +18,13 @@ typedef struct calm_linear_ref {
     bool bias;
 } calm_linear_ref;
 
+typedef struct calm_kind_job calm_kind_job;    /* kind.h */
+
 /* The linears of a block that read the same input. */
 typedef struct calm_job_ref {
     size_t block;
     calm_job_kind kind;
+    const calm_kind_job *traits;    /* what its kind of sublayer says of it (kind.h)                   */
     long expert;             /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number                       */
     const char *role;        /* within the block: "qkv", "experts.3.down", "shared_expert.gate_up"; of a split
                               * layout "qk" and "v"                                                    */
@@ -33,8 +36,9 @@ typedef struct calm_job_ref {
     calm_place place;        /* what mixes ask                                                         */
 } calm_job_ref;
 
-/* No sublayer outside of mixtures, and no expert, has more jobs. */
-#define CALM_FOLD_SET_JOBS 3
+/* No sublayer outside of mixtures, and no expert, has more jobs; no job of a family has more linears. */
+#define CALM_FOLD_SET_JOBS 4
+#define CALM_JOB_LINEARS   3
 
 typedef struct calm_layout {
     calm_linear_ref *linears;
@@ -64,7 +68,7 @@ calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm
 calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, bool split,
                               calm_layout *out);
 
-/* [out, in] of a role in a dense block or in an expert. */
+/* [out, in] of a role in a dense block or in an expert; of a block's config (calm_config_at). */
 void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in);
 
 /* "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.experts.3.up_proj" in ctx->out. */
@@ -74,7 +78,7 @@ calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const cha
 /* Has any linear of the job a bias? */
 bool calm_layout_biased(const calm_layout *layout, const calm_job_ref *job);
 
-/* True when the family has this role (q_proj or the fused qkv_proj, not both). */
+/* True when the family, or with a block's config the block, has this role (q_proj or the fused qkv_proj, not both). */
 bool calm_has_role(const calm_config *config, calm_role role);
 
 /* First and last + 1 job of what is folded into each other: the attention of a block, its dense MLP, or one expert. */

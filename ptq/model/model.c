@@ -8,6 +8,7 @@
 #include "ptq/model/distance.h"
 #include "ptq/model/fused_experts.h"
 #include "ptq/model/gguf_model.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
 #include "ptq/model/transforms.h"
 #include "ptq/model/wrapper.h"
@@ -153,28 +154,56 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
     return CALM_OK;
 }
 
-/* The norms of a sublayer; `block` NULL: check them alone. */
+/* A plain tensor of a sublayer; `out` NULL: check it alone. */
+static calm_status read_plain(calm_ctx *ctx, const calm_model *model, const calm_kind_plain *plain, const char *name,
+                              int n_dims, const size_t *shape, calm_norm *out)
+{
+    const calm_tensor *tensor;
+    float *values;
+    if (plain->form == CALM_PLAIN_FAMILY_NORM)
+        CALM_TRY(calm_model_load_norm(ctx, model, name, shape[0], out));
+    if (plain->form == CALM_PLAIN_RMS_NORM && !out)
+        return read_part(ctx, model, name, "weight", shape[0], NULL);
+    if (plain->form == CALM_PLAIN_RMS_NORM) {
+        *out = (calm_norm){CALM_NORM_RMS, model->config.norm_eps, shape[0], NULL, NULL};
+        CALM_TRY(read_part(ctx, model, name, "weight", shape[0], &out->w));
+    }
+    if (out && plain->form != CALM_PLAIN_TENSOR && plain->eps > 0)
+        out->eps = (float)plain->eps;
+    if (plain->form != CALM_PLAIN_TENSOR)
+        return CALM_OK;
+    CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, n_dims, shape, &tensor));
+    if (!out)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, values, tensor->n_elements));
+    CALM_TRY(calm_widen(ctx, model->tensors, tensor, values));
+    *out = (calm_norm){.width = tensor->n_elements, .w = values};
+    return CALM_OK;
+}
+
+/* The norms of a sublayer and its plain tensors; `block` NULL: check them alone. */
 static calm_status read_norms(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                               calm_block *block)
 {
-    const calm_config *config = &model->config;
+    const calm_config *config = calm_config_at(&model->config, index);
+    const calm_kind *kind = calm_kind_at(&model->config, index, sublayer);
     const calm_names *names = config->arch->names;
-    const size_t heads[2] = {config->n_heads, config->n_kv};
-    const char *const qk[2] = {names->q_norm, names->k_norm};
     char *module;
-    for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++) {
+    for (calm_norm_place place = 0; kind && place < CALM_N_NORM_PLACES; place++) {
         if (!calm_has_norm(config->arch, index, sublayer, place))
             continue;
         calm_norm *norm = block ? &block->norm[sublayer][place] : NULL;
         CALM_TRY(block_module(ctx, model, index, names->norm[sublayer][place], &module));
         CALM_TRY(calm_model_load_norm(ctx, model, module, config->hidden, norm));
     }
-    for (int i = 0; i < 2 && sublayer == CALM_SUBLAYER_ATTENTION && config->qk_norm != CALM_QK_NORM_NONE; i++) {
-        /* Over a head every head has the same weights; over the whole projection each channel has its own. */
-        const size_t width =
-            config->qk_norm == CALM_QK_NORM_HEAD ? config->head_dim : heads[i] * config->head_dim;
-        CALM_TRY(block_module(ctx, model, index, qk[i], &module));
-        CALM_TRY(calm_model_load_norm(ctx, model, module, width, !block ? NULL : i ? &block->k_norm : &block->q_norm));
+    for (size_t i = 0; kind && i < kind->n_plains; i++) {
+        size_t shape[CALM_PLAIN_DIMS];
+        int n_dims;
+        const calm_kind_plain *plain = &kind->plains[i];
+        if (!calm_plain_shape(config, kind, plain->plain, shape, &n_dims))
+            continue;
+        CALM_TRY(block_module(ctx, model, index, names->plain[plain->plain], &module));
+        CALM_TRY(read_plain(ctx, model, plain, module, n_dims, shape, block ? &block->plain[plain->plain] : NULL));
     }
     return CALM_OK;
 }
@@ -564,7 +593,7 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
 /* A block without weights. */
 static void begin_block(const calm_model *model, size_t index, calm_block *out)
 {
-    *out = (calm_block){.index = index, .config = &model->config};
+    *out = (calm_block){.index = index, .config = calm_config_at(&model->config, index)};
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             /* Absent norms need it too: copying rows through one has a width. */

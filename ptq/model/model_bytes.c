@@ -6,6 +6,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/distance.h"
+#include "ptq/model/kind.h"
 
 /* One allocation per linear that has a bias. */
 static size_t biases_bytes(const calm_model *model, const calm_job_ref *job)
@@ -36,22 +37,34 @@ size_t calm_model_load_expert_bytes(const calm_model *model, size_t index)
     return calm_model_load_jobs_bytes(model, begin, end);
 }
 
+/* A norm or another tensor within a sublayer. */
+static size_t plain_bytes(const calm_config *config, const calm_kind *kind, const calm_kind_plain *plain)
+{
+    size_t shape[CALM_PLAIN_DIMS], n = 1;
+    int n_dims;
+    calm_plain_shape(config, kind, plain->plain, shape, &n_dims);
+    for (int i = 0; i < n_dims; i++)
+        n *= shape[i];
+    const size_t vectors = plain->form == CALM_PLAIN_FAMILY_NORM && config->norm_bias ? 2 : 1;
+    return n_dims ? vectors * CALM_BYTES(float, n) : 0;
+}
+
 /* The norms of a sublayer, and of a mixture the router and the shared expert's gate. */
 static size_t small_parts_bytes(const calm_model *model, size_t index, calm_sublayer sublayer)
 {
-    const calm_config *config = &model->config;
+    const calm_config *config = calm_config_at(&model->config, index);
+    const calm_kind *kind = calm_kind_at(&model->config, index, sublayer);
     const calm_names *names = config->arch->names;
     const size_t vectors = config->norm_bias ? 2 : 1, row = CALM_BYTES(float, config->hidden);
-    /* A norm over heads has head_dim weights, one over the projection as many as it has channels. */
-    const bool heads = config->qk_norm == CALM_QK_NORM_HEAD;
     size_t bytes = 0;
+    if (!kind)
+        return 0;
     for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
         bytes += calm_has_norm(config->arch, index, sublayer, place) ? vectors * row : 0;
     if (sublayer == CALM_SUBLAYER_ATTENTION && names->distance)
         bytes += calm_distance_bytes(config);
-    if (sublayer == CALM_SUBLAYER_ATTENTION && config->qk_norm != CALM_QK_NORM_NONE)
-        bytes += vectors * (CALM_BYTES(float, (heads ? 1 : config->n_heads) * config->head_dim) +
-                            CALM_BYTES(float, (heads ? 1 : config->n_kv) * config->head_dim));
+    for (size_t i = 0; i < kind->n_plains; i++)
+        bytes += plain_bytes(config, kind, &kind->plains[i]);
     if (sublayer == CALM_SUBLAYER_MLP && config->moe.sparse[index])
         bytes += CALM_BYTES(float, config->moe.n_experts * config->hidden) +
                  (config->moe.shared_inner && names->moe.shared_gate ? row : 0) +

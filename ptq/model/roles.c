@@ -1,13 +1,11 @@
-/* Tables of roles, jobs and hook points. */
+/* Tables of roles, jobs, plain tensors and hook points, from the lines of kinds.def. */
 #include "ptq/model/roles.h"
 
-/* Tables from the lists of roles.h, so that a new role or hook is one line there. */
 calm_job_kind calm_role_job(calm_role role)
 {
     static const calm_job_kind jobs[] = {
-#define CALM_ROLE_JOB(role, name, job) CALM_JOB_##job,
-        CALM_ROLE_LIST(CALM_ROLE_JOB)
-#undef CALM_ROLE_JOB
+#define CALM_ROLE(role, name, job) CALM_JOB_##job,
+#include "ptq/model/kinds.def"
     };
     return jobs[role];
 }
@@ -17,9 +15,8 @@ static const struct {
     calm_sublayer sublayer;
     calm_hook input;
 } job_table[] = {
-#define CALM_JOB_ROW(job, name, sublayer, hook) {name, CALM_SUBLAYER_##sublayer, CALM_HOOK_##hook},
-    CALM_JOB_LIST(CALM_JOB_ROW)
-#undef CALM_JOB_ROW
+#define CALM_JOB(job, name, sublayer, hook) {name, CALM_SUBLAYER_##sublayer, CALM_HOOK_##hook},
+#include "ptq/model/kinds.def"
 };
 
 const char *calm_job_name(calm_job_kind job)
@@ -37,28 +34,44 @@ const char *calm_sublayer_name(calm_sublayer sublayer)
     return sublayer == CALM_SUBLAYER_ATTENTION ? "attention" : "mlp";
 }
 
+calm_hook calm_sublayer_output(calm_sublayer sublayer)
+{
+    return sublayer == CALM_SUBLAYER_ATTENTION ? CALM_HOOK_ATTN_OUT : CALM_HOOK_MLP_OUT;
+}
+
 calm_hook calm_job_input(calm_job_kind job)
 {
     return job_table[job].input;
 }
 
+const char *calm_plain_name(calm_plain plain)
+{
+    static const char *const names[] = {
+#define CALM_PLAIN(plain, name) name,
+#include "ptq/model/kinds.def"
+    };
+    return names[plain];
+}
+
 const char *calm_hook_name(calm_hook hook)
 {
     static const char *const names[] = {
-#define CALM_HOOK_ROW(hook, name, where, help) name,
-        CALM_HOOK_LIST(CALM_HOOK_ROW)
-#undef CALM_HOOK_ROW
+        "embed",
+#define CALM_HOOK(hook, name, where, help) name,
+#include "ptq/model/kinds.def"
+        "block_out", "final_norm",
     };
     return names[hook];
 }
 
 bool calm_hook_in_block(calm_hook hook)
 {
-    enum { MODEL, BLOCK, MIXTURE };
+    enum { MODEL, BLOCK, PART };
     static const char where[] = {
-#define CALM_HOOK_ROW(hook, name, where, help) where,
-        CALM_HOOK_LIST(CALM_HOOK_ROW)
-#undef CALM_HOOK_ROW
+        MODEL,
+#define CALM_HOOK(hook, name, where, help) where,
+#include "ptq/model/kinds.def"
+        BLOCK, MODEL,
     };
     return where[hook] == BLOCK;
 }

@@ -1,4 +1,4 @@
-/* Roles, jobs and hook points: the one place that names them.
+/* Roles, jobs, plain tensors and hook points of all kinds of sublayers (kinds.def).
  *
  * A role is what a weight matrix of a block does; the matrices that read the same input make a job.  Families differ
  * in module names (arch.h) and in whether q, k, v and gate, up are stored in one matrix each. */
@@ -7,60 +7,36 @@
 
 #include "ptq/base/context.h"
 
-/* X(ROLE, name, JOB): the linears, in the order in which a job stacks them */
-#define CALM_ROLE_LIST(X)                                                                                    \
-    X(Q, "q", QKV)                                                                                           \
-    X(K, "k", QKV)                                                                                           \
-    X(V, "v", QKV)                                                                                           \
-    X(FUSED_QKV, "fused_qkv", QKV)                                                                           \
-    X(O, "o", O)                                                                                             \
-    X(GATE, "gate", GATE_UP)                                                                                 \
-    X(UP, "up", GATE_UP)                                                                                     \
-    X(FUSED_GATE_UP, "fused_gate_up", GATE_UP)                                                               \
-    X(DOWN, "down", DOWN)
-
-/* X(JOB, name, SUBLAYER, hook of its input): linears that read the same input */
-#define CALM_JOB_LIST(X)                                                                                     \
-    X(QKV, "qkv", ATTENTION, QKV_IN)                                                                         \
-    X(O, "o", ATTENTION, O_IN)                                                                               \
-    X(GATE_UP, "gate_up", MLP, GATE_UP_IN)                                                                   \
-    X(DOWN, "down", MLP, DOWN_IN)
-
-/* X(HOOK, name, where, what it is): places where activations are observed, once in the MODEL, in each BLOCK, or in each
- * block whose MLP is a MIXTURE */
-#define CALM_HOOK_LIST(X)                                                                                    \
-    X(EMBED, "embed", MODEL, "embedding output")                                                             \
-    X(QKV_IN, "qkv_in", BLOCK, "input of q, k and v")                                                        \
-    X(O_IN, "o_in", BLOCK, "input of o")                                                                     \
-    X(ATTN_OUT, "attn_out", BLOCK, "attention output, before the residual add")                              \
-    X(GATE_UP_IN, "gate_up_in", BLOCK, "input of gate and up")                                               \
-    X(ROUTER_LOGITS, "router_logits", MIXTURE, "router's output, one value per expert, before the softmax")  \
-    X(GATE, "gate", BLOCK, "what the activation function reads")                                             \
-    X(DOWN_IN, "down_in", BLOCK, "input of down")                                                            \
-    X(MLP_OUT, "mlp_out", BLOCK, "MLP output, before the residual add")                                      \
-    X(BLOCK_OUT, "block_out", BLOCK, "block output")                                                         \
-    X(FINAL_NORM, "final_norm", MODEL, "final norm: input of the head")
-
+/* Slots of a block: what mixes tokens, and what follows it.  Either may be absent in a block (kind.h). */
 typedef enum calm_sublayer { CALM_SUBLAYER_ATTENTION, CALM_SUBLAYER_MLP, CALM_N_SUBLAYERS } calm_sublayer;
 
 typedef enum calm_role {
-#define CALM_ROLE_ENUM(role, name, job) CALM_ROLE_##role,
-    CALM_ROLE_LIST(CALM_ROLE_ENUM)
-#undef CALM_ROLE_ENUM
+#define CALM_ROLE(role, name, job) CALM_ROLE_##role,
+#include "ptq/model/kinds.def"
     CALM_N_ROLES
 } calm_role;
 
 typedef enum calm_job_kind {
-#define CALM_JOB_ENUM(job, name, sublayer, hook) CALM_JOB_##job,
-    CALM_JOB_LIST(CALM_JOB_ENUM)
-#undef CALM_JOB_ENUM
+#define CALM_JOB(job, name, sublayer, hook) CALM_JOB_##job,
+#include "ptq/model/kinds.def"
     CALM_N_JOBS
 } calm_job_kind;
 
+/* Tensors of floats that a sublayer has beside its linears. */
+typedef enum calm_plain {
+#define CALM_PLAIN(plain, name) CALM_PLAIN_##plain,
+#include "ptq/model/kinds.def"
+    CALM_N_PLAINS
+} calm_plain;
+
+/* Places where activations are observed: the embedding's output, what the kinds have, the block's output, and behind
+ * the final norm the input of the head. */
 typedef enum calm_hook {
-#define CALM_HOOK_ENUM(hook, name, where, help) CALM_HOOK_##hook,
-    CALM_HOOK_LIST(CALM_HOOK_ENUM)
-#undef CALM_HOOK_ENUM
+    CALM_HOOK_EMBED,
+#define CALM_HOOK(hook, name, where, help) CALM_HOOK_##hook,
+#include "ptq/model/kinds.def"
+    CALM_HOOK_BLOCK_OUT,
+    CALM_HOOK_FINAL_NORM,
     CALM_N_HOOKS
 } calm_hook;
 
@@ -77,13 +53,19 @@ const char *calm_job_name(calm_job_kind job);
 calm_sublayer calm_job_sublayer(calm_job_kind job);
 calm_hook calm_job_input(calm_job_kind job);
 
+/* "q_norm" */
+const char *calm_plain_name(calm_plain plain);
+
+/* Where what the sublayer adds is observed. */
+calm_hook calm_sublayer_output(calm_sublayer sublayer);
+
 /* "attention", "mlp". */
 const char *calm_sublayer_name(calm_sublayer sublayer);
 
 /* "qkv_in" */
 const char *calm_hook_name(calm_hook hook);
 
-/* True for the hook points that every block has: false for the two outside, and for the router of a mixture. */
+/* True for the hook points of a block: false for the two outside, and for what only some blocks have. */
 bool calm_hook_in_block(calm_hook hook);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
-#include "ptq/model/roles.h"
+#include "ptq/model/kind.h"
 
 /* Kinds of names that a list holds; behind them it counts. */
 #define MOST_LISTED 24
@@ -53,6 +53,23 @@ static bool is_linear(const char *text, const char *module, bool bias)
 
 /* ---- blocks ---- */
 
+/* Has a sublayer a plain tensor of this name? */
+static bool is_plain(const names *of, const calm_config *config, const calm_kind *kind, const char *rest)
+{
+    size_t shape[CALM_PLAIN_DIMS];
+    int n_dims;
+    for (size_t i = 0; kind && i < kind->n_plains; i++) {
+        const calm_kind_plain *plain = &kind->plains[i];
+        const char *name = config->arch->names->plain[plain->plain];
+        if (calm_plain_shape(config, kind, plain->plain, shape, &n_dims)
+            && (plain->form == CALM_PLAIN_FAMILY_NORM ? is_norm(of, rest, name)
+                : plain->form == CALM_PLAIN_RMS_NORM  ? is_weight(rest, name)
+                                                      : is(rest, name)))
+            return true;
+    }
+    return false;
+}
+
 /* Has the block a norm, a router or a gate of this name? */
 static bool is_beside_linears(const names *of, size_t block, const char *rest)
 {
@@ -62,10 +79,9 @@ static bool is_beside_linears(const names *of, size_t block, const char *rest)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
             if (calm_has_norm(config->arch, block, s, p) && is_norm(of, rest, words->norm[s][p]))
                 return true;
-    /* Families share tables of names, so that a name alone does not make a norm of q and k. */
-    if (config->qk_norm != CALM_QK_NORM_NONE && (is_norm(of, rest, words->q_norm)
-                                                       || is_norm(of, rest, words->k_norm)))
-        return true;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        if (is_plain(of, calm_config_at(config, block), calm_kind_at(config, block, s), rest))
+            return true;
     /* A dense block has no router, also where others have one. */
     return config->moe.sparse[block]
            && (is_weight(rest, words->moe.router) || (config->moe.choice_bias && is(rest, words->moe.choice_bias))

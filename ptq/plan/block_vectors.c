@@ -60,8 +60,8 @@ calm_status calm_block_vectors(calm_ctx *ctx, const calm_model *model, calm_bloc
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             CALM_TRY(add_norm(ctx, &to, &block->norm[s][place], names->norm[s][place],
                               (calm_block_vector){.kind = CALM_VECTOR_NORM, .sublayer = s, .place = place}));
-    CALM_TRY(add_norm(ctx, &to, &block->q_norm, names->q_norm, (calm_block_vector){.kind = CALM_VECTOR_Q_NORM}));
-    CALM_TRY(add_norm(ctx, &to, &block->k_norm, names->k_norm, (calm_block_vector){.kind = CALM_VECTOR_K_NORM}));
+    CALM_TRY(add_norm(ctx, &to, &block->plain[CALM_PLAIN_Q_NORM], names->plain[CALM_PLAIN_Q_NORM], (calm_block_vector){.kind = CALM_VECTOR_Q_NORM}));
+    CALM_TRY(add_norm(ctx, &to, &block->plain[CALM_PLAIN_K_NORM], names->plain[CALM_PLAIN_K_NORM], (calm_block_vector){.kind = CALM_VECTOR_K_NORM}));
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_weight *weight = &block->weight[role];
         CALM_TRY(add(ctx, &to, (calm_block_vector){.kind = CALM_VECTOR_BIAS, .role = role, .n = weight->out,

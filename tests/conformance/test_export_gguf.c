@@ -184,8 +184,8 @@ static void check_block(const opened *in, const tiny_plan *p, size_t index)
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             check_norm(in, p, index, names->norm[s][place], &expected.norm[s][place]);
-    check_norm(in, p, index, names->q_norm, &expected.q_norm);
-    check_norm(in, p, index, names->k_norm, &expected.k_norm);
+    check_norm(in, p, index, names->plain[CALM_PLAIN_Q_NORM], &expected.plain[CALM_PLAIN_Q_NORM]);
+    check_norm(in, p, index, names->plain[CALM_PLAIN_K_NORM], &expected.plain[CALM_PLAIN_K_NORM]);
 }
 
 static void check_table(const opened *in, const tiny_plan *p, bool head)

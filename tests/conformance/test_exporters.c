@@ -131,8 +131,8 @@ static void check_block(const tiny_plan *p, const calm_model *written, size_t in
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             check_norm("norm", &found.norm[s][place], &expected.norm[s][place]);
-    check_norm("q_norm", &found.q_norm, &expected.q_norm);
-    check_norm("k_norm", &found.k_norm, &expected.k_norm);
+    check_norm("q_norm", &found.plain[CALM_PLAIN_Q_NORM], &expected.plain[CALM_PLAIN_Q_NORM]);
+    check_norm("k_norm", &found.plain[CALM_PLAIN_K_NORM], &expected.plain[CALM_PLAIN_K_NORM]);
 }
 
 static void check_table(const calm_tensor *found, const calm_tensor *expected)

@@ -109,8 +109,8 @@ static void new_block(const setting *s, fixture *f)
     f->block.weight[CALM_ROLE_V] = draw_weight(kv, s->hidden, s->bias, 3);
     f->block.weight[CALM_ROLE_O] = draw_weight(s->hidden, q, s->bias, 4);
     f->block.distance = s->distance ? draw(s->n_heads * CALM_DISTANCE_WIDTH, 0, 2, 7) : NULL;
-    f->block.q_norm = draw_norm(s, s->n_heads, 5);
-    f->block.k_norm = draw_norm(s, s->n_kv, 6);
+    f->block.plain[CALM_PLAIN_Q_NORM] = draw_norm(s, s->n_heads, 5);
+    f->block.plain[CALM_PLAIN_K_NORM] = draw_norm(s, s->n_kv, 6);
 }
 
 /* ---- the slow one ---- */
@@ -222,8 +222,8 @@ static double *slow_attention(const calm_block *block, const float *h, const cal
            *k = project(&block->weight[CALM_ROLE_K], x, n_tokens);
     double *v = project(&block->weight[CALM_ROLE_V], x, n_tokens);
     double *context = new_doubles(n_tokens * config->n_heads * config->head_dim);
-    place(config, &block->q_norm, q, span, config->n_heads);
-    place(config, &block->k_norm, k, span, config->n_kv);
+    place(config, &block->plain[CALM_PLAIN_Q_NORM], q, span, config->n_heads);
+    place(config, &block->plain[CALM_PLAIN_K_NORM], k, span, config->n_kv);
     for (size_t t = 0; t < n_tokens; t++)
         for (size_t head = 0; head < config->n_heads; head++)
             attend(block, q, k, v, span, t, head, scores, context);

@@ -91,9 +91,9 @@ void block_params_load(const calm_model *model, size_t index, block_params *out)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             add_norm(out, test_format("%s.%s", name, names->norm[s][place] ? names->norm[s][place] : ""),
                      &block->norm[s][place], &out->grads.norm[s][place], &out->grads.norm_bias[s][place]);
-    add_norm(out, test_format("%s.%s", name, names->q_norm ? names->q_norm : ""), &block->q_norm, &out->grads.q_norm,
+    add_norm(out, test_format("%s.%s", name, names->plain[CALM_PLAIN_Q_NORM] ? names->plain[CALM_PLAIN_Q_NORM] : ""), &block->plain[CALM_PLAIN_Q_NORM], &out->grads.plain[CALM_PLAIN_Q_NORM],
              NULL);
-    add_norm(out, test_format("%s.%s", name, names->k_norm ? names->k_norm : ""), &block->k_norm, &out->grads.k_norm,
+    add_norm(out, test_format("%s.%s", name, names->plain[CALM_PLAIN_K_NORM] ? names->plain[CALM_PLAIN_K_NORM] : ""), &block->plain[CALM_PLAIN_K_NORM], &out->grads.plain[CALM_PLAIN_K_NORM],
              NULL);
     add_mixture(out, name);
 }

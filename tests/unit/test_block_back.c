@@ -439,7 +439,7 @@ TEST(not_finite)
     ck_fails(both(&f, NULL), CALM_ENUMERIC,
              "block 1: the gradient of input_layernorm.weight is not finite (element 4)");
     block_params_clear(&f.params);
-    f.params.grads.q_norm[1] = NAN;
+    f.params.grads.plain[CALM_PLAIN_Q_NORM][1] = NAN;
     ck_fails(both(&f, NULL), CALM_ENUMERIC, "the gradient of self_attn.q_norm.weight is not finite (element 1)");
     calm_model_close(f.model);
     open_fixture("qwen2_moe", &f);

@@ -111,11 +111,11 @@ TEST(a_plan_puts_them_in_place)
         ck_ok(calm_model_load_block(ctx, p.model, b, &plain[b]));
         changed = plain[b];
         ck_ok(calm_plan_apply(&override, ctx, b, &changed));
-        ck_assert_int_eq(changed.q_norm.w != plain[b].q_norm.w, b == 1);
-        ck_assert_ptr_eq(changed.k_norm.w, plain[b].k_norm.w);
+        ck_assert_int_eq(changed.plain[CALM_PLAIN_Q_NORM].w != plain[b].plain[CALM_PLAIN_Q_NORM].w, b == 1);
+        ck_assert_ptr_eq(changed.plain[CALM_PLAIN_K_NORM].w, plain[b].plain[CALM_PLAIN_K_NORM].w);
         ck_assert_ptr_eq(changed.norm[0][CALM_NORM_IN].w, plain[b].norm[0][CALM_NORM_IN].w);
         if (b == 1) {
-            ck_assert_mem_eq(changed.q_norm.w, values, 8 * sizeof *values);
+            ck_assert_mem_eq(changed.plain[CALM_PLAIN_Q_NORM].w, values, 8 * sizeof *values);
             ck_assert_mem_eq(changed.norm[1][CALM_NORM_IN].w, values, 32 * sizeof *values);
         }
     }

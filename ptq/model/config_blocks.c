@@ -1,0 +1,50 @@
+/* Configs of single blocks, where those of a model are not alike. */
+#include "ptq/model/kind.h"
+
+calm_status calm_config_vary(calm_ctx *ctx, calm_config *config)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, config->shapes, config->n_blocks));
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        calm_block_shape *shape = &config->shapes[i];
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+            shape->kind[s] = calm_kind_dense(config, s);
+        shape->n_heads = config->n_heads;
+        shape->n_kv = config->n_kv;
+        shape->head_dim = config->head_dim;
+        shape->inner = config->inner;
+    }
+    return CALM_OK;
+}
+
+void calm_config_share(calm_config *config)
+{
+    for (size_t i = 0; config->blocks && i < config->n_blocks; i++) {
+        const calm_block_shape *shape = &config->shapes[i];
+        calm_config *block = &config->blocks[i];
+        *block = *config;
+        /* Not to be divided again: it is one already. */
+        block->shapes = NULL;
+        block->blocks = NULL;
+        block->varied = true;
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+            block->kind[s] = shape->kind[s];
+        block->n_heads = shape->n_heads;
+        block->n_kv = shape->n_kv;
+        block->head_dim = shape->head_dim;
+        block->inner = shape->inner;
+    }
+}
+
+calm_status calm_config_divide(calm_ctx *ctx, calm_config *config)
+{
+    if (!config->shapes)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, config->blocks, config->n_blocks));
+    calm_config_share(config);
+    return CALM_OK;
+}
+
+const calm_config *calm_config_at(const calm_config *config, size_t block)
+{
+    return config->blocks ? &config->blocks[block] : config;
+}

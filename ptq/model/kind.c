@@ -1,0 +1,195 @@
+/* The registry of kinds, from kinds.def, and what is asked of its tables. */
+#include "ptq/model/kind.h"
+
+#include <string.h>
+
+#include "ptq/model/arch.h"
+
+#define CALM_KIND(name) extern const calm_kind calm_kind_##name;
+#include "ptq/model/kinds.def"
+
+const calm_kind *const *calm_kinds(size_t *n)
+{
+    static const calm_kind *const all[] = {
+#define CALM_KIND(name) &calm_kind_##name,
+#include "ptq/model/kinds.def"
+    };
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+const calm_kind *calm_kind_dense(const calm_config *config, calm_sublayer slot)
+{
+    static const calm_kind *const usual[CALM_N_SUBLAYERS] = {&calm_kind_attention, &calm_kind_mlp};
+    return config->varied ? config->kind[slot] : usual[slot];
+}
+
+const calm_kind *calm_kind_at(const calm_config *config, size_t block, calm_sublayer slot)
+{
+    const calm_kind *kind = calm_kind_dense(calm_config_at(config, block), slot);
+    return kind == &calm_kind_mlp && config->moe.sparse[block] ? &calm_kind_moe : kind;
+}
+
+const calm_kind *calm_block_kind(const calm_block *block, calm_sublayer slot)
+{
+    const calm_kind *kind = calm_kind_dense(block->config, slot);
+    return kind == &calm_kind_mlp && block->moe.router ? &calm_kind_moe : kind;
+}
+
+const calm_kind_job *calm_kind_find_job(const calm_kind *kind, calm_job_kind job)
+{
+    for (size_t i = 0; kind && i < kind->n_jobs; i++)
+        if (kind->jobs[i].job == job)
+            return &kind->jobs[i];
+    return NULL;
+}
+
+/* The kind that a job belongs to: that of the block's slot, or where it has another the first in the list. */
+static const calm_kind *kind_of_job(const calm_config *config, calm_job_kind job)
+{
+    const calm_kind *kind = calm_kind_dense(config, calm_job_sublayer(job));
+    size_t n;
+    const calm_kind *const *all = calm_kinds(&n);
+    for (size_t i = 0; !calm_kind_find_job(kind, job) && i < n; i++)
+        kind = all[i];
+    return kind;
+}
+
+calm_sublayer calm_block_last_slot(const calm_config *config)
+{
+    calm_sublayer last = CALM_N_SUBLAYERS - 1;
+    while (last > 0 && !calm_kind_dense(config, last))
+        last--;
+    return last;
+}
+
+/* ---- jobs ---- */
+
+const calm_kind_job *calm_job_traits(const calm_config *config, calm_job_kind job)
+{
+    return calm_kind_find_job(kind_of_job(config, job), job);
+}
+
+bool calm_job_is_last(const calm_config *config, calm_job_kind job, calm_role *role)
+{
+    const calm_kind *kind = kind_of_job(config, job);
+    calm_role own = 0;
+    /* Of one linear (kind.h). */
+    while (calm_role_job(own) != job || !calm_has_role(config, own))
+        if (++own == CALM_N_ROLES)
+            return false;
+    if (role)
+        *role = own;
+    return kind->jobs[kind->n_jobs - 1].job == job;
+}
+
+calm_job_kind calm_slot_first_job(const calm_config *config, calm_sublayer slot)
+{
+    return calm_kind_dense(config, slot)->jobs[0].job;
+}
+
+calm_job_kind calm_job_scored_from(const calm_config *config, calm_job_kind job)
+{
+    const calm_kind *kind = kind_of_job(config, job);
+    return kind->jobs[kind->n_jobs - 1].job == job ? job : kind->jobs[0].job;
+}
+
+calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, calm_feed *feed)
+{
+    const calm_kind *kind = kind_of_job(config, job);
+    const calm_fold fold = calm_kind_find_job(kind, job)->fold;
+    if (fold != CALM_FOLD_ROWS)
+        return fold;
+    return kind->feed(config, job, feed) ? fold : CALM_FOLD_NONE;
+}
+
+size_t calm_feed_row(const calm_feed *feed, size_t channel)
+{
+    return feed->first + channel / feed->width / feed->readers * feed->stride + channel % feed->width;
+}
+
+size_t calm_feed_channel(const calm_feed *feed, size_t k, size_t *row)
+{
+    const size_t head = k / feed->width, within = k % feed->width;
+    *row = feed->first + head * feed->stride + within;
+    return head * feed->readers * feed->width + within;
+}
+
+/* ---- roles ---- */
+
+bool calm_has_role(const calm_config *config, calm_role role)
+{
+    const calm_kind *kind = calm_kind_dense(config, calm_job_sublayer(calm_role_job(role)));
+    if (!config->arch->names->role[role])
+        return false;
+    /* A block's own kind decides; of a model whose blocks differ the family's names do. */
+    if (config->varied && !calm_kind_find_job(kind, calm_role_job(role)))
+        return false;
+    return !kind || !kind->has || kind->has(config, role);
+}
+
+void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
+{
+    kind_of_job(config, calm_role_job(role))->shape(config, role, expert, out, in);
+}
+
+/* ---- hook points ---- */
+
+/* A job that reads what is observed there, and a role of it that the family has. */
+static bool find_reader(const calm_config *config, calm_hook hook, calm_role *role)
+{
+    for (*role = 0; *role < CALM_N_ROLES; ++*role)
+        if (calm_job_input(calm_role_job(*role)) == hook && calm_has_role(config, *role))
+            return true;
+    return false;
+}
+
+static bool lists_hook(const calm_kind *kind, calm_hook hook)
+{
+    for (size_t i = 0; i < kind->n_hooks; i++)
+        if (kind->hooks[i] == hook)
+            return true;
+    return false;
+}
+
+size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
+{
+    size_t n, out, in;
+    calm_role role;
+    const calm_kind *const *all = calm_kinds(&n);
+    if (find_reader(config, hook, &role)) {
+        calm_role_shape(config, role, expert, &out, &in);
+        return in;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (lists_hook(all[i], hook))
+            return all[i]->hook_width(config, hook, expert);
+    /* What sublayers and blocks give. */
+    return config->hidden;
+}
+
+bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long expert, calm_hook hook)
+{
+    const calm_kind *kind = calm_kind_dense(config, slot);
+    if (!kind)
+        return false;
+    if (hook == CALM_HOOK_BLOCK_OUT)
+        return slot == calm_block_last_slot(config) && expert == CALM_NO_EXPERT;
+    if (hook == calm_sublayer_output(slot) || lists_hook(kind, hook))
+        return true;
+    for (size_t i = 0; i < kind->n_jobs; i++)
+        if (calm_job_input(kind->jobs[i].job) == hook)
+            return true;
+    return false;
+}
+
+/* ---- plain tensors ---- */
+
+bool calm_plain_shape(const calm_config *config, const calm_kind *kind, calm_plain plain,
+                      size_t shape[CALM_PLAIN_DIMS], int *n_dims)
+{
+    *n_dims = 0;
+    if (config->arch->names->plain[plain])
+        kind->plain_shape(config, plain, shape, n_dims);
+    return *n_dims > 0;
+}

@@ -1,0 +1,127 @@
+/* Attention: softmax(q k^T) v over heads, of which several may share a k and v (attention.c). */
+#include "ptq/model/kind.h"
+
+#include "ptq/model/arch.h"
+#include "ptq/model/attention_back.h"
+
+static const calm_kind_job jobs[] = {
+    {.job = CALM_JOB_QKV, .outer = true, .fold = CALM_FOLD_NORM, .splits = true, .apart = CALM_ROLE_V,
+     .fused = "qkv_proj"},
+    {.job = CALM_JOB_O, .fold = CALM_FOLD_ROWS, .place = CALM_PLACE_O},
+};
+
+/* llama.cpp rotates neighbouring channels for some families, so its writers permute rows of q and k. */
+static const calm_kind_word words[] = {{.role = CALM_ROLE_Q, .permutes = 'q', .word = "attn_q"},
+                                       {.role = CALM_ROLE_K, .permutes = 'k', .word = "attn_k"},
+                                       {.role = CALM_ROLE_V, .word = "attn_v"},
+                                       {.role = CALM_ROLE_O, .word = "attn_output"}};
+
+static const calm_kind_plain plains[] = {
+    {.plain = CALM_PLAIN_Q_NORM, .form = CALM_PLAIN_FAMILY_NORM, .word = "attn_q_norm"},
+    {.plain = CALM_PLAIN_K_NORM, .form = CALM_PLAIN_FAMILY_NORM, .word = "attn_k_norm"},
+};
+
+static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
+{
+    const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
+    (void)expert;
+    *in = role == CALM_ROLE_O ? q_width : config->hidden;
+    switch (role) {
+    case CALM_ROLE_Q:
+        *out = q_width;
+        break;
+    case CALM_ROLE_FUSED_QKV:
+        *out = q_width + 2 * kv_width;
+        break;
+    case CALM_ROLE_O:
+        *out = config->hidden;
+        break;
+    default:
+        *out = kv_width;
+    }
+}
+
+/* Families share tables of names, so that a name alone does not make a norm of q and k. */
+static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
+{
+    const size_t heads = plain == CALM_PLAIN_Q_NORM ? config->n_heads : config->n_kv;
+    /* Over a head every head has the same weights; over the whole projection each channel has its own. */
+    dims[0] = (config->qk_norm == CALM_QK_NORM_HEAD ? 1 : heads) * config->head_dim;
+    *n_dims = config->qk_norm != CALM_QK_NORM_NONE;
+}
+
+/* o reads the heads' weighted sums of v.  Of a fused matrix the rows of v are the last. */
+static bool feed(const calm_config *config, calm_job_kind job, calm_feed *out)
+{
+    const bool fused = calm_has_role(config, CALM_ROLE_FUSED_QKV);
+    const size_t d = config->head_dim;
+    (void)job;
+    *out = (calm_feed){.role = fused ? CALM_ROLE_FUSED_QKV : CALM_ROLE_V,
+                       .first = fused ? (config->n_heads + config->n_kv) * d : 0,
+                       .stride = d,
+                       .heads = config->n_kv,
+                       .width = d,
+                       .readers = config->n_heads / config->n_kv,
+                       .groups = true};
+    return true;
+}
+
+static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                           const float *h, const calm_span *span, float *y, void *tape)
+{
+    (void)x;
+    return calm_attention_forward_tape(ctx, block, rope, h, span, y, tape);
+}
+
+static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                            const float *h, const calm_span *span, const void *tape, const float *dy,
+                            const calm_block_grads *grads, float *dh)
+{
+    (void)x;
+    (void)span;
+    return calm_attention_back(ctx, block, rope, h, tape, dy, grads, dh);
+}
+
+/* Nothing of it depends on experts. */
+static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    (void)expert_bytes;
+    return calm_attention_forward_tape_bytes(config, n_tokens, n_threads);
+}
+
+static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    (void)expert_bytes;
+    return calm_attention_back_bytes(config, n_tokens, n_threads);
+}
+
+static const calm_kind_back back = {.tape_bytes = sizeof(calm_attention_tape),
+                                    .forward = forward,
+                                    .back = backward,
+                                    .kept_bytes = calm_attention_tape_bytes,
+                                    .forward_bytes = forward_bytes,
+                                    .back_bytes = back_bytes};
+
+static size_t helper_bytes(const calm_config *config, size_t n_tokens)
+{
+    (void)config;
+    return calm_heads_attend_bytes(n_tokens);
+}
+
+const calm_kind calm_kind_attention = {
+    .name = "attention",
+    .slot = CALM_SUBLAYER_ATTENTION,
+    .jobs = jobs,
+    .n_jobs = sizeof jobs / sizeof *jobs,
+    .words = words,
+    .n_words = sizeof words / sizeof *words,
+    .plains = plains,
+    .n_plains = sizeof plains / sizeof *plains,
+    .shape = shape,
+    .plain_shape = plain_shape,
+    .feed = feed,
+    .run = calm_block_attention,
+    .scratch_bytes = calm_block_attention_scratch_bytes,
+    .helper_bytes = helper_bytes,
+    .back = &back,
+};

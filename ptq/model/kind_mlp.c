@@ -1,0 +1,127 @@
+/* A gated or plain MLP: down(act(gate(h)) up(h)), down(act(up(h))) (block.c). */
+#include "ptq/model/kind_impl.h"
+
+#include "ptq/model/arch.h"
+#include "ptq/model/block_impl.h"
+#include "ptq/model/mlp_back.h"
+
+const calm_kind_job calm_mlp_jobs[CALM_MLP_JOBS] = {
+    {.job = CALM_JOB_GATE_UP, .outer = true, .fold = CALM_FOLD_NORM, .fused = "gate_up_proj"},
+    {.job = CALM_JOB_DOWN, .fold = CALM_FOLD_ROWS, .place = CALM_PLACE_DOWN},
+};
+
+static const calm_kind_word words[] = {
+    {.role = CALM_ROLE_GATE, .word = "ffn_gate", .many = "ffn_gate_exps", .shared = "ffn_gate_shexp"},
+    {.role = CALM_ROLE_FUSED_GATE_UP, .word = "ffn_up"},
+    {.role = CALM_ROLE_UP, .word = "ffn_up", .many = "ffn_up_exps", .shared = "ffn_up_shexp"},
+    {.role = CALM_ROLE_DOWN, .word = "ffn_down", .many = "ffn_down_exps", .shared = "ffn_down_shexp"},
+};
+
+static const calm_hook hooks[] = {CALM_HOOK_GATE};
+
+void calm_mlp_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
+{
+    const size_t inner = expert == CALM_NO_EXPERT       ? config->inner
+                         : expert == CALM_SHARED_EXPERT ? config->moe.shared_inner
+                                                        : config->moe.inner;
+    *out = role == CALM_ROLE_DOWN ? config->hidden : role == CALM_ROLE_FUSED_GATE_UP ? 2 * inner : inner;
+    *in = role == CALM_ROLE_DOWN ? inner : config->hidden;
+}
+
+/* The activation function reads as many channels as down does: a fused gate_up is multiplied into one half. */
+size_t calm_mlp_hook_width(const calm_config *config, calm_hook hook, long expert)
+{
+    size_t out, in;
+    (void)hook;
+    calm_mlp_shape(config, CALM_ROLE_DOWN, expert, &out, &in);
+    return in;
+}
+
+/* down reads what the gate multiplies; without a gate the activation function stands between. */
+bool calm_mlp_feed(const calm_config *config, calm_job_kind job, calm_feed *out)
+{
+    const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
+    (void)job;
+    *out = (calm_feed){.role = fused ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP, .heads = 1, .readers = 1};
+    return fused || calm_has_role(config, CALM_ROLE_GATE);
+}
+
+static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
+                       const calm_span *span, float *out, const calm_observer *observer)
+{
+    const calm_observation seen = {.expert = CALM_NO_EXPERT, .window = span->window};
+    (void)rope;
+    return calm_mlp_run(ctx, block->config, block->weight, h, span->n_tokens, out, observer, &seen);
+}
+
+static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
+{
+    return calm_mlp_run_scratch_bytes(config, config->inner, n_tokens, prepared);
+}
+
+static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                           const float *h, const calm_span *span, float *y, void *tape)
+{
+    (void)rope;
+    (void)x;
+    return calm_mlp_forward_tape(ctx, block->config, block->weight, h, span->n_tokens, y, tape);
+}
+
+static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                            const float *h, const calm_span *span, const void *tape, const float *dy,
+                            const calm_block_grads *grads, float *dh)
+{
+    (void)rope;
+    (void)x;
+    (void)h;
+    (void)span;
+    return calm_mlp_back(ctx, block->config, block->weight, tape, dy, grads->weight, grads->bias,
+                         grads->lengths[CALM_JOB_GATE_UP], dh);
+}
+
+static size_t kept_bytes(const calm_config *config, size_t n_tokens)
+{
+    return calm_mlp_tape_bytes(config, config->inner, n_tokens);
+}
+
+/* Each thread that transforms rows holds one. */
+static size_t workers_bytes(const calm_config *config, size_t n_threads)
+{
+    return n_threads * calm_mlp_transform_bytes(config, config->inner);
+}
+
+static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    (void)expert_bytes;
+    return calm_mlp_forward_tape_bytes(config, config->inner, n_tokens) + workers_bytes(config, n_threads);
+}
+
+static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    (void)expert_bytes;
+    return calm_mlp_back_bytes(config, config->inner, n_tokens) + workers_bytes(config, n_threads);
+}
+
+static const calm_kind_back back = {.tape_bytes = sizeof(calm_mlp_tape),
+                                    .forward = forward,
+                                    .back = backward,
+                                    .kept_bytes = kept_bytes,
+                                    .forward_bytes = forward_bytes,
+                                    .back_bytes = back_bytes};
+
+const calm_kind calm_kind_mlp = {
+    .name = "mlp",
+    .slot = CALM_SUBLAYER_MLP,
+    .jobs = calm_mlp_jobs,
+    .n_jobs = CALM_MLP_JOBS,
+    .words = words,
+    .n_words = sizeof words / sizeof *words,
+    .hooks = hooks,
+    .n_hooks = sizeof hooks / sizeof *hooks,
+    .shape = calm_mlp_shape,
+    .hook_width = calm_mlp_hook_width,
+    .feed = calm_mlp_feed,
+    .run = run,
+    .scratch_bytes = scratch_bytes,
+    .back = &back,
+};

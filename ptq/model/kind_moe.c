@@ -1,0 +1,49 @@
+/* A mixture of experts: each is an MLP, and so may be one that sees every token (moe.c). */
+#include "ptq/model/kind_impl.h"
+
+#include "ptq/model/arch.h"
+#include "ptq/model/moe_back.h"
+
+static const calm_hook hooks[] = {CALM_HOOK_GATE, CALM_HOOK_ROUTER_LOGITS};
+
+static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
+{
+    return hook == CALM_HOOK_ROUTER_LOGITS ? config->moe.n_experts : calm_mlp_hook_width(config, hook, expert);
+}
+
+static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                           const float *h, const calm_span *span, float *y, void *tape)
+{
+    (void)rope;
+    return calm_moe_forward_tape(ctx, block, x, h, span, y, tape);
+}
+
+static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                            const float *h, const calm_span *span, const void *tape, const float *dy,
+                            const calm_block_grads *grads, float *dh)
+{
+    (void)rope;
+    (void)x;
+    return calm_moe_back(ctx, block, tape, h, span->n_tokens, dy, grads, dh);
+}
+
+static const calm_kind_back back = {.tape_bytes = sizeof(calm_routing),
+                                    .forward = forward,
+                                    .back = backward,
+                                    .kept_bytes = calm_moe_tape_bytes,
+                                    .forward_bytes = calm_moe_forward_tape_bytes,
+                                    .back_bytes = calm_moe_back_bytes};
+
+const calm_kind calm_kind_moe = {
+    .name = "moe",
+    .slot = CALM_SUBLAYER_MLP,
+    .jobs = calm_mlp_jobs,
+    .n_jobs = CALM_MLP_JOBS,
+    .hooks = hooks,
+    .n_hooks = sizeof hooks / sizeof *hooks,
+    .routed = true,
+    .shape = calm_mlp_shape,
+    .hook_width = hook_width,
+    .feed = calm_mlp_feed,
+    .back = &back,
+};
