@@ -19,6 +19,7 @@
 #include "ptq/calib/gram.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/block_pass.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/model.h"
 #include "ptq/recipe/shipped.h"
 #include "ptq/state/environment.h"
@@ -87,6 +88,15 @@ static calm_status random_values(calm_ctx *ctx, size_t n, double middle, double 
     return CALM_OK;
 }
 
+/* The first linear of a sublayer. */
+static calm_role first_role(const calm_config *config, calm_sublayer slot)
+{
+    calm_role role = 0;
+    while (calm_role_job(role) != calm_slot_first_job(config, slot))
+        role++;
+    return role;
+}
+
 static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
 {
     const size_t hidden = (size_t)o->hidden, d = (size_t)o->head_dim;
@@ -122,12 +132,13 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
         b->block.norm[s][CALM_NORM_IN] = (calm_norm){CALM_NORM_RMS, 1e-6f, hidden, norm, NULL};
         b->block.norm[s][CALM_NORM_OUT].width = b->block.norm[s][CALM_NORM_RESIDUAL].width = hidden;
     }
-    for (calm_plain plain = 0; plain < CALM_N_PLAINS; plain++)
-        b->block.plain[plain] = (calm_norm){CALM_NORM_RMS, 1e-6f, d, norm, NULL};
+    const calm_kind *mixer = calm_kind_at(&b->config, 0, CALM_SUBLAYER_ATTENTION);
+    for (size_t i = 0; i < mixer->n_plains; i++)    /* norms of q and k */
+        b->block.plain[mixer->plains[i].plain] = (calm_norm){CALM_NORM_RMS, 1e-6f, d, norm, NULL};
     CALM_TRY(random_values(ctx, b->n * b->tokens * b->config.hidden, 0, 2.0, 99, &b->x));
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->gram, hidden * hidden));
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->scratch, b->n * b->tokens * b->config.inner));
-    b->a = b->block.weight[CALM_ROLE_GATE].w;
+    b->a = b->block.weight[first_role(&b->config, CALM_SUBLAYER_MLP)].w;
     return calm_rope_init(ctx, &b->config, b->tokens, &b->rope);
 }
 

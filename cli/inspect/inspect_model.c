@@ -7,6 +7,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_model.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/model.h"
 #include "ptq/quant/scheme.h"
 
@@ -150,8 +151,9 @@ static void fill_summary(const contents *in, calm_table *table)
                CALM_SCIENTIFIC(calm_json_number(calm_json_get(calm_model_text_json(in->model), "rms_norm_eps"),
                                                 (double)config->norm_eps), 0),
                CALM_BOOL(config->tied),
-               CALM_BOOL(config->bias[CALM_ROLE_Q] || config->bias[CALM_ROLE_FUSED_QKV]), CALM_INT(sliding),
-               CALM_INT(in->n_quantized), CALM_INT(in->n), CALM_FIXED(bits_per_weight(in->bytes, in->weights), 3),
+               CALM_BOOL(calm_job_biased(config, calm_slot_first_job(config, CALM_SUBLAYER_ATTENTION))),
+               CALM_INT(sliding), CALM_INT(in->n_quantized), CALM_INT(in->n),
+               CALM_FIXED(bits_per_weight(in->bytes, in->weights), 3),
                CALM_TEXT(in->note));
 }
 

@@ -120,9 +120,10 @@ void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float 
 }
 
 /* Is anything kept of a job's input? */
-static bool is_kept(const calm_capture_options *options, calm_sublayer sublayer, calm_job_kind kind)
+static bool is_kept(const calm_capture_options *options, const calm_config *config, calm_sublayer sublayer,
+                    calm_job_kind kind)
 {
-    return calm_job_sublayer(kind) == sublayer && (options->jobs | options->inputs) & 1u << kind;
+    return (options->jobs | options->inputs) & 1u << kind && calm_slot_has_job(config, sublayer, kind);
 }
 
 calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, const calm_capture_options *options,
@@ -130,7 +131,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
 {
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         calm_job_capture *job = &out->job[kind];
-        if (!is_kept(options, out->sublayer, kind))
+        if (!is_kept(options, config, out->sublayer, kind))
             continue;
         /* Kept but not used: the input is scored against, nothing is collected of it. */
         job->used = options->jobs & 1u << kind;
@@ -164,7 +165,7 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
     size_t bytes = shape->score_rows ? CALM_BYTES(float, shape->score_rows * shape->config->hidden) : 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
-        if (!is_kept(options, shape->sublayer, kind))
+        if (!is_kept(options, shape->config, shape->sublayer, kind))
             continue;
         bytes += shape->score_rows ? CALM_BYTES(float, shape->score_rows * width) : 0;
         if (!(options->jobs & 1u << kind))
@@ -532,7 +533,7 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
     /* The same loop as new_group: what it allocates, in the same order. */
     size_t widths[CALM_N_JOBS], n_grams = 0, width = 1, sums = 0, inputs = 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
-        if (!is_kept(options, shape->sublayer, kind))
+        if (!is_kept(options, shape->config, shape->sublayer, kind))
             continue;
         widths[n_grams] = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
         width += widths[n_grams];

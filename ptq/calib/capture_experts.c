@@ -224,7 +224,7 @@ static size_t observer_scratch_bytes(const calm_capture_shape *shape, const calm
                                        : 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
-        if (options->grams && calm_job_sublayer(kind) == CALM_SUBLAYER_MLP && options->jobs & 1u << kind)
+        if (options->grams && options->jobs & 1u << kind && calm_slot_has_job(shape->config, CALM_SUBLAYER_MLP, kind))
             most = calm_size_max(most, CALM_BYTES(float, calm_size_min(shape->most_rows, CALM_MOE_ROWS) * width) +
                                            calm_gram_add_scratch_bytes(&width, 1, false, 1));
     }

@@ -2,6 +2,7 @@
 #include "ptq/calib/importance.h"
 
 #include "ptq/calib/capture.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/moe.h"
 
 /* Hidden rows at once.  Fixed, not taken from the free memory: batches decide the order of the sums. */
@@ -71,7 +72,7 @@ static calm_status run_mixture(calm_ctx *ctx, collector *to, const calm_block *b
     calm_routing routing;
     CALM_SCOPED_MOE_SUM(sum);
     CALM_TRY(calm_moe_route(ctx, block, &to->batch, NULL, &routing));
-    if (block->moe.shared[CALM_ROLE_DOWN].w)
+    if (calm_moe_has_shared(block))
         CALM_TRY(run_sublayer(ctx, to, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT));
     CALM_TRY(calm_moe_begin(ctx, &to->batch, ctx->out, &sum));
     CALM_TRY(run_waves(ctx, to, block, &routing, &sum));
@@ -85,10 +86,12 @@ static calm_status run_block(calm_ctx *ctx, collector *to, size_t index)
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
     CALM_TRY(calm_model_load_block(ctx, to->model, index, &block));
-    CALM_TRY(run_sublayer(ctx, to, &block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT));
+    if (calm_block_kind(&block, CALM_SUBLAYER_ATTENTION))
+        CALM_TRY(run_sublayer(ctx, to, &block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT));
     if (block.moe.router)
         return run_mixture(ctx, to, &block);
-    return run_sublayer(ctx, to, &block, CALM_SUBLAYER_MLP, CALM_NO_EXPERT);
+    return calm_block_kind(&block, CALM_SUBLAYER_MLP)
+               ? run_sublayer(ctx, to, &block, CALM_SUBLAYER_MLP, CALM_NO_EXPERT) : CALM_OK;
 }
 
 /* ---- memory ---- */
@@ -120,6 +123,9 @@ static size_t block_bytes(const calm_model *model, size_t block, calm_capture_sh
     size_t held = 0, most = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const bool mixture = s == CALM_SUBLAYER_MLP && shape->config->moe.sparse[block];
+        if (!calm_kind_at(calm_model_config(model), block, s))
+            continue;
+        shape->config = calm_config_at(calm_model_config(model), block);
         held += calm_model_load_sublayer_bytes(model, block, s);
         shape->sublayer = s;
         shape->expert = mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT;

@@ -58,7 +58,8 @@ static calm_status check_block(calm_check_gguf_state *g, size_t block)
         char *module;
         CALM_TRY(calm_strf(g->c->ctx, g->c->ctx->scratch, &module, "model.%s.%zu.%s", g->config.arch->names->blocks,
                            block, list[i].part));
-        if (list[i].kind != CALM_CHECK_SHARED_GATE)
+        /* llama.cpp turns some plain tensors into others. */
+        if (list[i].kind != CALM_CHECK_SHARED_GATE && list[i].kind != CALM_CHECK_PLAIN)
             CALM_TRY(need(g, module, "weight", list[i].kind == CALM_CHECK_NORM ? 1 : 2, list[i].rows, list[i].cols));
     }
     return CALM_OK;

@@ -67,13 +67,9 @@ calm_status calm_check_model(calm_checking *c)
 /* ---- what stays float ---- */
 
 /* One float tensor that must be there. */
-static calm_status need_part(calm_checking *c, const char *module, const char *suffix, int n_dims, size_t rows,
-                             size_t cols)
+static calm_status need_tensor(calm_checking *c, const char *name, int n_dims, const size_t *shape)
 {
-    CALM_SCOPED_SCRATCH(c->ctx);
-    const size_t shape[2] = {rows, cols};
-    char found[128], expected[128], *name;
-    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s.%s", module, suffix));
+    char found[128], expected[128];
     const calm_tensor *tensor = calm_safetensors_find(c->set, name);
     if (!tensor)
         return calm_check_say(c, CALM_CHECK_RULE_MODEL_MISSING, name, "expected shape %s",
@@ -86,6 +82,16 @@ static calm_status need_part(calm_checking *c, const char *module, const char *s
         return calm_check_say(c, CALM_CHECK_RULE_MODEL_DTYPE, name, "found %s, expected BF16, F16 or F32",
                               calm_dtype_name(tensor->dtype));
     return CALM_OK;
+}
+
+/* The same by its module. */
+static calm_status need_part(calm_checking *c, const char *module, const char *suffix, int n_dims, size_t rows,
+                             size_t cols)
+{
+    CALM_SCOPED_SCRATCH(c->ctx);
+    char *name;
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s.%s", module, suffix));
+    return need_tensor(c, name, n_dims, (const size_t[2]){rows, cols});
 }
 
 static calm_status need_norm(calm_checking *c, const char *module, size_t width)
@@ -103,25 +109,40 @@ static bool is_stored(const calm_checking *c, const char *module)
     return found && found->stored;
 }
 
+/* Norms and other tensors within a sublayer; their number. */
+static size_t expect_plains(const calm_config *config, const calm_kind *kind, calm_check_expected *list)
+{
+    size_t n = 0;
+    for (size_t i = 0; kind && i < kind->n_plains; i++) {
+        calm_check_expected *one = &list[n];
+        *one = (calm_check_expected){.part = config->arch->names->plain[kind->plains[i].plain]};
+        if (!calm_plain_shape(config, kind, kind->plains[i].plain, one->shape, &one->n_dims))
+            continue;
+        one->kind = kind->plains[i].form == CALM_PLAIN_TENSOR ? CALM_CHECK_PLAIN : CALM_CHECK_NORM;
+        one->rows = one->shape[0];
+        n++;
+    }
+    return n;
+}
+
 size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED])
 {
     const calm_names *names = config->arch->names;
-    const bool by_head = config->qk_norm == CALM_QK_NORM_HEAD;
     size_t n = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place p = 0; p < CALM_N_NORM_PLACES; p++)
-            if (calm_has_norm(config->arch, block, s, p))
-                list[n++] = (calm_check_expected){CALM_CHECK_NORM, names->norm[s][p], config->hidden, 0};
-    for (int i = 0; i < 2 && config->qk_norm != CALM_QK_NORM_NONE; i++) {
-        const size_t heads = by_head ? 1 : i ? config->n_kv : config->n_heads;
-        list[n++] = (calm_check_expected){CALM_CHECK_NORM, i ? names->plain[CALM_PLAIN_K_NORM] : names->plain[CALM_PLAIN_Q_NORM], heads * config->head_dim,
-                                          0};
-    }
+            if (calm_kind_at(config, block, s) && calm_has_norm(config->arch, block, s, p))
+                list[n++] = (calm_check_expected){.kind = CALM_CHECK_NORM, .part = names->norm[s][p],
+                                                  .rows = config->hidden};
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        n += expect_plains(calm_config_at(config, block), calm_kind_at(config, block, s), list + n);
     if (!config->moe.sparse[block])
         return n;
-    list[n++] = (calm_check_expected){CALM_CHECK_ROUTER, names->moe.router, config->moe.n_experts, config->hidden};
+    list[n++] = (calm_check_expected){.kind = CALM_CHECK_ROUTER, .part = names->moe.router,
+                                      .rows = config->moe.n_experts, .cols = config->hidden};
     if (config->moe.shared_inner && names->moe.shared_gate)
-        list[n++] = (calm_check_expected){CALM_CHECK_SHARED_GATE, names->moe.shared_gate, 1, config->hidden};
+        list[n++] = (calm_check_expected){.kind = CALM_CHECK_SHARED_GATE, .part = names->moe.shared_gate, .rows = 1,
+                                          .cols = config->hidden};
     return n;
 }
 
@@ -149,6 +170,8 @@ static calm_status check_block(calm_checking *c, size_t block)
                            block, list[i].part));
         if (list[i].kind == CALM_CHECK_NORM)
             CALM_TRY(need_norm(c, module, list[i].rows));
+        else if (list[i].kind == CALM_CHECK_PLAIN)
+            CALM_TRY(need_tensor(c, module, list[i].n_dims, list[i].shape));
         else if (!is_stored(c, module))
             CALM_TRY(need_part(c, module, "weight", 2, list[i].rows, list[i].cols));
     }
@@ -202,6 +225,13 @@ static bool is_cache_scale(const calm_checking *c, const calm_check_module *modu
     return true;
 }
 
+/* Is a tensor of its own in this module?  What is before its last dot counts as one. */
+static bool is_tensor_of(const char *tensor, const char *module)
+{
+    const size_t n = strlen(module);
+    return strncmp(tensor, module, n) == 0 && tensor[n] == '.' && !strchr(tensor + n + 1, '.');
+}
+
 /* Is what follows "layers.N." a part of a block: a norm, a router, a linear of the layout? */
 static bool is_block_part(const calm_checking *c, const calm_check_module *module, size_t block, const char *part)
 {
@@ -210,13 +240,12 @@ static bool is_block_part(const calm_checking *c, const calm_check_module *modul
     bool found = module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb")
                  || strstr(part, "LayerNorm")
                  || (gate && strcmp(part, gate) == 0); /* the gate also where it is not used */
-    /* Its own tensor: what is before its last dot counts as a module. */
     const char *bias = c->model.moe.choice_bias && c->model.moe.sparse[block] ? c->model.arch->names->moe.choice_bias
                                                                               : NULL;
-    found |= bias && strncmp(bias, part, strlen(part)) == 0 && bias[strlen(part)] == '.'
-             && !strchr(bias + strlen(part) + 1, '.');
+    found |= bias && is_tensor_of(bias, part);
     for (size_t i = calm_check_block(&c->model, block, list); i-- > 0 && !found;)
-        found = strcmp(part, list[i].part) == 0;
+        found = strcmp(part, list[i].part) == 0
+                || (list[i].kind == CALM_CHECK_PLAIN && is_tensor_of(list[i].part, part));
     return found;
 }
 

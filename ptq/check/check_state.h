@@ -5,8 +5,7 @@
 #include "ptq/check/check_report.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/layout.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/qformat.h"
 #include "ptq/plan/engines.h"
 
@@ -77,14 +76,17 @@ bool calm_check_is_fused(const char *module);
 /* Is it a part that engines fuse into one linear, or that linear, by its name: no expert's down? */
 bool calm_check_is_fused_part(const char *module);
 
-/* A tensor "MODULE.weight" that a block has next to its linears. */
+/* A tensor that a block has next to its linears: "MODULE.weight", or CALM_CHECK_PLAIN by its own name. */
 typedef struct calm_check_expected {
-    enum { CALM_CHECK_NORM, CALM_CHECK_ROUTER, CALM_CHECK_SHARED_GATE } kind;
-    const char *part;  /* "input_layernorm": its module within the block */
+    enum { CALM_CHECK_NORM, CALM_CHECK_PLAIN, CALM_CHECK_ROUTER, CALM_CHECK_SHARED_GATE } kind;
+    const char *part;  /* "input_layernorm": its module within the block; its tensor: "self_attn.sinks" */
     size_t rows, cols; /* of a norm: its width, 0                        */
+    int n_dims;        /* CALM_CHECK_PLAIN                               */
+    size_t shape[CALM_PLAIN_DIMS];
 } calm_check_expected;
 
-#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 4) /* most of a block */
+/* Most of a block. */
+#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + CALM_N_PLAINS + 2)
 
 /* What block `block` has of these, norms first; their number. */
 size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED]);

@@ -6,6 +6,7 @@
 #include "cka/linear.h"
 #include "ptq/base/largest.h"
 #include "ptq/calib/capture.h"
+#include "ptq/model/kind.h"
 #include "ptq/search/search.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/qblob.h"
@@ -48,11 +49,19 @@ static bool shares_factor(const estimate *e)
     return e->knobs->candidates_at_once != 1 && count_readers(e->p->in.recipe) > 1;
 }
 
+/* Are transforms told which channels of a job's input share a scale? */
+static bool has_groups(const estimate *e, const calm_job_ref *job, calm_feed *feed)
+{
+    const calm_config *config = calm_config_at(e->config, job->block);
+    return calm_job_fold(config, job->kind, job->expert, feed) == CALM_FOLD_ROWS && feed->groups;
+}
+
 static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, const calm_scheme *scheme, size_t rows)
 {
     calm_job_shape shape = calm_job_shape_of(scheme, job->out, job->in);
     shape.n_samples = job->expert < 0 ? calm_sample_count(rows, job->in) : calm_sample_most(rows, job->in);
-    shape.n_absorb_groups = job->kind == CALM_JOB_O ? e->config->n_kv * e->config->head_dim : 0;
+    calm_feed feed;
+    shape.n_absorb_groups = has_groups(e, job, &feed) ? calm_feed_rows(&feed) : 0;
     /* A candidate alone has all threads for its inner loops, whose buffers are per thread. */
     shape.n_threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
     shape.biased = calm_layout_biased(e->layout, job);
@@ -66,13 +75,13 @@ static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, cons
 static size_t output_bytes(const estimate *e, const calm_job_ref *job, size_t score_rows, bool prepared)
 {
     const size_t rows = job->expert == CALM_NO_EXPERT ? e->longest : score_rows;    /* window by window, or all */
-    size_t out, inner;
-    if (job->kind == CALM_JOB_O || job->kind == CALM_JOB_DOWN)
+    const calm_config *config = calm_config_at(e->config, job->block);
+    if (calm_job_is_last(config, job->kind, NULL))
         return prepared ? calm_weight_apply_scratch_bytes(job->in, rows) : 0;
-    if (job->kind == CALM_JOB_QKV)
-        return calm_block_attention_scratch_bytes(e->config, rows, prepared);
-    calm_role_shape(e->config, CALM_ROLE_DOWN, job->expert, &out, &inner);
-    return calm_mlp_run_scratch_bytes(e->config, inner, rows, prepared);
+    if (job->expert == CALM_NO_EXPERT)
+        return calm_kind_dense(config, calm_job_sublayer(job->kind))->scratch_bytes(config, rows, prepared);
+    const size_t inner = job->expert == CALM_SHARED_EXPERT ? config->moe.shared_inner : config->moe.inner;
+    return calm_mlp_run_scratch_bytes(config, inner, rows, prepared);
 }
 
 /* Scoring the rows of a capture. */
@@ -111,9 +120,10 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     const size_t chain = calm_algorithm_run_scratch_bytes(entry->algorithm, &shape) +
                          beside_bytes(e, entry->algorithm, &shape);
     calm_job_shape helped = shape;
+    calm_feed feed;
     helped.n_threads++;
     calm_largest_add(&out->codes, code);
-    calm_largest_add(&out->quantize, chain + (job->kind == CALM_JOB_O ? CALM_BYTES(uint32_t, job->in) : 0));
+    calm_largest_add(&out->quantize, chain + (has_groups(e, job, &feed) ? CALM_BYTES(uint32_t, job->in) : 0));
     calm_memory_raise(&out->help, calm_algorithm_run_scratch_bytes(entry->algorithm, &helped) -
                                       calm_algorithm_run_scratch_bytes(entry->algorithm, &shape));
     calm_memory_raise(&score, score_bytes(calm_score_scratch_bytes, captured));
@@ -211,11 +221,11 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
 /* ---- the sublayers of a block ---- */
 
 /* Shapes of a capture over all calibration rows; an expert's are set by its caller. */
-static calm_capture_shape capture_shape(const estimate *e, calm_sublayer sublayer, long expert)
+static calm_capture_shape capture_shape(const estimate *e, size_t block, calm_sublayer sublayer, long expert)
 {
-    return (calm_capture_shape){.config = e->config, .sublayer = sublayer, .expert = expert, .rows = e->rows,
-                                .score_rows = e->score_rows, .held_rows = e->held_rows, .n_windows = e->windows,
-                                .longest = e->longest, .n_texts = e->p->in.calib.n_texts,
+    return (calm_capture_shape){.config = calm_config_at(e->config, block), .sublayer = sublayer, .expert = expert,
+                                .rows = e->rows, .score_rows = e->score_rows, .held_rows = e->held_rows,
+                                .n_windows = e->windows, .longest = e->longest, .n_texts = e->p->in.calib.n_texts,
                                 .in_file = e->knobs->spill};
 }
 
@@ -235,17 +245,18 @@ static calm_capture_options capture_options(const estimate *e, size_t block, con
 static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, long expert, size_t held,
                       calm_memory_plan *out)
 {
-    const calm_capture_shape shape = capture_shape(e, sublayer, expert);
+    const calm_capture_shape shape = capture_shape(e, block, sublayer, expert);
     size_t begin, end, step;
     calm_layout_fold_set(e->layout, block, sublayer, expert, &begin, &end);
-    const unsigned first = wants_point(e, CALM_POINT_SUBLAYER) ? 1u << e->layout->jobs[begin].kind : 0;
+    const bool unit = wants_point(e, CALM_POINT_SUBLAYER);
     const size_t units = unit_bytes(e, begin, end, &shape);
     step = e->knobs->job_by_job ? 1 : end - begin;
     for (size_t j = begin; j < end; j += step) {
         unsigned jobs = 0;
         for (size_t i = j; i < j + step; i++)
             jobs |= 1u << e->layout->jobs[i].kind;
-        calm_capture_options options = capture_options(e, block, &shape, jobs, first);
+        const unsigned inputs = calm_scored_inputs(shape.config, sublayer, jobs, unit);
+        calm_capture_options options = capture_options(e, block, &shape, jobs, inputs);
         /* Rows that stay for another pass are run on a copy. */
         options.stay = e->knobs->job_by_job;
         const group_needs needs = measure_group(e, j, j + step, &shape);
@@ -258,7 +269,7 @@ static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, l
 static void add_wave(const estimate *e, size_t block, size_t held, size_t n, size_t rows, size_t score_rows,
                      calm_memory_plan *out)
 {
-    calm_capture_shape shape = capture_shape(e, CALM_SUBLAYER_MLP, 0);
+    calm_capture_shape shape = capture_shape(e, block, CALM_SUBLAYER_MLP, 0);
     size_t begin, end;
     shape.rows = rows;
     shape.score_rows = score_rows;
@@ -362,7 +373,7 @@ void calm_memory_plan_add_blind(const estimate *e, size_t block, calm_memory_pla
 {
     const calm_model *model = e->p->in.model;
     for (size_t j = e->layout->block_begin[block]; j < e->layout->block_begin[block + 1]; j++) {
-        const calm_capture_shape shape = {.config = e->config, .expert = CALM_NO_EXPERT};
+        const calm_capture_shape shape = {.config = calm_config_at(e->config, block), .expert = CALM_NO_EXPERT};
         const size_t weights = calm_model_load_jobs_bytes(model, j, j + 1);
         const group_needs needs = measure_group(e, j, j + 1, &shape);
         /* A tensor's mapped pages while it is widened. */
@@ -380,7 +391,7 @@ void calm_memory_plan_add_block(const estimate *e, size_t block, calm_memory_pla
         calm_memory_raise(&out->capture, hidden + weights + weights / 4);
         if (s == CALM_SUBLAYER_MLP && e->config->moe.sparse[block])
             add_mixture(e, block, hidden + weights, out);
-        else
+        else if (calm_kind_at(e->config, block, s))
             add_dense(e, block, s, CALM_NO_EXPERT, hidden + weights, out);
     }
     if (wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/export/module_names.h"
+#include "ptq/model/transforms.h"
 
 static const char *format_of(const calm_scheme *scheme)
 {
@@ -91,7 +92,7 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
 static calm_json *transforms_entry(const calm_export_input *input)
 {
     const calm_config *config = calm_model_config(input->model);
-    const char *down = config->arch->names->role[CALM_ROLE_DOWN];
+    const char *down = calm_transforms_module(config);
     CALM_SCOPED_TEXT(target);
     if (!config->down_hadamard)
         return calm_json_new_object();

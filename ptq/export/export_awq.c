@@ -10,6 +10,7 @@
 #include "ptq/export/format_checks.h"
 #include "ptq/export/module_names.h"
 #include "ptq/export/safetensors_export.h"
+#include "ptq/model/kind.h"
 #include "ptq/quant/pack.h"
 
 #define NAME "awq"
@@ -72,9 +73,7 @@ static calm_status add_floats(calm_ctx *ctx, const calm_export_input *input, cal
     for (size_t j = 0; j < layout->n_jobs; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const char *first = layout->linears[job->first].module, *dot = strrchr(first, '.');
-        const char *fused = job->kind == CALM_JOB_QKV       ? "qkv_proj"
-                            : job->kind == CALM_JOB_GATE_UP ? "gate_up_proj"
-                                                            : NULL;
+        const char *fused = job->traits->fused;
         char *name;
         if (input->plan->jobs[j].quantized || job->n < 2 || !fused || !dot || job->expert >= 0)
             continue;

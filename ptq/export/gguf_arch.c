@@ -9,6 +9,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_names.h"
+#include "ptq/model/kind.h"
 
 /* What llama.cpp takes for gemma2 when nothing is said. */
 #define GEMMA2_WINDOW 4096
@@ -127,7 +128,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {yarn && !rope->truncate, "yarn without truncation"},
         {!blocks_are_known(config, as),
          "other blocks slide or turn by their position than every fourth, as llama.cpp has them"},
-        {as->needs_bias && !config->bias[CALM_ROLE_O],
+        {as->needs_bias && !calm_job_biased(config, calm_slot_last_job(config, CALM_SUBLAYER_ATTENTION)),
          "its linears have no biases, which llama.cpp does not know in this architecture"},
         {yarn && (rope->beta_fast != 32 || rope->beta_slow != 1),
          "yarn with other beta_fast and beta_slow than 32 and 1, which llama.cpp does not read in files of this "

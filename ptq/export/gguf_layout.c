@@ -7,6 +7,7 @@
 #include "ptq/export/gguf_arch.h"
 #include "ptq/export/gguf_linear.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/gguf_names.h"
 #include "ptq/model/tensor_use.h"
 
 typedef struct builder {
@@ -132,7 +133,7 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     part.head_dim = spot->permutes ? config->head_dim : 0;
     part.table = calm_outer_of(b->input->model, b->input->outer, source->name);
     part.of.block = block;
-    if (part.of.kind == CALM_EXPORT_BIAS && !as->biases && calm_role_job(part.of.role) != CALM_JOB_QKV)
+    if (part.of.kind == CALM_EXPORT_BIAS && !calm_gguf_takes_bias(as, part.of.role))
         return no_place(ctx, b, source->name);
     if (spot->expert >= 0) {
         part.of.kind = CALM_EXPORT_EXPERTS;

@@ -8,6 +8,7 @@
 
 #include "ptq/base/option.h"
 #include "ptq/base/scope.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/tensor_use.h"
 #include "ptq/model/tensor_use.h"
 
@@ -81,10 +82,9 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
         stem = module;
         calm_text_printf(&words, "%s%s", n++ ? "|" : "", dot ? dot + 1 : module);
     }
-    if (n > 1 && kind == CALM_JOB_QKV && strcmp(stem, "self_attn.v_proj") == 0)
-        calm_text_printf(&words, "|qkv_proj");
-    if (n > 1 && kind == CALM_JOB_GATE_UP)
-        calm_text_printf(&words, "|gate_up_proj");
+    const char *fused = calm_job_fused(names, kind);
+    if (fused)
+        calm_text_printf(&words, "|%s", fused);
     const char *dot = stem ? strrchr(stem, '.') : NULL;
     if (parent)
         calm_append_escaped(text, parent, strlen(parent));

@@ -13,6 +13,7 @@
 #include "ptq/export/module_names.h"
 #include "ptq/export/safetensors_export.h"
 #include "ptq/io/shards.h"
+#include "ptq/model/kind.h"
 #include "ptq/tensor/rotation.h"
 
 #define PIECE 64                          /* rows or columns of a piece where no group says how many */
@@ -157,6 +158,15 @@ static calm_status sum_squares(calm_ctx *ctx, const work *w, long block, calm_ro
     return CALM_OK;
 }
 
+/* The linear whose product a sublayer gives, and the rows that feed it. */
+static void find_pair(const work *w, calm_sublayer sublayer, calm_feed *feed, calm_role *last)
+{
+    const calm_config *config = calm_model_config(w->model);
+    const calm_job_kind job = calm_slot_last_job(config, sublayer);
+    calm_job_is_last(config, job, last);
+    calm_job_fold(config, job, CALM_NO_EXPERT, feed);
+}
+
 /* A rotation spreads what a channel has over all others, and a channel that is large in one matrix and small in the
  * next would be paid for in both: rows of v (with R4 of up) are scaled so that each is as long as the columns of o
  * (down) that read it, which changes no function (Nagel et al., arXiv 1906.04721).  Factors of the producer's rows and
@@ -165,20 +175,21 @@ static calm_status balance(calm_ctx *ctx, const work *w, long block, calm_sublay
                            const double **columns)
 {
     const calm_config *config = calm_model_config(w->model);
-    const bool v = sublayer == CALM_SUBLAYER_ATTENTION;
-    const calm_role apart = v ? CALM_ROLE_V : CALM_ROLE_UP, fused = v ? CALM_ROLE_FUSED_QKV : CALM_ROLE_FUSED_GATE_UP;
-    const calm_role role = calm_has_role(config, apart) ? apart : fused;
-    const size_t each = v ? config->head_dim : config->inner, share = v ? config->n_heads / config->n_kv : 1;
+    calm_feed feed;
+    calm_role last;
+    find_pair(w, sublayer, &feed, &last);
+    const calm_role role = feed.role;
+    const size_t each = feed.width, share = feed.readers;
     size_t n_rows, width, n_read;
     double *long_rows, *long_columns;
     item norm;
     calm_role_shape(config, role, CALM_NO_EXPERT, &n_rows, &width);
-    calm_role_shape(config, v ? CALM_ROLE_O : CALM_ROLE_DOWN, CALM_NO_EXPERT, &width, &n_read);
+    calm_role_shape(config, last, CALM_NO_EXPERT, &width, &n_read);
     CALM_TRY(read_block(ctx, w, block, sublayer, &norm));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, long_rows, n_rows));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, long_columns, n_read));
     CALM_TRY(sum_squares(ctx, w, block, role, norm.columns, false, long_rows));
-    CALM_TRY(sum_squares(ctx, w, block, v ? CALM_ROLE_O : CALM_ROLE_DOWN, NULL, true, long_columns));
+    CALM_TRY(sum_squares(ctx, w, block, last, NULL, true, long_columns));
     /* Of a fused matrix the producer's rows are the last; q, k and gate stay. */
     const size_t first = n_rows - n_read / share;
     for (size_t i = 0; i < first; i++)
@@ -202,29 +213,33 @@ static calm_status balance(calm_ctx *ctx, const work *w, long block, calm_sublay
 /* R2 of v's rows, which are the last of a fused matrix, and of o's columns. */
 static calm_status plan_heads(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
 {
-    const calm_config *config = calm_model_config(w->model);
-    const bool v = part->role == CALM_ROLE_V, o = part->role == CALM_ROLE_O;
     const double *rows, *columns;
-    if (!v && part->role != CALM_ROLE_FUSED_QKV && !(o && part->kind == CALM_EXPORT_WEIGHT))
+    calm_feed feed;
+    calm_role last;
+    find_pair(w, CALM_SUBLAYER_ATTENTION, &feed, &last);
+    const bool o = part->role == last;
+    if (part->role != feed.role && !(o && part->kind == CALM_EXPORT_WEIGHT))
         return CALM_OK;
     CALM_TRY(balance(ctx, w, part->block, CALM_SUBLAYER_ATTENTION, &rows, &columns));
     if (o) {
         out->columns = columns;
-        out->in.share = config->n_heads / config->n_kv;    /* query heads share a key head in groups */
+        out->in.share = feed.readers;    /* query heads share a key head in groups */
         return head_rotations(ctx, w, part->block, &out->in.rotations);
     }
     out->rows = rows;
-    out->out = (side){.first = v ? 0 : (config->n_heads + config->n_kv) * config->head_dim, .share = 1};
+    out->out = (side){.first = feed.first, .share = 1};
     return head_rotations(ctx, w, part->block, &out->out.rotations);
 }
 
 /* R4 of down's columns; up, which feeds it, is only balanced. */
 static calm_status plan_online(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
 {
-    const bool down = part->role == CALM_ROLE_DOWN;
     const double *rows, *columns;
-    if (down ? part->kind != CALM_EXPORT_WEIGHT
-             : part->role != CALM_ROLE_UP && part->role != CALM_ROLE_FUSED_GATE_UP)
+    calm_feed feed;
+    calm_role last;
+    find_pair(w, CALM_SUBLAYER_MLP, &feed, &last);
+    const bool down = part->role == last;
+    if (down ? part->kind != CALM_EXPORT_WEIGHT : part->role != feed.role)
         return CALM_OK;
     CALM_TRY(balance(ctx, w, part->block, CALM_SUBLAYER_MLP, &rows, &columns));
     if (down) {
@@ -239,7 +254,7 @@ static calm_status plan_online(calm_ctx *ctx, const work *w, const calm_export_p
 /* A linear's weight or bias. */
 static calm_status plan_linear(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
 {
-    if (part->role == CALM_ROLE_O || part->role == CALM_ROLE_DOWN)
+    if (calm_job_is_last(calm_model_config(w->model), calm_role_job(part->role), NULL))
         out->out = (side){&w->residual, .share = 1};
     else if (part->kind == CALM_EXPORT_WEIGHT)
         CALM_TRY(read_block(ctx, w, part->block, part->sublayer, out));

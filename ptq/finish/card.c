@@ -3,6 +3,7 @@
  * The tables are those of the report, as preformatted text, so that card and report cannot disagree. */
 #include "ptq/model/arch.h"
 #include "ptq/finish/finish.h"
+#include "ptq/model/transforms.h"
 
 calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *r, calm_text *out)
 {
@@ -30,7 +31,7 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
                               "    entry = json.load(open(\"DIRECTORY/config.json\"))[\"quantization_config\"]\n"
                               "    model(torch.zeros((1, 2), dtype=torch.int64))    # unpacks the weights\n"
                               "    apply_transform_config(model, TransformConfig(**entry[\"transform_config\"]))\n\n",
-                         config->arch->names->role[CALM_ROLE_DOWN]);
+                         calm_transforms_module(config));
     calm_text_printf(out, "## Size\n\n```\n");
     calm_summary_size(r, out);
     calm_text_printf(out, "```\n\n## Plan and evidence\n\n");

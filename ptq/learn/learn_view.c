@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ptq/base/threads.h"
+#include "ptq/model/kind.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/qblob.h"
 #include "ptq/tensor/vector.h"
@@ -227,10 +228,8 @@ static float **gradient_of(calm_learn_view *v, const calm_block_vector *vector)
         return &v->grads.norm[vector->sublayer][vector->place];
     case CALM_VECTOR_NORM_BIAS:
         return &v->grads.norm_bias[vector->sublayer][vector->place];
-    case CALM_VECTOR_Q_NORM:
-        return &v->grads.plain[CALM_PLAIN_Q_NORM];
-    case CALM_VECTOR_K_NORM:
-        return &v->grads.plain[CALM_PLAIN_K_NORM];
+    case CALM_VECTOR_PLAIN:
+        return &v->grads.plain[vector->plain];
     case CALM_VECTOR_BIAS:
         break;
     }
@@ -293,7 +292,11 @@ calm_status calm_learn_view_vectors(calm_ctx *ctx, const calm_learn_view *v, cal
 
 /* ---- the norm that q, k and v read ---- */
 
-static const calm_role readers[] = {CALM_ROLE_Q, CALM_ROLE_K, CALM_ROLE_V, CALM_ROLE_FUSED_QKV};
+static bool reads_input(const calm_learn_view *v, calm_role role)
+{
+    const calm_job_kind job = calm_role_job(role);
+    return calm_job_sublayer(job) == CALM_SUBLAYER_ATTENTION && calm_job_traits(v->block.config, job)->outer;
+}
 
 /* x = p n, y = W x: p dL/dp = sum over outputs of dL/dW W.  So where all of them have gradients, the products that take
  * dL/dy back to x would be for this one vector: a twentieth of a step. */
@@ -302,8 +305,8 @@ static void imply_input_norm(calm_learn_view *v)
     const calm_norm *norm = &v->block.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN];
     float **slot = &v->grads.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN];
     bool all = norm->w && !norm->b;
-    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
-        all &= !v->block.weight[readers[i]].w || v->grads.weight[readers[i]];
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        all &= !reads_input(v, role) || !v->block.weight[role].w || v->grads.weight[role];
     if (!all)
         return;
     v->input_norm_grad = *slot;
@@ -316,10 +319,12 @@ void calm_learn_view_complete(const calm_learn_view *v)
     float *sum = v->input_norm_grad;
     if (!sum)
         return;
-    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
-        const calm_weight *weight = &v->block.weight[readers[i]];
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        const calm_weight *weight = &v->block.weight[role];
+        if (!reads_input(v, role))
+            continue;
         for (size_t row = 0; weight->w && row < weight->out; row++)
-            calm_vec_mul_add(weight->in, v->grads.weight[readers[i]] + row * weight->in, weight->w + row * weight->in,
+            calm_vec_mul_add(weight->in, v->grads.weight[role] + row * weight->in, weight->w + row * weight->in,
                              sum);
     }
     /* A factor of 0 stays 0 whatever its gradient is. */

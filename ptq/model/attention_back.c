@@ -237,8 +237,10 @@ static calm_status norms_back(calm_ctx *ctx, const calm_block *block, const calm
     const size_t n = d->span->n_tokens;
     const calm_norm_rows_of q = {n, calm_heads_norm_parts(config, config->n_heads), d->q_stride};
     const calm_norm_rows_of k = {n, calm_heads_norm_parts(config, config->n_kv), d->kv_stride};
-    CALM_TRY(calm_norm_back(ctx, &block->plain[CALM_PLAIN_Q_NORM], q, tape->raw_q, d->q, grads->plain[CALM_PLAIN_Q_NORM], NULL, d->q));
-    return calm_norm_back(ctx, &block->plain[CALM_PLAIN_K_NORM], k, tape->raw_k, d->k, grads->plain[CALM_PLAIN_K_NORM], NULL, d->k);
+    CALM_TRY(calm_norm_back(ctx, &block->plain[CALM_PLAIN_Q_NORM], q, tape->raw_q, d->q,
+                            grads->plain[CALM_PLAIN_Q_NORM], NULL, d->q));
+    return calm_norm_back(ctx, &block->plain[CALM_PLAIN_K_NORM], k, tape->raw_k, d->k,
+                          grads->plain[CALM_PLAIN_K_NORM], NULL, d->k);
 }
 
 /* Of the gradients of q, k and v of a token together. */

@@ -80,7 +80,8 @@ calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const ca
 calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                 float *x, const calm_span *span, const calm_observer *observer);
 
-/* What that holds of ctx->scratch at most, of a block's config or of any block of a model's; the MLP is the dense one. */
+/* What that holds of ctx->scratch at most, by a block's config or for any block by a model's; the MLP is the dense
+ * one. */
 size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens,
                                          bool prepared);
 

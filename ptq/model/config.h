@@ -171,7 +171,7 @@ bool calm_slides_between(size_t block, int64_t pattern);
  * its own. */
 void calm_config_windows_both_ways(calm_config *config);
 
-/* config->shapes for a family to fill in, every block as usual: attention and an MLP, which moe.sparse makes a mixture. */
+/* config->shapes for a family to change: every block has attention and an MLP, which moe.sparse makes a mixture. */
 calm_status calm_config_vary(calm_ctx *ctx, calm_config *config);
 
 /* Make the configs of blocks from config->shapes, where there are such; by calm_config_read. */

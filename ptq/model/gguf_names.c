@@ -52,6 +52,17 @@ const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch)
     return NULL;
 }
 
+bool calm_gguf_takes_bias(const calm_gguf_arch *as, calm_role role)
+{
+    size_t n;
+    const calm_kind *const *kinds = calm_kinds(&n);
+    bool takes = as->biases;
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < kinds[k]->n_words; i++)
+            takes |= kinds[k]->words[i].role == role && kinds[k]->words[i].bias;
+    return takes;
+}
+
 /* ---- words ---- */
 
 /* A module of a block and llama.cpp's word for it. */

@@ -35,6 +35,9 @@ typedef struct calm_gguf_arch {
 /* By calm's family; NULL when llama.cpp has none of it. */
 const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch);
 
+/* Does llama.cpp know a bias of the role in this architecture? */
+bool calm_gguf_takes_bias(const calm_gguf_arch *as, calm_role role);
+
 /* Where a tensor of a checkpoint stands in a GGUF file. */
 typedef struct calm_gguf_spot {
     const char *name;      /* "blk.0.attn_q.weight"                                                  */

@@ -83,6 +83,11 @@ bool calm_job_is_last(const calm_config *config, calm_job_kind job, calm_role *r
     return kind->jobs[kind->n_jobs - 1].job == job;
 }
 
+bool calm_slot_has_job(const calm_config *config, calm_sublayer slot, calm_job_kind job)
+{
+    return calm_kind_find_job(calm_kind_dense(config, slot), job) != NULL;
+}
+
 calm_job_kind calm_slot_first_job(const calm_config *config, calm_sublayer slot)
 {
     return calm_kind_dense(config, slot)->jobs[0].job;
@@ -94,25 +99,80 @@ calm_job_kind calm_job_scored_from(const calm_config *config, calm_job_kind job)
     return kind->jobs[kind->n_jobs - 1].job == job ? job : kind->jobs[0].job;
 }
 
-calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, calm_feed *feed)
+calm_job_kind calm_slot_last_job(const calm_config *config, calm_sublayer slot)
+{
+    const calm_kind *kind = calm_kind_dense(config, slot);
+    return kind->jobs[kind->n_jobs - 1].job;
+}
+
+unsigned calm_scored_inputs(const calm_config *config, calm_sublayer sublayer, unsigned jobs, bool unit)
+{
+    /* The unit's own score runs the sublayer from the input of its first job, whichever jobs are computed. */
+    unsigned inputs = unit ? 1u << calm_slot_first_job(config, sublayer) : 0;
+    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        inputs |= jobs & 1u << kind ? 1u << calm_job_scored_from(config, kind) : 0;
+    return inputs;
+}
+
+/* What the first kind that has a job says of it. */
+static const calm_kind_job *find_traits(calm_job_kind job)
+{
+    size_t n;
+    const calm_kind *const *all = calm_kinds(&n);
+    const calm_kind_job *found = NULL;
+    for (size_t i = 0; !found && i < n; i++)
+        found = calm_kind_find_job(all[i], job);
+    return found;
+}
+
+const char *calm_job_fused(const calm_names *names, calm_job_kind job)
+{
+    const calm_kind_job *traits = find_traits(job);
+    const char *last = NULL;
+    size_t n = 0;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        if (calm_role_job(role) == job && names->role[role]) {
+            last = names->role[role];
+            n++;
+        }
+    return n > 1 && (!traits->fused_last || strcmp(last, traits->fused_last) == 0) ? traits->fused : NULL;
+}
+
+bool calm_job_biased(const calm_config *config, calm_job_kind job)
+{
+    bool any = false;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        any |= calm_role_job(role) == job && config->bias[role];
+    return any;
+}
+
+calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, long expert, calm_feed *feed)
 {
     const calm_kind *kind = kind_of_job(config, job);
     const calm_fold fold = calm_kind_find_job(kind, job)->fold;
     if (fold != CALM_FOLD_ROWS)
         return fold;
-    return kind->feed(config, job, feed) ? fold : CALM_FOLD_NONE;
+    return kind->feed(config, job, expert, feed) ? fold : CALM_FOLD_NONE;
 }
 
-size_t calm_feed_row(const calm_feed *feed, size_t channel)
+size_t calm_feed_rows(const calm_feed *feed)
 {
-    return feed->first + channel / feed->width / feed->readers * feed->stride + channel % feed->width;
+    return feed->heads * feed->width;
 }
 
-size_t calm_feed_channel(const calm_feed *feed, size_t k, size_t *row)
+size_t calm_feed_row(const calm_feed *feed, size_t k)
 {
-    const size_t head = k / feed->width, within = k % feed->width;
-    *row = feed->first + head * feed->stride + within;
-    return head * feed->readers * feed->width + within;
+    return feed->first + k / feed->width * feed->stride + k % feed->width;
+}
+
+size_t calm_feed_channel(const calm_feed *feed, size_t k)
+{
+    return k / feed->width * feed->readers * feed->width + k % feed->width;
+}
+
+size_t calm_feed_number(const calm_feed *feed, size_t channel)
+{
+    return channel / feed->width / feed->readers * feed->width + channel % feed->width;
 }
 
 /* ---- roles ---- */

@@ -4,10 +4,12 @@
  * a sublayer of some kind, or nothing.  A kind is one file kind_<name>.c, which ends with its descriptor, and its lines
  * in kinds.def.  Layout, loading, capture, memory plan, assembly, exporters and checks read the descriptor.
  *
- * `config` is always that of the block in question (calm_config_at): blocks of a model may differ in kinds and widths. */
+ * `config` is always that of the block in question (calm_config_at): blocks of a model may differ in kinds and
+ * widths. */
 #ifndef CALM_MODEL_KIND_H
 #define CALM_MODEL_KIND_H
 
+#include "ptq/model/arch.h"
 #include "ptq/model/block_back.h"
 #include "ptq/model/layout.h"
 
@@ -26,6 +28,7 @@ struct calm_kind_job {
     bool splits;             /* a split layout gives the linears of the role `apart`                               */
     calm_role apart;         /* a job of their own                                                                 */
     const char *fused;       /* "qkv_proj": engines hold its linears in one matrix, so in one scheme; NULL: apart  */
+    const char *fused_last;  /* only where its last linear is this module; NULL: always                            */
     const char *stays_float; /* why it is left float unless the user names it; NULL: it is quantized               */
 };
 
@@ -33,6 +36,7 @@ struct calm_kind_job {
 typedef struct calm_kind_word {
     calm_role role;
     char permutes;           /* 'q', 'k': its writers of some families permute the rows of heads; 0: never */
+    bool bias;               /* it knows a bias in every architecture                                      */
     const char *word, *many, *shared;
 } calm_kind_word;
 
@@ -85,8 +89,8 @@ typedef struct calm_kind_back {
 struct calm_kind {
     const char *name;                 /* as kinds.def has it */
     calm_sublayer slot;
-    const calm_kind_job *jobs;        /* [n_jobs] in the order in which they run: the first reads the sublayer's input, */
-    size_t n_jobs;                    /* the product of the last, of one linear, is the sublayer's output               */
+    const calm_kind_job *jobs;        /* [n_jobs] in the order in which they run: the first reads the sublayer's      */
+    size_t n_jobs;                    /* input; the product of the last, of one linear, is the sublayer's output      */
     const calm_kind_word *words;      /* [n_words] of its roles */
     size_t n_words;
     const calm_kind_plain *plains;    /* [n_plains] */
@@ -110,7 +114,7 @@ struct calm_kind {
 
     /* The rows that give the input of a CALM_FOLD_ROWS job; false: a function stands between, nothing takes its scale.
      * NULL: there is no such job. */
-    bool (*feed)(const calm_config *config, calm_job_kind job, calm_feed *out);
+    bool (*feed)(const calm_config *config, calm_job_kind job, long expert, calm_feed *out);
 
     /* f of the sublayer, without norms and residual: out [T, D] from h [T, D], observed at its hook points but the
      * slot's output.  NULL of a mixture. */
@@ -151,20 +155,41 @@ const calm_kind_job *calm_job_traits(const calm_config *config, calm_job_kind jo
  * again; else the first, since all of the sublayer runs with the one weight replaced. */
 calm_job_kind calm_job_scored_from(const calm_config *config, calm_job_kind job);
 
+/* Bit k: the input of calm_job_kind k is needed to score candidates of `jobs` (bits too) of a sublayer, and with `unit`
+ * the sublayer as a whole. */
+unsigned calm_scored_inputs(const calm_config *config, calm_sublayer sublayer, unsigned jobs, bool unit);
+
+/* Is a job one of the slot's? */
+bool calm_slot_has_job(const calm_config *config, calm_sublayer slot, calm_job_kind job);
+
 /* The first job of a slot, which reads the sublayer's input. */
 calm_job_kind calm_slot_first_job(const calm_config *config, calm_sublayer slot);
+
+/* The last job of a slot, whose product is the sublayer's output. */
+calm_job_kind calm_slot_last_job(const calm_config *config, calm_sublayer slot);
+
+/* The name that engines give the matrix of a job's linears where they fuse them; NULL: they do not. */
+const char *calm_job_fused(const calm_names *names, calm_job_kind job);
+
+/* Has any linear of a job a bias? */
+bool calm_job_biased(const calm_config *config, calm_job_kind job);
 
 /* Is its product the sublayer's output?  *role: of that linear (NULL: not asked). */
 bool calm_job_is_last(const calm_config *config, calm_job_kind job, calm_role *role);
 
-/* What takes the job's input scale, and with CALM_FOLD_ROWS the rows.  CALM_FOLD_NONE where the kind has no such job. */
-calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, calm_feed *feed);
+/* What takes the job's input scale, and with CALM_FOLD_ROWS the rows. */
+calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, long expert, calm_feed *feed);
 
-/* The row of the feeding linear that gives channel `channel` of the input. */
-size_t calm_feed_row(const calm_feed *feed, size_t channel);
+/* How many rows feed a job. */
+size_t calm_feed_rows(const calm_feed *feed);
 
-/* The first channel of the input that the k-th feeding row gives, and that row. */
-size_t calm_feed_channel(const calm_feed *feed, size_t k, size_t *row);
+/* The k-th feeding row, and the first channel of the input that it gives; of further readers each is `width` behind
+ * the one before. */
+size_t calm_feed_row(const calm_feed *feed, size_t k);
+size_t calm_feed_channel(const calm_feed *feed, size_t k);
+
+/* The feeding row, counted from 0, that gives a channel of the input. */
+size_t calm_feed_number(const calm_feed *feed, size_t channel);
 
 /* Width of a hook point of a block or an expert. */
 size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert);

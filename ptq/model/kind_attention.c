@@ -6,14 +6,14 @@
 
 static const calm_kind_job jobs[] = {
     {.job = CALM_JOB_QKV, .outer = true, .fold = CALM_FOLD_NORM, .splits = true, .apart = CALM_ROLE_V,
-     .fused = "qkv_proj"},
+     .fused = "qkv_proj", .fused_last = "self_attn.v_proj"},
     {.job = CALM_JOB_O, .fold = CALM_FOLD_ROWS, .place = CALM_PLACE_O},
 };
 
 /* llama.cpp rotates neighbouring channels for some families, so its writers permute rows of q and k. */
-static const calm_kind_word words[] = {{.role = CALM_ROLE_Q, .permutes = 'q', .word = "attn_q"},
-                                       {.role = CALM_ROLE_K, .permutes = 'k', .word = "attn_k"},
-                                       {.role = CALM_ROLE_V, .word = "attn_v"},
+static const calm_kind_word words[] = {{.role = CALM_ROLE_Q, .permutes = 'q', .bias = true, .word = "attn_q"},
+                                       {.role = CALM_ROLE_K, .permutes = 'k', .bias = true, .word = "attn_k"},
+                                       {.role = CALM_ROLE_V, .bias = true, .word = "attn_v"},
                                        {.role = CALM_ROLE_O, .word = "attn_output"}};
 
 static const calm_kind_plain plains[] = {
@@ -51,11 +51,12 @@ static void plain_shape(const calm_config *config, calm_plain plain, size_t dims
 }
 
 /* o reads the heads' weighted sums of v.  Of a fused matrix the rows of v are the last. */
-static bool feed(const calm_config *config, calm_job_kind job, calm_feed *out)
+static bool feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out)
 {
     const bool fused = calm_has_role(config, CALM_ROLE_FUSED_QKV);
     const size_t d = config->head_dim;
     (void)job;
+    (void)expert;
     *out = (calm_feed){.role = fused ? CALM_ROLE_FUSED_QKV : CALM_ROLE_V,
                        .first = fused ? (config->n_heads + config->n_kv) * d : 0,
                        .stride = d,

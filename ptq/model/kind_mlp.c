@@ -38,11 +38,19 @@ size_t calm_mlp_hook_width(const calm_config *config, calm_hook hook, long exper
 }
 
 /* down reads what the gate multiplies; without a gate the activation function stands between. */
-bool calm_mlp_feed(const calm_config *config, calm_job_kind job, calm_feed *out)
+bool calm_mlp_feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out)
 {
     const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
+    size_t hidden, inner;
     (void)job;
-    *out = (calm_feed){.role = fused ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP, .heads = 1, .readers = 1};
+    calm_mlp_shape(config, CALM_ROLE_DOWN, expert, &hidden, &inner);
+    /* Rows of up are the second half of a fused matrix, of some families the first. */
+    *out = (calm_feed){.role = fused ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP,
+                       .first = fused && !config->arch->names->up_first ? inner : 0,
+                       .stride = inner,
+                       .heads = 1,
+                       .width = inner,
+                       .readers = 1};
     return fused || calm_has_role(config, CALM_ROLE_GATE);
 }
 

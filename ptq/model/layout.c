@@ -57,7 +57,7 @@ static bool can_absorb(const calm_config *config, const calm_job_ref *job)
 {
     const calm_sublayer slot = calm_job_sublayer(job->kind);
     calm_feed feed;
-    switch (calm_job_fold(config, job->kind, &feed)) {
+    switch (calm_job_fold(config, job->kind, job->expert, &feed)) {
     case CALM_FOLD_ROWS:
         return true;
     case CALM_FOLD_NORM:

@@ -387,3 +387,8 @@ calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *bat
     CALM_TRY(calm_moe_all_experts(ctx, block, batch, &routing, observer, &sum));
     return calm_moe_end(ctx, block, batch, observer, &sum);
 }
+
+bool calm_moe_has_shared(const calm_block *block)
+{
+    return block->moe.shared[CALM_ROLE_DOWN].w;
+}

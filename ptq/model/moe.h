@@ -96,4 +96,7 @@ calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *bat
 size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, size_t longest, size_t expert_bytes,
                                   size_t n_threads);
 
+/* Has a block an expert that sees every token? */
+bool calm_moe_has_shared(const calm_block *block);
+
 #endif

@@ -1,4 +1,4 @@
-/* Observers: callbacks that see the activations at the hook points (CALM_HOOK_LIST) of a forward pass. */
+/* Observers: callbacks that see the activations at the hook points (kinds.def) of a forward pass. */
 #ifndef CALM_MODEL_OBSERVER_H
 #define CALM_MODEL_OBSERVER_H
 

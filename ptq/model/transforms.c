@@ -48,3 +48,8 @@ calm_status calm_transforms_use_hadamard(calm_ctx *ctx, const char *dir, calm_co
     set_hadamard(config, layout, width);
     return CALM_OK;
 }
+
+const char *calm_transforms_module(const calm_config *config)
+{
+    return config->arch->names->role[CALM_ROLE_DOWN];
+}

@@ -13,4 +13,7 @@ calm_status calm_transforms_read(calm_ctx *ctx, const char *dir, const calm_qfor
 /* As calm_model_use_hadamard, which has the errors. */
 calm_status calm_transforms_use_hadamard(calm_ctx *ctx, const char *dir, calm_config *config, calm_layout *layout);
 
+/* The module within a block, of dense MLPs, whose input the transform changes. */
+const char *calm_transforms_module(const calm_config *config);
+
 #endif

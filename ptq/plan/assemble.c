@@ -10,6 +10,7 @@
 
 #include "ptq/quant/qblob.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
 
@@ -204,41 +205,13 @@ static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qline
     return CALM_OK;
 }
 
-/* The linear that has the rows that feed a job. */
-static calm_role find_feeder(const calm_config *config, calm_job_kind job)
+/* With grouped queries several query heads read one kv head, and a transform gives their channels equal scales, because
+ * one row of v cannot be divided by two numbers: the first query head of its kv head represents all. */
+static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_fold_set_ref *set,
+                             const calm_feed *feed, const float *in_scale, calm_fold_set *out)
 {
-    if (job == CALM_JOB_O)
-        return calm_has_role(config, CALM_ROLE_FUSED_QKV) ? CALM_ROLE_FUSED_QKV : CALM_ROLE_V;
-    return calm_has_role(config, CALM_ROLE_FUSED_GATE_UP) ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP;
-}
-
-/* The feeder's rows that the job reads, from the return value up to *end.  A fused q, k, v has those of v last; a fused
- * gate, up has those of up in its second half, of some families in its first. */
-static size_t first_row(const calm_config *config, calm_role feeder, size_t out, size_t *end)
-{
-    const bool halves = feeder == CALM_ROLE_FUSED_GATE_UP, up_first = config->arch->names->up_first;
-    *end = halves && up_first ? out / 2 : out;
-    return feeder == CALM_ROLE_FUSED_QKV ? (config->n_heads + config->n_kv) * config->head_dim
-                                         : halves && !up_first ? out / 2 : 0;
-}
-
-/* The input of the job that reads row r, counted from first_row.  With grouped queries several query heads read one kv
- * head, and a transform gives their channels equal scales, because one row of v cannot be divided by two numbers: the
- * first query head of its kv head represents all. */
-static size_t channel_of(const calm_config *config, calm_job_kind job, size_t row)
-{
-    const size_t d = config->head_dim, heads_per_kv = config->n_heads / config->n_kv;
-    return job == CALM_JOB_O ? row / d * heads_per_kv * d + row % d : row;
-}
-
-static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_fold_set_ref *set, calm_job_kind job,
-                             const float *in_scale, calm_fold_set *out)
-{
-    const calm_config *config = calm_model_config(model);
-    const calm_role feeder = find_feeder(config, job);
+    const calm_role feeder = feed->role;
     const calm_weight *weight = &set->weight[feeder];
-    size_t end;
-    const size_t first = first_row(config, feeder, weight->out, &end);
     calm_weight loaded;
     calm_dtype dtype;
     CALM_TRY(stored_dtype(ctx, model, weight->name, "weight", &dtype));
@@ -247,9 +220,9 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
         CALM_TRY(calm_model_load_linear(ctx, model, weight->name, weight->out, weight->in, false, &loaded));
         out->linear[feeder].w = (float *)(uintptr_t)loaded.w;
     }
-    for (size_t row = first; row < end; row++)
-        CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], row, in_scale[channel_of(config, job, row - first)],
-                          dtype));
+    for (size_t k = 0; k < calm_feed_rows(feed); k++)
+        CALM_TRY(fold_row(ctx, weight, &out->linear[feeder], calm_feed_row(feed, k),
+                          in_scale[calm_feed_channel(feed, k)], dtype));
     return round_stored(ctx, model, weight->name, "weight", out->linear[feeder].w, weight->out * weight->in);
 }
 
@@ -259,18 +232,20 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
 static size_t folded_norm_bytes(const calm_config *config, const calm_job_ref *job)
 {
     const size_t vectors = config->norm_bias ? 2 : 1;
-    const bool folds = job->can_absorb && (job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP);
+    const bool folds = job->can_absorb && job->traits->fold == CALM_FOLD_NORM;
     return folds ? vectors * CALM_BYTES(float, config->hidden) + CALM_BYTES(char, BLOCK_NAME) : 0;
 }
 
 /* Bytes of the copied bias of the linear that feeds a job; a norm before the fold set feeds the other kinds. */
 static size_t folded_bias_bytes(const calm_config *config, const calm_job_ref *job)
 {
-    const calm_role feeder = find_feeder(config, job->kind);
+    calm_feed feed;
     size_t out, in;
-    if (!job->can_absorb || (job->kind != CALM_JOB_O && job->kind != CALM_JOB_DOWN) || !config->bias[feeder])
+    config = calm_config_at(config, job->block);
+    if (!job->can_absorb || calm_job_fold(config, job->kind, job->expert, &feed) != CALM_FOLD_ROWS ||
+        !config->bias[feed.role])
         return 0;
-    calm_role_shape(config, feeder, job->expert, &out, &in);
+    calm_role_shape(config, feed.role, job->expert, &out, &in);
     return CALM_BYTES(float, out);
 }
 
@@ -383,10 +358,11 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         if (!in_scale[kind])
             continue;
-        if (kind == CALM_JOB_QKV || kind == CALM_JOB_GATE_UP)
+        calm_feed feed;
+        if (calm_job_fold(set->block->config, kind, set->expert, &feed) == CALM_FOLD_NORM)
             CALM_TRY(fold_norm(ctx, model, set, in_scale[kind], out));
         else
-            CALM_TRY(fold_rows(ctx, model, set, kind, in_scale[kind], out));
+            CALM_TRY(fold_rows(ctx, model, set, &feed, in_scale[kind], out));
     }
     /* Once, after all that changes a bias. */
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
@@ -403,21 +379,20 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
 static void fold_target(const calm_model *model, const calm_job_ref *job, const calm_weight *weight,
                         const float *in_scale, float *const w[CALM_N_ROLES])
 {
-    const calm_config *config = calm_model_config(model);
-    const calm_role feeder = find_feeder(config, job->kind);
+    const calm_config *config = calm_config_at(calm_model_config(model), job->block);
+    calm_feed feed;
     for (size_t i = job->first; i < job->first + job->n; i++) {
         const calm_linear_ref *linear = &calm_model_layout(model)->linears[i];
         for (size_t row = 0; row < linear->out; row++)
             for (size_t j = 0; j < linear->in; j++)
                 w[linear->role][row * linear->in + j] *= in_scale[j];
     }
-    if (!job->can_absorb || (job->kind != CALM_JOB_O && job->kind != CALM_JOB_DOWN))
+    if (!job->can_absorb || calm_job_fold(config, job->kind, job->expert, &feed) != CALM_FOLD_ROWS)
         return;
-    size_t end;
-    const size_t first = first_row(config, feeder, weight[feeder].out, &end), in = weight[feeder].in;
-    for (size_t row = first; row < end; row++)
+    const size_t in = weight[feed.role].in;
+    for (size_t k = 0; k < calm_feed_rows(&feed); k++)
         for (size_t j = 0; j < in; j++)
-            w[feeder][row * in + j] /= in_scale[channel_of(config, job->kind, row - first)];
+            w[feed.role][calm_feed_row(&feed, k) * in + j] /= in_scale[calm_feed_channel(&feed, k)];
 }
 
 calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,

@@ -1,8 +1,10 @@
 /* Vectors of a block by their tensors' names. */
 #include "ptq/plan/block_vectors.h"
 
+#include "ptq/model/kind.h"
+
 /* Norms with biases at every place, norms of q and k, a bias of every linear. */
-#define MOST_VECTORS (2 * CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 + CALM_N_ROLES)
+#define MOST_VECTORS (2 * CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + CALM_N_ROLES)
 
 typedef struct listing {
     const calm_model *model;
@@ -47,6 +49,19 @@ static calm_status add_norm(calm_ctx *ctx, listing *to, calm_norm *norm, const c
     return add(ctx, to, as, module, "bias");
 }
 
+/* The norms within a sublayer. */
+static calm_status add_plains(calm_ctx *ctx, listing *to, const calm_kind *kind, calm_block *block)
+{
+    const calm_names *names = block->config->arch->names;
+    for (size_t i = 0; kind && i < kind->n_plains; i++) {
+        const calm_plain plain = kind->plains[i].plain;
+        if (kind->plains[i].form != CALM_PLAIN_TENSOR)
+            CALM_TRY(add_norm(ctx, to, &block->plain[plain], names->plain[plain],
+                              (calm_block_vector){.kind = CALM_VECTOR_PLAIN, .plain = plain}));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_block_vectors(calm_ctx *ctx, const calm_model *model, calm_block *block, calm_block_vector **out,
                                size_t *n)
 {
@@ -60,8 +75,8 @@ calm_status calm_block_vectors(calm_ctx *ctx, const calm_model *model, calm_bloc
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             CALM_TRY(add_norm(ctx, &to, &block->norm[s][place], names->norm[s][place],
                               (calm_block_vector){.kind = CALM_VECTOR_NORM, .sublayer = s, .place = place}));
-    CALM_TRY(add_norm(ctx, &to, &block->plain[CALM_PLAIN_Q_NORM], names->plain[CALM_PLAIN_Q_NORM], (calm_block_vector){.kind = CALM_VECTOR_Q_NORM}));
-    CALM_TRY(add_norm(ctx, &to, &block->plain[CALM_PLAIN_K_NORM], names->plain[CALM_PLAIN_K_NORM], (calm_block_vector){.kind = CALM_VECTOR_K_NORM}));
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+        CALM_TRY(add_plains(ctx, &to, calm_block_kind(block, s), block));
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_weight *weight = &block->weight[role];
         CALM_TRY(add(ctx, &to, (calm_block_vector){.kind = CALM_VECTOR_BIAS, .role = role, .n = weight->out,

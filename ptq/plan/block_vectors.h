@@ -8,8 +8,7 @@
 typedef enum calm_block_vector_kind {
     CALM_VECTOR_NORM,         /* weight of the norm at (sublayer, place)    */
     CALM_VECTOR_NORM_BIAS,    /* its bias                                   */
-    CALM_VECTOR_Q_NORM,
-    CALM_VECTOR_K_NORM,
+    CALM_VECTOR_PLAIN,        /* weight of the norm `plain` in a sublayer   */
     CALM_VECTOR_BIAS,         /* of the linear `role`                       */
 } calm_block_vector_kind;
 
@@ -18,6 +17,7 @@ typedef struct calm_block_vector {
     calm_sublayer sublayer;
     calm_norm_place place;
     calm_role role;
+    calm_plain plain;
     const char *name;         /* of the tensor: "model.layers.0.input_layernorm.weight"   */
     size_t n;
     const float **at;         /* where the block has its values [n]                       */

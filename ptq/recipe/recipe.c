@@ -1,4 +1,5 @@
 /* Recipes: lists of algorithms, and the JSON form. */
+#include "ptq/model/kind.h"
 #include "ptq/recipe/recipe.h"
 
 #include <assert.h>
@@ -165,7 +166,7 @@ bool calm_recipe_quantizes_activations(const calm_recipe *recipe)
 
 bool calm_recipe_frees_scale(const calm_recipe *recipe, const calm_job_ref *job)
 {
-    const bool behind_norm = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
+    const bool behind_norm = job->traits->outer;
     return !job->can_absorb && !job->halved && (recipe->input_scales == CALM_SCALES_FREE ||
                                 (recipe->input_scales == CALM_SCALES_NORMS && behind_norm));
 }
@@ -174,7 +175,7 @@ bool calm_recipe_folds_scale(const calm_recipe *recipe, const calm_layout *layou
 {
     const calm_job_ref *ref = &layout->jobs[job];
     bool folds = ref->can_absorb;
-    if (ref->kind == CALM_JOB_QKV || ref->kind == CALM_JOB_GATE_UP)
+    if (ref->traits->fold != CALM_FOLD_ROWS)
         return folds;
     /* The job of the rows that feed it stands before it: that of v, or of up. */
     assert(job > 0 && layout->jobs[job - 1].block == ref->block && layout->jobs[job - 1].expert == ref->expert);

@@ -4,6 +4,7 @@
 #include "ptq/search/search_impl.h"
 #include "ptq/calib/gram.h"
 #include "ptq/state/run_pool.h"
+#include "ptq/model/kind.h"
 #include "ptq/plan/assemble.h"
 
 /* Where a block's work stands. */
@@ -244,12 +245,11 @@ typedef struct pass {
 /* Capture the jobs of one pass, keep their statistics, and compute their candidates. */
 static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
 {
-    static const calm_job_kind first_kind[CALM_N_SUBLAYERS] = {CALM_JOB_QKV, CALM_JOB_GATE_UP};
     calm_run *p = run->p;
     calm_capture capture;
-    /* The unit's own score runs the sublayer from the input of its first job, whichever jobs this pass computes. */
     const calm_capture_options options = {.jobs = how->jobs,
-                                          .inputs = how->units ? 1u << first_kind[how->sublayer] : 0,
+                                          .inputs = calm_scored_inputs(run->block.config, how->sublayer, how->jobs,
+                                                                       how->units),
                                           .grams = how->jobs && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM),
                                           .samples = how->jobs && calm_run_keeps_rows(p, run->index, how->sublayer,
                                                                                  how->expert),
@@ -414,7 +414,7 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
     const calm_observer observer = calm_moe_watch_observer(watch);
     CALM_TRY(calm_moe_route(ctx, &run->block, run->batch, &observer, &routing));
     CALM_TRY(keep_counts(ctx, run, &routing));
-    if (run->block.moe.shared[CALM_ROLE_DOWN].w)
+    if (calm_moe_has_shared(&run->block))
         CALM_TRY(run_dense(ctx, run, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT));
     CALM_TRY(calm_moe_begin(ctx, run->batch, ctx->out, &sum));
     calm_status status = run_experts(ctx, run, &routing, &sum);
@@ -436,7 +436,7 @@ static calm_status run_blind(calm_ctx *ctx, block_run *run)
 {
     const calm_model *model = run->p->in.model;
     const calm_layout *layout = calm_model_layout(model);
-    run->block = (calm_block){.index = run->index, .config = calm_model_config(model)};
+    run->block = (calm_block){.index = run->index, .config = calm_config_at(calm_model_config(model), run->index)};
     for (size_t job = layout->block_begin[run->index]; job < layout->block_begin[run->index + 1]; job++) {
         const calm_job_ref *ref = &layout->jobs[job];
         calm_capture capture = {.expert = CALM_NO_EXPERT, .weight = run->block.weight};
@@ -456,6 +456,8 @@ static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
 {
     calm_run *p = run->p;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        if (!calm_kind_at(calm_model_config(p->in.model), run->index, s))
+            continue;
         CALM_TRY(calm_model_load_sublayer(ctx, p->in.model, run->index, s, &run->block));
         /* Blocks that the recipe leaves float are run for the hidden rows alone. */
         if (!inside)

@@ -5,18 +5,17 @@
 
 #include "ptq/search/search_impl.h"
 #include "ptq/base/threads.h"
+#include "ptq/model/kind.h"
 #include "ptq/quant/qblob.h"
 
 /* Inputs of o are the query heads' contexts: heads that share a kv head read the same rows of v, so they share a
  * scale. */
-static calm_status absorb_groups(calm_ctx *ctx, const calm_config *config, uint32_t **groups, size_t *n)
+static calm_status absorb_groups(calm_ctx *ctx, const calm_feed *feed, size_t width, uint32_t **groups, size_t *n)
 {
-    const size_t d = config->head_dim, width = config->n_heads * d, heads_per_kv = config->n_heads / config->n_kv;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *groups, width));
     for (size_t i = 0; i < width; i++)
-        /* Channel of the kv head that serves query head i / d, same place within the head. */
-        (*groups)[i] = (uint32_t)(i / d / heads_per_kv * d + i % d);
-    *n = config->n_kv * d;
+        (*groups)[i] = (uint32_t)calm_feed_number(feed, i);
+    *n = calm_feed_rows(feed);
     return CALM_OK;
 }
 
@@ -64,9 +63,10 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
         const calm_weight *weight = &item->from->capture->weight[layout->linears[ref->first + i].role];
         linears[i] = (calm_linear){weight->name, weight->out, weight->in, weight->w, weight->bias != NULL};
     }
-    if (ref->kind == CALM_JOB_O) {
+    calm_feed feed;
+    if (calm_job_fold(work->block->config, ref->kind, ref->expert, &feed) == CALM_FOLD_ROWS && feed.groups) {
         uint32_t *groups;
-        CALM_TRY(absorb_groups(ctx, work->block->config, &groups, &out->n_absorb_groups));
+        CALM_TRY(absorb_groups(ctx, &feed, ref->in, &groups, &out->n_absorb_groups));
         out->absorb_group = groups;
     }
     return CALM_OK;
@@ -228,9 +228,10 @@ static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const c
     const calm_observation seen = {.expert = capture->expert};
     const float *input = capture->job[kind].score_input;
     const size_t n = capture->score_rows;
+    calm_role last;
     /* Its output is the expert's: nothing of the MLP follows. */
-    if (kind == CALM_JOB_DOWN)
-        CALM_TRY(calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], input, n, z));
+    if (calm_job_is_last(block->config, kind, &last))
+        CALM_TRY(calm_weight_apply(ctx, &weight[last], input, n, z));
     else
         CALM_TRY(calm_mlp_run(ctx, block->config, weight, input, n, z, NULL, &seen));
     calm_job_rows_weigh(z, n, block->config->hidden, capture->score_weight, z);
@@ -242,7 +243,8 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
                                  const calm_weight weight[CALM_N_ROLES], float *z)
 {
     const calm_capture *capture = captured->capture;
-    const size_t width = capture->job[kind].width, hidden = block->config->hidden;
+    const calm_job_capture *from = &capture->job[calm_job_scored_from(block->config, kind)];
+    const size_t width = from->width, hidden = block->config->hidden;
     const calm_batch windows = {.windows = &p->in.scoring, .n = p->in.scoring.n};
     calm_block replaced = *block;
     /* Rows of an expert come from all windows and do not see each other: one product for all. */
@@ -254,8 +256,8 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
         const calm_span span = calm_batch_span(&windows, w);
         const size_t row = calm_batch_row(&windows, w);
         CALM_SCOPED_SCRATCH(ctx);
-        CALM_TRY(calm_block_from_job(ctx, &replaced, &p->rope, kind, capture->job[kind].score_input + row * width,
-                                     &span, z + row * hidden));
+        CALM_TRY(calm_block_from_job(ctx, &replaced, &p->rope, kind, from->score_input + row * width, &span,
+                                     z + row * hidden));
     }
     return CALM_OK;
 }

@@ -128,8 +128,8 @@ calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, con
 calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t job, const calm_qjob *qjob,
                              calm_weight *weight);
 
-/* Output of the sublayer or expert as it is added to x, for the scoring rows, from the input of its job `kind`, with
- * weight [CALM_N_ROLES]; z [n, D]. */
+/* Output of the sublayer or expert as it is added to x, for the scoring rows, with weight [CALM_N_ROLES] of which those
+ * of its job `kind` are a candidate's; z [n, D]. */
 calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_block *block,
                                  const calm_captured *captured, calm_job_kind kind,
                                  const calm_weight weight[CALM_N_ROLES], float *z);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ptq/base/message.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/module_words.h"
 #include "ptq/state/inputs.h"
 
@@ -46,21 +47,57 @@ static calm_status refuse(calm_ctx *ctx, const char *word, const char *const *na
                      strncmp(word, "re:", 3) == 0 ? "" : calm_did_you_mean(hint, word, names, n), names[0]);
 }
 
-/* matched [n_linears]: those that a word names. */
-static calm_status match_words(calm_ctx *ctx, const calm_inputs *in, bool **matched)
+/* Before a name: quantized, though its kind of sublayer leaves it float. */
+#define NOT '!'
+
+/* matched, asked [n_linears]: those that a word names, and those that a word behind '!' names. */
+static calm_status match_words(calm_ctx *ctx, const calm_inputs *in, bool **matched, bool **asked)
 {
     const calm_words *words = &in->recipe->keep_float;
     const char **names;
     size_t n;
     CALM_TRY(list_modules(ctx, in, &names, &n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *matched, n));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *asked, n));
     for (size_t i = 0; i < words->n; i++) {
         bool any;
-        CALM_TRY(calm_model_module_word(ctx, words->of[i], names, n, *matched, &any));
+        const bool not = words->of[i][0] == NOT;
+        CALM_TRY(calm_model_module_word(ctx, words->of[i] + not, names, n, not ? *asked : *matched, &any));
         if (!any)
-            return refuse(ctx, words->of[i], names, n);
+            return refuse(ctx, words->of[i] + not, names, n);
     }
     return CALM_OK;
+}
+
+/* Those of jobs that their kind of sublayer leaves float, unless one of them was asked for; returns how many, *why of
+ * the first. */
+static size_t match_kinds(const calm_inputs *in, const bool *asked, bool *matched, const char **why)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    size_t begin, end, n = 0;
+    calm_inputs_jobs(in, &begin, &end);
+    for (size_t j = begin; j < end; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        bool quantize = !job->traits->stays_float;
+        for (size_t i = job->first; i < job->first + job->n; i++)
+            quantize |= asked[i];
+        for (size_t i = job->first; i < job->first + job->n && !quantize; i++) {
+            *why = n ? *why : job->traits->stays_float;
+            n += !matched[i];
+            matched[i] = true;
+        }
+    }
+    return n;
+}
+
+/* Does any kind of the model leave a job float? */
+static bool has_kinds(const calm_inputs *in)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    bool any = false;
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        any |= layout->jobs[j].traits->stays_float != NULL;
+    return any;
 }
 
 /* Those whose columns the groups of a scheme do not divide, where the recipe leaves such float; *n: how many. */
@@ -138,7 +175,7 @@ static size_t layer_of(const calm_inputs *in, const calm_job_ref *job)
 {
     const calm_tie tie = calm_formats_tie(&in->recipe->formats);
     return calm_tie_number(tie > CALM_TIE_BLOCK ? CALM_TIE_BLOCK : tie, job->block, job->expert >= 0,
-                           job->kind == CALM_JOB_DOWN);
+                           job->traits->place == CALM_PLACE_DOWN);
 }
 
 /* Jobs with a linear that is matched, and those of a layer with such a job; *n_more: linears that came so. */
@@ -208,21 +245,25 @@ static void note_more(calm_ctx *ctx, const calm_inputs *in, size_t n_odd, const 
 
 calm_status calm_inputs_keep_float(calm_ctx *ctx, calm_inputs *in)
 {
-    bool *matched, *kept;
+    bool *matched, *asked, *kept;
     size_t n_odd, n_fused;
-    const char *odd = NULL;
-    if (!in->recipe->keep_float.n && !in->recipe->float_pins.n && !in->recipe->float_groups)
+    const char *odd = NULL, *why = NULL;
+    const bool kinds = has_kinds(in);
+    if (!in->recipe->keep_float.n && !in->recipe->float_pins.n && !in->recipe->float_groups && !kinds)
         return CALM_OK;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(match_words(ctx, in, &matched));
+    CALM_TRY(match_words(ctx, in, &matched, &asked));
     CALM_TRY(match_pins(ctx, in, matched));
     match_groups(in, matched, &n_odd, &odd);
-    if (!in->recipe->keep_float.n && !in->recipe->float_pins.n && !n_odd)
+    const size_t n_kinds = match_kinds(in, asked, matched, &why);
+    if (!in->recipe->keep_float.n && !in->recipe->float_pins.n && !n_odd && !n_kinds)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, calm_model_layout(in->model)->n_jobs));
     CALM_TRY(extend(ctx, in, matched, kept, &n_fused));
     CALM_TRY(list_rest(ctx, in, kept));
     CALM_TRY(calm_inputs_keep_units(ctx, in, in->recipe->selection.unit));
     note_more(ctx, in, n_odd, odd, n_fused);
+    if (n_kinds)
+        calm_log(ctx, CALM_LOG_INFO, "%zu linears stay float: %s; `keep_float` !NAME quantizes them", n_kinds, why);
     return CALM_OK;
 }

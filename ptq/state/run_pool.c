@@ -1,4 +1,5 @@
 /* Candidates in memory become a pool. */
+#include "ptq/model/kind.h"
 #include "ptq/state/run_pool.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@ static calm_pool_job describe_job(calm_ctx *ctx, const calm_run *p, size_t job, 
         .id = p->job_ids ? p->job_ids[job] : 0, .name = ref->name, .role = ref->role, .unit = unit,
         .block = ref->block, .out = ref->out, .in = ref->in, .part = part_rows(layout, ref),
         .expert = ref->expert >= 0,
-        .down = ref->kind == CALM_JOB_DOWN, .crest = crest ? calm_run_crest(ctx, p, job) : NAN};
+        .down = ref->traits->place == CALM_PLACE_DOWN, .crest = crest ? calm_run_crest(ctx, p, job) : NAN};
 }
 
 /* The jobs that are to be quantized, in the layout's order, each with the name of its unit. */

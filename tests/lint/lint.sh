@@ -18,6 +18,7 @@
 #   dead         a function that a header declares, calm.h and *_impl.h left aside, is used by a product file other than
 #                its own
 #   untested     a .c file below cli/ has its test, or a line in tests/covered.txt
+#   kinds        outside of ptq/model no product file names a role or a job: kinds of sublayers come and go
 #   words        pages have at most as many words written by people as words.txt says, and no phrase of banned_words.txt
 #
 # Prints one line per finding, and indented what explains it; exit status 1 when there is one.
@@ -182,6 +183,7 @@ registries() {
     registry algorithms/parts.def CALM_PART algorithms '\([a-z0-9_]*\), *\([a-z0-9_]*\).*/\1_\2.c' \
         'grid_*.c' 'transform_*.c' 'round_*.c' 'refit_*.c'
     registry ptq/model/arch.def CALM_ARCH ptq/model '\([a-z0-9_]*\).*/arch_\1.c' 'arch_*.c'
+    registry ptq/model/kinds.def CALM_KIND ptq/model '\([a-z0-9_]*\).*/kind_\1.c' 'kind_*.c'
     registry ptq/model/qformats.def CALM_QFORMAT ptq/model '\([a-z0-9_]*\).*/qformat_\1.c' 'qformat_*.c'
     registry ptq/export/export.def CALM_EXPORT ptq/export '\([a-z0-9_]*\).*/export_\1.c' 'export_*.c'
     registry cli/commands.def CALM_COMMAND cli '\([a-z0-9_]*\).*/cmd_\1.c' 'cmd_*.c'
@@ -268,6 +270,13 @@ forbidden() {
     find CMakeLists.txt CMakePresets.json tests -name 'CMake*' -o -name '*.cmake' 2>/dev/null |
         xargs grep -nE 'ffast-math|-Ofast' /dev/null || true
     all_sources | xargs awk -f "$here/strip.awk" | grep -E '#[ ]*pragma.*fast-math|optimize[ ]*\(' || true
+}
+
+# ---- kinds ----
+
+kinds() {
+    sources $product | grep -v '^ptq/model/' | xargs awk -f "$here/strip.awk" |
+        grep -E '[^A-Za-z0-9_]CALM_(ROLE|JOB|PLAIN)_[A-Z0-9_]+' | grep -vE 'CALM_PLAIN_(TENSOR|DIMS|FAMILY_NORM|RMS_NORM)' || true
 }
 
 # ---- names ----
@@ -509,7 +518,7 @@ words() {
 
 case $rule in
     layers | rooms | cycles | registries | docstrings | comments | sizes | columns) ;;
-    forbidden | names | tags | prefixes | dead | untested | words) ;;
+    forbidden | names | tags | prefixes | dead | untested | words | kinds) ;;
     *) echo "lint.sh: no rule $rule" >&2; exit 2 ;;
 esac
 if $update && [ "$rule" != prefixes ]; then

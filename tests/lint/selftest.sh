@@ -297,6 +297,19 @@ fresh
 printf '__attribute__((optimize("fast-math"))) void f(void);\n' | file cli/fast.c
 finds forbidden 'cli/fast.c:1:'
 
+# ---- kinds ----
+fresh
+file ptq/calib/good.c <<'END'
+/* CALM_ROLE_Q in a comment */
+int f(void) { return CALM_N_ROLES + CALM_PLACE_DOWN; }
+END
+printf 'int g(void) { return CALM_ROLE_Q + CALM_JOB_QKV; }\n' | file ptq/model/good.c
+passes kinds
+for name in CALM_ROLE_DOWN CALM_JOB_GATE_UP CALM_PLAIN_Q_NORM; do
+    printf 'int f(int x)\n{\n    return x == %s;\n}\n' "$name" | file ptq/calib/bad.c
+    finds kinds 'ptq/calib/bad.c:3:'
+done
+
 # ---- names ----
 fresh
 : | file store/blob.c

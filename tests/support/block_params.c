@@ -91,10 +91,9 @@ void block_params_load(const calm_model *model, size_t index, block_params *out)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             add_norm(out, test_format("%s.%s", name, names->norm[s][place] ? names->norm[s][place] : ""),
                      &block->norm[s][place], &out->grads.norm[s][place], &out->grads.norm_bias[s][place]);
-    add_norm(out, test_format("%s.%s", name, names->plain[CALM_PLAIN_Q_NORM] ? names->plain[CALM_PLAIN_Q_NORM] : ""), &block->plain[CALM_PLAIN_Q_NORM], &out->grads.plain[CALM_PLAIN_Q_NORM],
-             NULL);
-    add_norm(out, test_format("%s.%s", name, names->plain[CALM_PLAIN_K_NORM] ? names->plain[CALM_PLAIN_K_NORM] : ""), &block->plain[CALM_PLAIN_K_NORM], &out->grads.plain[CALM_PLAIN_K_NORM],
-             NULL);
+    for (calm_plain plain = 0; plain < CALM_N_PLAINS; plain++)
+        add_norm(out, test_format("%s.%s", name, names->plain[plain] ? names->plain[plain] : ""), &block->plain[plain],
+                 &out->grads.plain[plain], NULL);
     add_mixture(out, name);
 }
 

@@ -109,7 +109,8 @@ static void check_attentions(const char *const *families)
         double *const grads[] = {g->weight[CALM_ROLE_Q], g->weight[CALM_ROLE_K], g->weight[CALM_ROLE_V],
                                  g->weight[CALM_ROLE_O], g->weight[CALM_ROLE_FUSED_QKV], g->bias[CALM_ROLE_Q],
                                  g->bias[CALM_ROLE_K], g->bias[CALM_ROLE_V], g->bias[CALM_ROLE_O],
-                                 g->bias[CALM_ROLE_FUSED_QKV], g->plain[CALM_PLAIN_Q_NORM], g->plain[CALM_PLAIN_K_NORM]};
+                                 g->bias[CALM_ROLE_FUSED_QKV], g->plain[CALM_PLAIN_Q_NORM],
+                                 g->plain[CALM_PLAIN_K_NORM]};
         adjoint_check(test_format("attention of %s: x", families[i]), attention_value, &f, f.x, f.dx, f.n);
         check_params(&f, test_format("attention of %s", families[i]), attention_value, grads,
                      sizeof grads / sizeof *grads);
