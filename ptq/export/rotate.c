@@ -124,7 +124,7 @@ static calm_status read_block(calm_ctx *ctx, const work *w, long block, calm_sub
 /* R2 of the key heads of a block, in ctx->scratch: their own signs for each of them. */
 static calm_status head_rotations(calm_ctx *ctx, const work *w, long block, const calm_rotation **out)
 {
-    const calm_config *config = calm_model_config(w->model);
+    const calm_config *config = calm_config_at(calm_model_config(w->model), (size_t)block);
     calm_rotation *heads;
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, heads, config->n_kv));
@@ -140,7 +140,7 @@ static calm_status head_rotations(calm_ctx *ctx, const work *w, long block, cons
 static calm_status sum_squares(calm_ctx *ctx, const work *w, long block, calm_role role, const double *factors,
                                bool columns, double *out)
 {
-    const calm_config *config = calm_model_config(w->model);
+    const calm_config *config = calm_config_at(calm_model_config(w->model), (size_t)block);
     size_t rows, width;
     char *module;
     calm_weight weight;
@@ -158,13 +158,16 @@ static calm_status sum_squares(calm_ctx *ctx, const work *w, long block, calm_ro
     return CALM_OK;
 }
 
-/* The linear whose product a sublayer gives, and the rows that feed it. */
-static void find_pair(const work *w, calm_sublayer sublayer, calm_feed *feed, calm_role *last)
+/* The linear whose product a sublayer of a block gives, and the rows that feed it; false: none do. */
+static bool find_pair(const work *w, long block, calm_sublayer sublayer, calm_feed *feed, calm_role *last)
 {
-    const calm_config *config = calm_model_config(w->model);
+    const calm_config *config = calm_config_at(calm_model_config(w->model), (size_t)block);
+    *last = CALM_N_ROLES;
+    if (!calm_kind_dense(config, sublayer))
+        return false;
     const calm_job_kind job = calm_slot_last_job(config, sublayer);
     calm_job_is_last(config, job, last);
-    calm_job_fold(config, job, CALM_NO_EXPERT, feed);
+    return calm_job_fold(config, job, CALM_NO_EXPERT, feed) == CALM_FOLD_ROWS;
 }
 
 /* A rotation spreads what a channel has over all others, and a channel that is large in one matrix and small in the
@@ -174,10 +177,10 @@ static void find_pair(const work *w, calm_sublayer sublayer, calm_feed *feed, ca
 static calm_status balance(calm_ctx *ctx, const work *w, long block, calm_sublayer sublayer, const double **rows,
                            const double **columns)
 {
-    const calm_config *config = calm_model_config(w->model);
+    const calm_config *config = calm_config_at(calm_model_config(w->model), (size_t)block);
     calm_feed feed;
     calm_role last;
-    find_pair(w, sublayer, &feed, &last);
+    find_pair(w, block, sublayer, &feed, &last);
     const calm_role role = feed.role;
     const size_t each = feed.width, share = feed.readers;
     size_t n_rows, width, n_read;
@@ -216,9 +219,9 @@ static calm_status plan_heads(calm_ctx *ctx, const work *w, const calm_export_pa
     const double *rows, *columns;
     calm_feed feed;
     calm_role last;
-    find_pair(w, CALM_SUBLAYER_ATTENTION, &feed, &last);
-    const bool o = part->role == last;
-    if (part->role != feed.role && !(o && part->kind == CALM_EXPORT_WEIGHT))
+    const bool paired = find_pair(w, part->block, CALM_SUBLAYER_ATTENTION, &feed, &last), o = part->role == last;
+    /* Heads of other kinds are not rotated. */
+    if (!paired || (part->role != feed.role && !(o && part->kind == CALM_EXPORT_WEIGHT)))
         return CALM_OK;
     CALM_TRY(balance(ctx, w, part->block, CALM_SUBLAYER_ATTENTION, &rows, &columns));
     if (o) {
@@ -237,10 +240,13 @@ static calm_status plan_online(calm_ctx *ctx, const work *w, const calm_export_p
     const double *rows, *columns;
     calm_feed feed;
     calm_role last;
-    find_pair(w, CALM_SUBLAYER_MLP, &feed, &last);
-    const bool down = part->role == last;
-    if (down ? part->kind != CALM_EXPORT_WEIGHT : part->role != feed.role)
+    const bool paired = find_pair(w, part->block, CALM_SUBLAYER_MLP, &feed, &last), down = part->role == last;
+    if (down ? part->kind != CALM_EXPORT_WEIGHT : !paired || part->role != feed.role)
         return CALM_OK;
+    if (!paired) {    /* without a gate there is nothing to balance with */
+        out->in = (side){&w->online, .share = SIZE_MAX};
+        return CALM_OK;
+    }
     CALM_TRY(balance(ctx, w, part->block, CALM_SUBLAYER_MLP, &rows, &columns));
     if (down) {
         out->columns = columns;
@@ -254,9 +260,11 @@ static calm_status plan_online(calm_ctx *ctx, const work *w, const calm_export_p
 /* A linear's weight or bias. */
 static calm_status plan_linear(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
 {
-    if (calm_job_is_last(calm_model_config(w->model), calm_role_job(part->role), NULL))
+    const calm_config *config = calm_config_at(calm_model_config(w->model), (size_t)part->block);
+    const calm_job_kind job = calm_role_job(part->role);
+    if (calm_job_is_last(config, job, NULL))
         out->out = (side){&w->residual, .share = 1};
-    else if (part->kind == CALM_EXPORT_WEIGHT)
+    else if (part->kind == CALM_EXPORT_WEIGHT && calm_job_traits(config, job)->outer)
         CALM_TRY(read_block(ctx, w, part->block, part->sublayer, out));
     if (w->how->kind != CALM_ROTATE_R1)
         CALM_TRY(plan_heads(ctx, w, part, out));

@@ -61,6 +61,7 @@ typedef struct calm_arch {
     calm_qk_norm qk_norm;      /* read_config may switch it off in calm_config            */
     bool late_qk_norm;         /* behind the rotary embedding instead of before           */
     bool neighbours;           /* rotary pairs: channel 2 c with 2 c + 1                  */
+    bool varies;               /* blocks differ in kinds or widths: read_config changes calm_config.shapes */
     bool parallel;             /* the MLP reads what attention reads, and has no IN norm  */
     bool encoder;              /* no head for the next token: judged by its hidden rows   */
     bool both_ways;            /* every token sees every other; read_config may change it in calm_config */

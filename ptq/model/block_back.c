@@ -137,6 +137,7 @@ static void write_lengths(const calm_block *block, calm_sublayer sublayer, const
 {
     const calm_kind *kind = calm_block_kind(block, sublayer);
     const size_t width = block->config->hidden;
+    /* Of a mixture all jobs, of others the last. */
     for (size_t i = kind->routed ? 0 : kind->n_jobs - 1; i < kind->n_jobs; i++)
         if (grads->lengths[kind->jobs[i].job])
             calm_vec_lengths(n, width, width, dy, false, grads->lengths[kind->jobs[i].job]);
@@ -277,10 +278,12 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
     size_t tape = CALM_BYTES(calm_block_tape, 1) + rows, kept[CALM_N_SUBLAYERS] = {0};
     size_t forward[CALM_N_SUBLAYERS] = {0}, back[CALM_N_SUBLAYERS] = {0};
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        /* A kind without a way back is refused before anything is held. */
         const calm_kind *kind = calm_kind_at(config, index, s);
         const char *const *norm = config->arch->names->norm[s];
         if (!kind || !kind->back)
             continue;
+        /* One allocation for what it fills in; what that points to is in kept_bytes. */
         tape += CALM_BYTES(unsigned char, kind->back->tape_bytes);
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             tape += norm[place] ? rows : 0;

@@ -177,6 +177,8 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
     if (out->arch->default_rope_theta > 0)
         CALM_TRY(calm_config_rope(ctx, path, root, out));
     CALM_TRY(read_dtype(ctx, path, root, out));
+    if (out->arch->varies)
+        CALM_TRY(calm_config_vary(ctx, out));
     if (out->arch->read_config)
         CALM_TRY(out->arch->read_config(ctx, path, root, out));
     return calm_config_divide(ctx, out);

@@ -84,7 +84,7 @@ typedef struct calm_block_shape {
 typedef struct calm_config calm_config;
 struct calm_config {
     const calm_arch *arch;
-    calm_block_shape *shapes;         /* [n_blocks] (calm_config_vary); NULL: blocks are alike  */
+    calm_block_shape *shapes;         /* [n_blocks] where blocks differ; NULL: they are alike    */
     calm_config *blocks;              /* [n_blocks] what each is by its shape; NULL with it     */
     bool varied;                      /* it is the config of such a block, and `kind` counts     */
     const calm_kind *kind[CALM_N_SUBLAYERS];    /* its own; a mixture is an MLP here             */
@@ -171,7 +171,8 @@ bool calm_slides_between(size_t block, int64_t pattern);
  * its own. */
 void calm_config_windows_both_ways(calm_config *config);
 
-/* config->shapes for a family to change: every block has attention and an MLP, which moe.sparse makes a mixture. */
+/* config->shapes as usual, of a family that varies (calm_arch) and changes them when it reads its config: every block
+ * has attention and an MLP, which moe.sparse makes a mixture. */
 calm_status calm_config_vary(calm_ctx *ctx, calm_config *config);
 
 /* Make the configs of blocks from config->shapes, where there are such; by calm_config_read. */

@@ -1,20 +1,5 @@
 /* Configs of single blocks, where those of a model are not alike. */
-#include "ptq/model/kind.h"
-
-calm_status calm_config_vary(calm_ctx *ctx, calm_config *config)
-{
-    CALM_TRY(CALM_NEW(ctx, ctx->out, config->shapes, config->n_blocks));
-    for (size_t i = 0; i < config->n_blocks; i++) {
-        calm_block_shape *shape = &config->shapes[i];
-        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
-            shape->kind[s] = calm_kind_dense(config, s);
-        shape->n_heads = config->n_heads;
-        shape->n_kv = config->n_kv;
-        shape->head_dim = config->head_dim;
-        shape->inner = config->inner;
-    }
-    return CALM_OK;
-}
+#include "ptq/model/config.h"
 
 void calm_config_share(calm_config *config)
 {
@@ -28,6 +13,7 @@ void calm_config_share(calm_config *config)
         block->varied = true;
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
             block->kind[s] = shape->kind[s];
+        /* And the widths, in place of the model's usual ones. */
         block->n_heads = shape->n_heads;
         block->n_kv = shape->n_kv;
         block->head_dim = shape->head_dim;
@@ -37,6 +23,7 @@ void calm_config_share(calm_config *config)
 
 calm_status calm_config_divide(calm_ctx *ctx, calm_config *config)
 {
+    /* Blocks are alike: each has the model's. */
     if (!config->shapes)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, config->blocks, config->n_blocks));

@@ -10,8 +10,8 @@
 #include "ptq/base/text.h"
 #include "ptq/model/kind.h"
 
-/* Words of a block, one for a module: more than any family has. */
-#define MOST_WORDS 32
+/* Words of a block: three for a role, which two kinds may list, one for a norm or another tensor, two of a router. */
+#define MOST_WORDS (6 * CALM_N_ROLES + CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + 2)
 
 /* No mixture comes near; bounds what a small file makes us list. */
 #define MOST_EXPERTS ((size_t)1 << 16)
@@ -56,6 +56,7 @@ bool calm_gguf_takes_bias(const calm_gguf_arch *as, calm_role role)
 {
     size_t n;
     const calm_kind *const *kinds = calm_kinds(&n);
+    /* Of all linears, or of those that have one in every architecture. */
     bool takes = as->biases;
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < kinds[k]->n_words; i++)
@@ -72,6 +73,7 @@ typedef struct word {
     const char *word;      /* "attn_q" */
     bool experts;          /* there is a number between parent and module */
     char permutes;
+    bool whole;            /* both are names of a tensor, with its ending: "self_attn.sinks", "attn_sinks.weight" */
 } word;
 
 /* "up_proj" of "mlp.up_proj". */
@@ -96,11 +98,14 @@ static void add_role(const calm_arch *arch, const calm_kind_word *role, word *wo
     const char *module = names->role[role->role];
     if (!module)
         return;
-    words[(*n)++] = (word){NULL, module, role->word, false, as && as->permuted ? role->permutes : 0};
+    /* llama.cpp rotates neighbouring channels for these families, so its writers permute rows of q and k. */
+    words[(*n)++] = (word){.module = module, .word = role->word,
+                           .permutes = as && as->permuted ? role->permutes : (char)0};
     if (role->many && names->moe.experts)
-        words[(*n)++] = (word){names->moe.experts, last_word(module), role->many, true, 0};
+        words[(*n)++] = (word){.parent = names->moe.experts, .module = last_word(module), .word = role->many,
+                               .experts = true};
     if (role->shared && names->moe.shared)
-        words[(*n)++] = (word){names->moe.shared, last_word(module), role->shared, false, 0};
+        words[(*n)++] = (word){.parent = names->moe.shared, .module = last_word(module), .word = role->shared};
 }
 
 /* All of a family's; their number. */
@@ -124,8 +129,10 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
                                                                                           : norms[s][place]);
     for (size_t k = 0; k < n_kinds; k++)
         for (size_t i = 0; i < kinds[k]->n_plains; i++)
-            if (kinds[k]->plains[i].word)
-                add(words, &n, names->plain[kinds[k]->plains[i].plain], kinds[k]->plains[i].word);
+            if (kinds[k]->plains[i].word && names->plain[kinds[k]->plains[i].plain])
+                words[n++] = (word){.module = names->plain[kinds[k]->plains[i].plain],
+                                    .word = kinds[k]->plains[i].word,
+                                    .whole = kinds[k]->plains[i].form == CALM_PLAIN_TENSOR};
     add(words, &n, names->moe.router, "ffn_gate_inp");
     add(words, &n, names->moe.shared_gate, "ffn_gate_inp_shexp");
     return n;
@@ -144,10 +151,28 @@ static bool is_word(const char *text, size_t n, const char *expected)
     return expected && strlen(expected) == n && memcmp(text, expected, n) == 0;
 }
 
+/* Is it one of the norms whose weight is the factor, whatever the family adds to others? */
+static bool is_bare_norm(const calm_arch *arch, const char *name)
+{
+    const char *dot = ending(name);
+    size_t n;
+    const calm_kind *const *kinds = calm_kinds(&n);
+    for (size_t k = 0; dot && k < n; k++)
+        for (size_t i = 0; i < kinds[k]->n_plains; i++) {
+            const char *module = arch->names->plain[kinds[k]->plains[i].plain];
+            const size_t length = module ? strlen(module) : 0;
+            if (module && kinds[k]->plains[i].form == CALM_PLAIN_RMS_NORM && (size_t)(dot - name) >= length
+                && memcmp(dot - length, module, length) == 0)
+                return true;
+        }
+    return false;
+}
+
 /* Norms of a family that multiplies by 1 + w are stored as 1 + w. */
 static bool adds_one(const calm_arch *arch, const char *name)
 {
-    return arch->norm == CALM_NORM_RMS_PLUS_ONE && calm_text_ends_with(name, "norm.weight");
+    return arch->norm == CALM_NORM_RMS_PLUS_ONE && calm_text_ends_with(name, "norm.weight")
+           && !is_bare_norm(arch, name);
 }
 
 /* A number without sign or leading zeros at *text, which moves behind it and the dot that must follow. */
@@ -196,8 +221,14 @@ static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
     /* Made anew for each tensor: some twenty rows, against reading the tensor itself. */
     const size_t n = list_words(arch, words);
     const char *dot = ending(rest);
-    for (size_t i = 0; dot && i < n; i++) {
-        if (!has_word(&words[i], rest, (size_t)(dot - rest), &out->expert))
+    /* A tensor by its full name; only modules have an ending to be taken off. */
+    for (size_t i = 0; i < n && !*known; i++) {
+        *known = words[i].whole && strcmp(rest, words[i].module) == 0;
+        if (*known)
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "blk.%zu.%s", block, words[i].word));
+    }
+    for (size_t i = 0; dot && i < n && !*known; i++) {
+        if (words[i].whole || !has_word(&words[i], rest, (size_t)(dot - rest), &out->expert))
             continue;
         out->permutes = words[i].permutes;
         *known = true;
@@ -250,10 +281,15 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
     word words[MOST_WORDS];
     const size_t n = list_words(arch, words);
     size_t block;
-    if (!dot || !take_number(&at, &block) || at > dot)
+    if (!take_number(&at, &block))
         return CALM_OK;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
+        if (words[i].whole && strcmp(at, words[i].word) == 0)
+            return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s", prefix, arch->names->blocks, block, words[i].module);
+    for (size_t i = 0; dot && at <= dot && i < n; i++) {
         const word *w = &words[i];
+        if (w->whole)
+            continue;
         /* A word of experts represents one slice; all of it, or a dense word with a number, is no tensor of a
          * checkpoint. */
         if (!is_word(at, (size_t)(dot - at), w->word) || w->experts != (spot->expert >= 0))

@@ -18,25 +18,40 @@ const calm_kind *const *calm_kinds(size_t *n)
     return all;
 }
 
+/* The first kind in the list for a slot, a mixture or not: what families have whose blocks are alike. */
+static const calm_kind *usual_kind(calm_sublayer slot, bool routed)
+{
+    size_t n;
+    const calm_kind *const *all = calm_kinds(&n);
+    for (size_t i = 0; i < n; i++)
+        if (all[i]->slot == slot && all[i]->routed == routed)
+            return all[i];
+    return NULL;
+}
+
 const calm_kind *calm_kind_dense(const calm_config *config, calm_sublayer slot)
 {
-    static const calm_kind *const usual[CALM_N_SUBLAYERS] = {&calm_kind_attention, &calm_kind_mlp};
-    return config->varied ? config->kind[slot] : usual[slot];
+    return config->varied ? config->kind[slot] : usual_kind(slot, false);
+}
+
+/* A sparse block has the mixture in place of the MLP. */
+static const calm_kind *mixture_or(const calm_kind *kind, calm_sublayer slot, bool sparse)
+{
+    return kind && slot == CALM_SUBLAYER_MLP && sparse ? usual_kind(slot, true) : kind;
 }
 
 const calm_kind *calm_kind_at(const calm_config *config, size_t block, calm_sublayer slot)
 {
-    const calm_kind *kind = calm_kind_dense(calm_config_at(config, block), slot);
-    return kind == &calm_kind_mlp && config->moe.sparse[block] ? &calm_kind_moe : kind;
+    return mixture_or(calm_kind_dense(calm_config_at(config, block), slot), slot, config->moe.sparse[block]);
 }
 
 const calm_kind *calm_block_kind(const calm_block *block, calm_sublayer slot)
 {
-    const calm_kind *kind = calm_kind_dense(block->config, slot);
-    return kind == &calm_kind_mlp && block->moe.router ? &calm_kind_moe : kind;
+    return mixture_or(calm_kind_dense(block->config, slot), slot, block->moe.router != NULL);
 }
 
-const calm_kind_job *calm_kind_find_job(const calm_kind *kind, calm_job_kind job)
+/* The job in a kind's list; NULL: it has none such. */
+static const calm_kind_job *find_job(const calm_kind *kind, calm_job_kind job)
 {
     for (size_t i = 0; kind && i < kind->n_jobs; i++)
         if (kind->jobs[i].job == job)
@@ -50,31 +65,49 @@ static const calm_kind *kind_of_job(const calm_config *config, calm_job_kind job
     const calm_kind *kind = calm_kind_dense(config, calm_job_sublayer(job));
     size_t n;
     const calm_kind *const *all = calm_kinds(&n);
-    for (size_t i = 0; !calm_kind_find_job(kind, job) && i < n; i++)
+    for (size_t i = 0; !find_job(kind, job) && i < n; i++)
         kind = all[i];
     return kind;
 }
 
 calm_sublayer calm_block_last_slot(const calm_config *config)
 {
+    /* A block has at least one sublayer. */
     calm_sublayer last = CALM_N_SUBLAYERS - 1;
     while (last > 0 && !calm_kind_dense(config, last))
         last--;
     return last;
 }
 
+calm_status calm_config_vary(calm_ctx *ctx, calm_config *config)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, config->shapes, config->n_blocks));
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        calm_block_shape *shape = &config->shapes[i];
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
+            shape->kind[s] = calm_kind_dense(config, s);
+        /* The config's own widths, which a family changes where a block has others. */
+        shape->n_heads = config->n_heads;
+        shape->n_kv = config->n_kv;
+        shape->head_dim = config->head_dim;
+        shape->inner = config->inner;
+    }
+    return CALM_OK;
+}
+
 /* ---- jobs ---- */
 
 const calm_kind_job *calm_job_traits(const calm_config *config, calm_job_kind job)
 {
-    return calm_kind_find_job(kind_of_job(config, job), job);
+    /* A job may be of two kinds that say different things of it. */
+    return find_job(kind_of_job(config, job), job);
 }
 
 bool calm_job_is_last(const calm_config *config, calm_job_kind job, calm_role *role)
 {
     const calm_kind *kind = kind_of_job(config, job);
     calm_role own = 0;
-    /* Of one linear (kind.h). */
+    /* Of one linear (kind.h), which is the first that there is. */
     while (calm_role_job(own) != job || !calm_has_role(config, own))
         if (++own == CALM_N_ROLES)
             return false;
@@ -85,7 +118,7 @@ bool calm_job_is_last(const calm_config *config, calm_job_kind job, calm_role *r
 
 bool calm_slot_has_job(const calm_config *config, calm_sublayer slot, calm_job_kind job)
 {
-    return calm_kind_find_job(calm_kind_dense(config, slot), job) != NULL;
+    return find_job(calm_kind_dense(config, slot), job) != NULL;
 }
 
 calm_job_kind calm_slot_first_job(const calm_config *config, calm_sublayer slot)
@@ -95,12 +128,14 @@ calm_job_kind calm_slot_first_job(const calm_config *config, calm_sublayer slot)
 
 calm_job_kind calm_job_scored_from(const calm_config *config, calm_job_kind job)
 {
+    /* The first job's input is the sublayer's (kind.h). */
     const calm_kind *kind = kind_of_job(config, job);
     return kind->jobs[kind->n_jobs - 1].job == job ? job : kind->jobs[0].job;
 }
 
 calm_job_kind calm_slot_last_job(const calm_config *config, calm_sublayer slot)
 {
+    /* Its product leads back to the residual. */
     const calm_kind *kind = calm_kind_dense(config, slot);
     return kind->jobs[kind->n_jobs - 1].job;
 }
@@ -117,11 +152,12 @@ unsigned calm_scored_inputs(const calm_config *config, calm_sublayer sublayer, u
 /* What the first kind that has a job says of it. */
 static const calm_kind_job *find_traits(calm_job_kind job)
 {
+    /* Names alone are known here, no block. */
     size_t n;
     const calm_kind *const *all = calm_kinds(&n);
     const calm_kind_job *found = NULL;
     for (size_t i = 0; !found && i < n; i++)
-        found = calm_kind_find_job(all[i], job);
+        found = find_job(all[i], job);
     return found;
 }
 
@@ -135,11 +171,13 @@ const char *calm_job_fused(const calm_names *names, calm_job_kind job)
             last = names->role[role];
             n++;
         }
+    /* Engines know their own names for it: where a family's are others, they have other fused modules too. */
     return n > 1 && (!traits->fused_last || strcmp(last, traits->fused_last) == 0) ? traits->fused : NULL;
 }
 
 bool calm_job_biased(const calm_config *config, calm_job_kind job)
 {
+    /* By the config: of roles that the family has not there is none. */
     bool any = false;
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         any |= calm_role_job(role) == job && config->bias[role];
@@ -148,8 +186,9 @@ bool calm_job_biased(const calm_config *config, calm_job_kind job)
 
 calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, long expert, calm_feed *feed)
 {
+    /* By the kind alone: whether the norm is there, and who else reads it, is the layout's to say. */
     const calm_kind *kind = kind_of_job(config, job);
-    const calm_fold fold = calm_kind_find_job(kind, job)->fold;
+    const calm_fold fold = find_job(kind, job)->fold;
     if (fold != CALM_FOLD_ROWS)
         return fold;
     return kind->feed(config, job, expert, feed) ? fold : CALM_FOLD_NONE;
@@ -157,21 +196,25 @@ calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, long exper
 
 size_t calm_feed_rows(const calm_feed *feed)
 {
+    /* Fewer than the input has channels, where heads are shared. */
     return feed->heads * feed->width;
 }
 
 size_t calm_feed_row(const calm_feed *feed, size_t k)
 {
+    /* Heads may have rows between them that feed something else. */
     return feed->first + k / feed->width * feed->stride + k % feed->width;
 }
 
 size_t calm_feed_channel(const calm_feed *feed, size_t k)
 {
+    /* The first of the readers, which stand side by side. */
     return k / feed->width * feed->readers * feed->width + k % feed->width;
 }
 
 size_t calm_feed_number(const calm_feed *feed, size_t channel)
 {
+    /* The head that serves the reader, same place within it. */
     return channel / feed->width / feed->readers * feed->width + channel % feed->width;
 }
 
@@ -179,17 +222,19 @@ size_t calm_feed_number(const calm_feed *feed, size_t channel)
 
 bool calm_has_role(const calm_config *config, calm_role role)
 {
+    /* Of a fused matrix and its parts a family names either. */
     const calm_kind *kind = calm_kind_dense(config, calm_job_sublayer(calm_role_job(role)));
     if (!config->arch->names->role[role])
         return false;
     /* A block's own kind decides; of a model whose blocks differ the family's names do. */
-    if (config->varied && !calm_kind_find_job(kind, calm_role_job(role)))
+    if (config->varied && !find_job(kind, calm_role_job(role)))
         return false;
     return !kind || !kind->has || kind->has(config, role);
 }
 
 void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
+    /* The same role may have another width in another kind. */
     kind_of_job(config, calm_role_job(role))->shape(config, role, expert, out, in);
 }
 
@@ -204,6 +249,7 @@ static bool find_reader(const calm_config *config, calm_hook hook, calm_role *ro
     return false;
 }
 
+/* Is it one of a kind's own? */
 static bool lists_hook(const calm_kind *kind, calm_hook hook)
 {
     for (size_t i = 0; i < kind->n_hooks; i++)
@@ -217,6 +263,7 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
     size_t n, out, in;
     calm_role role;
     const calm_kind *const *all = calm_kinds(&n);
+    /* The input of a job is as wide as any of its linears. */
     if (find_reader(config, hook, &role)) {
         calm_role_shape(config, role, expert, &out, &in);
         return in;
@@ -224,7 +271,7 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
     for (size_t i = 0; i < n; i++)
         if (lists_hook(all[i], hook))
             return all[i]->hook_width(config, hook, expert);
-    /* What sublayers and blocks give. */
+    /* What sublayers and blocks give, and whatever the family has not. */
     return config->hidden;
 }
 
@@ -233,6 +280,7 @@ bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long exper
     const calm_kind *kind = calm_kind_dense(config, slot);
     if (!kind)
         return false;
+    /* Of the sublayer that completes the block, and of no expert. */
     if (hook == CALM_HOOK_BLOCK_OUT)
         return slot == calm_block_last_slot(config) && expert == CALM_NO_EXPERT;
     if (hook == calm_sublayer_output(slot) || lists_hook(kind, hook))
@@ -249,6 +297,7 @@ bool calm_plain_shape(const calm_config *config, const calm_kind *kind, calm_pla
                       size_t shape[CALM_PLAIN_DIMS], int *n_dims)
 {
     *n_dims = 0;
+    /* Without a name there is no tensor, whatever its shape would be. */
     if (config->arch->names->plain[plain])
         kind->plain_shape(config, plain, shape, n_dims);
     return *n_dims > 0;

@@ -51,7 +51,7 @@ typedef struct calm_kind_plain {
     calm_plain plain;
     calm_plain_form form;
     double eps;              /* of the norm; 0: the family's     */
-    const char *word;        /* llama.cpp's; NULL: it has none   */
+    const char *word;        /* llama.cpp's, of a tensor with its ending: "attn_sinks.weight"; NULL: it has none  */
 } calm_kind_plain;
 
 #define CALM_PLAIN_DIMS 4
@@ -141,9 +141,6 @@ const calm_kind *calm_kind_dense(const calm_config *config, calm_sublayer slot);
 
 /* The kind of a sublayer of a block that is loaded. */
 const calm_kind *calm_block_kind(const calm_block *block, calm_sublayer slot);
-
-/* The job in a kind's list; NULL: it has none such. */
-const calm_kind_job *calm_kind_find_job(const calm_kind *kind, calm_job_kind job);
 
 /* The last slot of a block that holds a sublayer, whose output completes the block's. */
 calm_sublayer calm_block_last_slot(const calm_config *config);

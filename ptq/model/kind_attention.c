@@ -4,6 +4,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/attention_back.h"
 
+/* q, k and v read one norm's output; v's rows reach o through a weighted sum, which keeps their factors. */
 static const calm_kind_job jobs[] = {
     {.job = CALM_JOB_QKV, .outer = true, .fold = CALM_FOLD_NORM, .splits = true, .apart = CALM_ROLE_V,
      .fused = "qkv_proj", .fused_last = "self_attn.v_proj"},
@@ -21,6 +22,7 @@ static const calm_kind_plain plains[] = {
     {.plain = CALM_PLAIN_K_NORM, .form = CALM_PLAIN_FAMILY_NORM, .word = "attn_k_norm"},
 };
 
+/* Queries are as wide as all heads together, keys and values as those that several may share. */
 static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
@@ -30,7 +32,7 @@ static void shape(const calm_config *config, calm_role role, long expert, size_t
     case CALM_ROLE_Q:
         *out = q_width;
         break;
-    case CALM_ROLE_FUSED_QKV:
+    case CALM_ROLE_FUSED_QKV:    /* stacked in this order */
         *out = q_width + 2 * kv_width;
         break;
     case CALM_ROLE_O:
@@ -47,6 +49,7 @@ static void plain_shape(const calm_config *config, calm_plain plain, size_t dims
     const size_t heads = plain == CALM_PLAIN_Q_NORM ? config->n_heads : config->n_kv;
     /* Over a head every head has the same weights; over the whole projection each channel has its own. */
     dims[0] = (config->qk_norm == CALM_QK_NORM_HEAD ? 1 : heads) * config->head_dim;
+    /* Some families switch it in their config. */
     *n_dims = config->qk_norm != CALM_QK_NORM_NONE;
 }
 
@@ -67,6 +70,9 @@ static bool feed(const calm_config *config, calm_job_kind job, long expert, calm
     return true;
 }
 
+/* ---- learning ---- */
+
+/* What f keeps does not depend on the residual. */
 static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                            const float *h, const calm_span *span, float *y, void *tape)
 {
@@ -74,6 +80,7 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
     return calm_attention_forward_tape(ctx, block, rope, h, span, y, tape);
 }
 
+/* The tape has the span. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh)
@@ -103,11 +110,14 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_attention_tape),
                                     .forward_bytes = forward_bytes,
                                     .back_bytes = back_bytes};
 
+/* Blocks of query rows are tasks of their own. */
 static size_t helper_bytes(const calm_config *config, size_t n_tokens)
 {
     (void)config;
     return calm_heads_attend_bytes(n_tokens);
 }
+
+/* ---- the kind ---- */
 
 const calm_kind calm_kind_attention = {
     .name = "attention",

@@ -5,11 +5,13 @@
 #include "ptq/model/block_impl.h"
 #include "ptq/model/mlp_back.h"
 
+/* gate and up read one norm's output; up's rows are factors of down's channels. */
 const calm_kind_job calm_mlp_jobs[CALM_MLP_JOBS] = {
     {.job = CALM_JOB_GATE_UP, .outer = true, .fold = CALM_FOLD_NORM, .fused = "gate_up_proj"},
     {.job = CALM_JOB_DOWN, .fold = CALM_FOLD_ROWS, .place = CALM_PLACE_DOWN},
 };
 
+/* llama.cpp has the fused matrix under up's name. */
 static const calm_kind_word words[] = {
     {.role = CALM_ROLE_GATE, .word = "ffn_gate", .many = "ffn_gate_exps", .shared = "ffn_gate_shexp"},
     {.role = CALM_ROLE_FUSED_GATE_UP, .word = "ffn_up"},
@@ -19,6 +21,7 @@ static const calm_kind_word words[] = {
 
 static const calm_hook hooks[] = {CALM_HOOK_GATE};
 
+/* An expert and the shared one have widths of their own. */
 void calm_mlp_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const size_t inner = expert == CALM_NO_EXPERT       ? config->inner
@@ -54,6 +57,7 @@ bool calm_mlp_feed(const calm_config *config, calm_job_kind job, long expert, ca
     return fused || calm_has_role(config, CALM_ROLE_GATE);
 }
 
+/* Every token passes: rows of a window, not those of an expert. */
 static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                        const calm_span *span, float *out, const calm_observer *observer)
 {
@@ -62,11 +66,15 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     return calm_mlp_run(ctx, block->config, block->weight, h, span->n_tokens, out, observer, &seen);
 }
 
+/* As wide as the dense one of this block. */
 static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
 {
     return calm_mlp_run_scratch_bytes(config, config->inner, n_tokens, prepared);
 }
 
+/* ---- learning ---- */
+
+/* Rows do not see each other, so that no rotary embedding is needed. */
 static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                            const float *h, const calm_span *span, float *y, void *tape)
 {
@@ -75,6 +83,7 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
     return calm_mlp_forward_tape(ctx, block->config, block->weight, h, span->n_tokens, y, tape);
 }
 
+/* The tape has h and the number of rows. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh)
@@ -87,6 +96,7 @@ static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_r
                          grads->lengths[CALM_JOB_GATE_UP], dh);
 }
 
+/* What the activation function reads, the other factor, and the input of down. */
 static size_t kept_bytes(const calm_config *config, size_t n_tokens)
 {
     return calm_mlp_tape_bytes(config, config->inner, n_tokens);
@@ -98,6 +108,7 @@ static size_t workers_bytes(const calm_config *config, size_t n_threads)
     return n_threads * calm_mlp_transform_bytes(config, config->inner);
 }
 
+/* Nothing of it depends on experts. */
 static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
 {
     (void)expert_bytes;
@@ -116,6 +127,8 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_mlp_tape),
                                     .kept_bytes = kept_bytes,
                                     .forward_bytes = forward_bytes,
                                     .back_bytes = back_bytes};
+
+/* ---- the kind ---- */
 
 const calm_kind calm_kind_mlp = {
     .name = "mlp",

@@ -4,13 +4,16 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/moe_back.h"
 
+/* The router's, of the mixture as a whole; the other is an expert's. */
 static const calm_hook hooks[] = {CALM_HOOK_GATE, CALM_HOOK_ROUTER_LOGITS};
 
+/* One value per expert. */
 static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     return hook == CALM_HOOK_ROUTER_LOGITS ? config->moe.n_experts : calm_mlp_hook_width(config, hook, expert);
 }
 
+/* The choice of experts reads the residual too. */
 static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                            const float *h, const calm_span *span, float *y, void *tape)
 {
@@ -18,6 +21,7 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
     return calm_moe_forward_tape(ctx, block, x, h, span, y, tape);
 }
 
+/* The choice is held fixed. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh)
@@ -34,6 +38,7 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_routing),
                                     .forward_bytes = calm_moe_forward_tape_bytes,
                                     .back_bytes = calm_moe_back_bytes};
 
+/* Runs over all windows together (moe.h): no `run`. */
 const calm_kind calm_kind_moe = {
     .name = "moe",
     .slot = CALM_SUBLAYER_MLP,

@@ -131,6 +131,7 @@ static calm_status add_block(calm_ctx *ctx, const builder *b, size_t block)
     b->out->block_begin[block] = b->out->n_jobs;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const calm_kind *kind = calm_kind_at(b->config, block, s);
+        /* A slot may be empty. */
         if (kind && !kind->routed)
             CALM_TRY(add_jobs(ctx, b, block, kind, CALM_NO_EXPERT));
         if (!kind || !kind->routed)

@@ -25,4 +25,15 @@ struct calm_model {
     calm_quantized_table tables[2]; /* embedding and head, where they are quantized */
 };
 
+/* MODULE.PART [n]; `out` NULL: check it alone. */
+calm_status calm_model_read_part(calm_ctx *ctx, const calm_model *model, const char *module, const char *part, size_t n,
+                                 const float **out);
+
+/* The norms of a sublayer and its plain tensors; `block` NULL: check them alone. */
+calm_status calm_model_read_norms(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
+                                  calm_block *block);
+
+/* Router, gate of the shared expert and bias of the choice; `moe` NULL: check them alone. */
+calm_status calm_model_read_router(calm_ctx *ctx, const calm_model *model, size_t index, calm_mixture *moe);
+
 #endif

@@ -44,34 +44,13 @@ calm_hook calm_job_input(calm_job_kind job)
     return job_table[job].input;
 }
 
-const char *calm_plain_name(calm_plain plain)
-{
-    static const char *const names[] = {
-#define CALM_PLAIN(plain, name) name,
-#include "ptq/model/kinds.def"
-    };
-    return names[plain];
-}
-
 const char *calm_hook_name(calm_hook hook)
 {
     static const char *const names[] = {
         "embed",
-#define CALM_HOOK(hook, name, where, help) name,
+#define CALM_HOOK(hook, name, help) name,
 #include "ptq/model/kinds.def"
         "block_out", "final_norm",
     };
     return names[hook];
-}
-
-bool calm_hook_in_block(calm_hook hook)
-{
-    enum { MODEL, BLOCK, PART };
-    static const char where[] = {
-        MODEL,
-#define CALM_HOOK(hook, name, where, help) where,
-#include "ptq/model/kinds.def"
-        BLOCK, MODEL,
-    };
-    return where[hook] == BLOCK;
 }

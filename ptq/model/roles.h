@@ -33,7 +33,7 @@ typedef enum calm_plain {
  * the final norm the input of the head. */
 typedef enum calm_hook {
     CALM_HOOK_EMBED,
-#define CALM_HOOK(hook, name, where, help) CALM_HOOK_##hook,
+#define CALM_HOOK(hook, name, help) CALM_HOOK_##hook,
 #include "ptq/model/kinds.def"
     CALM_HOOK_BLOCK_OUT,
     CALM_HOOK_FINAL_NORM,
@@ -53,9 +53,6 @@ const char *calm_job_name(calm_job_kind job);
 calm_sublayer calm_job_sublayer(calm_job_kind job);
 calm_hook calm_job_input(calm_job_kind job);
 
-/* "q_norm" */
-const char *calm_plain_name(calm_plain plain);
-
 /* Where what the sublayer adds is observed. */
 calm_hook calm_sublayer_output(calm_sublayer sublayer);
 
@@ -64,8 +61,5 @@ const char *calm_sublayer_name(calm_sublayer sublayer);
 
 /* "qkv_in" */
 const char *calm_hook_name(calm_hook hook);
-
-/* True for the hook points of a block: false for the two outside, and for what only some blocks have. */
-bool calm_hook_in_block(calm_hook hook);
 
 #endif
