@@ -132,7 +132,7 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
         b->block.norm[s][CALM_NORM_IN] = (calm_norm){CALM_NORM_RMS, 1e-6f, hidden, norm, NULL};
         b->block.norm[s][CALM_NORM_OUT].width = b->block.norm[s][CALM_NORM_RESIDUAL].width = hidden;
     }
-    const calm_kind *mixer = calm_kind_at(&b->config, 0, CALM_SUBLAYER_ATTENTION);
+    const calm_kind *mixer = calm_kind_dense(&b->config, CALM_SUBLAYER_ATTENTION);
     for (size_t i = 0; i < mixer->n_plains; i++)    /* norms of q and k */
         b->block.plain[mixer->plains[i].plain] = (calm_norm){CALM_NORM_RMS, 1e-6f, d, norm, NULL};
     CALM_TRY(random_values(ctx, b->n * b->tokens * b->config.hidden, 0, 2.0, 99, &b->x));

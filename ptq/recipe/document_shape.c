@@ -148,7 +148,8 @@ static const calm_document_row rows[] = {
     {"learn", NULL, NULL, false, false, false},
     {"learn_steps", NULL, NULL, false, false, false},
     {"blocks", "first and last block to quantize; the others stay float", &blocks, false, false, false},
-    {"keep_float", "names, or re:patterns, of modules that stay float", &module_or_modules, false, false, false},
+    {"keep_float", "names, or re:patterns, of modules that stay float; behind !, of some that calm leaves float by "
+     "itself", &module_or_modules, false, false, false},
     {"group_fallback", NULL, NULL, false, false, false},
     {"formats", "formats that the result is written in; of several each has a folder of its name", &formats, false,
      false, false},

@@ -104,7 +104,7 @@ const calm_option calm_spec_table[] = {
      .type = CALM_OPTION_RANGE, .max = WINDOWS_MAX, .metavar = "A-B", .place = "blocks"},
     {.name = "keep-float",
      .help = "linears of this name, as in the checkpoint, or matching this re:PATTERN, stay float, with those that "
-             "engines fuse with them; may be repeated",
+             "engines fuse with them; !NAME: quantize what calm leaves float by itself; may be repeated",
      FILES(keep_float, 1024, "PATTERN"), .place = "keep_float", .yields_to = "ignore"},
     {.name = "group-fallback",
      .help = "linears whose input columns the groups of --scheme do not divide: float: they stay float; row: one scale "

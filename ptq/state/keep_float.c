@@ -50,6 +50,17 @@ static calm_status refuse(calm_ctx *ctx, const char *word, const char *const *na
 /* Before a name: quantized, though its kind of sublayer leaves it float. */
 #define NOT '!'
 
+/* Is any of the linears named of a job that its kind of sublayer leaves float? */
+static bool any_left_float(const calm_inputs *in, const bool *named)
+{
+    const calm_layout *layout = calm_model_layout(in->model);
+    bool any = false;
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++)
+            any |= named[i] && layout->jobs[j].traits->stays_float;
+    return any;
+}
+
 /* matched, asked [n_linears]: those that a word names, and those that a word behind '!' names. */
 static calm_status match_words(calm_ctx *ctx, const calm_inputs *in, bool **matched, bool **asked)
 {
@@ -65,6 +76,9 @@ static calm_status match_words(calm_ctx *ctx, const calm_inputs *in, bool **matc
         CALM_TRY(calm_model_module_word(ctx, words->of[i] + not, names, n, not ? *asked : *matched, &any));
         if (!any)
             return refuse(ctx, words->of[i] + not, names, n);
+        if (not && !any_left_float(in, *asked))
+            return calm_fail(ctx, CALM_EARG, "`keep_float` %s: it is quantized without being named; behind ! stand "
+                             "linears that calm leaves float by itself", words->of[i]);
     }
     return CALM_OK;
 }
