@@ -2,18 +2,7 @@
 #include <string.h>
 
 #include "ptq/check/check_state.h"
-
-typedef struct fusion {
-    const char *parts[3]; /* last words of the parts' names */
-    const char *fused;    /* of the module that engines make; NULL: none that configurations name */
-} fusion;
-
-static const fusion fusions[] = {
-    {{"q_proj", "k_proj", "v_proj"}, "qkv_proj"},
-    {{"gate_proj", "up_proj", NULL}, "gate_up_proj"},
-    {{"query", "key", "value"}, NULL},
-    {{"w1", "w3", NULL}, NULL},
-};
+#include "ptq/model/kind.h"
 
 /* "model.layers.0.mlp.experts.7.up_proj": the bytes up to ".experts.", 0 for another name. */
 static size_t experts_stem(const char *name)
@@ -29,13 +18,14 @@ static const char *last_word(const char *module)
 }
 
 /* The fusion that a module is part of, by its name; NULL: none. */
-static const fusion *fusion_of(const char *module)
+static const calm_fusion *fusion_of(const char *module)
 {
     const char *last = last_word(module);
-    for (size_t f = 0; f < sizeof fusions / sizeof *fusions; f++)
-        for (size_t i = 0; i < 3 && fusions[f].parts[i]; i++)
-            if (strcmp(last, fusions[f].parts[i]) == 0)
-                return &fusions[f];
+    const calm_fusion *with;
+    for (size_t f = 0; (with = calm_fusion_at(f)); f++)
+        for (size_t i = 0; i < CALM_FUSED_PARTS && with->parts[i]; i++)
+            if (strcmp(last, with->parts[i]) == 0)
+                return with;
     return NULL;
 }
 
@@ -47,8 +37,9 @@ bool calm_check_is_fused(const char *module)
 bool calm_check_is_fused_part(const char *module)
 {
     const char *last = last_word(module);
-    for (size_t f = 0; f < sizeof fusions / sizeof *fusions; f++)
-        if (fusions[f].fused && strcmp(last, fusions[f].fused) == 0)
+    const calm_fusion *with;
+    for (size_t f = 0; (with = calm_fusion_at(f)); f++)
+        if (with->fused && strcmp(last, with->fused) == 0)
             return true;
     return fusion_of(module) != NULL;
 }
@@ -60,7 +51,7 @@ bool calm_check_is_expert(const calm_check_module *module)
 
 calm_status calm_check_first_part(calm_checking *c, const calm_check_module *module, const calm_check_module **out)
 {
-    const fusion *with = fusion_of(module->name);
+    const calm_fusion *with = fusion_of(module->name);
     char *name;
     *out = NULL;
     if (!with)
@@ -75,13 +66,13 @@ calm_status calm_check_first_part(calm_checking *c, const calm_check_module *mod
 
 calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out, size_t *part)
 {
-    const fusion *with = fusion_of(module->name);
+    const calm_fusion *with = fusion_of(module->name);
     const size_t parent = (size_t)(last_word(module->name) - module->name);
     size_t last = 0;    /* rows of the last part that is there */
     char *name;
     *out = module->out;
     *part = 0;
-    for (size_t i = 0; with && i < 3 && with->parts[i]; i++) {
+    for (size_t i = 0; with && i < CALM_FUSED_PARTS && with->parts[i]; i++) {
         CALM_SCOPED_SCRATCH(c->ctx);
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%.*s%s", (int)parent, module->name, with->parts[i]));
         const calm_check_module *other = calm_check_find_module(c, name);
@@ -123,14 +114,14 @@ static calm_status compare(calm_checking *c, const char *where, const calm_check
 /* ---- parts of a layer ---- */
 
 static calm_status check_layer(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user,
-                               const fusion *with, const calm_check_module *first, size_t parent)
+                               const calm_fusion *with, const calm_check_module *first, size_t parent)
 {
     CALM_SCOPED_SCRATCH(c->ctx);
     calm_qformat_scheme scheme = first->scheme;
     calm_ctx *ctx = c->ctx;
     char x[96], y[96], *name;
     bool said = false, hit = false;
-    for (size_t i = 1; i < 3 && with->parts[i] && !said; i++) {
+    for (size_t i = 1; i < CALM_FUSED_PARTS && with->parts[i] && !said; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%s", (int)parent, first->name, with->parts[i]));
         const calm_check_module *other = calm_check_find_module(c, name);
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s", (int)parent - 1, first->name));
@@ -181,9 +172,10 @@ calm_status calm_check_fusion(calm_checking *c, calm_check_rule rule, calm_check
         const char *dot = strrchr(at->name, '.');
         if (!dot || !at->linear || experts_stem(at->name))
             continue;
-        for (size_t f = 0; f < sizeof fusions / sizeof *fusions; f++)
-            if (strcmp(dot + 1, fusions[f].parts[0]) == 0)
-                CALM_TRY(check_layer(c, rule, fused, user, &fusions[f], at, (size_t)(dot - at->name) + 1));
+        const calm_fusion *with;
+        for (size_t f = 0; (with = calm_fusion_at(f)); f++)
+            if (strcmp(dot + 1, with->parts[0]) == 0)
+                CALM_TRY(check_layer(c, rule, fused, user, with, at, (size_t)(dot - at->name) + 1));
     }
     return check_experts(c);
 }

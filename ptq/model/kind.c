@@ -18,6 +18,17 @@ const calm_kind *const *calm_kinds(size_t *n)
     return all;
 }
 
+const calm_fusion *calm_fusion_at(size_t i)
+{
+    size_t n;
+    const calm_kind *const *all = calm_kinds(&n);
+    /* Kinds one after the other. */
+    for (size_t k = 0; k < n; i -= all[k++]->n_fusions)
+        if (i < all[k]->n_fusions)
+            return &all[k]->fusions[i];
+    return NULL;
+}
+
 /* The first kind in the list for a slot, a mixture or not: what families have whose blocks are alike. */
 static const calm_kind *usual_kind(calm_sublayer slot, bool routed)
 {

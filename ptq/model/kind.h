@@ -56,6 +56,13 @@ typedef struct calm_kind_plain {
 
 #define CALM_PLAIN_DIMS 4
 
+/* Modules beside each other that engines hold as one, so in one scheme: `calm check` knows them by their last words. */
+#define CALM_FUSED_PARTS 3
+typedef struct calm_fusion {
+    const char *parts[CALM_FUSED_PARTS];    /* "q_proj", "k_proj", "v_proj"; NULL behind the last        */
+    const char *fused;                      /* of the module that engines make; NULL: none that configurations name */
+} calm_fusion;
+
 /* Rows of a linear that give the channels of a later job's input, head by head: channel i of head h is row
  * first + h stride + i of the linear and channel (h readers + r) width + i of the input, for each reader r. */
 typedef struct calm_feed {
@@ -93,6 +100,8 @@ struct calm_kind {
     size_t n_jobs;                    /* input; the product of the last, of one linear, is the sublayer's output      */
     const calm_kind_word *words;      /* [n_words] of its roles */
     size_t n_words;
+    const calm_fusion *fusions;       /* [n_fusions] */
+    size_t n_fusions;
     const calm_kind_plain *plains;    /* [n_plains] */
     size_t n_plains;
     const calm_hook *hooks;           /* [n_hooks] besides the inputs of its jobs and the slot's output */
@@ -132,6 +141,9 @@ struct calm_kind {
 
 /* The known kinds, *n of them, in the order of kinds.def. */
 const calm_kind *const *calm_kinds(size_t *n);
+
+/* The i-th fusion of all kinds; NULL: there are no more. */
+const calm_fusion *calm_fusion_at(size_t i);
 
 /* The kind of a sublayer; NULL: the block has none in this slot. */
 const calm_kind *calm_kind_at(const calm_config *config, size_t block, calm_sublayer slot);

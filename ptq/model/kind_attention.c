@@ -17,6 +17,10 @@ static const calm_kind_word words[] = {{.role = CALM_ROLE_Q, .permutes = 'q', .b
                                        {.role = CALM_ROLE_V, .bias = true, .word = "attn_v"},
                                        {.role = CALM_ROLE_O, .word = "attn_output"}};
 
+/* Decoders' names, and those of BERT, whose engines name no fused module. */
+static const calm_fusion fusions[] = {{{"q_proj", "k_proj", "v_proj"}, "qkv_proj"},
+                                      {{"query", "key", "value"}, NULL}};
+
 static const calm_kind_plain plains[] = {
     {.plain = CALM_PLAIN_Q_NORM, .form = CALM_PLAIN_FAMILY_NORM, .word = "attn_q_norm"},
     {.plain = CALM_PLAIN_K_NORM, .form = CALM_PLAIN_FAMILY_NORM, .word = "attn_k_norm"},
@@ -126,6 +130,8 @@ const calm_kind calm_kind_attention = {
     .n_jobs = sizeof jobs / sizeof *jobs,
     .words = words,
     .n_words = sizeof words / sizeof *words,
+    .fusions = fusions,
+    .n_fusions = sizeof fusions / sizeof *fusions,
     .plains = plains,
     .n_plains = sizeof plains / sizeof *plains,
     .shape = shape,

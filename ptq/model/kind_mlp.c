@@ -19,6 +19,9 @@ static const calm_kind_word words[] = {
     {.role = CALM_ROLE_DOWN, .word = "ffn_down", .many = "ffn_down_exps", .shared = "ffn_down_shexp"},
 };
 
+/* The usual names, and Mixtral's. */
+static const calm_fusion fusions[] = {{{"gate_proj", "up_proj", NULL}, "gate_up_proj"}, {{"w1", "w3", NULL}, NULL}};
+
 static const calm_hook hooks[] = {CALM_HOOK_GATE};
 
 /* An expert and the shared one have widths of their own. */
@@ -137,6 +140,8 @@ const calm_kind calm_kind_mlp = {
     .n_jobs = CALM_MLP_JOBS,
     .words = words,
     .n_words = sizeof words / sizeof *words,
+    .fusions = fusions,
+    .n_fusions = sizeof fusions / sizeof *fusions,
     .hooks = hooks,
     .n_hooks = sizeof hooks / sizeof *hooks,
     .shape = calm_mlp_shape,

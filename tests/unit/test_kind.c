@@ -41,7 +41,7 @@ static void each_kind(check_fn *check)
 
 TEST(registry)
 {
-    size_t n;
+    size_t n, n_fusions = 0;
     const calm_kind *const *all = calm_kinds(&n);
     for (size_t i = 0; i < n; i++) {
         const calm_kind *kind = all[i];
@@ -51,11 +51,14 @@ TEST(registry)
         ck_assert(!kind->n_hooks || kind->hook_width);
         for (size_t j = 0; j < i; j++)
             ck_assert_str_ne(all[j]->name, kind->name);
+        for (size_t j = 0; j < kind->n_fusions; j++)
+            ck_assert_ptr_eq(calm_fusion_at(n_fusions++), &kind->fusions[j]);
         for (size_t j = 0; j < kind->n_jobs; j++) {
             ck_assert_int_eq(calm_job_sublayer(kind->jobs[j].job), kind->slot);
             ck_assert(kind->jobs[j].fold != CALM_FOLD_ROWS || kind->feed);
         }
     }
+    ck_assert(n_fusions > 0 && !calm_fusion_at(n_fusions));
 }
 END_OF_TEST
 
