@@ -33,6 +33,7 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
     run->in.end_block = recipe->last_block < 0 ? config->n_blocks : (size_t)recipe->last_block + 1;
     CALM_TRY(calm_fault_note(ctx, calm_inputs_keep_float(ctx, &run->in), "keep_float", faults));
     CALM_TRY(calm_fault_note(ctx, calm_inputs_check_weight(ctx, &run->in), "calibration.weight", faults));
+    CALM_TRY(calm_fault_note(ctx, calm_inputs_check_learn(ctx, &run->in), "learn", faults));
     CALM_TRY(calm_fault_note(ctx, calm_inputs_open_imatrix(ctx, &run->in), "calibration.imatrix", faults));
     CALM_TRY(calm_fault_note(ctx, calm_inputs_check_prefix(ctx, &run->in), "calibration.prefix", faults));
     CALM_TRY(calm_fault_note(ctx, check_pins(ctx, run), "choice.pins", faults));

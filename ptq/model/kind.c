@@ -106,6 +106,18 @@ calm_status calm_config_vary(calm_ctx *ctx, calm_config *config)
     return CALM_OK;
 }
 
+calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const char *option)
+{
+    for (size_t i = 0; i < config->n_blocks; i++)
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+            const calm_kind *kind = calm_kind_at(config, i, s);
+            if (kind && !kind->back)
+                return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of a sublayer of kind "
+                                 "%s, which block %zu has", option, kind->name, i);
+        }
+    return CALM_OK;
+}
+
 /* ---- jobs ---- */
 
 const calm_kind_job *calm_job_traits(const calm_config *config, calm_job_kind job)

@@ -145,6 +145,9 @@ const calm_kind *const *calm_kinds(size_t *n);
 /* The i-th fusion of all kinds; NULL: there are no more. */
 const calm_fusion *calm_fusion_at(size_t i);
 
+/* CALM_EUNSUPPORTED, naming block and kind: a sublayer has no gradients, which `option` takes. */
+calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const char *option);
+
 /* The kind of a sublayer; NULL: the block has none in this slot. */
 const calm_kind *calm_kind_at(const calm_config *config, size_t block, calm_sublayer slot);
 

@@ -53,6 +53,7 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `choice.sensitivity` gradient is of predictions, which an "
                          "encoder has not; take probe", p->in.recipe->model.dir);
     CALM_TRY(calm_inputs_check_weight(ctx, &p->in));
+    CALM_TRY(calm_inputs_check_learn(ctx, &p->in));
     CALM_TRY(calm_inputs_open_imatrix(ctx, &p->in));
     calm_inputs_note_biases(ctx, &p->in);
     CALM_TRY(calm_inputs_open_tokenizer(ctx, &p->in));

@@ -4,7 +4,7 @@
 #include "ptq/base/file.h"
 #include "ptq/data/sentences.h"
 #include "ptq/data/token_file.h"
-#include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
 #include "ptq/tokenizer/gguf_vocab.h"
 
 /* Of sensitivities, where none are held out. */
@@ -109,10 +109,19 @@ calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in)
 
 calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in)
 {
-    if (in->recipe->weight == CALM_WEIGHT_NONE || !calm_inputs_encode(in))
+    if (in->recipe->weight == CALM_WEIGHT_NONE)
         return CALM_OK;
+    if (!calm_inputs_encode(in))
+        return calm_kinds_need_back(ctx, calm_model_config(in->model), "`calibration.weight` gradient");
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `calibration.weight` gradient is of predictions, which an encoder "
                      "has not; take none", in->recipe->model.name);
+}
+
+calm_status calm_inputs_check_learn(calm_ctx *ctx, const calm_inputs *in)
+{
+    if (in->recipe->learn == CALM_LEARN_NONE)
+        return CALM_OK;
+    return calm_kinds_need_back(ctx, calm_model_config(in->model), "`learn`");
 }
 
 void calm_inputs_describe(const calm_inputs *in, calm_result *out)

@@ -107,6 +107,9 @@ calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in);
 /* CALM_EUNSUPPORTED: `calibration.weight` gradient and an encoder, which predicts nothing. */
 calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in);
 
+/* CALM_EUNSUPPORTED: a sublayer of the model has no gradients to learn by. */
+calm_status calm_inputs_check_learn(calm_ctx *ctx, const calm_inputs *in);
+
 /* CALM_EUNSUPPORTED: `calibration.prefix` asymmetric and a mixture, whose routers send the two kinds of rows to
  * different experts.  CALM_EARG: a chain fits to both, and windows that were read have too few rows for an input. */
 calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in);

@@ -369,8 +369,39 @@ TEST(half_a_block)
 }
 END_OF_TEST
 
+/* What takes gradients refuses a kind that has none, by its name, before and while it runs. */
+TEST(without_a_way_back)
+{
+    const tiny_model spec = tiny_of("qwen3");
+    const calm_span span = {.n_tokens = TOKENS};
+    CALM_SCOPED_MODEL(model);
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
+    calm_config config = *calm_model_config(model);
+    calm_kind one_way = *calm_kind_at(&config, 1, CALM_SUBLAYER_ATTENTION);
+    calm_block_tape *tape;
+    calm_block block;
+    calm_rope rope;
+    float *x, *z;
+    one_way.name = "one_way";
+    one_way.back = NULL;
+    ck_ok(calm_kinds_need_back(ctx, &config, "`learn`"));
+    ck_ok(calm_config_vary(ctx, &config));
+    config.shapes[1].kind[CALM_SUBLAYER_ATTENTION] = &one_way;
+    ck_ok(calm_config_divide(ctx, &config));
+    ck_fails(calm_kinds_need_back(ctx, &config, "`learn`"), CALM_EUNSUPPORTED,
+             "`learn` takes gradients, and calm has none of a sublayer of kind one_way, which block 1 has");
+    ck_ok(calm_model_load_block(ctx, model, 1, &block));
+    block.config = calm_config_at(&config, 1);
+    ck_ok(calm_rope_init(ctx, &config, TOKENS, &rope));
+    ck_ok(CALM_NEW(ctx, ctx->out, x, TOKENS * config.hidden));
+    ck_ok(CALM_NEW(ctx, ctx->out, z, TOKENS * config.hidden));
+    ck_fails(calm_block_forward_tape(ctx, &block, &rope, x, &span, z, &tape), CALM_EUNSUPPORTED,
+             "block 1: calm has no gradients of its one_way");
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("kind", (const TTest *[]){registry, jobs, folds, runs, scratch, plains, differing_blocks,
-                                               half_a_block, NULL});
+                                               half_a_block, without_a_way_back, NULL});
 }
