@@ -15,7 +15,7 @@ typedef struct calm_adam {
     double rate, correct1, correct2;    /* of the step: 1 - beta^t */
 } calm_adam;
 
-/* In `arena`, and what that takes of it. */
+/* In `arena`, and the bytes that this takes. */
 calm_status calm_adam_new(calm_ctx *ctx, calm_arena *arena, size_t n, calm_adam *out);
 size_t calm_adam_bytes(size_t n);
 

@@ -226,7 +226,7 @@ static void step_group(const chunk *c, size_t row, size_t g, float scale)
                       linear->effective + at);
 }
 
-/* Task: one step of a chunk of rows, and what the next loss reads of it. */
+/* Task: one step of a chunk of rows, and what the next loss reads of these rows. */
 static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
 {
     const state *s = user;
@@ -358,7 +358,8 @@ static double reach_of(const learn_options *o, const calm_scheme *scheme)
 }
 
 /* Half a cosine: long steps first, while codes still have to find their places, and many short ones in the end, in
- * which those that the gradients of single windows drive to and fro settle.  Its sum is that of a straight line. */
+ * which those that the gradients of single windows drive to and fro come to rest.  Its sum is that of a straight
+ * line. */
 static double falling(size_t t, size_t n)
 {
     return (1 + cos(M_PI * (double)(t - 1) / (double)n)) / 2;

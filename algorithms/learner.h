@@ -50,7 +50,7 @@ typedef struct calm_learn_problem {
     void *user;                        /* of both                          */
 } calm_learn_problem;
 
-/* What became of it. */
+/* Result of learning. */
 typedef struct calm_learn_outcome {
     double before, after;    /* mean loss of the same few windows, at the start and in the end; NaN: none       */
     size_t changed, codes;   /* codes that differ from the start's, of how many                                 */

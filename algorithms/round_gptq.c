@@ -332,7 +332,7 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
     return CALM_NEW(ctx, ctx->scratch, state->tile, BLOCK);
 }
 
-/* A chunk of rows, or a half of it. */
+/* A chunk of rows, or half a chunk. */
 static calm_status gptq_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const gptq_job *job = user;

@@ -398,8 +398,8 @@ static void set_global(calm_problem *problem)
     problem->global = calm_scale_global(&problem->job->scheme, absmax);
 }
 
-/* The static scale of the input as it stands; 0 of other schemes.  An error counts by what the column's weights make of
- * it. */
+/* The static scale of the input as it stands; 0 of other schemes.  An error counts by the weights
+ * of its column. */
 static calm_status set_act_scale(calm_ctx *ctx, calm_problem *problem)
 {
     const calm_job *job = problem->job;

@@ -9,7 +9,7 @@
 #include "ptq/state/environment.h"
 #include "ptq/forecast/forecast.h"
 
-/* A number of ranks, and what it comes to. */
+/* A number of ranks, and the forecast for it. */
 typedef struct trial {
     int ranks;
     calm_replay found;

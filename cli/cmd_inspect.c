@@ -31,8 +31,8 @@ static const calm_option table[] = {
     CALM_OPT("json", json, BOOL, "print {\"SECTION\": [{column: value}]} with the columns of the tables; numbers read "
              "back the same, empty cells are null.  Most WHATs have one section, called as they are (docs/inspect.md)",
              .basic = true),
-    CALM_OPT("csv", csv, BOOL, "print RFC 4180; of a WHAT with several sections one block each: its name on a line of "
-             "its own, the rows, an empty line", .basic = true),
+    CALM_OPT("csv", csv, BOOL, "print RFC 4180; of a WHAT with several sections one block each: its name on a "
+             "separate line, the rows, an empty line", .basic = true),
     CALM_OPT("ascii", ascii, BOOL, "strips of layers in ASCII, as where the locale is not UTF-8"),
     CALM_OPT_HOW,
     CALM_OPT_COMMON,

@@ -17,7 +17,7 @@ calm_status calm_ranks_check(calm_ctx *ctx, const calm_command *command);
 /* Join the ranks of this run, which leave together at the end; *out NULL: there is one rank. */
 calm_status calm_ranks_join(calm_ctx *ctx, calm_cluster **out);
 
-/* Before the failure of a command is printed: where it failed before it joined, all ranks learn of it. */
+/* Before the failure of a command is printed: where it failed before it joined, all ranks are told. */
 void calm_ranks_settle(calm_ctx *ctx);
 
 /* At the end of the process; may not return where another rank is the one that failed. */

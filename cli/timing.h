@@ -13,7 +13,7 @@
 /* A spread above this gives no figure. */
 #define CALM_BENCH_SPREAD_MAX 0.1
 
-/* Times of n runs: the median, and the distance between the quartiles as a part of it. */
+/* Times of n runs: the median, and the distance between the quartiles as a fraction of the median. */
 typedef struct calm_timing {
     double median, spread;
     size_t n;

@@ -67,8 +67,8 @@ calm_status calm_store_migrate(calm_ctx *ctx, calm_sql *sql, const char *path, i
 
 /* Collect.  The store is open for writing, or for reading when it is a dry run.
  * CALM_ENOTFOUND: a run to drop is not there; the message names those that are, and nothing was changed.  Other
- * failures before the rows have gone change nothing either; after that the rows are gone and another collection goes
- * on. */
+ * failures before the rows have gone change nothing either; after that the rows are gone and another collection
+ * continues. */
 calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_result *out);
 
 /* Negative gives NULL. */

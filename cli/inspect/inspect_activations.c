@@ -58,7 +58,7 @@ static const char subsets_sql[] =
     OF_RUN "JOIN activation_peak p ON p.activation_id = x.id JOIN calibration c ON c.id = x.calibration_id "
     "WHERE r.id = ?1 ORDER BY x.block, x.id, p.rank";
 
-/* Each text of several has a calibration of its own next to that of all: KEY/1, KEY/2, ... (ptq/state/store_rows.c). */
+/* Each text of several has a separate calibration next to that of all: KEY/1, KEY/2, ... (ptq/state/store_rows.c). */
 static const char texts_sql[] =
     "SELECT x.block, x.point, c.text_name AS text, p.value AS max, x.max_abs / nullif(w.max_abs, 0) AS share, "
     "p.channel, p.window, p.token AS position, p.text AS token, x.q50 AS median, "

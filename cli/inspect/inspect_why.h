@@ -4,7 +4,7 @@
 
 #include "cli/inspect/inspect_units.h"
 
-/* A unit with what the rule makes of it. */
+/* A unit and the rule's judgement. */
 typedef struct calm_inspect_judged {
     const calm_inspect_units *units;
     size_t unit;

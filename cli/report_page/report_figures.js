@@ -236,7 +236,7 @@ function dumbbells(rows, axis) {
       picture.append(svg("text", {x: box.left - 8, y: y + 4, "text-anchor": "end"}, row.label));
       if (!(row.before > 0 && row.after > 0)) return;
       picture.append(svg("line", {class: "whisker", x1: x(row.before), x2: x(row.after), y1: y, y2: y}),
-        mark("square", x(row.before), y, 4, "f5 hollow", "before: " + short(row.before)), mark("circle", x(row.after), y, 4.5, "f0", "after: " + short(row.after)));
+        mark("square", x(row.before), y, 4, "f5 outlined", "before: " + short(row.before)), mark("circle", x(row.after), y, 4.5, "f0", "after: " + short(row.after)));
     });
     return picture;
   };

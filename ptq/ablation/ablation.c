@@ -100,8 +100,8 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
     if (status != CALM_ENUMERIC)
         return status;
     char said[CALM_MESSAGE_MAX];
-    /* Out of the context before it is forgiven, into `keep` after it: running out of memory there is a failure of
-     * its own. */
+    /* Out of the context before it is forgiven, into `keep` after it: running out of memory there is a separate
+     * failure. */
     memcpy(said, ctx->message, sizeof said);
     calm_ctx_forgive(ctx);
     CALM_TRY(calm_strf(ctx, t->keep, &failure, "%s", said));
@@ -325,7 +325,7 @@ static double seconds_of(const calm_run *p, const calm_plan *plan)
 }
 
 /* Fill the rows from their trials.  A hybrid costs the seconds of the whole pool (pool_seconds), since its scores
- * need every candidate; a row has those of its own plan. */
+ * need every candidate; a row of one plan has the seconds of that plan. */
 static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size_t best, calm_ablation *out)
 {
     out->pool_seconds = 0;

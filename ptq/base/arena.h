@@ -8,8 +8,8 @@
 
 #include "ptq/base/memory.h"
 
-/* An arena takes memory from the system in pieces of this many bytes; a request above a quarter of it has one of its
- * own. */
+/* An arena takes memory from the system in pieces of this many bytes; a larger request than a quarter has a separate
+ * piece. */
 #define CALM_ARENA_CHUNK ((size_t)64 * 1024)
 
 typedef struct calm_arena_chunk calm_arena_chunk;

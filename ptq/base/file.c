@@ -142,7 +142,7 @@ bool calm_path_exists(const char *path)
 
 bool calm_path_has(const char *dir, const char *name)
 {
-    char path[PATH_MAX];    /* the system takes no longer ones */
+    char path[PATH_MAX];    /* longer ones are refused by the system */
     return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path && calm_path_exists(path);
 }
 

@@ -1,7 +1,8 @@
 /* Memory: an account of what the arenas of a context and its workers hold, with a limit, and what the system says of
  * the process.
  *
- * Arenas are nearly all of it: an allocation that would pass the limit fails like one that the system refuses. */
+ * Arenas are nearly all of a run's memory: an allocation that would pass the limit fails like one that the system
+ * refuses. */
 #ifndef CALM_BASE_MEMORY_H
 #define CALM_BASE_MEMORY_H
 
@@ -45,7 +46,7 @@ size_t calm_memory_whole_pages(size_t bytes);
 void *calm_memory_map(calm_memory *memory, size_t bytes, bool *zero);
 void calm_memory_unmap(calm_memory *memory, void *pages, size_t bytes);
 
-/* For arenas, after bytes were taken for something else than pages: the spare pages that no longer fit go back. */
+/* For arenas, after bytes were taken for something else than pages: the spare pages above the limit go back. */
 void calm_memory_trim(calm_memory *memory);
 
 /* What spare pages may hold next to the most that arenas held, `bytes`, where the limit allows it: an eighth of

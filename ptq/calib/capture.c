@@ -133,7 +133,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
         calm_job_capture *job = &out->job[kind];
         if (!is_kept(options, config, out->sublayer, kind))
             continue;
-        /* Kept but not used: the input is scored against, nothing is collected of it. */
+        /* Kept but not used: the input is scored against, no statistics are collected. */
         job->used = options->jobs & 1u << kind;
         job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
         if (out->score_rows)

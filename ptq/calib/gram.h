@@ -26,7 +26,7 @@ calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n);
 /* Copy the upper triangle of gram [I, I] to the lower one, on ctx's threads. */
 calm_status calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram);
 
-/* Give gram [I, I] of so many rows other mean squares [I], with the correlations that it has:
+/* Give gram [I, I] of `rows` rows other mean squares [I], with the correlations that it has:
  * gram_ij sqrt(squares_i rows / gram_ii) sqrt(squares_j rows / gram_jj); an input that was always 0 has none. */
 calm_status calm_gram_rescale(calm_ctx *ctx, size_t width, const double *squares, size_t rows, double *gram);
 

@@ -116,7 +116,7 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
            calm_row_store_bytes(shape->rows, config->hidden) + calm_size_max(wave, ends);
 }
 
-/* A block with what was captured of it, which is released at its end. */
+/* A block with its captured statistics, which are released at its end. */
 static size_t block_bytes(const calm_model *model, size_t block, calm_capture_shape *shape, size_t n_threads)
 {
     calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .unweighted = true};

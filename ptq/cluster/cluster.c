@@ -179,7 +179,7 @@ calm_status calm_cluster_probe(calm_ctx *ctx, calm_cluster *cluster, const char 
             not_shared(ctx, folder);
     if (status == CALM_OK)
         status = calm_cluster_settle(ctx, cluster);
-    /* Whatever came of it, the own file goes. */
+    /* In any case the own file goes. */
     if (probe_path(ctx, cluster, folder, rank, &path) == CALM_OK)
         unlink(path);
     return ctx->status;
@@ -497,7 +497,7 @@ static calm_cluster *new_cluster(const calm_transport *transport, const calm_clu
 static calm_status begin_transport(calm_ctx *ctx, calm_transport *transport)
 {
     const calm_launch launch = calm_launch_read();
-    calm_ctx quiet = *ctx;    /* a failure of before is settled later */
+    calm_ctx quiet = *ctx;    /* an earlier failure is reported later */
     calm_ctx_forgive(&quiet);
     calm_status status = calm_transport_begin(&quiet, transport);
     if (status == CALM_OK && transport->ranks != launch.ranks)

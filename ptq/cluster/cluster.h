@@ -80,7 +80,7 @@ typedef struct calm_cluster_receiver {
     void *user;
 } calm_cluster_receiver;
 
-/* Rank 0, before the others send any; NULL: rows are no longer taken, and `user` may go.  From its return on the
+/* Rank 0, before the others send any; NULL: from now on rows are refused, and `user` may go.  From its return on the
  * caller has the store; it is lent with CALM_SCOPED_LEND. */
 void calm_cluster_receive(calm_cluster *cluster, const calm_cluster_receiver *receiver);
 

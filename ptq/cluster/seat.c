@@ -119,7 +119,7 @@ static void name(const group *g, char *out, size_t size)
 void calm_seat_judge(calm_ctx *ctx, const calm_seat *seats, size_t n)
 {
     const faults f = find(seats, n);
-    const char *remedy = "`mpirun --map-by slot:PE=N` and `srun --cpus-per-task=N` give each rank N of its own";
+    const char *remedy = "`mpirun --map-by slot:PE=N` and `srun --cpus-per-task=N` give each rank N separate ones";
     char who[64];
     name(&f.crowded, who, sizeof who);
     if (f.crowded.ranks)

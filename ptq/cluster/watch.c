@@ -206,7 +206,7 @@ static void obey_term(void)
     kill(getpid(), SIGTERM);
 }
 
-/* Wait for what comes next: connections [ranks] and the pipe; `until` > 0: no longer than that. */
+/* Wait for what comes next: connections [ranks] and the pipe; `until` > 0: at most until then. */
 static int wait_next(const calm_cluster *c, struct pollfd *polled, double until)
 {
     for (int r = 0; r < c->transport.ranks; r++)

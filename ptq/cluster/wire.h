@@ -18,7 +18,7 @@ typedef enum calm_frame_kind {
     CALM_FRAME_FAILED,       /* to rank 0: status, then a sentence            */
     CALM_FRAME_END,          /* from rank 0: status; the run is over          */
     CALM_FRAME_WORK,         /* from rank 0: something to compute             */
-    CALM_FRAME_ANSWER,       /* to rank 0: what came of it; the last kind     */
+    CALM_FRAME_ANSWER,       /* to rank 0: the result; the last kind         */
 } calm_frame_kind;
 
 typedef struct calm_frame {

@@ -14,7 +14,7 @@
 
 /* ---- the template ---- */
 
-/* Does what stands for a GGUF file come from the file itself? */
+/* Does the tokenizer of a GGUF file come from the file itself? */
 static calm_status is_inside(calm_ctx *ctx, const char *model, bool *out)
 {
     char *found;

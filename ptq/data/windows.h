@@ -53,7 +53,7 @@ calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, co
                               const calm_windows_options *options, calm_windows *out);
 
 /* The same from the ids of a token file, as they are: each sequence, less its padding, is cut as a document of JSON
- * lines is, without `special`; token types are not kept.  CALM_EARG when not one window comes of it. */
+ * lines is, without `special`; token types are not kept.  CALM_EARG when the text has not one whole window. */
 calm_status calm_windows_from_tokens(calm_ctx *ctx, const calm_token_file *file, const calm_windows_options *options,
                                      calm_windows *out);
 

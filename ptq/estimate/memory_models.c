@@ -66,8 +66,8 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
                          calm_embedding_compare_scratch_bytes(n_windows));
 }
 
-/* A piece of the embedding in work; where a format writes its tensors one after the other also all of it: codes and
- * scales, and the largest of the tensors. */
+/* A piece of the embedding in work; where a format writes its tensors one after the other also the whole embedding:
+ * codes and scales, and the largest of the tensors. */
 static size_t outer_bytes(const estimate *e, bool whole)
 {
     const size_t n = e->config->vocab * e->config->hidden;

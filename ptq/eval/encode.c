@@ -133,7 +133,7 @@ static calm_status encode_subject(calm_ctx *ctx, encoding *e, size_t s)
     const size_t most = calm_encode_batch(config, e->windows->n, e->windows->longest);
     calm_rope rope;
     calm_head head;
-    CALM_SCOPED_ARENA(tables);    /* which live no longer than this call */
+    CALM_SCOPED_ARENA(tables);    /* which live until this call ends */
     CALM_SCOPED_OUT(ctx, &tables);
     CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(e->windows), &rope));
     CALM_TRY(calm_model_load_head(ctx, model, &head));

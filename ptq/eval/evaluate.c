@@ -194,7 +194,7 @@ static calm_status evaluate(calm_ctx *ctx, evaluation *e)
         CALM_TRY(CALM_NEW(ctx, ctx->out, e->reference_result->windows, n_windows));
     for (size_t i = 0; i < e->n; i++)
         CALM_TRY(CALM_NEW(ctx, ctx->out, e->subject_results[i].windows, n_windows));
-    /* Heads and tables live no longer than this call. */
+    /* Heads and tables live until this call ends. */
     CALM_SCOPED_ARENA(tables);
     CALM_SCOPED_OUT(ctx, &tables);
     CALM_TRY(calm_predictors_open(ctx, e->reference, e->subjects, e->n, calm_windows_reach(e->windows), &e->set));

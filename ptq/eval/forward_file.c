@@ -86,7 +86,7 @@ calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const c
     return CALM_OK;
 }
 
-/* Where each row of the batch belongs: rows of padding are left out of it. */
+/* Where each row of the batch belongs: rows of padding are left out. */
 static calm_status find_places(calm_ctx *ctx, run *r)
 {
     const calm_token_file *file = r->request->tokens;

@@ -142,7 +142,7 @@ static calm_status gather(calm_ctx *ctx, const work *w, const calm_batch *batch,
     return CALM_OK;
 }
 
-/* The batch's rows before the head live no longer than this call. */
+/* The batch's rows before the head live until this call ends. */
 static calm_status run_model(calm_ctx *ctx, const work *w, calm_predictor *model, calm_arena *arena)
 {
     calm_row_store *hidden;

@@ -154,7 +154,7 @@ static calm_status add_import(calm_ctx *ctx, code *to, const char *parent, const
     return CALM_OK;
 }
 
-/* The modules of its own folder that a Python file imports. */
+/* The modules in the same folder that a Python file imports. */
 static calm_status add_imports(calm_ctx *ctx, code *to, const char *file)
 {
     char *path, *text, *parent;
@@ -179,7 +179,7 @@ static calm_status add_code(calm_ctx *ctx, const char *place, calm_words *out, c
 {
     const size_t first = out->n;
     code to = {place, out, missing};
-    if (!calm_is_file(place))    /* a GGUF file has no config.json of its own */
+    if (!calm_is_file(place))    /* a GGUF file has no config.json */
         CALM_TRY(add_named(ctx, &to, "config.json"));
     CALM_TRY(add_named(ctx, &to, "tokenizer_config.json"));
     for (size_t i = first; i < out->n; i++)    /* it grows */

@@ -9,7 +9,7 @@
 #include "ptq/base/text.h"
 #include "ptq/model/model.h"
 
-/* Does config.json tie a head to the embedding, although the model has one of its own, with other values? */
+/* Does config.json tie a head to the embedding, although the model has a separate head with other values? */
 bool calm_export_unties_head(const calm_model *model);
 
 /* Write dir/config.json with `value`, JSON with an indent of 2, as each of the members `keys` [n]. */

@@ -88,7 +88,7 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
 }
 
 /* What down's input is multiplied by while the model runs; W H is in the file.  Readers build the matrix from head_dim:
- * there is no tensor of it. */
+ * no tensor holds it. */
 static calm_json *transforms_entry(const calm_export_input *input)
 {
     const calm_config *config = calm_model_config(input->model);

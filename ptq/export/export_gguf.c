@@ -312,7 +312,7 @@ static calm_status parts(calm_ctx *ctx, const calm_export_input *input, calm_fil
     return CALM_OK;
 }
 
-/* A block and one expert of it, and a piece of floats: read, permuted, and as they are written. */
+/* A block and one of its experts, and a piece of floats: read, permuted, and as they are written. */
 static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, unsigned extras)
 {
     const calm_config *config = calm_model_config(model);

@@ -54,7 +54,7 @@ static bool blocks_are_known(const calm_config *config, const calm_gguf_arch *as
 static bool scale_is_known(const calm_config *config)
 {
     double width = (double)config->head_dim;
-    /* A key of its own. */
+    /* These families have a separate key. */
     if (is_family(config, "granite") || is_family(config, "granitemoe"))
         return true;
     if ((is_family(config, "gemma2") && config->n_blocks == 46)
@@ -147,8 +147,8 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
                  config->max_positions);
     if (calm_model_is_wrapped(model))
         calm_log(ctx, CALM_LOG_WARNING,
-                 "gguf: the file holds the text model of %s alone; the other parts of a checkpoint go into a file of "
-                 "their own, which llama.cpp's convert_hf_to_gguf.py --mmproj makes of the float model",
+                 "gguf: the file holds the text model of %s alone; the other parts of a checkpoint go into a "
+                 "separate file, which llama.cpp's convert_hf_to_gguf.py --mmproj makes of the float model",
                  calm_model_class(model));
     if (largest_window(config) && !slides(config))
         calm_log(ctx, CALM_LOG_WARNING,

@@ -47,7 +47,7 @@ calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input
  * parts may all be below "model.", "visual" of model.visual.merger. */
 calm_status calm_foreign_roots(calm_ctx *ctx, const calm_export_input *input, calm_words *out);
 
-/* What a tensor of the checkpoint is, as assembly changes it, and what a format makes of it. */
+/* What a tensor of the checkpoint is, as assembly changes it, and how a format writes it. */
 typedef enum calm_export_part_kind {
     CALM_EXPORT_COPY,         /* stays as the checkpoint has it                                   */
     CALM_EXPORT_NORM,         /* the norm before a sublayer, which input scales fold into         */

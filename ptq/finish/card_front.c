@@ -15,7 +15,7 @@ static bool plain(const char *text, size_t n)
     return n && strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-") >= n;
 }
 
-/* The value of "license:" in the front matter of the float model's card, [*n] bytes of it; NULL: there is none. */
+/* The value of "license:" in the front matter of the float model's card, [*n] bytes; NULL: there is none. */
 static const char *license_of(const char *card, size_t *n)
 {
     if (strncmp(card, "---\n", 4) != 0)

@@ -1,7 +1,7 @@
 /* Checkpoint: what is written next to the weights, and the order in which it comes.
  *
  * Everything goes into a temporary directory that is renamed at the end: under the output's name there is all of a
- * run or nothing of it. */
+ * run or nothing. */
 #include "ptq/finish/finish.h"
 
 #include <errno.h>

@@ -160,7 +160,7 @@ static double sample_seconds(calm_ctx *ctx, const forecast *f, const calm_algori
 }
 
 /* Those of every algorithm, on one thread.  Its own context, with an arena for results: the caller's context keeps
- * no failure and no memory of it. */
+ * none of its failures and memory. */
 static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
 {
     const calm_recipe *recipe = f->p->in.recipe;
@@ -217,8 +217,8 @@ static double thread_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* All rates, for the threads of the run: of this machine as it is now, or for ranks elsewhere of one thread with a core
- * of its own. */
+/* All rates, for the threads of the run: of this machine as it is now, or for ranks elsewhere of one thread on a
+ * separate core. */
 static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhere, forecast *f)
 {
     calm_forecast *out = f->out;

@@ -25,7 +25,7 @@ typedef struct parcel {
 
 typedef struct worker {
     phase phase;
-    size_t block;                         /* of its own, in work; n_blocks: none is left */
+    size_t block;                         /* the rank's, in work; n_blocks: none is left */
     size_t first, n;                      /* windows of the part that is handed on      */
     size_t queued;                        /* of that part                               */
     double left;                          /* seconds of what it computes; 0: it waits   */

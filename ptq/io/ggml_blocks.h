@@ -52,7 +52,7 @@ typedef struct calm_ggml_parts {
     uint8_t scales[CALM_GGML_GROUPS_MAX], minima[CALM_GGML_GROUPS_MAX];
 } calm_ggml_parts;
 
-/* The row of a type; NULL: calm reads no codes of it. */
+/* The row of a type; NULL: calm cannot read its codes. */
 const calm_ggml_blocks *calm_ggml_blocks_find(calm_ggml_type type);
 
 /* A block's bytes from its parts, which calm_ggml_unpack (ggml_blocks_impl.h) makes of them. */

@@ -1,4 +1,4 @@
-/* ggml's tensor types: blocks of consecutive elements of a row, each with scales of its own (docs/formats.md section
+/* ggml's tensor types: blocks of consecutive elements of a row, each with separate scales (docs/formats.md section
  * 6).
  *
  *   type   elements   bytes   value of element i in group g                scales and minima

@@ -42,7 +42,7 @@ const calm_imatrix_entry *calm_imatrix_at(const calm_imatrix *file, size_t index
 const calm_imatrix_entry *calm_imatrix_find(const calm_imatrix *file, const char *name);
 
 /* Mean squares [width] of the inputs of expert `part` of n_parts (0 of 1: of the only matrix); *seen false, and nothing
- * of use in out: no token reached that expert.  CALM_EFORMAT: the entry is not of n_parts matrices with so many inputs,
+ * of use in out: no token reached that expert.  CALM_EFORMAT: the entry is not of n_parts matrices with `width` inputs,
  * or is of a matrix that is no expert's and saw no token. */
 calm_status calm_imatrix_means(calm_ctx *ctx, const calm_imatrix *file, const calm_imatrix_entry *entry, size_t part,
                                size_t n_parts, size_t width, double *out, bool *seen);

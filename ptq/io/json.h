@@ -122,7 +122,7 @@ calm_json *calm_json_of_json(calm_json *value);
 /* Remove a member, if it is there. */
 void calm_json_remove(calm_json *object, const char *key);
 
-/* Append an element; takes over `value`. */
+/* Append an element; owns `value` from now on. */
 void calm_json_add(calm_json *array, calm_json *value);
 void calm_json_add_string(calm_json *array, const char *value);
 /* A deep copy that may be changed. */

@@ -32,7 +32,7 @@ typedef struct calm_tensor {
     /* NULL: `data` are the elements.  Else they are what this widens: blocks, or rows in another order. */
     const struct calm_tensor_source *source;
     const void *entry;      /* the source's own */
-    const uint8_t *scales;  /* [scale_bytes] bytes that a source reads beside `data`; NULL: none */
+    const uint8_t *scales;  /* [scale_bytes] bytes that a source reads with `data`; NULL: none */
     size_t scale_bytes;
 } calm_tensor;
 
@@ -133,7 +133,7 @@ void calm_safetensors_release_part(const calm_safetensors *set, const calm_tenso
 /* Widen a float tensor into out [n_elements].  CALM_ENUMERIC when a value is NaN or infinite, with tensor and index. */
 calm_status calm_tensor_to_f32(calm_ctx *ctx, const calm_tensor *tensor, float *out);
 
-/* The same for elements first .. first + n - 1 of it. */
+/* The same for its elements first .. first + n - 1. */
 calm_status calm_tensor_part_to_f32(calm_ctx *ctx, const calm_tensor *tensor, size_t first, size_t n, float *out);
 
 /* "[2, 3]" into `text`; returns it. */

@@ -61,14 +61,14 @@ static calm_status enter(calm_jinja_run *run, calm_jinja_scope **outer)
     return CALM_OK;
 }
 
-/* The body in a scope of its own: run->body. */
+/* The body in a separate scope: run->body. */
 static calm_status execute_body(calm_jinja_run *run, const calm_jinja_node *body)
 {
     jump how = JUMP_NONE;
     return execute(run, body, &how);
 }
 
-/* The text that a body makes, with names of its own. */
+/* The text that a body makes, in a separate scope. */
 static calm_status capture(calm_jinja_run *run, const calm_jinja_node *body, calm_jinja_value *out)
 {
     calm_jinja_buffer *const outer = run->out, *buffer;
@@ -135,7 +135,7 @@ static calm_status execute_if(calm_jinja_run *run, const calm_jinja_node *node, 
         CALM_TRY(calm_jinja_eval(run, node->a, &condition));
         if (calm_jinja_truth(condition))
             return execute(run, node->items, how);
-        /* elif: the only node of the other branch, and of its own line */
+        /* elif: the only node of the other branch, on another line */
         if (!node->more || node->more->type != CALM_JINJA_IF || node->more->next)
             return execute(run, node->more, how);
         node = node->more;

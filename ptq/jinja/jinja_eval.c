@@ -51,7 +51,7 @@ static calm_status collect(calm_jinja_run *run, const calm_jinja_node *node, col
     return CALM_OK;
 }
 
-/* Names of keywords as strings with a NUL, values beside them. */
+/* Names of keywords as strings with a NUL, and their values. */
 static calm_status finish(calm_jinja_run *run, const collector *c, calm_jinja_args *out)
 {
     const calm_jinja_dict *named = c->named.dict;

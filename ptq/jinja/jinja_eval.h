@@ -7,7 +7,7 @@
 /* The value of an expression. */
 calm_status calm_jinja_eval(calm_jinja_run *run, const calm_jinja_node *node, calm_jinja_value *out);
 
-/* Send a value through a chain of filters whose innermost has no value of its own. */
+/* Send a value through a chain of filters whose innermost has no value. */
 calm_status calm_jinja_filter_body(calm_jinja_run *run, const calm_jinja_node *filters, calm_jinja_value body,
                                    calm_jinja_value *out);
 

@@ -86,7 +86,7 @@ FILTER(filter_format)
     const bool named = args->n_named > 0;
     CALM_TRY(calm_jinja_str(run, a[0], &text));
     if (named && args->n > 1)
-        return calm_jinja_fail(run, "format: values with names beside values without");
+        return calm_jinja_fail(run, "format: values with names next to values without");
     CALM_TRY(named ? calm_jinja_new_dict(run, CALM_JINJA_DICT, &values)
                    : calm_jinja_new_list(run, CALM_JINJA_TUPLE, &values));
     for (size_t i = 0; i < args->n_named; i++)
@@ -97,7 +97,7 @@ FILTER(filter_format)
     return calm_jinja_format_percent(run, text.text, values, out);
 }
 
-/* What the filter indent puts in front of lines: a string, or so many blanks. */
+/* What the filter indent puts in front of lines: a string, or a number of blanks. */
 static calm_status indent_text(calm_jinja_run *run, calm_jinja_value width, calm_jinja_buffer *out)
 {
     int64_t n;

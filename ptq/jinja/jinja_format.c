@@ -93,7 +93,7 @@ static calm_status put_number(calm_jinja_run *run, calm_jinja_buffer *to, const 
     const int n = whole ? snprintf(text, sizeof text, format, c->width, c->precision, integer)
                         : snprintf(text, sizeof text, format, c->width, c->precision, calm_jinja_number(v));
 #pragma GCC diagnostic pop
-    return n < 0 || (size_t)n >= sizeof text ? calm_jinja_refuse(run, "a number of so many digits")
+    return n < 0 || (size_t)n >= sizeof text ? calm_jinja_refuse(run, "a number with too many digits")
                                              : calm_jinja_put(run, to, text, (size_t)n);
 }
 
@@ -191,7 +191,7 @@ static calm_status put_field(calm_jinja_run *run, calm_jinja_buffer *to, calm_ji
     if (spec.n == 0)
         return calm_jinja_print(run, to, v);
     if (spec.n + 2 > sizeof bytes)
-        return calm_jinja_refuse(run, "a format of so many characters");
+        return calm_jinja_refuse(run, "a format with too many characters");
     memcpy(bytes, spec.bytes, spec.n);
     bytes[spec.n] = 's';    /* the letter, where there is none */
     bytes[spec.n + 1] = '\0';

@@ -133,7 +133,7 @@ static calm_status parse_jump(calm_jinja_parser *p, calm_jinja_node *node)
     return close(p);
 }
 
-/* {% generation %}: what is in it, with names of its own, as transformers has it. */
+/* {% generation %}: what is in it, in a separate scope, as transformers has it. */
 static calm_status parse_generation(calm_jinja_parser *p, calm_jinja_node *node)
 {
     return parse_apart(p, "endgeneration", &node->more);

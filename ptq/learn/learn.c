@@ -152,7 +152,7 @@ static calm_status learn_block(calm_ctx *ctx, stage *s, size_t block)
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_learn_block(ctx, &task, &result));
     const double seconds = calm_seconds() - begun;
-    /* The block as a whole or nothing of it. */
+    /* The whole block or nothing. */
     CALM_TRY(calm_store_begin(ctx, s->of.p->in.store));
     calm_learn_keep(ctx, &s->of, block, &result, seconds);
     CALM_TRY(calm_store_end(ctx, s->of.p->in.store));

@@ -1,7 +1,7 @@
 /* Learning: what gradients add to the result of a run.
  *
  * Blocks are learned one by one to give the float block's output, or scales and norms of the whole model are tuned on
- * the divergence from its predictions.  The guard judges what comes of it. */
+ * the divergence from its predictions.  The guard judges the result. */
 #ifndef CALM_LEARN_LEARN_H
 #define CALM_LEARN_LEARN_H
 

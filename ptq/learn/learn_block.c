@@ -153,7 +153,7 @@ static size_t block_bytes(const calm_run *p, size_t block, const calm_scheme *sc
                          calm_block_back_scratch_bytes(config, block, longest, 0, n_threads);
     const size_t most = held + calm_size_max(calm_learn_view_opening_bytes(model, block, scheme, extras),
                                                  calm_size_max(steps, kept));
-    /* The pass of all windows through the block that came of it. */
+    /* The pass of all windows through the learned block. */
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
     const size_t assembled = calm_assembled_block_bytes(model, block, scheme, extras) +
                              calm_fold_set_apply_bytes(model, begin, end, extras) +

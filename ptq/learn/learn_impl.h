@@ -1,4 +1,4 @@
-/* Learning on from the result of a run: one block as it is learned, what the store keeps of it, the judgement.  Only
+/* Learning on from the result of a run: one block as it is learned, what the store keeps, the judgement.  Only
  * files of this folder and their tests include it. */
 #ifndef CALM_LEARN_LEARN_IMPL_H
 #define CALM_LEARN_LEARN_IMPL_H
@@ -76,7 +76,7 @@ size_t calm_learn_view_open_bytes(const calm_model *model, size_t block, const c
 size_t calm_learn_view_opening_bytes(const calm_model *model, size_t block, const calm_scheme *scheme,
                                      unsigned extras);
 
-/* What a learner takes for a problem of these shapes; at most the sum of what it takes for parts of it. */
+/* What a learner takes for a problem of these shapes; at most the sum of what it takes for its parts. */
 typedef size_t calm_learn_bytes_fn(const calm_learn_problem *shapes, const void *user);
 
 /* The same for a block whose jobs are all of `scheme`. */
@@ -96,7 +96,7 @@ typedef struct calm_learn_task {
     void *user;
 } calm_learn_task;
 
-/* What came of it, in ctx->out. */
+/* The result, in ctx->out. */
 typedef struct calm_learn_result {
     calm_qjob *jobs;       /* [jobs of the block] of the folded form */
     calm_vectors vectors;  /* norms and biases that are not the float model's */

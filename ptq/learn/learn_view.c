@@ -23,7 +23,7 @@ typedef struct opening {
     calm_learn_view *v;
 } opening;
 
-/* One fold set of it: as assembled, as floats, and as the view runs it. */
+/* One fold set of the block: as assembled, as floats, and as the view runs it. */
 typedef struct part {
     size_t begin, end;               /* jobs                                       */
     const calm_fold_set *set;
@@ -34,7 +34,7 @@ typedef struct part {
 
 /* ---- assembly ---- */
 
-/* The float block, what is assembled of it, and the block that runs with that. */
+/* The float block, the assembled weights, and the block that runs with them. */
 static calm_status assemble(calm_ctx *ctx, opening *o)
 {
     calm_plan_override override = {o->model, o->plan};

@@ -1,4 +1,4 @@
-/* Locks: digests of everything that went into a run and came out of it, to repeat the run and compare.
+/* Locks: digests of all inputs and outputs of a run, to repeat the run and compare.
  *
  * Also: checks of a recipe file without a run. */
 #ifndef CALM_LOCK_LOCK_H

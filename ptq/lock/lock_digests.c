@@ -97,7 +97,7 @@ static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *o
     return CALM_OK;
 }
 
-/* An adapter's files beside those of the model, as "adapter/NAME". */
+/* An adapter's files next to those of the model, as "adapter/NAME". */
 static calm_status hash_adapter(calm_ctx *ctx, const char *dir, calm_json *inputs)
 {
     static const char *const names[] = {CALM_ADAPTER_CONFIG, CALM_ADAPTER_TENSORS};

@@ -169,7 +169,7 @@ static calm_status check_pin(calm_ctx *ctx, const calm_pool *pool, const calm_pi
     return any ? CALM_OK : unknown_unit(ctx, pool, pin);
 }
 
-/* The pin that counts for a unit: of the last round that speaks of it, its exact name before a pattern. */
+/* The pin that counts for a unit: of the last round that names the unit, its exact name before a pattern. */
 static calm_status find_pin(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, const named *what,
                             size_t unit, size_t *out)
 {

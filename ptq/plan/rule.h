@@ -1,6 +1,6 @@
 /* Choice: one candidate per unit from its stored scores (docs/method.md section 5).
  *
- *   token    c* = least value of the metric (cka_token); shortlist = candidates within a factor f of it: up to f c*
+ *   token    c* = least value of the metric (cka_token); shortlist = candidates within a factor f of that: up to f c*
  *            (c* / f where c* < 0; c* + log f of a logarithm); the least log_rel_mse of the shortlist wins, of equals
  *            the first
  *   argmax   CALM as published: the least value of the metric (cka) wins, of equals the first */

@@ -9,7 +9,7 @@
 
 #include "ptq/base/scope.h"
 
-/* A way to deal, and what it comes to. */
+/* A way to deal, and its cost. */
 typedef struct dealing {
     double *busy;    /* [ranks] until when */
     int *owner;      /* [n]                */

@@ -44,7 +44,7 @@ calm_tie calm_formats_tie(const calm_formats *formats);
 calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);
 
 /* Notes about what the model's files hold and config.json does not say: tensors that the forward pass does not read
- * and that a format leaves out, blocks beyond those that are counted, a head of its own next to a tied embedding;
+ * and that a format leaves out, blocks beyond those that are counted, a separate head next to a tied embedding;
  * and Python modules that it names and that are not there. */
 calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, const calm_model *model);
 

@@ -94,8 +94,8 @@ const calm_option calm_spec_table[] = {
     {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",
      TEXT(eval_text, PATH_BYTES, "FILE"), .place = "evaluation.text", .yields_to = "no-eval"},
     {.name = "eval-samples",
-     .help = "windows of it, the first ones; 0 = all (default: as many as cost a fifth of the run, at least 64, spread "
-             "over the text)",
+     .help = "windows of that text, the first ones; 0 = all (default: as many as cost a fifth of the run, at least 64, "
+             "spread over the text)",
      COUNT(eval_samples, 0, 1 << 24, "-1"),
      .place = "evaluation.samples", .yields_to = "no-eval"},
     {.name = "store", .basic = true, .help = "SQLite file of candidates, scores and choices", TEXT(store, 0, "FILE"),
@@ -108,7 +108,7 @@ const calm_option calm_spec_table[] = {
      FILES(keep_float, 1024, "PATTERN"), .place = "keep_float", .yields_to = "ignore"},
     {.name = "group-fallback",
      .help = "linears whose input columns the groups of --scheme do not divide: float: they stay float; row: one scale "
-             "per row; a number: groups of so many columns (default: the model is refused)",
+             "per row; a number: groups of as many columns (default: the model is refused)",
      TEXT(group_fallback, 16, "float|row|SIZE"), .place = "group_fallback"},
     {.name = "ignore", .help = "--keep-float by llm-compressor's name", FILES(ignore, 1024, "PATTERN")},
     {.name = "expert-tokens",

@@ -33,7 +33,7 @@ calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm
 calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **out);
 
 /* Compute candidates of a run in the store again whose codes were dropped, by their keys [n]; `recipe` is that of the
- * run.  CALM_EMISMATCH: the recipe no longer makes one of them. */
+ * run.  CALM_EMISMATCH: the recipe does not make one of them any more. */
 calm_status calm_run_recompute(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
                                int64_t run_id, const char *const *keys, size_t n);
 

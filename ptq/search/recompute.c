@@ -25,7 +25,8 @@ void calm_recompute_mark(const calm_plan *plan)
     }
 }
 
-/* What a pass has to compute: the candidates that are wanted, unless their codes came back with those of a twin. */
+/* What a pass has to compute: the candidates that are wanted, unless their codes came back with those of an equal
+ * candidate. */
 static size_t list_wanted(calm_run *p)
 {
     size_t n = 0;

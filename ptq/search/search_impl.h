@@ -99,12 +99,13 @@ calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work);
 calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work);
 
 /* The entry of the pool whose candidate on this job has the same bits, and is in the store or the first of those to be
- * computed; `entry` itself where there is no other.  Such twins take the same steps: transforms that set input scales
- * are left out where the job cannot absorb them, corrections of biases where it has none, and experts with too few
- * tokens have one algorithm for all. */
+ * computed; `entry` itself where there is no other.  Such equal candidates take the same steps: transforms that set
+ * input scales are left out where the job cannot absorb them, corrections of biases where it has none, and experts with
+ * too few tokens have one algorithm for all. */
 size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry);
 
-/* Put the rows of the twins, in order: results, failures and scores of what they are twins of, which is kept. */
+/* Put the rows of equal candidates, in order: results, failures and scores of the candidate they equal, which
+ * is kept. */
 calm_status calm_candidate_keep_twins(calm_ctx *ctx, calm_block_work *work);
 
 /* ---- scores of whole sublayers and blocks (unit_scores.c) ---- */

@@ -89,7 +89,7 @@ calm_status calm_run_share_enter(calm_ctx *ctx, const calm_block_work *work, cal
     calm_hessian *hessian = &share->hessian;
     const bool alone = work->p->memory.knobs.candidates_at_once == 1;
     *out = hessian->h ? hessian : NULL;
-    /* No place for that, a copy of H and a factor of it. */
+    /* No place for that, a copy of H and its factor. */
     if (alone && calm_algorithm_copies(item->used, hessian->damp))
         drop_factor(share);
     if (!alone || !item->reads || !hessian->h || hessian->inverse)

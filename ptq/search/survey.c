@@ -65,7 +65,7 @@ static bool is_scored(const calm_run *p, size_t entry, int64_t score_rows, const
             (!linear || !isnan(scores->value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR])));
 }
 
-/* Take over a row that is complete: all scores of a job, and a sound blob or one that was dropped. */
+/* Use a row that is complete: all scores of a job, and a sound blob or one that was dropped. */
 static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t entry)
 {
     calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
@@ -100,7 +100,7 @@ static calm_status leave_float(calm_run *p, size_t job)
     return CALM_OK;
 }
 
-/* Take over what the store has of one job. */
+/* Use what the store has of one job. */
 static calm_status adopt_job(calm_ctx *ctx, calm_run *p, size_t job)
 {
     if (calm_inputs_keeps(&p->in, job))

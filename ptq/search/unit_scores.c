@@ -67,7 +67,7 @@ static calm_status score(calm_ctx *ctx, const calm_score_ref *reference, const f
 
 /* ---- sublayers and experts ---- */
 
-/* What the tasks of a sublayer read; each writes the scores of its own entry. */
+/* What the tasks of a sublayer read; each writes the scores of one entry. */
 typedef struct sublayer_task {
     const calm_run *p;
     const calm_block *block;

@@ -27,8 +27,8 @@ calm_status calm_eval_text_embeddings(calm_ctx *ctx, const calm_model *model, co
                                     calm_embedding_result *out);
 
 /* How tasks become tokens for a model and its reference (NULL: none), as EleutherAI's lm-evaluation-harness does it: at
- * most as many tokens as the one reads that reads less (2048 where config.json does not say), and the token that stands
- * for an empty context: bos_token or else eos_token of tokenizer_config.json, or, without that file, the id of the same
+ * most as many tokens as the one reads that reads less (2048 where config.json does not say), and the token that means
+ * an empty context: bos_token or else eos_token of tokenizer_config.json, or, without that file, the id of the same
  * name in config.json. */
 calm_status calm_eval_text_task_options(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
                                       const calm_tokenizer *tokenizer, calm_task_options *out);

@@ -183,7 +183,7 @@ static calm_status match_pins(calm_ctx *ctx, const calm_inputs *in, bool *matche
 
 /* ---- jobs ---- */
 
-/* The layer of engines that a job shares with others: experts of a block, or of one projection of it; 0: none.  Readers
+/* The layer of engines that a job shares with others: experts of a block, or of one projection; 0: none.  Readers
  * that have one scheme for all blocks still take float layers. */
 static size_t layer_of(const calm_inputs *in, const calm_job_ref *job)
 {

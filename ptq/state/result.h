@@ -1,4 +1,4 @@
-/* Result of a run: what reports, cards, gates and locks read of it. */
+/* Result of a run: what reports, cards, gates and locks read. */
 #ifndef CALM_RUN_RESULT_H
 #define CALM_RUN_RESULT_H
 

@@ -522,8 +522,8 @@ static calm_status plan(calm_ctx *ctx, const calm_assemble_options *o, calm_asse
     return read_windows(ctx, a);
 }
 
-/* The gates of the run's recipe, for the card.  They speak of the result that was measured: of a hybrid written
- * instead of it, or of a selection, there are no figures. */
+/* The gates of the run's recipe, for the card.  They judge the result that was measured; a hybrid written
+ * instead, or a selection, has no figures. */
 static calm_status restore_gates(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_json *gates = calm_json_get(a->run.recipe, "gates");

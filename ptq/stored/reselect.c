@@ -1,7 +1,7 @@
 /* A run that only chooses.
  *
- * Scores and candidates are in the store, so another choice needs no model and takes milliseconds.  It becomes a run
- * of its own, with the candidates of its parent; the parent's rows are never changed. */
+ * Scores and candidates are in the store, so another choice needs no model and takes milliseconds.  It becomes a
+ * separate run with the candidates of its parent; the parent's rows are never changed. */
 #include "ptq/stored/stored_impl.h"
 
 #include <math.h>

@@ -189,7 +189,7 @@ static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *cons
         return contradiction(ctx, r, "has neither a result nor a failure", raw->cell.id);
     if (!r->mix.mix)
         return find_entry(ctx, r, v[2].text, v[3].text, v[4].text, &raw->entry);
-    /* The row has the type of its own matrix; entries are of the mix. */
+    /* The row has the type of one matrix; entries are of the mix. */
     char name[CALM_SCHEME_NAME_MAX];
     calm_mix_name(&r->mix, name);
     CALM_TRY(calm_scheme_parse(ctx, v[4].text, &raw->scheme));

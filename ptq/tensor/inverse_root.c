@@ -90,7 +90,7 @@ static calm_status begin_tile(calm_ctx *ctx, size_t i, void *user)
     return CALM_OK;
 }
 
-/* The other terms from row i of the tiles left of it, which are inverted, and what all of them are multiplied with:
+/* The other terms from row i of the tiles to the left, which are inverted, and what all of them are multiplied with:
  * half of the rows of U_ij. */
 static calm_status end_half(calm_ctx *ctx, size_t index, void *user)
 {

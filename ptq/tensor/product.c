@@ -212,7 +212,7 @@ calm_status calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, 
     return m && n ? calm_parallel_for(ctx, p.pieces, dmultiply_rows, &p) : CALM_OK;
 }
 
-/* Of rows from `first`: the triangle on the diagonal, and what is right of it. */
+/* Of rows from `first`: the triangle on the diagonal, and what is to the right. */
 static calm_status multiply_upper(calm_ctx *ctx, size_t index, void *user)
 {
     const rows_product *p = user;

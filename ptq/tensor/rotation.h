@@ -4,7 +4,7 @@
  *   s   signs drawn from a seed, or none
  *   H   Sylvester's Hadamard matrix of 2^a rows
  *   C   of what is left of the width: nothing (1), a Hadamard matrix by Paley's first or second construction, or where
- *       there is none of a multiple of it, a random orthogonal matrix
+ *       no multiple has one, a random orthogonal matrix
  *
  * All of it is computed in double in one order: a width and a seed have the same bits everywhere. */
 #ifndef CALM_TENSOR_ROTATION_H

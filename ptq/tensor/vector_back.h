@@ -30,7 +30,7 @@ void calm_vec_layernorm_back(size_t d, const float *x, const float *weight, floa
                              float *dbias, float *dx);
 
 /* lengths [n] = |x_t|, the root of the sum of squares, of n rows of `width` values that lie `stride` values apart; with
- * `add` of each row together with what lengths has of it, as of one longer row. */
+ * `add` each row continues the one that lengths has already, as one longer row. */
 void calm_vec_lengths(size_t n, size_t width, size_t stride, const float *x, bool add, float *lengths);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct symbol {
 
 typedef struct candidate {
     uint64_t priority;     /* order << 32 | position of the left symbol: the least is next */
-    const calm_merge *merge;    /* stale when the symbols there are no longer this pair */
+    const calm_merge *merge;    /* stale when other symbols are there now */
 } candidate;
 
 typedef struct workspace {

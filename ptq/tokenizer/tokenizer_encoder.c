@@ -1,4 +1,4 @@
-/* The path of one piece through pre-tokenizers to the model, and the ids that come out of it. */
+/* The path of one piece through pre-tokenizers to the model, and the resulting ids. */
 #include "ptq/tokenizer/tokenizer_encoder.h"
 
 #include <string.h>

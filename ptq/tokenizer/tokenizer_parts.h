@@ -30,7 +30,7 @@
 /* Most parts of a chain; a Sequence counts as its parts. */
 #define CALM_TOKENIZER_MAX_PARTS 16
 
-/* Bytes of a text, also of what the normalizers make of it, are fewer: positions fit 32 bits with a margin. */
+/* Bytes of a text, also after the normalizers, are fewer: positions fit 32 bits with a margin. */
 #define CALM_TOKENIZER_MAX_TEXT ((size_t)INT32_MAX)
 
 typedef struct calm_encoder calm_encoder;
@@ -65,7 +65,7 @@ typedef struct calm_added_set {
 /* A text on its way through the normalizers. */
 typedef struct calm_normal {
     calm_piece piece;
-    bool beheaded;        /* its first characters were taken away: it no longer begins where the text did */
+    bool beheaded;        /* its first characters were taken away: it begins behind the start of the text */
 } calm_normal;
 
 /* What Replace and Split look for. */

@@ -4,7 +4,7 @@
  *   trie   u32le units of a double array (Yata, Darts-clone); what a key leads to is an offset into the texts
  *
  * The tokenizers library looks up a grapheme cluster of less than 6 bytes, else each of its characters, and takes the
- * *shortest* key that it begins with for the whole of it; ids follow that and not SentencePiece's longest key.
+ * *shortest* key that it begins with for the whole cluster; ids follow that and not SentencePiece's longest key.
  * Every index is checked against its array: a map that leads out of them is an error. */
 #include <string.h>
 

@@ -497,7 +497,8 @@ printf '/* The value\n * lies in a row. */\nint beside;    /* fine */\nstatic co
 CALM_LINT_PROSE=store finds words 'store/a.c:2: "lies in": write is in'
 CALM_LINT_PROSE=store finds words 'store/a.c:4: "beside"'
 CALM_LINT_PROSE=store finds words 'store/a.c:5: "beside"'
-passes words    # sources are looked at where they are named
+CALM_LINT_PROSE=README.md passes words    # only the named files are searched
+finds words 'store/a.c:2: "lies in": write is in'    # the rooms of prose_sources are searched
 
 # ---- lint.sh itself ----
 fresh    # a file that cannot be read is no file without findings

@@ -37,7 +37,7 @@ static void judge(const calm_seat *seats, size_t n, const char *expected)
     ck_assert_str_eq(said, expected);
 }
 
-#define REMEDY "`mpirun --map-by slot:PE=N` and `srun --cpus-per-task=N` give each rank N of its own\n"
+#define REMEDY "`mpirun --map-by slot:PE=N` and `srun --cpus-per-task=N` give each rank N separate ones\n"
 
 TEST(this_process)
 {
