@@ -1,0 +1,122 @@
+/* calm embed: the embeddings of sentences, as sentence-transformers' encode gives them. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "cli/command.h"
+#include "cli/kernels.h"
+#include "cli/progress.h"
+#include "cli/pull.h"
+#include "ptq/base/output.h"
+#include "ptq/eval/embedding_file.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/pooling.h"
+#include "ptq/state/eval_text.h"
+#include "ptq/tokenizer/gguf_vocab.h"
+#include "ptq/tokenizer/tokenizer.h"
+
+typedef struct options {
+    calm_common common;
+    calm_model_how how;
+    const char *model, *text, *tokens, *output;
+    long long seqlen, samples;
+    int act_rule;
+    bool normalize;
+} options;
+
+static const calm_option table[] = {
+    CALM_OPT("model", model, STRING, "directory of an encoder, float or quantized, or a known name", .metavar = "DIR",
+             .key = 'm', .basic = true),
+    CALM_OPT("text", text, STRING, "each line is a sentence; of JSON, as --calib takes it, each document",
+             .metavar = "FILE", .key = 't', .basic = true),
+    CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text: no tokenizer is needed",
+             .metavar = "FILE"),
+    CALM_OPT("output", output, STRING, "file to write: float32 [sentences, width] in .npy, or {\"embedding\": [...]} "
+             "per line in .jsonl", .metavar = "FILE.npy|FILE.jsonl", .key = 'o', .basic = true),
+    CALM_OPT("normalize", normalize, BOOL, "divide each embedding by its length", .basic = true),
+    CALM_OPT("seqlen", seqlen, INT, "tokens of a sentence at most", .fallback = "512", .min = 2, .max = 1 << 20,
+             .metavar = "N", .basic = true),
+    CALM_OPT("samples", samples, INT, "sentences from the start of the file; 0 = all", .fallback = "0", .min = 0,
+             .max = 1 << 24, .metavar = "N", .basic = true),
+    CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
+             "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
+             .metavar = CALM_ACT_RULE_NAMES),
+    CALM_OPT_HOW,
+    CALM_OPT_COMMON,
+    {0},
+};
+
+static calm_status check(calm_ctx *ctx, const options *o)
+{
+    if (!o->model || !o->output || (!o->text && !o->tokens))
+        return calm_fail(ctx, CALM_EARG, "calm embed: %s is missing; see calm embed --help",
+                         !o->model ? "--model" : !o->output ? "--output" : "--text");
+    if (o->text && o->tokens)
+        return calm_fail(ctx, CALM_EARG, "calm embed: --tokens takes the place of --text");
+    if (!calm_embeddings_named(o->output))
+        return calm_fail(ctx, CALM_EARG, "calm embed: --output %s: a name that ends in .npy or .jsonl is expected",
+                         o->output);
+    return CALM_OK;
+}
+
+static calm_status open_model(calm_ctx *ctx, const options *o, const char *dir, calm_model **model)
+{
+    CALM_TRY(calm_model_open_as(ctx, dir, &o->how, model));
+    if (!calm_model_config(*model)->arch->encoder)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "calm embed: %s is no encoder: it is %s, which predicts tokens "
+                         "(calm forward writes its hidden states)", o->model, calm_model_class(*model));
+    return o->act_rule == CALM_ACT_RULE_COMPRESSED_TENSORS
+               ? CALM_OK
+               : calm_model_set_act_rule(ctx, *model, (calm_act_rule)o->act_rule);
+}
+
+static calm_status encode(calm_ctx *ctx, const options *o, const calm_model *model, const calm_tokenizer *tokenizer)
+{
+    const calm_eval_text text = {
+        .text = o->text, .tokens = o->tokens, .seqlen = (size_t)o->seqlen, .samples = (size_t)o->samples};
+    const calm_subject subject = {.model = model};
+    calm_windows windows;
+    calm_progress progress;
+    calm_embeddings embeddings;
+    CALM_TRY(calm_eval_text_windows(ctx, model, tokenizer, &text, &windows));
+    calm_progress_begin(ctx, &progress, o->common.quiet);
+    calm_progress_add(&progress, "embed", "sentences");
+    calm_encode(ctx, &subject, &windows, calm_progress_tick, &progress, &embeddings);
+    CALM_TRY(calm_progress_end(ctx, &progress));
+    if (o->normalize)
+        calm_embeddings_normalize(&embeddings);
+    CALM_TRY(calm_embeddings_write(ctx, &embeddings, o->output));
+    if (!o->common.quiet)
+        printf("%s: %zu sentences, %zu values each\n", o->output, embeddings.n, embeddings.width);
+    return CALM_OK;
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts)
+{
+    const options *o = opts;
+    calm_named_model named;
+    CALM_SCOPED_MODEL(model);
+    CALM_SCOPED_TOKENIZER(tokenizer);
+    char *path;
+    CALM_TRY(check(ctx, o));
+    CALM_TRY(calm_kernels_pin(ctx, NULL));
+    CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
+    CALM_TRY(calm_output_file(ctx, o->output, true, NULL,
+                              &(calm_words){(const char *[]){named.dir, o->text, o->tokens}, 3}));
+    CALM_TRY(open_model(ctx, o, named.dir, &model));
+    CALM_TRY(calm_gguf_tokenizer_find(ctx, named.dir, &path));
+    if (!o->tokens)
+        CALM_TRY(calm_tokenizer_open(ctx, path, &tokenizer));
+    return encode(ctx, o, model, tokenizer);
+}
+
+const calm_command calm_cmd_embed = {
+    .name = "embed",
+    .summary = "embeddings of sentences by an encoder, float or quantized",
+    .description =
+        "Writes the embedding of each sentence, in the order of the file: what modules.json of sentence-transformers "
+        "says (pooling, dense layers, normalization), or without it the mean of the last hidden state over the "
+        "tokens.  Sentences are never padded.  Quantized activations are simulated in float.",
+    .examples = "  calm embed --model ./encoder --text sentences.txt --output embeddings.npy\n"
+                "  calm embed --model ./encoder-w8a8 --text sentences.jsonl --output embeddings.jsonl --normalize\n",
+    CALM_COMMAND_PARTS,
+};
