@@ -139,6 +139,9 @@ struct calm_kind {
     const calm_kind_back *back;       /* NULL: learning and gradient weights are refused by the kind's name */
 };
 
+/* Those that families name (calm_block_shape). */
+extern const calm_kind calm_kind_mla;
+
 /* The known kinds, *n of them, in the order of kinds.def. */
 const calm_kind *const *calm_kinds(size_t *n);
 
@@ -173,6 +176,9 @@ unsigned calm_scored_inputs(const calm_config *config, calm_sublayer sublayer, u
 
 /* Is a job one of the slot's? */
 bool calm_slot_has_job(const calm_config *config, calm_sublayer slot, calm_job_kind job);
+
+/* Has a block a linear of the job? */
+bool calm_job_exists(const calm_config *config, calm_job_kind job);
 
 /* The first job of a slot, which reads the sublayer's input. */
 calm_job_kind calm_slot_first_job(const calm_config *config, calm_sublayer slot);
