@@ -31,11 +31,14 @@ static calm_status need_equal(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     calm_latent_config *latent = &config->latent;
+    size_t unread;
     CALM_TRY(read_q_rank(ctx, path, root, &latent->q_rank));
     CALM_TRY(calm_config_size(ctx, path, root, "kv_lora_rank", NULL, &latent->kv_rank));
     CALM_TRY(calm_config_size(ctx, path, root, "qk_nope_head_dim", NULL, &latent->nope));
     CALM_TRY(calm_config_size(ctx, path, root, "qk_rope_head_dim", NULL, &latent->rope));
     CALM_TRY(calm_config_size(ctx, path, root, "v_head_dim", NULL, &latent->value));
+    /* transformers writes the shared key's width there, and does not read it. */
+    CALM_TRY(calm_config_size(ctx, path, root, "head_dim", &(int64_t){1}, &unread));
     /* Each head has a key of its own, beside the part that all share. */
     config->n_kv = config->n_heads;
     config->head_dim = latent->nope + latent->rope;

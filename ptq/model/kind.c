@@ -317,7 +317,7 @@ bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long exper
     if (hook == calm_sublayer_output(slot) || lists_hook(kind, hook))
         return true;
     for (size_t i = 0; i < kind->n_jobs; i++)
-        if (calm_job_input(kind->jobs[i].job) == hook)
+        if (calm_job_input(kind->jobs[i].job) == hook && calm_job_exists(config, kind->jobs[i].job))
             return true;
     return false;
 }

@@ -2,7 +2,7 @@
  * (latent.c). */
 #include "ptq/model/kind.h"
 
-#include "ptq/model/latent.h"
+#include "ptq/model/latent_back.h"
 
 /* q_a and kv_a read one input, q_b and kv_b each its own.  Engines multiply kv_b into q and o, and read its floats. */
 static const calm_kind_job jobs[] = {
@@ -113,6 +113,42 @@ static size_t helper_bytes(const calm_config *config, size_t n_tokens)
     return calm_heads_attend_bytes(n_tokens);
 }
 
+static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                           const float *h, const calm_span *span, float *y, void *tape)
+{
+    (void)x;
+    return calm_latent_forward_tape(ctx, block, rope, h, span, y, tape);
+}
+
+static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                            const float *h, const calm_span *span, const void *tape, const float *dy,
+                            const calm_block_grads *grads, float *dh)
+{
+    (void)x;
+    (void)span;
+    return calm_latent_back(ctx, block, rope, h, tape, dy, grads, dh);
+}
+
+/* Nothing of it depends on experts. */
+static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    (void)expert_bytes;
+    return calm_latent_forward_tape_bytes(config, n_tokens, n_threads);
+}
+
+static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    (void)expert_bytes;
+    return calm_latent_back_bytes(config, n_tokens, n_threads);
+}
+
+static const calm_kind_back back = {.tape_bytes = sizeof(calm_latent_tape),
+                                    .forward = forward,
+                                    .back = backward,
+                                    .kept_bytes = calm_latent_tape_bytes,
+                                    .forward_bytes = forward_bytes,
+                                    .back_bytes = back_bytes};
+
 const calm_kind calm_kind_mla = {
     .name = "mla",
     .slot = CALM_SUBLAYER_ATTENTION,
@@ -132,4 +168,5 @@ const calm_kind calm_kind_mla = {
     .run = run,
     .scratch_bytes = scratch_bytes,
     .helper_bytes = helper_bytes,
+    .back = &back,
 };
