@@ -36,6 +36,8 @@ static void open_with(const char *family, size_t tokens, const uint32_t *at, fix
     /* One with which all experts have tokens and none of these is near another choice. */
     if (strcmp(family, "ernie4_5_moe") == 0)
         spec.seed = 10;
+    if (strcmp(family, "deepseek_v3") == 0 || strcmp(family, "glm4_moe_lite") == 0)
+        spec.seed = 2;
     *f = (fixture){.span = {.window = 3, .n_tokens = tokens, .positions = at}};
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &f->model));
     block_params_load(f->model, 1, &f->params);
