@@ -35,6 +35,7 @@ const calm_arch calm_arch_deepseek_v2 = {
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_latent,
     .latent = true,
+    .varies = true,
     .neighbours = true,
     .default_positions = 2048,
     .default_rope_theta = 10000.0,

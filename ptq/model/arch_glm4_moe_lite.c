@@ -41,6 +41,7 @@ const calm_arch calm_arch_glm4_moe_lite = {
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_latent,
     .latent = true,
+    .varies = true,
     .neighbours = true,
     .default_positions = 202752,
     .default_rope_theta = 10000.0,

@@ -63,7 +63,6 @@ calm_status calm_config_latent(calm_ctx *ctx, const char *path, const calm_json 
     rope->neighbours = neighbours;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){false}, &bias));
     config->bias[CALM_ROLE_Q_A] = config->bias[CALM_ROLE_KV_A] = config->bias[CALM_ROLE_O] = bias;
-    CALM_TRY(calm_config_vary(ctx, config));
     for (size_t i = 0; i < config->n_blocks; i++)
         config->shapes[i].kind[CALM_SUBLAYER_ATTENTION] = &calm_kind_mla;
     return CALM_OK;

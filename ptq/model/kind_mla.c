@@ -19,6 +19,9 @@ static const calm_kind_word words[] = {{.role = CALM_ROLE_Q_FULL, .word = "attn_
                                        {.role = CALM_ROLE_KV_B, .word = "attn_kv_b"},
                                        {.role = CALM_ROLE_O, .word = "attn_output"}};
 
+/* Where queries are one product, engines leave the two apart. */
+static const calm_fusion fusions[] = {{{"q_a_proj", "kv_a_proj_with_mqa"}, "fused_qkv_a_proj"}};
+
 /* The reference gives these two norms an epsilon of their own, whatever rms_norm_eps says. */
 static const calm_kind_plain plains[] = {
     {.plain = CALM_PLAIN_Q_A_NORM, .form = CALM_PLAIN_RMS_NORM, .eps = 1e-6, .word = "attn_q_a_norm"},
@@ -156,6 +159,8 @@ const calm_kind calm_kind_mla = {
     .n_jobs = sizeof jobs / sizeof *jobs,
     .words = words,
     .n_words = sizeof words / sizeof *words,
+    .fusions = fusions,
+    .n_fusions = sizeof fusions / sizeof *fusions,
     .plains = plains,
     .n_plains = sizeof plains / sizeof *plains,
     .hooks = hooks,
