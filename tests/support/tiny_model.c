@@ -334,8 +334,8 @@ tiny_model tiny_wide(const char *family)
 static size_t size_of(const tiny_model *m, char size)
 {
     const size_t q = m->n_heads * m->head_dim, kv = m->n_kv * m->head_dim;
-    /* Latent: a key has 3/2 head_dim channels of its own and 1/2 that turn, a value head_dim. */
-    const size_t turned = m->head_dim / 2, own = m->head_dim + turned;
+    /* Latent: a key has 3/2 head_dim channels of its own, a value head_dim. */
+    const size_t turned = m->hidden / 2, own = m->head_dim + m->head_dim / 2;
     switch (size) {
     case 'D': return m->hidden;
     case 'M': return m->inner;
@@ -487,7 +487,7 @@ static const char *latent_text(const tiny_model *model, const char *family)
     return test_format(", \"q_lora_rank\": %s, \"kv_lora_rank\": %zu, \"qk_nope_head_dim\": %zu, \"qk_rope_head_dim\": "
                        "%zu, \"v_head_dim\": %zu, \"moe_intermediate_size\": %zu, \"n_shared_experts\": 1, "
                        "\"first_k_dense_replace\": %zu", rank, size_of(model, 'l'),
-                       model->head_dim + model->head_dim / 2, model->head_dim / 2, model->head_dim,
+                       model->head_dim + model->head_dim / 2, model->hidden / 2, model->head_dim,
                        model->expert_inner, model->n_dense);
 }
 
