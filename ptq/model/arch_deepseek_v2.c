@@ -5,6 +5,7 @@
 
 #include "ptq/model/arch.h"
 
+/* The router's choice is by one of two methods. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     /* transformers does not divide by the sum, whatever norm_topk_prob says; vLLM does what it says. */

@@ -4,6 +4,7 @@
  * Reference: arXiv 2412.19437; transformers' modeling_deepseek_v3.py. */
 #include "ptq/model/arch.h"
 
+/* Keys of the published code with one value: transformers has no choice there. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};

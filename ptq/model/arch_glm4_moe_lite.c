@@ -24,6 +24,7 @@ static calm_status read_types(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
+/* DeepSeek's keys, with the usual defaults of GLM's mixtures. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};

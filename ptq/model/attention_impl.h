@@ -82,7 +82,8 @@ size_t calm_heads_keep_bytes(const calm_config *config, size_t n_tokens);
 calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, const float *dcontext,
                             const calm_heads *d);
 
-/* What its workers hold of ctx->scratch; besides it holds keys, shared keys and values [T, width] of all query heads. */
+/* What its workers hold of ctx->scratch; besides it holds keys, shared keys and values [T, width] of all query
+ * heads. */
 size_t calm_heads_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads);
 
 /* Blocks of query rows of one head. */

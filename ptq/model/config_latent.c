@@ -4,6 +4,15 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
 
+/* A width of a dimension. */
+static calm_status need_size(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, size_t *out)
+{
+    int64_t value;
+    CALM_TRY(calm_json_need_int(ctx, path, root, key, NULL, 1, CALM_SIZE_LIMIT, &value));
+    *out = (size_t)value;
+    return CALM_OK;
+}
+
 /* The rank of queries: a number, or null where they are one product.  Absent means neither. */
 static calm_status read_q_rank(calm_ctx *ctx, const char *path, const calm_json *root, size_t *out)
 {
@@ -11,8 +20,7 @@ static calm_status read_q_rank(calm_ctx *ctx, const char *path, const calm_json 
     *out = 0;
     if (!value)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"q_lora_rank\": expected a number or null, found nothing", path);
-    return calm_json_typeof(value) == CALM_JSON_NULL ? CALM_OK
-                                                     : calm_config_size(ctx, path, root, "q_lora_rank", NULL, out);
+    return calm_json_typeof(value) == CALM_JSON_NULL ? CALM_OK : need_size(ctx, path, root, "q_lora_rank", out);
 }
 
 /* CALM_EFORMAT unless the key is absent, null or this number. */
@@ -21,6 +29,7 @@ static calm_status need_equal(calm_ctx *ctx, const char *path, const calm_json *
 {
     const int64_t usual = (int64_t)expected;
     int64_t found;
+    /* What follows from other keys is written by transformers all the same. */
     CALM_TRY(calm_json_need_int(ctx, path, root, key, &usual, 0, CALM_SIZE_LIMIT, &found));
     if (found != usual)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected %zu (%s), found %lld", path, key, expected, what,
@@ -31,14 +40,14 @@ static calm_status need_equal(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     calm_latent_config *latent = &config->latent;
-    size_t unread;
+    int64_t unread;
     CALM_TRY(read_q_rank(ctx, path, root, &latent->q_rank));
-    CALM_TRY(calm_config_size(ctx, path, root, "kv_lora_rank", NULL, &latent->kv_rank));
-    CALM_TRY(calm_config_size(ctx, path, root, "qk_nope_head_dim", NULL, &latent->nope));
-    CALM_TRY(calm_config_size(ctx, path, root, "qk_rope_head_dim", NULL, &latent->rope));
-    CALM_TRY(calm_config_size(ctx, path, root, "v_head_dim", NULL, &latent->value));
+    CALM_TRY(need_size(ctx, path, root, "kv_lora_rank", &latent->kv_rank));
+    CALM_TRY(need_size(ctx, path, root, "qk_nope_head_dim", &latent->nope));
+    CALM_TRY(need_size(ctx, path, root, "qk_rope_head_dim", &latent->rope));
+    CALM_TRY(need_size(ctx, path, root, "v_head_dim", &latent->value));
     /* transformers writes the shared key's width there, and does not read it. */
-    CALM_TRY(calm_config_size(ctx, path, root, "head_dim", &(int64_t){1}, &unread));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "head_dim", &(int64_t){1}, 1, CALM_SIZE_LIMIT, &unread));
     /* Each head has a key of its own, beside the part that all share. */
     config->n_kv = config->n_heads;
     config->head_dim = latent->nope + latent->rope;
@@ -59,25 +68,13 @@ calm_status calm_config_latent(calm_ctx *ctx, const char *path, const calm_json 
     bool neighbours, bias;
     /* DeepSeek's published code scales scores by the square of what it does not divide cos and sin by. */
     config->attention_scale = (float)(rope->m_all * rope->m_all / sqrt((double)config->head_dim));
+    /* Of the channels that turn, in q's rows and in the shared key's. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "rope_interleave", &(bool){true}, &neighbours));
     rope->neighbours = neighbours;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){false}, &bias));
+    /* The products of the narrow rows have none, nor has q where it is one product. */
     config->bias[CALM_ROLE_Q_A] = config->bias[CALM_ROLE_KV_A] = config->bias[CALM_ROLE_O] = bias;
     for (size_t i = 0; i < config->n_blocks; i++)
         config->shapes[i].kind[CALM_SUBLAYER_ATTENTION] = &calm_kind_mla;
     return CALM_OK;
-}
-
-calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    /* The defaults of the families' classes differ; published files leave none of these out. */
-    static const char *const needed[] = {"n_shared_experts", "first_k_dense_replace", "routed_scaling_factor",
-                                         "norm_topk_prob"};
-    const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
-        if (calm_json_typeof(calm_json_get(root, needed[i])) == CALM_JSON_NULL)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected a value, found nothing", path, needed[i]);
-    CALM_TRY(calm_config_fixed(ctx, path, root, &(calm_fixed_key){"moe_layer_freq", "1"}, 1));
-    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    return calm_config_grouped(ctx, path, root, config);
 }

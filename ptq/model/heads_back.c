@@ -43,6 +43,7 @@ typedef struct scores {
     float *dq, *dk, *dv, *dshared;
 } scores;
 
+/* A row of columns of this width for every query head. */
 static size_t row_of(const calm_heads *a, size_t width)
 {
     return a->config->n_heads * width;
@@ -177,8 +178,10 @@ static calm_status add_groups(calm_ctx *ctx, size_t first, size_t n, void *user)
             const size_t from = t * heads + head, at = t * to->kv_stride + head / group * to->kv_step;
             put(k, back->dk + from * k, head % group, to->k + at);
             put(v, back->dv + from * v, head % group, to->v + at);
+            /* Of every head, whichever key it has besides. */
+            const size_t r = to->shared_width;
             if (to->shared)
-                put(to->shared_width, back->dshared + from * to->shared_width, head, to->shared + t * to->shared_stride);
+                put(r, back->dshared + from * r, head, to->shared + t * to->shared_stride);
         }
     return CALM_OK;
 }
@@ -201,6 +204,7 @@ calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads
 
 size_t calm_heads_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
+    /* Every worker has the squares of one head. */
     const size_t rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
     const size_t squares = (config->attention_cap > 0 ? 3 : 2) * CALM_BYTES(float, rows * n_tokens);
     return calm_size_min(n_threads, config->n_heads) * (squares + CALM_BYTES(float, rows));

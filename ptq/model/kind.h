@@ -115,6 +115,9 @@ struct calm_kind {
     /* [out, in] of a role that the block has. */
     void (*shape)(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in);
 
+    /* Keys of config.json that this shape follows from, for messages.  NULL: what is said is enough. */
+    const char *(*keys)(calm_role role);
+
     /* Dimensions of a plain tensor that the family names, *n_dims of them; 0: this block has none.  NULL: no plains. */
     void (*plain_shape)(const calm_config *config, calm_plain plain, size_t shape[CALM_PLAIN_DIMS], int *n_dims);
 

@@ -37,6 +37,7 @@ static bool has(const calm_config *config, calm_role role)
     return role == CALM_ROLE_Q_FULL ? !narrow : role == CALM_ROLE_Q_A || role == CALM_ROLE_Q_B ? narrow : true;
 }
 
+/* Everything is as wide as a rank, as all heads together, or as the residual. */
 static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const calm_latent_config *latent = &config->latent;
@@ -53,12 +54,32 @@ static void shape(const calm_config *config, calm_role role, long expert, size_t
                                     : q;
 }
 
+static const char *keys(calm_role role)
+{
+    switch (role) {
+    case CALM_ROLE_Q_A:
+        return "q_lora_rank";
+    case CALM_ROLE_Q_B:
+        return "q_lora_rank, and num_attention_heads of qk_nope_head_dim + qk_rope_head_dim";
+    case CALM_ROLE_Q_FULL:
+        return "q_lora_rank null, and num_attention_heads of qk_nope_head_dim + qk_rope_head_dim";
+    case CALM_ROLE_KV_A:
+        return "kv_lora_rank + qk_rope_head_dim";
+    case CALM_ROLE_KV_B:
+        return "kv_lora_rank, and num_attention_heads of qk_nope_head_dim + v_head_dim";
+    default:
+        return "num_attention_heads of v_head_dim";
+    }
+}
+
+/* Norms of the narrow rows; without q_a there is one. */
 static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
 {
     dims[0] = plain == CALM_PLAIN_Q_A_NORM ? config->latent.q_rank : config->latent.kv_rank;
     *n_dims = dims[0] > 0;
 }
 
+/* The latent and the shared key, as engines cache them (but for the norm and the rotation). */
 static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     (void)hook;
@@ -80,6 +101,8 @@ static bool feed(const calm_config *config, calm_job_kind job, long expert, calm
                        .readers = 1};
     return true;
 }
+
+/* ---- forward ---- */
 
 static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                        const calm_span *span, float *out, const calm_observer *observer)
@@ -110,12 +133,16 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
                                                      + calm_heads_attend_bytes(n_tokens) + last);
 }
 
+/* Blocks of query rows are tasks of their own. */
 static size_t helper_bytes(const calm_config *config, size_t n_tokens)
 {
     (void)config;
     return calm_heads_attend_bytes(n_tokens);
 }
 
+/* ---- learning ---- */
+
+/* What f keeps does not depend on the residual. */
 static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                            const float *h, const calm_span *span, float *y, void *tape)
 {
@@ -123,6 +150,7 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
     return calm_latent_forward_tape(ctx, block, rope, h, span, y, tape);
 }
 
+/* The tape has the span. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh)
@@ -152,6 +180,8 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_latent_tape),
                                     .forward_bytes = forward_bytes,
                                     .back_bytes = back_bytes};
 
+/* ---- the kind ---- */
+
 const calm_kind calm_kind_mla = {
     .name = "mla",
     .slot = CALM_SUBLAYER_ATTENTION,
@@ -167,6 +197,7 @@ const calm_kind calm_kind_mla = {
     .n_hooks = sizeof hooks / sizeof *hooks,
     .has = has,
     .shape = shape,
+    .keys = keys,
     .plain_shape = plain_shape,
     .hook_width = hook_width,
     .feed = feed,

@@ -3,11 +3,13 @@
 
 #include "ptq/base/threads.h"
 
+/* Of every head what is its own and what turns. */
 size_t calm_latent_q_width(const calm_config *config)
 {
     return config->n_heads * (config->latent.nope + config->latent.rope);
 }
 
+/* Of every head a key and a value, side by side. */
 size_t calm_latent_kv_width(const calm_config *config)
 {
     return config->n_heads * (config->latent.nope + config->latent.value);
@@ -27,6 +29,7 @@ static size_t kv_a_width(const calm_config *config)
 size_t calm_latent_project_bytes(const calm_config *config, size_t n_tokens)
 {
     const calm_latent_config *latent = &config->latent;
+    /* As they are made, and normalised: the first are what the norms' backward pass reads. */
     const size_t q_a = latent->q_rank ? 2 * CALM_BYTES(float, n_tokens * latent->q_rank) : 0;
     return q_a + CALM_BYTES(float, n_tokens * kv_a_width(config)) + CALM_BYTES(float, n_tokens * latent->kv_rank)
            + CALM_BYTES(float, n_tokens * calm_latent_q_width(config))
@@ -78,6 +81,7 @@ typedef struct latent_task {
     float *to;
 } latent_task;
 
+/* Rows from `first` on; what the shared key has behind them is not normalised. */
 static calm_status norm_latent(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const latent_task *task = user;
@@ -89,6 +93,7 @@ static calm_status norm_latent(calm_ctx *ctx, size_t first, size_t n, void *user
 
 /* ---- the products ---- */
 
+/* Of all tokens of the window. */
 static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const calm_span *span, calm_hook hook,
                            const float *x, size_t width)
 {
@@ -108,6 +113,7 @@ static calm_status project_down(calm_ctx *ctx, const calm_block *block, const fl
                                   h, n, (float *[]){direct ? rows->heads.q : rows->q_a, rows->kv_a});
 }
 
+/* The norms of the narrow rows, and what is made of these. */
 static calm_status project_up(calm_ctx *ctx, const calm_block *block, const calm_span *span, calm_apply_fn *apply,
                               const calm_observer *observer, const calm_latent *rows)
 {
@@ -128,6 +134,7 @@ static calm_status project_up(calm_ctx *ctx, const calm_block *block, const calm
 calm_status calm_latent_project(calm_ctx *ctx, const calm_block *block, const float *h, const calm_span *span,
                                 calm_apply_fn *apply, const calm_observer *observer, calm_latent *out)
 {
+    /* Both latents stay as they are made, beside their normalised rows. */
     *out = (calm_latent){.heads = calm_heads_of(block, span)};
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_QKV_IN, h, block->config->hidden));
     CALM_TRY(new_rows(ctx, block, span->n_tokens, out));

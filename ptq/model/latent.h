@@ -18,7 +18,8 @@ typedef struct calm_latent {
     calm_heads heads;
 } calm_latent;
 
-/* All up to q, k and v of all heads, before the rotation, from h [T, D]; observed at its hook points but the context. */
+/* All up to q, k and v of all heads, before the rotation, from h [T, D]; observed at its hook points but the
+ * context. */
 calm_status calm_latent_project(calm_ctx *ctx, const calm_block *block, const float *h, const calm_span *span,
                                 calm_apply_fn *apply, const calm_observer *observer, calm_latent *out);
 

@@ -34,6 +34,7 @@ typedef struct grads_of {
     float *context;      /* [T, h value]                                                  */
 } grads_of;
 
+/* Room for them, in the order in which the forward pass has what they are of. */
 static calm_status new_grads(calm_ctx *ctx, const calm_config *config, const calm_heads *a, grads_of *out)
 {
     const calm_latent_config *latent = &config->latent;
@@ -93,6 +94,7 @@ static void write_lengths(const calm_latent *rows, const grads_of *d, const calm
     const size_t n = a->span->n_tokens, q_rank = a->config->latent.q_rank;
     float *down = grads->lengths[CALM_JOB_QKV_A], *q_b = grads->lengths[CALM_JOB_Q_B],
           *kv_b = grads->lengths[CALM_JOB_KV_B];
+    /* A job's rows are the products before their norms and rotation. */
     if (q_b)
         calm_vec_lengths(n, a->q_stride, a->q_stride, a->q, false, q_b);
     if (kv_b)
@@ -115,6 +117,7 @@ calm_status calm_latent_back(calm_ctx *ctx, const calm_block *block, const calm_
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(new_grads(ctx, block->config, &rows->heads, &d));
     CALM_TRY(linear_back(ctx, block, CALM_ROLE_O, tape->context, n, dy, grads, false, d.context));
+    /* The steps of the forward pass in reverse. */
     CALM_TRY(calm_heads_back(ctx, &rows->heads, &tape->kept, d.context, &d.heads));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d.heads, calm_rope_rotate_back));
     CALM_TRY(queries_back(ctx, block, h, rows, grads, &d, dh));
@@ -125,6 +128,7 @@ calm_status calm_latent_back(calm_ctx *ctx, const calm_block *block, const calm_
 
 /* ---- memory ---- */
 
+/* Input of o, or its gradient. */
 static size_t context_bytes(const calm_config *config, size_t n_tokens)
 {
     return CALM_BYTES(float, n_tokens * calm_latent_context_width(config));
@@ -138,6 +142,7 @@ size_t calm_latent_tape_bytes(const calm_config *config, size_t n_tokens)
 
 size_t calm_latent_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
+    /* A worker has one block of query rows of one head. */
     const size_t workers = calm_size_min(n_threads, config->n_heads * calm_heads_query_blocks(n_tokens));
     const size_t attend = workers * calm_heads_attend_bytes(n_tokens);
     const size_t o = calm_weight_apply_scratch_bytes(calm_latent_context_width(config), n_tokens);
@@ -154,6 +159,7 @@ size_t calm_latent_back_bytes(const calm_config *config, size_t n_tokens, size_t
                        + CALM_BYTES(float, n_tokens * latent->kv_rank)
                        + CALM_BYTES(float, n_tokens * calm_latent_q_width(config))
                        + CALM_BYTES(float, n_tokens * calm_latent_kv_width(config)) + context_bytes(config, n_tokens);
+    /* Every query head has its own, until they are added up. */
     const size_t scores = CALM_BYTES(float, heads * latent->nope) + CALM_BYTES(float, heads * latent->value)
                           + CALM_BYTES(float, heads * latent->rope)
                           + calm_heads_back_bytes(config, n_tokens, n_threads);

@@ -111,7 +111,8 @@ static const tensor_row glm4_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), QKV(BIAS
                                       {L "mlp.gate.e_score_correction_bias", 'E', 0, SPARSE}, HEAD, {0}};
 #define LATENT                                                                                               \
     LINEAR("self_attn.kv_a_proj_with_mqa", 'a', 'D', ALWAYS, BIASED),                                        \
-    {L "self_attn.kv_a_layernorm.weight", 'l', 0, ALWAYS}, {L "self_attn.kv_b_proj.weight", 'b', 'l', ALWAYS}, LINEAR("self_attn.o_proj", 'D', 'o', ALWAYS, BIASED)
+    {L "self_attn.kv_a_layernorm.weight", 'l', 0, ALWAYS}, \
+    {L "self_attn.kv_b_proj.weight", 'b', 'l', ALWAYS}, LINEAR("self_attn.o_proj", 'D', 'o', ALWAYS, BIASED)
 #define NARROW_Q                                                                                             \
     LINEAR("self_attn.q_a_proj", 'r', 'D', ALWAYS, BIASED), {L "self_attn.q_a_layernorm.weight", 'r', 0, ALWAYS}, \
     {L "self_attn.q_b_proj.weight", 'q', 'r', ALWAYS}

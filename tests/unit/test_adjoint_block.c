@@ -111,7 +111,8 @@ static void attention_back(fixture *f)
 }
 
 /* Keys shared by heads, a cap (gemma2), windows, norms of q and k over a head (qwen3) and over all of them (olmo2), one
- * product for all three (phi3), latents (deepseek_v2, deepseek_v3), no order (bert), numbers for distances (mpnet), windows on both sides (modernbert). */
+ * product for all three (phi3), latents (deepseek_v2, deepseek_v3), no order (bert), numbers for
+ * distances (mpnet), windows on both sides (modernbert). */
 static void check_attentions(const char *const *families)
 {
     for (size_t i = 0; families[i]; i++) {
