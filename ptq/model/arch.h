@@ -138,7 +138,7 @@ typedef struct calm_arch {
     "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim qk_head_dim v_head_dim rope_interleave "     \
     "attention_bias n_routed_experts num_experts_per_tok moe_intermediate_size norm_topk_prob "              \
     "n_shared_experts first_k_dense_replace n_group topk_group routed_scaling_factor scoring_func "          \
-    "topk_method moe_layer_freq num_nextn_predict_layers"
+    "topk_method moe_layer_freq num_nextn_predict_layers num_mtp_layers"
 
 /* Latent attention and DeepSeek's mixture (arch_deepseek_v3.c). */
 extern const calm_names calm_names_latent;
