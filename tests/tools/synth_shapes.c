@@ -81,7 +81,8 @@ static const synth_family olmo2 = {.norms = POST_NORMS, .flags = SYNTH_WIDE_NORM
 #define DEEPSEEK_V3 \
     "{\"architectures\": [\"DeepseekV3ForCausalLM\"], \"model_type\": \"deepseek_v3\", " \
     "\"transformers_version\": \"4.33.1\", " DECODER ", \"attention_bias\": false, \"aux_loss_alpha\": 0.001, " \
-    "\"bos_token_id\": 0, \"eos_token_id\": 1, \"ep_size\": 1, \"first_k_dense_replace\": 3, \"hidden_act\": \"silu\", " \
+    "\"bos_token_id\": 0, \"eos_token_id\": 1, \"ep_size\": 1, \"first_k_dense_replace\": 3, " \
+    "\"hidden_act\": \"silu\", " \
     "\"kv_lora_rank\": 512, \"max_position_embeddings\": 163840, \"moe_intermediate_size\": 0, " \
     "\"moe_layer_freq\": 1, \"n_group\": 8, \"n_routed_experts\": 0, \"n_shared_experts\": 1, " \
     "\"norm_topk_prob\": true, \"num_experts_per_tok\": 0, \"num_nextn_predict_layers\": 0, \"pretraining_tp\": 1, " \
