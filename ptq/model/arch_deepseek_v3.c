@@ -8,7 +8,11 @@
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};
+    int64_t groups;
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 2));
+    /* Absent, they would be the largest model's in transformers. */
+    CALM_TRY(calm_json_need_int(ctx, path, root, "n_group", NULL, 1, CALM_ROUTER_GROUPS, &groups));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "topk_group", NULL, 1, groups, &groups));
     CALM_TRY(calm_config_deepseek_mixture(ctx, path, root, config));
     return calm_config_latent(ctx, path, root, config);
 }

@@ -40,18 +40,17 @@ static calm_status need_equal(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     calm_latent_config *latent = &config->latent;
-    int64_t unread;
     CALM_TRY(read_q_rank(ctx, path, root, &latent->q_rank));
     CALM_TRY(need_size(ctx, path, root, "kv_lora_rank", &latent->kv_rank));
     CALM_TRY(need_size(ctx, path, root, "qk_nope_head_dim", &latent->nope));
     CALM_TRY(need_size(ctx, path, root, "qk_rope_head_dim", &latent->rope));
     CALM_TRY(need_size(ctx, path, root, "v_head_dim", &latent->value));
-    /* transformers writes the shared key's width there, and does not read it. */
-    CALM_TRY(calm_json_need_int(ctx, path, root, "head_dim", &(int64_t){1}, 1, CALM_SIZE_LIMIT, &unread));
     /* Each head has a key of its own, beside the part that all share. */
     config->n_kv = config->n_heads;
     config->head_dim = latent->nope + latent->rope;
     CALM_TRY(need_equal(ctx, path, root, "num_key_value_heads", config->n_heads, "num_attention_heads"));
+    /* Where transformers takes the width of the rotary embedding from. */
+    CALM_TRY(need_equal(ctx, path, root, "head_dim", latent->rope, "qk_rope_head_dim"));
     CALM_TRY(need_equal(ctx, path, root, "qk_head_dim", config->head_dim, "qk_nope_head_dim + qk_rope_head_dim"));
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
     /* Each is below 2^24, and so are the heads: their rows have the limit of other dimensions. */

@@ -484,12 +484,17 @@ static const char *window_text(const tiny_model *model, const struct family *fam
 /* Sizes of latent attention and of DeepSeek's mixtures. */
 static const char *latent_text(const tiny_model *model, const char *family)
 {
+    const bool typed = strcmp(family, "glm4_moe_lite") == 0;
     const char *rank = strcmp(family, "deepseek_v2") == 0 ? "null" : test_format("%zu", size_of(model, 'r'));
+    const char *blocks = test_format("\"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": %zu",
+                                     model->n_dense);
+    for (size_t i = 0; typed && i < model->n_blocks; i++)
+        blocks = test_format("%s%s\"%s\"%s", i ? blocks : "\"mlp_layer_types\": [", i ? ", " : "",
+                             i < model->n_dense ? "dense" : "sparse", i + 1 < model->n_blocks ? "" : "]");
     return test_format(", \"q_lora_rank\": %s, \"kv_lora_rank\": %zu, \"qk_nope_head_dim\": %zu, \"qk_rope_head_dim\": "
-                       "%zu, \"v_head_dim\": %zu, \"moe_intermediate_size\": %zu, \"n_shared_experts\": 1, "
-                       "\"first_k_dense_replace\": %zu", rank, size_of(model, 'l'),
-                       model->head_dim + model->head_dim / 2, model->hidden / 2, model->head_dim,
-                       model->expert_inner, model->n_dense);
+                       "%zu, \"v_head_dim\": %zu, \"moe_intermediate_size\": %zu, \"n_shared_experts\": 1, %s", rank,
+                       size_of(model, 'l'), model->head_dim + model->head_dim / 2, model->hidden / 2, model->head_dim,
+                       model->expert_inner, blocks);
 }
 
 /* The number of experts under the family's key, their width where intermediate_size is not it, and of which blocks the
@@ -529,7 +534,8 @@ void tiny_model_write_config(const tiny_model *model, const char *dir)
         "%s, "
         "\"torch_dtype\": \"%s\", %s%s%s%s%s%s%s}\n",
         family->class_name, family->model_type, keys[0], model->hidden, keys[1], model->inner, keys[2],
-        model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv, model->head_dim, N_POSITIONS,
+        model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv,
+        is_latent(family->name) ? model->hidden / 2 : model->head_dim, N_POSITIONS,
         model->tied ? "true" : "false", dtype,
         family->config, model->bias && family->bias ? ", " : "", model->bias && family->bias ? family->bias : "",
         window_text(model, family), experts_text(model, family), model->extra ? ", " : "",

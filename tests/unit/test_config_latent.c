@@ -15,17 +15,16 @@ static const char *const families[] = {"deepseek_v2", "deepseek_v3", "glm4_moe_l
 TEST(sizes)
 {
     EACH(f) {
-        const calm_config config = config_with(families[f], "qk_rope_head_dim", "6");
+        const calm_config config = config_with(families[f], "qk_nope_head_dim", "6");
         const calm_latent_config *latent = &config.latent;
-        ck_assert(latent->rope == 6 && config.rope[CALM_ROPE_GLOBAL].rotary == 6 && config.rope[0].neighbours);
-        ck_assert(config.head_dim == latent->nope + 6 && config.n_kv == config.n_heads);
+        ck_assert(latent->rope == 16 && config.rope[CALM_ROPE_GLOBAL].rotary == 16 && config.rope[0].neighbours);
+        ck_assert(config.head_dim == 6 + 16 && config.n_kv == config.n_heads);
         ck_assert(!latent->q_rank == (f == 0));
         for (size_t i = 0; i < config.n_blocks; i++)
             ck_assert_ptr_eq(calm_kind_at(&config, i, CALM_SUBLAYER_ATTENTION), &calm_kind_mla);
         ck_assert_uint_eq(config_with(families[f], "q_lora_rank", "17").latent.q_rank, 17);
         ck_assert_uint_eq(config_with(families[f], "q_lora_rank", "null").latent.q_rank, 0);
-        /* Not read by transformers either. */
-        ck_assert_uint_eq(config_with(families[f], "head_dim", "3").head_dim, config.head_dim + 16 - 6);
+        ck_assert_uint_eq(config_with(families[f], "head_dim", NULL).latent.rope, 16);
     }
 }
 END_OF_TEST
@@ -43,7 +42,8 @@ TEST(sizes_that_are_missing_or_wrong)
         config_refuses(families[f], "q_lora_rank", NULL, CALM_EFORMAT,
                        "\"q_lora_rank\": expected a number or null, found nothing");
         config_refuses(families[f], "q_lora_rank", "0", CALM_EFORMAT, "q_lora_rank");
-        config_refuses(families[f], "qk_rope_head_dim", "5", CALM_EFORMAT, "qk_rope_head_dim 5 channels");
+        config_refuses(families[f], "head_dim", "24", CALM_EFORMAT,
+                       "\"head_dim\": expected 16 (qk_rope_head_dim), found 24");
         config_refuses(families[f], "qk_nope_head_dim", "16777216", CALM_EFORMAT, "4 heads of");
         config_refuses(families[f], "num_key_value_heads", "2", CALM_EFORMAT,
                        "\"num_key_value_heads\": expected 4 (num_attention_heads), found 2");
@@ -104,7 +104,8 @@ TEST(routers)
     config_refuses("deepseek_v3", "n_group", "2", CALM_EFORMAT, "5 experts in 2 groups");
     config_refuses("deepseek_v3", "moe_layer_freq", "2", CALM_EUNSUPPORTED, "\"moe_layer_freq\": found 2");
     static const char *const needed[] = {"n_shared_experts", "first_k_dense_replace", "routed_scaling_factor",
-                                         "norm_topk_prob", "n_routed_experts", "moe_intermediate_size"};
+                                         "norm_topk_prob", "n_routed_experts", "moe_intermediate_size", "n_group",
+                                         "topk_group"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         config_refuses("deepseek_v3", needed[i], NULL, CALM_EFORMAT, needed[i]);
 }
@@ -114,7 +115,7 @@ TEST(which_blocks_are_mixtures)
 {
     const calm_config dense = config_with("deepseek_v3", "first_k_dense_replace", "1"),
                       listed = config_with("glm4_moe_lite", "mlp_layer_types", "[\"sparse\", \"dense\"]"),
-                      usual = config_with("glm4_moe_lite", "first_k_dense_replace", NULL);
+                      usual = config_with("glm4_moe_lite", "mlp_layer_types", NULL);
     ck_assert(!dense.moe.sparse[0] && dense.moe.sparse[1]);
     ck_assert(listed.moe.sparse[0] && !listed.moe.sparse[1]);
     ck_assert(!usual.moe.sparse[0] && usual.moe.sparse[1]);
