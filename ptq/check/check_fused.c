@@ -120,15 +120,17 @@ static calm_status check_layer(calm_checking *c, calm_check_rule rule, calm_chec
     calm_qformat_scheme scheme = first->scheme;
     calm_ctx *ctx = c->ctx;
     char x[96], y[96], *name;
-    bool said = false, hit = false;
+    bool said = false, hit = false, any = false;
     for (size_t i = 1; i < CALM_FUSED_PARTS && with->parts[i] && !said; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%s", (int)parent, first->name, with->parts[i]));
         const calm_check_module *other = calm_check_find_module(c, name);
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s", (int)parent - 1, first->name));
+        any |= other && other->linear;
         if (other && other->linear)
             CALM_TRY(compare(c, name, first, other, false, &said));
     }
-    if (said || !with->fused || !fused || !first->quantized)
+    /* A part that stands alone is not fused: q_proj beside kv_a_proj_with_mqa. */
+    if (said || !any || !with->fused || !fused || !first->quantized)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%s", (int)parent, first->name, with->fused));
     CALM_TRY(fused(c, user, name, &hit, &scheme));

@@ -62,6 +62,7 @@ typedef struct calm_arch {
     bool late_qk_norm;         /* behind the rotary embedding instead of before           */
     bool neighbours;           /* rotary pairs: channel 2 c with 2 c + 1                  */
     bool varies;               /* blocks differ in kinds or widths: read_config changes calm_config.shapes */
+    bool latent;               /* the attention of every block is latent (latent.h)     */
     bool parallel;             /* the MLP reads what attention reads, and has no IN norm  */
     bool encoder;              /* no head for the next token: judged by its hidden rows   */
     bool both_ways;            /* every token sees every other; read_config may change it in calm_config */
@@ -125,6 +126,22 @@ typedef struct calm_arch {
     {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_experts",                         \
      .choice_bias = "mlp.gate.e_score_correction_bias", .fused_gate_up = "mlp.experts.gate_up_proj",         \
      .fused_down = "mlp.experts.down_proj"}
+
+/* Latent attention: roles, norms, and the keys of DeepSeek's families. */
+#define CALM_LATENT_ROLES                                                                                    \
+    [CALM_ROLE_Q_FULL] = "self_attn.q_proj", [CALM_ROLE_Q_A] = "self_attn.q_a_proj",                         \
+    [CALM_ROLE_Q_B] = "self_attn.q_b_proj", [CALM_ROLE_KV_A] = "self_attn.kv_a_proj_with_mqa",               \
+    [CALM_ROLE_KV_B] = "self_attn.kv_b_proj", [CALM_ROLE_O] = "self_attn.o_proj"
+#define CALM_LATENT_NORMS                                                                                    \
+    {[CALM_PLAIN_Q_A_NORM] = "self_attn.q_a_layernorm", [CALM_PLAIN_KV_A_NORM] = "self_attn.kv_a_layernorm"}
+#define CALM_LATENT_KEYS                                                                                     \
+    "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim qk_head_dim v_head_dim rope_interleave "     \
+    "attention_bias n_routed_experts num_experts_per_tok moe_intermediate_size norm_topk_prob "              \
+    "n_shared_experts first_k_dense_replace n_group topk_group routed_scaling_factor scoring_func "          \
+    "topk_method moe_layer_freq num_nextn_predict_layers num_mtp_layers"
+
+/* Latent attention and DeepSeek's mixture (arch_deepseek_v3.c). */
+extern const calm_names calm_names_latent;
 
 /* The usual names: model.layers.N.self_attn.q_proj, mlp.gate_proj, input_layernorm, post_attention_layernorm. */
 extern const calm_names calm_names_llama;

@@ -17,6 +17,18 @@
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 
+calm_heads calm_heads_of(const calm_block *block, const calm_span *span)
+{
+    const calm_config *config = block->config;
+    return (calm_heads){.config = config,
+                        .span = span,
+                        .k_width = config->head_dim,
+                        .v_width = config->head_dim,
+                        .kv_step = config->head_dim,
+                        .window = config->window[block->index],
+                        .distance = block->distance};
+}
+
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads)
 {
     return config->qk_norm == CALM_QK_NORM_HEAD ? n_heads : 1;
@@ -66,24 +78,28 @@ calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
     /* A block of query rows needs the keys from the first that its first query sees; query heads share a key head in
      * groups of n_heads / n_kv. */
     const size_t key = first_key(a, first), end = end_key(a, first + n - 1);
-    const size_t kv_head = head / (config->n_heads / config->n_kv), d = config->head_dim;
+    const size_t kv_head = head / (config->n_heads / config->n_kv);
     return (calm_query_rows){.head = head,
                              .first = first,
                              .n = n,
                              .key = key,
                              .n_keys = end - key,
-                             .q = first * a->q_stride + head * d,
-                             .kv = key * a->kv_stride + kv_head * d,
-                             .context = first * config->n_heads * d + head * d};
+                             .q = first * a->q_stride + head * (a->k_width + a->shared_width),
+                             .kv = key * a->kv_stride + kv_head * a->kv_step,
+                             .context = (first * config->n_heads + head) * a->v_width};
 }
 
 /* By the products of the calibration where a run has others: ctx->bf16. */
 calm_status calm_heads_scores(calm_ctx *ctx, const calm_heads *a, const calm_query_rows *rows, float *scores)
 {
-    const size_t d = a->config->head_dim;
+    const float *q = a->q + rows->q;
     /* Unscaled: the scale is applied where the softmax reads the scores anyway. */
-    return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, rows->n_keys, d, a->q + rows->q, a->q_stride, a->k + rows->kv,
-                         a->kv_stride, 0.0f, scores, rows->n_keys);
+    CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, rows->n_keys, a->k_width, q, a->q_stride, a->k + rows->kv,
+                           a->kv_stride, 0.0f, scores, rows->n_keys));
+    if (!a->shared)
+        return CALM_OK;
+    return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, rows->n_keys, a->shared_width, q + a->k_width, a->q_stride,
+                         a->shared + rows->key * a->shared_stride, a->shared_stride, 1.0f, scores, rows->n_keys);
 }
 
 /* row [n] of query t and keys first .. of the block: scaled, with what is added for the distance. */
@@ -121,7 +137,7 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
 calm_status calm_heads_attend(calm_ctx *ctx, const calm_heads *a, const calm_query_rows *rows, float *scores,
                               float *sums, float *context)
 {
-    const size_t d = a->config->head_dim, width = a->config->n_heads * d;
+    const size_t d = a->v_width, width = a->config->n_heads * d;
     CALM_TRY(calm_heads_scores(ctx, a, rows, scores));
     calm_heads_exponentiate(a, rows, scores, sums);
     CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NN, rows->n, d, rows->n_keys, scores, rows->n_keys, a->v + rows->kv,
@@ -250,18 +266,23 @@ static void grow_head(const calm_heads *a, float *q)
     }
 }
 
-/* One head of q, or behind those one of k. */
+/* One head of q, or behind those one of k; of keys with a shared part that part alone turns, with what meets it. */
 static calm_status rotate_head(calm_ctx *ctx, size_t index, void *user)
 {
     const heads_task *task = user;
     const calm_heads *a = task->a;
-    const size_t n = a->span->n_tokens, d = a->config->head_dim, n_heads = a->config->n_heads;
+    const size_t n = a->span->n_tokens, d = a->k_width + a->shared_width, n_heads = a->config->n_heads;
     (void)ctx;
     if (index < n_heads)
-        task->rotate(&task->table, a->q + index * d, a->q_stride, n, 1, d, a->span->positions);
+        task->rotate(&task->table, a->q + index * d + (a->shared ? a->k_width : 0), a->q_stride, n, 1, d,
+                     a->span->positions);
     if (index < n_heads && a->config->query_growth > 0)
         grow_head(a, a->q + index * d);
-    if (index >= n_heads)
+    if (index < n_heads)
+        return CALM_OK;
+    if (a->shared)
+        task->rotate(&task->table, a->shared, a->shared_stride, n, 1, a->shared_width, a->span->positions);
+    else
         task->rotate(&task->table, a->k + (index - n_heads) * d, a->kv_stride, n, 1, d, a->span->positions);
     return CALM_OK;
 }
@@ -283,7 +304,7 @@ calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm
         return CALM_OK;
     /* The table depends on the block and on how far the window reaches. */
     CALM_TRY(calm_rope_find(ctx, rope, config, block->index, n ? position(a, n - 1) + 1 : 0, &task.table));
-    return calm_parallel_for(ctx, config->n_heads + config->n_kv, rotate_head, &task);
+    return calm_parallel_for(ctx, config->n_heads + (a->shared ? 1 : config->n_kv), rotate_head, &task);
 }
 
 size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
@@ -306,8 +327,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     const calm_config *config = block->config;
     const size_t n = span->n_tokens, width = config->n_heads * config->head_dim;
     CALM_SCOPED_SCRATCH(ctx);
-    calm_heads a = {.config = config, .span = span, .window = config->window[block->index],
-                    .distance = block->distance};
+    calm_heads a = calm_heads_of(block, span);
     float *context;
     calm_observation seen = {CALM_HOOK_QKV_IN, CALM_NO_EXPERT, span->window, h, n, config->hidden, NULL};
     CALM_TRY(calm_observe(observer, ctx, &seen));

@@ -1,41 +1,15 @@
-/* Backward pass of attention, in the blocks of query rows of the forward pass.
- *
- *   context = P V,  P = softmax(S)      dV = P^T dC     dP = dC V^T     dS = P (dP - rowsum(P dP))
- *   S = scale Q K^T                     dQ = scale dS K                 dK = scale dS^T Q
- *   S = cap tanh(scale Q K^T / cap)     dS (1 - tanh^2) instead of dS there
- *
- * P of a long window is computed again from q and k: T^2 / 2 values of every head would be most of the tape. */
+/* Backward pass of attention: its projections, norms and rotation; heads_back.c has that of the scores. */
 #include "ptq/model/attention_back.h"
 
 #include <string.h>
 
-#include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/norm_back.h"
-#include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
-/* Bytes of P that are kept of a window: a fifth of a step's time in attention, of 512 tokens and 32 heads. */
-#define KEPT_MOST ((size_t)32 << 20)
-
 /* ---- forward ---- */
-
-/* What is kept of P; 0: nothing.  A cap's slope is at the scores themselves, which are not there any more. */
-static size_t kept_bytes(const calm_config *config, size_t n_tokens)
-{
-    const size_t bytes = CALM_BYTES(float, config->n_heads * n_tokens * n_tokens);
-    return config->attention_cap > 0 || bytes > KEPT_MOST ? 0 : bytes;
-}
-
-static calm_status new_kept(calm_ctx *ctx, const calm_config *config, size_t n_tokens, calm_heads_kept *out)
-{
-    if (!kept_bytes(config, n_tokens))
-        return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->numerators, config->n_heads * n_tokens * n_tokens));
-    return CALM_NEW_RAW(ctx, ctx->scratch, out->sums, config->n_heads * n_tokens);
-}
 
 /* Room for q and k, or the matrix that they are columns of, as they are before their norms. */
 static calm_status new_raw(calm_ctx *ctx, const calm_block *block, calm_attention_tape *tape)
@@ -67,13 +41,12 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
 {
     const calm_config *config = block->config;
     const size_t n = span->n_tokens;
-    *tape = (calm_attention_tape){.heads = {.config = config, .span = span, .window = config->window[block->index],
-                                              .distance = block->distance}};
+    *tape = (calm_attention_tape){.heads = calm_heads_of(block, span)};
     CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply_tiled, &tape->heads));
     CALM_TRY(new_raw(ctx, block, tape));
     /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * config->n_heads * config->head_dim));
-    CALM_TRY(new_kept(ctx, config, n, &tape->kept));
+    CALM_TRY(calm_heads_keep(ctx, config, n, &tape->kept));
     if (!config->arch->late_qk_norm)
         CALM_TRY(keep_and_norm(ctx, block, tape));
     CALM_SCOPED_SCRATCH(ctx);
@@ -85,91 +58,6 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
 }
 
 /* ---- backward ---- */
-
-/* Gradients of the heads: dq is laid out as q, dk and dv [T, h d] have a column for every query head. */
-typedef struct heads_back {
-    const calm_heads *heads;
-    const calm_heads_kept *kept;
-    const float *dcontext;
-    float *dq, *dk, *dv;
-    size_t kv_stride; /* of dk and dv */
-} heads_back;
-
-/* P of a block of query rows; capped (NULL: no cap) its scores, sums room. */
-static calm_status softmax_again(calm_ctx *ctx, const heads_back *back, const calm_query_rows *rows, float *p,
-                                 float *capped, float *sums)
-{
-    const calm_heads *a = back->heads;
-    const size_t n = rows->n, n_keys = rows->n_keys, n_tokens = a->span->n_tokens;
-    if (back->kept->numerators) {
-        const size_t row = rows->head * n_tokens + rows->first;
-        memcpy(p, back->kept->numerators + row * n_tokens, n * n_keys * sizeof *p);
-        memcpy(sums, back->kept->sums + row, n * sizeof *sums);
-    } else {
-        CALM_TRY(calm_heads_scores(ctx, a, rows, p));
-        /* The cap's slope is that at the scores, which the softmax overwrites. */
-        if (capped)
-            memcpy(capped, p, n * n_keys * sizeof *p);
-        calm_heads_exponentiate(a, rows, p, sums);
-    }
-    /* Forward the division comes after the product with v; here p is needed itself. */
-    for (size_t r = 0; r < n; r++)
-        calm_vec_scale(n_keys, 1.0f / sums[r], p + r * n_keys);
-    return CALM_OK;
-}
-
-/* One block of query rows of a head: dq of those rows, and what they add to the head's dk and dv.  p, ds, capped
- * [n, n_keys] and sums [n] are room. */
-static calm_status back_query_rows(calm_ctx *ctx, const heads_back *back, const calm_query_rows *rows, float *p,
-                                   float *ds, float *capped, float *sums)
-{
-    const calm_heads *a = back->heads;
-    const calm_config *config = a->config;
-    const size_t d = config->head_dim, width = config->n_heads * d, n = rows->n, n_keys = rows->n_keys;
-    const size_t own = rows->key * back->kv_stride + rows->head * d;
-    const float *dcontext = back->dcontext + rows->context;
-    CALM_TRY(softmax_again(ctx, back, rows, p, capped, sums));
-    calm_sgemm_tn(n_keys, d, n, 1.0f, p, n_keys, dcontext, width, 1.0f, back->dv + own, back->kv_stride);
-    calm_sgemm_nt(n, n_keys, d, 1.0f, dcontext, width, a->v + rows->kv, a->kv_stride, 0.0f, ds, n_keys);
-    /* Keys that a query does not see have p = 0, so nothing goes back to them. */
-    for (size_t r = 0; r < n; r++) {
-        calm_vec_softmax_back(n_keys, p + r * n_keys, ds + r * n_keys);
-        if (capped)
-            calm_vec_soft_cap_back(n_keys, config->attention_scale, config->attention_cap, capped + r * n_keys,
-                                   ds + r * n_keys);
-    }
-    /* The cap's slope has the scale in it. */
-    const float scale = capped ? 1 : config->attention_scale;
-    calm_sgemm_nn(n, d, n_keys, scale, ds, n_keys, a->k + rows->kv, a->kv_stride, 0.0f, back->dq + rows->q,
-                  a->q_stride);
-    calm_sgemm_tn(n_keys, d, n, scale, ds, n_keys, a->q + rows->q, a->q_stride, 1.0f, back->dk + own, back->kv_stride);
-    return CALM_OK;
-}
-
-/* Task: a query head, block after block, since every block adds to dk and dv of the same keys. */
-static calm_status back_head(calm_ctx *ctx, size_t head, void *user)
-{
-    const heads_back *back = user;
-    const calm_heads *a = back->heads;
-    const size_t n_tokens = a->span->n_tokens, n = calm_size_min(n_tokens, CALM_QUERY_ROWS), d = a->config->head_dim;
-    /* For the longest block of query rows of a causal head, the last. */
-    float *p, *ds, *capped = NULL, *sums;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * n_tokens));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, ds, n * n_tokens));
-    if (a->config->attention_cap > 0)
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, capped, n * n_tokens));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sums, n));
-    /* The head's own columns, which no other task touches. */
-    for (size_t t = 0; t < n_tokens; t++) {
-        memset(back->dk + t * back->kv_stride + head * d, 0, d * sizeof *back->dk);
-        memset(back->dv + t * back->kv_stride + head * d, 0, d * sizeof *back->dv);
-    }
-    for (size_t first = 0; first < n_tokens; first += CALM_QUERY_ROWS) {
-        const calm_query_rows rows = calm_heads_rows(a, head, first);
-        CALM_TRY(back_query_rows(ctx, back, &rows, p, ds, capped, sums));
-    }
-    return CALM_OK;
-}
 
 /* Room for dq, dk and dv in the layout of the projected matrices. */
 static calm_status new_like(calm_ctx *ctx, const calm_block *block, const calm_heads *a, calm_heads *out)
@@ -184,49 +72,6 @@ static calm_status new_like(calm_ctx *ctx, const calm_block *block, const calm_h
     }
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->k, n * a->kv_stride));
     return CALM_NEW_RAW(ctx, ctx->scratch, out->v, n * a->kv_stride);
-}
-
-typedef struct group_task {
-    const heads_back *back;
-    const calm_heads *d;
-} group_task;
-
-/* dk and dv of a key head: the sum over the query heads that share it, by rising head. */
-static calm_status add_groups(calm_ctx *ctx, size_t first, size_t n, void *user)
-{
-    const group_task *task = user;
-    const heads_back *back = task->back;
-    const calm_heads *to = task->d;
-    const size_t d = to->config->head_dim, group = to->config->n_heads / to->config->n_kv;
-    (void)ctx;
-    for (size_t t = first; t < first + n; t++)
-        for (size_t head = 0; head < to->config->n_heads; head++) {
-            const size_t from = t * back->kv_stride + head * d, at = t * to->kv_stride + head / group * d;
-            if (head % group == 0) {
-                memcpy(to->k + at, back->dk + from, d * sizeof *to->k);
-                memcpy(to->v + at, back->dv + from, d * sizeof *to->v);
-            } else {
-                calm_vec_add(d, back->dk + from, to->k + at);
-                calm_vec_add(d, back->dv + from, to->v + at);
-            }
-        }
-    return CALM_OK;
-}
-
-/* d [T, ...] = gradients of rotated q and k and of v, from that of the context. */
-static calm_status scores_back(calm_ctx *ctx, const calm_attention_tape *tape, const float *dcontext,
-                               const calm_heads *d)
-{
-    const calm_heads *a = &tape->heads;
-    const size_t n = a->span->n_tokens, width = a->config->n_heads * a->config->head_dim;
-    /* A head is a task and has its own dk and dv, though heads share keys: their sum has one order, whichever ends
-     * first, and there are as many tasks as query heads. */
-    heads_back back = {a, &tape->kept, dcontext, d->q, NULL, NULL, width};
-    CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dk, n * width));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dv, n * width));
-    CALM_TRY(calm_parallel_for(ctx, a->config->n_heads, back_head, &back));
-    return calm_parallel_rows(ctx, n, add_groups, &(group_task){&back, d});
 }
 
 /* Through the norms of q and k, in place. */
@@ -267,7 +112,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_O], tape->context, n, dy, grads->weight[CALM_ROLE_O],
                               grads->bias[CALM_ROLE_O], false, dcontext));
     /* The steps of the forward pass in reverse, each in place. */
-    CALM_TRY(scores_back(ctx, tape, dcontext, &d));
+    CALM_TRY(calm_heads_back(ctx, a, &tape->kept, dcontext, &d));
     if (block->config->arch->late_qk_norm)
         CALM_TRY(norms_back(ctx, block, tape, grads, &d));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
@@ -310,11 +155,8 @@ size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
     const size_t no_v = calm_has_role(config, CALM_ROLE_FUSED_QKV) || !raw
                             ? 0
                             : CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
-    /* A shorter window may be kept where the longest is not. */
-    const size_t sums = CALM_BYTES(float, config->n_heads * n_tokens);
-    const size_t kept = config->attention_cap > 0 ? 0 : sums + calm_size_min(
-        KEPT_MOST, CALM_BYTES(float, config->n_heads * n_tokens * n_tokens));
-    return projected_bytes(config, n_tokens) + raw - no_v + context_bytes(config, n_tokens) + kept;
+    return projected_bytes(config, n_tokens) + raw - no_v + context_bytes(config, n_tokens)
+           + calm_heads_keep_bytes(config, n_tokens);
 }
 
 size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
@@ -329,11 +171,8 @@ size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tok
 
 size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
-    const size_t d = config->head_dim, rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
-    const size_t squares = (config->attention_cap > 0 ? 3 : 2) * CALM_BYTES(float, rows * n_tokens);
-    /* Every worker has the squares of one head. */
-    const size_t workers = calm_size_min(n_threads, config->n_heads) * (squares + CALM_BYTES(float, rows));
-    const size_t scores = 2 * context_bytes(config, n_tokens) + workers;
+    const size_t d = config->head_dim;
+    const size_t scores = 2 * context_bytes(config, n_tokens) + calm_heads_back_bytes(config, n_tokens, n_threads);
     const size_t norms = config->qk_norm == CALM_QK_NORM_WHOLE
                              ? calm_norm_back_scratch_bytes(config->n_heads * d, n_tokens)
                              : calm_norm_back_scratch_bytes(d, n_tokens);

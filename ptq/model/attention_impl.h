@@ -12,6 +12,11 @@ typedef struct calm_heads {
     const calm_span *span;
     float *q, *k, *v; /* first columns of [T, q_stride] and [T, kv_stride]     */
     size_t q_stride, kv_stride;
+    size_t k_width, v_width; /* of a head's own key and of its value           */
+    size_t kv_step;          /* columns from a head's key to the next, and from a value to the next */
+    float *shared;           /* [T, shared_stride] the part of the key that all heads have, met by the last
+                                shared_width channels of a query head; NULL: none */
+    size_t shared_stride, shared_width;
     size_t window; /* keys that a query sees; 0: all                        */
     const float *distance; /* added to scores (distance.h), or NULL         */
 } calm_heads;
@@ -20,8 +25,11 @@ typedef struct calm_heads {
 typedef struct calm_query_rows {
     size_t head, first, n; /* queries first .. first + n - 1                                       */
     size_t key, n_keys;    /* keys key .. key + n_keys - 1                                         */
-    size_t q, kv, context; /* where they begin in q, in k and v, and in the context [T, h d]       */
+    size_t q, kv, context; /* where they begin in q, in k and v, and in the context                */
 } calm_query_rows;
+
+/* Heads of one width, head_dim, for queries, keys and values; q, k and v are not there yet. */
+calm_heads calm_heads_of(const calm_block *block, const calm_span *span);
 
 /* q, k and v of all tokens from h [T, D], in ctx->scratch: three products, or columns of one. */
 calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const float *h, calm_apply_fn *apply,
@@ -53,7 +61,7 @@ calm_status calm_heads_scores(calm_ctx *ctx, const calm_heads *a, const calm_que
  * [n] of each row. */
 void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums);
 
-/* Those rows of the context [T, h d]; scores [n, n_keys] and sums [n] are room for them. */
+/* Those rows of the context [T, h v_width]; scores [n, n_keys] and sums [n] are room for them. */
 calm_status calm_heads_attend(calm_ctx *ctx, const calm_heads *a, const calm_query_rows *rows, float *scores,
                               float *sums, float *context);
 
@@ -65,6 +73,18 @@ typedef struct calm_heads_kept {
 
 /* All of the context, blocks of query rows on the workers of ctx. */
 calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, float *context);
+
+/* Room for them in ctx->scratch, of windows that are short enough; what that takes of a window of T tokens at most. */
+calm_status calm_heads_keep(calm_ctx *ctx, const calm_config *config, size_t n_tokens, calm_heads_kept *out);
+size_t calm_heads_keep_bytes(const calm_config *config, size_t n_tokens);
+
+/* d = gradients of rotated q and k, of the shared key and of v, in the layout of `a`, from that of the context. */
+calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, const float *dcontext,
+                            const calm_heads *d);
+
+/* What its workers hold of ctx->scratch; besides it holds keys, shared keys and values [T, width] of all query
+ * heads. */
+size_t calm_heads_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads);
 
 /* Blocks of query rows of one head. */
 size_t calm_heads_query_blocks(size_t n_tokens);

@@ -8,18 +8,15 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/wrapper.h"
 
-/* The failure names what was found and every class that is known. */
+/* The failure names what was found and every family that is known: their classes are more than a message holds. */
 static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const char *class_name, const char *model_type)
 {
     size_t n;
-    /* All class names in one line; the lists are joined by '|'. */
     const calm_arch *const *all = calm_architectures(&n);
     CALM_SCOPED_TEXT(known);
     for (size_t i = 0; i < n; i++)
-        calm_text_printf(&known, "%s%s", i ? "|" : "", all[i]->classes);
-    for (char *at = known.data; at && (at = strchr(at, '|'));)
-        *at = ' ';
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: architecture %s is not known; calm knows %s", path,
+        calm_text_printf(&known, "%s%s", i ? " " : "", all[i]->name);
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: architecture %s is not known; calm knows the families %s", path,
                      class_name ? class_name : model_type ? model_type : "(none named)",
                      known.data ? known.data : "none");
 }
@@ -49,6 +46,8 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
     const calm_arch *arch = config->arch;
     const calm_size_keys *keys = size_keys(arch, root);
     CALM_TRY(calm_config_size(ctx, path, root, keys->heads, NULL, &config->n_heads));
+    if (arch->latent)
+        return calm_config_latent_heads(ctx, path, root, config);
     /* null is the quotient too, where a class has a number of its own. */
     const bool quotient = !arch->default_head_dim || calm_json_get(root, "head_dim");
     /* Only then is the width of a head the quotient; elsewhere heads * head_dim may differ from the hidden size. */

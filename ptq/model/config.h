@@ -48,6 +48,7 @@ typedef struct calm_rope_config {
     bool truncate;
     const double *long_factor, *short_factor;    /* [r / 2] longrope                                     */
     double m;                           /* cos and sin are multiplied by it                              */
+    double m_all;                       /* scores of latent attention by its square                      */
 } calm_rope_config;
 
 /* Rotary embeddings a model may have: one for all blocks, or a second one for blocks that slide. */
@@ -58,6 +59,12 @@ typedef enum calm_router_score {
     CALM_ROUTER_SIGMOID,
     CALM_ROUTER_SPARSEMIXER,      /* two rounds, each a softmax over what is near the largest */
 } calm_router_score;
+
+/* Widths of latent attention (latent.h), a head's where nothing else is said. */
+typedef struct calm_latent_config {
+    size_t q_rank, kv_rank;       /* of a token's narrow rows; q_rank 0: queries are one product */
+    size_t nope, rope, value;     /* of a key's own channels, of its shared ones, which turn, and of a value */
+} calm_latent_config;
 
 #define CALM_ROUTER_GROUPS 64     /* most groups of experts */
 
@@ -91,6 +98,7 @@ struct calm_config {
     size_t hidden, inner;             /* D; width of the MLP                                    */
     size_t n_blocks, vocab;
     size_t n_heads, n_kv, head_dim;   /* query heads, key/value heads, width of each            */
+    calm_latent_config latent;        /* rope 0: attention is not latent                        */
     size_t max_positions, n_types;    /* rows of the position and type embeddings, encoders     */
     size_t position_base;             /* row of the first token's position; not 0: tokens count, padding (id
                                          position_base - 1) does not, and has row position_base - 1 */
@@ -215,6 +223,16 @@ calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json
 /* The rest of DeepSeek's mixtures: n_shared_experts, first_k_dense_replace, n_group, topk_group and
  * routed_scaling_factor; scores are sigmoids, and a bias counts for the choice. */
 calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Both of those by DeepSeek's keys, none of which may be absent. */
+calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Sizes of latent attention: config->latent, n_kv, head_dim (of a query) and attention_scale; before the rotary
+ * embedding is read. */
+calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* The rest of it, for read_config: the scale under yarn, the order of channels, biases, and the kind of every block. */
+calm_status calm_config_latent(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* Fill config->moe from num_experts (or num_local_experts), num_experts_per_tok, moe_intermediate_size,
  * norm_topk_prob, decoder_sparse_step and mlp_only_layers. */

@@ -99,6 +99,20 @@ calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
+calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    /* The defaults of the families' classes differ; published files leave none of these out. */
+    static const char *const needed[] = {"n_shared_experts", "first_k_dense_replace", "routed_scaling_factor",
+                                         "norm_topk_prob"};
+    const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (calm_json_typeof(calm_json_get(root, needed[i])) == CALM_JSON_NULL)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected a value, found nothing", path, needed[i]);
+    CALM_TRY(calm_config_fixed(ctx, path, root, &(calm_fixed_key){"moe_layer_freq", "1"}, 1));
+    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
+    return calm_config_grouped(ctx, path, root, config);
+}
+
 calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     /* Mixtral's name of the key; newer files of other families have it too. */

@@ -89,11 +89,12 @@ static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_con
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"partial_rotary_factor\" %g is not supported for %s", from->path,
                          share, config->arch->name);
     /* Rounded down, as int() does in the reference. */
-    out->rotary = (size_t)((double)config->head_dim * share);
+    const size_t width = config->latent.rope ? config->latent.rope : config->head_dim;
+    out->rotary = (size_t)((double)width * share);
     if (out->rotary == 0 || out->rotary % 2 != 0)
         return calm_fail(ctx, CALM_EFORMAT,
-                         "%s: rotary embedding of %zu of head_dim %zu channels: expected an even number, at least 2",
-                         from->path, out->rotary, config->head_dim);
+                         "%s: rotary embedding of %zu of %s %zu channels: expected an even number, at least 2",
+                         from->path, out->rotary, config->latent.rope ? "qk_rope_head_dim" : "head_dim", width);
     return CALM_OK;
 }
 
@@ -186,11 +187,11 @@ static calm_status read_llama3(calm_ctx *ctx, const source *from, calm_rope_conf
     return CALM_OK;
 }
 
-/* One embedding from its object; `theta` is that of the top level. */
-static calm_status read_one(calm_ctx *ctx, const source *from, double theta, const calm_config *config,
+/* What its kind has; `theta` is that of the top level. */
+static calm_status read_kind(calm_ctx *ctx, const source *from, double theta, const calm_config *config,
                             calm_rope_config *out)
 {
-    *out = (calm_rope_config){.factor = 1, .m = 1, .neighbours = config->arch->neighbours};
+    *out = (calm_rope_config){.factor = 1, .m = 1, .m_all = 1, .neighbours = config->arch->neighbours};
     if (calm_json_typeof(from->described) != CALM_JSON_NULL && calm_json_typeof(from->described) != CALM_JSON_OBJECT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: expected an object", from->path);
     CALM_TRY(check_names(ctx, from, config->arch));
@@ -214,6 +215,18 @@ static calm_status read_one(calm_ctx *ctx, const source *from, double theta, con
     if (out->kind == CALM_ROPE_DYNAMIC && out->rotary < 4)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type dynamic: expected at least 4 rotary channels, found %zu",
                          from->path, out->rotary);
+    return CALM_OK;
+}
+
+/* One embedding from its object.  DeepSeek's second scale counts for every kind but the plain one. */
+static calm_status read_one(calm_ctx *ctx, const source *from, double theta, const calm_config *config,
+                            calm_rope_config *out)
+{
+    double scale_all;
+    CALM_TRY(read_kind(ctx, from, theta, config, out));
+    CALM_TRY(number(ctx, from, "mscale_all_dim", &(double){0}, 0, FACTOR_MAX, &scale_all));
+    if (out->kind != CALM_ROPE_DEFAULT && scale_all > 0)
+        out->m_all = yarn_scale(out->factor, scale_all);
     return CALM_OK;
 }
 

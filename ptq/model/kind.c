@@ -144,6 +144,14 @@ bool calm_slot_has_job(const calm_config *config, calm_sublayer slot, calm_job_k
     return find_job(calm_kind_dense(config, slot), job) != NULL;
 }
 
+bool calm_job_exists(const calm_config *config, calm_job_kind job)
+{
+    bool any = false;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        any |= calm_role_job(role) == job && calm_has_role(config, role);
+    return any;
+}
+
 calm_job_kind calm_slot_first_job(const calm_config *config, calm_sublayer slot)
 {
     return calm_kind_dense(config, slot)->jobs[0].job;
@@ -309,7 +317,7 @@ bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long exper
     if (hook == calm_sublayer_output(slot) || lists_hook(kind, hook))
         return true;
     for (size_t i = 0; i < kind->n_jobs; i++)
-        if (calm_job_input(kind->jobs[i].job) == hook)
+        if (calm_job_input(kind->jobs[i].job) == hook && calm_job_exists(config, kind->jobs[i].job))
             return true;
     return false;
 }

@@ -115,6 +115,9 @@ struct calm_kind {
     /* [out, in] of a role that the block has. */
     void (*shape)(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in);
 
+    /* Keys of config.json that this shape follows from, for messages.  NULL: what is said is enough. */
+    const char *(*keys)(calm_role role);
+
     /* Dimensions of a plain tensor that the family names, *n_dims of them; 0: this block has none.  NULL: no plains. */
     void (*plain_shape)(const calm_config *config, calm_plain plain, size_t shape[CALM_PLAIN_DIMS], int *n_dims);
 
@@ -138,6 +141,9 @@ struct calm_kind {
 
     const calm_kind_back *back;       /* NULL: learning and gradient weights are refused by the kind's name */
 };
+
+/* Those that families name (calm_block_shape). */
+extern const calm_kind calm_kind_mla;
 
 /* The known kinds, *n of them, in the order of kinds.def. */
 const calm_kind *const *calm_kinds(size_t *n);
@@ -173,6 +179,9 @@ unsigned calm_scored_inputs(const calm_config *config, calm_sublayer sublayer, u
 
 /* Is a job one of the slot's? */
 bool calm_slot_has_job(const calm_config *config, calm_sublayer slot, calm_job_kind job);
+
+/* Has a block a linear of the job? */
+bool calm_job_exists(const calm_config *config, calm_job_kind job);
 
 /* The first job of a slot, which reads the sublayer's input. */
 calm_job_kind calm_slot_first_job(const calm_config *config, calm_sublayer slot);

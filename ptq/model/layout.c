@@ -106,6 +106,9 @@ static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_j
 {
     const calm_config *config = calm_config_at(b->config, block);
     const calm_kind_job *traits = calm_job_traits(config, kind);
+    /* Of a job that some blocks have no linear of, nothing is listed. */
+    if (!calm_job_exists(config, kind))
+        return CALM_OK;
     /* Only v can differ, so that two jobs are enough; a fused matrix of all three has one type. */
     const bool halves = b->split && traits->splits && calm_has_role(config, traits->apart);
     if (!halves)

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/message.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/distance.h"
 #include "ptq/model/fused_experts.h"
 #include "ptq/model/gguf_model.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
 #include "ptq/model/transforms.h"
 #include "ptq/model/wrapper.h"
@@ -97,13 +99,30 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     return calm_widen(ctx, model->tensors, tensor, w);
 }
 
+/* The failure of a linear, with the keys of config.json that its shape follows from. */
+static calm_status name_keys(calm_ctx *ctx, const calm_model *model, size_t linear, calm_status status)
+{
+    const calm_layout *layout = &model->layout;
+    size_t job = 0;
+    /* Linears are numbered job by job. */
+    while (layout->jobs[job].first + layout->jobs[job].n <= linear)
+        job++;
+    const calm_kind *kind = calm_kind_at(&model->config, layout->jobs[job].block,
+                                         calm_job_sublayer(layout->jobs[job].kind));
+    if (status != CALM_EFORMAT || !kind->keys)
+        return status;
+    return calm_fail_prefix(ctx, "%s: %s", model->dir, kind->keys(layout->linears[linear].role));
+}
+
 /* Presence, shape and dtype of every linear and its bias; names are rewound one by one, there may be 10^5. */
 static calm_status check_linears(calm_ctx *ctx, const calm_model *model)
 {
     for (size_t i = 0; i < model->layout.n_linears; i++) {
         const calm_linear_ref *linear = &model->layout.linears[i];
         CALM_SCOPED_SCRATCH(ctx);
-        CALM_TRY(read_linear(ctx, model, linear->module, linear->out, linear->in, NULL, NULL));
+        const calm_status status = read_linear(ctx, model, linear->module, linear->out, linear->in, NULL, NULL);
+        if (status != CALM_OK)
+            return name_keys(ctx, model, i, status);
         if (linear->bias)
             CALM_TRY(calm_model_read_part(ctx, model, linear->module, "bias", linear->out, NULL));
     }

@@ -76,7 +76,7 @@ for model in "$work"/families/*/; do
     family=$(basename "$model")
     for scheme in w4a16_g32 w8a8_symact w8a8_asymact w8a8_static; do
         # Granite's experts are read of one tensor alone.
-        case $family-$scheme in *moe-w8a8_* | mixtral-w8a8_* | minimax_m2-w8a8_* | granitemoe-*) continue ;; esac
+        case $family-$scheme in *moe-w8a8_* | mixtral-w8a8_* | minimax_m2-w8a8_* | deepseek_v?-w8a8_* | glm4_moe_lite-w8a8_* | granitemoe-*) continue ;; esac
         out=$work/read/$family-$scheme
         calm quantize --model "$model" --scheme $scheme --algorithms rtn,smoothquant --tokens "$work/families/tokens.jsonl" \
             --samples 8 --seqlen 32 --guard-samples 0 --expert-tokens 1 --no-eval --quiet --output "$out" \

@@ -114,7 +114,8 @@ def packed(method):
 
 
 KINDS = {
-    "fp8-block": fp8(16, torch.float32), "fp8-block-bf16": fp8(8, torch.bfloat16), "fp8-ue8m0": fp8(16, "ue8m0"),
+    "fp8-block": fp8(16, torch.float32), "fp8-block-4": fp8(4, torch.float32),
+    "fp8-block-bf16": fp8(8, torch.bfloat16), "fp8-ue8m0": fp8(16, "ue8m0"),
     "fp8-tensor": fp8(0, torch.bfloat16), "mxfp4": mxfp4(), "ct-tensor": compressed("tensor"),
     "ct-channel": compressed("channel"), "ct-channel-f32": compressed("channel", torch.float32),
     "ct-block": compressed("block"), "ct-mxfp4": packed("mxfp4"), "ct-nvfp4": packed("nvfp4"),

@@ -29,6 +29,10 @@ make random:qwen3 qwen3 fp8-block fp8-block-bf16 fp8-ue8m0 fp8-tensor ct-tensor 
 for name in mixtral ministral3 wrapper_mistral3; do
     [ ! -d "$fixtures/families/$name" ] || make "$fixtures/families/$name" "$name" fp8-block fp8-tensor
 done
+# Ranks of latents are no multiples of 16.
+for name in deepseek_v2 deepseek_v3 glm4_moe_lite; do
+    [ ! -d "$fixtures/families/$name" ] || make "$fixtures/families/$name" "$name" fp8-block-4
+done
 [ ! -d "$fixtures/families/gpt_oss" ] || make "$fixtures/families/gpt_oss" fixture_gpt_oss mxfp4
 # Fixtures that are published so already.
 for config in "$fixtures"/*/*/config.json; do

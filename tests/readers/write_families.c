@@ -2,7 +2,8 @@
  *
  *   FOLDER/FAMILY/config.json, model.safetensors    FOLDER/tokens.jsonl
  *
- * plain: without biases where a family can do without, and with their own heads. */
+ * plain: without biases where a family can do without, and with their own heads.  FAMILY.dense: of latent attention
+ * without experts. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -16,14 +17,15 @@
 static const char *folder;
 static bool plain;
 
-static void write_family(const char *family)
+static void write_family(const char *family, bool dense)
 {
     static const char *const files[] = {"config.json", "model.safetensors"};
     tiny_model spec = tiny_wide(family);
+    spec.n_dense = dense ? spec.n_blocks : 0;
     spec.bias = spec.bias && !plain;
     spec.tied = spec.tied && !plain;
     spec.extra = "\"pad_token_id\": 0";    /* transformers' default is beyond the vocabulary in some classes */
-    const char *from = tiny_model_write(&spec), *to = test_format("%s/%s", folder, family);
+    const char *from = tiny_model_write(&spec), *to = test_format("%s/%s%s", folder, family, dense ? ".dense" : "");
     ck_ok(calm_make_parent(ctx, test_format("%s/config.json", to)));
     for (size_t i = 0; i < 2; i++)
         ck_ok(calm_copy_file(ctx, test_format("%s/%s", from, files[i]), test_format("%s/%s", to, files[i])));
@@ -33,9 +35,11 @@ TEST(write_all)
 {
     const char *text = "";
     for (size_t f = 0; tiny_families[f]; f++)
-        write_family(tiny_families[f]);
+        write_family(tiny_families[f], false);
     for (size_t f = 0; tiny_encoders[f]; f++)
-        write_family(tiny_encoders[f]);
+        write_family(tiny_encoders[f], false);
+    for (size_t f = 0; f < 3; f++)
+        write_family((const char *const[]){"deepseek_v2", "deepseek_v3", "glm4_moe_lite"}[f], true);
     for (size_t line = 0; line < N_LINES; line++) {
         text = test_format("%s{\"ids\": [", text);
         for (size_t i = 0; i < TOKENS; i++)

@@ -28,7 +28,8 @@ typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER } conditio
 
 /* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
  * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
- * three times D, R buckets of distances, H heads. */
+ * three times D, R buckets of distances, H heads; of latent attention q rows of all queries, r and l the ranks of
+ * queries and of keys, a rows of kv_a, b of kv_b, o columns of o. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
@@ -108,6 +109,18 @@ static const tensor_row olmoe[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), ATTENTION,
 static const tensor_row glm4_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), QKV(BIASED), O, MLP(DENSE), EXPERTS,
                                       GATED("mlp.shared_experts", 'e', SPARSE),
                                       {L "mlp.gate.e_score_correction_bias", 'E', 0, SPARSE}, HEAD, {0}};
+#define LATENT                                                                                               \
+    LINEAR("self_attn.kv_a_proj_with_mqa", 'a', 'D', ALWAYS, BIASED),                                        \
+    {L "self_attn.kv_a_layernorm.weight", 'l', 0, ALWAYS}, \
+    {L "self_attn.kv_b_proj.weight", 'b', 'l', ALWAYS}, LINEAR("self_attn.o_proj", 'D', 'o', ALWAYS, BIASED)
+#define NARROW_Q                                                                                             \
+    LINEAR("self_attn.q_a_proj", 'r', 'D', ALWAYS, BIASED), {L "self_attn.q_a_layernorm.weight", 'r', 0, ALWAYS}, \
+    {L "self_attn.q_b_proj.weight", 'q', 'r', ALWAYS}
+static const tensor_row deepseek_v2[] = {EMBED, NORMS, {L "self_attn.q_proj.weight", 'q', 'D', ALWAYS}, LATENT,
+                                         MLP(DENSE), EXPERTS, GATED("mlp.shared_experts", 'e', SPARSE), HEAD, {0}};
+static const tensor_row deepseek_v3[] = {EMBED, NORMS, NARROW_Q, LATENT, MLP(DENSE), EXPERTS,
+                                         GATED("mlp.shared_experts", 'e', SPARSE),
+                                         {L "mlp.gate.e_score_correction_bias", 'E', 0, SPARSE}, HEAD, {0}};
 static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
@@ -189,6 +202,9 @@ static const tensor_row embeddinggemma[] = {{"embed_tokens.weight", 'V', 'D', AL
 #define GRANITE                                                                                              \
     ", \"embedding_multiplier\": 3, \"attention_multiplier\": 0.3, \"residual_multiplier\": 0.6, "             \
     "\"logits_scaling\": 1.7"
+#define GROUPED                                                                                              \
+    ROTARY ", \"norm_topk_prob\": true, \"routed_scaling_factor\": 1.5, \"rope_scaling\": {\"type\": \"yarn\", " \
+           "\"factor\": 8, \"mscale\": 1, \"mscale_all_dim\": 1, \"original_max_position_embeddings\": 64}"
 #define BERTS  "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12, \"type_vocab_size\": 2"
 
 static const struct family {
@@ -239,6 +255,13 @@ static const struct family {
      cohere2, NULL, true, NULL},
     {"starcoder2", "Starcoder2ForCausalLM", "starcoder2", "\"hidden_act\": \"gelu_pytorch_tanh\"", starcoder2, NULL,
      true, NULL},
+    {"deepseek_v2", "DeepseekV2ForCausalLM", "deepseek_v2", ROTARY
+     ", \"routed_scaling_factor\": 1.5, \"norm_topk_prob\": false", deepseek_v2, "\"attention_bias\": true", false,
+     "n_routed_experts"},
+    {"deepseek_v3", "DeepseekV3ForCausalLM", "deepseek_v3", GROUPED, deepseek_v3, "\"attention_bias\": true", false,
+     "n_routed_experts"},
+    {"glm4_moe_lite", "Glm4MoeLiteForCausalLM", "glm4_moe_lite", ROTARY ", \"routed_scaling_factor\": 1.5", deepseek_v3,
+     "\"attention_bias\": true", false, "n_routed_experts"},
     {"roberta", "RobertaModel", "roberta", BERTS, roberta, NULL, false, NULL},
     {"distilbert", "DistilBertModel", "distilbert", "\"activation\": \"gelu\"", distilbert, NULL, false, NULL},
     {"mpnet", "MPNetModel", "mpnet", "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12", mpnet, NULL, false, NULL},
@@ -260,7 +283,7 @@ const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "q
                                      "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe",
                                      "smollm3", "seed_oss", "olmo3", "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4",
                                      "granite", "granitemoe", "ministral3", "cohere2", "starcoder2",
-                                     "bert", "bert_mlm", NULL};
+                                     "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "bert", "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
                                      "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};
@@ -270,6 +293,12 @@ static bool is_listed(const char *const *list, const char *name)
     while (*list && strcmp(*list, name) != 0)
         list++;
     return *list;
+}
+
+/* Has it latent attention? */
+static bool is_latent(const char *family)
+{
+    return strncmp(family, "deepseek_v", 10) == 0 || strcmp(family, "glm4_moe_lite") == 0;
 }
 
 static const struct family *find_family(const tiny_model *model)
@@ -286,7 +315,7 @@ tiny_model tiny_of(const char *family)
     tiny_model model = tiny_default;
     model.family = family;
     const bool grouped = strcmp(family, "eurobert") == 0 || strcmp(family, "embeddinggemma") == 0;
-    if (strncmp(family, "bert", 4) == 0 || (is_listed(tiny_encoders, family) && !grouped))
+    if (is_latent(family) || strncmp(family, "bert", 4) == 0 || (is_listed(tiny_encoders, family) && !grouped))
         model.n_kv = model.n_heads;
     return model;
 }
@@ -306,6 +335,8 @@ tiny_model tiny_wide(const char *family)
 static size_t size_of(const tiny_model *m, char size)
 {
     const size_t q = m->n_heads * m->head_dim, kv = m->n_kv * m->head_dim;
+    /* Latent: a key has 3/2 head_dim channels of its own, a value head_dim. */
+    const size_t turned = m->hidden / 2, own = m->head_dim + m->head_dim / 2;
     switch (size) {
     case 'D': return m->hidden;
     case 'M': return m->inner;
@@ -324,6 +355,12 @@ static size_t size_of(const tiny_model *m, char size)
     case '3': return 3 * m->hidden;
     case 'R': return 32;
     case 'H': return m->n_heads;
+    case 'q': return m->n_heads * (own + turned);
+    case 'r': return m->hidden;
+    case 'l': return m->hidden / 2;
+    case 'a': return m->hidden / 2 + turned;
+    case 'b': return m->n_heads * (own + m->head_dim);
+    case 'o': return m->n_heads * m->head_dim;
     default: return 0;
     }
 }
@@ -444,6 +481,22 @@ static const char *window_text(const tiny_model *model, const struct family *fam
     return test_format("%s]", text);
 }
 
+/* Sizes of latent attention and of DeepSeek's mixtures. */
+static const char *latent_text(const tiny_model *model, const char *family)
+{
+    const bool typed = strcmp(family, "glm4_moe_lite") == 0;
+    const char *rank = strcmp(family, "deepseek_v2") == 0 ? "null" : test_format("%zu", size_of(model, 'r'));
+    const char *blocks = test_format("\"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": %zu",
+                                     model->n_dense);
+    for (size_t i = 0; typed && i < model->n_blocks; i++)
+        blocks = test_format("%s%s\"%s\"%s", i ? blocks : "\"mlp_layer_types\": [", i ? ", " : "",
+                             i < model->n_dense ? "dense" : "sparse", i + 1 < model->n_blocks ? "" : "]");
+    return test_format(", \"q_lora_rank\": %s, \"kv_lora_rank\": %zu, \"qk_nope_head_dim\": %zu, \"qk_rope_head_dim\": "
+                       "%zu, \"v_head_dim\": %zu, \"moe_intermediate_size\": %zu, \"n_shared_experts\": 1, %s", rank,
+                       size_of(model, 'l'), model->head_dim + model->head_dim / 2, model->hidden / 2, model->head_dim,
+                       model->expert_inner, blocks);
+}
+
 /* The number of experts under the family's key, their width where intermediate_size is not it, and of which blocks the
  * MLP is one of them. */
 static const char *experts_text(const tiny_model *model, const struct family *family)
@@ -451,7 +504,9 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
     if (!family->experts)
         return "";
     const char *rest = "";
-    if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0 && strcmp(family->name, "phimoe") != 0
+    if (is_latent(family->name))
+        rest = latent_text(model, family->name);
+    else if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0 && strcmp(family->name, "phimoe") != 0
         && strcmp(family->name, "granitemoe") != 0)
         rest = test_format(", \"moe_intermediate_size\": %zu", model->expert_inner);
     if (strcmp(family->name, "qwen2_moe") == 0)
@@ -479,7 +534,8 @@ void tiny_model_write_config(const tiny_model *model, const char *dir)
         "%s, "
         "\"torch_dtype\": \"%s\", %s%s%s%s%s%s%s}\n",
         family->class_name, family->model_type, keys[0], model->hidden, keys[1], model->inner, keys[2],
-        model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv, model->head_dim, N_POSITIONS,
+        model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv,
+        is_latent(family->name) ? model->hidden / 2 : model->head_dim, N_POSITIONS,
         model->tied ? "true" : "false", dtype,
         family->config, model->bias && family->bias ? ", " : "", model->bias && family->bias ? family->bias : "",
         window_text(model, family), experts_text(model, family), model->extra ? ", " : "",

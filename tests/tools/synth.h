@@ -37,10 +37,16 @@ enum {
     SYNTH_LAYER_TYPES = 128,  /* the newer config.json lists them               */
 };
 
+/* Of DeepSeek's families: ranks of the narrow rows, widths of a head, blocks before the first mixture. */
+typedef struct synth_latent {
+    size_t q_rank, kv_rank, nope, rope, value, dense;
+} synth_latent;
+
 typedef struct synth_family {
     const char *config;             /* config.json in the classic spelling; sizes are filled in */
     unsigned flags;
     const char *const *norms;       /* of one block, as wide as the model; NULL-terminated      */
+    const synth_latent *latent;     /* latent attention, and a shared expert; NULL: none        */
 } synth_family;
 
 typedef struct synth_shape {

@@ -16,6 +16,7 @@ static const struct { const char *key; size_t offset; } sizes[] = {
     {"max_position_embeddings", offsetof(synth_shape, positions)},
     {"max_window_layers", offsetof(synth_shape, blocks)},
     {"moe_intermediate_size", offsetof(synth_shape, expert_inner)},
+    {"n_routed_experts", offsetof(synth_shape, experts)},
     {"num_attention_heads", offsetof(synth_shape, heads)},
     {"num_experts", offsetof(synth_shape, experts)},
     {"num_experts_per_tok", offsetof(synth_shape, top)},

@@ -23,7 +23,7 @@ typedef struct listing {
 /* Tensors of one block at most, and outside of the blocks. */
 static size_t most_tensors(const synth_shape *shape, size_t blocks)
 {
-    return blocks * (24 + 3 * shape->experts) + 8;
+    return blocks * (28 + 3 * shape->experts) + 8;
 }
 
 /* Names that are put together here live in ctx->out; "" without memory, which synth_list's status says. */
@@ -76,8 +76,25 @@ static void add_mlp(listing *list, const char *prefix, size_t inner)
 static void add_experts(listing *list, const char *prefix)
 {
     add_linear(list, prefix, "mlp.gate", list->shape->experts, list->shape->hidden, false);
+    if (list->shape->family->latent) {
+        add(list, prefix, "mlp.gate.e_score_correction_bias", list->shape->experts, 0, 0, BIAS_SPREAD);
+        add_mlp(list, join(list, prefix, "mlp.shared_experts."), list->shape->expert_inner);
+    }
     for (size_t e = 0; e < list->shape->experts; e++)
         add_mlp(list, numbered(list, join(list, prefix, "mlp.experts."), e), list->shape->expert_inner);
+}
+
+static void add_latent(listing *list, const char *prefix)
+{
+    const synth_latent *latent = list->shape->family->latent;
+    const size_t hidden = list->shape->hidden, heads = list->shape->heads;
+    add_linear(list, prefix, "self_attn.q_a_proj", latent->q_rank, hidden, false);
+    add_norm(list, prefix, "self_attn.q_a_layernorm", latent->q_rank);
+    add_linear(list, prefix, "self_attn.q_b_proj", heads * (latent->nope + latent->rope), latent->q_rank, false);
+    add_linear(list, prefix, "self_attn.kv_a_proj_with_mqa", latent->kv_rank + latent->rope, hidden, false);
+    add_norm(list, prefix, "self_attn.kv_a_layernorm", latent->kv_rank);
+    add_linear(list, prefix, "self_attn.kv_b_proj", heads * (latent->nope + latent->value), latent->kv_rank, false);
+    add_linear(list, prefix, "self_attn.o_proj", hidden, heads * latent->value, false);
 }
 
 static void add_attention(listing *list, const char *prefix)
@@ -106,8 +123,11 @@ static void list_decoder(listing *list, size_t blocks)
     add(list, "", "model.embed_tokens.weight", shape->vocab, shape->hidden, 0, EMBEDDING_SPREAD);
     for (size_t b = 0; b < blocks; b++) {
         const char *prefix = numbered(list, "model.layers.", b);
-        add_attention(list, prefix);
-        if (shape->family->flags & SYNTH_EXPERTS)
+        if (shape->family->latent)
+            add_latent(list, prefix);
+        else
+            add_attention(list, prefix);
+        if (shape->family->flags & SYNTH_EXPERTS && !(shape->family->latent && b < shape->family->latent->dense))
             add_experts(list, prefix);
         else if (shape->family->flags & SYNTH_FUSED) {
             add_linear(list, prefix, "mlp.gate_up_proj", 2 * shape->inner, shape->hidden, false);

@@ -77,6 +77,33 @@ static const synth_family olmo2 = {.norms = POST_NORMS, .flags = SYNTH_WIDE_NORM
     "\"max_position_embeddings\": 4096, \"pad_token_id\": 100277, \"rms_norm_eps\": 1e-06, \"rope_scaling\": null, "
     "\"rope_theta\": 500000, \"tie_word_embeddings\": false}"};
 
+/* Without the block that predicts a second token, which no forward pass reads. */
+#define DEEPSEEK_V3 \
+    "{\"architectures\": [\"DeepseekV3ForCausalLM\"], \"model_type\": \"deepseek_v3\", " \
+    "\"transformers_version\": \"4.33.1\", " DECODER ", \"attention_bias\": false, \"aux_loss_alpha\": 0.001, " \
+    "\"bos_token_id\": 0, \"eos_token_id\": 1, \"ep_size\": 1, \"first_k_dense_replace\": 3, " \
+    "\"hidden_act\": \"silu\", " \
+    "\"kv_lora_rank\": 512, \"max_position_embeddings\": 163840, \"moe_intermediate_size\": 0, " \
+    "\"moe_layer_freq\": 1, \"n_group\": 8, \"n_routed_experts\": 0, \"n_shared_experts\": 1, " \
+    "\"norm_topk_prob\": true, \"num_experts_per_tok\": 0, \"num_nextn_predict_layers\": 0, \"pretraining_tp\": 1, " \
+    "\"q_lora_rank\": 1536, \"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": 64, \"rms_norm_eps\": 1e-06, " \
+    "\"rope_scaling\": {\"beta_fast\": 32, \"beta_slow\": 1, \"factor\": 40, \"mscale\": 1.0, " \
+    "\"mscale_all_dim\": 1.0, \"original_max_position_embeddings\": 4096, \"type\": \"yarn\"}, " \
+    "\"rope_theta\": 10000, \"routed_scaling_factor\": 2.5, \"scoring_func\": \"sigmoid\", \"seq_aux\": true, " \
+    "\"tie_word_embeddings\": false, \"topk_group\": 4, \"topk_method\": \"noaux_tc\", \"v_head_dim\": 128}"
+
+static const synth_family deepseek_v3 = {.norms = TWO_NORMS, .flags = SYNTH_EXPERTS, .config = DEEPSEEK_V3,
+                                         .latent = &(const synth_latent){1536, 512, 128, 64, 128, 3}};
+static const synth_family kimi_k2 = {.norms = TWO_NORMS, .flags = SYNTH_EXPERTS, .config = DEEPSEEK_V3,
+                                     .latent = &(const synth_latent){1536, 512, 128, 64, 128, 1}};
+
+/* Kimi-K2, where it differs. */
+#define KIMI "\"model_type\": \"kimi_k2\", \"bos_token_id\": 163584, \"eos_token_id\": 163585, " \
+    "\"first_k_dense_replace\": 1, \"max_position_embeddings\": 131072, \"n_group\": 1, \"rope_scaling\": " \
+    "{\"beta_fast\": 1.0, \"beta_slow\": 1.0, \"factor\": 32.0, \"mscale\": 1.0, \"mscale_all_dim\": 1.0, " \
+    "\"original_max_position_embeddings\": 4096, \"type\": \"yarn\"}, \"rope_theta\": 50000.0, " \
+    "\"routed_scaling_factor\": 2.827, \"topk_group\": 1"
+
 static const synth_family bert = {.norms = NULL, .flags = SYNTH_ENCODER, .config =
     "{\"architectures\": [\"BertModel\"], \"model_type\": \"bert\", \"transformers_version\": \"4.8.2\", " SIZES
     ", \"attention_probs_dropout_prob\": 0.1, \"gradient_checkpointing\": false, \"hidden_act\": \"gelu\", "
@@ -109,6 +136,8 @@ const synth_shape synth_shapes[] = {
     {"gemma3-1b", &gemma3, 26, 1152, 6912, 4, 1, 256, 262144, true, 0, 0, 0, 0, NULL},
     {"phi3-mini", &phi3, 32, 3072, 8192, 32, 32, 96, 32064, false, 0, 0, 0, 0, NULL},
     {"olmo2-1b", &olmo2, 16, 2048, 8192, 16, 16, 128, 100352, false, 0, 0, 0, 0, NULL},
+    {"deepseek-v3", &deepseek_v3, 61, 7168, 18432, 128, 128, 192, 129280, false, 256, 8, 2048, 0, NULL},
+    {"kimi-k2", &kimi_k2, 61, 7168, 18432, 64, 64, 192, 163840, false, 384, 8, 2048, 0, KIMI},
     {"minilm", &bert, 6, 384, 1536, 12, 12, 32, 30522, true, 0, 0, 0, 512, NULL},
     {"tiny-qwen3", &qwen3, 3, 96, 160, 4, 2, 32, 4096, true, 0, 0, 0, 0, TINY},
     {"tiny-qwen3-moe", &qwen3_moe, 2, 64, 128, 4, 2, 24, 4096, false, 8, 2, 40, 0, TINY},

@@ -42,7 +42,7 @@ TEST(descriptors)
         ck_assert(names->blocks && names->embed && (names->head || all[i]->encoder) &&
                   names->role[CALM_ROLE_O] && names->role[CALM_ROLE_DOWN]);
         for (calm_role role = CALM_ROLE_Q; role <= CALM_ROLE_V; role++)
-            ck_assert(!names->role[role] == fused_qkv);
+            ck_assert(!names->role[role] == (fused_qkv || all[i]->latent));
         ck_assert(!names->role[CALM_ROLE_UP] == fused_mlp && !(names->role[CALM_ROLE_GATE] && fused_mlp));
         ck_assert(!names->plain[CALM_PLAIN_Q_NORM] == (all[i]->qk_norm == CALM_QK_NORM_NONE) &&
                   !names->plain[CALM_PLAIN_Q_NORM] == !names->plain[CALM_PLAIN_K_NORM]);

@@ -11,7 +11,7 @@
 #include "tests/support/tiny_plan.h"
 
 #define TOKENS 24
-#define ALL_JOBS 15u    /* bits: qkv, o, gate_up, down */
+#define ALL_JOBS ((1u << CALM_N_JOBS) - 1)
 
 /* A plan for block 1 of a model with two; block 0 stays float. */
 typedef struct bench {
@@ -374,7 +374,7 @@ TEST(jobs_that_can_absorb)
         calm_model *model;
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         const bool mixture = calm_config_is_mixture(calm_model_config(model));
-        const bool expected[CALM_N_JOBS] = {[CALM_JOB_QKV] = !post_norm, [CALM_JOB_O] = true,
+        const bool expected[CALM_N_JOBS] = {[CALM_JOB_QKV] = !post_norm, [CALM_JOB_QKV_A] = true, [CALM_JOB_O] = true,
                                             [CALM_JOB_GATE_UP] = !post_norm && !mixture, [CALM_JOB_DOWN] = gated};
         for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++) {
             const calm_job_ref *job = &calm_model_layout(model)->jobs[j];

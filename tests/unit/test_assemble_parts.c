@@ -5,7 +5,7 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-#define ALL_KINDS 15u    /* bits: qkv, o, gate_up, down */
+#define ALL_KINDS ((1u << CALM_N_JOBS) - 1)
 
 static void same_floats(const float *a, const float *b, size_t n)
 {

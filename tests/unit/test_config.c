@@ -217,15 +217,11 @@ TEST(architectures)
                    "architecture GPT2LMHeadModel");
     config_refuses("qwen3", "architectures", "[\"Gemma3ForConditionalGeneration\"]", CALM_EFORMAT,
                    "\"text_config\": expected an object");
-    config_refuses("qwen3", "architectures", "[\"Gemma3nForCausalLM\"]", CALM_EUNSUPPORTED, "Gemma3ForCausalLM");
+    config_refuses("qwen3", "architectures", "[\"Gemma3nForCausalLM\"]", CALM_EUNSUPPORTED, "gemma3");
     size_t n;
     const calm_arch *const *known = calm_architectures(&n);
-    for (size_t i = 0; i < n; i++) {
-        const char *end = strchr(known[i]->classes, '|');
-        const int length = end ? (int)(end - known[i]->classes) : (int)strlen(known[i]->classes);
-        config_refuses("llama", "architectures", "[\"Other\"]", CALM_EUNSUPPORTED,
-                       test_format("%.*s", length, known[i]->classes));
-    }
+    for (size_t i = 0; i < n; i++)
+        config_refuses("llama", "architectures", "[\"Other\"]", CALM_EUNSUPPORTED, known[i]->name);
     calm_config config;
     calm_json *root;
     ck_ok(calm_json_parse(ctx, "x", "{}", 2, &root));

@@ -1,0 +1,45 @@
+/* DeepSeek-V2: V3's blocks with another router, a softmax whose weights are not divided by their sum.
+ *
+ * Reference: arXiv 2405.04434; transformers' modeling_deepseek_v2.py. */
+#include <string.h>
+
+#include "ptq/model/arch.h"
+
+/* The router's choice is by one of two methods. */
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    /* transformers does not divide by the sum, whatever norm_topk_prob says; vLLM does what it says. */
+    static const calm_fixed_key fixed[] = {
+        {"scoring_func", "softmax"}, {"norm_topk_prob", "false"}, {"mlp_bias", "false"}, {"rope_interleave", "true"}};
+    calm_moe_config *moe = &config->moe;
+    const char *method;
+    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
+    CALM_TRY(calm_json_need_string(ctx, path, root, "topk_method", "greedy", &method));
+    if (strcmp(method, "greedy") != 0 && strcmp(method, "group_limited_greedy") != 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"topk_method\": found \"%s\", expected greedy or "
+                         "group_limited_greedy", path, method);
+    CALM_TRY(calm_config_deepseek_mixture(ctx, path, root, config));
+    moe->score = CALM_ROUTER_SOFTMAX;
+    moe->choice_bias = false;
+    moe->sum_plus = 0;
+    moe->group_by_max = true;
+    /* n_group counts with its method alone. */
+    if (strcmp(method, "greedy") == 0)
+        moe->n_groups = moe->top_groups = 1;
+    return calm_config_latent(ctx, path, root, config);
+}
+
+const calm_arch calm_arch_deepseek_v2 = {
+    .name = "deepseek_v2",
+    .classes = "DeepseekV2ForCausalLM",
+    .stem = "DeepseekV2",
+    .prefixes = CALM_DECODER_PREFIXES,
+    .names = &calm_names_latent,
+    .latent = true,
+    .varies = true,
+    .neighbours = true,
+    .default_positions = 2048,
+    .default_rope_theta = 10000.0,
+    .keys = CALM_LATENT_KEYS " mlp_bias",
+    .read_config = read_config,
+};

@@ -1,0 +1,79 @@
+/* config.json: latent attention (latent.h) and what its families share besides. */
+#include <math.h>
+
+#include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
+
+/* A width of a dimension. */
+static calm_status need_size(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, size_t *out)
+{
+    int64_t value;
+    CALM_TRY(calm_json_need_int(ctx, path, root, key, NULL, 1, CALM_SIZE_LIMIT, &value));
+    *out = (size_t)value;
+    return CALM_OK;
+}
+
+/* The rank of queries: a number, or null where they are one product.  Absent means neither. */
+static calm_status read_q_rank(calm_ctx *ctx, const char *path, const calm_json *root, size_t *out)
+{
+    const calm_json *value = calm_json_get(root, "q_lora_rank");
+    *out = 0;
+    if (!value)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"q_lora_rank\": expected a number or null, found nothing", path);
+    return calm_json_typeof(value) == CALM_JSON_NULL ? CALM_OK : need_size(ctx, path, root, "q_lora_rank", out);
+}
+
+/* CALM_EFORMAT unless the key is absent, null or this number. */
+static calm_status need_equal(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, size_t expected,
+                              const char *what)
+{
+    const int64_t usual = (int64_t)expected;
+    int64_t found;
+    /* What follows from other keys is written by transformers all the same. */
+    CALM_TRY(calm_json_need_int(ctx, path, root, key, &usual, 0, CALM_SIZE_LIMIT, &found));
+    if (found != usual)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected %zu (%s), found %lld", path, key, expected, what,
+                         (long long)found);
+    return CALM_OK;
+}
+
+calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    calm_latent_config *latent = &config->latent;
+    CALM_TRY(read_q_rank(ctx, path, root, &latent->q_rank));
+    CALM_TRY(need_size(ctx, path, root, "kv_lora_rank", &latent->kv_rank));
+    CALM_TRY(need_size(ctx, path, root, "qk_nope_head_dim", &latent->nope));
+    CALM_TRY(need_size(ctx, path, root, "qk_rope_head_dim", &latent->rope));
+    CALM_TRY(need_size(ctx, path, root, "v_head_dim", &latent->value));
+    /* Each head has a key of its own, beside the part that all share. */
+    config->n_kv = config->n_heads;
+    config->head_dim = latent->nope + latent->rope;
+    CALM_TRY(need_equal(ctx, path, root, "num_key_value_heads", config->n_heads, "num_attention_heads"));
+    /* Where transformers takes the width of the rotary embedding from. */
+    CALM_TRY(need_equal(ctx, path, root, "head_dim", latent->rope, "qk_rope_head_dim"));
+    CALM_TRY(need_equal(ctx, path, root, "qk_head_dim", config->head_dim, "qk_nope_head_dim + qk_rope_head_dim"));
+    config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
+    /* Each is below 2^24, and so are the heads: their rows have the limit of other dimensions. */
+    const size_t widest = calm_size_max(config->head_dim, latent->nope + latent->value);
+    if (widest > (size_t)CALM_SIZE_LIMIT / config->n_heads)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %zu heads of %zu: expected at most %lld in all", path, config->n_heads,
+                         widest, (long long)CALM_SIZE_LIMIT);
+    return CALM_OK;
+}
+
+calm_status calm_config_latent(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    bool neighbours, bias;
+    /* DeepSeek's published code scales scores by the square of what it does not divide cos and sin by. */
+    config->attention_scale = (float)(rope->m_all * rope->m_all / sqrt((double)config->head_dim));
+    /* Of the channels that turn, in q's rows and in the shared key's. */
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "rope_interleave", &(bool){true}, &neighbours));
+    rope->neighbours = neighbours;
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){false}, &bias));
+    /* The products of the narrow rows have none, nor has q where it is one product. */
+    config->bias[CALM_ROLE_Q_A] = config->bias[CALM_ROLE_KV_A] = config->bias[CALM_ROLE_O] = bias;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        config->shapes[i].kind[CALM_SUBLAYER_ATTENTION] = &calm_kind_mla;
+    return CALM_OK;
+}

@@ -1,0 +1,253 @@
+/* Latent attention against a slow one in double, from the formulas of arXiv 2405.04434: every score by itself, keys and
+ * values of all heads written out, no blocks of rows.
+ *
+ * Tolerance: as test_attention_oracle.c derives it, with up to seven float32 sums behind one another (two of q, two of
+ * k, scores, context, output) and two norms, each within n 2^-24: 32 n 2^-24 of the largest output, and for angles
+ * 1e-4, with gaps 2e-4. */
+#include "ptq/base/rng.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
+#include "ptq/model/rope.h"
+#include "tests/support/harness.h"
+
+typedef struct setting {
+    size_t hidden, n_heads, q_rank, kv_rank, nope, rope, value;
+    bool bias, halves;    /* halves: channel c turns with c + r / 2 */
+    bool gaps;
+    double scale;         /* of scores beside 1 / sqrt(d); 0: 1     */
+} setting;
+
+#define MAX_POSITIONS ((size_t)601)
+
+static float *draw(size_t n, double mean, double spread, uint64_t stream)
+{
+    float *x;
+    ck_ok(CALM_NEW(ctx, ctx->out, x, n));
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(mean + spread * calm_rng_normal(11, stream, i));
+    return x;
+}
+
+static calm_weight draw_weight(size_t out, size_t in, bool bias, uint64_t stream)
+{
+    return (calm_weight){.name = "w", .out = out, .in = in, .w = draw(out * in, 0, 1.5 / sqrt((double)in), stream),
+                         .bias = bias ? draw(out, 0, 0.5, stream + 100) : NULL};
+}
+
+static calm_norm draw_norm(size_t width, uint64_t stream)
+{
+    return (calm_norm){.kind = CALM_NORM_RMS, .eps = 1e-6f, .width = width, .w = draw(width, 1, 0.2, stream)};
+}
+
+/* What a block points to. */
+typedef struct fixture {
+    calm_arch arch;
+    calm_config config;
+    calm_block block;
+    size_t window;
+    bool local;
+} fixture;
+
+static void new_block(const setting *s, fixture *f)
+{
+    const size_t d = s->nope + s->rope, n = s->n_heads;
+    *f = (fixture){.window = 0};
+    f->arch = (calm_arch){.name = "oracle", .latent = true};
+    f->config = (calm_config){
+        .arch = &f->arch, .hidden = s->hidden, .n_heads = n, .n_kv = n, .head_dim = d, .n_blocks = 1,
+        .latent = {s->q_rank, s->kv_rank, s->nope, s->rope, s->value}, .window = &f->window, .local_rope = &f->local,
+        .max_positions = MAX_POSITIONS, .attention_scale = (float)((s->scale > 0 ? s->scale : 1) / sqrt((double)d)),
+        .rope = {{.kind = CALM_ROPE_DEFAULT, .theta = 10000.0, .factor = 1, .m = 1, .rotary = s->rope,
+                  .neighbours = !s->halves}}};
+    f->block = (calm_block){.config = &f->config};
+    calm_weight *weight = f->block.weight;
+    if (s->q_rank) {
+        weight[CALM_ROLE_Q_A] = draw_weight(s->q_rank, s->hidden, s->bias, 1);
+        weight[CALM_ROLE_Q_B] = draw_weight(n * d, s->q_rank, false, 2);
+        f->block.plain[CALM_PLAIN_Q_A_NORM] = draw_norm(s->q_rank, 3);
+    } else {
+        weight[CALM_ROLE_Q_FULL] = draw_weight(n * d, s->hidden, false, 4);
+    }
+    weight[CALM_ROLE_KV_A] = draw_weight(s->kv_rank + s->rope, s->hidden, s->bias, 5);
+    weight[CALM_ROLE_KV_B] = draw_weight(n * (s->nope + s->value), s->kv_rank, false, 6);
+    weight[CALM_ROLE_O] = draw_weight(s->hidden, n * s->value, s->bias, 7);
+    f->block.plain[CALM_PLAIN_KV_A_NORM] = draw_norm(s->kv_rank, 8);
+}
+
+/* ---- the slow one ---- */
+
+static double *new_doubles(size_t n)
+{
+    double *x;
+    ck_ok(CALM_NEW(ctx, ctx->out, x, n));
+    return x;
+}
+
+/* y [out] = W x + b. */
+static void project(const calm_weight *weight, const double *x, double *y)
+{
+    for (size_t o = 0; o < weight->out; o++) {
+        y[o] = weight->bias ? (double)weight->bias[o] : 0;
+        for (size_t i = 0; i < weight->in; i++)
+            y[o] += (double)weight->w[o * weight->in + i] * x[i];
+    }
+}
+
+static void norm(const calm_norm *norm, double *x)
+{
+    double sumsq = 0;
+    for (size_t c = 0; c < norm->width; c++)
+        sumsq += x[c] * x[c];
+    for (size_t c = 0; c < norm->width; c++)
+        x[c] *= (double)norm->w[c] / sqrt(sumsq / (double)norm->width + (double)norm->eps);
+}
+
+static void turn(const setting *s, double *x, size_t position)
+{
+    for (size_t c = 0; c < s->rope / 2; c++) {
+        /* Frequency and angle are float32 by the field's convention. */
+        const float frequency = (float)pow(10000.0, -2.0 * (double)c / (double)s->rope);
+        const double angle = (double)((float)position * frequency);
+        double *a = &x[s->halves ? c : 2 * c], *b = &x[s->halves ? c + s->rope / 2 : 2 * c + 1], u = *a, v = *b;
+        *a = u * cos(angle) - v * sin(angle);
+        *b = v * cos(angle) + u * sin(angle);
+    }
+}
+
+/* q and k [h, nope + rope] and v [h, value] of one token, from h [D]. */
+static void heads_of(const setting *s, const calm_block *block, const double *h, size_t position, double *q, double *k,
+                     double *v)
+{
+    const calm_weight *weight = block->weight;
+    const size_t d = s->nope + s->rope, step = s->nope + s->value;
+    double *narrow = new_doubles(s->q_rank + 1), *kv = new_doubles(s->kv_rank + s->rope),
+           *up = new_doubles(s->n_heads * step);
+    if (s->q_rank) {
+        project(&weight[CALM_ROLE_Q_A], h, narrow);
+        norm(&block->plain[CALM_PLAIN_Q_A_NORM], narrow);
+        project(&weight[CALM_ROLE_Q_B], narrow, q);
+    } else {
+        project(&weight[CALM_ROLE_Q_FULL], h, q);
+    }
+    project(&weight[CALM_ROLE_KV_A], h, kv);
+    turn(s, kv + s->kv_rank, position);
+    norm(&block->plain[CALM_PLAIN_KV_A_NORM], kv);
+    project(&weight[CALM_ROLE_KV_B], kv, up);
+    for (size_t i = 0; i < s->n_heads; i++) {
+        turn(s, q + i * d + s->nope, position);
+        memcpy(k + i * d, up + i * step, s->nope * sizeof *k);
+        memcpy(k + i * d + s->nope, kv + s->kv_rank, s->rope * sizeof *k);
+        memcpy(v + i * s->value, up + i * step + s->nope, s->value * sizeof *v);
+    }
+}
+
+/* The context [value] of query t of one head. */
+static void attend(const setting *s, const double *q, const double *k, const double *v, size_t t, size_t head,
+                   double scale, double *context)
+{
+    const size_t d = s->nope + s->rope, n = s->n_heads;
+    double sum = 0;
+    for (size_t j = 0; j <= t; j++) {
+        double dot = 0;
+        for (size_t c = 0; c < d; c++)
+            dot += q[(t * n + head) * d + c] * k[(j * n + head) * d + c];
+        const double p = exp(dot * scale);
+        for (size_t c = 0; c < s->value; c++)
+            context[c] += p * v[(j * n + head) * s->value + c];
+        sum += p;
+    }
+    for (size_t c = 0; c < s->value; c++)
+        context[c] /= sum;
+}
+
+static double *slow_attention(const setting *s, const calm_block *block, const float *h, const calm_span *span)
+{
+    const size_t n_tokens = span->n_tokens, d = s->nope + s->rope, n = s->n_heads;
+    double *q = new_doubles(n_tokens * n * d), *k = new_doubles(n_tokens * n * d),
+           *v = new_doubles(n_tokens * n * s->value), *context = new_doubles(n_tokens * n * s->value),
+           *out = new_doubles(n_tokens * s->hidden), *row = new_doubles(s->hidden);
+    for (size_t t = 0; t < n_tokens; t++) {
+        for (size_t c = 0; c < s->hidden; c++)
+            row[c] = (double)h[t * s->hidden + c];
+        heads_of(s, block, row, span->positions ? span->positions[t] : t, q + t * n * d, k + t * n * d,
+                 v + t * n * s->value);
+    }
+    for (size_t t = 0; t < n_tokens; t++) {
+        for (size_t head = 0; head < n; head++)
+            attend(s, q, k, v, t, head, (double)block->config->attention_scale, context + (t * n + head) * s->value);
+        project(&block->weight[CALM_ROLE_O], context + t * n * s->value, out + t * s->hidden);
+    }
+    return out;
+}
+
+/* ---- comparison ---- */
+
+static void compare(const setting *s, size_t n_tokens)
+{
+    fixture f;
+    calm_rope rope;
+    float *out;
+    uint32_t *positions;
+    new_block(s, &f);
+    ck_ok(CALM_NEW(ctx, ctx->out, positions, n_tokens));
+    for (size_t t = 1; t < n_tokens; t++)
+        positions[t] = positions[t - 1] + (uint32_t)(t % 3 == 0 ? 3 : t % 3);
+    const calm_span span = {.n_tokens = n_tokens, .positions = s->gaps ? positions : NULL};
+    const float *h = draw(n_tokens * s->hidden, 0, 1, 9);
+    ck_ok(calm_rope_init(ctx, &f.config, MAX_POSITIONS, &rope));
+    ck_ok(CALM_NEW(ctx, ctx->out, out, n_tokens * s->hidden));
+    const double *expected = slow_attention(s, &f.block, h, &span);
+    ck_ok(calm_kind_mla.run(ctx, &f.block, &rope, h, &span, out, NULL));
+    double largest = 0, worst = 0;
+    for (size_t i = 0; i < n_tokens * s->hidden; i++) {
+        largest = test_worse(largest, fabs(expected[i]));
+        worst = test_worse(worst, fabs((double)out[i] - expected[i]));
+    }
+    const size_t terms = calm_size_max(calm_size_max(n_tokens, s->hidden), calm_size_max(s->q_rank, s->kv_rank));
+    const double tolerance = largest * fmax(32 * (double)terms * 0x1p-24, s->gaps ? 2e-4 : 1e-4);
+    ck_assert_msg(worst <= tolerance, "T %zu, %zu heads, ranks %zu and %zu: off by %g, tolerance %g", n_tokens,
+                  s->n_heads, s->q_rank, s->kv_rank, worst, tolerance);
+    calm_arena_clear(ctx->out);
+    calm_arena_clear(ctx->scratch);
+}
+
+static void compare_all(setting s)
+{
+    static const size_t lengths[] = {1, 2, 127, 128, 129, 300};    /* around a block of query rows */
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        compare(&s, lengths[i]);
+}
+
+TEST(queries_through_a_narrow_row)
+{
+    compare_all((setting){.hidden = 24, .n_heads = 3, .q_rank = 10, .kv_rank = 7, .nope = 8, .rope = 4, .value = 5});
+    compare_all((setting){
+        .hidden = 24, .n_heads = 2, .q_rank = 9, .kv_rank = 12, .nope = 3, .rope = 2, .value = 11, .bias = true});
+}
+END_OF_TEST
+
+TEST(queries_of_one_product)
+{
+    compare_all((setting){.hidden = 20, .n_heads = 4, .kv_rank = 6, .nope = 5, .rope = 6, .value = 5, .bias = true});
+}
+END_OF_TEST
+
+TEST(halves_turn)
+{
+    compare_all((setting){
+        .hidden = 20, .n_heads = 2, .q_rank = 8, .kv_rank = 6, .nope = 4, .rope = 8, .value = 6, .halves = true});
+}
+END_OF_TEST
+
+TEST(positions_with_gaps_and_a_scale)
+{
+    compare_all((setting){.hidden = 20, .n_heads = 2, .q_rank = 8, .kv_rank = 6, .nope = 4, .rope = 4, .value = 6,
+                          .gaps = true, .scale = 1.6});
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("latent_oracle", (const TTest *[]){queries_through_a_narrow_row, queries_of_one_product,
+                                                        halves_turn, positions_with_gaps_and_a_scale, NULL});
+}
