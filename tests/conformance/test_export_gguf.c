@@ -17,7 +17,8 @@
 #include "tests/support/tiny_plan.h"
 
 static const char *const families[] = {"llama",     "mistral", "qwen2",  "qwen3", "qwen2_moe",
-                                       "qwen3_moe", "gemma2",  "gemma3", "olmo2", "mixtral", "olmoe"};
+                                       "qwen3_moe", "gemma2",  "gemma3", "olmo2", "mixtral", "olmoe",
+                                       "glm4_moe",  "minimax_m2", "ernie4_5_moe"};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 static const calm_exporter *gguf(void)
@@ -177,6 +178,14 @@ static void check_block(const opened *in, const tiny_plan *p, size_t index)
         check_floats(router, read_floats(in, router, config->moe.n_experts, config->hidden), expected.moe.router,
                      config->moe.n_experts * config->hidden);
     }
+    if (mixture && expected.moe.choice_bias) {
+        const char *bias = test_format("model.layers.%zu.%s", index, names->moe.choice_bias);
+        const bool row = calm_safetensors_find(calm_model_tensors(p->model), bias)->n_dims == 2;
+        check_floats(bias, read_floats(in, bias, row ? 1 : config->moe.n_experts, row ? config->moe.n_experts : 1),
+                     expected.moe.choice_bias, config->moe.n_experts);
+        ck_assert_int_eq(find(in, bias)->stored->type, CALM_GGML_F32);
+        ck_assert_int_eq(find(in, bias)->stored->n_dims, 1);
+    }
     if (mixture && expected.moe.shared_gate) {
         const char *gate = test_format("model.layers.%zu.%s.weight", index, names->moe.shared_gate);
         check_floats(gate, read_floats(in, gate, 1, config->hidden), expected.moe.shared_gate, config->hidden);
@@ -302,6 +311,27 @@ TEST(every_family)
         check_plan(&spec, one, 1);
         spec.tied = strcmp(families[f], "gemma2") == 0;
         check_plan(&spec, mixed, 5);
+    }
+}
+END_OF_TEST
+
+/* The first block has an MLP, where llama.cpp knows of such. */
+TEST(dense_blocks_in_front)
+{
+    static const char *const names[] = {"glm4_moe", "ernie4_5_moe"}, *const schemes[] = {"w4a16_g32", "w8a16"};
+    for (size_t f = 0; f < 2; f++) {
+        tiny_model spec = model_of(names[f]);
+        tiny_plan p;
+        int64_t lead = 0;
+        spec.n_dense = 1;
+        check_plan(&spec, schemes, 2);
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        opened in = open_written(export(&p, NULL));
+        const char *arch = calm_gguf_arch_of(calm_model_config(p.model)->arch)->name;
+        const calm_gguf_key *key = calm_gguf_find_key(in.file, test_format("%s.leading_dense_block_count", arch));
+        ck_assert(calm_gguf_int(key, 0, &lead) && lead == 1);
+        calm_gguf_close(in.file);
+        calm_model_close(p.model);
     }
 }
 END_OF_TEST
@@ -462,6 +492,11 @@ TEST(refused_by_name)
     check_refused(&moe, "float", "norm_topk_prob is set");
     square.head_dim = 32;
     check_refused(&square, "float", "heads times head_dim is not the hidden size");
+    const tiny_model phimoe = tiny_wide("phimoe");
+    check_refused(&phimoe, "float", "llama.cpp computes another function of phimoe models");
+    tiny_model ernie = model_of("ernie4_5_moe");
+    ernie.extra = "\"moe_norm_min\": 0.01";
+    check_refused(&ernie, "float", "moe_norm_min");
     const tiny_model bert = tiny_wide("bert"), phi = tiny_wide("phi3");
     check_refused(&bert, "float", "calm does not write bert models to GGUF");
     check_refused(&phi, "float", "calm does not write phi3 models to GGUF");
@@ -592,7 +627,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("export_gguf", (const TTest *[]){every_scheme, every_type, every_family, biases_and_dtypes,
+    return run_tests("export_gguf", (const TTest *[]){every_scheme, every_type, every_family, dense_blocks_in_front,
+                                                      biases_and_dtypes,
                                                       float_types, experts_of_different_schemes, rows_are_turned,
                                                       factors_of_llama3, refused_by_name, targets, warned_of_windows,
                                                       same_bytes, every_allocation_fails, memory, NULL});
