@@ -29,7 +29,7 @@ def measure(model, windows):
         loaded.eval(ids)
         return torch.from_numpy(numpy.array(loaded.scores[: len(ids)], dtype=numpy.float32))
 
-    return engine.mean_nll(logits, windows)
+    return engine.losses(logits, windows)
 
 
 engine.drive(version, measure)
