@@ -21,6 +21,19 @@ def answer(status, **fields):
     os._exit(status)
 
 
+def need(package, least):
+    """The version of a package; one below `least` ("0.32") is as good as none."""
+    import importlib.metadata
+
+    def numbers(text):
+        return [int(part) if part.isdigit() else 0 for part in text.split(".")[:3]]
+
+    found = importlib.metadata.version(package)
+    if numbers(found) < numbers(least):
+        raise ImportError(f"{package} {found}, expected {least} or later")
+    return found
+
+
 def read(path):
     """Windows [n][T] of token ids."""
     with open(path, encoding="utf-8") as stream:

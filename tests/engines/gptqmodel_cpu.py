@@ -7,9 +7,7 @@ import engine
 
 
 def version():
-    import importlib.metadata
-
-    return f"GPTQModel {importlib.metadata.version('gptqmodel')} (torch kernel)"
+    return f"GPTQModel {engine.need('gptqmodel', '7')} (torch kernel)"
 
 
 def measure(model, windows):

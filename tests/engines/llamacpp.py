@@ -4,9 +4,7 @@ import engine
 
 
 def version():
-    import importlib.metadata
-
-    return f"llama.cpp (llama-cpp-python {importlib.metadata.version('llama-cpp-python')})"
+    return f"llama.cpp (llama-cpp-python {engine.need('llama-cpp-python', '0.3.16')})"
 
 
 def measure(model, windows):

@@ -6,9 +6,7 @@ import engine
 
 
 def version():
-    import importlib.metadata as metadata
-
-    return f"mlx-lm {metadata.version('mlx-lm')} (MLX {metadata.version('mlx')} on the CPU)"
+    return f"mlx-lm {engine.need('mlx-lm', '0.32')} (MLX {engine.need('mlx', '0.32')} on the CPU)"
 
 
 def measure(model, windows):

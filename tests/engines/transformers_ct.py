@@ -8,9 +8,7 @@ import engine
 
 
 def version():
-    import importlib.metadata as metadata
-
-    return f"transformers {metadata.version('transformers')} + compressed-tensors {metadata.version('compressed-tensors')}"
+    return f"transformers {engine.need('transformers', '5')} + compressed-tensors {engine.need('compressed-tensors', '0.14')}"
 
 
 def measure(model, windows):

