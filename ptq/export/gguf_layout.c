@@ -108,7 +108,7 @@ static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
     if (source->n_dims == 2) {
         tensor->dims[0] = shape[1];
         tensor->dims[1] = shape[0];
-        /* The shared expert's gate is a vector, and so is the bias of the choice, which some families have as [1, E]. */
+        /* The shared expert's gate is a vector, and so is the bias of the choice, [1, E] in some families. */
         if (shape[0] == 1 && (strstr(part->spot.name, "ffn_gate_inp_shexp") || strstr(part->spot.name, "exp_probs_b")))
             tensor->n_dims = 1;
     }

@@ -1,7 +1,13 @@
-/* What engines take, as a table.  Versions read: vLLM 0.33.0 with humming-kernels 0.1.19, SGLang 0.5.23, Transformers 5.23.0 with
- * compressed-tensors 0.17 to 0.20, optimum 2.3.0 and GPTQModel 7.7.0, mlx-lm 0.32.2, llama.cpp;
- * docs/evidence/engine_rules.csv has the file that each rule comes from. */
+/* What engines take, as a table.  A row of an engine is a format that it reads, with the limits of dense linears and of
+ * experts, and what shares a scheme.
+ *
+ * Versions read: vLLM 0.33.0 with humming-kernels 0.1.19 (CUDA) and 0.32.0 (CPU), SGLang 0.5.23, Transformers 5.23.0
+ * with compressed-tensors 0.17 to 0.20, optimum 2.3.0 and GPTQModel 7.7.0, mlx-lm 0.32.2, llama.cpp;
+ * docs/evidence/engine_rules.csv has the file that each rule comes from.  tests/engines/run loads what can be loaded on
+ * a CPU, and says where this table is wrong. */
 #include "ptq/plan/engines_impl.h"
+
+/* ---- words of the table ---- */
 
 /* MARLIN_SUPPORTED_GROUP_SIZES, and -1: one scale per row. */
 #define MARLIN_GROUPS .groups = {32, 64, 128}
@@ -9,12 +15,16 @@
  * % 64, of gate_up and down together. */
 #define MARLIN {128, 64}, {64, 128}
 #define MARLIN_EXPERT {64, 128}
+
 /* Kernels by widths, widths with zero points, and tiles. */
 #define WIDTHS(b, z, ...) {.bits = (b), .zeros = (z), .tiles = {__VA_ARGS__}}
+/* W8A8: weights of 8 bits next to activations of 8. */
 #define INT8_PAIR .pairs = B(8), .acts = B(8)
 
+/* Asks for nothing: what holds for every engine is left to the formats. */
 static const calm_engine any = {"any", "", "", {{0}}};
 
+/* Rows of schemes.def, as sets. */
 #define FP8       B(CALM_FAMILY_FP8)
 #define FP8_BLOCK B(CALM_FAMILY_FP8_BLOCK)
 #define MXFP4     B(CALM_FAMILY_MXFP4)
@@ -48,8 +58,16 @@ static const calm_engine vllm = {
       CALM_TIE_MODEL}},
 };
 
-/* vLLM's CPU build on x86 with AVX-512.  Its W4A8 kernel (Dynamic4bit) is PyTorch's own, of any shape; FP8 is PyTorch's, one
- * scale per row.  What asks for AMX (blocks of FP8, experts of 4 bits and of FP8) is not counted. */
+/* vLLM's CPU build on x86 with AVX-512.
+ *
+ *   W4A16     CPUWNA16LinearKernel: in and out of 32, groups of an even size
+ *   W8A8      CPUInt8ScaledMMLinearKernel, oneDNN: every shape, static and asymmetric activations
+ *   W4A8      Dynamic4bitLinearKernel, PyTorch's: every shape that the group divides
+ *   FP8       PyTorch's, one scale per row, activations quantized; none for weights alone
+ *
+ * What asks for AMX (blocks of FP8, experts of 4 bits and of FP8) is not counted, since AVX-512 is all that is sure.
+ * There is no kernel for NVFP4 and MXFP4, nor for other widths than 4 and 8. */
+/* Zero points are those of AWQ; GPTQ's loader asks for none. */
 #define CPU_WNA16 WIDTHS(B(4), B(4), {32, 32})
 #define CPU_GPTQ  WIDTHS(B(4), 0, {32, 32})
 static const calm_engine vllm_cpu = {
@@ -129,6 +147,7 @@ static const calm_engine transformers = {
       .tie = CALM_TIE_MODEL}},
 };
 
+/* `any` first: calm_engine_is_any compares with it. */
 const calm_engine *const *calm_engine_table(size_t *n)
 {
     static const calm_engine *const all[] = {&any, &vllm, &vllm_cpu, &sglang, &llamacpp, &mlx, &transformers};

@@ -66,6 +66,7 @@ static const calm_engine_reading *reading_of(const calm_engine *engine, const ch
     return NULL;
 }
 
+/* A format without a reading is one that the engine refuses. */
 bool calm_engine_reads(const calm_engine *engine, const char *format)
 {
     return calm_engine_is_any(engine) || reading_of(engine, format);
@@ -83,11 +84,13 @@ size_t calm_engine_part(size_t part, size_t rows)
     return rows;
 }
 
+/* 0 divides everything: a kernel that asks for nothing. */
 static bool divides(size_t step, size_t n)
 {
     return step == 0 || n % step == 0;
 }
 
+/* Sizes may be a list, a multiple, or both. */
 static bool has_size(const calm_engine_limits *l, size_t group)
 {
     bool known = l->groups[0] == 0;
@@ -111,6 +114,7 @@ static bool has(const calm_engine_kernels *k, const calm_scheme *scheme)
     return (k->bits & B(scheme->bits)) && (scheme->symmetric || (k->zeros & B(scheme->bits)));
 }
 
+/* Zero points are packed along the rows, so that these must fill words where there are any. */
 static bool fills_out(const calm_engine_limits *l, const calm_scheme *scheme)
 {
     return l->fills & FILLS_OUT || (l->fills & FILLS_ZEROS && !scheme->symmetric);
@@ -124,6 +128,7 @@ static const calm_engine_tile *tiles_of(const calm_engine_limits *l, const calm_
     return scheme->group ? l->grouped.tiles : l->rowwise.tiles;
 }
 
+/* A list of tiles ends with an empty one, or is full. */
 static size_t n_tiles(const calm_engine_tile *tiles)
 {
     size_t n = 0;
@@ -134,7 +139,8 @@ static size_t n_tiles(const calm_engine_tile *tiles)
 
 /* Columns are said to be wrong unless rows alone are. */
 /* Alternatives are whole tiles: columns of one and rows of another do not make a kernel. */
-static calm_engine_rule tile_verdict(const calm_engine_limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
+static calm_engine_rule tile_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
+                                     const calm_scheme *scheme)
 {
     const calm_engine_tile *tiles = tiles_of(l, scheme);
     const size_t n = n_tiles(tiles);
@@ -149,7 +155,8 @@ static calm_engine_rule tile_verdict(const calm_engine_limits *l, const calm_eng
     return n == 0 ? CALM_ENGINE_TAKES : columns && !rows ? CALM_ENGINE_ROWS : CALM_ENGINE_COLUMNS;
 }
 
-static calm_engine_rule pair_verdict(const calm_engine_limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
+static calm_engine_rule pair_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
+                                     const calm_scheme *scheme)
 {
     if (!l->pairs || scheme->act_bits > 8 || !(l->acts & B(scheme->act_bits)) ||
         (scheme->act_asymmetric && !l->act_zeros) ||
@@ -167,7 +174,8 @@ static calm_engine_rule pair_verdict(const calm_engine_limits *l, const calm_eng
     return divides(scheme->group, linear->in) ? tile_verdict(l, linear, scheme) : CALM_ENGINE_COLUMNS;
 }
 
-static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
+static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
+                                       const calm_scheme *scheme)
 {
     const size_t step = word_step(scheme->bits);
     if (!((l->grouped.bits | l->rowwise.bits) & B(scheme->bits)))
@@ -190,7 +198,8 @@ static size_t family_block(const calm_engine_limits *l, const calm_scheme *schem
 
 /* Blocks of rows do not cross parts, whose scales stand under each other: each but the last fills its blocks.
  * transformers fuses none, and pads columns of weights alone. */
-static calm_engine_rule family_verdict(const calm_engine_limits *l, const calm_engine_linear *linear, const calm_scheme *scheme)
+static calm_engine_rule family_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
+                                       const calm_scheme *scheme)
 {
     const size_t rows = calm_scheme_rows(scheme);
     if (!((scheme->act_bits ? l->act_families : l->families) & B(scheme->family)))
@@ -201,7 +210,8 @@ static calm_engine_rule family_verdict(const calm_engine_limits *l, const calm_e
 }
 
 /* The limits that count; NULL: the format is not read. */
-static const calm_engine_limits *limits_of(const calm_engine *engine, const char *format, const calm_engine_linear *linear)
+static const calm_engine_limits *limits_of(const calm_engine *engine, const char *format,
+                                           const calm_engine_linear *linear)
 {
     const calm_engine_reading *r = reading_of(engine, format);
     return !r ? NULL : linear->expert ? &r->experts : &r->dense;
@@ -236,6 +246,8 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
 }
 
 /* ---- sentences ---- */
+
+/* What a rule asks, half a sentence each: "takes ...", "has no kernel for ...". */
 
 /* "2, 3, 4 or 8" */
 static void print_list(calm_text *out, const size_t *values, size_t n)
@@ -296,6 +308,7 @@ static void print_activations(calm_text *out, const calm_engine_limits *l, const
         calm_text_printf(out, "takes symmetric activations, none with zero points");
 }
 
+/* Zero points of weights; next to quantized activations there are none. */
 static void print_zeros(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
     const unsigned zeros = l->grouped.zeros | l->rowwise.zeros;
@@ -322,7 +335,8 @@ static void print_bits(calm_text *out, const calm_engine_limits *l, const calm_s
 }
 
 /* What must divide the side that the rule is about; 0: each side suits a tile, but no tile suits both. */
-static size_t broken_step(const calm_engine_limits *l, bool rows, const calm_engine_linear *linear, const calm_scheme *scheme)
+static size_t broken_step(const calm_engine_limits *l, bool rows, const calm_engine_linear *linear,
+                          const calm_scheme *scheme)
 {
     const calm_engine_tile *tiles = tiles_of(l, scheme);
     const size_t side = rows ? linear->out : linear->in, step = word_step(scheme->bits);
@@ -351,7 +365,8 @@ static void print_shape(calm_text *out, const calm_engine_limits *l, bool rows, 
                          tiles[0].columns, tiles[1].rows, linear->in, linear->out);
 }
 
-static void print_rule(calm_text *out, const calm_engine_limits *l, calm_engine_rule rule, const calm_engine_linear *linear,
+static void print_rule(calm_text *out, const calm_engine_limits *l, calm_engine_rule rule,
+                       const calm_engine_linear *linear,
                        const calm_scheme *scheme)
 {
     char name[CALM_SCHEME_NAME_MAX];

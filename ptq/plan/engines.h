@@ -4,7 +4,7 @@
  *   reading     one format that it reads, with the schemes it takes in it for dense linears and for experts
  *   tie         jobs that the engine keeps in one tensor or under one quantization method: they share a scheme
  *
- * Everything is one table in engine_table.c (docs/targets.md has it as text, docs/evidence/engine_rules.csv its sources).
+ * All is the table of engine_table.c (docs/targets.md has it as text, docs/evidence/engine_rules.csv its sources).
  * It knows neither models nor checkpoints: the solver asks it before anything is quantized, `calm check` about what is
  * on disk.  Shapes are those of one device: slices of tensor parallelism must satisfy the rules themselves. */
 #ifndef CALM_PLAN_ENGINES_H

@@ -22,7 +22,7 @@ typedef struct calm_engine_tile {
 /* Kernels of one kind of scale. */
 typedef struct calm_engine_kernels {
     unsigned bits, zeros;             /* widths, and those at which zero points may be                             */
-    calm_engine_tile tiles[MAX_TILES];            /* one of them must divide the shape; none: every shape                      */
+    calm_engine_tile tiles[MAX_TILES];            /* one of them must divide the shape; none: every shape */
 } calm_engine_kernels;
 
 /* Sides of the matrix along which codes must fill 32-bit words. */
@@ -30,7 +30,7 @@ enum { FILLS_IN = 1, FILLS_OUT = 2, FILLS_ZEROS = 4 /* the output side, where th
 
 /* What a kernel family asks. */
 typedef struct calm_engine_limits {
-    calm_engine_kernels grouped, rowwise;         /* weight-only: scales of groups, one scale per row                          */
+    calm_engine_kernels grouped, rowwise;         /* weight-only: scales of groups, one scale per row */
     size_t groups[MAX_GROUPS];        /* sizes that are known, ended by 0; none: every size                        */
     size_t group_multiple;            /* that every size is a multiple of; 0: none                                 */
     unsigned fills;
@@ -43,15 +43,15 @@ typedef struct calm_engine_limits {
     unsigned pairs_group;             /* widths of such weights that may have groups                               */
     bool act_zeros;                   /* activations may have zero points                                          */
     bool act_static;                  /* activations may have one scale for all                                    */
-    calm_engine_tile pair[MAX_TILES];             /* shapes with quantized activations                                         */
-    calm_engine_tile act_zero[MAX_TILES];         /* and with zero points of those                                             */
-    size_t head_rows;                 /* heads are padded to a multiple of this many rows, and loaded row by row      */
+    calm_engine_tile pair[MAX_TILES];             /* shapes with quantized activations */
+    calm_engine_tile act_zero[MAX_TILES];         /* and with zero points of those */
+    size_t head_rows;                 /* heads are padded to a multiple of this many rows, and loaded row by row */
     bool head_whole;                  /* its words hold inputs of all rows, so that it cannot be padded            */
 } calm_engine_limits;
 
 typedef struct calm_engine_reading {
     const char *format;               /* NULL: no more                                                             */
-    calm_engine_limits dense, experts;            /* experts without any width: none may be quantized                          */
+    calm_engine_limits dense, experts;            /* experts without any width: none may be quantized */
     calm_tie tie;
 } calm_engine_reading;
 
