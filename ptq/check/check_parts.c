@@ -26,7 +26,9 @@ static calm_status check_shape_value(calm_checking *c, const calm_check_module *
     memcpy(said, tensor->data, sizeof said);
     if (said[0] == (int64_t)module->out && said[1] == (int64_t)module->in)
         return CALM_OK;
-    return calm_check_say(c, CALM_CHECK_RULE_SHAPE_VALUE, module->name,
+    /* Symmetric weights are unpacked column by column (pack_quantized, 0.14 to 0.20). */
+    const bool rows = said[1] == (int64_t)module->in && module->scheme.symmetric;
+    return calm_check_say(c, rows ? CALM_CHECK_RULE_SHAPE_ROWS : CALM_CHECK_RULE_SHAPE_VALUE, module->name,
                           "weight_shape is [%lld, %lld], expected [%zu, %zu]", (long long)said[0], (long long)said[1],
                           module->out, module->in);
 }
