@@ -4,8 +4,11 @@
     greedy.py transformers MODEL DTYPE IDS     continuations by transformers: a JSON list of {"ids", "gaps"}
     greedy.py llamacpp FILE.gguf IDS           continuations by llama-cpp-python: a JSON list of {"ids"}
     greedy.py compare IDS EXPECTED FOUND       how many of the tokens are equal; exit status 0: all
+    greedy.py follow MODEL DTYPE IDS FOUND     is each token of another engine transformers' best one after those before it?
 
-A gap is by how many nats the token beat the next best one: where two engines part at a small gap, rounding decided.
+A gap is by how many nats the token beat the next best one.  In bfloat16 logits of 16 to 32 have steps of .125, so that two
+tokens may tie, and two engines part there: `follow` then goes on with the other engine's text.  A token passes whose logit
+is within two such steps (2^-7 of the largest) of the best.
 """
 
 import json
@@ -53,6 +56,23 @@ def by_transformers(model, dtype, ids):
     return out
 
 
+def follow(model, dtype, ids, found):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    loaded, worst = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype)).eval(), 0
+    for start, other in zip(ids, found, strict=True):
+        tokens = other["ids"][:LENGTH]
+        with torch.no_grad():
+            logits = loaded(torch.tensor([start + tokens])).logits[0, len(start) - 1 : -1].float()
+        best = logits.max(-1).values
+        short = (best - logits[torch.arange(len(tokens)), torch.tensor(tokens)]) / best.abs()
+        worst = max(worst, short.max().item())
+        print(f"  prompt of {len(start)} tokens: {(short == 0).sum()} of {len(tokens)} are the best, the others within "
+              f"{short.max():.4f} of its logit")  # fmt: skip
+    return 0 if worst <= 2**-7 else 1
+
+
 def by_llamacpp(path, ids):
     import llama_cpp
 
@@ -83,6 +103,8 @@ def compare(ids, expected, found):
 def main(command, *words):
     if command == "compare":
         return compare(*map(read, words))
+    if command == "follow":
+        return follow(words[0], words[1], read(words[2]), read(words[3]))
     made = {"prompts": lambda model: prompts(model), "transformers": lambda m, d, i: by_transformers(m, d, read(i)),
             "llamacpp": lambda p, i: by_llamacpp(p, read(i))}  # fmt: skip
     print(json.dumps(made[command](*words)))

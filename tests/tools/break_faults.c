@@ -122,7 +122,7 @@ const break_fault break_faults[] = {
     /* tensors of modules */
     {"packed_missing", "ct", "TE001", UP0, BREAK_DROP, UP0 ".weight_packed", 0, 0, 0},
     {"scale_missing", "ct", "TE001", UP0, BREAK_DROP, UP0 ".weight_scale", 0, 0, 0},
-    {"shape_missing", "ct", "TE001", UP0, BREAK_DROP, UP0 ".weight_shape", 0, 0, 0},
+    {"shape_missing", "ct", "TE006", UP0, BREAK_DROP, UP0 ".weight_shape", 0, 0, 0},
     {"zeros_missing", "ct-asym", "TE001", UP0, BREAK_DROP, UP0 ".weight_zero_point", 0, 0, 0},
     {"zeros_of_symmetric", "ct-asym", "TE002", "model.layers.0", BREAK_SET, GROUP "weights/symmetric", "true", 0, 0},
     {"scale_transposed", "ct", "TE003", UP0, BREAK_SHAPE, UP0 ".weight_scale", 0, 0, 0},
