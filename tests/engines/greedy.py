@@ -4,11 +4,13 @@
     greedy.py transformers MODEL DTYPE IDS     continuations by transformers: a JSON list of {"ids", "gaps"}
     greedy.py llamacpp FILE.gguf IDS           continuations by llama-cpp-python: a JSON list of {"ids"}
     greedy.py compare IDS EXPECTED FOUND       how many of the tokens are equal; exit status 0: all
-    greedy.py follow MODEL DTYPE IDS FOUND     is each token of another engine transformers' best one after those before it?
+    greedy.py follow MODEL DTYPE IDS FOUND STEP
+                                               is each token of another engine transformers' best one after those before it?
 
 A gap is by how many nats the token beat the next best one.  In bfloat16 logits of 16 to 32 have steps of .125, so that two
-tokens may tie, and two engines part there: `follow` then goes on with the other engine's text.  A token passes whose logit
-is within two such steps (2^-7 of the largest) of the best.
+tokens may tie, and two engines part there: `follow` then goes on with the other engine's text.  A token passes whose
+logit is within STEP of the best one's, as a share: 2^-7, two such steps; 2^-5 for llama.cpp, which rounds activations to 8
+bits.
 """
 
 import json
@@ -56,7 +58,7 @@ def by_transformers(model, dtype, ids):
     return out
 
 
-def follow(model, dtype, ids, found):
+def follow(model, dtype, ids, found, step):
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -70,7 +72,7 @@ def follow(model, dtype, ids, found):
         worst = max(worst, short.max().item())
         print(f"  prompt of {len(start)} tokens: {(short == 0).sum()} of {len(tokens)} are the best, the others within "
               f"{short.max():.4f} of its logit")  # fmt: skip
-    return 0 if worst <= 2**-7 else 1
+    return 0 if worst <= step else 1
 
 
 def by_llamacpp(path, ids):
@@ -104,7 +106,7 @@ def main(command, *words):
     if command == "compare":
         return compare(*map(read, words))
     if command == "follow":
-        return follow(words[0], words[1], read(words[2]), read(words[3]))
+        return follow(words[0], words[1], read(words[2]), read(words[3]), float(words[4]))
     made = {"prompts": lambda model: prompts(model), "transformers": lambda m, d, i: by_transformers(m, d, read(i)),
             "llamacpp": lambda p, i: by_llamacpp(p, read(i))}  # fmt: skip
     print(json.dumps(made[command](*words)))
