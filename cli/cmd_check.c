@@ -23,7 +23,7 @@ static const calm_option table[] = {
     CALM_OPT("target", target, ENUM, "the engine that is to load it; any: what holds for every engine",
              .fallback = "any", .values = CALM_CHECK_ENGINE_NAMES, .key = 't'),
     CALM_OPT("list", list, BOOL, "print the rules instead: what each says, and what engines do"),
-    CALM_OPT("all", all, BOOL, "print every finding on a line of its own, and more than twenty of a rule"),
+    CALM_OPT("all", all, BOOL, "print a line for every finding, and more than twenty of a rule"),
     CALM_OPT_ACCEPT,
     CALM_OPT("json", json, BOOL, "print {path, target, format, tensors, linears, quantized_linears, bytes, errors, "
              "warnings, notes, findings: [{rule, severity, where, found, title, engines, hardware, behaviour, "
@@ -108,7 +108,7 @@ static bool is_same(const calm_finding *a, const calm_finding *b)
     return a->rule == b->rule && strcmp(a->what, b->what) == 0;
 }
 
-/* The finding that stands for others, `n` of them with it: how many places there are, and their names. */
+/* The first of `n` findings that say the same: how many places there are, and their names. */
 static void write_group(calm_text *text, const calm_check_report *report, size_t first, size_t n)
 {
     const calm_finding *one = &report->findings[first];

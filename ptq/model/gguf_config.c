@@ -230,6 +230,7 @@ static void add_grouped(builder *b, int64_t inner)
 {
     char name[128];
     double norm = 0;
+    /* llama.cpp takes a key that is missing for false. */
     const calm_gguf_key *key = find(b, "expert_weights_norm", name);
     if (key && key->kind == CALM_GGUF_BOOL && !key->array)
         norm = key->data[0];
@@ -245,6 +246,7 @@ static void add_grouped(builder *b, int64_t inner)
 /* ERNIE's, whose shared experts have the width of one another. */
 static void add_ernie(builder *b, int64_t inner)
 {
+    /* Of all shared experts together, which checkpoints hold as one. */
     const int64_t shared = take_count(b, "expert_shared_feed_forward_length");
     CALM_EXTEND(b->config, CALM_KV("moe_intermediate_size", inner), CALM_KV("moe_num_shared_experts", shared / inner),
                 CALM_KV("moe_layer_start_index", take_count(b, "leading_dense_block_count")),
@@ -257,6 +259,7 @@ static void add_ernie(builder *b, int64_t inner)
 /* Settings of mixtures. */
 static void add_experts(builder *b)
 {
+    /* Keys of the number of experts, and of those for a token; the last row is of all others. */
     static const char *const counts[][3] = {{"glm4_moe", "n_routed_experts", "num_experts_per_tok"},
                                             {"ernie4_5_moe", "moe_num_experts", "moe_k"},
                                             {"mixtral", "num_local_experts", "num_experts_per_tok"},

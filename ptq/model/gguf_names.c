@@ -144,6 +144,7 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
                 words[n++] = (word){.module = names->plain[kinds[k]->plains[i].plain],
                                     .word = kinds[k]->plains[i].word,
                                     .whole = kinds[k]->plains[i].form == CALM_PLAIN_TENSOR};
+    /* Its name in checkpoints ends in the word itself. */
     if (names->moe.choice_bias)
         words[n++] = (word){.module = names->moe.choice_bias, .word = CHOICE_BIAS, .whole = true};
     add(words, &n, names->moe.router, "ffn_gate_inp");

@@ -265,6 +265,7 @@ static void print_widths(calm_text *out, unsigned set)
     print_list(out, values, n);
 }
 
+/* "takes groups of 32, 64 or 128 columns or one scale per row, not 16" */
 static void print_groups(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
     const bool rows = has(&l->rowwise, scheme);
@@ -294,6 +295,7 @@ static void print_groups(calm_text *out, const calm_engine_limits *l, const calm
         calm_text_printf(out, "one scale per row");
 }
 
+/* Of quantized activations: none, other widths, or another rule. */
 static void print_activations(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
     if (!l->pairs)
@@ -322,6 +324,7 @@ static void print_zeros(calm_text *out, const calm_engine_limits *l, const calm_
     calm_text_printf(out, " bits, not %d", scheme->bits);
 }
 
+/* "takes weights of 4 or 8 bits, not 3" */
 static void print_bits(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
     const unsigned bits = scheme->act_bits ? l->pairs : l->grouped.bits | l->rowwise.bits;
