@@ -7,8 +7,10 @@
 #include "cli/print.h"
 #include "ptq/check/check.h"
 #include "ptq/model/model.h"
+#include "ptq/plan/engines.h"
 
-#define MOST_LINES 20    /* findings of one rule that are printed without --all */
+#define MOST_LINES 20    /* of one rule in a row that are printed without --all       */
+#define MOST_NAMES 4     /* of places that a line about several of them gives          */
 
 typedef struct options {
     calm_common common;
@@ -21,10 +23,11 @@ static const calm_option table[] = {
     CALM_OPT("target", target, ENUM, "the engine that is to load it; any: what holds for every engine",
              .fallback = "any", .values = CALM_CHECK_ENGINE_NAMES, .key = 't'),
     CALM_OPT("list", list, BOOL, "print the rules instead: what each says, and what engines do"),
-    CALM_OPT("all", all, BOOL, "print every finding, not only the first twenty of a rule"),
+    CALM_OPT("all", all, BOOL, "print a line for every finding, and more than twenty of a rule"),
     CALM_OPT_ACCEPT,
     CALM_OPT("json", json, BOOL, "print {path, target, format, tensors, linears, quantized_linears, bytes, errors, "
-             "warnings, notes, findings: [{rule, severity, where, found, title, engines, behaviour, remedy}]}"),
+             "warnings, notes, findings: [{rule, severity, where, found, title, engines, hardware, behaviour, "
+             "remedy}]}"),
     CALM_OPT_COMMON,
     {0},
 };
@@ -50,23 +53,27 @@ static calm_status list_rules(calm_ctx *ctx, bool json)
 
 /* ---- the findings ---- */
 
-static calm_json *finding_json(const calm_finding *finding)
+/* Rules that are said to those who name an engine alone are about the devices that its kernels were judged for. */
+static calm_json *finding_json(const calm_finding *finding, const char *hardware)
 {
     char engines[64];
     const calm_check_rule_info *rule = finding->rule;
     return CALM_OBJECT(CALM_KV("rule", rule->id), CALM_KV("severity", calm_severity_name(rule->severity)),
                        CALM_KV("where", finding->where), CALM_KV("found", finding->what), CALM_KV("title", rule->title),
                        CALM_KV("engines", calm_check_engines(rule->engines, engines)),
+                       CALM_KV("hardware", rule->asked ? hardware : "every device"),
                        CALM_KV("behaviour", rule->behaviour), CALM_KV("remedy", rule->remedy));
 }
 
 static calm_status print_json(calm_ctx *ctx, const char *path, const options *o, const calm_check_report *report)
 {
+    const char *target = calm_check_engine_name((calm_check_engine)o->target),
+               *hardware = calm_engine_hardware(calm_engine_find(target));
     calm_json *list = calm_json_new_array();
     for (size_t i = 0; i < report->n; i++)
-        calm_json_add(list, finding_json(&report->findings[i]));
+        calm_json_add(list, finding_json(&report->findings[i], hardware));
     return calm_print_json(
-        ctx, CALM_OBJECT(CALM_KV("path", path), CALM_KV("target", calm_check_engine_name((calm_check_engine)o->target)),
+        ctx, CALM_OBJECT(CALM_KV("path", path), CALM_KV("target", target),
                          CALM_KV("format", report->format), CALM_KV("tensors", report->n_tensors),
                          CALM_KV("linears", report->n_linears), CALM_KV("quantized_linears", report->n_quantized),
                          CALM_KV("bytes", report->bytes), CALM_KV("errors", report->n_severity[CALM_SEVERITY_ERROR]),
@@ -84,21 +91,68 @@ static void write_finding(calm_text *text, const calm_finding *finding)
     calm_text_printf(text, "; %s\n", finding->rule->remedy);
 }
 
+/* "model.layers.*.mlp" of "model.layers.12.mlp": the name of a place without its numbers. */
+static void write_pattern(calm_text *text, const char *where)
+{
+    for (const char *at = where; *at;) {
+        const size_t digits = strspn(at, "0123456789");
+        const bool number = digits && at > where && at[-1] == '.' && at[digits] == '.';
+        calm_text_printf(text, number ? "*" : "%.*s", (int)calm_size_max(digits, 1), at);
+        at += calm_size_max(digits, 1);
+    }
+}
+
+/* Is it the same finding as the other, about another place? */
+static bool is_same(const calm_finding *a, const calm_finding *b)
+{
+    return a->rule == b->rule && strcmp(a->what, b->what) == 0;
+}
+
+/* The first of `n` findings that say the same: how many places there are, and their names. */
+static void write_group(calm_text *text, const calm_check_report *report, size_t first, size_t n)
+{
+    const calm_finding *one = &report->findings[first];
+    CALM_SCOPED_TEXT(names);
+    CALM_SCOPED_TEXT(name);
+    size_t more = 0;
+    for (size_t i = first; i < report->n; i++) {
+        if (!is_same(one, &report->findings[i]))
+            continue;
+        calm_text_clear(&name);
+        write_pattern(&name, report->findings[i].where);
+        if (names.data && strstr(names.data, name.data))
+            continue;
+        if (more++ < MOST_NAMES)
+            calm_text_printf(&names, "%s%s", names.data ? ", " : "", name.data);
+    }
+    calm_text_printf(text, "%s %s %zu %s (", one->rule->id, calm_severity_name(one->rule->severity), n,
+                     strncmp(one->rule->id, "TG", 2) == 0 ? "linears" : "places");
+    calm_table_printable(names.data, text, NULL);
+    calm_text_printf(text, more > MOST_NAMES ? ", ...): %s: " : "): %s: ", one->rule->title);
+    calm_table_printable(one->what, text, NULL);
+    calm_text_printf(text, "; %s\n", one->rule->remedy);
+}
+
+/* Findings that say the same of several places are one line, where the first of them stands. */
 static void write_findings(calm_text *text, const calm_check_report *report, bool all)
 {
+    const calm_check_rule_info *rule = NULL;
+    size_t lines = 0;
     for (size_t i = 0; i < report->n; i++) {
-        size_t before = 0, after = 0;
-        for (size_t k = 0; k < i && before <= MOST_LINES; k++)
-            before += report->findings[k].rule == report->findings[i].rule;
-        if (all || before < MOST_LINES) {
-            write_finding(text, &report->findings[i]);
+        const calm_finding *one = &report->findings[i];
+        size_t before = 0, n = 1;
+        for (size_t k = 0; k < i && !all && !before; k++)
+            before += is_same(one, &report->findings[k]);
+        if (before)
             continue;
-        }
-        for (size_t k = i; k < report->n && before == MOST_LINES; k++)
-            after += report->findings[k].rule == report->findings[i].rule;
-        if (before == MOST_LINES)
-            calm_text_printf(text, "%s %s ... and %zu more (--all)\n", report->findings[i].rule->id,
-                             calm_severity_name(report->findings[i].rule->severity), after);
+        lines = one->rule == rule ? lines + 1 : 1;
+        rule = one->rule;
+        for (size_t k = i + 1; k < report->n && !all && lines <= MOST_LINES; k++)
+            n += is_same(one, &report->findings[k]);
+        if (all || lines <= MOST_LINES)
+            n == 1 ? write_finding(text, one) : write_group(text, report, i, n);
+        else if (lines == MOST_LINES + 1)
+            calm_text_printf(text, "%s %s ... and more (--all)\n", rule->id, calm_severity_name(rule->severity));
     }
 }
 

@@ -50,6 +50,17 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
     return CALM_OK;
 }
 
+/* The bias of the choice of experts, which llama.cpp's architectures that have it need. */
+static calm_status check_choice_bias(calm_check_gguf_state *g, size_t block)
+{
+    const calm_names *names = g->config.arch->names;
+    const char *part = names->moe.choice_bias, *dot = strrchr(part, '.');
+    char *module;
+    CALM_TRY(calm_strf(g->c->ctx, g->c->ctx->scratch, &module, "model.%s.%zu.%.*s", names->blocks, block,
+                       (int)(dot - part), part));
+    return need(g, module, dot + 1, 1, g->config.moe.n_experts, 0);
+}
+
 static calm_status check_block(calm_check_gguf_state *g, size_t block)
 {
     calm_check_expected list[CALM_CHECK_EXPECTED];
@@ -62,7 +73,7 @@ static calm_status check_block(calm_check_gguf_state *g, size_t block)
         if (list[i].kind != CALM_CHECK_SHARED_GATE && list[i].kind != CALM_CHECK_PLAIN)
             CALM_TRY(need(g, module, "weight", list[i].kind == CALM_CHECK_NORM ? 1 : 2, list[i].rows, list[i].cols));
     }
-    return CALM_OK;
+    return g->config.moe.choice_bias && g->config.moe.sparse[block] ? check_choice_bias(g, block) : CALM_OK;
 }
 
 static calm_status check_tensors(calm_check_gguf_state *g)
@@ -90,10 +101,8 @@ static calm_status check_tensors(calm_check_gguf_state *g)
 /* Names that llama.cpp has next to those of checkpoints. */
 static bool is_extra(const char *name)
 {
-    const char *dot = strrchr(name, '.');
     return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0 ||
-           (dot && dot - name >= 8 && strncmp(dot - 8, "exp_probs", 8) == 0) ||
-           strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
+           strstr(name, ".exp_probs_b.") || strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
 }
 
 /* "blk.0.attn_q.scale" and ".input_scale" next to "blk.0.attn_q.weight": llama.cpp takes them for every
@@ -123,6 +132,8 @@ static bool is_refused_bias(const calm_check_gguf_state *g, const char *name)
     for (size_t i = 0; i < sizeof some / sizeof *some && g->list.as->biases; i++)
         if (calm_text_ends_with(name, some[i]))
             return false;
+    if (g->list.as->head_bias && strcmp(name, "output.bias") == 0)
+        return false;
     return !(g->config_known && g->config.norm_bias && calm_text_ends_with(name, "_norm.bias"));
 }
 

@@ -21,7 +21,7 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
 {
     const calm_scheme scheme = calm_qformat_as_scheme(&module->scheme, CALM_BF16);
     const char *format = c->report->format;
-    const bool fuses = c->asked == CALM_CHECK_VLLM || c->asked == CALM_CHECK_SGLANG;
+    const bool fuses = c->asked == CALM_CHECK_VLLM || c->asked == CALM_CHECK_VLLM_CPU || c->asked == CALM_CHECK_SGLANG;
     calm_engine_linear linear = {.name = module->name, .out = module->out, .in = module->in,
                                  .expert = calm_check_is_expert(module),
                                  .head = calm_text_ends_with(module->name, "lm_head")};
@@ -31,9 +31,10 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
     calm_engine_rule broken = calm_engine_verdict(c->engine, format, &linear, &scheme);
     if (broken != CALM_ENGINE_TAKES) {
         CALM_TRY(calm_engine_explain(c->ctx, c->engine, format, &linear, &scheme, &why));
-        return calm_check_say(c, rule_of(c, broken, &linear, &scheme), module->name, "%s[%zu, %zu], %s: %s %s",
+        return calm_check_say(c, rule_of(c, broken, &linear, &scheme), module->name, "%s[%zu, %zu], %s: %s (on %s) %s",
                               linear.out == module->out ? "" : "fused ", linear.out, linear.in,
-                              calm_check_scheme_text(&module->scheme, text), calm_engine_name(c->engine), why);
+                              calm_check_scheme_text(&module->scheme, text), calm_engine_name(c->engine),
+                              calm_engine_hardware(c->engine), why);
     }
     /* Parts and heads are cut along their rows. */
     if (linear.in % 2 != 0 || linear.head || calm_check_is_fused_part(module->name))
@@ -43,8 +44,9 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
     if (broken == CALM_ENGINE_TAKES)
         return CALM_OK;
     CALM_TRY(calm_engine_explain(c->ctx, c->engine, format, &linear, &scheme, &why));
-    return calm_check_say(c, CALM_CHECK_RULE_PARALLEL_SLICE, module->name, "half of %zu columns: %s %s", module->in,
-                          calm_engine_name(c->engine), why);
+    return calm_check_say(c, CALM_CHECK_RULE_PARALLEL_SLICE, module->name,
+                          "tensor parallelism of 2 gives each device %zu of %zu columns: %s (on %s) %s", linear.in,
+                          module->in, calm_engine_name(c->engine), calm_engine_hardware(c->engine), why);
 }
 
 /* Experts that the engine keeps under one scheme across blocks; those of one block are compared whatever the engine

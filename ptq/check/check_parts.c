@@ -26,7 +26,9 @@ static calm_status check_shape_value(calm_checking *c, const calm_check_module *
     memcpy(said, tensor->data, sizeof said);
     if (said[0] == (int64_t)module->out && said[1] == (int64_t)module->in)
         return CALM_OK;
-    return calm_check_say(c, CALM_CHECK_RULE_SHAPE_VALUE, module->name,
+    /* Symmetric weights are unpacked column by column (pack_quantized, 0.14 to 0.20). */
+    const bool rows = said[1] == (int64_t)module->in && module->scheme.symmetric;
+    return calm_check_say(c, rows ? CALM_CHECK_RULE_SHAPE_ROWS : CALM_CHECK_RULE_SHAPE_VALUE, module->name,
                           "weight_shape is [%lld, %lld], expected [%zu, %zu]", (long long)said[0], (long long)said[1],
                           module->out, module->in);
 }
@@ -39,8 +41,10 @@ static calm_status check_one(calm_checking *c, const calm_check_module *module, 
     const int n_dims = expected->n_dims + (module->experts != 0);
     const calm_tensor *tensor = calm_check_part(c, module, expected->suffix);
     const bool floats = expected->dtype == CALM_N_DTYPES;
+    if (!tensor && expected->part == CALM_QFORMAT_SHAPE)
+        return calm_check_say(c, CALM_CHECK_RULE_SHAPE_MISSING, module->name, "expected %s I64 [2]", expected->suffix);
     if (!tensor)
-        return expected->optional && expected->part != CALM_QFORMAT_SHAPE
+        return expected->optional
                    ? CALM_OK
                    : calm_check_say(c, CALM_CHECK_RULE_PART_MISSING, module->name, "expected %s %s %s",
                                     expected->suffix, floats ? "BF16 or F16" : calm_dtype_name(expected->dtype),

@@ -18,7 +18,8 @@ static bool is_absence(calm_check_rule rule)
     static const calm_check_rule list[] = {
         CALM_CHECK_RULE_MODEL_MISSING,  CALM_CHECK_RULE_PART_MISSING,   CALM_CHECK_RULE_TARGET_NOTHING,
         CALM_CHECK_RULE_IGNORE_NOTHING, CALM_CHECK_RULE_TARGETED_FLOAT, CALM_CHECK_RULE_DYNAMIC_NOTHING,
-        CALM_CHECK_RULE_MLX_NO_SCALES,  CALM_CHECK_RULE_ENTRY_MISSING,  CALM_CHECK_RULE_FLOAT_MODEL};
+        CALM_CHECK_RULE_SHAPE_MISSING,  CALM_CHECK_RULE_MLX_NO_SCALES,  CALM_CHECK_RULE_ENTRY_MISSING,
+        CALM_CHECK_RULE_FLOAT_MODEL};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i] == rule)
             return true;

@@ -6,7 +6,7 @@
 
 /* Letters and words of rules.def. */
 enum {
-    V = 1 << CALM_CHECK_VLLM,
+    V = 1 << CALM_CHECK_VLLM | 1 << CALM_CHECK_VLLM_CPU,
     S = 1 << CALM_CHECK_SGLANG,
     T = 1 << CALM_CHECK_TRANSFORMERS,
     L = 1 << CALM_CHECK_LLAMACPP,
@@ -36,7 +36,7 @@ const char *calm_severity_name(calm_severity severity)
 
 const char *calm_check_engine_name(calm_check_engine engine)
 {
-    static const char *const names[] = {"any", "vllm", "sglang", "transformers", "llamacpp", "mlx"};
+    static const char *const names[] = {"any", "vllm", "vllm-cpu", "sglang", "transformers", "llamacpp", "mlx"};
     return names[engine];
 }
 
@@ -47,7 +47,7 @@ const char *calm_check_engines(unsigned engines, char text[64])
         return strcpy(text, "all");
     text[0] = 0;
     for (calm_check_engine t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
-        if (engines & 1u << t)
+        if (engines & 1u << t && !(t == CALM_CHECK_VLLM_CPU && engines & 1u << CALM_CHECK_VLLM))
             used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", calm_check_engine_name(t));
     return text;
 }

@@ -14,6 +14,12 @@
 /* What llama.cpp takes for gemma2 when nothing is said. */
 #define GEMMA2_WINDOW 4096
 
+/* A sum of experts' weights counts as at least this (build_moe_ffn): the least normal number of float16. */
+#define LEAST_SUM 6.103515625e-5F
+
+/* llama_expert_gating_func_type */
+#define GATING_SIGMOID 2
+
 static bool is_family(const calm_config *config, const char *name)
 {
     return strcmp(config->arch->name, name) == 0;
@@ -78,17 +84,27 @@ static size_t largest_window(const calm_config *config)
     return window;
 }
 
+/* Blocks in front that have an MLP, where llama.cpp knows of such. */
+static size_t dense_lead(const calm_config *config)
+{
+    size_t n = 0;
+    if (config->moe.n_experts && calm_gguf_arch_of(config->arch) && calm_gguf_arch_of(config->arch)->dense_lead)
+        while (n < config->n_blocks && !config->moe.sparse[n])
+            n++;
+    return n;
+}
+
 /* Does a block differ from what llama.cpp has in all of them: *widths: windows of one width; *ropes: the other rotary
  * embedding with a window; *experts? */
 static void compare_blocks(const calm_config *config, bool *widths, bool *ropes, bool *experts)
 {
-    const size_t window = largest_window(config);
+    const size_t window = largest_window(config), lead = dense_lead(config);
     *widths = *experts = false;
     *ropes = config->arch->local_rope && config->rope[CALM_ROPE_LOCAL].theta != config->rope[CALM_ROPE_GLOBAL].theta;
     for (size_t i = 0; i < config->n_blocks; i++) {
         *widths |= slides(config) && config->window[i] && config->window[i] != window;
         *ropes |= is_family(config, "gemma3") && (config->window[i] != 0) != config->local_rope[i];
-        *experts |= config->moe.n_experts && !config->moe.sparse[i];
+        *experts |= config->moe.n_experts && config->moe.sparse[i] != (i >= lead);
     }
 }
 
@@ -101,8 +117,13 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
     const bool yarn = rope->kind == CALM_ROPE_YARN;
     const calm_activation usual = gemma || is_family(config, "starcoder2") ? CALM_ACTIVATION_GELU_TANH
                                                                            : CALM_ACTIVATION_SILU;
-    const bool top_k = config->moe.n_experts && as && config->moe.norm_top_k != as->norm_top_k;
+    const bool top_k = config->moe.n_experts && as && !as->routes && config->moe.norm_top_k != as->norm_top_k;
     bool widths, ropes, experts;
+    if (as && as->other)
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "gguf: %s: llama.cpp computes another function of %s models: RMSNorm where they have "
+                         "LayerNorm, and a softmax over the chosen experts for sparsemixer",
+                         calm_model_dir(model), as->name);
     if (!as)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "gguf: %s: calm does not write %s models to GGUF; docs/families.md says which it writes",
@@ -133,9 +154,11 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {yarn && (rope->beta_fast != 32 || rope->beta_slow != 1),
          "yarn with other beta_fast and beta_slow than 32 and 1, which llama.cpp does not read in files of this "
          "architecture"},
+        {config->moe.sum_min > LEAST_SUM, "moe_norm_min is above the least sum that llama.cpp divides weights by"},
         {widths, "blocks slide over windows of different widths"},
         {ropes, "rotary embeddings do not change with the sliding window, as llama.cpp has them"},
-        {experts, "some blocks have experts and some have none"},
+        {experts, as->dense_lead ? "blocks without experts stand behind blocks with them"
+                                 : "some blocks have experts and some have none"},
         {top_k, config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in this architecture"
                                        : "norm_topk_prob is not set, but llama.cpp does it in this architecture"}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -239,6 +262,26 @@ static void add_experts(writer *to, const calm_config *config)
     add_u32(to, "expert_feed_forward_length", config->moe.inner);
     if (config->moe.shared_inner)
         add_u32(to, "expert_shared_feed_forward_length", config->moe.shared_inner);
+    if (!calm_gguf_arch_of(config->arch)->dense_lead)
+        return;
+    add_u32(to, "expert_shared_count", config->moe.shared_inner / config->moe.inner);
+    add_u32(to, "leading_dense_block_count", dense_lead(config));
+    /* Of those behind them every one has experts. */
+    add_u32(to, "interleave_moe_layer_step", 1);
+}
+
+/* How a router's scores become weights, where that is not softmax. */
+static void add_router(writer *to, const calm_config *config)
+{
+    if (!config->moe.n_experts || config->moe.score != CALM_ROUTER_SIGMOID)
+        return;
+    add_u32(to, "expert_gating_func", GATING_SIGMOID);
+    if (!calm_gguf_arch_of(config->arch)->routes)
+        return;
+    calm_gguf_add_bool(to->keys, key(to, "expert_weights_norm"), config->moe.norm_top_k);
+    add_f32(to, "expert_weights_scale", (double)config->moe.scale);
+    add_u32(to, "expert_group_count", config->moe.n_groups);
+    add_u32(to, "expert_group_used_count", config->moe.top_groups);
 }
 
 calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t file_type, calm_gguf_keys *keys)
@@ -272,6 +315,7 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
         add_f32(&to, "final_logit_softcapping", (double)config->logit_cap);
     add_scales(&to, config);
     add_experts(&to, config);
+    add_router(&to, config);
     return CALM_OK;
 }
 

@@ -76,7 +76,8 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
     if (job && job->quantized)
         return calm_gguf_type_of(ctx, &job->scheme, part->of.module, part->of.source->shape[1], out);
     /* Vectors and what routes tokens are float32, as llama.cpp computes with them. */
-    const bool stays_f32 = part->of.source->n_dims != 2 || strstr(part->spot.name, "ffn_gate_inp");
+    const bool stays_f32 = part->of.source->n_dims != 2 || strstr(part->spot.name, "ffn_gate_inp")
+                           || strstr(part->spot.name, "exp_probs_b");
     *out = stays_f32 ? CALM_GGML_F32 : float_type(b, part->of.source->dtype);
     return CALM_OK;
 }
@@ -107,8 +108,9 @@ static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
     if (source->n_dims == 2) {
         tensor->dims[0] = shape[1];
         tensor->dims[1] = shape[0];
-        if (shape[0] == 1 && strstr(part->spot.name, "ffn_gate_inp_shexp"))
-            tensor->n_dims = 1;    /* the shared expert's gate is a vector */
+        /* The shared expert's gate is a vector, and so is the bias of the choice, [1, E] in some families. */
+        if (shape[0] == 1 && (strstr(part->spot.name, "ffn_gate_inp_shexp") || strstr(part->spot.name, "exp_probs_b")))
+            tensor->n_dims = 1;
     }
     if (part->of.kind == CALM_EXPORT_EXPERTS) {
         tensor->n_dims = 3;

@@ -55,6 +55,18 @@ static void set_size(builder *b, const char *member, const char *rest, int64_t f
     calm_json_set_int(b->config, member, take_size(b, rest, fallback));
 }
 
+/* A whole number from 0; 0 where it is missing. */
+static int64_t take_count(builder *b, const char *rest)
+{
+    char name[128];
+    int64_t value = 0;
+    const calm_gguf_key *key = find(b, rest, name);
+    if (!key || (calm_gguf_int(key, 0, &value) && !key->array && value >= 0 && value <= CALM_SIZE_LIMIT))
+        return value;
+    complain(b, name, "expected a whole number from 0 to 2^24");
+    return 0;
+}
+
 /* A finite number above 0; `fallback` 0: it must be there. */
 static double take_number(builder *b, const char *rest, double fallback)
 {
@@ -202,23 +214,71 @@ static void add_scales(builder *b)
 /* What other families' configs have a word for. */
 static void add_others(builder *b, int64_t head_dim)
 {
-    if (is_family(b, "seed_oss") || is_family(b, "glm4") || is_family(b, "granite") || is_family(b, "granitemoe"))
+    if (is_family(b, "seed_oss") || is_family(b, "glm4") || is_family(b, "granite") || is_family(b, "granitemoe")
+        || is_family(b, "glm4_moe") || is_family(b, "phimoe"))
         calm_json_set_bool(b->config, "attention_bias", has_tensor(b, "blk.0.attn_q.bias"));
+    if (b->list->as->head_bias)
+        calm_json_set_bool(b->config, "lm_head_bias", has_tensor(b, "output.bias"));
     if (b->list->as->partial)
         calm_json_set_number(b->config, "partial_rotary_factor",
                              (double)take_size(b, "rope.dimension_count", head_dim) / (double)head_dim);
     add_scales(b);
 }
 
+/* DeepSeek's router, as GLM has it. */
+static void add_grouped(builder *b, int64_t inner)
+{
+    char name[128];
+    double norm = 0;
+    /* llama.cpp takes a key that is missing for false. */
+    const calm_gguf_key *key = find(b, "expert_weights_norm", name);
+    if (key && key->kind == CALM_GGUF_BOOL && !key->array)
+        norm = key->data[0];
+    CALM_EXTEND(b->config, CALM_KV("n_shared_experts", take_count(b, "expert_shared_count")),
+                CALM_KV("first_k_dense_replace", take_count(b, "leading_dense_block_count")),
+                CALM_KV("moe_intermediate_size", inner), CALM_KV("n_group", take_size(b, "expert_group_count", 1)),
+                CALM_KV("topk_group", take_size(b, "expert_group_used_count", 1)));
+    set_number(b->config, "routed_scaling_factor", take_number(b, "expert_weights_scale", 1));
+    calm_json_set_bool(b->config, "norm_topk_prob", norm != 0);
+    calm_json_set_bool(b->config, "use_qk_norm", has_tensor(b, "blk.0.attn_q_norm.weight"));
+}
+
+/* ERNIE's, whose shared experts have the width of one another. */
+static void add_ernie(builder *b, int64_t inner)
+{
+    /* Of all shared experts together, which checkpoints hold as one. */
+    const int64_t shared = take_count(b, "expert_shared_feed_forward_length");
+    CALM_EXTEND(b->config, CALM_KV("moe_intermediate_size", inner), CALM_KV("moe_num_shared_experts", shared / inner),
+                CALM_KV("moe_layer_start_index", take_count(b, "leading_dense_block_count")),
+                CALM_KV("moe_layer_interval", take_size(b, "interleave_moe_layer_step", 1)));
+    if (shared % inner)
+        complain(b, "ernie4_5-moe.expert_shared_feed_forward_length",
+                 "expected a multiple of expert_feed_forward_length");
+}
+
 /* Settings of mixtures. */
 static void add_experts(builder *b)
 {
+    /* Keys of the number of experts, and of those for a token; the last row is of all others. */
+    static const char *const counts[][3] = {{"glm4_moe", "n_routed_experts", "num_experts_per_tok"},
+                                            {"ernie4_5_moe", "moe_num_experts", "moe_k"},
+                                            {"mixtral", "num_local_experts", "num_experts_per_tok"},
+                                            {"granitemoe", "num_local_experts", "num_experts_per_tok"},
+                                            {"minimax_m2", "num_local_experts", "num_experts_per_tok"},
+                                            {"phimoe", "num_local_experts", "num_experts_per_tok"},
+                                            {NULL, "num_experts", "num_experts_per_tok"}};
+    size_t of = 0;
     const bool qwen = is_family(b, "qwen2_moe") || is_family(b, "qwen3_moe");
     if (!b->list->as->experts)
         return;
-    const bool local = is_family(b, "mixtral") || is_family(b, "granitemoe");
-    set_size(b, local ? "num_local_experts" : "num_experts", "expert_count", 0);
-    set_size(b, "num_experts_per_tok", "expert_used_count", 0);
+    while (counts[of][0] && !is_family(b, counts[of][0]))
+        of++;
+    set_size(b, counts[of][1], "expert_count", 0);
+    set_size(b, counts[of][2], "expert_used_count", 0);
+    if (is_family(b, "glm4_moe"))
+        add_grouped(b, take_size(b, "expert_feed_forward_length", 0));
+    if (is_family(b, "ernie4_5_moe"))
+        add_ernie(b, take_size(b, "expert_feed_forward_length", 0));
     /* Elsewhere intermediate_size is an expert's width. */
     if (!qwen)
         return;
@@ -265,7 +325,9 @@ static void build(builder *b)
                 CALM_KV("num_key_value_heads", kv), CALM_KV("head_dim", head_dim),
                 CALM_KV("max_position_embeddings", context), CALM_KV("vocab_size", vocab));
     const char *eps = b->list->arch->eps_key ? b->list->arch->eps_key : "layer_norm_eps";
-    if (b->list->arch->norm == CALM_NORM_LAYER)
+    if (b->list->as->other)
+        set_number(config, eps, take_number(b, "attention.layer_norm_rms_epsilon", 0));
+    else if (b->list->arch->norm == CALM_NORM_LAYER)
         set_number(config, eps, take_number(b, "attention.layer_norm_epsilon", 0));
     else
         set_number(config, "rms_norm_eps", take_number(b, "attention.layer_norm_rms_epsilon", 0));

@@ -41,6 +41,14 @@ static const calm_gguf_arch all[] = {
      .norm_top_k = true},
     {.name = "mistral3", .family = "ministral3", .permuted = true, .grows = true},
     {.name = "cohere2", .family = "cohere2", .fixed_head = true, .scaled = true, .quarter = true},
+    {.name = "glm4moe", .family = "glm4_moe", .partial = true, .experts = true, .dense_lead = true, .routes = true,
+     .mlp_norm = "post_attention_norm"},
+    {.name = "minimax-m2", .family = "minimax_m2", .own_head = true, .partial = true, .experts = true,
+     .norm_top_k = true},
+    {.name = "ernie4_5-moe", .family = "ernie4_5_moe", .experts = true, .dense_lead = true, .norm_top_k = true,
+     .flat_bias = true},
+    {.name = "phimoe", .family = "phimoe", .own_head = true, .square = true, .experts = true, .biases = true,
+     .needs_bias = true, .head_bias = true, .other = true},
     {.name = "starcoder2", .family = "starcoder2", .biases = true, .needs_bias = true},
 };
 
@@ -65,6 +73,9 @@ bool calm_gguf_takes_bias(const calm_gguf_arch *as, calm_role role)
 }
 
 /* ---- words ---- */
+
+/* Of the bias of a router's choice, a tensor without module in checkpoints. */
+#define CHOICE_BIAS "exp_probs_b.bias"
 
 /* A module of a block and llama.cpp's word for it. */
 typedef struct word {
@@ -133,6 +144,9 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
                 words[n++] = (word){.module = names->plain[kinds[k]->plains[i].plain],
                                     .word = kinds[k]->plains[i].word,
                                     .whole = kinds[k]->plains[i].form == CALM_PLAIN_TENSOR};
+    /* Its name in checkpoints ends in the word itself. */
+    if (names->moe.choice_bias)
+        words[n++] = (word){.module = names->moe.choice_bias, .word = CHOICE_BIAS, .whole = true};
     add(words, &n, names->moe.router, "ffn_gate_inp");
     add(words, &n, names->moe.shared_gate, "ffn_gate_inp_shexp");
     return n;
@@ -317,8 +331,9 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
     else if (strcmp(spot->name, "output_norm.weight") == 0
              || (strcmp(spot->name, "output_norm.bias") == 0 && calm_arch_norm_biased(arch)))
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, names->final_norm, ending(spot->name)));
-    else if (strcmp(spot->name, "output.weight") == 0)
-        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s.weight", names->head));
+    else if (strcmp(spot->name, "output.weight") == 0
+             || (strcmp(spot->name, "output.bias") == 0 && calm_gguf_arch_of(arch)->head_bias))
+        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s", names->head, ending(spot->name)));
     spot->plus_one = *out && adds_one(arch, *out);
     return CALM_OK;
 }
@@ -433,7 +448,9 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
     entry->shape[0] = entry->n_dims == 1 ? stored->dims[0] : stored->dims[1];
     entry->shape[1] = entry->n_dims == 1 ? 1 : stored->dims[0];
     const char *gate = list->arch->names->moe.shared_gate;
-    if (name && gate && entry->n_dims == 1 && strstr(name, gate)) {    /* checkpoints have [1, D] */
+    const bool row = gate && name && strstr(name, gate);
+    if (entry->n_dims == 1 && (row || (list->as->flat_bias && calm_text_ends_with(stored->name, CHOICE_BIAS)))) {
+        /* checkpoints have [1, n] */
         entry->n_dims = 2;
         entry->shape[1] = entry->shape[0];
         entry->shape[0] = 1;

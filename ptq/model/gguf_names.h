@@ -29,6 +29,11 @@ typedef struct calm_gguf_arch {
     bool quarter;          /* every fourth block is another: it does not slide, or does not turn              */
     bool windows;          /* of two families under one name the one whose blocks slide                       */
     bool needs_bias;       /* all linears have one                                                            */
+    bool dense_lead;       /* the first blocks may have an MLP instead of experts                             */
+    bool routes;           /* reads whether, and by what, weights of experts are divided and multiplied       */
+    bool head_bias;        /* the head has a bias                                                             */
+    bool flat_bias;        /* the bias of the choice of experts is a vector, in checkpoints [1, E]            */
+    bool other;            /* computes another function than the model: such files are read and not written   */
     const char *mlp_norm;  /* the word of the MLP's IN norm; NULL: ffn_norm                                   */
 } calm_gguf_arch;
 

@@ -4,7 +4,7 @@
  *   reading     one format that it reads, with the schemes it takes in it for dense linears and for experts
  *   tie         jobs that the engine keeps in one tensor or under one quantization method: they share a scheme
  *
- * Everything is one table in engines.c (docs/targets.md has it as text, docs/evidence/engine_rules.csv its sources).
+ * All is the table of engine_table.c (docs/targets.md has it as text, docs/evidence/engine_rules.csv its sources).
  * It knows neither models nor checkpoints: the solver asks it before anything is quantized, `calm check` about what is
  * on disk.  Shapes are those of one device: slices of tensor parallelism must satisfy the rules themselves. */
 #ifndef CALM_PLAN_ENGINES_H
@@ -14,7 +14,7 @@
 #include "ptq/quant/scheme.h"
 
 /* Their names, `any` first, as the values of an option. */
-#define CALM_ENGINE_NAMES "any|vllm|sglang|llamacpp|mlx|transformers"
+#define CALM_ENGINE_NAMES "any|vllm|vllm-cpu|sglang|llamacpp|mlx|transformers"
 
 /* What a scheme may break, in the order in which the rules are tried. */
 typedef enum calm_engine_rule {
@@ -64,6 +64,9 @@ calm_status calm_engine_parse(calm_ctx *ctx, const char *name, const calm_engine
 /* "vllm"; the formats that it reads, best first, comma between ("" of `any`: every one).  Static. */
 const char *calm_engine_name(const calm_engine *engine);
 const char *calm_engine_formats(const calm_engine *engine);
+
+/* What it was judged for: "NVIDIA GPUs", "x86 CPUs with AVX-512"; "" of `any`.  Static. */
+const char *calm_engine_hardware(const calm_engine *engine);
 
 /* Does it ask for nothing?  Also of NULL. */
 bool calm_engine_is_any(const calm_engine *engine);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <strings.h>
 
-#include "ptq/base/output.h"
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
 #include "ptq/plan/assemble_impl.h"
@@ -17,7 +16,8 @@
 #include "tests/support/tiny_plan.h"
 
 static const char *const families[] = {"llama",     "mistral", "qwen2",  "qwen3", "qwen2_moe",
-                                       "qwen3_moe", "gemma2",  "gemma3", "olmo2", "mixtral", "olmoe"};
+                                       "qwen3_moe", "gemma2",  "gemma3", "olmo2", "mixtral", "olmoe",
+                                       "glm4_moe",  "minimax_m2", "ernie4_5_moe"};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 static const calm_exporter *gguf(void)
@@ -177,6 +177,12 @@ static void check_block(const opened *in, const tiny_plan *p, size_t index)
         check_floats(router, read_floats(in, router, config->moe.n_experts, config->hidden), expected.moe.router,
                      config->moe.n_experts * config->hidden);
     }
+    if (mixture && expected.moe.choice_bias) {
+        const char *bias = test_format("model.layers.%zu.%s", index, names->moe.choice_bias);
+        const size_t n = config->moe.n_experts, rows = find(in, bias)->shape[0];
+        check_floats(bias, read_floats(in, bias, rows, n / rows), expected.moe.choice_bias, n);
+        ck_assert(find(in, bias)->stored->type == CALM_GGML_F32 && find(in, bias)->stored->n_dims == 1);
+    }
     if (mixture && expected.moe.shared_gate) {
         const char *gate = test_format("model.layers.%zu.%s.weight", index, names->moe.shared_gate);
         check_floats(gate, read_floats(in, gate, 1, config->hidden), expected.moe.shared_gate, config->hidden);
@@ -301,6 +307,7 @@ TEST(every_family)
         tiny_model spec = model_of(families[f]);
         check_plan(&spec, one, 1);
         spec.tied = strcmp(families[f], "gemma2") == 0;
+        spec.n_dense = calm_arch_listed("glm4_moe ernie4_5_moe", ' ', families[f]);    /* blocks without experts */
         check_plan(&spec, mixed, 5);
     }
 }
@@ -462,22 +469,13 @@ TEST(refused_by_name)
     check_refused(&moe, "float", "norm_topk_prob is set");
     square.head_dim = 32;
     check_refused(&square, "float", "heads times head_dim is not the hidden size");
-    const tiny_model bert = tiny_wide("bert"), phi = tiny_wide("phi3");
+    tiny_model ernie = model_of("ernie4_5_moe");
+    ernie.extra = "\"moe_norm_min\": 0.01";
+    check_refused(&ernie, "float", "moe_norm_min");
+    const tiny_model bert = tiny_wide("bert"), phi = tiny_wide("phi3"), phimoe = tiny_wide("phimoe");
+    check_refused(&phimoe, "float", "llama.cpp computes another function of phimoe models");
     check_refused(&bert, "float", "calm does not write bert models to GGUF");
     check_refused(&phi, "float", "calm does not write phi3 models to GGUF");
-}
-END_OF_TEST
-
-/* --force replaces what this exporter wrote, and no other directory. */
-TEST(targets)
-{
-    const char *ours = test_directory(), *theirs = test_directory();
-    ck_ok(calm_write_file(ctx, test_format("%s/model.gguf", ours), "x", 1));
-    ck_ok(calm_output_list(ctx, ours));
-    ck_ok(calm_write_file(ctx, test_format("%s/letter.txt", theirs), "x", 1));
-    ck_ok(calm_export_destination(ctx, ours, true, NULL));
-    ck_fails(calm_export_destination(ctx, ours, false, NULL), CALM_EEXIST, "exists already");
-    ck_fails(calm_export_destination(ctx, theirs, true, NULL), CALM_EARG, "letter.txt, which calm did not write");
 }
 END_OF_TEST
 
@@ -487,7 +485,7 @@ static void count_lines(void *user, calm_log_level level, const char *line)
     *(size_t *)user += level == CALM_LOG_WARNING;
 }
 
-/* Where llama.cpp computes otherwise beyond a length: said once, by check. */
+/* Where llama.cpp computes otherwise beyond a length: said once. */
 TEST(warned_of_windows)
 {
     static const char *const names[] = {"mistral", "gemma3"};
@@ -594,6 +592,6 @@ int main(void)
 {
     return run_tests("export_gguf", (const TTest *[]){every_scheme, every_type, every_family, biases_and_dtypes,
                                                       float_types, experts_of_different_schemes, rows_are_turned,
-                                                      factors_of_llama3, refused_by_name, targets, warned_of_windows,
+                                                      factors_of_llama3, refused_by_name, warned_of_windows,
                                                       same_bytes, every_allocation_fails, memory, NULL});
 }

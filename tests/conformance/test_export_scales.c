@@ -1,8 +1,10 @@
 /* What a format does with a scale that folding has made small: it is in the file as it is, or it is rounded to what the
- * format stores, and one note says how many and the size of the loss. */
+ * format stores, and one note says how many and the size of the loss.  And where a format is written to. */
 #include <stdio.h>
 #include <string.h>
 
+#include "ptq/base/file.h"
+#include "ptq/base/output.h"
 #include "ptq/export/export.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
@@ -96,7 +98,20 @@ TEST(powers_of_two)
 }
 END_OF_TEST
 
+/* --force replaces what an exporter wrote, and no other directory. */
+TEST(destinations)
+{
+    const char *ours = test_directory(), *theirs = test_directory();
+    ck_ok(calm_write_file(ctx, test_format("%s/model.gguf", ours), "x", 1));
+    ck_ok(calm_output_list(ctx, ours));
+    ck_ok(calm_write_file(ctx, test_format("%s/letter.txt", theirs), "x", 1));
+    ck_ok(calm_export_destination(ctx, ours, true, NULL));
+    ck_fails(calm_export_destination(ctx, ours, false, NULL), CALM_EEXIST, "exists already");
+    ck_fails(calm_export_destination(ctx, theirs, true, NULL), CALM_EARG, "letter.txt, which calm did not write");
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("export_scales", (const TTest *[]){held_or_fitted, powers_of_two, NULL});
+    return run_tests("export_scales", (const TTest *[]){held_or_fitted, powers_of_two, destinations, NULL});
 }

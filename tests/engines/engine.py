@@ -1,9 +1,9 @@
 """What the drivers of the engines share: windows of tokens, the loss over them, and the one line that they print.
 
-A driver is run as `python DRIVER MODEL WINDOWS` (WINDOWS: JSON lines {"ids": [...]}, as `calm eval --tokens` reads).
-It prints {"engine": name and version, "nll": nats per predicted token} and exits 0, or {"error": text} and exits 1.
+A driver is run as `python DRIVER MODEL WINDOWS [LOSSES]` (WINDOWS: JSON lines {"ids": [...]}, as `calm eval --tokens`
+reads).  It prints {"engine": name and version, "nll": nats per predicted token} and exits 0, or {"error": text} and exits 1;
+LOSSES gets the nats of each predicted token, one a line.  With --version it prints the engine's name and version alone.
 `python engine.py MODEL TEXT COUNT LENGTH` prints such windows of a text, without special tokens.
-`python engine.py` of a driver with --version prints the engine's name and version alone.
 """
 
 import json
@@ -21,24 +21,36 @@ def answer(status, **fields):
     os._exit(status)
 
 
+def need(package, least):
+    """The version of a package; one below `least` ("0.32") is as good as none."""
+    import importlib.metadata
+
+    def numbers(text):
+        return [int(part) if part.isdigit() else 0 for part in text.split(".")[:3]]
+
+    found = importlib.metadata.version(package)
+    if numbers(found) < numbers(least):
+        raise ImportError(f"{package} {found}, expected {least} or later")
+    return found
+
+
 def read(path):
     """Windows [n][T] of token ids."""
     with open(path, encoding="utf-8") as stream:
         return [json.loads(line)["ids"] for line in stream]
 
 
-def nll_of_logits(logits, ids):
-    """Sum over a window of -log p(ids[i] | ids[:i]), i >= 1, from logits [T, vocabulary]; summed in double."""
+def losses_of_logits(logits, ids):
+    """-log p(ids[i] | ids[:i]) of a window, i >= 1, from logits [T, vocabulary], in double."""
     import torch
 
     rows = torch.log_softmax(logits[:-1].double(), -1)
-    return -rows.gather(1, torch.tensor(ids[1:])[:, None]).sum().item()
+    return (-rows.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]).tolist()
 
 
-def mean_nll(logits, windows):
-    """Nats per predicted token; `logits` maps a window to float logits [T, vocabulary]."""
-    total = sum(nll_of_logits(logits(ids), ids) for ids in windows)
-    return total / sum(len(ids) - 1 for ids in windows)
+def losses(logits, windows):
+    """Nats of each predicted token; `logits` maps a window to float logits [T, vocabulary]."""
+    return [nats for ids in windows for nats in losses_of_logits(logits(ids), ids)]
 
 
 def torch_logits(model):
@@ -59,12 +71,16 @@ def need_quantized(modules, is_quantized):
 
 
 def drive(version, measure):
-    """Run a driver: `version()` names the engine, `measure(model, windows)` returns nats per token."""
+    """Run a driver: `version()` names the engine, `measure(model, windows)` returns the nats of each predicted token."""
     try:
         if sys.argv[1:] == ["--version"]:
             answer(0, engine=version())
-        model, path = sys.argv[1:]
-        answer(0, engine=version(), nll=measure(model, read(path)))
+        model, path = sys.argv[1:3]
+        nats = measure(model, read(path))
+        if len(sys.argv) > 3:
+            with open(sys.argv[3], "w", encoding="utf-8") as stream:
+                stream.writelines(f"{value!r}\n" for value in nats)
+        answer(0, engine=version(), nll=sum(nats) / len(nats))
     except BaseException as error:  # an engine may raise what is no Exception
         answer(1, error=f"{type(error).__name__}: {error}".replace("|", "/").replace("\n", " ")[:300])
 

@@ -7,9 +7,7 @@ import engine
 
 
 def version():
-    import importlib.metadata
-
-    return f"GPTQModel {importlib.metadata.version('gptqmodel')} (torch kernel)"
+    return f"GPTQModel {engine.need('gptqmodel', '7')} (torch kernel)"
 
 
 def measure(model, windows):
@@ -21,7 +19,7 @@ def measure(model, windows):
         # The automatic choice compiles a C++ kernel on the first load.
         loaded = GPTQModel.load(model, device="cpu", dtype=torch.float16, backend=BACKEND.GPTQ_TORCH).model.eval()
         engine.need_quantized(loaded.modules(), lambda m: hasattr(m, "qweight"))
-        return engine.mean_nll(engine.torch_logits(loaded), windows)
+        return engine.losses(engine.torch_logits(loaded), windows)
 
 
 engine.drive(version, measure)

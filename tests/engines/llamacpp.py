@@ -4,9 +4,7 @@ import engine
 
 
 def version():
-    import importlib.metadata
-
-    return f"llama.cpp (llama-cpp-python {importlib.metadata.version('llama-cpp-python')})"
+    return f"llama.cpp (llama-cpp-python {engine.need('llama-cpp-python', '0.3.16')})"
 
 
 def measure(model, windows):
@@ -29,7 +27,7 @@ def measure(model, windows):
         loaded.eval(ids)
         return torch.from_numpy(numpy.array(loaded.scores[: len(ids)], dtype=numpy.float32))
 
-    return engine.mean_nll(logits, windows)
+    return engine.losses(logits, windows)
 
 
 engine.drive(version, measure)

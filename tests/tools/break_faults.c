@@ -115,12 +115,14 @@ const break_fault break_faults[] = {
     {"int_asymmetric", "ct-mixed", "CT025", "group_01", BREAK_SET, QC "config_groups/group_01/weights/symmetric",
      "false", 0, 0},
     {"actorder_group", "ct", "CT026", "group_00.weights", BREAK_SET, GROUP "weights/actorder", "\"group\"", 0, 0},
-    {"shape_contradicts", "ct", "CT027", UP0, BREAK_POKE, UP0 ".weight_shape", "0100000000000000", 0, 0},
+    {"shape_contradicts", "ct", "CT027", UP0, BREAK_POKE, UP0 ".weight_shape", "8@0100000000000000", 0, 0},
+    {"shape_rows", "ct", "CT029", UP0, BREAK_POKE, UP0 ".weight_shape", "0100000000000000", 0, 0},
+    {"shape_rows_asym", "ct-asym", "CT027", UP0, BREAK_POKE, UP0 ".weight_shape", "0100000000000000", 0, 0},
 
     /* tensors of modules */
     {"packed_missing", "ct", "TE001", UP0, BREAK_DROP, UP0 ".weight_packed", 0, 0, 0},
     {"scale_missing", "ct", "TE001", UP0, BREAK_DROP, UP0 ".weight_scale", 0, 0, 0},
-    {"shape_missing", "ct", "TE001", UP0, BREAK_DROP, UP0 ".weight_shape", 0, 0, 0},
+    {"shape_missing", "ct", "TE006", UP0, BREAK_DROP, UP0 ".weight_shape", 0, 0, 0},
     {"zeros_missing", "ct-asym", "TE001", UP0, BREAK_DROP, UP0 ".weight_zero_point", 0, 0, 0},
     {"zeros_of_symmetric", "ct-asym", "TE002", "model.layers.0", BREAK_SET, GROUP "weights/symmetric", "true", 0, 0},
     {"scale_transposed", "ct", "TE003", UP0, BREAK_SHAPE, UP0 ".weight_scale", 0, 0, 0},

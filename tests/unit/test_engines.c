@@ -17,6 +17,28 @@ typedef struct example {
 static const example examples[] = {
     /* vLLM pads dense shapes: what is left are words of 32 bits, along the columns, and along the rows of
      * zero points. */
+    {"vllm-cpu", NULL, 64, 256, false, "w4a16_g128", CALM_ENGINE_TAKES},
+    {"vllm-cpu", NULL, 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_TAKES},
+    {"vllm-cpu", NULL, 48, 256, false, "w4a16_g128", CALM_ENGINE_ROWS},
+    {"vllm-cpu", NULL, 64, 80, false, "w4a16", CALM_ENGINE_COLUMNS},
+    {"vllm-cpu", NULL, 64, 256, false, "w8a16", CALM_ENGINE_BITS},
+    {"vllm-cpu", NULL, 64, 256, false, "w3a16_g128", CALM_ENGINE_BITS},
+    {"vllm-cpu", NULL, 7, 19, false, "w8a8", CALM_ENGINE_TAKES},
+    {"vllm-cpu", NULL, 64, 256, false, "w8a8_g32", CALM_ENGINE_GROUP},
+    {"vllm-cpu", NULL, 64, 256, false, "w8a8_static", CALM_ENGINE_TAKES},
+    {"vllm-cpu", NULL, 64, 256, false, "w4a8_g128", CALM_ENGINE_TAKES},
+    {"vllm-cpu", NULL, 64, 256, false, "w4a4_g128", CALM_ENGINE_ACTIVATIONS},
+    {"vllm-cpu", NULL, 64, 256, false, "fp8", CALM_ENGINE_TAKES},
+    {"vllm-cpu", NULL, 64, 256, false, "fp8a16", CALM_ENGINE_FAMILY},
+    {"vllm-cpu", NULL, 128, 256, false, "fp8_block", CALM_ENGINE_FAMILY},
+    {"vllm-cpu", NULL, 64, 256, false, "nvfp4", CALM_ENGINE_FAMILY},
+    {"vllm-cpu", NULL, 64, 256, false, "mxfp4a16", CALM_ENGINE_FAMILY},
+    {"vllm-cpu", NULL, 64, 256, true, "w4a16_g128", CALM_ENGINE_BITS},
+    {"vllm-cpu", NULL, 64, 256, true, "w8a8", CALM_ENGINE_ACTIVATIONS},
+    {"vllm-cpu", "gptq", 64, 256, false, "w4a16_g128", CALM_ENGINE_TAKES},
+    {"vllm-cpu", "gptq", 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_ZEROS},
+    {"vllm-cpu", "gptq", 64, 256, false, "w8a16", CALM_ENGINE_BITS},
+    {"vllm-cpu", "awq", 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_TAKES},
     {"vllm", NULL, 65, 576, false, "w4a16_g64", CALM_ENGINE_TAKES},
     {"vllm", NULL, 65, 192, false, "w8a16", CALM_ENGINE_TAKES},
     {"vllm", NULL, 96, 72, false, "w4a16", CALM_ENGINE_TAKES},
@@ -264,7 +286,7 @@ TEST(heads)
 }
 END_OF_TEST
 
-static const char *const engine_names[] = {"any", "vllm", "sglang", "llamacpp", "mlx", "transformers"};
+static const char *const engine_names[] = {"any", "vllm", "vllm-cpu", "sglang", "llamacpp", "mlx", "transformers"};
 
 TEST(float_is_always_taken)
 {
@@ -368,7 +390,7 @@ TEST(explanations_name_the_rule)
         char *text;
         ck_ok(calm_scheme_parse(ctx, e->scheme, &scheme));
         ck_ok(calm_engine_explain(ctx, calm_engine_find(e->target), e->format, &linear, &scheme, &text));
-        if (e->rule == CALM_ENGINE_BITS && e->expert && e->format)
+        if (e->rule == CALM_ENGINE_BITS && e->expert && (e->format || strcmp(e->target, "vllm-cpu") == 0))
             ck_assert(strstr(text, "none that are quantized") != NULL);
         else if (e->rule == CALM_ENGINE_ZEROS)
             ck_assert(strstr(text, "zero points") != NULL);

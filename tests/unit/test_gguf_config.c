@@ -6,7 +6,7 @@
 #include "tests/support/harness.h"
 
 static const char *const families[] = {"llama",  "qwen2",  "qwen3", "qwen2_moe", "qwen3_moe",
-                                       "gemma2", "gemma3", "olmo2", NULL};
+                                       "gemma2", "gemma3", "olmo2", "glm4_moe", "minimax_m2", "ernie4_5_moe", NULL};
 
 static tiny_model spec_of(const char *family)
 {
@@ -18,6 +18,12 @@ static tiny_model spec_of(const char *family)
         spec.n_heads = 8;
     }
     spec.tied = true;
+    if (strcmp(family, "glm4_moe") == 0 || strcmp(family, "ernie4_5_moe") == 0)
+        spec.n_dense = 1;
+    if (strcmp(family, "glm4_moe") == 0) {
+        spec.n_experts = 6;
+        spec.extra = "\"n_group\": 2, \"topk_group\": 1, \"norm_topk_prob\": true";
+    }
     return spec;
 }
 
@@ -56,6 +62,14 @@ static void check_config(const calm_config *found, const calm_config *expected, 
     ck_assert_uint_eq(found->moe.inner, expected->moe.inner);
     ck_assert_uint_eq(found->moe.shared_inner, expected->moe.shared_inner);
     ck_assert_int_eq(found->moe.norm_top_k, expected->moe.norm_top_k);
+    ck_assert_int_eq(found->moe.score, expected->moe.score);
+    ck_assert_int_eq(found->moe.choice_bias, expected->moe.choice_bias);
+    ck_assert(found->moe.scale == expected->moe.scale);
+    ck_assert_uint_eq(found->moe.n_groups, expected->moe.n_groups);
+    ck_assert_uint_eq(found->moe.top_groups, expected->moe.top_groups);
+    ck_assert_int_eq(found->qk_norm, expected->qk_norm);
+    for (size_t i = 0; found->moe.n_experts && i < found->n_blocks; i++)
+        ck_assert_int_eq(found->moe.sparse[i], expected->moe.sparse[i]);
     if (!found->moe.n_experts)
         ck_assert_uint_eq(found->inner, expected->inner);
 }
@@ -85,7 +99,7 @@ TEST(every_family)
         calm_json_free(original);
         calm_gguf_close(file);
     }
-    ck_assert_uint_ge(n, 6);
+    ck_assert_uint_ge(n, 9);
 }
 END_OF_TEST
 

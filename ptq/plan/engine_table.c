@@ -1,0 +1,156 @@
+/* What engines take, as a table.  A row of an engine is a format that it reads, with the limits of dense linears and of
+ * experts, and what shares a scheme.
+ *
+ * Versions read: vLLM 0.33.0 with humming-kernels 0.1.19 (CUDA) and 0.32.0 (CPU), SGLang 0.5.23, Transformers 5.23.0
+ * with compressed-tensors 0.17 to 0.20, optimum 2.3.0 and GPTQModel 7.7.0, mlx-lm 0.32.2, llama.cpp;
+ * docs/evidence/engine_rules.csv has the file that each rule comes from.  tests/engines/run loads what can be loaded on
+ * a CPU, and says where this table is wrong. */
+#include "ptq/plan/engines_impl.h"
+
+/* ---- words of the table ---- */
+
+/* MARLIN_SUPPORTED_GROUP_SIZES, and -1: one scale per row. */
+#define MARLIN_GROUPS .groups = {32, 64, 128}
+/* Marlin's thread tiles, of either kind; its mixture has the second kind alone: hidden size % 128 and intermediate size
+ * % 64, of gate_up and down together. */
+#define MARLIN {128, 64}, {64, 128}
+#define MARLIN_EXPERT {64, 128}
+
+/* Kernels by widths, widths with zero points, and tiles. */
+#define WIDTHS(b, z, ...) {.bits = (b), .zeros = (z), .tiles = {__VA_ARGS__}}
+/* W8A8: weights of 8 bits next to activations of 8. */
+#define INT8_PAIR .pairs = B(8), .acts = B(8)
+
+/* Asks for nothing: what holds for every engine is left to the formats. */
+static const calm_engine any = {"any", "", "", {{0}}};
+
+/* Rows of schemes.def, as sets. */
+#define FP8       B(CALM_FAMILY_FP8)
+#define FP8_BLOCK B(CALM_FAMILY_FP8_BLOCK)
+#define MXFP4     B(CALM_FAMILY_MXFP4)
+#define NVFP4     B(CALM_FAMILY_NVFP4)
+
+/* Dense shapes are padded to Marlin's tiles when the weight is prepared.  Widths and zero points that Marlin does not
+ * have go to Humming, which pads too.  Experts that do not fit Marlin's go to Triton or Humming, with scales of groups
+ * alone. */
+static const calm_engine vllm = {
+    "vllm", "compressed-tensors,gptq,awq", "NVIDIA GPUs",
+    {{"compressed-tensors",
+      {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8), .rowwise = WIDTHS(B_2_TO_8, B_2_TO_8), MARLIN_GROUPS,
+       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .act_zeros = true, .act_zero = {{16, 16}},
+       .act_static = true, .families = FP8 | FP8_BLOCK | MXFP4 | NVFP4,
+       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4, .head_rows = 64},
+      {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8),
+       .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN_EXPERT), MARLIN_GROUPS,
+       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .families = MXFP4 | NVFP4,
+       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4},
+      CALM_TIE_BLOCK},
+     {"gptq",
+      {.grouped = WIDTHS(B_4_AND_8, 0), .rowwise = WIDTHS(B_4_AND_8, 0), MARLIN_GROUPS, .fills = FILLS_IN | FILLS_OUT,
+       .head_rows = 64, .head_whole = true},
+      {.grouped = WIDTHS(B_4_AND_8, 0), .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS,
+       .fills = FILLS_IN | FILLS_OUT},
+      CALM_TIE_BLOCK},
+     {"awq",
+      {.grouped = WIDTHS(B(4), B(4)), .rowwise = WIDTHS(B(4), B(4)), MARLIN_GROUPS,
+       .fills = FILLS_OUT},
+      {.grouped = WIDTHS(B(4), B(4)), MARLIN_GROUPS, .fills = FILLS_OUT},
+      CALM_TIE_MODEL}},
+};
+
+/* vLLM's CPU build on x86 with AVX-512.
+ *
+ *   W4A16     CPUWNA16LinearKernel: in and out of 32, groups of an even size
+ *   W8A8      CPUInt8ScaledMMLinearKernel, oneDNN: every shape, static and asymmetric activations
+ *   W4A8      Dynamic4bitLinearKernel, PyTorch's: every shape that the group divides
+ *   FP8       PyTorch's, one scale per row, activations quantized; none for weights alone
+ *
+ * What asks for AMX (blocks of FP8, experts of 4 bits and of FP8) is not counted, since AVX-512 is all that is sure.
+ * There is no kernel for NVFP4 and MXFP4, nor for other widths than 4 and 8. */
+/* Zero points are those of AWQ; GPTQ's loader asks for none. */
+#define CPU_WNA16 WIDTHS(B(4), B(4), {32, 32})
+#define CPU_GPTQ  WIDTHS(B(4), 0, {32, 32})
+static const calm_engine vllm_cpu = {
+    "vllm-cpu", "compressed-tensors,gptq,awq", "x86 CPUs with AVX-512",
+    {{"compressed-tensors",
+      {.grouped = CPU_WNA16, .rowwise = CPU_WNA16, .group_multiple = 2, .pairs = B_4_AND_8, .acts = B(8),
+       .pairs_group = B(4), .act_zeros = true, .act_static = true, .act_families = FP8, .head_rows = 64},
+      .tie = CALM_TIE_BLOCK},
+     {"gptq",
+      {.grouped = CPU_GPTQ, .rowwise = CPU_GPTQ, MARLIN_GROUPS, .head_rows = 64, .head_whole = true},
+      .tie = CALM_TIE_BLOCK},
+     {"awq", {.grouped = CPU_WNA16, .rowwise = CPU_WNA16, MARLIN_GROUPS}, .tie = CALM_TIE_MODEL}},
+};
+
+/* Nothing is padded.  Its Marlin has no kernel for 8 bits with zero points, and its mixture reads those of
+ * compressed-tensors in AWQ's order.  AWQ falls back to kernels that take other shapes, in groups.  W8A8 is CUTLASS
+ * alone, and not for experts.  Of small floats there is no scheme for MXFP4, nor for FP8 weights alone of experts or in
+ * blocks. */
+static const calm_engine sglang = {
+    "sglang", "compressed-tensors,gptq,awq", "NVIDIA GPUs",
+    {{"compressed-tensors",
+      {.grouped = WIDTHS(B_4_AND_8, B(4), MARLIN),
+       .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN), MARLIN_GROUPS, INT8_PAIR, .pair = {{16, 8}},
+       .families = FP8 | NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4, .head_rows = 64},
+      {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT),
+       .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS,
+       .families = NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4},
+      CALM_TIE_BLOCK},
+     {"gptq",
+      {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN), .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN),
+       MARLIN_GROUPS, .head_rows = 64, .head_whole = true},
+      {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT),
+       .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS},
+      CALM_TIE_BLOCK},
+     {"awq",
+      {.grouped = WIDTHS(B(4), B(4)), .rowwise = WIDTHS(B(4), B(4), {128, 64}),
+       MARLIN_GROUPS, .fills = FILLS_OUT},
+      {.grouped = WIDTHS(B(4), B(4)), MARLIN_GROUPS, .fills = FILLS_OUT},
+      CALM_TIE_MODEL}},
+};
+
+/* Blocks of 32, of NVFP4 64; 2 and 3 bits are written as Q4_0, which has no zero point. */
+#define GGML_BLOCKS WIDTHS(B_STORED, B(4), {32, 0})
+#define GGML                                                                                                           \
+    .grouped = GGML_BLOCKS, .rowwise = GGML_BLOCKS, .group_multiple = 32, .families = CALM_GGUF_FAMILIES, .nvfp4 = 64
+
+static const calm_engine llamacpp = {
+    "llamacpp", "gguf", "every device", {{"gguf", {GGML}, {GGML}, CALM_TIE_PROJECTION}}};
+
+#define AFFINE .grouped = WIDTHS(B_STORED, B_STORED), .groups = {32, 64, 128}
+
+/* Of AWQ one scheme is read for all, and experts are not stacked. */
+static const calm_engine mlx = {
+    "mlx", "mlx,awq", "every device",
+    {{"mlx", {AFFINE}, {AFFINE}, CALM_TIE_PROJECTION},
+     {"awq", {.grouped = WIDTHS(B(4), B(4)), .groups = {32, 64, 128}, .fills = FILLS_OUT},
+      .tie = CALM_TIE_MODEL}},
+};
+
+/* Zero points: compressed-tensors 0.18 to 0.20 do not load them; experts: one packed, symmetric scheme for all.  GPTQ
+ * and AWQ are GPTQModel's torch kernels, one scheme for all; they replace linears, which experts are not. */
+static const calm_engine transformers = {
+    "transformers", "compressed-tensors,gptq,awq", "every device",
+    {{"compressed-tensors",
+      {.grouped = WIDTHS(B_STORED, 0), .rowwise = WIDTHS(B_STORED, 0), .pairs = B_4_AND_8, .acts = B_4_AND_8,
+       .pairs_group = B_4_AND_8, .act_zeros = true, .act_static = true, .families = FP8 | FP8_BLOCK | MXFP4 | NVFP4,
+       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4, .whole_parts = true},
+      {.grouped = WIDTHS(B_STORED, 0), .rowwise = WIDTHS(B_STORED, 0)},
+      CALM_TIE_EXPERTS},
+     {"gptq",
+      {.grouped = WIDTHS(B_STORED, B_STORED), .rowwise = WIDTHS(B_STORED, B_STORED),
+       .groups = {16, 32, 64, 128, 256, 512, 1024}},
+      .tie = CALM_TIE_MODEL},
+     {"awq",
+      {.grouped = WIDTHS(B(4), B(4)), .rowwise = WIDTHS(B(4), B(4)), .groups = {16, 32, 64, 128},
+       .fills = FILLS_OUT},
+      .tie = CALM_TIE_MODEL}},
+};
+
+/* `any` first: calm_engine_is_any compares with it. */
+const calm_engine *const *calm_engine_table(size_t *n)
+{
+    static const calm_engine *const all[] = {&any, &vllm, &vllm_cpu, &sglang, &llamacpp, &mlx, &transformers};
+    *n = sizeof all / sizeof *all;
+    return all;
+}

@@ -1,0 +1,63 @@
+#!/bin/sh
+# What quantizing an embedder costs: the cosine of sentence embeddings to those of the float model (pooling and dense layers of
+# modules.json included), over sentences that calibration has not seen; a row of CSV each as it comes.
+#
+#   tests/bench/embedding.sh MODEL FOLDER [SCHEME ...] >rows.csv
+#
+#   MODEL      directory of a sentence-transformers model (EmbeddingGemma-300M, all-MiniLM-L6-v2)
+#   FOLDER     stores and checkpoints; a row whose figures are there is not measured again
+#   SCHEME     w4a16_g128 w8a8 w4a4_g128 by default
+#   METHODS    in the environment: of rtn gptq calm learned; all by default.  calm is the default choice, learned adds
+#              `--learn blocks`
+#   SENTENCES  in the environment: of the WikiText-2 test text, 5 to 30 words each; 2000 by default
+#   SAMPLES    in the environment: sentences of the validation text to calibrate with, 512 by default
+#   THREADS    in the environment: 0, all cores, by default; figures do not depend on it
+#   BUILD      in the environment: where calm is, build/release by default
+set -eu
+[ $# -ge 2 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+model=$1 folder=$2
+shift 2
+[ $# -gt 0 ] || set -- w4a16_g128 w8a8 w4a4_g128
+CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd -P)
+export CALM_HOME
+calm=${BUILD:-$CALM_HOME/build/release}/calm
+threads=${THREADS:-0} sentences=${SENTENCES:-2000}
+mkdir -p "$folder"
+
+# cut TEXT: sentences, one a line
+cut_sentences() {
+    sed 's/ \. /.\n/g' "$CALM_HOME/recipes/text/$1" | awk 'NF >= 5 && NF <= 30 && !/=/'
+}
+
+options_of() {
+    case $1 in
+    rtn | gptq) echo "--algorithms $1" ;;
+    calm) ;;
+    learned) echo "--learn blocks" ;;
+    *) echo "embedding.sh: no method \"$1\"" >&2; exit 2 ;;
+    esac
+}
+
+figure() {
+    sed -n "s/.*\"$1\": *\([^,}]*\).*/\1/p" "$2" | head -n 1
+}
+
+cut_sentences wikitext2-valid.txt >"$folder/calib.txt"
+cut_sentences wikitext2-test.txt >"$folder/test.txt"
+echo "scheme,method,sentences,one_minus_cosine,least_cosine,error,spearman"
+for scheme; do
+    for method in ${METHODS:-rtn gptq calm learned}; do
+        out=$folder/$scheme-$method
+        if [ ! -s "$out.json" ]; then
+            # shellcheck disable=SC2046
+            "$calm" quantize --model "$model" --scheme "$scheme" --calib "$folder/calib.txt" --samples "${SAMPLES:-512}" --seqlen 128 \
+                $(options_of "$method") --guard-samples 0 --no-eval --quiet --force --threads "$threads" --output "$out" \
+                --store "$folder/$scheme.db" >"$out.report" 2>&1 || { cat "$out.report" >&2; exit 1; }
+            "$calm" eval --model "$out" --reference "$model" --text "$folder/test.txt" --samples "$sentences" --seqlen 128 --json --quiet \
+                --threads "$threads" >"$out.json.part"
+            mv "$out.json.part" "$out.json"
+        fi
+        cosine=$(figure cosine "$out.json")
+        echo "$scheme,$method,$(figure sentences "$out.json"),$(echo "$cosine" | awk '{ printf "%.5f", 1 - $1 }'),$(figure cosine_min "$out.json"),$(figure error "$out.json"),$(figure spearman "$out.json")"
+    done
+done

