@@ -46,7 +46,7 @@ static const struct {
 } groups[] = {
     {"Loops that calm bench times:", "hidden|inner|heads|kv-heads|head-dim|repeats"},
     {"Ranks of calm bench cluster:", "ranks|bandwidth|latency|ranks-per-node|cores-per-node|rate|seconds"},
-    {"Most used:", "model|bits|scheme|budget|size|bits-per-weight|output|format|force|recipe|dry-run"},
+    {"Most used:", "model|bits|scheme|preset|budget|size|bits-per-weight|output|format|force|recipe|dry-run"},
     {"Algorithms, and what is chosen:",
      "algorithms|unit|rule|metric|shortlist|effort|act-budget|pin|forbid|keep-hybrid|split-v|prefix|probe-samples|"
      "sensitivity|expert-tokens"},

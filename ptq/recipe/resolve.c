@@ -11,6 +11,7 @@
 #include "ptq/export/outer.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/module_words.h"
+#include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe_impl.h"
 #include "ptq/recipe/words.h"
 
@@ -142,7 +143,8 @@ static calm_status replace_rtn(calm_ctx *ctx, calm_recipe *recipe, calm_words *n
 
 static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    const char *fallback = calm_spec_default_algorithms(spec);
+    const char *preset = calm_recipe_preset_pool(spec, recipe), *budget = calm_spec_default_algorithms(spec);
+    const char *fallback = preset ? preset : budget;
     calm_words names = spec->algorithms;
     if (!names.n) {
         CALM_TRY(calm_words_split(ctx, fallback ? fallback : default_pool(recipe), &names));
@@ -383,6 +385,7 @@ typedef struct step {
 /* Before the model is looked for, which may fetch it: what can be refused without it.  Gates come first, since
  * calm_recipe_check lists them one by one and skips that row. */
 static const step early[] = {{"gates", resolve_gates},
+                             {"preset", calm_recipe_check_preset},
                              {"formats", resolve_formats},
                              {"choice.split_v", resolve_split},
                              {"memory", check_memory},
@@ -401,7 +404,8 @@ static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resol
                             {"choice.metric", calm_recipe_resolve_selection},
                             {"choice.sensitivity", calm_recipe_resolve_sensitivity},
                             {"choice", calm_recipe_check_choice},
-                            {"learn", calm_recipe_resolve_learn}, {"choice.forbid", calm_recipe_forbid},
+                            {"learn", calm_recipe_resolve_learn}, {"preset", calm_recipe_resolve_preset},
+                            {"choice.forbid", calm_recipe_forbid},
                             {"choice.pins", calm_recipe_pins}};
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))

@@ -2,6 +2,7 @@
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
+#include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe_impl.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
@@ -42,7 +43,7 @@ calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spe
 {
     char *text;
     recipe->learn = (calm_learn)spec->learn;
-    if (!spec->learn && spec->effort == CALM_EFFORT_HIGH)
+    if (!spec->learn && (spec->effort == CALM_EFFORT_HIGH || spec->preset == CALM_RECIPE_BEST))
         recipe->learn = CALM_LEARN_BOTH;
     if (!recipe->learn)
         return CALM_OK;
