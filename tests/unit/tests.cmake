@@ -2,6 +2,7 @@
 calm_test(unit test_status calm_base)
 calm_test(unit test_context calm_base)
 calm_test(unit test_arena calm_base)
+calm_test(unit test_base64 calm_base)
 calm_test(unit test_memory calm_base)
 calm_test(unit test_array calm_base)
 calm_test(unit test_message calm_base)
