@@ -39,8 +39,8 @@ calm_status calm_recipe_check_preset(calm_ctx *ctx, const calm_recipe_spec *spec
 {
     (void)recipe;
     if (spec->preset == CALM_RECIPE_FAST && spec->algorithms.n)
-        return calm_fail(ctx, CALM_EARG, "`preset` fast is one algorithm of its own, and `algorithms` names others: "
-                         "leave one of the two out");
+        return calm_fail(ctx, CALM_EARG, "`preset` fast says which algorithm, and so does `algorithms`: leave one of "
+                         "the two out");
     if (spec->preset == CALM_RECIPE_FAST && (spec->learn || spec->effort == CALM_EFFORT_HIGH))
         return calm_fail(ctx, CALM_EARG, "`preset` fast leaves out what learns: take `preset` best, or no preset");
     if (spec->preset != CALM_RECIPE_BEST)
