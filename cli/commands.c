@@ -56,7 +56,7 @@ static const struct {
     {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|gate|lock|locked"},
     {"Numbers and files of the result:",
      "target|adapter|accept-key|blocks|keep-float|ignore|group-fallback|scale-dtype|act-rule|"
-     "max-shard-size|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},
+     "max-shard-size|kv-cache|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},
     {"Machine, store and messages:", "store|keep-candidates|report|memory|threads|kernels|json|quiet"},
 };
 

@@ -152,6 +152,7 @@ static const calm_document_row rows[] = {
     {"keep_float", "names, or re:patterns, of modules that stay float; behind !, of some that calm leaves float by "
      "itself", &module_or_modules, false, false, false},
     {"group_fallback", NULL, NULL, false, false, false},
+    {"kv_cache", NULL, NULL, false, false, true},
     {"formats", "formats that the result is written in; of several each has a folder of its name", &formats, false,
      false, false},
     {"export", "what exporters may be told next to the plan", &export, false, false, false},

@@ -212,6 +212,25 @@ static calm_status resolve_split(calm_ctx *ctx, const calm_recipe_spec *spec, ca
     return CALM_OK;
 }
 
+/* A cache of 8 bits: of decoders, and of files that can say so. */
+static calm_status resolve_cache(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    bool says = false;
+    calm_model_kind kind;
+    recipe->kv_cache = spec->kv_cache != 0;
+    if (!recipe->kv_cache)
+        return CALM_OK;
+    for (size_t i = 0; i < calm_formats_count(&recipe->formats); i++)
+        says |= calm_formats_at(&recipe->formats, i)->caches;
+    if (!says)
+        return calm_fail(ctx, CALM_EARG, "`kv_cache` fp8 is said by compressed-tensors alone; found `formats` %s",
+                         calm_formats_at(&recipe->formats, 0)->name);
+    CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
+    return kind.caches ? CALM_OK : calm_fail(ctx, CALM_EARG, "`kv_cache` fp8: the model keeps no keys and values, "
+                                             "since it %s; leave it out",
+                                             kind.encoder ? "is an encoder" : "has no attention of queries over keys");
+}
+
 static calm_status resolve_target(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     char *format = NULL;
@@ -399,6 +418,7 @@ static const step early[] = {{"gates", resolve_gates},
 /* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
+                            {"kv_cache", resolve_cache},
                             {"calibration.weight", calm_recipe_check_weight},
                             {"calibration.imatrix", calm_recipe_check_imatrix},
                             {"choice.metric", calm_recipe_resolve_selection},

@@ -9,7 +9,10 @@
 
 static calm_model_kind kind_of(const calm_config *config)
 {
-    return (calm_model_kind){.encoder = config->arch->encoder, .mixture = calm_config_is_mixture(config)};
+    calm_model_kind kind = {.encoder = config->arch->encoder, .mixture = calm_config_is_mixture(config)};
+    for (size_t b = 0; b < config->n_blocks; b++)
+        kind.caches |= calm_kv_has(config, b);
+    return kind;
 }
 
 calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm_model_kind *out)

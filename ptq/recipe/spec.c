@@ -202,6 +202,10 @@ const calm_option calm_spec_table[] = {
      LIST(formats, 7, "LIST"), .place = "formats"},
     {.name = "max-shard-size", .help = "most bytes of tensors in a file (default: 5GB of safetensors, one GGUF file)",
      TEXT(max_shard_size, 0, "SIZE"), .place = "export.max_shard_size"},
+    {.name = "kv-cache",
+     .help = "fp8: keys and values in 8 bits while an engine serves, with scales of each block from the calibration "
+             "(compressed-tensors: vLLM, SGLang)",
+     WORD(kv_cache, "none|fp8", "none"), .place = "kv_cache"},
     {.name = "gguf-type",
      .help = "types of llama-quantize's of this name, matrix by matrix, in a GGUF file: Q4_K_M, Q3_K_S, IQ4_XS, ...",
      TEXT(gguf_type, 32, "NAME")},

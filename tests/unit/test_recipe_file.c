@@ -65,6 +65,7 @@ TEST(every_place_becomes_its_option)
     ck_assert_int_eq(o.calib_dtype, 1);
     ck_assert(o.learn == 1 && o.learn_steps == 77);
     ck_assert_int_eq(o.preset, CALM_RECIPE_BEST);
+    ck_assert_int_eq(o.kv_cache, 1);
     ck_assert_int_eq(o.score_samples, 3);
     ck_assert_int_eq(o.guard_samples, 0);
     ck_assert_str_eq(list_of(&o.schemes), "w3a16_g128,w8a16");
