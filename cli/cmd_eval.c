@@ -220,9 +220,10 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(find_tokenizer(ctx, named.dir, reference_named.dir, &path));
     CALM_TRY(calm_model_open_as(ctx, named.dir, &o->how, &model));
     if (calm_json_typeof(calm_json_get(calm_json_get(calm_model_json(model), "quantization_config"),
-                                       "kv_cache_scheme")) == CALM_JSON_OBJECT)
-        calm_log(ctx, CALM_LOG_INFO, "%s: config.json has a kv_cache_scheme; keys and values stay float here",
-                 named.dir);
+                                       "kv_cache_scheme")) == CALM_JSON_OBJECT &&
+        !calm_model_has_kv_scales(model))
+        calm_log(ctx, CALM_LOG_INFO, "%s: config.json has a kv_cache_scheme, not of a scale for the keys and one for "
+                 "the values of each block: they stay float here", named.dir);
     if (o->reference)
         CALM_TRY(calm_model_open_as(ctx, reference_named.dir, &plain, &reference));
     if (!o->tokens)

@@ -131,7 +131,7 @@ static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
     CALM_TRY(calm_recipe_resolve(ctx, &o->spec, &events, &recipe));
     if (o->dry_run) {
         calm_progress_end(ctx, progress);    /* its notes are what a dry run prints anyway */
-        return calm_dry_run(ctx, &recipe, o->json);
+        return calm_dry_run(ctx, &o->spec, &recipe, o->json);
     }
     if (!o->lock)
         CALM_TRY(calm_lock_path(ctx, o->recipe_file, recipe.output, &o->lock));
@@ -168,7 +168,7 @@ const calm_command calm_cmd_quantize = {
     .examples = "  calm quantize --model qwen --bits 4\n"
                 "  calm quantize --recipe qwen-w4 --output out   (shipped: calm recipe list)\n"
                 "  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out\n"
-                "  calm quantize --model qwen --format gguf --bits-per-weight 5      (of the file)\n"
+                "  calm quantize --model qwen --format gguf --bits-per-weight 5   (of the file)\n"
                 "  calm quantize --model qwen --scheme W8A8 --algorithms rtn,gptq,smoothquant\n",
     .spec = CALM_SPEC_ALL,
     .spec_at = offsetof(options, spec),

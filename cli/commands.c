@@ -46,7 +46,7 @@ static const struct {
 } groups[] = {
     {"Loops that calm bench times:", "hidden|inner|heads|kv-heads|head-dim|repeats"},
     {"Ranks of calm bench cluster:", "ranks|bandwidth|latency|ranks-per-node|cores-per-node|rate|seconds"},
-    {"Most used:", "model|bits|scheme|budget|size|bits-per-weight|output|format|force|recipe|dry-run"},
+    {"Most used:", "model|bits|scheme|preset|budget|size|bits-per-weight|output|format|force|recipe|dry-run"},
     {"Algorithms, and what is chosen:",
      "algorithms|unit|rule|metric|shortlist|effort|act-budget|pin|forbid|keep-hybrid|split-v|prefix|probe-samples|"
      "sensitivity|expert-tokens"},
@@ -56,7 +56,7 @@ static const struct {
     {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|gate|lock|locked"},
     {"Numbers and files of the result:",
      "target|adapter|accept-key|blocks|keep-float|ignore|group-fallback|scale-dtype|act-rule|"
-     "max-shard-size|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},
+     "max-shard-size|kv-cache|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},
     {"Machine, store and messages:", "store|keep-candidates|report|memory|threads|kernels|json|quiet"},
 };
 

@@ -6,8 +6,50 @@
 
 #include "cli/print.h"
 #include "ptq/forecast/forecast.h"
+#include "ptq/recipe/preset.h"
+#include "ptq/recipe/resolve.h"
 
-static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
+/* What each preset would take; seconds NAN: it does not go with the rest of what is asked. */
+typedef struct extents {
+    double seconds[CALM_RECIPE_N_PRESETS];
+    calm_recipe_preset asked;
+} extents;
+
+/* The seconds of the same run with another preset. */
+static void forecast_other(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe_preset preset, double *out)
+{
+    calm_recipe_spec other = *spec;
+    calm_recipe recipe;
+    calm_forecast forecast;
+    other.preset = (int)preset;
+    const bool made = calm_recipe_resolve(ctx, &other, &(calm_events){0}, &recipe) == CALM_OK &&
+                      calm_forecast_make(ctx, &recipe, NULL, &forecast) == CALM_OK;
+    *out = made ? forecast.seconds : NAN;
+    calm_ctx_forgive(ctx);
+}
+
+static void forecast_presets(calm_ctx *ctx, const calm_recipe_spec *spec, double seconds, extents *out)
+{
+    out->asked = (calm_recipe_preset)spec->preset;
+    for (calm_recipe_preset p = 0; p < CALM_RECIPE_N_PRESETS; p++)
+        if (p == out->asked)
+            out->seconds[p] = seconds;
+        else
+            forecast_other(ctx, spec, p, &out->seconds[p]);
+}
+
+static calm_json *presets_json(const extents *all)
+{
+    calm_json *list = calm_json_new_array();
+    for (calm_recipe_preset p = 0; p < CALM_RECIPE_N_PRESETS; p++)
+        if (isfinite(all->seconds[p]))
+            calm_json_add(list, CALM_OBJECT(CALM_KV("name", calm_recipe_preset_name(p)),
+                                            CALM_KV("seconds", all->seconds[p]),
+                                            CALM_KV("asked", (bool)(p == all->asked))));
+    return list;
+}
+
+static calm_status print_json(calm_ctx *ctx, const calm_forecast *f, const extents *all)
 {
     const calm_memory_plan *b = &f->memory;
     calm_json *stages = CALM_OBJECT(CALM_KV("capture", b->capture), CALM_KV("quantize", b->quantize),
@@ -33,16 +75,44 @@ static calm_status print_json(calm_ctx *ctx, const calm_forecast *f)
                                     CALM_KV("bytes_after", (int64_t)f->bytes_after),
                                     CALM_KV("bits_per_weight", f->bits_per_weight));
     return calm_print_json(ctx, CALM_OBJECT(CALM_KV("memory", memory), CALM_KV("disk", disk), CALM_KV("time", time),
-                                            CALM_KV("result", result), CALM_KV("candidates", f->n_candidates),
+                                            CALM_KV("result", result), CALM_KV("presets", presets_json(all)),
+                                            CALM_KV("candidates", f->n_candidates),
                                             CALM_KV("score_rows", f->score_rows),
                                             CALM_KV("evaluation_windows", f->eval_windows)));
+}
+
+/* "about 7 minutes" */
+typedef struct duration {
+    double number;
+    const char *unit;
+} duration;
+
+static duration duration_of(double seconds)
+{
+    return seconds < 120    ? (duration){seconds, "seconds"}
+           : seconds < 7200 ? (duration){seconds / 60, "minutes"}
+                            : (duration){seconds / 3600, "hours"};
+}
+
+static void print_presets(const extents *all)
+{
+    const char *heading = "presets";
+    for (calm_recipe_preset p = 0; p < CALM_RECIPE_N_PRESETS; p++) {
+        const duration time = duration_of(all->seconds[p]);
+        if (!isfinite(all->seconds[p]))
+            continue;
+        printf("%-7s  %-8s %s %4.0f %-7s  %s\n", heading, calm_recipe_preset_name(p), p == all->asked ? "*" : " ",
+               time.number, time.unit, calm_recipe_preset_about(p));
+        heading = "";
+    }
 }
 
 /* `learns`: the recipe asks for it. */
 static void print_text(const calm_forecast *f, bool learns)
 {
     const calm_memory_plan *b = &f->memory;
-    const double seconds = f->seconds, before = f->bytes_before;
+    const double before = f->bytes_before;
+    const duration time = duration_of(f->seconds);
     printf("memory   %.2f GB at most, of %.2f GB allowed\n", (double)b->peak / 1e9, (double)b->limit / 1e9);
     printf("         capture %.2f, quantize %.2f, score %.2f, evaluate %.2f, assemble %.2f GB\n",
            (double)b->capture / 1e9, (double)b->quantize / 1e9, (double)b->score / 1e9, (double)b->evaluate / 1e9,
@@ -54,13 +124,7 @@ static void print_text(const calm_forecast *f, bool learns)
     printf("disk     %.2f GB of output, %.2f GB in the store; while it runs %.2f GB there, %.2f GB of hidden rows\n",
            f->bytes_after / 1e9, f->kept_bytes / 1e9, f->store_bytes / 1e9, (double)b->spill_bytes / 1e9);
     printf("time     about %.0f %s on this machine (%.0f GFLOP/s in float, %.0f in double), %zu candidates\n",
-           seconds < 120    ? seconds
-           : seconds < 7200 ? seconds / 60
-                            : seconds / 3600,
-           seconds < 120    ? "seconds"
-           : seconds < 7200 ? "minutes"
-                            : "hours",
-           f->sgemm_flops / 1e9, f->dgemm_flops / 1e9, f->n_candidates);
+           time.number, time.unit, f->sgemm_flops / 1e9, f->dgemm_flops / 1e9, f->n_candidates);
     if (f->tie_seconds > 0)
         printf("         up to %.0f seconds more if the guard leaves hybrid and a uniform run within an error: it then "
                "measures both on more windows\n", ceil(f->tie_seconds));
@@ -68,12 +132,15 @@ static void print_text(const calm_forecast *f, bool learns)
            f->bytes_after / 1e9, 100 * f->bytes_after / before, f->bits_per_weight);
 }
 
-calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe *recipe, bool json)
+calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe, bool json)
 {
     calm_forecast forecast;
+    extents all;
     CALM_TRY(calm_forecast_make(ctx, recipe, NULL, &forecast));
+    forecast_presets(ctx, spec, forecast.seconds, &all);
     if (json)
-        return print_json(ctx, &forecast);
+        return print_json(ctx, &forecast, &all);
     print_text(&forecast, recipe->learn != CALM_LEARN_NONE);
+    print_presets(&all);
     return CALM_OK;
 }

@@ -17,6 +17,7 @@ typedef struct collector {
     calm_batch batch;
     calm_job_importance *jobs;    /* [n_jobs] */
     double **sums;                /* [n_jobs] sumsq of jobs, to add to */
+    calm_kv_peaks *peaks;         /* [n_blocks] or NULL */
     size_t done, total;           /* blocks of all batches */
 } collector;
 
@@ -86,6 +87,7 @@ static calm_status run_block(calm_ctx *ctx, collector *to, size_t index)
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
     CALM_TRY(calm_model_load_block(ctx, to->model, index, &block));
+    block.kv_peaks = to->peaks ? &to->peaks[index] : NULL;
     if (calm_block_kind(&block, CALM_SUBLAYER_ATTENTION))
         CALM_TRY(run_sublayer(ctx, to, &block, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT));
     if (block.moe.router)
@@ -181,12 +183,13 @@ static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *w
 }
 
 calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
-                                    const char *dataset, calm_tick_fn *tick, void *tick_user, calm_importance *out)
+                                    const char *dataset, calm_kv_peaks *peaks, calm_tick_fn *tick, void *tick_user,
+                                    calm_importance *out)
 {
     const calm_layout *layout = calm_model_layout(model);
     const calm_config *config = calm_model_config(model);
     const size_t most = calm_batch_windows(windows, config->hidden, BATCH_BYTES);
-    collector to = {.model = model, .total = (windows->n + most - 1) / most * config->n_blocks};
+    collector to = {.model = model, .peaks = peaks, .total = (windows->n + most - 1) / most * config->n_blocks};
     CALM_TRY(CALM_NEW(ctx, ctx->out, to.jobs, layout->n_jobs));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to.sums, layout->n_jobs));
     for (size_t j = 0; j < layout->n_jobs; j++) {

@@ -154,7 +154,7 @@ void calm_memory_plan_add_formats(const estimate *e, calm_memory_plan *out)
         }
         if ((exporter->outer || (exporter->check_outer && recipe->formats.options.head)) && e->p->outer)
             calm_memory_raise(&out->assemble, mapped_bytes(e) + outer_bytes(e, exporter->form != NULL));
-        if (exporter->wants_importance)
+        if (exporter->wants_importance || (recipe->kv_cache && exporter->caches))
             calm_memory_raise(&out->assemble,
                   calm_importance_collect_bytes(e->p->in.model, e->longest) +
                       calm_importance_collect_scratch_bytes(e->p->in.model, e->windows, e->longest, e->n_threads));

@@ -108,6 +108,16 @@ static calm_json *transforms_entry(const calm_export_input *input)
     return CALM_OBJECT(CALM_KV("config_groups", CALM_OBJECT(CALM_KV("R4", r4))));
 }
 
+/* One fixed scale for the keys of a block and one for its values. */
+static calm_json *cache_entry(const calm_export_input *input)
+{
+    if (!input->options || !input->options->kv)
+        return calm_json_new_null();
+    return CALM_OBJECT(CALM_KV("num_bits", (long)8), CALM_KV("type", "float"), CALM_KV("symmetric", (bool)true),
+                       CALM_KV("strategy", "tensor"), CALM_KV("group_size", calm_json_new_null()),
+                       CALM_KV("dynamic", (bool)false));
+}
+
 /* Those of the plan, and behind them the head's where none of them is it. */
 static calm_status list_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **out, size_t *n)
 {
@@ -166,7 +176,7 @@ calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_j
     const calm_status status = add_ignored(ctx, input, ignore);
     CALM_EXTEND(entry, CALM_KV("quant_method", "compressed-tensors"), CALM_KV("quantization_status", "compressed"),
                 CALM_KV("format", format), CALM_KV("config_groups", groups), CALM_KV("ignore", ignore),
-                CALM_KV("kv_cache_scheme", calm_json_new_null()),
+                CALM_KV("kv_cache_scheme", cache_entry(input)),
                 CALM_KV("global_compression_ratio", calm_json_new_null()),
                 CALM_KV("sparsity_config", calm_json_new_object()),
                 CALM_KV("transform_config", transforms_entry(input)), CALM_KV("version", version));

@@ -31,6 +31,7 @@ typedef struct calm_exporter {
     const char *serve;          /* the command that runs its files, before their path; NULL: no engine does */
     bool wants_importance;      /* options->importance must be there */
     bool transforms;            /* its files can ask for a Hadamard transform of inputs */
+    bool caches;                /* they can say how keys and values are kept: options->kv */
     const char *file;           /* the one file it writes; NULL: a checkpoint, config.json and safetensors */
     bool strict;                /* its files hold what the model reads and no other tensor (tensor_use.h)       */
     const char *rtn;            /* named chain that rounds as its own tools do: zero points of few bits; NULL: rtn */

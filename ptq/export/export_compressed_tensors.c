@@ -244,6 +244,7 @@ const calm_exporter calm_export_compressed_tensors = {
     .summary = "safetensors with packed integers: transformers, vLLM, SGLang",
     .serve = "vllm serve",
     .transforms = true,
+    .caches = true,
     .families = 1u << CALM_FAMILY_FP8 | 1u << CALM_FAMILY_FP8_BLOCK | 1u << CALM_FAMILY_MXFP4 | 1u << CALM_FAMILY_NVFP4,
     .tie = CALM_TIE_BLOCK,
     .head_alone = true,

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ptq/model/kv_cache.h"
 #include "ptq/quant/job_importance.h"
 #include "ptq/quant/scheme.h"
 
@@ -25,6 +26,7 @@ typedef struct calm_export_options {
     calm_export_float gguf_float;
     const calm_scheme *embed, *head;     /* asked of the tables (outer.h), bits 0: float; NULL: the format's own   */
     const calm_importance *importance;   /* for imatrix alone, which needs it                                       */
+    const calm_kv_scales *kv;            /* [n_blocks] of a cache of 8 bits, for compressed-tensors; NULL: float     */
 } calm_export_options;
 
 #endif

@@ -99,6 +99,24 @@ static bool is_written(const calm_export_input *input, bool strict, const char *
     return use == CALM_TENSOR_READ || (!strict && use != CALM_TENSOR_COPY);
 }
 
+/* Scales of the block's cache, as tensors of the plan's own. */
+static calm_status add_cache(calm_ctx *ctx, const calm_export_input *input, size_t block, layout *out)
+{
+    const calm_kv_scales *kv = input->options ? input->options->kv : NULL;
+    if (!kv || !(kv[block].k > 0))
+        return CALM_OK;
+    for (int which = 0; which < 2; which++) {
+        calm_tensor *tensor;
+        CALM_TRY(CALM_NEW(ctx, ctx->out, tensor, 1));
+        *tensor = (calm_tensor){.dtype = CALM_F32, .n_dims = 1, .shape = {1}, .n_elements = 1, .bytes = sizeof(float),
+                                .data = (const uint8_t *)(which ? &kv[block].v : &kv[block].k)};
+        CALM_TRY(calm_kv_name(ctx, calm_model_config(input->model), calm_model_prefix(input->model), block,
+                              which ? 'v' : 'k', &tensor->name));
+        add(out, (entry){.of = {.kind = CALM_EXPORT_COPY, .block = (long)block, .source = tensor}}, *tensor);
+    }
+    return CALM_OK;
+}
+
 static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const calm_exporter *exporter, layout *out)
 {
     const calm_safetensors *set = calm_model_tensors(input->model);
@@ -106,9 +124,10 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
     const char *rest;
     calm_named_linear *linears;
     CALM_TRY(calm_linears_by_name(ctx, input->model, &linears));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, CALM_EXPORT_TENSORS * n));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, CALM_EXPORT_TENSORS * n));
-    for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks; block++)
+    const size_t most = CALM_EXPORT_TENSORS * n, kept = input->options && input->options->kv ? 2 : 0;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, most + kept * calm_model_config(input->model)->n_blocks));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, most + kept * calm_model_config(input->model)->n_blocks));
+    for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks; block++) {
         for (size_t i = 0; i < n; i++) {
             const calm_tensor *source = calm_safetensors_at(set, i);
             if (calm_tensor_block(input->model, source->name, &rest) != block
@@ -117,6 +136,9 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
             const entry e = {.of = calm_export_part_of(input->model, linears, source)};
             CALM_TRY(add_source(ctx, input, exporter->form, e, out));
         }
+        if (block >= 0)
+            CALM_TRY(add_cache(ctx, input, (size_t)block, out));
+    }
     return CALM_OK;
 }
 

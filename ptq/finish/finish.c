@@ -107,6 +107,22 @@ static calm_status written_key(calm_ctx *ctx, const calm_run *p, const calm_expo
     return calm_sha256_finish(ctx, &sha, key);
 }
 
+/* The same with a cache of 8 bits, whose scales follow from the calibration windows. */
+static calm_status add_cache_key(calm_ctx *ctx, const calm_run *p, const calm_exporter *exporter,
+                                 char key[CALM_SHA256_HEX])
+{
+    char plan_key[CALM_SHA256_HEX];
+    calm_sha256 sha;
+    if (!p->in.recipe->kv_cache || !exporter->caches)
+        return CALM_OK;
+    memcpy(plan_key, key, sizeof plan_key);
+    calm_sha256_init(&sha);
+    calm_sha256_field(&sha, "calm-kv-fp8-1");
+    calm_sha256_field(&sha, plan_key);
+    calm_sha256_field(&sha, p->in.calib.sha256);
+    return calm_sha256_finish(ctx, &sha, key);
+}
+
 /* A trial or a store of an earlier version may have the figures of the same plan on the same windows, but not where it
  * differs from the float model. */
 static calm_status is_complete(calm_ctx *ctx, const calm_run *p, const int64_t ids[2], bool *out)
@@ -131,6 +147,7 @@ static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
         return CALM_OK;
     CALM_TRY(calm_run_read_eval(ctx, p));
     CALM_TRY(written_key(ctx, p, &exporter, plan_key));
+    CALM_TRY(add_cache_key(ctx, p, exporter, plan_key));
     CALM_TRY(calm_run_find_evaluation(ctx, p, "float", &p->eval, &p->result.eval_float, &ids[0]));
     CALM_TRY(calm_run_find_evaluation(ctx, p, plan_key, &p->eval, &p->result.eval_result, &ids[1]));
     CALM_TRY(is_complete(ctx, p, ids, &complete));

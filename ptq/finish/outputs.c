@@ -140,6 +140,38 @@ static void tick_batches(void *user, size_t done, size_t total)
     tick_one(user, done * n_blocks / total, n_blocks);
 }
 
+/* The scales of a cache of 8 bits, of what the float model's attention puts into it; in ctx->out. */
+static calm_status find_cache(calm_ctx *ctx, const calm_inputs *in, const calm_kv_peaks *peaks,
+                              const calm_kv_scales **out)
+{
+    const size_t n = calm_model_config(in->model)->n_blocks;
+    calm_kv_scales *scales;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, scales, n));
+    for (size_t b = 0; b < n; b++)
+        if (calm_kv_has(calm_model_config(in->model), b))
+            scales[b] = (calm_kv_scales){calm_kv_scale(peaks[b].k), calm_kv_scale(peaks[b].v)};
+    *out = scales;
+    return CALM_OK;
+}
+
+/* What an exporter wants of the calibration windows, by one pass of the float model over them; without windows it says
+ * what it misses. */
+static calm_status look_at_windows(calm_ctx *ctx, const calm_inputs *in, const calm_exporter *exporter, ticks *all,
+                                   calm_importance *room, calm_export_options *options)
+{
+    const bool caches = in->recipe->kv_cache && exporter->caches;
+    calm_kv_peaks *peaks = NULL;
+    if (!in->calib.ids || (!exporter->wants_importance && !caches))
+        return caches ? calm_fail(ctx, CALM_EARG, "`kv_cache` needs calibration windows") : CALM_OK;
+    if (caches)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, peaks, calm_model_config(in->model)->n_blocks));
+    CALM_TRY(calm_importance_collect(ctx, in->model, &in->calib, in->recipe->calib_name, peaks, tick_batches, all,
+                                     room));
+    if (exporter->wants_importance)
+        options->importance = room;
+    return caches ? find_cache(ctx, in, peaks, &options->kv) : CALM_OK;
+}
+
 calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     const calm_inputs *in = checkpoint->in;
@@ -153,11 +185,7 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
         char *folder;
         CALM_TRY(folder_of(ctx, formats, dir, all.before, &folder));
         CALM_TRY(calm_make_directories(ctx, folder));
-        if (exporter->wants_importance && in->calib.ids) {    /* without windows the exporter says what it misses */
-            CALM_TRY(calm_importance_collect(ctx, in->model, &in->calib, in->recipe->calib_name, tick_batches, &all,
-                                             &importance));
-            options.importance = &importance;
-        }
+        CALM_TRY(look_at_windows(ctx, in, exporter, &all, &importance, &options));
         calm_outer_plan outer;
         CALM_TRY(calm_formats_outer(ctx, formats, exporter, in->model, &checkpoint->result->plan, &outer));
         outer.rows = calm_outer_rows;

@@ -238,6 +238,8 @@ void calm_summary_size(const calm_result *r, calm_text *out)
     calm_text_printf(out, ", %.3f bits per weight with scales (the quantized linears)\n", r->bits_per_weight);
     if (r->tables)
         calm_text_printf(out, "  tables       %s\n", r->tables);
+    if (r->recipe->kv_cache)
+        calm_text_printf(out, "  kv cache     fp8, a scale for the keys and one for the values of each block\n");
     if (r->recipe->rotate)
         calm_text_printf(out, "  rotation     %s, seed %lld\n", calm_rotate_name(r->recipe->rotate),
                          r->recipe->rotate_seed);

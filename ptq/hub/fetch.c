@@ -31,8 +31,7 @@ static void pause_before(const calm_hub_settings *settings, int attempt, long re
         ;
 }
 
-/* After a bad end: pause and return true when another attempt is due. */
-static bool try_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
+bool calm_hub_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
                       int *attempt)
 {
     if (!calm_hub_is_passing(reply) || ++*attempt >= s->settings->attempts)
@@ -78,7 +77,7 @@ calm_status calm_hub_get_text(calm_ctx *ctx, const calm_hub_session *s, const ch
         CALM_TRY(calm_http_ask(ctx, s->http, &request, &reply));
         if (reply.end == CALM_HTTP_ANSWERED && reply.code == 200)
             return CALM_OK;
-    } while (reply.end != CALM_HTTP_UNREACHABLE && try_again(ctx, s, what, &reply, &attempt));
+    } while (reply.end != CALM_HTTP_UNREACHABLE && calm_hub_again(ctx, s, what, &reply, &attempt));
     return calm_hub_refused(ctx, s->settings, s->name, what, &reply);
 }
 
@@ -133,7 +132,7 @@ calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm
             file->bytes = reply.linked_bytes >= 0 ? reply.linked_bytes : reply.code == 200 ? reply.length : -1;
             return CALM_OK;
         }
-    } while (try_again(ctx, s, what, &reply, &attempt));
+    } while (calm_hub_again(ctx, s, what, &reply, &attempt));
     return calm_hub_refused(ctx, s->settings, s->name, what, &reply);
 }
 
@@ -242,7 +241,7 @@ static calm_status transfer_bytes(calm_ctx *ctx, transfer *t)
         } else {
             attempt = t->at > best ? 0 : attempt;
             best = t->at > best ? t->at : best;
-            if (!try_again(ctx, t->s, t->what, &reply, &attempt))
+            if (!calm_hub_again(ctx, t->s, t->what, &reply, &attempt))
                 return calm_hub_refused(ctx, t->s->settings, t->s->name, t->what, &reply);
         }
     }

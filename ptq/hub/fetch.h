@@ -17,6 +17,10 @@ typedef struct calm_hub_session {
     int64_t done_bytes, total_bytes;
 } calm_hub_session;
 
+/* After a bad end: pause, log, and return true when another attempt is due; *attempt counts from 0. */
+bool calm_hub_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
+                    int *attempt);
+
 /* GET `url` into `out`; `what` names it in messages ("ORG/NAME", "ORG/NAME: config.json").  CALM_EFORMAT: more than
  * `limit` bytes.  CALM_EIO, CALM_ENOTFOUND: as calm_hub_refused. */
 calm_status calm_hub_get_text(calm_ctx *ctx, const calm_hub_session *s, const char *url, const char *what,

@@ -30,6 +30,7 @@ typedef struct hop {
     bool trusted;           /* the endpoint itself answers: its words about the repository count */
     bool linked;            /* X-Linked-Etag was there, the etag of the redirect itself does not count */
     size_t n_ignored;
+    size_t n_sent;          /* of the request's body */
 } hop;
 
 /* "scheme://host:port" in lower case, with the default port; freed by the caller.  NULL: no such address. */
@@ -165,6 +166,8 @@ static size_t on_header(char *line, size_t size, size_t n, void *user)
         end--;
     copy_value(name, sizeof name, line, (size_t)(colon - line));
     copy_value(value, sizeof value, begin, (size_t)(end - begin));
+    if (strcasecmp(name, "etag") == 0)
+        snprintf(h->reply->stored, sizeof h->reply->stored, "%.130s", value);
     if (strcasecmp(name, "content-length") == 0)
         h->reply->length = parse_count(value);
     else if (strcasecmp(name, "content-range") == 0)
@@ -179,10 +182,46 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *user)
     hop *h = user;
     const size_t n_bytes = size * n;
     curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &h->reply->code);
-    if (h->request->sink && (h->reply->code == 200 || h->reply->code == 206))
+    const bool wanted = h->reply->code == 200 || h->reply->code == 206 || h->request->method;
+    if (h->request->sink && wanted)
         return h->request->sink(h->ctx, h->request->user, h->reply, bytes, n_bytes) == CALM_OK ? n_bytes : 0;
     h->n_ignored += n_bytes;
     return h->n_ignored > IGNORED_MAX ? 0 : n_bytes;    /* less than was given stops curl */
+}
+
+/* ---- a body ---- */
+
+static size_t on_read(char *out, size_t size, size_t n, void *user)
+{
+    hop *h = user;
+    const size_t left = h->request->n_bytes - h->n_sent, taken = size * n < left ? size * n : left;
+    memcpy(out, (const char *)h->request->bytes + h->n_sent, taken);
+    h->n_sent += taken;
+    return taken;
+}
+
+/* curl sends a body again where a kept connection had ended. */
+static int on_seek(void *user, curl_off_t offset, int origin)
+{
+    hop *h = user;
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > h->request->n_bytes)
+        return CURL_SEEKFUNC_CANTSEEK;
+    h->n_sent = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+static void set_up_body(CURL *curl, hop *h)
+{
+    const calm_http_request *request = h->request;
+    const bool post = strcmp(request->method, "POST") == 0;
+    h->n_sent = 0;
+    curl_easy_setopt(curl, post ? CURLOPT_POST : CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(curl, post ? CURLOPT_POSTFIELDSIZE_LARGE : CURLOPT_INFILESIZE_LARGE,
+                     (curl_off_t)request->n_bytes);
+    curl_easy_setopt(curl, CURLOPT_READFUNCTION, on_read);
+    curl_easy_setopt(curl, CURLOPT_READDATA, h);
+    curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, on_seek);
+    curl_easy_setopt(curl, CURLOPT_SEEKDATA, h);
 }
 
 /* ---- one hop ---- */
@@ -238,20 +277,30 @@ static void set_up(calm_http *http, hop *h, const char *url, struct curl_slist *
         curl_easy_setopt(curl, CURLOPT_CAINFO, http->settings->ca_file);
     if (request->head)
         curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
+    if (request->method)
+        set_up_body(curl, h);
 }
 
 /* The headers we send: the token where it belongs, the range in words of our own (curl's option would make it fail
  * where a server ignores ranges). */
 static calm_status make_headers(calm_ctx *ctx, const calm_http *http, const hop *h, struct curl_slist **out)
 {
-    char range[64];
-    struct curl_slist *list = curl_slist_append(NULL, "Accept: */*"), *next = list;
+    char range[64], line[128];
+    const char *type = h->request->method ? h->request->type : NULL;
+    snprintf(line, sizeof line, "Accept: %.100s", type && strstr(type, "lfs") ? type : "*/*");
+    struct curl_slist *list = curl_slist_append(NULL, line), *next = list;
     if (next && h->trusted && http->authorization)
         next = curl_slist_append(list, http->authorization);
     if (next && h->request->from) {
         snprintf(range, sizeof range, "Range: bytes=%llu-", (unsigned long long)h->request->from);
         next = curl_slist_append(list, range);
     }
+    /* An empty value takes away curl's own: it would ask whether it may send, and wait for an answer. */
+    if (next && h->request->method)
+        next = curl_slist_append(list, "Expect:");
+    snprintf(line, sizeof line, "Content-Type:%s%.100s", type ? " " : "", type ? type : "");
+    if (next && h->request->method)
+        next = curl_slist_append(list, line);
     if (!next) {
         curl_slist_free_all(list);
         return calm_fail(ctx, CALM_ENOMEM, "libcurl: out of memory");
@@ -311,7 +360,8 @@ static calm_status next_hop(calm_ctx *ctx, calm_http *http, const hop *h, char *
         return CALM_OK;
     curl_easy_getinfo(http->curl, CURLINFO_REDIRECT_URL, &target);
     char *origin = target ? origin_of(target) : NULL;
-    if (!origin || !may_go(http, origin)) {
+    const bool resends = !h->request->method || h->reply->code == 307 || h->reply->code == 308;
+    if (!origin || !may_go(http, origin) || !resends) {
         snprintf(h->reply->detail, sizeof h->reply->detail, "%.200s", origin ? origin : "no address");
         h->reply->end = CALM_HTTP_MISLED;
     } else if (!h->request->head || strcmp(origin, http->origin) == 0) {
@@ -332,12 +382,14 @@ calm_status calm_http_ask(calm_ctx *ctx, calm_http *http, const calm_http_reques
     for (int i = 0; status == CALM_OK && url; i++) {
         char *origin = origin_of(url), *next = NULL;
         h.trusted = origin && strcmp(origin, http->origin) == 0;
+        const bool goes = origin && may_go(http, origin);
         reply->foreign = !h.trusted;
         h.n_ignored = 0;
         free(origin);
-        if (i > HOPS_MAX) {
+        /* Addresses of storage come from the hub's answers, too. */
+        if (i > HOPS_MAX || !goes) {
             reply->end = CALM_HTTP_MISLED;
-            snprintf(reply->detail, sizeof reply->detail, "more than %d redirects", HOPS_MAX);
+            snprintf(reply->detail, sizeof reply->detail, "%s", goes ? "too many redirects" : "no https");
         } else {
             status = ask_once(ctx, http, &h, url);
             if (status == CALM_OK)

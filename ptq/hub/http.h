@@ -32,19 +32,25 @@ typedef struct calm_http_reply {
     char error_message[128];        /* X-Error-Message, from the endpoint                                     */
     char commit[64];                /* X-Repo-Commit, from the endpoint; "": none                             */
     char etag[CALM_HUB_ETAG];       /* X-Linked-Etag, else ETag, from the endpoint, without W/ and quotes     */
+    char stored[CALM_HUB_ETAG];     /* ETag of the last hop as it is, of a part that was sent to storage      */
     int64_t linked_bytes;           /* X-Linked-Size; -1: none                                                */
     int64_t length;                 /* of the body as announced; -1: not                                      */
     int64_t range_begin, range_of;  /* Content-Range; -1: none                                                */
     long retry_after;               /* seconds; 0: not said                                                   */
 } calm_http_reply;
 
-/* Takes the body of an answer 200 or 206, in pieces; a failure ends the request.  `reply` has all headers. */
+/* Takes the body of an answer 200 or 206, of a request with a body any answer's, in pieces; a failure ends the request.
+ * `reply` has all headers. */
 typedef calm_status calm_http_sink(calm_ctx *ctx, void *user, const calm_http_reply *reply, const void *bytes,
                                    size_t n_bytes);
 
 typedef struct calm_http_request {
     const char *url;
     bool head;              /* headers alone, and from the endpoint: a redirect to another host is the answer         */
+    const char *method;     /* "POST" or "PUT", with the body below; NULL: GET                                        */
+    const char *type;       /* Content-Type of the body, and what is accepted                                         */
+    const void *bytes;      /* [n_bytes] the body                                                                     */
+    size_t n_bytes;
     uint64_t from;          /* first byte wanted; 0: all                                                              */
     calm_http_sink *sink;   /* NULL: the body is thrown away                                                          */
     void *user;
@@ -55,8 +61,8 @@ typedef struct calm_http_request {
 calm_status calm_http_open(calm_ctx *ctx, const calm_hub_settings *settings, calm_http **out);
 void calm_http_close(calm_http *http);
 
-/* Send one request, and follow its redirects.  CALM_OK whenever `reply` says how it ended, also without an answer.
- * Fails as the sink does; CALM_ENOMEM. */
+/* Send one request, and follow its redirects; one with a body is sent on by 307 and 308 alone.  CALM_OK whenever
+ * `reply` says how it ended, also without an answer.  Fails as the sink does; CALM_ENOMEM. */
 calm_status calm_http_ask(calm_ctx *ctx, calm_http *http, const calm_http_request *request, calm_http_reply *reply);
 
 #endif

@@ -252,6 +252,32 @@ calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_h
     return calm_parallel_rows(ctx, a->span->n_tokens, norm_tokens, &(heads_task){.block = block, .a = a});
 }
 
+/* What a cache of keys and values makes of them, or what it would have to hold. */
+static calm_status cache_tokens(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const heads_task *task = user;
+    const calm_heads *a = task->a;
+    const calm_block *block = task->block;
+    const size_t width = a->config->n_kv * a->config->head_dim, at = first * a->kv_stride;
+    (void)ctx;
+    if (block->kv_peaks) {
+        calm_kv_watch(&block->kv_peaks->k, a->k + at, n, a->kv_stride, width);
+        calm_kv_watch(&block->kv_peaks->v, a->v + at, n, a->kv_stride, width);
+    }
+    if (block->kv.k > 0) {
+        calm_kv_round(block->kv.k, a->k + at, n, a->kv_stride, width);
+        calm_kv_round(block->kv.v, a->v + at, n, a->kv_stride, width);
+    }
+    return CALM_OK;
+}
+
+static calm_status cache_heads(calm_ctx *ctx, const calm_block *block, const calm_heads *a)
+{
+    return block->kv_peaks || block->kv.k > 0
+               ? calm_parallel_rows(ctx, a->span->n_tokens, cache_tokens, &(heads_task){.block = block, .a = a})
+               : CALM_OK;
+}
+
 /* A head of q grows with the logarithm of its position, which is the same forward and, for gradients, backward. */
 static void grow_head(const calm_heads *a, float *q)
 {
@@ -338,6 +364,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &a, calm_rope_rotate));
     if (config->arch->late_qk_norm)
         CALM_TRY(calm_heads_norm(ctx, block, &a));
+    CALM_TRY(cache_heads(ctx, block, &a));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
     CALM_TRY(calm_heads_attend_all(ctx, &a, &(calm_heads_kept){NULL, NULL}, context));
     seen.hook = CALM_HOOK_O_IN;

@@ -10,6 +10,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/model/config.h"
+#include "ptq/model/kv_cache.h"
 #include "ptq/model/norm.h"
 #include "ptq/model/observer.h"
 #include "ptq/model/rope.h"
@@ -36,6 +37,8 @@ typedef struct calm_block {
     calm_norm norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];
     calm_norm plain[CALM_N_PLAINS];    /* of a norm all; else w alone counts; w NULL: there is none (kind.h) */
     const float *distance;       /* added to scores (distance.h), or NULL */
+    calm_kv_scales kv;           /* of the cache of keys and values */
+    calm_kv_peaks *kv_peaks;     /* that calibrates one; NULL: nobody asks */
     calm_mixture moe;
 } calm_block;
 

@@ -317,6 +317,9 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir,
     CALM_TRY(calm_experts_unfuse(ctx, &model->config, model->prefix, model->tensors));
     CALM_TRY(merge_adapter(ctx, model, how));
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, false, &model->layout));
+    if (model->stored)
+        CALM_TRY(calm_kv_read(ctx, &model->arena, model->json, &model->config, model->prefix, model->tensors,
+                              &model->kv));
     CALM_TRY(check_tie(ctx, model));
     CALM_TRY(find_tables(ctx, model));
     CALM_TRY(calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout));
@@ -458,6 +461,8 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
 static void begin_block(const calm_model *model, size_t index, calm_block *out)
 {
     *out = (calm_block){.index = index, .config = calm_config_at(&model->config, index)};
+    if (model->kv)
+        out->kv = model->kv[index];
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             /* Absent norms need it too: copying rows through one has a width. */

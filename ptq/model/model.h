@@ -42,6 +42,9 @@ const char *calm_model_class(const calm_model *model);                  /* "Qwen
 const calm_safetensors *calm_model_tensors(const calm_model *model);
 bool calm_model_is_file(const calm_model *model);                       /* a GGUF file, no directory */
 bool calm_model_is_quantized(const calm_model *model);
+
+/* Are its keys and values rounded as a cache of 8 bits rounds them (kv_cache.h)? */
+bool calm_model_has_kv_scales(const calm_model *model);
 const char *calm_model_format(const calm_model *model);                 /* of a quantized one, as engines write it */
 const char *calm_model_published(const calm_model *model);              /* what is read as floats; NULL: floats */
 const calm_qformat_reader *calm_model_qformat(const calm_model *model);          /* NULL: float, or GGUF */

@@ -57,6 +57,11 @@ bool calm_model_is_file(const calm_model *model)
     return calm_is_file(model->dir);
 }
 
+bool calm_model_has_kv_scales(const calm_model *model)
+{
+    return model->kv != NULL;
+}
+
 bool calm_model_is_quantized(const calm_model *model)
 {
     return model->stored || model->in_blocks;

@@ -20,6 +20,7 @@ struct calm_model {
     calm_adapter *adapter;          /* that is merged into them; NULL: none */
     calm_qformat_reader *stored;    /* NULL: a float checkpoint, or a GGUF file */
     calm_published published;       /* what weights were that are read as floats */
+    calm_kv_scales *kv;             /* [n_blocks] of a quantized cache; NULL: none that is read */
     bool in_blocks;                 /* a GGUF file with quantized matrices */
     calm_act_rule act_rule;         /* of linears whose input is quantized */
     calm_quantized_table tables[2]; /* embedding and head, where they are quantized */

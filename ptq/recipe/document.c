@@ -331,11 +331,13 @@ static calm_json *open_section(calm_json *root, const char *name)
     return (calm_json *)(uintptr_t)calm_json_get(root, name);
 }
 
-/* Is a flag false, or a word the first of its list? */
+/* Is a flag false, or a word the default? */
 static bool is_off(const calm_option *option, const calm_recipe_spec *spec)
 {
     const char *value = (const char *)spec + option->offset;
-    return option->type == CALM_OPTION_ENUM ? !*(const int *)value : !*(const bool *)value;
+    return option->type == CALM_OPTION_ENUM
+               ? *(const int *)value == calm_option_value_index(option->values, option->fallback)
+               : !*(const bool *)value;
 }
 
 /* Rows stand in the order of a document, a section before its members: `section` is the one that was opened last. */

@@ -98,6 +98,7 @@ static const calm_document_row rows[] = {
     {"model.name", "a directory, a known name (calm pull --list), or ORG/NAME on the hub", &name, true, false, false},
     {"model.revision", "commit, branch or tag on the hub", &revision, false, false, false},
     {"model.digests", "SHA-256 of files of the model's directory", &digests, false, false, false},
+    {"preset", NULL, NULL, false, false, true},
     {"adapter", NULL, NULL, false, false, false},
     {"accept_keys", "keys of config.json that calm does not know and that change nothing", &module_or_modules, false,
      false, false},
@@ -151,6 +152,7 @@ static const calm_document_row rows[] = {
     {"keep_float", "names, or re:patterns, of modules that stay float; behind !, of some that calm leaves float by "
      "itself", &module_or_modules, false, false, false},
     {"group_fallback", NULL, NULL, false, false, false},
+    {"kv_cache", NULL, NULL, false, false, true},
     {"formats", "formats that the result is written in; of several each has a folder of its name", &formats, false,
      false, false},
     {"export", "what exporters may be told next to the plan", &export, false, false, false},

@@ -42,7 +42,7 @@ typedef struct calm_document_row {
     const calm_shape *shape;        /* NULL: the option's (calm_document_shape)                                       */
     bool required;
     bool chains;                    /* items may be objects with options: {"name", "options"}                        */
-    bool if_true;                   /* written where it is true, or a word but the first, alone: documents of before
+    bool if_true;                   /* written where it is true, or a word but the default, alone: documents of before
                                      * it keep their bytes                                                           */
 } calm_document_row;
 

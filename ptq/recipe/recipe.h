@@ -108,6 +108,7 @@ typedef struct calm_recipe {
     long long learn_steps;
     long long tune_steps;                   /* of the whole model; 0: none */
     double tune_rate;
+    bool kv_cache;                          /* keys and values are kept in 8 bits */
     bool split_v;                           /* v is its own job                     */
     bool keep_hybrid;                       /* even when a uniform run is better */
     bool keep_candidates;                   /* the store keeps the codes of rejected candidates too */

@@ -23,6 +23,7 @@ calm_status calm_recipe_find_text(calm_ctx *ctx, const char *given, const char *
 /* What a recipe needs to know of its model beforehand. */
 typedef struct calm_model_kind {
     bool encoder, mixture;
+    bool caches;    /* a block keeps keys and values */
 } calm_model_kind;
 
 /* Of a recipe that has the directory of its model.  Fails as reading its config.json, or its one file, does. */

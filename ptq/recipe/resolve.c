@@ -11,6 +11,7 @@
 #include "ptq/export/outer.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/module_words.h"
+#include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe_impl.h"
 #include "ptq/recipe/words.h"
 
@@ -142,7 +143,8 @@ static calm_status replace_rtn(calm_ctx *ctx, calm_recipe *recipe, calm_words *n
 
 static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    const char *fallback = calm_spec_default_algorithms(spec);
+    const char *preset = calm_recipe_preset_pool(spec, recipe), *budget = calm_spec_default_algorithms(spec);
+    const char *fallback = preset ? preset : budget;
     calm_words names = spec->algorithms;
     if (!names.n) {
         CALM_TRY(calm_words_split(ctx, fallback ? fallback : default_pool(recipe), &names));
@@ -208,6 +210,25 @@ static calm_status resolve_split(calm_ctx *ctx, const calm_recipe_spec *spec, ca
                              "there; `formats` gguf and mlx have them apart", exporter->name);
     }
     return CALM_OK;
+}
+
+/* A cache of 8 bits: of decoders, and of files that can say so. */
+static calm_status resolve_cache(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    bool says = false;
+    calm_model_kind kind;
+    recipe->kv_cache = spec->kv_cache != 0;
+    if (!recipe->kv_cache)
+        return CALM_OK;
+    for (size_t i = 0; i < calm_formats_count(&recipe->formats); i++)
+        says |= calm_formats_at(&recipe->formats, i)->caches;
+    if (!says)
+        return calm_fail(ctx, CALM_EARG, "`kv_cache` fp8 is said by compressed-tensors alone; found `formats` %s",
+                         calm_formats_at(&recipe->formats, 0)->name);
+    CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
+    return kind.caches ? CALM_OK : calm_fail(ctx, CALM_EARG, "`kv_cache` fp8: the model keeps no keys and values, "
+                                             "since it %s; leave it out",
+                                             kind.encoder ? "is an encoder" : "has no attention of queries over keys");
 }
 
 static calm_status resolve_target(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
@@ -383,6 +404,7 @@ typedef struct step {
 /* Before the model is looked for, which may fetch it: what can be refused without it.  Gates come first, since
  * calm_recipe_check lists them one by one and skips that row. */
 static const step early[] = {{"gates", resolve_gates},
+                             {"preset", calm_recipe_check_preset},
                              {"formats", resolve_formats},
                              {"choice.split_v", resolve_split},
                              {"memory", check_memory},
@@ -396,12 +418,14 @@ static const step early[] = {{"gates", resolve_gates},
 /* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
  * the algorithms collect, and words that forbid or pin need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
+                            {"kv_cache", resolve_cache},
                             {"calibration.weight", calm_recipe_check_weight},
                             {"calibration.imatrix", calm_recipe_check_imatrix},
                             {"choice.metric", calm_recipe_resolve_selection},
                             {"choice.sensitivity", calm_recipe_resolve_sensitivity},
                             {"choice", calm_recipe_check_choice},
-                            {"learn", calm_recipe_resolve_learn}, {"choice.forbid", calm_recipe_forbid},
+                            {"learn", calm_recipe_resolve_learn}, {"preset", calm_recipe_resolve_preset},
+                            {"choice.forbid", calm_recipe_forbid},
                             {"choice.pins", calm_recipe_pins}};
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))

@@ -2,13 +2,17 @@
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
+#include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe_impl.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
 static calm_model_kind kind_of(const calm_config *config)
 {
-    return (calm_model_kind){.encoder = config->arch->encoder, .mixture = calm_config_is_mixture(config)};
+    calm_model_kind kind = {.encoder = config->arch->encoder, .mixture = calm_config_is_mixture(config)};
+    for (size_t b = 0; b < config->n_blocks; b++)
+        kind.caches |= calm_kv_has(config, b);
+    return kind;
 }
 
 calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm_model_kind *out)
@@ -42,7 +46,7 @@ calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spe
 {
     char *text;
     recipe->learn = (calm_learn)spec->learn;
-    if (!spec->learn && spec->effort == CALM_EFFORT_HIGH)
+    if (!spec->learn && (spec->effort == CALM_EFFORT_HIGH || spec->preset == CALM_RECIPE_BEST))
         recipe->learn = CALM_LEARN_BOTH;
     if (!recipe->learn)
         return CALM_OK;

@@ -11,6 +11,7 @@
 #include "ptq/model/layout.h"
 #include "ptq/plan/rule.h"
 #include "ptq/quant/mix.h"
+#include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe.h"
 
 #define WORDS_OF(number) #number
@@ -56,10 +57,14 @@ const calm_option calm_spec_table[] = {
      .key = 'b'},
     {.name = "scheme", .basic = true, .help = "number format instead of --bits: w4a16_g64, w8a8, w4a4_g128, ...",
      LIST(schemes, 16, "NAME"), .min = 1, .place = "schemes", .yields_to = "bits|gguf-type"},
+    {.name = "preset", .basic = true,
+     .help = "fast: half the time; best: 3 to 5 times, learns, rotates",
+     AT(preset), .type = CALM_OPTION_ENUM, .values = CALM_RECIPE_PRESET_NAMES, .fallback = "balanced",
+     .metavar = "NAME", .place = "preset"},
     {.name = "scale-dtype", .help = "scales are rounded to it before codes are computed; bf16 is exact in every format",
      WORD(scale_dtype, "bf16|f16", "bf16"), .place = "scale_dtype"},
     {.name = "algorithms", .basic = true, .help = "names or chains that compete; one alone is a uniform run",
-     LIST(algorithms, 64, "LIST"), .key = 'a', .place = "algorithms"},
+     LIST(algorithms, 64, "LIST"), .key = 'a', .place = "algorithms", .yields_to = "preset"},
     {.name = "calib", .basic = true,
      .help = "calibration text, or JSON of documents: lines or an array of {\"text\": ...} (default: bundled "
              "WikiText-2); given again: one text more, of which windows are taken in turn",
@@ -194,11 +199,14 @@ const calm_option calm_spec_table[] = {
     {.name = "gate", .help = "what the result must hold, as 'ppl_ratio <= 1.05', else exit status 3; may be repeated",
      LIST(gates, 64, "GATE"), .place = "gates"},
     {.name = "format", .basic = true,
-     .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; of several each has a "
-             "folder",
+     .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; several: a folder each",
      LIST(formats, 7, "LIST"), .place = "formats"},
     {.name = "max-shard-size", .help = "most bytes of tensors in a file (default: 5GB of safetensors, one GGUF file)",
      TEXT(max_shard_size, 0, "SIZE"), .place = "export.max_shard_size"},
+    {.name = "kv-cache",
+     .help = "fp8: keys and values in 8 bits while an engine serves, with scales of each block from the calibration "
+             "(compressed-tensors: vLLM, SGLang)",
+     WORD(kv_cache, "none|fp8", "none"), .place = "kv_cache"},
     {.name = "gguf-type",
      .help = "types of llama-quantize's of this name, matrix by matrix, in a GGUF file: Q4_K_M, Q3_K_S, IQ4_XS, ...",
      TEXT(gguf_type, 32, "NAME")},
@@ -225,7 +233,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 35;
+const size_t calm_spec_shared = 36;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {
@@ -289,7 +297,8 @@ const char *calm_spec_default_schemes(const calm_recipe_spec *spec)
 
 const char *calm_spec_default_algorithms(const calm_recipe_spec *spec)
 {
-    return spec->budgets.n || calm_spec_sized(spec) ? BUDGET_POOL : NULL;
+    const bool shares = spec->budgets.n || calm_spec_sized(spec);
+    return shares && spec->preset != CALM_RECIPE_FAST ? BUDGET_POOL : NULL;
 }
 
 bool calm_spec_sized(const calm_recipe_spec *spec)

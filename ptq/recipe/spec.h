@@ -50,6 +50,8 @@ struct calm_recipe_spec {
     const char *size;                          /* "3.0MB"; NULL: none                  */
     double file_bits;                          /* bits per weight of the file; 0: none */
     double act_budget;                         /* 0: none                              */
+    int kv_cache;                              /* 0: none, 1: fp8                      */
+    int preset;                                /* calm_recipe_preset                   */
     int unit, rule, effort;                    /* calm_unit, calm_choice_rule, calm_effort */
     double shortlist;                          /* 0: the rule's own                    */
     const char *metric;                        /* NULL: the rule's own                 */

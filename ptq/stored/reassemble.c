@@ -62,6 +62,7 @@ static calm_status restore_recipe(calm_ctx *ctx, const calm_assemble_options *o,
     a->recipe.eval_name = calm_json_string(calm_json_get(calm_json_get(json, "evaluation"), "text"), "?");
     a->recipe.least_tokens = calm_json_int(calm_json_get(choice, "expert_tokens"), 0);
     a->recipe.split_v = calm_json_bool(calm_json_get(json, "split_v"), false);
+    a->recipe.kv_cache = calm_json_typeof(calm_json_get(json, "kv_cache")) == CALM_JSON_STRING;
     a->recipe.output = o->output;
     a->recipe.store = o->store;
     a->recipe.force = o->force;
@@ -489,7 +490,7 @@ static calm_status read_windows(calm_ctx *ctx, calm_assembly *a)
     CALM_TRY(calm_outer_stored_algorithm(ctx, a->run.recipe, &a->recipe.formats, &a->head.algorithm));
     CALM_TRY(calm_outer_fit_reads(ctx, &a->head, &reads));
     reads &= quantizes;
-    if (!reads && !calm_formats_want_importance(&a->recipe.formats))
+    if (!reads && !calm_formats_want_importance(&a->recipe.formats) && !a->recipe.kv_cache)
         return CALM_OK;
     CALM_TRY(calm_stored_run_windows(ctx, a->in.store, &a->run, a->in.model, a->recipe.model.dir, &a->in.calib));
     return reads ? calm_outer_fit_collect(ctx, a->in.model, &a->in.calib, &a->head) : CALM_OK;

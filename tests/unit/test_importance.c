@@ -69,9 +69,9 @@ static void check_family(const char *family)
     watch naive;
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
     run_naive(model, &windows, &naive);
-    ck_ok(calm_importance_collect(ctx, model, &windows, "a text", NULL, NULL, &one));
+    ck_ok(calm_importance_collect(ctx, model, &windows, "a text", NULL, NULL, NULL, &one));
     ctx->n_threads = 4;
-    ck_ok(calm_importance_collect(ctx, model, &windows, "a text", NULL, NULL, &four));
+    ck_ok(calm_importance_collect(ctx, model, &windows, "a text", NULL, NULL, NULL, &four));
     ck_assert_uint_eq(one.n_jobs, calm_model_layout(model)->n_jobs);
     ck_assert_uint_eq(one.n_windows, 3);
     ck_assert_uint_eq(one.window, 12);
@@ -114,7 +114,7 @@ static void check_imatrix(const char *family)
     int64_t chunk;
     tiny_plan_open(&p, tiny_model_write(&spec));
     const calm_layout *layout = calm_model_layout(p.model);
-    ck_ok(calm_importance_collect(ctx, p.model, &windows, "a text", NULL, NULL, &importance));
+    ck_ok(calm_importance_collect(ctx, p.model, &windows, "a text", NULL, NULL, NULL, &importance));
     const calm_export_options options = {.importance = &importance};
     const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
     ck_ok(find("imatrix")->check(ctx, &input));
@@ -236,7 +236,7 @@ static void check_memory(const char *family)
     const size_t left = calm_importance_collect_bytes(model, 70);
     const size_t held = calm_importance_collect_scratch_bytes(model, 4, 70, 1);
     ctx->n_threads = 1;
-    ck_memory_of_workers(calm_importance_collect(ctx, model, &windows, "a text", NULL, NULL, &sums), left,
+    ck_memory_of_workers(calm_importance_collect(ctx, model, &windows, "a text", NULL, NULL, NULL, &sums), left,
                          held, 4, mixture ? held / 2 : 0);
     calm_model_close(model);
 }

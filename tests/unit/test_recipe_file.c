@@ -1,5 +1,6 @@
 /* Recipe files: every place is its option in both directions, what is given counts more, and wrong ones name
  * the place. */
+#include "ptq/recipe/preset.h"
 #include "ptq/recipe/shipped.h"
 
 #include "ptq/base/file.h"
@@ -63,6 +64,8 @@ TEST(every_place_becomes_its_option)
     ck_assert_int_eq(o.prefix, CALM_PREFIX_FLOAT);
     ck_assert_int_eq(o.calib_dtype, 1);
     ck_assert(o.learn == 1 && o.learn_steps == 77);
+    ck_assert_int_eq(o.preset, CALM_RECIPE_BEST);
+    ck_assert_int_eq(o.kv_cache, 1);
     ck_assert_int_eq(o.score_samples, 3);
     ck_assert_int_eq(o.guard_samples, 0);
     ck_assert_str_eq(list_of(&o.schemes), "w3a16_g128,w8a16");

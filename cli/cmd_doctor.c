@@ -1,0 +1,229 @@
+/* calm doctor: what this machine has for a run, and what is missing - the first thing to paste into an issue. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/statvfs.h>
+
+#include "cli/command.h"
+#include "cli/kernels.h"
+#include "cli/print.h"
+#include "ptq/base/file.h"
+#include "ptq/base/memory.h"
+#include "ptq/base/threads.h"
+#include "ptq/hub/reach.h"
+#include "ptq/recipe/model_names.h"
+#include "ptq/state/environment.h"
+#include "ptq/tensor/bf16_product.h"
+#include "ptq/tensor/blas_family.h"
+#include "ptq/tensor/linalg.h"
+
+/* Below this calm quantizes the bundled model and little else. */
+#define LITTLE_MEMORY ((size_t)2 << 30)
+#define LITTLE_DISK   ((size_t)5 << 30)
+#define HUB_SECONDS   5
+#define FACT_BYTES    4352
+
+typedef struct options {
+    calm_common common;
+    bool json, no_hub;
+} options;
+
+static const calm_option table[] = {
+    CALM_OPT("no-hub", no_hub, BOOL, "do not ask whether the hub answers"),
+    CALM_OPT("json", json, BOOL, "print {facts: {name: text}, warnings: [text]}"),
+    CALM_OPT_COMMON,
+    {0},
+};
+
+/* What is found, in the order in which it is printed. */
+typedef struct findings {
+    calm_json *facts, *warnings;
+} findings;
+
+static void clear_findings(findings *f)
+{
+    calm_json_free(f->facts);
+    calm_json_free(f->warnings);
+}
+
+/* One fact, as printf; what is longer than a path is cut. */
+__attribute__((format(printf, 3, 4)))
+static void note(findings *f, const char *name, const char *format, ...)
+{
+    char text[FACT_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    calm_json_set_string(f->facts, name, text);
+}
+
+static void warn(findings *f, const char *what)
+{
+    calm_json_add_string(f->warnings, what);
+}
+
+/* ---- CPU and products ---- */
+
+static void look_at_cpu(const calm_ctx *ctx, findings *f)
+{
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } known[] = {{CALM_CPU_SSE42, "SSE4.2"}, {CALM_CPU_AVX, " AVX"}, {CALM_CPU_FMA, " FMA"}, {CALM_CPU_AVX2, " AVX2"},
+                 {CALM_CPU_AVX512, " AVX-512"}, {CALM_CPU_AVX512_BF16, " AVX512-BF16"}};
+    const char *has[sizeof known / sizeof *known];
+    const unsigned features = calm_cpu_features();
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        has[i] = features & known[i].bit ? known[i].name : "";
+    note(f, "features", "%s%s%s%s%s%s", has[0], has[1], has[2], has[3], has[4], has[5]);
+    note(f, "cores", "%d that this process may use, %d threads", calm_n_cores(), ctx->n_threads);
+    note(f, "bfloat16", "%s", calm_bf16_is_fast() ? "multiplied by the CPU: --calib-dtype bf16 saves time"
+                                                   : "not multiplied by the CPU");
+    if (!(features & CALM_CPU_AVX2))
+        warn(f, "the CPU has no AVX2: products take several times as long");
+}
+
+static void look_at_kernels(findings *f)
+{
+    const char *variable = getenv(CALM_BLAS_VARIABLE), *loaded = calm_linalg_kernels();
+    const char *best = calm_blas_choose(calm_cpu_features(), loaded, NULL, NULL);
+    note(f, "variable", CALM_BLAS_VARIABLE " is %s", variable ? variable : "not set");
+    if (strcasecmp(best, loaded) != 0)
+        warn(f, CALM_BLAS_VARIABLE " keeps calm from faster kernels of this CPU: unset it");
+}
+
+/* ---- memory and disk ---- */
+
+static void look_at_memory(findings *f)
+{
+    const size_t available = calm_memory_available();
+    const char *option = NULL;
+    size_t limit = 0;
+    const size_t left = calm_memory_left(&limit, &option);
+    if (available)
+        note(f, "memory", "%.1f GB available; a run takes at most 70 %% of it (--memory)", (double)available / 1e9);
+    else
+        note(f, "memory", "the system does not say how much is available");
+    if (available && available < LITTLE_MEMORY)
+        warn(f, "less than 2 GB of memory is available: models of more than 1 B parameters may not fit");
+    if (left == SIZE_MAX) {
+        note(f, "limits", "none on address space or data");
+        return;
+    }
+    note(f, "limits", "%s: %.1f GB, of which %.1f GB are left", option, (double)limit / 1e9, (double)left / 1e9);
+    warn(f, "a limit on address space or data counts mapped weights, too: a larger model cannot be opened");
+}
+
+static void look_at_disk(findings *f, const char *name, const char *path)
+{
+    struct statvfs at;
+    if (statvfs(path, &at) != 0) {
+        note(f, name, "%s: %s", path, strerror(errno));
+        return;
+    }
+    const double left = (double)at.f_bavail * (double)at.f_frsize;
+    note(f, name, "%s: %.1f GB free", path, left / 1e9);
+    if (left < (double)LITTLE_DISK)
+        warn(f, "less than 5 GB of disk is free in a place where calm writes");
+}
+
+/* The nearest folder of a path that is there. */
+static calm_status find_existing(calm_ctx *ctx, const char *path, char **out)
+{
+    CALM_TRY(calm_strf(ctx, ctx->out, out, "%s", path));
+    for (char *slash; !calm_is_directory(*out) && (slash = strrchr(*out, '/'));)
+        slash[slash == *out] = '\0';
+    return CALM_OK;
+}
+
+/* ---- the hub ---- */
+
+static calm_status ask_hub(calm_ctx *ctx, const calm_hub_settings *settings, findings *f)
+{
+    const char *why;
+    CALM_TRY(calm_hub_reach(ctx, settings, HUB_SECONDS, &why));
+    note(f, "hub", "%s: %s", settings->endpoint, why ? why : "answers");
+    if (why)
+        warn(f, "the hub does not answer: models must be in its cache or in a directory (HF_ENDPOINT names a mirror, "
+                "https_proxy a proxy)");
+    return CALM_OK;
+}
+
+static calm_status look_at_hub(calm_ctx *ctx, const options *o, findings *f)
+{
+    calm_hub_settings settings;
+    char *there;
+    if (calm_hub_settings_read(ctx, &settings) == CALM_EARG) {
+        warn(f, calm_error_text(ctx));
+        calm_ctx_forgive(ctx);
+        return CALM_OK;
+    }
+    CALM_TRY(ctx->status);
+    CALM_TRY(find_existing(ctx, settings.cache, &there));
+    look_at_disk(f, "cache", there);
+    note(f, "token", "%s%s", settings.token ? "from " : "none", settings.token ? settings.token_source : "");
+    if (settings.offline)
+        note(f, "hub", "offline, as HF_HUB_OFFLINE says");
+    return settings.offline || o->no_hub ? CALM_OK : ask_hub(ctx, &settings, f);
+}
+
+/* ---- all of it ---- */
+
+static calm_status look_at_texts(calm_ctx *ctx, findings *f)
+{
+    const char *path;
+    CALM_TRY(calm_recipes_path(ctx, "text/wikitext2-valid.txt", &path));
+    note(f, "texts", "%s", path);
+    if (!calm_path_exists(path))
+        warn(f, "the bundled calibration text is not there: set CALM_HOME to calm's folder, or name a text by --calib");
+    return CALM_OK;
+}
+
+static calm_status print(calm_ctx *ctx, const findings *f)
+{
+    const calm_json *value;
+    const char *name;
+    for (void *iter = NULL; calm_json_next(f->facts, &iter, &name, &value);)
+        printf("%-13s %s\n", name, calm_json_string(value, ""));
+    for (size_t i = 0; i < calm_json_size(f->warnings); i++)
+        printf("%s! %s\n", i ? "" : "\n", calm_json_string(calm_json_at(f->warnings, i), ""));
+    if (!calm_json_size(f->warnings))
+        printf("\nnothing to warn of\n");
+    return ctx->status;
+}
+
+static calm_status run(calm_ctx *ctx, const void *opts)
+{
+    const options *o = opts;
+    CALM_SCOPED(findings, clear_findings) f = {NULL, calm_json_new_array()};
+    CALM_TRY(calm_kernels_pin(ctx, NULL));
+    CALM_TRY(calm_environment_json(ctx, &f.facts));
+    look_at_cpu(ctx, &f);
+    look_at_kernels(&f);
+    look_at_memory(&f);
+    look_at_disk(&f, "disk", ".");
+    CALM_TRY(look_at_texts(ctx, &f));
+    CALM_TRY(look_at_hub(ctx, o, &f));
+    if (!o->json)
+        return print(ctx, &f);
+    calm_json *root = CALM_OBJECT(CALM_KV("facts", f.facts), CALM_KV("warnings", f.warnings));
+    f = (findings){NULL, NULL};
+    return calm_print_json(ctx, root);
+}
+
+const calm_command calm_cmd_doctor = {
+    .name = "doctor",
+    .summary = "what this machine has for a run, and what is missing",
+    .description =
+        "Says versions, CPU and kernels, memory and its limits, disk, the hub and its token, and warns of what makes "
+        "runs slow or keeps them from starting.  Nothing is written, and the token is not shown.  Put what it prints "
+        "into an issue.",
+    .examples = "  calm doctor\n"
+                "  calm doctor --no-hub --json\n",
+    CALM_COMMAND_PARTS,
+};

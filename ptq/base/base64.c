@@ -1,0 +1,30 @@
+/* Three bytes become four letters; what is left at the end is padded. */
+#include "ptq/base/base64.h"
+
+#include <stdint.h>
+
+#define LETTERS_AT_ONCE ((size_t)1024)    /* a multiple of 4 */
+
+/* The letters of one to three bytes. */
+static void encode(const uint8_t *bytes, size_t n, char out[4])
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint32_t word = (uint32_t)bytes[0] << 16 | (n > 1 ? (uint32_t)bytes[1] << 8 : 0) | (n > 2 ? bytes[2] : 0u);
+    for (size_t i = 0; i < 4; i++)
+        out[i] = i <= n ? letters[word >> (18 - 6 * i) & 63] : '=';
+}
+
+void calm_base64_append(calm_text *out, const void *bytes, size_t n_bytes)
+{
+    const uint8_t *from = bytes;
+    char room[LETTERS_AT_ONCE];
+    size_t filled = 0;
+    for (size_t at = 0; at < n_bytes; at += 3) {
+        encode(from + at, n_bytes - at < 3 ? n_bytes - at : 3, room + filled);
+        filled += 4;
+        if (filled == LETTERS_AT_ONCE || at + 3 >= n_bytes) {
+            calm_text_append(out, room, filled);
+            filled = 0;
+        }
+    }
+}

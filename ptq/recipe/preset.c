@@ -1,0 +1,113 @@
+/* What a preset makes of a recipe, and what it does not go with. */
+#include "ptq/recipe/preset.h"
+
+#include <string.h>
+
+#include "ptq/model/config.h"
+#include "ptq/recipe/recipe_impl.h"
+
+static const struct {
+    const char *name, *about;
+} presets[] = {
+    [CALM_RECIPE_FAST] = {"fast", "one algorithm (4-bit inputs: two); the bundled model at 4 bits: 7 % more KL"},
+    [CALM_RECIPE_BALANCED] = {"balanced", "several algorithms per layer, and a guard that compares them"},
+    [CALM_RECIPE_BEST] = {"best", "learns from the result as well; the bundled model at 4 bits: 28 % less KL"},
+};
+
+const char *calm_recipe_preset_name(calm_recipe_preset preset)
+{
+    return presets[preset].name;
+}
+
+const char *calm_recipe_preset_about(calm_recipe_preset preset)
+{
+    return presets[preset].about;
+}
+
+const char *calm_recipe_preset_pool(const calm_recipe_spec *spec, const calm_recipe *recipe)
+{
+    bool any4 = false;
+    if (spec->preset != CALM_RECIPE_FAST)
+        return NULL;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any4 |= recipe->schemes[i].act_bits == 4;
+    /* Fitting to 4-bit inputs takes more rows of calibration than wide jobs may have: those take the other. */
+    return any4 ? "mkq-once,actfit-once" : "mkq-once";
+}
+
+calm_status calm_recipe_check_preset(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    (void)recipe;
+    if (spec->preset == CALM_RECIPE_FAST && spec->algorithms.n)
+        return calm_fail(ctx, CALM_EARG, "`preset` fast says which algorithm, and so does `algorithms`: leave one of "
+                         "the two out");
+    if (spec->preset == CALM_RECIPE_FAST && (spec->learn || spec->effort == CALM_EFFORT_HIGH))
+        return calm_fail(ctx, CALM_EARG, "`preset` fast leaves out what learns: take `preset` best, or no preset");
+    if (spec->preset != CALM_RECIPE_BEST)
+        return CALM_OK;
+    /* A document says none of what is not learned or rotated, so that only a typed one is meant. */
+    if (!spec->learn && calm_spec_given(spec, "learn"))
+        return calm_fail(ctx, CALM_EARG, "`preset` best learns, and `learn` none does not: take `preset` balanced");
+    if (!spec->rotate && calm_spec_given(spec, "rotate"))
+        return calm_fail(ctx, CALM_EARG, "`preset` best rotates where that helps: without it the same is "
+                         "`preset` balanced with `learn` both");
+    if (spec->budgets.n > 1)
+        return calm_fail(ctx, CALM_EARG, "`preset` best learns from one result; several of `choice.budget` have none");
+    return CALM_OK;
+}
+
+/* Integers whose scale follows the activations: what a rotation evens out. */
+static bool rounds_inputs(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        const calm_scheme *scheme = &recipe->schemes[i];
+        any |= scheme->act_bits && !scheme->family && scheme->act_rule != CALM_ACT_RULE_STATIC;
+    }
+    return any;
+}
+
+/* Has a scheme so few codes that they leave something to learn? */
+static bool leaves_codes(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any |= calm_learner_changes(recipe->learner, &recipe->schemes[i]);
+    return any;
+}
+
+/* Which rotation the model takes and its files can say: R4 stays in a model, and only where one format alone is written
+ * for any engine; NONE: there is no model here, or its norms take none. */
+static calm_status find_rotation(calm_ctx *ctx, const calm_recipe *recipe, calm_rotate_kind *out)
+{
+    CALM_SCOPED_MODEL(model);
+    const bool says = calm_formats_count(&recipe->formats) == 1 && calm_formats_at(&recipe->formats, 0)->transforms;
+    *out = CALM_ROTATE_NONE;
+    if (!recipe->model.dir)
+        return CALM_OK;
+    CALM_TRY(calm_model_open_floats(ctx, recipe->model.dir, &recipe->how, &model));
+    const calm_status status = calm_rotate_check(ctx, model);
+    if (status == CALM_OK)
+        *out = says && !recipe->engine && !calm_config_is_mixture(calm_model_config(model)) ? CALM_ROTATE_R1R2R4
+                                                                                             : CALM_ROTATE_R1R2;
+    if (status != CALM_EUNSUPPORTED)
+        return status;
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
+
+calm_status calm_recipe_resolve_preset(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    char name[CALM_SCHEME_NAME_MAX];
+    if (spec->preset != CALM_RECIPE_BEST)
+        return CALM_OK;
+    /* The guard compares with the model as given, but not under a budget; squares of an imatrix are that model's. */
+    if (!recipe->rotate && rounds_inputs(recipe) && !recipe->n_budgets && !recipe->imatrix && !recipe->keep_hybrid &&
+        recipe->guard_windows)
+        CALM_TRY(find_rotation(ctx, recipe, &recipe->rotate));
+    if (recipe->rotate || !recipe->learner || leaves_codes(recipe))
+        return CALM_OK;
+    calm_scheme_name(&recipe->schemes[0], name);
+    return calm_fail(ctx, CALM_EARG, "`preset` best learns codes and scales, and `schemes` %s leaves nothing to learn: "
+                     "take `preset` balanced, or fewer bits", name);
+}
