@@ -158,7 +158,8 @@ static calm_status sum_squares(calm_ctx *ctx, const work *w, long block, calm_ro
     return CALM_OK;
 }
 
-/* The linear whose product a sublayer of a block gives, and the rows that feed it; false: none do. */
+/* The linear whose product a sublayer of a block gives, and the rows that feed it; false: none do, or heads have other
+ * rows between them (latent attention), which a matrix of heads side by side would mix in. */
 static bool find_pair(const work *w, long block, calm_sublayer sublayer, calm_feed *feed, calm_role *last)
 {
     const calm_config *config = calm_config_at(calm_model_config(w->model), (size_t)block);
@@ -167,7 +168,8 @@ static bool find_pair(const work *w, long block, calm_sublayer sublayer, calm_fe
         return false;
     const calm_job_kind job = calm_slot_last_job(config, sublayer);
     calm_job_is_last(config, job, last);
-    return calm_job_fold(config, job, CALM_NO_EXPERT, feed) == CALM_FOLD_ROWS;
+    return calm_job_fold(config, job, CALM_NO_EXPERT, feed) == CALM_FOLD_ROWS &&
+           (feed->heads == 1 || feed->stride == feed->width);
 }
 
 /* A rotation spreads what a channel has over all others, and a channel that is large in one matrix and small in the

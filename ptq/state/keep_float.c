@@ -239,8 +239,9 @@ calm_status calm_inputs_keep_units(calm_ctx *ctx, const calm_inputs *in, calm_un
         const bool kept = calm_inputs_keeps(in, j);
         if (kept != calm_inputs_keeps(in, begin))
             return calm_fail(ctx, CALM_EARG, "`keep_float`: %s stays float and %s does not, which `choice.unit` %s "
-                             "decides together", layout->jobs[kept ? j : begin].name,
-                             layout->jobs[kept ? begin : j].name, calm_unit_name(unit));
+                             "decides together; `choice.unit` job, or `keep_float` !NAME for what nobody named",
+                             layout->jobs[kept ? j : begin].name, layout->jobs[kept ? begin : j].name,
+                             calm_unit_name(unit));
     }
     return CALM_OK;
 }
