@@ -3,6 +3,7 @@
  *   context = P V,  P = softmax(S)      dV = P^T dC     dP = dC V^T     dS = P (dP - rowsum(P dP))
  *   S = scale Q K^T                     dQ = scale dS K                 dK = scale dS^T Q
  *   S = cap tanh(scale Q K^T / cap)     dS (1 - tanh^2) instead of dS there
+ *   P with a sink of share s            dsink = - sum of s rowsum(P dP)
  *
  * P of a long window is computed again from q and k: T^2 / 2 values of every head would be most of the tape. */
 #include "ptq/model/attention_back.h"
@@ -68,7 +69,8 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     const calm_config *config = block->config;
     const size_t n = span->n_tokens;
     *tape = (calm_attention_tape){.heads = {.config = config, .span = span, .window = config->window[block->index],
-                                              .distance = block->distance}};
+                                              .distance = block->distance,
+                                              .sinks = block->plain[CALM_PLAIN_SINKS].w}};
     CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply_tiled, &tape->heads));
     CALM_TRY(new_raw(ctx, block, tape));
     /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
@@ -93,6 +95,7 @@ typedef struct heads_back {
     const float *dcontext;
     float *dq, *dk, *dv;
     size_t kv_stride; /* of dk and dv */
+    float *dsinks;    /* [h] added to; NULL: not wanted */
 } heads_back;
 
 /* P of a block of query rows; capped (NULL: no cap) its scores, sums room. */
@@ -118,6 +121,17 @@ static calm_status softmax_again(calm_ctx *ctx, const heads_back *back, const ca
     return CALM_OK;
 }
 
+/* What the rows of a head give back to its sink, whose value is 0 and whose share is what the keys leave. */
+static void sink_back(const calm_query_rows *rows, const float *p, const float *dp, float *dsink)
+{
+    for (size_t r = 0; r < rows->n; r++) {
+        float keys = 0;
+        for (size_t j = 0; j < rows->n_keys; j++)
+            keys += p[r * rows->n_keys + j];
+        *dsink -= (1 - keys) * (float)calm_vec_dot(rows->n_keys, p + r * rows->n_keys, dp + r * rows->n_keys);
+    }
+}
+
 /* One block of query rows of a head: dq of those rows, and what they add to the head's dk and dv.  p, ds, capped
  * [n, n_keys] and sums [n] are room. */
 static calm_status back_query_rows(calm_ctx *ctx, const heads_back *back, const calm_query_rows *rows, float *p,
@@ -131,6 +145,8 @@ static calm_status back_query_rows(calm_ctx *ctx, const heads_back *back, const 
     CALM_TRY(softmax_again(ctx, back, rows, p, capped, sums));
     calm_sgemm_tn(n_keys, d, n, 1.0f, p, n_keys, dcontext, width, 1.0f, back->dv + own, back->kv_stride);
     calm_sgemm_nt(n, n_keys, d, 1.0f, dcontext, width, a->v + rows->kv, a->kv_stride, 0.0f, ds, n_keys);
+    if (back->dsinks)
+        sink_back(rows, p, ds, &back->dsinks[rows->head]);
     /* Keys that a query does not see have p = 0, so nothing goes back to them. */
     for (size_t r = 0; r < n; r++) {
         calm_vec_softmax_back(n_keys, p + r * n_keys, ds + r * n_keys);
@@ -215,13 +231,13 @@ static calm_status add_groups(calm_ctx *ctx, size_t first, size_t n, void *user)
 
 /* d [T, ...] = gradients of rotated q and k and of v, from that of the context. */
 static calm_status scores_back(calm_ctx *ctx, const calm_attention_tape *tape, const float *dcontext,
-                               const calm_heads *d)
+                               const calm_heads *d, float *dsinks)
 {
     const calm_heads *a = &tape->heads;
     const size_t n = a->span->n_tokens, width = a->config->n_heads * a->config->head_dim;
     /* A head is a task and has its own dk and dv, though heads share keys: their sum has one order, whichever ends
      * first, and there are as many tasks as query heads. */
-    heads_back back = {a, &tape->kept, dcontext, d->q, NULL, NULL, width};
+    heads_back back = {a, &tape->kept, dcontext, d->q, NULL, NULL, width, dsinks};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dk, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dv, n * width));
@@ -267,7 +283,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_O], tape->context, n, dy, grads->weight[CALM_ROLE_O],
                               grads->bias[CALM_ROLE_O], false, dcontext));
     /* The steps of the forward pass in reverse, each in place. */
-    CALM_TRY(scores_back(ctx, tape, dcontext, &d));
+    CALM_TRY(scores_back(ctx, tape, dcontext, &d, grads->plain[CALM_PLAIN_SINKS]));
     if (block->config->arch->late_qk_norm)
         CALM_TRY(norms_back(ctx, block, tape, grads, &d));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));

@@ -14,6 +14,8 @@ typedef struct calm_heads {
     size_t q_stride, kv_stride;
     size_t window; /* keys that a query sees; 0: all                        */
     const float *distance; /* added to scores (distance.h), or NULL         */
+    const float *sinks;    /* [h] a logit of each head in the softmax's sum, whose share is lost; or NULL      */
+    float *shares;         /* [T, h] those shares of each query, written where it is not NULL                  */
 } calm_heads;
 
 /* Up to CALM_QUERY_ROWS queries of one head, and the keys that any of them sees. */
