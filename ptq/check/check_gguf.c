@@ -38,9 +38,9 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
                                : calm_check_say(c, CALM_CHECK_RULE_GGUF_TENSOR_MISSING, spot.name,
                                                 "%s of config.json's names", name);
     /* A shared expert's gate is a vector there. */
-    const size_t shape[3] = {spot.expert >= 0 ? g->config.moe.n_experts : 1, rows, cols};
+    const size_t experts = spot.expert >= 0 ? g->config.moe.n_experts : 1;
     const size_t stored[3] = {tensor->dims[2], tensor->n_dims < 2 ? 1 : tensor->dims[1], tensor->dims[0]};
-    const size_t wanted[3] = {shape[0], one ? 1 : rows, one ? rows : cols};
+    const size_t wanted[3] = {one ? 1 : experts, one ? experts : rows, one ? rows : cols};
     if (memcmp(stored, wanted, sizeof stored) != 0 && spot.expert <= 0)
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s",
                                 calm_shape_text(3, stored, found), calm_shape_text(3, wanted, expected)));
@@ -123,7 +123,9 @@ static bool is_scale(const calm_check_gguf_state *g, const char *name)
 static bool is_refused_bias(const calm_check_gguf_state *g, const char *name)
 {
     static const char *const all[] = {".attn_q.bias", ".attn_k.bias", ".attn_v.bias"},
-                             *const some[] = {".attn_output.bias", ".ffn_gate.bias", ".ffn_up.bias", ".ffn_down.bias"};
+                             *const some[] = {".attn_output.bias", ".ffn_gate.bias", ".ffn_up.bias", ".ffn_down.bias"},
+                             *const experts[] = {".ffn_gate_exps.bias", ".ffn_up_exps.bias", ".ffn_down_exps.bias",
+                                                 ".ffn_gate_inp.bias"};
     if (!calm_text_ends_with(name, ".bias"))
         return false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -134,6 +136,9 @@ static bool is_refused_bias(const calm_check_gguf_state *g, const char *name)
             return false;
     if (g->list.as->head_bias && strcmp(name, "output.bias") == 0)
         return false;
+    for (size_t i = 0; i < sizeof experts / sizeof *experts && g->config_known && g->config.moe.bias; i++)
+        if (calm_text_ends_with(name, experts[i]))
+            return false;
     return !(g->config_known && g->config.norm_bias && calm_text_ends_with(name, "_norm.bias"));
 }
 

@@ -20,6 +20,7 @@
 
 #include "ptq/export/format_checks.h"
 #include "ptq/export/safetensors_export.h"
+#include "ptq/model/source_codes.h"
 #include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
 
@@ -79,19 +80,42 @@ static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const ca
     return calm_shards_put(ctx, writer, values, n);
 }
 
-/* Bits of the codes, one or two to a byte. */
-static calm_status put_bits(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+/* Bits of the codes, one or two to a byte, in ctx->scratch. */
+static calm_status bits_of(calm_ctx *ctx, const calm_qlinear *linear, uint8_t **bytes, size_t *n_bytes)
 {
     const calm_levels *levels = calm_scheme_levels(&linear->scheme);
     const size_t n = linear->out * linear->in, per_byte = linear->scheme.bits == 4 ? 2 : 1;
-    uint8_t *bytes;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, n / per_byte));
+    *n_bytes = n / per_byte;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *bytes, *n_bytes));
     for (size_t i = 0; i < n; i++)
-        bytes[i / per_byte] |= (uint8_t)(calm_levels_bits(levels, linear->codes[i]) << (i % per_byte * 4));
-    return calm_shards_put(ctx, writer, bytes, n / per_byte);
+        (*bytes)[i / per_byte] |= (uint8_t)(calm_levels_bits(levels, linear->codes[i]) << (i % per_byte * 4));
+    return CALM_OK;
 }
 
-/* Scales as powers of two, or as what a reader divides by the global number. */
+/* Codes or scales of MXFP4; where a published source has the same numbers, its own. */
+static calm_status put_mxfp4(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, bool scales)
+{
+    const size_t n = linear->out * linear->n_groups;
+    uint8_t *codes, *exponents;
+    size_t n_codes;
+    CALM_TRY(bits_of(ctx, linear, &codes, &n_codes));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, exponents, n));
+    for (size_t i = 0; i < n; i++)
+        exponents[i] = (uint8_t)(ilogbf(linear->scales[i]) + 127);
+    if (linear->source && linear->source->n_elements == linear->out * linear->in)
+        calm_source_codes_restore(linear->source, codes, exponents);
+    return scales ? calm_shards_put(ctx, writer, exponents, n) : calm_shards_put(ctx, writer, codes, n_codes);
+}
+
+static calm_status put_bits(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
+{
+    uint8_t *bytes;
+    size_t n;
+    CALM_TRY(bits_of(ctx, linear, &bytes, &n));
+    return calm_shards_put(ctx, writer, bytes, n);
+}
+
+/* Scales as what a reader divides by the global number. */
 static calm_status put_small_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
 {
     const size_t n = linear->out * linear->n_groups;
@@ -99,10 +123,6 @@ static calm_status put_small_scales(calm_ctx *ctx, calm_shards_writer *writer, c
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, n));
     for (size_t i = 0; i < n; i++) {
         double stored = (double)linear->scales[i] * (double)linear->global;
-        if (linear->scheme.family == CALM_FAMILY_MXFP4) {
-            bytes[i] = (uint8_t)(ilogbf(linear->scales[i]) + 127);
-            continue;
-        }
         calm_levels_nearest(&calm_levels_e4m3, &stored, 1);    /* off by what the division in float32 rounded */
         bytes[i] = calm_levels_bits(&calm_levels_e4m3, calm_levels_code(&calm_levels_e4m3, stored));
     }
@@ -133,6 +153,8 @@ static calm_status put_wide_scales(calm_ctx *ctx, calm_shards_writer *writer, co
 
 static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which)
 {
+    if (linear->scheme.family == CALM_FAMILY_MXFP4)
+        return put_mxfp4(ctx, writer, linear, which == 1);
     if (which == 0)
         return put_bits(ctx, writer, linear);
     if (which > 1)

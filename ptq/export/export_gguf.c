@@ -132,7 +132,7 @@ typedef struct assembled {
     calm_fold_set sublayer[CALM_N_SUBLAYERS];
 } assembled;
 
-/* The weights of all experts, of which the part has expert 0's. */
+/* The weights or biases of all experts, of which the part has expert 0's. */
 static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
                                calm_ggml_type type)
 {
@@ -149,9 +149,17 @@ static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from,
         CALM_TRY(calm_assemble_expert(ctx, model, to->input->plan, &from->block, e, weight, &one));
         CALM_TRY(calm_role_module(ctx, config, calm_model_prefix(model), (size_t)part->of.block, part->of.role, (long)e,
                                   &module));
-        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
-        CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->of.source->shape, &source));
-        CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->of.role], &to->factors[e]));
+        const bool bias = part->of.source->n_dims == 1;
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.%s", module, bias ? "bias" : "weight"));
+        CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, bias ? 1 : 2, part->of.source->shape,
+                                       &source));
+        if (bias) {
+            calm_gguf_part own = *part;
+            own.of.source = source;
+            CALM_TRY(put_vector(ctx, to, &own, one.linear[part->of.role].bias));
+        } else {
+            CALM_TRY(put_linear(ctx, to, part, source, type, &one.linear[part->of.role], &to->factors[e]));
+        }
         calm_safetensors_release(calm_model_tensors(model), source);
         calm_arena_clear(&arena);
     }
@@ -302,7 +310,8 @@ static calm_status parts(calm_ctx *ctx, const calm_export_input *input, calm_fil
     for (size_t i = 0; i < layout.n; i++) {
         const calm_export_part *of = &layout.parts[i].of;
         const bool all = of->kind == CALM_EXPORT_EXPERTS;
-        out->of[i] = (calm_file_part){.job = all || of->kind == CALM_EXPORT_WEIGHT ? of->job : NULL, .experts = all,
+        const bool matrix = of->source->n_dims > 1 && (all || of->kind == CALM_EXPORT_WEIGHT);
+        out->of[i] = (calm_file_part){.job = matrix ? of->job : NULL, .experts = all,
                                       .elements = of->source->n_elements * (all ? experts : 1)};
         if (of->kind == CALM_EXPORT_ROPE_FACTORS || layout.parts[i].factor)    /* of no tensor of the model */
             out->of[i].elements = 0;

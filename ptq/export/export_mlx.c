@@ -145,6 +145,10 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
+    if (calm_model_config(input->model)->moe.bias)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": experts with biases, as %s has them, are not written in this "
+                         "format; compressed-tensors and gguf have them",
+                         calm_model_config(input->model)->arch->name);
     for (size_t i = 0; i < input->plan->n_jobs; i++) {
         const calm_scheme *scheme = &input->plan->jobs[i].scheme;
         char name[CALM_SCHEME_NAME_MAX];

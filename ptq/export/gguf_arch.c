@@ -47,8 +47,19 @@ static bool exaone_is_known(const calm_config *config)
     return config->n_blocks == 64 ? is_quarter(config, true) && is_quarter(config, false) : plain;
 }
 
+/* gpt-oss slides in every other block, from the first on. */
+static bool is_alternate(const calm_config *config)
+{
+    bool same = true;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        same &= (config->window[i] != 0) == (i % 2 == 0);
+    return same;
+}
+
 static bool blocks_are_known(const calm_config *config, const calm_gguf_arch *as)
 {
+    if (is_family(config, "gpt_oss"))
+        return is_alternate(config);
     if (!as->quarter)
         return !config->no_rope;
     if (is_family(config, "exaone4"))
@@ -73,7 +84,8 @@ static bool scale_is_known(const calm_config *config)
 static bool slides(const calm_config *config)
 {
     return is_family(config, "gemma2") || is_family(config, "gemma3") || is_family(config, "cohere2")
-           || is_family(config, "olmo3") || (is_family(config, "exaone4") && config->n_blocks == 64);
+           || is_family(config, "olmo3") || is_family(config, "gpt_oss")
+           || (is_family(config, "exaone4") && config->n_blocks == 64);
 }
 
 static size_t largest_window(const calm_config *config)
@@ -146,7 +158,9 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {config->logit_cap != 0 && !gemma, "logits are capped, which llama.cpp does in gemma alone"},
         {rope->rotary != config->head_dim && !as->partial, "only some channels of a head turn by their position"},
         {rope->kind == CALM_ROPE_LONGROPE, "longrope"},
-        {yarn && !rope->truncate, "yarn without truncation"},
+        {yarn && !rope->truncate && !is_family(config, "gpt_oss"), "yarn without truncation"},
+        {config->glu_limit > 0 && (config->glu_limit != 7 || config->glu_alpha != 1.702f),
+         "swiglu_limit and swiglu_alpha are other than 7 and 1.702, which llama.cpp has in its code"},
         {!blocks_are_known(config, as),
          "other blocks slide or turn by their position than every fourth, as llama.cpp has them"},
         {as->needs_bias && !calm_job_biased(config, calm_slot_last_job(config, CALM_SUBLAYER_ATTENTION)),
@@ -164,6 +178,10 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].found)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: %s", calm_model_dir(model), refused[i].what);
+    if (yarn && !rope->truncate)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: llama.cpp rounds the ends of yarn's ramp, which this model does not (\"truncate\": false): "
+                 "it computes other logits than the checkpoint has");
     if (rope->kind == CALM_ROPE_DYNAMIC)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was trained on",
@@ -232,7 +250,7 @@ static void add_windows(writer *to, const calm_config *config)
     if (!slides(config) || (!window && !is_family(config, "gemma2")))
         return;
     add_u32(to, "attention.sliding_window", window ? window : GEMMA2_WINDOW);
-    if (calm_gguf_arch_of(config->arch)->quarter)
+    if (calm_gguf_arch_of(config->arch)->quarter || is_family(config, "gpt_oss"))
         return;
     calm_gguf_add_array(to->keys, key(to, "attention.sliding_window_pattern"), CALM_GGUF_BOOL, config->n_blocks);
     for (size_t i = 0; i < config->n_blocks; i++)

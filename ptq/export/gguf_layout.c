@@ -68,9 +68,10 @@ static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_g
 
 static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_part *part, calm_ggml_type *out)
 {
+    const bool vector = part->of.source->n_dims == 1;
     if (part->table)
         return calm_gguf_type_of(ctx, part->table, part->of.source->name, part->of.source->shape[1], out);
-    if (part->of.kind == CALM_EXPORT_EXPERTS)
+    if (part->of.kind == CALM_EXPORT_EXPERTS && !vector)
         return type_of_experts(ctx, b, part, out);
     const calm_plan_job *job = part->of.kind == CALM_EXPORT_WEIGHT ? planned(b, part->of.job) : NULL;
     if (job && job->quantized)
@@ -113,8 +114,8 @@ static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
             tensor->n_dims = 1;
     }
     if (part->of.kind == CALM_EXPORT_EXPERTS) {
-        tensor->n_dims = 3;
-        tensor->dims[2] = config->moe.n_experts;
+        /* Behind the sizes of one: of a bias it has one. */
+        tensor->dims[tensor->n_dims++] = config->moe.n_experts;
     }
     b->out->parts[b->out->n++] = *part;
     return tensor->type == CALM_GGML_NVFP4 ? add_factor(ctx, b, part, tensor) : CALM_OK;

@@ -296,6 +296,7 @@ static calm_status put_quantized(calm_ctx *ctx, walk *w, const entry *e, calm_ql
 {
     if (w->form->stores_f16 && w->form->stores_f16(&linear->scheme))
         CALM_TRY(calm_export_fit_f16(ctx, e->of.source->name, linear));
+    linear->source = e->of.source;
     return w->form->put(ctx, &w->writer, linear, e->which, w->asymmetric);
 }
 

@@ -19,6 +19,7 @@ typedef struct calm_expert_names {
     const char *router, *experts, *shared, *shared_gate;    /* "mlp.gate", "mlp.experts", ... */
     const char *choice_bias;                   /* a tensor (router.h): "mlp.gate.e_score_correction_bias"         */
     const char *fused_gate_up, *fused_down;    /* tensors of all experts (fused_experts.h): "mlp.experts.down_proj" */
+    const char *fused_gate_up_bias, *fused_down_bias;    /* of families whose experts have biases                 */
     bool interleaved;                          /* rows of gate and up take turns in the first of these            */
 } calm_expert_names;
 

@@ -2,6 +2,7 @@
  *
  *   s[t, j] = scale q_t . k_j, capped if the family caps,  p = softmax(s),  context_t = sum_j p[t, j] v_j
  *   causal: keys j <= t, and of those position_t - position_j < window
+ *   of families with sinks: p = exp(s) / (sum exp(s) + exp(sink_h)), a learned logit of each head
  *   both ways: all keys, or those with |position_t - position_j| < window; some families add a number for the distance
  *
  * A block of query rows needs the keys up to its last row alone: about half of the causal square is never computed. The
@@ -26,7 +27,8 @@ calm_heads calm_heads_of(const calm_block *block, const calm_span *span)
                         .v_width = config->head_dim,
                         .kv_step = config->head_dim,
                         .window = config->window[block->index],
-                        .distance = block->distance};
+                        .distance = block->distance,
+                        .sinks = block->plain[CALM_PLAIN_SINKS].w};
 }
 
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads)
@@ -112,6 +114,16 @@ static void add_distances(const calm_heads *a, const calm_query_rows *rows, size
                  + calm_distance_at(a->distance, rows->head, from, position(a, rows->key + first + j));
 }
 
+/* What the head's sink adds to the sum of a row's numerators, whose largest scaled score is `most`. */
+static void add_sink(const calm_heads *a, size_t head, size_t t, float most, float *sum)
+{
+    const float sink = expf(a->sinks[head] - most);
+    *sum += sink;
+    /* Far above the scores it is infinite, and takes all. */
+    if (a->shares)
+        a->shares[t * a->config->n_heads + head] = isinf(sink) ? 1 : sink / *sum;
+}
+
 void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, float *scores, float *sums)
 {
     const calm_config *config = a->config;
@@ -128,7 +140,10 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
         if (a->distance)
             add_distances(a, rows, t, first, n, row + first);
         const bool scaled = config->attention_cap > 0 || a->distance;
-        sums[r] = calm_vec_softmax_numerators(n, scaled ? 1 : config->attention_scale, row + first);
+        const float scale = scaled ? 1 : config->attention_scale, most = a->sinks ? calm_vec_max(n, row + first) : 0;
+        sums[r] = calm_vec_softmax_numerators(n, scale, row + first);
+        if (a->sinks)
+            add_sink(a, rows->head, t, scale * most, &sums[r]);
         /* Zeros, so that one product with v serves all rows of the block. */
         memset(row + end, 0, (n_keys - end) * sizeof *row);
     }
@@ -343,7 +358,9 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0;
     const size_t context = CALM_BYTES(float, n_tokens * q_width);
-    return projected + calm_size_max(first, calm_rope_scratch_bytes(config, n_tokens) + context +
+    const bool sinks = config->arch->names->plain[CALM_PLAIN_SINKS] != NULL;
+    const size_t shares = sinks ? CALM_BYTES(float, n_tokens * config->n_heads) : 0;
+    return projected + calm_size_max(first, calm_rope_scratch_bytes(config, n_tokens) + context + shares +
                                                 calm_heads_attend_bytes(n_tokens) + last);
 }
 
@@ -366,7 +383,13 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
         CALM_TRY(calm_heads_norm(ctx, block, &a));
     CALM_TRY(cache_heads(ctx, block, &a));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
+    if (a.sinks)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a.shares, n * config->n_heads));
     CALM_TRY(calm_heads_attend_all(ctx, &a, &(calm_heads_kept){NULL, NULL}, context));
+    if (a.sinks) {
+        seen = (calm_observation){CALM_HOOK_SINK, CALM_NO_EXPERT, span->window, a.shares, n, config->n_heads, NULL};
+        CALM_TRY(calm_observe(observer, ctx, &seen));
+    }
     seen.hook = CALM_HOOK_O_IN;
     seen.x = context;
     seen.width = width;

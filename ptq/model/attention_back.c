@@ -112,7 +112,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_O], tape->context, n, dy, grads->weight[CALM_ROLE_O],
                               grads->bias[CALM_ROLE_O], false, dcontext));
     /* The steps of the forward pass in reverse, each in place. */
-    CALM_TRY(calm_heads_back(ctx, a, &tape->kept, dcontext, &d));
+    CALM_TRY(calm_heads_back(ctx, a, &tape->kept, dcontext, &d, grads->plain[CALM_PLAIN_SINKS]));
     if (block->config->arch->late_qk_norm)
         CALM_TRY(norms_back(ctx, block, tape, grads, &d));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));

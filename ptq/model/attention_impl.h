@@ -19,6 +19,8 @@ typedef struct calm_heads {
     size_t shared_stride, shared_width;
     size_t window; /* keys that a query sees; 0: all                        */
     const float *distance; /* added to scores (distance.h), or NULL         */
+    const float *sinks;    /* [h] a logit of each head in the softmax's sum, whose share is lost; or NULL      */
+    float *shares;         /* [T, h] those shares of each query, written where it is not NULL                  */
 } calm_heads;
 
 /* Up to CALM_QUERY_ROWS queries of one head, and the keys that any of them sees. */
@@ -78,9 +80,10 @@ calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm
 calm_status calm_heads_keep(calm_ctx *ctx, const calm_config *config, size_t n_tokens, calm_heads_kept *out);
 size_t calm_heads_keep_bytes(const calm_config *config, size_t n_tokens);
 
-/* d = gradients of rotated q and k, of the shared key and of v, in the layout of `a`, from that of the context. */
+/* d = gradients of rotated q and k, of the shared key and of v, in the layout of `a`, from that of the context; dsinks
+ * [h] += those of the sinks (NULL: not wanted). */
 calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, const float *dcontext,
-                            const calm_heads *d);
+                            const calm_heads *d, float *dsinks);
 
 /* What its workers hold of ctx->scratch; besides it holds keys, shared keys and values [T, width] of all query
  * heads. */

@@ -49,6 +49,10 @@ calm_status calm_mlp_project(calm_ctx *ctx, const calm_config *config, const cal
 
 void calm_mlp_combine(const calm_config *config, size_t n, float *a, const float *b)
 {
+    if (b && config->glu_limit > 0) {
+        calm_vec_clamped_glu(n, config->glu_limit, config->glu_alpha, a, b);
+        return;
+    }
     /* The usual case in one pass over both; silu(a) b rounds the same in one loop or two. */
     if (b && config->activation == CALM_ACTIVATION_SILU) {
         calm_vec_silu_mul(n, a, b);

@@ -223,8 +223,8 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
         const char *type = types ? calm_json_string(calm_json_at(types, i), "") : NULL;
         const bool slide = type ? strcmp(type, "sliding_attention") == 0 : slides && slides(i, pattern);
         if (type && !slide && strcmp(type, "full_attention") != 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported", path, i,
-                             type);
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported; expected "
+                             "full_attention or sliding_attention", path, i, type);
         /* A width that is left to null is a decision (Mistral 0.2); one that is missing for a block said to slide is a
          * fault. */
         if (slide && width == 0 && (type || calm_json_typeof(calm_json_get(root, "sliding_window")) != CALM_JSON_NULL))

@@ -74,6 +74,7 @@ typedef struct calm_moe_config {
     bool norm_top_k;              /* weights of the chosen experts are divided by their sum  */
     bool *sparse;                 /* [n_blocks] the MLP of this block is a mixture           */
     calm_router_score score;      /* router.h has the formulas                               */
+    bool bias;                    /* linears of experts have biases                          */
     bool choice_bias;             /* a vector is added to the scores for the choice alone    */
     size_t n_groups, top_groups;  /* of experts; 0 or 1: none                                */
     bool group_by_max;            /* a group counts by its largest score, not its two        */
@@ -114,6 +115,7 @@ struct calm_config {
     bool head_bias;                   /* the head of a decoder has one                          */
     bool bias[CALM_N_ROLES];          /* this role's linear has one                             */
     calm_activation activation;
+    float glu_limit, glu_alpha;       /* of a clamped gate (calm_vec_clamped_glu); 0: `activation`  */
     calm_activation head_activation;  /* of a masked language model's head                      */
     calm_qk_norm qk_norm;
     float attention_scale;            /* of q . k                                               */

@@ -11,9 +11,9 @@
 
 /* ---- which tensors ---- */
 
-/* Both tensors of a block; NULL: it has none. */
+/* The tensors of a block; NULL: it has none. */
 typedef struct fused {
-    const calm_tensor *gate_up, *down;
+    const calm_tensor *gate_up, *down, *gate_up_bias, *down_bias;
     bool transposed;
 } fused;
 
@@ -57,23 +57,46 @@ static calm_status check(calm_ctx *ctx, const calm_config *config, fused *of)
     return CALM_OK;
 }
 
+/* Biases of all experts, a row for each. */
+static calm_status check_bias(calm_ctx *ctx, const calm_config *config, const calm_tensor *bias, size_t width)
+{
+    const size_t expected[2] = {config->moe.n_experts, width};
+    char found[128], text[128];
+    if (bias->n_dims == 2 && bias->shape[0] == expected[0] && bias->shape[1] == width &&
+        calm_dtype_is_float(bias->dtype))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %s %s, expected floats %s from config.json", bias->file,
+                     bias->name, calm_dtype_name(bias->dtype), calm_shape_text(bias->n_dims, bias->shape, found),
+                     calm_shape_text(2, expected, text));
+}
+
 static calm_status find(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block,
                         const calm_safetensors *set, fused *out)
 {
     const calm_names *names = config->arch->names;
-    const char *const words[2] = {names->moe.fused_gate_up, names->moe.fused_down};
-    const calm_tensor *found[2];
-    char *name[2];
-    for (int i = 0; i < 2; i++) {
+    const char *const words[4] = {names->moe.fused_gate_up, names->moe.fused_down, names->moe.fused_gate_up_bias,
+                                  names->moe.fused_down_bias};
+    const int n = config->moe.bias ? 4 : 2;
+    const calm_tensor *found[4] = {NULL};
+    char *name[4];
+    int there = n;
+    for (int i = n - 1; i >= 0; i--) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name[i], "%s%s.%zu.%s", prefix, names->blocks, block, words[i]));
         found[i] = calm_safetensors_find(set, name[i]);
+        there = found[i] ? i : there;
     }
-    *out = (fused){found[0], found[1], false};
-    if (!found[0] && !found[1])
+    *out = (fused){found[0], found[1], found[2], found[3], false};
+    /* All of them or none. */
+    for (int i = 0; there < n && i < n; i++)
+        if (!found[i])
+            return calm_fail(ctx, CALM_ENOTFOUND, "%s: tensor %s is missing; %s is there", found[there]->file, name[i],
+                             name[there]);
+    if (there == n)
         return CALM_OK;
-    if (!found[0] || !found[1])
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: tensor %s is missing; %s is there", found[found[0] ? 0 : 1]->file,
-                         name[found[0] ? 1 : 0], name[found[0] ? 0 : 1]);
+    if (n == 4) {
+        CALM_TRY(check_bias(ctx, config, found[2], 2 * config->moe.inner));
+        CALM_TRY(check_bias(ctx, config, found[3], config->hidden));
+    }
     return check(ctx, config, out);
 }
 
@@ -132,13 +155,47 @@ static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t exp
     return CALM_OK;
 }
 
+/* The bias of that matrix, a part of the expert's row of `whole`. */
+static calm_status add_bias(calm_ctx *ctx, listing *to, size_t block, size_t expert, calm_role role,
+                            const calm_tensor *whole)
+{
+    const bool down = role == CALM_ROLE_DOWN, interleaved = to->config->arch->names->moe.interleaved && !down;
+    const size_t experts = to->config->moe.n_experts, part = whole->bytes / experts, row = whole->shape[1];
+    const size_t second = role == CALM_ROLE_UP;
+    calm_tensor *out = &to->tensors[to->n++];
+    const char *module;
+    char *name;
+    calm_turned *v;
+    CALM_TRY(calm_role_module(ctx, to->config, to->prefix, block, role, (long)expert, &module));
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.bias", module));
+    /* File, shard and dtype stay, as of the weights. */
+    *out = *whole;
+    out->name = name;
+    out->n_dims = 1;
+    out->shape[0] = out->n_elements = down ? row : row / 2;
+    out->shape[1] = 0;
+    /* As of the weights each byte belongs to one of them. */
+    out->bytes = down ? part : part / 2;
+    out->data = whole->data + expert * part + second * out->bytes;
+    if (!interleaved)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, v, 1));
+    *v = (calm_turned){.whole = whole, .first = expert * row + second, .row_step = 2, .column_step = 1};
+    out->entry = v;
+    out->source = &calm_turned_source;
+    return CALM_OK;
+}
+
 static calm_status add_experts(calm_ctx *ctx, listing *to, size_t block, const fused *of)
 {
-    for (size_t e = 0; e < to->config->moe.n_experts; e++) {
-        CALM_TRY(add_view(ctx, to, block, e, CALM_ROLE_GATE, of->gate_up, of->transposed));
-        CALM_TRY(add_view(ctx, to, block, e, CALM_ROLE_UP, of->gate_up, of->transposed));
-        CALM_TRY(add_view(ctx, to, block, e, CALM_ROLE_DOWN, of->down, of->transposed));
-    }
+    static const calm_role roles[] = {CALM_ROLE_GATE, CALM_ROLE_UP, CALM_ROLE_DOWN};
+    for (size_t e = 0; e < to->config->moe.n_experts; e++)
+        for (size_t r = 0; r < sizeof roles / sizeof *roles; r++) {
+            const bool down = roles[r] == CALM_ROLE_DOWN;
+            CALM_TRY(add_view(ctx, to, block, e, roles[r], down ? of->down : of->gate_up, of->transposed));
+            if (of->down_bias)
+                CALM_TRY(add_bias(ctx, to, block, e, roles[r], down ? of->down_bias : of->gate_up_bias));
+        }
     return CALM_OK;
 }
 
@@ -146,7 +203,8 @@ static bool is_fused(const fused *blocks, size_t n, const calm_tensor *tensor)
 {
     bool found = false;
     for (size_t b = 0; b < n && !found; b++)
-        found = blocks[b].gate_up == tensor || blocks[b].down == tensor;
+        found = blocks[b].gate_up == tensor || blocks[b].down == tensor || blocks[b].gate_up_bias == tensor
+                || blocks[b].down_bias == tensor;
     return found;
 }
 
@@ -168,8 +226,8 @@ calm_status calm_experts_unfuse(calm_ctx *ctx, const calm_config *config, const 
     }
     if (!n_fused)
         return CALM_OK;
-    /* Three matrices an expert, in place of two tensors a block. */
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, list.tensors, n + 3 * n_fused * config->moe.n_experts));
+    /* Three matrices an expert, and as many biases, in place of the tensors of a block. */
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, list.tensors, n + 6 * n_fused * config->moe.n_experts));
     for (size_t i = 0; i < n; i++)
         if (!is_fused(blocks, n_blocks, calm_safetensors_at(set, i)))
             list.tensors[list.n++] = *calm_safetensors_at(set, i);

@@ -150,6 +150,9 @@ static void add_rope(builder *b, int64_t context)
     if (yarn) {
         set_number(scaling, "beta_fast", take_number(b, "rope.scaling.yarn_beta_fast", 32));
         set_number(scaling, "beta_slow", take_number(b, "rope.scaling.yarn_beta_slow", 1));
+        /* As all of the family are trained, though llama.cpp rounds the ramp's ends. */
+        if (is_family(b, "gpt_oss"))
+            calm_json_set_bool(scaling, "truncate", false);
     }
     calm_json_set(b->config, "rope_scaling", scaling);
 }
@@ -165,13 +168,14 @@ static void add_windows(builder *b, int64_t n_blocks)
         calm_json_set(b->config, "sliding_window", calm_json_new_null());
         calm_json_set_int(b->config, "sliding_window_pattern", 1);
     }
-    if (!is_gemma(b) && !quarter)
+    if (!is_gemma(b) && !quarter && !is_family(b, "gpt_oss"))
         return;
     calm_json *types = calm_json_new_array();
     set_size(b, "sliding_window", "attention.sliding_window", is_family(b, "gemma3") ? 1024 : 4096);
     for (int64_t i = 0; i < n_blocks && i < 4096; i++) {
         /* Without the pattern: every other block, five of six, three of four, as llama.cpp has it. */
-        bool slides = is_family(b, "gemma2") ? i % 2 == 0 : quarter ? i % 4 != 3 : i % 6 != 5;
+        const bool other = is_family(b, "gemma2") || is_family(b, "gpt_oss");
+        bool slides = other ? i % 2 == 0 : quarter ? i % 4 != 3 : i % 6 != 5;
         if (pattern && pattern->array && pattern->kind == CALM_GGUF_BOOL && (size_t)i < pattern->n)
             slides = pattern->data[i] != 0;
         calm_json_add_string(types, slides ? "sliding_attention" : "full_attention");
@@ -266,6 +270,7 @@ static void add_experts(builder *b)
                                             {"granitemoe", "num_local_experts", "num_experts_per_tok"},
                                             {"minimax_m2", "num_local_experts", "num_experts_per_tok"},
                                             {"phimoe", "num_local_experts", "num_experts_per_tok"},
+                                            {"gpt_oss", "num_local_experts", "num_experts_per_tok"},
                                             {NULL, "num_experts", "num_experts_per_tok"}};
     size_t of = 0;
     const bool qwen = is_family(b, "qwen2_moe") || is_family(b, "qwen3_moe");

@@ -8,6 +8,7 @@
 #include "ptq/base/scope.h"
 #include "ptq/base/file.h"
 #include "ptq/model/gguf_config.h"
+#include "ptq/model/gguf_names_impl.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
@@ -60,7 +61,7 @@ static void fill_tensor(const opened *from, const calm_gguf_entry *entry, const 
     const calm_dtype dtype = calm_ggml_dtype(stored->type);
     /* Blocks have no separate dtype: they are read as float32. */
     const bool experts = entry->spot.expert >= 0;
-    const size_t bytes = experts ? stored->bytes / stored->dims[2] : stored->bytes;
+    const size_t bytes = experts ? stored->bytes / calm_gguf_experts_in(stored) : stored->bytes;
     /* The experts of a projection share a tensor; each has an equal part of its bytes. */
     *out = (calm_tensor){.name = entry->name,
                          .dtype = dtype == CALM_N_DTYPES ? CALM_F32 : dtype,

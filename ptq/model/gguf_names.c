@@ -39,6 +39,8 @@ static const calm_gguf_arch all[] = {
     {.name = "granite", .family = "granite", .permuted = true, .scaled = true},
     {.name = "granitemoe", .family = "granitemoe", .permuted = true, .scaled = true, .experts = true,
      .norm_top_k = true},
+    {.name = "gpt-oss", .family = "gpt_oss", .own_head = true, .biases = true, .needs_bias = true, .experts = true,
+     .norm_top_k = true, .mlp_norm = "post_attention_norm"},
     {.name = "mistral3", .family = "ministral3", .permuted = true, .grows = true},
     {.name = "cohere2", .family = "cohere2", .fixed_head = true, .scaled = true, .quarter = true},
     {.name = "glm4moe", .family = "glm4_moe", .partial = true, .experts = true, .dense_lead = true, .routes = true,
@@ -280,10 +282,14 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
 
 /* ---- from a GGUF file ---- */
 
-bool calm_gguf_is_experts(const char *name)
+size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor)
 {
-    const char *dot = strrchr(name, '.');
-    return strncmp(name, "blk.", 4) == 0 && dot && dot - name > 5 && strncmp(dot - 5, "_exps", 5) == 0;
+    const char *name = tensor->name, *dot = strrchr(name, '.');
+    if (strncmp(name, "blk.", 4) != 0 || !dot || dot - name <= 5 || strncmp(dot - 5, "_exps", 5) != 0)
+        return 0;
+    return tensor->n_dims == 3                                  ? tensor->dims[2]
+           : tensor->n_dims == 2 && strcmp(dot, ".bias") == 0 ? tensor->dims[1]
+                                                                : 0;
 }
 
 /* The way back: the module of block N that has this word. */
@@ -444,7 +450,8 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
     CALM_TRY(calm_gguf_name_of(ctx, list->arch, "model.", &entry->spot, &name));
     entry->name = name;
     /* GGUF has the fastest dimension first, checkpoints the slowest; of three dimensions an entry is one matrix. */
-    entry->n_dims = stored->n_dims < 2 ? 1 : 2;
+    const bool bias = entry->spot.expert >= 0 && stored->n_dims == 2;    /* a row for each expert */
+    entry->n_dims = stored->n_dims < 2 || bias ? 1 : 2;
     entry->shape[0] = entry->n_dims == 1 ? stored->dims[0] : stored->dims[1];
     entry->shape[1] = entry->n_dims == 1 ? 1 : stored->dims[0];
     const char *gate = list->arch->names->moe.shared_gate;
@@ -466,18 +473,19 @@ calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gg
     /* Counted first: one tensor of experts becomes many entries, and its size is untrusted. */
     for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
         const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
-        if (stored->n_dims == 3 && stored->dims[2] > MOST_EXPERTS)
+        const size_t experts = calm_gguf_experts_in(stored);
+        if (experts > MOST_EXPERTS)
             return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu experts, expected at most %zu",
-                             calm_gguf_path(file), stored->name, stored->dims[2], MOST_EXPERTS);
-        n += stored->n_dims == 3 && calm_gguf_is_experts(stored->name) ? stored->dims[2] : 1;
+                             calm_gguf_path(file), stored->name, experts, MOST_EXPERTS);
+        n += experts ? experts : 1;
     }
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, n));
     for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
         const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
-        const bool experts = stored->n_dims == 3 && calm_gguf_is_experts(stored->name);
+        const size_t experts = calm_gguf_experts_in(stored);
         const calm_gguf_tensor *factor;
         CALM_TRY(find_factor(ctx, out, stored, &factor));
-        for (size_t e = 0; e < (experts ? stored->dims[2] : 1); e++) {
+        for (size_t e = 0; e < (experts ? experts : 1); e++) {
             calm_gguf_entry *entry = &out->entries[out->n++];
             entry->stored = stored;
             entry->factor = factor;
@@ -494,10 +502,11 @@ static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, cons
 {
     /* Norm weights: llama.cpp multiplies by them as they are, so its files hold 1 + w. */
     const float added = entry->spot.plus_one ? 1 : 0;
+    const size_t at = entry->spot.expert > 0 ? (size_t)entry->spot.expert : 0;    /* of the biases of all experts */
     CALM_SCOPED_SCRATCH(ctx);
     float *row;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, entry->stored->dims[0]));
-    CALM_TRY(calm_gguf_to_f32(ctx, list->file, entry->stored, 0, 1, row));
+    CALM_TRY(calm_gguf_to_f32(ctx, list->file, entry->stored, at, 1, row));
     for (size_t i = 0; i < n; i++)
         out[i] = row[entry->head_dim ? permute_row(first + i, entry->head_dim) : first + i] - added;
     return CALM_OK;
@@ -521,7 +530,7 @@ static calm_status rows_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const 
 calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
                                    size_t first, size_t n, float *out)
 {
-    if (entry->stored->n_dims < 2)
+    if (entry->stored->n_dims < 2 || entry->n_dims == 1)
         return vector_to_f32(ctx, list, entry, first, entry->n_dims == 1 ? n : entry->shape[1], out);
     CALM_TRY(rows_to_f32(ctx, list, entry, first, n, out));
     if (!entry->factor)

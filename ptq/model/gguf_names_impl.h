@@ -9,7 +9,7 @@
 calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
                               char **out);
 
-/* Is this the name of a tensor that holds one matrix per expert? */
-bool calm_gguf_is_experts(const char *name);
+/* Of a tensor that holds a matrix, or a bias, of each expert: their number; 0: it is no such tensor. */
+size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor);
 
 #endif

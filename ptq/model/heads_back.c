@@ -3,6 +3,7 @@
  *   context = P V,  P = softmax(S)      dV = P^T dC     dP = dC V^T     dS = P (dP - rowsum(P dP))
  *   S = scale Q K^T                     dQ = scale dS K                 dK = scale dS^T Q
  *   S = cap tanh(scale Q K^T / cap)     dS (1 - tanh^2) instead of dS there
+ *   P with a sink of share s            dsink = - sum of s rowsum(P dP)
  *
  * P of a long window is computed again from q and k: T^2 / 2 values of every head would be most of the tape. */
 #include <string.h>
@@ -41,6 +42,7 @@ typedef struct scores {
     const calm_heads_kept *kept;
     const float *dcontext;
     float *dq, *dk, *dv, *dshared;
+    float *dsinks;    /* [h] added to; NULL: not wanted */
 } scores;
 
 /* A row of columns of this width for every query head. */
@@ -70,6 +72,17 @@ static calm_status softmax_again(calm_ctx *ctx, const scores *back, const calm_q
     for (size_t r = 0; r < n; r++)
         calm_vec_scale(n_keys, 1.0f / sums[r], p + r * n_keys);
     return CALM_OK;
+}
+
+/* What the rows of a head give back to its sink, whose value is 0 and whose share is what the keys leave. */
+static void sink_back(const calm_query_rows *rows, const float *p, const float *dp, float *dsink)
+{
+    for (size_t r = 0; r < rows->n; r++) {
+        float keys = 0;
+        for (size_t j = 0; j < rows->n_keys; j++)
+            keys += p[r * rows->n_keys + j];
+        *dsink -= (1 - keys) * (float)calm_vec_dot(rows->n_keys, p + r * rows->n_keys, dp + r * rows->n_keys);
+    }
 }
 
 /* One part of the key, from `columns` of q on: k, in rows of k_stride, meets that part of q. */
@@ -104,6 +117,8 @@ static calm_status back_query_rows(calm_ctx *ctx, const scores *back, const calm
     calm_sgemm_tn(n_keys, v, n, 1.0f, p, n_keys, dcontext, width, 1.0f,
                   back->dv + rows->key * width + rows->head * v, width);
     calm_sgemm_nt(n, n_keys, v, 1.0f, dcontext, width, a->v + rows->kv, a->kv_stride, 0.0f, ds, n_keys);
+    if (back->dsinks)
+        sink_back(rows, p, ds, &back->dsinks[rows->head]);
     /* Keys that a query does not see have p = 0, so nothing goes back to them. */
     for (size_t r = 0; r < n; r++) {
         calm_vec_softmax_back(n_keys, p + r * n_keys, ds + r * n_keys);
@@ -187,12 +202,12 @@ static calm_status add_groups(calm_ctx *ctx, size_t first, size_t n, void *user)
 }
 
 calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, const float *dcontext,
-                            const calm_heads *d)
+                            const calm_heads *d, float *dsinks)
 {
     const size_t n = a->span->n_tokens;
     /* A head is a task and has its own dk and dv, though heads share keys: their sum has one order, whichever ends
      * first, and there are as many tasks as query heads. */
-    scores back = {a, kept, dcontext, d->q, NULL, NULL, NULL};
+    scores back = {a, kept, dcontext, d->q, NULL, NULL, NULL, dsinks};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dk, n * row_of(a, a->k_width)));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dv, n * row_of(a, a->v_width)));

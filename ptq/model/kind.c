@@ -314,8 +314,10 @@ bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long exper
     /* Of the sublayer that completes the block, and of no expert. */
     if (hook == CALM_HOOK_BLOCK_OUT)
         return slot == calm_block_last_slot(config) && expert == CALM_NO_EXPERT;
-    if (hook == calm_sublayer_output(slot) || lists_hook(kind, hook))
+    if (hook == calm_sublayer_output(slot))
         return true;
+    if (lists_hook(kind, hook))
+        return kind->hook_width(config, hook, expert) > 0;
     for (size_t i = 0; i < kind->n_jobs; i++)
         if (calm_job_input(kind->jobs[i].job) == hook && calm_job_exists(config, kind->jobs[i].job))
             return true;

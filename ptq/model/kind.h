@@ -121,7 +121,7 @@ struct calm_kind {
     /* Dimensions of a plain tensor that the family names, *n_dims of them; 0: this block has none.  NULL: no plains. */
     void (*plain_shape)(const calm_config *config, calm_plain plain, size_t shape[CALM_PLAIN_DIMS], int *n_dims);
 
-    /* Width of one of `hooks`.  NULL: it has none. */
+    /* Width of one of `hooks`; 0: the block has it not.  NULL: it has none. */
     size_t (*hook_width)(const calm_config *config, calm_hook hook, long expert);
 
     /* The rows that give the input of a CALM_FOLD_ROWS job; false: a function stands between, nothing takes its scale.

@@ -24,7 +24,18 @@ static const calm_fusion fusions[] = {{{"q_proj", "k_proj", "v_proj"}, "qkv_proj
 static const calm_kind_plain plains[] = {
     {.plain = CALM_PLAIN_Q_NORM, .form = CALM_PLAIN_FAMILY_NORM, .word = "attn_q_norm"},
     {.plain = CALM_PLAIN_K_NORM, .form = CALM_PLAIN_FAMILY_NORM, .word = "attn_k_norm"},
+    {.plain = CALM_PLAIN_SINKS, .form = CALM_PLAIN_TENSOR, .word = "attn_sinks.weight"},
 };
+
+static const calm_hook hooks[] = {CALM_HOOK_SINK};
+
+static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
+{
+    (void)hook;
+    (void)expert;
+    /* Families without sinks have not the hook point either. */
+    return config->arch->names->plain[CALM_PLAIN_SINKS] ? config->n_heads : 0;
+}
 
 /* Queries are as wide as all heads together, keys and values as those that several may share. */
 static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
@@ -50,7 +61,13 @@ static void shape(const calm_config *config, calm_role role, long expert, size_t
 /* Families share tables of names, so that a name alone does not make a norm of q and k. */
 static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
 {
-    const size_t heads = plain == CALM_PLAIN_Q_NORM ? config->n_heads : config->n_kv;
+    const size_t heads = plain == CALM_PLAIN_K_NORM ? config->n_kv : config->n_heads;
+    if (plain == CALM_PLAIN_SINKS) {
+        /* A logit of each. */
+        dims[0] = heads;
+        *n_dims = 1;
+        return;
+    }
     /* Over a head every head has the same weights; over the whole projection each channel has its own. */
     dims[0] = (config->qk_norm == CALM_QK_NORM_HEAD ? 1 : heads) * config->head_dim;
     /* Some families switch it in their config. */
@@ -134,8 +151,11 @@ const calm_kind calm_kind_attention = {
     .n_fusions = sizeof fusions / sizeof *fusions,
     .plains = plains,
     .n_plains = sizeof plains / sizeof *plains,
+    .hooks = hooks,
+    .n_hooks = sizeof hooks / sizeof *hooks,
     .shape = shape,
     .plain_shape = plain_shape,
+    .hook_width = hook_width,
     .feed = feed,
     .run = calm_block_attention,
     .scratch_bytes = calm_block_attention_scratch_bytes,

@@ -43,7 +43,8 @@ size_t calm_mlp_hook_width(const calm_config *config, calm_hook hook, long exper
     return in;
 }
 
-/* down reads what the gate multiplies; without a gate the activation function stands between. */
+/* down reads what the gate multiplies; without a gate the activation function stands between, and a clamp keeps no
+ * scale. */
 bool calm_mlp_feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out)
 {
     const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
@@ -57,7 +58,7 @@ bool calm_mlp_feed(const calm_config *config, calm_job_kind job, long expert, ca
                        .heads = 1,
                        .width = inner,
                        .readers = 1};
-    return fused || calm_has_role(config, CALM_ROLE_GATE);
+    return (fused || calm_has_role(config, CALM_ROLE_GATE)) && config->glu_limit == 0;
 }
 
 /* Every token passes: rows of a window, not those of an expert. */

@@ -7,6 +7,16 @@
 /* The router's, of the mixture as a whole; the other is an expert's. */
 static const calm_hook hooks[] = {CALM_HOOK_GATE, CALM_HOOK_ROUTER_LOGITS};
 
+/* llama.cpp's word is the router's. */
+static const calm_kind_plain plains[] = {{.plain = CALM_PLAIN_ROUTER_BIAS, .form = CALM_PLAIN_TENSOR}};
+
+static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
+{
+    (void)plain;
+    dims[0] = config->moe.n_experts;
+    *n_dims = 1;
+}
+
 /* One value per expert. */
 static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 {
@@ -44,10 +54,13 @@ const calm_kind calm_kind_moe = {
     .slot = CALM_SUBLAYER_MLP,
     .jobs = calm_mlp_jobs,
     .n_jobs = CALM_MLP_JOBS,
+    .plains = plains,
+    .n_plains = sizeof plains / sizeof *plains,
     .hooks = hooks,
     .n_hooks = sizeof hooks / sizeof *hooks,
     .routed = true,
     .shape = calm_mlp_shape,
+    .plain_shape = plain_shape,
     .hook_width = hook_width,
     .feed = calm_mlp_feed,
     .back = &back,

@@ -118,7 +118,7 @@ calm_status calm_latent_back(calm_ctx *ctx, const calm_block *block, const calm_
     CALM_TRY(new_grads(ctx, block->config, &rows->heads, &d));
     CALM_TRY(linear_back(ctx, block, CALM_ROLE_O, tape->context, n, dy, grads, false, d.context));
     /* The steps of the forward pass in reverse. */
-    CALM_TRY(calm_heads_back(ctx, &rows->heads, &tape->kept, d.context, &d.heads));
+    CALM_TRY(calm_heads_back(ctx, &rows->heads, &tape->kept, d.context, &d.heads, NULL));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d.heads, calm_rope_rotate_back));
     CALM_TRY(queries_back(ctx, block, h, rows, grads, &d, dh));
     CALM_TRY(keys_back(ctx, block, h, rows, grads, &d, dh));

@@ -57,23 +57,32 @@ static void activate_back(calm_activation activation, size_t n, const float *x, 
     functions[activation](n, x, dy);
 }
 
+/* From dg [n] in da: da and, with a gate, db (mlp_combine). */
+static void uncombine(const calm_config *config, size_t n, const float *a, const float *b, float *da, float *db)
+{
+    if (b && config->glu_limit > 0) {
+        calm_vec_clamped_glu_back(n, config->glu_limit, config->glu_alpha, a, b, da, db);
+        return;
+    }
+    /* da holds dg until db is done. */
+    if (b) {
+        memcpy(db, a, n * sizeof *db);
+        calm_activate(config->activation, n, db);
+        calm_vec_mul(n, da, db);
+        calm_vec_mul(n, b, da);
+    }
+    activate_back(config->activation, n, a, da);
+}
+
 static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const mlp_task *task = user;
-    const calm_activation activation = task->config->activation;
     const size_t inner = task->inner, at = first * inner, count = n * inner;
     const bool up_first = task->both && task->config->arch->names->up_first;
     const float *a = task->tape->a + at;
     float *da = task->da + at, *db = task->db ? task->db + at : NULL;
     CALM_TRY(calm_mlp_transform(ctx, task->config, n, inner, da));
-    /* da holds dg until db is done. */
-    if (db) {
-        memcpy(db, a, count * sizeof *db);
-        calm_activate(activation, count, db);
-        calm_vec_mul(count, da, db);
-        calm_vec_mul(count, task->tape->b + at, da);
-    }
-    activate_back(activation, count, a, da);
+    uncombine(task->config, count, a, task->tape->b ? task->tape->b + at : NULL, da, db);
     for (size_t t = first; task->both && t < first + n; t++) {
         memcpy(task->both + t * 2 * inner, (up_first ? task->db : task->da) + t * inner, inner * sizeof *da);
         memcpy(task->both + t * 2 * inner + inner, (up_first ? task->da : task->db) + t * inner, inner * sizeof *db);

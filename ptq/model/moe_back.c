@@ -191,6 +191,9 @@ static calm_status router_back(calm_ctx *ctx, const moe_task *moe, size_t n)
     /* Again rather than kept: 2 E of the 6 top_k M operations of a channel. */
     calm_router_logits(moe->block, moe->h, n, task.p);
     CALM_TRY(calm_parallel_rows(ctx, n, route_back, &task));
+    float *dbias = moe->grads->plain[CALM_PLAIN_ROUTER_BIAS];
+    for (size_t t = 0; dbias && t < n; t++)
+        calm_vec_add(n_experts, task.dlogits + t * n_experts, dbias);
     if (moe->grads->router)
         CALM_TRY(calm_product(ctx, CALM_PRODUCT_TN, n_experts, width, n, task.dlogits, n_experts, moe->h, width, 1,
                               moe->grads->router, width));

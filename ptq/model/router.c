@@ -15,7 +15,11 @@
 void calm_router_logits(const calm_block *block, const float *h, size_t n, float *logits)
 {
     const size_t width = block->config->hidden, experts = block->config->moe.n_experts;
-    calm_sgemm_nt(n, experts, width, 1.0f, h, width, block->moe.router, width, 0.0f, logits, experts);
+    const float *bias = block->plain[CALM_PLAIN_ROUTER_BIAS].w;
+    /* The bias is what the product adds to. */
+    for (size_t t = 0; bias && t < n; t++)
+        memcpy(logits + t * experts, bias, experts * sizeof *logits);
+    calm_sgemm_nt(n, experts, width, 1.0f, h, width, block->moe.router, width, bias ? 1.0f : 0.0f, logits, experts);
 }
 
 /* ---- scores ---- */

@@ -1,6 +1,6 @@
 /* Routing: which experts a token goes to and what their outputs are multiplied by.
  *
- *   r = h R^T                          logits
+ *   r = h R^T + a                      logits, a of the families that have it
  *   s = softmax(r) or sigmoid(r)       scores of all experts
  *   c = s + b                          what the choice is by, b a vector of the checkpoint or 0
  *   the top k of c; with groups of the E / n experts of one after another only those of the best groups, a group by the

@@ -35,11 +35,17 @@ static calm_status turn(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, siz
     return CALM_OK;
 }
 
+/* A vector is rows of one number. */
+static size_t row_width(const calm_tensor *tensor)
+{
+    return tensor->n_dims == 1 ? 1 : tensor->shape[1];
+}
+
 /* Whole rows r0 .. r0 + rows - 1. */
 static calm_status widen_rows(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, size_t rows, float *out)
 {
     const calm_turned *v = tensor->entry;
-    const size_t width = tensor->shape[1];
+    const size_t width = row_width(tensor);
     for (size_t r = 0; v->column_step == 1 && r < rows; r++)
         CALM_TRY(read_run(ctx, v, (r0 + r) * v->row_step, width, out + r * width));
     /* Elements of a column of the matrix are neighbours in the file. */
@@ -53,7 +59,7 @@ static calm_status widen_rows(calm_ctx *ctx, const calm_tensor *tensor, size_t r
 /* A calm_tensor_source.  Parts of rows are rare: all of those that they are in are read. */
 static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n, float *out)
 {
-    const size_t width = tensor->shape[1], begin = first / width, end = (first + n + width - 1) / width;
+    const size_t width = row_width(tensor), begin = first / width, end = (first + n + width - 1) / width;
     float *rows = out;
     (void)self;
     CALM_SCOPED_SCRATCH(ctx);

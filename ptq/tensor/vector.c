@@ -153,6 +153,16 @@ CALM_VECTORIZE void calm_vec_silu_mul(size_t n, float *gate, const float *up)
         gate[i] = gate[i] / (1.0f + exp_one(-gate[i])) * up[i];
 }
 
+CALM_VECTORIZE void calm_vec_clamped_glu(size_t n, float limit, float alpha, float *gate, const float *up)
+{
+    for (size_t i = 0; i < n; i++) {
+        /* Comparisons that a NaN loses, so that it stays one. */
+        const float g = gate[i] > limit ? limit : gate[i];
+        const float u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+        gate[i] = (u + 1.0f) * (g / (1.0f + exp_one(-alpha * g)));
+    }
+}
+
 CALM_VECTORIZE static void scale_rows(size_t d, const float *x, const float *weight, float factor, float *out)
 {
     for (size_t i = 0; i < d; i++)

@@ -37,6 +37,10 @@ double calm_vec_ddot(size_t n, const double *a, const double *b);
 /* gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). */
 void calm_vec_silu_mul(size_t n, float *gate, const float *up);
 
+/* gate[i] = (u + 1) g s(alpha g), g = min(gate[i], limit), u = up[i] within -limit .. limit,
+ * s(x) = 1 / (1 + exp(-x)). */
+void calm_vec_clamped_glu(size_t n, float limit, float alpha, float *gate, const float *up);
+
 /* In place: x / (1 + exp(-x)); x/2 (1 + erf(x / sqrt 2)); x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); max(x, 0). */
 void calm_vec_silu(size_t n, float *x);
 void calm_vec_gelu(size_t n, float *x);

@@ -16,6 +16,19 @@ CALM_VECTORIZE void calm_vec_silu_back(size_t n, const float *x, float *dy)
     }
 }
 
+/* f(g) = g s with s = 1 / (1 + exp(-alpha g)), f' = s + alpha g s (1 - s). */
+CALM_VECTORIZE void calm_vec_clamped_glu_back(size_t n, float limit, float alpha, const float *gate, const float *up,
+                                              float *dy, float *dup)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float g = gate[i] > limit ? limit : gate[i];
+        const float u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+        const float s = 1.0f / (1.0f + exp_one(-alpha * g));
+        dup[i] = u == up[i] ? dy[i] * g * s : 0;
+        dy[i] = g == gate[i] ? dy[i] * (u + 1.0f) * (s + alpha * g * s * (1.0f - s)) : 0;
+    }
+}
+
 /* x P(x) with the normal distribution P, whose derivative is its density. */
 void calm_vec_gelu_back(size_t n, const float *x, float *dy)
 {

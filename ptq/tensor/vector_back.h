@@ -13,6 +13,11 @@ void calm_vec_gelu_back(size_t n, const float *x, float *dy);
 void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy);
 void calm_vec_relu_back(size_t n, const float *x, float *dy);
 
+/* Of y = calm_vec_clamped_glu from the operands gate and up: dup, and dgate in place of dy.  What is cut off has no
+ * gradient. */
+void calm_vec_clamped_glu_back(size_t n, float limit, float alpha, const float *gate, const float *up, float *dy,
+                               float *dup);
+
 /* dy[i] *= f'(x[i]) for f = cap tanh(scale x / cap). */
 void calm_vec_soft_cap_back(size_t n, float scale, float cap, const float *x, float *dy);
 

@@ -24,6 +24,7 @@ typedef struct setting {
     size_t rotary;     /* channels that turn; 0: all, NO_ROTARY: none */
     bool distance;     /* a number for the distance is added         */
     bool gaps;         /* positions rise by 1, 2, 3, 1, 2, 3, ...    */
+    double sinks;      /* heads have sinks of about this; 0: none    */
 } setting;
 
 #define NO_ROTARY ((size_t)-1)
@@ -109,6 +110,8 @@ static void new_block(const setting *s, fixture *f)
     f->block.weight[CALM_ROLE_V] = draw_weight(kv, s->hidden, s->bias, 3);
     f->block.weight[CALM_ROLE_O] = draw_weight(s->hidden, q, s->bias, 4);
     f->block.distance = s->distance ? draw(s->n_heads * CALM_DISTANCE_WIDTH, 0, 2, 7) : NULL;
+    if (s->sinks != 0)
+        f->block.plain[CALM_PLAIN_SINKS] = (calm_norm){.width = s->n_heads, .w = draw(s->n_heads, s->sinks, 1, 8)};
     f->block.plain[CALM_PLAIN_Q_NORM] = draw_norm(s, s->n_heads, 5);
     f->block.plain[CALM_PLAIN_K_NORM] = draw_norm(s, s->n_kv, 6);
 }
@@ -194,7 +197,8 @@ static void attend(const calm_block *block, const double *q, const double *k, co
     const calm_config *config = block->config;
     const size_t d = config->head_dim, kv = head / (config->n_heads / config->n_kv), kv_width = config->n_kv * d;
     const double cap = (double)config->attention_cap;
-    double sum = 0;
+    const float *sinks = block->plain[CALM_PLAIN_SINKS].w;
+    double sum = sinks ? exp((double)sinks[head]) : 0;
     for (size_t j = 0; j < span->n_tokens; j++) {
         double dot = 0;
         for (size_t c = 0; c < d; c++)
@@ -353,6 +357,60 @@ TEST(capped_scores)
 }
 END_OF_TEST
 
+/* Of a sink that is far above all scores nothing but the bias is left, of one far below all. */
+TEST(learned_sinks)
+{
+    static const double sizes[] = {-150, -3, 1, 6, 150};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .bias = true, .sinks = sizes[i]});
+        compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 1, .head_dim = 6, .window = 100, .cap = 20,
+                              .bias = true, .gaps = true, .sinks = sizes[i]});
+    }
+}
+END_OF_TEST
+
+/* What was observed of the sinks. */
+typedef struct seen_shares {
+    float values[3 * 2];
+    size_t n;
+} seen_shares;
+
+static calm_status keep_shares(void *user, calm_ctx *task, const calm_observation *seen)
+{
+    seen_shares *to = user;
+    (void)task;
+    if (seen->hook != CALM_HOOK_SINK)
+        return CALM_OK;
+    ck_assert(seen->n_rows == 3 && seen->width == 2 && seen->expert == CALM_NO_EXPERT);
+    memcpy(to->values, seen->x, sizeof to->values);
+    to->n++;
+    return CALM_OK;
+}
+
+/* With equal scores a query of t + 1 keys gives its sink e^s / (e^s + t + 1), all of it where e^s is not finite. */
+TEST(shares_of_sinks)
+{
+    const float sinks[] = {0.5f, 200};
+    fixture f;
+    calm_rope rope;
+    seen_shares seen = {.n = 0};
+    const calm_observer observer = {keep_shares, &seen};
+    const calm_span span = {.n_tokens = 3};
+    float out[3 * 12], *h;
+    new_block(&(setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .rotary = NO_ROTARY}, &f);
+    f.block.plain[CALM_PLAIN_SINKS] = (calm_norm){.width = 2, .w = sinks};
+    ck_ok(CALM_NEW(ctx, ctx->out, h, 3 * 12));
+    ck_ok(calm_rope_init(ctx, &f.config, 4, &rope));
+    ck_ok(calm_block_attention(ctx, &f.block, &rope, h, &span, out, &observer));
+    ck_assert_uint_eq(seen.n, 1);
+    for (size_t t = 0; t < 3; t++) {
+        /* exp, a sum of four terms and a quotient in float32. */
+        ck_assert(fabs((double)seen.values[2 * t] - exp(0.5) / (exp(0.5) + (double)t + 1)) < 8 * 0x1p-24);
+        ck_assert(seen.values[2 * t + 1] == 1);
+    }
+}
+END_OF_TEST
+
 /* Windows count positions, not tokens. */
 TEST(positions_with_gaps)
 {
@@ -388,9 +446,9 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("attention_oracle", (const TTest *[]){full_attention, grouped_queries, sliding_windows,
-                                                           norms_over_the_whole_projection, one_matrix_for_q_k_and_v,
-                                                           encoders, windows_both_ways, distances, capped_scores,
-                                                           positions_with_gaps, partial_rotation,
-                                                           windows_longer_than_the_tables, NULL});
+    return run_tests("attention_oracle",
+                     (const TTest *[]){full_attention, grouped_queries, sliding_windows,
+                                       norms_over_the_whole_projection, one_matrix_for_q_k_and_v, encoders,
+                                       windows_both_ways, distances, capped_scores, learned_sinks, shares_of_sinks,
+                                       positions_with_gaps, partial_rotation, windows_longer_than_the_tables, NULL});
 }

@@ -98,6 +98,7 @@ def check_loaded(folder):
 
 def torch_model(model, folder):
     """MODEL with the file's weights, in float32."""
+    import fused_experts
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -114,13 +115,8 @@ def torch_model(model, folder):
     router = "block_sparse_moe.router"    # Granite's, which transformers 5 has without the word "layer"
     if any(k.endswith(router + ".weight") for k in out.state_dict()):
         values = {k.replace(router + ".layer.", router + "."): v for k, v in values.items()}
-    for name in [k for k in out.state_dict() if k.endswith((".experts.gate_up_proj", ".experts.down_proj"))]:
-        stem, word = name.rsplit(".", 1)
-        named = f"{stem}.0.gate_proj.weight" in values or f"{stem}.0.down_proj.weight" in values
-        gate, up, down = ("gate_proj", "up_proj", "down_proj") if named else ("w1", "w3", "w2")
-        parts = [gate, up] if word == "gate_up_proj" else [down]
-        experts = range(out.state_dict()[name].shape[0])
-        values[name] = torch.stack([torch.cat([values.pop(f"{stem}.{e}.{p}.weight") for p in parts]) for e in experts])
+    if any(fused_experts.is_fused(k) for k in out.state_dict()):
+        values = fused_experts.fuse(values, out)
     missing, extra = out.load_state_dict(values, strict=False)
     assert not extra and set(missing) <= {"lm_head.weight"}, (missing, extra)
     out.tie_weights()
@@ -142,7 +138,7 @@ def check_logits(model, folder):
     engine = llama(folder, logits_all=True, type_k=0, type_v=0)
     reference = torch_model(model, folder)
     window = getattr(reference.config, "sliding_window", None) or 48
-    if reference.config.model_type.startswith(("gemma", "cohere2", "olmo3")):
+    if reference.config.model_type.startswith(("gemma", "cohere2", "olmo3", "gpt_oss")):
         window = 48    # llama.cpp slides here, and nowhere else
     ids = [(7 * i * i + 3 * i + 1) % min(reference.config.vocab_size, 61) for i in range(min(48, window))]
     engine.eval(ids)

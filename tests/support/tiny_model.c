@@ -121,6 +121,12 @@ static const tensor_row deepseek_v2[] = {EMBED, NORMS, {L "self_attn.q_proj.weig
 static const tensor_row deepseek_v3[] = {EMBED, NORMS, NARROW_Q, LATENT, MLP(DENSE), EXPERTS,
                                          GATED("mlp.shared_experts", 'e', SPARSE),
                                          {L "mlp.gate.e_score_correction_bias", 'E', 0, SPARSE}, HEAD, {0}};
+static const tensor_row gpt_oss[] = {EMBED, NORMS, QKV(ALWAYS), LINEAR("self_attn.o_proj", 'D', 'Q', ALWAYS, ALWAYS),
+                                     {L "self_attn.sinks", 'H', 0, ALWAYS},
+                                     LINEAR("mlp.router", 'E', 'D', ALWAYS, ALWAYS),
+                                     LINEAR("mlp.experts.@.gate_proj", 'M', 'D', ALWAYS, ALWAYS),
+                                     LINEAR("mlp.experts.@.up_proj", 'M', 'D', ALWAYS, ALWAYS),
+                                     LINEAR("mlp.experts.@.down_proj", 'D', 'M', ALWAYS, ALWAYS), HEAD, {0}};
 static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
@@ -235,6 +241,9 @@ static const struct family {
     {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", ROTARY, ernie4_5_moe, NULL, false, "moe_num_experts"},
     {"minimax_m2", "MiniMaxM2ForCausalLM", "minimax_m2", ROTARY ", \"rotary_dim\": 4", minimax_m2, NULL, false,
      "num_local_experts"},
+    {"gpt_oss", "GptOssForCausalLM", "gpt_oss", ROTARY ", \"rope_parameters\": {\"rope_type\": "
+     "\"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 16, \"truncate\": false}", gpt_oss, NULL, true,
+     "num_local_experts"},
     {"smollm3", "SmolLM3ForCausalLM", "smollm3", ROTARY ", \"no_rope_layer_interval\": 2", mistral, NULL, false, NULL},
     {"seed_oss", "SeedOssForCausalLM", "seed_oss", ROTARY, seed_oss,
      "\"attention_out_bias\": true, \"mlp_bias\": true", false, NULL},
@@ -280,7 +289,7 @@ static const struct family {
 
 const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "qwen2_moe", "qwen3_moe",
                                      "gemma2", "gemma3",  "phi3",    "olmo2", "mixtral",   "olmoe",
-                                     "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe",
+                                     "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe", "gpt_oss",
                                      "smollm3", "seed_oss", "olmo3", "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4",
                                      "granite", "granitemoe", "ministral3", "cohere2", "starcoder2",
                                      "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "bert", "bert_mlm", NULL};

@@ -357,6 +357,13 @@ END_OF_TEST
 
 TEST(windows)
 {
+    config_refuses("gpt_oss", "layer_types", "[" FULL "]", CALM_EFORMAT, "\"layer_types\": 1 entries, expected 2");
+    config_refuses("gpt_oss", "layer_types", "[" SLIDE ", \"chunked_attention\"]", CALM_EUNSUPPORTED,
+                   "\"layer_types\"[1]: \"chunked_attention\" is not supported; expected full_attention");
+    config_refuses("gpt_oss", "swiglu_limit", "0", CALM_EFORMAT, "swiglu_limit");
+    config_refuses("gpt_oss", "swiglu_limit", "\"7\"", CALM_EFORMAT, "swiglu_limit");
+    config_refuses("gpt_oss", "rope_parameters", NULL, CALM_EFORMAT, "rope_parameters");
+    config_refuses("gpt_oss", "num_experts_per_tok", "6", CALM_EFORMAT, "num_experts_per_tok");
     config_refuses("qwen3", "layer_types", "[\"full_attention\"]", CALM_EFORMAT,
                    "\"layer_types\": 1 entries, expected 2");
     config_refuses("qwen3", "layer_types", "[" FULL ", " FULL ", " FULL "]", CALM_EFORMAT,

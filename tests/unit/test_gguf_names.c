@@ -36,7 +36,11 @@ TEST(both_ways)
             ck_ok(calm_gguf_spot_of(ctx, arch, calm_model_prefix(model), name, &spot, &known));
             ck_assert_msg(known, "%s has no place", name);
             ck_assert_uint_le(strlen(spot.name), CALM_GGUF_NAME_MAX);
-            ck_assert((spot.expert >= 0) == calm_gguf_is_experts(spot.name));
+            /* Behind the sizes of one stands the number of experts. */
+            const int n_dims = calm_safetensors_at(set, i)->n_dims;
+            calm_gguf_tensor all = {.name = spot.name, .n_dims = n_dims + 1, .dims = {1, 1, 1, 1}};
+            all.dims[n_dims] = 7;
+            ck_assert_uint_eq(calm_gguf_experts_in(&all), spot.expert >= 0 ? 7 : 0);
             back = (calm_gguf_spot){.name = spot.name, .expert = spot.expert};
             ck_ok(calm_gguf_name_of(ctx, arch, calm_model_prefix(model), &back, &found));
             ck_assert_ptr_nonnull(found);
@@ -65,6 +69,10 @@ TEST(known_names)
         bool plus_one;
         char permutes;
     } rows[] = {
+        {"gpt_oss", "model.layers.3.self_attn.sinks", "blk.3.attn_sinks.weight", -1, false, 0},
+        {"gpt_oss", "model.layers.3.mlp.router.bias", "blk.3.ffn_gate_inp.bias", -1, false, 0},
+        {"gpt_oss", "model.layers.3.mlp.experts.12.up_proj.bias", "blk.3.ffn_up_exps.bias", 12, false, 0},
+        {"gpt_oss", "model.layers.3.post_attention_layernorm.weight", "blk.3.post_attention_norm.weight", -1, false, 0},
         {"qwen3", "model.embed_tokens.weight", "token_embd.weight", -1, false, 0},
         {"qwen3", "model.norm.weight", "output_norm.weight", -1, false, 0},
         {"qwen3", "lm_head.weight", "output.weight", -1, false, 0},

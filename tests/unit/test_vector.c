@@ -80,6 +80,11 @@ TEST(nan_stays)
         memcpy(y, x, sizeof y);
         calm_vec_silu_mul(20, y, up);
         ck_assert(isnan(y[at]));
+        memcpy(y, x, sizeof y);
+        calm_vec_clamped_glu(20, 1, 1.7f, y, up);
+        ck_assert(isnan(y[at]));
+        calm_vec_clamped_glu(20, 1, 1.7f, up, x);
+        ck_assert(isnan(up[at]));
     }
     float infinite[] = {INFINITY, -INFINITY};
     calm_vec_exp_sum(2, 0, infinite, infinite);
@@ -141,6 +146,27 @@ TEST(silu_times_up)
     }
     ck_assert(out[0] == 0 && out[2] == 200);
     ck_assert(fabsf(out[1]) < 1e-30f);
+}
+END_OF_TEST
+
+/* Within the limits, beyond them on either side, and at them. */
+TEST(clamped_glu)
+{
+    const double limit = 2.5, alpha = 1.75;
+    float gate[LONGEST], up[LONGEST], out[LONGEST];
+    fill(gate, LONGEST, 4, 5);
+    fill(up, LONGEST, 4, 6);
+    gate[0] = 2.5f, gate[1] = -300, gate[2] = 300, up[3] = 2.5f, up[4] = -2.5f, up[5] = -1;
+    memcpy(out, gate, sizeof out);
+    calm_vec_clamped_glu(LONGEST, (float)limit, (float)alpha, out, up);
+    for (size_t i = 0; i < LONGEST; i++) {
+        const double g = fmin((double)gate[i], limit), u = fmin(fmax((double)up[i], -limit), limit);
+        const double expected = (u + 1) * g / (1 + exp(-alpha * g));
+        /* exp 4 eps and its argument's rounding; two sums, quotient and product.  u + 1 may cancel. */
+        const double size = (fabs(u) + 1) * fabs(g) / (1 + exp(-alpha * g));
+        ck_near(out[i], expected, size * (12 + 2 * alpha * fabs(g)) * EPS + 4 * fabs(g) * exp(-87.9));
+    }
+    ck_assert(out[5] == 0);
 }
 END_OF_TEST
 
@@ -358,8 +384,9 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("vector",
-                     (const TTest *[]){exp_is_within_2_ulp, exp_at_the_ends, exp_does_not_depend_on_the_place,
-                                       nan_stays, softmax_numerators, exp_sum, silu_times_up, silu, gelu, gelu_by_tanh,
-                                       relu_and_products, soft_cap, layernorm, nan_stays_in_activations, rmsnorm,
-                                       max_and_its_first_place, sums, NULL});
+                     (const TTest *[]){exp_is_within_2_ulp, exp_at_the_ends,
+                                       exp_does_not_depend_on_the_place, nan_stays, softmax_numerators,
+                                       exp_sum, silu_times_up, clamped_glu, silu, gelu, gelu_by_tanh,
+                                       relu_and_products, soft_cap, layernorm, nan_stays_in_activations,
+                                       rmsnorm, max_and_its_first_place, sums, NULL});
 }

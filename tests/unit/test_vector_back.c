@@ -84,6 +84,42 @@ TEST(activation_functions_far_out)
 }
 END_OF_TEST
 
+static double clamped_glu(double gate, double up, double limit, double alpha)
+{
+    const double g = fmin(gate, limit), u = fmin(fmax(up, -limit), limit);
+    return (u + 1) * g / (1 + exp(-alpha * g));
+}
+
+/* Of the two slopes the terms are up to (limit + 1) (1 + 2 alpha |g|), each with some eight roundings and that of the
+ * exponential's argument.  What is cut off has none; at the limits there are two, and no number is so near to them. */
+TEST(clamped_glus)
+{
+    const double limit = 2.5, alpha = 1.75;
+    float gate[D], up[D], dy[D], dgate[D], dup[D];
+    size_t cut[2] = {0, 0};
+    fill(gate, D, 3, 7);
+    fill(up, D, 3, 8);
+    fill(dy, D, 1, 9);
+    memcpy(dgate, dy, sizeof dy);
+    calm_vec_clamped_glu_back(D, (float)limit, (float)alpha, gate, up, dgate, dup);
+    for (size_t i = 0; i < D; i++) {
+        const double g = (double)gate[i], u = (double)up[i], size = fabs((double)dy[i]);
+        ck_assert(fabs(g - limit) > STEP && fabs(fabs(u) - limit) > STEP);
+        const double of_gate =
+            (clamped_glu(g + STEP, u, limit, alpha) - clamped_glu(g - STEP, u, limit, alpha)) / (2 * STEP);
+        const double of_up =
+            (clamped_glu(g, u + STEP, limit, alpha) - clamped_glu(g, u - STEP, limit, alpha)) / (2 * STEP);
+        const double terms = (limit + 1) * (1 + 2 * alpha * fabs(g));
+        const double bound = (8 + alpha * fabs(g)) * EPS * size * terms + 1e-8 * size;
+        ck_near(dgate[i], (double)dy[i] * of_gate, bound);
+        ck_near(dup[i], (double)dy[i] * of_up, bound);
+        cut[0] += g > limit;
+        cut[1] += fabs(u) > limit;
+    }
+    ck_assert(cut[0] > 5 && cut[1] > 5);
+}
+END_OF_TEST
+
 /* scale (1 - tanh^2): t is good to 4 ulp, and 1 - t to 4 eps whatever it is; with t's argument off by 2 eps of up to 9.
  * From y, whose t is y / cap, likewise. */
 TEST(soft_caps)
@@ -257,6 +293,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("vector_back", (const TTest *[]){activation_functions, activation_functions_far_out, soft_caps,
-                                                      norms, softmax, lengths_of_rows, NULL});
+    return run_tests("vector_back", (const TTest *[]){activation_functions, activation_functions_far_out, clamped_glus,
+                                                      soft_caps, norms, softmax, lengths_of_rows, NULL});
 }
