@@ -13,6 +13,9 @@ void calm_vec_gelu_back(size_t n, const float *x, float *dy);
 void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy);
 void calm_vec_relu_back(size_t n, const float *x, float *dy);
 
+/* Through y[i] = x[i] sigmoid(gate[i]): dgate[i] written, dy[i] becomes dx[i]. */
+void calm_vec_sigmoid_mul_back(size_t n, const float *gate, const float *x, float *dy, float *dgate);
+
 /* dy[i] *= f'(x[i]) for f = cap tanh(scale x / cap). */
 void calm_vec_soft_cap_back(size_t n, float scale, float cap, const float *x, float *dy);
 
