@@ -11,6 +11,7 @@ typedef struct calm_heads {
     const calm_config *config;
     const calm_span *span;
     float *q, *k, *v; /* first columns of [T, q_stride] and [T, kv_stride]     */
+    float *gate; /* of the context, columns like those of q; NULL: none         */
     size_t q_stride, kv_stride;
     size_t window; /* keys that a query sees; 0: all                        */
     const float *distance; /* added to scores (distance.h), or NULL         */
@@ -26,6 +27,13 @@ typedef struct calm_query_rows {
 /* q, k and v of all tokens from h [T, D], in ctx->scratch: three products, or columns of one. */
 calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const float *h, calm_apply_fn *apply,
                                calm_heads *a);
+
+/* Rows of q from [q | gate] head by head to all of q, then all gates, as calm_heads_project leaves them, or with `back`
+ * the other way: of gradients. */
+calm_status calm_heads_part(calm_ctx *ctx, const calm_heads *a, bool back);
+
+/* The context [T, h d] times the sigmoid of its gate, in place, where the family has one. */
+calm_status calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context);
 
 /* Rows of width d or n_heads d that the norm of q or k sees in a token. */
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads);

@@ -133,6 +133,9 @@ struct calm_kind {
     /* What `run` holds of ctx->scratch at most.  `prepared`: inputs of linears are scaled or quantized. */
     size_t (*scratch_bytes)(const calm_config *config, size_t n_tokens, bool prepared);
 
+    /* Operations of a token, but for the products with weights, in a window of so many tokens; NULL: few. */
+    double (*operations)(const calm_config *config, double window);
+
     /* Of that what a thread holds that helps with another's window; NULL: nothing. */
     size_t (*helper_bytes)(const calm_config *config, size_t n_tokens);
 

@@ -46,8 +46,7 @@ calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, cons
 
 /* ---- backward ---- */
 
-/* In place from y's gradient to x's, y = f(x). */
-static void activate_back(calm_activation activation, size_t n, const float *x, float *dy)
+void calm_activate_back(calm_activation activation, size_t n, const float *x, float *dy)
 {
     static void (*const functions[])(size_t n, const float *x,
                                      float *dy) = {[CALM_ACTIVATION_SILU] = calm_vec_silu_back,
@@ -73,7 +72,7 @@ static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *use
         calm_vec_mul(count, da, db);
         calm_vec_mul(count, task->tape->b + at, da);
     }
-    activate_back(activation, count, a, da);
+    calm_activate_back(activation, count, a, da);
     for (size_t t = first; task->both && t < first + n; t++) {
         memcpy(task->both + t * 2 * inner, (up_first ? task->db : task->da) + t * inner, inner * sizeof *da);
         memcpy(task->both + t * 2 * inner + inner, (up_first ? task->da : task->db) + t * inner, inner * sizeof *db);

@@ -21,7 +21,8 @@ FOLDERS = {"llama": ["llama"], "mistral": ["mistral"], "qwen2": ["qwen2", "qwen2
            "qwen3": ["qwen3", "qwen3_vl"], "qwen2_moe": ["qwen2_moe"], "qwen3_moe": ["qwen3_moe", "qwen3_vl_moe"],
            "gemma2": ["gemma2"], "gemma3": ["gemma3"], "phi3": ["phi3"], "olmo2": ["olmo2"], "mixtral": ["mixtral"],
            "olmoe": ["olmoe"], "glm4_moe": ["glm4_moe"], "minimax_m2": ["minimax_m2"], "phimoe": ["phimoe"],
-           "ernie4_5_moe": ["ernie4_5_moe"], "bert": ["bert"], "roberta": ["roberta"], "xlm_roberta": ["xlm_roberta"],
+           "ernie4_5_moe": ["ernie4_5_moe"], "qwen3_5": ["qwen3_5"], "qwen3_5_moe": ["qwen3_5_moe"],
+           "qwen3_next": ["qwen3_next"], "lfm2": ["lfm2"], "lfm2_moe": ["lfm2_moe"], "bert": ["bert"], "roberta": ["roberta"], "xlm_roberta": ["xlm_roberta"],
            "distilbert": ["distilbert"], "mpnet": ["mpnet"], "modernbert": ["modernbert"], "nomic_bert": ["nomic_bert"],
            "gte": ["gte"], "eurobert": ["eurobert"], "embeddinggemma": ["gemma3"]}
 # What every family's forward pass runs through.
