@@ -70,6 +70,7 @@ typedef struct calm_feed {
     size_t first, stride;    /* of rows                                                              */
     size_t heads, width;     /* heads of `width` channels                                            */
     size_t readers;          /* heads of the input that read one of these: they share a scale        */
+    bool rotates;            /* nothing between rows and readers treats channels of a head apart: they may be turned */
     bool groups;             /* transforms are told which channels share one, were it each its own   */
 } calm_feed;
 

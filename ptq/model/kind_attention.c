@@ -70,6 +70,7 @@ static bool feed(const calm_config *config, calm_job_kind job, long expert, calm
                        .heads = config->n_kv,
                        .width = d,
                        .readers = config->n_heads / config->n_kv,
+                       .rotates = !config->output_gate,    /* which counts by channel */
                        .groups = true};
     return true;
 }
