@@ -94,6 +94,10 @@ TEST(published_keys)
         config_with(deltas[f], "mtp_num_hidden_layers", "1");
         config_with(deltas[f], "mtp_use_dedicated_embeddings", "false");
         config_with(deltas[f], "full_attention_interval", "4");
+        /* Of attention alone. */
+        const calm_config biased = config_with(deltas[f], "attention_bias", "true");
+        ck_assert(biased.bias[CALM_ROLE_Q] && biased.bias[CALM_ROLE_O] && !biased.bias[CALM_ROLE_DELTA_OUT]
+                  && !biased.bias[CALM_ROLE_DELTA_QKV] && !biased.bias[CALM_ROLE_DELTA_BA]);
         ck_assert_uint_eq(config_with(deltas[f], "partial_rotary_factor", "0.75").rope[CALM_ROPE_GLOBAL].rotary, 6);
     }
     ck_assert_uint_eq(config_with("qwen3_5", "partial_rotary_factor", NULL).rope[CALM_ROPE_GLOBAL].rotary, 2);
