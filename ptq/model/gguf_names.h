@@ -29,6 +29,8 @@ typedef struct calm_gguf_arch {
     bool quarter;          /* every fourth block is another: it does not slide, or does not turn              */
     bool windows;          /* of two families under one name the one whose blocks slide                       */
     bool needs_bias;       /* all linears have one                                                            */
+    bool mixers;           /* blocks mix tokens in several ways; calm writes such files and does not read them */
+    const char *final_norm;    /* the word of the norm before the head; NULL: output_norm                     */
     const char *mlp_norm;  /* the word of the MLP's IN norm; NULL: ffn_norm                                   */
 } calm_gguf_arch;
 

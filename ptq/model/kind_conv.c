@@ -254,7 +254,7 @@ static const calm_kind_job jobs[] = {
 static const calm_kind_word words[] = {{.role = CALM_ROLE_CONV_IN, .word = "shortconv.in_proj"},
                                        {.role = CALM_ROLE_CONV_OUT, .word = "shortconv.out_proj"}};
 
-static const calm_kind_plain plains[] = {{CALM_PLAIN_CONV, CALM_PLAIN_TENSOR, 0, "shortconv.conv"},
+static const calm_kind_plain plains[] = {{CALM_PLAIN_CONV, CALM_PLAIN_TENSOR, 0, "shortconv.conv.weight"},
                                          {CALM_PLAIN_CONV_BIAS, CALM_PLAIN_TENSOR, 0, NULL}};
 
 const calm_kind calm_kind_conv = {

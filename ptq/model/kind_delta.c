@@ -506,9 +506,9 @@ static const calm_fusion fusions[] = {{{"in_proj_qkv", "in_proj_z", NULL}, "in_p
                                       {{"in_proj_b", "in_proj_a", NULL}, "in_proj_ba"}};
 
 static const calm_kind_plain plains[] = {
-    {CALM_PLAIN_DELTA_CONV, CALM_PLAIN_TENSOR, 0, "ssm_conv1d"},
+    {CALM_PLAIN_DELTA_CONV, CALM_PLAIN_TENSOR, 0, "ssm_conv1d.weight"},
     {CALM_PLAIN_DELTA_A_LOG, CALM_PLAIN_TENSOR, 0, "ssm_a"},
-    {CALM_PLAIN_DELTA_DT, CALM_PLAIN_TENSOR, 0, "ssm_dt"},
+    {CALM_PLAIN_DELTA_DT, CALM_PLAIN_TENSOR, 0, "ssm_dt.bias"},
     {CALM_PLAIN_DELTA_NORM, CALM_PLAIN_RMS_NORM, 0, "ssm_norm"},
 };
 

@@ -117,6 +117,8 @@ def torch_model(model, folder):
         parts = [gate, up] if word == "gate_up_proj" else [down]
         experts = range(out.state_dict()[name].shape[0])
         values[name] = torch.stack([torch.cat([values.pop(f"{stem}.{e}.{p}.weight") for p in parts]) for e in experts])
+    # GGUF has a convolution by channels as a matrix.
+    values = {k: v.reshape(out.state_dict()[k].shape) if k.endswith("conv.weight") else v for k, v in values.items()}
     missing, extra = out.load_state_dict(values, strict=False)
     assert not extra and set(missing) <= {"lm_head.weight"}, (missing, extra)
     out.tie_weights()
