@@ -30,6 +30,7 @@ typedef struct options {
     calm_recipe_spec spec;
     const char *recipe_file;
     calm_bench_cluster cluster;
+    const char *kind;
     long long tokens, hidden, inner, heads, kv_heads, head_dim, repeats;
     bool json;
 } options;
@@ -44,6 +45,8 @@ static const calm_option table[] = {
     CALM_OPT("heads", heads, INT, "query heads", .fallback = "16", .min = 1, .max = 1024, .metavar = "N"),
     CALM_OPT("kv-heads", kv_heads, INT, "key/value heads", .fallback = "8", .min = 1, .max = 1024, .metavar = "N"),
     CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
+    CALM_OPT("kind", kind, STRING, "what mixes tokens in the block: attention, delta (of --kv-heads heads for keys and "
+             "--heads for values), conv", .fallback = "attention", .metavar = "NAME"),
     CALM_OPT("repeats", repeats, INT, "runs of each after one to warm up; 3 are enough where they take 10 s",
              .fallback = "10", .min = CALM_BENCH_RUNS, .max = 1000, .metavar = "N", .basic = true),
     CALM_OPT("ranks", cluster.ranks, NUMBERS, "cluster: numbers of ranks (default: 1, 2, 4, ... 256)",
@@ -88,6 +91,57 @@ static calm_status random_values(calm_ctx *ctx, size_t n, double middle, double 
     return CALM_OK;
 }
 
+/* A family with blocks of that kind, whose names they have. */
+static const calm_arch *arch_of(const calm_kind *mixer)
+{
+    static const char *const classes[] = {"Qwen3ForCausalLM", "Qwen3_5ForCausalLM", "Lfm2ForCausalLM"};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        const calm_arch *arch = calm_arch_find(classes[i], NULL);
+        for (calm_role role = 0; role < CALM_N_ROLES; role++)
+            if (arch->names->role[role] && calm_role_job(role) == mixer->jobs[0].job)
+                return arch;
+    }
+    return NULL;
+}
+
+/* The kind that --kind names, and with it the config's kinds. */
+static calm_status choose_mixer(calm_ctx *ctx, const options *o, calm_config *config)
+{
+    size_t n;
+    const calm_kind *const *kinds = calm_kinds(&n);
+    config->kind[CALM_SUBLAYER_MLP] = calm_kind_dense(config, CALM_SUBLAYER_MLP);
+    for (size_t i = 0; i < n && !config->arch; i++)
+        if (kinds[i]->slot == CALM_SUBLAYER_ATTENTION && strcmp(kinds[i]->name, o->kind) == 0) {
+            config->kind[CALM_SUBLAYER_ATTENTION] = kinds[i];
+            config->arch = arch_of(kinds[i]);
+        }
+    config->varied = true;
+    if (!config->arch)
+        return calm_fail(ctx, CALM_EARG, "calm bench: --kind %s: expected attention, delta or conv", o->kind);
+    config->delta = (calm_delta_shape){config->n_kv, config->n_heads, config->head_dim, config->head_dim};
+    config->conv_width = 4;
+    return CALM_OK;
+}
+
+/* Norms and other tensors of the mixer that are no linears. */
+static calm_status new_plains(calm_ctx *ctx, bench *b)
+{
+    const calm_kind *mixer = b->config.kind[CALM_SUBLAYER_ATTENTION];
+    for (size_t i = 0; i < mixer->n_plains; i++) {
+        size_t shape[CALM_PLAIN_DIMS], all = 1;
+        int n_dims;
+        float *values;
+        const calm_plain plain = mixer->plains[i].plain;
+        if (!calm_plain_shape(&b->config, mixer, plain, shape, &n_dims))
+            continue;
+        for (int d = 0; d < n_dims; d++)
+            all *= shape[d];
+        CALM_TRY(random_values(ctx, all, n_dims == 1 ? 1 : 0, 0.5, 100 + plain, &values));
+        b->block.plain[plain] = (calm_norm){CALM_NORM_RMS, 1e-6f, all, values, NULL};
+    }
+    return CALM_OK;
+}
+
 /* The first linear of a sublayer. */
 static calm_role first_role(const calm_config *config, calm_sublayer slot)
 {
@@ -102,8 +156,7 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
     const size_t hidden = (size_t)o->hidden, d = (size_t)o->head_dim;
     float *norm, *weights;
     *b = (bench){.tokens = (size_t)o->tokens, .n = (size_t)ctx->n_threads};
-    b->config = (calm_config){.arch = calm_arch_find("Qwen3ForCausalLM", NULL),
-                              .qk_norm = CALM_QK_NORM_HEAD,
+    b->config = (calm_config){.qk_norm = CALM_QK_NORM_HEAD,
                               .hidden = hidden,
                               .inner = (size_t)o->inner,
                               .n_blocks = 1,
@@ -115,6 +168,7 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
                               .rope = {{.theta = 1e6, .rotary = d, .factor = 1, .m = 1}}};
     if (o->heads % o->kv_heads || o->head_dim % 2)
         return calm_fail(ctx, CALM_EARG, "calm bench: --heads must be a multiple of --kv-heads, --head-dim even");
+    CALM_TRY(choose_mixer(ctx, o, &b->config));
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->config.window, 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->config.local_rope, 1));
     b->block = (calm_block){.config = &b->config};
@@ -127,14 +181,12 @@ static calm_status set_up(calm_ctx *ctx, const options *o, bench *b)
         CALM_TRY(random_values(ctx, weight->out * weight->in, 0, 0.1, role, &weights));
         weight->w = weights;
     }
-    CALM_TRY(random_values(ctx, hidden > d ? hidden : d, 1, 0, 0, &norm));
+    CALM_TRY(random_values(ctx, hidden, 1, 0, 0, &norm));
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         b->block.norm[s][CALM_NORM_IN] = (calm_norm){CALM_NORM_RMS, 1e-6f, hidden, norm, NULL};
         b->block.norm[s][CALM_NORM_OUT].width = b->block.norm[s][CALM_NORM_RESIDUAL].width = hidden;
     }
-    const calm_kind *mixer = calm_kind_dense(&b->config, CALM_SUBLAYER_ATTENTION);
-    for (size_t i = 0; i < mixer->n_plains; i++)    /* norms of q and k */
-        b->block.plain[mixer->plains[i].plain] = (calm_norm){CALM_NORM_RMS, 1e-6f, d, norm, NULL};
+    CALM_TRY(new_plains(ctx, b));
     CALM_TRY(random_values(ctx, b->n * b->tokens * b->config.hidden, 0, 2.0, 99, &b->x));
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->gram, hidden * hidden));
     CALM_TRY(CALM_NEW(ctx, ctx->out, b->scratch, b->n * b->tokens * b->config.inner));

@@ -7,7 +7,7 @@
 #include "ptq/base/arena.h"
 #include "ptq/base/status.h"
 
-#define CALM_MESSAGE_MAX 1024
+#define CALM_MESSAGE_MAX 2048
 
 /* Receives the progress of a long piece of work; called from the thread that runs it. */
 typedef void calm_tick_fn(void *user, size_t done, size_t total);

@@ -257,6 +257,22 @@ static void add_windows(writer *to, const calm_config *config)
         calm_gguf_element_bool(to->keys, config->window[i] != 0);
 }
 
+/* One number, or where blocks have other mixers one for each: 0 without attention. */
+static void add_kv_heads(writer *to, const calm_config *config)
+{
+    if (!calm_gguf_arch_of(config->arch)->mixers) {
+        add_u32(to, "attention.head_count_kv", config->n_kv);
+        return;
+    }
+    calm_gguf_add_array(to->keys, key(to, "attention.head_count_kv"), CALM_GGUF_I32, config->n_blocks);
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const bool attends = calm_kind_at(config, i, CALM_SUBLAYER_ATTENTION)
+                             == calm_kind_dense(config, CALM_SUBLAYER_ATTENTION);
+        calm_gguf_element_i32(to->keys, attends ? (int32_t)config->n_kv : 0);
+    }
+    add_u32(to, "shortconv.l_cache", config->conv_width);
+}
+
 /* Multipliers, where the family has them. */
 static void add_scales(writer *to, const calm_config *config)
 {
@@ -319,7 +335,7 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     add_u32(&to, "embedding_length", config->hidden);
     add_u32(&to, "feed_forward_length", config->inner);
     add_u32(&to, "attention.head_count", config->n_heads);
-    add_u32(&to, "attention.head_count_kv", config->n_kv);
+    add_kv_heads(&to, config);
     add_u32(&to, "attention.key_length", config->head_dim);
     add_u32(&to, "attention.value_length", config->head_dim);
     add_f32(&to, config->arch->norm == CALM_NORM_LAYER ? "attention.layer_norm_epsilon"

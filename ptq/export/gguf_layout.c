@@ -113,6 +113,12 @@ static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
         if (shape[0] == 1 && (strstr(part->spot.name, "ffn_gate_inp_shexp") || strstr(part->spot.name, "exp_probs_b")))
             tensor->n_dims = 1;
     }
+    /* The taps of a convolution by channels, [channels, 1, width]. */
+    if (source->n_dims == 3) {
+        tensor->n_dims = 2;
+        tensor->dims[0] = shape[2];
+        tensor->dims[1] = shape[0];
+    }
     if (part->of.kind == CALM_EXPORT_EXPERTS) {
         /* Behind the sizes of one: of a bias it has one. */
         tensor->dims[tensor->n_dims++] = config->moe.n_experts;

@@ -222,8 +222,8 @@ static calm_status plan_heads(calm_ctx *ctx, const work *w, const calm_export_pa
     calm_feed feed;
     calm_role last;
     const bool paired = find_pair(w, part->block, CALM_SUBLAYER_ATTENTION, &feed, &last), o = part->role == last;
-    /* Heads of other kinds are not rotated. */
-    if (!paired || (part->role != feed.role && !(o && part->kind == CALM_EXPORT_WEIGHT)))
+    /* Heads of other kinds are not rotated, nor those with a gate behind them. */
+    if (!paired || !feed.rotates || (part->role != feed.role && !(o && part->kind == CALM_EXPORT_WEIGHT)))
         return CALM_OK;
     CALM_TRY(balance(ctx, w, part->block, CALM_SUBLAYER_ATTENTION, &rows, &columns));
     if (o) {

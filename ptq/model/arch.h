@@ -34,6 +34,7 @@ typedef struct calm_ends {
 /* Keys of config.json for the sizes of a family that has its own; NULL: the usual ones. */
 typedef struct calm_size_keys {
     const char *hidden, *inner, *blocks, *heads, *positions, *eps, *activation;
+    const char *inner_first;    /* wins over `inner` where it is there; NULL: there is none such */
 } calm_size_keys;
 
 /* Names of modules: those of a block follow "<prefix><blocks>.<number>."; NULL where the family has none. */

@@ -33,7 +33,7 @@ static const calm_ends ends = {
 };
 
 static const calm_size_keys sizes = {"dim", "hidden_dim", "n_layers", "n_heads", "max_position_embeddings", NULL,
-                                     "activation"};
+                                     "activation", NULL};
 
 /* Its norms have no key for eps. */
 const calm_arch calm_arch_distilbert = {

@@ -71,7 +71,7 @@ static const calm_ends ends = {
 };
 
 static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                                     "max_position_embeddings", "norm_eps", "hidden_activation"};
+                                     "max_position_embeddings", "norm_eps", "hidden_activation", NULL};
 
 /* Both rotary embeddings have their own key. */
 const calm_arch calm_arch_modernbert = {

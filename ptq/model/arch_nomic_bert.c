@@ -57,7 +57,7 @@ static const calm_ends ends = {
 };
 
 static const calm_size_keys published = {"n_embd", "n_inner", "n_layer", "n_head", "n_positions",
-                                         "layer_norm_epsilon", "activation_function"};
+                                         "layer_norm_epsilon", "activation_function", NULL};
 
 /* GPT-2's keys where the file has them. */
 const calm_arch calm_arch_nomic_bert = {

@@ -207,6 +207,58 @@ size_t calm_heads_attend_bytes(size_t n_tokens)
     return CALM_BYTES(float, rows * n_tokens) + CALM_BYTES(float, rows);
 }
 
+/* ---- projections ---- */
+
+typedef struct part_task {
+    const calm_heads *a;
+    bool back;
+} part_task;
+
+static calm_status part_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const part_task *task = user;
+    const size_t d = task->a->config->head_dim, width = task->a->config->n_heads * d;
+    float *row;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, 2 * width));
+    for (size_t t = first; t < first + n; t++) {
+        float *q = task->a->q + t * task->a->q_stride;
+        memcpy(row, q, 2 * width * sizeof *row);
+        for (size_t head = 0; head < task->a->config->n_heads; head++)
+            for (size_t half = 0; half < 2; half++) {
+                const size_t parted = half * width + head * d, paired = (2 * head + half) * d;
+                memcpy(q + (task->back ? paired : parted), row + (task->back ? parted : paired), d * sizeof *q);
+            }
+    }
+    return CALM_OK;
+}
+
+calm_status calm_heads_part(calm_ctx *ctx, const calm_heads *a, bool back)
+{
+    return calm_parallel_rows(ctx, a->span->n_tokens, part_rows, &(part_task){a, back});
+}
+
+typedef struct gate_task {
+    const calm_heads *a;
+    float *context;
+} gate_task;
+
+static calm_status gate_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const gate_task *task = user;
+    const size_t width = task->a->config->n_heads * task->a->config->head_dim;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++)
+        calm_vec_sigmoid_mul(width, task->a->gate + t * task->a->q_stride, task->context + t * width);
+    return CALM_OK;
+}
+
+calm_status calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context)
+{
+    if (!a->gate)
+        return CALM_OK;
+    return calm_parallel_rows(ctx, a->span->n_tokens, gate_rows, &(gate_task){a, context});
+}
+
 calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const float *h, calm_apply_fn *apply,
                                calm_heads *a)
 {
@@ -222,15 +274,19 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
         a->q_stride = a->kv_stride = fused->out;
         return apply(ctx, fused, h, n_tokens, a->q);
     }
-    a->q_stride = q_width;
+    a->q_stride = (config->output_gate ? 2 : 1) * q_width;
     a->kv_stride = kv_width;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->q, n_tokens * q_width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->q, n_tokens * a->q_stride));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->k, n_tokens * kv_width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->v, n_tokens * kv_width));
-    return calm_weight_apply_each(ctx, apply, 3,
-                                  (const calm_weight *[]){&block->weight[CALM_ROLE_Q], &block->weight[CALM_ROLE_K],
-                                                          &block->weight[CALM_ROLE_V]},
-                                  h, n_tokens, (float *[]){a->q, a->k, a->v});
+    CALM_TRY(calm_weight_apply_each(ctx, apply, 3,
+                                    (const calm_weight *[]){&block->weight[CALM_ROLE_Q], &block->weight[CALM_ROLE_K],
+                                                            &block->weight[CALM_ROLE_V]},
+                                    h, n_tokens, (float *[]){a->q, a->k, a->v}));
+    if (!config->output_gate)
+        return CALM_OK;
+    a->gate = a->q + q_width;
+    return calm_heads_part(ctx, a, false);
 }
 
 /* ---- norms and rotation: over rows and over heads, in parallel where one window runs alone ---- */
@@ -353,7 +409,8 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
     const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
     const size_t projected = calm_has_role(config, CALM_ROLE_FUSED_QKV)
                                  ? CALM_BYTES(float, n_tokens * (q_width + 2 * kv_width))
-                                 : CALM_BYTES(float, n_tokens * q_width) + 2 * CALM_BYTES(float, n_tokens * kv_width);
+                                 : CALM_BYTES(float, (config->output_gate ? 2 : 1) * n_tokens * q_width)
+                                       + 2 * CALM_BYTES(float, n_tokens * kv_width);
     /* The prepared input of q, k and v is gone before scores are made; that of o comes on top of all. */
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0;
@@ -390,6 +447,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
         seen = (calm_observation){CALM_HOOK_SINK, CALM_NO_EXPERT, span->window, a.shares, n, config->n_heads, NULL};
         CALM_TRY(calm_observe(observer, ctx, &seen));
     }
+    CALM_TRY(calm_heads_gate(ctx, &a, context));
     seen.hook = CALM_HOOK_O_IN;
     seen.x = context;
     seen.width = width;

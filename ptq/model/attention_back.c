@@ -46,6 +46,8 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     CALM_TRY(new_raw(ctx, block, tape));
     /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * config->n_heads * config->head_dim));
+    if (tape->heads.gate)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_context, n * config->n_heads * config->head_dim));
     CALM_TRY(calm_heads_keep(ctx, config, n, &tape->kept));
     if (!config->arch->late_qk_norm)
         CALM_TRY(keep_and_norm(ctx, block, tape));
@@ -54,6 +56,9 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     if (config->arch->late_qk_norm)
         CALM_TRY(keep_and_norm(ctx, block, tape));
     CALM_TRY(calm_heads_attend_all(ctx, &tape->heads, &tape->kept, tape->context));
+    if (tape->raw_context)
+        memcpy(tape->raw_context, tape->context, n * config->n_heads * config->head_dim * sizeof *tape->context);
+    CALM_TRY(calm_heads_gate(ctx, &tape->heads, tape->context));
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, out);
 }
 
@@ -65,6 +70,7 @@ static calm_status new_like(calm_ctx *ctx, const calm_block *block, const calm_h
     const size_t n = a->span->n_tokens;
     *out = *a;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->q, n * a->q_stride));
+    out->gate = a->gate ? out->q + (a->gate - a->q) : NULL;
     if (block->weight[CALM_ROLE_FUSED_QKV].w) {
         out->k = out->q + (a->k - a->q);
         out->v = out->q + (a->v - a->q);
@@ -72,6 +78,32 @@ static calm_status new_like(calm_ctx *ctx, const calm_block *block, const calm_h
     }
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->k, n * a->kv_stride));
     return CALM_NEW_RAW(ctx, ctx->scratch, out->v, n * a->kv_stride);
+}
+
+typedef struct gate_task {
+    const calm_attention_tape *tape;
+    const calm_heads *d;
+    float *dcontext;
+} gate_task;
+
+static calm_status gate_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const gate_task *task = user;
+    const calm_heads *a = &task->tape->heads;
+    const size_t width = a->config->n_heads * a->config->head_dim;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++)
+        calm_vec_sigmoid_mul_back(width, a->gate + t * a->q_stride, task->tape->raw_context + t * width,
+                                  task->dcontext + t * width, task->d->gate + t * task->d->q_stride);
+    return CALM_OK;
+}
+
+/* Through the gate of the context, in place. */
+static calm_status gate_back(calm_ctx *ctx, const calm_attention_tape *tape, const calm_heads *d, float *dcontext)
+{
+    if (!tape->raw_context)
+        return CALM_OK;
+    return calm_parallel_rows(ctx, d->span->n_tokens, gate_rows, &(gate_task){tape, d, dcontext});
 }
 
 /* Through the norms of q and k, in place. */
@@ -88,11 +120,11 @@ static calm_status norms_back(calm_ctx *ctx, const calm_block *block, const calm
                           grads->plain[CALM_PLAIN_K_NORM], NULL, d->k);
 }
 
-/* Of the gradients of q, k and v of a token together. */
+/* Of the gradients of q, with its gate, k and v of a token together. */
 static void write_lengths(const calm_heads *d, float *lengths)
 {
     const size_t n = d->span->n_tokens, head = d->config->head_dim;
-    calm_vec_lengths(n, d->config->n_heads * head, d->q_stride, d->q, false, lengths);
+    calm_vec_lengths(n, (d->gate ? 2 : 1) * d->config->n_heads * head, d->q_stride, d->q, false, lengths);
     calm_vec_lengths(n, d->config->n_kv * head, d->kv_stride, d->k, true, lengths);
     calm_vec_lengths(n, d->config->n_kv * head, d->kv_stride, d->v, true, lengths);
 }
@@ -112,6 +144,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_O], tape->context, n, dy, grads->weight[CALM_ROLE_O],
                               grads->bias[CALM_ROLE_O], false, dcontext));
     /* The steps of the forward pass in reverse, each in place. */
+    CALM_TRY(gate_back(ctx, tape, &d, dcontext));
     CALM_TRY(calm_heads_back(ctx, a, &tape->kept, dcontext, &d, grads->plain[CALM_PLAIN_SINKS]));
     if (block->config->arch->late_qk_norm)
         CALM_TRY(norms_back(ctx, block, tape, grads, &d));
@@ -121,6 +154,8 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     /* Of q, k and v as their linears give them: before norms and rotation. */
     if (grads->lengths[CALM_JOB_QKV])
         write_lengths(&d, grads->lengths[CALM_JOB_QKV]);
+    if (d.gate)
+        CALM_TRY(calm_heads_part(ctx, &d, true));
     if (weight[CALM_ROLE_FUSED_QKV].w)
         return calm_weight_back(ctx, &weight[CALM_ROLE_FUSED_QKV], h, n, d.q, grads->weight[CALM_ROLE_FUSED_QKV],
                                 grads->bias[CALM_ROLE_FUSED_QKV], false, dh);
@@ -140,7 +175,8 @@ static size_t projected_bytes(const calm_config *config, size_t n_tokens)
     const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
     return calm_has_role(config, CALM_ROLE_FUSED_QKV)
                ? CALM_BYTES(float, n_tokens * (q_width + 2 * kv_width))
-               : CALM_BYTES(float, n_tokens * q_width) + 2 * CALM_BYTES(float, n_tokens * kv_width);
+               : CALM_BYTES(float, (config->output_gate ? 2 : 1) * n_tokens * q_width)
+                     + 2 * CALM_BYTES(float, n_tokens * kv_width);
 }
 
 static size_t context_bytes(const calm_config *config, size_t n_tokens)
@@ -155,8 +191,9 @@ size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
     const size_t no_v = calm_has_role(config, CALM_ROLE_FUSED_QKV) || !raw
                             ? 0
                             : CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
-    return projected_bytes(config, n_tokens) + raw - no_v + context_bytes(config, n_tokens)
-           + calm_heads_keep_bytes(config, n_tokens);
+    /* A gate reads the context, and o what it makes of it. */
+    const size_t contexts = (config->output_gate ? 2 : 1) * context_bytes(config, n_tokens);
+    return projected_bytes(config, n_tokens) + raw - no_v + contexts + calm_heads_keep_bytes(config, n_tokens);
 }
 
 size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)

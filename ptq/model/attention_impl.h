@@ -11,6 +11,7 @@ typedef struct calm_heads {
     const calm_config *config;
     const calm_span *span;
     float *q, *k, *v; /* first columns of [T, q_stride] and [T, kv_stride]     */
+    float *gate; /* of the context, columns like those of q; NULL: none         */
     size_t q_stride, kv_stride;
     size_t k_width, v_width; /* of a head's own key and of its value           */
     size_t kv_step;          /* columns from a head's key to the next, and from a value to the next */
@@ -36,6 +37,13 @@ calm_heads calm_heads_of(const calm_block *block, const calm_span *span);
 /* q, k and v of all tokens from h [T, D], in ctx->scratch: three products, or columns of one. */
 calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const float *h, calm_apply_fn *apply,
                                calm_heads *a);
+
+/* Rows of q from [q | gate] head by head to all of q, then all gates, as calm_heads_project leaves them, or with `back`
+ * the other way: of gradients. */
+calm_status calm_heads_part(calm_ctx *ctx, const calm_heads *a, bool back);
+
+/* The context [T, h d] times the sigmoid of its gate, in place, where the family has one. */
+calm_status calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context);
 
 /* Rows of width d or n_heads d that the norm of q or k sees in a token. */
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads);

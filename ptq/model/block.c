@@ -11,13 +11,18 @@
 
 /* ---- MLP ---- */
 
+calm_activate_fn *calm_activation_of(calm_activation activation)
+{
+    static calm_activate_fn *const functions[] = {[CALM_ACTIVATION_SILU] = calm_vec_silu,
+                                                  [CALM_ACTIVATION_GELU] = calm_vec_gelu,
+                                                  [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh,
+                                                  [CALM_ACTIVATION_RELU] = calm_vec_relu};
+    return functions[activation];
+}
+
 void calm_activate(calm_activation activation, size_t n, float *x)
 {
-    static void (*const functions[])(size_t n, float *x) = {[CALM_ACTIVATION_SILU] = calm_vec_silu,
-                                                            [CALM_ACTIVATION_GELU] = calm_vec_gelu,
-                                                            [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh,
-                                                            [CALM_ACTIVATION_RELU] = calm_vec_relu};
-    functions[activation](n, x);
+    calm_activation_of(activation)(n, x);
 }
 
 calm_status calm_mlp_project(calm_ctx *ctx, const calm_config *config, const calm_weight *weight, const float *h,

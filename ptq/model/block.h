@@ -65,6 +65,10 @@ size_t calm_heads_attend_bytes(size_t n_tokens);
 /* The activation function in place over n values. */
 void calm_activate(calm_activation activation, size_t n, float *x);
 
+/* That function. */
+typedef void calm_activate_fn(size_t n, float *x);
+calm_activate_fn *calm_activation_of(calm_activation activation);
+
 /* A gated or plain MLP: out [n, D] from h [n, D].  `seen` names the window or
  * expert of the rows; hook, x, n_rows and width are filled in. */
 calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],

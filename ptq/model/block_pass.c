@@ -3,10 +3,12 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
 
 double calm_block_operations(const calm_config *config, double weights, double window)
 {
-    return 2 * weights + (config->both_ways ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);
+    const calm_kind *mixer = calm_kind_dense(config, CALM_SUBLAYER_ATTENTION);
+    return 2 * weights + (mixer && mixer->operations ? mixer->operations(config, window) : 0);
 }
 
 /* Of the weights that are there: experts are not loaded. */

@@ -34,7 +34,7 @@ calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *r
 static const calm_size_keys *size_keys(const calm_arch *arch, const calm_json *root)
 {
     static const calm_size_keys usual = {"hidden_size", "intermediate_size", "num_hidden_layers",
-                                         "num_attention_heads", "max_position_embeddings", NULL, NULL};
+                                         "num_attention_heads", "max_position_embeddings", NULL, NULL, NULL};
     if (arch->old_sizes && calm_json_get(root, arch->old_sizes->hidden))
         return arch->old_sizes;
     return arch->sizes ? arch->sizes : &usual;
@@ -112,7 +112,7 @@ calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_j
 static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     /* Gemma configs may carry a hidden_act too, which their own code does not read. */
-    const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE;
+    const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE && !config->arch->default_activation;
     const char *usual = config->arch->default_activation ? config->arch->default_activation
                         : gemma                          ? "gelu_pytorch_tanh"
                                                          : "silu";
@@ -130,11 +130,12 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
                           : config->arch->eps_key                  ? config->arch->eps_key
                           : config->arch->norm == CALM_NORM_LAYER ? "layer_norm_eps"
                                                                   : "rms_norm_eps";
+    const char *inner = keys->inner_first && calm_json_get(root, keys->inner_first) ? keys->inner_first : keys->inner;
     const double eps = config->arch->default_eps > 0 ? config->arch->default_eps : 1e-6;
     const int64_t positions = config->arch->default_positions ? config->arch->default_positions : 2048;
     double value;
     CALM_TRY(calm_config_size(ctx, path, root, keys->hidden, NULL, &config->hidden));
-    CALM_TRY(calm_config_size(ctx, path, root, keys->inner, NULL, &config->inner));
+    CALM_TRY(calm_config_size(ctx, path, root, inner, NULL, &config->inner));
     CALM_TRY(calm_config_size(ctx, path, root, keys->blocks, NULL, &config->n_blocks));
     CALM_TRY(calm_config_size(ctx, path, root, "vocab_size", NULL, &config->vocab));
     CALM_TRY(calm_config_size(ctx, path, root, keys->positions, &positions, &config->max_positions));

@@ -9,6 +9,7 @@
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
 #include "ptq/io/json.h"
+#include "ptq/model/delta.h"
 #include "ptq/model/roles.h"
 #include "ptq/tensor/dtype.h"
 
@@ -100,6 +101,8 @@ struct calm_config {
     size_t n_blocks, vocab;
     size_t n_heads, n_kv, head_dim;   /* query heads, key/value heads, width of each            */
     calm_latent_config latent;        /* rope 0: attention is not latent                        */
+    calm_delta_shape delta;           /* of gated delta nets                                    */
+    size_t conv_width;                /* tokens that short convolutions see                     */
     size_t max_positions, n_types;    /* rows of the position and type embeddings, encoders     */
     size_t position_base;             /* row of the first token's position; not 0: tokens count, padding (id
                                          position_base - 1) does not, and has row position_base - 1 */
@@ -123,6 +126,8 @@ struct calm_config {
     float embedding_scale;
     float residual_scale;             /* of what a sublayer adds; 0: none                       */
     float logit_scale;                /* before the cap; 0: none                                */
+    bool output_gate;                 /* q's linear has of each head d rows of q and d of a gate: o reads the context
+                                         times sigmoid(gate)                                    */
     float query_growth;               /* q at position p times 1 + this ln(1 + floor(p / original)); 0: none */
     size_t down_hadamard;             /* down reads x H, H of this many channels a block (tensor/rotation.h); 0: x */
     size_t *window;                   /* [n_blocks] keys a query sees, 0 = all; both ways: those at a distance below it

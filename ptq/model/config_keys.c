@@ -74,7 +74,7 @@ static bool is_size(const calm_size_keys *sizes, const char *key)
 {
     return sizes && (is(sizes->hidden, key) || is(sizes->inner, key) || is(sizes->blocks, key) ||
                      is(sizes->heads, key) || is(sizes->positions, key) || is(sizes->eps, key) ||
-                     is(sizes->activation, key));
+                     is(sizes->activation, key) || is(sizes->inner_first, key));
 }
 
 /* Does calm read it? */

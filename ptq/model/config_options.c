@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
 
 calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config)
 {
@@ -11,11 +12,11 @@ calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config)
 
 /* ---- biases ---- */
 
-/* Of the linears of one sublayer, or of the other. */
+/* Of the linears of one sublayer, or of the other, as most families have them: attention and an MLP. */
 static void set_biases(calm_config *config, calm_sublayer sublayer, bool bias)
 {
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        if (calm_job_sublayer(calm_role_job(role)) == sublayer)
+        if (calm_slot_has_job(config, sublayer, calm_role_job(role)))
             config->bias[role] = bias;
 }
 

@@ -361,6 +361,11 @@ calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_ggu
     *out = NULL;
     if (!b.config)
         return calm_fail(ctx, CALM_ENOMEM, "out of memory");
+    if (list->as->mixers) {
+        calm_json_free(b.config);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: architecture %s: calm writes such files and does not read them; "
+                         "expected the checkpoint that it was made of", calm_gguf_path(list->file), list->as->name);
+    }
     build(&b);
     if (b.status == CALM_OK)
         *out = b.config;

@@ -52,6 +52,7 @@ static const calm_gguf_arch all[] = {
     {.name = "phimoe", .family = "phimoe", .own_head = true, .square = true, .experts = true, .biases = true,
      .needs_bias = true, .head_bias = true, .other = true},
     {.name = "starcoder2", .family = "starcoder2", .biases = true, .needs_bias = true},
+    {.name = "lfm2", .family = "lfm2", .mixers = true, .final_norm = "token_embd_norm"},
 };
 
 const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch)
@@ -152,6 +153,13 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
     add(words, &n, names->moe.router, "ffn_gate_inp");
     add(words, &n, names->moe.shared_gate, "ffn_gate_inp_shexp");
     return n;
+}
+
+/* Of the norm before the head. */
+static const char *final_norm_word(const calm_arch *arch)
+{
+    const calm_gguf_arch *as = calm_gguf_arch_of(arch);
+    return as && as->final_norm ? as->final_norm : "output_norm";
 }
 
 /* ".weight" or ".bias" at the end of a name; NULL for another end. */
@@ -259,7 +267,8 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
     const calm_names *names = arch->names;
     const size_t length = strlen(prefix), n_blocks = strlen(names->blocks);
     const char *rest = strncmp(tensor, prefix, length) == 0 ? tensor + length : NULL, *dot = ending(tensor);
-    const char *const modules[] = {names->embed, names->final_norm}, *const words[] = {"token_embd", "output_norm"};
+    const char *const modules[] = {names->embed, names->final_norm},
+               *const words[] = {"token_embd", final_norm_word(arch)};
     const char *head;
     size_t block;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
@@ -328,14 +337,15 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
                               char **out)
 {
     const calm_names *names = arch->names;
+    const char *dot = ending(spot->name);
     *out = NULL;
     spot->permutes = 0;
     if (strncmp(spot->name, "blk.", 4) == 0)
         CALM_TRY(name_in_block(ctx, arch, prefix, spot, out));
     else if (strcmp(spot->name, "token_embd.weight") == 0)
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->embed));
-    else if (strcmp(spot->name, "output_norm.weight") == 0
-             || (strcmp(spot->name, "output_norm.bias") == 0 && calm_arch_norm_biased(arch)))
+    else if (dot && is_word(spot->name, (size_t)(dot - spot->name), final_norm_word(arch))
+             && (strcmp(dot, ".weight") == 0 || calm_arch_norm_biased(arch)))
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, names->final_norm, ending(spot->name)));
     else if (strcmp(spot->name, "output.weight") == 0
              || (strcmp(spot->name, "output.bias") == 0 && calm_gguf_arch_of(arch)->head_bias))

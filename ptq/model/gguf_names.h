@@ -34,6 +34,8 @@ typedef struct calm_gguf_arch {
     bool head_bias;        /* the head has a bias                                                             */
     bool flat_bias;        /* the bias of the choice of experts is a vector, in checkpoints [1, E]            */
     bool other;            /* computes another function than the model: such files are read and not written   */
+    bool mixers;           /* blocks mix tokens in several ways; calm writes such files and does not read them */
+    const char *final_norm;    /* the word of the norm before the head; NULL: output_norm                     */
     const char *mlp_norm;  /* the word of the MLP's IN norm; NULL: ffn_norm                                   */
 } calm_gguf_arch;
 

@@ -70,6 +70,7 @@ typedef struct calm_feed {
     size_t first, stride;    /* of rows                                                              */
     size_t heads, width;     /* heads of `width` channels                                            */
     size_t readers;          /* heads of the input that read one of these: they share a scale        */
+    bool rotates;            /* nothing between rows and readers treats channels of a head apart: they may be turned */
     bool groups;             /* transforms are told which channels share one, were it each its own   */
 } calm_feed;
 
@@ -135,6 +136,9 @@ struct calm_kind {
 
     /* What `run` holds of ctx->scratch at most.  `prepared`: inputs of linears are scaled or quantized. */
     size_t (*scratch_bytes)(const calm_config *config, size_t n_tokens, bool prepared);
+
+    /* Operations of a token, but for the products with weights, in a window of so many tokens; NULL: few. */
+    double (*operations)(const calm_config *config, double window);
 
     /* Of that what a thread holds that helps with another's window; NULL: nothing. */
     size_t (*helper_bytes)(const calm_config *config, size_t n_tokens);

@@ -45,7 +45,7 @@ static void shape(const calm_config *config, calm_role role, long expert, size_t
     *in = role == CALM_ROLE_O ? q_width : config->hidden;
     switch (role) {
     case CALM_ROLE_Q:
-        *out = q_width;
+        *out = (config->output_gate ? 2 : 1) * q_width;
         break;
     case CALM_ROLE_FUSED_QKV:    /* stacked in this order */
         *out = q_width + 2 * kv_width;
@@ -87,6 +87,7 @@ static bool feed(const calm_config *config, calm_job_kind job, long expert, calm
                        .heads = config->n_kv,
                        .width = d,
                        .readers = config->n_heads / config->n_kv,
+                       .rotates = !config->output_gate,    /* which counts by channel */
                        .groups = true};
     return true;
 }
@@ -132,6 +133,12 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_attention_tape),
                                     .back_bytes = back_bytes};
 
 /* Blocks of query rows are tasks of their own. */
+/* Scores and sums of values, half of the square where a token sees those before it alone. */
+static double operations(const calm_config *config, double window)
+{
+    return (config->both_ways ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);
+}
+
 static size_t helper_bytes(const calm_config *config, size_t n_tokens)
 {
     (void)config;
@@ -159,6 +166,7 @@ const calm_kind calm_kind_attention = {
     .feed = feed,
     .run = calm_block_attention,
     .scratch_bytes = calm_block_attention_scratch_bytes,
+    .operations = operations,
     .helper_bytes = helper_bytes,
     .back = &back,
 };

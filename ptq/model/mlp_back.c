@@ -46,8 +46,7 @@ calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, cons
 
 /* ---- backward ---- */
 
-/* In place from y's gradient to x's, y = f(x). */
-static void activate_back(calm_activation activation, size_t n, const float *x, float *dy)
+void calm_activate_back(calm_activation activation, size_t n, const float *x, float *dy)
 {
     static void (*const functions[])(size_t n, const float *x,
                                      float *dy) = {[CALM_ACTIVATION_SILU] = calm_vec_silu_back,
@@ -71,7 +70,7 @@ static void uncombine(const calm_config *config, size_t n, const float *a, const
         calm_vec_mul(n, da, db);
         calm_vec_mul(n, b, da);
     }
-    activate_back(config->activation, n, a, da);
+    calm_activate_back(config->activation, n, a, da);
 }
 
 static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *user)

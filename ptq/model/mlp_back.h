@@ -27,4 +27,7 @@ size_t calm_mlp_tape_bytes(const calm_config *config, size_t inner, size_t n);
 size_t calm_mlp_forward_tape_bytes(const calm_config *config, size_t inner, size_t n);
 size_t calm_mlp_back_bytes(const calm_config *config, size_t inner, size_t n);
 
+/* In place from the gradient of y = f(x) to that of x, over n values. */
+void calm_activate_back(calm_activation activation, size_t n, const float *x, float *dy);
+
 #endif

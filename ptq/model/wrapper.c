@@ -22,6 +22,8 @@ static const wrapper wrappers[] = {
     {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "qwen2", true, 0, 0},
     {"Qwen3VLForConditionalGeneration", "qwen3_vl", "qwen3", false, 0, 0},
     {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", "qwen3_moe", false, 0, 0},
+    {"Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text", false, 0, 0},
+    {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", "qwen3_5_moe_text", false, 0, 0},
     {"Gemma3ForConditionalGeneration", "gemma3", "gemma3_text", false, 8, 262208},
     {"Mistral3ForConditionalGeneration", "mistral3", "mistral", false, 0, 0},
     {"LlavaForConditionalGeneration", "llava", "llama", false, 0, 0},

@@ -1,6 +1,7 @@
 /* Weights of calibration rows. */
 #include "ptq/search/search_impl.h"
 
+#include "ptq/model/kind.h"
 
 /* Has this rank candidates of the block to compute? */
 static bool computes(const calm_run *p, const calm_missing *missing, size_t block)
@@ -13,6 +14,13 @@ static bool computes(const calm_run *p, const calm_missing *missing, size_t bloc
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
             todo |= calm_candidate_at(&p->in, job, entry)->todo;
     return todo;
+}
+
+/* Kinds of jobs that a block has not are written by nobody. */
+static bool has_job(const calm_run *p, size_t block, calm_job_kind kind)
+{
+    const calm_config *config = calm_config_at(calm_model_config(p->in.model), block);
+    return calm_slot_has_job(config, calm_job_sublayer(kind), kind);
 }
 
 /* Room for the lengths of the blocks to compute; the first of them. */
@@ -28,7 +36,8 @@ static calm_status new_lengths(calm_ctx *ctx, const calm_run *p, const calm_miss
             continue;
         *first = b;
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-            CALM_TRY(CALM_NEW_RAW(ctx, arena, (*out)[b * CALM_N_JOBS + kind], rows));
+            if (has_job(p, b, kind))
+                CALM_TRY(CALM_NEW_RAW(ctx, arena, (*out)[b * CALM_N_JOBS + kind], rows));
     }
     return CALM_OK;
 }
@@ -61,8 +70,11 @@ calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *p, const calm_missing *
 size_t calm_run_weigh_rows_bytes(const calm_run *p)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
+    size_t n = 0;
     if (p->in.recipe->weight == CALM_WEIGHT_NONE)
         return 0;
-    return CALM_BYTES(float *, n_blocks * CALM_N_JOBS) +
-           (p->in.end_block - p->in.first_block) * CALM_N_JOBS * CALM_BYTES(float, rows);
+    for (size_t b = p->in.first_block; b < p->in.end_block; b++)
+        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+            n += has_job(p, b, kind);
+    return CALM_BYTES(float *, n_blocks * CALM_N_JOBS) + n * CALM_BYTES(float, rows);
 }

@@ -36,10 +36,11 @@ double calm_run_work_blocks(const calm_inputs *in, size_t first, size_t end, dou
 {
     const calm_config *config = calm_model_config(in->model);
     const calm_layout *layout = calm_model_layout(in->model);
-    /* Blocks may differ in their weights, and are alike in attention. */
-    const double weights = calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true);
-    return calm_block_operations(config, weights, 0) +
-           (double)(end - first) * calm_block_operations(config, 0, window);
+    double sum = 2 * calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true);
+    /* Blocks may differ in how they mix tokens. */
+    for (size_t i = first; i < end; i++)
+        sum += calm_block_operations(calm_config_at(config, i), 0, window);
+    return sum;
 }
 
 double calm_run_work_head(const calm_inputs *in)

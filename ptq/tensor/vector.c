@@ -163,6 +163,12 @@ CALM_VECTORIZE void calm_vec_clamped_glu(size_t n, float limit, float alpha, flo
     }
 }
 
+CALM_VECTORIZE void calm_vec_sigmoid_mul(size_t n, const float *gate, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = y[i] / (1.0f + exp_one(-gate[i]));
+}
+
 CALM_VECTORIZE static void scale_rows(size_t d, const float *x, const float *weight, float factor, float *out)
 {
     for (size_t i = 0; i < d; i++)

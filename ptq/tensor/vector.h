@@ -41,6 +41,9 @@ void calm_vec_silu_mul(size_t n, float *gate, const float *up);
  * s(x) = 1 / (1 + exp(-x)). */
 void calm_vec_clamped_glu(size_t n, float limit, float alpha, float *gate, const float *up);
 
+/* y[i] /= 1 + exp(-gate[i]): times the sigmoid of gate. */
+void calm_vec_sigmoid_mul(size_t n, const float *gate, float *y);
+
 /* In place: x / (1 + exp(-x)); x/2 (1 + erf(x / sqrt 2)); x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); max(x, 0). */
 void calm_vec_silu(size_t n, float *x);
 void calm_vec_gelu(size_t n, float *x);

@@ -56,6 +56,15 @@ CALM_VECTORIZE void calm_vec_relu_back(size_t n, const float *x, float *dy)
         dy[i] = x[i] > 0 ? dy[i] : 0;
 }
 
+CALM_VECTORIZE void calm_vec_sigmoid_mul_back(size_t n, const float *gate, const float *x, float *dy, float *dgate)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float s = 1.0f / (1.0f + exp_one(-gate[i]));
+        dgate[i] = dy[i] * x[i] * s * (1.0f - s);
+        dy[i] *= s;
+    }
+}
+
 CALM_VECTORIZE void calm_vec_soft_cap_back(size_t n, float scale, float cap, const float *x, float *dy)
 {
     const float inner = scale / cap;

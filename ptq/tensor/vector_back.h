@@ -18,6 +18,9 @@ void calm_vec_relu_back(size_t n, const float *x, float *dy);
 void calm_vec_clamped_glu_back(size_t n, float limit, float alpha, const float *gate, const float *up, float *dy,
                                float *dup);
 
+/* Through y[i] = x[i] sigmoid(gate[i]): dgate[i] written, dy[i] becomes dx[i]. */
+void calm_vec_sigmoid_mul_back(size_t n, const float *gate, const float *x, float *dy, float *dgate);
+
 /* dy[i] *= f'(x[i]) for f = cap tanh(scale x / cap). */
 void calm_vec_soft_cap_back(size_t n, float scale, float cap, const float *x, float *dy);
 

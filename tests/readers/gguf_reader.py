@@ -117,6 +117,8 @@ def torch_model(model, folder):
         values = {k.replace(router + ".layer.", router + "."): v for k, v in values.items()}
     if any(fused_experts.is_fused(k) for k in out.state_dict()):
         values = fused_experts.fuse(values, out)
+    # GGUF has a convolution by channels as a matrix.
+    values = {k: v.reshape(out.state_dict()[k].shape) if k.endswith("conv.weight") else v for k, v in values.items()}
     missing, extra = out.load_state_dict(values, strict=False)
     assert not extra and set(missing) <= {"lm_head.weight"}, (missing, extra)
     out.tie_weights()

@@ -6,7 +6,7 @@
 
 #define RELATIVE 1e-7
 #define ABSOLUTE 1e-9
-#define STEP     2.5e-4
+#define STEP     6e-5
 
 void adjoint_fill(double *x, size_t n, double spread, uint64_t stream)
 {

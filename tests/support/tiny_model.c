@@ -23,18 +23,20 @@ const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .voca
 /* ---- names and shapes ---- */
 
 /* When a tensor is there: always, or only with its own head, by the bias switch, in dense or in sparse blocks,
- * in all blocks but the first. */
-typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER } condition;
+ * in all blocks but the first, in those with an even number or an odd one. */
+typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD } condition;
 
 /* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
  * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
- * three times D, R buckets of distances, H heads; of latent attention q rows of all queries, r and l the ranks of
- * queries and of keys, a rows of kv_a, b of kv_b, o columns of o. */
+ * three times D, R buckets of distances, H heads, 2 twice Q; of latent attention q rows of all queries, r and l the ranks
+ * of queries and of keys, a rows of kv_a, b of kv_b, o columns of o; of delta nets with as many value heads as Q has and
+ * two of KEY_DIM for keys c all channels of the convolution, f those with z, B twice H. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
     condition when;
 } tensor_row;
+
 
 #define L "model.layers.#."
 
@@ -127,6 +129,8 @@ static const tensor_row gpt_oss[] = {EMBED, NORMS, QKV(ALWAYS), LINEAR("self_att
                                      LINEAR("mlp.experts.@.gate_proj", 'M', 'D', ALWAYS, ALWAYS),
                                      LINEAR("mlp.experts.@.up_proj", 'M', 'D', ALWAYS, ALWAYS),
                                      LINEAR("mlp.experts.@.down_proj", 'D', 'M', ALWAYS, ALWAYS), HEAD, {0}};
+#include "tests/support/tiny_mixers.h"
+
 static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
@@ -271,6 +275,12 @@ static const struct family {
      "n_routed_experts"},
     {"glm4_moe_lite", "Glm4MoeLiteForCausalLM", "glm4_moe_lite", ROTARY ", \"routed_scaling_factor\": 1.5", deepseek_v3,
      "\"attention_bias\": true", false, "n_routed_experts"},
+    {"qwen3_5", "Qwen3_5ForCausalLM", "qwen3_5_text", DELTAS(""), qwen3_5, NULL, false, NULL},
+    {"qwen3_5_moe", "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", DELTAS(""), qwen3_5_moe, NULL, false, "num_experts"},
+    {"qwen3_next", "Qwen3NextForCausalLM", "qwen3_next", DELTAS(", \"partial_rotary_factor\": 0.5"), qwen3_next, NULL,
+     false, "num_experts"},
+    {"lfm2", "Lfm2ForCausalLM", "lfm2", CONVS(", \"block_auto_adjust_ff_dim\": false"), lfm2, NULL, false, NULL},
+    {"lfm2_moe", "Lfm2MoeForCausalLM", "lfm2_moe", CONVS(""), lfm2_moe, NULL, false, "num_experts"},
     {"roberta", "RobertaModel", "roberta", BERTS, roberta, NULL, false, NULL},
     {"distilbert", "DistilBertModel", "distilbert", "\"activation\": \"gelu\"", distilbert, NULL, false, NULL},
     {"mpnet", "MPNetModel", "mpnet", "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12", mpnet, NULL, false, NULL},
@@ -292,7 +302,8 @@ const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "q
                                      "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe", "gpt_oss",
                                      "smollm3", "seed_oss", "olmo3", "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4",
                                      "granite", "granitemoe", "ministral3", "cohere2", "starcoder2",
-                                     "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "bert", "bert_mlm", NULL};
+                                     "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
+                                     "qwen3_next", "lfm2", "lfm2_moe", "bert", "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
                                      "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};
@@ -361,6 +372,11 @@ static size_t size_of(const tiny_model *m, char size)
     case 'e': return m->expert_inner;
     case 's': return m->shared_inner;
     case '1': return 1;
+    case '2': return 2 * q;
+    case 't': return TAPS;
+    case 'c': return 4 * KEY_DIM + q;
+    case 'f': return 4 * KEY_DIM + 2 * q;
+    case 'B': return 2 * m->n_heads;
     case '3': return 3 * m->hidden;
     case 'R': return 32;
     case 'H': return m->n_heads;
@@ -397,11 +413,16 @@ static const char *full_name(const char *pattern, size_t block, size_t expert)
 /* Norms multiply by about 1, also where the weight is stored less one; matrices keep the size of what they multiply. */
 static void choose_values(const tiny_model *model, const tensor_row *row, double *mean, double *spread)
 {
-    const bool gemma = model->family && strstr(model->family, "gemma");
+    /* Weights that are stored less one; the norm behind a delta rule is not. */
+    const bool less = model->family && (strstr(model->family, "gemma") || strstr(model->family, "qwen3_5")
+                                        || strstr(model->family, "qwen3_next"));
+    const bool gemma = less && !strstr(row->name, "linear_attn");
     const size_t n = strlen(row->name);
     const bool bias = n > 5 && strcmp(row->name + n - 5, ".bias") == 0;
     const bool embed = strstr(row->name, "embed") && row->cols;
-    *mean = !row->cols && !bias && !gemma ? 1 : 0;
+    const bool around_0 = bias || gemma || strstr(row->name, "expert_bias");
+    /* Memories of a delta net that last for some tokens. */
+    *mean = strstr(row->name, "A_log") ? -2 : !row->cols && !around_0 ? 1 : 0;
     *spread = bias ? 0.1 : !row->cols ? 0.2 : !embed ? 1 / sqrt((double)size_of(model, row->cols)) : gemma ? 0.2 : 1;
 }
 
@@ -415,6 +436,9 @@ static void add(listing *list, const tensor_row *row, size_t block, size_t exper
     if (model->missing && strcmp(model->missing, name) == 0)
         return;
     *tensor = (calm_tensor){.name = name, .dtype = model->dtype, .n_dims = cols ? 2 : 1, .shape = {rows, cols}};
+    /* A convolution by channels has one channel of input. */
+    if (row->cols == 't')
+        *tensor = (calm_tensor){.name = name, .dtype = model->dtype, .n_dims = 3, .shape = {rows, 1, cols}};
     if (model->as_integers && strcmp(model->as_integers, name) == 0)
         tensor->dtype = CALM_I32;
     if (model->transposed && strcmp(model->transposed, name) == 0)
@@ -431,7 +455,9 @@ static void add_row(listing *list, const tensor_row *row, size_t block)
                              [BIASED] = model->bias && find_family(model)->bias,
                              [DENSE] = block < model->n_dense,
                              [SPARSE] = block >= model->n_dense,
-                             [LATER] = block > 0};
+                             [LATER] = block > 0,
+                             [EVEN] = block % 2 == 0,
+                             [ODD] = block % 2 != 0};
     const size_t experts = strchr(row->name, '@') ? model->n_experts : 1;
     for (size_t e = 0; e < experts && is_there[row->when]; e++)
         add(list, row, block, e);
@@ -518,7 +544,12 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
     else if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0 && strcmp(family->name, "phimoe") != 0
         && strcmp(family->name, "granitemoe") != 0)
         rest = test_format(", \"moe_intermediate_size\": %zu", model->expert_inner);
-    if (strcmp(family->name, "qwen2_moe") == 0)
+    if (strcmp(family->name, "qwen3_next") == 0)
+        rest = test_format("%s, \"moe_intermediate_size\": %zu", rest, model->expert_inner);
+    if (strcmp(family->name, "lfm2_moe") == 0)
+        rest = test_format("%s, \"num_dense_layers\": %zu", rest, model->n_dense);
+    if (strcmp(family->name, "qwen2_moe") == 0 || strcmp(family->name, "qwen3_5_moe") == 0
+        || strcmp(family->name, "qwen3_next") == 0)
         rest = test_format("%s, \"shared_expert_intermediate_size\": %zu", rest, model->shared_inner);
     if (strcmp(family->name, "glm4_moe") == 0)
         rest = test_format("%s, \"n_shared_experts\": 1, \"first_k_dense_replace\": %zu", rest, model->n_dense);
@@ -527,6 +558,21 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
         rest = test_format("%s, \"moe_num_shared_experts\": 1, \"moe_layer_start_index\": %zu", rest, model->n_dense);
     return test_format(", \"%s\": %zu, \"%s\": %zu%s", family->experts, model->n_experts,
                        ernie ? "moe_k" : "num_experts_per_tok", model->top_k, rest);
+}
+
+/* Which blocks have another mixer than attention, and its sizes that follow from the model's; "" where none has. */
+static const char *mixers_text(const tiny_model *model, const struct family *family)
+{
+    const bool delta = strstr(family->config, "linear_key_head_dim");
+    if (!delta && !strstr(family->config, "conv_L_cache"))
+        return "";
+    const char *text = ", \"layer_types\": [";
+    for (size_t i = 0; i < model->n_blocks; i++)
+        text = test_format("%s%s\"%s\"", text, i ? ", " : "",
+                           i % 2 ? "full_attention" : delta ? "linear_attention" : "conv");
+    return !delta ? test_format("%s]", text)
+                  : test_format("%s], \"linear_num_value_heads\": %zu, \"linear_value_head_dim\": %zu", text,
+                                model->n_heads, model->head_dim);
 }
 
 void tiny_model_write_config(const tiny_model *model, const char *dir)
@@ -541,12 +587,13 @@ void tiny_model_write_config(const tiny_model *model, const char *dir)
         "\"%s\": %zu, \"%s\": %zu, \"vocab_size\": %zu, \"%s\": %zu, "
         "\"num_key_value_heads\": %zu, \"head_dim\": %zu, \"max_position_embeddings\": %d, \"tie_word_embeddings\": "
         "%s, "
-        "\"torch_dtype\": \"%s\", %s%s%s%s%s%s%s}\n",
+        "\"torch_dtype\": \"%s\", %s%s%s%s%s%s%s%s}\n",
         family->class_name, family->model_type, keys[0], model->hidden, keys[1], model->inner, keys[2],
         model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv,
         is_latent(family->name) ? model->hidden / 2 : model->head_dim, N_POSITIONS,
         model->tied ? "true" : "false", dtype,
-        family->config, model->bias && family->bias ? ", " : "", model->bias && family->bias ? family->bias : "",
+        family->config, mixers_text(model, family), model->bias && family->bias ? ", " : "",
+        model->bias && family->bias ? family->bias : "",
         window_text(model, family), experts_text(model, family), model->extra ? ", " : "",
         model->extra ? model->extra : "");
     ck_ok(calm_write_file(ctx, test_format("%s/config.json", dir), text, strlen(text)));

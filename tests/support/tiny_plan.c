@@ -2,6 +2,7 @@
 #include "tests/support/tiny_plan.h"
 
 #include "ptq/base/rng.h"
+#include "ptq/model/kind.h"
 #include "ptq/quant/qblob.h"
 #include "ptq/quant/act_levels.h"
 #include "ptq/quant/grid.h"
@@ -214,6 +215,7 @@ void tiny_plan_quantize_family(tiny_plan *p, const char *const *schemes, size_t 
         const calm_job_ref *job = &layout->jobs[j];
         const size_t turn = job->expert >= 0 ? 0 : job->block * CALM_N_JOBS + job->kind;
         const bool norm = job->kind == CALM_JOB_QKV || job->kind == CALM_JOB_GATE_UP;
-        tiny_plan_quantize(p, j, schemes[turn % n], folds || norm ? TINY_GENERAL : TINY_UNSCALED);
+        tiny_plan_quantize(p, j, job->traits->stays_float ? "float" : schemes[turn % n],
+                           folds || norm ? TINY_GENERAL : TINY_UNSCALED);
     }
 }

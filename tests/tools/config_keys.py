@@ -22,7 +22,9 @@ FOLDERS = {"llama": ["llama"], "mistral": ["mistral"], "qwen2": ["qwen2", "qwen2
            "gemma2": ["gemma2"], "gemma3": ["gemma3"], "phi3": ["phi3"], "olmo2": ["olmo2"], "mixtral": ["mixtral"],
            "olmoe": ["olmoe"], "glm4_moe": ["glm4_moe"], "minimax_m2": ["minimax_m2"], "phimoe": ["phimoe"],
            "ernie4_5_moe": ["ernie4_5_moe"], "deepseek_v2": ["deepseek_v2"], "deepseek_v3": ["deepseek_v3"],
-           "glm4_moe_lite": ["glm4_moe_lite"], "bert": ["bert"], "roberta": ["roberta"], "xlm_roberta": ["xlm_roberta"],
+           "glm4_moe_lite": ["glm4_moe_lite"], "qwen3_5": ["qwen3_5"], "qwen3_5_moe": ["qwen3_5_moe"],
+           "qwen3_next": ["qwen3_next"], "lfm2": ["lfm2"], "lfm2_moe": ["lfm2_moe"], "bert": ["bert"],
+           "roberta": ["roberta"], "xlm_roberta": ["xlm_roberta"],
            "distilbert": ["distilbert"], "mpnet": ["mpnet"], "modernbert": ["modernbert"], "nomic_bert": ["nomic_bert"],
            "gpt_oss": ["gpt_oss"], "gte": ["gte"], "eurobert": ["eurobert"], "embeddinggemma": ["gemma3"]}
 # What every family's forward pass runs through.

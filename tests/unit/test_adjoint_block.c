@@ -27,20 +27,37 @@ typedef struct fixture {
     calm_route *routes; /* of the first pass through a mixture: choices do not change in a difference */
 } fixture;
 
-static void open_with(const char *family, size_t tokens, const uint32_t *at, fixture *f)
+/* The seeds of families where another is needed, so that all experts have tokens and none of these is near another
+ * choice. */
+static uint64_t seed_of(const char *family)
+{
+    static const struct {
+        const char *family;
+        uint64_t seed;
+    } seeds[] = {{"ernie4_5_moe", 10}, {"qwen3_5_moe", 3}, {"lfm2_moe", 3}, {"deepseek_v3", 2},
+                 {"glm4_moe_lite", 2}};
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++)
+        if (strcmp(seeds[i].family, family) == 0)
+            return seeds[i].seed;
+    return tiny_default.seed;
+}
+
+/* Block `index` of a model. */
+static void open_with(const char *family, size_t index, size_t tokens, const uint32_t *at, fixture *f)
 {
     tiny_model spec = tiny_of(family);
     spec.window = 4;
     spec.bias = true;
     spec.dtype = CALM_F32;
-    /* One with which all experts have tokens and none of these is near another choice. */
-    if (strcmp(family, "ernie4_5_moe") == 0)
-        spec.seed = 10;
-    if (strcmp(family, "deepseek_v3") == 0 || strcmp(family, "glm4_moe_lite") == 0)
-        spec.seed = 2;
+    spec.seed = seed_of(family);
+    /* The mixer is what block 0 differs in: no choices of experts behind it. */
+    if (index == 0 && strcmp(family, "qwen3_next") == 0) {
+        spec.n_dense = 1;
+        spec.extra = "\"mlp_only_layers\": [0]";
+    }
     *f = (fixture){.span = {.window = 3, .n_tokens = tokens, .positions = at}};
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &f->model));
-    block_params_load(f->model, 1, &f->params);
+    block_params_load(f->model, index, &f->params);
     f->config = *f->params.block.config;
     f->params.block.config = &f->config;
     ck_ok(calm_rope_init(ctx, &f->config, at ? at[tokens - 1] + 1 : tokens, &f->rope));
@@ -52,7 +69,7 @@ static void open_with(const char *family, size_t tokens, const uint32_t *at, fix
 
 static void open_fixture(const char *family, fixture *f)
 {
-    open_with(family, TOKENS, positions, f);
+    open_with(family, 1, TOKENS, positions, f);
 }
 
 /* Which gradients of the block belong to a part of it. */
@@ -150,7 +167,7 @@ TEST(attention_of_a_long_window)
     fixture f;
     calm_attention_tape tape;
     double *y;
-    open_with("llama", LONG, NULL, &f);
+    open_with("llama", 1, LONG, NULL, &f);
     ck_ok(CALM_NEW(ctx, ctx->scratch, y, f.n));
     ck_ok(calm_attention_forward_tape(ctx, &f.params.block, &f.rope, f.x, &f.span, y, &tape));
     ck_assert(tape.kept.numerators == NULL);
@@ -276,25 +293,38 @@ static double block_value(void *state)
 
 /* Of every family, by every parameter and by what enters it: norms before, behind and around, residuals.  (Were a
  * difference to change a choice of experts, both sides would differ by what an expert gives.) */
+static void check_block(const char *family, size_t index)
+{
+    fixture f;
+    calm_block_tape *tape;
+    double *z;
+    open_with(family, index, TOKENS, positions, &f);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, z, f.n));
+    ck_ok(calm_block_forward_tape(ctx, &f.params.block, &f.rope, f.x, &f.span, z, &tape));
+    ck_ok(calm_block_back(ctx, &f.params.block, &f.rope, tape, f.v, &f.params.grads, f.dx));
+    adjoint_check(test_format("%s: x", family), block_value, &f, f.x, f.dx, f.n);
+    for (size_t p = 0; p < f.params.n; p++) {
+        const block_param *param = &f.params.all[p];
+        adjoint_check(test_format("%s: %s", family, param->name), block_value, &f, param->value, param->grad,
+                      param->n);
+    }
+    calm_model_close(f.model);
+}
+
 static void check_blocks(const char *const *families)
 {
-    for (size_t i = 0; families[i]; i++) {
-        fixture f;
-        calm_block_tape *tape;
-        double *z;
-        open_fixture(families[i], &f);
-        ck_ok(CALM_NEW(ctx, ctx->scratch, z, f.n));
-        ck_ok(calm_block_forward_tape(ctx, &f.params.block, &f.rope, f.x, &f.span, z, &tape));
-        ck_ok(calm_block_back(ctx, &f.params.block, &f.rope, tape, f.v, &f.params.grads, f.dx));
-        adjoint_check(test_format("%s: x", families[i]), block_value, &f, f.x, f.dx, f.n);
-        for (size_t p = 0; p < f.params.n; p++) {
-            const block_param *param = &f.params.all[p];
-            adjoint_check(test_format("%s: %s", families[i], param->name), block_value, &f, param->value,
-                          param->grad, param->n);
-        }
-        calm_model_close(f.model);
-    }
+    for (size_t i = 0; families[i]; i++)
+        check_block(families[i], 1);
 }
+
+/* Block 0 of families whose blocks have mixers of several kinds. */
+TEST(other_mixers)
+{
+    static const char *const families[] = {"qwen3_5", "qwen3_next", "lfm2"};
+    for (size_t i = 0; i < 3; i++)
+        check_block(families[i], 0);
+}
+END_OF_TEST
 
 TEST(blocks)
 {
@@ -306,5 +336,5 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("adjoint_block", (const TTest *[]){attentions, attention_of_a_long_window, mlps, mixtures, blocks,
-                                                        NULL});
+                                                        other_mixers, NULL});
 }

@@ -370,9 +370,24 @@ TEST(fixtures)
 }
 END_OF_TEST
 
+/* Mixers without heads: the residual stream turns, and nothing within them. */
+TEST(other_mixers)
+{
+    static const char *const families[] = {"lfm2", "lfm2_moe"};
+    calm_linalg_setup();
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        tiny_model spec = tiny_of(families[i]);
+        spec.dtype = CALM_F32;
+        const char *from = tiny_model_write(&spec);
+        const double d = distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_F32), false);
+        ck_assert_msg(d <= TOLERANCE, "%s: %g", families[i], d);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("rotate", (const TTest *[]){same_function, odd_widths, before_down, what_is_written, rounded_once,
                                                  other_dtypes, refusals, scaled_channels_are_balanced, threads,
-                                                 failing_allocations, fixtures, NULL});
+                                                 failing_allocations, fixtures, other_mixers, NULL});
 }

@@ -170,6 +170,23 @@ TEST(clamped_glu)
 }
 END_OF_TEST
 
+/* The same without the product; from -88 down exp(-g) is clamped, and e^-88 remains. */
+TEST(times_sigmoid)
+{
+    float gate[LONGEST], y[LONGEST], out[LONGEST];
+    fill(gate, LONGEST, 8, 5);
+    fill(y, LONGEST, 3, 6);
+    gate[0] = 0, gate[1] = -200, gate[2] = 200;
+    memcpy(out, y, sizeof out);
+    calm_vec_sigmoid_mul(LONGEST, gate, out);
+    for (size_t i = 0; i < LONGEST; i++) {
+        const double expected = (double)y[i] / (1 + exp(-(double)gate[i]));
+        ck_near(out[i], expected, fabs(expected) * 8 * EPS + fabs((double)y[i]) * exp(-87.9));
+    }
+    ck_assert(out[0] == y[0] / 2 && out[2] == y[2]);
+}
+END_OF_TEST
+
 /* exp has 4 eps, its argument's rounding |g| eps; sum and quotient 2. */
 TEST(silu)
 {
@@ -386,7 +403,7 @@ int main(void)
     return run_tests("vector",
                      (const TTest *[]){exp_is_within_2_ulp, exp_at_the_ends,
                                        exp_does_not_depend_on_the_place, nan_stays, softmax_numerators,
-                                       exp_sum, silu_times_up, clamped_glu, silu, gelu, gelu_by_tanh,
+                                       exp_sum, silu_times_up, clamped_glu, times_sigmoid, silu, gelu, gelu_by_tanh,
                                        relu_and_products, soft_cap, layernorm, nan_stays_in_activations,
                                        rmsnorm, max_and_its_first_place, sums, NULL});
 }

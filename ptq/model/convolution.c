@@ -1,0 +1,59 @@
+/* The short causal convolution, rows of tokens on the workers and channels along the vectors. */
+#include "ptq/model/convolution.h"
+
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
+#include "ptq/tensor/vector.h"
+
+typedef struct convolve_task {
+    const calm_convolution *conv;
+    const float *taps; /* [width, n_channels] */
+    const float *x;
+    size_t stride;
+    float *out;
+} convolve_task;
+
+/* All channels of one token: a tap at a time, so that the loops run along memory. */
+static void convolve_token(const convolve_task *task, size_t t)
+{
+    const calm_convolution *conv = task->conv;
+    const size_t n = conv->n_channels, before = conv->width - 1;
+    float *out = task->out + t * n;
+    if (conv->bias)
+        memcpy(out, conv->bias, n * sizeof *out);
+    else
+        memset(out, 0, n * sizeof *out);
+    /* The taps before the first token read zeros. */
+    for (size_t j = t < before ? before - t : 0; j < conv->width; j++)
+        calm_vec_mul_add(n, task->x + (t + j - before) * task->stride, task->taps + j * n, out);
+    if (conv->activate)
+        conv->activate(n, out);
+}
+
+static calm_status convolve_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++)
+        convolve_token(user, t);
+    return CALM_OK;
+}
+
+calm_status calm_convolution_run(calm_ctx *ctx, const calm_convolution *conv, const float *x, size_t stride,
+                                 size_t n_tokens, float *out)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    float *taps;
+    /* Checkpoints have a channel's taps side by side; the loops over channels want a tap of all channels. */
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, taps, conv->width * conv->n_channels));
+    for (size_t c = 0; c < conv->n_channels; c++)
+        for (size_t j = 0; j < conv->width; j++)
+            taps[j * conv->n_channels + c] = conv->w[c * conv->width + j];
+    return calm_parallel_rows(ctx, n_tokens, convolve_rows, &(convolve_task){conv, taps, x, stride, out});
+}
+
+size_t calm_convolution_bytes(size_t n_channels, size_t width)
+{
+    return CALM_BYTES(float, n_channels * width);
+}

@@ -1,0 +1,22 @@
+/* The short causal convolution of sublayers without attention: each channel by itself, along the tokens. */
+#ifndef CALM_MODEL_CONVOLUTION_H
+#define CALM_MODEL_CONVOLUTION_H
+
+#include "ptq/base/context.h"
+
+typedef struct calm_convolution {
+    size_t n_channels, width;                 /* width >= 1: tokens that an output sees, its own the last */
+    const float *w;                           /* [n_channels, width]                                      */
+    const float *bias;                        /* [n_channels] or NULL                                     */
+    void (*activate)(size_t n, float *x);     /* of the outputs, in place; NULL: none                     */
+} calm_convolution;
+
+/* out [T, n_channels] = activate(bias_c + sum_j w[c, j] x[t - width + 1 + j, c]), x [T, stride] being 0 before the
+ * first token.  Not in place.  CALM_ENOMEM. */
+calm_status calm_convolution_run(calm_ctx *ctx, const calm_convolution *conv, const float *x, size_t stride,
+                                 size_t n_tokens, float *out);
+
+/* What that holds of ctx->scratch. */
+size_t calm_convolution_bytes(size_t n_channels, size_t width);
+
+#endif

@@ -1,0 +1,275 @@
+/* Short convolution: the mixer of LFM2's blocks of "conv".
+ *
+ *   [B | C | x] = W_in h    y = W_out (C * conv(B * x)),    conv causal, each channel by itself (convolution.h)
+ *
+ * Reference: transformers' modeling_lfm2.py. */
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
+#include "ptq/model/delta_back.h"
+#include "ptq/model/kind.h"
+#include "ptq/tensor/vector.h"
+#include "ptq/tensor/vector_back.h"
+
+/* Rows of one window. */
+typedef struct rows {
+    size_t width;    /* D */
+    float *bcx;      /* [n, 3 D] */
+    float *y;        /* [n, D]   */
+} rows;
+
+/* x of a row times its B, in place: what the convolution reads. */
+static calm_status open_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const rows *r = user;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++)
+        calm_vec_mul(r->width, r->bcx + 3 * t * r->width, r->bcx + (3 * t + 2) * r->width);
+    return CALM_OK;
+}
+
+/* The result times its C, in place: what out reads. */
+static calm_status close_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const rows *r = user;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++)
+        calm_vec_mul(r->width, r->bcx + (3 * t + 1) * r->width, r->y + t * r->width);
+    return CALM_OK;
+}
+
+/* Of a block; some checkpoints have a bias. */
+static calm_convolution convolution(const calm_block *block)
+{
+    return (calm_convolution){block->config->hidden, block->config->conv_width, block->plain[CALM_PLAIN_CONV].w,
+                              block->plain[CALM_PLAIN_CONV_BIAS].w, NULL};
+}
+
+/* The whole sublayer, in two buffers. */
+static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
+                       const calm_span *span, float *out, const calm_observer *observer)
+{
+    const calm_config *config = block->config;
+    const size_t n = span->n_tokens, width = config->hidden;
+    const calm_convolution conv = convolution(block);
+    calm_observation seen = {CALM_HOOK_CONV_IN, CALM_NO_EXPERT, span->window, h, n, width, NULL};
+    rows r = {.width = width};
+    (void)rope;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_observe(observer, ctx, &seen));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.bcx, n * 3 * width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.y, n * width));
+    CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_CONV_IN], h, n, r.bcx));
+    CALM_TRY(calm_parallel_rows(ctx, n, open_rows, &r));
+    CALM_TRY(calm_convolution_run(ctx, &conv, r.bcx + 2 * width, 3 * width, n, r.y));
+    CALM_TRY(calm_parallel_rows(ctx, n, close_rows, &r));
+    seen.hook = CALM_HOOK_CONV_OUT_IN;
+    seen.x = r.y;
+    CALM_TRY(calm_observe(observer, ctx, &seen));
+    return calm_weight_apply(ctx, &block->weight[CALM_ROLE_CONV_OUT], r.y, n, out);
+}
+
+/* Both buffers, and the larger of a prepared input and the taps. */
+static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
+{
+    const size_t width = config->hidden;
+    const size_t inputs = prepared ? calm_weight_apply_scratch_bytes(width, n_tokens) : 0;
+    return CALM_BYTES(float, 3 * n_tokens * width) + CALM_BYTES(float, n_tokens * width)
+           + calm_size_max(inputs, calm_convolution_bytes(width, config->conv_width));
+}
+
+/* ---- gradients ---- */
+
+typedef struct conv_tape {
+    float *bcx;          /* [n, 3 D] as W_in gives it                       */
+    float *bx, *conv;    /* [n, D]: B x, and what the convolution makes of it */
+    float *y;            /* [n, D] input of out                             */
+} conv_tape;
+
+typedef struct back_rows_task {
+    size_t width;
+    const conv_tape *tape;
+    float *dbcx, *dy;    /* [n, 3 D]; of y, and behind the convolution of B x */
+} back_rows_task;
+
+/* B x apart from its operands, which the way back reads. */
+static calm_status multiply_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const back_rows_task *task = user;
+    const size_t width = task->width;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++) {
+        memcpy(task->tape->bx + t * width, task->tape->bcx + 3 * t * width, width * sizeof *task->tape->bx);
+        calm_vec_mul(width, task->tape->bcx + (3 * t + 2) * width, task->tape->bx + t * width);
+    }
+    return CALM_OK;
+}
+
+/* As `run`, keeping what the way back reads. */
+static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                           const float *h, const calm_span *span, float *y, void *user)
+{
+    const size_t n = span->n_tokens, width = block->config->hidden;
+    const calm_convolution conv = convolution(block);
+    conv_tape *t = user;
+    (void)rope;
+    (void)x;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, t->bcx, n * 3 * width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, t->bx, n * width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, t->conv, n * width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, t->y, n * width));
+    CALM_TRY(calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_CONV_IN], h, n, t->bcx));
+    CALM_TRY(calm_parallel_rows(ctx, n, multiply_rows, &(back_rows_task){.width = width, .tape = t}));
+    CALM_TRY(calm_convolution_run(ctx, &conv, t->bx, width, n, t->conv));
+    memcpy(t->y, t->conv, n * width * sizeof *t->y);
+    CALM_TRY(calm_parallel_rows(ctx, n, close_rows, &(rows){width, t->bcx, t->y}));
+    return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_CONV_OUT], t->y, n, y);
+}
+
+/* dC, and in place what goes back to the convolution. */
+static calm_status open_back(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const back_rows_task *task = user;
+    const size_t width = task->width;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++) {
+        float *dc = task->dbcx + (3 * t + 1) * width, *dy = task->dy + t * width;
+        memcpy(dc, dy, width * sizeof *dc);
+        calm_vec_mul(width, task->tape->conv + t * width, dc);
+        calm_vec_mul(width, task->tape->bcx + (3 * t + 1) * width, dy);
+    }
+    return CALM_OK;
+}
+
+/* dB and dx from the gradient of B x, which stands where dx will. */
+static calm_status close_back(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const back_rows_task *task = user;
+    const size_t width = task->width;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++) {
+        float *db = task->dbcx + 3 * t * width, *dx = db + 2 * width;
+        memcpy(db, dx, width * sizeof *db);
+        calm_vec_mul(width, task->tape->bcx + (3 * t + 2) * width, db);
+        calm_vec_mul(width, task->tape->bcx + 3 * t * width, dx);
+    }
+    return CALM_OK;
+}
+
+/* The steps of `forward` from the last to the first. */
+static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                            const float *h, const calm_span *span, const void *user, const float *dy,
+                            const calm_block_grads *grads, float *dh)
+{
+    const size_t n = span->n_tokens, width = block->config->hidden;
+    const calm_convolution conv = convolution(block);
+    const conv_tape *t = user;
+    back_rows_task task = {.width = width, .tape = t};
+    float *dbx;
+    (void)rope;
+    (void)x;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dbcx, n * 3 * width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dy, n * width));
+    CALM_TRY(calm_weight_back(ctx, &block->weight[CALM_ROLE_CONV_OUT], t->y, n, dy, grads->weight[CALM_ROLE_CONV_OUT],
+                              grads->bias[CALM_ROLE_CONV_OUT], false, task.dy));
+    CALM_TRY(calm_parallel_rows(ctx, n, open_back, &task));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dbx, n * width));
+    CALM_TRY(calm_convolution_back(ctx, &conv, t->bx, width, n, task.dy, grads->plain[CALM_PLAIN_CONV],
+                                   grads->plain[CALM_PLAIN_CONV_BIAS], dbx));
+    for (size_t i = 0; i < n; i++)
+        memcpy(task.dbcx + (3 * i + 2) * width, dbx + i * width, width * sizeof *dbx);
+    CALM_TRY(calm_parallel_rows(ctx, n, close_back, &task));
+    if (grads->lengths[CALM_JOB_CONV_IN])
+        calm_vec_lengths(n, 3 * width, 3 * width, task.dbcx, false, grads->lengths[CALM_JOB_CONV_IN]);
+    return calm_weight_back(ctx, &block->weight[CALM_ROLE_CONV_IN], h, n, task.dbcx, grads->weight[CALM_ROLE_CONV_IN],
+                            grads->bias[CALM_ROLE_CONV_IN], false, dh);
+}
+
+static size_t kept_bytes(const calm_config *config, size_t n_tokens)
+{
+    return CALM_BYTES(float, 3 * n_tokens * config->hidden) + 3 * CALM_BYTES(float, n_tokens * config->hidden);
+}
+
+static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    (void)expert_bytes;
+    (void)n_threads;
+    return calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
+                         calm_convolution_bytes(config->hidden, config->conv_width));
+}
+
+static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    const size_t one = CALM_BYTES(float, n_tokens * config->hidden);
+    (void)expert_bytes;
+    (void)n_threads;
+    return CALM_BYTES(float, 3 * n_tokens * config->hidden) + 2 * one
+           + calm_size_max(2 * calm_convolution_bytes(config->hidden, config->conv_width),
+                           calm_weight_back_scratch_bytes(config->hidden, n_tokens));
+}
+
+static const calm_kind_back back = {.tape_bytes = sizeof(conv_tape),
+                                    .forward = forward,
+                                    .back = backward,
+                                    .kept_bytes = kept_bytes,
+                                    .forward_bytes = forward_bytes,
+                                    .back_bytes = back_bytes};
+
+/* ---- table ---- */
+
+/* B, C and x are as wide as the hidden rows. */
+static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
+{
+    (void)expert;
+    *out = (role == CALM_ROLE_CONV_IN ? 3 : 1) * config->hidden;
+    *in = config->hidden;
+}
+
+/* The taps; a bias where the linears have one, too. */
+static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
+{
+    dims[0] = config->hidden;
+    dims[1] = 1;
+    dims[2] = config->conv_width;
+    *n_dims = plain == CALM_PLAIN_CONV ? 3 : config->bias[CALM_ROLE_CONV_IN] ? 1 : 0;
+}
+
+/* A channel of what out reads is one of C times something that C does not go into. */
+static bool feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out)
+{
+    (void)job;
+    (void)expert;
+    *out = (calm_feed){.role = CALM_ROLE_CONV_IN, .first = config->hidden, .heads = 1, .width = config->hidden,
+                       .readers = 1};
+    return true;
+}
+
+static const calm_kind_job jobs[] = {
+    {.job = CALM_JOB_CONV_IN, .outer = true, .fold = CALM_FOLD_NORM},
+    {.job = CALM_JOB_CONV_OUT, .fold = CALM_FOLD_ROWS},
+};
+
+static const calm_kind_word words[] = {{.role = CALM_ROLE_CONV_IN, .word = "shortconv.in_proj"},
+                                       {.role = CALM_ROLE_CONV_OUT, .word = "shortconv.out_proj"}};
+
+static const calm_kind_plain plains[] = {{CALM_PLAIN_CONV, CALM_PLAIN_TENSOR, 0, "shortconv.conv.weight"},
+                                         {CALM_PLAIN_CONV_BIAS, CALM_PLAIN_TENSOR, 0, NULL}};
+
+const calm_kind calm_kind_conv = {
+    .name = "conv",
+    .slot = CALM_SUBLAYER_ATTENTION,
+    .jobs = jobs,
+    .n_jobs = sizeof jobs / sizeof *jobs,
+    .words = words,
+    .n_words = sizeof words / sizeof *words,
+    .plains = plains,
+    .n_plains = sizeof plains / sizeof *plains,
+    .shape = shape,
+    .plain_shape = plain_shape,
+    .feed = feed,
+    .run = run,
+    .scratch_bytes = scratch_bytes,
+    .back = &back,
+};

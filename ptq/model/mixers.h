@@ -1,0 +1,37 @@
+/* config.json of families whose blocks mix tokens in more than one way. */
+#ifndef CALM_MODEL_MIXERS_H
+#define CALM_MODEL_MIXERS_H
+
+#include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
+
+/* What Qwen3-Next and Qwen3.5 have in common: blocks of gated delta nets, and attention with a gate on its output. */
+#define CALM_DELTA_KEYS                                                                                                \
+    "layer_types full_attention_interval linear_conv_kernel_dim linear_key_head_dim linear_value_head_dim "            \
+    "linear_num_key_heads linear_num_value_heads attention_bias attn_output_gate"
+calm_status calm_config_delta(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* What both LFM2 have in common: blocks of short convolutions, a head whose tie has two names, silu. */
+#define CALM_CONV_KEYS "layer_types conv_L_cache conv_bias tie_embedding norm_eps"
+calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *root, const bool *otherwise,
+                             calm_config *config);
+
+/* The modules of both LFM2, for the initialiser of a calm_names. */
+#define CALM_LFM2_MODULES                                                                                              \
+    .blocks = "layers", .embed = "embed_tokens", .final_norm = "embedding_norm", .head = "lm_head",                    \
+    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                                   \
+             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.out_proj",                                 \
+             [CALM_ROLE_CONV_IN] = "conv.in_proj", [CALM_ROLE_CONV_OUT] = "conv.out_proj",                             \
+             [CALM_ROLE_GATE] = "feed_forward.w1", [CALM_ROLE_UP] = "feed_forward.w3",                                 \
+             [CALM_ROLE_DOWN] = "feed_forward.w2"},                                                                    \
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "operator_norm"},                                           \
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "ffn_norm"}},                                                     \
+    .plain = {[CALM_PLAIN_Q_NORM] = "self_attn.q_layernorm", [CALM_PLAIN_K_NORM] = "self_attn.k_layernorm",            \
+              [CALM_PLAIN_CONV] = "conv.conv.weight", [CALM_PLAIN_CONV_BIAS] = "conv.conv.bias"}
+
+/* Defaults that both share. */
+#define CALM_LFM2_DEFAULTS                                                                                             \
+    .prefixes = CALM_DECODER_PREFIXES, .qk_norm = CALM_QK_NORM_HEAD, .default_tied = true, .default_kv_heads = 8,      \
+    .default_positions = 128000, .default_rope_theta = 1000000.0, .eps_key = "norm_eps", .default_eps = 1e-5
+
+#endif

@@ -1,0 +1,83 @@
+/* The short causal convolution against its sum in double: each output rounds once per tap and once for the bias. */
+#include "ptq/model/convolution.h"
+
+#include "ptq/base/rng.h"
+#include "ptq/tensor/vector.h"
+#include "tests/support/harness.h"
+
+#define EPS 0x1p-24
+
+static float *draws(size_t n, uint64_t stream)
+{
+    float *x;
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, x, n));
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)calm_rng_normal(3, stream, i);
+    return x;
+}
+
+/* x has two columns of nobody. */
+static void check(size_t n_tokens, size_t n_channels, size_t width, bool biased)
+{
+    const float *x = draws(n_tokens * (n_channels + 2), 1), *w = draws(n_channels * width, 2);
+    const calm_convolution conv = {n_channels, width, w, biased ? draws(n_channels, 3) : NULL, NULL};
+    float *out = draws(n_tokens * n_channels, 4);
+    ck_ok(calm_convolution_run(ctx, &conv, x, n_channels + 2, n_tokens, out));
+    for (size_t t = 0; t < n_tokens; t++) {
+        for (size_t c = 0; c < n_channels; c++) {
+            double sum = biased ? (double)conv.bias[c] : 0, most = fabs(sum);
+            for (size_t back = 0; back < width && back <= t; back++) {
+                const double term = (double)w[c * width + width - 1 - back]
+                                    * (double)x[(t - back) * (n_channels + 2) + c];
+                sum += term;
+                most += fabs(term);
+            }
+            ck_near((double)out[t * n_channels + c], sum, (double)(width + 1) * EPS * most);
+        }
+    }
+}
+
+TEST(sums)
+{
+    check(1, 5, 4, false);
+    check(3, 5, 4, true);
+    check(70, 33, 3, false);
+    check(70, 8, 1, true);
+    check(40, 8, 50, true);
+}
+END_OF_TEST
+
+static void twice(size_t n, float *x)
+{
+    calm_vec_scale(n, 2, x);
+}
+
+TEST(activation_and_threads)
+{
+    const float *x = draws(200 * 16, 1), *w = draws(16 * 4, 2);
+    calm_convolution conv = {16, 4, w, NULL, NULL};
+    float *out = draws(200 * 16, 3), *doubled = draws(200 * 16, 3);
+    ck_ok(calm_convolution_run(ctx, &conv, x, 16, 200, out));
+    conv.activate = twice;
+    ctx->n_threads = 3;
+    ck_ok(calm_convolution_run(ctx, &conv, x, 16, 200, doubled));
+    ctx->n_threads = 1;
+    for (size_t i = 0; i < 200 * 16; i++)
+        ck_assert(doubled[i] == 2 * out[i]);
+}
+END_OF_TEST
+
+TEST(memory)
+{
+    const float *x = draws(10 * 16, 1), *w = draws(16 * 4, 2);
+    const calm_convolution conv = {16, 4, w, NULL, NULL};
+    float *out = draws(10 * 16, 3);
+    ck_memory(calm_convolution_run(ctx, &conv, x, 16, 10, out), 0, calm_convolution_bytes(16, 4));
+    ck_allocations(ctx->scratch, 1, calm_convolution_run(ctx, &conv, x, 16, 10, out));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("convolution", (const TTest *[]){sums, activation_and_threads, memory, NULL});
+}

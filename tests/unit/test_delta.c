@@ -1,0 +1,273 @@
+/* The gated delta rule in chunks against its recurrence in double.
+ *
+ * Tolerance of the rule: with |k| <= 1, 0 <= beta <= 1 and g <= 0 a step never enlarges an error in S, so errors add up
+ * over tokens and no more.  Each value comes out of sums of at most C + d_k products, whose roundings are independent:
+ * sqrt(C + d_k) 2^-24 of the largest value, and over T tokens sqrt(T) times as much; 8 of these standard deviations
+ * are never reached in some thousand draws.  The largest value is that of v, u and the norm of S. */
+#include "ptq/model/delta.h"
+
+#include "ptq/base/rng.h"
+#include "ptq/tensor/linalg.h"
+#include "tests/support/harness.h"
+
+#define EPS 0x1p-24
+
+typedef struct fixture {
+    calm_delta_shape shape;
+    calm_delta_rows rows;
+    size_t n_out, n_gates;
+    float *out, *norms;
+    double *expected, *expected_norms, largest;
+} fixture;
+
+static float *draws(size_t n, uint64_t stream, double scale)
+{
+    float *x;
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, x, n));
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(scale * calm_rng_normal(7, stream, i));
+    return x;
+}
+
+/* Rows of q, k and v in one matrix with three columns of nobody; decays around -`speed`, so that some are near 0. */
+static void new_fixture(calm_delta_shape shape, size_t n_tokens, double speed, fixture *f)
+{
+    const size_t key = shape.n_key_heads * shape.key_dim, value = shape.n_value_heads * shape.value_dim;
+    const size_t stride = 2 * key + value + 3, n = n_tokens * shape.n_value_heads;
+    float *x = draws(n_tokens * stride, 1, 1), *decay = draws(n, 2, speed), *beta = draws(n, 3, 3);
+    *f = (fixture){.shape = shape, .n_gates = n, .n_out = n_tokens * value};
+    f->rows = (calm_delta_rows){x, x + key, x + 2 * key, stride, n_tokens, decay, beta};
+    for (size_t i = 0; i < n; i++) {
+        decay[i] = -fabsf(decay[i]);
+        beta[i] = 1 / (1 + expf(-beta[i]));
+    }
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->out, f->n_out));
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->norms, n));
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->expected, f->n_out));
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->expected_norms, n));
+}
+
+static double length_of(const float *x, size_t d)
+{
+    double sum = 1e-6;
+    for (size_t c = 0; c < d; c++)
+        sum += (double)x[c] * (double)x[c];
+    return sqrt(sum);
+}
+
+/* One token of one value head: S [d_k, d_v] is changed. */
+static void step(fixture *f, size_t t, size_t head, double *s)
+{
+    const size_t d_k = f->shape.key_dim, d_v = f->shape.value_dim;
+    const size_t key_head = head / (f->shape.n_value_heads / f->shape.n_key_heads);
+    const size_t at = t * f->rows.stride + key_head * d_k;
+    const float *q = f->rows.q + at, *k = f->rows.k + at;
+    const float *v = f->rows.v + t * f->rows.stride + head * d_v;
+    const double fade = exp((double)f->rows.decay[t * f->shape.n_value_heads + head]);
+    const double beta = (double)f->rows.beta[t * f->shape.n_value_heads + head], k_length = length_of(k, d_k);
+    const double q_length = length_of(q, d_k) * sqrt((double)d_k);
+    double square = 0;
+    for (size_t c = 0; c < d_v; c++) {
+        double seen = 0, o = 0;
+        for (size_t i = 0; i < d_k; i++) {
+            s[i * d_v + c] *= fade;
+            seen += s[i * d_v + c] * (double)k[i] / k_length;
+        }
+        const double u = beta * ((double)v[c] - seen);
+        for (size_t i = 0; i < d_k; i++) {
+            s[i * d_v + c] += (double)k[i] / k_length * u;
+            o += s[i * d_v + c] * (double)q[i] / q_length;
+            square += s[i * d_v + c] * s[i * d_v + c];
+        }
+        f->expected[(t * f->shape.n_value_heads + head) * d_v + c] = o;
+        f->largest = fmax(f->largest, fmax(fabs((double)v[c]), fabs(u)));
+    }
+    f->expected_norms[t * f->shape.n_value_heads + head] = sqrt(square);
+    f->largest = fmax(f->largest, sqrt(square));
+}
+
+static void expect(fixture *f)
+{
+    double *s;
+    for (size_t head = 0; head < f->shape.n_value_heads; head++) {
+        ck_ok(CALM_NEW(ctx, ctx->scratch, s, f->shape.key_dim * f->shape.value_dim));
+        for (size_t t = 0; t < f->rows.n_tokens; t++)
+            step(f, t, head, s);
+    }
+}
+
+static void check(fixture *f, size_t chunk)
+{
+    const double sums = (double)(calm_size_min(chunk, f->rows.n_tokens) + f->shape.key_dim);
+    const double tolerance = 8 * EPS * sqrt(sums * (double)f->rows.n_tokens) * f->largest;
+    double worst = 0, worst_norm = 0;
+    for (size_t i = 0; i < f->n_out; i++)
+        worst = test_worse(worst, fabs((double)f->out[i] - f->expected[i]));
+    /* Squares are compared: those of a memory that is nearly empty have the errors of what it held before. */
+    for (size_t i = 0; i < f->n_gates; i++)
+        worst_norm = test_worse(worst_norm, fabs((double)f->norms[i] * (double)f->norms[i]
+                                                 - f->expected_norms[i] * f->expected_norms[i]));
+    ck_near(worst, 0, tolerance);
+    ck_near(worst_norm, 0, 2 * f->largest * tolerance);
+}
+
+static void check_chunks(calm_delta_shape shape, size_t n_tokens, double speed)
+{
+    static const size_t chunks[] = {1, 2, 7, 16, 17, 64, 100};
+    fixture f;
+    new_fixture(shape, n_tokens, speed, &f);
+    expect(&f);
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        memset(f.out, 0xff, f.n_out * sizeof *f.out);
+        memset(f.norms, 0xff, f.n_gates * sizeof *f.norms);
+        ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, chunks[i], f.out, f.norms, NULL));
+        check(&f, chunks[i]);
+    }
+}
+
+static const calm_delta_shape small = {2, 6, 8, 12}, square = {1, 1, 16, 16}, wide = {2, 4, 32, 5};
+
+/* One token, less than a chunk, and chunks that do not divide the window. */
+TEST(any_chunk)
+{
+    static const size_t lengths[] = {1, 2, 16, 63, 130};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        check_chunks(small, lengths[i], 0.1);
+        check_chunks(square, lengths[i], 0.1);
+        check_chunks(wide, lengths[i], 0.1);
+    }
+}
+END_OF_TEST
+
+/* A memory that never fades, one that fades by a little, and one that forgets all at once, beyond what exp holds. */
+TEST(any_decay)
+{
+    check_chunks(small, 150, 0);
+    check_chunks(small, 150, 1e-5);
+    check_chunks(small, 150, 5);
+    check_chunks(small, 150, 1e3);
+    check_chunks(small, 150, 1e30);
+}
+END_OF_TEST
+
+/* A quick decay at one token does not take away from slow ones behind it: sums of decays are differences. */
+TEST(slow_after_quick)
+{
+    fixture f;
+    new_fixture(small, 100, 1e-3, &f);
+    float *decay = draws(f.n_gates, 2, 1e-3);
+    for (size_t i = 0; i < f.n_gates; i++)
+        decay[i] = i < 6 ? -1e30f : -fabsf(decay[i]);
+    f.rows.decay = decay;
+    expect(&f);
+    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.out, f.norms, NULL));
+    check(&f, 64);
+}
+END_OF_TEST
+
+/* The same key again and again, fully written: each value replaces the last, the hardest system to solve. */
+TEST(one_key)
+{
+    fixture f;
+    new_fixture(square, 200, 0, &f);
+    const size_t n = f.rows.n_tokens * f.rows.stride;
+    float *x = draws(n, 1, 1), *beta = draws(f.n_gates, 3, 0);
+    for (size_t t = 0; t < f.rows.n_tokens; t++) {
+        memcpy(x + t * f.rows.stride + 16, x + 16, 16 * sizeof *x);
+        beta[t] = t % 50 == 49 ? 0 : 1;
+    }
+    f.rows.q = x, f.rows.k = x + 16, f.rows.v = x + 32, f.rows.beta = beta;
+    expect(&f);
+    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.out, f.norms, NULL));
+    check(&f, 64);
+}
+END_OF_TEST
+
+/* A key of zeros has no direction: it writes nothing, and nothing becomes NaN. */
+TEST(zero_key)
+{
+    fixture f;
+    new_fixture(square, 10, 0.1, &f);
+    float *x = draws(10 * f.rows.stride, 1, 0);
+    f.rows.k = x;
+    expect(&f);
+    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.out, f.norms, NULL));
+    for (size_t i = 0; i < f.n_out; i++)
+        ck_assert(f.out[i] == 0);
+    check(&f, 64);
+}
+END_OF_TEST
+
+TEST(threads_and_norms_do_not_matter)
+{
+    fixture f;
+    new_fixture((calm_delta_shape){5, 10, 32, 32}, 300, 0.1, &f);
+    float *again;
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, again, f.n_out));
+    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, CALM_DELTA_CHUNK, f.out, f.norms, NULL));
+    for (ctx->n_threads = 2; ctx->n_threads <= 4; ctx->n_threads++) {
+        ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, CALM_DELTA_CHUNK, again, NULL, NULL));
+        ck_assert_mem_eq(again, f.out, f.n_out * sizeof *again);
+    }
+    ctx->n_threads = 1;
+}
+END_OF_TEST
+
+TEST(memory)
+{
+    static const size_t lengths[] = {3, 64, 100};
+    ctx->n_threads = 1;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        fixture f;
+        new_fixture(small, lengths[i], 0.1, &f);
+        ck_memory_of_workers(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.out, NULL, NULL), 0,
+                             calm_delta_rule_bytes(&f.shape, lengths[i], 64), 4, 0);
+    }
+}
+END_OF_TEST
+
+/* Both ends of softplus and sigmoid; rounded once from double. */
+TEST(gates)
+{
+    static const float a[] = {-200, -20, -1, 0, 0.5f, 30, 1e4f, 88}, b[] = {-200, -88, -1, 0, 1, 20, 90, 1e4f};
+    static const float a_log[] = {-3, 2}, bias[] = {0.5f, -1};
+    float decay[8], beta[8];
+    memcpy(decay, a, sizeof a);
+    memcpy(beta, b, sizeof b);
+    ck_ok(calm_delta_gates(ctx, 4, 2, a_log, bias, decay, beta));
+    for (size_t i = 0; i < 8; i++) {
+        const double x = (double)a[i] + (double)bias[i % 2], softplus = x > 40 ? x : log1p(exp(x));
+        const double g = -exp((double)a_log[i % 2]) * softplus, s = 1 / (1 + exp(-(double)b[i]));
+        /* Below the least normal number only its spacing. */
+        ck_near((double)decay[i], g, 2 * EPS * fabs(g) + 0x1p-149);
+        ck_near((double)beta[i], s, 2 * EPS * s + 0x1p-149);
+    }
+}
+END_OF_TEST
+
+/* RMSNorm divides and multiplies, silu and the product round: 8 roundings, and those of a sum of 12 squares. */
+TEST(gated_norm)
+{
+    float *o = draws(5 * 6 * 12, 4, 2), *z = draws(5 * 6 * 12, 5, 3), *w = draws(12, 6, 1);
+    float *o_in = draws(5 * 6 * 12, 4, 2), *z_in = draws(5 * 6 * 12, 5, 3);
+    ck_ok(calm_delta_norm(ctx, &small, 5, w, 1e-3f, o, z));
+    for (size_t row = 0; row < 5 * 6; row++) {
+        double sum = 0;
+        for (size_t c = 0; c < 12; c++)
+            sum += (double)o_in[row * 12 + c] * (double)o_in[row * 12 + c];
+        for (size_t c = 0; c < 12; c++) {
+            const double gate = (double)z_in[row * 12 + c];
+            const double y = (double)o_in[row * 12 + c] / sqrt(sum / 12 + (double)1e-3f) * (double)w[c] * gate
+                             / (1 + exp(-gate));
+            ck_near((double)z[row * 12 + c], y, 20 * EPS * fabs(y));
+        }
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    calm_linalg_setup();
+    return run_tests("delta", (const TTest *[]){any_chunk, any_decay, slow_after_quick, one_key, zero_key,
+                                                threads_and_norms_do_not_matter, memory, gates, gated_norm, NULL});
+}

@@ -1,0 +1,154 @@
+/* config.json of families whose blocks mix tokens in more than one way: which block has what, and its sizes. */
+#include "ptq/model/mixers.h"
+
+#include "tests/support/config_cases.h"
+#include "tests/support/harness.h"
+
+static const char *const deltas[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next"};
+static const char *const convs[] = {"lfm2", "lfm2_moe"};
+
+/* "ad": attention, then delta. */
+static const char *mixers(const calm_config *config)
+{
+    const char *text = "";
+    for (size_t i = 0; i < config->n_blocks; i++)
+        text = test_format("%s%c", text, calm_kind_at(config, i, CALM_SUBLAYER_ATTENTION)->name[0]);
+    return text;
+}
+
+TEST(kinds_of_blocks)
+{
+    for (size_t f = 0; f < 3; f++) {
+        calm_config config = config_with(deltas[f], "_", "0");
+        ck_assert_str_eq(mixers(&config), "da");
+        ck_assert(config.output_gate && config.conv_width == 4 && config.delta.n_key_heads == 2);
+        ck_assert(config.delta.n_value_heads == 4 && config.delta.key_dim == 16 && config.delta.value_dim == 8);
+        config = config_with(deltas[f], "layer_types", "[\"full_attention\", \"linear_attention\"]");
+        ck_assert_str_eq(mixers(&config), "ad");
+        /* Every fourth has attention; published files say so, too. */
+        config = config_with(deltas[f], "layer_types", NULL);
+        ck_assert_str_eq(mixers(&config), "dd");
+        config = config_with(deltas[f], "layer_types", "null");
+        ck_assert_str_eq(mixers(&config), "dd");
+        config = config_with(deltas[f], "full_attention_interval", "1");
+        ck_assert_str_eq(mixers(&config), "da");    /* the list wins */
+    }
+    for (size_t f = 0; f < 2; f++) {
+        calm_config config = config_with(convs[f], "_", "0");
+        ck_assert_str_eq(mixers(&config), "ca");
+        ck_assert(!config.output_gate && config.conv_width == 4);
+    }
+    const calm_config config = config_with("lfm2", "layer_types", NULL);
+    ck_assert_str_eq(mixers(&config), "aa");
+}
+END_OF_TEST
+
+TEST(lists)
+{
+    for (size_t f = 0; f < 5; f++) {
+        const char *family = f < 3 ? deltas[f] : convs[f - 3], *word = f < 3 ? "linear_attention" : "conv";
+        config_refuses(family, "layer_types", "[\"full_attention\", \"mamba\"]", CALM_EUNSUPPORTED,
+                       test_format("\"layer_types\"[1]: expected \"full_attention\" or \"%s\", found \"mamba\"", word));
+        config_refuses(family, "layer_types", f < 3 ? "[\"conv\", \"conv\"]" : "[\"linear_attention\", 0]",
+                       CALM_EUNSUPPORTED, "\"layer_types\"[0]");
+        config_refuses(family, "layer_types", "[\"full_attention\"]", CALM_EFORMAT, "1 entries, expected 2");
+        config_refuses(family, "layer_types", "[]", CALM_EFORMAT, "0 entries, expected 2");
+        config_refuses(family, "layer_types", "[\"full_attention\", \"full_attention\", \"full_attention\"]",
+                       CALM_EFORMAT, "3 entries, expected 2");
+        config_refuses(family, "layer_types", "[1, 2]", CALM_EUNSUPPORTED, "found \"\"");
+        config_refuses(family, "layer_types", "\"conv\"", CALM_EFORMAT, "layer_types");
+    }
+    config_refuses("lfm2_moe", "layer_types", NULL, CALM_EFORMAT, "layer_types");
+    config_refuses("qwen3_5", "full_attention_interval", "0", CALM_EFORMAT, "full_attention_interval");
+}
+END_OF_TEST
+
+TEST(sizes)
+{
+    static const char *const keys[] = {"linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim",
+                                       "linear_num_key_heads", "linear_num_value_heads"};
+    static const char *const wrong[] = {"0", "-1", "4.5", "\"4\"", "99999999999"};
+    for (size_t w = 0; w < 5; w++) {
+        for (size_t f = 0; f < 3; f++)
+            for (size_t k = 0; k < 5; k++)
+                config_refuses(deltas[f], keys[k], wrong[w], CALM_EFORMAT, keys[k]);
+        for (size_t f = 0; f < 2; f++)
+            config_refuses(convs[f], "conv_L_cache", wrong[w], CALM_EFORMAT, "conv_L_cache");
+    }
+    config_refuses("qwen3_5", "linear_conv_kernel_dim", "0", CALM_EFORMAT, "found 0");
+    config_refuses("lfm2", "conv_L_cache", "0", CALM_EFORMAT, "found 0");
+    config_refuses("qwen3_5", "linear_num_value_heads", "3", CALM_EFORMAT,
+                   "\"linear_num_value_heads\": expected a multiple of linear_num_key_heads (2), found 3");
+    config_refuses("qwen3_5", "linear_num_key_heads", "4194304", CALM_EFORMAT, "linear_num_key_heads");
+    config_refuses("qwen3_5", "linear_key_head_dim", "16777216", CALM_EFORMAT, "rows");
+    config_refuses("qwen3_5", "attn_output_gate", "false", CALM_EUNSUPPORTED, "attn_output_gate");
+}
+END_OF_TEST
+
+/* What published files of Qwen3.5 and Qwen3-Next say besides. */
+TEST(published_keys)
+{
+    for (size_t f = 0; f < 3; f++) {
+        config_with(deltas[f], "attn_output_gate", "true");
+        config_with(deltas[f], "mamba_ssm_dtype", "\"float32\"");
+        config_with(deltas[f], "mtp_num_hidden_layers", "1");
+        config_with(deltas[f], "mtp_use_dedicated_embeddings", "false");
+        config_with(deltas[f], "full_attention_interval", "4");
+        /* Of attention alone. */
+        const calm_config biased = config_with(deltas[f], "attention_bias", "true");
+        ck_assert(biased.bias[CALM_ROLE_Q] && biased.bias[CALM_ROLE_O] && !biased.bias[CALM_ROLE_DELTA_OUT]
+                  && !biased.bias[CALM_ROLE_DELTA_QKV] && !biased.bias[CALM_ROLE_DELTA_BA]);
+        ck_assert_uint_eq(config_with(deltas[f], "partial_rotary_factor", "0.75").rope[CALM_ROPE_GLOBAL].rotary, 6);
+    }
+    ck_assert_uint_eq(config_with("qwen3_5", "partial_rotary_factor", NULL).rope[CALM_ROPE_GLOBAL].rotary, 2);
+    ck_assert(config_with("qwen3_next", "norm_topk_prob", NULL).moe.norm_top_k);
+    ck_assert(!config_with("qwen3_next", "norm_topk_prob", "false").moe.norm_top_k);
+    ck_assert(config_with("qwen3_5_moe", "_", "0").moe.norm_top_k);
+    config_with("lfm2", "block_dim", "32");
+    config_with("lfm2", "block_norm_eps", "1e-5");
+    config_with("lfm2", "block_use_swiglu", "true");
+    config_with("lfm2", "block_use_xavier_init", "true");
+    config_with("lfm2", "conv_dim", "32");
+    config_with("lfm2", "conv_dim_out", "32");
+    config_with("lfm2", "use_pos_enc", "true");
+    config_with("lfm2", "theta", "1000000.0");
+    config_with("lfm2", "num_heads", "4");
+}
+END_OF_TEST
+
+/* LFM2's MLP: 2/3 of 48 is 32, then a factor, rounded up to a multiple. */
+TEST(adjusted_width)
+{
+    ck_assert_uint_eq(config_with("lfm2", "_", "0").inner, 48);
+    ck_assert_uint_eq(config_with("lfm2", "block_auto_adjust_ff_dim", "true").inner, 256);
+    ck_assert_uint_eq(config_with("lfm2", "block_auto_adjust_ff_dim", NULL).inner, 256);
+    ck_assert_uint_eq(config_with("lfm2", "block_ff_dim", "96").inner, 96);
+    config_refuses("lfm2", "block_multiple_of", "0", CALM_EFORMAT, "block_multiple_of");
+    config_refuses("lfm2", "block_ffn_dim_multiplier", "-1", CALM_EFORMAT, "block_ffn_dim_multiplier");
+}
+END_OF_TEST
+
+TEST(other_keys_of_lfm2)
+{
+    static const char *const wrong[] = {"[2]", "[-1]", "[0.5]", "[\"0\"]"};
+    for (size_t i = 0; i < 4; i++)
+        config_refuses("lfm2", "full_attn_idxs", wrong[i], CALM_EFORMAT, "\"full_attn_idxs\"[0]");
+    config_refuses("lfm2", "full_attn_idxs", "3", CALM_EFORMAT, "full_attn_idxs");
+    for (size_t f = 0; f < 2; f++) {
+        ck_assert(config_with(convs[f], "tie_embedding", "true").tied);
+        ck_assert(!config_with(convs[f], "tie_embedding", "false").tied);
+        ck_assert(config_with(convs[f], "conv_bias", "true").bias[CALM_ROLE_CONV_IN]);
+    }
+    const calm_moe_config moe = config_with("lfm2_moe", "routed_scaling_factor", "2.5").moe;
+    ck_assert(moe.score == CALM_ROUTER_SIGMOID && moe.choice_bias && moe.scale == 2.5f && moe.sum_plus == 1e-6f);
+    ck_assert(!config_with("lfm2_moe", "use_expert_bias", "false").moe.choice_bias);
+    const calm_config dense = config_with("lfm2_moe", "num_dense_layers", "1");
+    ck_assert(!dense.moe.sparse[0] && dense.moe.sparse[1]);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("mixers", (const TTest *[]){kinds_of_blocks, lists, sizes, published_keys, adjusted_width,
+                                                 other_keys_of_lfm2, NULL});
+}
