@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/norm_back.h"

@@ -28,9 +28,9 @@ typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD
 
 /* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
  * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
- * three times D, R buckets of distances, H heads, 2 twice Q; of latent attention q rows of all queries, r and l the ranks
- * of queries and of keys, a rows of kv_a, b of kv_b, o columns of o; of delta nets with as many value heads as Q has and
- * two of KEY_DIM for keys c all channels of the convolution, f those with z, B twice H. */
+ * three times D, R buckets of distances, H heads, 2 twice Q; of latent attention q rows of all queries, r and l the
+ * ranks of queries and of keys, a rows of kv_a, b of kv_b, o columns of o; of delta nets with as many value heads as Q
+ * has and two of KEY_DIM for keys c all channels of the convolution, f those with z, B twice H. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
@@ -129,8 +129,6 @@ static const tensor_row gpt_oss[] = {EMBED, NORMS, QKV(ALWAYS), LINEAR("self_att
                                      LINEAR("mlp.experts.@.gate_proj", 'M', 'D', ALWAYS, ALWAYS),
                                      LINEAR("mlp.experts.@.up_proj", 'M', 'D', ALWAYS, ALWAYS),
                                      LINEAR("mlp.experts.@.down_proj", 'D', 'M', ALWAYS, ALWAYS), HEAD, {0}};
-#include "tests/support/tiny_mixers.h"
-
 static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
@@ -139,66 +137,8 @@ static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 
 static const tensor_row olmo2[] = {EMBED, NORM("post_attention"), NORM("post_feedforward"), QK_NORMS('Q', 'K'),
                                    ATTENTION, MLP(ALWAYS), HEAD, {0}};
 
-#define BERT_LINEAR(name, out, in) {name ".weight", out, in, ALWAYS}, {name ".bias", out, 0, ALWAYS}
-#define BERT_NORM(name)            {name ".weight", 'D', 0, ALWAYS}, {name ".bias", 'D', 0, ALWAYS}
-#define BERT_TABLE(name, rows)     {name "_embeddings.weight", rows, 'D', ALWAYS}
-#define BERT_BLOCK(layer)                                                                                    \
-    BERT_LINEAR(layer "attention.self.query", 'D', 'D'), BERT_LINEAR(layer "attention.self.key", 'D', 'D'),  \
-    BERT_LINEAR(layer "attention.self.value", 'D', 'D'), BERT_LINEAR(layer "attention.output.dense", 'D', 'D'), \
-    BERT_NORM(layer "attention.output.LayerNorm"), BERT_LINEAR(layer "intermediate.dense", 'M', 'D'),        \
-    BERT_LINEAR(layer "output.dense", 'D', 'M'), BERT_NORM(layer "output.LayerNorm")
-#define BERT(prefix)                                                                                         \
-    BERT_TABLE(prefix "embeddings.word", 'V'), BERT_TABLE(prefix "embeddings.position", 'P'),                \
-    BERT_TABLE(prefix "embeddings.token_type", 'T'), BERT_NORM(prefix "embeddings.LayerNorm"),               \
-    BERT_BLOCK(prefix "encoder.layer.#.")
-
-static const tensor_row bert[] = {BERT(""), BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
-static const tensor_row bert_mlm[] = {BERT("bert."), BERT_LINEAR("cls.predictions.transform.dense", 'D', 'D'),
-                                      BERT_NORM("cls.predictions.transform.LayerNorm"),
-                                      {"cls.predictions.bias", 'V', 0, ALWAYS},
-                                      {"cls.predictions.decoder.weight", 'V', 'D', UNTIED},
-                                      {"cls.predictions.decoder.bias", 'V', 0, UNTIED}, {0}};
-
-/* Encoders without a head. */
-#define FEW_NORMS(name) {name ".weight", 'D', 0, ALWAYS}
-static const tensor_row roberta[] = {BERT(""), BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
-static const tensor_row distilbert[] = {
-    BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.position", 'P'), BERT_NORM("embeddings.LayerNorm"),
-    BERT_LINEAR("transformer.layer.#.attention.q_lin", 'D', 'D'),
-    BERT_LINEAR("transformer.layer.#.attention.k_lin", 'D', 'D'),
-    BERT_LINEAR("transformer.layer.#.attention.v_lin", 'D', 'D'),
-    BERT_LINEAR("transformer.layer.#.attention.out_lin", 'D', 'D'), BERT_NORM("transformer.layer.#.sa_layer_norm"),
-    BERT_LINEAR("transformer.layer.#.ffn.lin1", 'M', 'D'), BERT_LINEAR("transformer.layer.#.ffn.lin2", 'D', 'M'),
-    BERT_NORM("transformer.layer.#.output_layer_norm"), {0}};
-static const tensor_row mpnet[] = {
-    BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.position", 'P'), BERT_NORM("embeddings.LayerNorm"),
-    {"encoder.relative_attention_bias.weight", 'R', 'H', ALWAYS},
-    BERT_LINEAR("encoder.layer.#.attention.attn.q", 'D', 'D'),
-    BERT_LINEAR("encoder.layer.#.attention.attn.k", 'D', 'D'),
-    BERT_LINEAR("encoder.layer.#.attention.attn.v", 'D', 'D'),
-    BERT_LINEAR("encoder.layer.#.attention.attn.o", 'D', 'D'),
-    BERT_NORM("encoder.layer.#.attention.LayerNorm"), BERT_LINEAR("encoder.layer.#.intermediate.dense", 'M', 'D'),
-    BERT_LINEAR("encoder.layer.#.output.dense", 'D', 'M'), BERT_NORM("encoder.layer.#.output.LayerNorm"),
-    BERT_LINEAR("pooler.dense", 'D', 'D'), {0}};
-static const tensor_row modernbert[] = {
-    {"embeddings.tok_embeddings.weight", 'V', 'D', ALWAYS}, FEW_NORMS("embeddings.norm"),
-    {"layers.#.attn.Wqkv.weight", '3', 'D', ALWAYS}, {"layers.#.attn.Wo.weight", 'D', 'D', ALWAYS},
-    {"layers.#.attn_norm.weight", 'D', 0, LATER}, FEW_NORMS("layers.#.mlp_norm"),
-    {"layers.#.mlp.Wi.weight", 'G', 'D', ALWAYS}, {"layers.#.mlp.Wo.weight", 'D', 'M', ALWAYS}, FEW_NORMS("final_norm"),
-    {0}};
-static const tensor_row nomic_bert[] = {
-    BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.token_type", 'T'), BERT_NORM("emb_ln"),
-    {"encoder.layers.#.attn.Wqkv.weight", '3', 'D', ALWAYS},
-    {"encoder.layers.#.attn.out_proj.weight", 'D', 'D', ALWAYS},
-    BERT_NORM("encoder.layers.#.norm1"), {"encoder.layers.#.mlp.fc11.weight", 'M', 'D', ALWAYS},
-    {"encoder.layers.#.mlp.fc12.weight", 'M', 'D', ALWAYS}, {"encoder.layers.#.mlp.fc2.weight", 'D', 'M', ALWAYS},
-    BERT_NORM("encoder.layers.#.norm2"), {0}};
-static const tensor_row gte[] = {
-    BERT_TABLE("embeddings.word", 'V'), BERT_TABLE("embeddings.token_type", 'T'), BERT_NORM("embeddings.LayerNorm"),
-    BERT_LINEAR("encoder.layer.#.attention.qkv_proj", '3', 'D'),
-    BERT_LINEAR("encoder.layer.#.attention.o_proj", 'D', 'D'),
-    BERT_NORM("encoder.layer.#.attn_ln"), {"encoder.layer.#.mlp.up_gate_proj.weight", 'G', 'D', ALWAYS},
-    BERT_LINEAR("encoder.layer.#.mlp.down_proj", 'D', 'M'), BERT_NORM("encoder.layer.#.mlp_ln"), {0}};
+#include "tests/support/tiny_mixers.h"
+#include "tests/support/tiny_encoder_rows.h"
 
 #undef L
 #define L "layers.#."
