@@ -186,7 +186,7 @@ CALM_API calm_status calm_quantize(calm_ctx *ctx, const calm_recipe_spec *spec, 
 typedef struct calm_select_request {
     const char *store;
     int64_t run;
-    const char *unit, *rule, *metric;       /* "job", "sublayer", "block"; "token", "argmax"; "cka_token"          */
+    const char *unit, *rule, *metric;       /* "job", "sublayer", "block"; "token", "argmax"; "rel_mae"            */
     double budget;                          /* bits per weight                                                     */
     double act_budget;                      /* mean bits of activations                                            */
     double shortlist;                       /* factor of the rule "token", from 1: docs/method.md section 5        */

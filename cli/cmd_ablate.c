@@ -20,7 +20,7 @@
 typedef struct options {
     calm_common common;
     calm_recipe_spec spec;
-    calm_words schemes;
+    calm_words schemes, metrics;
     const char *seeds, *output, *report;
     calm_numbers shortlists;
     int input_scales;
@@ -34,9 +34,12 @@ static const calm_option table[] = {
     CALM_OPT("eval-samples", spec.eval_samples, INT, "windows of the text to evaluate on; 0 = all", .fallback = "200",
              .min = 0, .max = 1 << 24, .metavar = "N"),
     CALM_OPT("text", spec.eval_text, STRING, "the same as --eval-text", .metavar = "FILE"),
-    CALM_OPT("shortlists", shortlists, NUMBERS, "the recipe's hybrid with each of these factors of the shortlist too: "
-             "1.05,2,4", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "LIST"),
+    CALM_OPT("shortlists", shortlists, NUMBERS, "hybrids by the rule token with each of these factors of the shortlist "
+             "too: 1.05,2,4", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "LIST"),
     CALM_OPT("brief", brief, BOOL, "uniform runs, the recipe's hybrid and --shortlists alone"),
+    CALM_OPT("metrics", metrics, WORDS, "of hybrids those of jobs by these scores alone, under every rule, "
+             "and no random plans",
+             .metavar = "LIST"),
     CALM_OPT("seeds", seeds, STRING, "uniform runs, the recipe's hybrid and --shortlists again, calibration windows "
              "drawn with each of these: 1,2,3", .metavar = "LIST", .basic = true),
     CALM_OPT("input-scales", input_scales, ENUM, "norms: also behind norms that a residual reads too (encoders); free: "
@@ -79,6 +82,24 @@ static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_pl
     }
 }
 
+/* Different scores of a job's output. */
+static calm_status check_metrics(calm_ctx *ctx, const calm_words *metrics)
+{
+    calm_point point;
+    int score;
+    for (size_t i = 0; i < metrics->n; i++) {
+        CALM_TRY(calm_score_need(ctx, CALM_UNIT_JOB, metrics->of[i], &point, &score));
+        if (score >= CALM_N_METRICS)
+            return calm_fail(ctx, CALM_EARG, "--metrics %s: expected scores of outputs, as cka_token or rel_mae",
+                             metrics->of[i]);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(metrics->of[k], metrics->of[i]) == 0)
+                return calm_fail(ctx, CALM_EARG, "--metrics: %s is there twice; expected different scores",
+                                 metrics->of[i]);
+    }
+    return CALM_OK;
+}
+
 /* Different factors have different rows. */
 static calm_status check_shortlists(calm_ctx *ctx, const calm_numbers *factors)
 {
@@ -106,8 +127,8 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     recipe->output = NULL;
     recipe->document = NULL;
     if (!o->brief) {
-        recipe->score_points = (1u << CALM_N_POINTS) - 1;
-        recipe->want_cka_linear = true;
+        recipe->score_points = o->metrics.n ? 1u << CALM_POINT_JOB : (1u << CALM_N_POINTS) - 1;
+        recipe->want_cka_linear = !o->metrics.n;
     }
     recipe->input_scales = (calm_input_scales)o->input_scales;
     return CALM_OK;
@@ -210,7 +231,7 @@ static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *p
 static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
-    calm_ablation_plan plan = {.probes = !o->no_probes && !o->brief, .brief = o->brief,
+    calm_ablation_plan plan = {.probes = !o->no_probes && !o->brief, .brief = o->brief, .metrics = o->metrics,
                                .shortlists = o->shortlists.of, .n_shortlists = o->shortlists.n,
                                .options = {.command = o->common.command}};
     calm_progress progress;
@@ -218,6 +239,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(parse_seeds(ctx, o->seeds, &plan));
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     CALM_TRY(check_shortlists(ctx, &o->shortlists));
+    CALM_TRY(check_metrics(ctx, &o->metrics));
     if (o->output)
         CALM_TRY(calm_output_folder(ctx, o->output, o->force, NULL));
     if (o->report)

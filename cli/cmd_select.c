@@ -33,8 +33,8 @@ static const calm_option table[] = {
              "as in the run)", .min = 1, .max = 16, .metavar = "BITS"),
     CALM_OPT("metric", metric, STRING, "score that the rule reads (default: as in the run)", .metavar = "NAME",
              .basic = true),
-    CALM_OPT("rule", rule, ENUM, "token: a shortlist by the metric, of it the least relative error; argmax: CALM as "
-             "published", .values = "run|" CALM_CHOICE_RULE_NAMES, .fallback = "run",
+    CALM_OPT("rule", rule, ENUM, "argmax: the least score, with --metric cka CALM as published; token: a shortlist by "
+             "the metric, of it the least log_rel_mse", .values = "run|" CALM_CHOICE_RULE_NAMES, .fallback = "run",
              .metavar = CALM_CHOICE_RULE_NAMES, .basic = true),
     CALM_OPT("shortlist", shortlist, DOUBLE, "factor of the least score that the shortlist reaches up to (default: as "
              "in the run)", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "FACTOR"),
@@ -185,7 +185,7 @@ const calm_command calm_cmd_select = {
                    "candidate is touched.  Without options the "
                    "choices are RUN's.",
     .examples = "  calm select 3 --metric rel_mse\n"
-                "  calm select 3 --shortlist 4\n"
+                "  calm select 3 --rule token --shortlist 4\n"
                 "  calm select 3 --forbid smoothquant --forbid mkq\n"
                 "  calm select 3 --pin model.layers.0.qkv=gptq --pin '*.down=#123'\n"
                 "  calm select 3 --budget 3.5 --dry-run\n"

@@ -45,7 +45,7 @@ static calm_status start(calm_ctx *ctx, const calm_run *p, const experiment *e, 
 {
     *out = (table){.keep = e->keep};
     out->room = p->in.recipe->n_pool + 2 * CALM_N_POINTS * CALM_N_SCORES + e->plan->n_shortlists + CALM_N_UNITS +
-                1 + N_RANDOM;
+                1 + N_RANDOM;    /* named scores are some of them */
     CALM_TRY(CALM_NEW(ctx, out->keep, out->rows, out->room));
     return CALM_NEW(ctx, ctx->out, out->trials, out->room);
 }
@@ -142,6 +142,19 @@ static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
                     continue;
                 CALM_TRY(add_selected(ctx, p, t, "hybrid", &selection, ""));
             }
+    return CALM_OK;
+}
+
+/* Those of jobs by the scores that were named, under every rule. */
+static calm_status add_named(calm_ctx *ctx, const calm_run *p, const experiment *e, table *t)
+{
+    for (size_t i = 0; i < e->plan->metrics.n; i++)
+        for (calm_choice_rule rule = CALM_CHOICE_RULE_TOKEN; rule <= CALM_CHOICE_RULE_ARGMAX; rule++) {
+            calm_selection selection = {.unit = CALM_UNIT_JOB, .rule = rule,
+                                        .shortlist = p->in.recipe->selection.shortlist};
+            CALM_TRY(calm_score_need(ctx, CALM_UNIT_JOB, e->plan->metrics.of[i], &selection.point, &selection.score));
+            CALM_TRY(add_selected(ctx, p, t, "hybrid", &selection, ""));
+        }
     return CALM_OK;
 }
 
@@ -433,12 +446,12 @@ static calm_status add_all(calm_ctx *ctx, calm_run *p, const experiment *e, tabl
     CALM_TRY(add_uniform(ctx, p, t));
     if (e->plan->brief)
         return add_recipe(ctx, p, e, t);
-    CALM_TRY(add_hybrids(ctx, p, t));
+    CALM_TRY(e->plan->metrics.n ? add_named(ctx, p, e, t) : add_hybrids(ctx, p, t));
     CALM_TRY(add_learned(ctx, p, t));
     CALM_TRY(add_shortlists(ctx, p, e, t));
     if (e->plan->probes)
         CALM_TRY(add_oracles(ctx, p, t));
-    return add_random(ctx, p, t);
+    return e->plan->metrics.n ? CALM_OK : add_random(ctx, p, t);
 }
 
 /* The whole table of one calibration. */

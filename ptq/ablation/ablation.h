@@ -83,6 +83,8 @@ typedef struct calm_ablation_plan {
     size_t n_shortlists;
     bool probes;                           /* measure probe_kl of every unit and entry                          */
     bool brief;                            /* uniform runs, the recipe's hybrid and `shortlists` alone          */
+    calm_words metrics;                    /* hybrids of jobs by these scores of outputs alone, each named once;
+                                            * none: all of every unit                                           */
     calm_run_options options;              /* of each run                                                       */
 } calm_ablation_plan;
 

@@ -3,7 +3,7 @@
  *   token    c* = least value of the metric (cka_token); shortlist = candidates within a factor f of that: up to f c*
  *            (c* / f where c* < 0; c* + log f of a logarithm); the least log_rel_mse of the shortlist wins, of equals
  *            the first
- *   argmax   CALM as published: the least value of the metric (cka) wins, of equals the first */
+ *   argmax   the least value of the metric (rel_mae; with cka CALM as published) wins, of equals the first */
 #ifndef CALM_PLAN_RULE_H
 #define CALM_PLAN_RULE_H
 
@@ -15,6 +15,9 @@ typedef enum calm_choice_rule { CALM_CHOICE_RULE_TOKEN, CALM_CHOICE_RULE_ARGMAX 
 
 /* "token" */
 const char *calm_choice_rule_name(calm_choice_rule rule);
+
+/* Name of the metric that a rule reads where none is asked for. */
+const char *calm_choice_rule_metric(calm_choice_rule rule);
 
 /* Factors of the shortlist: that of a recipe that says none, that of runs stored before it could be said, and the
  * greatest.  At 1 a shortlist holds ties alone; the greatest leaves the choice to log_rel_mse. */

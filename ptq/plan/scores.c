@@ -42,10 +42,21 @@ calm_point calm_unit_point(calm_unit unit)
     return (calm_point)unit;
 }
 
+static bool is_named(const char *name, calm_metric metric)
+{
+    return name && (strcmp(name, calm_metric_name(metric)) == 0 || strcmp(name, delta_names[metric]) == 0);
+}
+
 bool calm_score_is_log(const char *name)
 {
-    return name && (strcmp(name, calm_metric_name(CALM_METRIC_LOG_REL_MSE)) == 0 ||
-                    strcmp(name, delta_names[CALM_METRIC_LOG_REL_MSE]) == 0);
+    return is_named(name, CALM_METRIC_LOG_REL_MSE);
+}
+
+double calm_score_loss(const char *name, double value)
+{
+    if (calm_score_is_log(name))
+        return exp(value);
+    return is_named(name, CALM_METRIC_REL_MAE) ? value * value : value;
 }
 
 const char *calm_score_name(calm_point point, int score)

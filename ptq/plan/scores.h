@@ -46,6 +46,10 @@ calm_point calm_unit_point(calm_unit unit);
  * compare errors; of the others ratios do.  NULL is none. */
 bool calm_score_is_log(const char *name);
 
+/* A score as a loss that grows with the square of the error, as the divergence does: of a logarithm its exponential, of
+ * rel_mae its square; the others are of squares. */
+double calm_score_loss(const char *name, double value);
+
 /* "cka_token", "delta_cka_token", "probe_kl"; static storage; NULL: there is no such score at this point. */
 const char *calm_score_name(calm_point point, int score);
 

@@ -253,11 +253,10 @@ calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const cal
     return CALM_OK;
 }
 
-/* A score as a loss that can be added and scaled: of a logarithm the error itself. */
+/* A score as a loss that can be added and scaled. */
 static double loss_of(const calm_pool *pool, size_t unit, size_t entry)
 {
-    const double metric = calm_pool_at(pool, pool->unit_begin[unit], entry)->metric;
-    return calm_score_is_log(pool->metric) ? exp(metric) : metric;
+    return calm_score_loss(pool->metric, calm_pool_at(pool, pool->unit_begin[unit], entry)->metric);
 }
 
 /* Probe over score of the unit: of its narrowest option that was probed, else of any entry; NaN: nothing was probed. */

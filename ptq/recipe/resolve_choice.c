@@ -60,10 +60,10 @@ calm_status calm_recipe_resolve_selection(calm_ctx *ctx, const calm_recipe_spec 
                                   .shortlist = spec->shortlist > 0 ? spec->shortlist : CALM_SHORTLIST_DEFAULT};
     if (spec->shortlist > 0 && selection->rule == CALM_CHOICE_RULE_ARGMAX)
         return calm_fail(ctx, CALM_EARG, "`choice.shortlist` %g: `choice.rule` argmax takes the least score and has no "
-                         "shortlist; leave one of them out", spec->shortlist);
-    const char *own = selection->rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token";
-    CALM_TRY(calm_score_need(ctx, selection->unit, spec->metric ? spec->metric : own, &selection->point,
-                             &selection->score));
+                         "shortlist; take `choice.rule` token, or leave it out", spec->shortlist);
+    CALM_TRY(calm_score_need(ctx, selection->unit,
+                             spec->metric ? spec->metric : calm_choice_rule_metric(selection->rule),
+                             &selection->point, &selection->score));
     recipe->want_cka_linear |= selection->score == CALM_SCORE_CKA_LINEAR;
     recipe->score_points |= 1u << selection->point | 1u << calm_unit_point(selection->unit);
     if (recipe->score_windows == 0 && recipe->n_pool > 1)

@@ -165,13 +165,14 @@ const calm_option calm_spec_table[] = {
     {.name = "effort", .help = "light: do not try to smooth quantized inputs without outliers; high: learn both",
      WORD(effort, CALM_EFFORT_NAMES, "full"), .place = "choice.effort"},
     {.name = "rule",
-     .help = "token: a shortlist by the metric, of it the least relative error; argmax: CALM as published",
-     WORD(rule, CALM_CHOICE_RULE_NAMES, "token"), .place = "choice.rule"},
+     .help = "argmax: the least score, with --metric cka CALM as published; token: a shortlist by the metric, of it "
+             "the least log_rel_mse",
+     WORD(rule, CALM_CHOICE_RULE_NAMES, "argmax"), .place = "choice.rule"},
     {.name = "shortlist", .help = "factor of the least score that the shortlist of --rule token reaches up to (default "
                                   TEXT_OF(CALM_SHORTLIST_DEFAULT) "); 1000000: log_rel_mse alone",
      AT(shortlist), .type = CALM_OPTION_DOUBLE, .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "FACTOR",
      .place = "choice.shortlist"},
-    {.name = "metric", .help = "score that the rule reads (default cka_token; cka with --rule argmax)",
+    {.name = "metric", .help = "score that the rule reads (default rel_mae; cka_token with --rule token)",
      TEXT(metric, 64, "NAME"), .place = "choice.metric"},
     {.name = "keep-hybrid",
      .help = "the hybrid is the result even when a uniform run is better or as good, and a rotated model even when the "

@@ -42,7 +42,7 @@ static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, 
     else if ((!run->metric || !calm_score_find(out->unit, run->metric, &point, &score)) && o->unit == CALM_AS_IN_RUN)
         return unknown_word(ctx, run, "metric", run->metric);
     else if (!run->metric || !calm_score_find(out->unit, run->metric, &point, &score))
-        calm_score_find(out->unit, out->rule == CALM_CHOICE_RULE_ARGMAX ? "cka" : "cka_token", &point, &score);
+        calm_score_find(out->unit, calm_choice_rule_metric(out->rule), &point, &score);
     out->metric = calm_score_name(point, score);
     return CALM_OK;
 }

@@ -63,30 +63,44 @@ TEST(budgets_against_every_plan)
 }
 END_OF_TEST
 
-/* The same errors as logarithms: the same near ties, the same losses to add up, the same plans. */
-TEST(budgets_of_a_logarithm)
+/* The same errors as logarithms, or as roots under the factor's root: the same near ties, the same losses to add up,
+ * the same plans. */
+static void check_written(const char *metric, double (*write)(double), double shortlist)
 {
     for (uint64_t seed = 0; seed < 20; seed++)
         for (int probed = 0; probed < 2; probed++) {
-            bench plain, logs;
+            bench plain, other;
             make(seed, &plain);
-            make(seed, &logs);
-            logs.pool.metric = "log_rel_mse";
+            make(seed, &other);
+            other.pool.metric = metric;
+            other.pool.shortlist = shortlist;
             row(&plain, 2, 0)->probe = row(&plain, 2, 1)->probe = probed ? 0.3 : NAN;
-            row(&logs, 2, 0)->probe = row(&logs, 2, 1)->probe = probed ? 0.3 : NAN;
+            row(&other, 2, 0)->probe = row(&other, 2, 1)->probe = probed ? 0.3 : NAN;
             for (size_t i = 0; i < N_JOBS * N_ENTRIES; i++)
-                logs.rows[i].metric = log(logs.rows[i].metric);
+                other.rows[i].metric = write(other.rows[i].metric);
             for (double budget = 3; budget <= 5; budget += 0.25) {
                 const calm_requests requests = {.budget = budget};
                 calm_solution a, b;
                 ck_ok(calm_solve(ctx, &plain.pool, &requests, &a));
-                ck_ok(calm_solve(ctx, &logs.pool, &requests, &b));
+                ck_ok(calm_solve(ctx, &other.pool, &requests, &b));
                 for (size_t u = 0; u < N_JOBS; u++)
                     ck_assert_uint_eq(a.choice[u], b.choice[u]);
-                /* log and exp round once each: a few units in the last place. */
+                /* log and exp, or root and square, round once each: a few units in the last place. */
                 ck_near(a.total.loss, b.total.loss, 1e-13 * a.total.loss);
             }
         }
+}
+
+TEST(budgets_of_a_logarithm)
+{
+    check_written("log_rel_mse", log, 1.05);
+}
+END_OF_TEST
+
+TEST(budgets_of_an_absolute_error)
+{
+    check_written("rel_mae", sqrt, sqrt(1.05));
+    check_written("delta_rel_mae", sqrt, sqrt(1.05));
 }
 END_OF_TEST
 
@@ -466,7 +480,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("solve", (const TTest *[]){
-        the_rule_alone, budgets_against_every_plan, budgets_of_a_logarithm,
+        the_rule_alone, budgets_against_every_plan, budgets_of_a_logarithm, budgets_of_an_absolute_error,
         a_probe_of_another_entry, budgets_out_of_reach, forbidding, pinning,
         requests_that_name_nothing, failures, units_of_several_jobs, missing_scores,
         dead_units_are_never_bought, dead_units_probed_and_pinned, one_scheme_throughout,
