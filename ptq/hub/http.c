@@ -382,11 +382,11 @@ calm_status calm_http_ask(calm_ctx *ctx, calm_http *http, const calm_http_reques
     for (int i = 0; status == CALM_OK && url; i++) {
         char *origin = origin_of(url), *next = NULL;
         h.trusted = origin && strcmp(origin, http->origin) == 0;
-        const bool goes = origin && may_go(http, origin);
+        /* Addresses to send to come from the hub's answers. */
+        const bool goes = !request->method || (origin && may_go(http, origin));
         reply->foreign = !h.trusted;
         h.n_ignored = 0;
         free(origin);
-        /* Addresses of storage come from the hub's answers, too. */
         if (i > HOPS_MAX || !goes) {
             reply->end = CALM_HTTP_MISLED;
             snprintf(reply->detail, sizeof reply->detail, "%s", goes ? "too many redirects" : "no https");

@@ -24,11 +24,11 @@ END_OF_TEST
 
 TEST(what_is_too_long_is_cut)
 {
-    calm_fail(ctx, CALM_EIO, "%s", test_format("%01000d", 5));
-    calm_fail_prefix(ctx, "%01000d", 6);
+    calm_fail(ctx, CALM_EIO, "%s", test_format("%01200d", 5));
+    calm_fail_prefix(ctx, "%01200d", 6);
     ck_assert_uint_eq(strlen(ctx->message), CALM_MESSAGE_MAX - 1);
-    ck_assert_int_eq(ctx->message[999], '6');
-    ck_assert_int_eq(strncmp(ctx->message + 1000, ": 000", 5), 0);
+    ck_assert_int_eq(ctx->message[1199], '6');
+    ck_assert_int_eq(strncmp(ctx->message + 1200, ": 000", 5), 0);
 }
 END_OF_TEST
 
