@@ -9,6 +9,9 @@
 #include "ptq/data/windows.h"
 #include "ptq/tensor/dtype.h"
 
+/* Kinds of jobs that a block of attention and MLP has: the first ones of kinds.def. */
+#define TINY_N_JOBS (CALM_JOB_DOWN + 1)
+
 typedef struct tiny_model {
     const char *family;          /* one of tiny_families; NULL: "qwen3"                           */
     size_t hidden, inner, n_blocks, vocab, n_heads, n_kv, head_dim;

@@ -112,10 +112,10 @@ TEST(lengths_of_gradients_at_jobs)
         open_fixture(families[i], &f);
         memcpy(f.z, f.x, sizeof f.z);
         ck_ok(calm_block_run(ctx, &f.params.block, &f.rope, f.z, &f.span, &observer));
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
+        for (calm_job_kind kind = 0; kind < TINY_N_JOBS; kind++)
             f.params.grads.lengths[kind] = lengths[kind];
         ck_ok(both(&f));
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        for (calm_job_kind kind = 0; kind < TINY_N_JOBS; kind++) {
             double squares[FEW] = {0}, error = 0, largest = 0;
             for (calm_role role = 0; role < CALM_N_ROLES; role++)
                 if (calm_role_job(role) == kind && f.params.block.weight[role].w)

@@ -105,7 +105,7 @@ TEST(statistics_equal_naive_ones)
     const captured found = capture(&b, 2);
     calm_batch batch;
     const recording r = record_block(&b, &batch);
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+    for (calm_job_kind kind = 0; kind < TINY_N_JOBS; kind++) {
         const calm_hook hook = calm_job_input(kind);
         const calm_job_capture *job = job_of(&found, kind);
         ck_assert(job->used);
@@ -254,7 +254,7 @@ TEST(windows_that_are_held_out)
         options.held_windows = 2;
         options.group_bytes = group ? group - 19999 : 0;    /* the default, window by window, a few at once */
         const captured found = capture_with(&b, 2, &options);
-        for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+        for (calm_job_kind kind = 0; kind < TINY_N_JOBS; kind++) {
             const calm_job_capture *job = job_of(&found, kind);
             const size_t width = job->width;
             const float *x = r.rows[calm_job_input(kind)] + HELD * width;
@@ -286,7 +286,7 @@ TEST(score_outputs_follow_from_score_inputs)
     const captured found = capture(&b, 2);
     const calm_span span = {.n_tokens = 17};
     float out[17 * 32];
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+    for (calm_job_kind kind = 0; kind < TINY_N_JOBS; kind++) {
         const calm_job_capture *job = job_of(&found, kind);
         const float *input = job->score_input + 9 * job->width;    /* the second window */
         const float *expected = found.sublayer[calm_job_sublayer(kind)].score_output + 9 * 32;
@@ -315,7 +315,7 @@ TEST(beginnings_of_windows)
     ck_ok(calm_batch_cut(ctx, &began, &cut, ctx->out, &rows));
     ck_assert_uint_eq(rows.rows, 9 + TOKENS);
     ck_assert(memcmp(rows.hidden.data, began.hidden.data, (9 + TOKENS) * 32 * sizeof(float)) == 0);
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+    for (calm_job_kind kind = 0; kind < TINY_N_JOBS; kind++) {
         const calm_job_capture *job = job_of(&found, kind);
         const calm_span span = calm_batch_span(&rows, 1);
         const float *expected = found.sublayer[calm_job_sublayer(kind)].score_output + 9 * 32;
@@ -338,7 +338,7 @@ END_OF_TEST
 static void same_capture(const captured *a, const captured *b)
 {
     const size_t rows = a->sublayer[0].score_rows;
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+    for (calm_job_kind kind = 0; kind < TINY_N_JOBS; kind++) {
         ck_assert(job_of(a, kind)->stats.gram != NULL);
         same_job(job_of(a, kind), job_of(b, kind), rows);
     }
@@ -389,17 +389,17 @@ TEST(one_kind_of_jobs_after_the_other)
     calm_batch batch;
     ck_ok(calm_batch_embed(ctx, b.model, &b.windows, 0, N_WINDOWS, ctx->out, NULL, &batch));
     float before[70 * 32];
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+    for (calm_job_kind kind = 0; kind < TINY_N_JOBS; kind++) {
         calm_capture_options options = everything;
         const calm_sublayer s = calm_job_sublayer(kind);
-        const bool last = kind + 1 == CALM_N_JOBS || calm_job_sublayer(kind + 1) != s;
+        const bool last = kind + 1 == TINY_N_JOBS || calm_job_sublayer(kind + 1) != s;
         calm_capture found;
         options.jobs = 1u << kind;
         options.stay = !last;
         memcpy(before, batch.hidden.data, sizeof before);
         ck_ok(calm_capture_sublayer(ctx, &b.block, s, CALM_NO_EXPERT, &b.rope, &batch, &options, &found));
         ck_assert((memcmp(before, batch.hidden.data, sizeof before) == 0) == !last);
-        for (calm_job_kind other = 0; other < CALM_N_JOBS; other++)
+        for (calm_job_kind other = 0; other < TINY_N_JOBS; other++)
             ck_assert(found.job[other].used == (other == kind));
         same_job(job_of(&whole, kind), &found.job[kind], found.score_rows);
         ck_assert(memcmp(whole.sublayer[s].score_output, found.score_output, found.score_rows * 32 * sizeof(float)) ==
@@ -449,7 +449,7 @@ TEST(only_what_is_asked_for)
     ck_assert_uint_eq(rows->n_tokens, 70);
     ck_assert_uint_eq(rows->count, 70 * 32);
     const captured none = capture_with(&b, 2, &nothing), found = capture_with(&b, 2, &sums);
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+    for (calm_job_kind kind = 0; kind < TINY_N_JOBS; kind++) {
         ck_assert(!job_of(&none, kind)->used);
         ck_assert(job_of(&found, kind)->used == (kind == CALM_JOB_DOWN));
         ck_assert_ptr_null(job_of(&none, kind)->stats.absmax);
