@@ -140,6 +140,12 @@ static void check_format(const char *format, resolve_fn *resolve, const char *co
         tiny_plan_quantize_family(&p, schemes, n);
         const calm_export_input input = {.model = p.model, .plan = &p.plan};
         ck_ok(calm_exporter_find(ctx, format, &exporter));
+        /* Its experts have biases, for which MLX has no place. */
+        if (strcmp(format, "mlx") == 0 && strcmp(tiny_families[f], "gpt_oss") == 0) {
+            ck_fails(exporter->check(ctx, &input), CALM_EUNSUPPORTED, "experts with biases");
+            calm_model_close(p.model);
+            continue;
+        }
         ck_ok(exporter->check(ctx, &input));
         ck_ok(calm_exporter_write(ctx, exporter, &input, dir));
         ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 24, &config));
