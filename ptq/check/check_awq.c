@@ -3,7 +3,7 @@
 
 #include "ptq/check/check_state.h"
 
-/* Layouts and symmetric weights that AutoAWQ has: rules of their own say who does not read them. */
+/* Layouts and symmetric weights that AutoAWQ has: separate rules say who does not read them. */
 static bool is_elsewhere(const calm_checking *c)
 {
     static const char *const versions[] = {"gemv", "gemv_fast", "marlin", "exllama", "ipex", "llm-awq"};

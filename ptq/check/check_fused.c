@@ -129,7 +129,7 @@ static calm_status check_layer(calm_checking *c, calm_check_rule rule, calm_chec
         if (other && other->linear)
             CALM_TRY(compare(c, name, first, other, false, &said));
     }
-    /* A part that stands alone is not fused: q_proj beside kv_a_proj_with_mqa. */
+    /* A part that stands alone is not fused: q_proj next to kv_a_proj_with_mqa. */
     if (said || !any || !with->fused || !fused || !first->quantized)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%s", (int)parent, first->name, with->fused));

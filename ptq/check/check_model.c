@@ -225,7 +225,7 @@ static bool is_cache_scale(const calm_checking *c, const calm_check_module *modu
     return true;
 }
 
-/* Is a tensor of its own in this module?  What is before its last dot counts as one. */
+/* Is a separate tensor in this module?  What is before its last dot counts as one. */
 static bool is_tensor_of(const char *tensor, const char *module)
 {
     const size_t n = strlen(module);

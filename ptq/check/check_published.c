@@ -25,7 +25,7 @@ calm_status calm_check_published(calm_checking *c)
         return CALM_OK;
     if (calm_published_read(c->ctx, c->config_path, c->config, false, &from) != CALM_OK)
         return say_failure(c, "config.json");
-    /* Those of compressed-tensors have checks of their own. */
+    /* Those of compressed-tensors have separate checks. */
     if (from.kind != CALM_PUBLISHED_FP8 && from.kind != CALM_PUBLISHED_MXFP4)
         return CALM_OK;
     CALM_TRY(calm_strf(c->ctx, c->ctx->out, &text, "%s", from.text));

@@ -20,7 +20,7 @@ typedef struct calm_check_module {
     size_t first, n; /* its members                                                            */
     size_t out, in;  /* of its weight; 0: not known                                             */
     size_t experts;  /* matrices that its tensors [E, ...] hold; 0: one, without that dimension */
-    bool linear;     /* engines make a linear of it: a matrix, or quantized tensors; no embedding */
+    bool linear;     /* engines make it a linear: a matrix, or quantized tensors; no embedding */
     bool transform;  /* a rotation that compressed-tensors applies next to a linear: no layer of the model   */
     bool stored;     /* has tensors of a quantized weight                                       */
     bool in_layout;  /* the architecture has it                                                 */
@@ -131,7 +131,7 @@ calm_status calm_check_kernels(calm_checking *c);
 calm_status calm_check_cache(calm_checking *c);
 /* Scales, codes and floats, streamed. */
 calm_status calm_check_values(calm_checking *c);
-/* A GGUF file, all of it. */
+/* A whole GGUF file. */
 calm_status calm_check_gguf(calm_checking *c);
 
 /* ---- for formats ---- */

@@ -45,7 +45,7 @@ calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, cons
                              const calm_solution *solution);
 
 /* Index of the result among measured trials [n], the hybrid first: the trial of least mean loss; where that is the
- * hybrid, the best uniform run within one paired standard error of it, since it is simpler.  0: the hybrid
+ * hybrid, the best uniform run within one paired standard error, since it is simpler.  0: the hybrid
  * (guard_rule.c). */
 size_t calm_guard_pick(const calm_trial *trials, size_t n);
 

@@ -102,7 +102,7 @@ static calm_status write_header(calm_ctx *ctx, const calm_run *p, const calm_gua
     return calm_row_store_put(ctx, file, 0, r->head, (const float *)(const void *)head);
 }
 
-/* Take over what the header says, if it is one of these rows. */
+/* Use what the header says, if it is one of these rows. */
 static bool take_header(const calm_run *p, calm_guard_rows *r, const header *head, const uint64_t *at)
 {
     const size_t n_pool = p->in.recipe->n_pool;

@@ -28,7 +28,7 @@ calm_status calm_head_module(calm_ctx *ctx, const calm_names *names, const char 
 {
     static const char model[] = "model.";
     const size_t n = strlen(prefix), last = sizeof model - 1;
-    /* The part before a "model." of its own: not that at the end of "language_model.". */
+    /* The part before a separate "model.": not that at the end of "language_model.". */
     const bool within = n > last && prefix[n - last - 1] == '.' && strcmp(prefix + n - last, model) == 0;
     char *text;
     *out = NULL;

@@ -82,7 +82,7 @@ typedef struct calm_arch {
     const char *local_theta_key;    /* blocks that slide have a second rotary embedding; NULL: no */
     double default_local_theta;
     bool scales_both;          /* "rope_scaling" is for both of them                      */
-    bool local_rope;           /* sliding blocks have an embedding of their own, unscaled, of the same theta */
+    bool local_rope;           /* sliding blocks have a separate embedding, unscaled, of the same theta */
     double partial_rope;       /* partial_rotary_factor counts, and is this when absent; 0: it does not */
     const char *eps_key;       /* NULL: layer_norm_eps of LayerNorm, rms_norm_eps of RMSNorm; "": none, it is fixed */
     const char *rope_keys;     /* settings of the rotary embedding that read_config reads, joined by ' ' */

@@ -192,7 +192,7 @@ size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
     const size_t no_v = calm_has_role(config, CALM_ROLE_FUSED_QKV) || !raw
                             ? 0
                             : CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
-    /* A gate reads the context, and o what it makes of it. */
+    /* A gate reads the context, and o the gated context. */
     const size_t contexts = (config->output_gate ? 2 : 1) * context_bytes(config, n_tokens);
     return projected_bytes(config, n_tokens) + raw - no_v + contexts + calm_heads_keep_bytes(config, n_tokens);
 }

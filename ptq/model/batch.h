@@ -37,8 +37,8 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
                              size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
 void calm_batch_close(calm_batch *batch);
 
-/* Room for the rows that both sublayers of a block read, where the family has such: whoever runs sublayers one by one
- * needs it.  Fails as calm_row_store_open. */
+/* Room for the rows that both sublayers of a block read, where the family has such: a caller that runs sublayers one by
+ * one needs it.  Fails as calm_row_store_open. */
 calm_status calm_batch_share(calm_ctx *ctx, const calm_config *config, calm_arena *arena, calm_batch *batch);
 
 /* What that leaves in memory, of rows in memory. */

@@ -1,4 +1,4 @@
-/* One window forward and backward through a block, for its time alone: room for what comes of it, and operations. */
+/* One window forward and backward through a block, for its time alone: room for the results, and operations. */
 #ifndef CALM_MODEL_BLOCK_PASS_H
 #define CALM_MODEL_BLOCK_PASS_H
 
@@ -10,7 +10,7 @@
 
 /* Floating-point operations of one token's forward pass through a block that multiplies it with this many weights, in a
  * window of this many tokens; a multiply-add counts two.  Scores and contexts of attention are for half of a window, of
- * an encoder for all of it; norms and activation functions are not counted. */
+ * an encoder for the whole window; norms and activation functions are not counted. */
 double calm_block_operations(const calm_config *config, double weights, double window);
 
 /* The same of all tokens of a window through a dense block that was loaded. */

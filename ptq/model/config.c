@@ -48,7 +48,7 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
     CALM_TRY(calm_config_size(ctx, path, root, keys->heads, NULL, &config->n_heads));
     if (arch->latent)
         return calm_config_latent_heads(ctx, path, root, config);
-    /* null is the quotient too, where a class has a number of its own. */
+    /* null is the quotient too, where a class has a separate number. */
     const bool quotient = !arch->default_head_dim || calm_json_get(root, "head_dim");
     /* Only then is the width of a head the quotient; elsewhere heads * head_dim may differ from the hidden size. */
     if (quotient && calm_json_typeof(calm_json_get(root, "head_dim")) == CALM_JSON_NULL &&

@@ -1,4 +1,4 @@
-/* config.json: what the forward pass needs of it, checked.
+/* config.json: what the forward pass needs, checked.
  *
  * Both spellings are read: the classic one (torch_dtype, rope_theta, rope_scaling) and that of transformers 5
  * (dtype, rope_parameters).  Every key is either read, known to change nothing, off (null or false), or an error: a
@@ -238,7 +238,7 @@ calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const 
  * embedding is read. */
 calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* The rest of it, for read_config: the scale under yarn, the order of channels, biases, and the kind of every block. */
+/* The rest, for read_config: the scale under yarn, the order of channels, biases, and the kind of every block. */
 calm_status calm_config_latent(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* Fill config->moe from num_experts (or num_local_experts), num_experts_per_tok, moe_intermediate_size,

@@ -45,7 +45,7 @@ calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm
     CALM_TRY(need_size(ctx, path, root, "qk_nope_head_dim", &latent->nope));
     CALM_TRY(need_size(ctx, path, root, "qk_rope_head_dim", &latent->rope));
     CALM_TRY(need_size(ctx, path, root, "v_head_dim", &latent->value));
-    /* Each head has a key of its own, beside the part that all share. */
+    /* Each head has a separate key, next to the part that all share. */
     config->n_kv = config->n_heads;
     config->head_dim = latent->nope + latent->rope;
     CALM_TRY(need_equal(ctx, path, root, "num_key_value_heads", config->n_heads, "num_attention_heads"));

@@ -211,7 +211,7 @@ static void measure(const calm_delta_piece *p, double square, float *norms)
     }
 }
 
-/* All of a chunk for one value head, whose memory goes on to the next. */
+/* All of a chunk for one value head, whose memory passes to the next. */
 static void run_piece(const delta_task *task, const calm_delta_piece *p)
 {
     const calm_delta_shape *shape = p->shape;

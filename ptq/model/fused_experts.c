@@ -1,4 +1,4 @@
-/* Experts of one tensor: each is a part of it, by offset and steps. */
+/* Experts of one tensor: each is a part, by offset and steps. */
 #include "ptq/model/fused_experts.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static calm_status wrong_shape(calm_ctx *ctx, const calm_tensor *tensor, const s
 }
 
 /* Rank, dtype and shape of both, and whether they are transposed: of the two at least one tells, as no expert is as
- * wide as the model and half of it. */
+ * wide as the model and half as wide. */
 static calm_status check(calm_ctx *ctx, const calm_config *config, fused *of)
 {
     const size_t experts = config->moe.n_experts, inner = config->moe.inner, width = config->hidden;

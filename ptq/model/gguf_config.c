@@ -130,7 +130,7 @@ static void add_rope(builder *b, int64_t context)
     /* The factors were computed from settings that cannot be derived from them. */
     if (!b->report && (has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
         b->status = calm_fail(b->ctx, CALM_EUNSUPPORTED,
-                              "%s: rotary embeddings have factors of their own (rope_freqs.weight), which config.json "
+                              "%s: rotary embeddings have separate factors (rope_freqs.weight), which config.json "
                               "cannot be told from the file; bring the float model's config.json",
                               calm_gguf_path(b->list->file));
     const bool grows = b->list->as->grows, linear = calm_gguf_is(type, "linear");

@@ -10,7 +10,7 @@ typedef void calm_gguf_report_fn(void *user, const char *key, const char *text);
 
 /* Build it from the keys of `list`; freed by the caller.  Every key that is missing or has a wrong value is reported
  * to `report`, and the rest is built.  `report` NULL: the first fault is a failure, CALM_EFORMAT; CALM_EUNSUPPORTED:
- * rotary embeddings with factors of their own (rope_freqs.weight, longrope), which keys do not explain. */
+ * rotary embeddings with separate factors (rope_freqs.weight, longrope), which keys do not explain. */
 calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_report_fn *report, void *user,
                              calm_json **out);
 

@@ -39,7 +39,7 @@ typedef struct calm_gguf_arch {
     const char *mlp_norm;  /* the word of the MLP's IN norm; NULL: ffn_norm                                   */
 } calm_gguf_arch;
 
-/* By calm's family; NULL when llama.cpp has none of it. */
+/* By calm's family; NULL when llama.cpp does not have it. */
 const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch);
 
 /* Does llama.cpp know a bias of the role in this architecture? */

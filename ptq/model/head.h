@@ -23,7 +23,7 @@ typedef struct calm_head {
 /* In ctx->out: norms and small matrices; the table is borrowed from the model. */
 calm_status calm_model_load_head(calm_ctx *ctx, const calm_model *model, calm_head *out);
 
-/* What that leaves at most: an encoder need not have all of it. */
+/* What that leaves at most: an encoder need not have every part. */
 size_t calm_model_load_head_bytes(const calm_config *config);
 
 /* Columns of logits that are computed together: a tile of the table in float32 takes a few MB. */

@@ -35,8 +35,8 @@ size_t calm_heads_keep_bytes(const calm_config *config, size_t n_tokens)
                ? 0 : CALM_BYTES(float, config->n_heads * n_tokens) + calm_size_min(KEPT_MOST, all);
 }
 
-/* Gradients of the heads: dq is laid out as q; of keys and values, and of the shared key, every query head has columns
- * of its own, `heads` times their width. */
+/* Gradients of the heads: dq is laid out as q; of keys and values, and of the shared key, every query head has
+ * separate columns, `heads` times their width. */
 typedef struct scores {
     const calm_heads *heads;
     const calm_heads_kept *kept;

@@ -122,7 +122,7 @@ calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const
 
 const calm_kind_job *calm_job_traits(const calm_config *config, calm_job_kind job)
 {
-    /* A job may be of two kinds that say different things of it. */
+    /* A job may be of two kinds that say different things about it. */
     return find_job(kind_of_job(config, job), job);
 }
 
@@ -180,7 +180,7 @@ unsigned calm_scored_inputs(const calm_config *config, calm_sublayer sublayer, u
     return inputs;
 }
 
-/* What the first kind that has a job says of it. */
+/* What the first kind that has a job says about it. */
 static const calm_kind_job *find_traits(calm_job_kind job)
 {
     /* Names alone are known here, no block. */

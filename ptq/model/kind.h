@@ -26,7 +26,7 @@ struct calm_kind_job {
     calm_fold fold;
     calm_place_role place;   /* what mixes take it for (ptq/quant/mix.h)                                           */
     bool splits;             /* a split layout gives the linears of the role `apart`                               */
-    calm_role apart;         /* a job of their own                                                                 */
+    calm_role apart;         /* a separate job                                                                     */
     const char *fused;       /* "qkv_proj": engines hold its linears in one matrix, so in one scheme; NULL: apart  */
     const char *fused_last;  /* only where its last linear is this module; NULL: always                            */
     const char *stays_float; /* why it is left float unless the user names it; NULL: it is quantized               */
@@ -46,7 +46,7 @@ typedef enum calm_plain_form {
     CALM_PLAIN_TENSOR,       /* a tensor by its full name within the block: "self_attn.sinks", "conv1d.weight"      */
 } calm_plain_form;
 
-/* A tensor of floats beside the linears: block->plain[plain]. */
+/* A tensor of floats in addition to the linears: block->plain[plain]. */
 typedef struct calm_kind_plain {
     calm_plain plain;
     calm_plain_form form;
@@ -56,7 +56,7 @@ typedef struct calm_kind_plain {
 
 #define CALM_PLAIN_DIMS 4
 
-/* Modules beside each other that engines hold as one, so in one scheme: `calm check` knows them by their last words. */
+/* Modules that engines hold as one, so in one scheme: `calm check` knows them by their last words. */
 #define CALM_FUSED_PARTS 3
 typedef struct calm_fusion {
     const char *parts[CALM_FUSED_PARTS];    /* "q_proj", "k_proj", "v_proj"; NULL behind the last        */
@@ -137,7 +137,7 @@ struct calm_kind {
     /* What `run` holds of ctx->scratch at most.  `prepared`: inputs of linears are scaled or quantized. */
     size_t (*scratch_bytes)(const calm_config *config, size_t n_tokens, bool prepared);
 
-    /* Operations of a token, but for the products with weights, in a window of so many tokens; NULL: few. */
+    /* Operations of a token, but for the products with weights, in a window of `window` tokens; NULL: few. */
     double (*operations)(const calm_config *config, double window);
 
     /* Of that what a thread holds that helps with another's window; NULL: nothing. */

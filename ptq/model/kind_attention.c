@@ -132,7 +132,7 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_attention_tape),
                                     .forward_bytes = forward_bytes,
                                     .back_bytes = back_bytes};
 
-/* Blocks of query rows are tasks of their own. */
+/* Blocks of query rows are separate tasks. */
 /* Scores and sums of values, half of the square where a token sees those before it alone. */
 static double operations(const calm_config *config, double window)
 {

@@ -236,7 +236,7 @@ static calm_delta_rows rule_rows(const delta_tape *tape)
                              tape->rows.n, tape->rows.decay, tape->rows.beta};
 }
 
-/* All of a tape, before the marks that release what is beside it. */
+/* All of a tape, before the marks that release the rest. */
 static calm_status new_tape(calm_ctx *ctx, const calm_config *config, size_t n, delta_tape *tape)
 {
     const widths w = widths_of(config);
@@ -398,7 +398,7 @@ static size_t kept_bytes(const calm_config *config, size_t n_tokens)
            + CALM_BYTES(float, calm_delta_states(&config->delta, n_tokens, CALM_DELTA_CHUNK));
 }
 
-/* The most of what its steps hold one after the other; each worker of the rule has a room of its own. */
+/* The most of what its steps hold one after the other; each worker of the rule has separate room. */
 static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
 {
     const widths w = widths_of(config);

@@ -22,7 +22,7 @@ static const calm_kind_word words[] = {{.role = CALM_ROLE_Q_FULL, .word = "attn_
 /* Where queries are one product, engines leave the two apart. */
 static const calm_fusion fusions[] = {{{"q_a_proj", "kv_a_proj_with_mqa"}, "fused_qkv_a_proj"}};
 
-/* The reference gives these two norms an epsilon of their own, whatever rms_norm_eps says. */
+/* The reference gives these two norms a separate epsilon, whatever rms_norm_eps says. */
 static const calm_kind_plain plains[] = {
     {.plain = CALM_PLAIN_Q_A_NORM, .form = CALM_PLAIN_RMS_NORM, .eps = 1e-6, .word = "attn_q_a_norm"},
     {.plain = CALM_PLAIN_KV_A_NORM, .form = CALM_PLAIN_RMS_NORM, .eps = 1e-6, .word = "attn_kv_a_norm"},
@@ -133,7 +133,7 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
                                                      + calm_heads_attend_bytes(n_tokens) + last);
 }
 
-/* Blocks of query rows are tasks of their own. */
+/* Blocks of query rows are separate tasks. */
 static size_t helper_bytes(const calm_config *config, size_t n_tokens)
 {
     (void)config;

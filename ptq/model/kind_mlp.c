@@ -24,7 +24,7 @@ static const calm_fusion fusions[] = {{{"gate_proj", "up_proj", NULL}, "gate_up_
 
 static const calm_hook hooks[] = {CALM_HOOK_GATE};
 
-/* An expert and the shared one have widths of their own. */
+/* An expert and the shared one have separate widths. */
 void calm_mlp_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const size_t inner = expert == CALM_NO_EXPERT       ? config->inner

@@ -47,7 +47,7 @@ float calm_kv_scale(float peak)
     return peak > 0 ? peak / CALM_KV_LARGEST : 1;
 }
 
-/* The linear whose module lies in the attention's: "self_attn.k_proj", of Phi-3 "self_attn.qkv_proj". Families name no
+/* The linear whose module is in the attention's: "self_attn.k_proj", of Phi-3 "self_attn.qkv_proj". Families name no
  * attention by itself. */
 static const char *attention_word(const calm_config *config)
 {

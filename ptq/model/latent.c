@@ -134,7 +134,7 @@ static calm_status project_up(calm_ctx *ctx, const calm_block *block, const calm
 calm_status calm_latent_project(calm_ctx *ctx, const calm_block *block, const float *h, const calm_span *span,
                                 calm_apply_fn *apply, const calm_observer *observer, calm_latent *out)
 {
-    /* Both latents stay as they are made, beside their normalised rows. */
+    /* Both latents stay as they are made, next to their normalised rows. */
     *out = (calm_latent){.heads = calm_heads_of(block, span)};
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_QKV_IN, h, block->config->hidden));
     CALM_TRY(new_rows(ctx, block, span->n_tokens, out));

@@ -97,7 +97,7 @@ static calm_status widen_rows(calm_ctx *ctx, const calm_lora *of, const calm_ten
     const size_t width = tensor->shape[1], begin = first / width, end = (first + n + width - 1) / width;
     float *rows = out;
     CALM_SCOPED_SCRATCH(ctx);
-    if (first % width || n % width)    /* rare, and then the rows that the part lies in */
+    if (first % width || n % width)    /* rare, and then the rows that hold the part */
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, (end - begin) * width));
     CALM_TRY(calm_tensor_part_to_f32(ctx, &of->base.tensor, begin * width, (end - begin) * width, rows));
     CALM_TRY(merge_rows(ctx, of, tensor, begin, end - begin, rows));
@@ -128,7 +128,7 @@ static void release(const void *self, const calm_tensor *tensor, size_t offset, 
 {
     const calm_lora *of = tensor->entry;
     (void)self;
-    /* A whole tensor of another dtype has other offsets: all of it. */
+    /* A whole tensor of another dtype has other offsets. */
     if (of->base.tensor.bytes == tensor->bytes)
         calm_safetensors_release_part(of->base.set, &of->base.tensor, offset, bytes);
     else

@@ -251,7 +251,7 @@ calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model)
     return calm_transforms_use_hadamard(ctx, model->dir, &model->config, &model->layout);
 }
 
-/* Weights that were published as small floats become float tensors, and config.json says no more of it. */
+/* Weights that were published as small floats become float tensors, and config.json names them no more. */
 static calm_status widen_published(calm_ctx *ctx, calm_model *model)
 {
     const calm_dtype dtype = model->config.dtype_known ? model->config.dtype : CALM_BF16;

@@ -1,4 +1,4 @@
-/* What a block has beside its linears: norms, vectors and other tensors of floats, and the router of a mixture. */
+/* What a block has in addition to its linears: norms, vectors and other tensors of floats, the router of a mixture. */
 #include "ptq/model/model_impl.h"
 
 #include "ptq/model/arch.h"

@@ -239,7 +239,7 @@ size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_
 
 /* ---- the sublayer ---- */
 
-/* Zero the sum of one window; in a file there is no memset for all of it. */
+/* Zero the sum of one window; in a file there is no memset for the whole. */
 static calm_status clear_window(calm_ctx *ctx, size_t i, void *user)
 {
     const wave *w = user;

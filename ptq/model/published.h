@@ -6,7 +6,7 @@
  *   compressed-tensors of floats (ptq/model/qformat.h reads those that calm computes with as what they are)
  *            as fp8; NAME_packed U8 [out, in / 2] and NAME_scale U8 or F8_E4M3 [out, G], NAME_global_scale
  *
- * What a weight stands for is its codes times their scales, rounded to the model's dtype; those are the bits that
+ * The value of a weight is its codes times their scales, rounded to the model's dtype; those are the bits that
  * transformers gets with dequantize=True.  Which tensors are stored so, their own dtypes say: what config.json lists
  * under modules_to_not_convert is there as floats. */
 #ifndef CALM_MODEL_PUBLISHED_H
@@ -44,7 +44,7 @@ calm_status calm_published_read(calm_ctx *ctx, const char *path, const calm_json
 calm_status calm_published_widen(calm_ctx *ctx, const calm_published *from, calm_dtype dtype, calm_safetensors *set,
                                  size_t *n);
 
-/* Remove what config.json says of it. */
+/* Remove its entry from config.json. */
 void calm_published_drop_entry(calm_json *config);
 
 #endif

@@ -297,7 +297,7 @@ static calm_status slice_columns(calm_ctx *ctx, size_t first, size_t n, const ca
     return CALM_OK;
 }
 
-/* What is about the whole weight, whichever rows are read of it. */
+/* What is about the whole weight, whichever rows are read. */
 static bool is_whole(size_t part)
 {
     return part == CALM_QFORMAT_SHAPE || part == CALM_QFORMAT_INDEX;
@@ -418,7 +418,7 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
     return calm_qformat_load_rows(ctx, reader, set, module, scheme, out, in, 0, out, w);
 }
 
-/* A file's layout is no part of it. */
+/* A file's layout is no part of the scheme. */
 calm_scheme calm_qformat_as_scheme(const calm_qformat_scheme *scheme, calm_dtype scales)
 {
     return (calm_scheme){.bits = scheme->bits, .group = scheme->group, .symmetric = scheme->symmetric,

@@ -152,7 +152,7 @@ calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader,
 calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w);
 
-/* Rows first .. first + n - 1 of it; where the format packs rows together, the whole weight is read for them. */
+/* Rows first .. first + n - 1 alone; where the format packs rows together, the whole weight is read for them. */
 calm_status calm_qformat_load_rows(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                                    const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                                    size_t first, size_t n, float *w);

@@ -129,7 +129,7 @@ static calm_status read_float_inputs(calm_ctx *ctx, const char *path, const char
     CALM_TRY(calm_json_need_int(ctx, path, args, "group_size", &(int64_t){0}, -1, 1 << 24, &width));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &(bool){true}, &symmetric));
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", "", &strategy));
-    /* Readers quantize inputs in the groups of the weights alone: each family has one form of it.  Scales are found
+    /* Readers quantize inputs in the groups of the weights alone: each family has one form.  Scales are found
      * while the model runs, but for the number that NVFP4's are multiples of. */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].family == out->family && symmetric && bits == family->act_bits &&
@@ -197,7 +197,7 @@ calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *n
     CALM_TRY(read_activations(ctx, path, name, calm_json_get(group, "input_activations"), out));
     if (calm_json_typeof(calm_json_get(group, "output_activations")) != CALM_JSON_NULL)
         return unsupported(ctx, path, name, "output_activations");
-    /* Without a format of its own a reader infers it from the scheme, never from "mixed-precision". */
+    /* Without a separate format a reader infers it from the scheme, never from "mixed-precision". */
     CALM_TRY(calm_json_need_string(ctx, path, group, "format", global_format, &format));
     if (out->family)
         return read_float_format(ctx, path, name, format, out);

@@ -22,7 +22,7 @@ typedef enum calm_job_kind {
     CALM_N_JOBS
 } calm_job_kind;
 
-/* Tensors of floats that a sublayer has beside its linears. */
+/* Tensors of floats that a sublayer has in addition to its linears. */
 typedef enum calm_plain {
 #define CALM_PLAIN(plain, name) CALM_PLAIN_##plain,
 #include "ptq/model/kinds.def"

@@ -75,7 +75,7 @@ static float scale_at(const calm_tensor *scales, size_t at)
     case CALM_F8_E4M3:
         return e4m3[*data];
     default:
-        /* Exponents, of which 255 is NaN; 2^-127 is the one that float32 has no bits of its own for. */
+        /* Exponents, of which 255 is NaN; 2^-127 is the one that float32 has no normal bits for. */
         return *data == 255 ? NAN : *data ? calm_float_of_bits((uint32_t)*data << 23) : 0x1p-127f;
     }
 }
@@ -94,7 +94,7 @@ static calm_status read_scale(calm_ctx *ctx, const calm_small_floats *from, size
 /* Columns c .. c + n - 1 of a row; rows are counted through all matrices. */
 static calm_status widen_row(calm_ctx *ctx, const calm_small_floats *from, size_t row, size_t c, size_t n, float *out)
 {
-    /* Divisions are slow beside a short run: once a row. */
+    /* Divisions are slow compared with a short run: once a row. */
     const size_t matrix = row / from->rows, grid_row = row % from->rows / from->block_rows;
     size_t block = c / from->block_columns, edge = block * from->block_columns;
     const size_t scales = (matrix * from->grid_rows + grid_row) * from->grid_columns;

@@ -1,4 +1,4 @@
-/* Weights that a file holds as small floats with scales, as the floats that they stand for.
+/* Weights that a file holds as small floats with scales, as the floats that they encode.
  *
  *   E4M3   a byte each                                  value = code * scale, in float32, then rounded to the dtype
  *   E2M1   two in a byte, the lower nibble first        (as transformers and compressed-tensors do)

@@ -33,7 +33,7 @@ static calm_status widen_piece(calm_ctx *ctx, size_t index, void *user)
 }
 
 /* The float32 copy stands; mapped pages would only be evicted later, in worse order.  In pieces: what waits in arenas
- * to be used again is resident too, and a whole matrix of a large model would come on top of it. */
+ * to be used again is resident too, and a whole matrix of a large model would come on top. */
 calm_status calm_widen(calm_ctx *ctx, const calm_safetensors *tensors, const calm_tensor *tensor, float *out)
 {
     widen_task task = {tensors, tensor, out};

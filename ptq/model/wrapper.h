@@ -9,7 +9,7 @@
 #include "ptq/base/context.h"
 #include "ptq/io/json.h"
 
-/* *out = the configuration of the text model alone, in the spelling of its own class; freed by the caller.  NULL: the
+/* *out = the configuration of the text model alone, in the spelling of that class; freed by the caller.  NULL: the
  * checkpoint is no wrapper, and `root` is that configuration.
  * CALM_EUNSUPPORTED: a wrapper that calm does not know, with its text model and whether calm knows that; a known one
  * around a text model that calm does not know.  CALM_EFORMAT: "text_config" is no object. */

@@ -29,7 +29,7 @@ static bool wanted(const calm_run *p, size_t job)
 
 /* ---- candidates ---- */
 
-/* The candidates of a job that are to be computed, or those that are twins of such or of stored ones. */
+/* The candidates of a job that are to be computed, or those that equal such or stored ones. */
 static void add_items(const calm_run *p, calm_captured *captured, size_t job, bool twins, calm_block_work *work)
 {
     calm_job_share *share = &captured->share[calm_model_layout(p->in.model)->jobs[job].kind];
@@ -45,14 +45,14 @@ static void add_items(const calm_run *p, calm_captured *captured, size_t job, bo
     }
 }
 
-/* One item per candidate to compute of what was captured, then one per twin. --effort light decides here, since the
- * crest of an input is known only after its activations were captured. */
+/* One item per candidate to compute of what was captured, then one per equal candidate.  --effort light decides here,
+ * since the crest of an input is known only after its activations were captured. */
 static calm_status list_items(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n,
                               calm_block_work *work)
 {
     const calm_run *p = run->p;
     CALM_TRY(CALM_NEW(ctx, ctx->out, work->items, n * CALM_N_JOBS * p->in.recipe->n_pool));
-    /* Twins last: by then what they are copied from is kept, in whichever slice it was computed. */
+    /* Equal candidates last: by then what they are copied from is kept, in whichever slice it was computed. */
     for (int twins = 0; twins < 2; twins++)
         for (size_t i = 0; i < n; i++)
             for (size_t job = captured[i].begin; job < captured[i].end; job++) {
@@ -314,7 +314,7 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
         /* The first pass has seen the inputs of every job. */
         activations = false;
         calm_arena_clear(ctx->out);
-        calm_memory_note(ctx, &run->p->held.score);    /* what scoring left behind until now */
+        calm_memory_note(ctx, &run->p->held.score);    /* what scoring left behind */
     }
     return CALM_OK;
 }
@@ -451,7 +451,7 @@ static calm_status run_blind(calm_ctx *ctx, block_run *run)
     return CALM_OK;
 }
 
-/* Attention, then MLP: the MLP's input is the output of the float attention, whatever was quantized of it. */
+/* Attention, then MLP: the MLP's input is the output of the float attention, whatever was quantized there. */
 static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
 {
     calm_run *p = run->p;

@@ -427,7 +427,7 @@ static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *
     return CALM_OK;
 }
 
-/* Blob and row of one item, and what the choice reads of it. */
+/* Blob and row of one item, and what the choice reads. */
 static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const calm_work *item)
 {
     calm_run *p = work->p;
@@ -474,7 +474,7 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
     return CALM_OK;
 }
 
-/* ---- twins ---- */
+/* ---- equal candidates ---- */
 
 size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry)
 {
@@ -498,7 +498,7 @@ size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t 
     return first;
 }
 
-/* The row of one twin, with the name and its key: later runs find it as if it had been computed. */
+/* The row of one equal candidate, with the name and its key: later runs find it as if it had been computed. */
 static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_work *item)
 {
     calm_run *p = work->p;
@@ -526,7 +526,7 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
     candidate->seconds = from->seconds;
     candidate->failure = from->failure;
     if (!from->failure) {
-        /* Scores of larger units are of the entry everywhere in the unit, which need not be a twin there. */
+        /* Scores of larger units are of the entry everywhere in the unit, which need not be equal there. */
         memcpy(candidate->scores.value[CALM_POINT_JOB], from->scores.value[CALM_POINT_JOB],
                sizeof candidate->scores.value[CALM_POINT_JOB]);
         memcpy(candidate->blob, from->blob, sizeof candidate->blob);
