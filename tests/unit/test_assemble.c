@@ -362,20 +362,22 @@ END_OF_TEST
 
 /* ---- who can take a scale ---- */
 
-/* Queries, keys and values need a norm before them alone; so do gate and up, not in a mixture; down needs a gate. */
+/* Queries, keys and values, and what a convolution reads, need a norm before them alone; so do gate and up, not in a
+ * mixture; down needs a gate that is not clamped. */
 TEST(jobs_that_can_absorb)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
         const tiny_model spec = tiny_of(tiny_families[f]);
         const char *name = starts_with(spec.family, "bert") ? "bert" : spec.family;
-        const bool gated = !calm_arch_listed("bert roberta distilbert mpnet starcoder2", ' ', name);
+        const bool gated = !calm_arch_listed("bert roberta distilbert mpnet starcoder2 gpt_oss", ' ', name);
         const bool post_norm = calm_arch_listed(
             "bert roberta distilbert mpnet nomic_bert gte olmo2 olmo3 exaone4 cohere2", ' ', name);
         calm_model *model;
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         const bool mixture = calm_config_is_mixture(calm_model_config(model));
         const bool expected[CALM_N_JOBS] = {[CALM_JOB_QKV] = !post_norm, [CALM_JOB_QKV_A] = true, [CALM_JOB_O] = true,
-                                            [CALM_JOB_GATE_UP] = !post_norm && !mixture, [CALM_JOB_DOWN] = gated};
+                                            [CALM_JOB_GATE_UP] = !post_norm && !mixture, [CALM_JOB_DOWN] = gated,
+                                            [CALM_JOB_CONV_IN] = true, [CALM_JOB_CONV_OUT] = true};
         for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++) {
             const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
             const bool bare = !strcmp(name, "modernbert") && job->block == 0 && job->kind == CALM_JOB_QKV;
