@@ -362,8 +362,7 @@ END_OF_TEST
 
 /* ---- who can take a scale ---- */
 
-/* Queries, keys and values, and what a convolution reads, need a norm before them alone; so do gate and up, not in a
- * mixture; down needs a gate that is not clamped. */
+/* What q, k, v, gate, up or a convolution read needs a norm alone (no mixture's); down's, a gate that is not clamped. */
 TEST(jobs_that_can_absorb)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
