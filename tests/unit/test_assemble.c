@@ -360,9 +360,8 @@ TEST(corrected_biases_are_storable)
 }
 END_OF_TEST
 
-/* ---- who can take a scale ---- */
-
-/* What q, k, v, gate, up or a convolution read needs a norm alone (no mixture's); down's, a gate that is not clamped. */
+/* Who can take a scale: what q, k, v, gate, up or a convolution read needs a norm alone (no mixture's); down, an unclamped
+ * gate. */
 TEST(jobs_that_can_absorb)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -374,9 +373,9 @@ TEST(jobs_that_can_absorb)
         calm_model *model;
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         const bool mixture = calm_config_is_mixture(calm_model_config(model));
-        const bool expected[CALM_N_JOBS] = {[CALM_JOB_QKV] = !post_norm, [CALM_JOB_QKV_A] = true, [CALM_JOB_O] = true,
-                                            [CALM_JOB_GATE_UP] = !post_norm && !mixture, [CALM_JOB_DOWN] = gated,
-                                            [CALM_JOB_CONV_IN] = true, [CALM_JOB_CONV_OUT] = true};
+        const bool expected[CALM_N_JOBS] = {
+            [CALM_JOB_QKV] = !post_norm, [CALM_JOB_QKV_A] = true, [CALM_JOB_O] = true, [CALM_JOB_DOWN] = gated,
+            [CALM_JOB_GATE_UP] = !post_norm && !mixture, [CALM_JOB_CONV_IN] = true, [CALM_JOB_CONV_OUT] = true};
         for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++) {
             const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
             const bool bare = !strcmp(name, "modernbert") && job->block == 0 && job->kind == CALM_JOB_QKV;
