@@ -360,8 +360,8 @@ TEST(corrected_biases_are_storable)
 }
 END_OF_TEST
 
-/* Who can take a scale: what q, k, v, gate, up or a convolution read needs a norm alone (no mixture's); down, an unclamped
- * gate. */
+/* Who can take a scale: what q, k, v, gate, up or a convolution read needs a norm alone, in no mixture; down, a gate
+ * that is not clamped. */
 TEST(jobs_that_can_absorb)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
