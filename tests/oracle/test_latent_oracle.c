@@ -8,6 +8,8 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/rope.h"
+#define DRAWN_SEED 11
+#include "tests/support/drawn.h"
 #include "tests/support/harness.h"
 
 typedef struct setting {
@@ -18,21 +20,6 @@ typedef struct setting {
 } setting;
 
 #define MAX_POSITIONS ((size_t)601)
-
-static float *draw(size_t n, double mean, double spread, uint64_t stream)
-{
-    float *x;
-    ck_ok(CALM_NEW(ctx, ctx->out, x, n));
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)(mean + spread * calm_rng_normal(11, stream, i));
-    return x;
-}
-
-static calm_weight draw_weight(size_t out, size_t in, bool bias, uint64_t stream)
-{
-    return (calm_weight){.name = "w", .out = out, .in = in, .w = draw(out * in, 0, 1.5 / sqrt((double)in), stream),
-                         .bias = bias ? draw(out, 0, 0.5, stream + 100) : NULL};
-}
 
 static calm_norm draw_norm(size_t width, uint64_t stream)
 {

@@ -11,6 +11,8 @@
 
 enum { TOKENS = 9, HIDDEN = 32, WIDEST = 48 };
 
+#include "tests/support/seen_hooks.h"
+
 static void fill(float *x, size_t n, uint64_t stream)
 {
     for (size_t i = 0; i < n; i++)
@@ -53,23 +55,6 @@ TEST(linears)
 END_OF_TEST
 
 /* ---- hook points ---- */
-
-typedef struct seen {
-    float x[CALM_N_HOOKS][TOKENS * WIDEST];
-    size_t width[CALM_N_HOOKS], n[CALM_N_HOOKS];
-} seen;
-
-static calm_status keep(void *user, calm_ctx *task, const calm_observation *what)
-{
-    seen *all = user;
-    (void)task;
-    ck_assert(what->n_rows == TOKENS && what->window == 4 && what->expert == CALM_NO_EXPERT && !what->rows);
-    ck_assert(what->width <= WIDEST);
-    memcpy(all->x[what->hook], what->x, TOKENS * what->width * sizeof(float));
-    all->width[what->hook] = what->width;
-    all->n[what->hook]++;
-    return CALM_OK;
-}
 
 typedef struct fixture {
     calm_model *model;

@@ -14,6 +14,8 @@
 #define HIDDEN 32
 #define WIDEST 128
 
+#include "tests/support/seen_hooks.h"
+
 static const char *const families[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe"};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
@@ -33,23 +35,6 @@ static void open_fixture(const char *family, fixture *f)
     ck_ok(CALM_NEW(ctx, ctx->out, f->x, TOKENS * HIDDEN));
     for (size_t i = 0; i < TOKENS * HIDDEN; i++)
         f->x[i] = (float)calm_rng_normal(5, 0, i);
-}
-
-typedef struct seen {
-    float x[CALM_N_HOOKS][TOKENS * WIDEST];
-    size_t width[CALM_N_HOOKS], n[CALM_N_HOOKS];
-} seen;
-
-static calm_status keep(void *user, calm_ctx *task, const calm_observation *what)
-{
-    seen *all = user;
-    (void)task;
-    ck_assert(what->n_rows == TOKENS && what->window == 4 && what->expert == CALM_NO_EXPERT && !what->rows);
-    ck_assert(what->width <= WIDEST);
-    memcpy(all->x[what->hook], what->x, TOKENS * what->width * sizeof(float));
-    all->width[what->hook] = what->width;
-    all->n[what->hook]++;
-    return CALM_OK;
 }
 
 /* Each point of the kind once, as wide as it says, and no other; from the input of each job the output comes out again,
