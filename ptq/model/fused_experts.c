@@ -110,30 +110,41 @@ typedef struct listing {
     size_t n;
 } listing;
 
+/* The next tensor of the list: what a role has of the expert's part of `whole`, named MODULE.SUFFIX.  Its shape is
+ * still that of `whole`. */
+static calm_status new_part(calm_ctx *ctx, listing *to, size_t block, size_t expert, calm_role role,
+                            const char *suffix, const calm_tensor *whole, calm_tensor **out)
+{
+    const size_t part = whole->bytes / to->config->moe.n_experts;
+    const char *module;
+    char *name;
+    calm_tensor *next = &to->tensors[to->n++];
+    CALM_TRY(calm_role_module(ctx, to->config, to->prefix, block, role, (long)expert, &module));
+    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.%s", module, suffix));
+    /* File, shard and dtype stay. */
+    *next = *whole;
+    next->name = name;
+    /* gate and up share an expert's bytes half and half, so that each byte is released and hashed once. */
+    next->bytes = role == CALM_ROLE_DOWN ? part : part / 2;
+    next->data = whole->data + expert * part + (role == CALM_ROLE_UP) * next->bytes;
+    *out = next;
+    return CALM_OK;
+}
+
 /* The matrix of a role in the expert's part of `whole`. */
 static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t expert, calm_role role,
                             const calm_tensor *whole, bool transposed)
 {
     /* down stands alone: only gate and up share a tensor. */
     const bool down = role == CALM_ROLE_DOWN, interleaved = to->config->arch->names->moe.interleaved && !down;
-    const size_t experts = to->config->moe.n_experts, part = whole->bytes / experts;
-    const size_t second = role == CALM_ROLE_UP;
-    calm_tensor *out = &to->tensors[to->n++];
-    const char *module;
-    char *name;
+    const size_t experts = to->config->moe.n_experts, second = role == CALM_ROLE_UP;
+    calm_tensor *out;
     calm_turned *v;
-    CALM_TRY(calm_role_module(ctx, to->config, to->prefix, block, role, (long)expert, &module));
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.weight", module));
-    /* File, shard and dtype stay. */
-    *out = *whole;
-    out->name = name;
+    CALM_TRY(new_part(ctx, to, block, expert, role, "weight", whole, &out));
     out->n_dims = 2;
     out->shape[2] = 0;
     calm_role_shape(to->config, role, (long)expert, &out->shape[0], &out->shape[1]);
     out->n_elements = out->shape[0] * out->shape[1];
-    /* gate and up share an expert's bytes half and half, so that each byte is released and hashed once. */
-    out->bytes = down ? part : part / 2;
-    out->data = whole->data + expert * part + second * out->bytes;
     if (whole->scales && whole->scale_bytes % experts == 0) {
         /* Shared like their codes. */
         const size_t all = whole->scale_bytes / experts, half = all / 2;
@@ -160,23 +171,13 @@ static calm_status add_bias(calm_ctx *ctx, listing *to, size_t block, size_t exp
                             const calm_tensor *whole)
 {
     const bool down = role == CALM_ROLE_DOWN, interleaved = to->config->arch->names->moe.interleaved && !down;
-    const size_t experts = to->config->moe.n_experts, part = whole->bytes / experts, row = whole->shape[1];
-    const size_t second = role == CALM_ROLE_UP;
-    calm_tensor *out = &to->tensors[to->n++];
-    const char *module;
-    char *name;
+    const size_t row = whole->shape[1], second = role == CALM_ROLE_UP;
+    calm_tensor *out;
     calm_turned *v;
-    CALM_TRY(calm_role_module(ctx, to->config, to->prefix, block, role, (long)expert, &module));
-    CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.bias", module));
-    /* File, shard and dtype stay, as of the weights. */
-    *out = *whole;
-    out->name = name;
+    CALM_TRY(new_part(ctx, to, block, expert, role, "bias", whole, &out));
     out->n_dims = 1;
     out->shape[0] = out->n_elements = down ? row : row / 2;
     out->shape[1] = 0;
-    /* As of the weights each byte belongs to one of them. */
-    out->bytes = down ? part : part / 2;
-    out->data = whole->data + expert * part + second * out->bytes;
     if (!interleaved)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, v, 1));
