@@ -551,8 +551,7 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
     const size_t each = sums + count_watched(shape, options) * calm_actstat_new_bytes(shape->longest);
     /* Threads without a window help with the heads of others. */
     const size_t workers = calm_size_min(n, n_threads);
-    const calm_kind *kind = calm_kind_dense(shape->config, shape->sublayer);
-    const size_t helper = kind && kind->helper_bytes ? kind->helper_bytes(shape->config, shape->longest) : 0;
+    const size_t helper = calm_block_sublayer_helper_bytes(shape->config, shape->sublayer, shape->longest);
     /* Either the windows run or the matrices are multiplied, not both. */
     return CALM_BYTES(size_t, n + 1) + CALM_BYTES(window_part, n) + inputs + n * each +
            calm_size_max(workers * window_scratch_bytes(shape, options) + (n_threads - workers) * helper,

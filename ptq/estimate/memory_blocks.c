@@ -197,8 +197,9 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
     const size_t at_once = e->knobs->candidates_at_once ? e->knobs->candidates_at_once : e->n_threads;
     const size_t codes = e->knobs->slices ? calm_largest_sum(&g->codes, n, at_once) : n * g->codes.all;
     const size_t reference = n * g->reference, results = held + captured_bytes;
-    /* Threads that may help with the heads of another's window. */
-    const size_t spare = e->n_threads - 1;
+    /* Threads that may help with another's window. */
+    const size_t spare = (e->n_threads - 1) *
+                         calm_block_sublayer_helper_bytes(e->config, CALM_SUBLAYER_ATTENTION, e->longest);
     /* Threads that no candidate is left for: fewer candidates than threads. */
     const size_t idle = at_once > n * g->quantize.n ? at_once - n * g->quantize.n : 0;
     const size_t always = results + calm_candidates_bytes(e->p->in.recipe, n) + n * g->shares;
@@ -213,9 +214,8 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
                           calm_size_max(calm_largest_sum(&g->quantize, n, at_once), first + e->n_threads * g->making));
     const size_t score = calm_size_max(g->prepare, calm_largest_sum(&g->score, n, at_once));
     calm_memory_raise(&out->score,
-                      always + reference + codes + lasting + score +
-                      spare * calm_heads_attend_bytes(e->longest));
-    calm_memory_raise(&out->score, always + reference + units + spare * calm_heads_attend_bytes(e->longest));
+                      always + reference + codes + lasting + score + spare);
+    calm_memory_raise(&out->score, always + reference + units + spare);
 }
 
 /* ---- the sublayers of a block ---- */

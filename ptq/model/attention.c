@@ -201,8 +201,9 @@ calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm
     return calm_parallel_for(ctx, a->config->n_heads * task.n_blocks, attend_rows, &task);
 }
 
-size_t calm_heads_attend_bytes(size_t n_tokens)
+size_t calm_heads_attend_bytes(const calm_config *config, size_t n_tokens)
 {
+    (void)config;    /* one block of query rows, however many heads there are */
     const size_t rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
     return CALM_BYTES(float, rows * n_tokens) + CALM_BYTES(float, rows);
 }
@@ -418,7 +419,7 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
     const bool sinks = config->arch->names->plain[CALM_PLAIN_SINKS] != NULL;
     const size_t shares = sinks ? CALM_BYTES(float, n_tokens * config->n_heads) : 0;
     return projected + calm_size_max(first, calm_rope_scratch_bytes(config, n_tokens) + context + shares +
-                                                calm_heads_attend_bytes(n_tokens) + last);
+                                                calm_heads_attend_bytes(config, n_tokens) + last);
 }
 
 calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,

@@ -201,7 +201,7 @@ size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tok
 {
     const size_t q_width = config->n_heads * config->head_dim;
     const size_t workers = calm_size_min(n_threads, config->n_heads * calm_heads_query_blocks(n_tokens));
-    const size_t attend = workers * calm_heads_attend_bytes(n_tokens);
+    const size_t attend = workers * calm_heads_attend_bytes(config, n_tokens);
     const size_t o = calm_weight_apply_scratch_bytes(q_width, n_tokens);
     return calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
                          calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(attend, o));

@@ -249,6 +249,17 @@ size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublaye
     return (own ? 2 : 1) * rows + most;
 }
 
+size_t calm_block_sublayer_helper_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < (config->blocks ? config->n_blocks : 1); i++) {
+        const calm_config *block = calm_config_at(config, i);
+        const calm_kind *kind = calm_kind_dense(block, sublayer);
+        most = calm_size_max(most, kind && kind->helper_bytes ? kind->helper_bytes(block, n_tokens) : 0);
+    }
+    return most;
+}
+
 calm_status calm_block_run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, float *x,
                            const calm_span *span, const calm_observer *observer)
 {

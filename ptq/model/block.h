@@ -60,7 +60,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
 size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared);
 
 /* Of that what a thread holds that helps with the heads of another's window. */
-size_t calm_heads_attend_bytes(size_t n_tokens);
+size_t calm_heads_attend_bytes(const calm_config *config, size_t n_tokens);
 
 /* The activation function in place over n values. */
 void calm_activate(calm_activation activation, size_t n, float *x);
@@ -91,6 +91,10 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
  * one. */
 size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens,
                                          bool prepared);
+
+/* Of that what a thread holds that helps with another's window; of the block that takes most, where they are not
+ * alike. */
+size_t calm_block_sublayer_helper_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens);
 
 /* What a sublayer adds, y [T, D] (changed by the OUT norm), added to x [T, D] and normalised; observed as its output
  * and, after the MLP, as the block's. */

@@ -61,8 +61,9 @@ size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, s
                            ? calm_moe_run_scratch_bytes(config, n_windows, longest, expert_bytes, n_threads)
                            : workers * calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_MLP, longest, prepared);
     const size_t shared = workers * calm_batch_share_bytes(config, longest);
-    /* Threads without a window help with the heads of others. */
-    return shared + calm_size_max(workers * attention + (n_threads - workers) * calm_heads_attend_bytes(longest), mlp);
+    /* Threads without a window help with those of others. */
+    const size_t helper = calm_block_sublayer_helper_bytes(config, CALM_SUBLAYER_ATTENTION, longest);
+    return shared + calm_size_max(workers * attention + (n_threads - workers) * helper, mlp);
 }
 
 typedef struct norm_task {

@@ -132,17 +132,10 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_attention_tape),
                                     .forward_bytes = forward_bytes,
                                     .back_bytes = back_bytes};
 
-/* Blocks of query rows are separate tasks. */
 /* Scores and sums of values, half of the square where a token sees those before it alone. */
 static double operations(const calm_config *config, double window)
 {
     return (config->both_ways ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);
-}
-
-static size_t helper_bytes(const calm_config *config, size_t n_tokens)
-{
-    (void)config;
-    return calm_heads_attend_bytes(n_tokens);
 }
 
 /* ---- the kind ---- */
@@ -167,6 +160,6 @@ const calm_kind calm_kind_attention = {
     .run = calm_block_attention,
     .scratch_bytes = calm_block_attention_scratch_bytes,
     .operations = operations,
-    .helper_bytes = helper_bytes,
+    .helper_bytes = calm_heads_attend_bytes,
     .back = &back,
 };

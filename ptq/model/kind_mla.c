@@ -130,14 +130,7 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
     return calm_latent_project_bytes(config, n_tokens)
            + calm_size_max(prepared ? first : 0, calm_rope_scratch_bytes(config, n_tokens)
                                                      + CALM_BYTES(float, n_tokens * width)
-                                                     + calm_heads_attend_bytes(n_tokens) + last);
-}
-
-/* Blocks of query rows are separate tasks. */
-static size_t helper_bytes(const calm_config *config, size_t n_tokens)
-{
-    (void)config;
-    return calm_heads_attend_bytes(n_tokens);
+                                                     + calm_heads_attend_bytes(config, n_tokens) + last);
 }
 
 /* ---- learning ---- */
@@ -203,6 +196,6 @@ const calm_kind calm_kind_mla = {
     .feed = feed,
     .run = run,
     .scratch_bytes = scratch_bytes,
-    .helper_bytes = helper_bytes,
+    .helper_bytes = calm_heads_attend_bytes,
     .back = &back,
 };

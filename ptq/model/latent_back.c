@@ -144,7 +144,7 @@ size_t calm_latent_forward_tape_bytes(const calm_config *config, size_t n_tokens
 {
     /* A worker has one block of query rows of one head. */
     const size_t workers = calm_size_min(n_threads, config->n_heads * calm_heads_query_blocks(n_tokens));
-    const size_t attend = workers * calm_heads_attend_bytes(n_tokens);
+    const size_t attend = workers * calm_heads_attend_bytes(config, n_tokens);
     const size_t o = calm_weight_apply_scratch_bytes(calm_latent_context_width(config), n_tokens);
     return calm_size_max(calm_latent_prepared_bytes(config, n_tokens),
                          calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(attend, o));

@@ -204,7 +204,7 @@ static void check_memory(const char *family, size_t tokens, bool prepared)
     ck_ok(CALM_NEW(ctx, ctx->out, y, tokens * HIDDEN));
     fill(x, tokens * HIDDEN, 7);
     /* Blocks of query rows are the workers'; next to a wide input of o they are less than what that takes. */
-    const size_t heads = calm_heads_attend_bytes(tokens);
+    const size_t heads = calm_heads_attend_bytes(config, tokens);
     ck_memory_of_workers(calm_block_attention(ctx, &block, &rope, x, &span, y, NULL), 0,
                          calm_block_attention_scratch_bytes(config, tokens, prepared), 4, heads);
     ck_memory_of_workers(calm_block_sublayer(ctx, &block, CALM_SUBLAYER_ATTENTION, &rope, x, &span, NULL), 0,
