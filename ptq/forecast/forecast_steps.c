@@ -128,6 +128,8 @@ static calm_status sample_linear(calm_ctx *ctx, const calm_scheme *scheme, calm_
 {
     const size_t n = SAMPLE_OUT * SAMPLE_IN;
     const calm_job_shape shape = calm_job_shape_of(scheme, SAMPLE_OUT, SAMPLE_IN);
+    /* FP4 has 15 values in its 16 codes. */
+    const int least = calm_code_min(scheme), n_codes = calm_code_max(scheme) - least + 1;
     float *w, *grad, *mins = NULL;
     uint8_t *zeros = NULL;
     *out = (calm_learn_linear){.name = "sample", .scheme = *scheme, .out = SAMPLE_OUT, .in = SAMPLE_IN,
@@ -142,7 +144,7 @@ static calm_status sample_linear(calm_ctx *ctx, const calm_scheme *scheme, calm_
     for (size_t i = 0; i < n; i++) {
         w[i] = (float)(calm_rng_uniform(4, 0, i) - 0.5);
         grad[i] = (float)(calm_rng_uniform(4, 1, i) - 0.5);
-        out->codes[i] = (uint8_t)(calm_rng_uniform(4, 2, i) * ldexp(1, scheme->bits));
+        out->codes[i] = (uint8_t)(least + (int)(calm_rng_uniform(4, 2, i) * n_codes));
     }
     for (size_t i = 0; i < SAMPLE_OUT * shape.n_groups; i++)
         out->scales[i] = 0.125f;
