@@ -10,7 +10,7 @@ set -u
 [ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 PATH=$1:$PATH
 export PATH
-command -v mpirun >/dev/null 2>&1 || { echo "skipped: no mpirun"; exit 77; }
+command -v mpirun >/dev/null 2>&1 || { echo "SKIP: no mpirun (apt-get install openmpi-bin libopenmpi-dev, cmake -DCALM_MPI=ON)"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -63,7 +63,7 @@ mpi_is_built() {
     mpirun -n 2 calm quantize --model qwen --blocks 0-99 --output none --store none.db >probe.said 2>&1
     ! grep -q 'built without MPI' probe.said
 }
-mpi_is_built || { echo "skipped: $(grep -o 'this calm was built without MPI' probe.said)"; exit 77; }
+mpi_is_built || { echo "SKIP: $(grep -o 'this calm was built without MPI' probe.said) (cmake -DCALM_MPI=ON)"; exit 77; }
 
 # Every row that has a key, with all that results depend on: no ids, times, and names of folders.
 rows() {
@@ -398,7 +398,7 @@ EOF
     delay_link $delay ./slowly true 2>link.said
     case $? in
         0) ;;
-        77) echo "skipped: $(cat link.said)"; exit 77 ;;
+        77) echo "SKIP: $(cat link.said)"; exit 77 ;;
         *) fail "$(cat link.said)"; return ;;
     esac
     between="delay_link $delay ./slowly"
@@ -438,9 +438,9 @@ EOF
 # A cluster of two nodes on this machine, of its own daemons: two slurmd, one slurmctld, and munged for their words.
 slurm_begin() {
     for program in munged slurmctld slurmd srun sbatch; do
-        command -v $program >/dev/null || { echo "skipped: no $program"; exit 77; }
+        command -v $program >/dev/null || { echo "SKIP: no $program"; exit 77; }
     done
-    [ "$(id -u)" = 0 ] || { echo "skipped: slurmd -N needs root"; exit 77; }
+    [ "$(id -u)" = 0 ] || { echo "SKIP: slurmd -N needs root"; exit 77; }
     mkdir state tmp-n1 tmp-n2
     head -c 128 /dev/urandom >munge.key
     chmod 400 munge.key

@@ -6,7 +6,8 @@
 # A case is a text file, read line by line:
 #
 #   # why the case exists
-#   @ tool [words]      the case is skipped (exit status 77) where this tool is not installed, or the command fails
+#   @ tool [words] [# what is missing]      the case is skipped (exit status 77) where this tool is not installed, or the
+#                       command fails; the list of skipped tests says what is missing (tests/run)
 #   $ command           run by sh in its own folder, with calm, json_shape and store_sql in PATH; the steps of a case share it
 #   = 1                 exit status that the command must have; 0 when not said
 #   > line              standard output must have this line next
@@ -99,7 +100,7 @@ while IFS= read -r line || [ -n "$line" ]; do
         '#'* | '') ;;
         '@ '*) command -v "${rest%% *}" >/dev/null || { echo "SKIP: no ${rest%% *}"; exit 77; }
             case $rest in
-                *' '*) sh -c "$rest" </dev/null >/dev/null 2>&1 || { echo "SKIP: $rest fails here"; exit 77; } ;;
+                *' '*) sh -c "$rest" </dev/null >/dev/null 2>&1 || { echo "SKIP: ${rest##*# }"; exit 77; } ;;
             esac ;;
         '$ '*) run_step; [ $failed = 0 ] || exit 1; start_step "$rest" ;;
         '= '*) status=$rest ;;
