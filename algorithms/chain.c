@@ -74,8 +74,12 @@ static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const c
     size_t n_parts, n_presets, n = 0;
     const calm_part *const *parts = calm_parts(&n_parts);
     const calm_preset *presets = calm_presets(&n_presets);
-    for (size_t i = 0; i < n_presets && n < NAMES_MAX; i++)
+    for (size_t i = 0; i < n_presets && n < NAMES_MAX; i++) {
+        if (strcmp(presets[i].name, name) == 0)
+            return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": \"%s\" is a whole chain, %s, and no part of one; write "
+                             "its parts", parse->text, name, presets[i].chain);
         names[n++] = presets[i].name;
+    }
     for (size_t i = 0; i < n_parts && n < NAMES_MAX; i++)
         names[n++] = parts[i]->name;
     calm_did_you_mean(hint, name, names, n);

@@ -170,6 +170,8 @@ TEST(wrong_words)
     refused("gptk", "did you mean \"gptq\"");
     refused("absmax+neerest", "did you mean \"nearest\"");
     refused("xyzzy-plugh", "calm algorithms");
+    refused("mse+rtn", "\"rtn\" is a whole chain, absmax+nearest");
+    refused("rtn(damp=1)", "whole chain");
     refused("", "nothing is called \"\"");
     refused("absmax++nearest", "nothing is called \"\"");
     refused("absmax+gptq(dampp=1)", "did you mean \"damp\"");
