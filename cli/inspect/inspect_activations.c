@@ -4,15 +4,22 @@
 
 #define OF_RUN "FROM run r JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id "
 
-/* Over all hook points together. */
-#define MAXIMA(texts, more, limit)                                                                           \
-    "SELECT x.block, x.point, p.value AS max, abs(p.value) / nullif(x.q50, 0) AS times_median, p.channel, p.window, " \
-    "p.token AS position, p.text AS token, " texts "x.hook "                                                 \
-    OF_RUN "JOIN activation_peak p ON p.activation_id = x.id " more "WHERE r.id = ?1 "                       \
-    "ORDER BY abs(p.value) DESC, x.id, p.rank LIMIT " limit
+/* Over all hook points together.  A first token has one value in every window: one row for all of them, whose other
+ * columns are those of the largest (SQLite takes bare columns from the row of min()). */
+static const char maxima_sql[] =
+    "SELECT block, point, max, times_median, channel, windows, window, position, token, hook FROM ("
+    "  SELECT x.id, x.block, x.point, p.value AS max, abs(p.value) / nullif(x.q50, 0) AS times_median, p.channel, "
+    "  count(DISTINCT p.window) AS windows, p.window, p.token AS position, p.text AS token, x.hook, "
+    "  min(p.rank) "
+    OF_RUN "JOIN activation_peak p ON p.activation_id = x.id WHERE r.id = ?1 "
+    "GROUP BY x.id, p.channel, p.token, p.text) ORDER BY abs(max) DESC, id, channel, position LIMIT 10";
 
-#define CONTEXT                                                                                              \
+static const char peaks_sql[] =
+    "SELECT x.block, x.point, p.value AS max, abs(p.value) / nullif(x.q50, 0) AS times_median, p.channel, p.window, "
+    "p.token AS position, p.text AS token, t.text_before, t.text_after, x.hook "
+    OF_RUN "JOIN activation_peak p ON p.activation_id = x.id "
     "LEFT JOIN token_context t ON t.calibration_id = r.calibration_id AND t.window = p.window AND t.token = p.token "
+    "WHERE r.id = ?1 ORDER BY abs(p.value) DESC, x.id, p.rank LIMIT 100";
 
 /* As the view v_emergence has it, for the windows of one run. */
 static const char emergence_sql[] =
@@ -72,7 +79,7 @@ static const char texts_sql[] =
     "WHERE r.id = ?1 ORDER BY x.block, w.id, c.id";
 
 const calm_inspect_list calm_inspect_activations[] = {
-    {"maxima", "Largest values", .sql = MAXIMA("", "", "10"), .n_params = 1},
+    {"maxima", "Largest values", .sql = maxima_sql, .n_params = 1},
     {"emergence", "Emergence: the first block whose output's maximum is 10 times the one before",
      .sql = emergence_sql, .n_params = 1, .fields = true},
     {"tokens", "Tokens that carry the largest values of each hook point", .sql = tokens_sql, .n_params = 1},
@@ -88,5 +95,5 @@ const calm_inspect_list calm_inspect_activations[] = {
 };
 
 const calm_inspect_list calm_inspect_peaks[] = {
-    {"peaks", "The 100 largest values", .sql = MAXIMA("t.text_before, t.text_after, ", CONTEXT, "100"), .n_params = 1},
+    {"peaks", "The 100 largest values", .sql = peaks_sql, .n_params = 1},
     {0}};

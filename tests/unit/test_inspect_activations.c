@@ -11,9 +11,9 @@
 TEST(maxima_and_their_tokens)
 {
     const char *path = inspect_sample(), *csv = inspect_shown(path, "activations", "1", NULL, CALM_INSPECT_CSV);
-    ck_has(csv, "maxima\r\nblock,point,max,times_median,channel,window,position,token,hook\r\n"
-                "1,block_out,-400,800,42,3,17,\"\033[31mred\n\",model.layers.1.block_out\r\n"
-                "1,block_out,200,400,41,0,1,the,model.layers.1.block_out\r\n");
+    ck_has(csv, "maxima\r\nblock,point,max,times_median,channel,windows,window,position,token,hook\r\n"
+                "1,block_out,-400,800,42,1,3,17,\"\033[31mred\n\",model.layers.1.block_out\r\n"
+                "1,block_out,200,400,41,1,0,1,the,model.layers.1.block_out\r\n");
     ck_has(csv, "emergence\r\nemergence_block,largest_growth,max_block_out,blocks\r\n1,100,400,2\r\n");
     /* "the" carries three of four, in both hook points; its largest is 200 */
     ck_has(csv, "tokens\r\ntoken,peaks,percent,hooks,max,window,position\r\nthe,3,75,2,200,0,1\r\n");
