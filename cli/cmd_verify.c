@@ -7,11 +7,12 @@
 #include "cli/lock_report.h"
 #include "cli/print.h"
 #include "cli/progress.h"
+#include "cli/verify_signature.h"
 #include "ptq/lock/lock.h"
 
 typedef struct options {
     calm_common common;
-    const char *output_only, *store, *model, *memory, *work;
+    const char *output_only, *store, *model, *memory, *work, *signature, *key, *certificates;
     bool json;
 } options;
 
@@ -26,6 +27,11 @@ static const calm_option table[] = {
              "what is free)", .metavar = "SIZE"),
     CALM_OPT("work", work, STRING, "where a folder for the repeated run is made and removed again",
              .fallback = "calm-out", .metavar = "DIR"),
+    CALM_OPT("signature", signature, STRING, "check a model folder with its signature (calm sign, model_signing), and "
+             "no lock", .metavar = "FILE"),
+    CALM_OPT("key", key, STRING, "PEM file of the signer's public key, for --signature", .metavar = "FILE"),
+    CALM_OPT("certificates", certificates, STRING, "PEM file of trusted root certificates, for --signature",
+             .metavar = "FILE"),
     CALM_OPT("json", json, BOOL, "print {lock, mode, equal, checked, differences, environment}"),
     CALM_OPT_COMMON,
     {0},
@@ -81,6 +87,10 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const char *path = o->common.args.of[0];
     calm_verified verified;
     CALM_SCOPED_JSON(lock);
+    if (o->signature || o->key || o->certificates)
+        return calm_verify_signature(ctx, path, &(calm_signature_options){
+            .signature = o->signature, .key = o->key, .certificates = o->certificates, .json = o->json,
+            .quiet = o->common.quiet});
     CALM_TRY(calm_lock_read(ctx, path, &lock));
     CALM_TRY(verify(ctx, path, o, lock, &verified));
     return report(ctx, path, o, &verified);
@@ -89,14 +99,16 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 const calm_command calm_cmd_verify = {
     .name = "verify",
     .summary = "repeat a run from its lock and compare every byte",
-    .arguments = "LOCK",
+    .arguments = "LOCK|DIR",
     .description =
         "Repeats the run that a lock (FILE.lock.json, which calm quantize writes) represents, with the kernels it was "
         "made with, and compares choices, figures and the digests of every tensor and file.  Exit status 3 and a "
         "table when something differs; inputs are compared first.",
     .examples = "  calm verify qwen-w4.lock.json\n"
                 "  calm verify --output-only calm-out/qwen-w4a16_g128 qwen-w4.lock.json    (seconds: nothing is "
-                "computed)\n  calm verify --store calm-out/calm.db qwen-w4.lock.json    (candidates of the store are "
+                "computed)\n"
+                "  calm verify --signature out/model.sig --key key.pub out    (as `model_signing verify key` does)\n"
+                "  calm verify --store calm-out/calm.db qwen-w4.lock.json    (candidates of the store are "
                 "trusted)\n",
     .min_args = 1,
     .max_args = 1,

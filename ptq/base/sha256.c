@@ -1,4 +1,4 @@
-/* SHA-256 through OpenSSL's EVP interface; the one user of openssl headers. */
+/* SHA-256 through OpenSSL's EVP interface (keys and certificates: ptq/sign). */
 #include "ptq/base/sha256.h"
 
 #include <errno.h>

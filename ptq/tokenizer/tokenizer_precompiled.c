@@ -8,6 +8,7 @@
  * Every index is checked against its array: a map that leads out of them is an error. */
 #include <string.h>
 
+#include "ptq/base/base64.h"
 #include "ptq/tokenizer/tokenizer_parts.h"
 
 /* Longer grapheme clusters are taken apart. */
@@ -105,36 +106,6 @@ static calm_status run(calm_ctx *ctx, const calm_token_part *part, calm_normal *
 
 /* ---- reading ---- */
 
-static int digit_of(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
-/* Bytes of base64 `in` [n] (RFC 4648, padded) into out [n / 4 * 3]; false when it is not that. */
-static bool decode_base64(const char *in, size_t n, unsigned char *out, size_t *n_out)
-{
-    const size_t padding = n >= 4 && n % 4 == 0 ? (in[n - 1] == '=') + (in[n - 1] == '=' && in[n - 2] == '=') : 0;
-    uint32_t bits = 0;
-    *n_out = 0;
-    if (n % 4)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        const int digit = i < n - padding ? digit_of(in[i]) : 0;
-        if (digit < 0)
-            return false;
-        bits = bits << 6 | (uint32_t)digit;
-        if (i % 4 == 3) {
-            out[(*n_out)++] = (unsigned char)(bits >> 16);
-            out[(*n_out)++] = (unsigned char)(bits >> 8);
-            out[(*n_out)++] = (unsigned char)bits;
-        }
-    }
-    *n_out -= padding;
-    return true;
-}
-
 static calm_status parse(calm_ctx *ctx, charsmap *self, const unsigned char *bytes, size_t n)
 {
     const charsmap head = {.trie = bytes};
@@ -165,7 +136,7 @@ calm_status calm_tokenizer_read_precompiled(calm_ctx *ctx, calm_tokenizer *tok, 
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
     CALM_TRY(calm_strf(ctx, &tok->arena, &self->where, "%s", where));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, bytes, n / 4 * 3 + 1));    /* and the zero byte behind the last text */
-    if (!decode_base64(calm_json_string(map, ""), n, bytes, &n_bytes))
+    if (!calm_base64_decode(calm_json_string(map, ""), n, bytes, &n_bytes))
         return calm_fail(ctx, CALM_EFORMAT, "%s.precompiled_charsmap: not base64", where);
     bytes[n_bytes] = 0;
     CALM_TRY(parse(ctx, self, bytes, n_bytes));

@@ -41,6 +41,11 @@ TEST(every_length_is_read_back)
     for (size_t n = 0; n < sizeof bytes; n += n < 20 || (n > 750 && n < 790) || n > 2380 ? 1 : 97) {
         const char *text = encoded(bytes, n);
         ck_assert_uint_eq(strlen(text), (n + 2) / 3 * 4);
+        static unsigned char back[2403];
+        size_t n_back;
+        ck_assert(calm_base64_decode(text, strlen(text), back, &n_back));
+        ck_assert_uint_eq(n_back, n);
+        ck_assert(n == 0 || memcmp(back, bytes, n) == 0);
         for (size_t i = 0; i < n; i++) {
             const char *at = text + i / 3 * 4 + i % 3;
             const int word = value_of(at[0]) << 6 | value_of(at[1]);
@@ -50,7 +55,17 @@ TEST(every_length_is_read_back)
 }
 END_OF_TEST
 
+TEST(not_base64)
+{
+    static const char *const wrong[] = {"Zg=", "Zg", "Z", "Zg=a", "Z===", "Zm9vYg=!", "Zm 9", "Zm9v\n", "=AAA", "Zm9-"};
+    unsigned char out[12];
+    size_t n;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        ck_assert_msg(!calm_base64_decode(wrong[i], strlen(wrong[i]), out, &n), "%s", wrong[i]);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("base64", (const TTest *[]){vectors_of_the_rfc, every_length_is_read_back, NULL});
+    return run_tests("base64", (const TTest *[]){vectors_of_the_rfc, every_length_is_read_back, not_base64, NULL});
 }

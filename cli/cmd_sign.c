@@ -1,0 +1,72 @@
+/* calm sign: sign a model folder. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "cli/command.h"
+#include "cli/print.h"
+#include "cli/progress.h"
+#include "ptq/base/file.h"
+#include "ptq/sign/sign.h"
+
+typedef struct options {
+    calm_common common;
+    const char *key, *certificate, *chain, *signature;
+    bool json;
+} options;
+
+static const calm_option table[] = {
+    CALM_OPT("key", key, STRING, "PEM file of the private key, of the curve P-256, P-384 or P-521; the password of an "
+             "encrypted one is in the environment variable CALM_KEY_PASSWORD", .metavar = "FILE", .key = 'k'),
+    CALM_OPT("certificate", certificate, STRING, "PEM file of the key's certificate, a part of the signature",
+             .metavar = "FILE"),
+    CALM_OPT("chain", chain, STRING, "PEM file of certificates between that one and the root", .metavar = "FILE"),
+    CALM_OPT("signature", signature, STRING, "where the signature goes (default: " CALM_SIGN_NAME " in the folder)",
+             .metavar = "FILE"),
+    CALM_OPT("json", json, BOOL, "print {signature, files}"),
+    CALM_OPT_COMMON,
+    {0},
+};
+
+static calm_status run(calm_ctx *ctx, const void *opts)
+{
+    const options *o = opts;
+    const char *dir = o->common.args.of[0];
+    const calm_signer signer = {.key = o->key, .certificate = o->certificate, .chain = o->chain};
+    char *signature;
+    calm_progress progress;
+    size_t n_files;
+    if (!o->key)
+        return calm_fail(ctx, CALM_EARG, "calm sign: expected --key FILE; openssl ecparam -name prime256v1 -genkey "
+                         "-noout -out FILE makes one");
+    if (o->chain && !o->certificate)
+        return calm_fail(ctx, CALM_EARG, "calm sign: --chain needs --certificate");
+    CALM_TRY(o->signature ? calm_strf(ctx, ctx->out, &signature, "%s", o->signature)
+                          : calm_path_join(ctx, ctx->out, &signature, dir, CALM_SIGN_NAME));
+    calm_progress_begin(ctx, &progress, o->common.quiet);
+    calm_progress_add(&progress, "digests", "bytes");
+    calm_sign_folder(ctx, dir, signature, &signer, calm_progress_tick, &progress, &n_files);
+    CALM_TRY(calm_progress_end(ctx, &progress));
+    if (o->json)
+        return calm_print_json(ctx, CALM_OBJECT(CALM_KV("signature", (const char *)signature),
+                                                CALM_KV("files", n_files)));
+    printf("%s: %zu files signed\n", signature, n_files);
+    return CALM_OK;
+}
+
+const calm_command calm_cmd_sign = {
+    .name = "sign",
+    .summary = "sign a model folder (OpenSSF Model Signing)",
+    .arguments = "DIR",
+    .description =
+        "Writes a Sigstore bundle with the digests of all files of the folder, signed by a key.  `calm verify "
+        "--signature` and `model_signing verify key` (or certificate) of PyPI check it.",
+    .examples = "  openssl ecparam -name prime256v1 -genkey -noout -out key.pem\n"
+                "  openssl ec -in key.pem -pubout -out key.pub\n"
+                "  calm sign --key key.pem calm-out/qwen-w4a16_g128\n"
+                "  calm verify --signature calm-out/qwen-w4a16_g128/model.sig --key key.pub calm-out/qwen-w4a16_g128\n"
+                "  model_signing verify key --signature calm-out/qwen-w4a16_g128/model.sig --public_key key.pub \\\n"
+                "      calm-out/qwen-w4a16_g128\n",
+    .min_args = 1,
+    .max_args = 1,
+    CALM_COMMAND_PARTS,
+};

@@ -1,0 +1,16 @@
+/* calm verify --signature: is a model folder as its signer left it? */
+#ifndef CALM_CLI_VERIFY_SIGNATURE_H
+#define CALM_CLI_VERIFY_SIGNATURE_H
+
+#include "ptq/base/context.h"
+
+typedef struct calm_signature_options {
+    const char *signature, *key, *certificates;    /* of the command line; NULL: not given */
+    bool json, quiet;
+} calm_signature_options;
+
+/* Check and print.  CALM_EMISMATCH: the signature or a file is not as signed.  CALM_EARG: not exactly one of key and
+ * certificates. */
+calm_status calm_verify_signature(calm_ctx *ctx, const char *dir, const calm_signature_options *options);
+
+#endif
