@@ -21,7 +21,7 @@ static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorith
                      algorithm->name, what);
 }
 
-/* A scheme that no name represents: a caller of the library may fill in anything. */
+/* A scheme without a name: a caller of the library may fill in anything. */
 static calm_status check_scheme(calm_ctx *ctx, const calm_job *job)
 {
     const calm_scheme *s = &job->scheme;

@@ -6,7 +6,7 @@
  *   <K, K> = tr(A C A C)   <K, D> = tr(A C M C)   <D, D> = tr(M C M C)
  *
  * by inputs: T = C A C once per job, then <K, D> = <T, M> and <D, D> = <M C, (M C)^T>, block by block;
- * by outputs, where there are fewer of them: W C W^T, W C E^T and E C E^T [O, O] represent Yc^T Yc, Yc^T Ec, Ec^T Ec
+ * by outputs, where there are fewer of them: W C W^T, W C E^T and E C E^T [O, O] replace Yc^T Yc, Yc^T Ec, Ec^T Ec
  * of products_columns.c.  M is never the difference of two large matrices, so that what CKA sees of it keeps its
  * digits. */
 #include "cka/linear.h"

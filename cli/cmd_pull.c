@@ -12,7 +12,7 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("list", list, BOOL, "show the short names and the repositories that they represent"),
+    CALM_OPT("list", list, BOOL, "show the short names and their repositories"),
     CALM_OPT("json", json, BOOL, "print {repo, revision, commit, path, files: [{name, bytes, fetched}]}; with --list "
              "{models: [{name, repo, note}]}"),
     CALM_OPT_COMMON,

@@ -101,8 +101,8 @@ const calm_command calm_cmd_verify = {
     .summary = "repeat a run from its lock and compare every byte",
     .arguments = "LOCK|DIR",
     .description =
-        "Repeats the run that a lock (FILE.lock.json, which calm quantize writes) represents, with the kernels it was "
-        "made with, and compares choices, figures and the digests of every tensor and file.  Exit status 3 and a "
+        "Repeats the run of a lock (FILE.lock.json, which calm quantize writes) with the kernels it was made with, and "
+        "compares choices, figures and the digests of every tensor and file.  Exit status 3 and a "
         "table when something differs; inputs are compared first.",
     .examples = "  calm verify qwen-w4.lock.json\n"
                 "  calm verify --output-only calm-out/qwen-w4a16_g128 qwen-w4.lock.json    (seconds: nothing is "

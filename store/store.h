@@ -12,7 +12,7 @@
  * the whole of "resume".  A blob is put before the row that names it is committed.  Every function below that
  * writes more than one row is one transaction by itself, and joins the caller's when one is open.
  *
- * Conventions.  `ctx` first; ids are > 0, and 0 represents "none" (NULL in the database).  A NULL string is NULL in
+ * Conventions.  `ctx` first; ids are > 0, and 0 is "none" (NULL in the database).  A NULL string is NULL in
  * the database, where the schema allows it.  A NaN is NULL where the schema allows it.  Strings and arrays that
  * come out live in ctx->out.  A store belongs to one thread.
  * Failures common to all: CALM_ENOSPC disk full, CALM_EBUSY another program holds the database for longer than

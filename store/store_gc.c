@@ -201,7 +201,7 @@ static int by_digest(const void *a, const void *b)
     return memcmp(a, b, DIGITS);
 }
 
-/* Names of other kinds represent no file. */
+/* Names of other kinds are no files. */
 static calm_status read_kept(calm_ctx *ctx, calm_sql *sql, blobs *it)
 {
     int64_t n;

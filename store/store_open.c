@@ -70,7 +70,7 @@ static calm_status fill(calm_ctx *ctx, const char *temporary)
     return calm_sql_script(ctx, sql, "PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
-/* Make a store under another name and rename it, so that its name never represents a half-made one.  The caller
+/* Make a store under another name and rename it, so that a half-made one never has its name.  The caller
  * holds the lock and has seen that nothing is there; what older files of that name left behind would be replayed
  * into the new one, so it goes. */
 static calm_status create(calm_ctx *ctx, const char *path)

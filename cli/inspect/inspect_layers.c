@@ -49,7 +49,7 @@ static void put_shade(const calm_inspect_query *query, const shade *how, bool ch
 
 #define LEGEND ((size_t)92)    /* columns of the legend on one line */
 
-/* What the shades and the numbers of the header represent. */
+/* What the shades and the numbers of the header mean. */
 static void put_legend(const calm_inspection *in, const calm_inspect_units *units, size_t width, calm_text *out)
 {
     const char *apart = width && width < LEGEND ? "\n " : "";

@@ -26,7 +26,7 @@ typedef struct calm_inspect_units {
 calm_status calm_inspect_units_read(calm_ctx *ctx, calm_store *store, int64_t run, const char *metric,
                                     calm_inspect_units *out);
 
-/* The cell of an entry on the first job of a unit, whose scores represent the unit; NULL: there is no candidate. */
+/* The cell of an entry on the first job of a unit, whose scores are shown for the unit; NULL: there is no candidate. */
 const calm_pool_cell *calm_inspect_cell(const calm_inspect_units *units, size_t unit, size_t entry);
 
 /* What was chosen for a unit, by its first job. */

@@ -478,7 +478,7 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
     *out = (calm_capture){.sublayer = sublayer, .expert = expert,
                           .weight = expert == CALM_SHARED_EXPERT ? block->moe.shared : block->weight};
     CALM_TRY(new_results(ctx, &state));
-    /* Floats per token of all kept inputs; 1 represents a capture that keeps none, so that the division below is
+    /* Floats per token of all kept inputs; 1 for a capture that keeps none, so that the division below is
      * defined. */
     size_t width = 1;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)

@@ -3,7 +3,7 @@
 
 #include "ptq/check/check_state.h"
 
-/* The rule of the check that represents one of the engine. */
+/* The rule of the check for a rule of the engine. */
 static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, const calm_engine_linear *linear,
                          const calm_scheme *scheme)
 {

@@ -10,7 +10,7 @@ calm_status calm_run_probe_trial(calm_ctx *ctx, const calm_run *p, calm_unit kin
     const calm_layout *layout = calm_model_layout(p->in.model);
     size_t *choice, begin, end;
     char *unit, *name;
-    /* Any job of the unit represents it. */
+    /* Any job of the unit will do. */
     calm_layout_unit(layout, kind, probe->job, &begin, &end);
     /* All else float: the loss is this unit's alone, without what others add to it. */
     CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &choice));

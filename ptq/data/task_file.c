@@ -12,7 +12,7 @@ typedef struct line {
     const char *text;                 /* [n_context], the context                            */
     size_t n_context, n_stripped;     /* its bytes, and without the white space at its end   */
     uint32_t *context;                /* [n_context_ids] tokens of that                      */
-    size_t n_context_ids;             /* 0: the prefix token represents it                   */
+    size_t n_context_ids;             /* 0: the prefix token stands there                    */
 } line;
 
 calm_status calm_task_reader_open(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,

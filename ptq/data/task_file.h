@@ -26,7 +26,7 @@ typedef struct calm_task_options {
     size_t max_length;    /* tokens that a model reads at most, >= 1                      */
     size_t vocab;         /* ids at or above it are an error; 0: not checked              */
     size_t samples;       /* at most this many tasks, the first ones; 0: all                */
-    long long prefix;     /* id that represents an empty context; < 0: there is none      */
+    long long prefix;     /* id in place of an empty context;   < 0: there is none      */
     bool special;         /* encode with the special tokens of the tokenizer's template   */
 } calm_task_options;
 

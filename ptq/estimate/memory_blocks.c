@@ -320,7 +320,7 @@ size_t calm_memory_plan_block_bytes(const estimate *e, size_t block, size_t n_wi
     size_t most = 0, outside = begin, expert_end;
     while (outside < end && e->layout->jobs[outside].expert < 0)
         outside++;
-    /* Experts of a block are alike: the first represents all. */
+    /* Experts of a block are alike: the first one is measured. */
     for (expert_end = outside; expert_end < end && e->layout->jobs[expert_end].expert == 0;)
         expert_end++;
     for (size_t i = 0; i < recipe->n_schemes; i++) {

@@ -339,7 +339,7 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, un
     return most;
 }
 
-/* As llama-quantize: 8 bits where all have them, else Q6_K for the head and a table that represents both, and for an
+/* As llama-quantize: 8 bits where all have them, else Q6_K for the head and a tied table, and for an
  * embedding by itself what most weights have. */
 static calm_scheme outer_default(calm_outer which, const calm_scheme *most, bool tied)
 {

@@ -177,7 +177,7 @@ static calm_status sweep(calm_ctx *ctx, const char *clean)
 
 /* ---- writing ---- */
 
-/* Do the descriptor and the name represent one directory still?  A sweep may have been faster than the lock. */
+/* Do the descriptor and the name still mean one directory?  A sweep may have been faster than the lock. */
 static bool is_there(int fd, const char *path)
 {
     struct stat opened, named;

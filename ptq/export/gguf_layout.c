@@ -151,7 +151,7 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     CALM_TRY(add(ctx, b, &part));
     if (!config->tied || !as->own_head || strcmp(spot->name, "token_embd.weight") != 0)
         return CALM_OK;
-    /* The embedding represents the head too where that is tied; llama.cpp needs it twice in some architectures. */
+    /* The embedding is the head too where that is tied; llama.cpp needs it twice in some architectures. */
     part.spot.name = "output.weight";
     return add(ctx, b, &part);
 }

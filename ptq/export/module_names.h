@@ -19,7 +19,7 @@ typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
 typedef void calm_pattern_fn(void *user, const char *regex);
 
 /* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; the first
- * expert of a block represents all of them. */
+ * expert of a block is named for all. */
 void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
                   calm_pattern_fn *each, void *user);
 

@@ -29,7 +29,7 @@ const char *calm_outer_name(calm_outer table);
 calm_status calm_outer_describe(calm_ctx *ctx, const calm_outer_plan *plan, const char **out);
 
 /* The scheme of a tensor of the checkpoint; NULL: it is no table, stays float, or is a copy of the embedding that
- * readers do not look at.  What represents both where they are tied is the embedding. */
+ * readers do not look at.  Where they are tied, the embedding is both. */
 const calm_scheme *calm_outer_of(const calm_model *model, const calm_outer_plan *plan, const char *tensor);
 
 /* The scheme of a head that is its own linear; NULL: it stays float, or is the embedding. */

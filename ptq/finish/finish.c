@@ -15,7 +15,7 @@
 
 /* ---- evaluation of what was written ---- */
 
-/* Open what was written.  A GGUF file does not say all that calm needs of some models: the plan then represents it. */
+/* Open what was written.  A GGUF file does not say all that calm needs of some models: the plan is read then. */
 static calm_status open_written(calm_ctx *ctx, const calm_run *p, const calm_exporter *exporter, const char *dir,
                                 calm_model **out)
 {

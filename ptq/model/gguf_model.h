@@ -8,7 +8,7 @@
 /* What opening a file gives; both are the caller's. */
 typedef struct calm_gguf_opened {
     calm_json *config;
-    calm_safetensors *tensors;    /* float matrices as they are there, blocks as what they represent (dtype F32) */
+    calm_safetensors *tensors;    /* float matrices as they are there, blocks decoded (dtype F32)              */
     bool quantized;               /* a matrix is stored in blocks */
 } calm_gguf_opened;
 

@@ -319,7 +319,7 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
         const word *w = &words[i];
         if (w->whole)
             continue;
-        /* A word of experts represents one slice; the whole, or a dense word with a number, is no tensor of a
+        /* A word of experts names one slice; the whole, or a dense word with a number, is no tensor of a
          * checkpoint. */
         if (!is_word(at, (size_t)(dot - at), w->word) || w->experts != (spot->expert >= 0))
             continue;

@@ -167,7 +167,7 @@ calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const fl
 
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out)
 {
-    /* The first token is [CLS], whose row represents the text. */
+    /* The first token is [CLS], whose row is that of the text. */
     CALM_TRY(calm_weight_apply(ctx, &head->pooler, x, 1, out));
     for (size_t i = 0; i < head->hidden; i++)
         out[i] = tanhf(out[i]);

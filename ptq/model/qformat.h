@@ -1,4 +1,4 @@
-/* Quantized safetensors checkpoints, reading: which linear has which scheme, which tensors represent its weight, and
+/* Quantized safetensors checkpoints, reading: which linear has which scheme, which tensors hold its weight, and
  * that weight in float32.
  *
  * A format is one file qformat_<format>.c, which ends with its descriptor, and one line in qformats.def.  Every format
@@ -70,7 +70,7 @@ typedef struct calm_qformat_values {
 typedef struct calm_qformat {
     const char *name;      /* [a-z0-9_]+ : "compressed_tensors" */
     const char *label;     /* as engines write it, and quant_method: "compressed-tensors" */
-    /* All suffixes of tensors that represent a weight, ended by NULL.  "weight" is of a float weight too. */
+    /* All suffixes of tensors that hold a weight, ended by NULL.  "weight" is of a float weight too. */
     const calm_qformat_suffix *suffixes;
     const char *entry;     /* member of config.json that describes the format; NULL: quantization_config */
     /* Is this config.json of the format?  Only the entry's presence is looked at.  NULL: quant_method is the label. */
@@ -112,7 +112,7 @@ const calm_qformat *const *calm_qformats(size_t *n);
 /* Is this config.json of the format? */
 bool calm_qformat_detect(const calm_qformat *format, const calm_json *config);
 
-/* What a suffix represents in the format, in any format for NULL; false: in none. */
+/* What a tensor with this suffix holds, in the format or for NULL in any; false: no such suffix. */
 bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, calm_qformat_part *part);
 
 /* Rows and columns of a module's weight from its codes, a matrix or one for each expert, and from the tensor that

@@ -384,7 +384,7 @@ static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module,
     return CALM_OK;
 }
 
-/* What represents a weight of a family, and for its input. */
+/* Tensors of a weight of a family, and of its input. */
 static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t in, size_t groups,
                           calm_qformat_tensor *list, size_t *n)
 {

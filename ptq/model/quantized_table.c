@@ -22,7 +22,7 @@ static void release_rows(const void *self, const calm_tensor *tensor, size_t off
     (void)bytes;
 }
 
-/* The first of the tensors that represent a weight that is not there under its own name; NULL: there is none. */
+/* The first of the tensors that hold a weight under other names; NULL: there is none. */
 static const calm_tensor *find_part(const calm_safetensors *set, const char *module)
 {
     const size_t n = strlen(module);

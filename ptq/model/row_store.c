@@ -94,7 +94,7 @@ calm_status calm_row_store_reopen(calm_ctx *ctx, const char *path, size_t width,
 calm_status calm_row_store_publish(calm_ctx *ctx, const calm_row_store *rows, const char *path, const char *name)
 {
     char *dir;
-    /* Rows before the name: after a power cut the name must not represent half of them. */
+    /* Rows before the name: after a power cut there must be no file with half of them. */
     if (fsync(rows->file) != 0)
         return calm_fail_errno(ctx, errno, "%s: cannot flush", path);
     if (rename(path, name) != 0)

@@ -206,7 +206,7 @@ static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qline
 }
 
 /* With grouped queries several query heads read one kv head, and a transform gives their channels equal scales, because
- * one row of v cannot be divided by two numbers: the first query head of its kv head represents all. */
+ * one row of v cannot be divided by two numbers: the first query head of its kv head decides. */
 static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_fold_set_ref *set,
                              const calm_feed *feed, const float *in_scale, calm_fold_set *out)
 {
@@ -373,7 +373,7 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
                ? plan->vectors(plan->user, ctx, plan->blocks[set->block->index], &out->vectors) : CALM_OK;
 }
 
-/* ---- what codes represent ---- */
+/* ---- weights from codes ---- */
 
 /* Weights of a job times the input scale, and the rows that feed it divided by that. */
 static void fold_target(const calm_model *model, const calm_job_ref *job, const calm_weight *weight,

@@ -40,7 +40,7 @@ typedef struct calm_pool_job {
     size_t part;                       /* calm_engine_linear.part; 0 of a stored pool                    */
     bool expert;                       /* of a mixture; the shared expert is none                       */
     bool down;                         /* the second projection of an MLP                               */
-    const calm_scheme *scheme;         /* what the pool's only scheme, a mix, represents; NULL: no mix   */
+    const calm_scheme *scheme;         /* type here of the pool's only scheme, a mix; NULL: no mix       */
     double crest;                      /* crest factor of its input; NaN: unknown                       */
 } calm_pool_job;
 

@@ -503,7 +503,7 @@ static size_t pinned_uniform(const calm_pool *pool, const calm_scope *scope, siz
     return allowed[entry] ? entry : of_scheme != SIZE_MAX ? of_scheme : first;
 }
 
-/* What represents a failed entry in a unit of a uniform plan: the rule's choice of its scheme, else itself. */
+/* What a unit of a uniform plan has where its entry failed: the rule's choice of that scheme, else the failed entry. */
 static calm_status find_substitute(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
                                    size_t entry, size_t *out)
 {

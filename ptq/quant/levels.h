@@ -1,4 +1,4 @@
-/* Levels: the numbers that codes represent where they are not whole numbers at equal distances.
+/* Levels: the values of codes in formats with unequal steps, such as FP4 and IQ4_NL.
  *
  * Codes count levels from the least on, so that code - 1 and code + 1 are the neighbours of a code.  The bits that a
  * file holds are another matter (calm_levels_bits). */

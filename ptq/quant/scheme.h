@@ -132,7 +132,7 @@ size_t calm_scheme_groups(const calm_scheme *scheme, size_t in);
 /* Columns that scales are rounded together for: of a group, or of a super-block; 0: one group per row. */
 size_t calm_scheme_block(const calm_scheme *scheme);
 
-/* The scheme that represents `scheme` in a linear of `in` columns: itself, or where its super-blocks do not divide them
+/* The scheme of a linear of `in` columns under `scheme`: itself, or where its super-blocks do not divide them
  * what llama.cpp falls back to, as its row says, or where its groups do not what its name says.  Groups, bits and
  * blocks below are of that one. */
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in);

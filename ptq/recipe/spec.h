@@ -82,11 +82,11 @@ calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out);
 /* Was the option of this name given? */
 bool calm_spec_given(const calm_recipe_spec *spec, const char *name);
 
-/* The option that a key of a message represents on a command line: "budget" for "choice.budget" and for "budget"; NULL:
+/* The command-line option of a key in a message: "budget" for "choice.budget" and for "budget"; NULL:
  * none. */
 const char *calm_spec_flag(const char *key);
 
-/* Comma lists of the schemes and algorithms that a spec without names represents: those of `bits`, of a budget or of a
+/* Comma lists of the schemes and algorithms of a spec that names none: those of `bits`, of a budget or of a
  * size.  Schemes NULL: there is none of this many bits.  Algorithms NULL: the default pool of the schemes. */
 const char *calm_spec_default_schemes(const calm_recipe_spec *spec);
 const char *calm_spec_default_algorithms(const calm_recipe_spec *spec);

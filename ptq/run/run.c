@@ -110,7 +110,7 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
                  rows, widest, ROWS_PER_INPUT);
 }
 
-/* Add that one type represents another, once for all places like the first. */
+/* Note that one type replaces another, once for all places like the first. */
 static void add_fallback(calm_text *text, const char *where, size_t in, const calm_scheme *asked,
                          const calm_scheme *stored)
 {
@@ -150,7 +150,7 @@ static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t 
     return CALM_OK;
 }
 
-/* Types that represent others where super-blocks do not divide the rows, all in one note. */
+/* Types that replace others where super-blocks do not divide the rows, all in one note. */
 static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);

@@ -194,7 +194,7 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
         size_t n_missing;
         CALM_TRY(survey_block(ctx, p, b, &n_missing, &out->blocks[b]));
         CALM_TRY(calm_activations_kept(ctx, p, (long)b, &kept));
-        /* The block's output is put last, so it represents all its hook points. */
+        /* The block's output is stored last: where it is there, all its hook points are. */
         out->activations[b] = !kept && calm_inputs_measured(&p->in);
         out->n_candidates += n_missing;
         out->any[b] = out->activations[b] || n_missing || out->blocks[b] || sublayers_lack(p, b);

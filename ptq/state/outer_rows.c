@@ -8,7 +8,7 @@
 #include "ptq/quant/qjob.h"
 #include "ptq/recipe/recipe.h"
 
-/* Nothing is known of the inputs, whose Gram matrix represents the identity: scales of least squared error. */
+/* Nothing is known of the inputs: with the identity as their Gram matrix scales have the least squared error. */
 #define ALGORITHM "hls(signed=true)+nearest"
 
 calm_status calm_outer_algorithm(calm_ctx *ctx, const char *name, calm_algorithm **out)

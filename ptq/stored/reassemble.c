@@ -193,7 +193,7 @@ static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a)
 /* ---- what is written ---- */
 
 /* Units that the run's recipe pinned: its uniform runs left those as they were.  What it forbade is no entry of a width
- * throughout, and represents no failed entry of a uniform run.  What later selections asked was in force for their
+ * throughout, and replaces no failed entry of a uniform run.  What later selections asked was in force for their
  * choice alone. */
 static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
 {
@@ -257,7 +257,7 @@ static bool cut_suffix(const char *name, const char *suffix, size_t *length)
     return true;
 }
 
-/* The plan that a name represents: "hybrid", "all SCHEME" (under a budget, each unit's option of that width), an
+/* The plan of a name: "hybrid", "all SCHEME" (under a budget, each unit's option of that width), an
  * entry.  `solution` is left alone by the hybrid. */
 static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const char *name, size_t **choice,
                                 calm_solution *solution)

@@ -20,7 +20,7 @@ static bool is_of_pool(const calm_assembly *a, size_t job, const calm_candidate 
     return found;
 }
 
-/* Keys of the plan's candidates that have no blob; *first: the first such job, which represents all in messages. */
+/* Keys of the plan's candidates that have no blob; *first: the first such job, which messages name. */
 static calm_status list_absent(calm_ctx *ctx, const calm_assembly *a, const char ***keys, size_t *n, size_t *first)
 {
     const calm_plan *plan = &a->result.plan;

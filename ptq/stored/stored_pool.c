@@ -22,7 +22,7 @@
 typedef struct raw_row {
     int64_t job_id;
     size_t entry;
-    calm_scheme scheme;        /* of a run with a mix: what it represents there */
+    calm_scheme scheme;        /* of a run with a mix: its type there           */
     calm_pool_cell cell;
     calm_stored_run_cell more;
 } raw_row;

@@ -37,7 +37,7 @@ static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_store
 
 /* ---- the recipe ---- */
 
-/* "calibration" as recipe files have it, from the resolved form: of runs that no file represents, as calm ablate's.
+/* "calibration" as recipe files have it, from the resolved form: of runs without a file, as calm ablate's.
  * A bundled text is what a recipe without a text has. */
 static calm_json *from_resolved(const calm_json *recipe)
 {

@@ -10,7 +10,7 @@
 #define N_LOW 0x21
 #define N_MIDDLE (0xA1 - 0x7F)
 
-/* The character that represents a byte. */
+/* The character of a byte. */
 static uint32_t character_of(uint8_t byte)
 {
     if (byte < N_LOW)
@@ -22,7 +22,7 @@ static uint32_t character_of(uint8_t byte)
     return byte;
 }
 
-/* The byte a character represents, or -1. */
+/* The byte of a character, or -1. */
 static int byte_of(uint32_t character)
 {
     if (character >= CALM_BYTELEVEL_END)

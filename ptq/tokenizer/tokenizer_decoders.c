@@ -33,7 +33,7 @@ static int hex_digit(char c)
     return !at ? -1 : at - digits < 16 ? (int)(at - digits) : (int)(at - digits) - 6;
 }
 
-/* The byte that "<0x41>" represents, or -1. */
+/* The byte of "<0x41>", or -1. */
 static int byte_of(calm_piece piece)
 {
     if (piece.n != 6 || memcmp(piece.text, "<0x", 3) != 0 || piece.text[5] != '>')

@@ -46,7 +46,7 @@ typedef struct calm_piece {
 typedef struct calm_token {
     calm_piece piece;     /* as the file writes it; text NULL: no token has this id */
     size_t shown;         /* offset in calm_tokenizer.shown                         */
-    bool added;           /* listed in added_tokens: its text represents itself     */
+    bool added;           /* listed in added_tokens: its text is taken as it is     */
     bool special;
 } calm_token;
 
