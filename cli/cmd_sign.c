@@ -63,9 +63,8 @@ const calm_command calm_cmd_sign = {
     .examples = "  openssl ecparam -name prime256v1 -genkey -noout -out key.pem\n"
                 "  openssl ec -in key.pem -pubout -out key.pub\n"
                 "  calm sign --key key.pem calm-out/qwen-w4a16_g128\n"
-                "  calm verify --signature calm-out/qwen-w4a16_g128/model.sig --key key.pub calm-out/qwen-w4a16_g128\n"
-                "  model_signing verify key --signature calm-out/qwen-w4a16_g128/model.sig --public_key key.pub \\\n"
-                "      calm-out/qwen-w4a16_g128\n",
+                "  calm verify --signature DIR/model.sig --key key.pub DIR\n"
+                "  model_signing verify key --signature DIR/model.sig --public_key key.pub DIR    (of PyPI)\n",
     .min_args = 1,
     .max_args = 1,
     CALM_COMMAND_PARTS,

@@ -41,10 +41,11 @@
 const calm_option calm_spec_table[] = {
     {.name = "model", .basic = true,
      .help = "checkpoint directory, or a known name", TEXT(model, 512, "MODEL"), .key = 'm'},
-    {.name = "adapter", .help = "LoRA adapter that is merged into the model as it is read",
+    {.name = "adapter",
+     .help = "LoRA adapter, merged into the model as it is read",
      TEXT(adapter, PATH_BYTES, "DIR"), .place = "adapter"},
     {.name = "accept-key",
-     .help = "key of config.json that calm does not know and that changes nothing; may be repeated",
+     .help = "accept this key of config.json, which calm does not know; may be repeated",
      FILES(accept_keys, 64, "KEY"), .place = "accept_keys"},
     {.name = "rotate",
      .help = "rotate the float model first: r1 the residual stream, r1r2 also each head between v and o, "
@@ -61,7 +62,8 @@ const calm_option calm_spec_table[] = {
      .help = "fast: half the time; best: 3 to 5 times, learns, rotates",
      AT(preset), .type = CALM_OPTION_ENUM, .values = CALM_RECIPE_PRESET_NAMES, .fallback = "balanced",
      .metavar = "NAME", .place = "preset"},
-    {.name = "scale-dtype", .help = "scales are rounded to it before codes are computed; bf16 is exact in every format",
+    {.name = "scale-dtype",
+     .help = "dtype of scales, rounded before codes are computed; bf16 is exact in every format",
      WORD(scale_dtype, "bf16|f16", "bf16"), .place = "scale_dtype"},
     {.name = "algorithms", .basic = true, .help = "names or chains that compete; one alone is a uniform run",
      LIST(algorithms, 64, "LIST"), .key = 'a', .place = "algorithms", .yields_to = "preset"},
@@ -73,8 +75,8 @@ const calm_option calm_spec_table[] = {
      .help = "calibration ids instead of a text: JSON lines {\"ids\": [...]}; the tokenizer need not be readable",
      TEXT(tokens, PATH_BYTES, "FILE"), .place = "calibration.tokens", .yields_to = "calib"},
     {.name = "imatrix",
-     .help = "importance matrix of llama-imatrix, .gguf or .dat: its mean squares weigh input columns in place of the "
-             "calibration's own (correlations stay the calibration's)",
+     .help = "importance matrix of llama-imatrix, .gguf or .dat: its mean squares replace those of the "
+             "calibration inputs (correlations stay)",
      TEXT(imatrix, PATH_BYTES, "FILE"), .place = "calibration.imatrix"},
     {.name = "samples", .basic = true, .help = "calibration windows", COUNT(samples, 1, WINDOWS_MAX, "128"),
      .place = "calibration.samples"},
@@ -83,23 +85,24 @@ const calm_option calm_spec_table[] = {
     {.name = "seed", .help = "draw the windows at random with this seed; without it: the first ones",
      COUNT(seed, 0, 9e18, "-1"), .place = "calibration.seed"},
     {.name = "no-special",
-     .help = "windows of the text alone, without the special tokens (BOS) that the tokenizer's template begins with",
+     .help = "calibrate without the special tokens (BOS) that the tokenizer puts before a text",
      FLAG(no_special), .place = "calibration.special"},
-    {.name = "stream", .help = "encoders: windows of the running text without special tokens, not sentences",
+    {.name = "stream",
+     .help = "encoders: calibrate on windows of running text, without special tokens, instead of sentences",
      FLAG(encoder_stream), .place = "calibration.stream"},
     {.name = "score-samples",
-     .help = "calibration windows, held out of what candidates are fitted to, that these are scored on whole "
-             "(default: 8, of each the beginning, 4096 tokens together or as many as cost a tenth of the run; one "
-             "algorithm alone at one scheme is not scored, and looks at no inputs where it needs none; 0: never looks)",
+     .help = "held-out calibration windows that candidates are scored on (default: the beginnings of 8 windows, "
+             "4096 tokens in all or what takes a tenth of the run; a single algorithm at a single scheme is not "
+             "scored); 0: no scores and no activation statistics",
      COUNT(score_samples, 0, WINDOWS_MAX, "-1"), .place = "calibration.score_samples"},
     {.name = "guard-samples",
-     .help = "windows outside calibration on which the hybrid must hold against uniform runs; up to four times as many "
-             "where they leave it open",
+     .help = "windows outside calibration on which the guard compares the hybrid with uniform runs; up to four "
+             "times as many when the difference is within its error",
      COUNT(guard_samples, 0, WINDOWS_MAX, "16"), .place = "calibration.guard_samples"},
     {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",
      TEXT(eval_text, PATH_BYTES, "FILE"), .place = "evaluation.text", .yields_to = "no-eval"},
     {.name = "eval-samples",
-     .help = "windows of that text, the first ones; 0 = all (default: as many as cost a fifth of the run, at least 64, "
+     .help = "test windows, the first ones; 0: all (default: as many as take a fifth of the run, at least 64, "
              "spread over the text)",
      COUNT(eval_samples, 0, 1 << 24, "-1"),
      .place = "evaluation.samples", .yields_to = "no-eval"},
@@ -108,95 +111,107 @@ const calm_option calm_spec_table[] = {
     {.name = "blocks", .help = "quantize blocks FIRST-LAST alone (or one block N); the others stay float", AT(blocks),
      .type = CALM_OPTION_RANGE, .max = WINDOWS_MAX, .metavar = "A-B", .place = "blocks"},
     {.name = "keep-float",
-     .help = "linears of this name, as in the checkpoint, or matching this re:PATTERN, stay float, with those that "
-             "engines fuse with them; !NAME: quantize what calm leaves float by itself; may be repeated",
+     .help = "linears that stay float, by their name in the checkpoint or by re:PATTERN, with those that engines "
+             "fuse with them; !NAME: quantize one that calm keeps float; may be repeated",
      FILES(keep_float, 1024, "PATTERN"), .place = "keep_float", .yields_to = "ignore"},
     {.name = "group-fallback",
-     .help = "linears whose input columns the groups of --scheme do not divide: float: they stay float; row: one scale "
-             "per row; a number: groups of as many columns (default: the model is refused)",
+     .help = "what happens to linears whose input columns the group size does not divide: float: they stay "
+             "float; row: one scale per row; a number: that group size (default: the model is refused)",
      TEXT(group_fallback, 16, "float|row|SIZE"), .place = "group_fallback"},
     {.name = "ignore", .help = "--keep-float by llm-compressor's name", FILES(ignore, 1024, "PATTERN")},
     {.name = "expert-tokens",
-     .help = "an expert that fewer calibration tokens were routed to is rounded without data; 0: 4 groups",
+     .help = "experts with fewer calibration tokens are rounded to nearest, without data; 0: four times the "
+             "group size",
      COUNT(expert_tokens, 0, 1 << 24, "0"), .place = "choice.expert_tokens"},
     {.name = "memory",
-     .help = "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of what is free)",
+     .help = "limit of resident memory: 6GB, 1500MiB (default: 70 % of what is free)",
      TEXT(memory, 0, "SIZE")},
-    {.name = "act-rule", .help = "scales of quantized activations as transformers takes them, or vLLM's kernel",
+    {.name = "act-rule",
+     .help = "rule for the scales of quantized activations: of transformers (compressed-tensors) or of vLLM's "
+             "kernels",
      WORD(act_rule, CALM_ACT_RULE_NAMES, "compressed-tensors"), .place = "act_rule"},
     {.name = "probe-samples",
-     .help = "calibration windows, held out likewise, that probes of single units are measured on",
+     .help = "held-out calibration windows for probes of single units",
      COUNT(probe_samples, 1, WINDOWS_MAX, "16"), .place = "choice.probe_samples"},
-    {.name = "prefix", .help = "blocks before: as they are, or as chosen (units then depend on each other); "
-     "asymmetric: as chosen, with the output behind float ones as the target, which the transform asym fits to",
+    {.name = "prefix",
+     .help = "input of a block in calibration: from the float blocks before it, or from the quantized ones "
+             "(choices then depend on each other); asymmetric: from the quantized ones, with the float outputs "
+             "as targets, for the transform asym",
      WORD(prefix, CALM_PREFIX_NAMES, "float"), .place = "calibration.prefix"},
     {.name = "weight",
-     .help = "what calibration rows count where algorithms are fitted to them: the same, or by gradients of the float "
-             "model at the outputs of each job (decoders)",
+     .help = "weights of calibration rows in fits: all equal, or from gradients of the float model at the output "
+             "of each job (decoders)",
      WORD(weight, CALM_WEIGHT_NAMES, "none"), .place = "calibration.weight"},
     {.name = "calib-dtype",
-     .help = "what the calibration's products are of, its forward pass, Gram matrices and scores: f32, or operands "
-             "rounded to bf16 with sums in f32, which takes half the time on CPUs that multiply it (AVX512-BF16); "
-             "evaluations and learning are of f32",
+     .help = "operands of matrix products in calibration: f32, or bf16 with sums in f32 (half the time on CPUs "
+             "with AVX512-BF16); evaluation and learning stay f32",
      WORD(calib_dtype, "f32|bf16", "f32"), .place = "calibration.dtype"},
     {.name = "learn",
      .help = "continue by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model)",
      WORD(learn, CALM_LEARN_NAMES, "none"), .place = "learn"},
-    {.name = "learn-steps", .help = "gradients that are computed in each block, each of 512 tokens or a longer window",
+    {.name = "learn-steps",
+     .help = "gradient steps per block, each on 512 tokens or one longer window",
      COUNT(learn_steps, 50, 1000000, "200"), .place = "learn_steps"},
     /* From here on: one choice and one result. */
     {.name = "budget", .basic = true,
-     .help = "bits per weight that the widths of --scheme share; several, as 2.5,3,3.5, give a table",
+     .help = "mean bits per weight; the schemes of --scheme compete for them; several budgets, as 2.5,3,3.5, "
+             "give a table",
      AT(budgets), .type = CALM_OPTION_NUMBERS, .min = 0x1p-1000, .max = 32, .metavar = "BITS",
      .place = "choice.budget", .yields_to = "size|bits-per-weight"},
     {.name = "size",
-     .help = "most bytes of the file that is written, embedding, head and everything counted: 3.0MB, 350MB; the widths "
-             "of --scheme share it",
+     .help = "largest size of the file that is written, embedding and head included: 3.0MB, 350MB; the schemes "
+             "of --scheme compete for it",
      TEXT(size, 32, "SIZE"), .place = "choice.size", .yields_to = "budget|bits-per-weight"},
     {.name = "bits-per-weight",
-     .help = "the same said as bits per weight over all tensors of the file, float ones too",
+     .help = "the same as bits per weight over all tensors of the file, float ones included",
      AT(file_bits), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = 32, .metavar = "BITS",
      .place = "choice.bits_per_weight", .yields_to = "budget|size"},
     {.name = "act-budget",
-     .help = "mean bits of activations that --scheme shares: a4, a8 and a16 (float) by what each costs a unit",
+     .help = "mean bits of activations; the schemes of --scheme with a4, a8 and a16 (float) compete for them",
      AT(act_budget), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = 16, .metavar = "BITS",
      .place = "choice.act_budget"},
     {.name = "sensitivity",
-     .help = "under a budget, what a unit costs the model: by a probe of each, or of all by gradients of the float "
-             "model, which takes less time the more units there are (decoders); auto: gradients where they agree "
-             "with probes, of decoders without experts",
+     .help = "how a budget predicts the loss of each unit: probe: quantize the unit alone and measure; gradient: "
+             "from gradients of the float model, faster with many units (decoders); auto: gradient where it "
+             "agrees with probes",
      WORD(sensitivity, CALM_SENSITIVITY_NAMES, "auto"), .place = "choice.sensitivity"},
-    {.name = "unit", .help = "what gets one choice", WORD(unit, CALM_UNIT_NAMES, "job"), .place = "choice.unit"},
-    {.name = "effort", .help = "light: do not try to smooth quantized inputs without outliers; high: learn both",
+    {.name = "unit",
+     .help = "what gets one algorithm: a job (linears with the same input), a sublayer or a block",
+     WORD(unit, CALM_UNIT_NAMES, "job"), .place = "choice.unit"},
+    {.name = "effort",
+     .help = "light: skip smoothing of quantized inputs without outliers; high: the same as --learn both",
      WORD(effort, CALM_EFFORT_NAMES, "full"), .place = "choice.effort"},
     {.name = "rule",
-     .help = "argmax: the least score, with --metric cka CALM as published; token: a shortlist by the metric, of it "
-             "the least log_rel_mse",
+     .help = "argmax: the candidate of least score (CALM as published: --metric cka); token: of the candidates "
+             "within --shortlist of the least score, that of least log_rel_mse",
      WORD(rule, CALM_CHOICE_RULE_NAMES, "argmax"), .place = "choice.rule"},
-    {.name = "shortlist", .help = "factor of the least score that the shortlist of --rule token reaches up to (default "
-                                  TEXT_OF(CALM_SHORTLIST_DEFAULT) "); 1000000: log_rel_mse alone",
+    {.name = "shortlist",
+     .help = "--rule token: candidates up to this factor of the least score compete (default "
+             TEXT_OF(CALM_SHORTLIST_DEFAULT) "); 1000000: all",
      AT(shortlist), .type = CALM_OPTION_DOUBLE, .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "FACTOR",
      .place = "choice.shortlist"},
     {.name = "metric", .help = "score that the rule reads (default rel_mae; cka_token with --rule token)",
      TEXT(metric, 64, "NAME"), .place = "choice.metric"},
     {.name = "keep-hybrid",
-     .help = "the hybrid is the result even when a uniform run is better or as good, and a rotated model even when the "
-             "one that was given is",
+     .help = "keep the hybrid even where a uniform run is as good or better, and the rotated model even where "
+             "the given one is",
      FLAG(keep_hybrid), .place = "choice.keep_hybrid"},
     {.name = "split-v",
-     .help = "v is its own job, apart from q and k: a budget or --size may give it another type; gguf and mlx "
-             "alone, whose readers do not fuse the three",
+     .help = "treat v as a job apart from q and k, so that a budget or size may give it another type (gguf and "
+             "mlx, whose readers do not fuse the three)",
      FLAG(split_v), .place = "choice.split_v"},
     {.name = "keep-candidates",
-     .help = "the store keeps the codes of all candidates; otherwise those that are chosen, and others are computed "
-             "again where they are asked for",
+     .help = "keep the codes of all candidates in the store (default: of the chosen ones; others are computed "
+             "again when needed)",
      FLAG(keep_candidates), .place = "keep_candidates"},
     {.name = "pin",
-     .help = "units of this name, or matching this pattern, take this candidate, or one of several that it matches",
+     .help = "give units of this name or pattern this candidate; of several that match, the rule chooses",
      AT(pins), .type = CALM_OPTION_PAIRS, .max = 4096, .metavar = "UNIT=CANDIDATE", .place = "choice.pins"},
-    {.name = "forbid", .help = "candidate that is no unit's choice and no result: a name, a pattern (mkq*), #NUMBER",
+    {.name = "forbid",
+     .help = "never choose this candidate: a name, a pattern (mkq*) or #NUMBER",
      LIST(forbid, 64, "CANDIDATE"), .place = "choice.forbid"},
-    {.name = "gate", .help = "what the result must hold, as 'ppl_ratio <= 1.05', else exit status 3; may be repeated",
+    {.name = "gate",
+     .help = "condition on the result, as 'ppl_ratio <= 1.05'; exit status 3 when it fails; may be repeated",
      LIST(gates, 64, "GATE"), .place = "gates"},
     {.name = "format", .basic = true,
      .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; several: a folder each",
@@ -208,11 +223,13 @@ const calm_option calm_spec_table[] = {
              "(compressed-tensors: vLLM, SGLang)",
      WORD(kv_cache, "none|fp8", "none"), .place = "kv_cache"},
     {.name = "gguf-type",
-     .help = "types of llama-quantize's of this name, matrix by matrix, in a GGUF file: Q4_K_M, Q3_K_S, IQ4_XS, ...",
+     .help = "types that llama-quantize gives each matrix under this name: Q4_K_M, Q3_K_S, IQ4_XS, ...",
      TEXT(gguf_type, 32, "NAME")},
-    {.name = "gguf-pre", .help = "llama.cpp's name of the pre-tokenizer, where the split pattern does not tell it",
+    {.name = "gguf-pre",
+     .help = "llama.cpp's name of the pre-tokenizer, where calm cannot tell it from the split pattern",
      TEXT(gguf_pre, 0, "NAME"), .place = "export.gguf_pre"},
-    {.name = "gguf-float", .help = "dtype of what is not quantized in a GGUF file",
+    {.name = "gguf-float",
+     .help = "dtype of float tensors in a GGUF file",
      WORD(gguf_float, CALM_EXPORT_FLOAT_NAMES, "stored"), .place = "export.gguf_float"},
     {.name = "embed-scheme",
      .help = "number format of the embedding, or float (default: in GGUF and MLX as their own tools, else float)",
@@ -220,9 +237,10 @@ const calm_option calm_spec_table[] = {
     {.name = "head-scheme", .help = "number format of the head, or float; a tied table has one for both",
      TEXT(head_scheme, 64, "NAME"), .place = "export.head_scheme"},
     {.name = "target", .basic = true,
-     .help = "engine whose kernels must take the result: its schemes, shapes, and one for all experts",
+     .help = "engine that must run the result: schemes and shapes that its kernels take",
      TEXT(target, 0, CALM_ENGINE_NAMES), .place = "target"},
-    {.name = "kernels", .help = "OpenBLAS core type whose kernels the run is to use (Haswell, SkylakeX, ...)",
+    {.name = "kernels",
+     .help = "OpenBLAS kernels to compute with: a core type (Haswell, SkylakeX, ...)",
      TEXT(kernels, 64, "TYPE"), .place = "kernels"},
     {.name = "no-eval", .help = "skip the evaluation", FLAG(no_eval), .place = "evaluation",
      .yields_to = "eval-text|eval-samples"},
