@@ -73,9 +73,9 @@ const calm_command calm_cmd_assemble = {
     .name = "assemble",
     .summary = "write the checkpoint of a run from the store",
     .arguments = "RUN",
-    .description = "Writes the checkpoint that RUN chose from its stored candidates and the float model; nothing is "
-                   "computed again but codes that the store has dropped, which takes the run's calibration text.  Of a "
-                   "finished run it is the same bytes that the run wrote.",
+    .description = "Writes the checkpoint of RUN from its stored candidates and the float model.  Codes that the store has "
+                   "dropped are computed again, from the run's calibration text.  The bytes are those that a finished "
+                   "run wrote.",
     .examples = "  calm assemble 4 --output out\n"
                 "  calm assemble 4 --output out --hybrid     where a uniform run was the result\n"
                 "  calm assemble 4 --output out --model /models/Qwen3-0.6B\n",

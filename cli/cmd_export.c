@@ -19,15 +19,14 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("format", formats, WORDS, "formats to write, several at once allowed; of several each has a folder of its "
-             "name", .metavar = "LIST"),
+    CALM_OPT("format", formats, WORDS, "formats to write; several: a folder each", .metavar = "LIST"),
     CALM_OPT("output", output, STRING, "directory to write", .metavar = "DIR", .key = 'o'),
     CALM_OPT("max-shard-size", max_shard_size, STRING, "most bytes of tensors in a file (default: 5GB of safetensors, "
              "one GGUF file)",
              .metavar = "SIZE"),
-    CALM_OPT("gguf-pre", gguf_pre, STRING, "llama.cpp's name of the pre-tokenizer, where the split pattern does not "
-             "tell it", .metavar = "NAME"),
-    CALM_OPT("gguf-float", gguf_float, ENUM, "dtype of what is not quantized in a GGUF file",
+    CALM_OPT("gguf-pre", gguf_pre, STRING, "llama.cpp's name of the pre-tokenizer, where calm cannot tell it from the "
+             "split pattern", .metavar = "NAME"),
+    CALM_OPT("gguf-float", gguf_float, ENUM, "dtype of float tensors in a GGUF file",
              .values = CALM_EXPORT_FLOAT_NAMES, .fallback = "stored", .metavar = CALM_EXPORT_FLOAT_NAMES),
     CALM_OPT("embed-scheme", embed_scheme, STRING, "number format of the embedding, or float (default: the run's)",
              .metavar = "NAME"),
@@ -110,10 +109,9 @@ const calm_command calm_cmd_export = {
     .arguments = "RUN",
     .description = "Writes the plan of RUN from its stored candidates in one or more formats: compressed-tensors, "
                    "gptq, awq, mlx, gguf, and for llama-quantize imatrix and tensor-types.  Codes and scales are "
-                   "those of the run, so nothing is quantized a second time; what a format cannot express is refused "
-                   "by name.  For imatrix, and for a quantized head or tied table, which a run with algorithms that "
-                   "read data fits to what it reads, the float model runs over the run's calibration windows again, "
-                   "so their text must be where the run read it, with the same windows in it.",
+                   "those of the run: nothing is quantized a second time.  What a format cannot express is refused by "
+                   "name.  imatrix, and a quantized head or tied table of a run whose algorithms read data, need the "
+                   "run's calibration text where the run read it: the float model runs over it again.",
     .examples = "  calm export 4 --format gguf --output out\n"
                 "  calm export 4 --format compressed-tensors,gptq,mlx --output out    (out/gptq, out/mlx, ...)\n",
     .min_args = 1,

@@ -24,15 +24,15 @@ typedef struct options {
 static const calm_option table[] = {
     CALM_OPT("store", store, STRING, "the store whose WHAT follows (" DEFAULT_STORE " where the first word is a WHAT)",
              .metavar = "FILE", .basic = true),
-    CALM_OPT("unit", unit, STRING, "of why, candidates, scores, choices and blocks: this unit alone, by its name, a "
-             "job's, or without what all names share: 0.qkv", .metavar = "UNIT", .basic = true),
-    CALM_OPT("metric", metric, STRING, "of layers and diff: the score to show instead of what the run decided by",
+    CALM_OPT("unit", unit, STRING, "show this unit alone, by its name or without what all names share: 0.qkv (why, "
+             "candidates, scores, choices, blocks)", .metavar = "UNIT", .basic = true),
+    CALM_OPT("metric", metric, STRING, "layers, diff: the score to show (default: that of the run's rule)",
              .metavar = "NAME"),
     CALM_OPT("json", json, BOOL, "print {\"SECTION\": [{column: value}]} with the columns of the tables; numbers read "
-             "back the same, empty cells are null.  Most WHATs have one section, called as they are (docs/inspect.md)",
+             "back the same, empty cells are null; most WHATs have one section, of the same name (docs/inspect.md)",
              .basic = true),
-    CALM_OPT("csv", csv, BOOL, "print RFC 4180; of a WHAT with several sections one block each: its name on a "
-             "separate line, the rows, an empty line", .basic = true),
+    CALM_OPT("csv", csv, BOOL, "print RFC 4180; a WHAT with several sections prints of each its name, its rows "
+             "and an empty line", .basic = true),
     CALM_OPT("ascii", ascii, BOOL, "strips of layers in ASCII, as where the locale is not UTF-8"),
     CALM_OPT_HOW,
     CALM_OPT_COMMON,

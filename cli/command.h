@@ -86,10 +86,10 @@ typedef struct calm_common {
              .metavar = "MODEL", .key = 'm')
 /* How the model is opened; the options struct has a calm_model_how `how`. */
 #define CALM_OPT_ACCEPT                                                                                      \
-    CALM_OPT("accept-key", how.accept_keys, FILES, "key of config.json that calm does not know and that changes " \
-             "nothing; may be repeated", .max = 64, .metavar = "KEY")
+    CALM_OPT("accept-key", how.accept_keys, FILES, "accept this key of config.json, which calm does not know; " \
+             "may be repeated", .max = 64, .metavar = "KEY")
 #define CALM_OPT_HOW                                                                                         \
-    CALM_OPT("adapter", how.adapter, STRING, "LoRA adapter that is merged into the model as it is read",     \
+    CALM_OPT("adapter", how.adapter, STRING, "LoRA adapter, merged into the model as it is read",             \
              .metavar = "DIR"),                                                                              \
     CALM_OPT_ACCEPT
 #define CALM_OPT_RUN_ADAPTER                                                                                 \
