@@ -23,7 +23,8 @@ typedef struct options {
 
 static const calm_option table[] = {
     CALM_OPT_STORE,
-    CALM_OPT("budget", budget, DOUBLE, "mean bits per weight; the schemes of the run compete for them (default: the run's)",
+    CALM_OPT("budget", budget, DOUBLE, "mean bits per weight; the schemes of the run compete for them (default: the "
+             "run's)",
              .min = 0.1, .max = 32, .metavar = "BITS", .basic = true),
     CALM_OPT("size", size, STRING, "largest size of the file in the run's format (default: the run's)",
              .metavar = "SIZE", .basic = true),
@@ -38,7 +39,8 @@ static const calm_option table[] = {
              .metavar = CALM_CHOICE_RULE_NAMES, .basic = true),
     CALM_OPT("shortlist", shortlist, DOUBLE, "--rule token: candidates up to this factor of the least score compete "
              "(default: the run's)", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "FACTOR"),
-    CALM_OPT("unit", unit, ENUM, "what gets one algorithm: a job, a sublayer or a block", .values = "run|" CALM_UNIT_NAMES, .fallback = "run",
+    CALM_OPT("unit", unit, ENUM, "what gets one algorithm: a job, a sublayer or a block",
+             .values = "run|" CALM_UNIT_NAMES, .fallback = "run",
              .metavar = CALM_UNIT_NAMES, .basic = true),
     CALM_OPT("forbid", forbid, WORDS, "leave out an algorithm (gptq, mkq*), one at a scheme (\"gptq w3a16_g128\") or a "
              "candidate (#123)", .metavar = "CAND", .basic = true),
