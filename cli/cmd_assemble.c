@@ -74,8 +74,8 @@ const calm_command calm_cmd_assemble = {
     .summary = "write the checkpoint of a run from the store",
     .arguments = "RUN",
     .description = "Writes the checkpoint of RUN from its stored candidates and the float model.  Codes that the store "
-                   "has dropped are computed again, from the run's calibration text.  The bytes are those that a finished "
-                   "run wrote.",
+                   "has dropped are computed again, from the run's calibration text.  The bytes are those that a "
+                   "finished run wrote.",
     .examples = "  calm assemble 4 --output out\n"
                 "  calm assemble 4 --output out --hybrid     where a uniform run was the result\n"
                 "  calm assemble 4 --output out --model /models/Qwen3-0.6B\n",
