@@ -40,8 +40,9 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
     /* A shared expert's gate is a vector there. */
     const size_t experts = spot.expert >= 0 ? g->config.moe.n_experts : 1;
     const size_t stored[3] = {tensor->dims[2], tensor->n_dims < 2 ? 1 : tensor->dims[1], tensor->dims[0]};
+    /* A tensor in two parts is compared with the keys where they are listed. */
     const size_t wanted[3] = {one ? 1 : experts, one ? experts : rows, one ? rows : cols};
-    if (memcmp(stored, wanted, sizeof stored) != 0 && spot.expert <= 0)
+    if (memcmp(stored, wanted, sizeof stored) != 0 && spot.expert <= 0 && !spot.rest)
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s",
                                 calm_shape_text(3, stored, found), calm_shape_text(3, wanted, expected)));
     if (one && tensor->type != CALM_GGML_F32)
@@ -134,6 +135,8 @@ static bool is_refused_bias(const calm_check_gguf_state *g, const char *name)
     for (size_t i = 0; i < sizeof some / sizeof *some && g->list.as->biases; i++)
         if (calm_text_ends_with(name, some[i]))
             return false;
+    if (g->list.as->deltas && calm_text_ends_with(name, ".ssm_dt.bias"))
+        return false;
     if (g->list.as->head_bias && strcmp(name, "output.bias") == 0)
         return false;
     for (size_t i = 0; i < sizeof experts / sizeof *experts && g->config_known && g->config.moe.bias; i++)
@@ -156,7 +159,7 @@ static calm_status check_names(calm_check_gguf_state *g)
         if (is_refused_bias(g, name) && !is_extra(name))
             CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TENSOR_UNKNOWN, name, "%s has no such bias",
                                     g->list.as->name));
-        else if ((!at->name || beyond) && !is_extra(name) && !is_scale(g, name))
+        else if (((!at->name && !at->is_rest) || beyond) && !is_extra(name) && !is_scale(g, name))
             CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TENSOR_UNKNOWN, name,
                                     beyond ? "the file has %zu blocks" : "%zu blocks",
                                     g->config_known ? g->config.n_blocks : 0));

@@ -279,6 +279,8 @@ static calm_status open_gguf(work *w)
     CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->sources, w->list.n));
     for (size_t i = 0; i < w->list.n; i++) {
         const calm_gguf_entry *entry = &w->list.entries[i];
+        if (entry->is_rest)
+            continue;
         if (!entry->name) {
             calm_log(w->ctx, CALM_LOG_WARNING, "%s: tensor %s has no place in a checkpoint and is left out", w->path,
                      entry->stored->name);
@@ -287,7 +289,7 @@ static calm_status open_gguf(work *w)
         w->tensors[w->n] = (calm_tensor){.name = entry->name,
                                          .dtype = w->result->dtype,
                                          .n_dims = entry->n_dims,
-                                         .shape = {entry->shape[0], entry->shape[1]}};
+                                         .shape = {entry->shape[0], entry->shape[1], entry->shape[2]}};
         w->sources[w->n++].entry = entry;
         w->result->n_dequantized += calm_ggml_find(entry->stored->type)->elements > 1;
     }
@@ -416,7 +418,7 @@ static calm_status put_stored(work *w, calm_shards_writer *writer, const calm_te
 
 static calm_status put_entry(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_gguf_entry *entry)
 {
-    const size_t rows = entry->shape[0], cols = entry->n_dims < 2 ? 1 : entry->shape[1];
+    const size_t rows = entry->shape[0], cols = calm_gguf_entry_columns(entry);
     const size_t step = calm_size_max(1, ROWS_AT_ONCE / calm_size_max(1, cols));
     float *values;
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, step * cols));

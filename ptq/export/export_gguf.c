@@ -3,9 +3,10 @@
  *   keys       the architecture (gguf_arch.c) and the tokenizer (gguf_tokenizer.c)
  *   linears    codes and scales as ggml's blocks, bit for bit (gguf_linear.c)
  *   the rest   float; vectors float32; Gemma's norms with their 1 added
- * In the architecture llama rows of q and k are permuted; codes and scales move with them.  One block is in memory at a
+ * Where rows have another order there (gguf_order.h), codes and scales move with them.  One block is in memory at a
  * time, of a mixture one expert: its projections are three tensors, so it is assembled three times. */
 
+#include <math.h>
 #include <stdint.h>
 
 #include "ptq/base/file.h"
@@ -62,23 +63,59 @@ static calm_status put_vector(calm_ctx *ctx, output *to, const calm_gguf_part *p
         CALM_TRY(calm_tensor_to_f32(ctx, part->of.source, out + n));
         values = out + n;
     }
-    for (size_t i = 0; i < n; i++)
-        out[i] = values[part->head_dim ? calm_gguf_unpermute(i, part->head_dim) : i] + (part->spot.plus_one ? 1 : 0);
+    for (size_t i = 0; i < n; i++) {
+        const float value = values[calm_gguf_order_row(&part->order, i)];
+        out[i] = part->spot.minus_exp ? -expf(value) : value + (part->spot.plus_one ? 1 : 0);
+    }
     return put_floats(ctx, to, part, CALM_GGML_F32, out, n);
+}
+
+/* Rows of keys as columns, head by head: [rank] rows of `nope` values. */
+static calm_status put_keys(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
+                            calm_ggml_type type, const float *values)
+{
+    const calm_gguf_widths *w = part->order.widths;
+    const size_t rank = source->shape[1], n = w->nope * rank;
+    float *rows, *turned;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, turned, n));
+    for (size_t head = 0; head < w->heads; head++) {
+        const size_t from = head * (w->nope + w->value) * rank;
+        if (!values)
+            CALM_TRY(calm_tensor_part_to_f32(ctx, source, from, n, rows));
+        for (size_t i = 0; i < w->nope; i++)
+            for (size_t c = 0; c < rank; c++)
+                turned[c * w->nope + i] = (values ? values + from : rows)[i * rank + c];
+        CALM_TRY(put_floats(ctx, to, part, type, turned, n));
+    }
+    return CALM_OK;
+}
+
+/* One row with its columns in the file's order. */
+static const float *order_columns(const calm_gguf_part *part, const float *row, size_t cols, float *room)
+{
+    if (part->order.form != CALM_GGUF_VALUE_COLUMNS)
+        return row;
+    for (size_t c = 0; c < cols; c++)
+        room[c] = row[calm_gguf_order_column(&part->order, c)];
+    return room;
 }
 
 /* Rows of a float matrix: of `values` or, where they are NULL, of `source`. */
 static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
                               calm_ggml_type type, const float *values)
 {
-    const size_t rows = source->shape[0], cols = source->shape[1];
-    const size_t most = part->head_dim || cols >= PIECE ? 1 : PIECE / cols;
-    const bool raw = !values && !source->source && source->dtype == calm_ggml_dtype(type);
+    const bool ordered = part->order.form != CALM_GGUF_AS_IS, columns = part->order.form == CALM_GGUF_VALUE_COLUMNS;
+    const size_t rows = part->n_rows, cols = source->n_elements / source->shape[0];
+    const size_t most = ordered || cols >= PIECE ? 1 : PIECE / cols;
+    const bool raw = !values && !source->source && source->dtype == calm_ggml_dtype(type) && !columns;
     float *piece;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, piece, most * cols));
+    if (part->order.form == CALM_GGUF_KV_KEYS)
+        return put_keys(ctx, to, part, source, type, values);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, piece, 2 * most * cols));
     for (size_t row = 0; row < rows; row += most) {
         const size_t n = rows - row < most ? rows - row : most;
-        const size_t from = part->head_dim ? calm_gguf_unpermute(row, part->head_dim) : row;
+        const size_t from = calm_gguf_order_row(&part->order, row);
         if (!values)
             CALM_TRY(
                 calm_tensor_part_to_f32(ctx, source, from * cols, n * cols, piece)); /* refuses what is not finite */
@@ -86,7 +123,9 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
             CALM_TRY(calm_gguf_put(ctx, &to->writer, source->data + from * cols * calm_dtype_bytes(source->dtype),
                                    n * cols * calm_dtype_bytes(source->dtype)));
         else
-            CALM_TRY(put_floats(ctx, to, part, type, values ? values + from * cols : piece, n * cols));
+            CALM_TRY(put_floats(ctx, to, part, type,
+                                order_columns(part, values ? values + from * cols : piece, cols, piece + most * cols),
+                                n * cols));
     }
     return CALM_OK;
 }
@@ -99,9 +138,9 @@ static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *p
         return put_matrix(ctx, to, part, source, type, linear->w);
     CALM_TRY(calm_export_fit_f16(ctx, source->name, linear));
     *factor = linear->global > 0 ? 1 / linear->global : 1;
-    for (size_t row = 0; row < linear->out; row++)
-        CALM_TRY(calm_gguf_put_row(ctx, &to->writer, linear, source->name,
-                                   part->head_dim ? calm_gguf_unpermute(row, part->head_dim) : row, type));
+    for (size_t row = 0; row < part->n_rows; row++)
+        CALM_TRY(calm_gguf_put_row(ctx, &to->writer, linear, source->name, calm_gguf_order_row(&part->order, row),
+                                   &part->order, type));
     return CALM_OK;
 }
 
@@ -118,7 +157,7 @@ static calm_status put_table(calm_ctx *ctx, output *to, const calm_gguf_part *pa
         n = calm_size_min(most, rows - first);
         CALM_TRY(to->input->outer->rows(to->input->outer->user, ctx, source, part->table, first, n, &piece));
         for (size_t row = 0; row < n; row++)
-            CALM_TRY(calm_gguf_put_row(ctx, &to->writer, &piece, source->name, row, type));
+            CALM_TRY(calm_gguf_put_row(ctx, &to->writer, &piece, source->name, row, &part->order, type));
         calm_arena_clear(&arena);
     }
     return CALM_OK;
@@ -183,7 +222,7 @@ static calm_status put_part(calm_ctx *ctx, output *to, assembled *from, const ca
         CALM_TRY(calm_gguf_rope_factors(ctx, to->input->model, &factors));
         return put_floats(ctx, to, part, type, factors, part->of.source->shape[0]);
     }
-    return part->of.source->n_dims == 2 ? put_matrix(ctx, to, part, part->of.source, type, NULL)
+    return part->of.source->n_dims >= 2 ? put_matrix(ctx, to, part, part->of.source, type, NULL)
                                         : put_vector(ctx, to, part, calm_export_part_floats(&part->of, set));
 }
 
@@ -302,7 +341,6 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
 static calm_status parts(calm_ctx *ctx, const calm_export_input *input, calm_file_parts *out)
 {
     CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) keys = {0};
-    const size_t experts = calm_size_max(1, calm_model_config(input->model)->moe.n_experts);
     calm_gguf_layout layout;
     CALM_TRY(prepare(ctx, input, &layout, &keys));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->of, layout.n));
@@ -312,7 +350,7 @@ static calm_status parts(calm_ctx *ctx, const calm_export_input *input, calm_fil
         const bool all = of->kind == CALM_EXPORT_EXPERTS;
         const bool matrix = of->source->n_dims > 1 && (all || of->kind == CALM_EXPORT_WEIGHT);
         out->of[i] = (calm_file_part){.job = matrix ? of->job : NULL, .experts = all,
-                                      .elements = of->source->n_elements * (all ? experts : 1)};
+                                      .elements = layout.parts[i].n_elements};
         if (of->kind == CALM_EXPORT_ROPE_FACTORS || layout.parts[i].factor)    /* of no tensor of the model */
             out->of[i].elements = 0;
         calm_gguf_sizes(&layout.tensors[i], &out->of[i].data, &out->of[i].label);
@@ -326,7 +364,8 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, un
 {
     const calm_config *config = calm_model_config(model);
     const calm_layout *layout = calm_model_layout(model);
-    size_t most = 0, widest = PIECE;
+    /* Of latent attention the keys of a head. */
+    size_t most = 0, widest = calm_size_max(PIECE, config->latent.nope * config->latent.kv_rank);
     for (size_t j = 0; j < layout->n_jobs; j++)
         widest = calm_size_max(widest, calm_size_max(layout->jobs[j].in, layout->jobs[j].out));
     for (size_t b = 0; b < config->n_blocks; b++) {

@@ -18,7 +18,12 @@
 #define LEAST_SUM 6.103515625e-5F
 
 /* llama_expert_gating_func_type */
+#define GATING_SOFTMAX 1
 #define GATING_SIGMOID 2
+
+/* The kinds of rotated channels that images have, where a config does not say: half of 64 channels, as
+ * convert_hf_to_gguf.py has it.  Of text all positions are one. */
+static const int32_t usual_sections[4] = {11, 11, 10, 0};
 
 static bool is_family(const calm_config *config, const char *name)
 {
@@ -71,8 +76,8 @@ static bool blocks_are_known(const calm_config *config, const calm_gguf_arch *as
 static bool scale_is_known(const calm_config *config)
 {
     double width = (double)config->head_dim;
-    /* These families have a separate key. */
-    if (is_family(config, "granite") || is_family(config, "granitemoe"))
+    /* These families have a separate key, latent attention a factor. */
+    if (is_family(config, "granite") || is_family(config, "granitemoe") || config->latent.rope)
         return true;
     if ((is_family(config, "gemma2") && config->n_blocks == 46)
         || (is_family(config, "gemma3") && config->n_blocks == 62))
@@ -120,6 +125,34 @@ static void compare_blocks(const calm_config *config, bool *widths, bool *ropes,
     }
 }
 
+/* What llama.cpp lacks of latent attention and of what stands next to it; NULL: nothing. */
+static const char *lacks_latent(const calm_config *config)
+{
+    const bool lite = config->n_blocks == 26 || config->n_blocks == 27;
+    if (!config->latent.rope)
+        return NULL;
+    return !config->rope[CALM_ROPE_GLOBAL].neighbours
+               ? "rope_interleave is false, but llama.cpp turns neighbouring channels in this architecture"
+           : config->moe.group_by_max && config->moe.n_groups > 1
+               ? "groups of experts count by their largest score, in llama.cpp by the sum of their two largest"
+           : !config->moe.shared_inner ? "it has no shared expert, which llama.cpp does not know in this architecture"
+           : lite && config->latent.q_rank
+               ? "it has 26 or 27 blocks and q_lora_rank, which llama.cpp does not read there"
+               : NULL;
+}
+
+/* The same of delta nets and of short convolutions. */
+static const char *lacks_mixer(const calm_config *config, const calm_gguf_arch *as)
+{
+    if (as->deltas && config->delta.key_dim != config->delta.value_dim)
+        return "linear_key_head_dim is not linear_value_head_dim, which are one number in llama.cpp";
+    if (!as->convs || !config->moe.n_experts)
+        return NULL;
+    return !config->moe.choice_bias    ? "use_expert_bias is false, but llama.cpp needs that bias in this architecture"
+           : config->moe.scale != 1 ? "routed_scaling_factor is not 1, which llama.cpp does not read here"
+                                       : NULL;
+}
+
 calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
 {
     const calm_config *config = calm_model_config(model);
@@ -156,7 +189,8 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {config->attention_cap != 0 && !is_family(config, "gemma2"),
          "attention scores are capped, which llama.cpp does in gemma2 alone"},
         {config->logit_cap != 0 && !gemma, "logits are capped, which llama.cpp does in gemma alone"},
-        {rope->rotary != config->head_dim && !as->partial, "only some channels of a head turn by their position"},
+        {rope->rotary != config->head_dim && !as->partial && !config->latent.rope,
+         "only some channels of a head turn by their position"},
         {rope->kind == CALM_ROPE_LONGROPE, "longrope"},
         {yarn && !rope->truncate && !is_family(config, "gpt_oss"), "yarn without truncation"},
         {config->glu_limit > 0 && (config->glu_limit != 7 || config->glu_alpha != 1.702f),
@@ -174,7 +208,9 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {experts, as->dense_lead ? "blocks without experts stand behind blocks with them"
                                  : "some blocks have experts and some have none"},
         {top_k, config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in this architecture"
-                                       : "norm_topk_prob is not set, but llama.cpp does it in this architecture"}};
+                                       : "norm_topk_prob is not set, but llama.cpp does it in this architecture"},
+        {lacks_latent(config) != NULL, lacks_latent(config)},
+        {lacks_mixer(config, as) != NULL, lacks_mixer(config, as)}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].found)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: %s", calm_model_dir(model), refused[i].what);
@@ -186,6 +222,10 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was trained on",
                  config->max_positions);
+    if (config->latent.rope && config->norm_eps != 1e-6f)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: llama.cpp normalises the latents of queries and keys with rms_norm_eps (%g), where the model "
+                 "has 1e-6: it computes slightly other logits", (double)config->norm_eps);
     if (calm_model_is_wrapped(model))
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: the file holds the text model of %s alone; the other parts of a checkpoint go into a "
@@ -223,6 +263,20 @@ static void add_f32(writer *to, const char *rest, double value)
     calm_gguf_add_f32(to->keys, key(to, rest), (float)value);
 }
 
+/* llama.cpp multiplies cos and sin by attn_factor (1 + 0.1 ln factor).  In latent attention by attn_factor alone where
+ * there is a log_multiplier L, and scores by the square of attn_factor (1 + L ln factor). */
+static void add_yarn_factors(writer *to, const calm_config *config)
+{
+    const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    const double ramp = log(rope->factor);
+    const double multiplier = config->latent.rope && ramp > 0 ? (rope->m_all / rope->m - 1) / ramp : 0;
+    /* A multiplier of 0 is none. */
+    const bool squared = fabs(multiplier) > 1e-9;
+    if (squared)
+        add_f32(to, "rope.scaling.yarn_log_multiplier", multiplier);
+    add_f32(to, "rope.scaling.attn_factor", squared ? rope->m : rope->m / (1 + 0.1 * ramp));
+}
+
 static void add_rope(writer *to, const calm_config *config)
 {
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
@@ -234,10 +288,8 @@ static void add_rope(writer *to, const calm_config *config)
     }
     if (rope->kind == CALM_ROPE_YARN || config->query_growth > 0)
         add_u32(to, "rope.scaling.original_context_length", (size_t)rope->original);
-    if (rope->kind == CALM_ROPE_YARN) {
-        /* llama.cpp multiplies cos and sin by attn_factor (1 + 0.1 ln factor) */
-        add_f32(to, "rope.scaling.attn_factor", rope->m / (1 + 0.1 * log(rope->factor)));
-    }
+    if (rope->kind == CALM_ROPE_YARN)
+        add_yarn_factors(to, config);
     if (config->query_growth > 0)
         add_f32(to, "attention.temperature_scale", (double)config->query_growth);
     if (is_family(config, "gemma3"))
@@ -257,20 +309,77 @@ static void add_windows(writer *to, const calm_config *config)
         calm_gguf_element_bool(to->keys, config->window[i] != 0);
 }
 
-/* One number, or where blocks have other mixers one for each: 0 without attention. */
-static void add_kv_heads(writer *to, const calm_config *config)
+/* Does a block mix tokens by attention, not by its family's other kind? */
+static bool attends(const calm_config *config, size_t block)
 {
-    if (!calm_gguf_arch_of(config->arch)->mixers) {
-        add_u32(to, "attention.head_count_kv", config->n_kv);
+    return calm_kind_at(config, block, CALM_SUBLAYER_ATTENTION) == calm_kind_dense(config, CALM_SUBLAYER_ATTENTION);
+}
+
+/* Heads and their widths.  Latent attention has one head for keys in llama.cpp, as wide as the latent and the shared
+ * key; where blocks have short convolutions there is a number for each: 0 without attention. */
+static void add_heads(writer *to, const calm_config *config)
+{
+    const calm_latent_config *latent = &config->latent;
+    add_u32(to, "attention.head_count", config->n_heads);
+    if (calm_gguf_arch_of(config->arch)->convs) {
+        calm_gguf_add_array(to->keys, key(to, "attention.head_count_kv"), CALM_GGUF_I32, config->n_blocks);
+        for (size_t i = 0; i < config->n_blocks; i++)
+            calm_gguf_element_i32(to->keys, attends(config, i) ? (int32_t)config->n_kv : 0);
+        add_u32(to, "shortconv.l_cache", config->conv_width);
+    } else {
+        add_u32(to, "attention.head_count_kv", latent->rope ? 1 : config->n_kv);
+    }
+    add_u32(to, "attention.key_length", latent->rope ? latent->kv_rank + latent->rope : config->head_dim);
+    add_u32(to, "attention.value_length", latent->rope ? latent->kv_rank : config->head_dim);
+    if (!latent->rope)
+        return;
+    add_u32(to, "attention.key_length_mla", latent->nope + latent->rope);
+    add_u32(to, "attention.value_length_mla", latent->value);
+    add_u32(to, "attention.kv_lora_rank", latent->kv_rank);
+    /* 0: queries are one product. */
+    add_u32(to, "attention.q_lora_rank", latent->q_rank);
+}
+
+/* Every n-th block attends; or a list, where no n does. */
+static void add_mixers(writer *to, const calm_config *config)
+{
+    size_t interval = 0;
+    bool regular = true;
+    while (interval < config->n_blocks && !attends(config, interval))
+        interval++;
+    interval++;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        regular &= attends(config, i) == ((i + 1) % interval == 0);
+    if (regular) {
+        add_u32(to, "full_attention_interval", interval);
         return;
     }
-    calm_gguf_add_array(to->keys, key(to, "attention.head_count_kv"), CALM_GGUF_I32, config->n_blocks);
-    for (size_t i = 0; i < config->n_blocks; i++) {
-        const bool attends = calm_kind_at(config, i, CALM_SUBLAYER_ATTENTION)
-                             == calm_kind_dense(config, CALM_SUBLAYER_ATTENTION);
-        calm_gguf_element_i32(to->keys, attends ? (int32_t)config->n_kv : 0);
-    }
-    add_u32(to, "shortconv.l_cache", config->conv_width);
+    calm_gguf_add_array(to->keys, key(to, "attention.recurrent_layers"), CALM_GGUF_BOOL, config->n_blocks);
+    for (size_t i = 0; i < config->n_blocks; i++)
+        calm_gguf_element_bool(to->keys, !attends(config, i));
+}
+
+/* Gated delta nets, under the names of state space models. */
+static void add_deltas(writer *to, const calm_model *model)
+{
+    const calm_config *config = calm_model_config(model);
+    const calm_delta_shape *shape = &config->delta;
+    const calm_json *text = calm_model_text_json(model), *rope = calm_json_get(text, "rope_parameters");
+    const calm_json *sections = calm_json_get(rope ? rope : calm_json_get(text, "rope_scaling"), "mrope_section");
+    if (!calm_gguf_arch_of(config->arch)->deltas)
+        return;
+    add_u32(to, "ssm.conv_kernel", config->conv_width);
+    add_u32(to, "ssm.state_size", shape->key_dim);
+    add_u32(to, "ssm.group_count", shape->n_key_heads);
+    add_u32(to, "ssm.time_step_rank", shape->n_value_heads);
+    add_u32(to, "ssm.inner_size", shape->n_value_heads * shape->value_dim);
+    add_mixers(to, config);
+    if (!calm_gguf_arch_of(config->arch)->tiled)
+        return;
+    calm_gguf_add_array(to->keys, key(to, "rope.dimension_sections"), CALM_GGUF_I32, 4);
+    for (size_t i = 0; i < 4; i++)
+        calm_gguf_element_i32(to->keys, sections ? (int32_t)calm_json_int(calm_json_at(sections, i), 0)
+                                                 : usual_sections[i]);
 }
 
 /* Multipliers, where the family has them. */
@@ -304,13 +413,14 @@ static void add_experts(writer *to, const calm_config *config)
     add_u32(to, "interleave_moe_layer_step", 1);
 }
 
-/* How a router's scores become weights, where that is not softmax. */
+/* How a router's scores become weights, where that is not softmax or the architecture has a choice. */
 static void add_router(writer *to, const calm_config *config)
 {
-    if (!config->moe.n_experts || config->moe.score != CALM_ROUTER_SIGMOID)
+    const bool sigmoid = config->moe.score == CALM_ROUTER_SIGMOID, routes = calm_gguf_arch_of(config->arch)->routes;
+    if (!config->moe.n_experts || (!sigmoid && !routes))
         return;
-    add_u32(to, "expert_gating_func", GATING_SIGMOID);
-    if (!calm_gguf_arch_of(config->arch)->routes)
+    add_u32(to, "expert_gating_func", sigmoid ? GATING_SIGMOID : GATING_SOFTMAX);
+    if (!routes)
         return;
     calm_gguf_add_bool(to->keys, key(to, "expert_weights_norm"), config->moe.norm_top_k);
     add_f32(to, "expert_weights_scale", (double)config->moe.scale);
@@ -334,14 +444,12 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     add_u32(&to, "context_length", config->max_positions);
     add_u32(&to, "embedding_length", config->hidden);
     add_u32(&to, "feed_forward_length", config->inner);
-    add_u32(&to, "attention.head_count", config->n_heads);
-    add_kv_heads(&to, config);
-    add_u32(&to, "attention.key_length", config->head_dim);
-    add_u32(&to, "attention.value_length", config->head_dim);
+    add_heads(&to, config);
     add_f32(&to, config->arch->norm == CALM_NORM_LAYER ? "attention.layer_norm_epsilon"
                                                        : "attention.layer_norm_rms_epsilon", (double)config->norm_eps);
     add_u32(&to, "vocab_size", table->shape[0]);
     add_rope(&to, config);
+    add_deltas(&to, model);
     add_windows(&to, config);
     if (config->attention_cap != 0)
         add_f32(&to, "attn_logit_softcapping", (double)config->attention_cap);

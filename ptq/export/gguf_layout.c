@@ -66,6 +66,22 @@ static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_g
     return CALM_OK;
 }
 
+/* Is a matrix quantized whose columns, or rows, are not where the codes of a block were made? */
+static calm_status check_order(calm_ctx *ctx, const calm_gguf_part *part, calm_ggml_type type)
+{
+    const size_t elements = calm_ggml_find(type)->elements;
+    if (elements > 1 && part->order.form == CALM_GGUF_KV_KEYS)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is quantized, and llama.cpp has the rows of its keys as "
+                         "columns, across the groups; leave it float (`--keep-float`)", part->of.module);
+    if (elements == 1 || part->order.form != CALM_GGUF_VALUE_COLUMNS || part->order.widths->value_dim % elements == 0)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EUNSUPPORTED,
+                     "gguf: %s: llama.cpp has its heads of %zu columns in another order, so blocks of %zu of %s do not "
+                     "stay together; %sleave it float (`--keep-float`)",
+                     part->of.module, part->order.widths->value_dim, elements, calm_ggml_find(type)->name,
+                     part->order.widths->value_dim % 32 ? "" : "use q5_0, w4a16_g32 or w8a16_g32 for it, or ");
+}
+
 static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_part *part, calm_ggml_type *out)
 {
     const bool vector = part->of.source->n_dims == 1;
@@ -74,8 +90,10 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
     if (part->of.kind == CALM_EXPORT_EXPERTS && !vector)
         return type_of_experts(ctx, b, part, out);
     const calm_plan_job *job = part->of.kind == CALM_EXPORT_WEIGHT ? planned(b, part->of.job) : NULL;
-    if (job && job->quantized)
-        return calm_gguf_type_of(ctx, &job->scheme, part->of.module, part->of.source->shape[1], out);
+    if (job && job->quantized) {
+        CALM_TRY(calm_gguf_type_of(ctx, &job->scheme, part->of.module, part->of.source->shape[1], out));
+        return check_order(ctx, part, *out);
+    }
     /* Vectors and what routes tokens are float32, as llama.cpp computes with them. */
     const bool stays_f32 = part->of.source->n_dims != 2 || strstr(part->spot.name, "ffn_gate_inp")
                            || strstr(part->spot.name, "exp_probs_b");
@@ -98,17 +116,17 @@ static calm_status add_factor(calm_ctx *ctx, builder *b, const calm_gguf_part *p
     return CALM_OK;
 }
 
-static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
+static calm_status add(calm_ctx *ctx, builder *b, calm_gguf_part *part)
 {
     const calm_config *config = calm_model_config(b->input->model);
     const calm_tensor *source = part->of.source;
     const size_t *shape = source->shape;
     calm_gguf_tensor *tensor = &b->out->tensors[b->out->n];
     *tensor = (calm_gguf_tensor){.name = part->spot.name, .n_dims = source->n_dims, .dims = {shape[0], 1, 1, 1}};
+    part->order = calm_gguf_order_of(part->spot.form, part->order.head_dim, &b->out->widths);
     CALM_TRY(find_type(ctx, b, part, &tensor->type));
     if (source->n_dims == 2) {
-        tensor->dims[0] = shape[1];
-        tensor->dims[1] = shape[0];
+        tensor->n_dims = calm_gguf_order_dims(&part->order, shape[0], shape[1], tensor->dims);
         /* The shared expert's gate is a vector, and so is the bias of the choice, [1, E] in some families. */
         if (shape[0] == 1 && (strstr(part->spot.name, "ffn_gate_inp_shexp") || strstr(part->spot.name, "exp_probs_b")))
             tensor->n_dims = 1;
@@ -119,10 +137,12 @@ static calm_status add(calm_ctx *ctx, builder *b, const calm_gguf_part *part)
         tensor->dims[0] = shape[2];
         tensor->dims[1] = shape[0];
     }
+    part->n_rows = source->n_dims == 1 ? shape[0] : tensor->dims[1] * tensor->dims[2];
     if (part->of.kind == CALM_EXPORT_EXPERTS) {
         /* Behind the sizes of one: of a bias it has one. */
         tensor->dims[tensor->n_dims++] = config->moe.n_experts;
     }
+    part->n_elements = tensor->dims[0] * tensor->dims[1] * tensor->dims[2];
     b->out->parts[b->out->n++] = *part;
     return tensor->type == CALM_GGML_NVFP4 ? add_factor(ctx, b, part, tensor) : CALM_OK;
 }
@@ -139,7 +159,7 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     const calm_config *config = calm_model_config(b->input->model);
     const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
     calm_gguf_part part = {.of = calm_export_part_of(b->input->model, b->linears, source), .spot = *spot};
-    part.head_dim = spot->permutes ? config->head_dim : 0;
+    part.order.head_dim = config->head_dim;
     part.table = calm_outer_of(b->input->model, b->input->outer, source->name);
     part.of.block = block;
     if (part.of.kind == CALM_EXPORT_BIAS && !calm_gguf_takes_bias(as, part.of.role))
@@ -149,6 +169,11 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
         return spot->expert == 0 ? add(ctx, b, &part) : CALM_OK;
     }
     CALM_TRY(add(ctx, b, &part));
+    if (spot->rest) {
+        part.spot.name = spot->rest;
+        part.spot.form = spot->rest_form;
+        return add(ctx, b, &part);
+    }
     if (!config->tied || !as->own_head || strcmp(spot->name, "token_embd.weight") != 0)
         return CALM_OK;
     /* The embedding is the head too where that is tied; llama.cpp needs it twice in some architectures. */
@@ -164,8 +189,8 @@ static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
     calm_tensor *none;
     CALM_TRY(CALM_NEW(ctx, ctx->out, none, 1));
     *none = (calm_tensor){.name = "rope_freqs.weight", .dtype = CALM_F32, .n_dims = 1, .shape = {config->head_dim / 2}};
-    const calm_gguf_part part = {.of = {.kind = CALM_EXPORT_ROPE_FACTORS, .block = -1, .source = none},
-                                 .spot = {.name = none->name, .expert = CALM_NO_EXPERT}};
+    calm_gguf_part part = {.of = {.kind = CALM_EXPORT_ROPE_FACTORS, .block = -1, .source = none},
+                           .spot = {.name = none->name, .expert = CALM_NO_EXPERT}};
     return add(ctx, b, &part);
 }
 
@@ -226,27 +251,33 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
     const calm_model *model = input->model;
     const calm_safetensors *set = calm_model_tensors(model);
     const size_t n = calm_safetensors_count(set);
+    const calm_config *config = calm_model_config(model);
     builder b = {.input = input, .out = out};
     calm_gguf_spot *spots;
-    *out = (calm_gguf_layout){0};
+    *out = (calm_gguf_layout){.widths = {.key_heads = config->delta.n_key_heads,
+                                         .value_heads = config->delta.n_value_heads,
+                                         .key_dim = config->delta.key_dim,
+                                         .value_dim = config->delta.value_dim,
+                                         .heads = config->n_heads,
+                                         .nope = config->latent.nope,
+                                         .value = config->latent.value}};
     CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
-    /* The head twice, factors of RoPE, and each with its own factor. */
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, 2 * (n + 2)));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 2 * (n + 2)));
+    /* The head twice, factors of RoPE, one of a block in two parts, and each with its own factor. */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, 2 * (n + 2 + config->n_blocks)));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 2 * (n + 2 + config->n_blocks)));
     for (size_t i = 0; i < n; i++) {
         bool known;
         const char *name = calm_safetensors_at(set, i)->name;
         spots[i] = (calm_gguf_spot){0};
         if (calm_model_tensor_use(model, name) != CALM_TENSOR_READ)
             continue;
-        CALM_TRY(
-            calm_gguf_spot_of(ctx, calm_model_config(model)->arch, calm_model_prefix(model), name, &spots[i], &known));
+        CALM_TRY(calm_gguf_spot_of(ctx, config->arch, calm_model_prefix(model), name, &spots[i], &known));
         if (!known)
             return no_place(ctx, &b, name);
     }
     CALM_TRY(add_rope_factors(ctx, &b));
-    for (long block = -1; block < (long)calm_model_config(model)->n_blocks; block++)
+    for (long block = -1; block < (long)config->n_blocks; block++)
         for (size_t i = 0; i < n; i++)
             if (spots[i].name && block_of(&spots[i]) == block)
                 CALM_TRY(add_source(ctx, &b, calm_safetensors_at(set, i), &spots[i], block));

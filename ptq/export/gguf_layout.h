@@ -14,7 +14,9 @@ typedef struct calm_gguf_part {
     calm_gguf_spot spot;
     const calm_scheme *table;  /* of a quantized embedding or head; else NULL                            */
     bool factor;        /* what the matrix before it is multiplied by, one number or each expert's       */
-    size_t head_dim;    /* of permuted rows; 0: their order stays                              */
+    calm_gguf_order order;     /* of its rows                                                            */
+    size_t n_rows;      /* in the file; of experts those of one                                          */
+    size_t n_elements;  /* of all of them                                                                 */
 } calm_gguf_part;
 
 typedef struct calm_gguf_layout {
@@ -22,6 +24,7 @@ typedef struct calm_gguf_layout {
     calm_gguf_tensor *tensors;     /* [n] the same as the file's table has them */
     size_t n;
     uint32_t file_type;            /* label: the type most elements have   */
+    calm_gguf_widths widths;       /* of heads that orders depend on       */
 } calm_gguf_layout;
 
 /* Lay out a file, into ctx->out.  CALM_EUNSUPPORTED, by name: a tensor without a place in llama.cpp's architecture, a

@@ -104,12 +104,12 @@ static void shift_codes(const uint8_t *restrict from, size_t n, int shift, uint8
 }
 
 static calm_status put_plain(calm_ctx *ctx, pieces *to, const calm_qlinear *linear, const char *module, size_t row,
-                             const calm_ggml_blocks *type)
+                             const calm_gguf_order *order, const calm_ggml_blocks *type)
 {
     const size_t bytes = calm_ggml_find(type->type)->bytes;
     calm_ggml_parts parts = {0};
-    for (size_t first = 0; first < linear->in; first += type->elements) {
-        const size_t group = first / linear->group;
+    for (size_t column = 0; column < linear->in; column += type->elements) {
+        const size_t first = calm_gguf_order_column(order, column), group = first / linear->group;
         const int zero = linear->zeros ? linear->zeros[row * linear->n_groups + group]
                                        : 1 << (linear->scheme.bits - 1);
         CALM_TRY(fill_plain(ctx, linear, module, row, group, zero, type, &parts));
@@ -172,11 +172,12 @@ static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const 
 /* Codes of a family are the type's: ranks of levels in rising order, or code - zero with the same zero; of small floats
  * a sign and a magnitude. */
 static calm_status put_family(calm_ctx *ctx, pieces *to, const calm_qlinear *linear, const char *module, size_t row,
-                              const calm_ggml_blocks *type)
+                              const calm_gguf_order *order, const calm_ggml_blocks *type)
 {
     const size_t bytes = calm_ggml_find(type->type)->bytes;
     const bool small = calm_scheme_levels(&linear->scheme) == &calm_levels_e2m1;
-    for (size_t first = 0; first < linear->in; first += type->elements) {
+    for (size_t column = 0; column < linear->in; column += type->elements) {
+        const size_t first = calm_gguf_order_column(order, column);
         calm_ggml_parts parts = {0};
         CALM_TRY(fill_scales(ctx, linear, module, row, first, type, &parts));
         memcpy(parts.codes, linear->codes + row * linear->in + first, type->elements);
@@ -188,13 +189,13 @@ static calm_status put_family(calm_ctx *ctx, pieces *to, const calm_qlinear *lin
 }
 
 calm_status calm_gguf_put_row(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
-                              size_t row, calm_ggml_type type)
+                              size_t row, const calm_gguf_order *order, calm_ggml_type type)
 {
     const calm_ggml_blocks *blocks = calm_ggml_blocks_find(type);
     pieces to;
     to.writer = writer;
     to.n = 0;
-    CALM_TRY(linear->scheme.family ? put_family(ctx, &to, linear, module, row, blocks)
-                                   : put_plain(ctx, &to, linear, module, row, blocks));
+    CALM_TRY(linear->scheme.family ? put_family(ctx, &to, linear, module, row, order, blocks)
+                                   : put_plain(ctx, &to, linear, module, row, order, blocks));
     return put_pieces(ctx, &to);
 }

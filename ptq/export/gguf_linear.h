@@ -11,6 +11,7 @@
 #include "ptq/base/context.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/io/gguf_write.h"
+#include "ptq/model/gguf_order.h"
 
 /* The type for linear `module` with `in` columns.  CALM_EUNSUPPORTED, naming it: its scheme quantizes activations, has
  * groups that blocks of 32 do not fit into, or is asymmetric with 8 bits; or the type's blocks do not divide the
@@ -18,9 +19,9 @@
 calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
                               calm_ggml_type *out);
 
-/* Put row `row` of a linear as `type`, which its scheme has or fits.  CALM_ENUMERIC: a scale or minimum is
- * none that the type can hold. */
+/* Put row `row` of a linear as `type`, which its scheme has or fits, with its columns in the file's order; blocks stay
+ * together.  CALM_ENUMERIC: a scale or minimum is none that the type can hold. */
 calm_status calm_gguf_put_row(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
-                              size_t row, calm_ggml_type type);
+                              size_t row, const calm_gguf_order *order, calm_ggml_type type);
 
 #endif

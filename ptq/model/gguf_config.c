@@ -118,6 +118,26 @@ static bool has_tensor(const builder *b, const char *name)
 
 /* ---- parts ---- */
 
+/* What yarn multiplies cos and sin by, and scores of latent attention (gguf_arch.c has the formulas). */
+static void add_latent_scales(builder *b, calm_json *scaling)
+{
+    char name[128];
+    const calm_gguf_key *key = find(b, "rope.scaling.yarn_log_multiplier", name);
+    const double factor = take_number(b, "rope.scaling.factor", 1), m = take_number(b, "rope.scaling.attn_factor", 1);
+    const double multiplier = key ? take_number(b, "rope.scaling.yarn_log_multiplier", 0) : 0, ramp = log(factor);
+    const double cosines = key ? m : m * (1 + 0.1 * ramp), scores = m * (1 + multiplier * ramp);
+    if (!key || !(ramp > 0)) {
+        set_number(scaling, "attention_factor", cosines);
+        return;
+    }
+    /* The usual pair, of which one divides the other: equal, they cancel for cos and sin. */
+    set_number(scaling, "mscale_all_dim", (scores - 1) / (0.1 * ramp));
+    if (m == 1)
+        set_number(scaling, "mscale", (scores - 1) / (0.1 * ramp));
+    else
+        set_number(scaling, "attention_factor", cosines);
+}
+
 /* `context`: what it was trained with, as llama.cpp takes it where YaRN does not say. */
 static void add_rope(builder *b, int64_t context)
 {
@@ -150,6 +170,8 @@ static void add_rope(builder *b, int64_t context)
     if (yarn) {
         set_number(scaling, "beta_fast", take_number(b, "rope.scaling.yarn_beta_fast", 32));
         set_number(scaling, "beta_slow", take_number(b, "rope.scaling.yarn_beta_slow", 1));
+        if (b->list->arch->latent)
+            add_latent_scales(b, scaling);
         /* As all of the family are trained, though llama.cpp rounds the ramp's ends. */
         if (is_family(b, "gpt_oss"))
             calm_json_set_bool(scaling, "truncate", false);
@@ -229,7 +251,7 @@ static void add_others(builder *b, int64_t head_dim)
     add_scales(b);
 }
 
-/* DeepSeek's router, as GLM has it. */
+/* DeepSeek's router. */
 static void add_grouped(builder *b, int64_t inner)
 {
     char name[128];
@@ -244,7 +266,8 @@ static void add_grouped(builder *b, int64_t inner)
                 CALM_KV("topk_group", take_size(b, "expert_group_used_count", 1)));
     set_number(b->config, "routed_scaling_factor", take_number(b, "expert_weights_scale", 1));
     calm_json_set_bool(b->config, "norm_topk_prob", norm != 0);
-    calm_json_set_bool(b->config, "use_qk_norm", has_tensor(b, "blk.0.attn_q_norm.weight"));
+    if (is_family(b, "glm4_moe"))
+        calm_json_set_bool(b->config, "use_qk_norm", has_tensor(b, "blk.0.attn_q_norm.weight"));
 }
 
 /* ERNIE's, whose shared experts have the width of one another. */
@@ -260,11 +283,105 @@ static void add_ernie(builder *b, int64_t inner)
                  "expected a multiple of expert_feed_forward_length");
 }
 
+/* ---- other ways to mix tokens ---- */
+
+/* Widths of latent attention, of which llama.cpp has those of the wide heads that it makes of them too. */
+static void add_latent(builder *b)
+{
+    if (!b->list->arch->latent)
+        return;
+    const int64_t q_rank = take_count(b, "attention.q_lora_rank");
+    CALM_EXTEND(b->config, CALM_KV("kv_lora_rank", take_size(b, "attention.kv_lora_rank", 0)),
+                CALM_KV("qk_nope_head_dim", (int64_t)b->list->widths->nope),
+                CALM_KV("qk_rope_head_dim", take_size(b, "rope.dimension_count", 0)),
+                CALM_KV("v_head_dim", (int64_t)b->list->widths->value));
+    if (q_rank)
+        calm_json_set_int(b->config, "q_lora_rank", q_rank);
+    else
+        calm_json_set(b->config, "q_lora_rank", calm_json_new_null());
+}
+
+/* Does block `block` attend: every n-th, or by a list? */
+static bool attends(const builder *b, const calm_gguf_key *list, int64_t interval, int64_t block)
+{
+    int64_t kv = 0;
+    /* Of short convolutions one number says that all attend. */
+    if (b->list->as->convs)
+        return calm_gguf_int(list, list && list->array ? (size_t)block : 0, &kv) && kv > 0;
+    if (list && list->array && list->kind == CALM_GGUF_BOOL && (size_t)block < list->n)
+        return !list->data[block];
+    return (block + 1) % interval == 0;
+}
+
+/* Which block mixes tokens how: of short convolutions those without heads for keys; delta nets between those that
+ * attend. */
+static void add_mixers(builder *b, int64_t n_blocks)
+{
+    const bool convs = b->list->as->convs;
+    char name[128];
+    const calm_gguf_key *list = find(b, convs ? "attention.head_count_kv" : "attention.recurrent_layers", name);
+    if (!convs && !b->list->as->deltas)
+        return;
+    const int64_t interval = convs ? 1 : take_size(b, "full_attention_interval", 4);
+    calm_json *types = calm_json_new_array();
+    /* Some writers count the blocks of a head for several tokens, too. */
+    if (list && list->array && list->n < (size_t)n_blocks)
+        complain(b, name, "expected at least block_count entries");
+    for (int64_t i = 0; i < n_blocks && i < 4096; i++)
+        calm_json_add_string(types, attends(b, list, interval, i) ? "full_attention" : convs ? "conv"
+                                                                                             : "linear_attention");
+    calm_json_set(b->config, "layer_types", types);
+    if (convs) {
+        set_size(b, "conv_L_cache", "shortconv.l_cache", 0);
+        /* Files have the adjusted width. */
+        if (!b->list->as->experts)
+            calm_json_set_bool(b->config, "block_auto_adjust_ff_dim", false);
+        return;
+    }
+    set_size(b, "linear_conv_kernel_dim", "ssm.conv_kernel", 0);
+    CALM_EXTEND(b->config, CALM_KV("linear_key_head_dim", (int64_t)b->list->widths->key_dim),
+                CALM_KV("linear_value_head_dim", (int64_t)b->list->widths->value_dim),
+                CALM_KV("linear_num_key_heads", (int64_t)b->list->widths->key_heads),
+                CALM_KV("linear_num_value_heads", (int64_t)b->list->widths->value_heads));
+}
+
+/* Heads for keys: of blocks that attend, where they differ. */
+static int64_t take_kv(builder *b, int64_t heads)
+{
+    char name[128];
+    int64_t kv = 0;
+    const calm_gguf_key *key = find(b, "attention.head_count_kv", name);
+    /* One in llama.cpp, which makes one head of all. */
+    if (b->list->arch->latent)
+        return heads;
+    if (!b->list->as->convs || !key || !key->array)
+        return take_size(b, "attention.head_count_kv", heads);
+    /* calm has one number for all blocks that attend. */
+    for (size_t i = 0; i < key->n && kv <= 0; i++)
+        calm_gguf_int(key, i, &kv);
+    if (kv < 1 || kv > CALM_SIZE_LIMIT)
+        complain(b, name, "expected whole numbers, some above 0");
+    return kv < 1 ? 1 : kv;
+}
+
+/* ---- mixtures ---- */
+
+/* LFM2's, whose first blocks have none. */
+static void add_lfm2(builder *b)
+{
+    set_size(b, "moe_intermediate_size", "expert_feed_forward_length", 0);
+    calm_json_set_int(b->config, "num_dense_layers", take_count(b, "leading_dense_block_count"));
+    calm_json_set_bool(b->config, "norm_topk_prob", true);
+    calm_json_set_bool(b->config, "use_expert_bias", true);
+}
+
 /* Settings of mixtures. */
 static void add_experts(builder *b)
 {
     /* Keys of the number of experts, and of those for a token; the last row is of all others. */
     static const char *const counts[][3] = {{"glm4_moe", "n_routed_experts", "num_experts_per_tok"},
+                                            {"deepseek_v2", "n_routed_experts", "num_experts_per_tok"},
+                                            {"deepseek_v3", "n_routed_experts", "num_experts_per_tok"},
                                             {"ernie4_5_moe", "moe_num_experts", "moe_k"},
                                             {"mixtral", "num_local_experts", "num_experts_per_tok"},
                                             {"granitemoe", "num_local_experts", "num_experts_per_tok"},
@@ -273,25 +390,29 @@ static void add_experts(builder *b)
                                             {"gpt_oss", "num_local_experts", "num_experts_per_tok"},
                                             {NULL, "num_experts", "num_experts_per_tok"}};
     size_t of = 0;
-    const bool qwen = is_family(b, "qwen2_moe") || is_family(b, "qwen3_moe");
+    const bool shared = is_family(b, "qwen2_moe") || is_family(b, "qwen3_5_moe") || is_family(b, "qwen3_next");
     if (!b->list->as->experts)
         return;
     while (counts[of][0] && !is_family(b, counts[of][0]))
         of++;
     set_size(b, counts[of][1], "expert_count", 0);
     set_size(b, counts[of][2], "expert_used_count", 0);
-    if (is_family(b, "glm4_moe"))
+    if (is_family(b, "glm4_moe") || b->list->arch->latent)
         add_grouped(b, take_size(b, "expert_feed_forward_length", 0));
+    if (is_family(b, "lfm2_moe"))
+        add_lfm2(b);
     if (is_family(b, "ernie4_5_moe"))
         add_ernie(b, take_size(b, "expert_feed_forward_length", 0));
     /* Elsewhere intermediate_size is an expert's width. */
-    if (!qwen)
+    if (!shared && !is_family(b, "qwen3_moe"))
         return;
     set_size(b, "moe_intermediate_size", "expert_feed_forward_length", 0);
-    if (is_family(b, "qwen2_moe"))
+    if (shared)
         set_size(b, "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0);
+    if (is_family(b, "qwen3_5_moe"))    /* all blocks are mixtures, whose weights are divided by their sum */
+        return;
     /* What files do not say is fixed in llama.cpp, by architecture. */
-    calm_json_set_bool(b->config, "norm_topk_prob", is_family(b, "qwen3_moe"));
+    calm_json_set_bool(b->config, "norm_topk_prob", !is_family(b, "qwen2_moe"));
     calm_json_set_int(b->config, "decoder_sparse_step", 1);
     calm_json_set(b->config, "mlp_only_layers", calm_json_new_array());
 }
@@ -320,8 +441,12 @@ static void build(builder *b)
     calm_json_set_string(config, "model_type", word);
     /* Read one by one, in the order of the members, so that faults are listed in that order. */
     const int64_t n_blocks = take_size(b, "block_count", 0), hidden = take_size(b, "embedding_length", 0);
-    const int64_t heads = take_size(b, "attention.head_count", 0), kv = take_size(b, "attention.head_count_kv", heads);
-    const int64_t head_dim = take_size(b, "attention.key_length", hidden / heads ? hidden / heads : 1);
+    const int64_t heads = take_size(b, "attention.head_count", 0), kv = take_kv(b, heads);
+    const bool latent = b->list->arch->latent;
+    const int64_t quotient = hidden / heads ? hidden / heads : 1;
+    /* Of latent attention the part that turns. */
+    const int64_t head_dim = latent ? take_size(b, "rope.dimension_count", 0)
+                                    : take_size(b, "attention.key_length", quotient);
     const int64_t inner = take_size(b, "feed_forward_length", 0), context = take_size(b, "context_length", 0);
     /* The size of the table, not of the token list: checkpoints pad their tables. */
     const int64_t vocab = table ? (int64_t)table->dims[1] : 1;
@@ -329,13 +454,15 @@ static void build(builder *b)
                 CALM_KV("intermediate_size", inner), CALM_KV("num_attention_heads", heads),
                 CALM_KV("num_key_value_heads", kv), CALM_KV("head_dim", head_dim),
                 CALM_KV("max_position_embeddings", context), CALM_KV("vocab_size", vocab));
-    const char *eps = b->list->arch->eps_key ? b->list->arch->eps_key : "layer_norm_eps";
+    const char *eps = b->list->arch->eps_key                        ? b->list->arch->eps_key
+                      : b->list->arch->norm == CALM_NORM_LAYER ? "layer_norm_eps"
+                                                                    : "rms_norm_eps";
     if (b->list->as->other)
         set_number(config, eps, take_number(b, "attention.layer_norm_rms_epsilon", 0));
     else if (b->list->arch->norm == CALM_NORM_LAYER)
         set_number(config, eps, take_number(b, "attention.layer_norm_epsilon", 0));
     else
-        set_number(config, "rms_norm_eps", take_number(b, "attention.layer_norm_rms_epsilon", 0));
+        set_number(config, eps, take_number(b, "attention.layer_norm_rms_epsilon", 0));
     calm_json_set_string(config, "hidden_act",
                          is_gemma(b) || is_family(b, "starcoder2") ? "gelu_pytorch_tanh" : "silu");
     /* A file without output.weight uses the embedding. */
@@ -350,6 +477,8 @@ static void build(builder *b)
     add_windows(b, n_blocks);
     add_gemma(b, n_blocks, hidden, heads, head_dim);
     add_others(b, head_dim);
+    add_latent(b);
+    add_mixers(b, n_blocks);
     add_experts(b);
     add_ids(b);
 }
@@ -361,11 +490,6 @@ calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_ggu
     *out = NULL;
     if (!b.config)
         return calm_fail(ctx, CALM_ENOMEM, "out of memory");
-    if (list->as->mixers) {
-        calm_json_free(b.config);
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: architecture %s: calm writes such files and does not read them; "
-                         "expected the checkpoint that it was made of", calm_gguf_path(list->file), list->as->name);
-    }
     build(&b);
     if (b.status == CALM_OK)
         *out = b.config;

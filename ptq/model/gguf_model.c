@@ -25,7 +25,7 @@ static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *ten
 {
     const opened *from = self;
     const calm_gguf_entry *entry = tensor->entry;
-    const size_t cols = entry->n_dims == 2 ? entry->shape[1] : 1;
+    const size_t cols = calm_gguf_entry_columns(entry);
     float *rows;
     if (first % cols == 0 && n % cols == 0)
         return calm_gguf_entry_to_f32(ctx, &from->list, entry, first / cols, n / cols, out);
@@ -44,6 +44,9 @@ static void release(const void *self, const calm_tensor *tensor, size_t offset, 
     const opened *from = self;
     const calm_gguf_entry *entry = tensor->entry;
     calm_gguf_release_part(from->file, entry->stored, (size_t)(tensor->data - entry->stored->data) + offset, bytes);
+    /* Its rows may be anywhere in the other part. */
+    if (entry->rest && bytes == tensor->bytes)
+        calm_gguf_release_part(from->file, entry->rest, 0, entry->rest->bytes);
 }
 
 static void close_file(void *self)
@@ -66,14 +69,15 @@ static void fill_tensor(const opened *from, const calm_gguf_entry *entry, const 
     *out = (calm_tensor){.name = entry->name,
                          .dtype = dtype == CALM_N_DTYPES ? CALM_F32 : dtype,
                          .n_dims = entry->n_dims,
-                         .shape = {entry->shape[0], entry->shape[1]},
+                         .shape = {entry->shape[0], entry->shape[1], entry->shape[2]},
                          .data = stored->data + (experts ? (size_t)entry->spot.expert * bytes : 0),
                          .bytes = bytes,
-                         .n_elements = entry->shape[0] * entry->shape[1],
+                         .n_elements = entry->shape[0] * entry->shape[1] * entry->shape[2],
                          .file = calm_gguf_path(from->file),
                          .entry = entry};
     /* Exporters copy what has no source byte by byte. */
-    if (dtype == CALM_N_DTYPES || entry->head_dim || entry->spot.plus_one || entry->factor)
+    if (dtype == CALM_N_DTYPES || entry->order.form != CALM_GGUF_AS_IS || entry->spot.plus_one || entry->spot.minus_exp
+        || entry->factor)
         out->source = source;
 }
 

@@ -1,7 +1,6 @@
 /* llama.cpp's names for families and tensors. */
 #include "ptq/model/gguf_names_impl.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +11,6 @@
 
 /* Words of a block: three for a role, which two kinds may list, one for a norm or another tensor, two of a router. */
 #define MOST_WORDS (6 * CALM_N_ROLES + CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + 2)
-
-/* No mixture comes near; bounds what a small file makes us list. */
-#define MOST_EXPERTS ((size_t)1 << 16)
 
 /* Quirks are those of llama.cpp's convert_hf_to_gguf.py and of its loaders. */
 static const calm_gguf_arch all[] = {
@@ -52,7 +48,20 @@ static const calm_gguf_arch all[] = {
     {.name = "phimoe", .family = "phimoe", .own_head = true, .square = true, .experts = true, .biases = true,
      .needs_bias = true, .head_bias = true, .other = true},
     {.name = "starcoder2", .family = "starcoder2", .biases = true, .needs_bias = true},
-    {.name = "lfm2", .family = "lfm2", .mixers = true, .final_norm = "token_embd_norm"},
+    {.name = "lfm2", .family = "lfm2", .convs = true, .final_norm = "token_embd_norm"},
+    {.name = "lfm2moe", .family = "lfm2_moe", .convs = true, .experts = true, .dense_lead = true, .norm_top_k = true,
+     .final_norm = "token_embd_norm"},
+    {.name = "deepseek2", .family = "deepseek_v2", .experts = true, .dense_lead = true, .routes = true},
+    {.name = "deepseek2", .family = "deepseek_v3", .experts = true, .dense_lead = true, .routes = true,
+     .sigmoid = true},
+    {.name = "deepseek2", .family = "glm4_moe_lite", .experts = true, .dense_lead = true, .routes = true,
+     .sigmoid = true},
+    {.name = "qwen35", .family = "qwen3_5", .tiled = true, .deltas = true, .partial = true,
+     .mlp_norm = "post_attention_norm"},
+    {.name = "qwen35moe", .family = "qwen3_5_moe", .tiled = true, .deltas = true, .partial = true, .experts = true,
+     .norm_top_k = true, .mlp_norm = "post_attention_norm"},
+    {.name = "qwen3next", .family = "qwen3_next", .deltas = true, .partial = true, .experts = true, .norm_top_k = true,
+     .mlp_norm = "post_attention_norm"},
 };
 
 const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch)
@@ -61,6 +70,11 @@ const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch)
         if (strcmp(all[i].family, arch->name) == 0)
             return &all[i];
     return NULL;
+}
+
+const calm_gguf_arch *calm_gguf_arch_at(size_t i)
+{
+    return i < sizeof all / sizeof *all ? &all[i] : NULL;
 }
 
 bool calm_gguf_takes_bias(const calm_gguf_arch *as, calm_role role)
@@ -77,18 +91,25 @@ bool calm_gguf_takes_bias(const calm_gguf_arch *as, calm_role role)
 
 /* ---- words ---- */
 
-/* Of the bias of a router's choice, a tensor without module in checkpoints. */
-#define CHOICE_BIAS "exp_probs_b.bias"
-
 /* A module of a block and llama.cpp's word for it. */
 typedef struct word {
     const char *parent; /* "mlp.shared_expert", "mlp.experts": the module is parent + "." + its last word; NULL: none */
     const char *module;    /* "self_attn.q_proj" */
     const char *word;      /* "attn_q" */
     bool experts;          /* there is a number between parent and module */
-    char permutes;
+    calm_gguf_form form;
     bool whole;            /* both are names of a tensor, with its ending: "self_attn.sinks", "attn_sinks.weight" */
+    bool minus_exp, taps;
 } word;
+
+/* Orders that some families have and others have not. */
+static calm_gguf_form form_in(const calm_gguf_arch *as, calm_gguf_form form)
+{
+    const bool turns = form == CALM_GGUF_Q || form == CALM_GGUF_K;
+    const bool tiles = form == CALM_GGUF_MIXED || form == CALM_GGUF_VALUES || form == CALM_GGUF_GATES
+                       || form == CALM_GGUF_VALUE_COLUMNS;
+    return (turns && !(as && as->permuted)) || (tiles && !(as && as->tiled)) ? CALM_GGUF_AS_IS : form;
+}
 
 /* "up_proj" of "mlp.up_proj". */
 static const char *last_word(const char *module)
@@ -113,8 +134,7 @@ static void add_role(const calm_arch *arch, const calm_kind_word *role, word *wo
     if (!module)
         return;
     /* llama.cpp rotates neighbouring channels for these families, so its writers permute rows of q and k. */
-    words[(*n)++] = (word){.module = module, .word = role->word,
-                           .permutes = as && as->permuted ? role->permutes : (char)0};
+    words[(*n)++] = (word){.module = module, .word = role->word, .form = form_in(as, role->form)};
     if (role->many && names->moe.experts)
         words[(*n)++] = (word){.parent = names->moe.experts, .module = last_word(module), .word = role->many,
                                .experts = true};
@@ -146,10 +166,13 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
             if (kinds[k]->plains[i].word && names->plain[kinds[k]->plains[i].plain])
                 words[n++] = (word){.module = names->plain[kinds[k]->plains[i].plain],
                                     .word = kinds[k]->plains[i].word,
+                                    .form = form_in(as, kinds[k]->plains[i].order),
+                                    .minus_exp = kinds[k]->plains[i].minus_exp,
+                                    .taps = kinds[k]->plains[i].taps,
                                     .whole = kinds[k]->plains[i].form == CALM_PLAIN_TENSOR};
     /* Its name in checkpoints ends in the word itself. */
     if (names->moe.choice_bias)
-        words[n++] = (word){.module = names->moe.choice_bias, .word = CHOICE_BIAS, .whole = true};
+        words[n++] = (word){.module = names->moe.choice_bias, .word = CALM_GGUF_CHOICE_BIAS, .whole = true};
     add(words, &n, names->moe.router, "ffn_gate_inp");
     add(words, &n, names->moe.shared_gate, "ffn_gate_inp_shexp");
     return n;
@@ -237,6 +260,14 @@ static bool has_word(const word *w, const char *rest, size_t n, long *expert)
     return is_word(at, (size_t)(rest + n - at), w->module);
 }
 
+/* How a tensor is stored under its word. */
+static void take_form(const word *w, calm_gguf_spot *out)
+{
+    out->form = w->form;
+    out->minus_exp = w->minus_exp;
+    out->taps = w->taps;
+}
+
 /* Word of a module of block `block`; `rest` is the name behind the number. */
 static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const char *rest, size_t block,
                                  calm_gguf_spot *out, bool *known)
@@ -245,18 +276,31 @@ static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
     /* Made anew for each tensor: some twenty rows, against reading the tensor itself. */
     const size_t n = list_words(arch, words);
     const char *dot = ending(rest);
+    bool first;
     /* A tensor by its full name; only modules have an ending to be taken off. */
     for (size_t i = 0; i < n && !*known; i++) {
         *known = words[i].whole && strcmp(rest, words[i].module) == 0;
         if (*known)
             CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "blk.%zu.%s", block, words[i].word));
+        if (*known)
+            take_form(&words[i], out);
     }
-    for (size_t i = 0; dot && i < n && !*known; i++) {
-        if (words[i].whole || !has_word(&words[i], rest, (size_t)(dot - rest), &out->expert))
+    for (size_t i = 0; dot && i < n && !out->rest; i++) {
+        long expert;
+        if (words[i].whole || !has_word(&words[i], rest, (size_t)(dot - rest), &expert))
             continue;
-        out->permutes = words[i].permutes;
+        /* A second word is that of its other part. */
+        if (*known) {
+            out->rest_form = words[i].form;
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->rest, "blk.%zu.%s%s", block, words[i].word, dot));
+            continue;
+        }
+        out->expert = expert;
+        take_form(&words[i], out);
         *known = true;
-        return calm_strf(ctx, ctx->out, &out->name, "blk.%zu.%s%s", block, words[i].word, dot);
+        CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "blk.%zu.%s%s", block, words[i].word, dot));
+        if (!calm_gguf_order_is_part(out->form, &first))
+            return CALM_OK;
     }
     return CALM_OK;
 }
@@ -313,8 +357,10 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
     if (!take_number(&at, &block))
         return CALM_OK;
     for (size_t i = 0; i < n; i++)
-        if (words[i].whole && strcmp(at, words[i].word) == 0)
+        if (words[i].whole && strcmp(at, words[i].word) == 0) {
+            take_form(&words[i], spot);
             return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s", prefix, arch->names->blocks, block, words[i].module);
+        }
     for (size_t i = 0; dot && at <= dot && i < n; i++) {
         const word *w = &words[i];
         if (w->whole)
@@ -323,7 +369,7 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
          * checkpoint. */
         if (!is_word(at, (size_t)(dot - at), w->word) || w->experts != (spot->expert >= 0))
             continue;
-        spot->permutes = w->permutes;
+        take_form(w, spot);
         if (w->experts)
             return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%ld.%s%s", prefix, arch->names->blocks, block, w->parent,
                              spot->expert, w->module, dot);
@@ -339,7 +385,7 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
     const calm_names *names = arch->names;
     const char *dot = ending(spot->name);
     *out = NULL;
-    spot->permutes = 0;
+    take_form(&(word){0}, spot);
     if (strncmp(spot->name, "blk.", 4) == 0)
         CALM_TRY(name_in_block(ctx, arch, prefix, spot, out));
     else if (strcmp(spot->name, "token_embd.weight") == 0)
@@ -351,207 +397,5 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *
              || (strcmp(spot->name, "output.bias") == 0 && calm_gguf_arch_of(arch)->head_bias))
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s", names->head, ending(spot->name)));
     spot->plus_one = *out && adds_one(arch, *out);
-    return CALM_OK;
-}
-
-/* ---- turning ---- */
-
-/* The row of a permuted matrix in which the checkpoint's row `row` stands. */
-static size_t permute_row(size_t row, size_t head_dim)
-{
-    const size_t half = head_dim / 2, in_head = row % head_dim;
-    return row - in_head + 2 * (in_head % half) + in_head / half;
-}
-
-size_t calm_gguf_unpermute(size_t row, size_t head_dim)
-{
-    const size_t in_head = row % head_dim;
-    return row - in_head + in_head % 2 * (head_dim / 2) + in_head / 2;
-}
-
-/* ---- a file as a checkpoint ---- */
-
-/* Has a file of this architecture such a number above 0?  Of two families under one name that tells which it is. */
-static bool has_count(const calm_gguf *file, const calm_gguf_key *arch, const char *rest)
-{
-    const char *text = NULL;
-    size_t at = 0, n = 0;
-    char name[96];
-    int64_t count = 0;
-    if (!calm_gguf_next_string(arch, &at, &text, &n))
-        return false;
-    snprintf(name, sizeof name, "%.*s.%s", (int)calm_size_min(n, 64), text, rest);
-    return calm_gguf_int(calm_gguf_find_key(file, name), 0, &count) && count > 0;
-}
-
-/* The family of "general.architecture". */
-static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out)
-{
-    const calm_gguf_key *key = calm_gguf_find_key(file, "general.architecture");
-    size_t n_families;
-    const calm_arch *const *families = calm_architectures(&n_families);
-    const bool experts = has_count(file, key, "expert_count");
-    /* OLMo 3 has OLMo 2's name, and windows. */
-    const bool windows = calm_gguf_is(key, "olmo2") && has_count(file, key, "attention.sliding_window");
-    for (size_t i = 0; i < n_families; i++) {
-        const calm_gguf_arch *as = calm_gguf_arch_of(families[i]);
-        if (!as || !calm_gguf_is(key, as->name) || as->experts != experts || as->windows != windows)
-            continue;
-        out->as = as;
-        out->arch = families[i];
-        return CALM_OK;    /* the first of those that share a name: llama before mistral */
-    }
-    const char *text = "none";
-    size_t at = 0, n = 4;
-    CALM_SCOPED_TEXT(known);
-    calm_gguf_next_string(key, &at, &text, &n);
-    /* Families under one name stand together. */
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!i || strcmp(all[i].name, all[i - 1].name) != 0)
-            calm_text_printf(&known, " %s", all[i].name);
-    return calm_fail(ctx, CALM_EUNSUPPORTED,
-                     "%s: architecture %.*s; calm knows%s", calm_gguf_path(file), (int)(n < 60 ? n : 60), text,
-                     known.data);
-}
-
-/* Rows of a head of a permuted tensor. */
-static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
-{
-    const char *which = entry->spot.permutes == 'q' ? "head_count" : "head_count_kv";
-    const size_t rows = entry->shape[0];
-    int64_t heads = 0;
-    char name[64];
-    snprintf(name, sizeof name, "%s.attention.%s", list->as->name, which);
-    if (!calm_gguf_int(calm_gguf_find_key(list->file, name), 0, &heads) || heads <= 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: key %s: expected a whole number above 0", calm_gguf_path(list->file),
-                         name);
-    /* Half of a head's rows is paired with the other half. */
-    if (rows % (size_t)heads || rows / (size_t)heads % 2)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu rows, expected %lld heads of an even number of rows",
-                         calm_gguf_path(list->file), entry->spot.name, rows, (long long)heads);
-    entry->head_dim = rows / (size_t)heads;
-    return CALM_OK;
-}
-
-/* What llama.cpp multiplies a matrix by, besides: NVFP4 has it. */
-static calm_status find_factor(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_tensor *stored,
-                               const calm_gguf_tensor **out)
-{
-    const char *dot = strrchr(stored->name, '.');
-    char name[CALM_GGUF_NAME_MAX + 1];
-    *out = NULL;
-    if (stored->n_dims < 2 || !dot || strcmp(dot, ".weight") != 0)
-        return CALM_OK;
-    snprintf(name, sizeof name, "%.*s.scale", (int)(dot - stored->name), stored->name);
-    const calm_gguf_tensor *found = calm_gguf_find_tensor(list->file, name);
-    const size_t expected = stored->n_dims == 3 ? stored->dims[2] : 1;
-    if (found && (found->type != CALM_GGML_F32 || found->n_dims != 1 || found->dims[0] != expected))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: expected %zu values of F32, one for each matrix of %s",
-                         calm_gguf_path(list->file), name, expected, stored->name);
-    *out = found;
-    return CALM_OK;
-}
-
-/* Name, shape as a checkpoint has it, and how the rows are permuted. */
-static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
-{
-    const calm_gguf_tensor *stored = entry->stored;
-    char *name;
-    CALM_TRY(calm_gguf_name_of(ctx, list->arch, "model.", &entry->spot, &name));
-    entry->name = name;
-    /* GGUF has the fastest dimension first, checkpoints the slowest; of three dimensions an entry is one matrix. */
-    const bool bias = entry->spot.expert >= 0 && stored->n_dims == 2;    /* a row for each expert */
-    entry->n_dims = stored->n_dims < 2 || bias ? 1 : 2;
-    entry->shape[0] = entry->n_dims == 1 ? stored->dims[0] : stored->dims[1];
-    entry->shape[1] = entry->n_dims == 1 ? 1 : stored->dims[0];
-    const char *gate = list->arch->names->moe.shared_gate;
-    const bool row = gate && name && strstr(name, gate);
-    if (entry->n_dims == 1 && (row || (list->as->flat_bias && calm_text_ends_with(stored->name, CHOICE_BIAS)))) {
-        /* checkpoints have [1, n] */
-        entry->n_dims = 2;
-        entry->shape[1] = entry->shape[0];
-        entry->shape[0] = 1;
-    }
-    return name && entry->spot.permutes ? find_head_dim(ctx, list, entry) : CALM_OK;
-}
-
-calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out)
-{
-    size_t n = 0;
-    *out = (calm_gguf_list){.file = file};
-    CALM_TRY(find_arch(ctx, file, out));
-    /* Counted first: one tensor of experts becomes many entries, and its size is untrusted. */
-    for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
-        const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
-        const size_t experts = calm_gguf_experts_in(stored);
-        if (experts > MOST_EXPERTS)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: %zu experts, expected at most %zu",
-                             calm_gguf_path(file), stored->name, experts, MOST_EXPERTS);
-        n += experts ? experts : 1;
-    }
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, n));
-    for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
-        const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
-        const size_t experts = calm_gguf_experts_in(stored);
-        const calm_gguf_tensor *factor;
-        CALM_TRY(find_factor(ctx, out, stored, &factor));
-        for (size_t e = 0; e < (experts ? experts : 1); e++) {
-            calm_gguf_entry *entry = &out->entries[out->n++];
-            entry->stored = stored;
-            entry->factor = factor;
-            entry->spot = (calm_gguf_spot){.name = stored->name, .expert = experts ? (long)e : CALM_NO_EXPERT};
-            CALM_TRY(fill_entry(ctx, out, entry));
-        }
-    }
-    return CALM_OK;
-}
-
-/* Elements first .. first + n - 1 of what is one row in the file. */
-static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
-                                 size_t n, float *out)
-{
-    /* Norm weights: llama.cpp multiplies by them as they are, so its files hold 1 + w. */
-    const float added = entry->spot.plus_one ? 1 : 0;
-    const size_t at = entry->spot.expert > 0 ? (size_t)entry->spot.expert : 0;    /* of the biases of all experts */
-    CALM_SCOPED_SCRATCH(ctx);
-    float *row;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, entry->stored->dims[0]));
-    CALM_TRY(calm_gguf_to_f32(ctx, list->file, entry->stored, at, 1, row));
-    for (size_t i = 0; i < n; i++)
-        out[i] = row[entry->head_dim ? permute_row(first + i, entry->head_dim) : first + i] - added;
-    return CALM_OK;
-}
-
-/* Rows as they are stored, in a checkpoint's order. */
-static calm_status rows_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
-                               size_t n, float *out)
-{
-    const calm_gguf_tensor *stored = entry->stored;
-    /* The experts' rows follow each other: those of expert e start at e times rows. */
-    const size_t base = entry->spot.expert > 0 ? (size_t)entry->spot.expert * entry->shape[0] : 0;
-    if (!entry->head_dim)
-        return calm_gguf_to_f32(ctx, list->file, stored, base + first, n, out);
-    for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, permute_row(first + i, entry->head_dim), 1,
-                                  out + i * entry->shape[1]));
-    return CALM_OK;
-}
-
-calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
-                                   size_t first, size_t n, float *out)
-{
-    if (entry->stored->n_dims < 2 || entry->n_dims == 1)
-        return vector_to_f32(ctx, list, entry, first, entry->n_dims == 1 ? n : entry->shape[1], out);
-    CALM_TRY(rows_to_f32(ctx, list, entry, first, n, out));
-    if (!entry->factor)
-        return CALM_OK;
-    const size_t expert = entry->spot.expert > 0 ? (size_t)entry->spot.expert : 0;
-    float factor;
-    memcpy(&factor, entry->factor->data + expert * sizeof factor, sizeof factor);
-    if (!isfinite(factor))
-        return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is not finite", calm_gguf_path(list->file),
-                         entry->factor->name, expert);
-    for (size_t i = 0; i < n * entry->shape[1]; i++)
-        out[i] *= factor;
     return CALM_OK;
 }

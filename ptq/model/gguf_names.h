@@ -11,12 +11,14 @@
 #include "ptq/base/context.h"
 #include "ptq/io/gguf.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/gguf_order.h"
 
 /* A family as llama.cpp has it. */
 typedef struct calm_gguf_arch {
     const char *name;      /* "general.architecture": "qwen3moe"                                               */
     const char *family;    /* calm's name: "qwen3_moe"                                                        */
     bool permuted;           /* rows of q and k are permuted for interleaved rotary embeddings                  */
+    bool tiled;              /* value heads of delta nets take turns among key heads                           */
     bool biases;           /* o, gate, up and down may have biases; else q, k and v alone                     */
     bool own_head;         /* output.weight is there also when the head is the embedding                      */
     bool fixed_head;       /* there is no output.weight: the head is the embedding                            */
@@ -34,13 +36,18 @@ typedef struct calm_gguf_arch {
     bool head_bias;        /* the head has a bias                                                             */
     bool flat_bias;        /* the bias of the choice of experts is a vector, in checkpoints [1, E]            */
     bool other;            /* computes another function than the model: such files are read and not written   */
-    bool mixers;           /* blocks mix tokens in several ways; calm writes such files and does not read them */
+    bool convs;            /* blocks of short convolutions, which have no heads for keys                      */
+    bool deltas;           /* blocks of gated delta nets                                                      */
+    bool sigmoid;          /* of families under one name one whose router takes sigmoids                      */
     const char *final_norm;    /* the word of the norm before the head; NULL: output_norm                     */
     const char *mlp_norm;  /* the word of the MLP's IN norm; NULL: ffn_norm                                   */
 } calm_gguf_arch;
 
 /* By calm's family; NULL when llama.cpp does not have it. */
 const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch);
+
+/* The i-th of all, those under one name one behind the other; NULL: there are no more. */
+const calm_gguf_arch *calm_gguf_arch_at(size_t i);
 
 /* Does llama.cpp know a bias of the role in this architecture? */
 bool calm_gguf_takes_bias(const calm_gguf_arch *as, calm_role role);
@@ -50,27 +57,28 @@ typedef struct calm_gguf_spot {
     const char *name;      /* "blk.0.attn_q.weight"                                                  */
     long expert;           /* the matrix of a tensor of three dimensions; CALM_NO_EXPERT: all of it  */
     bool plus_one;         /* values are stored with 1 added                                         */
-    char permutes;             /* 'q' or 'k': rows permuted, head by head; 0: not                          */
+    bool minus_exp;        /* values are stored as -exp of them                                      */
+    bool taps;             /* [channels, 1, width], a matrix in the file                             */
+    calm_gguf_form form;   /* order of its rows                                                      */
+    const char *rest;      /* the tensor that holds its other part; NULL: it has none                */
+    calm_gguf_form rest_form;
 } calm_gguf_spot;
 
 /* Where `tensor`, which begins with `prefix`, goes, in ctx->out; *known is false for one without a place. */
 calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, const char *tensor,
                               calm_gguf_spot *out, bool *known);
 
-/* The checkpoint's row that stands in row `row` of a permuted matrix with heads of `head_dim` rows:
- * new row h d + 2 j + t = old row h d + t d / 2 + j */
-size_t calm_gguf_unpermute(size_t row, size_t head_dim);
-
 /* ---- a file as a checkpoint ---- */
 
 /* One tensor as a checkpoint has it. */
 typedef struct calm_gguf_entry {
     const char *name; /* "model.layers.0.self_attn.q_proj.weight"; NULL: checkpoints have no such tensor */
-    const calm_gguf_tensor *stored;
+    const calm_gguf_tensor *stored, *rest;    /* rest: holds its other part; NULL: it has none */
+    bool is_rest;                       /* it is the rest of another entry, and has no name */
     calm_gguf_spot spot;
-    size_t head_dim;                    /* of a permuted one        */
+    calm_gguf_order order;
     int n_dims;
-    size_t shape[2];                    /* rows and columns, or length */
+    size_t shape[3];                    /* rows and columns, or length; of taps [channels, 1, width]; 1 beyond n_dims */
     const calm_gguf_tensor *factor;     /* "blk.0.attn_q.scale": its number, or its expert's, multiplies it; or NULL */
 } calm_gguf_entry;
 
@@ -78,17 +86,21 @@ typedef struct calm_gguf_list {
     const calm_gguf *file;              /* borrowed */
     const calm_arch *arch;
     const calm_gguf_arch *as;
+    calm_gguf_widths *widths;           /* as its keys have them */
     calm_gguf_entry *entries;           /* [n] in the order of the file, experts one by one */
     size_t n;
 } calm_gguf_list;
 
 /* List the tensors of a file under their names in a checkpoint, in ctx->out; the file must stay open.
  * CALM_EUNSUPPORTED: an architecture that calm does not know.  CALM_EFORMAT: its head count is missing or does not
- * divide the rows of q or k. */
+ * divide the rows of q or k; a tensor has not the sizes that its other part, or keys, give it. */
 calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out);
 
-/* Rows first .. first + n - 1 (elements, of a vector) as the checkpoint has them, into out: in its order, without the 1
- * that was added.  Fails as calm_gguf_to_f32. */
+/* Elements of a row. */
+size_t calm_gguf_entry_columns(const calm_gguf_entry *entry);
+
+/* Rows first .. first + n - 1 (elements, of a vector) as the checkpoint has them, into out: in its order, without what
+ * was done to values.  Fails as calm_gguf_to_f32; CALM_ENUMERIC: an element of -exp(A_log) that is not below 0. */
 calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
                                    size_t first, size_t n, float *out);
 

@@ -11,6 +11,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/block_back.h"
+#include "ptq/model/gguf_order.h"
 #include "ptq/model/layout.h"
 
 /* What takes the input scale of a job. */
@@ -32,11 +33,12 @@ struct calm_kind_job {
     const char *stays_float; /* why it is left float unless the user names it; NULL: it is quantized               */
 };
 
-/* llama.cpp's word for a role; `many` and `shared` of experts and of the shared one; NULL: it has none. */
+/* llama.cpp's word for a role; `many` and `shared` of experts and of the shared one; NULL: it has none.  A role with
+ * two words is two tensors there. */
 typedef struct calm_kind_word {
     calm_role role;
-    char permutes;           /* 'q', 'k': its writers of some families permute the rows of heads; 0: never */
-    bool bias;               /* it knows a bias in every architecture                                      */
+    calm_gguf_form form;     /* which rows it holds, and in which order   */
+    bool bias;               /* it knows a bias in every architecture     */
     const char *word, *many, *shared;
 } calm_kind_word;
 
@@ -52,6 +54,9 @@ typedef struct calm_kind_plain {
     calm_plain_form form;
     double eps;              /* of the norm; 0: the family's     */
     const char *word;        /* llama.cpp's, of a tensor with its ending: "attn_sinks.weight"; NULL: it has none  */
+    calm_gguf_form order;    /* of its elements or rows there          */
+    bool minus_exp;          /* it is stored there as -exp of its values */
+    bool taps;               /* [channels, 1, width], a matrix there   */
 } calm_kind_plain;
 
 #define CALM_PLAIN_DIMS 4

@@ -12,8 +12,8 @@ static const calm_kind_job jobs[] = {
 };
 
 /* llama.cpp rotates neighbouring channels for some families, so its writers permute rows of q and k. */
-static const calm_kind_word words[] = {{.role = CALM_ROLE_Q, .permutes = 'q', .bias = true, .word = "attn_q"},
-                                       {.role = CALM_ROLE_K, .permutes = 'k', .bias = true, .word = "attn_k"},
+static const calm_kind_word words[] = {{.role = CALM_ROLE_Q, .form = CALM_GGUF_Q, .bias = true, .word = "attn_q"},
+                                       {.role = CALM_ROLE_K, .form = CALM_GGUF_K, .bias = true, .word = "attn_k"},
                                        {.role = CALM_ROLE_V, .bias = true, .word = "attn_v"},
                                        {.role = CALM_ROLE_O, .word = "attn_output"}};
 

@@ -254,8 +254,10 @@ static const calm_kind_job jobs[] = {
 static const calm_kind_word words[] = {{.role = CALM_ROLE_CONV_IN, .word = "shortconv.in_proj"},
                                        {.role = CALM_ROLE_CONV_OUT, .word = "shortconv.out_proj"}};
 
-static const calm_kind_plain plains[] = {{CALM_PLAIN_CONV, CALM_PLAIN_TENSOR, 0, "shortconv.conv.weight"},
-                                         {CALM_PLAIN_CONV_BIAS, CALM_PLAIN_TENSOR, 0, NULL}};
+static const calm_kind_plain plains[] = {
+    {.plain = CALM_PLAIN_CONV, .form = CALM_PLAIN_TENSOR, .word = "shortconv.conv.weight", .taps = true},
+    {.plain = CALM_PLAIN_CONV_BIAS, .form = CALM_PLAIN_TENSOR},
+};
 
 const calm_kind calm_kind_conv = {
     .name = "conv",

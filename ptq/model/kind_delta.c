@@ -496,9 +496,14 @@ static const calm_kind_job jobs[] = {
 };
 
 static const calm_kind_word words[] = {
-    {.role = CALM_ROLE_DELTA_QKV, .word = "attn_qkv"}, {.role = CALM_ROLE_DELTA_Z, .word = "attn_gate"},
-    {.role = CALM_ROLE_DELTA_B, .word = "ssm_beta"},   {.role = CALM_ROLE_DELTA_A, .word = "ssm_alpha"},
-    {.role = CALM_ROLE_DELTA_BA, .word = "ssm_ba"},    {.role = CALM_ROLE_DELTA_OUT, .word = "ssm_out"},
+    {.role = CALM_ROLE_DELTA_QKV, .form = CALM_GGUF_MIXED, .word = "attn_qkv"},
+    {.role = CALM_ROLE_DELTA_Z, .form = CALM_GGUF_VALUES, .word = "attn_gate"},
+    {.role = CALM_ROLE_DELTA_QKVZ, .form = CALM_GGUF_QKVZ_MIXED, .word = "attn_qkv"},
+    {.role = CALM_ROLE_DELTA_QKVZ, .form = CALM_GGUF_QKVZ_GATE, .word = "attn_gate"},
+    {.role = CALM_ROLE_DELTA_B, .form = CALM_GGUF_GATES, .word = "ssm_beta"},
+    {.role = CALM_ROLE_DELTA_A, .form = CALM_GGUF_GATES, .word = "ssm_alpha"},
+    {.role = CALM_ROLE_DELTA_BA, .word = "ssm_ba"},
+    {.role = CALM_ROLE_DELTA_OUT, .form = CALM_GGUF_VALUE_COLUMNS, .word = "ssm_out"},
 };
 
 /* vLLM stacks them, so both of a pair need one scheme. */
@@ -506,10 +511,12 @@ static const calm_fusion fusions[] = {{{"in_proj_qkv", "in_proj_z", NULL}, "in_p
                                       {{"in_proj_b", "in_proj_a", NULL}, "in_proj_ba"}};
 
 static const calm_kind_plain plains[] = {
-    {CALM_PLAIN_DELTA_CONV, CALM_PLAIN_TENSOR, 0, "ssm_conv1d.weight"},
-    {CALM_PLAIN_DELTA_A_LOG, CALM_PLAIN_TENSOR, 0, "ssm_a"},
-    {CALM_PLAIN_DELTA_DT, CALM_PLAIN_TENSOR, 0, "ssm_dt.bias"},
-    {CALM_PLAIN_DELTA_NORM, CALM_PLAIN_RMS_NORM, 0, "ssm_norm"},
+    {.plain = CALM_PLAIN_DELTA_CONV, .form = CALM_PLAIN_TENSOR, .word = "ssm_conv1d.weight", .order = CALM_GGUF_MIXED,
+     .taps = true},
+    {.plain = CALM_PLAIN_DELTA_A_LOG, .form = CALM_PLAIN_TENSOR, .word = "ssm_a", .order = CALM_GGUF_GATES,
+     .minus_exp = true},
+    {.plain = CALM_PLAIN_DELTA_DT, .form = CALM_PLAIN_TENSOR, .word = "ssm_dt.bias", .order = CALM_GGUF_GATES},
+    {.plain = CALM_PLAIN_DELTA_NORM, .form = CALM_PLAIN_RMS_NORM, .word = "ssm_norm"},
 };
 
 /* In the order in which they are seen. */

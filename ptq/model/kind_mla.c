@@ -16,7 +16,8 @@ static const calm_kind_word words[] = {{.role = CALM_ROLE_Q_FULL, .word = "attn_
                                        {.role = CALM_ROLE_Q_A, .word = "attn_q_a"},
                                        {.role = CALM_ROLE_KV_A, .word = "attn_kv_a_mqa"},
                                        {.role = CALM_ROLE_Q_B, .word = "attn_q_b"},
-                                       {.role = CALM_ROLE_KV_B, .word = "attn_kv_b"},
+                                       {.role = CALM_ROLE_KV_B, .form = CALM_GGUF_KV_KEYS, .word = "attn_k_b"},
+                                       {.role = CALM_ROLE_KV_B, .form = CALM_GGUF_KV_VALUES, .word = "attn_v_b"},
                                        {.role = CALM_ROLE_O, .word = "attn_output"}};
 
 /* Where queries are one product, engines leave the two apart. */

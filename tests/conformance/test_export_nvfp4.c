@@ -131,7 +131,8 @@ TEST(scales_that_do_not_fit)
                                .scales = scales, .global = 1};
         calm_gguf_writer writer = {0};
         ck_ok(calm_scheme_parse(ctx, scheme, &linear.scheme));
-        ck_fails(calm_gguf_put_row(ctx, &writer, &linear, "a.linear", 0, CALM_GGML_NVFP4), CALM_ENUMERIC,
+        ck_fails(calm_gguf_put_row(ctx, &writer, &linear, "a.linear", 0, &(calm_gguf_order){0}, CALM_GGML_NVFP4),
+                 CALM_ENUMERIC,
                  "gguf: a.linear: the scale");
     }
 }

@@ -1,4 +1,9 @@
 /* GGUF files of families whose blocks mix tokens in several ways: what differs from those with attention alone. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
 #include "ptq/export/export.h"
 #include "ptq/model/gguf_names.h"
 #include "ptq/model/model.h"
@@ -15,63 +20,180 @@ static const calm_gguf_entry *find(const calm_gguf_list *list, const char *name)
     return NULL;
 }
 
-/* Blocks without attention have no heads for keys; a convolution's taps are a matrix of floats.  Such a file is no
- * model for calm. */
-TEST(short_convolutions)
+/* Write a family's tiny model as a file of floats, or of `scheme`; kv_b stays float.  *model: the float one, open. */
+static const char *write(const tiny_model *spec, const char *scheme, calm_model **model)
 {
-    static const char *const schemes[] = {"w4a16_g32"};
-    const tiny_model spec = tiny_wide("lfm2");
-    tiny_plan p;
-    calm_model *model;
-    int64_t kv[2];
-    tiny_plan_open(&p, tiny_model_write(&spec));
-    tiny_plan_quantize_family(&p, schemes, 1);
+    const calm_export_options options = {.gguf_float = CALM_EXPORT_F32};
     const calm_exporter *gguf;
-    const calm_export_input input = {.model = p.model, .plan = &p.plan};
     const char *dir = test_directory();
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(spec));
+    const calm_layout *layout = calm_model_layout(p.model);
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        if (layout->jobs[j].kind != CALM_JOB_KV_B)
+            tiny_plan_quantize(&p, j, scheme, TINY_UNSCALED);
+    const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
     ck_ok(calm_exporter_find(ctx, "gguf", &gguf));
     ck_ok(gguf->check(ctx, &input));
     ck_ok(calm_exporter_write(ctx, gguf, &input, dir));
-    const char *path = test_format("%s/%s", dir, gguf->file);
+    if (model)
+        *model = p.model;
+    else
+        calm_model_close(p.model);
+    return test_format("%s/%s", dir, gguf->file);
+}
+
+/* Blocks without attention have no heads for keys; a convolution's taps are a matrix of floats. */
+TEST(short_convolutions)
+{
+    const tiny_model spec = tiny_wide("lfm2");
     calm_gguf *file;
     calm_gguf_list list;
-    ck_ok(calm_gguf_open(ctx, path, &file));
+    int64_t kv[2];
+    ck_ok(calm_gguf_open(ctx, write(&spec, "w4a16_g32", NULL), &file));
     ck_ok(calm_gguf_list_tensors(ctx, file, &list));
     const calm_gguf_key *key = calm_gguf_find_key(file, "lfm2.attention.head_count_kv");
     ck_assert(key && key->array && calm_gguf_int(key, 0, &kv[0]) && calm_gguf_int(key, 1, &kv[1]));
     ck_assert(kv[0] == 0 && kv[1] == (int64_t)spec.n_kv);
     const calm_gguf_entry *taps = find(&list, "model.layers.0.conv.conv.weight");
-    ck_assert(taps && taps->stored->type == CALM_GGML_F32);
-    ck_assert(taps->shape[0] == spec.hidden && taps->shape[1] == 4);
+    ck_assert(taps->stored->type == CALM_GGML_F32 && taps->stored->n_dims == 2 && taps->n_dims == 3);
+    ck_assert(taps->shape[0] == spec.hidden && taps->shape[1] == 1 && taps->shape[2] == 4);
     ck_assert_str_eq(taps->stored->name, "blk.0.shortconv.conv.weight");
     ck_assert_str_eq(find(&list, "model.embedding_norm.weight")->stored->name, "token_embd_norm.weight");
     ck_assert_int_eq(find(&list, "model.layers.0.conv.in_proj.weight")->stored->type, CALM_GGML_Q4_0);
     calm_gguf_close(file);
-    ck_fails(calm_model_open(ctx, path, &model), CALM_EUNSUPPORTED, "calm writes such files and does not read them");
-    calm_model_close(p.model);
 }
 END_OF_TEST
 
+/* Values of a tensor of a model. */
+static float *values_of(const calm_model *model, const char *name, size_t *n)
+{
+    const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
+    float *out;
+    ck_assert_msg(tensor != NULL, "no %s", name);
+    *n = tensor->n_elements;
+    ck_ok(CALM_NEW(ctx, ctx->out, out, *n));
+    ck_ok(calm_tensor_to_f32(ctx, tensor, out));
+    return out;
+}
+
+/* Every tensor of a float file, opened as a model, has the checkpoint's values and shape; exp and log of A_log, below
+ * 8, are each within an ulp. */
+TEST(read_back_as_models)
+{
+    static const char *const families[] = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
+                                           "qwen3_next", "lfm2", "lfm2_moe"};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        tiny_model spec = tiny_wide(families[f]);
+        calm_model *model, *back;
+        spec.bias = false;
+        const char *path = write(&spec, "float", &model);
+        ck_ok(calm_model_open(ctx, path, &back));
+        const calm_safetensors *set = calm_model_tensors(model);
+        for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+            const calm_tensor *expected = calm_safetensors_at(set, i);
+            const calm_tensor *found = calm_safetensors_find(calm_model_tensors(back), expected->name);
+            const double within = strstr(expected->name, "A_log") ? 4 * 8 * FLT_EPSILON : 0;
+            size_t n, m;
+            ck_assert_msg(found && found->n_dims == expected->n_dims, "%s: %s", families[f], expected->name);
+            ck_assert_mem_eq(found->shape, expected->shape, (size_t)expected->n_dims * sizeof *found->shape);
+            const float *a = values_of(model, expected->name, &n), *b = values_of(back, expected->name, &m);
+            ck_assert_uint_eq(n, m);
+            for (size_t k = 0; k < n; k++)
+                ck_assert_msg(fabs((double)a[k] - (double)b[k]) <= within, "%s: %s [%zu]", families[f], expected->name,
+                              k);
+        }
+        calm_model_close(back);
+        calm_model_close(model);
+    }
+}
+END_OF_TEST
+
+/* ---- what cannot be written ---- */
+
+static void check_refused(const tiny_model *spec, const char *scheme, const char *words)
+{
+    const calm_exporter *gguf;
+    tiny_plan p;
+    tiny_plan_open(&p, tiny_model_write(spec));
+    tiny_plan_quantize_all(&p, &scheme, 1, TINY_UNSCALED);
+    const calm_export_input input = {.model = p.model, .plan = &p.plan};
+    ck_ok(calm_exporter_find(ctx, "gguf", &gguf));
+    ck_fails(gguf->check(ctx, &input), CALM_EUNSUPPORTED, words);
+    calm_model_close(p.model);
+}
+
 TEST(refused_by_name)
 {
-    static const char *const families[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2_moe"};
-    static const char *const schemes[] = {"float"};
-    for (size_t i = 0; i < 4; i++) {
-        const tiny_model spec = tiny_wide(families[i]);
-        const calm_exporter *gguf;
-        tiny_plan p;
-        tiny_plan_open(&p, tiny_model_write(&spec));
-        tiny_plan_quantize_family(&p, schemes, 1);
-        const calm_export_input input = {.model = p.model, .plan = &p.plan};
-        ck_ok(calm_exporter_find(ctx, "gguf", &gguf));
-        ck_fails(gguf->check(ctx, &input), CALM_EUNSUPPORTED,
-                 test_format("calm does not write %s models to GGUF", families[i]));
-        calm_model_close(p.model);
-    }
+    tiny_model delta = tiny_wide("qwen3_5"), latent = tiny_wide("deepseek_v3"), conv = tiny_wide("lfm2_moe");
+    delta.bias = latent.bias = conv.bias = false;
+    check_refused(&delta, "w4a16_g32",
+                  "model.layers.0.linear_attn.out_proj: llama.cpp has its heads of 16 columns in another order, so "
+                  "blocks of 32 of Q4_0 do not stay together; leave it float (`--keep-float`)");
+    delta.head_dim = 8;    /* keys have 16 */
+    check_refused(&delta, "float", "linear_key_head_dim is not linear_value_head_dim");
+    check_refused(&latent, "w4a16_g32",
+                  "model.layers.0.self_attn.kv_b_proj is quantized, and llama.cpp has the rows of its keys as columns");
+    latent.extra = "\"rope_interleave\": false";
+    check_refused(&latent, "float", "rope_interleave is false");
+    conv.extra = "\"routed_scaling_factor\": 2.0";
+    check_refused(&conv, "float", "routed_scaling_factor is not 1");
+    conv.extra = "\"norm_topk_prob\": false";
+    check_refused(&conv, "float", "norm_topk_prob is not set");
+}
+END_OF_TEST
+
+/* ---- files that are wrong ---- */
+
+/* Replace bytes [n] where they are for the first time in a file. */
+static void replace(const char *path, const void *from, const void *to, size_t n)
+{
+    size_t size;
+    char *text;
+    ck_ok(calm_read_file(ctx, path, (size_t)1 << 24, &text, &size));
+    char *at = memmem(text, size, from, n);
+    ck_assert_ptr_nonnull(at);
+    memcpy(at, to, n);
+    ck_ok(calm_write_file(ctx, path, text, size));
+}
+
+static void check_wrong(const tiny_model *spec, const char *from, const char *to, const char *words)
+{
+    const char *path = write(spec, "float", NULL);
+    calm_model *model;
+    replace(path, from, to, strlen(from));
+    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, words);
+}
+
+/* A key under another name is missing; a part without the other; sizes that keys do not give. */
+TEST(wrong_files)
+{
+    tiny_model delta = tiny_wide("qwen3_next"), latent = tiny_wide("deepseek_v3"), conv = tiny_wide("lfm2");
+    delta.bias = latent.bias = conv.bias = false;
+    check_wrong(&delta, "qwen3next.ssm.group_count", "qwen3next.ssm.group_covnt",
+                "key qwen3next.ssm.group_count: expected a whole number from 1 to 2^24");
+    check_wrong(&delta, "blk.0.attn_gate.weight", "blk.0.attn_gait.weight",
+                "tensor blk.0.attn_qkv.weight: no blk.0.attn_gate.weight next to it");
+    check_wrong(&delta, "blk.0.attn_gate.weight", "blk.0.ssm_outxx.weight",
+                "tensor blk.0.attn_qkv.weight: no blk.0.attn_gate.weight next to it");
+    check_wrong(&latent, "deepseek2.attention.value_length_mla", "deepseek2.attention.value_length_mlb",
+                "key deepseek2.attention.value_length_mla: expected a whole number from 1 to 2^24");
+    check_wrong(&latent, "blk.0.attn_v_b.weight", "blk.0.attn_w_b.weight",
+                "tensor blk.0.attn_k_b.weight: no blk.0.attn_v_b.weight next to it");
+    check_wrong(&conv, "lfm2.shortconv.l_cache", "lfm2.shortconv.l_cachf", "key lfm2.shortconv.l_cache: it is missing");
+    /* One more head of keys than there is: u32 behind the key's name and type. */
+    const char *path = write(&delta, "float", NULL);
+    calm_model *model;
+    replace(path, "ssm.group_count\4\0\0\0\2", "ssm.group_count\4\0\0\0\3", 20);
+    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "ssm.time_step_rank: expected a multiple of");
+    path = write(&latent, "float", NULL);
+    replace(path, "value_length_mla\4\0\0\0\x10", "value_length_mla\4\0\0\0\x11", 21);
+    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "tensor blk.0.attn_v_b.weight: expected sizes");
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, refused_by_name, NULL});
+    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, read_back_as_models, refused_by_name,
+                                                      wrong_files, NULL});
 }

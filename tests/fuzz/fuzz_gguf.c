@@ -93,9 +93,10 @@ static void check_list(calm_ctx *ctx, const calm_gguf *file)
     }
     for (size_t i = 0; i < list.n; i++) {
         const calm_gguf_entry *entry = &list.entries[i];
-        const size_t rows = entry->shape[0], n = rows * entry->shape[1];
+        const size_t rows = entry->shape[0], n = rows * calm_gguf_entry_columns(entry);
+        const size_t held = entry->stored->n_elements + (entry->rest ? entry->rest->n_elements : 0);
         const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        if (n > entry->stored->n_elements || (entry->name && !entry->name[0]))
+        if (n > held || (entry->name && !entry->name[0]))
             abort();
         if (n <= MOST_ELEMENTS && calm_alloc(ctx, ctx->scratch, &values, n, sizeof *values, "values") == CALM_OK &&
             calm_gguf_entry_to_f32(ctx, &list, entry, 0, rows, values) == CALM_OK)

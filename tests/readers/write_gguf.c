@@ -48,12 +48,13 @@ static void read_back(const char *folder)
             tensors[n++] = (calm_tensor){.name = list.entries[i].name,
                                          .dtype = CALM_F32,
                                          .n_dims = list.entries[i].n_dims,
-                                         .shape = {list.entries[i].shape[0], list.entries[i].shape[1]}};
+                                         .shape = {list.entries[i].shape[0], list.entries[i].shape[1],
+                                                   list.entries[i].shape[2]}};
     ck_ok(calm_safetensors_begin(ctx, &writer, test_format("%s/calm.safetensors", folder), tensors, n));
     for (size_t i = 0; i < list.n; i++) {
         const calm_gguf_entry *entry = &list.entries[i];
         const calm_arena_mark mark = calm_arena_save(ctx->scratch);
-        const size_t elements = entry->shape[0] * (entry->n_dims == 2 ? entry->shape[1] : 1);
+        const size_t elements = entry->shape[0] * calm_gguf_entry_columns(entry);
         float *values;
         if (!entry->name)
             continue;

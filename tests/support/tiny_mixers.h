@@ -4,8 +4,8 @@
 #ifndef CALM_TESTS_TINY_MIXERS_H
 #define CALM_TESTS_TINY_MIXERS_H
 
-#define KEY_DIM 16    /* of a head of a delta net */
-#define TAPS    4     /* of a convolution         */
+#define KEY_DIM 16    /* least of a head of a delta net */
+#define TAPS    4     /* of a convolution               */
 
 #define DELTA                                                                                                \
     {L "linear_attn.conv1d.weight", 'c', 't', EVEN}, {L "linear_attn.A_log", 'H', 0, EVEN},                  \
@@ -46,7 +46,7 @@ static const tensor_row lfm2_moe[] = {LFM2, LFM2_MLP("feed_forward", 'M', DENSE)
 
 /* Settings of their configs. */
 #define DELTAS(more)                                                                                         \
-    ROTARY ", \"linear_num_key_heads\": 2, \"linear_key_head_dim\": 16, \"linear_conv_kernel_dim\": 4" more
+    ROTARY ", \"linear_num_key_heads\": 2, \"linear_conv_kernel_dim\": 4" more
 #define CONVS(more)                                                                                          \
     "\"rope_theta\": 10000.0, \"norm_eps\": 1e-6, \"conv_L_cache\": 4" more
 

@@ -30,7 +30,7 @@ typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD
  * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
  * three times D, R buckets of distances, H heads, 2 twice Q; of latent attention q rows of all queries, r and l the
  * ranks of queries and of keys, a rows of kv_a, b of kv_b, o columns of o; of delta nets with as many value heads as Q
- * has and two of KEY_DIM for keys c all channels of the convolution, f those with z, B twice H. */
+ * has and two of key_dim() for keys c all channels of the convolution, f those with z, B twice H. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
@@ -292,6 +292,12 @@ tiny_model tiny_wide(const char *family)
     return model;
 }
 
+/* Of a head of a delta net, as wide as its values where those are not narrower. */
+static size_t key_dim(const tiny_model *m)
+{
+    return m->head_dim < KEY_DIM ? KEY_DIM : m->head_dim;
+}
+
 static size_t size_of(const tiny_model *m, char size)
 {
     const size_t q = m->n_heads * m->head_dim, kv = m->n_kv * m->head_dim;
@@ -314,8 +320,8 @@ static size_t size_of(const tiny_model *m, char size)
     case '1': return 1;
     case '2': return 2 * q;
     case 't': return TAPS;
-    case 'c': return 4 * KEY_DIM + q;
-    case 'f': return 4 * KEY_DIM + 2 * q;
+    case 'c': return 4 * key_dim(m) + q;
+    case 'f': return 4 * key_dim(m) + 2 * q;
     case 'B': return 2 * m->n_heads;
     case '3': return 3 * m->hidden;
     case 'R': return 32;
@@ -503,7 +509,7 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
 /* Which blocks have another mixer than attention, and its sizes that follow from the model's; "" where none has. */
 static const char *mixers_text(const tiny_model *model, const struct family *family)
 {
-    const bool delta = strstr(family->config, "linear_key_head_dim");
+    const bool delta = strstr(family->config, "linear_num_key_heads");
     if (!delta && !strstr(family->config, "conv_L_cache"))
         return "";
     const char *text = ", \"layer_types\": [";
@@ -511,8 +517,9 @@ static const char *mixers_text(const tiny_model *model, const struct family *fam
         text = test_format("%s%s\"%s\"", text, i ? ", " : "",
                            i % 2 ? "full_attention" : delta ? "linear_attention" : "conv");
     return !delta ? test_format("%s]", text)
-                  : test_format("%s], \"linear_num_value_heads\": %zu, \"linear_value_head_dim\": %zu", text,
-                                model->n_heads, model->head_dim);
+                  : test_format("%s], \"linear_num_value_heads\": %zu, \"linear_value_head_dim\": %zu, "
+                                "\"linear_key_head_dim\": %zu", text,
+                                model->n_heads, model->head_dim, key_dim(model));
 }
 
 void tiny_model_write_config(const tiny_model *model, const char *dir)

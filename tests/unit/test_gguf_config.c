@@ -2,11 +2,14 @@
 #include "ptq/model/gguf_config.h"
 
 #include "ptq/model/config.h"
+#include "ptq/model/kind.h"
 #include "tests/support/good_checkpoint.h"
 #include "tests/support/harness.h"
 
 static const char *const families[] = {"llama",  "qwen2",  "qwen3", "qwen2_moe", "qwen3_moe",
-                                       "gemma2", "gemma3", "olmo2", "glm4_moe", "minimax_m2", "ernie4_5_moe", NULL};
+                                       "gemma2", "gemma3", "olmo2", "glm4_moe", "minimax_m2", "ernie4_5_moe",
+                                       "deepseek_v2", "deepseek_v3", "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2",
+                                       "lfm2_moe", NULL};
 
 static tiny_model spec_of(const char *family)
 {
@@ -19,6 +22,10 @@ static tiny_model spec_of(const char *family)
     }
     spec.tied = true;
     if (strcmp(family, "glm4_moe") == 0 || strcmp(family, "ernie4_5_moe") == 0)
+        spec.n_dense = 1;
+    if (strncmp(family, "qwen3_5", 7) == 0 || strcmp(family, "qwen3_next") == 0)
+        spec.head_dim = 32;
+    if (strncmp(family, "deepseek", 8) == 0 || strcmp(family, "lfm2_moe") == 0)
         spec.n_dense = 1;
     if (strcmp(family, "glm4_moe") == 0) {
         spec.n_experts = 6;
@@ -47,6 +54,12 @@ static void check_config(const calm_config *found, const calm_config *expected, 
     ck_assert_uint_eq(found->max_positions, expected->max_positions);
     ck_assert(found->norm_eps == expected->norm_eps);
     ck_assert(found->attention_scale == expected->attention_scale);
+    ck_assert_mem_eq(&found->latent, &expected->latent, sizeof found->latent);
+    ck_assert_mem_eq(&found->delta, &expected->delta, sizeof found->delta);
+    ck_assert_uint_eq(found->conv_width, expected->conv_width);
+    for (size_t i = 0; i < found->n_blocks; i++)
+        ck_assert_ptr_eq(calm_kind_at(found, i, CALM_SUBLAYER_ATTENTION),
+                         calm_kind_at(expected, i, CALM_SUBLAYER_ATTENTION));
     ck_assert(found->attention_cap == expected->attention_cap && found->logit_cap == expected->logit_cap);
     ck_assert(found->embedding_scale == expected->embedding_scale);
     ck_assert_int_eq(found->activation, expected->activation);
@@ -99,7 +112,7 @@ TEST(every_family)
         calm_json_free(original);
         calm_gguf_close(file);
     }
-    ck_assert_uint_ge(n, 9);
+    ck_assert_uint_ge(n, 16);
 }
 END_OF_TEST
 

@@ -25,9 +25,7 @@ TEST(both_ways)
         calm_model *model = open_family(tiny_families[f]);
         const calm_arch *arch = calm_model_config(model)->arch;
         const calm_safetensors *set = calm_model_tensors(model);
-        const bool has_none = calm_arch_listed("phi3 deepseek_v2 deepseek_v3 glm4_moe_lite qwen3_5 qwen3_5_moe "
-                                               "qwen3_next lfm2_moe bert bert_mlm", ' ',
-                                               tiny_families[f]);    /* no files of these */
+        const bool has_none = calm_arch_listed("phi3 bert bert_mlm", ' ', tiny_families[f]);    /* no files of these */
         ck_assert_msg(!calm_gguf_arch_of(arch) == has_none, "%s", tiny_families[f]);
         for (size_t i = 0; calm_gguf_arch_of(arch) && i < calm_safetensors_count(set); i++) {
             const char *name = calm_safetensors_at(set, i)->name;
@@ -46,7 +44,17 @@ TEST(both_ways)
             ck_ok(calm_gguf_name_of(ctx, arch, calm_model_prefix(model), &back, &found));
             ck_assert_ptr_nonnull(found);
             ck_assert_str_eq(found, name);
-            ck_assert(back.permutes == spot.permutes && back.plus_one == spot.plus_one);
+            ck_assert(back.form == spot.form && back.plus_one == spot.plus_one);
+            ck_assert(back.minus_exp == spot.minus_exp && back.taps == spot.taps);
+            bool first;
+            ck_assert(calm_gguf_order_is_part(spot.form, &first) == (spot.rest != NULL));
+            if (!spot.rest)
+                continue;
+            /* Its other part has the same name. */
+            back = (calm_gguf_spot){.name = spot.rest, .expert = CALM_NO_EXPERT};
+            ck_ok(calm_gguf_name_of(ctx, arch, calm_model_prefix(model), &back, &found));
+            ck_assert_str_eq(found, name);
+            ck_assert(first && back.form == spot.rest_form && calm_gguf_order_is_part(back.form, &first) && !first);
         }
         calm_model_close(model);
     }
@@ -68,8 +76,27 @@ TEST(known_names)
         const char *family, *name, *expected;
         long expert;
         bool plus_one;
-        char permutes;
+        calm_gguf_form form;
     } rows[] = {
+        {"deepseek_v3", "model.layers.4.self_attn.kv_b_proj.weight", "blk.4.attn_k_b.weight", -1, false,
+         CALM_GGUF_KV_KEYS},
+        {"glm4_moe_lite", "model.layers.4.self_attn.kv_a_proj_with_mqa.weight", "blk.4.attn_kv_a_mqa.weight", -1, false,
+         0},
+        {"deepseek_v2", "model.layers.4.self_attn.kv_a_layernorm.weight", "blk.4.attn_kv_a_norm.weight", -1, false, 0},
+        {"qwen3_next", "model.layers.1.linear_attn.in_proj_qkvz.weight", "blk.1.attn_qkv.weight", -1, false,
+         CALM_GGUF_QKVZ_MIXED},
+        {"qwen3_next", "model.layers.1.linear_attn.in_proj_ba.weight", "blk.1.ssm_ba.weight", -1, false, 0},
+        {"qwen3_next", "model.layers.1.linear_attn.out_proj.weight", "blk.1.ssm_out.weight", -1, false, 0},
+        {"qwen3_5", "model.layers.1.linear_attn.A_log", "blk.1.ssm_a", -1, false, CALM_GGUF_GATES},
+        {"qwen3_5", "model.layers.1.linear_attn.dt_bias", "blk.1.ssm_dt.bias", -1, false, CALM_GGUF_GATES},
+        {"qwen3_5", "model.layers.1.linear_attn.norm.weight", "blk.1.ssm_norm.weight", -1, false, 0},
+        {"qwen3_5", "model.layers.1.linear_attn.out_proj.weight", "blk.1.ssm_out.weight", -1, false,
+         CALM_GGUF_VALUE_COLUMNS},
+        {"qwen3_5_moe", "model.layers.1.post_attention_layernorm.weight", "blk.1.post_attention_norm.weight", -1, true,
+         0},
+        {"qwen3_5_moe", "model.layers.3.self_attn.q_norm.weight", "blk.3.attn_q_norm.weight", -1, true, 0},
+        {"lfm2_moe", "model.layers.2.feed_forward.expert_bias", "blk.2.exp_probs_b.bias", -1, false, 0},
+        {"lfm2_moe", "model.layers.2.feed_forward.experts.1.w2.weight", "blk.2.ffn_down_exps.weight", 1, false, 0},
         {"gpt_oss", "model.layers.3.self_attn.sinks", "blk.3.attn_sinks.weight", -1, false, 0},
         {"gpt_oss", "model.layers.3.mlp.router.bias", "blk.3.ffn_gate_inp.bias", -1, false, 0},
         {"gpt_oss", "model.layers.3.mlp.experts.12.up_proj.bias", "blk.3.ffn_up_exps.bias", 12, false, 0},
@@ -79,8 +106,8 @@ TEST(known_names)
         {"qwen3", "lm_head.weight", "output.weight", -1, false, 0},
         {"qwen3", "model.layers.10.self_attn.q_norm.weight", "blk.10.attn_q_norm.weight", -1, false, 0},
         {"qwen2", "model.layers.0.self_attn.k_proj.bias", "blk.0.attn_k.bias", -1, false, 0},
-        {"llama", "model.layers.3.self_attn.q_proj.weight", "blk.3.attn_q.weight", -1, false, 'q'},
-        {"mistral", "model.layers.3.self_attn.k_proj.weight", "blk.3.attn_k.weight", -1, false, 'k'},
+        {"llama", "model.layers.3.self_attn.q_proj.weight", "blk.3.attn_q.weight", -1, false, CALM_GGUF_Q},
+        {"mistral", "model.layers.3.self_attn.k_proj.weight", "blk.3.attn_k.weight", -1, false, CALM_GGUF_K},
         {"llama", "model.layers.3.post_attention_layernorm.weight", "blk.3.ffn_norm.weight", -1, false, 0},
         {"gemma2", "model.layers.1.post_attention_layernorm.weight", "blk.1.post_attention_norm.weight", -1, true, 0},
         {"gemma2", "model.layers.1.pre_feedforward_layernorm.weight", "blk.1.ffn_norm.weight", -1, true, 0},
@@ -109,7 +136,7 @@ TEST(known_names)
         ck_assert_msg(known, "%s", rows[i].name);
         ck_assert_str_eq(spot.name, rows[i].expected);
         ck_assert_int_eq(spot.expert, rows[i].expert);
-        ck_assert(spot.plus_one == rows[i].plus_one && spot.permutes == rows[i].permutes);
+        ck_assert(spot.plus_one == rows[i].plus_one && spot.form == rows[i].form);
     }
 }
 END_OF_TEST
