@@ -1,5 +1,5 @@
 /* calm bench: how near the hot loops run to what this machine and OpenBLAS on it give, as ratios within one run;
- * quantize is in bench_quantize.c, scaling in bench_scaling.c, cluster in bench_cluster.c. */
+ * quantize, kernels, scaling and cluster are in bench_NAME.c. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include "cli/bench_backward.h"
 #include "cli/bench_cluster.h"
+#include "cli/bench_kernels.h"
 #include "cli/bench_quantize.h"
 #include "cli/bench_scaling.h"
 #include "cli/bench_timing.h"
@@ -322,10 +323,15 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, (size_t)o->repeats, o->json};
         return calm_bench_quantize_run(ctx, &quantize);
     }
+    if (strcmp(subject, "kernels") == 0) {
+        const calm_bench_kernels kernels = {(size_t)o->tokens, (size_t)o->hidden, (size_t)o->inner,
+                                            (size_t)o->repeats, o->json};
+        return calm_bench_kernels_run(ctx, &kernels);
+    }
     const bool backward = strcmp(subject, "backward") == 0, scales = strcmp(subject, "scaling") == 0;
     if (!forward && !backward && !scales && strcmp(subject, "gram") != 0)
-        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize, scaling or "
-                                        "cluster",
+        return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize, kernels, "
+                                         "scaling or cluster",
                          subject);
     const bool bf16 = o->spec.calib_dtype == 1;
     if (backward && bf16)
@@ -350,23 +356,26 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 const calm_command calm_cmd_bench = {
     .name = "bench",
     .summary = "share of the machine's peak that the hot loops reach",
-    .arguments = "[forward|backward|gram|quantize|scaling|cluster]",
+    .arguments = "[forward|backward|gram|quantize|kernels|scaling|cluster]",
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, "
         "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
         "the CPU; with --calib-dtype bf16 products of the first two, and of scaling, are of bfloat16.  backward: "
         "forward and backward pass of that block over one window, on all threads.  quantize: one linear by GPTQ on "
         "one thread, next to the time that the Cholesky and dgemm rates of the same run allow, and the other "
-        "algorithms.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, ... and all "
-        "threads, and the serial share that Amdahl's law gives these times.  All take turns in one process, after a "
-        "run to warm up, and the median counts.  Where the middle half of the runs spreads over more than 10 % of "
-        "the median there is no figure (null with --json): the machine has other work to do.  "
+        "algorithms.  kernels: linears of --hidden and --inner as products of whole numbers (W8A8, W4A8) on up to "
+        "--tokens rows, next to sgemm and the peak of the instructions that multiply them (CALM_SIMD names others); "
+        "quantizing the rows is not timed.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, "
+        "... and all threads, and the serial share that Amdahl's law gives these times.  All take turns in one process "
+        "after a run to warm up, and the median counts.  Where the middle half of the runs spreads over more than 10 % "
+        "of the median there is no figure (null with --json): the machine has other work to do.  "
         "cluster: how long calm quantize would take for a model on 1, 2, 4, ... ranks, with the memory of each and the "
         "bytes between them: the forecast of --dry-run, block by block, replayed as the ranks divide it "
         "(docs/cluster.md).  Of the weights nothing is read but names and shapes.  The options of candidates and "
         "calibration are for it alone, but for --tokens and --calib-dtype, which are the others'.",
     .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"
-                "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n  calm bench scaling\n"
+                "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n  calm bench kernels --tokens 512\n"
+                "  calm bench scaling\n"
                 "  calm bench cluster --model Qwen3-8B --bits 4 --threads 32 --rate 1500 --bandwidth 10\n",
     .max_args = 1,
     .spec = CALM_SPEC_SHARED,

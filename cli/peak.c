@@ -27,7 +27,7 @@ static volatile float sink;
             do_all(STEP)                                                                                               \
         }                                                                                                              \
         term = do_all(PLUS) term;                                                                                      \
-        sink = ((const float *)&term)[0];                                                                              \
+        sink = (float)term[0];                                                                                         \
     }
 #define PLUS(i) a##i +
 
@@ -78,6 +78,38 @@ const calm_peak *calm_peak_of_cpu(bool bf16)
         return &loops[1];
     return __builtin_cpu_supports("avx") ? &loops[2] : &loops[3];
 }
+
+/* Whole numbers: chains begin with different ones, too. */
+#define fill(x) _mm512_set1_epi32((int)((x) * 32))
+#define STEP(i) a##i = _mm512_dpbusd_epi32(a##i, factor, term);
+LOOP(bytes_wide, __attribute__((target("avx512f,avx512vnni"))), __m512i, DO_12)
+#undef fill
+#undef STEP
+
+#define fill(x) _mm256_set1_epi32((int)((x) * 32))
+#define STEP(i) a##i = _mm256_dpbusd_avx_epi32(a##i, factor, term);
+LOOP(bytes, __attribute__((target("avx2,avxvnni"))), __m256i, DO_12)
+#undef STEP
+#define STEP(i) a##i = _mm256_madd_epi16(a##i, (i) % 2 ? factor : term);
+LOOP(halves, __attribute__((target("avx2"))), __m256i, DO_12)
+#undef fill
+#undef STEP
+
+#define fill(x) _mm_set1_epi32((int)((x) * 32))
+#define STEP(i) a##i = _mm_madd_epi16(a##i, (i) % 2 ? factor : term);
+LOOP(halves_sse2, , __m128i, DO_12)
+#undef fill
+#undef STEP
+
+const calm_peak *calm_peak_of_ints(calm_int_set set)
+{
+    static const calm_peak loops[CALM_N_INT_SETS] = {
+        {"SSE2 products of 16 bits", 12.0 * 8 * 2 * ROUNDS, halves_sse2},
+        {"AVX2 products of 16 bits", 12.0 * 16 * 2 * ROUNDS, halves},
+        {"AVX-VNNI products of 8 bits", 12.0 * 32 * 2 * ROUNDS, bytes},
+        {"AVX512-VNNI products of 8 bits", 12.0 * 64 * 2 * ROUNDS, bytes_wide}};
+    return &loops[set];
+}
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 
@@ -103,5 +135,14 @@ const calm_peak *calm_peak_of_cpu(bool bf16)
     static const calm_peak loop = {"products and sums of 4 lanes", 16.0 * 4 * ROUNDS, plain};
     (void)bf16;
     return &loop;
+}
+#endif
+
+#if !defined(__x86_64__)
+/* Plain C alone, which the compiler makes what it can of: the loop of floats. */
+const calm_peak *calm_peak_of_ints(calm_int_set set)
+{
+    (void)set;
+    return calm_peak_of_cpu(false);
 }
 #endif

@@ -1,0 +1,18 @@
+/* calm bench kernels: the rate of products of whole numbers, by shape. */
+#ifndef CALM_CLI_BENCH_KERNELS_H
+#define CALM_CLI_BENCH_KERNELS_H
+
+#include "cli/bench_timing.h"
+
+/* Linears hidden -> inner and inner -> hidden, on 1, 8, 64, 512 and 4096 rows as far as `tokens` goes. */
+typedef struct calm_bench_kernels {
+    size_t tokens, hidden, inner, repeats;
+    bool json;
+} calm_bench_kernels;
+
+/* Time W8A8 and W4A8 (groups of 128, and a scale per row) of each shape by the instructions that calm_int_choose says,
+ * next to sgemm and the peak of these instructions in the same run, and print a table or JSON.  Rows are quantized
+ * beforehand.  Fails as calm_int_choose. */
+calm_status calm_bench_kernels_run(calm_ctx *ctx, const calm_bench_kernels *bench);
+
+#endif
