@@ -365,11 +365,12 @@ typedef enum calm_dtype {
 typedef enum calm_act_rule {
     CALM_ACT_RULE_COMPRESSED_TENSORS,
     CALM_ACT_RULE_VLLM,
-    CALM_ACT_RULE_FP8,      /* to small floats, of schemes with such weights alone */
+    CALM_ACT_RULE_FP8,      /* to small floats, a scale per token */
     CALM_ACT_RULE_MXFP4,
     CALM_ACT_RULE_NVFP4,
     CALM_ACT_RULE_STATIC,   /* one scale for all tokens, found beforehand */
-    CALM_ACT_RULE_FP8_GROUPS    /* to small floats, of 128 channels at a time */
+    CALM_ACT_RULE_FP8_GROUPS,   /* to small floats, of 128 channels at a time */
+    CALM_ACT_RULE_FP8_STATIC    /* to small floats, one scale for all tokens, found beforehand */
 } calm_act_rule;
 
 /* A number format: "w4a16_g128". */

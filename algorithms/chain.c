@@ -356,10 +356,10 @@ bool calm_algorithm_is_preset(const calm_algorithm *algorithm)
 unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme *scheme, bool biased)
 {
     const bool corrects = algorithm->caps & CALM_SETS_BIAS && biased;
-    /* Scales of activations that are multiples of a number that comes of the largest input, or one fitted to rows. */
-    const bool fixed = scheme->act_rule == CALM_ACT_RULE_STATIC;
-    const unsigned range = fixed ? CALM_NEEDS_ABSMAX | CALM_NEEDS_SAMPLES
-                           : scheme->act_rule == CALM_ACT_RULE_NVFP4 ? CALM_NEEDS_ABSMAX : 0u;
+    /* Scales of activations that come of the largest input, or one fitted to rows. */
+    const bool largest = scheme->act_rule == CALM_ACT_RULE_NVFP4 || scheme->act_rule == CALM_ACT_RULE_FP8_STATIC;
+    const unsigned range = scheme->act_rule == CALM_ACT_RULE_STATIC ? CALM_NEEDS_ABSMAX | CALM_NEEDS_SAMPLES
+                           : largest                                ? CALM_NEEDS_ABSMAX : 0u;
     return (algorithm->caps & CALM_NEEDS_DATA) | (corrects && scheme->act_bits ? CALM_NEEDS_SAMPLES : 0u) | range;
 }
 

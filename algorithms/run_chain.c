@@ -325,7 +325,7 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
     return (calm_job_shape){.out = out, .in = in, .group = group < in ? group : in,
                             .n_groups = calm_scheme_groups(scheme, in), .n_threads = 1, .symmetric = scheme->symmetric,
                             .family = scheme->family,
-                            .fixed_inputs = scheme->act_rule == CALM_ACT_RULE_STATIC};
+                            .fixed_inputs = calm_act_rule_is_static(scheme->act_rule)};
 }
 
 /* The job in the form that parts change: a copy, so that candidates do not meet each other's changes. */
@@ -405,7 +405,7 @@ static calm_status set_act_scale(calm_ctx *ctx, calm_problem *problem)
     const calm_job *job = problem->job;
     double *weights;
     CALM_SCOPED_SCRATCH(ctx);
-    if (job->scheme.act_rule != CALM_ACT_RULE_STATIC)
+    if (!calm_act_rule_is_static(job->scheme.act_rule))
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, weights, problem->in));
     for (size_t i = 0; i < problem->out * problem->in; i++)

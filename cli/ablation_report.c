@@ -47,6 +47,51 @@ static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table 
 
 /* ---- readable tables: rounded, empty columns left out ---- */
 
+/* Is a row the first of its plan?  One without a plan is. */
+static bool is_first(const calm_ablation *of, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (of->rows[index].plan >= 0 && of->rows[i].plan == of->rows[index].plan)
+            return false;
+    return true;
+}
+
+/* For a terminal: one row for each plan, in the width of 80; the files have all columns of all rows. */
+static void plans_table(const calm_ablation *of, calm_table *table)
+{
+    calm_table_columns(table, of->encoder ? "choice|#rel. error|#1 - cosine" : "choice|#perplexity|#KL");
+    calm_table_columns(table, "#minus best|#+- s.e.|#differs|#seconds|failure");
+    for (size_t i = 0; i < of->n_rows - of->n_seed_rows; i++) {
+        const calm_ablation_row *row = &of->rows[i];
+        if (!is_first(of, i))
+            continue;
+        CALM_CELLS(table, CALM_TEXT(row->name), CALM_FIXED(of->encoder ? row->error : row->ppl, of->encoder ? 5 : 4),
+                   CALM_FIXED(row->loss, 5), CALM_SIGNED(row->delta, 5), CALM_FIXED(row->se, 5));
+        if (row->differs < 0)
+            CALM_CELLS(table, CALM_EMPTY);
+        else
+            calm_table_format(table, "%lld of %lld", row->differs, row->units);
+        CALM_CELLS(table, CALM_FIXED(row->seconds, 1), CALM_TEXT(row->failure));
+    }
+    calm_table_drop_empty(table);
+}
+
+/* What led to the plan of each such row: a line that a terminal folds. */
+static void put_equal(const calm_ctx *ctx, const calm_ablation *of, calm_text *out)
+{
+    const size_t n = of->n_rows - of->n_seed_rows;
+    for (size_t i = 0; i < n; i++) {
+        CALM_SCOPED_TEXT(line);
+        size_t n_equal = 0;
+        calm_text_printf(&line, "  the plan of %s is also that of", of->rows[i].name);
+        for (size_t k = i + 1; k < n && of->rows[i].plan >= 0 && is_first(of, i); k++)
+            if (of->rows[k].plan == of->rows[i].plan)
+                calm_text_printf(&line, "%s %s", n_equal++ ? "," : "", of->rows[k].name);
+        if (n_equal && line.data)
+            calm_table_fold(ctx, line.data, out);
+    }
+}
+
 /* All rows but those of seeds. */
 static void rows_table(const calm_ablation *of, calm_table *table)
 {
@@ -120,7 +165,9 @@ static calm_status put_scheme(calm_ctx *ctx, const calm_ablation *of, bool markd
 {
     const char *indent = markdown ? "- " : "  ";
     calm_text_printf(out, markdown ? "## %s\n\n" : "%s\n\n", of->scheme);
-    CALM_TRY(put_table(ctx, of, rows_table, markdown, out));
+    CALM_TRY(put_table(ctx, of, markdown ? rows_table : plans_table, markdown, out));
+    if (!markdown)
+        put_equal(ctx, of, out);
     if (!isnan(of->float_ppl))
         calm_text_printf(out, "%sfloat: perplexity %.4f\n", indent, of->float_ppl);
     calm_text_printf(out, "%s%zu %s %zu tokens; all candidates took %.1f s to quantize, which every hybrid needs\n",

@@ -91,8 +91,11 @@ static void look_at_cpu(const calm_ctx *ctx, findings *f)
 static void look_at_kernels(findings *f)
 {
     const char *variable = getenv(CALM_BLAS_VARIABLE), *loaded = calm_linalg_kernels();
-    const char *best = calm_blas_choose(calm_cpu_features(), loaded, NULL, NULL);
-    note(f, "variable", CALM_BLAS_VARIABLE " is %s", variable ? variable : "not set");
+    const char *best = calm_blas_choose(calm_cpu_features(), loaded, NULL, NULL), *own = calm_kernels_replaced();
+    if (own)    /* the variable is calm's, for the process that it became */
+        note(f, "variable", CALM_BLAS_VARIABLE " is not set: OpenBLAS takes %s by itself, calm %s", own, loaded);
+    else
+        note(f, "variable", CALM_BLAS_VARIABLE " is %s", variable ? variable : "not set");
     if (strcasecmp(best, loaded) != 0)
         warn(f, CALM_BLAS_VARIABLE " keeps calm from faster kernels of this CPU: unset it");
 }

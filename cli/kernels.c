@@ -104,6 +104,12 @@ calm_status calm_kernels_pin_run(calm_ctx *ctx, const char *store, int64_t run)
     return calm_kernels_pin(ctx, NULL);
 }
 
+const char *calm_kernels_replaced(void)
+{
+    const char *own = getenv(OWN_CHOICE);
+    return own && strcasecmp(own, calm_linalg_kernels()) != 0 ? own : NULL;
+}
+
 /* The better family that this CPU runs, where the variable holds OpenBLAS below it; NULL: there is none. */
 static const char *held_below(void)
 {
@@ -117,8 +123,8 @@ static const char *held_below(void)
 void calm_kernels_note(calm_ctx *ctx)
 {
     static bool noted;
-    const char *own = getenv(OWN_CHOICE), *have = calm_linalg_kernels(), *best = held_below();
-    if (own && !noted && strcasecmp(own, have) != 0)
+    const char *own = calm_kernels_replaced(), *have = calm_linalg_kernels(), *best = held_below();
+    if (own && !noted)
         calm_log(ctx, CALM_LOG_INFO,
                  "this OpenBLAS does not know the CPU and takes its %s kernels for it; calm computes with %s, which "
                  "the CPU runs (`kernels` or " CALM_BLAS_VARIABLE " choose others)", own, have);

@@ -25,6 +25,10 @@ calm_status calm_kernels_pin_run(calm_ctx *ctx, const char *store, int64_t run);
  * keeps it from one. */
 void calm_kernels_note(calm_ctx *ctx);
 
+/* What OpenBLAS takes by itself, where calm has set OPENBLAS_CORETYPE for a better family; NULL: it has not, so that
+ * the variable is the user's. */
+const char *calm_kernels_replaced(void);
+
 /* Print calm_linalg_version() and how the family was chosen, as a line. */
 void calm_kernels_print(FILE *stream);
 

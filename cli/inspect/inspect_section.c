@@ -219,6 +219,8 @@ static calm_status write_section(calm_ctx *ctx, calm_inspect_section *section, b
         calm_text_printf(out, "%*s%s\n", (int)indent, "", section->none);
         return CALM_OK;
     }
+    if (section->brief && !raw)
+        calm_table_keep(&section->table, section->brief);
     if (section->fields)
         return calm_table_write_fields(ctx, &section->table, indent, out);
     if (!raw)

@@ -16,6 +16,7 @@ typedef struct calm_inspect_section {
     const char *title;     /* above it where a view has several sections                           */
     const char *none;      /* text that is printed when there are no rows; NULL: the headings      */
     bool fields;           /* text has one line per cell                                           */
+    const char *brief;     /* columns that the text has, "entry|score"; NULL: all of them          */
     calm_table table;
     calm_json *json;       /* in the JSON instead of the rows; NULL: the rows; owned               */
     calm_text text;        /* in the text form instead of the table; empty: the table; owned       */

@@ -34,6 +34,15 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
     calm_table *table = &section->table;
     CALM_SCOPED_TEXT(jobs);
     section->fields = true;
+    /* A screen has the unit's lines and its candidates: jobs are told where there are several, the rule's reason where
+     * it is another one. */
+    const bool several = pool->unit_begin[unit + 1] - pool->unit_begin[unit] > 1;
+    const bool other = !choice->reason || !sentence || strcmp(choice->reason, sentence) != 0;
+    section->brief = several && other ? "unit|jobs|chosen|reason|rule|rule_choice|rule_reason|consistent|advice|result|"
+                                        "verdict"
+                     : several ? "unit|jobs|chosen|reason|rule|rule_choice|consistent|advice|result|verdict"
+                     : other   ? "unit|chosen|reason|rule|rule_choice|rule_reason|consistent|advice|result|verdict"
+                               : "unit|chosen|reason|rule|rule_choice|consistent|advice|result|verdict";
     calm_table_columns(table, "unit|jobs|chosen|reason|rule|metric|tie_metric|rule_choice|rule_reason|consistent|"
                               "advice|disagrees|result|verdict");
     for (size_t j = pool->unit_begin[unit]; j < pool->unit_begin[unit + 1]; j++)
@@ -147,6 +156,7 @@ static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const cal
                                         "#one_minus_cka|#one_minus_cka_token|#rel_mse|#probe_kl|#bits|algorithm|scheme|"
                                         "#candidate");
     section->none = "it has no candidates";
+    section->brief = "entry|score|times_least|reason";
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, order, n_entries));
     for (size_t i = 0; i < n_entries; i++) {
         if (!calm_inspect_cell(j->units, j->unit, i))

@@ -92,7 +92,7 @@ function table(columns, rows, options) {
     const exact = column.form && isNumber(raw) && String(raw) !== words ? String(raw) : null;
     const content = column.cell ? column.cell(row) : i === 0 && options.open
       ? el("button", {type: "button", class: "action", click: () => options.open(row)}, words) : words;
-    return el("td", {class: column.form ? "number" : column.wide ? "text wide" : "text", title: exact}, content);
+    return el("td", {class: column.form ? "number" : column.wide ? "text wide" : "text", title: exact, "data-label": column.label}, content);
   }
   function show() {
     const n = onPaper ? Math.max(limit, ROWS_ON_PAPER) : limit;

@@ -206,23 +206,6 @@ function histogram(get, name) {
   };
 }
 
-/* Horizontal bars: [{label, value, words, style}]. */
-function bars(rows, axis) {
-  return width => {
-    const left = labelRoom(rows, width);
-    const box = {left: left, right: width - 92, top: 4, bottom: 4 + 28 * rows.length}, picture = canvas(width, box.bottom + 40);
-    const x = linear(0, Math.max(...rows.map(r => r.value || 0)) || 1, box.left, box.right);
-    axisBelow(picture, x, box, axis);
-    rows.forEach((row, i) => {
-      const y = box.top + 28 * i + 5;
-      picture.append(svg("text", {x: left - 8, y: y + 13, "text-anchor": "end"}, cut(row.label, Math.floor((left - 16) / LETTER))),
-        svg("rect", {class: "bar " + (row.style || ""), x: box.left, y: y, width: Math.max(1, x(row.value || 0) - box.left), height: 18}),
-        svg("text", {x: x(row.value || 0) + 6, y: y + 13}, row.words));
-    });
-    return picture;
-  };
-}
-
 /* Two values of one thing joined by a line: [{label, before, after}] over x, on a log scale. */
 function dumbbells(rows, axis) {
   return width => {

@@ -1,5 +1,6 @@
 /* The matrix: units down, candidates across, a shade for how many times the unit's least score a candidate's is. */
 const SHADE_LIMITS = [1.05, 1.25, 2, 4];
+const ROWS_IN_FULL = 400;   /* more of them scroll in a box */
 const ROWS_IN_BAND = 30;    /* of a matrix on paper: at most 600 of the 950 pixels that a page is high */
 const STATES = {
   chosen: {shape: "circle", words: "chosen"},
@@ -63,15 +64,18 @@ function matrixFigure(m, opened) {
 
   function draw(width) {
     const n = m.entries.length, longest = Math.max(4, ...units.slice(0, 2000).map(u => shown(u.name).length));
-    const left = Math.round(Math.min(width * 0.34, 7 * longest + 14, 170)), size = Math.max(9, Math.min(52, (width - left - 6) / Math.max(1, n)));
-    const high = Math.max(15, Math.min(20, size)), whole = Math.max(width, Math.ceil(left + n * size + 2));
+    /* As wide as the page, whatever the number of candidates: where cells are narrower than a name is high, some names are left out. */
+    const left = Math.round(Math.min(width * 0.4, 7 * longest + 14)), size = (width - left - 6) / Math.max(1, n), every = Math.ceil(13 / size);
+    const high = Math.max(15, Math.min(20, size)), whole = width;
     const top = 20 + Math.ceil(6.2 * Math.max(3, ...m.entries.map(entry => Math.min(18, shown(entry.name).length))));
     const head = canvas(whole, top), body = canvas(whole, Math.max(4, units.length * high)), paths = {}, marks = {};
     geometry = {left: left, size: size, high: high, top: top};
     m.entries.forEach((entry, e) => {
+      if (e % every !== 0) return;
       const x = left + (e + 0.5) * size + 4;
       head.append(svg("text", {transform: `translate(${x} ${top - 6}) rotate(-90)`}, cut(entry.name, 18), svg("title", {}, shown(entry.name))));
     });
+    place.classList.toggle("tall", units.length > ROWS_IN_FULL);
     units.forEach((unit, u) => {
       const y = u * high;
       body.append(svg("text", {x: left - 6, y: y + high / 2 + 4, "text-anchor": "end"}, cut(unit.name, Math.floor(left / 6.8))));
@@ -150,7 +154,7 @@ function matrixFigure(m, opened) {
   place.addEventListener("click", event => { const cell = find(event); if (cell) { at = cell; say(); open(); } });
   place.addEventListener("focus", say);
   place.addEventListener("keydown", event => {
-    const page = Math.max(1, Math.floor(place.clientHeight / geometry.high) - 8);
+    const page = Math.max(1, Math.floor(Math.min(place.clientHeight, innerHeight) / geometry.high) - 8);
     const moves = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-page, 0], PageDown: [page, 0],
                    Home: [-1e9, 0], End: [1e9, 0]}[event.key];
     if (moves) {
@@ -159,6 +163,7 @@ function matrixFigure(m, opened) {
       const y = at.row * geometry.high;
       if (y < place.scrollTop) place.scrollTop = y;
       if (y + geometry.high + geometry.top + 8 > place.scrollTop + place.clientHeight) place.scrollTop = y + geometry.high + geometry.top + 8 - place.clientHeight;
+      cursor.scrollIntoView({block: "nearest", behavior: "instant"});
     } else if (event.key === "Enter" || event.key === " ") open();
     else if (event.key === "Escape") close();
     else return;

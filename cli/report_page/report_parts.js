@@ -4,6 +4,18 @@ const LOSSES = {kl: "KL(float || result), nats per token", one_minus_cosine: "1 
 function evaluationsOf(run, role) { return run.evaluations.filter(row => row.role === role); }
 function lossOf(row) { return isNumber(row.kl) ? row.kl : isNumber(row.cosine) ? 1 - row.cosine : null; }
 function deltaOf(row) { return isNumber(row.delta_kl) ? row.delta_kl : row.delta_one_minus_cosine; }
+/* The result against the simplest plan that the guard measured: rounding alone where it is there, else the algorithm that is the worst
+ * everywhere.  null: nothing was compared. */
+function baselineCard(run, r, card) {
+  const rows = evaluationsOf(run, "guard").filter(row => isNumber(lossOf(row))), result = rows.find(row => row.subject === r.result);
+  const uniform = rows.filter(row => row.subject !== "hybrid" && row.subject !== "float");
+  const base = uniform.find(row => row.subject === "rtn") || uniform.sort((a, b) => lossOf(b) - lossOf(a))[0];
+  if (!result || !base) return null;
+  const name = isEncoder(run) ? "1 - cosine" : "KL", less = 1 - lossOf(result) / lossOf(base);
+  if (base === result) return card("Against the simplest", "no gain: it is " + shown(base.subject), name + " " + short(lossOf(base)) + " on the guard's windows");
+  return card("Against " + shown(base.subject) + " everywhere", (100 * Math.abs(less)).toFixed(0) + " % " + (less >= 0 ? "less " : "more ") + name,
+    short(lossOf(result)) + " instead of " + short(lossOf(base)) + " on the guard's windows");
+}
 function isEncoder(run) { return run.evaluations.some(row => isNumber(row.cosine)); }
 
 /* ---- what was asked, what came out ---- */
@@ -20,6 +32,7 @@ function summaryPart(run) {
       r.status === "running" ? "The run has not ended: this is what it had stored." : "The run did not finish: this is what it had stored. The same command continues from here."),
     r.verdict ? el("p", {}, shown(r.verdict)) : null,
     el("ul", {class: "cards"},
+      baselineCard(run, r, card),
       card("Result", shown(r.result), "of " + count(r.candidates) + " candidates, " + count(r.failed) + " failed"),
       card("Size", mebibytes(r.bytes_after), r.bytes_before ? "from " + mebibytes(r.bytes_before) + (isNumber(r.size_ratio) ? ", " + percent(r.size_ratio) : "") : null),
       card("Bits per weight", isNumber(r.bits_per_weight) ? r.bits_per_weight.toFixed(3) : "", "with scales and zeros, quantized linears"),
@@ -29,8 +42,6 @@ function summaryPart(run) {
       card("Top-1 agreement", after && percent(after.top1), "tokens with the float model's first choice"),
       card("Rank correlation", after && fixed(4)(after.spearman), "of the cosines of all pairs")),
     after ? null : none("Nothing was evaluated on a test text: this run has no perplexity and no divergence."),
-    r.bytes_before && r.bytes_after ? figure("Size before and after", "Bytes of the weight files.", "float " + mebibytes(r.bytes_before) + ", result " + mebibytes(r.bytes_after),
-      bars([{label: "float", value: r.bytes_before / 1048576, words: mebibytes(r.bytes_before), style: "before"}, {label: "result", value: r.bytes_after / 1048576, words: mebibytes(r.bytes_after)}], "MiB")) : null,
     run.gates.length ? [el("h3", {}, "Gates"), table([{key: "gate", label: "Gate"}, {key: "measured", label: "Measured", form: short}, {key: row => row.holds ? "holds" : "does NOT hold", label: "Holds"}], run.gates, {caption: "What the recipe demands of the result"})] : null,
     el("h3", {}, "Asked"),
     facts([["Model", model.name], ["Architecture", [model.architecture, model.dtype, model.parameters ? count(model.parameters) + " parameters" : "", model.blocks ? model.blocks + " blocks" : ""].filter(Boolean).join(", ")],
@@ -281,6 +292,8 @@ function differencePart(diff, first, second) {
 
 /* ---- the page ---- */
 
+/* Has a part more to show than that there is nothing? */
+function holds(part) { return !!part.querySelector("figure, table, dl, pre, .cards"); }
 function show(run) {
   const m = unpack(run.matrix), main = document.getElementById("main"), parts = [];
   plots.length = tables.length = 0;
@@ -288,7 +301,7 @@ function show(run) {
   if (data.diff) parts.push(differencePart(data.diff, data.runs[0], data.runs[1]));
   parts.push(summaryPart(run), guardPart(run), matrixPart(run, m), activationsPart(run), bitsPart(run, m), expertsPart(run), evaluationPart(run), ablationPart(run), learnedPart(run), repeatPart(run));
   main.replaceChildren(...parts);
-  document.getElementById("contents").replaceChildren(el("ul", {}, parts.map(p => el("li", {}, el("a", {href: "#" + p.id}, p.querySelector("h2").textContent)))));
+  document.getElementById("contents").replaceChildren(el("ul", {}, parts.filter(holds).map(p => el("li", {}, el("a", {href: "#" + p.id}, p.querySelector("h2").textContent)))));
   for (const plot of plots) plot.redraw();
 }
 function head(run) {

@@ -140,10 +140,14 @@ static calm_status check_activations(calm_checking *c, const char *where, calm_c
     CALM_TRY(check_args(c, place, args, &found));
     group->scheme.act_bits = found.bits;
     group->scheme.act_asymmetric = !calm_json_bool(calm_json_get(args, "symmetric"), true);
-    group->foreign |= found.valid && !found.ints && !group->floats && !group->no_weights;
     const bool dynamic = calm_json_bool(calm_json_get(args, "dynamic"), false);
     const bool token = strcmp(found.strategy, "token") == 0 && dynamic,
                tensor = strcmp(found.strategy, "tensor") == 0 && !dynamic;
+    /* Floats next to whole numbers: FP8 per token alone. */
+    const bool fp8 = found.valid && !found.ints && found.bits == 8 && token && !group->scheme.act_asymmetric;
+    group->foreign |= found.valid && !found.ints && !fp8 && !group->floats && !group->no_weights;
+    if (fp8)
+        group->scheme.act_rule = CALM_ACT_RULE_FP8;
     if (tensor && found.ints && !group->scheme.act_asymmetric)
         group->scheme.act_rule = CALM_ACT_RULE_STATIC;
     if (found.valid && found.ints && !group->no_weights && !token && !tensor)
@@ -215,9 +219,11 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     group->scheme.layout = packed ? CALM_CT_PACK : CALM_CT_INT;
     if (!packed && !plain)
         return say_foreign(c, where, group);
-    if ((packed && group->scheme.act_bits) || (plain && !group->scheme.act_bits))
+    /* FP8 goes with packed words, whole numbers with bytes. */
+    const bool fp8 = group->scheme.act_rule == CALM_ACT_RULE_FP8, bytes = group->scheme.act_bits && !fp8;
+    if ((packed && bytes) || (plain && !bytes))
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_FORMAT_SCHEME, where, "%s with %s activations", group->format,
-                                group->scheme.act_bits ? "quantized" : "float"));
+                                fp8 ? "FP8" : bytes ? "quantized" : "float"));
     if (plain && !group->scheme.symmetric) {
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ASYMMETRIC_INT, where, "weights.symmetric is false"));
         group->usable = false;
@@ -390,7 +396,7 @@ static calm_status check_values(calm_checking *c, const calm_check_module *modul
     const calm_tensor *packed = calm_check_part(c, module, "weight_packed"),
                       *zeros = calm_check_part(c, module, "weight_zero_point");
     const size_t bits = (size_t)module->scheme.bits;
-    if (module->scheme.layout == CALM_CT_FLOATS)
+    if (module->scheme.layout >= CALM_CT_FLOATS)
         return check_globals(c, module);
     if (packed && packed->n_dims == 2)
         CALM_TRY(calm_check_padding(c, packed, packed->shape[0], packed->shape[1], module->in * bits));

@@ -12,7 +12,7 @@ static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, 
     const bool zeros = broken == CALM_ENGINE_ZEROS;
     if (broken == CALM_ENGINE_COLUMNS || broken == CALM_ENGINE_ROWS)
         return CALM_CHECK_RULE_KERNEL_SHAPE;
-    if (scheme->act_bits && !scheme->family)
+    if ((scheme->act_bits && !scheme->family) || broken == CALM_ENGINE_ACTIVATIONS)
         return CALM_CHECK_RULE_NO_ACT_KERNEL;
     if (zeros && c->asked == CALM_CHECK_TRANSFORMERS)
         return linear->expert ? CALM_CHECK_RULE_EXPERTS_ONE : CALM_CHECK_RULE_ASYMMETRIC_CT;

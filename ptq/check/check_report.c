@@ -88,8 +88,8 @@ bool calm_check_same_scheme(const calm_qformat_scheme *a, const calm_qformat_sch
 const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[96])
 {
     if (scheme->family) {
-        snprintf(text, 96, "%s%s", calm_scheme_family(&(calm_scheme){.family = scheme->family})->name,
-                 scheme->act_bits ? "" : "a16");
+        snprintf(text, 96, "%s%s%s", calm_scheme_family(&(calm_scheme){.family = scheme->family})->name,
+                 scheme->act_bits ? "" : "a16", scheme->act_rule == CALM_ACT_RULE_FP8_STATIC ? "_static" : "");
         return text;
     }
     int used = snprintf(text, 96, "%d bits, ", scheme->bits);
@@ -98,7 +98,8 @@ const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[
     used += snprintf(text + used, 96 - (size_t)used, ", %s", scheme->symmetric ? "symmetric" : "asymmetric");
     if (scheme->act_bits)
         snprintf(text + used, 96 - (size_t)used, ", %d-bit %sactivations", scheme->act_bits,
-                 scheme->act_rule == CALM_ACT_RULE_STATIC ? "static " : "");
+                 scheme->act_rule == CALM_ACT_RULE_STATIC ? "static "
+                 : scheme->act_rule == CALM_ACT_RULE_FP8  ? "float " : "");
     return text;
 }
 

@@ -6,6 +6,12 @@
 
 #include "ptq/export/module_names.h"
 #include "ptq/model/transforms.h"
+#include "ptq/quant/act_levels.h"
+
+bool calm_ct_has_bytes(const calm_scheme *scheme)
+{
+    return scheme->act_bits && !calm_act_rule_is_float(scheme->act_rule);
+}
 
 static const char *format_of(const calm_scheme *scheme)
 {
@@ -20,7 +26,7 @@ static const char *format_of(const calm_scheme *scheme)
     default:
         break;
     }
-    return scheme->act_bits ? "int-quantized" : "pack-quantized";
+    return calm_ct_has_bytes(scheme) ? "int-quantized" : "pack-quantized";
 }
 
 static calm_json *int_args(int bits, bool symmetric, const char *strategy, size_t group, bool dynamic)
@@ -40,7 +46,7 @@ static calm_json *float_args(const calm_scheme *scheme, bool inputs)
     const char *scale = global ? "torch.float8_e4m3fn" : "torch.uint8";
     calm_json *args = CALM_OBJECT(CALM_KV("num_bits", (long)scheme->bits), CALM_KV("type", "float"),
                                   CALM_KV("symmetric", (bool)true),
-                                  CALM_KV("strategy", rows ? (inputs ? "token" : "channel")
+                                  CALM_KV("strategy", rows ? "channel"
                                                       : block && !inputs ? "block"
                                                       : global ? "tensor_group" : "group"),
                                   CALM_KV("group_size", rows || (block && !inputs) ? calm_json_new_null()
@@ -60,6 +66,27 @@ static calm_json *float_args(const calm_scheme *scheme, bool inputs)
     return args;
 }
 
+/* Inputs in FP8: one scale for all, or one per token. */
+static calm_json *fp8_inputs(bool fixed)
+{
+    return CALM_OBJECT(CALM_KV("num_bits", (long)8), CALM_KV("type", "float"), CALM_KV("symmetric", (bool)true),
+                       CALM_KV("strategy", fixed ? "tensor" : "token"), CALM_KV("group_size", calm_json_new_null()),
+                       CALM_KV("dynamic", (bool)!fixed));
+}
+
+/* "input_activations" of a group. */
+static calm_json *input_args(const calm_scheme *scheme)
+{
+    const bool fixed = calm_act_rule_is_static(scheme->act_rule);
+    if (!scheme->act_bits)
+        return calm_json_new_null();
+    if (scheme->act_rule == CALM_ACT_RULE_FP8 || scheme->act_rule == CALM_ACT_RULE_FP8_STATIC)
+        return fp8_inputs(fixed);
+    if (scheme->family)
+        return float_args(scheme, true);
+    return int_args(scheme->act_bits, !scheme->act_asymmetric, fixed ? "tensor" : "token", 0, !fixed);
+}
+
 /* A calm_pattern_fn. */
 static void add_target(void *targets, const char *regex)
 {
@@ -70,20 +97,16 @@ static void add_target(void *targets, const char *regex)
 
 static calm_json *group_entry(const calm_export_input *input, const calm_scheme *scheme)
 {
-    const bool fixed = scheme->act_rule == CALM_ACT_RULE_STATIC;
     const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
     calm_json *targets = calm_json_new_array();
     calm_json *weights = scheme->family ? float_args(scheme, false)
                                         : int_args(scheme->bits, scheme->symmetric, scheme->group ? "group" : "channel",
                                                    scheme->group, false);
-    calm_json *inputs = !scheme->act_bits ? calm_json_new_null()
-                        : scheme->family ? float_args(scheme, true)
-                        : fixed ? int_args(scheme->act_bits, true, "tensor", 0, false)
-                                : int_args(scheme->act_bits, !scheme->act_asymmetric, "token", 0, true);
     calm_module_regexes(input, calm_plan_has_scheme, scheme, add_target, targets);
     if (head && calm_scheme_same(head, scheme))
         calm_json_add_string(targets, calm_model_layout(input->model)->head);
-    return CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("weights", weights), CALM_KV("input_activations", inputs),
+    return CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("weights", weights),
+                       CALM_KV("input_activations", input_args(scheme)),
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));
 }
 

@@ -8,4 +8,7 @@
  * targets that match the checkpoint's and the engines' fused names; every linear that stays float is in "ignore". */
 calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_json *entry);
 
+/* Are codes a signed byte each (int-quantized)?  Next to activations of whole numbers. */
+bool calm_ct_has_bytes(const calm_scheme *scheme);
+
 #endif

@@ -4,7 +4,8 @@
  *                                m.weight_shape I64 [2], m.weight_zero_point I32 [ceil(out b / 32), G] if asymmetric
  *   m.weight -> int-quantized    m.weight I8 [out, in] = code - 2^(b-1), m.weight_scale [out, G], m.input_scale [1]
  *                                with static activations
- *   m.weight -> float-quantized  m.weight F8_E4M3 [out, in], m.weight_scale [out, 1], of blocks [ceil(out / 128), G]
+ *   m.weight -> float-quantized  m.weight F8_E4M3 [out, in], m.weight_scale [out, 1], of blocks [ceil(out / 128), G],
+ *                                m.input_scale [1] with static activations
  *   m.weight -> mxfp4-pack-quantized   m.weight_packed U8 [out, in / 2], the lower nibble first, m.weight_scale U8
  *                                      [out, G], a power of two: exponent + 127
  *   m.weight -> nvfp4-pack-quantized   m.weight_packed U8 [out, in / 2], m.weight_scale F8_E4M3 [out, G],
@@ -21,6 +22,7 @@
 #include "ptq/export/format_checks.h"
 #include "ptq/export/safetensors_export.h"
 #include "ptq/model/source_codes.h"
+#include "ptq/quant/act_levels.h"
 #include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
 
@@ -47,6 +49,8 @@ static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
         const size_t blocks = calm_scheme_row_blocks(scheme, out);
         list[0] = (calm_export_tensor){"weight", CALM_F8_E4M3, 2, {out, in}};
         list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {blocks, groups}};
+        list[2] = (calm_export_tensor){"input_scale", scheme->scale_dtype, 1, {1, 0}};
+        return calm_act_rule_is_static(scheme->act_rule) ? 3 : 2;
     }
     return global ? 3 + (scheme->act_bits != 0) : 2;
 }
@@ -58,7 +62,7 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
     if (scheme->family)
         return list_floats(scheme, out, in, list);
     list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {out, groups}};
-    if (scheme->act_bits) { /* int-quantized */
+    if (calm_ct_has_bytes(scheme)) { /* int-quantized */
         list[0] = (calm_export_tensor){"weight", CALM_I8, 2, {out, in}};
         list[2] = (calm_export_tensor){"input_scale", scheme->scale_dtype, 1, {1, 0}};
         return scheme->act_rule == CALM_ACT_RULE_STATIC ? 3 : 2;
@@ -157,6 +161,8 @@ static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const c
         return put_mxfp4(ctx, writer, linear, which == 1);
     if (which == 0)
         return put_bits(ctx, writer, linear);
+    if (which == 2 && is_fp8(&linear->scheme))
+        return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, &linear->act_global, 1);
     if (which > 1)
         return calm_shards_put(ctx, writer, which == 2 ? &linear->global : &linear->act_global, sizeof(float));
     return is_fp8(&linear->scheme) ? put_wide_scales(ctx, writer, linear) : put_small_scales(ctx, writer, linear);
@@ -170,14 +176,15 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
     const int64_t shape[2] = {(int64_t)linear->out, (int64_t)linear->in};
     const int bits = linear->scheme.bits;
     (void)asymmetric;
-    if (which == 0 && linear->scheme.act_bits)
+    const bool bytes = calm_ct_has_bytes(&linear->scheme);
+    if (which == 0 && bytes)
         return put_codes(ctx, writer, linear);
     if (which == 0)
         return calm_export_put_packed(ctx, writer, linear->codes, linear->out, linear->in, bits, false);
     if (which == 1)
         return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, linear->scales,
                                       linear->out * linear->n_groups);
-    if (linear->scheme.act_bits)
+    if (bytes)
         return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, &linear->act_global, 1);
     return which == 2 ? calm_shards_put(ctx, writer, shape, sizeof shape)
                       : calm_export_put_packed(ctx, writer, linear->zeros, linear->out, linear->n_groups, bits, true);
@@ -224,7 +231,7 @@ static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t
     has[UNREAD_EXPERTS] |= job->expert >= 0 && (scheme->act_bits || !scheme->symmetric);
     has[THREE_BITS] |= scheme->bits == 3;
     has[ASYMMETRIC] |= !scheme->symmetric;
-    has[EVALUATION_ONLY] |= scheme->act_bits && (scheme->act_bits < 8 || scheme->bits < 8 || scheme->group);
+    has[EVALUATION_ONLY] |= calm_ct_has_bytes(scheme) && (scheme->act_bits < 8 || scheme->bits < 8 || scheme->group);
     return CALM_OK;
 }
 

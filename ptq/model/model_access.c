@@ -89,13 +89,14 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
     calm_qformat_scheme scheme;
     for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
         CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
-        if (quantized && scheme.act_bits && !calm_qformat_says_rule(&scheme)) {
+        /* What says its rule keeps it: readers agree on that. */
+        if (quantized && scheme.act_bits) {
             model->act_rule = rule;
             return CALM_OK;
         }
     }
-    return calm_fail(ctx, CALM_EARG, "%s quantizes no activations by token: there is nothing that a rule for their "
-                     "scales could change", model->dir);
+    return calm_fail(ctx, CALM_EARG, "%s quantizes no activations: there are no scales that a rule could be about; "
+                     "leave it out", model->dir);
 }
 
 size_t calm_model_n_params(const calm_model *model)

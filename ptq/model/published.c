@@ -87,20 +87,22 @@ static calm_status read_fp8(calm_ctx *ctx, const char *path, const calm_json *en
     return CALM_OK;
 }
 
-/* Is a group of compressed-tensors of floats that this file reads?  *other: calm computes with none of its kind, scales
- * of whole tensors and blocks of other sizes than its own. */
+/* Is a group of compressed-tensors of floats that this file reads?  *other: calm computes with none of its kind, blocks
+ * of other sizes than its own and inputs with scales that are neither of tokens nor fixed ones of the whole. */
 static bool is_float_group(const calm_json *group, bool *other)
 {
     const calm_json *weights = calm_json_get(group, "weights"), *inputs = calm_json_get(group, "input_activations");
     const calm_json *sides = calm_json_get(weights, "block_structure");
     const char *strategy = calm_json_string(calm_json_get(weights, "strategy"), "");
     const int64_t bits = calm_json_int(calm_json_get(weights, "num_bits"), 0);
-    const bool fixed = calm_json_typeof(inputs) == CALM_JSON_OBJECT
-                       && !calm_json_bool(calm_json_get(inputs, "dynamic"), false);
+    const char *of_inputs = calm_json_string(calm_json_get(inputs, "strategy"), "");
+    const bool dynamic = calm_json_bool(calm_json_get(inputs, "dynamic"), false);
+    const bool foreign = calm_json_typeof(inputs) == CALM_JSON_OBJECT
+                         && (strcmp(of_inputs, "tensor") == 0) != !dynamic;
     const bool blocks = strcmp(strategy, "block") == 0
                         && (calm_json_int(calm_json_at(sides, 0), 0) != 128
                             || calm_json_int(calm_json_at(sides, 1), 0) != 128);
-    *other |= bits == 8 && (strcmp(strategy, "tensor") == 0 || fixed || blocks);
+    *other |= bits == 8 && (foreign || blocks);
     return strcmp(calm_json_string(calm_json_get(weights, "type"), ""), "float") == 0 && (bits == 8 || bits == 4);
 }
 

@@ -8,6 +8,7 @@
 
 #include "ptq/model/config.h"
 #include "ptq/model/int_linear.h"
+#include "ptq/quant/act_levels.h"
 #include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
 
@@ -218,6 +219,14 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     return CALM_OK;
 }
 
+/* The tensor of this name where one number for all is expected and it has one, in whatever shape: [1], [] or [1, 1];
+ * else NULL. */
+static const calm_tensor *find_one(const calm_safetensors *set, const char *name, int n_dims, const size_t *shape)
+{
+    const calm_tensor *found = calm_safetensors_find(set, name);
+    return n_dims == 1 && shape[0] == 1 && found && found->n_elements == 1 ? found : NULL;
+}
+
 /* *out = the tensor that is expected, checked; NULL for an optional one that is absent. */
 static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
                         const char *module, const calm_qformat_tensor *expected, const calm_tensor **out)
@@ -231,8 +240,10 @@ static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_sa
         CALM_TRY(find_stacked(ctx, format, set, module, expected, out));
     if (!own && !*out && expected->optional)
         return CALM_OK;
+    const calm_tensor *one = find_one(set, name, expected->n_dims, expected->shape);
     if (!*out)
-        CALM_TRY(calm_safetensors_need(ctx, set, name, expected->n_dims, expected->shape, out));
+        CALM_TRY(calm_safetensors_need(ctx, set, name, one ? one->n_dims : expected->n_dims,
+                                       one ? one->shape : expected->shape, out));
     /* Scales come in whatever float type the exporter liked; codes have the one type of their format. */
     const bool any = expected->dtype == CALM_N_DTYPES;
     const calm_dtype dtype = (*out)->dtype;
@@ -455,7 +466,7 @@ calm_scheme calm_qformat_as_scheme(const calm_qformat_scheme *scheme, calm_dtype
 
 bool calm_qformat_says_rule(const calm_qformat_scheme *scheme)
 {
-    return scheme->act_bits && (scheme->family || scheme->act_rule == CALM_ACT_RULE_STATIC);
+    return scheme->act_bits && !calm_act_rule_is_open(scheme->act_rule);
 }
 
 calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
@@ -465,18 +476,20 @@ calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *re
     const calm_tensor *tensor;
     char *name;
     *out = 0;
-    if (scheme->act_rule != CALM_ACT_RULE_NVFP4 && scheme->act_rule != CALM_ACT_RULE_STATIC)
+    const bool fixed = calm_act_rule_is_static(scheme->act_rule);
+    if (scheme->act_rule != CALM_ACT_RULE_NVFP4 && !fixed)
         return CALM_OK;
     /* Either is a number of the whole linear, under its own name. */
-    const calm_qformat_part part =
-        scheme->act_rule == CALM_ACT_RULE_STATIC ? CALM_QFORMAT_ACT_SCALE : CALM_QFORMAT_ACT_GLOBAL;
+    const calm_qformat_part part = fixed ? CALM_QFORMAT_ACT_SCALE : CALM_QFORMAT_ACT_GLOBAL;
     CALM_SCOPED_SCRATCH(ctx);
     /* Under the name that the format has for it. */
     const char *suffix = NULL;
     for (const calm_qformat_suffix *at = reader->format->suffixes; at->suffix; at++)
         suffix = at->part == part ? at->suffix : suffix;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, suffix));
-    CALM_TRY(calm_safetensors_need_floats(ctx, set, name, 1, &one, &tensor));
+    const calm_tensor *found = find_one(set, name, 1, &one);
+    CALM_TRY(calm_safetensors_need_floats(ctx, set, name, found ? found->n_dims : 1, found ? found->shape : &one,
+                                          &tensor));
     CALM_TRY(calm_tensor_to_f32(ctx, tensor, out));
     /* Scales, or inputs, are divided by it. */
     if (!(*out > 0) || !isfinite(*out))

@@ -22,7 +22,7 @@ typedef struct calm_qformat_scheme {
     bool act_asymmetric;
     int layout;           /* the format's own: which of its ways to store it     */
     int family;           /* of schemes.def; 0: whole codes                      */
-    calm_act_rule act_rule;    /* of a family's activations, or static; else not known */
+    calm_act_rule act_rule;    /* of small floats, or static; else not known */
 } calm_qformat_scheme;
 
 /* What a tensor of a quantized linear is; INDEX: the group of each column, SHAPE: the weight's,

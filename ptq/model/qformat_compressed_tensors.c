@@ -5,7 +5,8 @@
  *   int-quantized    m.weight I8 [out, in]                        m.weight_scale [out, G]
  *                    m.input_scale [1] with static activations
  *   float-quantized, naive-quantized   m.weight F8_E4M3 [out, in]   m.weight_scale [out, 1], of blocks of 128 x 128
- *                                      [ceil(out / 128), ceil(in / 128)]
+ *                                      [ceil(out / 128), ceil(in / 128)], of the whole weight [1]; m.input_scale [1]
+ *                                      with static activations
  *   mxfp4-pack-quantized   m.weight_packed U8 [out, in / 2], the lower nibble first   m.weight_scale U8 [out, G]
  *   nvfp4-pack-quantized   the same, m.weight_scale F8_E4M3 [out, G], m.weight_global_scale F32 [1], and with quantized
  *                          activations m.input_global_scale F32 [1]
@@ -64,7 +65,7 @@ static calm_status read_floats(calm_ctx *ctx, const char *path, const char *grou
 {
     if (!out->symmetric)
         return unsupported(ctx, path, group, "asymmetric weights of type float");
-    if (bits == 8 && strcmp(strategy, "channel") == 0)
+    if (bits == 8 && (strcmp(strategy, "channel") == 0 || strcmp(strategy, "tensor") == 0))
         out->family = CALM_FAMILY_FP8;
     else if (bits == 8 && strcmp(strategy, "block") == 0 && is_fp8_block(sides))
         out->family = CALM_FAMILY_FP8_BLOCK;
@@ -73,9 +74,9 @@ static calm_status read_floats(calm_ctx *ctx, const char *path, const char *grou
     else if (bits == 4 && width == 16 && strcmp(strategy, "tensor_group") == 0)
         out->family = CALM_FAMILY_NVFP4;
     else
-        return unsupported(ctx, path, group, "weights of type float that are neither of 8 bits by channel or in blocks "
-                                             "of 128 x 128, nor of 4 bits in groups of 32, nor of 4 bits in "
-                                             "tensor_groups of 16");
+        return unsupported(ctx, path, group, "weights of type float that are neither of 8 bits by tensor, by channel "
+                                             "or in blocks of 128 x 128, nor of 4 bits in groups of 32, nor of 4 bits "
+                                             "in tensor_groups of 16");
     /* One scale per row has no width in the file, or -1; that of a block stands in its sides. */
     out->bits = (int)bits;
     out->group = calm_scheme_family(&(calm_scheme){.family = out->family})->group;
@@ -108,20 +109,23 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     return CALM_OK;
 }
 
-/* Activations of type float: those that the family of the weights has. */
+/* Activations of type float: those that go with the weights. */
 static calm_status read_float_inputs(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                      calm_qformat_scheme *out)
 {
     static const struct {
-        int family;
-        const char *strategy;
+        int family, bits;
+        const char *strategy, *dynamic;
         int64_t width;
-    } known[] = {
-        {CALM_FAMILY_FP8, "token", 0}, {CALM_FAMILY_FP8_BLOCK, "group", 128}, {CALM_FAMILY_MXFP4, "group", 32},
-        {CALM_FAMILY_NVFP4, "tensor_group", 16}};
-    const calm_family *family = calm_scheme_family(&(calm_scheme){.family = out->family});
-    const calm_json *dynamic = calm_json_get(args, "dynamic");
-    const bool local = strcmp(calm_json_string(dynamic, ""), "local") == 0;
+        calm_act_rule rule;
+    } known[] = {{CALM_FAMILY_INT, 8, "token", "true", 0, CALM_ACT_RULE_FP8},
+                 {CALM_FAMILY_FP8, 8, "token", "true", 0, CALM_ACT_RULE_FP8},
+                 {CALM_FAMILY_FP8, 8, "tensor", "false", 0, CALM_ACT_RULE_FP8_STATIC},
+                 {CALM_FAMILY_FP8_BLOCK, 8, "group", "true", 128, CALM_ACT_RULE_FP8_GROUPS},
+                 {CALM_FAMILY_MXFP4, 4, "group", "true", 32, CALM_ACT_RULE_MXFP4},
+                 {CALM_FAMILY_NVFP4, 4, "tensor_group", "local", 16, CALM_ACT_RULE_NVFP4}};
+    const calm_json *value = calm_json_get(args, "dynamic");
+    const char *dynamic = calm_json_string(value, calm_json_bool(value, false) ? "true" : "false");
     const char *strategy;
     int64_t bits = 0, width = 0;
     bool symmetric;
@@ -132,15 +136,15 @@ static calm_status read_float_inputs(calm_ctx *ctx, const char *path, const char
     /* Readers quantize inputs in the groups of the weights alone: each family has one form.  Scales are found
      * while the model runs, but for the number that NVFP4's are multiples of. */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].family == out->family && symmetric && bits == family->act_bits &&
+        if (known[i].family == out->family && symmetric && bits == known[i].bits &&
             strcmp(strategy, known[i].strategy) == 0 && (width > 0 ? width : 0) == known[i].width &&
-            (out->family == CALM_FAMILY_NVFP4 ? local : calm_json_bool(dynamic, false))) {
-            out->act_bits = family->act_bits;
-            out->act_rule = family->act_rule;
+            strcmp(dynamic, known[i].dynamic) == 0) {
+            out->act_bits = known[i].bits;
+            out->act_rule = known[i].rule;
             return CALM_OK;
         }
     return unsupported(ctx, path, group, "input_activations of type float other than those that go with its weights: "
-                                         "dynamic, per token or in the same groups");
+                                         "dynamic, per token or in the same groups, and of FP8 static per tensor");
 }
 
 /* "input_activations" of a group; absent or null: they stay float. */
@@ -187,6 +191,11 @@ static calm_status read_float_format(calm_ctx *ctx, const char *path, const char
 }
 
 /* Weights first: what activations may be depends on their family, and the format on both. */
+static bool is_whole(const calm_json *weights)
+{
+    return strcmp(calm_json_string(calm_json_get(weights, "strategy"), ""), "tensor") == 0;
+}
+
 calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
                                   const char *global_format, calm_qformat_scheme *out)
 {
@@ -199,8 +208,11 @@ calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *n
         return unsupported(ctx, path, name, "output_activations");
     /* Without a separate format a reader infers it from the scheme, never from "mixed-precision". */
     CALM_TRY(calm_json_need_string(ctx, path, group, "format", global_format, &format));
-    if (out->family)
-        return read_float_format(ctx, path, name, format, out);
+    if (out->family) {
+        CALM_TRY(read_float_format(ctx, path, name, format, out));
+        out->layout = is_whole(calm_json_get(group, "weights")) ? CALM_CT_WHOLE : CALM_CT_FLOATS;
+        return CALM_OK;
+    }
     if (strcmp(format, "mixed-precision") == 0)
         format = out->act_bits ? "int-quantized" : "pack-quantized";
     out->layout = strcmp(format, "pack-quantized") == 0 ? CALM_CT_PACK : CALM_CT_INT;
@@ -397,7 +409,11 @@ static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t 
     if (bytes)
         list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight", CALM_F8_E4M3, 2, {out, in}, false};
     list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "weight_scale", scale, 2, {rows, groups}, false};
+    if (scheme->layout == CALM_CT_WHOLE)
+        list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "weight_scale", scale, 1, {1, 0}, false};
     *n = 2;
+    if (scheme->act_rule == CALM_ACT_RULE_FP8_STATIC)
+        list[(*n)++] = (calm_qformat_tensor){CALM_QFORMAT_ACT_SCALE, "input_scale", scale, 1, {1, 0}, false};
     /* Numbers of the whole tensor, which the library writes as vectors of one. */
     if (global)
         list[(*n)++] =
@@ -491,7 +507,9 @@ static calm_status small_scales(calm_ctx *ctx, const char *module, const calm_te
  * overwritten before it is copied. */
 static void repeat_scales(const calm_qformat_scheme *scheme, calm_qformat_values *values)
 {
-    const size_t rows = calm_scheme_rows(&(calm_scheme){.family = scheme->family}), groups = values->n_groups;
+    const size_t groups = values->n_groups, rows = scheme->layout == CALM_CT_WHOLE
+                                                       ? values->out
+                                                       : calm_scheme_rows(&(calm_scheme){.family = scheme->family});
     for (size_t row = values->out; rows > 1 && row-- > 0;)
         memmove(values->scales + row * groups, values->scales + row / rows * groups, groups * sizeof *values->scales);
 }

@@ -21,6 +21,9 @@
 /* W8A8: weights of 8 bits next to activations of 8. */
 #define INT8_PAIR .pairs = B(8), .acts = B(8)
 
+/* Four bits next to activations in FP8: CUTLASS on Hopper, sides in tiles of n. */
+#define W4AFP8(n) {.bits = B(4), .group = 128, .tiles = {{(n), (n)}}}
+
 /* Asks for nothing: what holds for every engine is left to the formats. */
 static const calm_engine any = {"any", "", "", {{0}}};
 
@@ -38,11 +41,11 @@ static const calm_engine vllm = {
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8), .rowwise = WIDTHS(B_2_TO_8, B_2_TO_8), MARLIN_GROUPS,
        .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .act_zeros = true, .act_zero = {{16, 16}},
-       .act_static = true, .families = FP8 | FP8_BLOCK | MXFP4 | NVFP4,
+       .act_static = true, .fp8_static = true, .fp8_inputs = W4AFP8(128), .families = FP8 | FP8_BLOCK | MXFP4 | NVFP4,
        .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4, .head_rows = 64},
       {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8),
        .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN_EXPERT), MARLIN_GROUPS,
-       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .families = MXFP4 | NVFP4,
+       .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .fp8_inputs = W4AFP8(256), .families = MXFP4 | NVFP4,
        .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4},
       CALM_TIE_BLOCK},
      {"gptq",
@@ -91,7 +94,7 @@ static const calm_engine sglang = {
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_4_AND_8, B(4), MARLIN),
        .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN), MARLIN_GROUPS, INT8_PAIR, .pair = {{16, 8}},
-       .families = FP8 | NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4, .head_rows = 64},
+       .fp8_static = true, .families = FP8 | NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4, .head_rows = 64},
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT),
        .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS,
        .families = NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4},
@@ -133,7 +136,8 @@ static const calm_engine transformers = {
     "transformers", "compressed-tensors,gptq,awq", "every device",
     {{"compressed-tensors",
       {.grouped = WIDTHS(B_STORED, 0), .rowwise = WIDTHS(B_STORED, 0), .pairs = B_4_AND_8, .acts = B_4_AND_8,
-       .pairs_group = B_4_AND_8, .act_zeros = true, .act_static = true, .families = FP8 | FP8_BLOCK | MXFP4 | NVFP4,
+       .pairs_group = B_4_AND_8, .act_zeros = true, .act_static = true, .fp8_static = true,
+       .fp8_inputs = {.bits = B_STORED}, .families = FP8 | FP8_BLOCK | MXFP4 | NVFP4,
        .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4, .whole_parts = true},
       {.grouped = WIDTHS(B_STORED, 0), .rowwise = WIDTHS(B_STORED, 0)},
       CALM_TIE_EXPERTS},

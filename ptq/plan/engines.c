@@ -5,6 +5,7 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/plan/engines_impl.h"
+#include "ptq/quant/act_levels.h"
 
 #define MOST_ENGINES 16
 
@@ -120,9 +121,17 @@ static bool fills_out(const calm_engine_limits *l, const calm_scheme *scheme)
     return l->fills & FILLS_OUT || (l->fills & FILLS_ZEROS && !scheme->symmetric);
 }
 
+/* Whole numbers next to activations in FP8. */
+static bool has_fp8_inputs(const calm_scheme *scheme)
+{
+    return !scheme->family && scheme->act_rule == CALM_ACT_RULE_FP8;
+}
+
 /* The tiles [MAX_TILES] of the kernels that the scheme needs. */
 static const calm_engine_tile *tiles_of(const calm_engine_limits *l, const calm_scheme *scheme)
 {
+    if (has_fp8_inputs(scheme))
+        return l->fp8_inputs.tiles;
     if (scheme->act_bits)
         return scheme->act_asymmetric ? l->act_zero : l->pair;
     return scheme->group ? l->grouped.tiles : l->rowwise.tiles;
@@ -174,6 +183,23 @@ static calm_engine_rule pair_verdict(const calm_engine_limits *l, const calm_eng
     return divides(scheme->group, linear->in) ? tile_verdict(l, linear, scheme) : CALM_ENGINE_COLUMNS;
 }
 
+/* The same with activations in FP8. */
+static calm_engine_rule fp8_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
+                                    const calm_scheme *scheme)
+{
+    const calm_engine_fp8 *fp8 = &l->fp8_inputs;
+    if (!fp8->bits)
+        return CALM_ENGINE_ACTIVATIONS;
+    /* The broadest rule first, as above. */
+    if (!(fp8->bits & B(scheme->bits)))
+        return CALM_ENGINE_BITS;
+    if (!scheme->symmetric)
+        return CALM_ENGINE_ZEROS;
+    if (fp8->group && scheme->group != fp8->group)
+        return CALM_ENGINE_GROUP;
+    return divides(scheme->group, linear->in) ? tile_verdict(l, linear, scheme) : CALM_ENGINE_COLUMNS;
+}
+
 static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
                                        const calm_scheme *scheme)
 {
@@ -204,6 +230,9 @@ static calm_engine_rule family_verdict(const calm_engine_limits *l, const calm_e
     const size_t rows = calm_scheme_rows(scheme);
     if (!((scheme->act_bits ? l->act_families : l->families) & B(scheme->family)))
         return CALM_ENGINE_FAMILY;
+    /* Another kernel than that of a scale per token. */
+    if (calm_act_rule_is_static(scheme->act_rule) && !l->fp8_static)
+        return CALM_ENGINE_ACTIVATIONS;
     if (!divides(family_block(l, scheme), linear->in) && (scheme->act_bits || rows == 1 || !l->whole_parts))
         return CALM_ENGINE_COLUMNS;
     return l->whole_parts || divides(rows, linear->part) ? CALM_ENGINE_TAKES : CALM_ENGINE_ROWS;
@@ -242,6 +271,8 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
     /* Kernels of a family have its one group size, and no zero points. */
     if (scheme->family)
         return family_verdict(l, &padded, scheme);
+    if (has_fp8_inputs(scheme))
+        return fp8_verdict(l, &padded, scheme);
     return scheme->act_bits ? pair_verdict(l, &padded, scheme) : weight_verdict(l, &padded, scheme);
 }
 
@@ -272,6 +303,14 @@ static void print_groups(calm_text *out, const calm_engine_limits *l, const calm
     size_t n = 0;
     while (n < MAX_GROUPS && l->groups[n])
         n++;
+    if (has_fp8_inputs(scheme)) {
+        calm_text_printf(out, "takes groups of %zu columns next to activations in FP8, not ", l->fp8_inputs.group);
+        if (scheme->group)
+            calm_text_printf(out, "%zu", scheme->group);
+        else
+            calm_text_printf(out, "one scale per row");
+        return;
+    }
     if (scheme->act_bits) {
         calm_text_printf(out, "takes one scale per row next to quantized activations, not groups of %zu",
                          scheme->group);
@@ -298,7 +337,11 @@ static void print_groups(calm_text *out, const calm_engine_limits *l, const calm
 /* Of quantized activations: none, other widths, or another rule. */
 static void print_activations(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
-    if (!l->pairs)
+    if (calm_act_rule_is_static(scheme->act_rule) && scheme->family)
+        calm_text_printf(out, "takes activations with a scale per token, not one for all");
+    else if (has_fp8_inputs(scheme))
+        calm_text_printf(out, "takes no activations in FP8 next to weights of whole numbers");
+    else if (!l->pairs)
         calm_text_printf(out, "takes weight-only schemes, no quantized activations");
     else if (scheme->act_bits > 8 || !(l->acts & B(scheme->act_bits))) {
         calm_text_printf(out, "has kernels for activations of ");
@@ -327,7 +370,9 @@ static void print_zeros(calm_text *out, const calm_engine_limits *l, const calm_
 /* "takes weights of 4 or 8 bits, not 3" */
 static void print_bits(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
-    const unsigned bits = scheme->act_bits ? l->pairs : l->grouped.bits | l->rowwise.bits;
+    const unsigned bits = has_fp8_inputs(scheme) ? l->fp8_inputs.bits
+                          : scheme->act_bits     ? l->pairs
+                                                 : l->grouped.bits | l->rowwise.bits;
     if (!bits) {
         calm_text_printf(out, "takes none that are quantized in this format");
         return;

@@ -28,6 +28,13 @@ typedef struct calm_engine_kernels {
 /* Sides of the matrix along which codes must fill 32-bit words. */
 enum { FILLS_IN = 1, FILLS_OUT = 2, FILLS_ZEROS = 4 /* the output side, where there are zero points */ };
 
+/* Kernels of whole numbers next to activations in FP8: widths, the one size of groups they take (0: any), tiles. */
+typedef struct calm_engine_fp8 {
+    unsigned bits;
+    size_t group;
+    calm_engine_tile tiles[MAX_TILES];
+} calm_engine_fp8;
+
 /* What a kernel family asks. */
 typedef struct calm_engine_limits {
     calm_engine_kernels grouped, rowwise;         /* weight-only: scales of groups, one scale per row */
@@ -43,6 +50,8 @@ typedef struct calm_engine_limits {
     unsigned pairs_group;             /* widths of such weights that may have groups                               */
     bool act_zeros;                   /* activations may have zero points                                          */
     bool act_static;                  /* activations may have one scale for all                                    */
+    bool fp8_static;                  /* and those of FP8                                                          */
+    calm_engine_fp8 fp8_inputs;
     calm_engine_tile pair[MAX_TILES];             /* shapes with quantized activations */
     calm_engine_tile act_zero[MAX_TILES];         /* and with zero points of those */
     size_t head_rows;                 /* heads are padded to a multiple of this many rows, and loaded row by row */

@@ -14,7 +14,17 @@
 
 static bool is_fp8(calm_act_rule rule)
 {
-    return rule == CALM_ACT_RULE_FP8 || rule == CALM_ACT_RULE_FP8_GROUPS;
+    return rule == CALM_ACT_RULE_FP8 || rule == CALM_ACT_RULE_FP8_GROUPS || rule == CALM_ACT_RULE_FP8_STATIC;
+}
+
+bool calm_act_rule_is_static(calm_act_rule rule)
+{
+    return rule == CALM_ACT_RULE_STATIC || rule == CALM_ACT_RULE_FP8_STATIC;
+}
+
+bool calm_act_rule_is_open(calm_act_rule rule)
+{
+    return rule == CALM_ACT_RULE_COMPRESSED_TENSORS || rule == CALM_ACT_RULE_VLLM;
 }
 
 bool calm_act_rule_is_float(calm_act_rule rule)
@@ -41,6 +51,8 @@ static float power_scale(float most)
 
 static float scale_of(calm_act_rule rule, float most, float global)
 {
+    if (rule == CALM_ACT_RULE_FP8_STATIC)
+        return global;
     if (is_fp8(rule))
         return most / E4M3_MOST;
     if (rule == CALM_ACT_RULE_MXFP4)
@@ -75,10 +87,10 @@ static void quantize(const float *x, size_t n, calm_act_rule rule, float global,
 
 void calm_act_levels(const float *x, size_t n, size_t d, calm_act_rule rule, float global, float *y)
 {
-    const size_t group = rule == CALM_ACT_RULE_FP8          ? d
-                         : rule == CALM_ACT_RULE_FP8_GROUPS ? FP8_GROUP
-                         : rule == CALM_ACT_RULE_MXFP4      ? 32
-                                                            : 16;
+    const size_t group = rule == CALM_ACT_RULE_FP8_GROUPS ? FP8_GROUP
+                         : is_fp8(rule)                   ? d
+                         : rule == CALM_ACT_RULE_MXFP4    ? 32
+                                                          : 16;
     for (size_t t = 0; t < n; t++)
         for (size_t start = 0; start < d; start += group)
             quantize(x + t * d + start, d - start < group ? d - start : group, rule, global, y + t * d + start);

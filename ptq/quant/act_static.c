@@ -3,11 +3,13 @@
 
 #include <math.h>
 
+#include "ptq/quant/act_levels.h"
 #include "ptq/quant/grid.h"
 
 #define VALUES_MOST ((size_t)1 << 18)    /* that count: the error of one number is known from fewer */
 #define STEPS 33                         /* of the search, four to a factor of two */
 #define ROUNDS 8
+#define E4M3_MOST 448.0
 
 typedef struct fit {
     double loss, along, square;    /* sum w (y - s q)^2, sum w y q, sum w q^2 */
@@ -40,13 +42,14 @@ static fit measure(const calm_scheme *scheme, const calm_act_rows *rows, size_t 
     return all;
 }
 
-/* What spans the largest of all, as compressed-tensors spans a token. */
+/* What spans the largest of all, as compressed-tensors spans a token, or takes it to the largest float. */
 static double spanning(const calm_scheme *scheme, const calm_act_rows *rows)
 {
+    const bool floats = calm_act_rule_is_float(scheme->act_rule);
     double most = 0;
     for (size_t j = 0; j < rows->d; j++)
         most = fmax(most, (double)(rows->in_scale ? rows->absmax[j] / rows->in_scale[j] : rows->absmax[j]));
-    return most > 0 ? most / (ldexp(1, scheme->act_bits - 1) - 0.5) : 1;
+    return most <= 0 ? 1 : most / (floats ? E4M3_MOST : ldexp(1, scheme->act_bits - 1) - 0.5);
 }
 
 float calm_act_static_scale(const calm_scheme *scheme, const calm_act_rows *rows)
@@ -54,7 +57,7 @@ float calm_act_static_scale(const calm_scheme *scheme, const calm_act_rows *rows
     const size_t values = rows->n * rows->d, step = values > VALUES_MOST ? values / VALUES_MOST : 1;
     const double widest = spanning(scheme, rows);
     float best = calm_scale_round(scheme, 0, widest);
-    if (!isfinite(best) || rows->n == 0)
+    if (!isfinite(best) || rows->n == 0 || calm_act_rule_is_float(scheme->act_rule))
         return best;
     fit of_best = measure(scheme, rows, step, best);
     for (int k = 1; k < STEPS; k++) {

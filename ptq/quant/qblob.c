@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/quant/act_levels.h"
 #include "ptq/quant/grid.h"
 #include "ptq/quant/pack.h"
 #include "ptq/tensor/dtype.h"
@@ -14,7 +15,7 @@
 static const char magic[8] = "CALMQJ01", family_magic[8] = "CALMQJ02";
 
 /* Bits of act_form. */
-enum { ASYMMETRIC = 1, VLLM = 2, STATIC = 4 };
+enum { ASYMMETRIC = 1, VLLM = 2, STATIC = 4, FLOATS = 8 };
 
 typedef struct blob_head {
     char magic[8];
@@ -30,6 +31,27 @@ typedef struct blob_family {
 } blob_family;
 
 _Static_assert(sizeof(blob_head) == 72 && sizeof(blob_family) == 24, "the header is written as it is in memory");
+
+/* act_form of a scheme.  A family alone says whether its activations are small floats. */
+static int32_t form_of(const calm_scheme *scheme)
+{
+    return (scheme->act_asymmetric ? ASYMMETRIC : 0) | (scheme->act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0) |
+           (calm_act_rule_is_static(scheme->act_rule) ? STATIC : 0) |
+           (!scheme->family && scheme->act_rule == CALM_ACT_RULE_FP8 ? FLOATS : 0);
+}
+
+/* Back. */
+static calm_act_rule rule_of(const blob_head *head, int family)
+{
+    const calm_act_rule own = calm_scheme_family(&(calm_scheme){.family = family})->act_rule;
+    if (head->act_form & STATIC)
+        return family ? CALM_ACT_RULE_FP8_STATIC : CALM_ACT_RULE_STATIC;
+    if (family)
+        return head->act_bits ? own : CALM_ACT_RULE_COMPRESSED_TENSORS;
+    return head->act_form & FLOATS ? CALM_ACT_RULE_FP8
+           : head->act_form & VLLM ? CALM_ACT_RULE_VLLM
+                                   : CALM_ACT_RULE_COMPRESSED_TENSORS;
+}
 
 /* Bytes of each section; false on overflow. */
 typedef struct sections {
@@ -61,7 +83,7 @@ static sections sections_of(const calm_scheme *scheme, size_t out, size_t in, un
 {
     const blob_head head = {.out = out, .in = in, .n_groups = calm_scheme_groups(scheme, in), .bits = scheme->bits,
                             .symmetric = scheme->symmetric, .extras = (int32_t)extras,
-                            .act_form = scheme->act_rule == CALM_ACT_RULE_STATIC ? STATIC : 0};
+                            .act_form = form_of(scheme)};
     sections size;
     return measure(&head, scheme->family, &size) ? size : (sections){0};
 }
@@ -93,10 +115,7 @@ calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes
     blob_head head = {.out = qjob->out, .in = qjob->in, .group = qjob->group, .n_groups = qjob->n_groups,
                       .bits = qjob->scheme.bits, .symmetric = qjob->scheme.symmetric, .act_bits = qjob->scheme.act_bits,
                       .scale_dtype = (int32_t)qjob->scheme.scale_dtype, .extras = (int32_t)calm_qjob_extras(qjob),
-                      .act_form = (qjob->scheme.act_asymmetric ? ASYMMETRIC : 0) |
-                                  (qjob->scheme.act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0) |
-                                  (qjob->scheme.act_rule == CALM_ACT_RULE_STATIC ? STATIC : 0),
-                      .damp = qjob->damp};
+                      .act_form = form_of(&qjob->scheme), .damp = qjob->damp};
     sections size;
     uint8_t *at;
     memcpy(head.magic, qjob->scheme.family || head.act_form & STATIC ? family_magic : magic, sizeof magic);
@@ -144,11 +163,10 @@ static calm_status read_family(calm_ctx *ctx, const char *name, const uint8_t *b
     if (n_bytes < sizeof(blob_head) + sizeof *read)
         return damaged(ctx, name, "too short");
     memcpy(read, bytes + sizeof(blob_head), sizeof *read);
-    if (head->act_form & STATIC && read->name[0] == 0) {    /* whole numbers */
-        if (!isfinite(read->act_global) || read->act_global <= 0)
-            return damaged(ctx, name, "an impossible scale of activations");
+    if (head->act_form & STATIC && (!isfinite(read->act_global) || read->act_global <= 0))
+        return damaged(ctx, name, "an impossible scale of activations");
+    if (head->act_form & STATIC && read->name[0] == 0)    /* whole numbers */
         return CALM_OK;
-    }
     calm_ctx trial = *ctx;
     if (!memchr(read->name, 0, sizeof read->name) || calm_scheme_parse(&trial, read->name, &scheme) != CALM_OK ||
         !scheme.family)
@@ -165,19 +183,21 @@ static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *
 {
     const calm_family *row = calm_scheme_family(&(calm_scheme){.family = family});
     const bool fixed = (head->act_form & STATIC) != 0;
-    if (fixed && (family || memcmp(head->magic, magic, sizeof magic) == 0))
+    const bool floats = (head->act_form & FLOATS) != 0;
+    if (fixed && ((family && row->act_rule != CALM_ACT_RULE_FP8) || memcmp(head->magic, magic, sizeof magic) == 0))
         return damaged(ctx, name, "impossible activations");
     if (!family && memcmp(head->magic, fixed ? family_magic : magic, sizeof magic) != 0)
         return damaged(ctx, name, "it does not begin with CALMQJ01");
-    if (family && head->act_bits && (head->act_bits != row->act_bits || head->act_form))
+    if (family && head->act_bits && (head->act_bits != row->act_bits || head->act_form & ~STATIC))
         return damaged(ctx, name, "activations that its family does not have");
     if (family && (head->bits != row->bits || !head->symmetric || (row->group && head->group != row->group &&
                                                                     head->group != head->in)))
         return damaged(ctx, name, "bits, group or zeros that its family does not have");
     if (head->bits < 2 || head->bits > 8 || head->act_bits < 0 || head->act_bits > 8)
         return damaged(ctx, name, "bits out of range");
-    if (head->act_form & ~(ASYMMETRIC | VLLM | STATIC) || (head->act_form && head->act_bits == 0) ||
-        (fixed && (head->act_form != STATIC || head->act_bits != 8)))
+    if (head->act_form & ~(ASYMMETRIC | VLLM | STATIC | FLOATS) || (head->act_form && head->act_bits == 0) ||
+        (fixed && (head->act_form != STATIC || head->act_bits != 8)) ||
+        (floats && (head->act_form != FLOATS || head->act_bits != 8)))
         return damaged(ctx, name, "impossible activations");
     if (head->extras & ~(CALM_QJOB_SCALED | CALM_QJOB_BIASED))
         return damaged(ctx, name, "unknown sections");
@@ -234,11 +254,7 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
                                          : head.group == head.in ? 0 : head.group,
                                 .symmetric = head.symmetric != 0, .act_bits = head.act_bits,
                                 .act_asymmetric = (head.act_form & ASYMMETRIC) != 0,
-                                .act_rule = family && head.act_bits
-                                                ? calm_scheme_family(&(calm_scheme){.family = family})->act_rule
-                                            : head.act_form & STATIC ? CALM_ACT_RULE_STATIC
-                                            : head.act_form & VLLM   ? CALM_ACT_RULE_VLLM
-                                                                     : CALM_ACT_RULE_COMPRESSED_TENSORS,
+                                .act_rule = rule_of(&head, family),
                                 .scale_dtype = (calm_dtype)head.scale_dtype};
     CALM_TRY(calm_qjob_new(ctx, (unsigned)head.extras, out));
     memcpy(out->scales, at, size.scales);

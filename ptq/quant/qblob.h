@@ -7,7 +7,8 @@
  * Families of schemes.def, and static activations under no family's name, begin with "CALMQJ02", have char family[16]
  * | f32 global, act_global after damp, and f32 mins [O, G] before the codes where the family has some.
  * extras is the sum of 1 for in_scale and 2 for bias_delta (CALM_QJOB_SCALED, CALM_QJOB_BIASED);
- * act_form is the sum of 1 for asymmetric activations, 2 for those by vLLM's rule and 4 for static ones.  All
+ * act_form is the sum of 1 for asymmetric activations, 2 for those by vLLM's rule, 4 for static ones and 8 for FP8 next
+ * to whole numbers.  All
  * little-endian; codes as a dense bit stream per row (ptq/quant/pack.h). */
 #ifndef CALM_QUANT_QBLOB_H
 #define CALM_QUANT_QBLOB_H

@@ -1,4 +1,5 @@
-/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_asymact][_vllmact][_static][_f16s], or "float". */
+/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_asymact][_vllmact][_static][_f16s], "float", or a
+ * family's. */
 #include "ptq/quant/mix.h"
 
 #include <assert.h>
@@ -7,7 +8,8 @@
 #include <strings.h>
 
 #define EXAMPLES                                                                                                       \
-    "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w8a8_static, w4a4_g128, nvfp4, fp8a16, float"
+    "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w8a8_static, w4a4_g128, w4afp8_g128, nvfp4, "   \
+    "fp8a16, fp8_static, float"
 #define SUFFIXES                                                                                                       \
     "after the bits come _g<columns>, _or<columns>, _orrow, _asym, _asymact, _symact, _vllmact, _static and _f16s"
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -96,8 +98,16 @@ static calm_status refuse_name(calm_ctx *ctx, const char *name)
 }
 
 #define WEIGHTS_ALONE "a16"
+#define STATIC        "_static"
+#define FP8_INPUTS    "fp8"
 
-/* What follows the family's name, with "a16" behind it or not; NULL: it is not this family. */
+/* Has the family activations that may have one scale for all tokens as well? */
+static bool has_static(const calm_family *row)
+{
+    return row->act_rule == CALM_ACT_RULE_FP8;
+}
+
+/* What follows the family's name, with "a16" or "_static" behind it or not; NULL: it is not this family. */
 static const char *after_family(const calm_family *row, const char *name)
 {
     const size_t length = strlen(row->name), alone = strlen(WEIGHTS_ALONE);
@@ -106,6 +116,8 @@ static const char *after_family(const calm_family *row, const char *name)
         return NULL;
     if (row->act_bits && strncmp(at, WEIGHTS_ALONE, alone) == 0)
         at += alone;
+    else if (has_static(row) && strncmp(at, STATIC, strlen(STATIC)) == 0)
+        at += strlen(STATIC);
     return *at == 0 || strcmp(at, "_f16s") == 0 ? at : NULL;
 }
 
@@ -122,11 +134,12 @@ static int find_family(const char *name)
 static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm_scheme *out)
 {
     const calm_family *row = &calm_families[family];
-    const char *at = after_family(row, name);
+    const char *at = after_family(row, name), *own = name + strlen(row->name);
     *out = calm_scheme_of_type(family);
-    if (row->act_bits && at == name + strlen(row->name)) {
+    if (row->act_bits && strncmp(own, WEIGHTS_ALONE, strlen(WEIGHTS_ALONE)) != 0) {
+        const bool fixed = has_static(row) && strncmp(own, STATIC, strlen(STATIC)) == 0;
         out->act_bits = row->act_bits;
-        out->act_rule = row->act_rule;
+        out->act_rule = fixed ? CALM_ACT_RULE_FP8_STATIC : row->act_rule;
     }
     if (strcmp(at, "_f16s") == 0 && calm_scheme_takes_f16_scales(out))
         out->scale_dtype = CALM_F16;
@@ -136,18 +149,31 @@ static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm
     return CALM_OK;
 }
 
+/* What activations are, behind "a": bits, or small floats; false: neither. */
+static bool read_inputs(const char **at, unsigned long *bits, bool *floats)
+{
+    *floats = strncmp(*at, FP8_INPUTS, strlen(FP8_INPUTS)) == 0;
+    if (!*floats)
+        return read_number(at, bits);
+    *at += strlen(FP8_INPUTS);
+    *bits = 8;
+    return true;
+}
+
 /* A name as calm writes it. */
 static calm_status parse_own(calm_ctx *ctx, const char *name, calm_scheme *out)
 {
     const char *at = name;
     unsigned long bits, act_bits;
+    bool floats;
     *out = (calm_scheme){.symmetric = true, .scale_dtype = CALM_BF16};
     if (strcmp(name, "float") == 0 || calm_mix_find(name, out))
         return CALM_OK;
     const int family = find_family(name);
     if (family)
         return read_family(ctx, name, family, out);
-    if (*at++ != 'w' || !read_number(&at, &bits) || *at++ != 'a' || !read_number(&at, &act_bits))
+    if (*at++ != 'w' || !read_number(&at, &bits) || *at++ != 'a' ||
+        !read_inputs(&at, &act_bits, &floats))
         return refuse_name(ctx, name);
     if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
         return refuse(ctx, name, "weights have 2, 3, 4 or 8 bits");
@@ -159,6 +185,11 @@ static calm_status parse_own(calm_ctx *ctx, const char *name, calm_scheme *out)
         CALM_TRY(read_suffix(ctx, name, &at, out));
     if (*at)
         return refuse(ctx, name, SUFFIXES);
+    if (floats && (calm_scheme_says_range(name) || strstr(name, "_vllmact")))
+        return refuse(ctx, name, "activations in fp8 have one form, symmetric with a scale per token: leave _asymact, "
+                                 "_symact, _vllmact and _static out");
+    if (floats)
+        out->act_rule = CALM_ACT_RULE_FP8;
     const bool clash = out->act_bits != 8 || out->act_asymmetric || strstr(name, "_vllmact");
     if (out->act_rule == CALM_ACT_RULE_STATIC && clash)
         return refuse(ctx, name, "_static is about symmetric activations of 8 bits, which no rule finds a scale for");
@@ -206,7 +237,7 @@ bool calm_scheme_says_range(const char *name)
 
 void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
 {
-    char group[24] = "", instead[16] = "";
+    char group[24] = "", instead[16] = "", inputs[16];
     if (scheme->bits == 0) {
         snprintf(name, CALM_SCHEME_NAME_MAX, "float");
         return;
@@ -216,20 +247,23 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
     if (scheme->family) {
         const calm_family *row = calm_scheme_family(scheme);
         const bool f16 = row->scale == CALM_SCALE_DTYPE && scheme->scale_dtype == CALM_F16;
-        snprintf(name, CALM_SCHEME_NAME_MAX, "%s%s%s", row->name,
-                 row->act_bits && !scheme->act_bits ? WEIGHTS_ALONE : "", f16 ? "_f16s" : "");
+        snprintf(name, CALM_SCHEME_NAME_MAX, "%s%s%s%s", row->name,
+                 row->act_bits && !scheme->act_bits ? WEIGHTS_ALONE : "",
+                 scheme->act_rule == CALM_ACT_RULE_FP8_STATIC ? STATIC : "", f16 ? "_f16s" : "");
         return;
     }
+    snprintf(inputs, sizeof inputs, "%d", calm_scheme_input_bits(scheme));
     if (scheme->group)
         snprintf(group, sizeof group, "_g%zu", scheme->group);
     if (scheme->group_else > 0)
         snprintf(instead, sizeof instead, "_or%d", scheme->group_else);
     int length = snprintf(
-        name, CALM_SCHEME_NAME_MAX, "w%da%d%s%s%s%s%s%s%s", scheme->bits, scheme->act_bits ? scheme->act_bits : 16,
-        group, scheme->group_else < 0 ? "_orrow" : instead, scheme->symmetric ? "" : "_asym",
+        name, CALM_SCHEME_NAME_MAX, "w%da%.3s%s%s%s%s%s%s%s", scheme->bits,
+        scheme->act_rule == CALM_ACT_RULE_FP8 ? FP8_INPUTS : inputs, group,
+        scheme->group_else < 0 ? "_orrow" : instead, scheme->symmetric ? "" : "_asym",
         scheme->act_asymmetric ? "_asymact" : "",
         scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "",
-        scheme->act_rule == CALM_ACT_RULE_STATIC ? "_static" : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
+        scheme->act_rule == CALM_ACT_RULE_STATIC ? STATIC : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);
     (void)length;
 }

@@ -8,8 +8,10 @@
  *   w8a8_asymact       activations from their smallest to their largest value, with a zero point per token
  *   w8a8_vllmact       activations by the rule of vLLM's kernel instead of compressed-tensors' (grid.h)
  *   w8a8_static        one scale for all activations of a job, found on the calibration text
+ *   w4afp8_g128        activations to FP8 per token
  *   nvfp4, mxfp4, fp8, fp8_block, iq4_nl, q4_1, ...    families of schemes.def: all that they are stands there
  *   nvfp4a16, mxfp4a16, fp8a16, fp8_blocka16           their weights alone
+ *   fp8_static         fp8 with one scale for all activations of a job, what spans the largest of the calibration text
  *   gguf_q4_k_m, ...   one of these or another by the place of the matrix in its model (mix.h)
  *   float              left as it is
  * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ptq/model/config.h"
+#include "ptq/quant/act_levels.h"
 #include "ptq/recipe/recipe_impl.h"
 
 static const struct {
@@ -62,7 +63,7 @@ static bool rounds_inputs(const calm_recipe *recipe)
     bool any = false;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         const calm_scheme *scheme = &recipe->schemes[i];
-        any |= scheme->act_bits && !scheme->family && scheme->act_rule != CALM_ACT_RULE_STATIC;
+        any |= scheme->act_bits && calm_act_rule_is_open(scheme->act_rule);
     }
     return any;
 }

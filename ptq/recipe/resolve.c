@@ -11,6 +11,7 @@
 #include "ptq/export/outer.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/module_words.h"
+#include "ptq/quant/act_levels.h"
 #include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe_impl.h"
 #include "ptq/recipe/words.h"
@@ -86,8 +87,7 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
         if (spec->scale_dtype == 1 && calm_scheme_takes_f16_scales(scheme))
             scheme->scale_dtype = CALM_F16;
         /* Else as the scheme's name says; small floats and static scales have a separate rule. */
-        const bool open = scheme->act_bits && !scheme->family && scheme->act_rule != CALM_ACT_RULE_STATIC;
-        if (open && spec->act_rule == CALM_ACT_RULE_VLLM)
+        if (scheme->act_bits && calm_act_rule_is_open(scheme->act_rule) && spec->act_rule == CALM_ACT_RULE_VLLM)
             scheme->act_rule = CALM_ACT_RULE_VLLM;
     }
     for (size_t i = 0; i < recipe->n_schemes; i++)

@@ -201,6 +201,23 @@ void calm_table_drop_empty(calm_table *table)
             drop_column(table, c);
 }
 
+/* Is a heading one of the words of "a|b"? */
+static bool is_named(const char *names, const char *heading)
+{
+    const size_t n = strlen(heading);
+    for (const char *at = names; *at; at += strcspn(at, "|"), at += *at == '|')
+        if (strcspn(at, "|") == n && strncmp(at, heading, n) == 0)
+            return true;
+    return false;
+}
+
+void calm_table_keep(calm_table *table, const char *names)
+{
+    for (size_t c = table->n_columns; c-- > 0;)
+        if (!is_named(names, table->headings[c].name))
+            drop_column(table, c);
+}
+
 calm_status calm_table_check(calm_ctx *ctx, const calm_table *table, const calm_text *out)
 {
     if (table->failed)

@@ -95,6 +95,10 @@ size_t calm_table_rows(const calm_table *table);
 /* Remove the columns whose cells are all empty; a table without rows keeps all columns. */
 void calm_table_drop_empty(calm_table *table);
 
+/* Remove the columns whose heading is not among the words of `names`, "entry|score", joined as calm_table_columns has
+ * them, without '#'. */
+void calm_table_keep(calm_table *table, const char *names);
+
 /* Append headings, a rule and the rows, each line indented by `indent` spaces, without blanks at the ends of lines.
  * Control characters are shown as \n, \t, \u{...}.  Where ctx->columns is a limit, words get several lines, and a table
  * that is still too wide becomes a list of cells for each row, an empty line between two. */

@@ -1,6 +1,6 @@
 """Post-training quantization of language models: calm as a Python package.
 
-    quantize(model, output, bits=4)      a checkpoint, a store with the evidence
+    quantize(model, output, bits=4)      a checkpoint, a store with the evidence; .report() writes the page about it
     evaluate(output, reference=model)    perplexity, KL divergence, agreement; accuracy on tasks
     read_store(store)                    what a store holds, as NumPy arrays
     quantize_matrix(w, x)                one matrix
@@ -15,18 +15,20 @@ import math
 import os
 import sqlite3
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Optional
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calm_ptq import _library
-from calm_ptq._library import METRICS, CalmError, Context, Progress, library
+from calm_ptq._library import METRICS, CalmError, Context, library
+from calm_ptq._outcome import Outcome, Path, Report, figure, table
+from calm_ptq._progress import Progress, ProgressBar, Shown, shown
+from calm_ptq._quantize import quantize
 
-__all__ = ["CalmError", "Evaluation", "Matrix", "Outcome", "Progress", "Store", "TaskAnswers", "answer", "evaluate",
-           "quantize", "quantize_matrix", "read_store", "version"]
+__all__ = ["CalmError", "Evaluation", "Matrix", "Outcome", "Progress", "ProgressBar", "Report", "Store", "TaskAnswers",
+           "answer", "evaluate", "quantize", "quantize_matrix", "read_store", "version"]
 
-Path = Union[str, "os.PathLike[str]"]
 Floats = NDArray[np.float32]
 
 
@@ -38,73 +40,6 @@ def version() -> str:
 
 def _bytes(path: Optional[Path]) -> Optional[bytes]:
     return None if path is None else os.fsencode(path)
-
-
-# ---- runs ----
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a run; figures that were not measured are NaN."""
-
-    run: int                      # number in the store
-    store: str
-    output: Optional[str]         # directory of the checkpoint
-    lock: Optional[str]
-    result: str                   # "hybrid", or the algorithm that is everywhere
-    verdict: Optional[str]
-    bits_per_weight: float
-    bytes_before: int
-    bytes_after: int
-    ppl_float: float
-    ppl: float
-    kl: float
-    top1: float
-    cosine: float
-    error: float
-    spearman: float
-    n_cached: int                 # candidates that were in the store already
-    n_changed: int
-    seconds: float
-
-
-def _words(value: Any) -> list[str]:
-    """A value as a command line has it; a list is given item by item."""
-    if isinstance(value, (list, tuple)):
-        return [word for item in value for word in _words(item)]
-    if isinstance(value, bool):
-        return ["true" if value else "false"]
-    if isinstance(value, Mapping):
-        return [f"{key}={item}" for key, item in value.items()]
-    return [os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
-
-
-def quantize(model: Optional[Path] = None, output: Optional[Path] = None, *, recipe: Optional[Path] = None,
-             lock: Optional[Path] = None, threads: int = 0, progress: Optional[Progress] = None,
-             **values: Any) -> Outcome:
-    """Quantize a checkpoint.
-
-    model, output   directory or known name; directory to write
-    recipe          a recipe file, or the name of a shipped one; what is given here counts more
-    lock            file for the digests of what went in and came out
-    progress        is called with stage, done and total, from any thread
-    values          any key of a recipe by the name of its flag: bits=4, algorithms=["gptq", "rtn"], eval_samples=16,
-                    pin={"*.down": "gptq"}
-    """
-    given = {"model": model, "output": output, **values}
-    with Context(threads, progress) as context:
-        spec, came = c.c_void_p(), _library.Outcome()
-        context.call("calm_spec_new", c.byref(spec))
-        for key, value in given.items():
-            for word in [] if value is None else _words(value):
-                context.call("calm_spec_set", spec, key.replace("_", "-").encode(), os.fsencode(word))
-        if recipe is not None:
-            context.call("calm_spec_load", spec, _bytes(recipe))
-        context.call("calm_quantize", spec, _bytes(lock), c.byref(came))
-        figures = _library.members(came)
-        for name, value in figures.items():
-            figures[name] = os.fsdecode(value) if isinstance(value, bytes) else value
-        return Outcome(**figures)
 
 
 # ---- evaluation ----
@@ -125,6 +60,10 @@ class Evaluation:
     cosine: float
     cosine_min: float
     spearman: float
+
+    def _repr_html_(self) -> str:
+        rows = [(name, figure(float(value))) for name, value in vars(self).items()]
+        return table(f"{self.n_windows} windows, {self.n_tokens} tokens", rows[2:])
 
 
 @dataclass(frozen=True)
@@ -149,9 +88,9 @@ def _measure(name: str, came: c.Structure, context: Context, model: Path, refere
 
 def evaluate(model: Path, *, reference: Optional[Path] = None, text: Optional[Path] = None, seqlen: int = 0,
              samples: int = 0, special: bool = True, threads: int = 0,
-             progress: Optional[Progress] = None) -> Evaluation:
+             progress: Shown = None) -> Evaluation:
     """Evaluate a checkpoint on a text (the bundled WikiText-2 test by default); samples 0: all of it."""
-    with Context(threads, progress) as context:
+    with Context(threads, shown(progress)) as context:
         return Evaluation(**_measure("calm_measure_model", _library.Figures(), context, model, reference, text, seqlen,
                                      samples, special))
 

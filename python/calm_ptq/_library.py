@@ -113,6 +113,7 @@ class Context:
     """A context of calm: results of calls live until the end of `with`."""
 
     def __init__(self, threads: int = 0, progress: Optional[Progress] = None) -> None:
+        self._close = getattr(progress, "close", None)    # of a bar
         self.pointer = c.c_void_p()
         if library.calm_start(c.byref(self.pointer)):
             raise CalmError("ENOMEM", "out of memory")
@@ -136,6 +137,8 @@ class Context:
 
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
+        if self._close:
+            self._close()
         library.calm_stop(c.byref(self.pointer))
 
     def call(self, name: str, *arguments: Any) -> None:

@@ -6,7 +6,7 @@
 
 /* Whole numbers, and behind them the rows of schemes.def. */
 static const char *const integers[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64", "w8a8", "w8a8_asymact",
-                                       "w8a8_static", "w8a16_asym", "w4a4_g16_f16s"};
+                                       "w8a8_static", "w8a16_asym", "w4a4_g16_f16s", "w4afp8_g16", "fp8_static"};
 #define N_INTEGERS (sizeof integers / sizeof *integers)
 
 static char schemes[N_INTEGERS + 2 * CALM_N_FAMILIES][CALM_SCHEME_NAME_MAX];

@@ -46,6 +46,8 @@ static size_t floats(const char *module, size_t out, size_t in, foreign_part *li
     list[1] = code == CALM_SCALE_E8M0   ? (foreign_part){"weight_scale", "U8", 1, 2, {out, groups}, NULL, 0x7f}
               : code == CALM_SCALE_E4M3 ? (foreign_part){"weight_scale", "F8_E4M3", 1, 2, {out, groups}, NULL, 0}
                                         : (foreign_part){"weight_scale", "BF16", 2, 2, {rows, groups}, NULL, 0};
+    if (scheme.act_rule == CALM_ACT_RULE_FP8_STATIC)
+        list[n++] = (foreign_part){"input_scale", "BF16", 2, 1, {1}, NULL, 0};
     if (code == CALM_SCALE_E4M3)
         list[n++] = (foreign_part){"weight_global_scale", "F32", 4, 1, {1}, NULL, 0};
     if (code == CALM_SCALE_E4M3 && scheme.act_bits)
@@ -60,7 +62,7 @@ static size_t compressed_tensors(const char *module, size_t out, size_t in, fore
     shape[0] = (int64_t)out;
     shape[1] = (int64_t)in;
     list[1] = (foreign_part){"weight_scale", "BF16", 2, 2, {out, groups}, NULL, 0};
-    if (scheme.act_bits) {
+    if (scheme.act_bits && scheme.act_rule != CALM_ACT_RULE_FP8) {
         list[0] = (foreign_part){"weight", "I8", 1, 2, {out, in}, NULL, 1};
         list[2] = (foreign_part){"input_scale", "BF16", 2, 1, {1}, NULL, 0};
         return groups ? 2 + (scheme.act_rule == CALM_ACT_RULE_STATIC) : 0;
@@ -114,14 +116,15 @@ static const char *group_text(void)
 static const char *float_args(bool inputs)
 {
     const bool global = calm_scheme_has_global(&scheme), blocks = calm_scheme_rows(&scheme) > 1;
-    const char *strategy = !scheme.group       ? (inputs ? "token" : "channel")
+    const bool fixed = scheme.act_rule == CALM_ACT_RULE_FP8_STATIC;
+    const char *strategy = !scheme.group       ? (inputs ? fixed ? "tensor" : "token" : "channel")
                            : blocks && !inputs ? "block\", \"block_structure\": [128, 128], \"x\": \""
                            : global            ? "tensor_group"
                                                : "group";
     return test_format("{\"num_bits\": %d, \"type\": \"float\", \"symmetric\": true, \"strategy\": \"%s\", "
                        "\"group_size\": %s, \"dynamic\": %s}", scheme.bits, strategy,
                        scheme.group && !(blocks && !inputs) ? test_format("%zu", scheme.group) : "null",
-                       !inputs ? "false" : global ? "\"local\"" : "true");
+                       !inputs || fixed ? "false" : global ? "\"local\"" : "true");
 }
 
 static const char *floats_entry(void)
@@ -132,11 +135,16 @@ static const char *floats_entry(void)
     return test_format(CT_ENTRY, format, format, float_args(false), scheme.act_bits ? float_args(true) : "null");
 }
 
+#define FP8_INPUTS                                                                                                     \
+    "{\"num_bits\": 8, \"type\": \"float\", \"symmetric\": true, \"strategy\": \"token\", \"dynamic\": true}"
+
 static const char *compressed_entry(void)
 {
+    const bool floats_in = scheme.act_rule == CALM_ACT_RULE_FP8;
     const char *strategy = scheme.group ? test_format("\"group\", \"group_size\": %zu", scheme.group) : "\"channel\"",
-               *format = scheme.act_bits ? "int-quantized" : "pack-quantized",
-               *inputs = scheme.act_bits
+               *format = scheme.act_bits && !floats_in ? "int-quantized" : "pack-quantized",
+               *inputs = floats_in ? FP8_INPUTS
+                         : scheme.act_bits
                              ? test_format("{\"num_bits\": %d, \"type\": \"int\", \"symmetric\": %s, \"strategy\": %s}",
                                            scheme.act_bits, scheme.act_asymmetric ? "false" : "true",
                                            scheme.act_rule == CALM_ACT_RULE_STATIC
@@ -171,14 +179,14 @@ static const char *mlx_entry(void)
 }
 
 static const struct {
-    const char *name, *schemes[20];
+    const char *name, *schemes[24];
     foreign_fn *parts;
     const char *(*entry)(void);
 } formats[] = {
     {"compressed-tensors",
      {"w4a16_g32", "w4a16_g64", "w4a16_g128", "w4a16_g16", "w4a16", "w8a16", "w8a16_g32", "w3a16_g32", "w2a16",
       "w4a16_g32_asym", "w8a16_g32_asym", "w8a16_asym", "w3a16_g32_asym", "w8a8", "w8a8_asymact", "w8a8_static", "w4a8",
-      "w4a4_g32", "w8a8_g32"},
+      "w4a4_g32", "w8a8_g32", "w4afp8_g128", "w4afp8_g32", "w8afp8", "w4afp8"},
      compressed_tensors, compressed_entry},
     {"compressed-tensors", {NULL}, floats, floats_entry},    /* every row of schemes.def that the exporter holds */
     {"gptq", {"w4a16_g32", "w4a16", "w8a16", "w3a16_g32", "w2a16_g16", "w4a16_g32_asym", "w4a16_g8"}, gptq, gptq_entry},
@@ -283,13 +291,13 @@ static const char *small_float(size_t index)
                 return test_format("%s%s", calm_families[family].name, index ? "a16" : "");
             index -= 2;
         }
-    return NULL;
+    return index == 0 ? "fp8_static" : NULL;
 }
 
 static void compare_model(const tiny_model *spec)
 {
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
-        for (size_t s = 0; s < 20; s++) {
+        for (size_t s = 0; s < 24; s++) {
             const char *name = formats[f].parts == floats ? small_float(s) : formats[f].schemes[s];
             if (!name)
                 break;

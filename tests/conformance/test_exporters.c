@@ -158,24 +158,21 @@ static void check_head(const calm_model *model, const calm_model *written)
     check_table(found_table, expected_table);
 }
 
-/* The directory is the same for both rules, so the reader is told: all its linears or, where none quantizes its input
- * by token, nobody. */
+/* The reader is told the rule: of all linears, but where the format says it or none quantizes its input. */
 static void check_rule(const tiny_plan *p, calm_model *written)
 {
-    bool quantizes = false;
     calm_block block;
+    bool quantizes = false;
     for (size_t j = 0; j < calm_model_layout(p->model)->n_jobs; j++)
-        quantizes |= p->plan.jobs[j].quantized && p->plan.jobs[j].scheme.act_bits &&
-                     !p->plan.jobs[j].scheme.family && p->plan.jobs[j].scheme.act_rule != CALM_ACT_RULE_STATIC;
+        quantizes |= p->plan.jobs[j].quantized && p->plan.jobs[j].scheme.act_bits;
     if (!quantizes) {
         ck_fails(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM), CALM_EARG, "quantizes no activations");
         return;
     }
     ck_ok(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM));
     ck_ok(calm_model_load_block(ctx, written, 0, &block));
-    for (calm_role role = 0; role < CALM_N_ROLES; role++)
-        ck_assert(!block.weight[role].w || block.weight[role].act_rule == CALM_ACT_RULE_VLLM ||
-                  block.weight[role].act_rule == CALM_ACT_RULE_STATIC);
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)    /* nowhere the other rule that may be set */
+        ck_assert(!block.weight[role].w || block.weight[role].act_rule != CALM_ACT_RULE_COMPRESSED_TENSORS);
 }
 
 static void check_written(const tiny_plan *p, const char *dir)
@@ -225,7 +222,8 @@ TEST(one_scheme)
         {ALL, {"w4a16_g32", "w4a16_g32_asym", "w4a16_g32_f16s", "w4a16", "w4a16_asym"}},
         {"compressed_tensors gptq mlx", {"w8a16", "w2a16_g32", "w3a16_g32", "w2a16_g32_asym", "w3a16_g32_asym",
                                          "w8a16_asym", "w8a16_g32_asym_f16s"}},
-        {"compressed_tensors", {"w8a8", "w4a4_g32", "w8a8_asymact", "w8a8_static", "w8a8_static_f16s"}},
+        {"compressed_tensors", {"w8a8", "w4a4_g32", "w8a8_asymact", "w8a8_static", "w8a8_static_f16s",
+                                "fp8_static", "fp8_static_f16s", "w4afp8_g32", "w3afp8"}},
         {"compressed_tensors gptq awq", {"w4a16_g16"}},
     };
     const tiny_model spec = wide_model();
@@ -257,6 +255,7 @@ END_OF_TEST
 TEST(mixed_schemes)
 {
     static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const fixed[] = {"w8a8", "w8a8_static"},
+        *const floats[] = {"fp8", "fp8_static", "w4afp8_g32", "w4a16_g32", "fp8a16"},
         *const same_format[] = {"w4a16_g32", "w2a16_g32", "w8a16"}, *const groups[] = {"w4a16_g32", "w4a16"},
         *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"},
         *const weights[] = {"w4a16_g32", "float", "w8a16_asym", "w3a16_g32"},
@@ -264,6 +263,7 @@ TEST(mixed_schemes)
     const tiny_model spec = wide_model();
     check_plan(&spec, pair, 2, "compressed_tensors");
     check_plan(&spec, fixed, 2, "compressed_tensors");
+    check_plan(&spec, floats, 5, "compressed_tensors");
     check_plan(&spec, same_format, 3, "compressed_tensors gptq mlx");
     check_plan(&spec, with_float, 5, "compressed_tensors");
     check_plan(&spec, weights, 4, "compressed_tensors gptq mlx");

@@ -13,4 +13,13 @@ if(CALM_PYTHON3 AND NOT CALM_SANITIZE)    # a sanitized library does not load in
   add_test(NAME library.python_structs
     COMMAND ${CALM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/library/python_structs.py ${PROJECT_SOURCE_DIR}/calm.h
       $<TARGET_FILE:calm_shared> ${PROJECT_SOURCE_DIR}/python/calm_ptq)
+  # What the package does with the library, and its notebook: $CALM_PYTHON, else python3, where it has what they need.
+  foreach(book IN ITEMS api notebook)
+    set(file "$<$<STREQUAL:${book},notebook>:${PROJECT_SOURCE_DIR}/python/examples/quantize.ipynb>")
+    add_test(NAME library.python_${book}
+      COMMAND sh -c "exec \"\${CALM_PYTHON:-${CALM_PYTHON3}}\" \"$@\"" sh ${CMAKE_CURRENT_SOURCE_DIR}/library/python_api.py
+        $<TARGET_FILE:calm_shared> $<TARGET_FILE:calm> ${PROJECT_SOURCE_DIR}/python ${file} COMMAND_EXPAND_LISTS)
+    set_tests_properties(library.python_${book} PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 900
+      SKIP_RETURN_CODE 77)
+  endforeach()
 endif()

@@ -19,7 +19,7 @@ from selenium.webdriver.common.keys import Keys
 
 folder = sys.argv[1]
 screenshots = sys.argv[2] if len(sys.argv) > 2 else None
-WIDTHS = (360, 1280, 1920)
+WIDTHS = (360, 400, 1280, 1920)
 AXE = os.path.join(os.path.dirname(axe_selenium_python.__file__), "node_modules", "axe-core", "axe.min.js")
 failures = []
 
@@ -101,6 +101,31 @@ def check_figures(name, width):
                 ".map(t => t.textContent) : []", one)
             check(not outside, f"{name} at {width}: {title} has texts that are cut: {outside}")
             check(not is_blank(picture(one)), f"{name} at {width}: {title} is blank")
+
+
+def check_cut(name, width):
+    """Nothing is beyond an edge: neither words, nor rows of tables, nor the matrix, which is as wide as its place."""
+    cut = script("return [...document.querySelectorAll('main *, header *, nav *')].filter(e => !e.closest('svg') && e.getClientRects().length &&"
+                 " (e.getBoundingClientRect().right > innerWidth + 1 || (e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 && getComputedStyle(e).overflowX !== 'visible')))"
+                 ".map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))")
+    check(width > 560 or not cut, f"{name} at {width}: cut off: {cut[:3]}")
+    heat = script("const h = document.getElementById('matrix-heat'); if (!h) return null; const b = [...h.querySelectorAll('svg')].pop();"
+                  "return [h.scrollWidth - h.clientWidth, h.clientWidth - b.getBoundingClientRect().width, h.scrollHeight - h.clientHeight, b.querySelectorAll('text').length]")
+    if heat:
+        check(heat[0] <= 0 and abs(heat[1]) <= 1, f"{name} at {width}: the matrix is not as wide as its place: {heat}")
+        check(heat[2] <= 1 or heat[3] > 400, f"{name} at {width}: the matrix of {heat[3]} units is cut below")
+
+
+def check_contents(name):
+    """The contents name the parts that hold something, and the first tile is the result against a baseline where one was measured."""
+    run = (json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"] or [None])[0]
+    named = script("return [...document.querySelectorAll('#contents a')].map(a => a.getAttribute('href').slice(1))")
+    held = script("return [...document.querySelectorAll('main > section')].filter(s => s.querySelector('figure, table, dl, pre, .cards')).map(s => s.id)")
+    check(not run or named == held, f"{name}: the contents name {named}, the page has {held}")
+    guard = [row["subject"] for row in run["evaluations"] if row["role"] == "guard"] if run else []
+    first = script("const t = document.querySelector('.cards li span'); return t ? t.textContent : ''")
+    compared = run and run["run"][0]["result"] in guard and len(guard) > 1
+    check(not compared or first.startswith("Against "), f"{name}: the first tile is {first!r}")
 
 
 def check_quiet(name):
@@ -287,8 +312,10 @@ try:
         for width in WIDTHS if name != "large" else (1280,):
             load(name, width)
             check_figures(name, width)
+            check_cut(name, width)
             check_quiet(f"{name} at {width}")
         check_data(name)
+        check_contents(name)
         check_access(name)
         check_print(name)
         print(name, "was read", flush=True)

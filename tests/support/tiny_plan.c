@@ -165,7 +165,7 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     /* Both for numbers that no weight and few inputs of these models pass. */
     q->global = calm_scale_global(&q->scheme, largest_weight(layout, job, weights));
     q->act_global =
-        q->scheme.act_rule == CALM_ACT_RULE_STATIC ? 0.125f : calm_act_global(q->scheme.act_rule, 16);
+        calm_act_rule_is_static(q->scheme.act_rule) ? 0.125f : calm_act_global(q->scheme.act_rule, 16);
     for (size_t l = job->first; l < job->first + job->n; l++) {
         const calm_weight *weight = &weights[layout->linears[l].role];
         const size_t rows = calm_scheme_rows(&q->scheme);

@@ -5,6 +5,7 @@
  *   rules      docs/check.md      rules of calm check (ptq/check/rules.def)
  *   metrics    docs/method.md     scores of an output (cka/cka.h)
  *   algorithms docs/method.md     named chains (algorithms/presets.def)
+ *   python     python/calm_ptq/_quantize.pyi   keywords of quantize (ptq/recipe/spec.c)
  *
  * Without --update it compares the page with the table and reports the first line that differs. */
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include "cli/command.h"
 #include "ptq/check/check_rules.h"
 #include "ptq/recipe/document_shape.h"
+#include "ptq/recipe/spec.h"
 #include "tests/tools/page.h"
 #include "tests/tools/tool.h"
 
@@ -26,8 +28,8 @@ typedef struct arguments {
 } arguments;
 
 static const calm_option table[] = {
-    {"page", "which table: commands, keys, rules, metrics, algorithms", offsetof(arguments, page), CALM_OPTION_STRING,
-     .metavar = "NAME"},
+    {"page", "which table: commands, keys, rules, metrics, algorithms, python", offsetof(arguments, page),
+     CALM_OPTION_STRING, .metavar = "NAME"},
     {"docs", "file of the page", offsetof(arguments, docs), CALM_OPTION_STRING, .metavar = "FILE"},
     {"update", "write the part of the page anew", offsetof(arguments, update), CALM_OPTION_BOOL, .metavar = NULL},
     {0}};
@@ -217,13 +219,91 @@ static calm_status write_algorithms(calm_ctx *ctx, calm_text *out)
     return CALM_OK;
 }
 
+/* ---- keywords of Python ---- */
+
+/* "Literal['a', 'b']" of "a|b". */
+static void add_literal(calm_text *out, const char *values)
+{
+    calm_text_printf(out, "Literal[");
+    for (const char *at = values; *at; at += strcspn(at, "|"), at += *at == '|')
+        calm_text_printf(out, "%s\"%.*s\"", at == values ? "" : ", ", (int)strcspn(at, "|"), at);
+    calm_text_printf(out, "]");
+}
+
+static void add_type(calm_text *out, const calm_option *option)
+{
+    static const char *const types[] = {
+        [CALM_OPTION_BOOL] = "bool",      [CALM_OPTION_INT] = "int",       [CALM_OPTION_DOUBLE] = "float",
+        [CALM_OPTION_STRING] = "_Path",   [CALM_OPTION_WORDS] = "_Words",  [CALM_OPTION_FILES] = "_Paths",
+        [CALM_OPTION_PAIRS] = "Mapping[str, str]", [CALM_OPTION_NUMBERS] = "_Numbers",
+        [CALM_OPTION_RANGE] = "Union[int, str]"};
+    if (option->type == CALM_OPTION_ENUM)
+        add_literal(out, option->values);
+    else
+        calm_text_printf(out, "%s", types[option->type]);
+}
+
+/* A name as Python has it. */
+static void add_keyword(calm_text *out, const char *name)
+{
+    for (const char *at = name; *at; at++)
+        calm_text_printf(out, "%c", *at == '-' ? '_' : *at);
+}
+
+/* Is it an argument of quantize by its place? */
+static bool is_placed(const calm_option *option)
+{
+    return strcmp(option->name, "model") == 0 || strcmp(option->name, "output") == 0;
+}
+
+/* One keyword in the docstring: its help, and the default that the program has. */
+static void add_meaning(calm_text *out, const calm_option *option)
+{
+    const char *fallback = calm_command_default(option);
+    calm_text_printf(out, "    ");
+    add_keyword(out, option->name);
+    calm_text_printf(out, "\n        ");
+    for (const char *at = option->help; *at; at++)    /* what ends or changes a docstring stands for itself */
+        calm_text_printf(out, *at == '\\' || *at == '"' ? "\\%c" : "%c", *at);
+    calm_text_printf(out, *fallback ? " (default %s)\n" : "\n", fallback);
+}
+
+static calm_status write_python(calm_ctx *ctx, calm_text *out)
+{
+    (void)ctx;
+    calm_text_printf(out, "def quantize(\n    model: Optional[_Path] = ...,\n    output: Optional[_Path] = ...,\n"
+                          "    *,\n    recipe: Optional[_Path] = ...,\n    lock: Optional[_Path] = ...,\n"
+                          "    threads: int = ...,\n"
+                          "    progress: Shown = ...,\n");
+    for (const calm_option *option = calm_spec_table; option->name; option++) {
+        if (is_placed(option))
+            continue;
+        calm_text_printf(out, "    ");
+        add_keyword(out, option->name);
+        calm_text_printf(out, ": Optional[");
+        add_type(out, option);
+        calm_text_printf(out, "] = ...,\n");
+    }
+    calm_text_printf(out, ") -> Outcome:\n    \"\"\"Quantize a checkpoint.\n\n"
+                          "    model, output\n        directory or known name; directory to write\n"
+                          "    recipe\n        a recipe file, or the name of a shipped one; what is given here counts "
+                          "more\n"
+                          "    lock\n        file for the digests of what went in and came out\n"
+                          "    progress\n        True: a bar; or what is called with stage, done and total\n");
+    for (const calm_option *option = calm_spec_table; option->name; option++)
+        if (!is_placed(option))
+            add_meaning(out, option);
+    calm_text_printf(out, "    \"\"\"\n# ");
+    return CALM_OK;
+}
+
 /* ---- pages ---- */
 
 static const struct {
     const char *name;
     calm_status (*write)(calm_ctx *ctx, calm_text *out);
 } pages[] = {{"commands", write_commands}, {"keys", write_keys}, {"rules", write_rules},
-             {"metrics", write_metrics}, {"algorithms", write_algorithms}};
+             {"metrics", write_metrics}, {"algorithms", write_algorithms}, {"python", write_python}};
 
 static calm_status work(calm_ctx *ctx, void *opts)
 {

@@ -24,9 +24,10 @@ set_tests_properties(tools.check PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT
 # Parts of docs/ that are made from tables of the program: a test for each, and `ninja docs` writes them anew.
 add_executable(pages tools/pages.c)
 target_link_libraries(pages PRIVATE calm_test_tool calm_cli)
-foreach(page IN ITEMS commands:commands keys:recipes rules:check metrics:method algorithms:method)
+foreach(page IN ITEMS commands:docs/commands.md keys:docs/recipes.md rules:docs/check.md metrics:docs/method.md
+    algorithms:docs/method.md python:python/calm_ptq/_quantize.pyi)
   string(REGEX MATCH "(.*):(.*)" page ${page})
-  set(command pages --page ${CMAKE_MATCH_1} --docs ${PROJECT_SOURCE_DIR}/docs/${CMAKE_MATCH_2}.md)
+  set(command pages --page ${CMAKE_MATCH_1} --docs ${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_2})
   add_test(NAME docs.${CMAKE_MATCH_1} COMMAND ${command})
   list(APPEND CALM_PAGES COMMAND ${command} --update)
 endforeach()
@@ -53,6 +54,8 @@ add_custom_target(docs ${CALM_PAGES} COMMAND ${command} --update
 add_dependencies(docs calm json_shape write_families)
 # Links, files and names in pages; the size of README.md.
 add_test(NAME docs.names COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_pages.sh)
+# Container, conda and Homebrew recipes, and the SBOM, against packages.txt.
+add_test(NAME tools.packaging COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/packaging.sh)
 # A machine that fails, for LD_PRELOAD; never with its own sanitizer, which would have to be loaded before it.
 add_library(fault_shim SHARED tools/fault_shim.c support/faults.c)
 target_include_directories(fault_shim PRIVATE ${PROJECT_SOURCE_DIR})

@@ -47,6 +47,10 @@ TEST(nearest_levels)
             const size_t n = D - g < 128 ? D - g : 128;
             check_group(&calm_levels_e4m3, x + t * D + g, n, most_of(x + t * D + g, n) / 448, y + t * D + g);
         }
+    /* One scale for all, of which the largest rows are cut off: what is beyond becomes the largest level. */
+    const float fixed = most_of(x, D) / 448;
+    calm_actquant_rows(x, N, D, 8, false, CALM_ACT_RULE_FP8_STATIC, fixed, y);
+    check_group(&calm_levels_e4m3, x, N * D, fixed, y);
     calm_actquant_rows(x, N, D, 4, false, CALM_ACT_RULE_MXFP4, 0, y);
     for (size_t t = 0; t < N; t++)
         for (size_t g = 0; g < D; g += 32) {
@@ -70,8 +74,8 @@ END_OF_TEST
 TEST(zeros_and_what_is_not_finite)
 {
     static const calm_act_rule rules[] = {CALM_ACT_RULE_FP8, CALM_ACT_RULE_FP8_GROUPS, CALM_ACT_RULE_MXFP4,
-                                           CALM_ACT_RULE_NVFP4};
-    for (size_t k = 0; k < 4; k++) {
+                                           CALM_ACT_RULE_NVFP4, CALM_ACT_RULE_FP8_STATIC};
+    for (size_t k = 0; k < 5; k++) {
         float x[3 * 16] = {0};
         x[16] = NAN;
         x[32] = INFINITY;
@@ -83,7 +87,10 @@ TEST(zeros_and_what_is_not_finite)
         ck_assert(isnan(x[16]) && isnan(x[32]) && isnan(x[33]));
     }
     ck_assert(calm_act_global(CALM_ACT_RULE_NVFP4, 0) == 1 && calm_act_global(CALM_ACT_RULE_FP8, 2) == 0);
-    ck_assert(!calm_act_rule_is_float(CALM_ACT_RULE_VLLM));
+    ck_assert(!calm_act_rule_is_float(CALM_ACT_RULE_VLLM) && calm_act_rule_is_open(CALM_ACT_RULE_VLLM));
+    ck_assert(!calm_act_rule_is_open(CALM_ACT_RULE_FP8) && !calm_act_rule_is_open(CALM_ACT_RULE_STATIC));
+    ck_assert(calm_act_rule_is_static(CALM_ACT_RULE_STATIC) && calm_act_rule_is_static(CALM_ACT_RULE_FP8_STATIC) &&
+              !calm_act_rule_is_static(CALM_ACT_RULE_FP8));
 }
 END_OF_TEST
 

@@ -13,6 +13,9 @@
 static const calm_scheme w8a8 = {.bits = 8, .symmetric = true, .act_bits = 8, .act_rule = CALM_ACT_RULE_STATIC,
                                  .scale_dtype = CALM_BF16};
 
+static const calm_scheme fp8 = {.bits = 8, .symmetric = true, .act_bits = 8, .family = CALM_FAMILY_FP8,
+                                .act_rule = CALM_ACT_RULE_FP8_STATIC, .scale_dtype = CALM_BF16};
+
 static double loss_of(const calm_act_rows *rows, float scale)
 {
     double sum = 0;
@@ -78,6 +81,22 @@ TEST(input_scales)
 }
 END_OF_TEST
 
+/* Small floats: what takes the largest of all, divided, to the largest level; rows are not looked at. */
+TEST(small_floats)
+{
+    float absmax[D] = {1, 2, 56, 3, 4, 5}, in_scale[D] = {1, 1, 0.5f, 1, 1, 1}, zeros[D] = {0};
+    calm_act_rows rows = {.d = D, .absmax = absmax};
+    ck_assert(calm_act_static_scale(&fp8, &rows) == 0.125f);
+    rows.in_scale = in_scale;
+    ck_assert(calm_act_static_scale(&fp8, &rows) == 0.25f);
+    rows.absmax = zeros;
+    ck_assert(calm_act_static_scale(&fp8, &rows) == 1);
+    absmax[0] = 3e38f;
+    rows.absmax = absmax;
+    ck_assert(isinf(calm_act_static_scale(&fp8, &rows)));
+}
+END_OF_TEST
+
 /* Without rows the range decides; zeros have any scale; what cannot be stored is infinite. */
 TEST(ends)
 {
@@ -97,5 +116,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("act_static", (const TTest *[]){near_the_best, input_scales, ends, NULL});
+    return run_tests("act_static", (const TTest *[]){near_the_best, input_scales, small_floats, ends, NULL});
 }

@@ -125,17 +125,20 @@ TEST(fp8_of_every_grid)
 }
 END_OF_TEST
 
-/* compressed-tensors' floats are read as such where they are asked for; scales of tensors always. */
+/* compressed-tensors' floats are read as such where they are asked for; always where calm has no such kernel: inputs
+ * whose one scale is found anew. */
 TEST(compressed_tensors)
 {
     static const char *const form =
         ENTRY("\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", "
               "\"quantization_status\": \"compressed\", \"ignore\": [\"lm_head\"], \"config_groups\": {\"group_0\": "
               "{\"targets\": [\"Linear\"], \"weights\": {\"num_bits\": 8, \"type\": \"float\", \"symmetric\": true, "
-              "\"strategy\": \"%s\"}}}");
+              "\"strategy\": \"%s\"}, \"input_activations\": %s}}");
+    static const char *const inputs = "{\"num_bits\": 8, \"type\": \"float\", \"symmetric\": true, \"dynamic\": %s, "
+                                      "\"strategy\": \"tensor\"}";
     static const char *const text = "compressed-tensors float-quantized";
     calm_model *model;
-    const char *dir = write_fp8(test_format(form, "channel"), "weight_scale", 1, 1000);
+    const char *dir = write_fp8(test_format(form, "channel", "null"), "weight_scale", 1, 1000);
     model = open_model(dir);
     ck_assert(calm_model_is_quantized(model));
     calm_model_close(model);
@@ -143,7 +146,23 @@ TEST(compressed_tensors)
     check_plain(model, text);
     check_linears(model);
     calm_model_close(model);
-    model = open_model(write_fp8(test_format(form, "tensor"), "weight_scale", 1000, 1000));
+    /* One scale of a weight, with a fixed one of its input: numbers without dimensions, as some files have them. */
+    const char *fixed = test_format(inputs, "false"), *anew = test_format(inputs, "true");
+    dir = write_fp8(test_format(form, "tensor", fixed), "weight_scale", 1000, 1000);
+    model = open_model(dir);
+    ck_assert(calm_model_is_quantized(model));
+    calm_block block;
+    ck_ok(calm_model_load_block(ctx, model, 0, &block));
+    size_t n_fixed = 0;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        n_fixed += block.weight[role].act_rule == CALM_ACT_RULE_FP8_STATIC && block.weight[role].act_global > 0;
+    ck_assert_uint_gt(n_fixed, 3);
+    calm_model_close(model);
+    ck_ok(calm_model_open_floats(ctx, dir, &(calm_model_how){0}, &model));
+    check_plain(model, text);
+    check_linears(model);
+    calm_model_close(model);
+    model = open_model(write_fp8(test_format(form, "tensor", anew), "weight_scale", 1000, 1000));
     check_plain(model, text);
     check_linears(model);
     calm_model_close(model);

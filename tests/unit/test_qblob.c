@@ -115,6 +115,32 @@ TEST(static_activations)
 }
 END_OF_TEST
 
+/* FP8: static, whose scale must be there; next to whole numbers, where act_form alone says so. */
+TEST(small_float_activations)
+{
+    static const char *const names[] = {"fp8_static", "w4afp8_g16", "w3afp8"};
+    for (size_t i = 0; i < 3; i++) {
+        calm_scheme scheme;
+        void *bytes;
+        size_t n;
+        ck_ok(calm_scheme_parse(ctx, names[i], &scheme));
+        calm_qjob job = random_job(scheme.bits, 3, 32, scheme.group, true, false, false, 9 + i), back;
+        job.scheme = scheme;
+        job.act_global = i ? 0 : 0x1p-5f;
+        for (size_t c = 0; c < job.out * job.in; c++)    /* that have a level */
+            job.codes[c] = (uint8_t)(job.codes[c] % (calm_code_max(&scheme) + 1));
+        round_trip_of(&job);
+        ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+        ck_ok(calm_qblob_decode(ctx, "blob", bytes, n, &back));
+        ck_assert(calm_scheme_same(&back.scheme, &scheme) && back.act_global == job.act_global);
+        uint8_t *form = (uint8_t *)bytes + 60;    /* a static scale that no whole number of FP8 has, and the reverse */
+        ck_assert_uint_eq(*form, i ? 8 : 4);
+        *form = i ? 8 + 4 : 8;
+        ck_fails(calm_qblob_decode(ctx, "blob", bytes, n, &back), CALM_EFORMAT, "activations");
+    }
+}
+END_OF_TEST
+
 TEST(families)
 {
     for (int f = 1; f < CALM_N_FAMILIES; f++)
@@ -202,6 +228,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("qblob", (const TTest *[]){there_and_back, static_activations, families, codes_without_a_level,
+    return run_tests("qblob", (const TTest *[]){there_and_back, static_activations, small_float_activations, families,
+                                                codes_without_a_level,
                                                 codes_are_packed, memory, impossible_jobs, NULL});
 }

@@ -121,6 +121,23 @@ TEST(empty_columns_can_go)
 }
 END_OF_TEST
 
+TEST(named_columns_stay)
+{
+    calm_table table = new_table();
+    for (int row = 0; row < 2; row++)
+        CALM_CELLS(&table, CALM_INT(row), CALM_TEXT("x"), CALM_FIXED(0.5, 1), CALM_BOOL(true));
+    const char *first = table.headings[0].name, *second = table.headings[1].name;
+    calm_table_keep(&table, test_format("%s|no such", second));
+    ck_assert_uint_eq(table.n_columns, 1);
+    ck_assert_str_eq(table.headings[0].name, second);
+    ck_assert_uint_eq(calm_table_rows(&table), 2);
+    /* The beginning of a name is none. */
+    calm_table_keep(&table, test_format("%s", first));
+    ck_assert_uint_eq(table.n_columns, 0);
+    calm_table_clear(&table);
+}
+END_OF_TEST
+
 /* Combining marks take no column, wide characters two; what does not print is spelled out; wrong UTF-8 is replaced. */
 TEST(widths_of_text)
 {
@@ -346,7 +363,8 @@ int main(void)
     return run_tests("table",
                      (const TTest *[]){columns_are_as_wide_as_their_cells, columns_and_cells_as_lists,
                                        headings_without_rows, numbers_of_six_digits,
-                                       empty_columns_can_go, widths_of_text, json_keeps_types_and_digits, csv, markdown,
+                                       empty_columns_can_go, named_columns_stay, widths_of_text,
+                                       json_keeps_types_and_digits, csv, markdown,
                                        many_rows, missing_memory_is_reported, narrow_tables_break_words,
                                        narrow_tables_keep_to_the_limit, a_table_too_wide_is_a_list,
                                        sentences_are_folded, NULL});
