@@ -7,8 +7,10 @@
 /* A multiply-add counts two. */
 typedef struct calm_run_work {
     double forward;    /* of forward passes: capture and guard                                       */
-    double sgemm;      /* of other products in float: Gram matrices of inputs, outputs of candidates  */
-    double dgemm;      /* in double: factors of Gram matrices, Gram matrices of scores                */
+    double gram;       /* Gram matrices of inputs, in float                                          */
+    double outputs;    /* of candidates that are scored, in float                                    */
+    double factors;    /* of Gram matrices, in double                                                */
+    double scores;     /* Gram matrices of scores, in double                                         */
     double chains;     /* of algorithms that work on the Gram matrix, besides its factors             */
 } calm_run_work;
 
