@@ -99,7 +99,8 @@ typedef struct calm_part {
     unsigned caps;                         /* CALM_NEEDS_* and CALM_SETS_*; without any, and no transform, it
                                             * leaves the problem's w as it is                                    */
     double products;                       /* with default options its work is that of this many products W H of
-                                            * weights and Gram matrix, about; 0: small next to one                */
+                                            * weights and Gram matrix in double, about; one in float32 counts
+                                            * half; 0: small next to one                                          */
     size_t opts_size;
     const calm_option *opts;               /* NULL: takes none                                                   */
     calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */

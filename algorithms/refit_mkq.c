@@ -65,12 +65,12 @@ static calm_status mkq(calm_ctx *ctx, calm_problem *problem, const void *opts, c
 
 const calm_part calm_refit_mkq = {
     .name = "mkq",
-    .revision = 3,
+    .revision = 4,
     .summary = "least-squares scales and coordinate descent in turn",
     .reference = "Tang et al. 2022, arXiv 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM,
-    .products = 6,
+    .products = 3.5,
     .opts_size = sizeof(mkq_options),
     .opts = mkq_table,
     .memory = calm_rows_refit_memory,

@@ -47,12 +47,12 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_round_cd = {
     .name = "cd",
-    .revision = 1,
+    .revision = 2,
     .summary = "nearest, then coordinate descent under the full Hessian",
     .reference = "-",
     .kind = CALM_KIND_ROUND,
     .caps = CALM_NEEDS_GRAM,
-    .products = 4,
+    .products = 2,
     .opts_size = sizeof(cd_options),
     .opts = cd_table,
     .memory = memory,

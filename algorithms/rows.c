@@ -18,6 +18,7 @@
 #define TILE ((size_t)32)
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
 #define ROUND_F64 0x1.8p52
+#define UNIT_MOST 300
 
 size_t calm_rows_chunk(int family, size_t n_groups)
 {
@@ -39,13 +40,15 @@ static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->loss, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->before, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->product, n * in));
-    return CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
+    return CALM_NEW(ctx, ctx->scratch, rows->panel, CALM_SWEEP_BLOCK * in);
 }
 
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
 {
-    return CALM_BYTES(size_t, n) + 3 * CALM_BYTES(double, n * shape->in) + 2 * CALM_BYTES(double, n * shape->n_groups) +
-           2 * CALM_BYTES(double, n) + CALM_BYTES(double, n * CALM_SWEEP_BLOCK);
+    return CALM_BYTES(size_t, n) + CALM_BYTES(double, n * shape->in) + 2 * CALM_BYTES(float, n * shape->in) +
+           2 * CALM_BYTES(double, n * shape->n_groups) + 2 * CALM_BYTES(double, n) +
+           CALM_BYTES(float, n * CALM_SWEEP_BLOCK) + CALM_BYTES(float, CALM_SWEEP_BLOCK * shape->in);
 }
 
 static bool is_shared(int family)
@@ -63,6 +66,34 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
     (void)opts;
     return (calm_part_memory){.most = calm_size_min(shape->n_threads, n_chunks) *
                                       (calm_rows_load_bytes(shape, n) + calm_rows_scales_bytes(shape, n))};
+}
+
+/* The power of two that takes numbers up to `most` to [.5, 1); 1 where that is no finite number above 0. */
+static double unit_of(double most)
+{
+    int exponent;
+    if (!(most > 0) || !isfinite(most))
+        return 1;
+    frexp(most, &exponent);
+    /* So that a product of three and its inverse are finite, too. */
+    return ldexp(1, exponent < -UNIT_MOST ? UNIT_MOST : exponent > UNIT_MOST ? -UNIT_MOST : -exponent);
+}
+
+/* Of a symmetric matrix without negative eigenvalues the largest number is on the diagonal. */
+static double largest_diagonal(const double *h, size_t in)
+{
+    double most = 0;
+    for (size_t j = 0; j < in; j++)
+        most = fmax(most, h[j * in + j]);
+    return most;
+}
+
+static double largest(const double *w, size_t n)
+{
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs(w[i]));
+    return most;
 }
 
 /* Rows first .. first + n - 1 of the job as it stands, in ctx->scratch.  The loss is 0 until `scales` sets it. */
@@ -85,10 +116,12 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const calm_problem *prob
             rows->w[r * in + j] = problem->w[(first + r) * in + j];
             if (qjob->mins)
                 rows->w[r * in + j] -= qjob->mins[(first + r) * n_groups + g];
-            rows->q[r * in + j] = calm_level_value(&qjob->scheme, rows->zero[r * n_groups + g],
-                                                   qjob->codes[(first + r) * in + j]);
+            rows->q[r * in + j] = (float)calm_level_value(&qjob->scheme, rows->zero[r * n_groups + g],
+                                                          qjob->codes[(first + r) * in + j]);
         }
     }
+    rows->unit_w = unit_of(largest(rows->w, n * in));
+    rows->unit_h = unit_of(largest_diagonal(h, in));
     return CALM_OK;
 }
 
@@ -102,7 +135,7 @@ static void store(const calm_rows *rows, size_t r)
         rows->qjob->zeros[row * n_groups + g] = (uint8_t)rows->zero[r * n_groups + g];
     for (size_t j = 0; j < in; j++) {
         const double zero = rows->zero[r * n_groups + j / rows->problem->group];
-        rows->qjob->codes[row * in + j] = calm_level_code(&rows->qjob->scheme, zero, rows->q[r * in + j]);
+        rows->qjob->codes[row * in + j] = calm_level_code(&rows->qjob->scheme, zero, (double)rows->q[r * in + j]);
     }
 }
 
@@ -120,7 +153,7 @@ void calm_rows_drop(calm_rows *rows, size_t r)
     rows->row[r] = rows->row[last];
     move_row(rows->w, in, last, r);
     move_row(rows->wh, in, last, r);
-    move_row(rows->q, in, last, r);
+    memmove(rows->q + r * in, rows->q + last * in, in * sizeof *rows->q);
     move_row(rows->scale, n_groups, last, r);
     move_row(rows->zero, n_groups, last, r);
     move_row(rows->loss, 1, last, r);
@@ -160,6 +193,16 @@ calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob
     rows_job job = {problem, qjob, calm_problem_damped(problem, damp), chunk, fn, opts};
     return calm_parallel_for(ctx, is_shared(qjob->scheme.family) ? calm_problem_chunks(problem)
                                                                  : (problem->out + chunk - 1) / chunk, run_chunk, &job);
+}
+
+/* ---- products ---- */
+
+/* gradient [n, CALM_SWEEP_BLOCK] = errors H of columns start .. end - 1, by the units. */
+static void multiply_errors(calm_rows *rows, size_t start, size_t end)
+{
+    const size_t in = rows->problem->in;
+    calm_rows_panel(rows, start, end - start, 0);    /* columns of H are its rows */
+    calm_sgemm_nt(rows->n, end - start, in, 1, rows->product, in, rows->panel, in, 0, rows->gradient, CALM_SWEEP_BLOCK);
 }
 
 /* ---- sweep ---- */
@@ -309,11 +352,12 @@ static void sweep_zeros(calm_rows *rows, sweep_tile *tile, const sweep_place *at
 static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end, bool zeros)
 {
     const size_t in = rows->problem->in, group = rows->problem->group, n = calm_size_min(rows->n - first, TILE);
+    const double unit = 1 / (rows->unit_h * rows->unit_w);
     sweep_place at = {.first = first, .n = n, .start = start, .end = end};
     for (size_t k = 0; k < end - start; k++)
         for (size_t r = 0; r < TILE; r++) {
-            tile->gradient[k][r] = r < n ? rows->gradient[(first + r) * CALM_SWEEP_BLOCK + k] : 0;
-            tile->q[k][r] = r < n ? rows->q[(first + r) * in + start + k] : 0;
+            tile->gradient[k][r] = r < n ? (double)rows->gradient[(first + r) * CALM_SWEEP_BLOCK + k] * unit : 0;
+            tile->q[k][r] = r < n ? (double)rows->q[(first + r) * in + start + k] : 0;
         }
     memset(tile->gain, 0, sizeof tile->gain);
     /* Blocks and groups end at different columns where a group is no divisor of the block. */
@@ -327,21 +371,22 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
     }
     for (size_t r = 0; r < n; r++) {
         for (size_t k = 0; k < end - start; k++)
-            rows->q[(first + r) * in + start + k] = tile->q[k][r];
+            rows->q[(first + r) * in + start + k] = (float)tile->q[k][r];
         rows->loss[first + r] -= tile->gain[r];
     }
 }
 
-/* errors [n, I] = w - s q over columns start .. end - 1. */
+/* errors [n, I] = w - s q over columns start .. end - 1, times unit_w. */
 static void update_errors(calm_rows *rows, size_t start, size_t end)
 {
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups, group = rows->problem->group;
     for (size_t r = 0; r < rows->n; r++) {
-        const double *w = rows->w + r * in, *q = rows->q + r * in;
+        const double *w = rows->w + r * in;
+        const float *q = rows->q + r * in;
         for (size_t g = start / group, j = start; j < end; g++) {
             double scale = rows->scale[r * n_groups + g];
             for (size_t stop = (g + 1) * group < end ? (g + 1) * group : end; j < stop; j++)
-                rows->product[r * in + j] = w[j] - scale * q[j];
+                rows->product[r * in + j] = (float)((w[j] - scale * (double)q[j]) * rows->unit_w);
         }
     }
 }
@@ -358,8 +403,7 @@ void calm_rows_sweep(calm_rows *rows, bool zeros)
     update_errors(rows, 0, in);
     for (size_t start = 0; start < in; start += block) {
         const size_t end = calm_size_min(start + block, in);
-        calm_dgemm_nn(rows->n, end - start, in, 1, rows->product, in, rows->h + start, in, 0, rows->gradient,
-                      CALM_SWEEP_BLOCK);
+        multiply_errors(rows, start, end);
         for (size_t first = 0; first < rows->n; first += TILE)
             sweep_block(rows, &tile, first, start, end, zeros);
         /* The next block's product reads the errors that this block has left. */
@@ -381,12 +425,14 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
 void calm_rows_losses(calm_rows *rows)
 {
     const size_t in = rows->problem->in;
+    const double unit = 1 / (rows->unit_h * rows->unit_w * rows->unit_w);
     update_errors(rows, 0, in);
     memset(rows->loss, 0, rows->n * sizeof *rows->loss);
     for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
         const size_t n = calm_size_min(in - start, CALM_SWEEP_BLOCK);
-        calm_dgemm_nn(rows->n, n, in, 1, rows->product, in, rows->h + start, in, 0, rows->gradient, CALM_SWEEP_BLOCK);
+        multiply_errors(rows, start, start + n);
         for (size_t r = 0; r < rows->n; r++)
-            rows->loss[r] += calm_vec_ddot(n, rows->gradient + r * CALM_SWEEP_BLOCK, rows->product + r * in + start);
+            rows->loss[r] += unit * calm_vec_dot(n, rows->gradient + r * CALM_SWEEP_BLOCK,
+                                                 rows->product + r * in + start);
     }
 }

@@ -1,6 +1,11 @@
-/* Rows under refit: a chunk of rows in double with the quadratic loss that their codes and scales descend on.
+/* Rows under refit: a chunk of rows with the quadratic loss that their codes and scales descend on.
  *
  *   loss = (w - s q) H (w - s q)^T  per row,  q = code - zero, or the level of a code,  H damped
+ *
+ * Products with H are of float32, everything else is in double.  What they multiply are errors and codes: rounding
+ * changes a gradient by some 1e-7 of its terms, where a code moves by what is half a step of its scale.  W H alone is
+ * multiplied in double: the normal equations take the product of large numbers and leave small ones.  H and errors are
+ * multiplied by powers of two before, so that no number is out of float32's range.
  *
  * `scales` (rows_scales.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or leaves the row
  * alone.  Where the scheme has minima, those of the qjob are as w has them, and `scales` moves both.
@@ -23,11 +28,13 @@ typedef struct calm_rows {
     size_t *row;              /* [n] which row of the job each is                        */
     double *w;                /* [n, I] weights, less the minima of their groups         */
     double *wh;               /* [n, I] W H                                              */
-    double *q;                /* [n, I] codes less zeros, or levels                      */
+    float *q;                 /* [n, I] codes less zeros, or levels: floats hold all     */
     double *scale, *zero;     /* [n, G]                                                  */
     double *loss, *before;    /* [n] now, and when `scales` last began                   */
-    double *product;          /* [n, I] work: q H, then the errors w - s q               */
-    double *gradient;         /* [n, CALM_SWEEP_BLOCK] work                              */
+    float *product;           /* [n, I] work: q H, then the errors w - s q, by the units */
+    float *gradient;          /* [n, CALM_SWEEP_BLOCK] work                              */
+    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: rows of H times unit_h      */
+    double unit_h, unit_w;    /* powers of two                                           */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
     double *normal;           /* [n, U, U] work: normal equations, upper triangles; [U, U] of shared scales */
     double *right;            /* [n, U] their right sides; [U]                           */
@@ -70,6 +77,10 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 /* One sweep of cyclic coordinate descent over the codes; lowers `loss` by what each change gains.  With `zeros` those
  * of groups of at most CALM_SWEEP_BLOCK columns move by one where that gains more. */
 void calm_rows_sweep(calm_rows *rows, bool zeros);
+
+/* (rows_panel.c) rows->panel [n, I - from] = rows start .. start + n - 1 of H, n <= CALM_SWEEP_BLOCK, from column
+ * `from` on, times unit_h. */
+void calm_rows_panel(calm_rows *rows, size_t start, size_t n, size_t from);
 
 /* Sums of `before` and `loss` over the rows here. */
 void calm_rows_sums(const calm_rows *rows, double *before, double *loss);

@@ -83,6 +83,39 @@ static double sum_of(size_t n, const double *x)
     return sum;
 }
 
+static double sum_of_floats(size_t n, const float *x)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
+/* sum x q of codes and numbers in double. */
+static double dot_codes(size_t n, const double *x, const float *q)
+{
+    double part[CALM_SWEEP_BLOCK], sum = 0;
+    for (size_t start = 0, end; start < n; start = end) {
+        end = calm_size_min(start + CALM_SWEEP_BLOCK, n);
+        for (size_t i = start; i < end; i++)
+            part[i - start] = (double)q[i];
+        sum += calm_vec_ddot(end - start, x + start, part);
+    }
+    return sum;
+}
+
+/* rows->product [n, I] from column `from` on = q H of columns start .. start + n - 1 of q, by unit_h. */
+static void multiply_codes(calm_rows *rows, size_t start, size_t n, size_t from)
+{
+    const size_t in = rows->problem->in, end = start + n;
+    for (size_t first = start; first < end; first += CALM_SWEEP_BLOCK) {
+        const size_t columns = calm_size_min(CALM_SWEEP_BLOCK, end - first);
+        calm_rows_panel(rows, first, columns, from);
+        calm_sgemm_nn(rows->n, in - from, columns, 1, rows->q + first, in, rows->panel, in - from, first > start,
+                      rows->product + from, in);
+    }
+}
+
 /* The part of normal and right of row r that minima have in group g; rows->product has q_g H. */
 static void build_minima(calm_rows *rows, size_t r, size_t g)
 {
@@ -90,8 +123,9 @@ static void build_minima(calm_rows *rows, size_t r, size_t g)
     const size_t in = problem->in, n_groups = problem->n_groups, unknowns = rows->unknowns;
     double *normal = rows->normal + r * unknowns * unknowns;
     for (size_t k = 0; k < n_groups; k++)
-        normal[g * unknowns + n_groups + k] = sum_of(calm_problem_group_columns(problem, k), rows->product + r * in +
-                                                     calm_problem_group_start(problem, k));
+        normal[g * unknowns + n_groups + k] =
+            sum_of_floats(calm_problem_group_columns(problem, k),
+                          rows->product + r * in + calm_problem_group_start(problem, k)) / rows->unit_h;
     for (size_t k = g; k < n_groups; k++)
         normal[(n_groups + g) * unknowns + n_groups + k] = rows->ones_ones[g * n_groups + k];
     rows->right[r * unknowns + n_groups + g] = sum_of(calm_problem_group_columns(problem, g),
@@ -111,18 +145,18 @@ static void build_normal(calm_rows *rows)
         const size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
         /* q H from column `start` on: of scales only groups k >= g are wanted, the matrix is symmetric. */
         const size_t from = rows->qjob->mins ? 0 : start;
-        calm_dgemm_nn(rows->n, in - from, n, 1, rows->q + start, in, rows->h + start * in + from, in, 0,
-                      rows->product + from, in);
+        multiply_codes(rows, start, n, from);
         for (size_t r = 0; r < rows->n; r++) {
             const size_t system = rows->shared ? 0 : r;
             double *normal = rows->normal + (system * unknowns + g) * unknowns;
             for (size_t k = g; k < n_groups; k++) {
                 size_t at = r * in + calm_problem_group_start(problem, k);
                 const double a =
-                    calm_vec_ddot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at);
+                    calm_vec_dot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at) /
+                    rows->unit_h;
                 normal[k] = rows->shared ? normal[k] + a : a;
             }
-            const double b = calm_vec_ddot(n, rows->wh + r * in + start, rows->q + r * in + start);
+            const double b = dot_codes(n, rows->wh + r * in + start, rows->q + r * in + start);
             double *right = rows->right + system * unknowns + g;
             *right = rows->shared ? *right + b : b;
             if (rows->qjob->mins)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/print.h"
+#include "cli/stages.h"
 #include "ptq/forecast/forecast.h"
 #include "ptq/recipe/preset.h"
 #include "ptq/recipe/resolve.h"
@@ -16,26 +17,28 @@ typedef struct extents {
 } extents;
 
 /* The seconds of the same run with another preset. */
-static void forecast_other(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe_preset preset, double *out)
+static void forecast_other(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe_preset preset,
+                           calm_forecast_rates *rates, double *out)
 {
     calm_recipe_spec other = *spec;
     calm_recipe recipe;
     calm_forecast forecast;
     other.preset = (int)preset;
     const bool made = calm_recipe_resolve(ctx, &other, &(calm_events){0}, &recipe) == CALM_OK &&
-                      calm_forecast_make(ctx, &recipe, NULL, &forecast) == CALM_OK;
+                      calm_forecast_make(ctx, &recipe, NULL, rates, &forecast) == CALM_OK;
     *out = made ? forecast.seconds : NAN;
     calm_ctx_forgive(ctx);
 }
 
-static void forecast_presets(calm_ctx *ctx, const calm_recipe_spec *spec, double seconds, extents *out)
+static void forecast_presets(calm_ctx *ctx, const calm_recipe_spec *spec, calm_forecast_rates *rates, double seconds,
+                             extents *out)
 {
     out->asked = (calm_recipe_preset)spec->preset;
     for (calm_recipe_preset p = 0; p < CALM_RECIPE_N_PRESETS; p++)
         if (p == out->asked)
             out->seconds[p] = seconds;
         else
-            forecast_other(ctx, spec, p, &out->seconds[p]);
+            forecast_other(ctx, spec, p, rates, &out->seconds[p]);
 }
 
 static calm_json *presets_json(const extents *all)
@@ -70,7 +73,8 @@ static calm_status print_json(calm_ctx *ctx, const calm_forecast *f, const exten
                                                                                 : NULL),
                                   CALM_KV("tie_seconds", f->tie_seconds),
                                   CALM_KV("sgemm_gflops", f->sgemm_flops / 1e9),
-                                  CALM_KV("dgemm_gflops", f->dgemm_flops / 1e9));
+                                  CALM_KV("dgemm_gflops", f->dgemm_flops / 1e9),
+                                  CALM_KV("stages", calm_stages_json(ctx, NULL, f)));
     calm_json *result = CALM_OBJECT(CALM_KV("bytes_before", (int64_t)f->bytes_before),
                                     CALM_KV("bytes_after", (int64_t)f->bytes_after),
                                     CALM_KV("bits_per_weight", f->bits_per_weight));
@@ -136,11 +140,14 @@ calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe_spec *spec, const calm
 {
     calm_forecast forecast;
     extents all;
-    CALM_TRY(calm_forecast_make(ctx, recipe, NULL, &forecast));
-    forecast_presets(ctx, spec, forecast.seconds, &all);
+    calm_forecast_rates rates = {0};
+    CALM_TRY(calm_forecast_make(ctx, recipe, NULL, &rates, &forecast));
+    forecast_presets(ctx, spec, &rates, forecast.seconds, &all);
     if (json)
         return print_json(ctx, &forecast, &all);
     print_text(&forecast, recipe->learn != CALM_LEARN_NONE);
     print_presets(&all);
-    return CALM_OK;
+    CALM_SCOPED_TEXT(stages);
+    calm_stages_print(ctx, NULL, &forecast, &stages);
+    return calm_print_text(ctx, &stages);
 }

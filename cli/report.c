@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/print.h"
+#include "cli/stages.h"
 #include "ptq/finish/finish.h"
 #include "ptq/forecast/forecast.h"
 
@@ -156,6 +157,7 @@ static calm_status print_engines(calm_ctx *ctx, const calm_formats *formats, con
 calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *lock)
 {
     const calm_recipe *recipe = r->recipe;
+    calm_forecast *forecast;
     CALM_SCOPED_TEXT(text);
     calm_text_printf(&text, "\n");
     if (recipe->n_budgets > 1) {
@@ -185,6 +187,8 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
     calm_text_printf(&text, "  time         %.1f s (%.1f %% of it scoring)%s\n", r->seconds,
                      100 * r->score_seconds / ctx->n_threads / r->seconds,
                      r->n_cached ? "; candidates of the store were used" : "");
+    if (ctx->status == CALM_OK && calm_stages_forecast(ctx, r, &forecast) == CALM_OK)
+        calm_stages_print(ctx, r, forecast, &text);
     if (ctx->status == CALM_OK)
         print_ranks(ctx, r, &text);
     if (recipe->model.note)
@@ -345,8 +349,11 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
     if (r->recipe->n_budgets > 1)    /* no checkpoint, a row for each */
         return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", r->run_id), CALM_KV("budgets", budgets_json(r)),
                                                 CALM_KV("store", r->recipe->store), CALM_KV("seconds", r->seconds),
+                                                CALM_KV("stages", calm_stages_json(ctx, r, NULL)),
                                                 CALM_KV("ranks", ranks_json(r))));
     calm_json *units = calm_json_new_array(), *before = NULL, *after = NULL, *text = NULL;
+    calm_forecast *forecast;
+    calm_stages_forecast(ctx, r, &forecast);
     calm_summary_units(ctx, r, add_unit_json, units);
     if (r->evaluates) {
         before = r->encoder ? NULL : measure_json(&r->eval_float);
@@ -366,5 +373,6 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
         CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
         CALM_KV("checkpoint", r->recipe->output), CALM_KV("store", r->recipe->store), CALM_KV("lock", lock),
         CALM_KV("candidates_from_store", r->n_cached), CALM_KV("seconds", r->seconds),
-        CALM_KV("score_seconds", r->score_seconds), CALM_KV("ranks", ranks_json(r))));
+        CALM_KV("score_seconds", r->score_seconds), CALM_KV("stages", calm_stages_json(ctx, r, forecast)),
+        CALM_KV("ranks", ranks_json(r))));
 }

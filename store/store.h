@@ -473,6 +473,16 @@ typedef struct calm_store_gate {
 /* Put what a gate found, replacing that of the same run and position. */
 calm_status calm_store_gate_put(calm_ctx *ctx, calm_store *store, const calm_store_gate *gate);
 
+/* Time of a stage of a run. */
+typedef struct calm_store_stage {
+    int64_t run_id, position;   /* key: order, from 0  */
+    const char *stage;          /* "read", "gptq" ...  */
+    double seconds, cpu_seconds;
+} calm_store_stage;
+
+/* Put it, replacing that of the same run and position. */
+calm_status calm_store_stage_put(calm_ctx *ctx, calm_store *store, const calm_store_stage *stage);
+
 /* ---- reading anything ---- */
 
 typedef enum calm_value_type {

@@ -68,6 +68,7 @@ static const struct kind {
 } kinds[] = {
     {"gate", "run_id IN temp.gc_run"},
     {"environment", "run_id IN temp.gc_run"},
+    {"run_stage", "run_id IN temp.gc_run"},
     {"artifact", "run_id IN temp.gc_run"},
     {"ablation", "run_id IN temp.gc_run"},
     {"run_evaluation", "run_id IN temp.gc_run"},

@@ -4,7 +4,7 @@
 #include "calm_schema_sql.h"
 #include "store/store_impl.h"
 
-#define SCHEMA_VERSION 7    /* as in schema.sql */
+#define SCHEMA_VERSION 8    /* as in schema.sql */
 
 int calm_store_version(void)
 {
@@ -24,7 +24,8 @@ static const struct addition {
                  {"environment", 4}, {"gate", 4}, {"learned", 6}, {"learned_by_block", 6},
                  {"learned_by_calibration", 6}, {"learned_candidate", 6}, {"learned_candidate_by_candidate", 6},
                  {"learned_candidate_by_start", 6}, {"run_learned", 6}, {"run_learned_by_learned", 6},
-                 {"token_context", 7}, {"divergence_quantile", 7}, {"divergence_position", 7}, {"divergence_token", 7}};
+                 {"token_context", 7}, {"divergence_quantile", 7}, {"divergence_position", 7}, {"divergence_token", 7},
+                 {"run_stage", 8}};
 
 /* Up to version 4 an encoder's error was in nll, 1 - cosine in kl and the rank correlation in top1. */
 static const calm_store_former formers[] = {

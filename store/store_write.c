@@ -203,6 +203,13 @@ calm_status calm_store_environment_put(calm_ctx *ctx, calm_store *store, int64_t
         CALM_STORE_CELLS({"run_id", CALM_ID(run_id)}, {"name", CALM_T(name)}, {"value", CALM_T(value)}), NULL);
 }
 
+calm_status calm_store_stage_put(calm_ctx *ctx, calm_store *store, const calm_store_stage *s)
+{
+    return calm_store_row_put(ctx, store, "run_stage", 2,
+                              CALM_STORE_CELLS(CELL_ID(s, run_id), CELL_I(s, position), CELL_T(s, stage),
+                                               CELL_R(s, seconds), CELL_R(s, cpu_seconds)), NULL);
+}
+
 calm_status calm_store_gate_put(calm_ctx *ctx, calm_store *store, const calm_store_gate *g)
 {
     return calm_store_row_put(

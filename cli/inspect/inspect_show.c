@@ -38,6 +38,10 @@ static const char evaluations_sql[] =
 
 static const char gates_sql[] = "SELECT gate, value AS measured, holds FROM gate WHERE run_id = ?1 ORDER BY position";
 
+static const char stages_sql[] =
+    "SELECT stage, round(seconds, 3) AS seconds, round(cpu_seconds, 3) AS cpu_seconds FROM run_stage "
+    "WHERE run_id = ?1 ORDER BY position";
+
 static const char artifacts_sql[] =
     "SELECT path, role, bytes, sha256 FROM artifact WHERE run_id = ?1 ORDER BY path";
 
@@ -73,6 +77,7 @@ const calm_inspect_list calm_inspect_show[] = {
     {"chosen", "Chosen", chosen_sql, 1, "none", false, NULL},
     {"evaluations", "Evaluations", evaluations_sql, 1, "none", false, NULL},
     {"gates", "Gates", gates_sql, 1, "none", false, NULL},
+    {"stages", "Time by stage", stages_sql, 1, "none", false, NULL},
     {"artifacts", "Artifacts", artifacts_sql, 1, "none", false, NULL},
     {0},
 };

@@ -65,7 +65,7 @@ calm_status calm_forecast_run(calm_ctx *ctx, const calm_recipe_spec *spec, calm_
     calm_forecast forecast;
     CALM_ENTER(ctx, spec && out);
     CALM_TRY(resolve(ctx, spec, &recipe));
-    CALM_TRY(calm_forecast_make(ctx, recipe, NULL, &forecast));
+    CALM_TRY(calm_forecast_make(ctx, recipe, NULL, NULL, &forecast));
     *out = (calm_needs){.seconds = forecast.seconds, .memory_bytes = (double)forecast.memory.peak,
                         .store_bytes = forecast.store_bytes, .bytes_before = forecast.bytes_before,
                         .bytes_after = forecast.bytes_after, .bits_per_weight = forecast.bits_per_weight,

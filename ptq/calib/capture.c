@@ -7,6 +7,7 @@
 #include "ptq/base/rng.h"
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
+#include "ptq/base/times.h"
 #include "ptq/calib/gram.h"
 #include "ptq/model/kind.h"
 #include "ptq/tensor/linalg.h"
@@ -433,6 +434,7 @@ static calm_status add_grams(calm_ctx *ctx, capture_state *state)
         if (sums->cross)
             jobs[n++] = (calm_gram_job){sums->cross, x, rows, width, state->row_begin, state->n, y};
     }
+    CALM_SCOPED_TIME(state->options->times, CALM_TIME_GRAM);
     return n ? calm_gram_add(ctx, jobs, n) : CALM_OK;
 }
 

@@ -16,6 +16,7 @@
 #define CALM_CALIB_CAPTURE_H
 
 #include "ptq/base/context.h"
+#include "ptq/base/times.h"
 #include "ptq/calib/activation.h"
 #include "ptq/calib/channel_sums.h"
 #include "ptq/model/forward.h"
@@ -41,6 +42,8 @@ typedef struct calm_capture_options {
     float *const *factors;    /* [CALM_N_JOBS] of [rows of the batch]: what rows of a job's input are multiplied
                                * by, next to the number of an expert's; one NULL or all: nothing      */
     bool crosses;             /* with it: collect X^T Y of those jobs, Y their inputs there          */
+    calm_times *times;        /* of the caller, in its stage forward: products of Gram matrices of all rows are
+                               * counted as CALM_TIME_GRAM; NULL: not counted                          */
 } calm_capture_options;
 
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/times.h"
 #include "ptq/finish/finish.h"
 #include "ptq/choose/choose.h"
 #include "ptq/measure/measure.h"
@@ -173,7 +174,10 @@ static calm_status evaluate_and_judge(calm_ctx *ctx, void *user, const char *dir
 {
     calm_run *p = user;
     calm_memory_note(ctx, &p->held.assemble);    /* the peak of assembly ends here, that of evaluation begins */
-    CALM_TRY(evaluate(ctx, p, dir));
+    {
+        CALM_SCOPED_TIME(&p->result.times, CALM_TIME_EVALUATION);
+        CALM_TRY(evaluate(ctx, p, dir));
+    }
     CALM_TRY(calm_gates_measure(ctx, &p->result));
     return calm_gates_put(ctx, &p->result);
 }

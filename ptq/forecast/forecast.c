@@ -61,6 +61,7 @@ typedef struct forecast {
     int n_threads;                 /* of the run                                                          */
     double (*clock)(void);         /* seconds by which rates are measured                                 */
     calm_learn_rates steps;         /* of learning                                                         */
+    calm_forecast_rates *rates;     /* measured so far                                                     */
     double calib_rate;              /* of the calibration's products, times that of sgemm: 1 of float ones   */
 } forecast;
 
@@ -104,7 +105,7 @@ static calm_status product_rate(calm_ctx *ctx, products *p, calm_dtype dtype, do
     return CALM_OK;
 }
 
-/* Rates of products in float, bfloat16 and double, each measured for so long; NULL but for the first: not wanted. */
+/* Rates of products in float, bfloat16 and double, each measured for so long; NULL: not wanted. */
 static calm_status measure_products(calm_ctx *ctx, double (*clock)(void), double seconds, double *in_float,
                                     double *in_bf16, double *in_double)
 {
@@ -118,7 +119,8 @@ static calm_status measure_products(calm_ctx *ctx, double (*clock)(void), double
     /* Not zeros: kernels may be faster on those, and denormal results slower. */
     for (size_t i = 0; i < cells; i++)
         p.a[i] = (float)(p.da[i] = calm_rng_uniform(1, 0, i) - 0.5);
-    CALM_TRY(product_rate(ctx, &p, CALM_F32, seconds, in_float));
+    if (in_float)
+        CALM_TRY(product_rate(ctx, &p, CALM_F32, seconds, in_float));
     if (in_bf16)
         CALM_TRY(product_rate(ctx, &p, CALM_BF16, seconds, in_bf16));
     return in_double ? product_rate(ctx, &p, CALM_F64, seconds, in_double) : CALM_OK;
@@ -159,6 +161,44 @@ static double sample_seconds(calm_ctx *ctx, const forecast *f, const calm_algori
     return f->clock() - begun;
 }
 
+/* Of products, those that no forecast before has measured. */
+static calm_status measure_rates(calm_ctx *ctx, const forecast *f, bool bf16)
+{
+    calm_forecast_rates *r = f->rates;
+    return measure_products(ctx, f->clock, MEASURE_SECONDS, r->sgemm_flops > 0 ? NULL : &r->sgemm_flops,
+                            bf16 && !(r->bf16_flops > 0) ? &r->bf16_flops : NULL,
+                            r->dgemm_flops > 0 ? NULL : &r->dgemm_flops);
+}
+
+/* An algorithm that was measured on the small job. */
+struct calm_forecast_entry {
+    struct calm_forecast_entry *next;
+    const char *chain;
+    calm_scheme scheme;
+    double seconds;
+};
+
+/* *seconds of an algorithm on the small job: known, or measured by `one` and kept. */
+static calm_status entry_seconds(calm_ctx *ctx, calm_ctx *one, const forecast *f, const calm_algorithm *algorithm,
+                                 const calm_job *job, double *seconds)
+{
+    const char *chain = calm_algorithm_canonical(algorithm);
+    struct calm_forecast_entry *entry = f->rates->entries;
+    while (entry && !(calm_scheme_same(&entry->scheme, &job->scheme) && strcmp(entry->chain, chain) == 0))
+        entry = entry->next;
+    if (!entry) {
+        char *copy;
+        CALM_TRY(CALM_NEW(ctx, ctx->out, entry, 1));
+        CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", chain));
+        *entry = (struct calm_forecast_entry){f->rates->entries, copy, job->scheme,
+                                              sample_seconds(one, f, algorithm, job)};
+        f->rates->entries = entry;
+        calm_arena_clear(one->out);
+    }
+    *seconds = entry->seconds;
+    return CALM_OK;
+}
+
 /* Those of every algorithm, on one thread.  Its own context, with an arena for results: the caller's context keeps
  * none of its failures and memory. */
 static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
@@ -176,15 +216,13 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     one.n_threads = 1;
     for (size_t a = 0; a < recipe->n_pool; a++) {
         job.scheme = recipe->pool[a].scheme;
-        f->entry[a] = sample_seconds(&one, f, recipe->pool[a].algorithm, &job);
-        calm_arena_clear(&results);
+        CALM_TRY(entry_seconds(ctx, &one, f, recipe->pool[a].algorithm, &job, &f->entry[a]));
     }
     if (!calm_recipe_fits_head(f->p->in.recipe))
         return CALM_OK;
     /* Of a scheme of the linears: that of the head takes about as long. */
     CALM_TRY(calm_outer_algorithm(ctx, f->p->choosing->head.algorithm, &f->head));
-    f->head_entry = sample_seconds(&one, f, f->head, &job);
-    return CALM_OK;
+    return entry_seconds(ctx, &one, f, f->head, &job, &f->head_entry);
 }
 
 /* Where no step is measured. */
@@ -226,10 +264,10 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
     f->clock = elsewhere ? thread_seconds : calm_seconds;
     one.n_threads = elsewhere ? 1 : ctx->n_threads;
     const bool bf16 = f->p->in.recipe->bf16;
-    double calib;
-    CALM_TRY(measure_products(&one, f->clock, MEASURE_SECONDS, &out->sgemm_flops, bf16 ? &calib : NULL,
-                              &out->dgemm_flops));
-    f->calib_rate = bf16 ? calib / out->sgemm_flops : 1;
+    CALM_TRY(measure_rates(&one, f, bf16));
+    out->sgemm_flops = f->rates->sgemm_flops;
+    out->dgemm_flops = f->rates->dgemm_flops;
+    f->calib_rate = bf16 ? f->rates->bf16_flops / out->sgemm_flops : 1;
     CALM_TRY(measure_algorithms(ctx, f));
     if (!elsewhere)
         return measure_steps(ctx, f);
@@ -245,6 +283,15 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
 }
 
 /* ---- adding up ---- */
+
+/* Add to a stage what all threads take together, or one alone; returns it. */
+static double spend(const forecast *f, calm_time_stage stage, double seconds, bool alone)
+{
+    calm_time *time = &f->out->times.stage[stage];
+    time->wall += seconds;
+    time->cpu += alone ? seconds : seconds * f->n_threads;
+    return seconds;
+}
 
 /* What is no product, of the seconds that all would take at sgemm's rate. */
 static double beside_products(const forecast *f)
@@ -299,10 +346,13 @@ static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, do
 static double chain_seconds(const forecast *f, const calm_job_ref *job)
 {
     const calm_recipe *recipe = f->p->in.recipe;
-    double seconds = 0;
-    for (size_t a = 0; a < recipe->n_pool; a++)
-        seconds += fit_seconds(f, recipe->pool[a].algorithm, f->entry[a], job->out, job->in);
-    return seconds;
+    double sum = 0;
+    for (size_t a = 0; a < recipe->n_pool; a++) {
+        const double seconds = fit_seconds(f, recipe->pool[a].algorithm, f->entry[a], job->out, job->in);
+        f->out->pool_seconds[a] += seconds;
+        sum += seconds;
+    }
+    return spend(f, CALM_TIME_ALGORITHMS, sum, false);
 }
 
 /* A head that is fitted: one more pass of the calibration windows, the Gram matrix of what it reads, its rows. */
@@ -395,10 +445,15 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
     const calm_layout *layout = calm_model_layout(p->in.model);
     const calm_run_work work = calm_run_work_of_block(&p->in, block);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
-    calm_replay_block out = {.pass = calibration_seconds(f, work.forward) + block_bytes(p, block) / READ_RATE,
-                             /* Products have the rate of all threads already. */
-                             .work = work.sgemm / (f->calib_rate * f->out->sgemm_flops) +
-                                     work.dgemm / f->out->dgemm_flops,
+    const double in_float = f->out->sgemm_flops, in_double = f->out->dgemm_flops;
+    /* Products have the rate of all threads already. */
+    const double gram = work.gram / (f->calib_rate * in_float), factors = work.factors / in_double,
+                 scores = work.outputs / (f->calib_rate * in_float) + work.scores / in_double;
+    calm_replay_block out = {.pass = spend(f, CALM_TIME_FORWARD, calibration_seconds(f, work.forward), false) +
+                                     spend(f, CALM_TIME_READ, block_bytes(p, block) / READ_RATE, false),
+                             .work = spend(f, CALM_TIME_GRAM, gram, false) +
+                                     spend(f, CALM_TIME_FACTORS, factors, false) +
+                                     spend(f, CALM_TIME_SCORES, scores, false),
                              .together = calm_model_config(p->in.model)->moe.sparse[block],
                              .todo = block >= p->in.first_block, .cost = calm_run_work_cost(&work)};
     for (size_t j = begin; j < end && out.todo; j++) {
@@ -459,20 +514,25 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     CALM_TRY(CALM_NEW(ctx, ctx->out, blocks, costs->n_blocks));
     costs->blocks = blocks;
     /* Every rank weighs rows for itself, before the first block. */
-    costs->begin = 2 * out->bytes_before / READ_RATE + weigh_seconds(f);
+    costs->begin = 2 * out->bytes_before / READ_RATE + spend(f, CALM_TIME_FORWARD, weigh_seconds(f), false);
+    spend(f, CALM_TIME_READ, 2 * out->bytes_before / READ_RATE, false);
     for (size_t b = 0; b < costs->n_blocks; b++) {
         blocks[b] = block_costs(f, b);
         costs->flows |= blocks[b].together;    /* experts are captured by what is routed to them */
-        costs->begin -= block_bytes(p, b) / READ_RATE;
+        costs->begin += spend(f, CALM_TIME_READ, -block_bytes(p, b) / READ_RATE, false);    /* again with the pass */
         out->seconds += blocks[b].pass + blocks[b].work;
     }
-    costs->alone = head_seconds(f) + out->bytes_after / WRITE_RATE;
+    costs->alone = spend(f, CALM_TIME_EXPORT, head_seconds(f), false) +
+                   spend(f, CALM_TIME_EXPORT, out->bytes_after / WRITE_RATE, true);
     costs->guard = parts_of(f, calm_run_work_guard(&p->in), guard->n, guard->longest);
+    spend(f, CALM_TIME_GUARD, costs->guard.seconds, false);
     CALM_TRY(test_costs(ctx, f, &costs->test));
+    spend(f, CALM_TIME_EVALUATION, costs->test.seconds, false);
     out->eval_windows = p->result.evaluates ? costs->test.windows : 0;
     out->score_rows = reads ? calm_inputs_scored_rows(&p->in) : 0;
     out->learn_seconds = recipe->learner ? learning_seconds(&p->result.learned, &f->steps) : 0;
     out->learn_seconds += learning_seconds(&p->result.tuned, &f->steps);
+    spend(f, CALM_TIME_LEARNING, out->learn_seconds, false);
     if (recipe->learner)
         costs->passes = p->result.learned.pass_operations / f->steps.forward;
     costs->alone += out->learn_seconds - costs->passes;
@@ -493,10 +553,12 @@ static void estimate_tie(const forecast *f)
 static void add_baseline(const forecast *f)
 {
     calm_forecast *out = f->out;
-    out->seconds += weigh_seconds(f);
-    for (size_t b = 0; b < out->costs.n_blocks; b++)
-        out->seconds += out->costs.blocks[b].pass + out->costs.blocks[b].work;
-    out->seconds += out->costs.guard.seconds;
+    out->seconds += spend(f, CALM_TIME_FORWARD, weigh_seconds(f), false);
+    for (size_t b = 0; b < out->costs.n_blocks; b++) {
+        const calm_replay_block again = block_costs(f, b);
+        out->seconds += again.pass + again.work;
+    }
+    out->seconds += spend(f, CALM_TIME_GUARD, out->costs.guard.seconds, false);
     out->store_bytes *= 2;
     out->kept_bytes *= 2;
     out->n_candidates *= 2;
@@ -510,9 +572,10 @@ static calm_status plan_ranks(calm_ctx *ctx, forecast *f)
 }
 
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,
-                               calm_forecast *out)
+                               calm_forecast_rates *rates, calm_forecast *out)
 {
     CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
+    calm_forecast_rates own = {0};
     calm_recipe unlimited = *recipe;
     /* Everything below adds to it. */
     memset(out, 0, sizeof *out);
@@ -520,10 +583,12 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const c
     if (elsewhere && !recipe->memory)
         unlimited.memory = UNLIMITED;
     CALM_TRY(calm_run_open(ctx, &unlimited, &run));
-    forecast f = {.p = run, .out = out, .n_threads = ctx->n_threads};
+    forecast f = {.p = run, .out = out, .n_threads = ctx->n_threads, .rates = rates ? rates : &own};
     /* Opening set the limit that the run would have; the measurements here are not the run. */
     calm_memory_set_limit(ctx->memory, 0);
     out->memory = run->memory;
+    out->recipe = run->in.recipe;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->pool_seconds, out->recipe->n_pool));
     CALM_TRY(measure(ctx, elsewhere, &f));
     CALM_TRY(add_sizes(ctx, &f));
     calm_forecast_store(run, &out->store_bytes, &out->kept_bytes);

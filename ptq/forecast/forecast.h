@@ -77,7 +77,17 @@ typedef struct calm_forecast {
     size_t n_candidates;
     size_t score_rows, eval_windows;        /* that they are scored on; that float model and result are measured on */
     double sgemm_flops, dgemm_flops;        /* measured: per second, all threads; multiply-adds count two      */
+    const calm_recipe *recipe;              /* as the run takes it: without schemes that no job can have       */
+    calm_times times;                       /* `seconds` by stage; CPU as if no thread ever waited             */
+    double *pool_seconds;                   /* [n_pool] of the candidates' time: of each entry                 */
 } calm_forecast;
+
+/* What was measured of this machine, for forecasts of several recipes with the same number of threads.  All zero at
+ * first; algorithms are kept in the arena of results of the context that measured them. */
+typedef struct calm_forecast_rates {
+    double sgemm_flops, bf16_flops, dgemm_flops;    /* 0: not measured yet */
+    struct calm_forecast_entry *entries;            /* algorithms on a small job, by scheme and chain */
+} calm_forecast_rates;
 
 /* Seconds that learning of a result takes or would take on this machine, whose products are measured for a moment. */
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds);
@@ -90,8 +100,9 @@ typedef struct calm_forecast_elsewhere {
 /* Open the run of a recipe, measure this machine for a second (matrix products, and each algorithm on a small job), and
  * add up.  Candidates that the store has already are not taken into account.  `elsewhere` NULL: the run is to be on
  * this machine; else memory is what the recipe allows, or without limit, and rates are what one thread does in its CPU
- * time, times the number of threads, in proportion to that of sgemm.  Fails as opening the run does. */
+ * time, times the number of threads, in proportion to that of sgemm.  `rates`: what is there is not measured again,
+ * what is measured goes into it; NULL: for this forecast alone.  Fails as opening the run does. */
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,
-                               calm_forecast *out);
+                               calm_forecast_rates *rates, calm_forecast *out);
 
 #endif

@@ -241,6 +241,7 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
                        .account = ctx->memory, .command = options->command, .events = options->events,
                        .cluster = options->cluster, .several = options->cluster != NULL};
     CALM_TRY(CALM_NEW(ctx, ctx->out, (*out)->ranks, 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, (*out)->result.pool_seconds, recipe->n_pool));
     return calm_choosing_open(ctx, *out);
 }
 
@@ -290,6 +291,7 @@ calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **o
 
 static calm_status open_and_name(calm_ctx *ctx, calm_run *p)
 {
+    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_READ);
     CALM_TRY(open_all(ctx, p));
     CALM_TRY(calm_key_model(ctx, p->in.model, p->model_key));
     return calm_run_calibration_key(ctx, p);
@@ -298,6 +300,7 @@ static calm_status open_and_name(calm_ctx *ctx, calm_run *p)
 static calm_status prepare(calm_ctx *ctx, calm_run *p)
 {
     open_and_name(ctx, p);
+    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_STORE);
     CALM_TRY(calm_division_check(ctx, p));    /* its failure, or another rank's */
     CALM_TRY(calm_division_open_store(ctx, p));
     p->result.store = p->in.store;
@@ -311,11 +314,37 @@ static calm_status prepare(calm_ctx *ctx, calm_run *p)
 
 static calm_status choose_and_guard(calm_ctx *ctx, calm_run *p)
 {
+    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_GUARD);
     /* Other scores come with the candidates; this one needs whole models and so waits for all of them. */
     if (p->in.recipe->selection.score == CALM_SCORE_PROBE_KL)
         CALM_TRY(calm_run_probe_all(ctx, p, p->in.recipe->selection.unit));
     CALM_TRY(calm_run_choose(ctx, p));
     return calm_run_guard(ctx, p);
+}
+
+static calm_status spend(calm_ctx *ctx, calm_run *p)
+{
+    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_GUARD);
+    return calm_run_spend(ctx, p);
+}
+
+static calm_status learn(calm_ctx *ctx, calm_run *p)
+{
+    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_LEARNING);
+    return calm_run_learn(ctx, p);
+}
+
+static calm_status test_budgets(calm_ctx *ctx, calm_run *p)
+{
+    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_EVALUATION);
+    return calm_run_test_budgets(ctx, p);
+}
+
+/* Files of the result; their evaluation takes its own time out. */
+static calm_status export_result(calm_ctx *ctx, calm_run *p)
+{
+    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_EXPORT);
+    return calm_run_export(ctx, p);
 }
 
 /* A calm_stages_fn: the model as given next to one that is rotated. */
@@ -330,7 +359,7 @@ static calm_status measure_baseline(calm_ctx *ctx, calm_run *p, void *user)
 static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
 {
     calm_baseline *baseline = user;
-    CALM_TRY(p->in.recipe->n_budgets ? calm_run_spend(ctx, p) : choose_and_guard(ctx, p));
+    CALM_TRY(p->in.recipe->n_budgets ? spend(ctx, p) : choose_and_guard(ctx, p));
     if (baseline && baseline->verdict)    /* it has won, and this is its run */
         CALM_TRY(calm_verdict_add(ctx, baseline->verdict, &p->result.verdict));
     else if (baseline)
@@ -339,14 +368,14 @@ static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
         return CALM_OK;    /* nothing of it is written */
     /* Several budgets: their results side by side, none written. */
     if (p->in.recipe->n_budgets > 1) {
-        CALM_TRY(calm_run_learn(ctx, p));
+        CALM_TRY(learn(ctx, p));
         p->result.verdict = "several budgets were compared";
-        return calm_run_test_budgets(ctx, p);
+        return test_budgets(ctx, p);
     }
     calm_recompute_mark(&p->result.plan);
     CALM_TRY(calm_recompute_marked(ctx, p));
-    CALM_TRY(calm_run_learn(ctx, p));
-    CALM_TRY(calm_run_export(ctx, p));
+    CALM_TRY(learn(ctx, p));
+    CALM_TRY(export_result(ctx, p));
     return calm_drop_rejected_codes(ctx, p);
 }
 
@@ -398,11 +427,13 @@ calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm
 {
     const double begun = calm_seconds();
     CALM_TRY(new_run(ctx, recipe, options, out));
+    calm_times_begin(&(*out)->result.times);
     (*out)->choosing->drops = stages == run_stages;
     /* After a failure *out is still the run: its row says why, and the caller closes it. */
     const calm_status status = run_all(ctx, *out, stages, user);
     if (status != CALM_OK)
         calm_run_failed(ctx, *out);
+    calm_times_settle(&(*out)->result.times);
     (*out)->result.seconds = calm_seconds() - begun;
     return status;
 }

@@ -1,6 +1,7 @@
 /* One block: capture its sublayers one after the other, and compute and keep the candidates of each. */
 
 #include "ptq/base/threads.h"
+#include "ptq/base/times.h"
 #include "ptq/search/search_impl.h"
 #include "ptq/calib/gram.h"
 #include "ptq/state/run_pool.h"
@@ -119,6 +120,7 @@ static void count_scores(const calm_ctx *ctx, const block_run *run, double begun
 
 static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
 {
+    CALM_SCOPED_TIME(&run->p->result.times, CALM_TIME_SCORES);
     const double begun = calm_seconds();
     const calm_status status = prepare_all(ctx, run, captured, n);
     count_scores(ctx, run, begun);
@@ -199,6 +201,7 @@ static calm_status compute_all(calm_ctx *ctx, block_run *run, calm_captured *cap
         CALM_TRY(compute_slice(ctx, run, captured, n, &slice));
     }
     *run->done += all.n_twins;
+    CALM_SCOPED_TIME(&run->p->result.times, CALM_TIME_STORE);
     return calm_candidate_keep_twins(ctx, &all);
 }
 
@@ -213,6 +216,7 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
 /* Scores of the sublayer or expert as a whole, of those that were captured with their first job's input. */
 static calm_status compute_units(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
 {
+    CALM_SCOPED_TIME(&run->p->result.times, CALM_TIME_SCORES);
     const double begun = calm_seconds();
     for (size_t i = 0; i < n; i++) {
         if (!calm_unit_missing(run->p, captured[i].begin, captured[i].end, CALM_POINT_SUBLAYER))
@@ -259,6 +263,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
                                           .score_tokens = p->in.score_tokens,
                                           .held_windows = calm_inputs_held_windows(&p->in),
                                           .stay = how->stay,
+                                          .times = &p->result.times,
                                           .group_bytes = p->memory.knobs.group_bytes,
                                           .factors = factors_of(run),
                                           .exact = run->exact,
@@ -444,11 +449,20 @@ static calm_status run_blind(calm_ctx *ctx, block_run *run)
         if (!wanted(run->p, job))
             continue;
         capture.job[ref->kind] = (calm_job_capture){.used = true, .width = ref->in};
-        CALM_TRY(calm_model_load_job(ctx, model, ref, run->block.weight));
+        {
+            CALM_SCOPED_TIME(&run->p->result.times, CALM_TIME_READ);
+            CALM_TRY(calm_model_load_job(ctx, model, ref, run->block.weight));
+        }
         CALM_TRY(compute(ctx, run, &captured, 1));
         calm_arena_clear(ctx->out);
     }
     return CALM_OK;
+}
+
+static calm_status load_sublayer(calm_ctx *ctx, block_run *run, calm_sublayer sublayer)
+{
+    CALM_SCOPED_TIME(&run->p->result.times, CALM_TIME_READ);
+    return calm_model_load_sublayer(ctx, run->p->in.model, run->index, sublayer, &run->block);
 }
 
 /* Attention, then MLP: the MLP's input is the output of the float attention, whatever was quantized there. */
@@ -458,7 +472,7 @@ static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         if (!calm_kind_at(calm_model_config(p->in.model), run->index, s))
             continue;
-        CALM_TRY(calm_model_load_sublayer(ctx, p->in.model, run->index, s, &run->block));
+        CALM_TRY(load_sublayer(ctx, run, s));
         /* Blocks that the recipe leaves float are run for the hidden rows alone. */
         if (!inside)
             CALM_TRY(move_on(ctx, run, s));
@@ -505,15 +519,21 @@ static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batc
     return calm_batch_block(ctx, &block, &p->rope, run->batch, NULL);
 }
 
+static calm_status score_whole(calm_ctx *ctx, const block_run *run, const calm_batch *scored)
+{
+    CALM_SCOPED_TIME(&run->p->result.times, CALM_TIME_SCORES);
+    const double begun = calm_seconds();
+    const calm_status status = calm_block_score_whole(ctx, run->p, run->index, scored);
+    count_scores(ctx, run, begun);
+    return status;
+}
+
 /* The block's sublayers, its own scores, and with a quantized prefix what the next block will really see. */
 static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *before,
                              const calm_batch *scored)
 {
     CALM_TRY(run->batch ? run_sublayers(ctx, run, inside) : run_blind(ctx, run));
-    const double begun = calm_seconds();
-    if (scored)
-        CALM_TRY(calm_block_score_whole(ctx, run->p, run->index, scored));
-    count_scores(ctx, run, begun);
+    CALM_TRY(scored ? score_whole(ctx, run, scored) : CALM_OK);
     calm_memory_note(ctx, &run->p->held.score);
     calm_arena_clear(ctx->out);
     return before ? pass_quantized(ctx, run, before) : CALM_OK;

@@ -5,6 +5,7 @@
 
 #include "ptq/search/search_impl.h"
 #include "ptq/base/threads.h"
+#include "ptq/base/times.h"
 #include "ptq/model/kind.h"
 #include "ptq/quant/qblob.h"
 
@@ -172,7 +173,11 @@ static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn 
 
 calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 {
-    CALM_TRY(calm_run_share_make(ctx, work));
+    {
+        CALM_SCOPED_TIME(&work->p->result.times, CALM_TIME_FACTORS);
+        CALM_TRY(calm_run_share_make(ctx, work));
+    }
+    CALM_SCOPED_TIME(&work->p->result.times, CALM_TIME_ALGORITHMS);
     return run_items(ctx, work, quantize_one);
 }
 
@@ -353,6 +358,7 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
 
 calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work)
 {
+    CALM_SCOPED_TIME(&work->p->result.times, CALM_TIME_SCORES);
     return run_items(ctx, work, score_one);
 }
 
@@ -466,7 +472,9 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
 
 calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
 {
+    CALM_SCOPED_TIME(&work->p->result.times, CALM_TIME_STORE);
     for (size_t i = 0; i < work->n; i++) {
+        work->p->result.pool_seconds[work->items[i].entry] += work->items[i].seconds;
         /* One by one, in the items' order, so that ids in the store do not depend on threads. */
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(keep_one(ctx, work, &work->items[i]));

@@ -2,6 +2,7 @@
  *
  * Hidden rows are needed up to the last block that misses something; a block that misses nothing is only run
  * forward. */
+#include "ptq/base/times.h"
 #include "ptq/search/search_impl.h"
 
 #include <math.h>
@@ -285,6 +286,7 @@ static calm_status run_final_norm(calm_ctx *ctx, calm_run *p, calm_batch *batch)
 /* A block is done: the guard's plans pass it where they run next to the blocks. */
 static calm_status tell_guard(calm_ctx *ctx, calm_run *p, size_t block)
 {
+    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_GUARD);
     return p->guard ? p->guard->block_done(ctx, p, block) : CALM_OK;
 }
 
@@ -392,6 +394,8 @@ calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *mis
         calm_log(ctx, CALM_LOG_WARNING, "`calibration.dtype` bf16: OpenBLAS's kernels %s go with no products of "
                  "bfloat16, so operands are rounded and multiplied in float32, which takes longer than f32",
                  calm_linalg_kernels());
+    /* But for what other stages take out. */
+    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_FORWARD);
     CALM_SCOPED_ARENA(weights);
     CALM_TRY(calm_run_weigh_rows(ctx, p, missing, &weights));
     const calm_status status = (blind ? run_blind : flows ? run_share : embed_and_run)(ctx, p, missing);

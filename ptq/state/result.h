@@ -3,6 +3,7 @@
 #define CALM_RUN_RESULT_H
 
 #include "ptq/base/sha256.h"
+#include "ptq/base/times.h"
 #include "ptq/data/windows.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/plan/allocate.h"
@@ -116,6 +117,8 @@ typedef struct calm_result {
     size_t n_cached;                           /* candidates found in the store                             */
     double seconds;
     double score_seconds;                      /* of all threads together                                   */
+    calm_times times;                          /* of the stages                                             */
+    double *pool_seconds;                      /* [n_pool] of tasks that computed candidates of an entry    */
     calm_rank_facts *ranks;                    /* [n_ranks] where there were several                        */
     size_t n_ranks;                            /* 0: one                                                    */
     double divided_seconds;                    /* from the division of blocks to the end                    */

@@ -1,6 +1,7 @@
 /* The recipe of a run as its row in the store has it. */
 #include <string.h>
 
+#include "ptq/state/stage_times.h"
 #include "ptq/state/state.h"
 
 /* A member of `json` from its text; NULL: none. */
@@ -34,8 +35,25 @@ calm_status calm_run_keep_recipe(calm_ctx *ctx, const calm_run *p)
 
 /* ---- the end of a run ---- */
 
+/* Where the time of the run went. */
+static calm_status put_stages(calm_ctx *ctx, const calm_run *p)
+{
+    calm_times times = p->result.times;
+    calm_stage_time *rows;
+    size_t n;
+    calm_times_settle(&times);
+    CALM_TRY(calm_run_times_list(ctx, &times, p->in.recipe, p->result.pool_seconds, &rows, &n));
+    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
+        calm_store_stage_put(ctx, p->in.store, &(calm_store_stage){p->result.run_id, (int64_t)i, rows[i].name,
+                                                                   rows[i].time.wall, rows[i].time.cpu});
+    return calm_store_end(ctx, p->in.store);
+}
+
 calm_status calm_run_end(calm_ctx *ctx, const calm_run *p, const char *status)
 {
+    if (ctx->status == CALM_OK)
+        CALM_TRY(put_stages(ctx, p));
     const calm_store_outcome outcome = {.status = status, .result = p->result.name,
                                         .reason = ctx->status == CALM_OK ? p->result.verdict : ctx->message,
                                         .bits_per_weight = p->result.bits_per_weight,

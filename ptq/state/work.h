@@ -7,8 +7,10 @@
 /* A multiply-add counts two. */
 typedef struct calm_run_work {
     double forward;    /* of forward passes: capture and guard                                       */
-    double sgemm;      /* of other products in float: Gram matrices of inputs, outputs of candidates  */
-    double dgemm;      /* in double: factors of Gram matrices, Gram matrices of scores                */
+    double gram;       /* Gram matrices of inputs, in float                                          */
+    double outputs;    /* of candidates that are scored, in float                                    */
+    double factors;    /* of Gram matrices, in double                                                */
+    double scores;     /* Gram matrices of scores, in double                                         */
     double chains;     /* of algorithms that work on the Gram matrix, besides its factors             */
 } calm_run_work;
 
@@ -40,7 +42,7 @@ double calm_run_work_guard(const calm_inputs *in);
 calm_status calm_run_work_cut_scoring(calm_ctx *ctx, calm_inputs *in);
 
 /* Windows of the evaluation's text, of an encoder's its sentences: the first ones or all as the recipe says, else,
- * spread over the text, as many as cost a fifth of the run, the evaluation included, and at least 64; all where that is
+ * spread over the text, as many as cost 15 % of the run, the evaluation included, and at least 64; all where that is
  * little.
  * Fails as calm_windows_read and calm_sentences_read do. */
 calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out);

@@ -550,6 +550,33 @@ static void check_restarts(const char *scheme, double jitter, int n)
     ck_assert_msg(n > 1 || n_kept > 0, "%s: a restart was better in every row", scheme);
 }
 
+/* By powers of two larger or smaller, beyond what products in float32 could hold, weights and inputs have the same
+ * codes, and scales as much larger. */
+static void check_size(const char *scheme, const char *chain, int weights, int inputs)
+{
+    slow_problem p;
+    slow_problem_new(&p, 40, 200, 300, scheme);
+    const calm_qjob before = slow_run(&p, chain);
+    for (size_t i = 0; i < p.out * p.in; i++)
+        p.w[i] = ldexpf(p.w[i], weights);
+    for (size_t i = 0; i < p.rows * p.in; i++)
+        p.x[i] = ldexpf(p.x[i], inputs);
+    slow_problem_measure(&p);
+    const calm_qjob after = slow_run(&p, chain);
+    ck_assert_mem_eq(after.codes, before.codes, p.out * p.in);
+    for (size_t i = 0; i < p.out * before.n_groups; i++)
+        ck_assert(after.scales[i] == ldexpf(before.scales[i], weights));
+}
+
+TEST(numbers_of_any_size)
+{
+    check_size("w4a16_g64", "hls+gptq+mkq", -60, -60);
+    check_size("w3a16_g32_asym", "hls+nearest+mkq", 8, 80);
+    check_size("w4a16", "hls+gptq+restarts(n=2)", -60, 80);
+    check_size("w3a16_g32", "absmax+cd", 8, -80);
+}
+END_OF_TEST
+
 TEST(restarts_row_by_row)
 {
     check_restarts("w3a16_g32", 0.5, 1);
@@ -567,5 +594,5 @@ int main(void)
                                                       search_leaves_out_what_cannot_be_stored,
                                                       ls_by_elimination, mkq_by_plain_descent,
                                                       zeros_move_to_the_best, restarts_row_by_row,
-                                                      NULL});
+                                                      numbers_of_any_size, NULL});
 }

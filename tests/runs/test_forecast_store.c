@@ -5,7 +5,7 @@
 static calm_forecast foresee(const play *run)
 {
     calm_forecast forecast;
-    ck_ok(calm_forecast_make(ctx, &run->recipe, NULL, &forecast));
+    ck_ok(calm_forecast_make(ctx, &run->recipe, NULL, NULL, &forecast));
     return forecast;
 }
 

@@ -28,7 +28,7 @@ TEST(the_recipe_is_a_value_of_the_json)
 {
     const char *path = inspect_sample(), *json = inspect_shown(path, "show", "2", NULL, CALM_INSPECT_JSON);
     static const char *const keys[] = {"run", "model", "calibration", "recipe", "environment", "chosen", "evaluations",
-                                       "gates", "artifacts"};
+                                       "gates", "stages", "artifacts"};
     calm_json *root;
     ck_ok(calm_json_parse(ctx, "stdout", json, strlen(json), &root));
     ck_assert_uint_eq(calm_json_size(root), sizeof keys / sizeof *keys);

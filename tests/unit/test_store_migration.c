@@ -253,16 +253,17 @@ TEST(version_2)
 }
 END_OF_TEST
 
-/* Version 5 has no learned blocks, version 6 no words around tokens and nothing of single ones. */
-TEST(versions_5_and_6)
+/* Version 5 has no learned blocks, version 6 nothing of single tokens, version 7 no times of stages. */
+TEST(versions_5_to_7)
 {
-    for (int version = 5; version <= 6; version++) {
+    static const char *const later[] = {"DROP TABLE run_learned; DROP TABLE learned_candidate; DROP TABLE learned",
+                                        "DROP TABLE token_context; DROP TABLE divergence_quantile; DROP TABLE"
+                                        " divergence_position; DROP TABLE divergence_token", "DROP TABLE run_stage"};
+    for (int version = 5; version <= 7; version++) {
         const char *path = fill();
-        if (version < 6)
-            run_script(path, "DROP TABLE run_learned; DROP TABLE learned_candidate; DROP TABLE learned");
-        run_script(path, test_format("DROP TABLE token_context; DROP TABLE divergence_quantile; DROP TABLE"
-                                     " divergence_position; DROP TABLE divergence_token; PRAGMA user_version = %d;"
-                                     "PRAGMA wal_checkpoint(TRUNCATE)", version));
+        for (int i = version; i <= 7; i++)
+            run_script(path, later[i - 5]);
+        run_script(path, test_format("PRAGMA user_version = %d; PRAGMA wal_checkpoint(TRUNCATE)", version));
         const char *before = contents(path);
         calm_store_close(sample_open(path, CALM_STORE_WRITE));
         ck_assert_str_eq(contents(path), before);
@@ -397,7 +398,7 @@ TEST(damaged_stores_are_refused_unchanged)
         {"CREATE TABLE ablation (id INTEGER)", "\"ablation\" is missing or was changed"},
         {"ALTER TABLE evaluation ADD COLUMN colour TEXT", "\"evaluation\" is missing or was changed"},
         {"DROP VIEW v_evaluations; DROP TABLE evaluation_window", "\"evaluation_window\" is missing or was changed"},
-        {"PRAGMA user_version = 0", "store version 0, expected 7"},
+        {"PRAGMA user_version = 0", "store version 0, expected 8"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *path = old_store();
@@ -592,7 +593,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("store_migration",
-                     (const TTest *[]){every_row_is_kept, version_2, versions_5_and_6,
+                     (const TTest *[]){every_row_is_kept, version_2, versions_5_to_7,
                                        figures_of_an_encoder_get_their_own_columns, views, reading_says_what_to_do,
                                        damaged_stores_are_refused_unchanged, a_copy_is_kept, no_copy_no_change,
                                       killed_or_refused_at_many_calls, NULL});

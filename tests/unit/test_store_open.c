@@ -61,8 +61,8 @@ TEST(foreign_and_newer_files_are_refused)
     refused(path, CALM_EFORMAT, "another program");
     path = test_format("%s/newer.db", folder);
     make_database(path, calm_store_schema());
-    make_database(path, "PRAGMA user_version = 8; CREATE TABLE novelty (a)");
-    refused(path, CALM_EUNSUPPORTED, "store version 8, this program knows versions up to 7");
+    make_database(path, "PRAGMA user_version = 9; CREATE TABLE novelty (a)");
+    refused(path, CALM_EUNSUPPORTED, "store version 9, this program knows versions up to 8");
     /* Our number, another's tables. */
     for (int version = 3; version <= 4; version++) {
         path = test_format("%s/number%d.db", folder, version);

@@ -1,0 +1,19 @@
+/* Time of a run by stage, as people read it: one row per stage, and one per entry of the pool. */
+#ifndef CALM_RUN_STAGE_TIMES_H
+#define CALM_RUN_STAGE_TIMES_H
+
+#include "ptq/base/times.h"
+#include "ptq/recipe/recipe.h"
+
+typedef struct calm_stage_time {
+    const char *name;    /* of calm_time_stage_name, or of the pool's entry */
+    calm_time time;
+} calm_stage_time;
+
+/* Rows in the order of the stages, entries of the pool in place of CALM_TIME_ALGORITHMS, in ctx->out.  Candidates are
+ * computed side by side, so that its time is divided as `pool_seconds` [n_pool], the seconds of the tasks of each
+ * entry, or equally where these are all 0.  CALM_ENOMEM. */
+calm_status calm_run_times_list(calm_ctx *ctx, const calm_times *times, const calm_recipe *recipe,
+                                  const double *pool_seconds, calm_stage_time **out, size_t *n);
+
+#endif
