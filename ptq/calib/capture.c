@@ -127,6 +127,12 @@ static bool is_kept(const calm_capture_options *options, const calm_config *conf
     return (options->jobs | options->inputs) & 1u << kind && calm_slot_has_job(config, sublayer, kind);
 }
 
+/* Do candidates of this sublayer run on what an earlier block handed on? */
+static bool reads_carried(const calm_config *config, calm_sublayer sublayer)
+{
+    return sublayer == CALM_SUBLAYER_ATTENTION && config->kv == CALM_KV_SHARED;
+}
+
 calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, const calm_capture_options *options,
                                   calm_capture *out, calm_job_sums *sums)
 {
@@ -157,6 +163,8 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
     }
     if (out->score_rows)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
+    if (out->score_rows && reads_carried(config, out->sublayer))
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_carried, out->score_rows * config->carried));
     return CALM_OK;
 }
 
@@ -164,6 +172,8 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
 {
     const size_t rows = shape->rows - shape->held_rows;
     size_t bytes = shape->score_rows ? CALM_BYTES(float, shape->score_rows * shape->config->hidden) : 0;
+    if (shape->score_rows && reads_carried(shape->config, shape->sublayer))
+        bytes += CALM_BYTES(float, shape->score_rows * shape->config->carried);
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
         if (!is_kept(options, shape->config, shape->sublayer, kind))
@@ -277,6 +287,15 @@ static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observati
     return CALM_OK;
 }
 
+/* Keep what was handed on of the tokens of a window that are scored. */
+static void keep_carried(const capture_state *state, size_t window, const calm_span *span)
+{
+    const size_t row = score_row(state->batch, state->options, window),
+                 end = score_row(state->batch, state->options, window + 1), width = state->block->config->carried;
+    if (state->out->score_carried && end > row)
+        memcpy(state->out->score_carried + row * width, span->carried, (end - row) * width * sizeof *span->carried);
+}
+
 /* One window of a batch through the sublayer, observed; its rows are changed unless the options say that they stay. */
 static calm_status run_rows(calm_ctx *ctx, capture_state *state, calm_batch *batch, size_t window,
                             const calm_observer *observer)
@@ -286,6 +305,8 @@ static calm_status run_rows(calm_ctx *ctx, capture_state *state, calm_batch *bat
     CALM_SCOPED_SCRATCH(ctx);
     /* With the rows that both sublayers read, where the family has such. */
     CALM_TRY(calm_batch_get(ctx, batch, window, &span, &x));
+    if (batch == state->batch)
+        keep_carried(state, window, &span);
     if (!state->options->stay) {
         CALM_TRY(calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, x, &span, observer));
         return calm_batch_put(ctx, batch, window, &span, x);
@@ -293,6 +314,7 @@ static calm_status run_rows(calm_ctx *ctx, capture_state *state, calm_batch *bat
     /* On a copy: the caller runs the same rows again, with other weights. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, copy, span.n_tokens * batch->width));
     memcpy(copy, x, span.n_tokens * batch->width * sizeof *x);
+    span.carried = calm_batch_carried(batch, &span, copy);
     return calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, copy, &span, observer);
 }
 
@@ -520,7 +542,7 @@ size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_op
 static size_t window_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
 {
     const calm_config *config = shape->config;
-    const size_t tokens = shape->longest, rows = calm_row_store_bytes(tokens, config->hidden);
+    const size_t tokens = shape->longest, rows = calm_row_store_bytes(tokens, calm_batch_width(config));
     const size_t read = shape->in_file ? rows + calm_batch_share_bytes(config, tokens) : 0;
     const size_t copy = options->stay ? rows : 0;
     if (shape->expert == CALM_SHARED_EXPERT)

@@ -72,6 +72,7 @@ typedef struct calm_capture {
     calm_job_capture job[CALM_N_JOBS];
     size_t score_rows;                           /* n                                                             */
     float *score_output;                         /* [n, D] as it is added to x; of options->exact where there is one */
+    float *score_carried;                        /* [n, C] of a block that shares keys (calm_span), or NULL         */
     const float *score_weight;                   /* [n] of experts: what their outputs are multiplied by; or NULL */
     calm_actstat_acc *activations[CALM_N_HOOKS];     /* NULL where there is no such point                             */
     calm_actstat_acc **of_text[CALM_N_HOOKS];    /* [n_texts] of each text alone; NULL: there is one, or an expert's  */

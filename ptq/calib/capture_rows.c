@@ -96,7 +96,7 @@ calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actst
 {
     rows_task task = {.batch = batch};
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_actstat_parts_new(ctx, ctx->scratch, batch, batch->width, &task.parts));
+    CALM_TRY(calm_actstat_parts_new(ctx, ctx->scratch, batch, batch->width - batch->carried, &task.parts));
     CALM_TRY(calm_parallel_for(ctx, batch->n, add_rows, &task));
     return calm_actstat_parts_merge(ctx, batch, task.parts, out, of_text);
 }

@@ -88,5 +88,5 @@ size_t calm_head_stats_scratch_bytes(const calm_model *model, size_t n_windows, 
     for (size_t b = 0; b < config->n_blocks; b++)
         most = calm_size_max(most, block_bytes(model, b, n, longest, n_threads));
     return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) +
-           calm_row_store_bytes(n * longest, width) + CALM_BYTES(size_t, n + 1) + most;
+           calm_row_store_bytes(n * longest, calm_batch_width(config)) + CALM_BYTES(size_t, n + 1) + most;
 }

@@ -115,7 +115,7 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
                         calm_capture_experts_bytes(&expert, options, n) +
                         calm_capture_experts_scratch_bytes(&expert, options, n, n_threads);
     return calm_moe_route_bytes(config, shape->rows, shape->n_windows) +
-           calm_row_store_bytes(shape->rows, config->hidden) + calm_size_max(wave, ends);
+           calm_row_store_bytes(shape->rows, calm_batch_width(config)) + calm_size_max(wave, ends);
 }
 
 /* A block with its captured statistics, which are released at its end. */
@@ -161,7 +161,8 @@ size_t calm_importance_collect_scratch_bytes(const calm_model *model, size_t n_w
     size_t most = 0;
     for (size_t b = 0; b < config->n_blocks; b++)
         most = calm_size_max(most, block_bytes(model, b, &shape, n_threads));
-    return calm_row_store_bytes(shape.rows, config->hidden) + calm_batch_share_bytes(config, shape.rows) + most;
+    return calm_row_store_bytes(shape.rows, calm_batch_width(config)) + calm_batch_share_bytes(config, shape.rows) +
+           most;
 }
 
 /* ---- batches ---- */

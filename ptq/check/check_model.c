@@ -125,6 +125,21 @@ static size_t expect_plains(const calm_config *config, const calm_kind *kind, ca
     return n;
 }
 
+/* What follows the sublayers; its number. */
+static size_t expect_tail(const calm_config *config, calm_check_expected *list)
+{
+    calm_tail_part parts[CALM_TAIL_PARTS];
+    size_t n = 0;
+    for (size_t i = 0, all = calm_tail_parts(config, parts); i < all; i++)
+        if (!parts[i].outer)
+            list[n++] = (calm_check_expected){.kind = parts[i].form == CALM_TAIL_TENSOR ? CALM_CHECK_PLAIN
+                                                      : parts[i].form == CALM_TAIL_NORM ? CALM_CHECK_NORM
+                                                                                        : CALM_CHECK_FLOAT,
+                                              .part = parts[i].name, .rows = parts[i].rows, .cols = parts[i].cols,
+                                              .shape = {parts[i].rows}, .n_dims = 1};
+    return n;
+}
+
 size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED])
 {
     const calm_names *names = config->arch->names;
@@ -136,6 +151,7 @@ size_t calm_check_block(const calm_config *config, size_t block, calm_check_expe
                                                   .rows = config->hidden};
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         n += expect_plains(calm_config_at(config, block), calm_kind_at(config, block, s), list + n);
+    n += expect_tail(config, list + n);
     if (!config->moe.sparse[block])
         return n;
     list[n++] = (calm_check_expected){.kind = CALM_CHECK_ROUTER, .part = names->moe.router,
@@ -178,6 +194,20 @@ static calm_status check_block(calm_checking *c, size_t block)
     return c->model.moe.choice_bias && c->model.moe.sparse[block] ? check_choice_bias(c, block) : CALM_OK;
 }
 
+/* The tables that what follows the sublayers of all blocks reads. */
+static calm_status check_tail(calm_checking *c)
+{
+    calm_tail_part parts[CALM_TAIL_PARTS];
+    for (size_t i = calm_tail_parts(&c->model, parts); i-- > 0;) {
+        char *module;
+        if (!parts[i].outer)
+            continue;
+        CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, parts[i].name));
+        CALM_TRY(need_part(c, module, "weight", parts[i].cols ? 2 : 1, parts[i].rows, parts[i].cols));
+    }
+    return CALM_OK;
+}
+
 static calm_status check_tables(calm_checking *c)
 {
     const calm_config *config = &c->model;
@@ -190,6 +220,7 @@ static calm_status check_tables(calm_checking *c)
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, names->final_norm));
         CALM_TRY(need_norm(c, module, config->hidden));
     }
+    CALM_TRY(check_tail(c));
     if (config->arch->ends)
         return CALM_OK;
     if (config->head_bias)
@@ -232,13 +263,24 @@ static bool is_tensor_of(const char *tensor, const char *module)
     return strncmp(tensor, module, n) == 0 && tensor[n] == '.' && !strchr(tensor + n + 1, '.');
 }
 
+/* Has a block that shares the keys and values of another one a module of that name, which published files keep? */
+static bool is_left_over(const calm_config *config, const char *part)
+{
+    const calm_names *names = config->arch->names;
+    const char *const left[] = {names->role[CALM_ROLE_K], names->role[CALM_ROLE_V], names->plain[CALM_PLAIN_K_NORM]};
+    for (size_t i = 0; config->kv == CALM_KV_SHARED && i < sizeof left / sizeof *left; i++)
+        if (left[i] && strcmp(left[i], part) == 0)
+            return true;
+    return false;
+}
+
 /* Is what follows "layers.N." a part of a block: a norm, a router, a linear of the layout? */
 static bool is_block_part(const calm_checking *c, const calm_check_module *module, size_t block, const char *part)
 {
     calm_check_expected list[CALM_CHECK_EXPECTED];
     const char *gate = c->model.moe.sparse[block] ? c->model.arch->names->moe.shared_gate : NULL;
-    bool found = module->in_layout || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb")
-                 || strstr(part, "LayerNorm")
+    bool found = module->in_layout || is_left_over(calm_config_at(&c->model, block), part) || module->transform
+                 || is_cache_scale(c, module) || strstr(part, "rotary_emb") || strstr(part, "LayerNorm")
                  || (gate && strcmp(part, gate) == 0); /* the gate also where it is not used */
     const char *bias = c->model.moe.choice_bias && c->model.moe.sparse[block] ? c->model.arch->names->moe.choice_bias
                                                                               : NULL;

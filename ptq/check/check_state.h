@@ -7,6 +7,7 @@
 #include "ptq/io/safetensors.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/qformat.h"
+#include "ptq/model/tail.h"
 #include "ptq/plan/engines.h"
 
 /* A tensor "model.layers.0.mlp.up_proj.weight_scale" as module and suffix. */
@@ -78,7 +79,7 @@ bool calm_check_is_fused_part(const char *module);
 
 /* A tensor that a block has next to its linears: "MODULE.weight", or CALM_CHECK_PLAIN by its own name. */
 typedef struct calm_check_expected {
-    enum { CALM_CHECK_NORM, CALM_CHECK_PLAIN, CALM_CHECK_ROUTER, CALM_CHECK_SHARED_GATE } kind;
+    enum { CALM_CHECK_NORM, CALM_CHECK_PLAIN, CALM_CHECK_ROUTER, CALM_CHECK_SHARED_GATE, CALM_CHECK_FLOAT } kind;
     const char *part;  /* "input_layernorm": its module within the block; its tensor: "self_attn.sinks" */
     size_t rows, cols; /* of a norm: its width, 0                        */
     int n_dims;        /* CALM_CHECK_PLAIN                               */
@@ -86,7 +87,7 @@ typedef struct calm_check_expected {
 } calm_check_expected;
 
 /* Most of a block. */
-#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + CALM_N_PLAINS + 2)
+#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + CALM_N_PLAINS + CALM_TAIL_PARTS + 2)
 
 /* What block `block` has of these, norms first; their number. */
 size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED]);

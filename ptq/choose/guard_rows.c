@@ -60,14 +60,14 @@ static size_t header_bytes(const calm_run *p, size_t n_plans)
 
 static size_t header_rows(const calm_run *p, size_t n_plans)
 {
-    const size_t row = calm_model_config(p->in.model)->hidden * sizeof(float);
+    const size_t row = calm_batch_width(calm_model_config(p->in.model)) * sizeof(float);
     return (header_bytes(p, n_plans) + row - 1) / row;
 }
 
 /* A file for n classes. */
 static calm_status create(calm_ctx *ctx, const calm_run *p, const calm_guard_rows *r, size_t n, calm_row_store *out)
 {
-    const size_t width = calm_model_config(p->in.model)->hidden, rows = r->head + n * r->rows;
+    const size_t width = calm_batch_width(calm_model_config(p->in.model)), rows = r->head + n * r->rows;
     /* A name is for who continues. */
     return r->identity[0] ? calm_row_store_create(ctx, r->new_path, rows, width, out)
                           : calm_row_store_open(ctx, ctx->scratch, rows, width, r->dir, out);
@@ -78,7 +78,7 @@ static calm_status new_header(calm_ctx *ctx, const calm_run *p, const calm_guard
                               uint64_t **numbers)
 {
     float *x;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, x, r->head * calm_model_config(p->in.model)->hidden));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, x, r->head * calm_batch_width(calm_model_config(p->in.model))));
     *head = (header *)(void *)x;
     *numbers = (uint64_t *)(void *)(*head + 1);
     return CALM_OK;
@@ -133,7 +133,7 @@ calm_status calm_guard_rows_load(calm_ctx *ctx, const calm_run *p, calm_guard_ro
     bool taken = false;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(new_header(ctx, p, r, &head, &numbers));
-    if (calm_row_store_reopen(ctx, r->path, calm_model_config(p->in.model)->hidden, &r->file) == CALM_OK &&
+    if (calm_row_store_reopen(ctx, r->path, calm_batch_width(calm_model_config(p->in.model)), &r->file) == CALM_OK &&
         r->file.n >= r->head &&
         calm_row_store_read(ctx, &r->file, 0, r->head, (float *)(void *)head) == CALM_OK)
         taken = take_header(p, r, head, numbers);
@@ -369,9 +369,10 @@ size_t calm_guard_rows_bytes(const calm_run *p)
     const calm_windows *windows = &p->in.guard;
     const size_t n = p->in.recipe->n_pool + 1;
     const size_t batch = calm_evaluation_batch(config, windows->n, windows->longest);
-    return calm_rope_bytes(config, calm_windows_reach(windows)) +
-           CALM_BYTES(float, header_rows(p, n) * config->hidden) + n * CALM_BYTES(size_t, n_jobs(p)) +
-           n * CALM_BYTES(calm_plan_job, n_jobs(p)) + calm_row_store_bytes(batch * windows->longest, config->hidden);
+    const size_t width = calm_batch_width(config);
+    return calm_rope_bytes(config, calm_windows_reach(windows)) + CALM_BYTES(float, header_rows(p, n) * width) +
+           n * CALM_BYTES(size_t, n_jobs(p)) + n * CALM_BYTES(calm_plan_job, n_jobs(p)) +
+           calm_row_store_bytes(batch * windows->longest, width);
 }
 
 double calm_guard_rows_file_bytes(const calm_run *p)
@@ -380,5 +381,5 @@ double calm_guard_rows_file_bytes(const calm_run *p)
     const size_t n = p->in.recipe->n_pool + 1;
     /* Every plan its own class, next to the float model; the file of a block is there until the next one is. */
     const size_t rows = header_rows(p, n) + (n + 1) * windows->begin[windows->n];
-    return 2.0 * (double)(rows * calm_model_config(p->in.model)->hidden * sizeof(float));
+    return 2.0 * (double)(rows * calm_batch_width(calm_model_config(p->in.model)) * sizeof(float));
 }

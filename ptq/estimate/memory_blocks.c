@@ -343,7 +343,7 @@ size_t calm_memory_plan_block_bytes(const estimate *e, size_t block, size_t n_wi
 size_t calm_memory_plan_hidden_bytes(const estimate *e)
 {
     static const size_t copies_of[] = {1, 2, 3};    /* by calm_prefix */
-    const size_t width = e->config->hidden, copies = copies_of[e->p->in.recipe->prefix];
+    const size_t width = calm_batch_width(e->config), copies = copies_of[e->p->in.recipe->prefix];
     const bool scored = wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA);
     /* Of several ranks each has room for the rows of its next block, too, and a mixture for what leaves it. */
     const size_t flows = e->p->several && e->p->in.recipe->prefix == CALM_PREFIX_FLOAT;
@@ -359,7 +359,8 @@ size_t calm_memory_plan_hidden_bytes(const estimate *e)
 static size_t whole_bytes(const estimate *e, size_t block)
 {
     const size_t windows = calm_inputs_scored_windows(&e->p->in), n = e->score_rows;
-    const size_t width = e->config->hidden, outputs = 2 * calm_row_store_bytes(n, width);
+    const size_t width = e->config->hidden, copy = calm_row_store_bytes(n, calm_batch_width(e->config));
+    const size_t outputs = copy + calm_row_store_bytes(n, width);
     const size_t scoring = calm_size_min(2, e->n_threads) * calm_score_scratch_bytes(n, width);
     size_t weights = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)

@@ -296,7 +296,7 @@ size_t calm_evaluate_scratch_bytes(const calm_evaluation_shape *shape, size_t n_
     const size_t rows = calm_evaluation_batch(config, shape->n_windows, shape->longest) * shape->longest;
     const size_t tables = calm_predictors_open_bytes(config, shape->n, shape->n_checkpoints, shape->longest) +
                           CALM_BYTES(calm_batch, shape->n + 1) + CALM_BYTES(calm_eval_result *, shape->n + 1);
-    const size_t each = calm_row_store_bytes(rows, config->hidden) + CALM_BYTES(calm_prediction, rows);
+    const size_t each = calm_row_store_bytes(rows, calm_batch_width(config)) + CALM_BYTES(calm_prediction, rows);
     const size_t tops = shape->has_reference ? shape->n * CALM_BYTES(calm_top, rows) : 0;
     return tables + models * each + tops +
            calm_size_max(shape->block_bytes, CALM_BYTES(uint32_t, rows) + calm_predict_scratch_bytes(config, rows,

@@ -131,12 +131,15 @@ static size_t piece_rows(const run *r, size_t first, size_t width)
 
 static calm_status put_hidden(calm_ctx *ctx, run *r)
 {
-    for (size_t first = 0, n; first < r->batch.rows; first += n) {
+    /* Window by window: behind the hidden rows of each may be what it hands on. */
+    for (size_t i = 0; i < r->batch.n; i++) {
+        const size_t row = calm_batch_row(&r->batch, i), n = calm_batch_tokens(&r->batch, i);
         CALM_SCOPED_SCRATCH(ctx);
         float *x;
-        n = piece_rows(r, first, r->batch.width);
-        CALM_TRY(calm_row_store_get(ctx, &r->batch.hidden, first, n, &x));
-        CALM_TRY(put_rows(ctx, r, first, n, x, r->batch.width));
+        if (n == 0)
+            continue;
+        CALM_TRY(calm_row_store_get(ctx, &r->batch.hidden, row, n, &x));
+        CALM_TRY(put_rows(ctx, r, row, n, x, r->batch.width - r->batch.carried));
     }
     return CALM_OK;
 }
@@ -248,7 +251,8 @@ static calm_status prepare(calm_ctx *ctx, run *r)
 static calm_status write_all(calm_ctx *ctx, run *r, const char *path)
 {
     const size_t rows = r->windows.begin[r->windows.n];
-    const size_t most = (r->request->memory ? r->request->memory : MEMORY_BYTES) / sizeof(float) / r->config->hidden;
+    const size_t limit = r->request->memory ? r->request->memory : MEMORY_BYTES;
+    const size_t most = limit / sizeof(float) / calm_batch_width(r->config);
     const char *slash = strrchr(path, '/');
     char *dir;
     CALM_TRY(calm_strf(ctx, ctx->out, &dir, "%.*s", slash ? (int)(slash - path) + 1 : 2, slash ? path : "./"));

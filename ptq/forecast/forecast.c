@@ -509,7 +509,7 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
                                      .look = 1 / READ_RATE};
     calm_replay_costs *costs = &out->costs;
     if (calib->n)
-        costs->window_bytes = (double)(calib->begin[calib->n] * calm_model_config(p->in.model)->hidden *
+        costs->window_bytes = (double)(calib->begin[calib->n] * calm_batch_width(calm_model_config(p->in.model)) *
                                        sizeof(float)) / (double)calib->n;
     CALM_TRY(CALM_NEW(ctx, ctx->out, blocks, costs->n_blocks));
     costs->blocks = blocks;

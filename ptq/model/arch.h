@@ -31,6 +31,14 @@ typedef struct calm_ends {
     const char *bias;                          /* of its logits: tensors joined by '|', the first that is there  */
 } calm_ends;
 
+/* Modules and tensors of what follows the sublayers of a block (tail.h), the first four within the block, the others
+ * behind the prefix. */
+typedef struct calm_tail_names {
+    const char *scale;                     /* tensor [1]                                            */
+    const char *gate, *projection, *norm;  /* linears [P, D] and [D, P]; norm of D                  */
+    const char *table, *context, *context_norm;    /* table [V, n_blocks P], linear [n_blocks P, D], norm of P */
+} calm_tail_names;
+
 /* Keys of config.json for the sizes of a family that has its own; NULL: the usual ones. */
 typedef struct calm_size_keys {
     const char *hidden, *inner, *blocks, *heads, *positions, *eps, *activation;
@@ -48,6 +56,7 @@ struct calm_names {
     const char *plain[CALM_N_PLAINS];                        /* "self_attn.q_norm", by its form (kind.h) */
     bool bare_start;          /* block 0 has no norm before its attention                      */
     bool up_first;            /* the matrix of gate and up has up in its first half            */
+    const calm_tail_names *tail;    /* NULL: the family has none */
     const char *distance;     /* table of what is added to scores by distance, behind the prefix (distance.h) */
     calm_expert_names moe;    /* linears of an expert: the last word of role[GATE], role[UP], role[DOWN] */
 };
@@ -87,6 +96,7 @@ typedef struct calm_arch {
     const char *eps_key;       /* NULL: layer_norm_eps of LayerNorm, rms_norm_eps of RMSNorm; "": none, it is fixed */
     const char *rope_keys;     /* settings of the rotary embedding that read_config reads, joined by ' ' */
     bool mrope;                /* wrappers give images three positions, in sections of the channels   */
+    bool proportional_rope;    /* knows rope_type proportional                            */
     bool ntk_rope;             /* knows rope_type ntk: of theta times factor, divided by factor^(2 / r)  */
     bool phi_rope;             /* partial_rotary_factor counts; yarn is an old name of longrope, and the original
                                   positions are 4096 when original_max_position_embeddings is absent */

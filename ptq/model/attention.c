@@ -276,14 +276,19 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
         return apply(ctx, fused, h, n_tokens, a->q);
     }
     a->q_stride = (config->output_gate ? 2 : 1) * q_width;
-    a->kv_stride = kv_width;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->q, n_tokens * a->q_stride));
+    if (config->kv == CALM_KV_SHARED) {
+        CALM_TRY(calm_heads_shared(ctx, block, a));
+        return apply(ctx, &block->weight[CALM_ROLE_Q], h, n_tokens, a->q);
+    }
+    a->kv_stride = kv_width;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->k, n_tokens * kv_width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->v, n_tokens * kv_width));
-    CALM_TRY(calm_weight_apply_each(ctx, apply, 3,
+    CALM_TRY(calm_weight_apply_each(ctx, apply, config->k_is_v ? 2 : 3,
                                     (const calm_weight *[]){&block->weight[CALM_ROLE_Q], &block->weight[CALM_ROLE_K],
                                                             &block->weight[CALM_ROLE_V]},
                                     h, n_tokens, (float *[]){a->q, a->k, a->v}));
+    CALM_TRY(calm_heads_values(ctx, config, a));
     if (!config->output_gate)
         return CALM_OK;
     a->gate = a->q + q_width;
@@ -332,11 +337,12 @@ static calm_status cache_tokens(calm_ctx *ctx, size_t first, size_t n, void *use
     const calm_block *block = task->block;
     const size_t width = a->config->n_kv * a->config->head_dim, at = first * a->kv_stride;
     (void)ctx;
+    /* Shared ones are rounded where they are made; here they have the same peaks. */
     if (block->kv_peaks) {
         calm_kv_watch(&block->kv_peaks->k, a->k + at, n, a->kv_stride, width);
         calm_kv_watch(&block->kv_peaks->v, a->v + at, n, a->kv_stride, width);
     }
-    if (block->kv.k > 0) {
+    if (block->kv.k > 0 && a->config->kv != CALM_KV_SHARED) {
         calm_kv_round(block->kv.k, a->k + at, n, a->kv_stride, width);
         calm_kv_round(block->kv.v, a->v + at, n, a->kv_stride, width);
     }
@@ -402,7 +408,8 @@ calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm
         return CALM_OK;
     /* The table depends on the block and on how far the window reaches. */
     CALM_TRY(calm_rope_find(ctx, rope, config, block->index, n ? position(a, n - 1) + 1 : 0, &task.table));
-    return calm_parallel_for(ctx, config->n_heads + (a->shared ? 1 : config->n_kv), rotate_head, &task);
+    const size_t keys = config->kv == CALM_KV_SHARED ? 0 : a->shared ? 1 : config->n_kv;
+    return calm_parallel_for(ctx, config->n_heads + keys, rotate_head, &task);
 }
 
 size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
@@ -411,7 +418,7 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
     const size_t projected = calm_has_role(config, CALM_ROLE_FUSED_QKV)
                                  ? CALM_BYTES(float, n_tokens * (q_width + 2 * kv_width))
                                  : CALM_BYTES(float, (config->output_gate ? 2 : 1) * n_tokens * q_width)
-                                       + 2 * CALM_BYTES(float, n_tokens * kv_width);
+                                       + calm_heads_values_bytes(config, n_tokens);
     /* The prepared input of q, k and v is gone before scores are made; that of o comes on top of all. */
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0;
@@ -440,6 +447,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     if (config->arch->late_qk_norm)
         CALM_TRY(calm_heads_norm(ctx, block, &a));
     CALM_TRY(cache_heads(ctx, block, &a));
+    calm_heads_keep_kv(&a);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
     if (a.sinks)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a.shares, n * config->n_heads));

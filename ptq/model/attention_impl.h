@@ -38,6 +38,19 @@ calm_heads calm_heads_of(const calm_block *block, const calm_span *span);
 calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const float *h, calm_apply_fn *apply,
                                calm_heads *a);
 
+/* k and v of a block that shares those of an earlier one (attention_values.c).  CALM_EARG: the span has none. */
+calm_status calm_heads_shared(calm_ctx *ctx, const calm_block *block, calm_heads *a);
+
+/* v, or k in its place before it is normalised and turned, divided head by head by the root of its mean square, where
+ * the family has either. */
+calm_status calm_heads_values(calm_ctx *ctx, const calm_config *config, const calm_heads *a);
+
+/* Hand k and v on to later blocks, where those read them. */
+void calm_heads_keep_kv(const calm_heads *a);
+
+/* What k and v of a block take of ctx->scratch; 0 where they are those of another. */
+size_t calm_heads_values_bytes(const calm_config *config, size_t n_tokens);
+
 /* Rows of q from [q | gate] head by head to all of q, then all gates, as calm_heads_project leaves them, or with `back`
  * the other way: of gradients. */
 calm_status calm_heads_part(calm_ctx *ctx, const calm_heads *a, bool back);

@@ -22,7 +22,13 @@ calm_span calm_batch_span(const calm_batch *batch, size_t i)
     const calm_windows *windows = batch->windows;
     return (calm_span){.window = batch->first + i,
                        .n_tokens = calm_batch_tokens(batch, i),
+                       .ids = windows->ids + windows->begin[batch->first + i],
                        .positions = windows->positions ? windows->positions + windows->begin[batch->first + i] : NULL};
+}
+
+size_t calm_batch_width(const calm_config *config)
+{
+    return config->hidden + config->carried;
 }
 
 size_t calm_batch_count(size_t n_windows, size_t longest, size_t width, size_t most_bytes)
@@ -64,8 +70,8 @@ static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
 calm_status calm_batch_open(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out)
 {
-    *out = (calm_batch){.windows = windows, .first = first, .n = n, .width = calm_model_config(model)->hidden,
-                        .spill_dir = spill_dir};
+    *out = (calm_batch){.windows = windows, .first = first, .n = n, .carried = calm_model_config(model)->carried,
+                        .width = calm_batch_width(calm_model_config(model)), .spill_dir = spill_dir};
     out->rows = windows->begin[first + n] - windows->begin[first];
     return calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden);
 }
@@ -101,13 +107,42 @@ size_t calm_batch_share_bytes(const calm_config *config, size_t rows)
     return config->arch->parallel ? calm_row_store_bytes(rows, config->hidden) : 0;
 }
 
+float *calm_batch_carried(const calm_batch *batch, const calm_span *span, float *x)
+{
+    return batch->carried ? x + span->n_tokens * (batch->width - batch->carried) : NULL;
+}
+
+calm_status calm_batch_drop_carried(calm_ctx *ctx, calm_batch *batch)
+{
+    const size_t hidden = batch->width - batch->carried;
+    calm_row_store narrow = batch->hidden;
+    narrow.width = hidden;
+    /* In place, window by window: a window's new rows end before the old ones of the next begin. */
+    for (size_t i = 0; batch->carried && i < batch->n; i++) {
+        const size_t row = calm_batch_row(batch, i), n = calm_batch_tokens(batch, i);
+        float *x, *y;
+        CALM_SCOPED_SCRATCH(ctx);
+        CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, n, &x));
+        CALM_TRY(calm_row_store_get(ctx, &narrow, row, n, &y));
+        memmove(y, x, n * hidden * sizeof *x);
+        CALM_TRY(calm_row_store_put(ctx, &narrow, row, n, y));
+    }
+    /* The room behind them stays unused. */
+    batch->hidden = narrow;
+    batch->width = hidden;
+    batch->carried = 0;
+    return CALM_OK;
+}
+
 calm_status calm_batch_get(calm_ctx *ctx, const calm_batch *batch, size_t i, calm_span *span, float **x)
 {
     const size_t row = calm_batch_row(batch, i);
     *span = calm_batch_span(batch, i);
     if (batch->shared.width)
         CALM_TRY(calm_row_store_get(ctx, &batch->shared, row, span->n_tokens, &span->shared));
-    return calm_row_store_get(ctx, &batch->hidden, row, span->n_tokens, x);
+    CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span->n_tokens, x));
+    span->carried = calm_batch_carried(batch, span, *x);
+    return CALM_OK;
 }
 
 calm_status calm_batch_put(calm_ctx *ctx, const calm_batch *batch, size_t i, const calm_span *span, const float *x)
@@ -151,16 +186,19 @@ calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_
 calm_status calm_batch_cut(calm_ctx *ctx, const calm_batch *from, const calm_windows *cut, calm_arena *arena,
                            calm_batch *out)
 {
+    const size_t carried = from->carried, hidden = from->width - carried;
     *out = (calm_batch){.windows = cut, .n = cut->n, .rows = cut->begin[cut->n], .width = from->width,
-                        .hidden = {.file = -1}};
+                        .carried = carried, .hidden = {.file = -1}};
     CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, NULL, &out->hidden));
     for (size_t i = 0; i < out->n; i++) {
         /* Windows of both begin alike: the rows are its first ones. */
-        const size_t n = calm_batch_tokens(out, i);
+        const size_t n = calm_batch_tokens(out, i), all = calm_batch_tokens(from, i);
         CALM_SCOPED_SCRATCH(ctx);
-        float *x;
-        CALM_TRY(calm_row_store_get(ctx, &from->hidden, calm_batch_row(from, i), n, &x));
-        memcpy(out->hidden.data + calm_batch_row(out, i) * out->width, x, n * out->width * sizeof *x);
+        float *x, *y = out->hidden.data + calm_batch_row(out, i) * out->width;
+        CALM_TRY(calm_row_store_get(ctx, &from->hidden, calm_batch_row(from, i), carried ? all : n, &x));
+        memcpy(y, x, n * hidden * sizeof *x);
+        if (carried)
+            memcpy(y + n * hidden, x + all * hidden, n * carried * sizeof *x);
     }
     return CALM_OK;
 }

@@ -10,11 +10,19 @@
 typedef struct calm_batch {
     const calm_windows *windows;    /* borrowed */
     size_t first, n;                /* windows first .. first + n - 1                      */
-    size_t rows, width;             /* all tokens of those windows; D                      */
-    calm_row_store hidden;          /* [rows, D], window after window                      */
+    size_t rows, width;             /* all tokens of those windows; D + C                  */
+    size_t carried;                 /* C: what blocks hand on next to hidden rows (calm_span); mostly 0 */
+    calm_row_store hidden;          /* [rows, D + C], window after window; of a window of T tokens first the hidden rows
+                                       [T, D], then what is carried [T, C] */
     calm_row_store shared;          /* [rows, D] what both sublayers of a block read (calm_span); width 0: nothing  */
     const char *spill_dir;          /* where more rows may go when hidden is in a file     */
 } calm_batch;
+
+/* D + C. */
+size_t calm_batch_width(const calm_config *config);
+
+/* Leave the hidden rows alone, [rows, D], after the last block that reads what is carried. */
+calm_status calm_batch_drop_carried(calm_ctx *ctx, calm_batch *batch);
 
 /* Window i (0 .. n-1) of the batch: its first row, its number of rows, and that number with their positions. */
 size_t calm_batch_row(const calm_batch *batch, size_t i);
@@ -48,6 +56,9 @@ size_t calm_batch_share_bytes(const calm_config *config, size_t rows);
  * changed. */
 calm_status calm_batch_get(calm_ctx *ctx, const calm_batch *batch, size_t i, calm_span *span, float **x);
 calm_status calm_batch_put(calm_ctx *ctx, const calm_batch *batch, size_t i, const calm_span *span, const float *x);
+
+/* What is carried, of a window whose rows x are as calm_batch_get gives them; NULL: nothing is. */
+float *calm_batch_carried(const calm_batch *batch, const calm_span *span, float *x);
 
 /* The first n windows of `from` with their own hidden rows, allocated as above.  Close too, also after a failure. */
 calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, calm_arena *arena, const char *spill_dir,

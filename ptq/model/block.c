@@ -6,24 +6,11 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/tail.h"
 #include "ptq/tensor/rotation.h"
 #include "ptq/tensor/vector.h"
 
 /* ---- MLP ---- */
-
-calm_activate_fn *calm_activation_of(calm_activation activation)
-{
-    static calm_activate_fn *const functions[] = {[CALM_ACTIVATION_SILU] = calm_vec_silu,
-                                                  [CALM_ACTIVATION_GELU] = calm_vec_gelu,
-                                                  [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh,
-                                                  [CALM_ACTIVATION_RELU] = calm_vec_relu};
-    return functions[activation];
-}
-
-void calm_activate(calm_activation activation, size_t n, float *x)
-{
-    calm_activation_of(activation)(n, x);
-}
 
 calm_status calm_mlp_project(calm_ctx *ctx, const calm_config *config, const calm_weight *weight, const float *h,
                              size_t n, calm_apply_fn *apply, float **a, float **b)
@@ -206,9 +193,10 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
     CALM_TRY(observe_as(observer, ctx, &seen, hook, y, span->n_tokens, width));
     CALM_TRY(calm_block_rows_add(ctx, span->n_tokens, width, y, x));
     CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x));
-    if (sublayer == calm_block_last_slot(block->config))
-        return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
-    return CALM_OK;
+    if (sublayer != calm_block_last_slot(block->config))
+        return CALM_OK;
+    CALM_TRY(calm_tail_run(ctx, block, x, span));
+    return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
 }
 
 calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
@@ -246,7 +234,8 @@ size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublaye
         const calm_kind *kind = calm_kind_dense(block, sublayer);
         most = calm_size_max(most, kind ? kind->scratch_bytes(block, n_tokens, prepared) : 0);
     }
-    return (own ? 2 : 1) * rows + most;
+    /* The rows of both are there while the tail runs; what f holds is not. */
+    return (own ? 2 : 1) * rows + calm_size_max(most, calm_tail_scratch_bytes(config, n_tokens));
 }
 
 size_t calm_block_sublayer_helper_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens)

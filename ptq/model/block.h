@@ -9,6 +9,7 @@
 #define CALM_MODEL_BLOCK_H
 
 #include "ptq/base/context.h"
+#include "ptq/io/safetensors.h"
 #include "ptq/model/config.h"
 #include "ptq/model/kv_cache.h"
 #include "ptq/model/norm.h"
@@ -30,6 +31,14 @@ typedef struct calm_mixture {
     void *user;                         /* of `load` */
 } calm_mixture;
 
+/* What follows the sublayers of a block (tail.h); w NULL: there are no per-layer inputs. */
+typedef struct calm_tail {
+    float scale;                          /* s                                                    */
+    calm_weight gate, projection, context;    /* [P, D], [D, P], C_b [P, D]                       */
+    calm_norm norm, context_norm;         /* of D and of P                                        */
+    const calm_tensor *embed, *table;     /* [V, D], [V, n_blocks P], as they are stored; borrowed */
+} calm_tail;
+
 typedef struct calm_block {
     size_t index;
     const calm_config *config;
@@ -40,6 +49,7 @@ typedef struct calm_block {
     calm_kv_scales kv;           /* of the cache of keys and values */
     calm_kv_peaks *kv_peaks;     /* that calibrates one; NULL: nobody asks */
     calm_mixture moe;
+    calm_tail tail;              /* what follows the sublayers */
 } calm_block;
 
 /* The tokens of one window. */
@@ -47,6 +57,9 @@ typedef struct calm_span {
     size_t window;                /* its number, for observers                           */
     size_t n_tokens;              /* T                                                   */
     const uint32_t *positions;    /* [T] rising; NULL = 0, 1, ...                        */
+    const uint32_t *ids;          /* [T] of families whose blocks read them (tail.h); others: may be NULL */
+    float *carried;               /* [T, config.carried] keys and values that blocks share: written by the one, read
+                                   * by others; NULL: nobody reads what a block would write */
     float *shared;                /* [T, D] of a family whose MLP reads what its attention reads: written by the one
                                    * sublayer, read by the other; others: NULL           */
 } calm_span;

@@ -43,6 +43,9 @@ static calm_status function(calm_ctx *ctx, const calm_block *block, calm_sublaye
 static calm_status find_kind(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_kind **out)
 {
     *out = calm_block_kind(block, sublayer);
+    if (*out && block->config->arch->names->tail)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm has no gradients of what follows its sublayers",
+                         block->index);
     if (*out && !(*out)->back)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm has no gradients of its %s", block->index,
                          (*out)->name);

@@ -34,7 +34,8 @@ typedef enum calm_qk_norm {
 } calm_qk_norm;
 
 typedef enum calm_rope_kind {
-    CALM_ROPE_DEFAULT, CALM_ROPE_LINEAR, CALM_ROPE_DYNAMIC, CALM_ROPE_LLAMA3, CALM_ROPE_YARN, CALM_ROPE_LONGROPE
+    CALM_ROPE_DEFAULT, CALM_ROPE_LINEAR, CALM_ROPE_DYNAMIC, CALM_ROPE_LLAMA3, CALM_ROPE_YARN, CALM_ROPE_LONGROPE,
+    CALM_ROPE_PROPORTIONAL
 } calm_rope_kind;
 
 /* One rotary embedding (rope.h has the formulas). */
@@ -50,6 +51,7 @@ typedef struct calm_rope_config {
     const double *long_factor, *short_factor;    /* [r / 2] longrope                                     */
     double m;                           /* cos and sin are multiplied by it                              */
     double m_all;                       /* scores of latent attention by its square                      */
+    double share;                       /* proportional: of the channels that turn                       */
 } calm_rope_config;
 
 /* Rotary embeddings a model may have: one for all blocks, or a second one for blocks that slide. */
@@ -84,10 +86,20 @@ typedef struct calm_moe_config {
     float jitter;                 /* sparsemixer's eps                                       */
 } calm_moe_config;
 
+/* Where attention has its keys and values from. */
+typedef enum calm_kv_use {
+    CALM_KV_OWN,
+    CALM_KV_KEPT,      /* its own, and later blocks read them too             */
+    CALM_KV_SHARED,    /* those of an earlier block: it has q and o alone     */
+} calm_kv_use;
+
 /* What may differ between blocks of a model whose blocks are not alike. */
 typedef struct calm_block_shape {
     const calm_kind *kind[CALM_N_SUBLAYERS];    /* kinds of its sublayers; NULL: it has none in this slot */
     size_t n_heads, n_kv, head_dim, inner;
+    bool k_is_v;              /* no linear of v: values are what k's gives, before its norm and rotation */
+    calm_kv_use kv;
+    size_t kv_at;             /* kept and shared: column of the keys in a token's carried row, values behind them */
 } calm_block_shape;
 
 typedef struct calm_config calm_config;
@@ -126,6 +138,13 @@ struct calm_config {
     float embedding_scale;
     float residual_scale;             /* of what a sublayer adds; 0: none                       */
     float logit_scale;                /* before the cap; 0: none                                */
+    bool k_is_v;                      /* of a block's own config, as in its shape */
+    calm_kv_use kv;
+    size_t kv_at;
+    size_t carried;                   /* floats of a token that blocks hand on next to its hidden row: keys and
+                                         values that later blocks share; 0: none                */
+    bool value_norm;                  /* each head of v is divided by the root of its mean square */
+    size_t per_layer;                 /* width of the input that each block has of a token's id (tail.h); 0: none */
     bool output_gate;                 /* q's linear has of each head d rows of q and d of a gate: o reads the context
                                          times sigmoid(gate)                                    */
     float query_growth;               /* q at position p times 1 + this ln(1 + floor(p / original)); 0: none */

@@ -44,14 +44,15 @@ static calm_status check_names(calm_ctx *ctx, const source *from, const calm_arc
 static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_config *config, calm_rope_config *out)
 {
     /* In the order of calm_rope_kind; su is Phi-3's first name of longrope. */
-    static const char kinds[] = "default|linear|dynamic|llama3|yarn|longrope|su|mrope|ntk";
-    const int mrope = CALM_ROPE_LONGROPE + 2, ntk = mrope + 1;
+    static const char kinds[] = "default|linear|dynamic|llama3|yarn|longrope|su|mrope|ntk|proportional";
+    const int mrope = CALM_ROPE_LONGROPE + 2, ntk = mrope + 1, proportional = ntk + 1;
     const char *name = "default";
     /* The old key first, so that the new one wins where both are given. */
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "type", name, &name));
     CALM_TRY(calm_json_need_string(ctx, from->path, from->described, "rope_type", name, &name));
     const int kind = calm_option_value_index(kinds, name);
-    if (kind < 0 || (kind == mrope && !config->arch->mrope) || (kind == ntk && !config->arch->ntk_rope))
+    if (kind < 0 || (kind == mrope && !config->arch->mrope) || (kind == ntk && !config->arch->ntk_rope) ||
+        (kind == proportional && !config->arch->proportional_rope))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope_type \"%s\" is not supported; expected default, linear, "
                          "dynamic, llama3, yarn or longrope", from->path, name);
     const bool old = config->arch->phi_rope && kind == CALM_ROPE_YARN;
@@ -59,6 +60,8 @@ static calm_status find_kind(calm_ctx *ctx, const source *from, const calm_confi
         out->kind = CALM_ROPE_DEFAULT;
     else if (kind == ntk)
         out->kind = CALM_ROPE_LINEAR;    /* of another theta and factor: read_one */
+    else if (kind == proportional)
+        out->kind = CALM_ROPE_PROPORTIONAL;
     else
         out->kind = old || kind > CALM_ROPE_LONGROPE ? CALM_ROPE_LONGROPE : (calm_rope_kind)kind;
     return CALM_OK;
@@ -85,6 +88,10 @@ static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_con
     double share = config->arch->partial_rope > 0 ? config->arch->partial_rope : 1;
     CALM_TRY(calm_json_need_number(ctx, from->path, from->root, "partial_rotary_factor", &share, 0, 1, &share));
     CALM_TRY(number(ctx, from, "partial_rotary_factor", &share, 0, 1, &share));
+    /* There the head turns as a whole, and the share is of its pairs. */
+    out->share = share;
+    if (out->kind == CALM_ROPE_PROPORTIONAL)
+        share = 1;
     if (share != 1 && !config->arch->phi_rope && config->arch->partial_rope == 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"partial_rotary_factor\" %g is not supported for %s", from->path,
                          share, config->arch->name);
@@ -205,6 +212,8 @@ static calm_status read_kind(calm_ctx *ctx, const source *from, double theta, co
         return read_yarn(ctx, from, config, out);
     if (out->kind == CALM_ROPE_LONGROPE)
         return read_longrope(ctx, from, config, out);
+    if (out->kind == CALM_ROPE_PROPORTIONAL)
+        return number(ctx, from, "factor", &(double){1}, 1e-6, FACTOR_MAX, &out->factor);
     if (out->kind == CALM_ROPE_LINEAR || out->kind == CALM_ROPE_DYNAMIC)
         CALM_TRY(number(ctx, from, "factor", NULL, 1e-6, FACTOR_MAX, &out->factor));
     if (is_ntk(from)) {

@@ -85,7 +85,10 @@ static calm_status norm_window(calm_ctx *ctx, size_t i, void *user)
 calm_status calm_batch_norm(calm_ctx *ctx, const calm_norm *norm, calm_batch *batch)
 {
     norm_task task = {norm, batch};
-    return norm->w ? calm_parallel_for(ctx, batch->n, norm_window, &task) : CALM_OK;
+    if (norm->w)
+        CALM_TRY(calm_parallel_for(ctx, batch->n, norm_window, &task));
+    /* What follows reads one matrix of hidden rows. */
+    return calm_batch_drop_carried(ctx, batch);
 }
 
 calm_status calm_batch_load_block(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, size_t index,

@@ -17,6 +17,13 @@
 calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *root, double attention_cap,
                             double logit_cap, calm_config *config);
 
+/* A soft cap: the key absent is `usual`, null is none (0). */
+calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
+                                float *out);
+
+/* sqrt(D). */
+float calm_gemma_embedding_scale(const calm_config *config);
+
 /* Gemma 3, with its head and without. */
 #define CALM_GEMMA3_KEYS                                                                                     \
     "attention_bias hidden_activation query_pre_attn_scalar final_logit_softcapping "                        \

@@ -102,12 +102,29 @@ calm_status calm_config_vary(calm_ctx *ctx, calm_config *config)
         shape->n_kv = config->n_kv;
         shape->head_dim = config->head_dim;
         shape->inner = config->inner;
+        shape->k_is_v = config->k_is_v;
+        shape->kv = config->kv;
+        shape->kv_at = config->kv_at;
     }
     return CALM_OK;
 }
 
+bool calm_kinds_have_back(const calm_config *config)
+{
+    bool all = !config->arch->names->tail;
+    for (size_t i = 0; all && i < config->n_blocks; i++)
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+            const calm_kind *kind = calm_kind_at(config, i, s);
+            all &= !kind || kind->back;
+        }
+    return all;
+}
+
 calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const char *option)
 {
+    if (config->arch->names->tail)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of %s's blocks, whose values "
+                         "are normalised and which end in a factor", option, config->arch->name);
     for (size_t i = 0; i < config->n_blocks; i++)
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
             const calm_kind *kind = calm_kind_at(config, i, s);

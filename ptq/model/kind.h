@@ -160,6 +160,9 @@ const calm_kind *const *calm_kinds(size_t *n);
 /* The i-th fusion of all kinds; NULL: there are no more. */
 const calm_fusion *calm_fusion_at(size_t i);
 
+/* Have all sublayers gradients, and what follows them? */
+bool calm_kinds_have_back(const calm_config *config);
+
 /* CALM_EUNSUPPORTED, naming block and kind: a sublayer has no gradients, which `option` takes. */
 calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const char *option);
 

@@ -37,6 +37,13 @@ static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
     return config->arch->names->plain[CALM_PLAIN_SINKS] ? config->n_heads : 0;
 }
 
+/* A block may have its values from its keys, or both from another block. */
+static bool has(const calm_config *config, calm_role role)
+{
+    const bool shared = config->kv == CALM_KV_SHARED;
+    return !(shared && (role == CALM_ROLE_K || role == CALM_ROLE_V)) && !(config->k_is_v && role == CALM_ROLE_V);
+}
+
 /* Queries are as wide as all heads together, keys and values as those that several may share. */
 static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
@@ -68,6 +75,9 @@ static void plain_shape(const calm_config *config, calm_plain plain, size_t dims
         *n_dims = 1;
         return;
     }
+    /* A norm of keys that another block has made is not read. */
+    if (plain == CALM_PLAIN_K_NORM && config->kv == CALM_KV_SHARED)
+        return;
     /* Over a head every head has the same weights; over the whole projection each channel has its own. */
     dims[0] = (config->qk_norm == CALM_QK_NORM_HEAD ? 1 : heads) * config->head_dim;
     /* Some families switch it in their config. */
@@ -89,7 +99,8 @@ static bool feed(const calm_config *config, calm_job_kind job, long expert, calm
                        .readers = config->n_heads / config->n_kv,
                        .rotates = !config->output_gate,    /* which counts by channel */
                        .groups = true};
-    return true;
+    /* A norm of v keeps no scale, and of a block without v's linear the rows are those of k, too. */
+    return !config->value_norm && !config->k_is_v && config->kv != CALM_KV_SHARED;
 }
 
 /* ---- learning ---- */
@@ -153,6 +164,7 @@ const calm_kind calm_kind_attention = {
     .n_plains = sizeof plains / sizeof *plains,
     .hooks = hooks,
     .n_hooks = sizeof hooks / sizeof *hooks,
+    .has = has,
     .shape = shape,
     .plain_shape = plain_shape,
     .hook_width = hook_width,

@@ -160,6 +160,7 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
             CALM_TRY(calm_model_read_norms(ctx, model, i, s, NULL));
         if (config->moe.sparse[i])
             CALM_TRY(calm_model_read_router(ctx, model, i, NULL));
+        CALM_TRY(calm_model_read_tail(ctx, model, i, NULL));
     }
     if (config->arch->names->final_norm) {
         char *name;
@@ -454,6 +455,11 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
     }
     if (sublayer == CALM_SUBLAYER_ATTENTION && model->config.arch->names->distance)
         CALM_TRY(calm_distance_load(ctx, model, &out->distance));
+    if (sublayer == calm_block_last_slot(out->config))
+        CALM_TRY(calm_model_read_tail(ctx, model, index, &out->tail));
+    /* Its per-layer inputs are made of the embedding, which is that of block 0. */
+    if (out->tail.table)
+        CALM_TRY(calm_model_table(ctx, model, false, &out->tail.embed));
     return calm_model_read_norms(ctx, model, index, sublayer, out);
 }
 

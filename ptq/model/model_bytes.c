@@ -56,7 +56,7 @@ static size_t small_parts_bytes(const calm_model *model, size_t index, calm_subl
     const calm_kind *kind = calm_kind_at(&model->config, index, sublayer);
     const calm_names *names = config->arch->names;
     const size_t vectors = config->norm_bias ? 2 : 1, row = CALM_BYTES(float, config->hidden);
-    size_t bytes = 0;
+    size_t bytes = sublayer == calm_block_last_slot(config) ? calm_model_tail_bytes(config) : 0;
     if (!kind)
         return 0;
     for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)

@@ -37,4 +37,8 @@ calm_status calm_model_read_norms(calm_ctx *ctx, const calm_model *model, size_t
 /* Router, gate of the shared expert and bias of the choice; `moe` NULL: check them alone. */
 calm_status calm_model_read_router(calm_ctx *ctx, const calm_model *model, size_t index, calm_mixture *moe);
 
+/* What follows the sublayers of a block, `tail` NULL: check it alone; and what that leaves in ctx->out. */
+calm_status calm_model_read_tail(calm_ctx *ctx, const calm_model *model, size_t index, calm_tail *tail);
+size_t calm_model_tail_bytes(const calm_config *config);
+
 #endif

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "ptq/base/threads.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/tail.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
@@ -25,6 +27,28 @@ static calm_status normalised(calm_ctx *ctx, const calm_block *block, const floa
     return calm_norm_all(ctx, &block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, n, *h);
 }
 
+/* The norm of what experts read: that of the router and the shared expert, or a separate one. */
+static const calm_norm *experts_norm(const calm_block *block)
+{
+    const calm_norm *own = &block->plain[CALM_PLAIN_EXPERTS_NORM];
+    return own->w ? own : &block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN];
+}
+
+/* h [n, D] = what the router reads, in ctx->scratch: of Gemma 4 RMSNorm(x) times its own weight and D^-1/2. */
+static calm_status router_rows(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float **h)
+{
+    const size_t width = block->config->hidden;
+    const float *scale = block->plain[CALM_PLAIN_ROUTER_SCALE].w;
+    const calm_norm norm = {CALM_NORM_RMS, block->config->norm_eps, width, scale, NULL};
+    /* Mostly what the shared expert reads, too. */
+    if (!scale)
+        return normalised(ctx, block, x, n, h);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *h, n * width));
+    CALM_TRY(calm_norm_all(ctx, &norm, x, n, *h));
+    calm_vec_scale(n * width, (float)(1 / sqrt((double)width)), *h);
+    return CALM_OK;
+}
+
 /* Routes of the rows of one window. */
 static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
 {
@@ -35,7 +59,7 @@ static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, n, &x));
     /* The router and the experts read the same normalised rows; they are made again for each expert rather than kept
      * for all tokens. */
-    CALM_TRY(normalised(ctx, task->block, x, n, &h));
+    CALM_TRY(router_rows(ctx, task->block, x, n, &h));
     calm_observation seen = {
         CALM_HOOK_GATE_UP_IN, CALM_NO_EXPERT, task->batch->first + i, h, n, task->batch->width, NULL};
     CALM_TRY(calm_observe(task->observer, ctx, &seen));
@@ -131,7 +155,7 @@ static calm_status gather(calm_ctx *ctx, const wave *w, const uint32_t *tokens, 
         CALM_SCOPED_SCRATCH(ctx);
         float *x;
         CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, tokens[i], 1, &x));
-        calm_norm_rows(&w->block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, 1, h + i * width);
+        calm_norm_rows(experts_norm(w->block), x, 1, h + i * width);
     }
     return CALM_OK;
 }
@@ -296,6 +320,12 @@ calm_status calm_moe_shared_gate(calm_ctx *ctx, const calm_block *block, const f
     return CALM_OK;
 }
 
+/* x [n, D] in place, where the family has the norm: others have no width of it either. */
+static calm_status norm_where(calm_ctx *ctx, const calm_norm *norm, size_t n, float *x)
+{
+    return norm->w ? calm_norm_all(ctx, norm, x, n, x) : CALM_OK;
+}
+
 /* sum += sigmoid(h . g) shared(h). */
 static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *sum,
                               const calm_observer *observer)
@@ -303,6 +333,7 @@ static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const floa
     const size_t width = block->config->hidden, n = span->n_tokens;
     float *h, *y;
     CALM_TRY(calm_moe_shared(ctx, block, x, span, observer, &h, &y));
+    CALM_TRY(norm_where(ctx, &block->plain[CALM_PLAIN_SHARED_OUT_NORM], n, y));
     for (size_t t = 0; t < n; t++) {
         float gate;
         calm_shared_gate_rows(block, h + t * width, 1, &gate);
@@ -320,6 +351,7 @@ static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
     float *x, *sum;
     CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, row, span.n_tokens, &x));
     CALM_TRY(calm_row_store_get(ctx, &w->sum->rows, row, span.n_tokens, &sum));
+    CALM_TRY(norm_where(ctx, &w->block->plain[CALM_PLAIN_EXPERTS_OUT_NORM], span.n_tokens, sum));
     if (w->block->moe.shared[CALM_ROLE_DOWN].w)
         CALM_TRY(add_shared(ctx, w->block, x, &span, sum, w->observer));
     CALM_TRY(calm_block_add(ctx, w->block, CALM_SUBLAYER_MLP, sum, x, &span, w->observer));
@@ -328,10 +360,11 @@ static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
 
 size_t calm_moe_end_scratch_bytes(const calm_config *config, size_t n_tokens)
 {
-    const size_t shared = config->moe.shared_inner;
-    return shared ? 2 * CALM_BYTES(float, n_tokens * config->hidden) +
-                        calm_mlp_run_scratch_bytes(config, shared, n_tokens, false)
-                  : 0;
+    const size_t shared = config->moe.shared_inner, tail = calm_tail_scratch_bytes(config, n_tokens);
+    /* What the shared expert holds stays while the tail runs. */
+    return tail + (shared ? 2 * CALM_BYTES(float, n_tokens * config->hidden) +
+                                calm_mlp_run_scratch_bytes(config, shared, n_tokens, false)
+                          : 0);
 }
 
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,

@@ -57,6 +57,9 @@ static float yarn(const calm_rope_config *rope, float power, size_t c)
 static float frequency(const calm_rope_config *rope, size_t c, bool beyond, size_t length, size_t max_positions)
 {
     const double r = (double)rope->rotary;
+    /* Frequencies are those of a head that turns as a whole; the last pairs stand. */
+    if (rope->kind == CALM_ROPE_PROPORTIONAL && (double)c >= floor(rope->share * r / 2))
+        return 0;
     float theta = (float)rope->theta;
     /* NTK-aware scaling: theta grows with the window, so that the slowest pair stays within its trained range. */
     if (rope->kind == CALM_ROPE_DYNAMIC && beyond) {
@@ -64,7 +67,7 @@ static float frequency(const calm_rope_config *rope, size_t c, bool beyond, size
         theta *= (float)pow((double)stretch, r / (r - 2));
     }
     const float exponent = (float)(2 * c) / (float)rope->rotary, power = (float)pow((double)theta, (double)exponent);
-    if (rope->kind == CALM_ROPE_LINEAR)
+    if (rope->kind == CALM_ROPE_LINEAR || rope->kind == CALM_ROPE_PROPORTIONAL)
         return 1.0f / power / (float)rope->factor;
     if (rope->kind == CALM_ROPE_LLAMA3)
         return llama3(rope, 1.0f / power);

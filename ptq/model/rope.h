@@ -11,6 +11,7 @@
  *             hi = min(ceil d(beta_slow), r - 1), g_c = clip((c - lo) / (hi - lo), 0, 1),
  *             f_c (1 - g_c) + f_c g_c / factor                                                (arXiv 2309.00071)
  *   longrope  f_c / long_factor[c] when T > o, for every position, else f_c / short_factor[c]    (arXiv 2402.13753)
+ *   proportional  f_c / factor for c < floor(share r / 2), 0 for the others
  *
  * T is one more than the window's last position.  Frequencies and angles are float32, as in the code that the models
  * come from. */

@@ -171,6 +171,14 @@ size_t calm_router_choose_bytes(const calm_moe_config *moe)
     return CALM_BYTES(float, vectors(moe) * moe->n_experts);
 }
 
+/* By a factor of each expert, last (Gemma 4). */
+static void scale_weights(const calm_block *block, size_t n, calm_route *routes)
+{
+    const float *scale = block->plain[CALM_PLAIN_EXPERT_SCALE].w;
+    for (size_t i = 0; scale && i < n * block->config->moe.top_k; i++)
+        routes[i].weight *= scale[routes[i].expert];
+}
+
 calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const float *logits, size_t n, calm_route *out)
 {
     const calm_moe_config *moe = &block->config->moe;
@@ -193,6 +201,7 @@ calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const flo
         else
             choose_scored(block, s, s + experts, row);
     }
+    scale_weights(block, n, out);
     return CALM_OK;
 }
 

@@ -7,6 +7,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/tail.h"
 
 /* Kinds of names that a list holds; behind them it counts. */
 #define MOST_LISTED 24
@@ -70,6 +71,18 @@ static bool is_plain(const names *of, const calm_config *config, const calm_kind
     return false;
 }
 
+/* Is it of what follows the sublayers, within a block or outside? */
+static bool is_of_tail(const names *of, bool outer, const char *rest)
+{
+    calm_tail_part list[CALM_TAIL_PARTS];
+    for (size_t i = calm_tail_parts(of->config, list); i-- > 0;)
+        if (list[i].outer == outer && (list[i].form == CALM_TAIL_TENSOR ? is(rest, list[i].name)
+                                       : list[i].form == CALM_TAIL_NORM ? is_norm(of, rest, list[i].name)
+                                                                        : is_weight(rest, list[i].name)))
+            return true;
+    return false;
+}
+
 /* Has the block a norm, a router or a gate of this name? */
 static bool is_beside_linears(const names *of, size_t block, const char *rest)
 {
@@ -82,6 +95,8 @@ static bool is_beside_linears(const names *of, size_t block, const char *rest)
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         if (is_plain(of, calm_config_at(config, block), calm_kind_at(config, block, s), rest))
             return true;
+    if (is_of_tail(of, false, rest))
+        return true;
     /* A dense block has no router, also where others have one. */
     return config->moe.sparse[block]
            && (is_weight(rest, words->moe.router) || (config->moe.choice_bias && is(rest, words->moe.choice_bias))
@@ -132,6 +147,7 @@ static bool is_outside(const names *of, const char *name)
     const char *rest = behind(name, of->prefix);
     /* The head stands outside of the prefix. */
     return is_weight(rest, words->embed) || is_weight(rest, words->distance) || is_norm(of, rest, words->final_norm)
+           || is_of_tail(of, true, rest)
            || is_linear(name, of->layout->head, of->config->head_bias)
            || (of->config->arch->ends && is_of_encoder(of, name));
 }

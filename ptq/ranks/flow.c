@@ -217,7 +217,8 @@ static calm_status part_of(calm_ctx *ctx, const calm_flow *f, const calm_batch *
         return calm_batch_copy(ctx, from, n, ctx->out, f->p->spill_dir, out);
     CALM_SCOPED_SCRATCH(ctx);
     float *x;
-    *out = (calm_batch){.windows = from->windows, .first = from->first + first, .n = n, .width = from->width};
+    *out = (calm_batch){.windows = from->windows, .first = from->first + first, .n = n, .width = from->width,
+                        .carried = from->carried};
     out->rows = calm_batch_row(from, first + n - 1) + calm_batch_tokens(from, first + n - 1) - row;
     CALM_TRY(calm_row_store_open(ctx, ctx->out, out->rows, out->width, NULL, &out->hidden));
     CALM_TRY(calm_row_store_get(ctx, &from->hidden, row, out->rows, &x));
@@ -290,7 +291,8 @@ static calm_status new_batch(calm_ctx *ctx, const calm_run *p, calm_arena *arena
 {
     const calm_windows *windows = &p->in.calib;
     *out = (calm_batch){.windows = windows, .n = windows->n, .rows = windows->begin[windows->n],
-                        .width = calm_model_config(p->in.model)->hidden, .spill_dir = p->spill_dir,
+                        .width = calm_batch_width(calm_model_config(p->in.model)),
+                        .carried = calm_model_config(p->in.model)->carried, .spill_dir = p->spill_dir,
                         .hidden.file = -1};
     CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, p->spill_dir, &out->hidden));
     return calm_batch_share(ctx, calm_model_config(p->in.model), arena, out);
@@ -299,7 +301,7 @@ static calm_status new_batch(calm_ctx *ctx, const calm_run *p, calm_arena *arena
 static calm_status fill(calm_ctx *ctx, calm_flow *f, calm_arena *arena)
 {
     const calm_run *p = f->p;
-    const size_t width = calm_model_config(p->in.model)->hidden;
+    const size_t width = calm_batch_width(calm_model_config(p->in.model));
     if (calm_division_mine(p, f->missing, 0)) {
         CALM_SCOPED_LEND(p->cluster);
         CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, arena, p->spill_dir,

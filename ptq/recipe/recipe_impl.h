@@ -24,6 +24,7 @@ calm_status calm_recipe_find_text(calm_ctx *ctx, const char *given, const char *
 typedef struct calm_model_kind {
     bool encoder, mixture;
     bool caches;    /* a block keeps keys and values */
+    bool back;      /* all blocks have gradients     */
 } calm_model_kind;
 
 /* Of a recipe that has the directory of its model.  Fails as reading its config.json, or its one file, does. */

@@ -122,7 +122,7 @@ calm_status calm_recipe_resolve_sensitivity(calm_ctx *ctx, const calm_recipe_spe
     if (!recipe->n_budgets)
         return CALM_OK;
     CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
-    if (!kind.encoder && !kind.mixture)
+    if (!kind.encoder && !kind.mixture && kind.back)
         recipe->sensitivity = CALM_SENSITIVITY_GRADIENT;
     return CALM_OK;
 }

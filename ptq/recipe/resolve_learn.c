@@ -1,6 +1,7 @@
 /* What continues from the result, and what it does not go with. */
 #include "ptq/base/file.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/model.h"
 #include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe_impl.h"
@@ -9,7 +10,8 @@
 
 static calm_model_kind kind_of(const calm_config *config)
 {
-    calm_model_kind kind = {.encoder = config->arch->encoder, .mixture = calm_config_is_mixture(config)};
+    calm_model_kind kind = {.encoder = config->arch->encoder, .mixture = calm_config_is_mixture(config),
+                            .back = calm_kinds_have_back(config)};
     for (size_t b = 0; b < config->n_blocks; b++)
         kind.caches |= calm_kv_has(config, b);
     return kind;

@@ -15,6 +15,7 @@
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/export/export.h"
+#include "ptq/model/kind.h"
 #include "ptq/plan/key.h"
 
 /* Calibration rows per input channel that come within 5 % of the limit (docs/method.md section 6). */
@@ -52,6 +53,8 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
     if (p->in.recipe->sensitivity == CALM_SENSITIVITY_GRADIENT && calm_inputs_encode(&p->in))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: `choice.sensitivity` gradient is of predictions, which an "
                          "encoder has not; take probe", p->in.recipe->model.dir);
+    if (p->in.recipe->sensitivity == CALM_SENSITIVITY_GRADIENT)
+        CALM_TRY(calm_kinds_need_back(ctx, calm_model_config(p->in.model), "`choice.sensitivity` gradient"));
     CALM_TRY(calm_inputs_check_weight(ctx, &p->in));
     CALM_TRY(calm_inputs_check_learn(ctx, &p->in));
     CALM_TRY(calm_inputs_open_imatrix(ctx, &p->in));

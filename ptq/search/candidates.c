@@ -258,9 +258,11 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
     memcpy(replaced.weight, weight, sizeof replaced.weight);
     /* Attention looks back within a window only, so windows are run one by one. */
     for (size_t w = 0; w < windows.n; w++) {
-        const calm_span span = calm_batch_span(&windows, w);
+        calm_span span = calm_batch_span(&windows, w);
         const size_t row = calm_batch_row(&windows, w);
         CALM_SCOPED_SCRATCH(ctx);
+        if (capture->score_carried)
+            span.carried = capture->score_carried + row * block->config->carried;
         CALM_TRY(calm_block_from_job(ctx, &replaced, &p->rope, kind, from->score_input + row * width, &span,
                                      z + row * hidden));
     }

@@ -136,7 +136,7 @@ static calm_status run_block(calm_ctx *ctx, const calm_run *p, size_t index, con
                              const calm_batch *rows, float **output, float **delta)
 {
     calm_plan_override override = {p->in.model, plan};
-    const size_t n = rows->rows * rows->width;
+    const size_t hidden = rows->width - rows->carried;
     calm_batch batch;
     calm_block block;
     CALM_SCOPED_LEND(p->cluster);
@@ -146,11 +146,16 @@ static calm_status run_block(calm_ctx *ctx, const calm_run *p, size_t index, con
     if (plan)
         CALM_TRY(calm_plan_apply(&override, ctx, index, &block));
     CALM_TRY(calm_batch_block(ctx, &block, &p->rope, &batch, NULL));
+    CALM_TRY(calm_batch_drop_carried(ctx, &batch));
     *output = batch.hidden.data;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, *delta, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, *delta, rows->rows * hidden));
     /* The delta is scored as well: next to a large residual stream an output hides what the block itself adds. */
-    for (size_t i = 0; i < n; i++)
-        (*delta)[i] = (*output)[i] - rows->hidden.data[i];
+    for (size_t w = 0; w < rows->n; w++) {
+        const size_t row = calm_batch_row(rows, w), n = calm_batch_tokens(rows, w) * hidden;
+        const float *before = rows->hidden.data + row * rows->width;
+        for (size_t i = 0; i < n; i++)
+            (*delta)[row * hidden + i] = (*output)[row * hidden + i] - before[i];
+    }
     return CALM_OK;
 }
 
@@ -195,7 +200,7 @@ calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, con
         return CALM_OK;
     CALM_TRY(run_block(ctx, p, index, NULL, rows, &y[0], &y[1]));
     for (int i = 0; i < 2; i++)
-        CALM_TRY(calm_score_prepare(ctx, y[i], rows->rows, rows->width, &references[i]));
+        CALM_TRY(calm_score_prepare(ctx, y[i], rows->rows, rows->width - rows->carried, &references[i]));
     /* References stay in the caller's arena; each entry's block and outputs go before the next. */
     CALM_SCOPED_ARENA(results);
     CALM_SCOPED_OUT(ctx, &results);

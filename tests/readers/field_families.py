@@ -68,7 +68,9 @@ def experts_alone(folder):
     """Does transformers hold experts of this family in tensors of all experts, and read no others?"""
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
         config = json.load(stream)
-    return config.get("text_config", config).get("model_type") in FUSED
+    text = config.get("text_config", config)
+    # Gemma 4 has models without experts.
+    return text.get("model_type") in FUSED and text.get("enable_moe_block", True)
 
 
 def load_fused(folder, kind):
@@ -92,7 +94,7 @@ def kind_of(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
         config = json.load(stream)
     groups = config["quantization_config"]["config_groups"].values()
-    if any("experts" in key for key in {**config, **config.get("text_config", {})}):
+    if any("experts" in key and value for key, value in {**config, **config.get("text_config", {})}.items()):
         return "experts"
     if not any(group["input_activations"] for group in groups):
         return "weights"

@@ -23,14 +23,15 @@ const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .voca
 /* ---- names and shapes ---- */
 
 /* When a tensor is there: always, or only with its own head, by the bias switch, in dense or in sparse blocks,
- * in all blocks but the first, in those with an even number or an odd one. */
-typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD } condition;
+ * in all blocks but the first, in those with an even number or an odd one, and of these in those that share no keys. */
+typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD, EVEN_OWN, ODD_OWN } condition;
 
 /* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
  * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
  * three times D, R buckets of distances, H heads, 2 twice Q; of latent attention q rows of all queries, r and l the
  * ranks of queries and of keys, a rows of kv_a, b of kv_b, o columns of o; of delta nets with as many value heads as Q
- * has and two of key_dim() for keys c all channels of the convolution, f those with z, B twice H. */
+ * has and two of key_dim() for keys c all channels of the convolution, f those with z, B twice H; of blocks with heads
+ * twice as wide x, y, z for Q, K, d; p the width of per-layer inputs, n that of all blocks. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
@@ -174,6 +175,7 @@ static const struct family {
     {"gemma2", "Gemma2ForCausalLM", "gemma2", GEMMA, gemma2, "\"attention_bias\": true", true, NULL},
     {"gemma3", "Gemma3ForCausalLM", "gemma3_text", GEMMA ", \"sliding_window_pattern\": 2", gemma3,
      "\"attention_bias\": true", true, NULL},
+    {"gemma4", "Gemma4ForCausalLM", "gemma4_text", GEMMA4, gemma4, NULL, false, NULL},
     {"phi3", "Phi3ForCausalLM", "phi3", ROTARY, phi3, NULL, true, NULL},
     {"olmo2", "Olmo2ForCausalLM", "olmo2", ROTARY, olmo2, "\"attention_bias\": true", false, NULL},
     {"mixtral", "MixtralForCausalLM", "mixtral", ROTARY, mixtral, NULL, true, "num_local_experts"},
@@ -243,7 +245,7 @@ const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "q
                                      "smollm3", "seed_oss", "olmo3", "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4",
                                      "granite", "granitemoe", "ministral3", "cohere2", "starcoder2",
                                      "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
-                                     "qwen3_next", "lfm2", "lfm2_moe", "bert", "bert_mlm", NULL};
+                                     "qwen3_next", "lfm2", "lfm2_moe", "gemma4", "bert", "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
                                      "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};
@@ -332,7 +334,7 @@ static size_t size_of(const tiny_model *m, char size)
     case 'a': return m->hidden / 2 + turned;
     case 'b': return m->n_heads * (own + m->head_dim);
     case 'o': return m->n_heads * m->head_dim;
-    default: return 0;
+    default: return gemma4_size(m, size);
     }
 }
 
@@ -360,7 +362,8 @@ static const char *full_name(const char *pattern, size_t block, size_t expert)
 static void choose_values(const tiny_model *model, const tensor_row *row, double *mean, double *spread)
 {
     /* Weights that are stored less one; the norm behind a delta rule is not. */
-    const bool less = model->family && (strstr(model->family, "gemma") || strstr(model->family, "qwen3_5")
+    const bool less = model->family && (strstr(model->family, "gemma2") || strstr(model->family, "gemma3")
+                                        || strstr(model->family, "embeddinggemma") || strstr(model->family, "qwen3_5")
                                         || strstr(model->family, "qwen3_next"));
     const bool gemma = less && !strstr(row->name, "linear_attn");
     const size_t n = strlen(row->name);
@@ -403,7 +406,9 @@ static void add_row(listing *list, const tensor_row *row, size_t block)
                              [SPARSE] = block >= model->n_dense,
                              [LATER] = block > 0,
                              [EVEN] = block % 2 == 0,
-                             [ODD] = block % 2 != 0};
+                             [ODD] = block % 2 != 0,
+                             [EVEN_OWN] = block % 2 == 0 && block < model->n_blocks - n_shared(model),
+                             [ODD_OWN] = block % 2 != 0 && block < model->n_blocks - n_shared(model)};
     const size_t experts = strchr(row->name, '@') ? model->n_experts : 1;
     for (size_t e = 0; e < experts && is_there[row->when]; e++)
         add(list, row, block, e);
@@ -510,6 +515,8 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
 static const char *mixers_text(const tiny_model *model, const struct family *family)
 {
     const bool delta = strstr(family->config, "linear_num_key_heads");
+    if (strcmp(family->name, "gemma4") == 0)
+        return gemma4_text(model);
     if (!delta && !strstr(family->config, "conv_L_cache"))
         return "";
     const char *text = ", \"layer_types\": [";

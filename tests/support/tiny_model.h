@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "ptq/data/windows.h"
 #include "ptq/tensor/dtype.h"
@@ -38,6 +39,12 @@ extern const tiny_model tiny_default;
 
 /* The families, NULL at the end; "bert" is a plain BertModel with a pooler, "bert_mlm" a masked language model. */
 extern const char *const tiny_families[];
+
+/* Has calm gradients of its blocks? */
+static inline bool tiny_has_gradients(const char *family)
+{
+    return strcmp(family, "gemma4") != 0;
+}
 
 /* Encoders without heads, NULL at the end. */
 extern const char *const tiny_encoders[];

@@ -175,8 +175,8 @@ TEST(absent_keys)
     for (size_t f = 0; tiny_families[f]; f++) {
         static const char *const needed[] = {"hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size",
                                              "num_attention_heads"};
-        static const char tied[] = "bert bert_mlm gemma2 gemma3 ernie4_5 ernie4_5_moe smollm3 cohere2 starcoder2 "
-                                   "lfm2 lfm2_moe";
+        static const char tied[] = "bert bert_mlm gemma2 gemma3 gemma4 ernie4_5 ernie4_5_moe smollm3 cohere2 "
+                                   "starcoder2 lfm2 lfm2_moe";
         const bool bert = strncmp(tiny_families[f], "bert", 4) == 0;
         for (size_t i = 0; i < N(needed); i++)
             if (has_key(tiny_families[f], needed[i]))

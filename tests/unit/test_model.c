@@ -261,7 +261,8 @@ TEST(every_tensor_is_needed)
         tiny_model spec = tiny_of(tiny_families[f]);
         spec.tied = false;
         spec.bias = true;
-        spec.n_blocks = 1;
+        /* Gemma 4's last block has no window, and wider heads than the others. */
+        spec.n_blocks = strcmp(tiny_families[f], "gemma4") == 0 ? 2 : 1;
         spec.n_experts = 2;
         spec.dtype = CALM_F16;
         calm_model *model = open_tiny(&spec), *other;

@@ -1,0 +1,18 @@
+/* Activation functions by their name in the config. */
+#include "ptq/model/block.h"
+
+#include "ptq/tensor/vector.h"
+
+calm_activate_fn *calm_activation_of(calm_activation activation)
+{
+    static calm_activate_fn *const functions[] = {[CALM_ACTIVATION_SILU] = calm_vec_silu,
+                                                  [CALM_ACTIVATION_GELU] = calm_vec_gelu,
+                                                  [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh,
+                                                  [CALM_ACTIVATION_RELU] = calm_vec_relu};
+    return functions[activation];
+}
+
+void calm_activate(calm_activation activation, size_t n, float *x)
+{
+    calm_activation_of(activation)(n, x);
+}

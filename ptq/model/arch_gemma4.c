@@ -1,0 +1,323 @@
+/* Gemma 4 (text): Gemma 3's blocks and windows with plain RMSNorms; heads of full blocks are wider (global_head_dim),
+ * and their rotary embedding turns a part of the pairs; scores are not scaled; values are normalised, in full blocks
+ * of some models made of the keys (attention_k_eq_v); the last num_kv_shared_layers blocks read the keys and values of
+ * the last block of their type before them; each block ends in an input of the token's id and a factor (tail.h).  With
+ * enable_moe_block experts stand next to the MLP, of which each has a norm behind it.
+ *
+ * Reference: transformers' modeling_gemma4.py. */
+#include <string.h>
+
+#include "ptq/base/message.h"
+#include "ptq/base/scope.h"
+#include "ptq/model/gemma.h"
+
+/* Where config.json is, for the functions below. */
+typedef struct source {
+    const char *path;
+    const calm_json *root;
+} source;
+
+/* Known once the windows are read. */
+static bool slides(const calm_config *config, size_t block)
+{
+    return config->window[block] != 0;
+}
+
+/* The last block has full attention, whatever the list says: transformers and vLLM make it so. */
+static calm_status read_windows(calm_ctx *ctx, const source *from, calm_config *config)
+{
+    const size_t last = config->n_blocks - 1;
+    CALM_TRY(calm_config_windows(ctx, from->path, from->root, 512, calm_slides_between, 6, config));
+    if (slides(config, last))
+        calm_log(ctx, CALM_LOG_WARNING, "%s: \"layer_types\": block %zu, the last one, has full attention as in "
+                 "transformers, though the list says otherwise", from->path, last);
+    config->window[last] = 0;
+    config->local_rope[last] = false;
+    return CALM_OK;
+}
+
+/* ---- widths of heads ---- */
+
+/* One block's entry of per_layer_config. */
+static calm_status read_entry(calm_ctx *ctx, const source *from, const char *number, const calm_json *entry,
+                              calm_block_shape *shape)
+{
+    const char *key;
+    const calm_json *value;
+    /* Both start as the model's own. */
+    size_t *const out[] = {&shape->head_dim, &shape->n_kv};
+    for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);) {
+        const int which = strcmp(key, "head_dim") == 0 ? 0 : strcmp(key, "num_key_value_heads") == 0 ? 1 : -1;
+        if (which < 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"per_layer_config\": \"%s\": \"%s\" is not supported; "
+                             "expected head_dim or num_key_value_heads", from->path, number, key);
+        CALM_TRY(calm_config_size(ctx, from->path, entry, key, &(int64_t){(int64_t)*out[which]}, out[which]));
+    }
+    return CALM_OK;
+}
+
+/* As transformers 5 writes it: {"5": {"head_dim": 512}}. */
+static calm_status read_entries(calm_ctx *ctx, const source *from, const calm_json *entries, calm_config *config)
+{
+    const char *key;
+    const calm_json *value;
+    CALM_TRY(calm_json_expect(ctx, entries, CALM_JSON_OBJECT, "%s: \"per_layer_config\"", from->path));
+    for (void *iter = NULL; calm_json_next(entries, &iter, &key, &value);) {
+        const size_t n = strlen(key);
+        size_t block = 0;
+        /* Digits, which end as soon as the number is too large. */
+        for (size_t i = 0; i < n && block < config->n_blocks; i++)
+            block = key[i] >= '0' && key[i] <= '9' ? 10 * block + (size_t)(key[i] - '0') : config->n_blocks;
+        if (n == 0 || block >= config->n_blocks)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"per_layer_config\": \"%s\": expected the number of a block, "
+                             "below %zu", from->path, key, config->n_blocks);
+        CALM_TRY(calm_json_expect(ctx, value, CALM_JSON_OBJECT, "%s: \"per_layer_config\": \"%s\"", from->path, key));
+        CALM_TRY(read_entry(ctx, from, key, value, &config->shapes[block]));
+    }
+    return CALM_OK;
+}
+
+/* As published files have it: one width and number for all full blocks. */
+static calm_status read_global(calm_ctx *ctx, const source *from, bool k_is_v, calm_config *config)
+{
+    size_t width, n_kv;
+    CALM_TRY(calm_config_size(ctx, from->path, from->root, "global_head_dim", &(int64_t){512}, &width));
+    CALM_TRY(calm_config_size(ctx, from->path, from->root, "num_global_key_value_heads",
+                              &(int64_t){(int64_t)config->n_kv}, &n_kv));
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        if (slides(config, i))
+            continue;
+        config->shapes[i].head_dim = width;
+        /* The reference reads the number there alone. */
+        config->shapes[i].n_kv = k_is_v ? n_kv : config->n_kv;
+    }
+    return CALM_OK;
+}
+
+/* Blocks of a type are alike: they have one rotary embedding, and share keys. */
+static calm_status check_heads(calm_ctx *ctx, const source *from, const calm_config *config)
+{
+    const calm_block_shape *first[2] = {NULL, NULL};
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const calm_block_shape *shape = &config->shapes[i];
+        const bool slide = slides(config, i);
+        if (!first[slide])
+            first[slide] = shape;
+        if (shape->head_dim != first[slide]->head_dim || shape->n_kv != first[slide]->n_kv)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"per_layer_config\": block %zu has %zu heads of %zu for "
+                             "keys, expected %zu of %zu as another block of its type", from->path, i, shape->n_kv,
+                             shape->head_dim, first[slide]->n_kv, first[slide]->head_dim);
+        if (config->n_heads % shape->n_kv != 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: num_attention_heads %zu is not a multiple of the %zu key heads of "
+                             "block %zu", from->path, config->n_heads, shape->n_kv, i);
+        if (shape->head_dim % 2 != 0 || config->n_heads * shape->head_dim > (size_t)CALM_SIZE_LIMIT)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu: heads of %zu: expected an even number, and at most "
+                             "%lld channels of all %zu heads", from->path, i, shape->head_dim,
+                             (long long)CALM_SIZE_LIMIT, config->n_heads);
+    }
+    return CALM_OK;
+}
+
+/* Either spelling; where both stand the newer one counts. */
+static calm_status read_widths(calm_ctx *ctx, const source *from, calm_config *config)
+{
+    const calm_json *entries = calm_json_get(from->root, "per_layer_config");
+    bool k_is_v;
+    CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "attention_k_eq_v", &(bool){false}, &k_is_v));
+    /* Of blocks that slide each has its own linear of v. */
+    for (size_t i = 0; i < config->n_blocks; i++)
+        config->shapes[i].k_is_v = k_is_v && !slides(config, i);
+    if (calm_json_typeof(entries) != CALM_JSON_NULL)
+        CALM_TRY(read_entries(ctx, from, entries, config));
+    else
+        CALM_TRY(read_global(ctx, from, k_is_v, config));
+    return check_heads(ctx, from, config);
+}
+
+/* ---- rotary embeddings ---- */
+
+/* Without an object the two are those of the published models. */
+static calm_status read_ropes(calm_ctx *ctx, const source *from, calm_config *config)
+{
+    const calm_json *parameters = calm_json_get(from->root, "rope_parameters");
+    const bool none = calm_json_typeof(parameters) == CALM_JSON_NULL;
+    if (calm_json_typeof(calm_json_get(from->root, "rope_scaling")) != CALM_JSON_NULL)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_scaling\" is not known for gemma4; expected "
+                         "\"rope_parameters\"", from->path);
+    /* As the class fills it in. */
+    if (none) {
+        config->rope[CALM_ROPE_GLOBAL].kind = CALM_ROPE_PROPORTIONAL;
+        config->rope[CALM_ROPE_GLOBAL].share = 0.25;
+    }
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const bool slide = slides(config, i);
+        const char *type = slide ? "sliding_attention" : "full_attention";
+        calm_rope_config *rope = &config->rope[slide ? CALM_ROPE_LOCAL : CALM_ROPE_GLOBAL];
+        if (!none && calm_json_typeof(calm_json_get(parameters, type)) != CALM_JSON_OBJECT)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"rope_parameters\": expected an object \"%s\", which block %zu "
+                             "has", from->path, type, i);
+        /* It was read by the width of the model's usual heads, which lists of factors are as long as. */
+        if (rope->kind == CALM_ROPE_LONGROPE || rope->kind == CALM_ROPE_DYNAMIC)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_parameters\": \"%s\": rope_type longrope or dynamic "
+                             "is not supported for gemma4", from->path, type);
+        rope->rotary = config->shapes[i].head_dim;
+    }
+    return CALM_OK;
+}
+
+/* ---- keys and values that blocks share ---- */
+
+/* The last block of a type before block `first`; n_blocks: there is none. */
+static size_t last_of_type(const calm_config *config, size_t first, bool slide)
+{
+    for (size_t i = first; i > 0; i--)
+        if (slides(config, i - 1) == slide)
+            return i - 1;
+    return config->n_blocks;
+}
+
+/* The last blocks share; what they read is carried with the hidden rows (batch.h). */
+static calm_status read_sharing(calm_ctx *ctx, const source *from, calm_config *config)
+{
+    size_t at[2] = {0, 0};
+    bool wide;
+    int64_t n_shared;
+    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "num_kv_shared_layers", &(int64_t){0}, 0,
+                                (int64_t)config->n_blocks - 1, &n_shared));
+    CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "use_double_wide_mlp", &(bool){false}, &wide));
+    /* Two blocks at most hand something on: the last of each type before the first that shares. */
+    const size_t first = config->n_blocks - (size_t)n_shared;
+    for (size_t i = first; i < config->n_blocks; i++) {
+        const bool slide = slides(config, i);
+        const size_t maker = last_of_type(config, first, slide);
+        if (maker == config->n_blocks)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_kv_shared_layers\" %lld: block %zu has no block of its type "
+                             "before the first of them, block %zu", from->path, (long long)n_shared, i, first);
+        calm_block_shape *shape = &config->shapes[i], *kept = &config->shapes[maker];
+        if (kept->kv != CALM_KV_KEPT) {
+            kept->kv = CALM_KV_KEPT;
+            kept->kv_at = at[slide] = config->carried;
+            config->carried += 2 * kept->n_kv * kept->head_dim;
+        }
+        /* Its MLP may be twice as wide in return. */
+        shape->kv = CALM_KV_SHARED;
+        shape->kv_at = at[slide];
+        shape->k_is_v = false;
+        shape->inner *= wide ? 2 : 1;
+    }
+    return CALM_OK;
+}
+
+/* ---- the rest ---- */
+
+/* The width of per-layer inputs. */
+static calm_status read_inputs(calm_ctx *ctx, const source *from, calm_config *config)
+{
+    /* A table of other ids than the embedding has: no published file has it. */
+    int64_t width, rows = (int64_t)config->vocab;
+    /* null is none; absent is the class's width. */
+    const int64_t usual = calm_json_get(from->root, "hidden_size_per_layer_input") ? 0 : 256;
+    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "hidden_size_per_layer_input", &usual, 0,
+                                CALM_SIZE_LIMIT / (int64_t)config->n_blocks, &width));
+    config->per_layer = (size_t)width;
+    if (!width)
+        return CALM_OK;
+    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "vocab_size_per_layer_input", &rows, 1, CALM_SIZE_LIMIT,
+                                &rows));
+    if ((size_t)rows != config->vocab)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"vocab_size_per_layer_input\": found %lld, expected %zu "
+                         "(vocab_size)", from->path, (long long)rows, config->vocab);
+    return CALM_OK;
+}
+
+/* Experts next to the MLP, which is the one that sees every token. */
+static calm_status read_experts(calm_ctx *ctx, const source *from, calm_config *config)
+{
+    static const calm_moe_keys keys = {"num_experts", "top_k_experts", "moe_intermediate_size", true};
+    bool experts;
+    CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "enable_moe_block", &(bool){false}, &experts));
+    if (!experts)
+        return CALM_OK;
+    /* Rows of a mixture are gathered one by one, and what is carried is not. */
+    if (config->carried)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"num_kv_shared_layers\": expected 0 with \"enable_moe_block\" "
+                         "true", from->path);
+    /* By its width it counts as the shared expert, whose modules are those of the MLP. */
+    config->moe.shared_inner = config->inner;
+    return calm_config_mixture(ctx, from->path, from->root, &keys, config);
+}
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const source from = {path, root};
+    const calm_json *both = calm_json_get(root, "use_bidirectional_attention");
+    /* Of images alone: text is read forwards. */
+    if (calm_json_typeof(both) != CALM_JSON_NULL && strcmp(calm_json_string(both, ""), "vision") != 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"use_bidirectional_attention\": expected null or \"vision\", "
+                         "found \"%s\"", path, calm_json_string(both, "(no text)"));
+    CALM_TRY(calm_gemma_read_cap(ctx, path, root, "final_logit_softcapping", 0, &config->logit_cap));
+    CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
+    config->embedding_scale = calm_gemma_embedding_scale(config);
+    /* The norms of q and k make another one needless. */
+    config->attention_scale = 1;
+    config->value_norm = true;
+    CALM_TRY(read_windows(ctx, &from, config));
+    CALM_TRY(read_widths(ctx, &from, config));
+    CALM_TRY(read_ropes(ctx, &from, config));
+    CALM_TRY(read_inputs(ctx, &from, config));
+    CALM_TRY(read_sharing(ctx, &from, config));
+    return read_experts(ctx, &from, config);
+}
+
+/* Behind each block (tail.h). */
+static const calm_tail_names tail = {
+    .scale = "layer_scalar",
+    .gate = "per_layer_input_gate",
+    .projection = "per_layer_projection",
+    .norm = "post_per_layer_input_norm",
+    .table = "embed_tokens_per_layer",
+    .context = "per_layer_model_projection",
+    .context_norm = "per_layer_projection_norm",
+};
+
+static const calm_names names = {
+    CALM_GEMMA_NAMES,
+    .plain = {[CALM_PLAIN_Q_NORM] = "self_attn.q_norm",
+              [CALM_PLAIN_K_NORM] = "self_attn.k_norm",
+              [CALM_PLAIN_ROUTER_SCALE] = "router.scale",
+              [CALM_PLAIN_EXPERT_SCALE] = "router.per_expert_scale",
+              [CALM_PLAIN_EXPERTS_NORM] = "pre_feedforward_layernorm_2",
+              [CALM_PLAIN_EXPERTS_OUT_NORM] = "post_feedforward_layernorm_2",
+              [CALM_PLAIN_SHARED_OUT_NORM] = "post_feedforward_layernorm_1"},
+    .tail = &tail,
+    .moe = {.router = "router.proj", .experts = "experts", .shared = "mlp", .fused_gate_up = "experts.gate_up_proj",
+            .fused_down = "experts.down_proj"},
+};
+
+static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                                     "max_position_embeddings", NULL, "hidden_activation", NULL};
+
+const calm_arch calm_arch_gemma4 = {
+    .name = "gemma4",
+    .classes = "Gemma4ForCausalLM",
+    .model_types = "gemma4_text",
+    .prefixes = CALM_DECODER_PREFIXES,
+    .names = &names,
+    .sizes = &sizes,
+    .norm = CALM_NORM_RMS,
+    .qk_norm = CALM_QK_NORM_HEAD,
+    .varies = true,
+    .default_tied = true,
+    .default_kv_heads = 4,
+    .default_head_dim = 256,
+    .default_positions = 131072,
+    .default_activation = "gelu_pytorch_tanh",
+    .default_rope_theta = 1000000.0,
+    .default_local_theta = 10000.0,
+    .proportional_rope = true,
+    .keys = "attention_bias final_logit_softcapping sliding_window layer_types per_layer_config global_head_dim "
+            "num_global_key_value_heads attention_k_eq_v num_kv_shared_layers use_double_wide_mlp "
+            "hidden_size_per_layer_input vocab_size_per_layer_input use_bidirectional_attention enable_moe_block "
+            "num_experts top_k_experts moe_intermediate_size",
+    .read_config = read_config,
+};

@@ -1,0 +1,85 @@
+/* Values that are no plain product: normalised ones, those of a block without a linear for them, and keys and values
+ * that blocks share (Gemma 4, transformers' modeling_gemma4.py).
+ *
+ *   v = RMSNorm(v_proj h) or RMSNorm(k_proj h), without a weight, over each head
+ *   a block that shares has neither k nor v: it reads those of the last block like it that has, normalised and turned
+ */
+#include "ptq/model/attention_impl.h"
+
+#include <string.h>
+
+#include "ptq/base/threads.h"
+#include "ptq/model/arch.h"
+
+calm_status calm_heads_shared(calm_ctx *ctx, const calm_block *block, calm_heads *a)
+{
+    const calm_config *config = block->config;
+    if (!a->span->carried)
+        return calm_fail(ctx, CALM_EARG, "block %zu reads the keys and values of a block before it, and has none",
+                         block->index);
+    /* Columns of what is carried, which are read alone. */
+    a->k = a->span->carried + config->kv_at;
+    a->v = a->k + config->n_kv * config->head_dim;
+    a->kv_stride = config->carried;
+    return CALM_OK;
+}
+
+typedef struct values_task {
+    const calm_config *config;
+    const calm_heads *a;
+    calm_norm norm;    /* w NULL: there is none */
+} values_task;
+
+/* Rows first .. first + n - 1 of v. */
+static calm_status value_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const values_task *task = user;
+    const size_t heads = task->config->n_kv, width = heads * task->config->head_dim;
+    (void)ctx;
+    for (size_t t = first; t < first + n; t++) {
+        const float *from = (task->config->k_is_v ? task->a->k : task->a->v) + t * task->a->kv_stride;
+        float *v = task->a->v + t * task->a->kv_stride;
+        if (task->norm.w)
+            calm_norm_rows(&task->norm, from, heads, v);
+        else
+            memcpy(v, from, width * sizeof *v);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_heads_values(calm_ctx *ctx, const calm_config *config, const calm_heads *a)
+{
+    const size_t d = config->head_dim;
+    float *ones = NULL;
+    if (!config->value_norm && !config->k_is_v)
+        return CALM_OK;
+    CALM_SCOPED_SCRATCH(ctx);
+    /* In place of the weight that this norm has not. */
+    if (config->value_norm)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, ones, d));
+    for (size_t c = 0; ones && c < d; c++)
+        ones[c] = 1;
+    values_task task = {config, a, {CALM_NORM_RMS, config->norm_eps, d, ones, NULL}};
+    return calm_parallel_rows(ctx, a->span->n_tokens, value_rows, &task);
+}
+
+void calm_heads_keep_kv(const calm_heads *a)
+{
+    const calm_config *config = a->config;
+    const size_t width = config->n_kv * config->head_dim;
+    float *carried = a->span->carried;
+    /* Of a candidate's run nobody reads them. */
+    if (config->kv != CALM_KV_KEPT || !carried)
+        return;
+    for (size_t t = 0; t < a->span->n_tokens; t++) {
+        float *row = carried + t * config->carried + config->kv_at;
+        memcpy(row, a->k + t * a->kv_stride, width * sizeof *row);
+        memcpy(row + width, a->v + t * a->kv_stride, width * sizeof *row);
+    }
+}
+
+size_t calm_heads_values_bytes(const calm_config *config, size_t n_tokens)
+{
+    /* The weight of ones is gone before scores are made, which take more. */
+    return config->kv == CALM_KV_SHARED ? 0 : 2 * CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
+}

@@ -1,0 +1,130 @@
+/* What follows the sublayers of a block. */
+#include "ptq/model/tail.h"
+
+#include <math.h>
+
+#include "ptq/base/threads.h"
+#include "ptq/model/arch.h"
+#include "ptq/tensor/vector.h"
+
+size_t calm_tail_parts(const calm_config *config, calm_tail_part list[CALM_TAIL_PARTS])
+{
+    const calm_tail_names *names = config->arch->names->tail;
+    const size_t width = config->per_layer, all = config->n_blocks * width, hidden = config->hidden;
+    if (!names)
+        return 0;
+    /* Within a block: the factor, and of its input three. */
+    list[0] = (calm_tail_part){CALM_TAIL_TENSOR, names->scale, false, 1, 0};
+    if (!width)
+        return 1;
+    list[1] = (calm_tail_part){CALM_TAIL_LINEAR, names->gate, false, width, hidden};
+    list[2] = (calm_tail_part){CALM_TAIL_LINEAR, names->projection, false, hidden, width};
+    list[3] = (calm_tail_part){CALM_TAIL_NORM, names->norm, false, hidden, 0};
+    /* Of the model: one table and one linear of all blocks. */
+    list[4] = (calm_tail_part){CALM_TAIL_LINEAR, names->table, true, config->vocab, all};
+    list[5] = (calm_tail_part){CALM_TAIL_LINEAR, names->context, true, all, hidden};
+    list[6] = (calm_tail_part){CALM_TAIL_NORM, names->context_norm, true, width, 0};
+    return CALM_TAIL_PARTS;
+}
+
+/* The rows e [T, D] that enter block 0. */
+static calm_status read_rows(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *e)
+{
+    const size_t width = block->config->hidden;
+    const calm_tail *tail = &block->tail;
+    if (!span->ids)
+        return calm_fail(ctx, CALM_EARG, "block %zu reads the ids of tokens, and has none", block->index);
+    for (size_t t = 0; t < span->n_tokens; t++) {
+        /* Of token files, which are untrusted; the table of all blocks has a row for each of them (arch_gemma4.c). */
+        if (span->ids[t] >= block->config->vocab)
+            return calm_fail(ctx, CALM_EARG, "token id %u, but the vocabulary has %zu", span->ids[t],
+                             block->config->vocab);
+        CALM_TRY(calm_tensor_part_to_f32(ctx, tail->embed, span->ids[t] * width, width, e + t * width));
+    }
+    /* Times sqrt(D), as it enters block 0. */
+    calm_vec_scale(span->n_tokens * width, block->config->embedding_scale, e);
+    return CALM_OK;
+}
+
+/* p [T, P] from what C_b makes of those rows. */
+static calm_status add_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *p)
+{
+    const calm_config *config = block->config;
+    const calm_tail *tail = &block->tail;
+    const size_t n = span->n_tokens, width = config->per_layer, all = config->n_blocks * width;
+    float *row;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, width));
+    calm_vec_scale(n * width, (float)(1 / sqrt((double)config->hidden)), p);
+    CALM_TRY(calm_norm_all(ctx, &tail->context_norm, p, n, p));
+    /* The columns of this block in the row of the token. */
+    for (size_t t = 0; t < n; t++) {
+        CALM_TRY(calm_tensor_part_to_f32(ctx, tail->table, span->ids[t] * all + block->index * width, width, row));
+        calm_vec_scale(width, (float)sqrt((double)width), row);
+        calm_vec_add(width, row, p + t * width);
+    }
+    calm_vec_scale(n * width, (float)sqrt(0.5), p);
+    return CALM_OK;
+}
+
+typedef struct end_task {
+    size_t width;
+    float scale;
+    const float *y;    /* NULL: there is nothing to add */
+    float *x;
+} end_task;
+
+/* x = s (x + y); rows are shared among threads, also where a window runs alone. */
+static calm_status end_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    const end_task *task = user;
+    const size_t at = first * task->width;
+    (void)ctx;
+    if (task->y)
+        calm_vec_add(n * task->width, task->y + at, task->x + at);
+    if (task->scale != 1)
+        calm_vec_scale(n * task->width, task->scale, task->x + at);
+    return CALM_OK;
+}
+
+/* x += what the block's own input gives. */
+static calm_status add_input(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span)
+{
+    const calm_config *config = block->config;
+    const calm_tail *tail = &block->tail;
+    const size_t n = span->n_tokens, width = config->per_layer;
+    float *rows, *p, *g;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, n * config->hidden));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, g, n * width));
+    /* `rows` has first what the context's linear reads, then what is added to x. */
+    CALM_TRY(read_rows(ctx, block, span, rows));
+    CALM_TRY(calm_weight_apply(ctx, &tail->context, rows, n, p));
+    CALM_TRY(add_table(ctx, block, span, p));
+    CALM_TRY(calm_weight_apply(ctx, &tail->gate, x, n, g));
+    calm_activate(config->activation, n * width, g);
+    calm_vec_mul(n * width, p, g);
+    CALM_TRY(calm_weight_apply(ctx, &tail->projection, g, n, rows));
+    CALM_TRY(calm_norm_all(ctx, &tail->norm, rows, n, rows));
+    return calm_parallel_rows(ctx, n, end_rows, &(end_task){config->hidden, 1, rows, x});
+}
+
+calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span)
+{
+    const calm_tail *tail = &block->tail;
+    if (tail->gate.w)
+        CALM_TRY(add_input(ctx, block, x, span));
+    if (!block->config->arch->names->tail)
+        return CALM_OK;
+    return calm_parallel_rows(ctx, span->n_tokens, end_rows,
+                              &(end_task){block->config->hidden, tail->scale, NULL, x});
+}
+
+size_t calm_tail_scratch_bytes(const calm_config *config, size_t n_tokens)
+{
+    const size_t width = config->per_layer;
+    /* rows, p and g, and a row of the table. */
+    return width ? CALM_BYTES(float, n_tokens * config->hidden) + 2 * CALM_BYTES(float, n_tokens * width) +
+                       CALM_BYTES(float, width)
+                 : 0;
+}

@@ -1,0 +1,35 @@
+/* What follows the sublayers of a block (Gemma 4): an input of each token's id, and a factor.
+ *
+ *   p = (RMSNorm(D^-1/2 C_b e) + P^1/2 E_b[id]) / 2^1/2      e what enters block 0 for the token
+ *   x' = s (x + RMSNorm(projection(act(gate x) * p)))
+ *
+ * C_b [P, D] and E_b [V, P] are the rows and columns of block b in a linear and a table of the whole model.  p follows
+ * from the id alone, so that each block makes it again rather than keep it.  Without per-layer inputs x' = s x.
+ *
+ * Reference: transformers' modeling_gemma4.py. */
+#ifndef CALM_MODEL_TAIL_H
+#define CALM_MODEL_TAIL_H
+
+#include "ptq/model/block.h"
+
+/* x [T, D] in place, where the family has a tail.  CALM_EARG: the span has no ids, or one that a table has no row
+ * for. */
+calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span);
+
+/* One of its tensors: a linear or norm NAME.weight, or a tensor NAME. */
+typedef struct calm_tail_part {
+    enum { CALM_TAIL_TENSOR, CALM_TAIL_LINEAR, CALM_TAIL_NORM } form;
+    const char *name;
+    bool outer;              /* of the whole model, behind the prefix; else within each block */
+    size_t rows, cols;       /* cols 0: a vector */
+} calm_tail_part;
+
+#define CALM_TAIL_PARTS 7
+
+/* All that the model has; their number. */
+size_t calm_tail_parts(const calm_config *config, calm_tail_part list[CALM_TAIL_PARTS]);
+
+/* What calm_tail_run holds of ctx->scratch. */
+size_t calm_tail_scratch_bytes(const calm_config *config, size_t n_tokens);
+
+#endif
