@@ -10,7 +10,6 @@
 #include "ptq/base/scope.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/tensor_use.h"
-#include "ptq/model/tensor_use.h"
 
 /* ---- schemes ---- */
 
@@ -75,7 +74,7 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
     size_t n = 0;
     CALM_SCOPED_TEXT(words);
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const char *module = names->role[role];
+        const char *module = where == IN_EXPERTS ? calm_expert_word(names, role) : names->role[role];
         if (!module || calm_role_job(role) != kind)
             continue;
         const char *dot = strrchr(module, '.');

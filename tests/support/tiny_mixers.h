@@ -1,10 +1,12 @@
-/* Rows of tiny_model.c for families whose blocks mix tokens in more than one way: even blocks have a gated delta net or
- * a short convolution, odd ones attention.  Only tiny_model.c includes it, after the macros that its rows are made
+/* Rows of tiny_model.c for families whose blocks mix tokens in more than one way: even blocks have a gated delta net, a
+ * short convolution or Mamba-2, odd ones attention.  Only tiny_model.c includes it, after the macros that its rows are made
  * of. */
 #ifndef CALM_TESTS_TINY_MIXERS_H
 #define CALM_TESTS_TINY_MIXERS_H
 
 #define KEY_DIM 16    /* of a head of a delta net */
+#define STATE   8     /* of Mamba-2               */
+#define GROUPS  2
 #define TAPS    4     /* of a convolution         */
 
 #define DELTA                                                                                                \
@@ -44,7 +46,23 @@ static const tensor_row lfm2_moe[] = {LFM2, LFM2_MLP("feed_forward", 'M', DENSE)
                                       LFM2_MLP("feed_forward.experts.@", 'e', SPARSE),
                                       {L "feed_forward.expert_bias", 'E', 0, SPARSE}, LFM2_HEAD, {0}};
 
+#define MAMBA(m, when)                                                                                       \
+    {m "conv1d.weight", 'x', 't', when}, {m "conv1d.bias", 'x', 0, when}, {m "A_log", 'H', 0, when},         \
+    {m "dt_bias", 'H', 0, when}, {m "D", 'H', 0, when}, {m "norm.weight", 'N', 0, when},                     \
+    {m "in_proj.weight", 'i', 'D', when}, {m "out_proj.weight", 'D', 'N', when}
+#define GRANITE_HYBRID                                                                                       \
+    EMBED, NORMS, MAMBA(L "mamba.", EVEN), {L "self_attn.q_proj.weight", 'Q', 'D', ODD},                     \
+    {L "self_attn.k_proj.weight", 'K', 'D', ODD}, {L "self_attn.v_proj.weight", 'K', 'D', ODD},              \
+    {L "self_attn.o_proj.weight", 'D', 'Q', ODD}, {L "shared_mlp.input_linear.weight", 'u', 'D', ALWAYS},    \
+    {L "shared_mlp.output_linear.weight", 'D', 's', ALWAYS}
+static const tensor_row granite_hybrid[] = {GRANITE_HYBRID, HEAD, {0}};
+static const tensor_row granitemoehybrid[] = {GRANITE_HYBRID,
+                                              {L "block_sparse_moe.router.layer.weight", 'E', 'D', ALWAYS},
+                                              GATED("block_sparse_moe.experts.@", 'M', ALWAYS), HEAD, {0}};
+
 /* Settings of their configs. */
+#define MAMBAS(heads, groups, state)                                                                         \
+    "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 8"
 #define DELTAS(more)                                                                                         \
     ROTARY ", \"linear_num_key_heads\": 2, \"linear_key_head_dim\": 16, \"linear_conv_kernel_dim\": 4" more
 #define CONVS(more)                                                                                          \

@@ -147,8 +147,87 @@ TEST(other_keys_of_lfm2)
 }
 END_OF_TEST
 
+/* ---- Mamba-2 ---- */
+
+static const char *const granite = "granitemoehybrid";
+
+TEST(blocks_of_granite)
+{
+    calm_config config = config_with(granite, "_", "0");
+    ck_assert_str_eq(mixers(&config), "ma");
+    ck_assert_uint_eq(config.mamba.shape.n_heads, 4);
+    ck_assert_uint_eq(config.mamba.shape.head_dim, 16);
+    ck_assert_uint_eq(config.mamba.shape.state_dim, 8);
+    ck_assert(config.conv_width == 4 && config.mamba.conv_bias && config.moe.sparse[0] && config.moe.sparse[1]);
+    ck_assert(config.inner == config.moe.shared_inner && config.moe.norm_top_k && config.no_rope[1]);
+    /* Words of published files, and none: then no block attends. */
+    config = config_with(granite, "layer_types", "[\"attention\", \"mamba\"]");
+    ck_assert_str_eq(mixers(&config), "am");
+    config = config_with(granite, "layer_types", "null");
+    ck_assert_str_eq(mixers(&config), "mm");
+    config_refuses(granite, "layer_types", "[\"mamba\"]", CALM_EFORMAT, "1 entries, expected 2");
+    config_refuses(granite, "layer_types", "[\"mamba\", \"conv\"]", CALM_EUNSUPPORTED,
+                   "\"layer_types\"[1]: expected \"full_attention\" or \"linear_attention\", found \"conv\"");
+    config = config_with(granite, "num_local_experts", "0");
+    ck_assert(!calm_config_is_mixture(&config) && config.moe.n_experts == 0);
+    config_refuses(granite, "num_local_experts", "-1", CALM_EFORMAT, "num_local_experts");
+    config_refuses(granite, "num_local_experts", NULL, CALM_EFORMAT, "num_local_experts");
+    config_refuses(granite, "shared_intermediate_size", "0", CALM_EFORMAT, "shared_intermediate_size");
+}
+END_OF_TEST
+
+TEST(positions_of_granite)
+{
+    ck_assert(!config_with(granite, "position_embedding_type", "\"rope\"").no_rope);
+    ck_assert(config_with(granite, "position_embedding_type", "\"nope\"").no_rope[0]);
+    ck_assert(config_with(granite, "position_embedding_type", "null").no_rope[0]);
+    config_refuses(granite, "position_embedding_type", "\"alibi\"", CALM_EUNSUPPORTED, "found \"alibi\"");
+    config_refuses(granite, "normalization_function", "\"layernorm\"", CALM_EUNSUPPORTED, "normalization_function");
+    config_with(granite, "normalization_function", "\"rmsnorm\"");
+    config_with(granite, "mamba_chunk_size", "256");
+}
+END_OF_TEST
+
+TEST(sizes_of_mamba)
+{
+    static const char *const keys[] = {"mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state",
+                                       "mamba_d_conv", "mamba_expand"};
+    static const char *const wrong[] = {"0", "-1", "4.5", "\"4\"", "99999999999"};
+    for (size_t k = 0; k < 6; k++)
+        for (size_t w = 0; w < 5; w++)
+            config_refuses(granite, keys[k], wrong[w], CALM_EFORMAT, keys[k]);
+    ck_assert_uint_eq(config_with(granite, "mamba_d_head", "\"auto\"").mamba.shape.head_dim, 16);
+    ck_assert_uint_eq(config_with(granite, "mamba_d_head", "16").mamba.shape.head_dim, 16);
+    config_refuses(granite, "mamba_d_head", "8", CALM_EFORMAT,
+                   "\"mamba_d_head\": expected mamba_expand hidden_size / mamba_n_heads (16), found 8");
+    config_refuses(granite, "mamba_n_heads", "3", CALM_EFORMAT, "expected a divisor of mamba_expand hidden_size (64)");
+    config_refuses(granite, "mamba_n_groups", "3", CALM_EFORMAT,
+                   "\"mamba_n_heads\": expected a multiple of mamba_n_groups (3), found 4");
+    config_refuses(granite, "mamba_d_state", "16777216", CALM_EFORMAT, "rows");
+    const calm_config biased = config_with(granite, "mamba_proj_bias", "true");
+    ck_assert(biased.bias[CALM_ROLE_MAMBA_IN] && biased.bias[CALM_ROLE_MAMBA_OUT] && !biased.bias[CALM_ROLE_Q]);
+    ck_assert(!config_with(granite, "mamba_conv_bias", "false").mamba.conv_bias);
+}
+END_OF_TEST
+
+TEST(limits_of_steps)
+{
+    static const char *const wrong[] = {"[]", "[0.0]", "3", "[0.1, 0.0]", "[-1, 2]", "[\"0\", 1]", "[0, 1, 2]",
+                                        "[0, {\"__float__\": \"NaN\"}]", "{}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        config_refuses(granite, "time_step_limit", wrong[i], CALM_EFORMAT, "time_step_limit");
+    calm_mamba_limits limits = config_with(granite, "time_step_limit", "[0.5, 2]").mamba.limits;
+    ck_assert(limits.least == 0.5f && limits.most == 2);
+    limits = config_with(granite, "time_step_limit", "[0.0, {\"__float__\": \"Infinity\"}]").mamba.limits;
+    ck_assert(limits.least == 0 && limits.most == INFINITY);
+    limits = config_with(granite, "time_step_limit", NULL).mamba.limits;
+    ck_assert(limits.least == 0 && limits.most == INFINITY);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("mixers", (const TTest *[]){kinds_of_blocks, lists, sizes, published_keys, adjusted_width,
-                                                 other_keys_of_lfm2, NULL});
+                                                 other_keys_of_lfm2, blocks_of_granite, positions_of_granite,
+                                                 sizes_of_mamba, limits_of_steps, NULL});
 }
