@@ -6,7 +6,7 @@
 
 #include "ptq/base/scope.h"
 
-extern const calm_kind calm_kind_delta, calm_kind_conv, calm_kind_mamba;
+extern const calm_kind calm_kind_attention, calm_kind_delta, calm_kind_conv, calm_kind_mamba;
 
 /* What "layer_types" calls a block with the family's own mixer, and one with attention, as older files do, too (NULL:
  * there is no other word). */
@@ -161,5 +161,52 @@ calm_status calm_config_step_limits(calm_ctx *ctx, const char *path, const calm_
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"time_step_limit\": expected two numbers, the first at least 0 and "
                          "the second not below it", path);
     config->mamba.limits = (calm_mamba_limits){(float)least, (float)most};
+    return CALM_OK;
+}
+
+/* ---- blocks of one sublayer ---- */
+
+/* What a block holds, by the words for it and by its letter. */
+static const struct single {
+    char letter;
+    mixer_words words;    /* `own` and `old_own` */
+    const calm_kind *mixer;
+    bool mlp, sparse;
+} singles[] = {{'M', {.own = "linear_attention", .old_own = "mamba"}, &calm_kind_mamba, false, false},
+               {'*', {.own = "full_attention", .old_own = "attention"}, &calm_kind_attention, false, false},
+               {'-', {.own = "mlp"}, NULL, true, false},
+               {'E', {.own = "moe"}, NULL, true, true}};
+
+/* What the list or the word has of block i; NULL: nothing that is known. */
+static const struct single *find_single(const calm_json *list, const char *pattern, size_t i)
+{
+    const char *type = calm_json_string(calm_json_at(list, i), "");
+    for (size_t k = 0; k < sizeof singles / sizeof *singles; k++)
+        if (list ? is_word(type, singles[k].words.own, singles[k].words.old_own) : pattern[i] == singles[k].letter)
+            return &singles[k];
+    return NULL;
+}
+
+calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const calm_json *value = calm_json_get(root, CALM_SINGLE_LIST);
+    const calm_json *list = calm_json_typeof(value) == CALM_JSON_NULL ? NULL : value;
+    const char *pattern = calm_json_string(calm_json_get(root, CALM_SINGLE_WORD), "");
+    if (list || !pattern[0])
+        CALM_TRY(calm_json_expect(ctx, list, CALM_JSON_ARRAY, "%s: \"" CALM_SINGLE_LIST "\"", path));
+    /* As many as there are blocks (calm_size_keys). */
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const struct single *found = find_single(list, pattern, i);
+        if (!found)
+            return list ? calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"" CALM_SINGLE_LIST "\"[%zu]: expected "
+                                    "\"linear_attention\", \"full_attention\", \"mlp\" or \"moe\", found \"%s\"", path, i,
+                                    calm_json_string(calm_json_at(list, i), ""))
+                        : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"" CALM_SINGLE_WORD "\": expected the letters M * - E, "
+                                    "found '%c' for block %zu", path, pattern[i], i);
+        config->shapes[i].kind[CALM_SUBLAYER_ATTENTION] = found->mixer;
+        if (!found->mlp)
+            config->shapes[i].kind[CALM_SUBLAYER_MLP] = NULL;
+        config->moe.sparse[i] = found->sparse;
+    }
     return CALM_OK;
 }

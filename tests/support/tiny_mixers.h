@@ -60,7 +60,26 @@ static const tensor_row granitemoehybrid[] = {GRANITE_HYBRID,
                                               {L "block_sparse_moe.router.layer.weight", 'E', 'D', ALWAYS},
                                               GATED("block_sparse_moe.experts.@", 'M', ALWAYS), HEAD, {0}};
 
+#define N "backbone.layers.#."
+#define NEMOTRON(...)                                                                                        \
+    {"backbone.embeddings.weight", 'V', 'D', ALWAYS}, {N "norm.weight", 'D', 0, ALWAYS}, __VA_ARGS__,        \
+    {"backbone.norm_f.weight", 'D', 0, ALWAYS}, {"lm_head.weight", 'V', 'D', UNTIED}, {0}
+#define PLAIN_MLP(name, inner, when)                                                                         \
+    {N name ".up_proj.weight", inner, 'D', when}, {N name ".down_proj.weight", 'D', inner, when}
+/* Blocks of one sublayer: Mamba-2 and a mixture; attention and an MLP. */
+static const tensor_row nemotron_h[] = {NEMOTRON(MAMBA(N "mixer.", EVEN), {N "mixer.gate.weight", 'E', 'D', ODD},
+                                                 {N "mixer.gate.e_score_correction_bias", 'E', 0, ODD},
+                                                 PLAIN_MLP("mixer.experts.@", 'e', ODD),
+                                                 PLAIN_MLP("mixer.shared_experts", 's', ODD))};
+static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", 'Q', 'D', EVEN},
+                                                     {N "mixer.k_proj.weight", 'K', 'D', EVEN},
+                                                     {N "mixer.v_proj.weight", 'K', 'D', EVEN},
+                                                     {N "mixer.o_proj.weight", 'D', 'Q', EVEN},
+                                                     PLAIN_MLP("mixer", 'M', ODD))};
+
 /* Settings of their configs. */
+#define SINGLES(even, odd)                                                                                   \
+    "\"layer_norm_epsilon\": 1e-6, \"mlp_hidden_act\": \"relu2\", \"layers_block_type\": [\"" even "\", \"" odd "\"]"
 #define MAMBAS(heads, groups, state)                                                                         \
     "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 8"
 #define DELTAS(more)                                                                                         \

@@ -17,7 +17,7 @@
 #include "tests/support/seen_hooks.h"
 
 static const char *const families[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "granite_hybrid",
-                                      "granitemoehybrid"};
+                                      "granitemoehybrid", "nemotron_h"};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 typedef struct fixture {

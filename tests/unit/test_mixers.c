@@ -3,6 +3,7 @@
 
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 
 static const char *const deltas[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next"};
 static const char *const convs[] = {"lfm2", "lfm2_moe"};
@@ -225,9 +226,112 @@ TEST(limits_of_steps)
 }
 END_OF_TEST
 
+/* ---- blocks of one sublayer ---- */
+
+static const char *const single = "nemotron_h";
+
+/* "m-": Mamba-2 and nothing, "-r": nothing and a mixture. */
+static const char *sublayers(const calm_config *config)
+{
+    const char *text = "";
+    for (size_t i = 0; i < config->n_blocks; i++)
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+            const calm_kind *kind = calm_kind_at(config, i, s);
+            text = test_format("%s%s%c", text, i && !s ? " " : "", !kind ? '-' : kind->routed ? 'r' : kind->name[0]);
+        }
+    return text;
+}
+
+TEST(single_blocks)
+{
+    calm_config config = config_with(single, "_", "0");
+    ck_assert_str_eq(sublayers(&config), "m- -r");
+    ck_assert(config.activation == CALM_ACTIVATION_RELU2 && config.mamba.activation == CALM_ACTIVATION_SILU);
+    ck_assert(config.mamba.limits.least == 0.001f && config.mamba.limits.most == INFINITY);
+    ck_assert(config.rope[CALM_ROPE_GLOBAL].rotary == 0 && config.moe.choice_bias && config.moe.scale == 1.5f);
+    config = config_with(single, "layers_block_type", "[\"attention\", \"mlp\"]");
+    ck_assert_str_eq(sublayers(&config), "a- -m");
+    ck_assert(config.moe.n_experts == 0 && !config.moe.sparse[1]);
+    config_refuses(single, "layers_block_type", "[\"mamba\", \"conv\"]", CALM_EUNSUPPORTED,
+                   "\"layers_block_type\"[1]: expected \"linear_attention\", \"full_attention\", \"mlp\" or \"moe\", "
+                   "found \"conv\"");
+    config_refuses(single, "layers_block_type", "[\"mamba\"]", CALM_EFORMAT, "1 entries, expected 2 (num_hidden_layers)");
+    config_refuses(single, "layers_block_type", "[]", CALM_EFORMAT, "0 entries");
+    config_refuses(single, "layers_block_type", "7", CALM_EFORMAT, "layers_block_type");
+    config_refuses(single, "layers_block_type", NULL, CALM_EFORMAT, "layers_block_type");
+}
+END_OF_TEST
+
+/* The config with this pattern, and with the list or without. */
+static calm_config with_pattern(const char *pattern, bool list)
+{
+    tiny_model spec = tiny_of(single);
+    const char *dir = test_directory();
+    calm_json *root, *nothing;
+    calm_config config;
+    spec.extra = test_format("\"hybrid_override_pattern\": \"%s\"", pattern);
+    tiny_model_write_config(&spec, dir);
+    ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 20, &root));
+    ck_ok(calm_json_parse(ctx, "null", "[null]", 6, &nothing));
+    if (!list)
+        calm_json_set(root, "layers_block_type", calm_json_copy(calm_json_at(nothing, 0)));
+    ck_ok(calm_config_read(ctx, dir, root, &config));
+    calm_json_free(nothing);
+    calm_json_free(root);
+    return config;
+}
+
+/* The published spelling, and a file without the number of blocks. */
+TEST(single_words)
+{
+    static const struct {
+        const char *pattern, *found;
+    } cases[] = {{"ME", "m- -r"}, {"*-", "a- -m"}, {"-M", "-m m-"}};
+    for (size_t i = 0; i < 3; i++) {
+        calm_config config = with_pattern(cases[i].pattern, false);
+        ck_assert_str_eq(sublayers(&config), cases[i].found);
+        /* The list wins where both are given. */
+        config = with_pattern(cases[i].pattern, true);
+        ck_assert_str_eq(sublayers(&config), "m- -r");
+    }
+    ck_assert_uint_eq(config_with(single, "num_hidden_layers", NULL).n_blocks, 2);
+}
+END_OF_TEST
+
+TEST(single_keys)
+{
+    static const struct {
+        const char *key, *value;
+    } changes[] = {{"attention_bias", "true"}, {"sliding_window", "12"}, {"mlp_bias", "true"},
+                   {"moe_latent_size", "16"},  {"n_shared_experts", "2"}, {"mlp_hidden_act", "\"tanh\""},
+                   {"mamba_hidden_act", "\"tanh\""}},
+      wrong[] = {{"n_group", "2"},         {"topk_group", "2"},        {"mamba_num_heads", "0"}, {"mamba_num_heads", "3"},
+                 {"mamba_head_dim", "0"},  {"ssm_state_size", "-1"},   {"conv_kernel", "0"},     {"n_groups", "0"},
+                 {"time_step_min", "-1"},  {"n_routed_experts", "0"},  {"use_bias", "1"},
+                 {"moe_shared_expert_intermediate_size", "0"}};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
+        config_refuses(single, changes[i].key, changes[i].value, CALM_EUNSUPPORTED, changes[i].key);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        config_refuses(single, wrong[i].key, wrong[i].value, CALM_EFORMAT, wrong[i].key);
+    config_with(single, "rope_theta", "10000");
+    config_with(single, "partial_rotary_factor", "1.0");
+    config_with(single, "rescale_prenorm_residual", "true");
+    config_with(single, "residual_in_fp32", "true");
+    config_with(single, "time_step_limit", "[0.0, {\"__float__\": \"Infinity\"}]");
+    config_with(single, "use_mamba_kernels", "true");
+    config_with(single, "chunk_size", "128");
+    config_with(single, "expand", "2");
+    ck_assert(config_with(single, "use_bias", "true").bias[CALM_ROLE_MAMBA_OUT]);
+    ck_assert(!config_with(single, "use_conv_bias", "false").mamba.conv_bias);
+    ck_assert(config_with("nemotron_dense", "mlp_bias", "true").bias[CALM_ROLE_UP]);
+    ck_assert(config_with(single, "time_step_min", "0.25").mamba.limits.least == 0.25f);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("mixers", (const TTest *[]){kinds_of_blocks, lists, sizes, published_keys, adjusted_width,
                                                  other_keys_of_lfm2, blocks_of_granite, positions_of_granite,
-                                                 sizes_of_mamba, limits_of_steps, NULL});
+                                                 sizes_of_mamba, limits_of_steps, single_blocks, single_words, single_keys,
+                                                 NULL});
 }
