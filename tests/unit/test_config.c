@@ -184,7 +184,8 @@ TEST(absent_keys)
                              : strcmp(*row, "nemotron_dense") == 0 ? "nemotron_h"
                                                                     : *row;
         for (size_t i = 0; i < N(needed); i++)
-            if (has_key(tiny_families[f], needed[i]))
+            /* Of some the number of blocks follows from a list. */
+            if (has_key(tiny_families[f], needed[i]) && (i != 2 || strcmp(family, "nemotron_h") != 0))
                 config_refuses(tiny_families[f], needed[i], NULL, CALM_EFORMAT, needed[i]);
         ck_assert_int_eq(config_with(tiny_families[f], "torch_dtype", NULL).dtype, CALM_BF16);
         ck_assert_int_eq(config_with(tiny_families[f], "tie_word_embeddings", NULL).tied,
