@@ -56,7 +56,7 @@ static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const c
     return calm_observe(observer, ctx, &seen);
 }
 
-/* Columns of z as rows of their own, which observers read. */
+/* Columns of z as separate rows, which observers read. */
 static calm_status observe_gate(calm_ctx *ctx, const calm_observer *observer, const calm_span *span, const rows *r,
                                 const widths *w)
 {

@@ -109,8 +109,8 @@ static calm_status check_widths(calm_ctx *ctx, const char *path, const calm_mamb
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected a multiple of %s (%zu), found %zu", path, keys->heads,
                          keys->groups, shape->n_groups, shape->n_heads);
     if (2 * value + 2 * group + shape->n_heads > (size_t)CALM_SIZE_LIMIT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\" and its like: z, x, B, C and dt have %zu rows, expected at most "
-                         "%lld", path, keys->heads, 2 * value + 2 * group + shape->n_heads,
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\" and its like: z, x, B, C and dt have %zu rows, expected at "
+                         "most %lld", path, keys->heads, 2 * value + 2 * group + shape->n_heads,
                          (long long)CALM_SIZE_LIMIT);
     return CALM_OK;
 }
@@ -199,10 +199,10 @@ calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json 
         const struct single *found = find_single(list, pattern, i);
         if (!found)
             return list ? calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"" CALM_SINGLE_LIST "\"[%zu]: expected "
-                                    "\"linear_attention\", \"full_attention\", \"mlp\" or \"moe\", found \"%s\"", path, i,
-                                    calm_json_string(calm_json_at(list, i), ""))
-                        : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"" CALM_SINGLE_WORD "\": expected the letters M * - E, "
-                                    "found '%c' for block %zu", path, pattern[i], i);
+                                    "\"linear_attention\", \"full_attention\", \"mlp\" or \"moe\", found \"%s\"", path,
+                                    i, calm_json_string(calm_json_at(list, i), ""))
+                        : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"" CALM_SINGLE_WORD "\": expected the letters "
+                                    "M * - E, found '%c' for block %zu", path, pattern[i], i);
         config->shapes[i].kind[CALM_SUBLAYER_ATTENTION] = found->mixer;
         if (!found->mlp)
             config->shapes[i].kind[CALM_SUBLAYER_MLP] = NULL;

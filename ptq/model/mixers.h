@@ -31,8 +31,8 @@ calm_status calm_config_mamba(calm_ctx *ctx, const char *path, const calm_json *
 /* What steps are clamped to, by "time_step_limit". */
 calm_status calm_config_step_limits(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* Nemotron-H's blocks, of which each holds one sublayer: "layers_block_type" lists "linear_attention", "full_attention",
- * "mlp" and "moe", or "hybrid_override_pattern" has their letters M * - E.  Fills moe.sparse. */
+/* Nemotron-H's blocks, of which each holds one sublayer: "layers_block_type" lists "linear_attention",
+ * "full_attention", "mlp" and "moe", or "hybrid_override_pattern" has their letters M * - E.  Fills moe.sparse. */
 #define CALM_SINGLE_LIST "layers_block_type"
 #define CALM_SINGLE_WORD "hybrid_override_pattern"
 calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);

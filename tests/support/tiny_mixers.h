@@ -1,6 +1,6 @@
 /* Rows of tiny_model.c for families whose blocks mix tokens in more than one way: even blocks have a gated delta net, a
- * short convolution or Mamba-2, odd ones attention.  Only tiny_model.c includes it, after the macros that its rows are made
- * of. */
+ * short convolution or Mamba-2, odd ones attention; or blocks hold one sublayer each.  Only tiny_model.c includes it,
+ * after the macros that its rows are made of. */
 #ifndef CALM_TESTS_TINY_MIXERS_H
 #define CALM_TESTS_TINY_MIXERS_H
 
@@ -86,5 +86,25 @@ static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", '
     ROTARY ", \"linear_num_key_heads\": 2, \"linear_key_head_dim\": 16, \"linear_conv_kernel_dim\": 4" more
 #define CONVS(more)                                                                                          \
     "\"rope_theta\": 10000.0, \"norm_eps\": 1e-6, \"conv_L_cache\": 4" more
+
+#define MAMBA_FAMILIES                                                                                       \
+    {"granite_hybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",                                    \
+     ROTARY GRANITE ", \"num_local_experts\": 0, " MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), \
+     granite_hybrid, NULL, false, NULL},                                                                     \
+    {"granitemoehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",                                  \
+     ROTARY GRANITE ", " MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), granitemoehybrid, NULL, \
+     false, "num_local_experts"},                                                                            \
+    {"nemotron_h", "NemotronHForCausalLM", "nemotron_h",                                                     \
+     SINGLES("linear_attention", "moe") ", " MAMBAS("mamba_num_heads", "n_groups", "ssm_state_size")         \
+     ", \"n_shared_experts\": 1, \"routed_scaling_factor\": 1.5", nemotron_h, NULL, false, "n_routed_experts"}, \
+    {"nemotron_dense", "NemotronHForCausalLM", "nemotron_h", SINGLES("full_attention", "mlp"),               \
+     nemotron_dense, NULL, false, NULL}
+
+/* Sizes of Nemotron-H that follow from the model's. */
+static const char *nemotron_text(const tiny_model *model)
+{
+    return test_format(", \"moe_intermediate_size\": %zu, \"moe_shared_expert_intermediate_size\": %zu, "
+                       "\"mamba_head_dim\": %zu", model->expert_inner, model->shared_inner, model->hidden / 2);
+}
 
 #endif

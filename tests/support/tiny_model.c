@@ -1,5 +1,4 @@
 /* Tiny random checkpoints.
- *
  * The names and shapes stand here as the families' published checkpoints have them, apart from ptq/model, so that a
  * wrong name there is a missing tensor here. */
 #include "tests/support/tiny_model.h"
@@ -37,7 +36,6 @@ typedef struct tensor_row {
     char rows, cols;    /* cols 0: a vector */
     condition when;
 } tensor_row;
-
 
 #define L "model.layers.#."
 
@@ -222,15 +220,7 @@ static const struct family {
      false, "num_experts"},
     {"lfm2", "Lfm2ForCausalLM", "lfm2", CONVS(", \"block_auto_adjust_ff_dim\": false"), lfm2, NULL, false, NULL},
     {"lfm2_moe", "Lfm2MoeForCausalLM", "lfm2_moe", CONVS(""), lfm2_moe, NULL, false, "num_experts"},
-    {"granite_hybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid", ROTARY GRANITE ", \"num_local_experts\": 0, "
-     MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), granite_hybrid, NULL, false, NULL},
-    {"granitemoehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid", ROTARY GRANITE ", "
-     MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), granitemoehybrid, NULL, false, "num_local_experts"},
-    {"nemotron_h", "NemotronHForCausalLM", "nemotron_h", SINGLES("linear_attention", "moe") ", "
-     MAMBAS("mamba_num_heads", "n_groups", "ssm_state_size") ", \"n_shared_experts\": 1, \"routed_scaling_factor\": 1.5",
-     nemotron_h, NULL, false, "n_routed_experts"},
-    {"nemotron_dense", "NemotronHForCausalLM", "nemotron_h", SINGLES("full_attention", "mlp"), nemotron_dense, NULL, false,
-     NULL},
+    MAMBA_FAMILIES,
     {"roberta", "RobertaModel", "roberta", BERTS, roberta, NULL, false, NULL},
     {"distilbert", "DistilBertModel", "distilbert", "\"activation\": \"gelu\"", distilbert, NULL, false, NULL},
     {"mpnet", "MPNetModel", "mpnet", "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12", mpnet, NULL, false, NULL},
@@ -247,14 +237,13 @@ static const struct family {
     {"bert_mlm", "BertForMaskedLM", "bert", BERTS, bert_mlm, NULL, false, NULL},
 };
 
-const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "qwen2_moe", "qwen3_moe",
-                                     "gemma2", "gemma3",  "phi3",    "olmo2", "mixtral",   "olmoe",
-                                     "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe", "gpt_oss",
-                                     "smollm3", "seed_oss", "olmo3", "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4",
-                                     "granite", "granitemoe", "ministral3", "cohere2", "starcoder2",
-                                     "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
-                                     "qwen3_next", "lfm2", "lfm2_moe", "granite_hybrid", "granitemoehybrid",
-                                     "nemotron_h", "nemotron_dense", "bert", "bert_mlm", NULL};
+const char *const tiny_families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2",
+                                     "gemma3", "phi3", "olmo2", "mixtral", "olmoe", "glm4_moe", "minimax_m2",
+                                     "phimoe", "ernie4_5_moe", "gpt_oss", "smollm3", "seed_oss", "olmo3", "exaone4",
+                                     "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe", "ministral3",
+                                     "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
+                                     "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "granite_hybrid",
+                                     "granitemoehybrid", "nemotron_h", "nemotron_dense", "bert", "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
                                      "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};
@@ -502,8 +491,7 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
     if (strcmp(family->name, "qwen3_next") == 0)
         rest = test_format("%s, \"moe_intermediate_size\": %zu", rest, model->expert_inner);
     if (strcmp(family->name, "nemotron_h") == 0)
-        rest = test_format(", \"moe_intermediate_size\": %zu, \"moe_shared_expert_intermediate_size\": %zu, "
-                           "\"mamba_head_dim\": %zu", model->expert_inner, model->shared_inner, model->hidden / 2);
+        rest = nemotron_text(model);
     if (strcmp(family->name, "lfm2_moe") == 0)
         rest = test_format("%s, \"num_dense_layers\": %zu", rest, model->n_dense);
     if (strcmp(family->name, "qwen2_moe") == 0 || strcmp(family->name, "qwen3_5_moe") == 0

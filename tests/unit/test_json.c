@@ -245,7 +245,8 @@ END_OF_TEST
 TEST(floats_of_python)
 {
     const char *path = test_format("%s/a.json", test_directory());
-    static const char text[] = "{\"a\": [0.0, Infinity, -Infinity, NaN], \"Infinity \\\" NaN\": \"NaN\\\\\", \"b\": NaN}";
+    static const char text[] = "{\"a\": [0.0, Infinity, -Infinity, NaN], \"Infinity \\\" NaN\": \"NaN\\\\\", "
+                               "\"b\": NaN}";
     static const char *const wrong[] = {"[Infinity", "[Infinit]", "[+Infinity]", "Infinity]", "[NaN1]", "[\"Infinity]",
                                         "{NaN: 1}"};
     calm_json *root;
@@ -274,5 +275,6 @@ int main(void)
                                        values_are_read_by_type_with_a_fallback, members_are_walked_in_document_order,
                                        checked_integers, checked_numbers_booleans_and_strings,
                                        members_become_what_their_types_say, what_is_built_is_written_in_order,
-                                       numbers_survive_writing_and_reading, files_are_read_up_to_a_limit, floats_of_python, NULL});
+                                       numbers_survive_writing_and_reading, files_are_read_up_to_a_limit,
+                                       floats_of_python, NULL});
 }

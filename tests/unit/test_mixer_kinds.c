@@ -1,5 +1,5 @@
-/* Blocks whose mixer is a gated delta net, a short convolution or Mamba-2: their hook points, what each job's candidates are
- * scored on, and the memory that they say they take.  Their numbers are those of the reference fixtures
+/* Blocks whose mixer is a gated delta net, a short convolution or Mamba-2: their hook points, what each job's
+ * candidates are scored on, and the memory that they say they take.  Their numbers are those of the reference fixtures
  * (golden.test_model_fixtures) and of test_delta.c, test_convolution.c, test_mamba.c. */
 #include "ptq/model/block.h"
 
@@ -221,6 +221,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("mixer_kinds", (const TTest *[]){hook_points, what_gates_show, what_steps_show, same_bytes, causal, memory,
+    return run_tests("mixer_kinds", (const TTest *[]){hook_points, what_gates_show, what_steps_show, same_bytes, causal,
+                                                      memory,
                                                       plain_tensors_are_checked, NULL});
 }

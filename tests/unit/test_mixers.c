@@ -255,7 +255,8 @@ TEST(single_blocks)
     config_refuses(single, "layers_block_type", "[\"mamba\", \"conv\"]", CALM_EUNSUPPORTED,
                    "\"layers_block_type\"[1]: expected \"linear_attention\", \"full_attention\", \"mlp\" or \"moe\", "
                    "found \"conv\"");
-    config_refuses(single, "layers_block_type", "[\"mamba\"]", CALM_EFORMAT, "1 entries, expected 2 (num_hidden_layers)");
+    config_refuses(single, "layers_block_type", "[\"mamba\"]", CALM_EFORMAT,
+                   "1 entries, expected 2 (num_hidden_layers)");
     config_refuses(single, "layers_block_type", "[]", CALM_EFORMAT, "0 entries");
     config_refuses(single, "layers_block_type", "7", CALM_EFORMAT, "layers_block_type");
     config_refuses(single, "layers_block_type", NULL, CALM_EFORMAT, "layers_block_type");
@@ -305,8 +306,9 @@ TEST(single_keys)
     } changes[] = {{"attention_bias", "true"}, {"sliding_window", "12"}, {"mlp_bias", "true"},
                    {"moe_latent_size", "16"},  {"n_shared_experts", "2"}, {"mlp_hidden_act", "\"tanh\""},
                    {"mamba_hidden_act", "\"tanh\""}},
-      wrong[] = {{"n_group", "2"},         {"topk_group", "2"},        {"mamba_num_heads", "0"}, {"mamba_num_heads", "3"},
-                 {"mamba_head_dim", "0"},  {"ssm_state_size", "-1"},   {"conv_kernel", "0"},     {"n_groups", "0"},
+      wrong[] = {{"n_group", "2"},         {"topk_group", "2"},        {"mamba_num_heads", "0"},
+                 {"mamba_num_heads", "3"}, {"mamba_head_dim", "0"},  {"ssm_state_size", "-1"},
+                 {"conv_kernel", "0"},     {"n_groups", "0"},
                  {"time_step_min", "-1"},  {"n_routed_experts", "0"},  {"use_bias", "1"},
                  {"moe_shared_expert_intermediate_size", "0"}};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
@@ -332,6 +334,6 @@ int main(void)
 {
     return run_tests("mixers", (const TTest *[]){kinds_of_blocks, lists, sizes, published_keys, adjusted_width,
                                                  other_keys_of_lfm2, blocks_of_granite, positions_of_granite,
-                                                 sizes_of_mamba, limits_of_steps, single_blocks, single_words, single_keys,
-                                                 NULL});
+                                                 sizes_of_mamba, limits_of_steps, single_blocks, single_words,
+                                                 single_keys, NULL});
 }
