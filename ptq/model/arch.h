@@ -73,7 +73,7 @@ typedef struct calm_arch {
     const calm_ends *ends;     /* of encoders with more than blocks and a norm; NULL: none */
     const calm_size_keys *sizes, *old_sizes;    /* NULL: the usual keys; of an older spelling, taken where its `hidden`
                                                    is there                                                        */
-    const char *block_list, *block_word;    /* keys whose entries or letters are the blocks; NULL: there are none such */
+    const char *block_list, *block_word;    /* keys whose entries or letters are the blocks; NULL: none */
     const char *stem;          /* "Llama": LlamaModel, LlamaForSequenceClassification and others are this model
                                   without a head for the next token; NULL: there are none that calm knows */
     bool default_tied;         /* when tie_word_embeddings is absent                      */

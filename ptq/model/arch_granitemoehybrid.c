@@ -15,8 +15,8 @@ static calm_status read_positions(calm_ctx *ctx, const char *path, const calm_js
     if (strcmp(type, "rope") == 0)
         return CALM_OK;
     if (strcmp(type, "nope") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"position_embedding_type\": expected null, \"nope\" or \"rope\", "
-                         "found \"%s\"", path, type);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"position_embedding_type\": expected null, \"nope\" or "
+                         "\"rope\", found \"%s\"", path, type);
     CALM_TRY(calm_config_new_no_rope(ctx, config));
     memset(config->no_rope, true, config->n_blocks * sizeof *config->no_rope);
     return CALM_OK;
@@ -47,8 +47,8 @@ static calm_status read_mamba(calm_ctx *ctx, const char *path, const calm_json *
     CALM_TRY(calm_config_size(ctx, path, root, "mamba_expand", &(int64_t){2}, &expand));
     CALM_TRY(calm_config_size(ctx, path, root, keys.heads, &(int64_t){128}, &heads));
     if (expand * config->hidden % heads != 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected a divisor of mamba_expand hidden_size (%zu), found %zu",
-                         path, keys.heads, expand * config->hidden, heads);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected a divisor of mamba_expand hidden_size (%zu), found "
+                         "%zu", path, keys.heads, expand * config->hidden, heads);
     keys.usual_head_dim = (int64_t)(expand * config->hidden / heads);
     /* "auto" is what is absent. */
     if (strcmp(calm_json_string(head, ""), "auto") == 0)

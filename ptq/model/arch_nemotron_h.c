@@ -1,5 +1,5 @@
-/* Nemotron-H, Nemotron-Nano 2 and 3: blocks of one sublayer, x += f(norm(x)), which is Mamba-2 (kind_mamba.c), attention
- * without rotary embedding, an MLP down(relu(up(h))^2), or a mixture of such with DeepSeek's router.
+/* Nemotron-H, Nemotron-Nano 2 and 3: blocks of one sublayer, x += f(norm(x)), which is Mamba-2 (kind_mamba.c),
+ * attention without rotary embedding, an MLP down(relu(up(h))^2), or a mixture of such with DeepSeek's router.
  *
  * References: arXiv 2504.03624; transformers' modeling_nemotron_h.py. */
 #include <math.h>
@@ -10,7 +10,7 @@
 static calm_status read_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
-    /* The shared expert's biases would be the MLP's; rows of experts may be narrower in files that calm does not know. */
+    /* Biases of the shared expert, several of it, and a narrower input of experts are not computed. */
     static const calm_fixed_key fixed[] = {{"mlp_bias", "false"}, {"n_shared_experts", "1"},
                                            {"moe_latent_size", "null"}};
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));

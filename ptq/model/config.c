@@ -135,7 +135,8 @@ static calm_status read_n_blocks(calm_ctx *ctx, const char *path, const calm_jso
     CALM_TRY(calm_config_size(ctx, path, root, keys->blocks, &n, &config->n_blocks));
     if (n == 0 || config->n_blocks != (size_t)n)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": %lld entries, expected %zu (%s)", path,
-                         listed ? config->arch->block_list : config->arch->block_word, (long long)n, config->n_blocks, keys->blocks);
+                         listed ? config->arch->block_list : config->arch->block_word, (long long)n,
+                         config->n_blocks, keys->blocks);
     return CALM_OK;
 }
 
