@@ -280,6 +280,13 @@ bool calm_has_role(const calm_config *config, calm_role role)
     return !kind || !kind->has || kind->has(config, role);
 }
 
+bool calm_expert_has_role(const calm_config *config, calm_role role, long expert)
+{
+    /* The shared one is like the MLP of a dense block. */
+    const calm_names *names = config->arch->names;
+    return expert >= 0 && names->moe.words ? names->moe.words[role] != NULL : calm_has_role(config, role);
+}
+
 void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     /* The same role may have another width in another kind. */

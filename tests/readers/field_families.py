@@ -40,7 +40,7 @@ BOUNDS = {"weights": (1e-5, 1e-4), "activations": (1e-5, 3e-2), "encoders": (1e-
 
 
 # Families whose quantized experts transformers does not read: its run of FOLDER.float is what calm's is compared with.
-FUSED = {"gpt_oss", "gemma4_text", "granitemoe", "qwen3_vl_moe_text"}
+FUSED = {"gpt_oss", "gemma4_text", "granitemoe", "granitemoehybrid", "qwen3_vl_moe_text"}
 CANNOT = {("modernbert", "pack-quantized"), ("gte", "pack-quantized"), ("nomic_bert", "pack-quantized")}
 
 
@@ -69,8 +69,9 @@ def experts_alone(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
         config = json.load(stream)
     text = config.get("text_config", config)
-    # Gemma 4 has models without experts.
-    return text.get("model_type") in FUSED and text.get("enable_moe_block", True)
+    # Gemma 4 has models without experts, and Granite 4.
+    return (text.get("model_type") in FUSED and text.get("enable_moe_block", True)
+            and text.get("num_local_experts") != 0)
 
 
 def load_fused(folder, kind):

@@ -1,10 +1,12 @@
-/* Rows of tiny_model.c for families whose blocks mix tokens in more than one way: even blocks have a gated delta net or
- * a short convolution, odd ones attention; of Gemma 4 the even ones slide.  Only tiny_model.c includes it, after the
- * macros that its rows are made of. */
+/* Rows of tiny_model.c for families whose blocks mix tokens in more than one way: even blocks have a gated delta net, a
+ * short convolution or Mamba-2, odd ones attention; or blocks hold one sublayer each; of Gemma 4 the even ones slide.
+ * Only tiny_model.c includes it, after the macros that its rows are made of. */
 #ifndef CALM_TESTS_TINY_MIXERS_H
 #define CALM_TESTS_TINY_MIXERS_H
 
 #define KEY_DIM 16    /* least of a head of a delta net */
+#define STATE   8     /* of Mamba-2                     */
+#define GROUPS  2
 #define TAPS    4     /* of a convolution               */
 
 #define DELTA                                                                                                \
@@ -54,8 +56,8 @@ static const tensor_row gemma4[] = {
     {L "self_attn.q_proj.weight", 'Q', 'D', EVEN}, {L "self_attn.k_proj.weight", 'K', 'D', EVEN_OWN},
     {L "self_attn.v_proj.weight", 'K', 'D', EVEN_OWN}, {L "self_attn.o_proj.weight", 'D', 'Q', EVEN},
     {L "self_attn.q_norm.weight", 'z', 0, ODD}, {L "self_attn.k_norm.weight", 'z', 0, ODD_OWN},
-    {L "self_attn.q_proj.weight", 'x', 'D', ODD}, {L "self_attn.k_proj.weight", 'y', 'D', ODD_OWN},
-    {L "self_attn.v_proj.weight", 'y', 'D', ODD_OWN}, {L "self_attn.o_proj.weight", 'D', 'x', ODD},
+    {L "self_attn.q_proj.weight", 'X', 'D', ODD}, {L "self_attn.k_proj.weight", 'y', 'D', ODD_OWN},
+    {L "self_attn.v_proj.weight", 'y', 'D', ODD_OWN}, {L "self_attn.o_proj.weight", 'D', 'X', ODD},
     MLP(ALWAYS), {L "layer_scalar", '1', 0, ALWAYS}, {L "per_layer_input_gate.weight", 'p', 'D', ALWAYS},
     {L "per_layer_projection.weight", 'D', 'p', ALWAYS}, {L "post_per_layer_input_norm.weight", 'D', 0, ALWAYS}, HEAD,
     {0}};
@@ -64,7 +66,7 @@ static const tensor_row gemma4[] = {
 static size_t gemma4_size(const tiny_model *m, char size)
 {
     switch (size) {
-    case 'x': return 2 * m->n_heads * m->head_dim;
+    case 'X': return 2 * m->n_heads * m->head_dim;
     case 'y': return 2 * m->n_kv * m->head_dim;
     case 'z': return 2 * m->head_dim;
     case 'p': return PER_LAYER;
@@ -89,7 +91,42 @@ static const char *gemma4_text(const tiny_model *model)
                        n_shared(model));
 }
 
+#define MAMBA(m, when)                                                                                       \
+    {m "conv1d.weight", 'x', 't', when}, {m "conv1d.bias", 'x', 0, when}, {m "A_log", 'H', 0, when},         \
+    {m "dt_bias", 'H', 0, when}, {m "D", 'H', 0, when}, {m "norm.weight", 'N', 0, when},                     \
+    {m "in_proj.weight", 'i', 'D', when}, {m "out_proj.weight", 'D', 'N', when}
+#define GRANITE_HYBRID                                                                                       \
+    EMBED, NORMS, MAMBA(L "mamba.", EVEN), {L "self_attn.q_proj.weight", 'Q', 'D', ODD},                     \
+    {L "self_attn.k_proj.weight", 'K', 'D', ODD}, {L "self_attn.v_proj.weight", 'K', 'D', ODD},              \
+    {L "self_attn.o_proj.weight", 'D', 'Q', ODD}, {L "shared_mlp.input_linear.weight", 'u', 'D', ALWAYS},    \
+    {L "shared_mlp.output_linear.weight", 'D', 's', ALWAYS}
+static const tensor_row granite_hybrid[] = {GRANITE_HYBRID, HEAD, {0}};
+static const tensor_row granitemoehybrid[] = {GRANITE_HYBRID,
+                                              {L "block_sparse_moe.router.layer.weight", 'E', 'D', ALWAYS},
+                                              GATED("block_sparse_moe.experts.@", 'M', ALWAYS), HEAD, {0}};
+
+#define N "backbone.layers.#."
+#define NEMOTRON(...)                                                                                        \
+    {"backbone.embeddings.weight", 'V', 'D', ALWAYS}, {N "norm.weight", 'D', 0, ALWAYS}, __VA_ARGS__,        \
+    {"backbone.norm_f.weight", 'D', 0, ALWAYS}, {"lm_head.weight", 'V', 'D', UNTIED}, {0}
+#define PLAIN_MLP(name, inner, when)                                                                         \
+    {N name ".up_proj.weight", inner, 'D', when}, {N name ".down_proj.weight", 'D', inner, when}
+/* Blocks of one sublayer: Mamba-2 and a mixture; attention and an MLP. */
+static const tensor_row nemotron_h[] = {NEMOTRON(MAMBA(N "mixer.", EVEN), {N "mixer.gate.weight", 'E', 'D', ODD},
+                                                 {N "mixer.gate.e_score_correction_bias", 'E', 0, ODD},
+                                                 PLAIN_MLP("mixer.experts.@", 'e', ODD),
+                                                 PLAIN_MLP("mixer.shared_experts", 's', ODD))};
+static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", 'Q', 'D', EVEN},
+                                                     {N "mixer.k_proj.weight", 'K', 'D', EVEN},
+                                                     {N "mixer.v_proj.weight", 'K', 'D', EVEN},
+                                                     {N "mixer.o_proj.weight", 'D', 'Q', EVEN},
+                                                     PLAIN_MLP("mixer", 'M', ODD))};
+
 /* Settings of their configs. */
+#define SINGLES(even, odd)                                                                                   \
+    "\"layer_norm_epsilon\": 1e-6, \"mlp_hidden_act\": \"relu2\", \"layers_block_type\": [\"" even "\", \"" odd "\"]"
+#define MAMBAS(heads, groups, state)                                                                         \
+    "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 8"
 #define DELTAS(more)                                                                                         \
     ROTARY ", \"linear_num_key_heads\": 2, \"linear_conv_kernel_dim\": 4" more
 #define GEMMA4                                                                                               \
@@ -97,5 +134,25 @@ static const char *gemma4_text(const tiny_model *model)
     "\"hidden_size_per_layer_input\": 8"
 #define CONVS(more)                                                                                          \
     "\"rope_theta\": 10000.0, \"norm_eps\": 1e-6, \"conv_L_cache\": 4" more
+
+#define MAMBA_FAMILIES                                                                                       \
+    {"granite_hybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",                                    \
+     ROTARY GRANITE ", \"num_local_experts\": 0, " MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), \
+     granite_hybrid, NULL, false, NULL},                                                                     \
+    {"granitemoehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",                                  \
+     ROTARY GRANITE ", " MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), granitemoehybrid, NULL, \
+     false, "num_local_experts"},                                                                            \
+    {"nemotron_h", "NemotronHForCausalLM", "nemotron_h",                                                     \
+     SINGLES("linear_attention", "moe") ", " MAMBAS("mamba_num_heads", "n_groups", "ssm_state_size")         \
+     ", \"n_shared_experts\": 1, \"routed_scaling_factor\": 1.5", nemotron_h, NULL, false, "n_routed_experts"}, \
+    {"nemotron_dense", "NemotronHForCausalLM", "nemotron_h", SINGLES("full_attention", "mlp"),               \
+     nemotron_dense, NULL, false, NULL}
+
+/* Sizes of Nemotron-H that follow from the model's. */
+static const char *nemotron_text(const tiny_model *model)
+{
+    return test_format(", \"moe_intermediate_size\": %zu, \"moe_shared_expert_intermediate_size\": %zu, "
+                       "\"mamba_head_dim\": %zu", model->expert_inner, model->shared_inner, model->hidden / 2);
+}
 
 #endif

@@ -1,5 +1,4 @@
 /* Tiny random checkpoints.
- *
  * The names and shapes stand here as the families' published checkpoints have them, apart from ptq/model, so that a
  * wrong name there is a missing tensor here. */
 #include "tests/support/tiny_model.h"
@@ -31,13 +30,13 @@ typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD
  * three times D, R buckets of distances, H heads, 2 twice Q; of latent attention q rows of all queries, r and l the
  * ranks of queries and of keys, a rows of kv_a, b of kv_b, o columns of o; of delta nets with as many value heads as Q
  * has and two of key_dim() for keys c all channels of the convolution, f those with z, B twice H; of blocks with heads
- * twice as wide x, y, z for Q, K, d; p the width of per-layer inputs, n that of all blocks. */
+ * twice as wide X, y, z for Q, K, d; p the width of per-layer inputs, n that of all blocks; of Mamba-2 N twice D, x all
+ * channels of the convolution, i rows of its first linear; u twice s. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
     condition when;
 } tensor_row;
-
 
 #define L "model.layers.#."
 
@@ -223,6 +222,7 @@ static const struct family {
      false, "num_experts"},
     {"lfm2", "Lfm2ForCausalLM", "lfm2", CONVS(", \"block_auto_adjust_ff_dim\": false"), lfm2, NULL, false, NULL},
     {"lfm2_moe", "Lfm2MoeForCausalLM", "lfm2_moe", CONVS(""), lfm2_moe, NULL, false, "num_experts"},
+    MAMBA_FAMILIES,
     {"roberta", "RobertaModel", "roberta", BERTS, roberta, NULL, false, NULL},
     {"distilbert", "DistilBertModel", "distilbert", "\"activation\": \"gelu\"", distilbert, NULL, false, NULL},
     {"mpnet", "MPNetModel", "mpnet", "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12", mpnet, NULL, false, NULL},
@@ -239,13 +239,14 @@ static const struct family {
     {"bert_mlm", "BertForMaskedLM", "bert", BERTS, bert_mlm, NULL, false, NULL},
 };
 
-const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "qwen2_moe", "qwen3_moe",
-                                     "gemma2", "gemma3",  "phi3",    "olmo2", "mixtral",   "olmoe",
-                                     "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe", "gpt_oss",
-                                     "smollm3", "seed_oss", "olmo3", "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4",
-                                     "granite", "granitemoe", "ministral3", "cohere2", "starcoder2",
-                                     "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
-                                     "qwen3_next", "lfm2", "lfm2_moe", "gemma4", "bert", "bert_mlm", NULL};
+const char *const tiny_families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2",
+                                     "gemma3", "phi3", "olmo2", "mixtral", "olmoe", "glm4_moe", "minimax_m2",
+                                     "phimoe", "ernie4_5_moe", "gpt_oss", "smollm3", "seed_oss", "olmo3", "exaone4",
+                                     "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe", "ministral3",
+                                     "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
+                                     "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "gemma4",
+                                     "granite_hybrid", "granitemoehybrid", "nemotron_h", "nemotron_dense", "bert",
+                                     "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
                                      "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};
@@ -326,6 +327,10 @@ static size_t size_of(const tiny_model *m, char size)
     case 'f': return 4 * key_dim(m) + 2 * q;
     case 'B': return 2 * m->n_heads;
     case '3': return 3 * m->hidden;
+    case 'N': return 2 * m->hidden;
+    case 'x': return 2 * m->hidden + 2 * GROUPS * STATE;
+    case 'i': return 4 * m->hidden + 2 * GROUPS * STATE + m->n_heads;
+    case 'u': return 2 * m->shared_inner;
     case 'R': return 32;
     case 'H': return m->n_heads;
     case 'q': return m->n_heads * (own + turned);
@@ -493,10 +498,12 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
     if (is_latent(family->name))
         rest = latent_text(model, family->name);
     else if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0 && strcmp(family->name, "phimoe") != 0
-        && strcmp(family->name, "granitemoe") != 0)
+        && strncmp(family->name, "granitemoe", 10) != 0)
         rest = test_format(", \"moe_intermediate_size\": %zu", model->expert_inner);
     if (strcmp(family->name, "qwen3_next") == 0)
         rest = test_format("%s, \"moe_intermediate_size\": %zu", rest, model->expert_inner);
+    if (strcmp(family->name, "nemotron_h") == 0)
+        rest = nemotron_text(model);
     if (strcmp(family->name, "lfm2_moe") == 0)
         rest = test_format("%s, \"num_dense_layers\": %zu", rest, model->n_dense);
     if (strcmp(family->name, "qwen2_moe") == 0 || strcmp(family->name, "qwen3_5_moe") == 0
@@ -514,15 +521,17 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
 /* Which blocks have another mixer than attention, and its sizes that follow from the model's; "" where none has. */
 static const char *mixers_text(const tiny_model *model, const struct family *family)
 {
-    const bool delta = strstr(family->config, "linear_num_key_heads");
+    const bool delta = strstr(family->config, "linear_num_key_heads"), mamba = strstr(family->config, "mamba_n_heads");
     if (strcmp(family->name, "gemma4") == 0)
         return gemma4_text(model);
-    if (!delta && !strstr(family->config, "conv_L_cache"))
+    if (!delta && !mamba && !strstr(family->config, "conv_L_cache"))
         return "";
     const char *text = ", \"layer_types\": [";
     for (size_t i = 0; i < model->n_blocks; i++)
         text = test_format("%s%s\"%s\"", text, i ? ", " : "",
-                           i % 2 ? "full_attention" : delta ? "linear_attention" : "conv");
+                           i % 2 ? "full_attention" : delta || mamba ? "linear_attention" : "conv");
+    if (mamba)
+        return test_format("%s], \"shared_intermediate_size\": %zu", text, model->shared_inner);
     return !delta ? test_format("%s]", text)
                   : test_format("%s], \"linear_num_value_heads\": %zu, \"linear_value_head_dim\": %zu, "
                                 "\"linear_key_head_dim\": %zu", text,
