@@ -84,6 +84,7 @@ END_OF_TEST
 TEST(shared_keys_from_end_to_end)
 {
     static const char scores[] = "SELECT count(*) FROM v_scores WHERE metric = 'rel_mse'";
+    static const calm_knobs spilled = {.spill = true, .candidates_at_once = 1, .experts_at_once = 1};
     static const calm_prefix prefixes[] = {CALM_PREFIX_FLOAT, CALM_PREFIX_QUANTIZED, CALM_PREFIX_ASYMMETRIC};
     for (size_t i = 0; i < 3; i++) {
         tiny_model spec = family_model("gemma4");
@@ -100,6 +101,7 @@ TEST(shared_keys_from_end_to_end)
         ck_assert_int_eq(play_sql(&first, test_format("%s AND value > 0.01", scores)), 0);
         play again = play_elsewhere(&first, "again");
         again.threads = 3;
+        again.recipe.knobs = &spilled;
         ck_assert_uint_eq(play_must_run(&again).cached, 0);
         ck_assert_str_eq(play_digest(first.recipe.output), play_digest(again.recipe.output));
     }

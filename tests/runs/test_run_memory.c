@@ -380,6 +380,15 @@ TEST(estimates_hold_for_every_family)
 }
 END_OF_TEST
 
+/* Rows with the keys and values of two blocks are several times as wide as hidden ones. */
+TEST(estimates_hold_for_shared_keys)
+{
+    tiny_model spec = tiny_of("gemma4");
+    spec.n_blocks = 4;
+    check_estimates(&spec, "rtn,gptq,smoothquant", "shared");
+}
+END_OF_TEST
+
 /* Where weights are most of it, where windows are, and where there are many short ones. */
 TEST(estimates_hold_for_wide_models)
 {
@@ -561,7 +570,7 @@ int main(void)
         knobs_change_nothing_in_a_dense_model, knobs_change_nothing_in_a_mixture, knobs_change_nothing_in_an_encoder,
         too_small_a_limit_is_refused_before_any_work, estimates_grow_with_the_work, estimates_add_up,
         knobs_need_no_more,
-        estimates_hold_for_every_family,
+        estimates_hold_for_shared_keys, estimates_hold_for_every_family,
         estimates_hold_for_wide_models, estimates_hold_for_many_windows, estimates_hold_for_kept_rows,
         estimates_know_that_nothing_is_read,
         estimates_hold_for_other_recipes, probes_of_many_experts, NULL});
