@@ -201,12 +201,12 @@ static const calm_kind_word words[] = {{.role = CALM_ROLE_MAMBA_IN, .word = "ssm
                                        {.role = CALM_ROLE_MAMBA_OUT, .word = "ssm_out"}};
 
 static const calm_kind_plain plains[] = {
-    {CALM_PLAIN_MAMBA_CONV, CALM_PLAIN_TENSOR, 0, "ssm_conv1d.weight"},
-    {CALM_PLAIN_MAMBA_CONV_BIAS, CALM_PLAIN_TENSOR, 0, "ssm_conv1d.bias"},
-    {CALM_PLAIN_MAMBA_A_LOG, CALM_PLAIN_TENSOR, 0, "ssm_a"},
-    {CALM_PLAIN_MAMBA_DT, CALM_PLAIN_TENSOR, 0, "ssm_dt.bias"},
-    {CALM_PLAIN_MAMBA_SKIP, CALM_PLAIN_TENSOR, 0, "ssm_d"},
-    {CALM_PLAIN_MAMBA_NORM, CALM_PLAIN_RMS_NORM, 0, "ssm_norm"},
+    {.plain = CALM_PLAIN_MAMBA_CONV, .form = CALM_PLAIN_TENSOR, .word = "ssm_conv1d.weight"},
+    {.plain = CALM_PLAIN_MAMBA_CONV_BIAS, .form = CALM_PLAIN_TENSOR, .word = "ssm_conv1d.bias"},
+    {.plain = CALM_PLAIN_MAMBA_A_LOG, .form = CALM_PLAIN_TENSOR, .word = "ssm_a"},
+    {.plain = CALM_PLAIN_MAMBA_DT, .form = CALM_PLAIN_TENSOR, .word = "ssm_dt.bias"},
+    {.plain = CALM_PLAIN_MAMBA_SKIP, .form = CALM_PLAIN_TENSOR, .word = "ssm_d"},
+    {.plain = CALM_PLAIN_MAMBA_NORM, .form = CALM_PLAIN_RMS_NORM, .word = "ssm_norm"},
 };
 
 /* In the order in which they are seen. */

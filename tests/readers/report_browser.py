@@ -176,7 +176,7 @@ def check_matrix(name):
     settle()
     check(not browser.find_elements(By.CSS_SELECTOR, "#matrix-detail h3"), f"{name}: Escape leaves the unit open")
     check(script("return document.activeElement === arguments[0]", heat), f"{name}: Escape loses the focus")
-    script("arguments[0].scrollTop = 0; arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", heat)
+    script("arguments[0].scrollTop = 0; arguments[0].scrollIntoView({block: 'start', behavior: 'instant'})", heat)    # it may be higher than the window
     settle()
     spot = script("const b = arguments[0].getBoundingClientRect(), t = arguments[0].querySelectorAll('svg')[1].querySelector('path').getBoundingClientRect();"
                   "return [t.left + 4 - b.left - b.width / 2, t.top + 4 - b.top - b.height / 2]", heat)
