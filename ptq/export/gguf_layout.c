@@ -294,5 +294,9 @@ calm_status calm_gguf_need_spot(calm_ctx *ctx, const char *format, const calm_mo
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: calm does not know llama.cpp's names for %s models", format,
                          calm_model_dir(model), arch->name);
     CALM_TRY(calm_gguf_spot_of(ctx, arch, calm_model_prefix(model), tensor, out, &known));
+    /* One name and the checkpoint's columns are what callers write and read. */
+    if (known && (out->rest || out->form == CALM_GGUF_VALUE_COLUMNS))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s is two tensors in llama.cpp, or has its columns in another "
+                         "order there; take `--format gguf`", format, tensor);
     return known ? CALM_OK : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s has no name in llama.cpp", format, tensor);
 }

@@ -32,7 +32,7 @@ typedef struct calm_gguf_layout {
 calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *out);
 
 /* llama.cpp's place of a tensor of the checkpoint, in ctx->out.  CALM_EUNSUPPORTED, beginning with `format`: calm does
- * not know llama.cpp's names for the family, or the tensor has none. */
+ * not know llama.cpp's names for the family, or the tensor has none, two, or another order of columns. */
 calm_status calm_gguf_need_spot(calm_ctx *ctx, const char *format, const calm_model *model, const char *tensor,
                                 calm_gguf_spot *out);
 

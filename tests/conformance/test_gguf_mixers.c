@@ -143,6 +143,24 @@ TEST(refused_by_name)
 }
 END_OF_TEST
 
+/* Formats that describe a file by one name a weight, and its columns as the checkpoint has them. */
+TEST(not_described)
+{
+    static const char *const formats[] = {"imatrix", "tensor_types"}, *const families[] = {"deepseek_v3", "qwen3_next",
+                                                                                           "qwen3_5"};
+    for (int f = 0; f < 6; f++) {
+        const tiny_model spec = tiny_wide(families[f / 2]);
+        const calm_exporter *exporter;
+        tiny_plan p;
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        const calm_export_input input = {.model = p.model, .plan = &p.plan};
+        ck_ok(calm_exporter_find(ctx, formats[f % 2], &exporter));
+        ck_fails(exporter->check(ctx, &input), CALM_EUNSUPPORTED, "is two tensors in llama.cpp, or has its columns in");
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
 /* ---- files that are wrong ---- */
 
 /* Replace bytes [n] where they are for the first time in a file. */
@@ -195,5 +213,5 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, read_back_as_models, refused_by_name,
-                                                      wrong_files, NULL});
+                                                      not_described, wrong_files, NULL});
 }
