@@ -123,8 +123,7 @@ static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", '
                                                      PLAIN_MLP("mixer", 'M', ODD))};
 
 /* Settings of their configs. */
-#define SINGLES(even, odd)                                                                                   \
-    "\"layer_norm_epsilon\": 1e-6, \"mlp_hidden_act\": \"relu2\", \"layers_block_type\": [\"" even "\", \"" odd "\"]"
+#define SINGLES "\"layer_norm_epsilon\": 1e-6, \"mlp_hidden_act\": \"relu2\""
 #define MAMBAS(heads, groups, state)                                                                         \
     "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 8"
 #define DELTAS(more)                                                                                         \
@@ -143,16 +142,44 @@ static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", '
      ROTARY GRANITE ", " MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), granitemoehybrid, NULL, \
      false, "num_local_experts"},                                                                            \
     {"nemotron_h", "NemotronHForCausalLM", "nemotron_h",                                                     \
-     SINGLES("linear_attention", "moe") ", " MAMBAS("mamba_num_heads", "n_groups", "ssm_state_size")         \
+     SINGLES ", " MAMBAS("mamba_num_heads", "n_groups", "ssm_state_size")                                    \
      ", \"n_shared_experts\": 1, \"routed_scaling_factor\": 1.5", nemotron_h, NULL, false, "n_routed_experts"}, \
-    {"nemotron_dense", "NemotronHForCausalLM", "nemotron_h", SINGLES("full_attention", "mlp"),               \
-     nemotron_dense, NULL, false, NULL}
+    {"nemotron_dense", "NemotronHForCausalLM", "nemotron_h", SINGLES, nemotron_dense, NULL, false, NULL}
 
 /* Sizes of Nemotron-H that follow from the model's. */
 static const char *nemotron_text(const tiny_model *model)
 {
     return test_format(", \"moe_intermediate_size\": %zu, \"moe_shared_expert_intermediate_size\": %zu, "
                        "\"mamba_head_dim\": %zu", model->expert_inner, model->shared_inner, model->hidden / 2);
+}
+
+/* ", "KEY": ["even", "odd", ..]" for all blocks. */
+static const char *blocks_text(const tiny_model *model, const char *key, const char *even, const char *odd)
+{
+    const char *text = test_format(", \"%s\": [", key);
+    for (size_t i = 0; i < model->n_blocks; i++)
+        text = test_format("%s%s\"%s\"", text, i ? ", " : "", i % 2 ? odd : even);
+    return test_format("%s]", text);
+}
+
+/* Which blocks of a family with these settings have another mixer than attention, and its sizes that follow from the
+ * model's; "" where none has. */
+static const char *mixers_text(const tiny_model *model, const char *family, const char *config)
+{
+    if (strcmp(family, "nemotron_h") == 0)
+        return blocks_text(model, "layers_block_type", "linear_attention", "moe");
+    if (strcmp(family, "nemotron_dense") == 0)
+        return blocks_text(model, "layers_block_type", "full_attention", "mlp");
+    if (strcmp(family, "gemma4") == 0)
+        return gemma4_text(model);
+    if (strstr(config, "conv_L_cache"))
+        return blocks_text(model, "layer_types", "conv", "full_attention");
+    const char *text = blocks_text(model, "layer_types", "linear_attention", "full_attention");
+    if (strstr(config, "mamba_n_heads"))
+        return test_format("%s, \"shared_intermediate_size\": %zu", text, model->shared_inner);
+    return !strstr(config, "linear_num_key_heads")
+               ? "" : test_format("%s, \"linear_num_value_heads\": %zu, \"linear_value_head_dim\": %zu, "
+                                  "\"linear_key_head_dim\": %zu", text, model->n_heads, model->head_dim, key_dim(model));
 }
 
 #endif

@@ -518,26 +518,6 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
                        ernie ? "moe_k" : "num_experts_per_tok", model->top_k, rest);
 }
 
-/* Which blocks have another mixer than attention, and its sizes that follow from the model's; "" where none has. */
-static const char *mixers_text(const tiny_model *model, const struct family *family)
-{
-    const bool delta = strstr(family->config, "linear_num_key_heads"), mamba = strstr(family->config, "mamba_n_heads");
-    if (strcmp(family->name, "gemma4") == 0)
-        return gemma4_text(model);
-    if (!delta && !mamba && !strstr(family->config, "conv_L_cache"))
-        return "";
-    const char *text = ", \"layer_types\": [";
-    for (size_t i = 0; i < model->n_blocks; i++)
-        text = test_format("%s%s\"%s\"", text, i ? ", " : "",
-                           i % 2 ? "full_attention" : delta || mamba ? "linear_attention" : "conv");
-    if (mamba)
-        return test_format("%s], \"shared_intermediate_size\": %zu", text, model->shared_inner);
-    return !delta ? test_format("%s]", text)
-                  : test_format("%s], \"linear_num_value_heads\": %zu, \"linear_value_head_dim\": %zu, "
-                                "\"linear_key_head_dim\": %zu", text,
-                                model->n_heads, model->head_dim, key_dim(model));
-}
-
 void tiny_model_write_config(const tiny_model *model, const char *dir)
 {
     const struct family *family = find_family(model);
@@ -555,7 +535,7 @@ void tiny_model_write_config(const tiny_model *model, const char *dir)
         model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv,
         is_latent(family->name) ? model->hidden / 2 : model->head_dim, N_POSITIONS,
         model->tied ? "true" : "false", dtype,
-        family->config, mixers_text(model, family), model->bias && family->bias ? ", " : "",
+        family->config, mixers_text(model, family->name, family->config), model->bias && family->bias ? ", " : "",
         model->bias && family->bias ? family->bias : "",
         window_text(model, family), experts_text(model, family), model->extra ? ", " : "",
         model->extra ? model->extra : "");
