@@ -122,6 +122,12 @@ static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", '
                                                      {N "mixer.o_proj.weight", 'D', 'Q', EVEN},
                                                      PLAIN_MLP("mixer", 'M', ODD))};
 
+/* Of a head of a delta net, as wide as its values where those are not narrower. */
+static size_t key_dim(const tiny_model *m)
+{
+    return m->head_dim < KEY_DIM ? KEY_DIM : m->head_dim;
+}
+
 /* Settings of their configs. */
 #define SINGLES "\"layer_norm_epsilon\": 1e-6, \"mlp_hidden_act\": \"relu2\""
 #define MAMBAS(heads, groups, state)                                                                         \

@@ -295,12 +295,6 @@ tiny_model tiny_wide(const char *family)
     return model;
 }
 
-/* Of a head of a delta net, as wide as its values where those are not narrower. */
-static size_t key_dim(const tiny_model *m)
-{
-    return m->head_dim < KEY_DIM ? KEY_DIM : m->head_dim;
-}
-
 static size_t size_of(const tiny_model *m, char size)
 {
     const size_t q = m->n_heads * m->head_dim, kv = m->n_kv * m->head_dim;
