@@ -4,6 +4,7 @@
 
 #include "ptq/check/check_state.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
 
 /* The first of the family's prefixes with which the embedding is there; the usual one when it is with none. */
 static calm_status find_prefix(calm_checking *c)
@@ -263,23 +264,12 @@ static bool is_tensor_of(const char *tensor, const char *module)
     return strncmp(tensor, module, n) == 0 && tensor[n] == '.' && !strchr(tensor + n + 1, '.');
 }
 
-/* Has a block that shares the keys and values of another one a module of that name, which published files keep? */
-static bool is_left_over(const calm_config *config, const char *part)
-{
-    const calm_names *names = config->arch->names;
-    const char *const left[] = {names->role[CALM_ROLE_K], names->role[CALM_ROLE_V], names->plain[CALM_PLAIN_K_NORM]};
-    for (size_t i = 0; config->kv == CALM_KV_SHARED && i < sizeof left / sizeof *left; i++)
-        if (left[i] && strcmp(left[i], part) == 0)
-            return true;
-    return false;
-}
-
 /* Is what follows "layers.N." a part of a block: a norm, a router, a linear of the layout? */
 static bool is_block_part(const calm_checking *c, const calm_check_module *module, size_t block, const char *part)
 {
     calm_check_expected list[CALM_CHECK_EXPECTED];
     const char *gate = c->model.moe.sparse[block] ? c->model.arch->names->moe.shared_gate : NULL;
-    bool found = module->in_layout || is_left_over(calm_config_at(&c->model, block), part) || module->transform
+    bool found = module->in_layout || calm_kv_is_left_over(calm_config_at(&c->model, block), part) || module->transform
                  || is_cache_scale(c, module) || strstr(part, "rotary_emb") || strstr(part, "LayerNorm")
                  || (gate && strcmp(part, gate) == 0); /* the gate also where it is not used */
     const char *bias = c->model.moe.choice_bias && c->model.moe.sparse[block] ? c->model.arch->names->moe.choice_bias

@@ -10,7 +10,7 @@
 static calm_status read_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
-    /* Biases of the shared expert, several of it, and a narrower input of experts are not computed. */
+    /* Not computed: biases of the shared expert, several shared experts, a narrower input of experts. */
     static const calm_fixed_key fixed[] = {{"mlp_bias", "false"}, {"n_shared_experts", "1"},
                                            {"moe_latent_size", "null"}};
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));

@@ -234,4 +234,8 @@ bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long exper
 bool calm_plain_shape(const calm_config *config, const calm_kind *kind, calm_plain plain,
                       size_t shape[CALM_PLAIN_DIMS], int *n_dims);
 
+/* Has a block that shares the keys and values of another block a module of this name, which published files keep and
+ * nothing reads? */
+bool calm_kv_is_left_over(const calm_config *config, const char *module);
+
 #endif

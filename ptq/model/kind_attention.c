@@ -1,6 +1,8 @@
 /* Attention: softmax(q k^T) v over heads, of which several may share a k and v (attention.c). */
 #include "ptq/model/kind.h"
 
+#include <string.h>
+
 #include "ptq/model/arch.h"
 #include "ptq/model/attention_back.h"
 
@@ -150,6 +152,16 @@ static double operations(const calm_config *config, double window)
 }
 
 /* ---- the kind ---- */
+
+bool calm_kv_is_left_over(const calm_config *config, const char *module)
+{
+    const calm_names *names = config->arch->names;
+    const char *const left[] = {names->role[CALM_ROLE_K], names->role[CALM_ROLE_V], names->plain[CALM_PLAIN_K_NORM]};
+    for (size_t i = 0; config->kv == CALM_KV_SHARED && i < sizeof left / sizeof *left; i++)
+        if (left[i] && strcmp(left[i], module) == 0)
+            return true;
+    return false;
+}
 
 const calm_kind calm_kind_attention = {
     .name = "attention",

@@ -185,7 +185,8 @@ static const char *mixers_text(const tiny_model *model, const char *family, cons
         return test_format("%s, \"shared_intermediate_size\": %zu", text, model->shared_inner);
     return !strstr(config, "linear_num_key_heads")
                ? "" : test_format("%s, \"linear_num_value_heads\": %zu, \"linear_value_head_dim\": %zu, "
-                                  "\"linear_key_head_dim\": %zu", text, model->n_heads, model->head_dim, key_dim(model));
+                                  "\"linear_key_head_dim\": %zu", text, model->n_heads, model->head_dim,
+                                  key_dim(model));
 }
 
 #endif
