@@ -71,6 +71,8 @@ static double expected_frequency(const calm_rope_config *rope, size_t c, double 
         const double g = clip(((double)c - lo) / (hi - lo + (lo == hi ? 0.001 : 0)), 0, 1);
         return f * (1 - g) + f * g / rope->factor;
     }
+    case CALM_ROPE_PROPORTIONAL:    /* the last channels do not turn; frequencies are those of the whole head */
+        return (double)c < floor(rope->share * r / 2) ? f / rope->factor : 0;
     case CALM_ROPE_LONGROPE:
         return f / (length > o ? rope->long_factor : rope->short_factor)[c];
     case CALM_ROPE_DYNAMIC:
