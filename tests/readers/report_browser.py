@@ -14,6 +14,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.actions.action_builder import ActionBuilder
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -178,9 +179,10 @@ def check_matrix(name):
     check(script("return document.activeElement === arguments[0]", heat), f"{name}: Escape loses the focus")
     script("arguments[0].scrollTop = 0; arguments[0].scrollIntoView({block: 'start', behavior: 'instant'})", heat)    # it may be higher than the window
     settle()
-    spot = script("const b = arguments[0].getBoundingClientRect(), t = arguments[0].querySelectorAll('svg')[1].querySelector('path').getBoundingClientRect();"
-                  "return [t.left + 4 - b.left - b.width / 2, t.top + 4 - b.top - b.height / 2]", heat)
-    ActionChains(browser).move_to_element_with_offset(heat, int(spot[0]), int(spot[1])).click().perform()
+    spot = script("const t = arguments[0].querySelectorAll('svg')[1].querySelector('path').getBoundingClientRect(); return [t.left + 4, t.top + 4]", heat)
+    pointer = ActionBuilder(browser)
+    pointer.pointer_action.move_to_location(int(spot[0]), int(spot[1])).click()
+    pointer.perform()
     settle()
     check(browser.find_element(By.CSS_SELECTOR, "#matrix-detail h3").text == units[0]["unit"], f"{name}: a click on the first row opens another unit")
     select = browser.find_element(By.ID, "matrix-filter")
