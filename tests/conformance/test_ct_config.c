@@ -120,7 +120,8 @@ static void check_other_names(const tiny_plan *p, const calm_json *entry)
         const char *first = layout->linears[job->first].module;
         /* One matrix is its own module: up alone, or both of them in the checkpoint. */
         const bool fused = job->kind == CALM_JOB_QKV || (job->kind == CALM_JOB_GATE_UP && job->n > 1);
-        if (!fused || !p->plan.jobs[j].quantized)
+        /* Experts with separate names are known by these alone. */
+        if (!fused || !p->plan.jobs[j].quantized || (job->expert >= 0 && config->arch->names->moe.words))
             continue;
         const char *name = test_format("%.*s.%s", (int)(strrchr(first, '.') - first), first,
                                        job->kind == CALM_JOB_QKV ? "qkv_proj" : "gate_up_proj");

@@ -5,7 +5,7 @@
 #define CALM_TESTS_TINY_MIXERS_H
 
 #define KEY_DIM 16    /* of a head of a delta net */
-#define STATE   9     /* of Mamba-2               */
+#define STATE   7     /* of Mamba-2               */
 #define GROUPS  2
 #define TAPS    4     /* of a convolution         */
 
@@ -80,7 +80,7 @@ static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", '
 /* Settings of their configs. */
 #define SINGLES "\"layer_norm_epsilon\": 1e-6, \"mlp_hidden_act\": \"relu2\""
 #define MAMBAS(heads, groups, state)                                                                         \
-    "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 9"
+    "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 7"
 #define DELTAS(more)                                                                                         \
     ROTARY ", \"linear_num_key_heads\": 2, \"linear_key_head_dim\": 16, \"linear_conv_kernel_dim\": 4" more
 #define CONVS(more)                                                                                          \
