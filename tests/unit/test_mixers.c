@@ -158,7 +158,7 @@ TEST(blocks_of_granite)
     ck_assert_str_eq(mixers(&config), "ma");
     ck_assert_uint_eq(config.mamba.shape.n_heads, 4);
     ck_assert_uint_eq(config.mamba.shape.head_dim, 16);
-    ck_assert_uint_eq(config.mamba.shape.state_dim, 8);
+    ck_assert_uint_eq(config.mamba.shape.state_dim, 7);
     ck_assert(config.conv_width == 4 && config.mamba.conv_bias && config.moe.sparse[0] && config.moe.sparse[1]);
     ck_assert(config.inner == config.moe.shared_inner && config.moe.norm_top_k && config.no_rope[1]);
     /* Words of published files, and none: then no block attends. */
