@@ -23,7 +23,7 @@ typedef struct scheme {
 static const scheme kinds[] = {{"w8a8", 8, 0}, {"w4a8_g128", 4, 128}, {"w4a8", 4, 0}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds, SGEMM = N_KINDS, PEAK, N_ITEMS };
 
-/* Products of one run are repeated up to so many multiplications, so that a run is longer than the clock's steps. */
+/* A run repeats its product up to as many multiplications, so that it is longer than the steps of the clock. */
 #define LEAST ((size_t)1 << 26)
 
 /* One shape: y [m, n] = x [m, k] W^T. */

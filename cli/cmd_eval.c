@@ -45,6 +45,8 @@ static const calm_option table[] = {
              "tokenizer's template begins with; sentences always have them"),
     CALM_OPT("special", special, BOOL, "tasks: with the special tokens of the tokenizer's template, as the harness's "
              "add_bos_token"),
+    CALM_OPT("exact-float", exact_float, BOOL, "linears with quantized inputs in float, as calm quantize evaluates, "
+             "instead of exact sums of whole numbers"),
     CALM_OPT_HOW,
     CALM_OPT("json", json, BOOL, "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, "
              "acc_norm, agreement, per_task, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)",
@@ -215,6 +217,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     char *path;
     CALM_TRY(check(ctx, o));
     CALM_TRY(calm_kernels_pin(ctx, NULL));
+    ctx->ints = !o->exact_float;
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
     CALM_TRY(find_tokenizer(ctx, named.dir, reference_named.dir, &path));

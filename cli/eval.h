@@ -16,7 +16,7 @@ typedef struct calm_eval_options {
     const char *model, *text, *tokens, *tasks, *reference;    /* as typed; NULL: not given   */
     long long seqlen, samples, worst;                         /* samples 0: all              */
     int act_rule;                                             /* a calm_act_rule             */
-    bool special, no_special, json, detail;
+    bool special, no_special, exact_float, json, detail;
 } calm_eval_options;
 
 /* Let both models (reference NULL: one) answer the file o->tasks, encoded as calm_eval_text_task_options says, and

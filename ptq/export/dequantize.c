@@ -407,7 +407,8 @@ static calm_status put_stored(work *w, calm_shards_writer *writer, const calm_te
         return calm_fail(w->ctx, CALM_EFORMAT, "%s: %s: its size overflows", w->path, to->name);
     CALM_TRY(CALM_NEW_RAW(w->ctx, w->ctx->scratch, values, n));
     CALM_TRY(
-        calm_qformat_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values));
+        calm_qformat_load(w->ctx, w->stored, w->set, from->module, &from->scheme, to->shape[0], to->shape[1], values,
+                          NULL));
     CALM_TRY(hadamard_of(w, to, &width));
     if (width)
         CALM_TRY(undo_hadamard(w, to, width, values));

@@ -91,7 +91,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     }
     /* Checking reads no element: opening a checkpoint touches headers and names alone. */
     if (quantized)
-        return w ? calm_qformat_load(ctx, model->stored, model->tensors, module, &scheme, out, in, w)
+        return w ? calm_qformat_load(ctx, model->stored, model->tensors, module, &scheme, out, in, w, weight)
                  : calm_qformat_check(ctx, model->stored, model->tensors, module, &scheme, out, in);
     CALM_TRY(need_matrix(ctx, model, "", module, out, in, &tensor));
     if (!w)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ptq/model/config.h"
+#include "ptq/model/int_linear.h"
 #include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
 
@@ -398,6 +399,12 @@ static void row_by_index(const calm_qformat_values *v, size_t row, float *w)
     }
 }
 
+static void decode_rows(const calm_qformat_values *values, size_t first, size_t n, float *w)
+{
+    for (size_t row = 0; row < n; row++)
+        (values->group_of ? row_by_index : row_in_runs)(values, first + row, w + row * values->in);
+}
+
 calm_status calm_qformat_load_rows(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                                    const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                                    size_t first, size_t n, float *w)
@@ -407,15 +414,35 @@ calm_status calm_qformat_load_rows(calm_ctx *ctx, const calm_qformat_reader *rea
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, first, &read, &values));
     const size_t skip = read == n ? 0 : first;    /* the whole weight was read */
-    for (size_t row = 0; row < n; row++)
-        (values.group_of ? row_by_index : row_in_runs)(&values, skip + row, w + row * in);
+    decode_rows(&values, skip, n, w);
     return CALM_OK;
 }
 
-calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
-                              const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w)
+/* As kernels have them.  Codes of bytes may be anything, whatever the scheme says. */
+static int code_bits(const uint8_t *codes, size_t n)
 {
-    return calm_qformat_load_rows(ctx, reader, set, module, scheme, out, in, 0, out, w);
+    uint8_t all = 0;
+    for (size_t i = 0; i < n; i++)
+        all |= codes[i];
+    return all > 15 ? 8 : 4;
+}
+
+calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
+                              const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w,
+                              calm_weight *weight)
+{
+    calm_qformat_values values;
+    size_t read = out;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, 0, &read, &values));
+    if (weight && !values.levels && !values.biases && !values.group_of) {
+        const calm_int_source source = {out, in, code_bits(values.codes, out * in), values.group, values.codes,
+                                        values.scales, values.zeros};
+        calm_int_linear_take(ctx, &source, w, weight);
+    }
+    if (!weight || !weight->ints)
+        decode_rows(&values, 0, out, w);
+    return CALM_OK;
 }
 
 /* A file's layout is no part of the scheme. */

@@ -10,6 +10,7 @@
 #include "ptq/base/context.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
+#include "ptq/model/weight.h"
 #include "ptq/quant/scheme.h"
 
 /* How one linear is stored. */
@@ -147,10 +148,12 @@ calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reade
 calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                                const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in);
 
-/* w [out, in] of a quantized module in float32: what stands in the file, whatever it amounts to.  CALM_ENUMERIC: a
- * scale or bias is not finite. */
+/* w [out, in] of a quantized module in float32: what stands in the file, whatever it amounts to; or where the linear
+ * `weight` (NULL: no) is to be one of whole numbers, its codes in the memory of w (calm_int_linear_take).
+ * CALM_ENUMERIC: a scale or bias is not finite. */
 calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
-                              const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w);
+                              const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, float *w,
+                              calm_weight *weight);
 
 /* Rows first .. first + n - 1 alone; where the format packs rows together, the whole weight is read for them. */
 calm_status calm_qformat_load_rows(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,

@@ -1,10 +1,12 @@
 /* One linear as the forward pass applies it. */
 #include "ptq/model/weight.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
+#include "ptq/model/int_linear.h"
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/product.h"
@@ -79,6 +81,8 @@ static calm_status apply_by(product_fn *product, calm_ctx *ctx, const calm_weigh
                             size_t n_tokens, float *y)
 {
     linear_task task = {.weight = weight, .y = y};
+    if (weight->ints)
+        return calm_int_linear_apply(ctx, weight, x, n_tokens, y);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
     /* The product adds to the bias (beta = 1), so y is written once. */
@@ -186,6 +190,7 @@ static calm_status finish_rows(calm_ctx *ctx, size_t first, size_t n, void *user
 calm_status calm_weight_back(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, const float *dy,
                              float *dw, float *dbias, bool add, float *dx)
 {
+    assert(!weight->ints);    /* gradients are of float weights */
     if (dx)
         CALM_TRY(input_back(ctx, weight, n_tokens, dy, add, dx));
     if (!dw && !dbias)

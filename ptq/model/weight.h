@@ -4,12 +4,14 @@
 
 #include "ptq/base/context.h"
 #include "ptq/quant/scheme.h"
+#include "ptq/tensor/int_product.h"
 
 /* y = A(x / in_scale) W^T + bias; all arrays are borrowed. */
 typedef struct calm_weight {
     const char *name;         /* module: "model.layers.0.self_attn.q_proj"                 */
     size_t out, in;
-    const float *w;           /* [out, in]; NULL: there is no such linear                  */
+    const float *w;           /* [out, in]; NULL: there is no such linear; with `ints` no floats */
+    const calm_int_weight *ints;    /* the weight as whole numbers (int_linear.h), in the memory of w; or NULL */
     const float *bias;        /* [out] or NULL                                             */
     const float *in_scale;    /* [in] or NULL = ones                                       */
     int act_bits;             /* A quantizes each token to this many bits; 0 = not at all    */

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "ptq/base/simd.h"
 #include "ptq/quant/act_levels.h"
@@ -427,20 +428,26 @@ static void act_quantize(const float *x, size_t d, float scale, float zero, floa
     }
 }
 
+/* Scale and zero of a row. */
+static void row_compressed_tensors(const float *x, size_t d, float half, bool asymmetric, float *scale, float *zero)
+{
+    const float lo = -half, hi = half - 1;
+    float least, most;
+    span(x, d, 0, &least, &most);
+    *scale = asymmetric ? (most - least) / (hi - lo) : magnitude(least, most) / (half - 0.5f);
+    if (*scale == 0)
+        *scale = 1;
+    *zero = asymmetric ? lo - least / *scale : 0;
+    *zero = rintf(*zero > hi ? hi : *zero);    /* at least lo, for least <= 0 */
+}
+
 static void rows_compressed_tensors(const float *x, size_t n, size_t d, int bits, bool asymmetric, float *y)
 {
-    const float half = (float)(1 << (bits - 1)), lo = -half, hi = half - 1;
+    const float half = (float)(1 << (bits - 1));
     for (size_t t = 0; t < n; t++) {
-        float zero = 0, least, most;
-        span(x + t * d, d, 0, &least, &most);
-        float scale = asymmetric ? (most - least) / (hi - lo) : magnitude(least, most) / (half - 0.5f);
-        if (scale == 0)
-            scale = 1;
-        if (asymmetric) {
-            zero = lo - least / scale;
-            zero = rintf(zero > hi ? hi : zero);    /* at least lo, for least <= 0 */
-        }
-        act_quantize(x + t * d, d, scale, zero, lo, hi, y + t * d);
+        float scale, zero;
+        row_compressed_tensors(x + t * d, d, half, asymmetric, &scale, &zero);
+        act_quantize(x + t * d, d, scale, zero, -half, half - 1, y + t * d);
     }
 }
 
@@ -509,4 +516,64 @@ void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymm
         act_quantize_fixed(x, n * d, global, -(float)(1 << (bits - 1)), (float)((1 << (bits - 1)) - 1), y);
     else
         rows_compressed_tensors(x, n, d, bits, asymmetric, y);
+}
+
+/* ---- the codes of activations ---- */
+
+bool calm_actquant_has_codes(int bits, bool asymmetric, calm_act_rule rule)
+{
+    /* vLLM's zero points may be any whole number. */
+    return bits >= 2 && bits <= 8 && !calm_act_rule_is_float(rule) && !(asymmetric && rule == CALM_ACT_RULE_VLLM);
+}
+
+/* As act_quantize and act_quantize_fixed, whose y is (code - zero) scale. */
+CALM_VECTORIZE
+static void act_encode(const float *x, size_t d, float scale, float zero, float lo, float hi, int8_t *codes)
+{
+    for (size_t j = 0; j < d; j++) {
+        float q = x[j] / scale + zero;
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        codes[j] = (int8_t)((q + ROUND_F32) - ROUND_F32);
+    }
+}
+
+/* As act_quantize_inverse of a zero of 0. */
+CALM_VECTORIZE
+static void act_encode_inverse(const float *x, size_t d, float inverse, float lo, float hi, int8_t *codes)
+{
+    for (size_t j = 0; j < d; j++) {
+        float q = rintf(x[j] * inverse);
+        q = q < lo ? lo : q;
+        q = q > hi ? hi : q;
+        codes[j] = (int8_t)q;
+    }
+}
+
+void calm_actquant_codes(const float *x, size_t d, int bits, bool asymmetric, calm_act_rule rule, float global,
+                         int8_t *codes, float *scale, int32_t *zero)
+{
+    const float half = (float)(1 << (bits - 1));
+    float middle = 0, least, most;
+    assert(calm_actquant_has_codes(bits, asymmetric, rule));
+    *scale = NAN;
+    *zero = 0;
+    memset(codes, 0, d);
+    if (calm_find_nonfinite(x, d) < d)
+        return;
+    if (rule == CALM_ACT_RULE_VLLM) {
+        span(x, d, 0, &least, &most);
+        most = magnitude(least, most);
+        *scale = most / (half - 1);
+        act_encode_inverse(x, d, *scale == 0 ? 0 : (half - 1) / most, -half, half - 1, codes);
+        return;
+    }
+    if (rule == CALM_ACT_RULE_STATIC)
+        *scale = global;
+    else
+        row_compressed_tensors(x, d, half, asymmetric, scale, &middle);
+    *zero = (int32_t)middle;
+    /* A range that float32 does not hold: x / s is 0, and 0 s is NaN. */
+    if (isfinite(*scale))
+        act_encode(x, d, *scale, middle, -half, half - 1, codes);
 }

@@ -121,4 +121,12 @@ uint8_t calm_level_code(const calm_scheme *scheme, double zero, double level);
 void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
                         float global, float *y);
 
+/* Are the codes of that rule, and their zero, whole numbers of 8 bits with a sign? */
+bool calm_actquant_has_codes(int bits, bool asymmetric, calm_act_rule rule);
+
+/* The codes, scale and zero of one row x [d] of such a rule: calm_actquant_rows gives (codes - zero) scale.  Of a row
+ * with NaN or infinity, or whose range float32 does not hold, the codes say nothing and the scale is not finite. */
+void calm_actquant_codes(const float *x, size_t d, int bits, bool asymmetric, calm_act_rule rule, float global,
+                         int8_t *codes, float *scale, int32_t *zero);
+
 #endif

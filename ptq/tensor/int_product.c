@@ -209,7 +209,7 @@ void calm_int_tiles(const calm_int_piece *piece, const calm_int_tile *tiles, siz
 /* Codes of a weight, and of rows, that a piece has about at most: parts of the second cache. */
 #define WEIGHT_BYTES ((size_t)256 << 10)
 #define ROWS_BYTES   ((size_t)64 << 10)
-/* Columns and rows of all tiles divide so many panels and rows. */
+/* Panels and rows of a piece are multiples of these, as tiles need them. */
 #define PANEL_STEP ((size_t)8)
 #define ROW_STEP   ((size_t)16)
 

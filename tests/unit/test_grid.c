@@ -326,6 +326,42 @@ TEST(activations_not_finite)
 }
 END_OF_TEST
 
+/* Codes are what the simulation multiplies out: (code - zero) scale, float operation by float operation; a row that is
+ * not finite has no finite scale. */
+TEST(codes_of_activations)
+{
+    enum { N = 8, D = 45 };
+    static const calm_act_rule rules[] = {CALM_ACT_RULE_COMPRESSED_TENSORS, CALM_ACT_RULE_VLLM, CALM_ACT_RULE_STATIC};
+    float x[N * D], y[N * D];
+    for (size_t i = 0; i < N * D; i++)
+        x[i] = (float)calm_rng_normal(5, 0, i) * (i / D == 2 ? 1e4f : 1) + (i / D == 5 ? 9 : i / D == 4 ? -9 : 0);
+    memset(x + 3 * D, 0, D * sizeof *x);
+    x[6 * D + 7] = NAN;
+    x[7 * D + 44] = -INFINITY;
+    for (size_t r = 0; r < 3; r++)
+        for (int form = 0; form < 14; form++) {
+            const int bits = 2 + form / 2;
+            const bool asymmetric = form % 2 && rules[r] == CALM_ACT_RULE_COMPRESSED_TENSORS;
+            const float global = rules[r] == CALM_ACT_RULE_STATIC ? 0.037f : 0;
+            ck_assert(calm_actquant_has_codes(bits, asymmetric, rules[r]));
+            calm_actquant_rows(x, N, D, bits, asymmetric, rules[r], global, y);
+            for (size_t t = 0; t < N; t++) {
+                int8_t codes[D];
+                float scale, expected[D];
+                int32_t zero;
+                calm_actquant_codes(x + t * D, D, bits, asymmetric, rules[r], global, codes, &scale, &zero);
+                ck_assert(t < 6 ? isfinite(scale) : !isfinite(scale));
+                for (size_t i = 0; i < D; i++)
+                    expected[i] = (float)(codes[i] - zero) * scale;
+                if (t < 6)
+                    check_same(y + t * D, expected, D);
+            }
+        }
+    ck_assert(!calm_actquant_has_codes(8, true, CALM_ACT_RULE_VLLM));
+    ck_assert(!calm_actquant_has_codes(8, false, CALM_ACT_RULE_FP8));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("grid", (const TTest *[]){scales_are_exact_in_both_halves, scale_range, symmetric_codes,
@@ -335,5 +371,6 @@ int main(void)
                                                asymmetric_activations_by_hand,
                                                asymmetric_range_is_found_everywhere,
                                                activations_per_token_by_the_rule_of_vllm, the_rule_of_vllm_by_hand,
-                                               static_activations_by_hand, activations_not_finite, NULL});
+                                               static_activations_by_hand, activations_not_finite,
+                                               codes_of_activations, NULL});
 }

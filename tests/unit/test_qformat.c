@@ -195,13 +195,13 @@ static void check_load(const char *text, const char *format, const given *from, 
     ck_ok(calm_qformat_find(ctx, reader, set, "m", &quantized, &scheme));
     ck_assert(quantized);
     if (words) {
-        const calm_status status = calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w);
+        const calm_status status = calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w, NULL);
         ck_assert_msg(status != CALM_OK && strstr(ctx->message, words), "%s: %s: \"%s\" lacks \"%s\"", text,
                       calm_status_name(status), ctx->message, words);
         calm_ctx_forgive(ctx);
     } else {
         ck_ok(calm_qformat_check(ctx, reader, set, "m", &scheme, 8, 8));
-        ck_ok(calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w));
+        ck_ok(calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w, NULL));
         for (size_t i = 0; i < 64; i++)
             ck_assert_msg(w[i] == expected[i], "%s: [%zu] is %g, expected %g", text, i, (double)w[i],
                           (double)expected[i]);
@@ -256,7 +256,7 @@ TEST(section_8_of_the_formats)
     reader = must_open(MLX("\"group_size\": 32, \"bits\": 4"), "mlx");
     calm_safetensors *set = set_of(&mlx);
     const calm_qformat_scheme scheme = {.bits = 4, .group = 8};
-    ck_ok(calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w));
+    ck_ok(calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w, NULL));
     for (int i = 0; i < 64; i++)
         ck_assert(w[i] == (float)((3 * (i / 8) + 5 * (i % 8)) % 16) * scales[i / 8] + biases[i / 8]);
     calm_safetensors_close(set);
@@ -373,7 +373,7 @@ TEST(experts_in_one_module)
     bool quantized;
     ck_ok(calm_qformat_find(ctx, reader, set, "a.experts.2.up", &quantized, &scheme));
     ck_assert(quantized && scheme.bits == 8);
-    ck_ok(calm_qformat_load(ctx, reader, set, "a.experts.2.up", &scheme, 2, 32, w));
+    ck_ok(calm_qformat_load(ctx, reader, set, "a.experts.2.up", &scheme, 2, 32, w, NULL));
     for (int i = 0; i < 64; i++)
         ck_assert(w[i] == (float)(32 + i / 4) * (float)(5 + i / 32) - 1);
     ck_fails(calm_qformat_check(ctx, reader, set, "a.experts.3.up", &scheme, 2, 32), CALM_EFORMAT, "more than 3, 2, 8");
@@ -495,7 +495,7 @@ static void check_corpus_file(const char *format, const char *path)
         ck_ok(calm_qformat_find(ctx, reader, set, modules[i].module, &quantized, &scheme));
         if (!quantized)
             continue;
-        ck_ok(calm_qformat_load(ctx, reader, set, modules[i].module, &scheme, modules[i].out, modules[i].in, w));
+        ck_ok(calm_qformat_load(ctx, reader, set, modules[i].module, &scheme, modules[i].out, modules[i].in, w, NULL));
         read++;
     }
     ck_assert_msg(read > 0, "%s: nothing is quantized", path);

@@ -1,0 +1,75 @@
+/* Linears as products of whole numbers. */
+#include "ptq/model/int_linear.h"
+
+#include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
+#include "ptq/quant/grid.h"
+
+/* What vectors are loaded from at once. */
+#define LINE ((size_t)64)
+/* With fewer columns the codes of a row and what belongs to them are larger than its floats, and there is nothing to
+ * gain. */
+#define COLUMNS_LEAST ((size_t)32)
+
+/* The next address that LINE divides. */
+static void *align(void *memory)
+{
+    char *at = memory;
+    return at + (LINE - (uintptr_t)at % LINE) % LINE;
+}
+
+/* The description is stored in front of what it describes. */
+#define HEAD ((sizeof(calm_int_weight) + LINE - 1) / LINE * LINE)
+
+void calm_int_linear_take(const calm_ctx *ctx, const calm_int_source *source, float *memory, calm_weight *weight)
+{
+    weight->ints = NULL;
+    if (!ctx->ints || !calm_actquant_has_codes(weight->act_bits, weight->act_asymmetric, weight->act_rule) ||
+        source->in < COLUMNS_LEAST || !calm_int_packs(source) ||
+        LINE + HEAD + calm_int_weight_bytes(source) > source->out * source->in * sizeof *memory)
+        return;
+    char *head = align(memory);
+    calm_int_weight *ints = (calm_int_weight *)(void *)head;
+    calm_int_pack(source, head + HEAD, ints);
+    weight->ints = ints;
+}
+
+typedef struct rows_task {
+    const calm_weight *weight;
+    const float *x;
+    calm_int_rows rows;
+} rows_task;
+
+static calm_status encode_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+{
+    rows_task *task = user;
+    const calm_weight *weight = task->weight;
+    const size_t in = weight->in;
+    float *divided = NULL;
+    if (weight->in_scale)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, divided, in));
+    for (size_t t = first; t < first + n; t++) {
+        const float *x = task->x + t * in;
+        for (size_t i = 0; divided && i < in; i++)
+            divided[i] = x[i] / weight->in_scale[i];
+        calm_actquant_codes(divided ? divided : x, in, weight->act_bits, weight->act_asymmetric, weight->act_rule,
+                            weight->act_global, task->rows.codes + t * task->rows.stride, &task->rows.scales[t],
+                            &task->rows.zeros[t]);
+        calm_int_rows_finish(weight->ints, &task->rows, t);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_int_linear_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
+{
+    rows_task task = {.weight = weight, .x = x};
+    calm_int_set set;
+    float *memory;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_int_choose(ctx, &set));
+    /* As the prepared floats of the simulation: of COLUMNS_LEAST columns and more the codes need less. */
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, memory, n_tokens * weight->in));
+    calm_int_rows_init(weight->ints, n_tokens, align(memory), &task.rows);
+    CALM_TRY(calm_parallel_rows(ctx, n_tokens, encode_rows, &task));
+    return calm_int_product(ctx, set, weight->ints, &task.rows, weight->bias, y);
+}

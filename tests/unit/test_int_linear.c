@@ -1,0 +1,193 @@
+/* Linears as products of whole numbers beside the simulation in float, and the bytes of every set of instructions. */
+#include "ptq/model/int_linear.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "ptq/base/rng.h"
+#include "ptq/quant/grid.h"
+#include "ptq/tensor/linalg.h"
+#include "tests/support/harness.h"
+
+enum { OUT = 37, IN = 200, N = 9, MOST = OUT * IN };
+
+/* One linear twice: as floats, and from its codes where they may stand. */
+typedef struct pair {
+    calm_weight floats, ints;
+    calm_int_source source;
+    float x[N * IN], bias[OUT], in_scale[IN];
+    float w[MOST], memory[MOST], scales[MOST];
+    uint8_t codes[MOST], zeros[MOST];
+} pair;
+
+static double drawn(uint64_t stream, size_t i)
+{
+    return calm_rng_uniform(21, stream, i);
+}
+
+/* `form` is of the input: act_bits and what follows. */
+static pair *new_pair(int bits, size_t group, const calm_weight *form)
+{
+    pair *p;
+    const size_t groups = group ? (IN + group - 1) / group : 1;
+    ck_ok(CALM_NEW(ctx, ctx->out, p, 1));
+    p->source = (calm_int_source){OUT, IN, bits, group, p->codes, p->scales, p->zeros};
+    for (size_t i = 0; i < OUT * groups; i++) {
+        p->scales[i] = calm_dtype_round(CALM_BF16, (float)(0.001 + 0.01 * drawn(1, i)));
+        p->zeros[i] = (uint8_t)((1 << (bits - 1)) + (group ? (int)(drawn(2, i) * 3) : 0));
+    }
+    for (size_t i = 0; i < MOST; i++) {
+        const size_t cell = i / IN * groups + (group ? i % IN / group : 0);
+        p->codes[i] = (uint8_t)(drawn(3, i) * (1 << bits));
+        p->w[i] = (float)(p->codes[i] - p->zeros[cell]) * p->scales[cell];
+    }
+    for (size_t i = 0; i < N * IN; i++)
+        p->x[i] = (float)calm_rng_normal(4, 0, i) * (i / IN == 3 ? 100 : 1);
+    for (size_t i = 0; i < OUT; i++)
+        p->bias[i] = (float)drawn(5, i) - 0.5f;
+    for (size_t i = 0; i < IN; i++)
+        p->in_scale[i] = 0.5f + (float)drawn(6, i);
+    p->floats = *form;
+    p->floats.name = "w";
+    p->floats.out = OUT;
+    p->floats.in = IN;
+    p->floats.w = p->w;
+    p->ints = p->floats;
+    p->ints.w = p->memory;
+    ctx->ints = true;
+    calm_int_linear_take(ctx, &p->source, p->memory, &p->ints);
+    ctx->ints = false;
+    return p;
+}
+
+/* The bound of the header, for output o of token t: S from the simulation's own input. */
+static double bound(const pair *p, const float *prepared, size_t t, size_t o)
+{
+    double sum = p->floats.bias ? fabs((double)p->bias[o]) : 0;
+    for (size_t i = 0; i < IN; i++)
+        sum += fabs((double)prepared[t * IN + i] * (double)p->w[o * IN + i]);
+    const double roundings = (double)p->ints.ints->n_groups + 3 + IN + 4;
+    return 1.001 * roundings * 0x1p-24 * sum;
+}
+
+static void check(const pair *p)
+{
+    static float prepared[N * IN], y[N * OUT], want[N * OUT], again[N * OUT];
+    const calm_weight *form = &p->floats;
+    ck_assert(p->ints.ints != NULL);
+    for (size_t i = 0; i < N * IN; i++)
+        prepared[i] = form->in_scale ? p->x[i] / form->in_scale[i % IN] : p->x[i];
+    calm_actquant_rows(prepared, N, IN, form->act_bits, form->act_asymmetric, form->act_rule, form->act_global,
+                       prepared);
+    ctx->n_threads = 1;
+    ck_ok(calm_weight_apply(ctx, form, p->x, N, want));
+    ck_ok(calm_weight_apply(ctx, &p->ints, p->x, N, y));
+    for (size_t i = 0; i < N * OUT; i++)
+        ck_near(y[i], (double)want[i], bound(p, prepared, i / OUT, i % OUT));
+    for (int set = 0; set < CALM_N_INT_SETS; set++)
+        for (ctx->n_threads = 1; ctx->n_threads <= 4 && calm_int_has((calm_int_set)set); ctx->n_threads += 3) {
+            ck_assert_int_eq(setenv(CALM_INT_VARIABLE, calm_int_set_names[set], 1), 0);
+            ck_ok(calm_weight_apply_tiled(ctx, &p->ints, p->x, N, again));
+            ck_assert(memcmp(y, again, sizeof y) == 0);
+        }
+    ctx->n_threads = 1;
+    ck_assert_int_eq(unsetenv(CALM_INT_VARIABLE), 0);
+}
+
+/* All widths, groups (the last one short), rules and parts of a linear. */
+TEST(bounds)
+{
+    static const size_t groups[] = {0, 32, 64, 128};
+    calm_linalg_setup();
+    for (int bits = 2; bits <= 8; bits++)
+        for (size_t g = 0; g < 4; g++)
+            for (int form = 0; form < 4; form++) {
+                const calm_weight how = {
+                    .act_bits = form == 1 ? 4 : 8, .act_asymmetric = form == 1, .act_global = form == 3 ? 0.03f : 0,
+                    .act_rule = form == 2   ? CALM_ACT_RULE_VLLM
+                                : form == 3 ? CALM_ACT_RULE_STATIC
+                                            : CALM_ACT_RULE_COMPRESSED_TENSORS};
+                pair *p = new_pair(bits, groups[g], &how);
+                p->source.bits = bits > 4 ? 8 : 4;
+                ctx->ints = true;
+                calm_int_linear_take(ctx, &p->source, p->memory, &p->ints);
+                ctx->ints = false;
+                if (form % 2)
+                    p->floats.bias = p->ints.bias = p->bias;
+                if (form / 2)
+                    p->floats.in_scale = p->ints.in_scale = p->in_scale;
+                check(p);
+            }
+}
+END_OF_TEST
+
+/* Tokens that are not finite give NaN everywhere, as in float, and others are as without them; a token of zeros gives
+ * the bias, whatever its scale. */
+TEST(odd_tokens)
+{
+    static float y[N * OUT], alone[N * OUT];
+    calm_linalg_setup();
+    pair *p = new_pair(8, 0, &(calm_weight){.act_bits = 8});
+    p->ints.bias = p->bias;
+    ck_ok(calm_weight_apply(ctx, &p->ints, p->x, N, alone));
+    p->x[2 * IN + 199] = NAN;
+    p->x[4 * IN] = INFINITY;
+    memset(p->x + 5 * IN, 0, IN * sizeof *p->x);
+    p->x[6 * IN] = FLT_MAX;
+    ck_ok(calm_weight_apply(ctx, &p->ints, p->x, N, y));
+    for (size_t i = 0; i < N * OUT; i++) {
+        const size_t t = i / OUT;
+        if (t == 2 || t == 4)
+            ck_assert_float_nan(y[i]);
+        else if (t == 5)
+            ck_assert(y[i] == p->bias[i % OUT]);
+        else if (t != 6)
+            ck_assert(y[i] == alone[i]);
+    }
+}
+END_OF_TEST
+
+/* Left to float: where nobody asks for it, inputs that are floats or have no codes of 8 bits, few columns, groups that
+ * cannot be packed, and weights whose panels need more memory than their floats. */
+TEST(left_alone)
+{
+    static const calm_weight forms[] = {{.act_bits = 0},
+                                        {.act_bits = 8, .act_rule = CALM_ACT_RULE_FP8},
+                                        {.act_bits = 8, .act_rule = CALM_ACT_RULE_VLLM, .act_asymmetric = true}};
+    for (size_t i = 0; i < 3; i++)
+        ck_assert(new_pair(8, 0, &forms[i])->ints.ints == NULL);
+    ck_assert(new_pair(8, 20, &(calm_weight){.act_bits = 8})->ints.ints == NULL);
+    pair *p = new_pair(8, 0, &(calm_weight){.act_bits = 8});
+    ck_assert(p->ints.ints != NULL);
+    calm_int_linear_take(ctx, &p->source, p->memory, &p->ints);
+    ck_assert(p->ints.ints == NULL);
+    ctx->ints = true;
+    p->source.in = 31;
+    calm_int_linear_take(ctx, &p->source, p->memory, &p->ints);
+    ck_assert(p->ints.ints == NULL);
+    p->source.in = IN;
+    p->source.out = 1;
+    calm_int_linear_take(ctx, &p->source, p->memory, &p->ints);
+    ck_assert(p->ints.ints == NULL);
+    ctx->ints = false;
+}
+END_OF_TEST
+
+/* It holds what the simulation holds; a set that the CPU or calm does not have is an error that says so. */
+TEST(memory_and_errors)
+{
+    static float y[N * OUT];
+    pair *p = new_pair(4, 32, &(calm_weight){.act_bits = 8});
+    ck_memory(calm_weight_apply(ctx, &p->ints, p->x, N, y), 0, calm_weight_apply_scratch_bytes(IN, N));
+    ck_memory(calm_weight_apply(ctx, &p->ints, p->x, 1, y), 0, calm_weight_apply_scratch_bytes(IN, 1));
+    ck_assert_int_eq(setenv(CALM_INT_VARIABLE, "mmx", 1), 0);
+    ck_fails(calm_weight_apply(ctx, &p->ints, p->x, N, y), CALM_EARG, "CALM_SIMD=mmx");
+    ck_assert_int_eq(unsetenv(CALM_INT_VARIABLE), 0);
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("int_linear", (const TTest *[]){bounds, odd_tokens, left_alone, memory_and_errors, NULL});
+}
