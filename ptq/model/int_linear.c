@@ -28,12 +28,14 @@ void calm_int_linear_take(const calm_ctx *ctx, const calm_int_source *source, fl
         source->in < COLUMNS_LEAST || !calm_int_packs(source) ||
         LINE + HEAD + calm_int_weight_bytes(source) > source->out * source->in * sizeof *memory)
         return;
+    /* The caller has planned memory for the floats; codes take a quarter of that, or an eighth. */
     char *head = align(memory);
     calm_int_weight *ints = (calm_int_weight *)(void *)head;
     calm_int_pack(source, head + HEAD, ints);
     weight->ints = ints;
 }
 
+/* Rows of one input, as calm_parallel_rows gives them out. */
 typedef struct rows_task {
     const calm_weight *weight;
     const float *x;
@@ -45,7 +47,8 @@ static calm_status encode_rows(calm_ctx *ctx, size_t first, size_t n, void *user
     rows_task *task = user;
     const calm_weight *weight = task->weight;
     const size_t in = weight->in;
-    float *divided = NULL;
+    float *divided = NULL;    /* of one row at a time: codes are all that is kept */
+    /* The codes depend on the divided input, so that the weight cannot take the division. */
     if (weight->in_scale)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, divided, in));
     for (size_t t = first; t < first + n; t++) {
@@ -66,6 +69,7 @@ calm_status calm_int_linear_apply(calm_ctx *ctx, const calm_weight *weight, cons
     calm_int_set set;
     float *memory;
     CALM_SCOPED_SCRATCH(ctx);
+    /* Each time, as a library has no place to keep it; reading a variable takes far less time than a product. */
     CALM_TRY(calm_int_choose(ctx, &set));
     /* As the prepared floats of the simulation: of COLUMNS_LEAST columns and more the codes need less. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, memory, n_tokens * weight->in));

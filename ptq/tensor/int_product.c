@@ -152,7 +152,8 @@ void calm_int_rows_finish(const calm_int_weight *weight, calm_int_rows *rows, si
 
 const char *const calm_int_set_names[CALM_N_INT_SETS] = {"plain", "avx2", "avxvnni", "avx512"};
 
-bool calm_int_has(calm_int_set set)
+/* Does this CPU, and this build, have them? */
+static bool has(calm_int_set set)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -178,33 +179,16 @@ calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out)
             set--;
         if (set < 0)
             return calm_fail(ctx, CALM_EARG, CALM_INT_VARIABLE "=%.40s: expected plain, avx2, avxvnni or avx512", name);
-        if (!calm_int_has((calm_int_set)set))
+        if (!has((calm_int_set)set))
             return calm_fail(ctx, CALM_EUNSUPPORTED, CALM_INT_VARIABLE "=%s: this CPU lacks these instructions", name);
     }
-    while (!calm_int_has((calm_int_set)set))
+    while (!has((calm_int_set)set))
         set--;
     *out = (calm_int_set)set;
     return CALM_OK;
 }
 
 /* ---- pieces ---- */
-
-void calm_int_tiles(const calm_int_piece *piece, const calm_int_tile *tiles, size_t parts)
-{
-    const size_t end = piece->end_panel * parts;
-    for (size_t row = piece->first_row; row < piece->end_row;) {
-        const calm_int_tile *tile = tiles;
-        /* Up to half a tile may be computed in vain: the next smaller one would run twice. */
-        while (tile->rows > 1 && piece->end_row - row <= tile->rows / 2)
-            tile++;
-        /* All whole tiles of rows for some columns: their codes stay in the nearest cache. */
-        const size_t n = calm_size_max((piece->end_row - row) / tile->rows, 1) * tile->rows;
-        for (size_t v = piece->first_panel * parts; v < end; v += tile->vectors)
-            for (size_t r = row; r < row + n; r += tile->rows)
-                tile->run(piece, v, r);
-        row += n;
-    }
-}
 
 /* Codes of a weight, and of rows, that a piece has about at most: parts of the second cache. */
 #define WEIGHT_BYTES ((size_t)256 << 10)

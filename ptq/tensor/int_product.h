@@ -76,14 +76,17 @@ void calm_int_rows_init(const calm_int_weight *weight, size_t n, void *memory, c
 void calm_int_rows_finish(const calm_int_weight *weight, calm_int_rows *rows, size_t t);
 
 /* Which instructions multiply, from the slowest. */
-typedef enum calm_int_set { CALM_INT_PLAIN, CALM_INT_AVX2, CALM_INT_AVX_VNNI, CALM_INT_AVX512, CALM_N_INT_SETS } calm_int_set;
+typedef enum calm_int_set {
+    CALM_INT_PLAIN,
+    CALM_INT_AVX2,
+    CALM_INT_AVX_VNNI,
+    CALM_INT_AVX512,
+    CALM_N_INT_SETS
+} calm_int_set;
 
 /* The variable of the environment that names one of them, and its values. */
 #define CALM_INT_VARIABLE "CALM_SIMD"
 extern const char *const calm_int_set_names[CALM_N_INT_SETS];
-
-/* Does this CPU, and this build, have them? */
-bool calm_int_has(calm_int_set set);
 
 /* The set that computes here: the fastest, or the one that the variable names ("avx2": of AVX alone).  CALM_EARG: it
  * names none.  CALM_EUNSUPPORTED: the CPU does not have it. */

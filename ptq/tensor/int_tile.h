@@ -10,7 +10,7 @@
  *   put             writes a vector of totals to y
  *
  * A tile is as many rows by as many vectors of columns as its name says.  Bounds of arrays are literals: gcc 12 keeps
- * their vectors in registers then, and only then.  Totals over groups are in memory, so that sums have the registers. */
+ * their vectors in registers then, and only then.  Totals over groups are in memory: sums take the registers. */
 #ifndef CALM_TENSOR_INT_TILE_H
 #define CALM_TENSOR_INT_TILE_H
 
@@ -21,6 +21,7 @@
 /* Vectors of a panel. */
 #define PARTS (CALM_INT_PANEL / LANES)
 
+/* Four codes of a row as one word. */
 static inline int32_t word_at(const int8_t *a)
 {
     int32_t word;
