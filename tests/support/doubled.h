@@ -32,6 +32,7 @@
 #include "ptq/quant/scheme.h"
 #include "ptq/quant/stats.h"
 #include "ptq/tensor/dtype.h"
+#include "ptq/tensor/int_product.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/rotation.h"
 
