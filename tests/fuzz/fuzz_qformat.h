@@ -35,7 +35,7 @@ static inline void fuzz_module(calm_ctx *ctx, const calm_qformat_reader *reader,
     const bool message = ctx->message[0];
     if ((checked != CALM_OK) != message)
         abort();
-    const calm_status loaded = calm_qformat_load(ctx, reader, set, module, &scheme, out, in, w);
+    const calm_status loaded = calm_qformat_load(ctx, reader, set, module, &scheme, out, in, w, NULL);
     for (size_t i = 0; loaded == CALM_OK && i < out * in; i++)
         fuzz_sink = w[i];
     if (checked != CALM_OK && loaded == CALM_OK)
