@@ -522,7 +522,7 @@ static size_t window_scratch_bytes(const calm_capture_shape *shape, const calm_c
     const size_t read = shape->in_file ? rows + calm_batch_share_bytes(config, tokens) : 0;
     const size_t copy = options->stay ? rows : 0;
     if (shape->expert == CALM_SHARED_EXPERT)
-        return read + 2 * rows + calm_mlp_run_scratch_bytes(config, config->moe.shared_inner, tokens, false) +
+        return read + 2 * rows + calm_mlp_run_scratch_bytes(config, CALM_SHARED_EXPERT, tokens, false) +
                (options->factors ? CALM_BYTES(float, tokens) : 0);
     return read + copy + calm_block_sublayer_scratch_bytes(config, shape->sublayer, tokens, false);
 }

@@ -80,8 +80,7 @@ static size_t output_bytes(const estimate *e, const calm_job_ref *job, size_t sc
         return prepared ? calm_weight_apply_scratch_bytes(job->in, rows) : 0;
     if (job->expert == CALM_NO_EXPERT)
         return calm_kind_dense(config, calm_job_sublayer(job->kind))->scratch_bytes(config, rows, prepared);
-    const size_t inner = job->expert == CALM_SHARED_EXPERT ? config->moe.shared_inner : config->moe.inner;
-    return calm_mlp_run_scratch_bytes(config, inner, rows, prepared);
+    return calm_mlp_run_scratch_bytes(config, job->expert, rows, prepared);
 }
 
 /* Scoring the rows of a capture. */

@@ -10,7 +10,6 @@
 #include "ptq/base/scope.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/tensor_use.h"
-#include "ptq/model/tensor_use.h"
 
 /* ---- schemes ---- */
 
@@ -75,7 +74,7 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
     size_t n = 0;
     CALM_SCOPED_TEXT(words);
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const char *module = names->role[role];
+        const char *module = where == IN_EXPERTS ? calm_expert_word(names, role) : names->role[role];
         if (!module || calm_role_job(role) != kind)
             continue;
         const char *dot = strrchr(module, '.');
@@ -340,13 +339,14 @@ long calm_tensor_block(const calm_model *model, const char *tensor, const char *
     return (long)block;
 }
 
-/* Is the tensor of this name within its block the weight or the bias of the norm before a sublayer? */
-static bool is_folded_norm(const calm_names *names, const char *rest, calm_export_part *part)
+/* Is the tensor of this name within its block the weight or the bias of the norm before a sublayer?  Where a block has
+ * one sublayer, the name is that of the norm before it. */
+static bool is_folded_norm(const calm_config *config, const char *rest, calm_export_part *part)
 {
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        const char *norm = names->norm[s][CALM_NORM_IN];
+        const char *norm = config->arch->names->norm[s][CALM_NORM_IN];
         const size_t length = norm ? strlen(norm) : 0;
-        if (!norm || strncmp(rest, norm, length) != 0)
+        if (!norm || strncmp(rest, norm, length) != 0 || !calm_kind_at(config, (size_t)part->block, s))
             continue;
         const bool bias = strcmp(rest + length, ".bias") == 0;
         part->sublayer = s;
@@ -361,7 +361,7 @@ calm_export_part calm_export_part_of(const calm_model *model, const calm_named_l
 {
     const char *name = source->name, *rest, *dot = strrchr(name, '.');
     calm_export_part part = {.block = calm_tensor_block(model, name, &rest), .source = source};
-    if (part.block < 0 || is_folded_norm(calm_model_config(model)->arch->names, rest, &part))
+    if (part.block < 0 || is_folded_norm(calm_model_config(model), rest, &part))
         return part;
     const calm_named_linear *found =
         bsearch(name, all, calm_model_layout(model)->n_linears, sizeof *all, compare_tensor);

@@ -30,12 +30,50 @@ calm_status calm_json_parse(calm_ctx *ctx, const char *name, const char *bytes, 
     return CALM_OK;
 }
 
+/* The word at the start of text [n] for a number that JSON has not; NULL: none. */
+static const char *find_float(const char *text, size_t n)
+{
+    static const char *const words[] = {"Infinity", "-Infinity", "NaN"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (n >= strlen(words[i]) && memcmp(text, words[i], strlen(words[i])) == 0)
+            return words[i];
+    return NULL;
+}
+
+/* The same text with those outside of strings as transformers 5 writes them; false: there are none. */
+static bool spell_floats(const char *text, size_t n, calm_text *out)
+{
+    bool quoted = false, found = false;
+    for (size_t i = 0; i < n; i++) {
+        const char *word = quoted ? NULL : find_float(text + i, n - i);
+        if (word) {
+            calm_text_printf(out, "{\"__float__\": \"%s\"}", word);
+            i += strlen(word) - 1;
+            found = true;
+            continue;
+        }
+        /* What a backslash stands before is part of the string. */
+        const size_t length = quoted && text[i] == '\\' && i + 1 < n ? 2 : 1;
+        quoted ^= length == 1 && text[i] == '"';
+        calm_text_append(out, text + i, length);
+        i += length - 1;
+    }
+    return found;
+}
+
 calm_status calm_json_read(calm_ctx *ctx, const char *path, size_t limit, calm_json **out)
 {
     CALM_SCOPED_MAPPING(map);
+    CALM_SCOPED_TEXT(text);
     *out = NULL;
     CALM_TRY(calm_map_file_within(ctx, path, limit, &map));
-    return calm_json_parse(ctx, path, (const char *)map.data, map.bytes, out);
+    /* Python writes what no other reader takes: only then is the file gone through. */
+    const calm_status status = calm_json_parse(ctx, path, (const char *)map.data, map.bytes, out);
+    if (status != CALM_EFORMAT || !spell_floats((const char *)map.data, map.bytes, &text))
+        return status;
+    CALM_TRY(calm_text_check(ctx, &text));
+    calm_ctx_forgive(ctx);
+    return calm_json_parse(ctx, path, text.data, text.length, out);
 }
 
 void calm_json_free(calm_json *root)

@@ -22,7 +22,7 @@ typedef enum calm_json_type {
 /* Parse `n` bytes; `name` stands in error messages.  *out is freed with calm_json_free.  CALM_EFORMAT. */
 calm_status calm_json_parse(calm_ctx *ctx, const char *name, const char *bytes, size_t n, calm_json **out);
 
-/* Parse a file of at most `limit` bytes. */
+/* Parse a file of at most `limit` bytes.  Python's Infinity, -Infinity and NaN are read as {"__float__": "NaN"}. */
 calm_status calm_json_read(calm_ctx *ctx, const char *path, size_t limit, calm_json **out);
 void calm_json_free(calm_json *root);
 

@@ -18,6 +18,13 @@
 const calm_names calm_names_llama = {USUAL_NAMES};
 const calm_names calm_names_qk_norm = {USUAL_NAMES, CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm")};
 
+const char *calm_expert_word(const calm_names *names, calm_role role)
+{
+    const char *module = names->role[role], *dot = module ? strrchr(module, '.') : NULL;
+    /* Of the dense module's name only the last word is left: "up_proj" of "mlp.up_proj". */
+    return names->moe.words ? names->moe.words[role] : dot ? dot + 1 : module;
+}
+
 bool calm_has_norm(const calm_arch *arch, size_t block, calm_sublayer sublayer, calm_norm_place place)
 {
     const bool first = block == 0 && sublayer == CALM_SUBLAYER_ATTENTION && place == CALM_NORM_IN;

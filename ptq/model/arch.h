@@ -17,6 +17,8 @@ typedef enum calm_norm_kind {
 /* Modules of a block whose MLP is a mixture of experts; NULL where the family has none. */
 typedef struct calm_expert_names {
     const char *router, *experts, *shared, *shared_gate;    /* "mlp.gate", "mlp.experts", ... */
+    const char *const *words;                  /* [CALM_N_ROLES] an expert's linears: "up_proj"; NULL: the last words of
+                                                  role[], as those of the shared expert always are                */
     const char *choice_bias;                   /* a tensor (router.h): "mlp.gate.e_score_correction_bias"         */
     const char *fused_gate_up, *fused_down;    /* tensors of all experts (fused_experts.h): "mlp.experts.down_proj" */
     const char *fused_gate_up_bias, *fused_down_bias;    /* of families whose experts have biases                 */
@@ -49,7 +51,7 @@ struct calm_names {
     bool bare_start;          /* block 0 has no norm before its attention                      */
     bool up_first;            /* the matrix of gate and up has up in its first half            */
     const char *distance;     /* table of what is added to scores by distance, behind the prefix (distance.h) */
-    calm_expert_names moe;    /* linears of an expert: the last word of role[GATE], role[UP], role[DOWN] */
+    calm_expert_names moe;
 };
 
 typedef struct calm_arch {
@@ -71,6 +73,7 @@ typedef struct calm_arch {
     const calm_ends *ends;     /* of encoders with more than blocks and a norm; NULL: none */
     const calm_size_keys *sizes, *old_sizes;    /* NULL: the usual keys; of an older spelling, taken where its `hidden`
                                                    is there                                                        */
+    const char *block_list, *block_word;    /* keys whose entries or letters are the blocks; NULL: none */
     const char *stem;          /* "Llama": LlamaModel, LlamaForSequenceClassification and others are this model
                                   without a head for the next token; NULL: there are none that calm knows */
     bool default_tied;         /* when tie_word_embeddings is absent                      */
@@ -150,6 +153,9 @@ extern const calm_names calm_names_llama;
 
 /* The same with RMSNorm over heads of q and k. */
 extern const calm_names calm_names_qk_norm;
+
+/* The last word of a role's module in an expert; NULL: experts have no such linear. */
+const char *calm_expert_word(const calm_names *names, calm_role role);
 
 /* Has a block a norm there? */
 bool calm_has_norm(const calm_arch *arch, size_t block, calm_sublayer sublayer, calm_norm_place place);

@@ -16,7 +16,8 @@ calm_activate_fn *calm_activation_of(calm_activation activation)
     static calm_activate_fn *const functions[] = {[CALM_ACTIVATION_SILU] = calm_vec_silu,
                                                   [CALM_ACTIVATION_GELU] = calm_vec_gelu,
                                                   [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh,
-                                                  [CALM_ACTIVATION_RELU] = calm_vec_relu};
+                                                  [CALM_ACTIVATION_RELU] = calm_vec_relu,
+                                                  [CALM_ACTIVATION_RELU2] = calm_vec_relu2};
     return functions[activation];
 }
 
@@ -97,16 +98,19 @@ size_t calm_mlp_transform_bytes(const calm_config *config, size_t inner)
     return config->down_hadamard ? CALM_BYTES(double, inner) : 0;
 }
 
-size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_t n, bool prepared)
+size_t calm_mlp_run_scratch_bytes(const calm_config *config, long expert, size_t n, bool prepared)
 {
-    const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
+    const bool fused = calm_expert_has_role(config, CALM_ROLE_FUSED_GATE_UP, expert);
+    const bool gated = fused || calm_expert_has_role(config, CALM_ROLE_GATE, expert);
+    size_t out, inner;
+    calm_role_shape(config, CALM_ROLE_DOWN, expert, &out, &inner);
     /* `both` and the prepared input of the first product are released before down prepares its own. */
     const size_t one = CALM_BYTES(float, n * inner), row = calm_mlp_transform_bytes(config, inner);
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n) : 0;
     /* Neither the transform's row nor that input is there while the other is. */
     const size_t last = calm_size_max(row, prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0);
-    return (fused || calm_has_role(config, CALM_ROLE_GATE) ? 2 : 1) * one + calm_size_max(both + first, last);
+    return (gated ? 2 : 1) * one + calm_size_max(both + first, last);
 }
 
 /* Observe x [n_rows, width] at a hook point, of the window or expert that `seen` describes. */

@@ -75,8 +75,8 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
                          const float *h, size_t n, float *out, const calm_observer *observer,
                          const calm_observation *seen);
 
-/* What that holds of ctx->scratch at most; `inner`: columns of down. */
-size_t calm_mlp_run_scratch_bytes(const calm_config *config, size_t inner, size_t n, bool prepared);
+/* What that holds of ctx->scratch at most; `expert`: of which MLP, that of the block or an expert (roles.h). */
+size_t calm_mlp_run_scratch_bytes(const calm_config *config, long expert, size_t n, bool prepared);
 
 /* Output [T, D] of a dense job's sublayer as it is added to x, from the input [T, in] of calm_job_scored_from: the
  * score point. */

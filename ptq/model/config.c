@@ -93,17 +93,17 @@ static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
                                    const char *usual, calm_activation *out)
 {
-    static const char names[] = "silu|swish|gelu|gelu_python|gelu_pytorch_tanh|gelu_new|relu";
+    static const char names[] = "silu|swish|gelu|gelu_python|gelu_pytorch_tanh|gelu_new|relu|relu2";
     static const calm_activation known[] = {CALM_ACTIVATION_SILU, CALM_ACTIVATION_SILU, CALM_ACTIVATION_GELU,
                                             CALM_ACTIVATION_GELU, CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH,
-                                            CALM_ACTIVATION_RELU};
+                                            CALM_ACTIVATION_RELU, CALM_ACTIVATION_RELU2};
     const char *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
     /* The published code of Nomic's BERT names the function with its gate. */
     const int index = calm_option_value_index(names, strcmp(name, "swiglu") == 0 ? "silu" : name);
     if (index < 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, "
-                         "gelu_pytorch_tanh, gelu_new or relu", path, key, name);
+                         "gelu_pytorch_tanh, gelu_new, relu or relu2", path, key, name);
     *out = known[index];
     return CALM_OK;
 }
@@ -121,6 +121,25 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
     return calm_config_activation(ctx, path, root, key, usual, &config->activation);
 }
 
+/* Their number, of some families that of the entries of a list or of the letters of a word, which "num_hidden_layers"
+ * then repeats or leaves out.  CALM_EFORMAT: they differ. */
+static calm_status read_n_blocks(calm_ctx *ctx, const char *path, const calm_json *root, const calm_size_keys *keys,
+                                 calm_config *config)
+{
+    const calm_json *list = config->arch->block_list ? calm_json_get(root, config->arch->block_list) : NULL;
+    const calm_json *word = config->arch->block_word ? calm_json_get(root, config->arch->block_word) : NULL;
+    const bool listed = calm_json_typeof(list) == CALM_JSON_ARRAY;
+    if (!listed && calm_json_typeof(word) != CALM_JSON_STRING)
+        return calm_config_size(ctx, path, root, keys->blocks, NULL, &config->n_blocks);
+    const int64_t n = (int64_t)(listed ? calm_json_size(list) : calm_json_string_length(word));
+    CALM_TRY(calm_config_size(ctx, path, root, keys->blocks, &n, &config->n_blocks));
+    if (n == 0 || config->n_blocks != (size_t)n)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": %lld entries, expected %zu (%s)", path,
+                         listed ? config->arch->block_list : config->arch->block_word, (long long)n,
+                         config->n_blocks, keys->blocks);
+    return CALM_OK;
+}
+
 /* What every family has, with its defaults where the config is silent; also room for what differs by block. */
 static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
@@ -136,7 +155,7 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     double value;
     CALM_TRY(calm_config_size(ctx, path, root, keys->hidden, NULL, &config->hidden));
     CALM_TRY(calm_config_size(ctx, path, root, inner, NULL, &config->inner));
-    CALM_TRY(calm_config_size(ctx, path, root, keys->blocks, NULL, &config->n_blocks));
+    CALM_TRY(read_n_blocks(ctx, path, root, keys, config));
     CALM_TRY(calm_config_size(ctx, path, root, "vocab_size", NULL, &config->vocab));
     CALM_TRY(calm_config_size(ctx, path, root, keys->positions, &positions, &config->max_positions));
     /* Arrays over blocks are allocated below; no real model comes near. */

@@ -10,6 +10,7 @@
 #include "ptq/base/option.h"
 #include "ptq/io/json.h"
 #include "ptq/model/delta.h"
+#include "ptq/model/mamba.h"
 #include "ptq/model/roles.h"
 #include "ptq/tensor/dtype.h"
 
@@ -24,7 +25,8 @@ typedef enum calm_activation {
     CALM_ACTIVATION_SILU,         /* x / (1 + exp(-x))                                            */
     CALM_ACTIVATION_GELU,         /* x/2 (1 + erf(x / sqrt 2))                                    */
     CALM_ACTIVATION_GELU_TANH,    /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))                */
-    CALM_ACTIVATION_RELU,
+    CALM_ACTIVATION_RELU,         /* max(x, 0)                                                    */
+    CALM_ACTIVATION_RELU2,        /* max(x, 0)^2                                                  */
 } calm_activation;
 
 typedef enum calm_qk_norm {
@@ -84,6 +86,14 @@ typedef struct calm_moe_config {
     float jitter;                 /* sparsemixer's eps                                       */
 } calm_moe_config;
 
+/* Of blocks whose mixer is Mamba-2. */
+typedef struct calm_mamba_config {
+    calm_mamba_shape shape;
+    calm_mamba_limits limits;     /* of steps                                                */
+    bool conv_bias;               /* the convolution has one                                 */
+    calm_activation activation;   /* behind the convolution                                  */
+} calm_mamba_config;
+
 /* What may differ between blocks of a model whose blocks are not alike. */
 typedef struct calm_block_shape {
     const calm_kind *kind[CALM_N_SUBLAYERS];    /* kinds of its sublayers; NULL: it has none in this slot */
@@ -102,6 +112,7 @@ struct calm_config {
     size_t n_heads, n_kv, head_dim;   /* query heads, key/value heads, width of each            */
     calm_latent_config latent;        /* rope 0: attention is not latent                        */
     calm_delta_shape delta;           /* of gated delta nets                                    */
+    calm_mamba_config mamba;          /* of Mamba-2                                             */
     size_t conv_width;                /* tokens that short convolutions see                     */
     size_t max_positions, n_types;    /* rows of the position and type embeddings, encoders     */
     size_t position_base;             /* row of the first token's position; not 0: tokens count, padding (id

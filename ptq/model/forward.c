@@ -56,13 +56,14 @@ size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, s
 {
     const size_t workers = calm_size_min(n_windows, n_threads);
     /* The sublayers run one after the other and each gives its memory back. */
-    const size_t attention = calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_ATTENTION, longest, prepared);
+    const calm_config *own = calm_config_at(config, index);
+    const size_t attention = calm_block_sublayer_scratch_bytes(own, CALM_SUBLAYER_ATTENTION, longest, prepared);
     const size_t mlp = config->moe.sparse[index]
                            ? calm_moe_run_scratch_bytes(config, n_windows, longest, expert_bytes, n_threads)
-                           : workers * calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_MLP, longest, prepared);
+                           : workers * calm_block_sublayer_scratch_bytes(own, CALM_SUBLAYER_MLP, longest, prepared);
     const size_t shared = workers * calm_batch_share_bytes(config, longest);
     /* Threads without a window help with those of others. */
-    const size_t helper = calm_block_sublayer_helper_bytes(config, CALM_SUBLAYER_ATTENTION, longest);
+    const size_t helper = calm_block_sublayer_helper_bytes(own, CALM_SUBLAYER_ATTENTION, longest);
     return shared + calm_size_max(workers * attention + (n_threads - workers) * helper, mlp);
 }
 

@@ -109,16 +109,14 @@ static void add_role(const calm_arch *arch, const calm_kind_word *role, word *wo
 {
     const calm_gguf_arch *as = calm_gguf_arch_of(arch);
     const calm_names *names = arch->names;
-    const char *module = names->role[role->role];
-    if (!module)
-        return;
+    const char *module = names->role[role->role], *own = calm_expert_word(names, role->role);
     /* llama.cpp rotates neighbouring channels for these families, so its writers permute rows of q and k. */
-    words[(*n)++] = (word){.module = module, .word = role->word,
-                           .permutes = as && as->permuted ? role->permutes : (char)0};
-    if (role->many && names->moe.experts)
-        words[(*n)++] = (word){.parent = names->moe.experts, .module = last_word(module), .word = role->many,
-                               .experts = true};
-    if (role->shared && names->moe.shared)
+    if (module)
+        words[(*n)++] = (word){.module = module, .word = role->word,
+                               .permutes = as && as->permuted ? role->permutes : (char)0};
+    if (own && role->many && names->moe.experts)
+        words[(*n)++] = (word){.parent = names->moe.experts, .module = own, .word = role->many, .experts = true};
+    if (module && role->shared && names->moe.shared)
         words[(*n)++] = (word){.parent = names->moe.shared, .module = last_word(module), .word = role->shared};
 }
 

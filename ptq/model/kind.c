@@ -203,7 +203,7 @@ const char *calm_job_fused(const calm_names *names, calm_job_kind job)
             n++;
         }
     /* Engines know their own names for it: where a family's are others, they have other fused modules too. */
-    return n > 1 && (!traits->fused_last || strcmp(last, traits->fused_last) == 0) ? traits->fused : NULL;
+    return n > 1 && (!traits->fused_last || calm_arch_listed(traits->fused_last, '|', last)) ? traits->fused : NULL;
 }
 
 bool calm_job_biased(const calm_config *config, calm_job_kind job)
@@ -261,6 +261,13 @@ bool calm_has_role(const calm_config *config, calm_role role)
     if (config->varied && !find_job(kind, calm_role_job(role)))
         return false;
     return !kind || !kind->has || kind->has(config, role);
+}
+
+bool calm_expert_has_role(const calm_config *config, calm_role role, long expert)
+{
+    /* The shared one is like the MLP of a dense block. */
+    const calm_names *names = config->arch->names;
+    return expert >= 0 && names->moe.words ? names->moe.words[role] != NULL : calm_has_role(config, role);
 }
 
 void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)

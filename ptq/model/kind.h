@@ -28,7 +28,7 @@ struct calm_kind_job {
     bool splits;             /* a split layout gives the linears of the role `apart`                               */
     calm_role apart;         /* a separate job                                                                     */
     const char *fused;       /* "qkv_proj": engines hold its linears in one matrix, so in one scheme; NULL: apart  */
-    const char *fused_last;  /* only where its last linear is this module; NULL: always                            */
+    const char *fused_last;  /* only where its last linear is one of these modules, joined by '|'; NULL: always     */
     const char *stays_float; /* why it is left float unless the user names it; NULL: it is quantized               */
 };
 

@@ -47,7 +47,7 @@ size_t calm_mlp_hook_width(const calm_config *config, calm_hook hook, long exper
  * scale. */
 bool calm_mlp_feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out)
 {
-    const bool fused = calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
+    const bool fused = calm_expert_has_role(config, CALM_ROLE_FUSED_GATE_UP, expert);
     size_t hidden, inner;
     (void)job;
     calm_mlp_shape(config, CALM_ROLE_DOWN, expert, &hidden, &inner);
@@ -58,7 +58,7 @@ bool calm_mlp_feed(const calm_config *config, calm_job_kind job, long expert, ca
                        .heads = 1,
                        .width = inner,
                        .readers = 1};
-    return (fused || calm_has_role(config, CALM_ROLE_GATE)) && config->glu_limit == 0;
+    return (fused || calm_expert_has_role(config, CALM_ROLE_GATE, expert)) && config->glu_limit == 0;
 }
 
 /* Every token passes: rows of a window, not those of an expert. */
@@ -73,7 +73,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
 /* As wide as the dense one of this block. */
 static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
 {
-    return calm_mlp_run_scratch_bytes(config, config->inner, n_tokens, prepared);
+    return calm_mlp_run_scratch_bytes(config, CALM_NO_EXPERT, n_tokens, prepared);
 }
 
 /* ---- learning ---- */
@@ -103,7 +103,7 @@ static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_r
 /* What the activation function reads, the other factor, and the input of down. */
 static size_t kept_bytes(const calm_config *config, size_t n_tokens)
 {
-    return calm_mlp_tape_bytes(config, config->inner, n_tokens);
+    return calm_mlp_tape_bytes(config, CALM_NO_EXPERT, n_tokens);
 }
 
 /* Each thread that transforms rows holds one. */
@@ -116,13 +116,13 @@ static size_t workers_bytes(const calm_config *config, size_t n_threads)
 static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
 {
     (void)expert_bytes;
-    return calm_mlp_forward_tape_bytes(config, config->inner, n_tokens) + workers_bytes(config, n_threads);
+    return calm_mlp_forward_tape_bytes(config, CALM_NO_EXPERT, n_tokens) + workers_bytes(config, n_threads);
 }
 
 static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
 {
     (void)expert_bytes;
-    return calm_mlp_back_bytes(config, config->inner, n_tokens) + workers_bytes(config, n_threads);
+    return calm_mlp_back_bytes(config, CALM_NO_EXPERT, n_tokens) + workers_bytes(config, n_threads);
 }
 
 static const calm_kind_back back = {.tape_bytes = sizeof(calm_mlp_tape),

@@ -18,15 +18,16 @@ calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const cha
                              long expert, calm_string_out out)
 {
     const calm_names *names = config->arch->names;
-    /* Of an expert only the last word of a dense module's name is left: "up_proj" of "mlp.up_proj". */
-    const char *module = names->role[role], *dot = strrchr(module, '.');
-    const char *word = dot ? dot + 1 : module;
+    const char *module = names->role[role];
+    if (expert >= 0)
+        return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%ld.%s", prefix, names->blocks, block, names->moe.experts,
+                         expert, calm_expert_word(names, role));
     if (expert == CALM_NO_EXPERT)
         return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s", prefix, names->blocks, block, module);
-    if (expert == CALM_SHARED_EXPERT)
-        return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%s", prefix, names->blocks, block, names->moe.shared, word);
-    return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%ld.%s", prefix, names->blocks, block, names->moe.experts, expert,
-                     word);
+    /* Of the dense module's name only the last word is left: "up_proj" of "mlp.up_proj". */
+    const char *dot = strrchr(module, '.');
+    return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%s", prefix, names->blocks, block, names->moe.shared,
+                     dot ? dot + 1 : module);
 }
 
 /* Where the building is: `out` holds room for everything. */
@@ -87,7 +88,7 @@ static calm_status add_half(calm_ctx *ctx, const builder *b, size_t block, calm_
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
         calm_linear_ref *linear = &out->linears[out->n_linears];
         /* Roles are listed in the order in which a job stacks them, so linears are numbered in that order. */
-        if (calm_role_job(role) != kind || !calm_has_role(config, role) ||
+        if (calm_role_job(role) != kind || !calm_expert_has_role(config, role, expert) ||
             (which != WHOLE && (role == traits->apart) != (which == APART)))
             continue;
         *linear = (calm_linear_ref){

@@ -81,6 +81,9 @@ bool calm_layout_biased(const calm_layout *layout, const calm_job_ref *job);
 /* True when the family, or with a block's config the block, has this role (q_proj or the fused qkv_proj, not both). */
 bool calm_has_role(const calm_config *config, calm_role role);
 
+/* The same of an expert, whose linears may be others than those of its block. */
+bool calm_expert_has_role(const calm_config *config, calm_role role, long expert);
+
 /* First and last + 1 job of what is folded into each other: the attention of a block, its dense MLP, or one expert. */
 void calm_layout_fold_set(const calm_layout *layout, size_t block, calm_sublayer sublayer, long expert, size_t *begin,
                        size_t *end);

@@ -16,6 +16,34 @@ calm_status calm_config_delta(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *root, const bool *otherwise,
                              calm_config *config);
 
+/* Sizes of Mamba-2 by a family's keys; steps have no limits. */
+typedef struct calm_mamba_keys {
+    const char *heads, *head_dim, *groups, *state, *taps, *conv_bias, *bias;
+    int64_t usual_head_dim, usual_groups, usual_state;    /* when absent */
+} calm_mamba_keys;
+calm_status calm_config_mamba_sizes(calm_ctx *ctx, const char *path, const calm_json *root,
+                                    const calm_mamba_keys *keys, calm_config *config);
+
+/* Blocks that "layer_types" calls "linear_attention" or, in older files, "mamba" have it as their mixer; without the
+ * list all. */
+calm_status calm_config_mamba(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* What steps are clamped to, by "time_step_limit". */
+calm_status calm_config_step_limits(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Nemotron-H's blocks, of which each holds one sublayer: "layers_block_type" lists "linear_attention",
+ * "full_attention", "mlp" and "moe", or "hybrid_override_pattern" has their letters M * - E.  Fills moe.sparse. */
+#define CALM_SINGLE_LIST "layers_block_type"
+#define CALM_SINGLE_WORD "hybrid_override_pattern"
+calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Modules of Mamba-2 below `m` ("mamba."), for the initialisers of roles and of plain tensors. */
+#define CALM_MAMBA_ROLES(m) [CALM_ROLE_MAMBA_IN] = m "in_proj", [CALM_ROLE_MAMBA_OUT] = m "out_proj"
+#define CALM_MAMBA_PLAINS(m)                                                                                           \
+    [CALM_PLAIN_MAMBA_CONV] = m "conv1d.weight", [CALM_PLAIN_MAMBA_CONV_BIAS] = m "conv1d.bias",                       \
+    [CALM_PLAIN_MAMBA_A_LOG] = m "A_log", [CALM_PLAIN_MAMBA_DT] = m "dt_bias", [CALM_PLAIN_MAMBA_SKIP] = m "D",        \
+    [CALM_PLAIN_MAMBA_NORM] = m "norm"
+
 /* The modules of both LFM2, for the initialiser of a calm_names. */
 #define CALM_LFM2_MODULES                                                                                              \
     .blocks = "layers", .embed = "embed_tokens", .final_norm = "embedding_norm", .head = "lm_head",                    \

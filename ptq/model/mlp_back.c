@@ -52,7 +52,8 @@ void calm_activate_back(calm_activation activation, size_t n, const float *x, fl
                                      float *dy) = {[CALM_ACTIVATION_SILU] = calm_vec_silu_back,
                                                    [CALM_ACTIVATION_GELU] = calm_vec_gelu_back,
                                                    [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh_back,
-                                                   [CALM_ACTIVATION_RELU] = calm_vec_relu_back};
+                                                   [CALM_ACTIVATION_RELU] = calm_vec_relu_back,
+                                                   [CALM_ACTIVATION_RELU2] = calm_vec_relu2_back};
     functions[activation](n, x, dy);
 }
 
@@ -125,35 +126,46 @@ calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_w
 
 /* ---- memory ---- */
 
-static bool is_fused(const calm_config *config)
+/* Columns of down, and whether gate and up are one matrix. */
+static size_t inner_of(const calm_config *config, long expert, bool *fused)
 {
-    return calm_has_role(config, CALM_ROLE_FUSED_GATE_UP);
+    size_t out, inner;
+    *fused = calm_expert_has_role(config, CALM_ROLE_FUSED_GATE_UP, expert);
+    calm_role_shape(config, CALM_ROLE_DOWN, expert, &out, &inner);
+    return inner;
 }
 
 /* a and b, or a alone. */
-static size_t projected_bytes(const calm_config *config, size_t inner, size_t n)
+static size_t projected_bytes(const calm_config *config, long expert, size_t n)
 {
-    return (is_fused(config) || calm_has_role(config, CALM_ROLE_GATE) ? 2 : 1) * CALM_BYTES(float, n * inner);
+    bool fused;
+    const size_t inner = inner_of(config, expert, &fused);
+    return (fused || calm_expert_has_role(config, CALM_ROLE_GATE, expert) ? 2 : 1) * CALM_BYTES(float, n * inner);
 }
 
-size_t calm_mlp_tape_bytes(const calm_config *config, size_t inner, size_t n)
+size_t calm_mlp_tape_bytes(const calm_config *config, long expert, size_t n)
 {
-    return projected_bytes(config, inner, n) + CALM_BYTES(float, n * inner);
+    bool fused;
+    return projected_bytes(config, expert, n) + CALM_BYTES(float, n * inner_of(config, expert, &fused));
 }
 
-size_t calm_mlp_forward_tape_bytes(const calm_config *config, size_t inner, size_t n)
+size_t calm_mlp_forward_tape_bytes(const calm_config *config, long expert, size_t n)
 {
-    const size_t both = is_fused(config) ? CALM_BYTES(float, n * 2 * inner) : 0, g = CALM_BYTES(float, n * inner);
+    bool fused;
+    const size_t inner = inner_of(config, expert, &fused);
+    const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0, g = CALM_BYTES(float, n * inner);
     /* The fused product and its prepared input are gone before g is there. */
     const size_t first = both + calm_weight_apply_scratch_bytes(config->hidden, n);
     const size_t last = calm_weight_apply_scratch_bytes(inner, n);
     return calm_size_max(first > g ? first - g : 0, last);
 }
 
-size_t calm_mlp_back_bytes(const calm_config *config, size_t inner, size_t n)
+size_t calm_mlp_back_bytes(const calm_config *config, long expert, size_t n)
 {
-    const size_t both = is_fused(config) ? CALM_BYTES(float, n * 2 * inner) : 0;
+    bool fused;
+    const size_t inner = inner_of(config, expert, &fused);
+    const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     /* da and db are of the size of a and b; on top of them at most one product's input is prepared at a time. */
-    return projected_bytes(config, inner, n) + both
+    return projected_bytes(config, expert, n) + both
            + calm_weight_back_scratch_bytes(calm_size_max(inner, config->hidden), n);
 }

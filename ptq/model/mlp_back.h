@@ -21,11 +21,11 @@ calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_w
                           const calm_mlp_tape *tape, const float *dy, float *const dweight[CALM_N_ROLES],
                           float *const dbias[CALM_N_ROLES], float *lengths, float *dh);
 
-/* What the tape takes of ctx->scratch for n rows, and the most that each of the two holds besides; `inner`: columns of
- * down. */
-size_t calm_mlp_tape_bytes(const calm_config *config, size_t inner, size_t n);
-size_t calm_mlp_forward_tape_bytes(const calm_config *config, size_t inner, size_t n);
-size_t calm_mlp_back_bytes(const calm_config *config, size_t inner, size_t n);
+/* What the tape takes of ctx->scratch for n rows, and the most that each of the two holds besides; `expert`: of which
+ * MLP (roles.h). */
+size_t calm_mlp_tape_bytes(const calm_config *config, long expert, size_t n);
+size_t calm_mlp_forward_tape_bytes(const calm_config *config, long expert, size_t n);
+size_t calm_mlp_back_bytes(const calm_config *config, long expert, size_t n);
 
 /* In place from the gradient of y = f(x) to that of x, over n values. */
 void calm_activate_back(calm_activation activation, size_t n, const float *x, float *dy);

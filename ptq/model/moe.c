@@ -201,7 +201,7 @@ size_t calm_moe_experts_scratch_bytes(const calm_config *config, size_t n, size_
 size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens)
 {
     const size_t n = calm_size_min(tokens, CALM_MOE_ROWS);
-    return CALM_BYTES(float, n * config->hidden) + calm_mlp_run_scratch_bytes(config, config->moe.inner, n, false);
+    return CALM_BYTES(float, n * config->hidden) + calm_mlp_run_scratch_bytes(config, 0, n, false);
 }
 
 calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
@@ -328,10 +328,9 @@ static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
 
 size_t calm_moe_end_scratch_bytes(const calm_config *config, size_t n_tokens)
 {
-    const size_t shared = config->moe.shared_inner;
-    return shared ? 2 * CALM_BYTES(float, n_tokens * config->hidden) +
-                        calm_mlp_run_scratch_bytes(config, shared, n_tokens, false)
-                  : 0;
+    return config->moe.shared_inner ? 2 * CALM_BYTES(float, n_tokens * config->hidden) +
+                                          calm_mlp_run_scratch_bytes(config, CALM_SHARED_EXPERT, n_tokens, false)
+                                    : 0;
 }
 
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,

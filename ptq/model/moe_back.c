@@ -261,10 +261,11 @@ size_t calm_moe_tape_bytes(const calm_config *config, size_t n_tokens)
 /* The shared expert's output, gate and tape, and what making them holds besides. */
 static size_t shared_bytes(const calm_config *config, size_t n, size_t besides)
 {
-    const size_t inner = config->moe.shared_inner;
-    return inner ? CALM_BYTES(float, n * config->hidden) + CALM_BYTES(float, n) + calm_mlp_tape_bytes(config, inner, n)
-                       + calm_size_max(calm_mlp_forward_tape_bytes(config, inner, n), besides)
-                 : 0;
+    if (!config->moe.shared_inner)
+        return 0;
+    return CALM_BYTES(float, n * config->hidden) + CALM_BYTES(float, n)
+           + calm_mlp_tape_bytes(config, CALM_SHARED_EXPERT, n)
+           + calm_size_max(calm_mlp_forward_tape_bytes(config, CALM_SHARED_EXPERT, n), besides);
 }
 
 size_t calm_moe_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
@@ -281,13 +282,13 @@ size_t calm_moe_back_bytes(const calm_config *config, size_t n_tokens, size_t ex
     const calm_moe_config *moe = &config->moe;
     const size_t most = calm_moe_most_tokens(moe, n_tokens), rows = CALM_BYTES(float, n_tokens * config->hidden);
     const size_t weights = CALM_BYTES(float, n_tokens * moe->top_k);
-    const size_t expert = 2 * CALM_BYTES(float, most * config->hidden) + calm_mlp_tape_bytes(config, moe->inner, most)
-                          + calm_size_max(calm_mlp_forward_tape_bytes(config, moe->inner, most),
-                                          calm_mlp_back_bytes(config, moe->inner, most));
+    const size_t expert = 2 * CALM_BYTES(float, most * config->hidden) + calm_mlp_tape_bytes(config, 0, most)
+                          + calm_size_max(calm_mlp_forward_tape_bytes(config, 0, most),
+                                          calm_mlp_back_bytes(config, 0, most));
     const size_t experts = calm_moe_all_experts_bytes(config, n_tokens, expert_bytes + expert, n_threads);
     const size_t router = weights + 2 * CALM_BYTES(float, n_tokens * moe->n_experts);
     const size_t shared = shared_bytes(config, n_tokens,
                                        CALM_BYTES(float, n_tokens) + rows
-                                           + calm_mlp_back_bytes(config, moe->shared_inner, n_tokens));
+                                           + calm_mlp_back_bytes(config, CALM_SHARED_EXPERT, n_tokens));
     return weights + calm_size_max(experts, calm_size_max(router, shared));
 }

@@ -213,6 +213,12 @@ CALM_VECTORIZE void calm_vec_relu(size_t n, float *x)
         x[i] = x[i] < 0 ? 0 : x[i];
 }
 
+CALM_VECTORIZE void calm_vec_relu2(size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] < 0 ? 0 : x[i] * x[i];
+}
+
 CALM_VECTORIZE void calm_vec_mul(size_t n, const float *y, float *x)
 {
     for (size_t i = 0; i < n; i++)

@@ -56,6 +56,12 @@ CALM_VECTORIZE void calm_vec_relu_back(size_t n, const float *x, float *dy)
         dy[i] = x[i] > 0 ? dy[i] : 0;
 }
 
+CALM_VECTORIZE void calm_vec_relu2_back(size_t n, const float *x, float *dy)
+{
+    for (size_t i = 0; i < n; i++)
+        dy[i] = x[i] > 0 ? 2.0f * x[i] * dy[i] : 0;
+}
+
 CALM_VECTORIZE void calm_vec_sigmoid_mul_back(size_t n, const float *gate, const float *x, float *dy, float *dgate)
 {
     for (size_t i = 0; i < n; i++) {

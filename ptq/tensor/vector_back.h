@@ -7,11 +7,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* dy[i] *= f'(x[i]) for f = silu, gelu, gelu_tanh and relu (at 0: 0). */
+/* dy[i] *= f'(x[i]) for f = silu, gelu, gelu_tanh, relu (at 0: 0) and relu2. */
 void calm_vec_silu_back(size_t n, const float *x, float *dy);
 void calm_vec_gelu_back(size_t n, const float *x, float *dy);
 void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy);
 void calm_vec_relu_back(size_t n, const float *x, float *dy);
+void calm_vec_relu2_back(size_t n, const float *x, float *dy);
 
 /* Of y = calm_vec_clamped_glu from the operands gate and up: dup, and dgate in place of dy.  What is cut off has no
  * gradient. */

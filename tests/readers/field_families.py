@@ -40,7 +40,7 @@ BOUNDS = {"weights": (1e-5, 1e-4), "activations": (1e-5, 3e-2), "encoders": (1e-
 
 
 # Families whose quantized experts transformers does not read: its run of FOLDER.float is what calm's is compared with.
-FUSED = {"gpt_oss", "gemma4_text", "granitemoe", "qwen3_vl_moe_text"}
+FUSED = {"gpt_oss", "gemma4_text", "granitemoe", "granitemoehybrid", "qwen3_vl_moe_text"}
 CANNOT = {("modernbert", "pack-quantized"), ("gte", "pack-quantized"), ("nomic_bert", "pack-quantized")}
 
 
@@ -68,7 +68,9 @@ def experts_alone(folder):
     """Does transformers hold experts of this family in tensors of all experts, and read no others?"""
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
         config = json.load(stream)
-    return config.get("text_config", config).get("model_type") in FUSED
+    text = config.get("text_config", config)
+    # Granite 4 may have none.
+    return text.get("model_type") in FUSED and text.get("num_local_experts") != 0
 
 
 def load_fused(folder, kind):

@@ -31,4 +31,7 @@ def fuse(values, model):
         values[name] = torch.stack(rows).contiguous()
     for name in [name for name in values if ".experts." in name and not is_fused(name)]:
         del values[name]
+    # Granite's checkpoints have the router one module deeper.
+    for name in [name for name in values if name.endswith(".router.layer.weight")]:
+        values[name.replace(".layer.", ".")] = values.pop(name)
     return values

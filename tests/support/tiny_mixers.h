@@ -1,10 +1,12 @@
-/* Rows of tiny_model.c for families whose blocks mix tokens in more than one way: even blocks have a gated delta net or
- * a short convolution, odd ones attention.  Only tiny_model.c includes it, after the macros that its rows are made
- * of. */
+/* Rows of tiny_model.c for families whose blocks mix tokens in more than one way: even blocks have a gated delta net, a
+ * short convolution or Mamba-2, odd ones attention; or blocks hold one sublayer each.  Only tiny_model.c includes it,
+ * after the macros that its rows are made of. */
 #ifndef CALM_TESTS_TINY_MIXERS_H
 #define CALM_TESTS_TINY_MIXERS_H
 
 #define KEY_DIM 16    /* of a head of a delta net */
+#define STATE   7     /* of Mamba-2               */
+#define GROUPS  2
 #define TAPS    4     /* of a convolution         */
 
 #define DELTA                                                                                                \
@@ -44,10 +46,90 @@ static const tensor_row lfm2_moe[] = {LFM2, LFM2_MLP("feed_forward", 'M', DENSE)
                                       LFM2_MLP("feed_forward.experts.@", 'e', SPARSE),
                                       {L "feed_forward.expert_bias", 'E', 0, SPARSE}, LFM2_HEAD, {0}};
 
+#define MAMBA(m, when)                                                                                       \
+    {m "conv1d.weight", 'x', 't', when}, {m "conv1d.bias", 'x', 0, when}, {m "A_log", 'H', 0, when},         \
+    {m "dt_bias", 'H', 0, when}, {m "D", 'H', 0, when}, {m "norm.weight", 'N', 0, when},                     \
+    {m "in_proj.weight", 'i', 'D', when}, {m "out_proj.weight", 'D', 'N', when}
+#define GRANITE_HYBRID                                                                                       \
+    EMBED, NORMS, MAMBA(L "mamba.", EVEN), {L "self_attn.q_proj.weight", 'Q', 'D', ODD},                     \
+    {L "self_attn.k_proj.weight", 'K', 'D', ODD}, {L "self_attn.v_proj.weight", 'K', 'D', ODD},              \
+    {L "self_attn.o_proj.weight", 'D', 'Q', ODD}, {L "shared_mlp.input_linear.weight", 'u', 'D', ALWAYS},    \
+    {L "shared_mlp.output_linear.weight", 'D', 's', ALWAYS}
+static const tensor_row granite_hybrid[] = {GRANITE_HYBRID, HEAD, {0}};
+static const tensor_row granitemoehybrid[] = {GRANITE_HYBRID,
+                                              {L "block_sparse_moe.router.layer.weight", 'E', 'D', ALWAYS},
+                                              GATED("block_sparse_moe.experts.@", 'M', ALWAYS), HEAD, {0}};
+
+#define N "backbone.layers.#."
+#define NEMOTRON(...)                                                                                        \
+    {"backbone.embeddings.weight", 'V', 'D', ALWAYS}, {N "norm.weight", 'D', 0, ALWAYS}, __VA_ARGS__,        \
+    {"backbone.norm_f.weight", 'D', 0, ALWAYS}, {"lm_head.weight", 'V', 'D', UNTIED}, {0}
+#define PLAIN_MLP(name, inner, when)                                                                         \
+    {N name ".up_proj.weight", inner, 'D', when}, {N name ".down_proj.weight", 'D', inner, when}
+/* Blocks of one sublayer: Mamba-2 and a mixture; attention and an MLP. */
+static const tensor_row nemotron_h[] = {NEMOTRON(MAMBA(N "mixer.", EVEN), {N "mixer.gate.weight", 'E', 'D', ODD},
+                                                 {N "mixer.gate.e_score_correction_bias", 'E', 0, ODD},
+                                                 PLAIN_MLP("mixer.experts.@", 'e', ODD),
+                                                 PLAIN_MLP("mixer.shared_experts", 's', ODD))};
+static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", 'Q', 'D', EVEN},
+                                                     {N "mixer.k_proj.weight", 'K', 'D', EVEN},
+                                                     {N "mixer.v_proj.weight", 'K', 'D', EVEN},
+                                                     {N "mixer.o_proj.weight", 'D', 'Q', EVEN},
+                                                     PLAIN_MLP("mixer", 'M', ODD))};
+
 /* Settings of their configs. */
+#define SINGLES "\"layer_norm_epsilon\": 1e-6, \"mlp_hidden_act\": \"relu2\""
+#define MAMBAS(heads, groups, state)                                                                         \
+    "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 7"
 #define DELTAS(more)                                                                                         \
     ROTARY ", \"linear_num_key_heads\": 2, \"linear_key_head_dim\": 16, \"linear_conv_kernel_dim\": 4" more
 #define CONVS(more)                                                                                          \
     "\"rope_theta\": 10000.0, \"norm_eps\": 1e-6, \"conv_L_cache\": 4" more
+
+#define MAMBA_FAMILIES                                                                                       \
+    {"granite_hybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",                                    \
+     ROTARY GRANITE ", \"num_local_experts\": 0, " MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), \
+     granite_hybrid, NULL, false, NULL},                                                                     \
+    {"granitemoehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",                                  \
+     ROTARY GRANITE ", " MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), granitemoehybrid, NULL, \
+     false, "num_local_experts"},                                                                            \
+    {"nemotron_h", "NemotronHForCausalLM", "nemotron_h",                                                     \
+     SINGLES ", " MAMBAS("mamba_num_heads", "n_groups", "ssm_state_size")                                    \
+     ", \"n_shared_experts\": 1, \"routed_scaling_factor\": 1.5", nemotron_h, NULL, false, "n_routed_experts"}, \
+    {"nemotron_dense", "NemotronHForCausalLM", "nemotron_h", SINGLES, nemotron_dense, NULL, false, NULL}
+
+/* Sizes of Nemotron-H that follow from the model's. */
+static const char *nemotron_text(const tiny_model *model)
+{
+    return test_format(", \"moe_intermediate_size\": %zu, \"moe_shared_expert_intermediate_size\": %zu, "
+                       "\"mamba_head_dim\": %zu", model->expert_inner, model->shared_inner, model->hidden / 2);
+}
+
+/* ", "KEY": ["even", "odd", ..]" for all blocks. */
+static const char *blocks_text(const tiny_model *model, const char *key, const char *even, const char *odd)
+{
+    const char *text = test_format(", \"%s\": [", key);
+    for (size_t i = 0; i < model->n_blocks; i++)
+        text = test_format("%s%s\"%s\"", text, i ? ", " : "", i % 2 ? odd : even);
+    return test_format("%s]", text);
+}
+
+/* Which blocks of a family with these settings have another mixer than attention, and its sizes that follow from the
+ * model's; "" where none has. */
+static const char *mixers_text(const tiny_model *model, const char *family, const char *config)
+{
+    if (strcmp(family, "nemotron_h") == 0)
+        return blocks_text(model, "layers_block_type", "linear_attention", "moe");
+    if (strcmp(family, "nemotron_dense") == 0)
+        return blocks_text(model, "layers_block_type", "full_attention", "mlp");
+    if (strstr(config, "conv_L_cache"))
+        return blocks_text(model, "layer_types", "conv", "full_attention");
+    const char *text = blocks_text(model, "layer_types", "linear_attention", "full_attention");
+    if (strstr(config, "mamba_n_heads"))
+        return test_format("%s, \"shared_intermediate_size\": %zu", text, model->shared_inner);
+    return !strstr(config, "linear_key_head_dim")
+               ? "" : test_format("%s, \"linear_num_value_heads\": %zu, \"linear_value_head_dim\": %zu", text,
+                                  model->n_heads, model->head_dim);
+}
 
 #endif

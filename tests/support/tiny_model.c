@@ -1,5 +1,4 @@
 /* Tiny random checkpoints.
- *
  * The names and shapes stand here as the families' published checkpoints have them, apart from ptq/model, so that a
  * wrong name there is a missing tensor here. */
 #include "tests/support/tiny_model.h"
@@ -30,13 +29,13 @@ typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD
  * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
  * three times D, R buckets of distances, H heads, 2 twice Q; of latent attention q rows of all queries, r and l the
  * ranks of queries and of keys, a rows of kv_a, b of kv_b, o columns of o; of delta nets with as many value heads as Q
- * has and two of KEY_DIM for keys c all channels of the convolution, f those with z, B twice H. */
+ * has and two of KEY_DIM for keys c all channels of the convolution, f those with z, B twice H; of Mamba-2 N twice D, x
+ * all channels of the convolution, i rows of its first linear; u twice s. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
     condition when;
 } tensor_row;
-
 
 #define L "model.layers.#."
 
@@ -221,6 +220,7 @@ static const struct family {
      false, "num_experts"},
     {"lfm2", "Lfm2ForCausalLM", "lfm2", CONVS(", \"block_auto_adjust_ff_dim\": false"), lfm2, NULL, false, NULL},
     {"lfm2_moe", "Lfm2MoeForCausalLM", "lfm2_moe", CONVS(""), lfm2_moe, NULL, false, "num_experts"},
+    MAMBA_FAMILIES,
     {"roberta", "RobertaModel", "roberta", BERTS, roberta, NULL, false, NULL},
     {"distilbert", "DistilBertModel", "distilbert", "\"activation\": \"gelu\"", distilbert, NULL, false, NULL},
     {"mpnet", "MPNetModel", "mpnet", "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12", mpnet, NULL, false, NULL},
@@ -237,13 +237,13 @@ static const struct family {
     {"bert_mlm", "BertForMaskedLM", "bert", BERTS, bert_mlm, NULL, false, NULL},
 };
 
-const char *const tiny_families[] = {"llama",  "mistral", "qwen2",   "qwen3", "qwen2_moe", "qwen3_moe",
-                                     "gemma2", "gemma3",  "phi3",    "olmo2", "mixtral",   "olmoe",
-                                     "glm4_moe", "minimax_m2", "phimoe", "ernie4_5_moe", "gpt_oss",
-                                     "smollm3", "seed_oss", "olmo3", "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4",
-                                     "granite", "granitemoe", "ministral3", "cohere2", "starcoder2",
-                                     "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
-                                     "qwen3_next", "lfm2", "lfm2_moe", "bert", "bert_mlm", NULL};
+const char *const tiny_families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2",
+                                     "gemma3", "phi3", "olmo2", "mixtral", "olmoe", "glm4_moe", "minimax_m2",
+                                     "phimoe", "ernie4_5_moe", "gpt_oss", "smollm3", "seed_oss", "olmo3", "exaone4",
+                                     "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe", "ministral3",
+                                     "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
+                                     "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "granite_hybrid",
+                                     "granitemoehybrid", "nemotron_h", "nemotron_dense", "bert", "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
                                      "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};
@@ -318,6 +318,10 @@ static size_t size_of(const tiny_model *m, char size)
     case 'f': return 4 * KEY_DIM + 2 * q;
     case 'B': return 2 * m->n_heads;
     case '3': return 3 * m->hidden;
+    case 'N': return 2 * m->hidden;
+    case 'x': return 2 * m->hidden + 2 * GROUPS * STATE;
+    case 'i': return 4 * m->hidden + 2 * GROUPS * STATE + m->n_heads;
+    case 'u': return 2 * m->shared_inner;
     case 'R': return 32;
     case 'H': return m->n_heads;
     case 'q': return m->n_heads * (own + turned);
@@ -482,10 +486,12 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
     if (is_latent(family->name))
         rest = latent_text(model, family->name);
     else if (strstr(family->name, "moe") && strcmp(family->name, "olmoe") != 0 && strcmp(family->name, "phimoe") != 0
-        && strcmp(family->name, "granitemoe") != 0)
+        && strncmp(family->name, "granitemoe", 10) != 0)
         rest = test_format(", \"moe_intermediate_size\": %zu", model->expert_inner);
     if (strcmp(family->name, "qwen3_next") == 0)
         rest = test_format("%s, \"moe_intermediate_size\": %zu", rest, model->expert_inner);
+    if (strcmp(family->name, "nemotron_h") == 0)
+        rest = nemotron_text(model);
     if (strcmp(family->name, "lfm2_moe") == 0)
         rest = test_format("%s, \"num_dense_layers\": %zu", rest, model->n_dense);
     if (strcmp(family->name, "qwen2_moe") == 0 || strcmp(family->name, "qwen3_5_moe") == 0
@@ -498,21 +504,6 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
         rest = test_format("%s, \"moe_num_shared_experts\": 1, \"moe_layer_start_index\": %zu", rest, model->n_dense);
     return test_format(", \"%s\": %zu, \"%s\": %zu%s", family->experts, model->n_experts,
                        ernie ? "moe_k" : "num_experts_per_tok", model->top_k, rest);
-}
-
-/* Which blocks have another mixer than attention, and its sizes that follow from the model's; "" where none has. */
-static const char *mixers_text(const tiny_model *model, const struct family *family)
-{
-    const bool delta = strstr(family->config, "linear_key_head_dim");
-    if (!delta && !strstr(family->config, "conv_L_cache"))
-        return "";
-    const char *text = ", \"layer_types\": [";
-    for (size_t i = 0; i < model->n_blocks; i++)
-        text = test_format("%s%s\"%s\"", text, i ? ", " : "",
-                           i % 2 ? "full_attention" : delta ? "linear_attention" : "conv");
-    return !delta ? test_format("%s]", text)
-                  : test_format("%s], \"linear_num_value_heads\": %zu, \"linear_value_head_dim\": %zu", text,
-                                model->n_heads, model->head_dim);
 }
 
 void tiny_model_write_config(const tiny_model *model, const char *dir)
@@ -532,7 +523,7 @@ void tiny_model_write_config(const tiny_model *model, const char *dir)
         model->n_blocks, model->vocab, keys[3], model->n_heads, model->n_kv,
         is_latent(family->name) ? model->hidden / 2 : model->head_dim, N_POSITIONS,
         model->tied ? "true" : "false", dtype,
-        family->config, mixers_text(model, family), model->bias && family->bias ? ", " : "",
+        family->config, mixers_text(model, family->name, family->config), model->bias && family->bias ? ", " : "",
         model->bias && family->bias ? family->bias : "",
         window_text(model, family), experts_text(model, family), model->extra ? ", " : "",
         model->extra ? model->extra : "");

@@ -23,7 +23,8 @@ FOLDERS = {"llama": ["llama"], "mistral": ["mistral"], "qwen2": ["qwen2", "qwen2
            "olmoe": ["olmoe"], "glm4_moe": ["glm4_moe"], "minimax_m2": ["minimax_m2"], "phimoe": ["phimoe"],
            "ernie4_5_moe": ["ernie4_5_moe"], "deepseek_v2": ["deepseek_v2"], "deepseek_v3": ["deepseek_v3"],
            "glm4_moe_lite": ["glm4_moe_lite"], "qwen3_5": ["qwen3_5"], "qwen3_5_moe": ["qwen3_5_moe"],
-           "qwen3_next": ["qwen3_next"], "lfm2": ["lfm2"], "lfm2_moe": ["lfm2_moe"], "bert": ["bert"],
+           "qwen3_next": ["qwen3_next"], "lfm2": ["lfm2"], "lfm2_moe": ["lfm2_moe"], "granitemoehybrid": ["granitemoehybrid"],
+           "nemotron_h": ["nemotron_h"], "bert": ["bert"],
            "roberta": ["roberta"], "xlm_roberta": ["xlm_roberta"],
            "distilbert": ["distilbert"], "mpnet": ["mpnet"], "modernbert": ["modernbert"], "nomic_bert": ["nomic_bert"],
            "gpt_oss": ["gpt_oss"], "gte": ["gte"], "eurobert": ["eurobert"], "embeddinggemma": ["gemma3"]}

@@ -1,5 +1,4 @@
 /* Assembly: folding an input scale into norms, v and up keeps the function of the block.
- *
  * The reference computes with the candidate as it was made: dequantized weights whose input is divided by in_scale. */
 #include "ptq/plan/assemble_impl.h"
 
@@ -192,15 +191,15 @@ static bool starts_with(const char *name, const char *start)
 TEST(powers_of_two_fold_exactly)
 {
     static const char *const schemes[] = {"w4a16_g16", "w4a16_g16_asym", "w8a16", "w8a8", "w8a8_asymact", "w4a4_g16"};
+    const unsigned all = 1u << CALM_JOB_QKV | 1u << CALM_JOB_O | 1u << CALM_JOB_GATE_UP | 1u << CALM_JOB_DOWN;
     tiny_model spec = tiny_default;
     for (int variant = 0; variant < 4; variant++) {
         spec.bias = variant & 1;
         spec.n_kv = variant & 2 ? 1 : 4;
         for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++)
-            for (unsigned set = 1; set <= ALL_JOBS; set++) {
-                const double found = difference(&spec, schemes[s], set, TINY_POWERS_OF_TWO);
-                ck_assert_msg(found <= 1e-6, "%s, jobs %u: %g", schemes[s], set, found);
-            }
+            for (unsigned set = all; set; set = (set - 1) & all)
+                ck_assert_msg(difference(&spec, schemes[s], set, TINY_POWERS_OF_TWO) <= 1e-6, "%s, jobs %u", schemes[s],
+                              set);
     }
 }
 END_OF_TEST
@@ -290,12 +289,13 @@ TEST(folding_into_bfloat16)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
         tiny_model spec = tiny_of(tiny_families[f]);
-        const bool mixture = strstr(spec.family, "moe") != NULL;
+        const bool mixture = strstr(spec.family, "moe");
         for (int variant = 0; variant < 2; variant++) {
             spec.dtype = variant ? CALM_BF16 : CALM_F32;
             const double found = difference(
                 &spec, "w4a16_g16", mixture ? 1u << CALM_JOB_GATE_UP | 1u << CALM_JOB_DOWN : ALL_JOBS, TINY_GENERAL);
-            ck_assert_msg(found <= 16 * 0x1p-9 && found > 1e-6, "%s: %g", spec.family, found);
+            const bool some = found > 1e-6 || starts_with(spec.family, "nemotron");    /* a plain MLP alone */
+            ck_assert_msg(found <= 16 * 0x1p-9 && some, "%s: %g", spec.family, found);
         }
     }
 }
@@ -367,15 +367,15 @@ TEST(jobs_that_can_absorb)
     for (size_t f = 0; tiny_families[f]; f++) {
         const tiny_model spec = tiny_of(tiny_families[f]);
         const char *name = starts_with(spec.family, "bert") ? "bert" : spec.family;
-        const bool gated = !calm_arch_listed("bert roberta distilbert mpnet starcoder2 gpt_oss", ' ', name);
-        const bool post_norm = calm_arch_listed(
-            "bert roberta distilbert mpnet nomic_bert gte olmo2 olmo3 exaone4 cohere2", ' ', name);
+        const bool old = calm_arch_listed("bert roberta distilbert mpnet", ' ', name);
+        const bool gated = !old && !calm_arch_listed("starcoder2 gpt_oss nemotron_h nemotron_dense", ' ', name);
+        const bool post_norm = old || calm_arch_listed("nomic_bert gte olmo2 olmo3 exaone4 cohere2", ' ', name);
         calm_model *model;
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
-        const bool mixture = calm_config_is_mixture(calm_model_config(model));
         const bool expected[CALM_N_JOBS] = {
             [CALM_JOB_QKV] = !post_norm, [CALM_JOB_QKV_A] = true, [CALM_JOB_O] = true, [CALM_JOB_DOWN] = gated,
-            [CALM_JOB_GATE_UP] = !post_norm && !mixture, [CALM_JOB_CONV_IN] = true, [CALM_JOB_CONV_OUT] = true};
+            [CALM_JOB_GATE_UP] = !post_norm && !calm_config_is_mixture(calm_model_config(model)),
+            [CALM_JOB_CONV_IN] = true, [CALM_JOB_CONV_OUT] = true, [CALM_JOB_MAMBA_IN] = true};
         for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++) {
             const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
             const bool bare = !strcmp(name, "modernbert") && job->block == 0 && job->kind == CALM_JOB_QKV;

@@ -214,7 +214,7 @@ static void check_memory(const char *family, size_t tokens, bool prepared)
               calm_block_sublayer_scratch_bytes(config, CALM_SUBLAYER_MLP, tokens, prepared));
     ck_memory(calm_mlp_run(ctx, config, block.weight, x, tokens, y, NULL,
                            &(calm_observation){.expert = CALM_NO_EXPERT}), 0,
-              calm_mlp_run_scratch_bytes(config, config->inner, tokens, prepared));
+              calm_mlp_run_scratch_bytes(config, CALM_NO_EXPERT, tokens, prepared));
     ck_memory(calm_weight_apply(ctx, &block.weight[CALM_ROLE_O], x, tokens, y), 0,
               prepared ? calm_weight_apply_scratch_bytes(config->n_heads * config->head_dim, tokens) : 0);
     calm_model_close(model);

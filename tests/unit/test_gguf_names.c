@@ -26,7 +26,8 @@ TEST(both_ways)
         const calm_arch *arch = calm_model_config(model)->arch;
         const calm_safetensors *set = calm_model_tensors(model);
         const bool has_none = calm_arch_listed("phi3 deepseek_v2 deepseek_v3 glm4_moe_lite qwen3_5 qwen3_5_moe "
-                                               "qwen3_next lfm2_moe bert bert_mlm", ' ',
+                                               "qwen3_next lfm2_moe granite_hybrid granitemoehybrid "
+                                               "nemotron_h nemotron_dense bert bert_mlm", ' ',
                                                tiny_families[f]);    /* no files of these */
         ck_assert_msg(!calm_gguf_arch_of(arch) == has_none, "%s", tiny_families[f]);
         for (size_t i = 0; calm_gguf_arch_of(arch) && i < calm_safetensors_count(set); i++) {

@@ -241,6 +241,33 @@ TEST(files_are_read_up_to_a_limit)
 }
 END_OF_TEST
 
+/* What Python writes of floats, but not in strings; all else is as wrong as before. */
+TEST(floats_of_python)
+{
+    const char *path = test_format("%s/a.json", test_directory());
+    static const char text[] = "{\"a\": [0.0, Infinity, -Infinity, NaN], \"Infinity \\\" NaN\": \"NaN\\\\\", "
+                               "\"b\": NaN}";
+    static const char *const wrong[] = {"[Infinity", "[Infinit]", "[+Infinity]", "Infinity]", "[NaN1]", "[\"Infinity]",
+                                        "{NaN: 1}"};
+    calm_json *root;
+    ck_ok(calm_write_file(ctx, path, text, strlen(text)));
+    ck_ok(calm_json_read(ctx, path, 200, &root));
+    const calm_json *list = calm_json_get(root, "a");
+    static const char *const expected[] = {"", "Infinity", "-Infinity", "NaN"};
+    ck_assert_uint_eq(calm_json_size(list), 4);
+    for (size_t i = 1; i < 4; i++)
+        ck_assert_str_eq(calm_json_string(calm_json_get(calm_json_at(list, i), "__float__"), "?"), expected[i]);
+    ck_assert_str_eq(calm_json_string(calm_json_get(root, "Infinity \" NaN"), "?"), "NaN\\");
+    ck_assert_str_eq(calm_json_string(calm_json_get(calm_json_get(root, "b"), "__float__"), "?"), "NaN");
+    calm_json_free(root);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ck_ok(calm_write_file(ctx, path, wrong[i], strlen(wrong[i])));
+        ck_fails(calm_json_read(ctx, path, 200, &root), CALM_EFORMAT, "a.json: not valid JSON");
+        ck_assert_ptr_null(root);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("json",
@@ -248,5 +275,6 @@ int main(void)
                                        values_are_read_by_type_with_a_fallback, members_are_walked_in_document_order,
                                        checked_integers, checked_numbers_booleans_and_strings,
                                        members_become_what_their_types_say, what_is_built_is_written_in_order,
-                                       numbers_survive_writing_and_reading, files_are_read_up_to_a_limit, NULL});
+                                       numbers_survive_writing_and_reading, files_are_read_up_to_a_limit,
+                                       floats_of_python, NULL});
 }

@@ -95,7 +95,7 @@ static void check_set(const calm_kind *kind, const calm_model *model, size_t blo
     }
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         ck_assert_uint_eq(times[role], calm_slot_has_job(config, slot, calm_role_job(role)) &&
-                                           calm_has_role(config, role));
+                                           calm_expert_has_role(config, role, expert));
     ck_assert_uint_eq(listed, kind->n_jobs);
     /* Both ends are as wide as the residual. */
     ck_assert_uint_eq(layout->jobs[begin].in, config->hidden);
@@ -129,7 +129,7 @@ static void check_feed(const calm_model *model, const calm_job_ref *job, const c
     const calm_config *config = calm_config_at(calm_model_config(model), job->block);
     size_t out, in, *read;
     calm_role_shape(config, feed->role, job->expert, &out, &in);
-    ck_assert(calm_has_role(config, feed->role) && feed->readers > 0);
+    ck_assert(calm_expert_has_role(config, feed->role, job->expert) && feed->readers > 0);
     ck_assert_uint_eq(calm_feed_rows(feed) * feed->readers, job->in);
     ck_ok(CALM_NEW(ctx, ctx->scratch, read, job->in));
     for (size_t k = 0; k < calm_feed_rows(feed); k++) {

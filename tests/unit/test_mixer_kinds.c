@@ -1,6 +1,6 @@
-/* Blocks whose mixer is a gated delta net or a short convolution: their hook points, what each job's candidates are
- * scored on, and the memory that they say they take.  Their numbers are those of the reference fixtures
- * (golden.test_model_fixtures) and of test_delta.c, test_convolution.c. */
+/* Blocks whose mixer is a gated delta net, a short convolution or Mamba-2: their hook points, what each job's
+ * candidates are scored on, and the memory that they say they take.  Their numbers are those of the reference fixtures
+ * (golden.test_model_fixtures) and of test_delta.c, test_convolution.c, test_mamba.c. */
 #include "ptq/model/block.h"
 
 #include "ptq/base/rng.h"
@@ -16,7 +16,8 @@
 
 #include "tests/support/seen_hooks.h"
 
-static const char *const families[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe"};
+static const char *const families[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "granite_hybrid",
+                                      "granitemoehybrid", "nemotron_h"};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 typedef struct fixture {
@@ -50,7 +51,7 @@ TEST(hook_points)
         open_fixture(families[i], &f);
         const calm_config *config = f.block.config;
         const calm_kind *kind = calm_block_kind(&f.block, CALM_SUBLAYER_ATTENTION);
-        ck_assert_str_eq(kind->name, i < 3 ? "delta" : "conv");
+        ck_assert_str_eq(kind->name, i < 3 ? "delta" : i < 5 ? "conv" : "mamba");
         memcpy(x, f.x, sizeof x);
         ck_ok(calm_block_sublayer(ctx, &f.block, CALM_SUBLAYER_ATTENTION, &f.rope, x, &span,
                                   &(calm_observer){keep, &all}));
@@ -89,6 +90,28 @@ TEST(what_gates_show)
         }
         calm_model_close(f.model);
     }
+}
+END_OF_TEST
+
+/* Time does not run backwards, and the memory fades by the step times a rate of each head. */
+TEST(what_steps_show)
+{
+    const calm_span span = {.window = 4, .n_tokens = TOKENS};
+    static seen all;
+    fixture f;
+    float y[TOKENS * HIDDEN];
+    open_fixture("granite_hybrid", &f);
+    ck_ok(calm_block_kind(&f.block, CALM_SUBLAYER_ATTENTION)->run(ctx, &f.block, &f.rope, f.x, &span, y,
+                                                                   &(calm_observer){keep, &all}));
+    const size_t heads = f.block.config->mamba.shape.n_heads;
+    for (size_t i = 0; i < TOKENS * heads; i++) {
+        const double step = (double)all.x[CALM_HOOK_MAMBA_STEP][i], decay = (double)all.x[CALM_HOOK_MAMBA_DECAY][i];
+        const double rate = exp((double)f.block.plain[CALM_PLAIN_MAMBA_A_LOG].w[i % heads]);
+        ck_assert(step > 0);
+        ck_near(decay, -rate * step, 1e-6 * rate * step);
+        ck_assert(all.x[CALM_HOOK_MAMBA_STATE][i] > 0);
+    }
+    calm_model_close(f.model);
 }
 END_OF_TEST
 
@@ -183,11 +206,22 @@ TEST(plain_tensors_are_checked)
     spec.missing = NULL;
     spec.transposed = "model.layers.0.conv.conv.weight";
     ck_fails(calm_model_open(ctx, tiny_model_write(&spec), &model), CALM_EFORMAT, "model.layers.0.conv.conv.weight");
+    static const char *const of_mamba[] = {"conv1d.weight", "conv1d.bias", "A_log", "D", "dt_bias", "norm.weight",
+                                           "in_proj.weight", "out_proj.weight"};
+    for (size_t i = 0; i < 8; i++) {
+        spec = tiny_of("granite_hybrid");
+        spec.missing = test_format("model.layers.0.mamba.%s", of_mamba[i]);
+        ck_fails(calm_model_open(ctx, tiny_model_write(&spec), &model), CALM_ENOTFOUND, spec.missing);
+    }
+    spec.missing = NULL;
+    spec.transposed = "model.layers.0.mamba.in_proj.weight";
+    ck_fails(calm_model_open(ctx, tiny_model_write(&spec), &model), CALM_EFORMAT, "mamba_d_state (ssm_state_size)");
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("mixer_kinds", (const TTest *[]){hook_points, what_gates_show, same_bytes, causal, memory,
+    return run_tests("mixer_kinds", (const TTest *[]){hook_points, what_gates_show, what_steps_show, same_bytes, causal,
+                                                      memory,
                                                       plain_tensors_are_checked, NULL});
 }

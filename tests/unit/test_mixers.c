@@ -3,6 +3,7 @@
 
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 
 static const char *const deltas[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next"};
 static const char *const convs[] = {"lfm2", "lfm2_moe"};
@@ -147,8 +148,192 @@ TEST(other_keys_of_lfm2)
 }
 END_OF_TEST
 
+/* ---- Mamba-2 ---- */
+
+static const char *const granite = "granitemoehybrid";
+
+TEST(blocks_of_granite)
+{
+    calm_config config = config_with(granite, "_", "0");
+    ck_assert_str_eq(mixers(&config), "ma");
+    ck_assert_uint_eq(config.mamba.shape.n_heads, 4);
+    ck_assert_uint_eq(config.mamba.shape.head_dim, 16);
+    ck_assert_uint_eq(config.mamba.shape.state_dim, 7);
+    ck_assert(config.conv_width == 4 && config.mamba.conv_bias && config.moe.sparse[0] && config.moe.sparse[1]);
+    ck_assert(config.inner == config.moe.shared_inner && config.moe.norm_top_k && config.no_rope[1]);
+    /* Words of published files, and none: then no block attends. */
+    config = config_with(granite, "layer_types", "[\"attention\", \"mamba\"]");
+    ck_assert_str_eq(mixers(&config), "am");
+    config = config_with(granite, "layer_types", "null");
+    ck_assert_str_eq(mixers(&config), "mm");
+    config_refuses(granite, "layer_types", "[\"mamba\"]", CALM_EFORMAT, "1 entries, expected 2");
+    config_refuses(granite, "layer_types", "[\"mamba\", \"conv\"]", CALM_EUNSUPPORTED,
+                   "\"layer_types\"[1]: expected \"full_attention\" or \"linear_attention\", found \"conv\"");
+    config = config_with(granite, "num_local_experts", "0");
+    ck_assert(!calm_config_is_mixture(&config) && config.moe.n_experts == 0);
+    config_refuses(granite, "num_local_experts", "-1", CALM_EFORMAT, "num_local_experts");
+    config_refuses(granite, "num_local_experts", NULL, CALM_EFORMAT, "num_local_experts");
+    config_refuses(granite, "shared_intermediate_size", "0", CALM_EFORMAT, "shared_intermediate_size");
+}
+END_OF_TEST
+
+TEST(positions_of_granite)
+{
+    ck_assert(!config_with(granite, "position_embedding_type", "\"rope\"").no_rope);
+    ck_assert(config_with(granite, "position_embedding_type", "\"nope\"").no_rope[0]);
+    ck_assert(config_with(granite, "position_embedding_type", "null").no_rope[0]);
+    config_refuses(granite, "position_embedding_type", "\"alibi\"", CALM_EUNSUPPORTED, "found \"alibi\"");
+    config_refuses(granite, "normalization_function", "\"layernorm\"", CALM_EUNSUPPORTED, "normalization_function");
+    config_with(granite, "normalization_function", "\"rmsnorm\"");
+    config_with(granite, "mamba_chunk_size", "256");
+}
+END_OF_TEST
+
+TEST(sizes_of_mamba)
+{
+    static const char *const keys[] = {"mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state",
+                                       "mamba_d_conv", "mamba_expand"};
+    static const char *const wrong[] = {"0", "-1", "4.5", "\"4\"", "99999999999"};
+    for (size_t k = 0; k < 6; k++)
+        for (size_t w = 0; w < 5; w++)
+            config_refuses(granite, keys[k], wrong[w], CALM_EFORMAT, keys[k]);
+    ck_assert_uint_eq(config_with(granite, "mamba_d_head", "\"auto\"").mamba.shape.head_dim, 16);
+    ck_assert_uint_eq(config_with(granite, "mamba_d_head", "16").mamba.shape.head_dim, 16);
+    config_refuses(granite, "mamba_d_head", "8", CALM_EFORMAT,
+                   "\"mamba_d_head\": expected mamba_expand hidden_size / mamba_n_heads (16), found 8");
+    config_refuses(granite, "mamba_n_heads", "3", CALM_EFORMAT, "expected a divisor of mamba_expand hidden_size (64)");
+    config_refuses(granite, "mamba_n_groups", "3", CALM_EFORMAT,
+                   "\"mamba_n_heads\": expected a multiple of mamba_n_groups (3), found 4");
+    config_refuses(granite, "mamba_d_state", "16777216", CALM_EFORMAT, "rows");
+    const calm_config biased = config_with(granite, "mamba_proj_bias", "true");
+    ck_assert(biased.bias[CALM_ROLE_MAMBA_IN] && biased.bias[CALM_ROLE_MAMBA_OUT] && !biased.bias[CALM_ROLE_Q]);
+    ck_assert(!config_with(granite, "mamba_conv_bias", "false").mamba.conv_bias);
+}
+END_OF_TEST
+
+TEST(limits_of_steps)
+{
+    static const char *const wrong[] = {"[]", "[0.0]", "3", "[0.1, 0.0]", "[-1, 2]", "[\"0\", 1]", "[0, 1, 2]",
+                                        "[0, {\"__float__\": \"NaN\"}]", "{}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        config_refuses(granite, "time_step_limit", wrong[i], CALM_EFORMAT, "time_step_limit");
+    calm_mamba_limits limits = config_with(granite, "time_step_limit", "[0.5, 2]").mamba.limits;
+    ck_assert(limits.least == 0.5f && limits.most == 2);
+    limits = config_with(granite, "time_step_limit", "[0.0, {\"__float__\": \"Infinity\"}]").mamba.limits;
+    ck_assert(limits.least == 0 && limits.most == INFINITY);
+    limits = config_with(granite, "time_step_limit", NULL).mamba.limits;
+    ck_assert(limits.least == 0 && limits.most == INFINITY);
+}
+END_OF_TEST
+
+/* ---- blocks of one sublayer ---- */
+
+static const char *const single = "nemotron_h";
+
+/* "m-": Mamba-2 and nothing, "-r": nothing and a mixture. */
+static const char *sublayers(const calm_config *config)
+{
+    const char *text = "";
+    for (size_t i = 0; i < config->n_blocks; i++)
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+            const calm_kind *kind = calm_kind_at(config, i, s);
+            text = test_format("%s%s%c", text, i && !s ? " " : "", !kind ? '-' : kind->routed ? 'r' : kind->name[0]);
+        }
+    return text;
+}
+
+TEST(single_blocks)
+{
+    calm_config config = config_with(single, "_", "0");
+    ck_assert_str_eq(sublayers(&config), "m- -r");
+    ck_assert(config.activation == CALM_ACTIVATION_RELU2 && config.mamba.activation == CALM_ACTIVATION_SILU);
+    ck_assert(config.mamba.limits.least == 0.001f && config.mamba.limits.most == INFINITY);
+    ck_assert(config.rope[CALM_ROPE_GLOBAL].rotary == 0 && config.moe.choice_bias && config.moe.scale == 1.5f);
+    config = config_with(single, "layers_block_type", "[\"attention\", \"mlp\"]");
+    ck_assert_str_eq(sublayers(&config), "a- -m");
+    ck_assert(config.moe.n_experts == 0 && !config.moe.sparse[1]);
+    config_refuses(single, "layers_block_type", "[\"mamba\", \"conv\"]", CALM_EUNSUPPORTED,
+                   "\"layers_block_type\"[1]: expected \"linear_attention\", \"full_attention\", \"mlp\" or \"moe\", "
+                   "found \"conv\"");
+    config_refuses(single, "layers_block_type", "[\"mamba\"]", CALM_EFORMAT,
+                   "1 entries, expected 2 (num_hidden_layers)");
+    config_refuses(single, "layers_block_type", "[]", CALM_EFORMAT, "0 entries");
+    config_refuses(single, "layers_block_type", "7", CALM_EFORMAT, "layers_block_type");
+    config_refuses(single, "layers_block_type", NULL, CALM_EFORMAT, "layers_block_type");
+}
+END_OF_TEST
+
+/* The config with this pattern, and with the list or without. */
+static calm_config with_pattern(const char *pattern, bool list)
+{
+    tiny_model spec = tiny_of(single);
+    const char *dir = test_directory();
+    calm_json *root, *nothing;
+    calm_config config;
+    spec.extra = test_format("\"hybrid_override_pattern\": \"%s\"", pattern);
+    tiny_model_write_config(&spec, dir);
+    ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 20, &root));
+    ck_ok(calm_json_parse(ctx, "null", "[null]", 6, &nothing));
+    if (!list)
+        calm_json_set(root, "layers_block_type", calm_json_copy(calm_json_at(nothing, 0)));
+    ck_ok(calm_config_read(ctx, dir, root, &config));
+    calm_json_free(nothing);
+    calm_json_free(root);
+    return config;
+}
+
+/* The published spelling, and a file without the number of blocks. */
+TEST(single_words)
+{
+    static const struct {
+        const char *pattern, *found;
+    } cases[] = {{"ME", "m- -r"}, {"*-", "a- -m"}, {"-M", "-m m-"}};
+    for (size_t i = 0; i < 3; i++) {
+        calm_config config = with_pattern(cases[i].pattern, false);
+        ck_assert_str_eq(sublayers(&config), cases[i].found);
+        /* The list wins where both are given. */
+        config = with_pattern(cases[i].pattern, true);
+        ck_assert_str_eq(sublayers(&config), "m- -r");
+    }
+    ck_assert_uint_eq(config_with(single, "num_hidden_layers", NULL).n_blocks, 2);
+}
+END_OF_TEST
+
+TEST(single_keys)
+{
+    static const struct {
+        const char *key, *value;
+    } changes[] = {{"attention_bias", "true"}, {"sliding_window", "12"}, {"mlp_bias", "true"},
+                   {"moe_latent_size", "16"},  {"n_shared_experts", "2"}, {"mlp_hidden_act", "\"tanh\""},
+                   {"mamba_hidden_act", "\"tanh\""}},
+      wrong[] = {{"n_group", "2"},         {"topk_group", "2"},        {"mamba_num_heads", "0"},
+                 {"mamba_num_heads", "3"}, {"mamba_head_dim", "0"},  {"ssm_state_size", "-1"},
+                 {"conv_kernel", "0"},     {"n_groups", "0"},
+                 {"time_step_min", "-1"},  {"n_routed_experts", "0"},  {"use_bias", "1"},
+                 {"moe_shared_expert_intermediate_size", "0"}};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
+        config_refuses(single, changes[i].key, changes[i].value, CALM_EUNSUPPORTED, changes[i].key);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        config_refuses(single, wrong[i].key, wrong[i].value, CALM_EFORMAT, wrong[i].key);
+    config_with(single, "rope_theta", "10000");
+    config_with(single, "partial_rotary_factor", "1.0");
+    config_with(single, "rescale_prenorm_residual", "true");
+    config_with(single, "residual_in_fp32", "true");
+    config_with(single, "time_step_limit", "[0.0, {\"__float__\": \"Infinity\"}]");
+    config_with(single, "use_mamba_kernels", "true");
+    config_with(single, "chunk_size", "128");
+    config_with(single, "expand", "2");
+    ck_assert(config_with(single, "use_bias", "true").bias[CALM_ROLE_MAMBA_OUT]);
+    ck_assert(!config_with(single, "use_conv_bias", "false").mamba.conv_bias);
+    ck_assert(config_with("nemotron_dense", "mlp_bias", "true").bias[CALM_ROLE_UP]);
+    ck_assert(config_with(single, "time_step_min", "0.25").mamba.limits.least == 0.25f);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("mixers", (const TTest *[]){kinds_of_blocks, lists, sizes, published_keys, adjusted_width,
-                                                 other_keys_of_lfm2, NULL});
+                                                 other_keys_of_lfm2, blocks_of_granite, positions_of_granite,
+                                                 sizes_of_mamba, limits_of_steps, single_blocks, single_words,
+                                                 single_keys, NULL});
 }

@@ -1,0 +1,235 @@
+/* Mamba-2: the mixer of blocks of "mamba" or "linear_attention" of Granite 4 and Nemotron-H.
+ *
+ *   [z | xBC | dt] = W_in h    [x | B | C] = act(conv(xBC) + b)    step = softplus(dt + dt_bias) within limits
+ *   y = W_out (RMSNorm(o silu(z)) w),    o the scan of x, B, C, step and decay = -exp(A_log) step (mamba.h)
+ *
+ * The norm is over groups of channels, as many as B and C have.
+ *
+ * References: arXiv 2405.21060; transformers' modeling_granitemoehybrid.py, modeling_nemotron_h.py. */
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/model/block.h"
+#include "ptq/model/convolution.h"
+#include "ptq/model/kind.h"
+
+/* Widths of what is made of a token. */
+typedef struct widths {
+    size_t value;    /* all of z, of x and of o               */
+    size_t group;    /* all of B, which is all of C           */
+    size_t conv;     /* x, B and C together                   */
+    size_t all;      /* rows of the first linear              */
+} widths;
+
+static widths widths_of(const calm_config *config)
+{
+    const calm_mamba_shape *shape = &config->mamba.shape;
+    const size_t value = shape->n_heads * shape->head_dim, group = shape->n_groups * shape->state_dim;
+    return (widths){value, group, value + 2 * group, 2 * value + 2 * group + shape->n_heads};
+}
+
+/* Rows of one window on their way; all in ctx->scratch. */
+typedef struct rows {
+    float *all;               /* [n, all]: what the first linear gives   */
+    float *convolved;         /* [n, conv]                               */
+    float *step, *decay;      /* [n, n_heads]                            */
+    float *y, *norms;         /* [n, value]; [n, n_heads]                */
+} rows;
+
+static calm_status new_rows(calm_ctx *ctx, const calm_config *config, size_t n, rows *r)
+{
+    const widths w = widths_of(config);
+    const size_t gates = n * config->mamba.shape.n_heads;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->all, n * w.all));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->convolved, n * w.conv));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->step, gates));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->decay, gates));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->norms, gates));
+    return CALM_NEW_RAW(ctx, ctx->scratch, r->y, n * w.value);
+}
+
+/* x [n, width] at one of this kind's hook points. */
+static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const calm_span *span, calm_hook hook,
+                           const float *x, size_t width)
+{
+    const calm_observation seen = {hook, CALM_NO_EXPERT, span->window, x, span->n_tokens, width, NULL};
+    return calm_observe(observer, ctx, &seen);
+}
+
+/* Columns of z as separate rows, which observers read. */
+static calm_status observe_gate(calm_ctx *ctx, const calm_observer *observer, const calm_span *span, const rows *r,
+                                const widths *w)
+{
+    float *z;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (!observer || !observer->fn)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, span->n_tokens * w->value));
+    for (size_t t = 0; t < span->n_tokens; t++)
+        memcpy(z + t * w->value, r->all + t * w->all, w->value * sizeof *z);
+    return observe(ctx, observer, span, CALM_HOOK_MAMBA_GATE, z, w->value);
+}
+
+/* What the scan reads: x, B and C behind the convolution, steps and decays. */
+static calm_status prepare(calm_ctx *ctx, const calm_block *block, const calm_span *span,
+                           const calm_observer *observer, const rows *r)
+{
+    const calm_config *config = block->config;
+    const calm_mamba_config *mamba = &config->mamba;
+    const widths w = widths_of(config);
+    const size_t n = span->n_tokens, heads = mamba->shape.n_heads;
+    const calm_convolution conv = {w.conv, config->conv_width, block->plain[CALM_PLAIN_MAMBA_CONV].w,
+                                   block->plain[CALM_PLAIN_MAMBA_CONV_BIAS].w, calm_activation_of(mamba->activation)};
+    CALM_TRY(observe_gate(ctx, observer, span, r, &w));
+    CALM_TRY(calm_convolution_run(ctx, &conv, r->all + w.value, w.all, n, r->convolved));
+    CALM_TRY(calm_mamba_steps(ctx, n, heads, r->all + w.value + w.conv, w.all, block->plain[CALM_PLAIN_MAMBA_A_LOG].w,
+                              block->plain[CALM_PLAIN_MAMBA_DT].w, mamba->limits, r->step, r->decay));
+    CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STEP, r->step, heads));
+    return observe(ctx, observer, span, CALM_HOOK_MAMBA_DECAY, r->decay, heads);
+}
+
+/* The whole sublayer: it has no rotary embedding, positions are the order of tokens. */
+static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
+                       const calm_span *span, float *out, const calm_observer *observer)
+{
+    const calm_config *config = block->config;
+    const calm_mamba_shape *shape = &config->mamba.shape;
+    const widths w = widths_of(config);
+    const size_t n = span->n_tokens;
+    rows r;
+    (void)rope;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_IN, h, config->hidden));
+    CALM_TRY(new_rows(ctx, config, n, &r));
+    CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_MAMBA_IN], h, n, r.all));
+    CALM_TRY(prepare(ctx, block, span, observer, &r));
+    const calm_mamba_rows in = {r.convolved, r.convolved + w.value, r.convolved + w.value + w.group, w.conv, n, r.step,
+                                r.decay, block->plain[CALM_PLAIN_MAMBA_SKIP].w};
+    /* The norms of the memory cost some products of vectors, and nobody else asks for them. */
+    CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, r.y, observer && observer->fn ? r.norms : NULL));
+    CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STATE, r.norms, shape->n_heads));
+    CALM_TRY(calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, r.all, w.all,
+                             r.y));
+    CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_OUT_IN, r.y, w.value));
+    return calm_weight_apply(ctx, &block->weight[CALM_ROLE_MAMBA_OUT], r.y, n, out);
+}
+
+/* Products with the memory, two of a token; those of a chunk with each other; the convolution. */
+static double operations(const calm_config *config, double window)
+{
+    const calm_mamba_shape *shape = &config->mamba.shape;
+    const widths w = widths_of(config);
+    const double chunk = window < (double)CALM_MAMBA_CHUNK ? window : (double)CALM_MAMBA_CHUNK;
+    const double memory = 4 * (double)(w.value * shape->state_dim);
+    return memory + 2 * chunk * (double)(w.value + w.group) + 2 * (double)(w.conv * config->conv_width);
+}
+
+static size_t helper_bytes(const calm_config *config, size_t n_tokens)
+{
+    return calm_mamba_head_bytes(&config->mamba.shape, n_tokens, CALM_MAMBA_CHUNK);
+}
+
+/* All rows, and the largest of what the steps hold one after the other. */
+static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
+{
+    const widths w = widths_of(config);
+    const size_t own = CALM_BYTES(float, n_tokens * w.all) + CALM_BYTES(float, n_tokens * w.conv)
+                       + CALM_BYTES(float, n_tokens * w.value)
+                       + 3 * CALM_BYTES(float, n_tokens * config->mamba.shape.n_heads);
+    const size_t gate = CALM_BYTES(float, n_tokens * w.value);
+    const size_t scan = calm_mamba_scan_bytes(&config->mamba.shape, n_tokens, CALM_MAMBA_CHUNK)
+                        + helper_bytes(config, n_tokens);
+    const size_t inputs =
+        prepared ? calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
+                                 calm_weight_apply_scratch_bytes(w.value, n_tokens)) : 0;
+    return own + calm_size_max(calm_size_max(gate, scan),
+                               calm_size_max(inputs, calm_convolution_bytes(w.conv, config->conv_width)));
+}
+
+/* ---- table ---- */
+
+static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
+{
+    const widths w = widths_of(config);
+    (void)expert;
+    *out = role == CALM_ROLE_MAMBA_IN ? w.all : config->hidden;
+    *in = role == CALM_ROLE_MAMBA_IN ? config->hidden : w.value;
+}
+
+/* Keys of either family. */
+static const char *keys(calm_role role)
+{
+    return role == CALM_ROLE_MAMBA_IN
+               ? "mamba_n_heads (mamba_num_heads), mamba_d_head (mamba_head_dim), mamba_n_groups (n_groups) and "
+                 "mamba_d_state (ssm_state_size)"
+               : "mamba_n_heads (mamba_num_heads) and mamba_d_head (mamba_head_dim)";
+}
+
+/* The taps with their bias, the norm, and numbers of heads. */
+static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
+{
+    const widths w = widths_of(config);
+    *n_dims = 1;
+    dims[0] = plain == CALM_PLAIN_MAMBA_NORM ? w.value : config->mamba.shape.n_heads;
+    if (plain == CALM_PLAIN_MAMBA_CONV_BIAS) {
+        dims[0] = w.conv;
+        *n_dims = config->mamba.conv_bias;
+    } else if (plain == CALM_PLAIN_MAMBA_CONV) {
+        /* As torch has a convolution by channels: [channels, 1, width]. */
+        dims[0] = w.conv;
+        dims[1] = 1;
+        dims[2] = config->conv_width;
+        *n_dims = 3;
+    }
+}
+
+/* z has a channel for each of the output; the others a number for each head. */
+static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
+{
+    (void)expert;
+    return hook == CALM_HOOK_MAMBA_GATE ? widths_of(config).value : config->mamba.shape.n_heads;
+}
+
+static const calm_kind_job jobs[] = {
+    {.job = CALM_JOB_MAMBA_IN, .outer = true, .fold = CALM_FOLD_NORM},
+    /* Behind a norm over groups of channels, whose weight could take a scale. */
+    {.job = CALM_JOB_MAMBA_OUT,
+     .stays_float = "fused kernels of Mamba-2 read the weight of its last linear as floats"},
+};
+
+static const calm_kind_word words[] = {{.role = CALM_ROLE_MAMBA_IN, .word = "ssm_in"},
+                                       {.role = CALM_ROLE_MAMBA_OUT, .word = "ssm_out"}};
+
+static const calm_kind_plain plains[] = {
+    {CALM_PLAIN_MAMBA_CONV, CALM_PLAIN_TENSOR, 0, "ssm_conv1d.weight"},
+    {CALM_PLAIN_MAMBA_CONV_BIAS, CALM_PLAIN_TENSOR, 0, "ssm_conv1d.bias"},
+    {CALM_PLAIN_MAMBA_A_LOG, CALM_PLAIN_TENSOR, 0, "ssm_a"},
+    {CALM_PLAIN_MAMBA_DT, CALM_PLAIN_TENSOR, 0, "ssm_dt.bias"},
+    {CALM_PLAIN_MAMBA_SKIP, CALM_PLAIN_TENSOR, 0, "ssm_d"},
+    {CALM_PLAIN_MAMBA_NORM, CALM_PLAIN_RMS_NORM, 0, "ssm_norm"},
+};
+
+/* In the order in which they are seen. */
+static const calm_hook hooks[] = {CALM_HOOK_MAMBA_GATE, CALM_HOOK_MAMBA_STEP, CALM_HOOK_MAMBA_DECAY,
+                                  CALM_HOOK_MAMBA_STATE};
+
+const calm_kind calm_kind_mamba = {
+    .name = "mamba",
+    .slot = CALM_SUBLAYER_ATTENTION,
+    .jobs = jobs,
+    .n_jobs = sizeof jobs / sizeof *jobs,
+    .words = words,
+    .n_words = sizeof words / sizeof *words,
+    .plains = plains,
+    .n_plains = sizeof plains / sizeof *plains,
+    .hooks = hooks,
+    .n_hooks = sizeof hooks / sizeof *hooks,
+    .shape = shape,
+    .keys = keys,
+    .plain_shape = plain_shape,
+    .hook_width = hook_width,
+    .run = run,
+    .scratch_bytes = scratch_bytes,
+    .operations = operations,
+    .helper_bytes = helper_bytes,
+};
