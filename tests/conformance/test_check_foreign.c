@@ -287,8 +287,7 @@ static const foreign list[] = {
     {"FP8 by channel, no separate format", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", CHANNEL) ", "
      "\"input_activations\": " FLOATS("8", TOKEN8))), fp8, "", ""},
     {"FP8 by tensor with a cache", CT_WITH(KV_SCHEME, "float-quantized", LINEAR("\"format\": \"float-quantized\", "
-     "\"weights\": " FLOATS("8", TENSOR8) ", \"input_activations\": " FLOATS("8", TENSOR8))), fp8_static, "MD013",
-     "neither of 8 bits by channel"},
+     "\"weights\": " FLOATS("8", TENSOR8) ", \"input_activations\": " FLOATS("8", TENSOR8))), fp8_static, "", ""},
     {"FP8 by block", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", "\"strategy\": \"block\", "
      "\"block_structure\": [128, 128]"))), fp8_block, "", ""},
     {"FP8 by block, activations by group", CT("float-quantized", LINEAR("\"weights\": " FLOATS("8", "\"strategy\": "

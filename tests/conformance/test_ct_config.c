@@ -98,7 +98,8 @@ static void check_modules(const tiny_plan *p, const calm_json *entry)
         const calm_json *group;
         if (job && job->quantized)
             check_quantized(entry, module, &job->scheme);
-        else if (ends_with(module, "embed_tokens") || ends_with(module, "_embeddings"))
+        else if (ends_with(module, "embed_tokens") || ends_with(module, "embeddings") ||
+                 ends_with(module, "embed_tokens_per_layer"))
             ck_assert_uint_eq(count_groups(entry, module, &group), 0);
         else
             check_float(entry, module);

@@ -49,9 +49,9 @@ TEST(descriptors)
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
             ck_assert(names->norm[s][CALM_NORM_IN] || names->norm[s][CALM_NORM_OUT] ||
                       names->norm[s][CALM_NORM_RESIDUAL] || (all[i]->parallel && s == CALM_SUBLAYER_MLP));
-        /* Positions are in a table or turn heads, and a norm is at either end; decoders have but the second. */
+        /* Positions of encoders are in a table or turn heads; decoders turn heads or, with Mamba-2, have none. */
         const calm_ends *ends = all[i]->ends;
-        ck_assert((ends && ends->positions) == (all[i]->default_rope_theta == 0));
+        ck_assert((ends && ends->positions) == (all[i]->encoder && all[i]->default_rope_theta == 0));
         ck_assert(names->final_norm || (ends && ends->norm));
         ck_assert(all[i]->encoder || (!ends && names->final_norm));
     }

@@ -146,7 +146,7 @@ static const refusal parts[] = {
      ": model.vocab[1]: expected [\"text\", score], the text not empty"},
     {"model", UNIGRAM("[[\"a\",null]]"), CALM_EFORMAT, ": model.vocab[0]: expected [\"text\", score]"},
     {"model", UNIGRAM("[[\"a\",\"NaN\"]]"), CALM_EFORMAT, ": model.vocab[0]: expected [\"text\", score]"},
-    {"model", UNIGRAM("[[\"a\",NaN]]"), CALM_EFORMAT, ": not valid JSON"},
+    {"model", UNIGRAM("[[\"a\",NaN]]"), CALM_EFORMAT, ": model.vocab[0]: expected [\"text\", score]"},
     {"model", UNIGRAM("[[\"a\",1e999]]"), CALM_EFORMAT, ": not valid JSON"},
     {"model", UNIGRAM("[[\"a\"]]"), CALM_EFORMAT, ": model.vocab[0]: expected"},
     {"model", UNIGRAM("[5]"), CALM_EFORMAT, ": model.vocab[0]: expected"},
