@@ -312,7 +312,7 @@ static const foreign list[] = {
     {"W4A16, reordered", CT("pack-quantized", LINEAR("\"weights\": " INTS("4", GROUPED ", \"actorder\": "
      "\"dynamic\""))), packed_reordered, "CT026", "dynamic"},
     {"W4AFP8", CT("pack-quantized", LINEAR("\"weights\": " INTS("4", GROUPED) ", \"input_activations\": "
-     FLOATS("8", TOKEN8))), packed, "MD013", "4-bit int weights"},
+     FLOATS("8", TOKEN8))), packed, "CT005", "readers take int-quantized"},
     {"W8A8", CT("int-quantized", LINEAR("\"weights\": " INTS("8", CHANNEL) ", \"input_activations\": "
      INTS("8", TENSOR8))), ints, "", ""},
     {"W8A8 by tensor", CT("int-quantized", LINEAR("\"weights\": " INTS("8", TENSOR8) ", \"input_activations\": "
