@@ -587,8 +587,7 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const c
     /* Opening set the limit that the run would have; the measurements here are not the run. */
     calm_memory_set_limit(ctx->memory, 0);
     out->memory = run->memory;
-    /* The copy without an output ends with this function. */
-    out->recipe = run->in.recipe == &unlimited ? recipe : run->in.recipe;
+    out->recipe = run->in.recipe == &unlimited ? recipe : run->in.recipe;    /* the copy ends with this function */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->pool_seconds, out->recipe->n_pool));
     CALM_TRY(measure(ctx, elsewhere, &f));
     CALM_TRY(add_sizes(ctx, &f));
