@@ -3,6 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
@@ -152,6 +155,15 @@ void calm_int_rows_finish(const calm_int_weight *weight, calm_int_rows *rows, si
 
 const char *const calm_int_set_names[CALM_N_INT_SETS] = {"plain", "avx2", "avxvnni", "avx512"};
 
+#if defined(__x86_64__)
+/* By cpuid, leaf 7.1: clang 14 has no name for it. */
+static bool has_avx_vnni(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 4);
+}
+#endif
+
 /* Does this CPU, and this build, have them? */
 static bool has(calm_int_set set)
 {
@@ -159,7 +171,7 @@ static bool has(calm_int_set set)
     __builtin_cpu_init();
     switch (set) {
     case CALM_INT_AVX2: return __builtin_cpu_supports("avx2");
-    case CALM_INT_AVX_VNNI: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avxvnni");
+    case CALM_INT_AVX_VNNI: return __builtin_cpu_supports("avx2") && has_avx_vnni();
     case CALM_INT_AVX512:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
