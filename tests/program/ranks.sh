@@ -281,7 +281,7 @@ part_learn() {
         fail "inner4: $(cat inner4.said)"
     grep -q '^calm: tuning takes one step after the other' inner4.said || fail "inner4: $(cat inner4.said)"
     # Hidden rows in a file.
-    file="--model dense --scheme w4a16_g32 --samples 400 --memory 55MB --learn blocks $learned"
+    file="--model dense --scheme w4a16_g32 --samples 400 --memory 58MB --learn blocks $learned"
     run 0 file $file || fail "$(tail -n 5 file.said)"
     check 3 file3 file $file
     grep -q 'hidden rows in a file' file3.said || fail "file3: $(grep memory: file3.said)"
