@@ -280,10 +280,15 @@ part_learn() {
     grep -q '^calm: blocks are learned one after the other, by rank 0; passes .* 3 other ranks$' inner4.said ||
         fail "inner4: $(cat inner4.said)"
     grep -q '^calm: tuning takes one step after the other' inner4.said || fail "inner4: $(cat inner4.said)"
-    # Hidden rows in a file.
-    file="--model dense --scheme w4a16_g32 --samples 400 --memory 58MB --learn blocks $learned"
+    # Hidden rows are in a file in the least memory that the run fits in.
+    file="--model dense --scheme w4a16_g32 --samples 400 --learn blocks $learned"
     run 0 file $file || fail "$(tail -n 5 file.said)"
-    check 3 file3 file $file
+    least=40
+    until run 3 file3 $file --memory ${least}MB; do
+        least=$((least + 1))
+        [ $least -lt 90 ] || fail "$(tail -n 5 file3.said)"
+    done
+    same file file3
     grep -q 'hidden rows in a file' file3.said || fail "file3: $(grep memory: file3.said)"
     # Experts multiply the rows of all windows together: the passes are not divided.
     mixed="--model moe --scheme w4a16_g8 --samples 24 --learn blocks $learned"
