@@ -3,14 +3,19 @@
 #include "cli/interrupt.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 static char sentence[1024];
+static atomic_flag said = ATOMIC_FLAG_INIT;
 
 static void say(int signal_number)
 {
+    /* A second signal may arrive in another thread before the first one ends the process. */
+    if (atomic_flag_test_and_set(&said))
+        return;
     /* Of functions that a handler may call. */
     const ssize_t written = write(STDERR_FILENO, sentence, strlen(sentence));
     (void)written;
