@@ -6,45 +6,31 @@
  * are never reached in some thousand draws.  The largest value is that of v, u and the norm of S. */
 #include "ptq/model/delta.h"
 
-#include "ptq/base/rng.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
+#include "tests/support/recurrence.h"
 
 #define EPS 0x1p-24
 
 typedef struct fixture {
     calm_delta_shape shape;
     calm_delta_rows rows;
-    size_t n_out, n_gates;
-    float *out, *norms;
-    double *expected, *expected_norms, largest;
+    scan_result result;
+    double largest;
 } fixture;
-
-static float *draws(size_t n, uint64_t stream, double scale)
-{
-    float *x;
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, x, n));
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)(scale * calm_rng_normal(7, stream, i));
-    return x;
-}
 
 /* Rows of q, k and v in one matrix with three columns of nobody; decays around -`speed`, so that some are near 0. */
 static void new_fixture(calm_delta_shape shape, size_t n_tokens, double speed, fixture *f)
 {
     const size_t key = shape.n_key_heads * shape.key_dim, value = shape.n_value_heads * shape.value_dim;
     const size_t stride = 2 * key + value + 3, n = n_tokens * shape.n_value_heads;
-    float *x = draws(n_tokens * stride, 1, 1), *decay = draws(n, 2, speed), *beta = draws(n, 3, 3);
-    *f = (fixture){.shape = shape, .n_gates = n, .n_out = n_tokens * value};
+    float *x = scan_draws(n_tokens * stride, 1, 1), *decay = scan_draws(n, 2, speed), *beta = scan_draws(n, 3, 3);
+    *f = (fixture){.shape = shape, .result = scan_result_new(n_tokens * value, n)};
     f->rows = (calm_delta_rows){x, x + key, x + 2 * key, stride, n_tokens, decay, beta};
     for (size_t i = 0; i < n; i++) {
         decay[i] = -fabsf(decay[i]);
         beta[i] = 1 / (1 + expf(-beta[i]));
     }
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->out, f->n_out));
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->norms, n));
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->expected, f->n_out));
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->expected_norms, n));
 }
 
 static double length_of(const float *x, size_t d)
@@ -79,10 +65,10 @@ static void step(fixture *f, size_t t, size_t head, double *s)
             o += s[i * d_v + c] * (double)q[i] / q_length;
             square += s[i * d_v + c] * s[i * d_v + c];
         }
-        f->expected[(t * f->shape.n_value_heads + head) * d_v + c] = o;
+        f->result.expected[(t * f->shape.n_value_heads + head) * d_v + c] = o;
         f->largest = fmax(f->largest, fmax(fabs((double)v[c]), fabs(u)));
     }
-    f->expected_norms[t * f->shape.n_value_heads + head] = sqrt(square);
+    f->result.expected_norms[t * f->shape.n_value_heads + head] = sqrt(square);
     f->largest = fmax(f->largest, sqrt(square));
 }
 
@@ -100,15 +86,7 @@ static void check(fixture *f, size_t chunk)
 {
     const double sums = (double)(calm_size_min(chunk, f->rows.n_tokens) + f->shape.key_dim);
     const double tolerance = 8 * EPS * sqrt(sums * (double)f->rows.n_tokens) * f->largest;
-    double worst = 0, worst_norm = 0;
-    for (size_t i = 0; i < f->n_out; i++)
-        worst = test_worse(worst, fabs((double)f->out[i] - f->expected[i]));
-    /* Squares are compared: those of a memory that is nearly empty have the errors of what it held before. */
-    for (size_t i = 0; i < f->n_gates; i++)
-        worst_norm = test_worse(worst_norm, fabs((double)f->norms[i] * (double)f->norms[i]
-                                                 - f->expected_norms[i] * f->expected_norms[i]));
-    ck_near(worst, 0, tolerance);
-    ck_near(worst_norm, 0, 2 * f->largest * tolerance);
+    scan_result_near(&f->result, tolerance, 2 * f->largest * tolerance);
 }
 
 static void check_chunks(calm_delta_shape shape, size_t n_tokens, double speed)
@@ -118,9 +96,8 @@ static void check_chunks(calm_delta_shape shape, size_t n_tokens, double speed)
     new_fixture(shape, n_tokens, speed, &f);
     expect(&f);
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-        memset(f.out, 0xff, f.n_out * sizeof *f.out);
-        memset(f.norms, 0xff, f.n_gates * sizeof *f.norms);
-        ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, chunks[i], f.out, f.norms, NULL));
+        scan_result_spoil(&f.result);
+        ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, chunks[i], f.result.out, f.result.norms, NULL));
         check(&f, chunks[i]);
     }
 }
@@ -155,12 +132,12 @@ TEST(slow_after_quick)
 {
     fixture f;
     new_fixture(small, 100, 1e-3, &f);
-    float *decay = draws(f.n_gates, 2, 1e-3);
-    for (size_t i = 0; i < f.n_gates; i++)
+    float *decay = scan_draws(f.result.n_gates, 2, 1e-3);
+    for (size_t i = 0; i < f.result.n_gates; i++)
         decay[i] = i < 6 ? -1e30f : -fabsf(decay[i]);
     f.rows.decay = decay;
     expect(&f);
-    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.out, f.norms, NULL));
+    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.result.out, f.result.norms, NULL));
     check(&f, 64);
 }
 END_OF_TEST
@@ -171,14 +148,14 @@ TEST(one_key)
     fixture f;
     new_fixture(square, 200, 0, &f);
     const size_t n = f.rows.n_tokens * f.rows.stride;
-    float *x = draws(n, 1, 1), *beta = draws(f.n_gates, 3, 0);
+    float *x = scan_draws(n, 1, 1), *beta = scan_draws(f.result.n_gates, 3, 0);
     for (size_t t = 0; t < f.rows.n_tokens; t++) {
         memcpy(x + t * f.rows.stride + 16, x + 16, 16 * sizeof *x);
         beta[t] = t % 50 == 49 ? 0 : 1;
     }
     f.rows.q = x, f.rows.k = x + 16, f.rows.v = x + 32, f.rows.beta = beta;
     expect(&f);
-    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.out, f.norms, NULL));
+    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.result.out, f.result.norms, NULL));
     check(&f, 64);
 }
 END_OF_TEST
@@ -188,12 +165,12 @@ TEST(zero_key)
 {
     fixture f;
     new_fixture(square, 10, 0.1, &f);
-    float *x = draws(10 * f.rows.stride, 1, 0);
+    float *x = scan_draws(10 * f.rows.stride, 1, 0);
     f.rows.k = x;
     expect(&f);
-    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.out, f.norms, NULL));
-    for (size_t i = 0; i < f.n_out; i++)
-        ck_assert(f.out[i] == 0);
+    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.result.out, f.result.norms, NULL));
+    for (size_t i = 0; i < f.result.n_out; i++)
+        ck_assert(f.result.out[i] == 0);
     check(&f, 64);
 }
 END_OF_TEST
@@ -203,11 +180,11 @@ TEST(threads_and_norms_do_not_matter)
     fixture f;
     new_fixture((calm_delta_shape){5, 10, 32, 32}, 300, 0.1, &f);
     float *again;
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, again, f.n_out));
-    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, CALM_DELTA_CHUNK, f.out, f.norms, NULL));
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, again, f.result.n_out));
+    ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, CALM_DELTA_CHUNK, f.result.out, f.result.norms, NULL));
     for (ctx->n_threads = 2; ctx->n_threads <= 4; ctx->n_threads++) {
         ck_ok(calm_delta_rule(ctx, &f.shape, &f.rows, CALM_DELTA_CHUNK, again, NULL, NULL));
-        ck_assert_mem_eq(again, f.out, f.n_out * sizeof *again);
+        ck_assert_mem_eq(again, f.result.out, f.result.n_out * sizeof *again);
     }
     ctx->n_threads = 1;
 }
@@ -220,7 +197,7 @@ TEST(memory)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         fixture f;
         new_fixture(small, lengths[i], 0.1, &f);
-        ck_memory_of_workers(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.out, NULL, NULL), 0,
+        ck_memory_of_workers(calm_delta_rule(ctx, &f.shape, &f.rows, 64, f.result.out, NULL, NULL), 0,
                              calm_delta_rule_bytes(&f.shape, lengths[i], 64), 4, 0);
     }
 }
@@ -248,8 +225,8 @@ END_OF_TEST
 /* RMSNorm divides and multiplies, silu and the product round: 8 roundings, and those of a sum of 12 squares. */
 TEST(gated_norm)
 {
-    float *o = draws(5 * 6 * 12, 4, 2), *z = draws(5 * 6 * 12, 5, 3), *w = draws(12, 6, 1);
-    float *o_in = draws(5 * 6 * 12, 4, 2), *z_in = draws(5 * 6 * 12, 5, 3);
+    float *o = scan_draws(5 * 6 * 12, 4, 2), *z = scan_draws(5 * 6 * 12, 5, 3), *w = scan_draws(12, 6, 1);
+    float *o_in = scan_draws(5 * 6 * 12, 4, 2), *z_in = scan_draws(5 * 6 * 12, 5, 3);
     ck_ok(calm_delta_norm(ctx, &small, 5, w, 1e-3f, o, z));
     for (size_t row = 0; row < 5 * 6; row++) {
         double sum = 0;

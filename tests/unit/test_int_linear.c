@@ -9,19 +9,9 @@
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
+#include "tests/support/int_sets.h"
 
 enum { OUT = 37, IN = 200, N = 9, MOST = OUT * IN };
-
-/* Does the CPU have a set? */
-static bool has(int set)
-{
-    calm_int_set chosen;
-    ck_assert_int_eq(setenv(CALM_INT_VARIABLE, calm_int_set_names[set], 1), 0);
-    const bool yes = calm_int_choose(ctx, &chosen) == CALM_OK;
-    calm_ctx_forgive(ctx);
-    ck_assert_int_eq(unsetenv(CALM_INT_VARIABLE), 0);
-    return yes;
-}
 
 /* One linear twice: as floats, and from its codes where they may stand. */
 typedef struct pair {
@@ -97,7 +87,7 @@ static void check(const pair *p)
     for (size_t i = 0; i < N * OUT; i++)
         ck_near(y[i], (double)want[i], bound(p, prepared, i / OUT, i % OUT));
     for (int set = 0; set < CALM_N_INT_SETS; set++)
-        for (ctx->n_threads = has(set) ? 1 : 5; ctx->n_threads <= 4; ctx->n_threads += 3) {
+        for (ctx->n_threads = has_int_set(set) ? 1 : 5; ctx->n_threads <= 4; ctx->n_threads += 3) {
             ck_assert_int_eq(setenv(CALM_INT_VARIABLE, calm_int_set_names[set], 1), 0);
             ck_ok(calm_weight_apply_tiled(ctx, &p->ints, p->x, N, again));
             ck_assert(memcmp(y, again, sizeof y) == 0);

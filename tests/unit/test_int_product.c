@@ -6,17 +6,7 @@
 
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"
-
-/* Does the CPU have a set? */
-static bool has(int set)
-{
-    calm_int_set chosen;
-    ck_assert_int_eq(setenv(CALM_INT_VARIABLE, calm_int_set_names[set], 1), 0);
-    const bool yes = calm_int_choose(ctx, &chosen) == CALM_OK;
-    calm_ctx_forgive(ctx);
-    ck_assert_int_eq(unsetenv(CALM_INT_VARIABLE), 0);
-    return yes;
-}
+#include "tests/support/int_sets.h"
 
 typedef struct int_case {
     calm_int_source source;
@@ -101,7 +91,7 @@ static void check(const int_case *c, bool bias)
     for (size_t i = 0; i < m * n; i++)
         want[i] = by_definition(c, i / n, i % n, bias);
     for (int set = 0; set < CALM_N_INT_SETS; set++)
-        for (ctx->n_threads = 1; ctx->n_threads <= 3 && has(set); ctx->n_threads += 2) {
+        for (ctx->n_threads = 1; ctx->n_threads <= 3 && has_int_set(set); ctx->n_threads += 2) {
             memset(y, 0xff, m * n * sizeof *y);
             ck_ok(calm_int_product(ctx, (calm_int_set)set, &c->weight, &c->rows, bias ? c->bias : NULL, y));
             for (size_t i = 0; i < m * n; i++)
@@ -169,7 +159,7 @@ TEST(odd_scales)
     c.rows.scales[1] = 0;
     c.rows.scales[2] = NAN;
     for (int set = 0; set < CALM_N_INT_SETS; set++) {
-        if (!has(set))
+        if (!has_int_set(set))
             continue;
         ck_ok(calm_int_product(ctx, (calm_int_set)set, &c.weight, &c.rows, NULL, y));
         for (size_t t = 0; t < 4; t++)
@@ -216,7 +206,7 @@ TEST(chosen)
     ck_ok(calm_int_choose(ctx, &set));
     ck_assert_int_eq(set, CALM_INT_PLAIN);
     for (int other = CALM_INT_AVX2; other < CALM_N_INT_SETS; other++) {
-        const bool there = has(other);
+        const bool there = has_int_set(other);
         ck_assert_int_eq(setenv(CALM_INT_VARIABLE, calm_int_set_names[other], 1), 0);
         if (there) {
             ck_ok(calm_int_choose(ctx, &set));
@@ -229,7 +219,7 @@ TEST(chosen)
     ck_fails(calm_int_choose(ctx, &set), CALM_EARG, "CALM_SIMD=sse9: expected plain, avx2, avxvnni or avx512");
     ck_assert_int_eq(unsetenv(CALM_INT_VARIABLE), 0);
     ck_ok(calm_int_choose(ctx, &set));
-    ck_assert(has((int)set));
+    ck_assert(has_int_set((int)set));
 }
 END_OF_TEST
 

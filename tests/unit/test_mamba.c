@@ -6,9 +6,9 @@
  * these standard deviations are never reached in some thousand draws. */
 #include "ptq/model/mamba.h"
 
-#include "ptq/base/rng.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
+#include "tests/support/recurrence.h"
 
 #define EPS 0x1p-24
 #define STRANGERS 3    /* columns of nobody in the matrix of x, B and C */
@@ -16,37 +16,23 @@
 typedef struct fixture {
     calm_mamba_shape shape;
     calm_mamba_rows rows;
-    size_t n_out, n_gates;
-    float *out, *norms;
-    double *expected, *expected_norms, largest, largest_norm;
+    scan_result result;
+    double largest, largest_norm;
 } fixture;
-
-static float *draws(size_t n, uint64_t stream, double scale)
-{
-    float *x;
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, x, n));
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)(scale * calm_rng_normal(7, stream, i));
-    return x;
-}
 
 /* Decays around -`speed`, so that some are near 0. */
 static void new_fixture(calm_mamba_shape shape, size_t n_tokens, double speed, fixture *f)
 {
     const size_t value = shape.n_heads * shape.head_dim, group = shape.n_groups * shape.state_dim;
     const size_t stride = value + 2 * group + STRANGERS, n = n_tokens * shape.n_heads;
-    float *x = draws(n_tokens * stride, 1, 1), *decay = draws(n, 2, speed), *step = draws(n, 3, 1);
-    *f = (fixture){.shape = shape, .n_gates = n, .n_out = n_tokens * value};
+    float *x = scan_draws(n_tokens * stride, 1, 1), *decay = scan_draws(n, 2, speed), *step = scan_draws(n, 3, 1);
+    *f = (fixture){.shape = shape, .result = scan_result_new(n_tokens * value, n)};
     f->rows = (calm_mamba_rows){x, x + value, x + value + group, stride, n_tokens, step, decay,
-                                draws(shape.n_heads, 4, 1)};
+                                scan_draws(shape.n_heads, 4, 1)};
     for (size_t i = 0; i < n; i++) {
         decay[i] = -fabsf(decay[i]);
         step[i] = fabsf(step[i]);
     }
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->out, f->n_out));
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->norms, n));
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->expected, f->n_out));
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, f->expected_norms, n));
 }
 
 /* One token of one head: s and its magnitudes m, both [d_state, head_dim], are changed. */
@@ -71,10 +57,10 @@ static void step(fixture *f, size_t t, size_t head, double *s, double *m)
             square += *at * *at;
             f->largest_norm = fmax(f->largest_norm, *size);
         }
-        f->expected[gate * d + k] = y;
+        f->result.expected[gate * d + k] = y;
         f->largest = fmax(f->largest, most);
     }
-    f->expected_norms[gate] = sqrt(square);
+    f->result.expected_norms[gate] = sqrt(square);
     f->largest_norm = fmax(f->largest_norm, sqrt(square));
 }
 
@@ -95,15 +81,7 @@ static void check(fixture *f, size_t chunk)
     const double sums = (double)(calm_size_min(chunk, f->rows.n_tokens) + f->shape.state_dim);
     const double roundings = 8 * EPS * sqrt(sums * (double)f->rows.n_tokens);
     const double size = (double)(f->shape.state_dim * f->shape.head_dim) * f->largest_norm * f->largest_norm;
-    double worst = 0, worst_norm = 0;
-    for (size_t i = 0; i < f->n_out; i++)
-        worst = test_worse(worst, fabs((double)f->out[i] - f->expected[i]));
-    /* Squares are compared: those of a memory that is nearly empty have the errors of what it held before. */
-    for (size_t i = 0; i < f->n_gates; i++)
-        worst_norm = test_worse(worst_norm, fabs((double)f->norms[i] * (double)f->norms[i]
-                                                 - f->expected_norms[i] * f->expected_norms[i]));
-    ck_near(worst, 0, roundings * f->largest);
-    ck_near(worst_norm, 0, 2 * roundings * size);
+    scan_result_near(&f->result, roundings * f->largest, 2 * roundings * size);
 }
 
 static void check_chunks(calm_mamba_shape shape, size_t n_tokens, double speed)
@@ -113,9 +91,8 @@ static void check_chunks(calm_mamba_shape shape, size_t n_tokens, double speed)
     new_fixture(shape, n_tokens, speed, &f);
     expect(&f);
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-        memset(f.out, 0xff, f.n_out * sizeof *f.out);
-        memset(f.norms, 0xff, f.n_gates * sizeof *f.norms);
-        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, chunks[i], f.out, f.norms));
+        scan_result_spoil(&f.result);
+        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, chunks[i], f.result.out, f.result.norms));
         check(&f, chunks[i]);
     }
 }
@@ -151,12 +128,12 @@ TEST(slow_after_quick)
 {
     fixture f;
     new_fixture(small, 100, 1e-3, &f);
-    float *decay = draws(f.n_gates, 2, 1e-3);
-    for (size_t i = 0; i < f.n_gates; i++)
+    float *decay = scan_draws(f.result.n_gates, 2, 1e-3);
+    for (size_t i = 0; i < f.result.n_gates; i++)
         decay[i] = i < 6 ? -1e30f : -fabsf(decay[i]);
     f.rows.decay = decay;
     expect(&f);
-    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.out, f.norms));
+    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, f.result.norms));
     check(&f, 64);
 }
 END_OF_TEST
@@ -166,11 +143,11 @@ TEST(threads_and_norms_do_not_matter)
     fixture f;
     new_fixture((calm_mamba_shape){10, 5, 32, 32}, 300, 0.1, &f);
     float *again;
-    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, again, f.n_out));
-    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, f.out, f.norms));
+    ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, again, f.result.n_out));
+    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, f.result.out, f.result.norms));
     for (ctx->n_threads = 2; ctx->n_threads <= 4; ctx->n_threads++) {
         ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, again, NULL));
-        ck_assert_mem_eq(again, f.out, f.n_out * sizeof *again);
+        ck_assert_mem_eq(again, f.result.out, f.result.n_out * sizeof *again);
     }
     ctx->n_threads = 1;
 }
@@ -183,7 +160,7 @@ TEST(memory)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         fixture f;
         new_fixture(small, lengths[i], 0.1, &f);
-        ck_memory_of_workers(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.out, NULL), 0,
+        ck_memory_of_workers(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, NULL), 0,
                              calm_mamba_scan_bytes(&f.shape, lengths[i], 64)
                                  + calm_mamba_head_bytes(&f.shape, lengths[i], 64), 4, 0);
     }
@@ -216,8 +193,8 @@ END_OF_TEST
 TEST(gated_norm)
 {
     const size_t width = 48, stride = width + STRANGERS;
-    float *y = draws(5 * width, 4, 2), *z = draws(5 * stride, 5, 3), *w = draws(width, 6, 1);
-    float *y_in = draws(5 * width, 4, 2), *z_in = draws(5 * stride, 5, 3);
+    float *y = scan_draws(5 * width, 4, 2), *z = scan_draws(5 * stride, 5, 3), *w = scan_draws(width, 6, 1);
+    float *y_in = scan_draws(5 * width, 4, 2), *z_in = scan_draws(5 * stride, 5, 3);
     ck_ok(calm_mamba_norm(ctx, &small, 5, w, 1e-3f, z, stride, y));
     for (size_t t = 0; t < 5; t++)
         for (size_t c = 0; c < width; c++) {
