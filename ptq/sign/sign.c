@@ -76,15 +76,15 @@ static calm_status write_bundle(calm_ctx *ctx, const char *signature, const calm
                                 const calm_json *statement)
 {
     const char *payload;
-    calm_json *envelope = NULL;
-    CALM_SCOPED_JSON(material);
+    calm_json *envelope = NULL, *material = NULL;
     CALM_SCOPED_JSON(bundle);
     CALM_TRY(calm_json_text(ctx, statement, &payload));
-    CALM_TRY(new_material(ctx, signer, key, &material));
     CALM_TRY(new_envelope(ctx, key, payload, &envelope));
-    bundle = CALM_OBJECT(CALM_KV("mediaType", BUNDLE_TYPE), CALM_KV("verificationMaterial", calm_json_copy(material)),
+    const calm_status status = new_material(ctx, signer, key, &material);
+    /* Owns both, also after a failure. */
+    bundle = CALM_OBJECT(CALM_KV("mediaType", BUNDLE_TYPE), CALM_KV("verificationMaterial", material),
                          CALM_KV("dsseEnvelope", envelope));
-    return calm_json_save(ctx, signature, bundle);
+    return status == CALM_OK ? calm_json_save(ctx, signature, bundle) : status;
 }
 
 calm_status calm_sign_folder(calm_ctx *ctx, const char *dir, const char *signature, const calm_signer *signer,
