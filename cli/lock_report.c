@@ -1,18 +1,15 @@
 /* Differences as a table and as JSON. */
 #include "cli/lock_report.h"
 
-#include <string.h>
-
 #include "cli/print.h"
+#include "ptq/base/sha256.h"
 
 #define SHOWN_DIGITS 12
 
 /* The first digits of a digest, other values whole. */
 static void add_short(calm_table *table, const char *text)
 {
-    const bool digest = text && strlen(text) == CALM_SHA256_HEX - 1 &&
-                        strspn(text, "0123456789abcdef") == CALM_SHA256_HEX - 1;
-    if (digest)
+    if (text && calm_is_hex(text, CALM_SHA256_HEX - 1))
         calm_table_format(table, "%.*s...", SHOWN_DIGITS, text);
     else
         calm_table_text(table, text ? text : "(none)");

@@ -74,15 +74,10 @@ calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece
     return calm_sync_directory(ctx, folder);
 }
 
-static bool well_formed(const char *digest)
-{
-    return strlen(digest) == CALM_SHA256_HEX - 1 && strspn(digest, "0123456789abcdef") == CALM_SHA256_HEX - 1;
-}
-
 /* The path of a blob, in ctx->scratch. */
 static calm_status path_of(calm_ctx *ctx, const char *root, const char *digest, char **out)
 {
-    if (!well_formed(digest))
+    if (!calm_is_hex(digest, CALM_SHA256_HEX - 1))
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%.80s\" is not a digest", root, digest);
     return calm_strf(ctx, ctx->scratch, out, "%s/%.2s/%s", root, digest, digest + 2);
 }
@@ -113,7 +108,7 @@ bool calm_blob_present(const char *root, const char *digest, size_t n_bytes)
 {
     char *path = NULL;
     struct stat info;
-    if (!well_formed(digest) || asprintf(&path, "%s/%.2s/%s", root, digest, digest + 2) < 0)
+    if (!calm_is_hex(digest, CALM_SHA256_HEX - 1) || asprintf(&path, "%s/%.2s/%s", root, digest, digest + 2) < 0)
         return false;
     bool present = stat(path, &info) == 0 && S_ISREG(info.st_mode) && (size_t)info.st_size == n_bytes;
     free(path);
@@ -140,8 +135,8 @@ static calm_status walk_folder(calm_ctx *ctx, const char *root, const char *firs
             continue;
         memcpy(digest, first, 2);
         memcpy(digest + 2, entry->d_name, CALM_SHA256_HEX - 2);
-        if (well_formed(digest) && fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(info.st_mode))
+        if (calm_is_hex(digest, CALM_SHA256_HEX - 1) &&
+            fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode))
             fn(ctx, user, digest, (size_t)info.st_size);
     }
     closedir(folder);
@@ -155,7 +150,7 @@ calm_status calm_blob_walk(calm_ctx *ctx, const char *root, calm_blob_fn *fn, vo
         return errno == ENOENT ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot read", root);
     CALM_SCOPED_SCRATCH(ctx);
     for (struct dirent *entry; ctx->status == CALM_OK && (entry = readdir(folder));)
-        if (strlen(entry->d_name) == 2 && strspn(entry->d_name, "0123456789abcdef") == 2)
+        if (calm_is_hex(entry->d_name, 2))
             walk_folder(ctx, root, entry->d_name, fn, user);
     closedir(folder);
     return ctx->status;

@@ -35,6 +35,11 @@ void calm_sha256_field(calm_sha256 *sha, const char *text)
     calm_sha256_update(sha, text, length);
 }
 
+bool calm_is_hex(const char *text, size_t n)
+{
+    return strlen(text) == n && strspn(text, "0123456789abcdef") == n;
+}
+
 /* Frees the state; `hex` receives two digits per byte and a NUL. */
 static calm_status finish(calm_ctx *ctx, calm_sha256 *sha, const char *name, unsigned n_bytes, char *hex)
 {

@@ -7,6 +7,9 @@
 #define CALM_SHA256_HEX 65    /* 64 hexadecimal digits and the NUL */
 #define CALM_SHA1_HEX 41
 
+/* Is `text` n lower-case hexadecimal digits and nothing else?  A digest's n is CALM_SHA256_HEX - 1. */
+bool calm_is_hex(const char *text, size_t n);
+
 typedef struct calm_sha256 {
     void *state;    /* EVP_MD_CTX; NULL after finish */
     bool failed;

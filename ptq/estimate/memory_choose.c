@@ -53,7 +53,7 @@ calm_status calm_memory_plan_choose(calm_ctx *ctx, const calm_run *p, size_t lim
                     }
                 }
     return calm_fail(ctx, CALM_ENOMEM,
-                     "the run does not fit in %.2f GB of memory; the smallest limit it fits in is `memory` %.2fGB (%s)",
+                     "the run does not fit in %.3f GB of memory; the smallest limit it fits in is `memory` %.2fGB (%s)",
                      (double)limit / 1e9, (double)(smallest + SPREAD_BYTES + 4999999) / 1e9,    /* rounded up */
                      "fewer `calibration.samples`, `calibration.score_samples` or threads need less");
 }

@@ -253,7 +253,7 @@ static calm_status check_digest(calm_ctx *ctx, const transfer *t, bool *good, ch
 {
     const size_t n = strlen(t->file->etag);
     *good = true;
-    if (strspn(t->file->etag, "0123456789abcdef") != n || (n != CALM_SHA256_HEX - 1 && n != CALM_SHA1_HEX - 1))
+    if (!calm_is_hex(t->file->etag, CALM_SHA256_HEX - 1) && !calm_is_hex(t->file->etag, CALM_SHA1_HEX - 1))
         return CALM_OK;
     if (n == CALM_SHA256_HEX - 1)
         CALM_TRY(calm_sha256_file(ctx, t->path, found));

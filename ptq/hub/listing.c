@@ -37,7 +37,7 @@ static calm_status take_file(calm_ctx *ctx, const char *where, const calm_json *
     entry = is_lfs ? lfs : entry;
     CALM_TRY(calm_json_need_string(ctx, where, entry, is_lfs ? "sha256" : "blobId", "", &etag));
     CALM_TRY(calm_json_need_int(ctx, where, entry, "size", &(int64_t){-1}, -1, FILE_BYTES_MAX, &out->bytes));
-    if (etag[0] && (strlen(etag) != n || strspn(etag, "0123456789abcdef") != n))
+    if (etag[0] && !calm_is_hex(etag, n))
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s: %s \"%.80s\" is no %s", where, out->name,
                          is_lfs ? "lfs.sha256" : "blobId", etag, is_lfs ? "SHA-256" : "SHA-1");
     memcpy(out->etag, etag, strlen(etag) + 1);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptq/base/sha256.h"
+
 #define PART_MAX 96         /* the hub's limit for ORG and for NAME */
 #define REVISION_MAX 200
 #define NAME_MAX_BYTES 512  /* of a file, with its folders */
@@ -94,7 +96,7 @@ calm_status calm_hub_name_parse(calm_ctx *ctx, const char *word, calm_hub_name *
 
 bool calm_hub_is_commit(const char *text)
 {
-    return strlen(text) == CALM_HUB_COMMIT - 1 && strspn(text, "0123456789abcdef") == CALM_HUB_COMMIT - 1;
+    return calm_is_hex(text, CALM_HUB_COMMIT - 1);
 }
 
 bool calm_hub_is_etag(const char *text)

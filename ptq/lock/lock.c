@@ -138,7 +138,7 @@ static calm_status check_digests(calm_ctx *ctx, const char *path, const calm_jso
                          part, member);
     for (void *iter = NULL; calm_json_next(digests, &iter, &key, &value);) {
         const char *text = calm_json_string(value, "");
-        if (strlen(text) != CALM_SHA256_HEX - 1 || strspn(text, "0123456789abcdef") != CALM_SHA256_HEX - 1)
+        if (!calm_is_hex(text, CALM_SHA256_HEX - 1))
             return calm_fail(ctx, CALM_EFORMAT, "%s: /%s/%s/%.200s: expected a SHA-256 of 64 digits", path, part,
                              member, key);
     }

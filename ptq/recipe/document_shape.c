@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ptq/base/sha256.h"
 #include "ptq/plan/engines.h"
 #include "ptq/plan/rule.h"
 #include "ptq/recipe/document.h"
@@ -18,7 +19,7 @@ static bool consists_of(const char *text, const char *set)
 
 static bool is_digest(const char *text)
 {
-    return consists_of(text, "0123456789abcdef") && strlen(text) == 64;
+    return calm_is_hex(text, CALM_SHA256_HEX - 1);
 }
 
 static bool is_revision(const char *text)

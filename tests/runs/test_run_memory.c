@@ -137,7 +137,7 @@ static void check_limits(const char *family)
     run.recipe.memory = "10MB";
     const outcome refused = play_run(&run, none);
     const size_t smallest = named_limit(&refused);
-    ck_assert_ptr_nonnull(strstr(refused.message, "does not fit in 0.01 GB"));
+    ck_assert_ptr_nonnull(strstr(refused.message, "does not fit in 0.010 GB"));
     ck_assert_uint_gt(smallest, 2);
     ck_assert_str_eq(play_list(&run, "out"), "");
     ck_assert_str_eq(play_list(&run, "calm"), "");

@@ -94,9 +94,19 @@ TEST(git_names_a_file)
 }
 END_OF_TEST
 
+TEST(hexadecimal_is_lower_case_and_of_one_length)
+{
+    ck_assert(calm_is_hex("", 0) && calm_is_hex("00", 2) && calm_is_hex("09af", 4));
+    ck_assert(!calm_is_hex("", 2) && !calm_is_hex("0", 2) && !calm_is_hex("000", 2));
+    for (int c = 1; c < 256; c++)
+        ck_assert_int_eq(calm_is_hex((const char[3]){'0', (char)c, 0}, 2), strchr("0123456789abcdef", c) != NULL);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("sha256",
                      (const TTest *[]){nist_vectors, a_million_letters_in_uneven_pieces, fields_do_not_run_together,
-                                       a_file_has_the_digest_of_its_bytes, git_names_a_file, NULL});
+                                       a_file_has_the_digest_of_its_bytes, git_names_a_file,
+                                       hexadecimal_is_lower_case_and_of_one_length, NULL});
 }
