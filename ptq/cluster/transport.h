@@ -21,7 +21,7 @@ typedef struct calm_transport {
     calm_status (*broadcast)(calm_ctx *ctx, void *state, void *bytes, size_t n);
     /* bytes [n] of every rank to all [ranks][n] of rank 0; `all` is not read elsewhere. */
     calm_status (*gather)(calm_ctx *ctx, void *state, const void *bytes, size_t n, void *all);
-    /* Begin to send bytes [n] to a rank, or to receive them from one; `tag` >= 0 keeps transfers apart. */
+    /* Begin to send bytes [n] to a rank, or to receive at most as many from one; `tag` >= 0 keeps transfers apart. */
     calm_status (*send)(calm_ctx *ctx, void *state, int to, int tag, const void *bytes, size_t n, calm_transfer *out);
     calm_status (*receive)(calm_ctx *ctx, void *state, int from, int tag, void *bytes, size_t n, calm_transfer *out);
     /* Is it complete?  It is then released; returns at once. */

@@ -9,6 +9,7 @@
 #include "ptq/model/kind.h"
 #include "ptq/search/search.h"
 #include "ptq/plan/assemble.h"
+#include "ptq/quant/exponent_code.h"
 #include "ptq/quant/qblob.h"
 
 typedef calm_memory_estimate estimate;
@@ -350,7 +351,7 @@ size_t calm_memory_plan_hidden_bytes(const estimate *e)
     const size_t lockstep = e->p->in.recipe->prefix == CALM_PREFIX_ASYMMETRIC;
     const size_t shared = (1 + lockstep + flows) * calm_batch_share_bytes(e->config, e->rows);
     return (e->knobs->spill ? 0 : (copies + more) * calm_row_store_bytes(e->rows, width) + shared) +
-           flows * 8 * calm_row_store_bytes(e->longest, width) +
+           flows * 8 * CALM_BYTES(char, calm_exponent_code_most(e->longest * width, sizeof(float))) +
            (scored ? calm_row_store_bytes(e->score_rows, width) : 0) + calm_run_weigh_rows_bytes(e->p);
 }
 

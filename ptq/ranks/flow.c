@@ -14,6 +14,7 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/model/forward.h"
+#include "ptq/quant/exponent_code.h"
 
 #define AT_ONCE CALM_FLOW_AT_ONCE
 #define TAGS 32768                /* every MPI has this many                           */
@@ -22,7 +23,8 @@
 typedef struct parcel {
     int rank, tag;
     size_t window, n;             /* rows                      */
-    float *rows;                  /* [longest, D] in the arena */
+    char *code;                   /* of [longest, D] floats, in the arena */
+    size_t bytes;                 /* to send                   */
     calm_transfer transfer;
 } parcel;
 
@@ -47,6 +49,12 @@ struct calm_flow {
     parcel in[AT_ONCE], out[AT_ONCE];   /* rings: MPI keeps the order of what it is given */
 };
 
+/* Bytes of a window's rows on their way, at most. */
+static size_t most_bytes(const calm_batch *batch, size_t n_rows)
+{
+    return calm_exponent_code_most(n_rows * batch->width, sizeof(float));
+}
+
 /* ---- the thread ---- */
 
 /* Ask for the next windows of the expected block, in order. */
@@ -58,8 +66,7 @@ static calm_status post_receives(calm_ctx *ctx, calm_flow *f)
         slot->window = f->n_posted;
         slot->n = calm_batch_tokens(into, f->n_posted);
         CALM_TRY(f->transport->receive(ctx, f->transport->state, f->missing->owner[f->expected - 1],
-                                       (int)(f->expected % TAGS), slot->rows, slot->n * into->width * sizeof(float),
-                                       &slot->transfer));
+                                       (int)(f->expected % TAGS), slot->code, most_bytes(into, slot->n), &slot->transfer));
     }
     return CALM_OK;
 }
@@ -77,7 +84,8 @@ static calm_status take_arrived(calm_ctx *ctx, calm_flow *f, bool *moved)
         const size_t row = calm_batch_row(into, slot->window);
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(calm_row_store_get(ctx, &into->hidden, row, slot->n, &x));
-        memcpy(x, slot->rows, slot->n * into->width * sizeof *x);
+        CALM_TRY(calm_exponent_decode(ctx, "hidden rows of another rank", slot->code, most_bytes(into, slot->n),
+                                      slot->n * into->width, sizeof *x, x));
         CALM_TRY(calm_row_store_put(ctx, &into->hidden, row, slot->n, x));
         f->n_arrived++;
         *moved = true;
@@ -90,8 +98,8 @@ static calm_status push_sends(calm_ctx *ctx, calm_flow *f, bool *moved)
 {
     for (; f->n_sent < f->n_queued; f->n_sent++) {
         parcel *slot = &f->out[f->n_sent % AT_ONCE];
-        CALM_TRY(f->transport->send(ctx, f->transport->state, slot->rank, slot->tag, slot->rows,
-                                    slot->n * f->batches[0].width * sizeof(float), &slot->transfer));
+        CALM_TRY(f->transport->send(ctx, f->transport->state, slot->rank, slot->tag, slot->code, slot->bytes,
+                                    &slot->transfer));
     }
     for (bool complete = true; complete && f->n_left < f->n_sent;) {
         CALM_TRY(f->transport->test(ctx, f->transport->state, &f->out[f->n_left % AT_ONCE].transfer, &complete));
@@ -158,22 +166,26 @@ static calm_status wait_arrived(calm_ctx *ctx, calm_flow *f, size_t n)
     return status;
 }
 
-/* Queue a copy of a window's rows for a rank. */
+/* Queue a copy of a window's rows for a rank.  Nobody else queues, and the thread leaves the slot alone until then: the
+ * copy needs no lock. */
 static calm_status queue(calm_ctx *ctx, calm_flow *f, int rank, size_t block, size_t window, const float *rows)
 {
+    const size_t n = calm_batch_tokens(&f->batches[0], window);
     CALM_SCOPED_LEND(f->p->cluster);
     pthread_mutex_lock(&f->lock);
     while (f->status == CALM_OK && f->n_queued - f->n_left == AT_ONCE)
         wait_change(f);
-    if (f->status == CALM_OK) {
-        parcel *slot = &f->out[f->n_queued % AT_ONCE];
-        slot->rank = rank;
-        slot->tag = (int)(block % TAGS);
-        slot->n = calm_batch_tokens(&f->batches[0], window);
-        memcpy(slot->rows, rows, slot->n * f->batches[0].width * sizeof *rows);
-        f->n_queued++;
-    }
-    const calm_status status = check(ctx, f);
+    const bool waiting = f->n_left < f->n_queued;
+    calm_status status = check(ctx, f);
+    pthread_mutex_unlock(&f->lock);
+    CALM_TRY(status);
+    parcel *slot = &f->out[f->n_queued % AT_ONCE];
+    slot->rank = rank;
+    slot->tag = (int)(block % TAGS);
+    slot->bytes = calm_exponent_encode(rows, n * f->batches[0].width, sizeof *rows, !waiting, slot->code);
+    pthread_mutex_lock(&f->lock);
+    f->n_queued++;
+    status = check(ctx, f);
     pthread_mutex_unlock(&f->lock);
     return status;
 }
@@ -301,7 +313,6 @@ static calm_status new_batch(calm_ctx *ctx, const calm_run *p, calm_arena *arena
 static calm_status fill(calm_ctx *ctx, calm_flow *f, calm_arena *arena)
 {
     const calm_run *p = f->p;
-    const size_t width = calm_batch_width(calm_model_config(p->in.model));
     if (calm_division_mine(p, f->missing, 0)) {
         CALM_SCOPED_LEND(p->cluster);
         CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, arena, p->spill_dir,
@@ -312,8 +323,8 @@ static calm_status fill(calm_ctx *ctx, calm_flow *f, calm_arena *arena)
     }
     CALM_TRY(new_batch(ctx, p, arena, &f->batches[1]));
     for (size_t i = 0; i < AT_ONCE; i++) {
-        CALM_TRY(CALM_NEW_RAW(ctx, arena, f->in[i].rows, p->in.calib.longest * width));
-        CALM_TRY(CALM_NEW_RAW(ctx, arena, f->out[i].rows, p->in.calib.longest * width));
+        CALM_TRY(CALM_NEW_RAW(ctx, arena, f->in[i].code, most_bytes(&f->batches[0], p->in.calib.longest)));
+        CALM_TRY(CALM_NEW_RAW(ctx, arena, f->out[i].code, most_bytes(&f->batches[0], p->in.calib.longest)));
     }
     return CALM_OK;
 }
