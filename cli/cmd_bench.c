@@ -1,5 +1,5 @@
 /* calm bench: how near the hot loops run to what this machine and OpenBLAS on it give, as ratios within one run;
- * quantize, kernels, scaling and cluster are in bench_NAME.c. */
+ * quantize, kernels, code, scaling and cluster are in bench_NAME.c. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include "cli/bench_backward.h"
 #include "cli/bench_cluster.h"
+#include "cli/bench_code.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_quantize.h"
 #include "cli/bench_scaling.h"
@@ -31,7 +32,7 @@ typedef struct options {
     calm_recipe_spec spec;
     const char *recipe_file;
     calm_bench_cluster cluster;
-    const char *kind;
+    const char *kind, *input;
     long long tokens, hidden, inner, heads, kv_heads, head_dim, repeats;
     bool json;
 } options;
@@ -50,6 +51,8 @@ static const calm_option table[] = {
              "--heads for values), conv", .fallback = "attention", .metavar = "NAME"),
     CALM_OPT("repeats", repeats, INT, "runs of each after one to warm up; 3 are enough where they take 10 s",
              .fallback = "10", .min = CALM_BENCH_RUNS, .max = 1000, .metavar = "N", .basic = true),
+    CALM_OPT("input", input, STRING, "code: a safetensors file, or a folder of them (default: --hidden x --inner "
+             "numbers of a Gaussian)", .metavar = "FILE"),
     CALM_OPT("ranks", cluster.ranks, NUMBERS, "cluster: numbers of ranks (default: 1, 2, 4, ... 256)",
              .min = 1, .max = CALM_BENCH_RANKS_MOST, .metavar = "LIST", .basic = true),
     CALM_OPT("bandwidth", cluster.bandwidth, DOUBLE, "cluster: between machines, each way, in Gbit/s", .min = 0,
@@ -328,10 +331,14 @@ static calm_status run(calm_ctx *ctx, const void *opts)
                                             (size_t)o->repeats, o->json};
         return calm_bench_kernels_run(ctx, &kernels);
     }
+    if (strcmp(subject, "code") == 0) {
+        const calm_bench_code code = {o->input, (size_t)(o->hidden * o->inner), (size_t)o->repeats, o->json};
+        return calm_bench_code_run(ctx, &code);
+    }
     const bool backward = strcmp(subject, "backward") == 0, scales = strcmp(subject, "scaling") == 0;
     if (!forward && !backward && !scales && strcmp(subject, "gram") != 0)
         return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize, kernels, "
-                                         "scaling or cluster",
+                                         "code, scaling or cluster",
                          subject);
     const bool bf16 = o->spec.calib_dtype == 1;
     if (backward && bf16)
@@ -356,7 +363,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 const calm_command calm_cmd_bench = {
     .name = "bench",
     .summary = "share of the machine's peak that the hot loops reach",
-    .arguments = "[forward|backward|gram|quantize|kernels|scaling|cluster]",
+    .arguments = "[forward|backward|gram|quantize|kernels|code|scaling|cluster]",
     .description =
         "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, "
         "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
@@ -365,7 +372,8 @@ const calm_command calm_cmd_bench = {
         "one thread, next to the time that the Cholesky and dgemm rates of the same run allow, and the other "
         "algorithms.  kernels: linears of --hidden and --inner as products of whole numbers (W8A8, W4A8) on up to "
         "--tokens rows, next to sgemm and the peak of the instructions that multiply them (CALM_SIMD names others); "
-        "quantizing the rows is not timed.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, "
+        "quantizing the rows is not timed.  code: exponents of bfloat16 and float32 words coded without loss, as hidden "
+        "rows between ranks are, and decoded.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, "
         "... and all threads, and the serial share that Amdahl's law gives these times.  All take turns in one process "
         "after a run to warm up, and the median counts.  Where the middle half of the runs spreads over more than 10 % "
         "of the median there is no figure (null with --json): the machine has other work to do.  "
@@ -375,6 +383,7 @@ const calm_command calm_cmd_bench = {
         "calibration are for it alone, but for --tokens and --calib-dtype, which are the others'.",
     .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"
                 "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n  calm bench kernels --tokens 512\n"
+                "  calm bench code --input Qwen3-0.6B/model.safetensors\n"
                 "  calm bench scaling\n"
                 "  calm bench cluster --model Qwen3-8B --bits 4 --threads 32 --rate 1500 --bandwidth 10\n",
     .max_args = 1,

@@ -1,4 +1,5 @@
-/* delay_link MILLISECONDS CMD...: run a command on one of two machines that a slow link joins.
+/* delay_link MILLISECONDS[@MBIT] CMD...: run a command on one of two machines that a slow link joins, which carries as
+ * many Mbit/s each way (default: as it comes, some 600).
  *
  * The machines are network namespaces of this one, `near` (10.77.0.1), where the command runs, and `far` (10.77.0.2),
  * which it enters by `nsenter -t $DELAY_LINK_FAR -n -u`.  The device `link` of each is a TUN device; a process reads
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
+#include <math.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -91,8 +93,9 @@ typedef struct packet {
 /* One direction. */
 typedef struct lane {
     int from, to;
-    double last;                       /* when the latest packet is due */
-    size_t n_in, n_out, n_bytes;       /* packets read and written      */
+    double free;                       /* when a packet that comes now leaves */
+    double last;                       /* when the latest packet is due       */
+    size_t n_in, n_out, n_bytes;       /* packets read and written            */
     packet queue[QUEUE];
 } lane;
 
@@ -106,8 +109,8 @@ static void on_signal(int number)
         over = 1;
 }
 
-/* Take packets while there is room; without it they wait in the device, which drops what it has no room for. */
-static void take(lane *l, double delay)
+/* Take packets while there is room, `rate` bytes a second; without it they wait in the device, which drops what it has no room for. */
+static void take(lane *l, double delay, double rate)
 {
     while (l->n_in - l->n_out < QUEUE) {
         packet *p = &l->queue[l->n_in % QUEUE];
@@ -115,7 +118,9 @@ static void take(lane *l, double delay)
         if (n <= 0)
             return;
         p->n = (size_t)n;
-        const double due = calm_seconds() + delay * (1 + 0.1 * (double)(l->n_in * 7 % 11) / 10);
+        const double now = calm_seconds();
+        l->free = (l->free > now ? l->free : now) + (double)n / rate;
+        const double due = l->free + delay * (1 + 0.1 * (double)(l->n_in * 7 % 11) / 10);
         p->due = l->last = due > l->last ? due : l->last;
         l->n_in++;
     }
@@ -136,7 +141,7 @@ static double give(lane *l, double most)
     return most;
 }
 
-static void carry(int near, int far, double delay)
+static void carry(int near, int far, double delay, double rate)
 {
     static lane lanes[2];
     lanes[0].from = lanes[1].to = near;
@@ -147,7 +152,7 @@ static void carry(int near, int far, double delay)
         struct pollfd polled[2];
         double wait = 0.1;
         for (int i = 0; i < 2; i++) {
-            take(&lanes[i], delay);
+            take(&lanes[i], delay, rate);
             wait = give(&lanes[i], wait);
             polled[i] = (struct pollfd){.fd = lanes[i].from,
                                         .events = lanes[i].n_in - lanes[i].n_out < QUEUE ? POLLIN : 0};
@@ -159,7 +164,7 @@ static void carry(int near, int far, double delay)
 }
 
 /* The process of the far machine, which is the link, too; it says in `ready` that it is there. */
-static void be_far(int near, int ready, double delay)
+static void be_far(int near, int ready, double delay, double rate)
 {
     const int far = become("far", CLONE_NEWNET | CLONE_NEWUTS, FAR, NEAR);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -169,7 +174,7 @@ static void be_far(int near, int ready, double delay)
     if (far < 0 || write(ready, "r", 1) != 1)
         _exit(1);
     close(ready);
-    carry(near, far, delay);
+    carry(near, far, delay, rate);
     _exit(0);
 }
 
@@ -199,9 +204,10 @@ int main(int argc, char **argv)
 {
     char byte, *end = argv[0];
     const double milliseconds = argc > 2 ? strtod(argv[1], &end) : 0;
+    const double mbit = *end == '@' ? strtod(end + 1, &end) : INFINITY;
     int ready[2];
-    if (argc < 3 || end == argv[1] || *end || !(milliseconds >= 0)) {
-        fprintf(stderr, "delay_link MILLISECONDS CMD...\n");
+    if (argc < 3 || end == argv[1] || *end || !(milliseconds >= 0) || !(mbit > 0)) {
+        fprintf(stderr, "delay_link MILLISECONDS[@MBIT] CMD...\n");
         return 2;
     }
     const int near = become("near", CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS, NEAR, FAR);
@@ -211,7 +217,7 @@ int main(int argc, char **argv)
     }
     const pid_t link = fork();
     if (link == 0)
-        be_far(near, ready[1], milliseconds / 1000);
+        be_far(near, ready[1], milliseconds / 1000, mbit * 1e6 / 8);
     close(near);
     close(ready[1]);
     if (link < 0 || read(ready[0], &byte, 1) != 1) {

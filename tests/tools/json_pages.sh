@@ -61,6 +61,7 @@ small='--model qwen --calib text.txt --samples 10 --seqlen 32 --score-samples 1 
     run 'bench gram' bench gram --repeats 10 --tokens 16
     run 'bench quantize' bench quantize --repeats 10 --hidden 128 --inner 128
     run 'bench kernels' bench kernels --repeats 10 --tokens 1 --hidden 64 --inner 64
+    run 'bench code' bench code --repeats 10 --hidden 64 --inner 64
     run 'bench cluster' bench cluster $small --bits 4 --algorithms rtn --eval-samples 2 --threads 1 --bandwidth 10 --ranks 1,2
     run report report 1 --store calm.db
 }

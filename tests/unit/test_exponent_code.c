@@ -10,17 +10,10 @@
 
 static uint8_t in[4 * MOST], back[4 * MOST + 16], code[4 * MOST + 64];
 
-/* N(0, width), word i of a stream. */
-static double gaussian(uint64_t stream, size_t i, double width)
-{
-    const double u = calm_rng_uniform(1, stream, 2 * i) + 0x1p-54, v = calm_rng_uniform(1, stream, 2 * i + 1);
-    return width * sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
-}
-
 static void fill(size_t n, size_t width_bytes, uint64_t stream, double width)
 {
     for (size_t i = 0; i < n; i++) {
-        const float value = (float)gaussian(stream, i, width);
+        const float value = (float)(width * calm_rng_normal(1, stream, i));
         memcpy(in + i * width_bytes, (const uint8_t *)&value + 4 - width_bytes, width_bytes);
     }
 }

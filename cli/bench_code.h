@@ -1,0 +1,18 @@
+/* calm bench code: the rate and the gain of coded exponents (ptq/quant/exponent_code.h). */
+#ifndef CALM_CLI_BENCH_CODE_H
+#define CALM_CLI_BENCH_CODE_H
+
+#include "cli/bench_timing.h"
+
+typedef struct calm_bench_code {
+    const char *input;        /* safetensors file, or folder of them; NULL: numbers of a Gaussian */
+    size_t n, repeats;        /* Gaussian numbers; timed runs                                     */
+    bool json;
+} calm_bench_code;
+
+/* Code the bfloat16 and float32 tensors of the input, each by itself, on one thread, check that the same bits come
+ * back, and print bytes, ratio and GB/s of words each way, as a table or JSON.  CALM_EARG: the input has no such
+ * tensors; fails as calm_safetensors_open. */
+calm_status calm_bench_code_run(calm_ctx *ctx, const calm_bench_code *bench);
+
+#endif
