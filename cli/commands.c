@@ -44,13 +44,13 @@ const char *calm_command_default(const calm_option *option)
 static const struct {
     const char *heading, *names;
 } groups[] = {
-    {"Loops that calm bench times:", "hidden|inner|heads|kv-heads|head-dim|repeats"},
+    {"Loops that calm bench times:", "hidden|inner|heads|kv-heads|head-dim|repeats|input"},
     {"Ranks of calm bench cluster:", "ranks|bandwidth|latency|ranks-per-node|cores-per-node|rate|seconds"},
     {"Most used:", "model|bits|scheme|preset|budget|size|bits-per-weight|output|format|force|recipe|dry-run"},
     {"Algorithms, and what is chosen:",
      "algorithms|unit|rule|metric|shortlist|effort|act-budget|pin|forbid|keep-hybrid|split-v|prefix|probe-samples|"
      "sensitivity|expert-tokens"},
-    {"More quality for more time:", "learn|learn-steps|rotate|rotate-seed"},
+    {"More quality for more time:", "learn|learn-steps|learn-loss|rotate|rotate-seed"},
     {"Calibration:",
      "calib|tokens|imatrix|samples|seqlen|seed|weight|calib-dtype|score-samples|guard-samples|no-special|stream"},
     {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|gate|lock|locked"},

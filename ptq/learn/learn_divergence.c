@@ -139,12 +139,35 @@ calm_status calm_tuning_divergence(calm_ctx *ctx, calm_tuning *s, size_t first, 
     return predictions(ctx, s, first, s->inputs[calm_model_config(s->of.p->in.model)->n_blocks], d, loss);
 }
 
-calm_status calm_tuning_back(calm_ctx *ctx, const calm_tuning *s, size_t b, size_t first, size_t end, float *d)
+/* The float block over window w, for its tape. */
+static calm_status refer(calm_ctx *ctx, const calm_tuning *s, const calm_block *block, size_t w,
+                         const calm_block_tape **out)
+{
+    const calm_span span = calm_batch_span(&s->entering, w);
+    calm_block_tape *tape;
+    float *x, *z;
+    CALM_TRY(calm_learn_rows(ctx, &s->entering, w, &x));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, span.n_tokens * s->entering.width));
+    CALM_TRY(calm_block_forward_tape(ctx, block, &s->of.p->rope, x, &span, z, &tape));
+    *out = tape;
+    return CALM_OK;
+}
+
+calm_status calm_tuning_back(calm_ctx *ctx, calm_tuning *s, size_t b, size_t first, size_t end, float *d)
 {
     const calm_learn_view *view = s->tunes[b] ? &s->views[b] : NULL;
-    calm_block block;
+    const bool relates = s->mini && b + 1 == calm_model_config(s->of.p->in.model)->n_blocks;
+    calm_block_grads grads = view ? view->grads : (calm_block_grads){.relations = NULL};
+    calm_relations relations = {.scale = 1 / (double)(end - first), .loss = &s->relations};
+    calm_block block, reference;
     CALM_SCOPED_ARENA(arena);
     CALM_TRY(take_block(ctx, s, b, &arena, &block));
+    if (relates) {
+        CALM_SCOPED_OUT(ctx, &arena);
+        CALM_TRY(calm_model_load_block(ctx, s->of.p->in.model, b, &reference));
+        grads.relations = &relations;
+        s->relations = 0;
+    }
     if (view)
         calm_learn_view_clear(view);
     for (size_t w = first; w < end; w++) {
@@ -153,10 +176,11 @@ calm_status calm_tuning_back(calm_ctx *ctx, const calm_tuning *s, size_t b, size
         calm_block_tape *tape;
         float *z;
         CALM_SCOPED_SCRATCH(ctx);
+        if (relates)
+            CALM_TRY(refer(ctx, s, &reference, w, &relations.reference));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, span.n_tokens * s->floats.width));
         CALM_TRY(calm_block_forward_tape(ctx, &block, &s->of.p->rope, s->inputs[b] + at, &span, z, &tape));
-        CALM_TRY(calm_block_back(ctx, &block, &s->of.p->rope, tape, d + at, view ? &view->grads : NULL,
-                                 b > s->first ? d + at : NULL));
+        CALM_TRY(calm_block_back(ctx, &block, &s->of.p->rope, tape, d + at, &grads, b > s->first ? d + at : NULL));
     }
     if (view)
         calm_learn_view_complete(view);
@@ -200,6 +224,18 @@ static calm_status open_blocks(calm_ctx *ctx, calm_tuning *s)
     return CALM_OK;
 }
 
+/* s->floats from its embeddings to the final rows; s->entering on the way, where it is wanted. */
+static calm_status run_floats(calm_ctx *ctx, calm_tuning *s, const calm_head *head)
+{
+    const calm_run *p = s->of.p;
+    const size_t last = calm_model_config(p->in.model)->n_blocks - 1, from = s->mini ? last : 0;
+    for (size_t b = 0; b < from; b++)
+        CALM_TRY(calm_batch_load_block(ctx, p->in.model, &p->rope, b, NULL, NULL, &s->floats));
+    if (s->mini)
+        CALM_TRY(calm_batch_copy(ctx, &s->floats, s->floats.n, ctx->out, p->spill_dir, &s->entering));
+    return calm_batch_finish(ctx, p->in.model, &p->rope, head, from, NULL, NULL, &s->floats);
+}
+
 calm_status calm_tuning_open(calm_ctx *ctx, calm_tuning *s)
 {
     const calm_run *p = s->of.p;
@@ -214,6 +250,6 @@ calm_status calm_tuning_open(calm_ctx *ctx, calm_tuning *s)
         head = s->set.models[0].head;
     }
     CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, ctx->out, p->spill_dir, &s->floats));
-    CALM_TRY(calm_batch_finish(ctx, p->in.model, &p->rope, &head, 0, NULL, NULL, &s->floats));
+    CALM_TRY(run_floats(ctx, s, &head));
     return open_blocks(ctx, s);
 }

@@ -157,11 +157,15 @@ typedef struct calm_tuning {
     calm_predictors set;         /* the float model, the tuned one: of both only the head  */
     calm_norm norm;              /* of an encoder: behind its blocks, or none              */
     calm_pooling pooling;        /* of an encoder                                          */
+    bool mini;                   /* the relations of the last attention count as well      */
+    calm_batch entering;         /* then: rows of the float model before its last block    */
+    double relations;            /* the loss of those of the last step                     */
     float **inputs;              /* [n_blocks + 1][longest, D] what enters each block      */
     uint32_t *targets;           /* [longest] of rows that predict anything                */
 } calm_tuning;
 
-/* Everything but `of`, in ctx->out; `floats` is closed by the caller, whatever comes back. */
+/* Everything but `of` and `mini`, in ctx->out; the caller closes `floats` and `entering`, which have no file yet,
+ * whatever comes back. */
 calm_status calm_tuning_open(calm_ctx *ctx, calm_tuning *tuning);
 
 /* Of the windows first .. end - 1 of a step the mean divergence of their predictions, or of an encoder the mean of
@@ -170,8 +174,8 @@ calm_status calm_tuning_divergence(calm_ctx *ctx, calm_tuning *tuning, size_t fi
                                    double *loss);
 
 /* After that, from the last block to the first that is tuned: gradients of the view of block `b`; d goes from its
- * output to its input. */
-calm_status calm_tuning_back(calm_ctx *ctx, const calm_tuning *tuning, size_t b, size_t first, size_t end, float *d);
+ * output to its input.  With `mini` those of the divergence and of tuning->relations, which the last block sets. */
+calm_status calm_tuning_back(calm_ctx *ctx, calm_tuning *tuning, size_t b, size_t first, size_t end, float *d);
 
 /* ---- tuning the whole model (learn_model.c; what it takes: learn_model_cost.c) ---- */
 

@@ -3,6 +3,7 @@
  *
  *   loss of a window = mean over its predictions of KL(p || q);  one window a step, Adam (algorithms/adam.h)
  *   loss of sentences = mean of 1 - cosine(q, f);  as many as have 512 tokens together a step
+ *   `learn_loss` mini: steps go by that and by the relations of the last attention (ptq/model/attention_relations.c)
  *
  * Gradients come block by block (learn_divergence.c), and a block's scales move at once, since nothing of the step
  * reads them again.  Every few steps the loss of windows outside of those that are learned from says whether to
@@ -177,19 +178,21 @@ calm_status calm_learn_model(calm_ctx *ctx, calm_run *p)
     const calm_plan start = p->result.plan;
     const size_t held = calm_learn_model_held(p);
     tuning s = {.of = {.of = {.p = p, .suffix = CALM_TUNED_SUFFIX, .start = &start, .facts = &p->result.tuned},
-                       .floats.hidden.file = -1},
+                       .floats.hidden.file = -1, .entering.hidden.file = -1,
+                       .mini = p->in.recipe->learn_loss == CALM_LEARN_MINI},
                 .held = held, .from = calm_learn_model_from(p)};
     calm_learn_stage *stage = &s.of.of;
     calm_plan plan;
     char *learner;
-    CALM_TRY(calm_strf(ctx, ctx->out, &learner, CALM_TUNER "@%d(steps=%lld,rate=%g,held=%zu)", REVISION,
-                       p->in.recipe->tune_steps, p->in.recipe->tune_rate, held));
+    CALM_TRY(calm_strf(ctx, ctx->out, &learner, CALM_TUNER "@%d(steps=%lld,rate=%g,held=%zu%s)", REVISION,
+                       p->in.recipe->tune_steps, p->in.recipe->tune_rate, held, s.of.mini ? ",loss=mini" : ""));
     stage->learner = learner;
     CALM_TRY(calm_learn_look_up(ctx, stage, true));
     if (!is_there(stage)) {
         p->result.tuned = (calm_learned_facts){.operations = p->result.tuned.operations};
         const calm_status status = run(ctx, &s);
         calm_batch_close(&s.of.floats);
+        calm_batch_close(&s.of.entering);
         CALM_TRY(status);
     }
     calm_event_complete(&p->events, CALM_STAGE_LEARN);

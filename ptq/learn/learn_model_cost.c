@@ -55,6 +55,9 @@ void calm_learn_model_estimate(const calm_run *p, calm_learned_facts *out)
     out->operations = out->back_operations + step_tokens(p) * steps * (blocks + 5 * head) +
                       window * looks * (blocks + 2 * head) + rows * blocks;
     /* A step decodes every block on both ways and sums its gradients: about what changing and decoding it takes. */
+    /* The float model's last block again. */
+    if (p->in.recipe->learn_loss == CALM_LEARN_MINI)
+        out->operations += step_tokens(p) * steps * blocks / (double)config->n_blocks;
     out->updates = steps * calm_inputs_weights(&p->in, 0, layout->n_jobs, true);
 }
 
@@ -98,5 +101,14 @@ size_t calm_learn_model_bytes(const calm_run *p, unsigned extras, bool spill, si
                                              calm_predict_back_scratch_bytes(config, longest, n_threads)) +
                                2 * CALM_BYTES(calm_prediction, longest);
     pass = 5 * rows + calm_size_max(pass, encodes ? calm_embedding_back_scratch_bytes(config) : predictions);
+    if (recipe->learn_loss == CALM_LEARN_MINI) {
+        /* What enters the float model's last block, that block, and its tape. */
+        const size_t last = config->n_blocks - 1;
+        held += spill ? 0 : calm_row_store_bytes(p->in.calib.begin[p->in.calib.n], config->hidden);
+        pass += calm_model_load_outline_bytes(model, last) + CALM_BYTES(float, 2 * longest * config->hidden) +
+                calm_model_load_sublayer_bytes(model, last, CALM_SUBLAYER_ATTENTION) +
+                calm_model_load_sublayer_bytes(model, last, CALM_SUBLAYER_MLP) +
+                calm_block_back_scratch_bytes(config, last, longest, 0, n_threads);
+    }
     return held + calm_size_max(opening, pass);
 }

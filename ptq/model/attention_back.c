@@ -130,6 +130,16 @@ static void write_lengths(const calm_heads *d, float *lengths)
     calm_vec_lengths(n, d->config->n_kv * head, d->kv_stride, d->v, true, lengths);
 }
 
+/* What the loss of the attention's relations adds to d. */
+static calm_status relations_back(calm_ctx *ctx, const calm_relations *relations, const calm_heads *a,
+                                  const calm_heads *d)
+{
+    if (!relations)
+        return CALM_OK;
+    const calm_attention_tape *of = calm_block_tape_of(relations->reference, CALM_SUBLAYER_ATTENTION);
+    return calm_heads_relate(ctx, a, &of->heads, relations->scale, d, relations->loss);
+}
+
 calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                                 const calm_attention_tape *tape, const float *dy, const calm_block_grads *grads,
                                 float *dh)
@@ -147,6 +157,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     /* The steps of the forward pass in reverse, each in place. */
     CALM_TRY(gate_back(ctx, tape, &d, dcontext));
     CALM_TRY(calm_heads_back(ctx, a, &tape->kept, dcontext, &d, grads->plain[CALM_PLAIN_SINKS]));
+    CALM_TRY(relations_back(ctx, grads->relations, a, &d));
     if (block->config->arch->late_qk_norm)
         CALM_TRY(norms_back(ctx, block, tape, grads, &d));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
@@ -210,7 +221,9 @@ size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tok
 size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const size_t d = config->head_dim;
-    const size_t scores = 2 * context_bytes(config, n_tokens) + calm_heads_back_bytes(config, n_tokens, n_threads);
+    const size_t scores = calm_size_max(
+        2 * context_bytes(config, n_tokens) + calm_heads_back_bytes(config, n_tokens, n_threads),
+        calm_heads_relate_bytes(config, n_tokens, n_threads));
     const size_t norms = config->qk_norm == CALM_QK_NORM_WHOLE
                              ? calm_norm_back_scratch_bytes(config->n_heads * d, n_tokens)
                              : calm_norm_back_scratch_bytes(d, n_tokens);

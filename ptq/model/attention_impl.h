@@ -110,6 +110,15 @@ calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads
  * heads. */
 size_t calm_heads_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads);
 
+/* The loss of what tokens are to each other in attention (attention_relations.c), q, k and v of the reference being of
+ * the same span: scale L is added to *loss, and its gradient to q, k and v of d, laid out as those of `a`.
+ * CALM_EUNSUPPORTED: shared keys, sinks, or scores with a cap. */
+calm_status calm_heads_relate(calm_ctx *ctx, const calm_heads *a, const calm_heads *reference, double scale,
+                              const calm_heads *d, double *loss);
+
+/* What that holds of ctx->scratch, workers included. */
+size_t calm_heads_relate_bytes(const calm_config *config, size_t n_tokens, size_t n_threads);
+
 /* Blocks of query rows of one head. */
 size_t calm_heads_query_blocks(size_t n_tokens);
 

@@ -270,6 +270,11 @@ calm_status calm_block_back(calm_ctx *ctx, const calm_block *block, const calm_r
     return dx ? check_rows(ctx, block, "the gradient of the input", dx, n) : CALM_OK;
 }
 
+const void *calm_block_tape_of(const calm_block_tape *tape, calm_sublayer sublayer)
+{
+    return tape->sublayer[sublayer].function;
+}
+
 /* ---- memory ---- */
 
 size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, size_t n_tokens, size_t expert_bytes,

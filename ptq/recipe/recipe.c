@@ -418,6 +418,7 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         CALM_KV("choice", choice_json(recipe)),
         CALM_KV("learn", recipe->learn ? calm_json_of_string(calm_recipe_learn_name(recipe->learn)) : NULL),
         CALM_KV("learn_steps", recipe->learner ? calm_json_of_int(recipe->learn_steps) : NULL),
+        CALM_KV("learn_loss", recipe->learn_loss ? calm_json_of_string("mini") : NULL),
         CALM_KV("blocks", all ? NULL : calm_recipe_range(recipe->first_block, recipe->last_block)),
         CALM_KV("keep_float", recipe->keep_float.n ? words_json(&recipe->keep_float) : NULL),
         CALM_KV("float_pins", recipe->float_pins.n ? words_json(&recipe->float_pins) : NULL),

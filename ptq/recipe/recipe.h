@@ -58,6 +58,9 @@ typedef enum calm_row_weight { CALM_WEIGHT_NONE, CALM_WEIGHT_GRADIENT } calm_row
 /* What continues from a result by gradients, and how much a run tries; names in the order of the values. */
 typedef enum calm_learn { CALM_LEARN_NONE, CALM_LEARN_BLOCKS, CALM_LEARN_KL, CALM_LEARN_BOTH, CALM_N_LEARN } calm_learn;
 typedef enum calm_effort { CALM_EFFORT_FULL, CALM_EFFORT_LIGHT, CALM_EFFORT_HIGH } calm_effort;
+/* What tuning an encoder is by: its embeddings; the relations of its last attention, too. */
+typedef enum calm_learn_loss { CALM_LEARN_OUTPUT, CALM_LEARN_MINI } calm_learn_loss;
+#define CALM_LEARN_LOSS_NAMES "output|mini"
 #define CALM_LEARN_NAMES "none|blocks|kl|both"
 #define CALM_EFFORT_NAMES "full|light|high"
 
@@ -108,6 +111,7 @@ typedef struct calm_recipe {
     long long learn_steps;
     long long tune_steps;                   /* of the whole model; 0: none */
     double tune_rate;
+    calm_learn_loss learn_loss;
     bool kv_cache;                          /* keys and values are kept in 8 bits */
     bool split_v;                           /* v is its own job                     */
     bool keep_hybrid;                       /* even when a uniform run is better */

@@ -44,12 +44,29 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
 #define TUNE_STEPS_ENCODER 256
 #define TUNE_RATE_ENCODER 3e-3
 
+/* The loss of tuning, which only an encoder has a choice of. */
+static calm_status resolve_loss(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    calm_model_kind kind;
+    recipe->learn_loss = (calm_learn_loss)spec->learn_loss;
+    if (!recipe->learn_loss)
+        return CALM_OK;
+    if (recipe->learn != CALM_LEARN_KL && recipe->learn != CALM_LEARN_BOTH)
+        return calm_fail(ctx, CALM_EARG, "`learn_loss` mini is of tuning the whole model, `learn` kl or both; here it "
+                         "is %s", calm_recipe_learn_name(recipe->learn));
+    CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
+    return kind.encoder ? CALM_OK
+                        : calm_fail(ctx, CALM_EARG, "`learn_loss` mini is of encoders; %s is a decoder, which `learn` "
+                                    "tunes by its predictions (output)", recipe->model.name);
+}
+
 calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     char *text;
     recipe->learn = (calm_learn)spec->learn;
     if (!spec->learn && (spec->effort == CALM_EFFORT_HIGH || spec->preset == CALM_RECIPE_BEST))
         recipe->learn = CALM_LEARN_BOTH;
+    CALM_TRY(resolve_loss(ctx, spec, recipe));
     if (!recipe->learn)
         return CALM_OK;
     if (recipe->n_budgets > 1)

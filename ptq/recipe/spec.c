@@ -152,6 +152,10 @@ const calm_option calm_spec_table[] = {
     {.name = "learn-steps",
      .help = "gradient steps per block, each on 512 tokens or one longer window",
      COUNT(learn_steps, 50, 1000000, "200"), .place = "learn_steps"},
+    {.name = "learn-loss",
+     .help = "loss of --learn kl for encoders: output (1 - cosine of the embeddings); mini: what tokens are to each "
+             "other in the last attention, queries to keys and values to values, as well",
+     WORD(learn_loss, CALM_LEARN_LOSS_NAMES, "output"), .place = "learn_loss"},
     /* From here on: one choice and one result. */
     {.name = "budget", .basic = true,
      .help = "mean bits per weight; the schemes of --scheme compete for them; several budgets, as 2.5,3,3.5, "

@@ -58,6 +58,7 @@ struct calm_recipe_spec {
     bool keep_hybrid, keep_candidates, split_v;
     int learn;                                 /* calm_learn                           */
     long long learn_steps;
+    int learn_loss;                            /* calm_learn_loss                      */
     calm_pairs pins;                           /* unit, candidate                      */
     calm_words forbid, gates, formats;
     const char *max_shard_size, *gguf_pre;

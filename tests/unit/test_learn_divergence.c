@@ -18,11 +18,11 @@ typedef struct toy {
     size_t first;        /* window of the step, which goes to the last */
 } toy;
 
-static void toy_open(const char *family, const char *scheme, toy *t)
+static void toy_open(const char *family, const char *scheme, bool mini, toy *t)
 {
     const tiny_model spec = tiny_of(family);
     const char *const schemes[] = {scheme};
-    *t = (toy){.tuning.floats.hidden.file = -1};
+    *t = (toy){.tuning = {.floats.hidden.file = -1, .entering.hidden.file = -1, .mini = mini}};
     tiny_plan_open(&t->plan, tiny_model_write(&spec));
     tiny_plan_quantize_all(&t->plan, schemes, 1, TINY_GENERAL);
     tiny_plan_pack(&t->plan);
@@ -46,11 +46,25 @@ static void toy_open(const char *family, const char *scheme, toy *t)
     ck_assert_uint_eq(calm_tuning_end(&t->run, t->first, WINDOWS), WINDOWS);
 }
 
+static void toy_close(toy *t)
+{
+    calm_batch_close(&t->tuning.floats);
+    calm_batch_close(&t->tuning.entering);
+    calm_model_close(t->plan.model);
+}
+
+/* What steps go by: with the relations of the last attention, which the last block's way back sets. */
 static double divergence(toy *t)
 {
+    const size_t last = calm_model_config(t->plan.model)->n_blocks - 1;
     double kl;
+    float *d;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, d, WINDOWS * TOKENS * t->tuning.floats.width));
     ck_ok(calm_tuning_divergence(ctx, &t->tuning, t->first, WINDOWS, NULL, &kl));
-    return kl;
+    if (t->tuning.mini)
+        ck_ok(calm_tuning_back(ctx, &t->tuning, last, t->first, WINDOWS, d));
+    return kl + (t->tuning.mini ? t->tuning.relations : 0);
 }
 
 /* The derivative by the logarithm of values [n] together, from two points. */
@@ -71,8 +85,9 @@ static double slope(toy *t, float *values, size_t n, double step)
 }
 
 /* Sums over whole linears and norms: of gradients, and what they must be.  With a step of 1/200 the divergence, whose
- * rounding is below 1e-6, gives a slope good to 1e-4 and to the third derivative's share, some (1/200)^2 / 6 of it. */
-static void check_block(toy *t, const char *family, size_t b, double *most)
+ * rounding is below 1e-6, gives a slope good to 1e-4 and to the third derivative's share, some (1/200)^2 / 6 of it;
+ * of a loss above 1 rounding is in proportion. */
+static void check_block(toy *t, const char *family, size_t b, double loss, double *most)
 {
     const double step = 5e-3;
     const calm_learn_view *view = &t->tuning.views[b];
@@ -92,46 +107,63 @@ static void check_block(toy *t, const char *family, size_t b, double *most)
         const calm_learn_vector *vector = &view->vectors[i - view->n_linears];
         const double found = is_linear ? slope(t, linear->scales, linear->out * linear->n_groups, step)
                                        : slope(t, vector->values, vector->n, step);
-        ck_assert_msg(fabs(found - expected[i]) <= 1e-4 + 1e-2 * fabs(found),
+        ck_assert_msg(fabs(found - expected[i]) <= 1e-4 * fmax(1, loss) + 1e-2 * fabs(found),
                       "%s: block %zu, %s: slope %g, gradient %g", family, b,
                       is_linear ? linear->name : vector->name, found, expected[i]);
         *most = fmax(*most, fabs(found));
     }
 }
 
+static void check_slopes(const char *family, bool mini)
+{
+    toy t;
+    double kl, most = 0;
+    toy_open(family, "w2a16_g16", mini, &t);
+    float *d;
+    ck_ok(CALM_NEW(ctx, ctx->out, d, WINDOWS * TOKENS * t.tuning.floats.width));
+    /* Gradients are of the block that ran last: after each, they are compared, and its input's continues. */
+    ck_ok(calm_tuning_divergence(ctx, &t.tuning, t.first, WINDOWS, d, &kl));
+    ck_assert(kl > 1e-3);
+    for (size_t b = calm_model_config(t.plan.model)->n_blocks; b-- > 0;) {
+        ck_ok(calm_tuning_back(ctx, &t.tuning, b, t.first, WINDOWS, d));
+        const double all = kl + (mini ? t.tuning.relations : 0);
+        check_block(&t, family, b, all, &most);
+        ck_assert(fabs(divergence(&t) - all) <= 1e-6 * all);
+    }
+    ck_assert_msg(most > 2e-3, "%s: %g", family, most);
+    ck_assert(!mini || t.tuning.relations > 1e-3);
+    toy_close(&t);
+}
+
 TEST(slopes)
 {
-    static const char *const families[] = {"qwen3", "gemma3", "phi3", "llama", "qwen3_moe", "bert", NULL};
+    static const char *const families[] = {"qwen3", "gemma3", "phi3", "llama", "qwen3_moe", "bert", "mpnet",
+                                           NULL};
     calm_linalg_setup();
-    for (int f = 0; families[f]; f++) {
-        toy t;
-        double kl, most = 0;
-        toy_open(families[f], "w2a16_g16", &t);
-        const size_t n = WINDOWS * TOKENS * t.tuning.floats.width;
-        float *d, *again;
-        ck_ok(CALM_NEW(ctx, ctx->out, d, n));
-        ck_ok(CALM_NEW(ctx, ctx->out, again, n));
-        /* Gradients are of the block that ran last: after each, they are compared, and its input's continues. */
-        ck_ok(calm_tuning_divergence(ctx, &t.tuning, t.first, WINDOWS, d, &kl));
-        ck_assert(kl > 1e-3);
-        for (size_t b = calm_model_config(t.plan.model)->n_blocks; b-- > 0;) {
-            ck_ok(calm_tuning_back(ctx, &t.tuning, b, t.first, WINDOWS, d));
-            check_block(&t, families[f], b, &most);
-            ck_assert(fabs(divergence(&t) - kl) <= 1e-6 * kl);
-        }
-        ck_assert_msg(most > 2e-3, "%s: %g", families[f], most);
-        calm_batch_close(&t.tuning.floats);
-        calm_model_close(t.plan.model);
-    }
+    for (int f = 0; families[f]; f++)
+        check_slopes(families[f], false);
+}
+END_OF_TEST
+
+/* Position added to embeddings, to scores (a table of distances), by rotation; windows of keys; grouped keys. */
+TEST(slopes_of_relations)
+{
+    static const char *const families[] = {"bert", "mpnet", "modernbert", "embeddinggemma", "eurobert", "nomic_bert",
+                                           NULL};
+    calm_linalg_setup();
+    for (int f = 0; families[f]; f++)
+        check_slopes(families[f], true);
 }
 END_OF_TEST
 
 /* What open leaves is closed whatever comes back. */
 static calm_status open_and_close(toy *t)
 {
-    calm_tuning again = {.of = t->tuning.of, .floats.hidden.file = -1};
+    calm_tuning again = {.of = t->tuning.of, .floats.hidden.file = -1, .entering.hidden.file = -1,
+                         .mini = t->tuning.mini};
     const calm_status status = calm_tuning_open(ctx, &again);
     calm_batch_close(&again.floats);
+    calm_batch_close(&again.entering);
     return status;
 }
 
@@ -152,7 +184,7 @@ TEST(no_memory)
         toy t;
         float *d;
         double expected, loss;
-        toy_open(families[f], "w2a16_g16", &t);
+        toy_open(families[f], "w2a16_g16", f == 2, &t);    /* the encoder with its relations */
         ck_ok(CALM_NEW(ctx, ctx->out, d, WINDOWS * TOKENS * t.tuning.floats.width));
         ck_ok(step(&t, d, &expected));
         ck_allocations(ctx->out, 30, open_and_close(&t));
@@ -162,13 +194,12 @@ TEST(no_memory)
         ck_assert(loss == expected);
         ck_limits((size_t)1 << 15, 1, step(&t, d, &loss));
         ck_assert(loss == expected);
-        calm_batch_close(&t.tuning.floats);
-        calm_model_close(t.plan.model);
+        toy_close(&t);
     }
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("learn_divergence", (const TTest *[]){slopes, no_memory, NULL});
+    return run_tests("learn_divergence", (const TTest *[]){slopes, slopes_of_relations, no_memory, NULL});
 }
