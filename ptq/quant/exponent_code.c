@@ -27,7 +27,8 @@
 /* -(E log2 |N(0, 1)|), and the .0573 by which exponent + fraction is below log2 on average, in 128ths. */
 #define CENTRE 125
 
-/* Code lengths of P(2^(3-s-f) < |x| < 2^(4-s-f)), at least 2^-12, x of N(0, 1), f = 0, 1/8, ... 7/8; of others 2^-11. */
+/* Code lengths of P(2^(3-s-f) < |x| < 2^(4-s-f)), at least 2^-12, x of N(0, 1), f = 0, 1/8, ... 7/8; of others
+ * 2^-11. */
 static const uint64_t gaussian[8] = {0xbbaa8765532225bb, 0xbbaa8765442224bb, 0xbbba8765433223ab, 0xbbb997654332239b,
                                      0xbbbaa8865432228b, 0xbbbaa8775432227b, 0xbbbaa8766432226b, 0xbbbaa8765532225b};
 

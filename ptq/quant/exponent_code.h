@@ -1,13 +1,15 @@
-/* Exponents of near-Gaussian numbers coded without loss: words of bfloat16 or float32 in about .67 or .84 of their bytes
- * (after ZipCCL, which codes what collectives send).
+/* Exponents of near-Gaussian numbers coded without loss: words of bfloat16 or float32 in about .67 or .84 of their
+ * bytes (after ZipCCL, which codes what collectives send).
  *
- *   "CALMEXP1" | u8 coded (0: words as they are) | u8 bytes of a word | u8 top | 5 bytes of 0 | u64 words | u64 bytes,
- *   with this header | u64 lengths, nibble s that of symbol s | blocks of 2^14 words, or the words | 8 bytes of 0
- *   block: u16 bytes of each of 4 streams | u16 escapes | u8 [n] sign and upper 7 bits of the mantissa | of float32
- *   u16 [n] the other 16 | u16 [escapes] places, ascending | u8 [escapes] exponents there | streams, each of a quarter
+ *   "CALMEXP1" | u8 coded (0: words as they are) | u8 bytes of a word | u8 top | 5 bytes of 0 | u64 words
+ *   | u64 bytes, with this header | u64 lengths, nibble s that of symbol s | blocks of 2^14 words, or the words
+ *   | 8 bytes of 0
+ *   block: u16 bytes of each of 4 streams | u16 escapes | u8 [n] sign and upper 7 bits of the mantissa
+ *   | of float32 u16 [n] the other 16 | u16 [escapes] places, ascending | u8 [escapes] exponents there
+ *   | streams, each of a quarter of the words
  *
- * All little-endian.  Symbol s < 15 is exponent top - s, 15 any other.  Lengths are those of a prefix code of at most 11
- * bits, canonical, its bits from the lowest on.  The code is one of 8 for a Gaussian, by the fraction of log2 of its
+ * All little-endian.  Symbol s < 15 is exponent top - s, 15 any other.  Lengths are those of a prefix code of at most
+ * 11 bits, canonical, its bits from the lowest on.  The code is one of 8 for a Gaussian, by the fraction of log2 of its
  * width, which the mean of log2 |x| of 1,024 words gives: E log2 |N(0, 1)| = -.9163. */
 #ifndef CALM_QUANT_EXPONENT_CODE_H
 #define CALM_QUANT_EXPONENT_CODE_H

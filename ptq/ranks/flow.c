@@ -66,7 +66,8 @@ static calm_status post_receives(calm_ctx *ctx, calm_flow *f)
         slot->window = f->n_posted;
         slot->n = calm_batch_tokens(into, f->n_posted);
         CALM_TRY(f->transport->receive(ctx, f->transport->state, f->missing->owner[f->expected - 1],
-                                       (int)(f->expected % TAGS), slot->code, most_bytes(into, slot->n), &slot->transfer));
+                                       (int)(f->expected % TAGS), slot->code, most_bytes(into, slot->n),
+                                       &slot->transfer));
     }
     return CALM_OK;
 }

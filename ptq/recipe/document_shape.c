@@ -149,7 +149,7 @@ static const calm_document_row rows[] = {
     {"choice.expert_tokens", NULL, NULL, false, false, false},
     {"learn", NULL, NULL, false, false, false},
     {"learn_steps", NULL, NULL, false, false, false},
-    {"learn_loss", NULL, NULL, false, false, false},
+    {"learn_loss", NULL, NULL, false, false, true},
     {"blocks", "first and last block to quantize; the others stay float", &blocks, false, false, false},
     {"keep_float", "names, or re:patterns, of modules that stay float; behind !, of some that calm leaves float by "
      "itself", &module_or_modules, false, false, false},

@@ -55,6 +55,7 @@ def quantize(
     calib_dtype: Optional[Literal["f32", "bf16"]] = ...,
     learn: Optional[Literal["none", "blocks", "kl", "both"]] = ...,
     learn_steps: Optional[int] = ...,
+    learn_loss: Optional[Literal["output", "mini"]] = ...,
     budget: Optional[_Numbers] = ...,
     size: Optional[_Path] = ...,
     bits_per_weight: Optional[float] = ...,
@@ -164,6 +165,8 @@ def quantize(
         continue by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model) (default none)
     learn_steps
         gradient steps per block, each on 512 tokens or one longer window (default 200)
+    learn_loss
+        loss of --learn kl for encoders: output (1 - cosine of the embeddings); mini: what tokens are to each other in the last attention, queries to keys and values to values, as well (default output)
     budget
         mean bits per weight; the schemes of --scheme compete for them; several budgets, as 2.5,3,3.5, give a table
     size

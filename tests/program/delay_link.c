@@ -109,7 +109,8 @@ static void on_signal(int number)
         over = 1;
 }
 
-/* Take packets while there is room, `rate` bytes a second; without it they wait in the device, which drops what it has no room for. */
+/* Take packets while there is room, which leave at `rate` bytes a second; without it they wait in the device, which
+ * drops what it has no room for. */
 static void take(lane *l, double delay, double rate)
 {
     while (l->n_in - l->n_out < QUEUE) {

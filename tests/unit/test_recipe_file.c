@@ -63,7 +63,7 @@ TEST(every_place_becomes_its_option)
     ck_assert(o.no_special && o.encoder_stream && o.keep_hybrid && !o.no_eval);
     ck_assert_int_eq(o.prefix, CALM_PREFIX_FLOAT);
     ck_assert_int_eq(o.calib_dtype, 1);
-    ck_assert(o.learn == 1 && o.learn_steps == 77);
+    ck_assert(o.learn == 1 && o.learn_steps == 77 && o.learn_loss == CALM_LEARN_MINI);
     ck_assert_int_eq(o.preset, CALM_RECIPE_BEST);
     ck_assert_int_eq(o.kv_cache, 1);
     ck_assert_int_eq(o.score_samples, 3);
