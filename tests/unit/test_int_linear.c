@@ -34,7 +34,7 @@ static pair *new_pair(int bits, size_t group, const calm_weight *form)
     pair *p;
     const size_t groups = group ? (IN + group - 1) / group : 1;
     ck_ok(CALM_NEW(ctx, ctx->out, p, 1));
-    p->source = (calm_int_source){OUT, IN, bits, group, p->codes, p->scales, p->zeros};
+    p->source = (calm_int_source){OUT, IN, bits, group, p->codes, p->scales, p->zeros, 0};
     for (size_t i = 0; i < OUT * groups; i++) {
         p->scales[i] = calm_dtype_round(CALM_BF16, (float)(0.001 + 0.01 * drawn(1, i)));
         p->zeros[i] = (uint8_t)((1 << (bits - 1)) + (group ? (int)(drawn(2, i) * 3) : 0));
