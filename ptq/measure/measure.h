@@ -5,8 +5,8 @@
 #include "ptq/ranks/ranks.h"
 #include "ptq/state/measurement.h"
 
-/* Are linears with quantized inputs products of whole numbers (ptq/model/int_linear.h) where the run measures?  So unless
- * its recipe has exact_float; false also where no scheme of its pool quantizes inputs to codes. */
+/* Are linears with quantized inputs products of whole numbers (ptq/model/int_linear.h) where the run measures?  They
+ * are unless its recipe has exact_float, or no scheme of its pool quantizes inputs to codes. */
 bool calm_run_ints(const calm_run *run);
 
 /* Key of the evaluation of a subject on windows, by the run's arithmetic. */

@@ -254,7 +254,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 36;
+const size_t calm_spec_shared = 37;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {
