@@ -304,7 +304,8 @@ typedef struct calm_figures {
     double spearman;                        /* correlation of the ranks of pairwise cosines                        */
 } calm_figures;
 
-/* Evaluate a model on a text: perplexity and divergence of a decoder, distance of the embeddings of an encoder. */
+/* Evaluate a model on a text: perplexity and divergence of a decoder, distance of the embeddings of an encoder.
+ * Linears whose inputs are quantized to codes are exact sums of whole numbers, as in the figures of calm_quantize. */
 CALM_API calm_status calm_measure_model(calm_ctx *ctx, const calm_measure_request *request, calm_figures *out);
 
 /* Embeddings x [*n, *width] of the sentences of a text by an encoder: means of the last hidden state over tokens,

@@ -105,7 +105,8 @@ static calm_status new_subject(calm_ctx *ctx, const shape *of, const scheme *in,
         codes[i] = (uint8_t)(calm_rng_uniform(7, 2, i) * (double)(1 << in->bits));
     for (size_t i = 0; i < of->n * groups; i++)
         scales[i] = 0x1p-8f;
-    const calm_int_source source = {of->n, of->k, in->bits, in->group, codes, scales, NULL};
+    const calm_int_source source = {of->n, of->k, in->bits, in->group, codes, scales, NULL,
+                                    1 << (in->bits - 1)};
     *out = (subject){.of = of};
     CALM_TRY(new_aligned(ctx, calm_int_weight_bytes(&source), &memory));
     calm_int_pack(&source, memory, &out->weight);

@@ -53,7 +53,7 @@ static const struct {
     {"More quality for more time:", "learn|learn-steps|learn-loss|rotate|rotate-seed"},
     {"Calibration:",
      "calib|tokens|imatrix|samples|seqlen|seed|weight|calib-dtype|score-samples|guard-samples|no-special|stream"},
-    {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|gate|lock|locked"},
+    {"Evaluation and conditions:", "eval-text|eval-samples|no-eval|exact-float|gate|lock|locked"},
     {"Numbers and files of the result:",
      "target|adapter|accept-key|blocks|keep-float|ignore|group-fallback|scale-dtype|act-rule|"
      "max-shard-size|kv-cache|gguf-type|embed-scheme|head-scheme|gguf-pre|gguf-float"},

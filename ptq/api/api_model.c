@@ -114,6 +114,7 @@ calm_status calm_measure_model(calm_ctx *ctx, const calm_measure_request *reques
     *out = (calm_figures){.nll = NAN, .ppl = NAN, .kl = NAN, .top1 = NAN, .top5 = NAN, .error = NAN, .cosine = NAN,
                           .cosine_min = NAN, .spearman = NAN};
     CALM_TRY(open_request(ctx, request, &o));
+    CALM_SCOPED_INTS(ctx, true);    /* the figures of a run, and of calm eval */
     CALM_TRY(read_windows(ctx, request, &o, &windows));
     out->n_windows = windows.n;
     return calm_model_config(o.model)->arch->encoder ? measure_encoder(ctx, request, &o, &windows, out)
@@ -148,6 +149,7 @@ calm_status calm_answer(calm_ctx *ctx, const calm_measure_request *request, calm
     calm_task_options options = {.samples = request->samples};
     CALM_TRY(open_request(ctx, request, &o));
     const calm_subject subject = {.model = o.model}, against = {.model = o.reference};
+    CALM_SCOPED_INTS(ctx, true);
     CALM_TRY(calm_eval_text_task_options(ctx, o.model, o.reference, o.tokenizer, &options));
     CALM_TRY(calm_tasks_evaluate(ctx, request->text, o.tokenizer, &options, o.reference ? &against : NULL, &subject,
                                  calm_stage_tick, &o.stage, &found));

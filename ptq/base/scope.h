@@ -5,6 +5,7 @@
  *     CALM_SCOPED_ARENA(own);                    calm_arena own, without memory
  *     CALM_SCOPED_OUT(ctx, &own);                results go to `own` instead of ctx->out
  *     CALM_SCOPED_BF16(ctx, rounds);             ctx->bf16 is `rounds`
+ *     CALM_SCOPED_INTS(ctx, ints);               ctx->ints is `ints`
  *     CALM_SCOPED_TEXT(text);                    calm_text text, empty
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
@@ -25,6 +26,8 @@
     CALM_SCOPED(calm_out_scope, calm_out_leave) out_scope_ = calm_out_enter((ctx), (arena))
 #define CALM_SCOPED_BF16(ctx, rounds)                                                                                  \
     CALM_SCOPED(calm_bf16_scope, calm_bf16_leave) bf16_scope_ = calm_bf16_enter((ctx), (rounds))
+#define CALM_SCOPED_INTS(ctx, on)                                                                                      \
+    CALM_SCOPED(calm_ints_scope, calm_ints_leave) ints_scope_ = calm_ints_enter((ctx), (on))
 #define CALM_SCOPED_SCRATCH(ctx)                                                                                       \
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}
@@ -75,6 +78,24 @@ static inline calm_bf16_scope calm_bf16_enter(calm_ctx *of, bool rounds)
 static inline void calm_bf16_leave(calm_bf16_scope *scope)
 {
     scope->ctx->bf16 = scope->caller;
+}
+
+/* Whether linears with quantized inputs were whole numbers before. */
+typedef struct calm_ints_scope {
+    calm_ctx *ctx;
+    bool caller;
+} calm_ints_scope;
+
+/* They are if `ints`; back to what they were. */
+static inline calm_ints_scope calm_ints_enter(calm_ctx *of, bool ints)
+{
+    const calm_ints_scope scope = {of, of->ints};
+    of->ints = ints;
+    return scope;
+}
+static inline void calm_ints_leave(calm_ints_scope *scope)
+{
+    scope->ctx->ints = scope->caller;
 }
 
 #endif

@@ -289,6 +289,7 @@ static calm_status pass_class(calm_ctx *ctx, const calm_run *p, const class *of,
     calm_block block;
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_INTS(ctx, calm_run_ints(p));
     /* Once for all batches. */
     CALM_TRY(calm_model_load_block(ctx, p->in.model, r->position, &block));
     if (of->plan) {

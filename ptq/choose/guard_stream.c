@@ -9,7 +9,7 @@ static calm_status identify(calm_ctx *ctx, const calm_run *p, calm_guard_rows *r
 {
     char windows[CALM_SHA256_HEX];
     calm_sha256 sha;
-    CALM_TRY(calm_key_evaluation(ctx, p->model_key, "rows of the guard", r->windows, windows));
+    CALM_TRY(calm_run_evaluation_key(ctx, p, "rows of the guard", r->windows, windows));
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, windows);
     calm_sha256_field(&sha, p->key);

@@ -14,6 +14,7 @@ calm_status calm_run_measure_test(calm_ctx *ctx, const calm_run *p, calm_measure
     if (calm_inputs_encode(&p->in))
         return calm_run_measure(ctx, p, reference_measure, subject, 1, measure, &p->eval, fn, user);
     reference_measure->kind = measure->kind = CALM_STORE_PREDICTIONS;
+    CALM_SCOPED_INTS(ctx, calm_run_ints(p));
     return calm_division_evaluate(ctx, p, &reference_measure->predictions, subject, 1, &measure->predictions, &p->eval,
                                   fn, user, CALM_RUN_WORST, worst);
 }

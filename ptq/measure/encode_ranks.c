@@ -31,6 +31,7 @@ calm_status calm_rank_encode(calm_ctx *ctx, calm_run *p, calm_rank_message *in, 
         return calm_fail(ctx, CALM_EFORMAT, "what rank 0 asks for are no sentences of this run");
     calm_cluster_place(p->cluster, "the embeddings of sentences %zu to %zu", (size_t)first,
                        (size_t)first + windows.n - 1);
+    CALM_SCOPED_INTS(ctx, calm_run_ints(p));
     CALM_TRY(calm_encode(ctx, subject, &windows, NULL, NULL, &found));
     calm_rank_message_put(out, found.x, found.n * found.width * sizeof *found.x);
     return CALM_OK;

@@ -45,6 +45,7 @@ calm_status calm_run_measure(calm_ctx *ctx, const calm_run *p, calm_measure *ref
     /* calm_evaluate takes its results side by side; measures are larger. */
     calm_eval_result of_reference, results[CALM_SUBJECTS_AT_ONCE];
     assert(n <= CALM_SUBJECTS_AT_ONCE);
+    CALM_SCOPED_INTS(ctx, calm_run_ints(p));
     /* An encoder predicts no next token, a decoder has no sentence embedding that means anything. */
     if (calm_inputs_encode(&p->in))
         return measure_embeddings(ctx, p, reference_measure, subjects, n, measures, windows, fn, user);

@@ -3,6 +3,27 @@
 
 #include "ptq/plan/key.h"
 #include "ptq/measure/measure.h"
+#include "ptq/quant/grid.h"
+
+bool calm_run_ints(const calm_run *p)
+{
+    const calm_recipe *recipe = p->in.recipe;
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        const calm_scheme *scheme = &recipe->schemes[i];
+        any |= calm_actquant_has_codes(scheme->act_bits, scheme->act_asymmetric, scheme->act_rule);
+    }
+    return any && !recipe->exact_float;
+}
+
+calm_status calm_run_evaluation_key(calm_ctx *ctx, const calm_run *p, const char *subject_key,
+                                    const calm_windows *windows, char key[CALM_SHA256_HEX])
+{
+    char *subject;
+    /* Figures in float and in whole numbers are near each other, and not equal. */
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &subject, "%s%s", subject_key, calm_run_ints(p) ? " ints" : ""));
+    return calm_key_evaluation(ctx, p->model_key, subject, windows, key);
+}
 
 /* A sum of the store; NULL there, which is NaN here, is 0 in a window of an evaluation without a reference. */
 static double sum_of(double value)
@@ -42,7 +63,7 @@ calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *p, const cha
     char key[CALM_SHA256_HEX];
     calm_store_evaluation row;
     /* By content: another run that measured the same plan on the same windows has done the work. */
-    CALM_TRY(calm_key_evaluation(ctx, p->model_key, subject_key, windows, key));
+    CALM_TRY(calm_run_evaluation_key(ctx, p, subject_key, windows, key));
     CALM_TRY(calm_store_evaluation_find(ctx, p->in.store, key, &row, id));
     /* Windows that are not all there cannot be compared: measured again. */
     if (*id == 0 || row.n_windows != windows->n) {
@@ -88,7 +109,7 @@ calm_status calm_run_put_evaluation(calm_ctx *ctx, const calm_run *p, const char
 {
     char key[CALM_SHA256_HEX];
     calm_store_window *rows;
-    CALM_TRY(calm_key_evaluation(ctx, p->model_key, subject_key, windows, key));
+    CALM_TRY(calm_run_evaluation_key(ctx, p, subject_key, windows, key));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows, windows->n ? windows->n : 1));
     calm_store_evaluation row = {.key = key, .model_id = p->result.model_id, .subject = subject,
                                  .text_name = text_name, .window_tokens = (int64_t)windows->longest,

@@ -5,6 +5,14 @@
 #include "ptq/ranks/ranks.h"
 #include "ptq/state/measurement.h"
 
+/* Are linears with quantized inputs products of whole numbers (ptq/model/int_linear.h) where the run measures?  They
+ * are unless its recipe has exact_float, or no scheme of its pool quantizes inputs to codes. */
+bool calm_run_ints(const calm_run *run);
+
+/* Key of the evaluation of a subject on windows, by the run's arithmetic. */
+calm_status calm_run_evaluation_key(calm_ctx *ctx, const calm_run *run, const char *subject_key,
+                                    const calm_windows *windows, char key[CALM_SHA256_HEX]);
+
 /* Measure subjects [n <= CALM_SUBJECTS_AT_ONCE] against the float model: a decoder by its predictions, an encoder by
  * its sentence embeddings.  `reference_measure` (may be NULL) gets the float model's own measure (encoders.c). */
 calm_status calm_run_measure(calm_ctx *ctx, const calm_run *run, calm_measure *reference_measure,

@@ -83,6 +83,7 @@ calm_status calm_rank_predict(calm_ctx *ctx, calm_run *p, calm_rank_message *in,
     const evaluation e = {.reference_result = q.reference ? &reference : NULL, .subjects = subjects,
                           .n = n, .results = results, .windows = &windows,
                           .most = (size_t)q.most, .worst = q.worst ? &worst : NULL};
+    CALM_SCOPED_INTS(ctx, calm_run_ints(p));
     CALM_TRY(evaluate(ctx, p, &e));
     const answer a = {worst.n, worst.n_kl};
     calm_rank_message_put(out, &a, sizeof a);

@@ -35,10 +35,12 @@ void calm_int_linear_take(const calm_ctx *ctx, const calm_int_source *source, fl
     weight->ints = ints;
 }
 
+/* ---- the input ---- */
+
 /* Rows of one input, as calm_parallel_rows gives them out. */
 typedef struct rows_task {
     const calm_weight *weight;
-    const float *x;
+    const float *x;    /* NULL: they have codes, and get the sums of another weight's groups */
     calm_int_rows rows;
 } rows_task;
 
@@ -49,31 +51,78 @@ static calm_status encode_rows(calm_ctx *ctx, size_t first, size_t n, void *user
     const size_t in = weight->in;
     float *divided = NULL;    /* of one row at a time: codes are all that is kept */
     /* The codes depend on the divided input, so that the weight cannot take the division. */
-    if (weight->in_scale)
+    if (weight->in_scale && task->x)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, divided, in));
     for (size_t t = first; t < first + n; t++) {
-        const float *x = task->x + t * in;
+        const float *x = task->x ? task->x + t * in : NULL;
         for (size_t i = 0; divided && i < in; i++)
             divided[i] = x[i] / weight->in_scale[i];
-        calm_actquant_codes(divided ? divided : x, in, weight->act_bits, weight->act_asymmetric, weight->act_rule,
-                            weight->act_global, task->rows.codes + t * task->rows.stride, &task->rows.scales[t],
-                            &task->rows.zeros[t]);
+        if (x)
+            calm_actquant_codes(divided ? divided : x, in, weight->act_bits, weight->act_asymmetric, weight->act_rule,
+                                weight->act_global, task->rows.codes + t * task->rows.stride, &task->rows.scales[t],
+                                &task->rows.zeros[t]);
         calm_int_rows_finish(weight->ints, &task->rows, t);
     }
     return CALM_OK;
 }
 
-calm_status calm_int_linear_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
+static bool groups_alike(const calm_int_weight *a, const calm_int_weight *b)
 {
-    rows_task task = {.weight = weight, .x = x};
-    calm_int_set set;
+    return a->group == b->group && a->n_groups == b->n_groups;
+}
+
+/* The codes of x, and the sums of the first weight's groups; with room for those of any. */
+static calm_status encode(calm_ctx *ctx, size_t n, const calm_weight *const *weight, const float *x, size_t n_tokens,
+                          calm_int_rows *out)
+{
+    rows_task task = {.weight = weight[0], .x = x};
+    const calm_int_weight *most = weight[0]->ints;
     float *memory;
+    for (size_t i = 1; i < n; i++)
+        most = weight[i]->ints->n_groups > most->n_groups ? weight[i]->ints : most;
+    /* As the prepared floats of the simulation: of COLUMNS_LEAST columns and more the codes need less. */
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, memory, n_tokens * weight[0]->in));
+    calm_int_rows_init(most, n_tokens, align(memory), &task.rows);
+    task.rows.n_groups = weight[0]->ints->n_groups;
+    CALM_TRY(calm_parallel_rows(ctx, n_tokens, encode_rows, &task));
+    *out = task.rows;
+    return CALM_OK;
+}
+
+/* ---- products ---- */
+
+typedef struct product_task {
+    calm_int_set set;
+    const calm_weight *const *weight;
+    const calm_int_rows *rows;
+    float *const *y;
+} product_task;
+
+static calm_status multiply(calm_ctx *ctx, size_t i, void *user)
+{
+    const product_task *task = user;
+    return calm_int_product(ctx, task->set, task->weight[i]->ints, task->rows, task->weight[i]->bias, task->y[i]);
+}
+
+calm_status calm_int_linear_apply(calm_ctx *ctx, size_t n, const calm_weight *const *weight, const float *x,
+                                  size_t n_tokens, float *const *y)
+{
+    product_task task = {.weight = weight, .y = y};
+    rows_task sums = {.weight = weight[0]};
     CALM_SCOPED_SCRATCH(ctx);
     /* Each time, as a library has no place to keep it; reading a variable takes far less time than a product. */
-    CALM_TRY(calm_int_choose(ctx, &set));
-    /* As the prepared floats of the simulation: of COLUMNS_LEAST columns and more the codes need less. */
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, memory, n_tokens * weight->in));
-    calm_int_rows_init(weight->ints, n_tokens, align(memory), &task.rows);
-    CALM_TRY(calm_parallel_rows(ctx, n_tokens, encode_rows, &task));
-    return calm_int_product(ctx, set, weight->ints, &task.rows, weight->bias, y);
+    CALM_TRY(calm_int_choose(ctx, &task.set));
+    CALM_TRY(encode(ctx, n, weight, x, n_tokens, &sums.rows));
+    task.rows = &sums.rows;
+    for (size_t i = 0, count; i < n; i += count, task.weight += count, task.y += count) {
+        if (!groups_alike(sums.weight->ints, weight[i]->ints)) {
+            sums.weight = weight[i];
+            sums.rows.n_groups = weight[i]->ints->n_groups;
+            CALM_TRY(calm_parallel_rows(ctx, n_tokens, encode_rows, &sums));
+        }
+        for (count = 1; i + count < n && groups_alike(weight[i]->ints, weight[i + count]->ints);)
+            count++;
+        CALM_TRY(calm_parallel_for(ctx, count, multiply, &task));
+    }
+    return CALM_OK;
 }

@@ -20,8 +20,10 @@
  * nothing is written.  The weight says how its input is quantized. */
 void calm_int_linear_take(const calm_ctx *ctx, const calm_int_source *source, float *memory, calm_weight *weight);
 
-/* y [T, out] = such a linear applied to x [T, in], on ctx's threads.  It holds calm_weight_apply_scratch_bytes, and of
- * ctx's workers a row of floats each where the input is scaled.  Fails as calm_int_choose, and with CALM_ENOMEM. */
-calm_status calm_int_linear_apply(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
+/* y[i] [T, out] = such linear i of n applied to x [T, in], on ctx's threads.  All quantize it alike
+ * (calm_weight_apply_each), which is done once.  It holds calm_weight_apply_scratch_bytes, and of ctx's workers a row
+ * of floats each where the input is scaled.  Fails as calm_int_choose, and with CALM_ENOMEM. */
+calm_status calm_int_linear_apply(calm_ctx *ctx, size_t n, const calm_weight *const *weight, const float *x,
+                                  size_t n_tokens, float *const *y);
 
 #endif

@@ -448,7 +448,7 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
     CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, 0, &read, &values));
     if (weight && !values.levels && !values.biases && !values.group_of) {
         const calm_int_source source = {out, in, code_bits(values.codes, out * in), values.group, values.codes,
-                                        values.scales, values.zeros};
+                                        values.scales, values.zeros, 0};
         calm_int_linear_take(ctx, &source, w, weight);
     }
     if (!weight || !weight->ints)

@@ -82,7 +82,7 @@ static calm_status apply_by(product_fn *product, calm_ctx *ctx, const calm_weigh
 {
     linear_task task = {.weight = weight, .y = y};
     if (weight->ints)
-        return calm_int_linear_apply(ctx, weight, x, n_tokens, y);
+        return calm_int_linear_apply(ctx, 1, &weight, x, n_tokens, &y);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
     /* The product adds to the bias (beta = 1), so y is written once. */
@@ -110,6 +110,7 @@ typedef struct each_task {
     size_t n_tokens;
     calm_apply_fn *apply;
     float *const *y;
+    bool prepared;    /* x is what the products read */
 } each_task;
 
 /* Products of a few thousand rows have few pieces, and each ends when its last one does: those of several linears fill
@@ -117,21 +118,51 @@ typedef struct each_task {
 static calm_status apply_one(calm_ctx *ctx, size_t i, void *user)
 {
     const each_task *task = user;
-    return task->apply(ctx, task->weight[i], task->x, task->n_tokens, task->y[i]);
+    calm_weight weight = *task->weight[i];
+    if (task->prepared) {
+        weight.in_scale = NULL;
+        weight.act_bits = 0;
+    }
+    return task->apply(ctx, &weight, task->x, task->n_tokens, task->y[i]);
+}
+
+/* Do both read the same numbers of one input? */
+static bool prepares_alike(const calm_weight *a, const calm_weight *b)
+{
+    const bool scaled = a->in_scale && b->in_scale;
+    if (a->act_bits != b->act_bits || a->in != b->in || !a->ints != !b->ints || !a->in_scale != !b->in_scale)
+        return false;
+    if (scaled && a->in_scale != b->in_scale && memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) != 0)
+        return false;
+    return !a->act_bits || (a->act_asymmetric == b->act_asymmetric && a->act_rule == b->act_rule &&
+                            a->act_global == b->act_global);
+}
+
+/* Several that do. */
+static calm_status apply_alike(calm_ctx *ctx, const each_task *all, size_t first, size_t n)
+{
+    each_task task = *all;
+    const calm_weight *weight = all->weight[first];
+    task.weight += first;
+    task.y += first;
+    if (weight->ints)
+        return calm_int_linear_apply(ctx, n, task.weight, task.x, task.n_tokens, task.y);
+    /* The memory of a forward pass is planned with one prepared input at a time. */
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(prepare_input(ctx, weight, all->x, all->n_tokens, &task.x));
+    task.prepared = true;
+    return calm_parallel_for(ctx, n, apply_one, &task);
 }
 
 calm_status calm_weight_apply_each(calm_ctx *ctx, calm_apply_fn *apply, size_t n, const calm_weight *const *weight,
                                    const float *x, size_t n_tokens, float *const *y)
 {
-    each_task task = {weight, x, n_tokens, apply, y};
-    bool prepared = false;
-    /* The memory of a forward pass is planned with one prepared input at a time. */
-    for (size_t i = 0; i < n; i++)
-        prepared |= weight[i]->in_scale || weight[i]->act_bits;
-    if (!prepared)
-        return calm_parallel_for(ctx, n, apply_one, &task);
-    for (size_t i = 0; i < n; i++)
-        CALM_TRY(apply_one(ctx, i, &task));
+    const each_task task = {weight, x, n_tokens, apply, y, false};
+    for (size_t first = 0, count; first < n; first += count) {
+        for (count = 1; first + count < n && prepares_alike(weight[first], weight[first + count]);)
+            count++;
+        CALM_TRY(apply_alike(ctx, &task, first, count));
+    }
     return CALM_OK;
 }
 

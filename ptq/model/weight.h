@@ -30,8 +30,8 @@ calm_status calm_weight_apply_tiled(calm_ctx *ctx, const calm_weight *weight, co
 /* Either of the two. */
 typedef calm_status calm_apply_fn(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
 
-/* y[i] = linear i of n applied to the same x: side by side where the input needs no preparing, of which there would be
- * n copies at once. */
+/* y[i] = linear i of n applied to the same x: side by side, and prepared once for neighbours that scale and quantize it
+ * alike. */
 calm_status calm_weight_apply_each(calm_ctx *ctx, calm_apply_fn *apply, size_t n, const calm_weight *const *weight,
                                    const float *x, size_t n_tokens, float *const *y);
 

@@ -10,6 +10,7 @@
 
 #include "ptq/quant/qblob.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/int_linear.h"
 #include "ptq/model/kind.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
@@ -468,10 +469,8 @@ calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const c
 
 /* The weights that a reader of the checkpoint computes: from the folded scales, in float32.  A calm_qjob may be written
  * to, which is not done here; hence the casts. */
-static calm_status dequantize(calm_ctx *ctx, const calm_qlinear *linear, const float **out)
+static void dequantize(const calm_qlinear *linear, float *w)
 {
-    float *w;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, linear->out * linear->in));
     const calm_qjob rows = {.out = linear->out,
                             .in = linear->in,
                             .group = linear->group,
@@ -483,7 +482,28 @@ static calm_status dequantize(calm_ctx *ctx, const calm_qlinear *linear, const f
                             .mins = linear->mins,
                             .global = linear->global};
     calm_qjob_dequantize(&rows, w);
-    *out = w;
+}
+
+/* The same, or its codes in that memory, where ctx wants products of whole numbers. */
+static calm_status put_weight(calm_ctx *ctx, const calm_qlinear *linear, calm_weight *weight)
+{
+    const calm_scheme *scheme = &linear->scheme;
+    const calm_int_source source = {linear->out, linear->in, scheme->bits > 4 ? 8 : 4, linear->group, linear->codes,
+                                    linear->scales, linear->zeros, calm_symmetric_zero(scheme)};
+    float *w;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, linear->out * linear->in));
+    /* The forward pass quantizes the input of this linear as the engine would. */
+    weight->act_bits = scheme->act_bits;
+    weight->act_asymmetric = scheme->act_asymmetric;
+    weight->act_rule = scheme->act_rule;
+    weight->act_global = linear->act_global;
+    weight->in_scale = linear->in_scale;
+    weight->w = w;
+    weight->ints = NULL;
+    if (calm_scheme_is_plain(scheme))
+        calm_int_linear_take(ctx, &source, w, weight);
+    if (!weight->ints)
+        dequantize(linear, w);
     return CALM_OK;
 }
 
@@ -493,13 +513,7 @@ calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, c
         const calm_qlinear *linear = &assembled->linear[role];
         calm_weight *weight = &weights[role];
         if (linear->quantized) {
-            CALM_TRY(dequantize(ctx, linear, &weight->w));
-            /* The forward pass quantizes the input of this linear as the engine would. */
-            weight->act_bits = linear->scheme.act_bits;
-            weight->act_asymmetric = linear->scheme.act_asymmetric;
-            weight->act_rule = linear->scheme.act_rule;
-            weight->act_global = linear->act_global;
-            weight->in_scale = linear->in_scale;
+            CALM_TRY(put_weight(ctx, linear, weight));
         } else if (linear->w) {
             weight->w = linear->w;
         }

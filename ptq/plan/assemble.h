@@ -80,7 +80,8 @@ size_t calm_assembled_parts_bytes(const calm_model *model, size_t block, const c
 size_t calm_assembled_expert_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras);
 
 /* An override of the forward pass (ptq/model/forward.h) that computes with the plan's weights: calm_plan_apply replaces
- * the float weights of a block by the assembled ones; experts are assembled when they are loaded. */
+ * the float weights of a block by the assembled ones, in whole numbers where ctx->ints and the scheme allow; experts
+ * are assembled when they are loaded. */
 typedef struct calm_plan_override {
     const calm_model *model;
     const calm_plan *plan;

@@ -21,23 +21,24 @@
 
 /* ---- the span of a group ---- */
 
-/* *lo = min(min x, start), *hi = max(max x, start) of n values.  In 16 lanes, so that it vectorizes: an extremum does
- * not depend on the order.  A NaN compares as neither less nor more and is passed over. */
+/* *lo = min(min x, start), *hi = max(max x, start) of n values.  In lanes, so that it vectorizes: an extremum does
+ * not depend on the order.  A NaN compares as neither less nor more and is passed over.  Rows of activations are long:
+ * of 64 lanes no comparison waits for the one before; groups of weights may have 32. */
 #define FOLD(half)                                                                                      \
     for (size_t l = 0; l < half; l++) {                                                                 \
         least[l] = least[l + half] < least[l] ? least[l + half] : least[l];                             \
         most[l] = most[l + half] > most[l] ? most[l + half] : most[l];                                  \
     }
 
-#define DEFINE_SPAN(name, number)                                                                       \
+#define DEFINE_SPAN(name, number, lanes, folds)                                                         \
     CALM_VECTORIZE static void name(const number *x, size_t n, number start, number *lo, number *hi)    \
     {                                                                                                   \
-        number least[16], most[16];                                                                     \
+        number least[lanes], most[lanes];                                                               \
         size_t j = 0;                                                                                   \
-        for (size_t l = 0; l < 16; l++)                                                                 \
+        for (size_t l = 0; l < lanes; l++)                                                              \
             least[l] = most[l] = start;                                                                 \
-        for (; j + 16 <= n; j += 16)                                                                    \
-            for (size_t l = 0; l < 16; l++) {                                                           \
+        for (; j + lanes <= n; j += lanes)                                                              \
+            for (size_t l = 0; l < lanes; l++) {                                                        \
                 number a = x[j + l];                                                                    \
                 least[l] = a < least[l] ? a : least[l];                                                 \
                 most[l] = a > most[l] ? a : most[l];                                                    \
@@ -46,6 +47,7 @@
             least[0] = x[j] < least[0] ? x[j] : least[0];                                               \
             most[0] = x[j] > most[0] ? x[j] : most[0];                                                  \
         }                                                                                               \
+        folds                                                                                           \
         FOLD(8)                                                                                         \
         FOLD(4)                                                                                         \
         FOLD(2)                                                                                         \
@@ -54,8 +56,8 @@
         *hi = most[0];                                                                                  \
     }
 
-DEFINE_SPAN(span, float)
-DEFINE_SPAN(span_f64, double)
+DEFINE_SPAN(span, float, 64, FOLD(32) FOLD(16))
+DEFINE_SPAN(span_f64, double, 16, )
 
 /* ---- scales ---- */
 
@@ -558,9 +560,10 @@ void calm_actquant_codes(const float *x, size_t d, int bits, bool asymmetric, ca
     assert(calm_actquant_has_codes(bits, asymmetric, rule));
     *scale = NAN;
     *zero = 0;
-    memset(codes, 0, d);
-    if (calm_find_nonfinite(x, d) < d)
+    if (calm_find_nonfinite(x, d) < d) {
+        memset(codes, 0, d);
         return;
+    }
     if (rule == CALM_ACT_RULE_VLLM) {
         span(x, d, 0, &least, &most);
         most = magnitude(least, most);
@@ -576,4 +579,6 @@ void calm_actquant_codes(const float *x, size_t d, int bits, bool asymmetric, ca
     /* A range that float32 does not hold: x / s is 0, and 0 s is NaN. */
     if (isfinite(*scale))
         act_encode(x, d, *scale, middle, -half, half - 1, codes);
+    else
+        memset(codes, 0, d);
 }

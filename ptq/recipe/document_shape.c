@@ -127,6 +127,7 @@ static const calm_document_row rows[] = {
     {"schemes", "number formats: one, or the widths that share a budget", NULL, false, false, false},
     {"scale_dtype", NULL, NULL, false, false, false},
     {"act_rule", NULL, NULL, false, false, false},
+    {"exact_float", NULL, NULL, false, false, true},
     {"algorithms", NULL, &algorithms, false, true, false},
     {"algorithms.name", "a name or a chain (calm algorithms)", &name, true, false, false},
     {"algorithms.options", "values instead of the named chain's", &options, false, false, false},

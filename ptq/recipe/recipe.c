@@ -434,6 +434,7 @@ calm_json *calm_recipe_json(const calm_recipe *recipe)
         CALM_KV("gates", gates_json(recipe)),
         CALM_KV("kernels", recipe->kernels ? calm_json_of_string(recipe->kernels) : NULL),
         CALM_KV("split_v", recipe->split_v ? calm_json_of_bool(true) : NULL),
+        CALM_KV("exact_float", recipe->exact_float ? calm_json_of_bool(true) : NULL),
         CALM_KV("kv_cache", recipe->kv_cache ? calm_json_of_string("fp8") : NULL),
         CALM_KV("keep_candidates", recipe->keep_candidates ? calm_json_of_bool(true) : NULL));
 }

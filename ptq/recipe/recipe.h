@@ -114,6 +114,7 @@ typedef struct calm_recipe {
     calm_learn_loss learn_loss;
     bool kv_cache;                          /* keys and values are kept in 8 bits */
     bool split_v;                           /* v is its own job                     */
+    bool exact_float;                       /* quantized inputs are simulated in float where plans are measured */
     bool keep_hybrid;                       /* even when a uniform run is better */
     bool keep_candidates;                   /* the store keeps the codes of rejected candidates too */
     const char *eval_path, *eval_name;      /* NULL: no evaluation */

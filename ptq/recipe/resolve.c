@@ -386,6 +386,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .least_tokens = spec->expert_tokens,
                          .skip_smoothing = spec->effort == CALM_EFFORT_LIGHT,
                          .split_v = spec->split_v,
+                         .exact_float = spec->exact_float,
                          .keep_hybrid = spec->keep_hybrid,
                          /* Of several budgets none is chosen: a later run spends any of them. */
                          .keep_candidates = spec->keep_candidates || spec->budgets.n > 1,

@@ -130,6 +130,9 @@ const calm_option calm_spec_table[] = {
      .help = "rule for the scales of quantized activations: of transformers (compressed-tensors) or of vLLM's "
              "kernels",
      WORD(act_rule, CALM_ACT_RULE_NAMES, "compressed-tensors"), .place = "act_rule"},
+    {.name = "exact-float",
+     .help = "guard, probes and evaluation simulate quantized inputs in float, instead of exact sums of whole numbers",
+     FLAG(exact_float), .place = "exact_float"},
     {.name = "probe-samples",
      .help = "held-out calibration windows for probes of single units",
      COUNT(probe_samples, 1, WINDOWS_MAX, "16"), .place = "choice.probe_samples"},

@@ -55,7 +55,7 @@ struct calm_recipe_spec {
     int unit, rule, effort;                    /* calm_unit, calm_choice_rule, calm_effort */
     double shortlist;                          /* 0: the rule's own                    */
     const char *metric;                        /* NULL: the rule's own                 */
-    bool keep_hybrid, keep_candidates, split_v;
+    bool keep_hybrid, keep_candidates, split_v, exact_float;
     int learn;                                 /* calm_learn                           */
     long long learn_steps;
     int learn_loss;                            /* calm_learn_loss                      */

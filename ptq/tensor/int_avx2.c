@@ -73,8 +73,15 @@ void calm_int_avx2(const calm_int_piece *piece)
 #undef dot
 #undef dot_small
 #define TARGET         __attribute__((target("avx2,avxvnni")))
-#define dot(sum, w, x) _mm256_dpbusd_avx_epi32(sum, w, x)
+#define dot(sum, w, x) dot_in_place(sum, w, x)
 #define dot_small      dot
+
+/* The instruction itself, as in int_avx512.c. */
+TARGET __attribute__((always_inline)) static inline whole dot_in_place(whole sum, whole w, whole x)
+{
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(w), "x"(x));
+    return sum;
+}
 
 DEFINE_TILE(vnni_4x2_of_8, 4, 2, EIGHT_8)
 DEFINE_TILE(vnni_2x4_of_8, 2, 4, EIGHT_8)

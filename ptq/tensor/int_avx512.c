@@ -20,23 +20,32 @@ typedef __m512 real;
 #define high(x)              low(_mm512_srli_epi16(x, 4))
 #define subtract(a, b)       _mm512_sub_epi32(a, b)
 #define multiply_words(a, b) _mm512_mullo_epi32(a, b)
-#define dot(sum, w, x)       _mm512_dpbusd_epi32(sum, w, x)
+#define dot(sum, w, x)       dot_in_place(sum, w, x)
 #define dot_small            dot
 #define to_real(x)           _mm512_cvtepi32_ps(x)
 #define times(a, b)          _mm512_mul_ps(a, b)
 #define plus(a, b)           _mm512_add_ps(a, b)
 
+/* The instruction itself: of the intrinsic gcc 12 moves every sum to another register and back, and spills two. */
+INLINE whole dot_in_place(whole sum, whole w, whole x)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
+    return sum;
+}
+
 /* Row `row` of y from this column on. */
 INLINE void put(const calm_int_piece *piece, size_t row, size_t column, real total)
 {
-    const size_t out = piece->weight->out, n = column < out ? calm_size_min(out - column, (size_t)LANES) : 0;
-    const __mmask16 mask = (__mmask16)((1u << n) - 1);
-    real value = times(total, _mm512_set1_ps(piece->rows->scales[row]));
-    if (n == 0)
-        return;
-    if (piece->bias)
-        value = plus(value, _mm512_maskz_loadu_ps(mask, piece->bias + column));
-    _mm512_mask_storeu_ps(piece->y + row * out + column, mask, value);
+    const size_t out = piece->weight->out;
+    const real value = times(total, _mm512_set1_ps(piece->rows->scales[row]));
+    float *y = piece->y + row * out + column;
+    if (column + LANES <= out) {
+        _mm512_storeu_ps(y, piece->bias ? plus(value, load_floats(piece->bias + column)) : value);
+    } else if (column < out) {
+        const __mmask16 mask = (__mmask16)((1u << (out - column)) - 1);
+        _mm512_mask_storeu_ps(
+            y, mask, piece->bias ? plus(value, _mm512_maskz_loadu_ps(mask, piece->bias + column)) : value);
+    }
 }
 
 #include "ptq/tensor/int_tile.h"

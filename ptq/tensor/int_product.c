@@ -52,7 +52,7 @@ static size_t cells_of(const calm_int_weight *w)
 static int common_zero(const calm_int_source *source, size_t n)
 {
     if (!source->zeros)
-        return 1 << (source->bits - 1);
+        return source->zero;
     for (size_t i = 1; i < n; i++)
         if (source->zeros[i] != source->zeros[0])
             return -1;

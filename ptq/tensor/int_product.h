@@ -29,7 +29,8 @@ typedef struct calm_int_source {
     size_t group;            /* columns per scale, a multiple of CALM_INT_STEP; 0 or >= in: all  */
     const uint8_t *codes;    /* [out, in] below 2^bits                                           */
     const float *scales;     /* [out, ceil(in / group)]; what is not finite comes out so         */
-    const uint8_t *zeros;    /* like scales; NULL: 2^(bits-1)                                    */
+    const uint8_t *zeros;    /* like scales; NULL: `zero` in all groups                          */
+    int zero;                /* 0 to 255                                                         */
 } calm_int_source;
 
 /* The same as kernels read it: panels of 16 rows.  All of it is in the memory that it was packed into. */

@@ -29,19 +29,20 @@ static inline int32_t word_at(const int8_t *a)
     return word;
 }
 
-/* Sums of one group, from what zeros take away. */
+/* Sums of one group, from what zeros take away: one number for a row, where all codes have one zero. */
 #define START(ROWS, VECTORS)                                                                                           \
-    _Pragma("GCC unroll 8") for (size_t v = 0; v < VECTORS; v++)                                                       \
+    _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++)                                                          \
     {                                                                                                                  \
-        const whole less = weight->zeros ? load_words(weight->zeros + cell[v] + g * CALM_INT_PANEL)                    \
-                                         : spread(weight->zero);                                                       \
-        _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++)                                                      \
+        const int32_t of_row = rows->sums[at[r] * rows->n_groups + g], zero = rows->zeros[at[r]];                      \
+        const whole less = spread((int32_t)(0 - (uint32_t)of_row * (uint32_t)weight->zero));                           \
+        _Pragma("GCC unroll 8") for (size_t v = 0; v < VECTORS; v++)                                                   \
         {                                                                                                              \
-            sum[r][v] = subtract(spread(0), multiply_words(less, spread(rows->sums[at[r] * rows->n_groups + g])));     \
-            if (rows->zeros[at[r]])                                                                                    \
-                sum[r][v] = subtract(sum[r][v], multiply_words(spread(rows->zeros[at[r]]),                             \
-                                                               load_words(weight->sums + cell[v] +                     \
-                                                                          g * CALM_INT_PANEL)));                       \
+            const size_t place = cell[v] + g * CALM_INT_PANEL;                                                         \
+            sum[r][v] = less;                                                                                          \
+            if (weight->zeros)                                                                                         \
+                sum[r][v] = subtract(spread(0), multiply_words(load_words(weight->zeros + place), spread(of_row)));    \
+            if (zero)                                                                                                  \
+                sum[r][v] = subtract(sum[r][v], multiply_words(spread(zero), load_words(weight->sums + place)));       \
         }                                                                                                              \
     }
 

@@ -49,6 +49,7 @@ def quantize(
     expert_tokens: Optional[int] = ...,
     memory: Optional[_Path] = ...,
     act_rule: Optional[Literal["compressed-tensors", "vllm"]] = ...,
+    exact_float: Optional[bool] = ...,
     probe_samples: Optional[int] = ...,
     prefix: Optional[Literal["float", "quantized", "asymmetric"]] = ...,
     weight: Optional[Literal["none", "gradient"]] = ...,
@@ -153,6 +154,8 @@ def quantize(
         limit of resident memory: 6GB, 1500MiB (default: 70 % of what is free)
     act_rule
         rule for the scales of quantized activations: of transformers (compressed-tensors) or of vLLM's kernels (default compressed-tensors)
+    exact_float
+        guard, probes and evaluation simulate quantized inputs in float, instead of exact sums of whole numbers
     probe_samples
         held-out calibration windows for probes of single units (default 16)
     prefix

@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "ptq/base/rng.h"
@@ -33,7 +34,7 @@ static pair *new_pair(int bits, size_t group, const calm_weight *form)
     pair *p;
     const size_t groups = group ? (IN + group - 1) / group : 1;
     ck_ok(CALM_NEW(ctx, ctx->out, p, 1));
-    p->source = (calm_int_source){OUT, IN, bits, group, p->codes, p->scales, p->zeros};
+    p->source = (calm_int_source){OUT, IN, bits, group, p->codes, p->scales, p->zeros, 0};
     for (size_t i = 0; i < OUT * groups; i++) {
         p->scales[i] = calm_dtype_round(CALM_BF16, (float)(0.001 + 0.01 * drawn(1, i)));
         p->zeros[i] = (uint8_t)((1 << (bits - 1)) + (group ? (int)(drawn(2, i) * 3) : 0));
@@ -123,6 +124,39 @@ TEST(bounds)
 }
 END_OF_TEST
 
+/* Several linears of one input, whole numbers and floats, groups alike and not, inputs scaled and quantized alike and
+ * not: the bytes of each alone, in the memory of one. */
+TEST(several)
+{
+    enum { MANY = 8 };
+    static const int bits[MANY] = {8, 8, 4, 4, 8, 4, 8, 4};
+    static const size_t groups[MANY] = {0, 0, 64, 32, 32, 32, 0, 0};
+    static float y[MANY][N * OUT], alone[N * OUT];
+    const calm_weight *weights[MANY];
+    float *out[MANY];
+    calm_linalg_setup();
+    for (size_t i = 0; i < MANY; i++) {
+        pair *p = new_pair(bits[i], groups[i], &(calm_weight){.act_bits = i == 5 ? 4 : 8});
+        p->floats.in_scale = p->ints.in_scale = i == 4 || i == 6 ? p->in_scale : NULL;
+        p->in_scale[3] += i == 6 ? 1 : 0;    /* arrays of other addresses may hold the same, and not */
+        weights[i] = i == 7 ? &p->floats : &p->ints;
+        out[i] = y[i];
+    }
+    const pair *first = (const pair *)(const void *)((const char *)weights[0] - offsetof(pair, ints));
+    for (ctx->n_threads = 1; ctx->n_threads <= 3; ctx->n_threads += 2) {
+        memset(y, 0, sizeof y);
+        ck_ok(calm_weight_apply_each(ctx, calm_weight_apply, MANY, weights, first->x, N, out));
+        for (size_t i = 0; i < MANY; i++) {
+            ck_ok(calm_weight_apply(ctx, weights[i], first->x, N, alone));
+            ck_assert_msg(memcmp(y[i], alone, sizeof alone) == 0, "linear %zu, %d threads", i, ctx->n_threads);
+        }
+    }
+    ctx->n_threads = 1;
+    ck_memory(calm_weight_apply_each(ctx, calm_weight_apply, 4, weights, first->x, N, out), 0,
+              calm_weight_apply_scratch_bytes(IN, N));
+}
+END_OF_TEST
+
 /* Tokens that are not finite give NaN everywhere, as in float, and others are as without them; a token of zeros gives
  * the bias, whatever its scale. */
 TEST(odd_tokens)
@@ -190,5 +224,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("int_linear", (const TTest *[]){bounds, odd_tokens, left_alone, memory_and_errors, NULL});
+    return run_tests("int_linear", (const TTest *[]){bounds, several, odd_tokens, left_alone, memory_and_errors, NULL});
 }

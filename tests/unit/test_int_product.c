@@ -31,7 +31,7 @@ static void *aligned(size_t bytes)
 /* A weight and rows of drawn codes; `zeros`: each group has its own, and each row. */
 static int_case new_case(size_t m, size_t n, size_t k, int bits, size_t group, bool zeros)
 {
-    int_case c = {.source = {n, k, bits, group, NULL, NULL, NULL}};
+    int_case c = {.source = {n, k, bits, group, NULL, NULL, NULL, bits == 4 ? 7 : 128}};
     uint8_t *codes, *of_groups;
     float *scales;
     c.groups = group && group < k ? (k + group - 1) / group : 1;
@@ -70,7 +70,7 @@ static float by_definition(const int_case *c, size_t t, size_t o, bool bias)
     float total = 0;
     for (size_t first = 0; first < k; first += group) {
         const size_t cell = o * c->groups + (c->groups > 1 ? first / group : 0);
-        const int zero = c->source.zeros ? c->source.zeros[cell] : 1 << (c->source.bits - 1);
+        const int zero = c->source.zeros ? c->source.zeros[cell] : c->source.zero;
         int64_t sum = 0;
         for (size_t i = first; i < calm_size_min(first + group, k); i++)
             sum += (c->rows.codes[t * c->rows.stride + i] - c->rows.zeros[t]) * (c->source.codes[o * k + i] - zero);
