@@ -1,4 +1,4 @@
-/* calm generate: what a model goes on with after a prompt, token by token. */
+/* calm generate: how a model continues a prompt, token by token. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,20 +29,21 @@ typedef struct options {
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory of a decoder, float or quantized, a GGUF file, or a known name",
              .metavar = "DIR", .key = 'm', .basic = true),
-    CALM_OPT("prompt", prompt, STRING, "the text to go on from", .metavar = "TEXT", .key = 'p', .basic = true),
+    CALM_OPT("prompt", prompt, STRING, "the text to continue", .metavar = "TEXT", .key = 'p', .basic = true),
     CALM_OPT("chat", chat, BOOL, "the prompt is what a user says: it goes through the model's chat template",
              .basic = true),
     CALM_OPT("tokens", tokens, STRING, "a JSON line {\"ids\": [...]} instead of a prompt: no tokenizer is needed, and "
              "ids are printed", .metavar = "FILE"),
     CALM_OPT("max-tokens", max_tokens, INT, "tokens to add at most", .fallback = "64", .min = 1, .max = 1 << 20,
              .metavar = "N", .key = 'n', .basic = true),
-    CALM_OPT("ignore-eos", ignore_eos, BOOL, "go on after a token that ends the text"),
+    CALM_OPT("ignore-eos", ignore_eos, BOOL, "continue behind a token that ends the text"),
     CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of products of whole "
              "numbers"),
     CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
              "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
              .metavar = CALM_ACT_RULE_NAMES),
-    CALM_OPT("json", json, BOOL, "print ids, text, tokens per second, and what the memory's rate allows", .basic = true),
+    CALM_OPT("json", json, BOOL, "print ids, text, tokens per second, and how many the rate of memory allows",
+             .basic = true),
     CALM_OPT_HOW,
     CALM_OPT_COMMON,
     {0},
@@ -73,8 +74,8 @@ static calm_status open_model(calm_ctx *ctx, const options *o, const char *dir, 
 
 /* ---- the prompt ---- */
 
-static calm_status encode_chat(calm_ctx *ctx, const options *o, const calm_model *model, const calm_tokenizer *tokenizer,
-                               uint32_t **ids, size_t *n)
+static calm_status encode_chat(calm_ctx *ctx, const options *o, const calm_model *model,
+                               const calm_tokenizer *tokenizer, uint32_t **ids, size_t *n)
 {
     CALM_SCOPED(calm_chat, calm_chat_close) chat = {.model = calm_model_dir(model), .prompts = true};
     CALM_SCOPED_TEXT(text);
@@ -114,7 +115,6 @@ static calm_status read_prompt(calm_ctx *ctx, const options *o, const calm_model
 typedef struct stream {
     const calm_tokenizer *tokenizer;    /* NULL: ids are printed */
     size_t printed;                     /* bytes of the text     */
-    calm_status status;
 } stream;
 
 /* A character of several tokens is U+FFFD until the last of them: that waits. */
@@ -182,7 +182,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, si
                        CALM_KV("load_seconds", answer->load_seconds),
                        CALM_KV("prompt_tokens_per_second", rate(n_prompt, answer->prompt_seconds)),
                        CALM_KV("tokens_per_second", rate(steps(answer), answer->token_seconds)),
-                       CALM_KV("token_bytes", answer->token_bytes));
+                       CALM_KV("token_bytes", answer->token_bytes), CALM_KV("cache_bytes", answer->past_bytes));
     CALM_TRY(answer_text(ctx, tokenizer, answer, &text, &n));
     if (text)
         calm_json_set_bytes(root, "text", text, n);
@@ -249,12 +249,12 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 
 const calm_command calm_cmd_generate = {
     .name = "generate",
-    .summary = "what a model goes on with after a prompt",
+    .summary = "how a model continues a prompt",
     .description =
         "Adds to the prompt the token with the largest logit, again and again, until one that ends the text "
-        "(eos_token_id of generation_config.json or config.json).  Weights stay in memory as they are stored: each "
-        "token takes as long as these take to be read.  Weights alone of 4 and 8 bits meet float activations; quantized "
-        "activations are whole numbers, as calm eval has them.  Not a server: one text at a time.",
+        "(eos_token_id of generation_config.json or config.json).  Weights stay in memory as they are stored: a token "
+        "takes about as long as they take to be read.  Activations are float where the checkpoint quantizes weights "
+        "alone; else whole numbers, as in calm eval.  One text at a time: no server.",
     .examples = "  calm generate --model qwen --prompt 'The history of'\n"
                 "  calm generate --model calm-out/qwen-w4a16_g128 --prompt 'The history of' --max-tokens 200\n"
                 "  calm generate --model ./gemma-3-270m-it --chat --prompt 'Name three rivers.'\n"

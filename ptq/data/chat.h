@@ -9,10 +9,11 @@
 #include "ptq/data/chat_messages.h"
 #include "ptq/jinja/jinja.h"
 
-/* `model` is set to begin with, and `prompts`: its directory or GGUF file, borrowed.  Files are read for the first chat. */
+/* `model`, its directory or GGUF file, borrowed, and `prompts` are set to begin with.  Files are read for the first
+ * chat. */
 typedef struct calm_chat {
     const char *model;
-    bool prompts;                     /* texts end where an answer begins: add_generation_prompt   */
+    bool prompts;                     /* texts end where an answer begins: add_generation_prompt      */
     calm_json *settings;              /* tokenizer_config.json, or what a GGUF file says in its place */
     calm_jinja *plain, *with_tools;   /* NULL: there is none */
     bool is_open;

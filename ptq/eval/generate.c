@@ -64,7 +64,7 @@ static calm_status find_room(calm_ctx *ctx, const calm_model *model, const calm_
 {
     const size_t positions = calm_model_config(model)->max_positions;
     if (request->n_prompt == 0)
-        return calm_fail(ctx, CALM_EARG, "the prompt has no token: there is nothing to go on from");
+        return calm_fail(ctx, CALM_EARG, "the prompt has no token: there is nothing to continue");
     if (positions && request->n_prompt > positions)
         return calm_fail(ctx, CALM_EARG, "the prompt has %zu tokens, but %s has %zu positions", request->n_prompt,
                          calm_model_dir(model), positions);
@@ -117,5 +117,6 @@ calm_status calm_generate(calm_ctx *ctx, const calm_model *model, const calm_gen
     CALM_TRY(calm_decoder_open(ctx, model, room, &decoder));
     out->load_seconds = calm_seconds() - start;
     out->token_bytes = calm_decoder_token_bytes(decoder);
+    out->past_bytes = calm_past_bytes(calm_model_config(model), room);
     return answer(ctx, decoder, request, vocab, room - request->n_prompt, out);
 }

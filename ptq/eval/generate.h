@@ -24,6 +24,7 @@ typedef struct calm_generation {
     double prompt_seconds;     /* until the first token was chosen              */
     double token_seconds;      /* of the n - 1 behind it                        */
     double token_bytes;        /* of weights that each of those reads           */
+    size_t past_bytes;         /* of keys, values and what else tokens leave for those after them, at most */
 } calm_generation;
 
 /* Into ctx->out.  CALM_EUNSUPPORTED: an encoder.  CALM_EARG: no token in the prompt, an id outside the vocabulary, more

@@ -8,7 +8,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
 #include "ptq/model/moe.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/row_linear.h"
 #include "ptq/model/widen.h"
 #include "ptq/tensor/vector.h"
 
@@ -60,7 +60,7 @@ static calm_status load_table(calm_ctx *ctx, calm_decoder *d)
     const calm_tensor *table = d->head.table;
     float *w;
     d->table = (calm_weight){.name = table->name, .out = d->head.vocab, .in = d->head.hidden};
-    if (calm_stored_take(ctx, table, &d->table))
+    if (calm_row_linear_take(ctx, table, &d->table))
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, table->n_elements));
     d->table.w = w;
@@ -111,11 +111,6 @@ void calm_decoder_close(calm_decoder *decoder)
         return;
     calm_arena_clear(&decoder->arena);
     free(decoder);
-}
-
-size_t calm_decoder_count(const calm_decoder *decoder)
-{
-    return decoder->past.n;
 }
 
 /* ---- a step ---- */
@@ -190,7 +185,7 @@ static double weights_bytes(const calm_weight weight[CALM_N_ROLES])
 {
     double bytes = 0;
     for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const calm_gemv_matrix matrix = calm_stored_matrix(&weight[role]);
+        const calm_gemv_matrix matrix = calm_row_linear_matrix(&weight[role]);
         bytes += weight[role].w ? (double)calm_gemv_bytes(&matrix) : 0;
     }
     return bytes;
@@ -199,7 +194,7 @@ static double weights_bytes(const calm_weight weight[CALM_N_ROLES])
 double calm_decoder_token_bytes(const calm_decoder *decoder)
 {
     const calm_config *config = calm_model_config(decoder->model);
-    const calm_gemv_matrix table = calm_stored_matrix(&decoder->table);
+    const calm_gemv_matrix table = calm_row_linear_matrix(&decoder->table);
     double bytes = (double)calm_gemv_bytes(&table);
     for (size_t i = 0; i < config->n_blocks; i++) {
         bytes += weights_bytes(decoder->blocks[i].weight) + weights_bytes(decoder->blocks[i].moe.shared);

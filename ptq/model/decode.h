@@ -12,12 +12,9 @@
 typedef struct calm_decoder calm_decoder;
 
 /* Load a decoder for texts of `room` tokens; the model stays open as long.  Where ctx->decode weights stay as they are
- * stored (stored.h), and so they are to be applied.  CALM_EUNSUPPORTED: an encoder.  CALM_ENOMEM. */
+ * stored (row_linear.h), and so they are to be applied.  CALM_EUNSUPPORTED: an encoder.  CALM_ENOMEM. */
 calm_status calm_decoder_open(calm_ctx *ctx, const calm_model *model, size_t room, calm_decoder **out);
 void calm_decoder_close(calm_decoder *decoder);
-
-/* Tokens that have run. */
-size_t calm_decoder_count(const calm_decoder *decoder);
 
 /* Run n >= 1 more tokens: logits [V] of the last.  CALM_EARG: no room; an id outside the vocabulary. */
 calm_status calm_decoder_run(calm_ctx *ctx, calm_decoder *decoder, const uint32_t *ids, size_t n, float *logits);

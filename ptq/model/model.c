@@ -11,7 +11,7 @@
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/row_linear.h"
 #include "ptq/model/transforms.h"
 #include "ptq/model/wrapper.h"
 #include "ptq/model/widen.h"
@@ -97,7 +97,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     CALM_TRY(need_matrix(ctx, model, "", module, out, in, &tensor));
     if (!w)
         return CALM_OK;
-    if (weight && calm_stored_take(ctx, tensor, weight))
+    if (weight && calm_row_linear_take(ctx, tensor, weight))
         return CALM_OK;
     return calm_widen(ctx, model->tensors, tensor, w);
 }

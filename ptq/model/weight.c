@@ -7,7 +7,7 @@
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/model/int_linear.h"
-#include "ptq/model/stored.h"
+#include "ptq/model/row_linear.h"
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/product.h"
@@ -87,7 +87,7 @@ static calm_status apply_by(product_fn *product, calm_ctx *ctx, const calm_weigh
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
     if (ctx->decode)
-        return calm_stored_product(ctx, weight, x, n_tokens, y);
+        return calm_row_linear_product(ctx, weight, x, n_tokens, y);
     /* The product adds to the bias (beta = 1), so y is written once. */
     if (weight->bias)
         CALM_TRY(calm_parallel_rows(ctx, n_tokens, put_bias, &task));

@@ -6,7 +6,7 @@
  *
  * In vectors of gcc and clang: all operations are by lane, so that every width gives the same bytes.  A code becomes a
  * float without being converted: as the last bits of 2^23, from which 2^23 + zero is subtracted, both exact.  It stays
- * where it is in its word, s bits up, and so do sums of it, which 2^-s scales in the end. */
+ * where it is in its word, s bits up, and so do its sums, which 2^-s scales in the end. */
 #ifndef CALM_TENSOR_GEMV_TILE_H
 #define CALM_TENSOR_GEMV_TILE_H
 
@@ -77,7 +77,9 @@ static inline float add_lanes(float lane[CALM_GEMV_COLUMNS])
         return add_lanes(lane);                                                                                        \
     }
 
+/* A row of float32, and of bfloat16. */
 DEFINE_ROW(row_of_f32, ADD_F32, 4)
+/* The latter. */
 DEFINE_ROW(row_of_bf16, ADD_BF16, 2)
 
 /* ---- codes: LANES rows of a panel ---- */
@@ -139,9 +141,12 @@ DEFINE_ROW(row_of_bf16, ADD_BF16, 2)
         memcpy(out, &total, sizeof total);                                                                             \
     }
 
+/* Of codes of 4 bits, and of 8. */
 DEFINE_PANEL(panel_of_4, EIGHT_4, 0x1p-4f, 0x1p-8f, 0x1p-12f)
+/* The latter. */
 DEFINE_PANEL(panel_of_8, { EIGHT_8 }, 1.0f, 0x1p-8f, 0x1p-8f)
 
+/* Panel by panel; below the last row a panel has nothing to write. */
 static void multiply_codes(const calm_gemv_piece *piece)
 {
     const calm_int_weight *weight = piece->matrix->codes;
@@ -155,6 +160,7 @@ static void multiply_codes(const calm_gemv_piece *piece)
     }
 }
 
+/* calm_gemv_kernel. */
 void KERNEL(const calm_gemv_piece *piece)
 {
     const calm_gemv_matrix *matrix = piece->matrix;

@@ -1,5 +1,5 @@
 /* Linears as they are stored. */
-#include "ptq/model/stored.h"
+#include "ptq/model/row_linear.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -7,12 +7,12 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/product.h"
 
-/* So many rows take less time one after the other than a tile takes to be widened and packed. */
+/* Up to here rows take less time one after the other than a tile takes to be widened and packed. */
 #define FEW_ROWS ((size_t)4)
 /* Rows of a weight that are widened for one product: some 100 kB to a few MB. */
 #define TILE_ROWS ((size_t)192)
 
-bool calm_stored_take(const calm_ctx *ctx, const calm_tensor *tensor, calm_weight *weight)
+bool calm_row_linear_take(const calm_ctx *ctx, const calm_tensor *tensor, calm_weight *weight)
 {
     const bool bf16 = tensor->dtype == CALM_BF16;
     if (!ctx->decode || tensor->source || (!bf16 && (tensor->dtype != CALM_F32 || (uintptr_t)tensor->data % 4)))
@@ -23,7 +23,7 @@ bool calm_stored_take(const calm_ctx *ctx, const calm_tensor *tensor, calm_weigh
     return true;
 }
 
-calm_gemv_matrix calm_stored_matrix(const calm_weight *weight)
+calm_gemv_matrix calm_row_linear_matrix(const calm_weight *weight)
 {
     return (calm_gemv_matrix){.out = weight->out,
                               .in = weight->in,
@@ -59,9 +59,9 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
                          task->y + first, weight->out);
 }
 
-calm_status calm_stored_product(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
+calm_status calm_row_linear_product(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
 {
-    tile_task task = {weight, calm_stored_matrix(weight), x, n_tokens, y};
+    tile_task task = {weight, calm_row_linear_matrix(weight), x, n_tokens, y};
     if (n_tokens > FEW_ROWS)
         return calm_parallel_for(ctx, (weight->out + TILE_ROWS - 1) / TILE_ROWS, multiply_tile, &task);
     for (size_t t = 0; t < n_tokens; t++)

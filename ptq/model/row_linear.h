@@ -3,8 +3,8 @@
  *
  * Floats of 32 bits and bfloat16 are those of the mapped file; codes of a weight whose input stays float are packed as
  * for products of whole numbers (int_linear.h).  All else is float32 in memory. */
-#ifndef CALM_MODEL_STORED_H
-#define CALM_MODEL_STORED_H
+#ifndef CALM_MODEL_ROW_LINEAR_H
+#define CALM_MODEL_ROW_LINEAR_H
 
 #include "ptq/io/safetensors.h"
 #include "ptq/model/weight.h"
@@ -12,13 +12,13 @@
 
 /* Where ctx->decode and the tensor [out, in] is of float32 (at an address that four divides) or bfloat16 as it is in
  * the file: the weight is that tensor.  False: it is to be read. */
-bool calm_stored_take(const calm_ctx *ctx, const calm_tensor *tensor, calm_weight *weight);
+bool calm_row_linear_take(const calm_ctx *ctx, const calm_tensor *tensor, calm_weight *weight);
 
 /* What such a linear, or any in memory, multiplies. */
-calm_gemv_matrix calm_stored_matrix(const calm_weight *weight);
+calm_gemv_matrix calm_row_linear_matrix(const calm_weight *weight);
 
 /* y [T, out] = x [T, in] W^T + bias on ctx's threads, x prepared: one row after the other where they are few, else
  * tile by tile of the weight in float32.  The bytes are the same for any number of threads. */
-calm_status calm_stored_product(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
+calm_status calm_row_linear_product(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
 
 #endif
