@@ -59,7 +59,8 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
                          task->y + first, weight->out);
 }
 
-calm_status calm_row_linear_product(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y)
+calm_status calm_row_linear_product(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
+                                    float *y)
 {
     tile_task task = {weight, calm_row_linear_matrix(weight), x, n_tokens, y};
     if (n_tokens > FEW_ROWS)

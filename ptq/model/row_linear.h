@@ -19,6 +19,7 @@ calm_gemv_matrix calm_row_linear_matrix(const calm_weight *weight);
 
 /* y [T, out] = x [T, in] W^T + bias on ctx's threads, x prepared: one row after the other where they are few, else
  * tile by tile of the weight in float32.  The bytes are the same for any number of threads. */
-calm_status calm_row_linear_product(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, float *y);
+calm_status calm_row_linear_product(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
+                                    float *y);
 
 #endif
