@@ -168,7 +168,7 @@ static size_t steps(const calm_generation *answer)
     return answer->n ? answer->n - 1 : 0;
 }
 
-static calm_status print_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, size_t n_prompt,
+static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokenizer *tokenizer, size_t n_prompt,
                               const calm_generation *answer)
 {
     calm_json *ids = calm_json_new_array(), *root;
@@ -177,7 +177,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_tokenizer *tokenizer, si
     double bytes_per_second;
     for (size_t i = 0; i < answer->n; i++)
         calm_json_add(ids, calm_json_of_int(answer->ids[i]));
-    root = CALM_OBJECT(CALM_KV("prompt_tokens", (int64_t)n_prompt), CALM_KV("ids", ids),
+    root = CALM_OBJECT(CALM_KV("model", o->model), CALM_KV("prompt_tokens", (int64_t)n_prompt), CALM_KV("ids", ids),
                        CALM_KV("stopped", answer->stopped), CALM_KV("threads", (int64_t)ctx->n_threads),
                        CALM_KV("load_seconds", answer->load_seconds),
                        CALM_KV("prompt_tokens_per_second", rate(n_prompt, answer->prompt_seconds)),
@@ -224,7 +224,7 @@ static calm_status generate(calm_ctx *ctx, const options *o, const calm_model *m
     if (!o->json)
         request.told = print_token;
     CALM_TRY(calm_generate(ctx, model, &request, &answer));
-    return o->json ? print_json(ctx, tokenizer, request.n_prompt, &answer)
+    return o->json ? print_json(ctx, o, tokenizer, request.n_prompt, &answer)
                    : end_text(ctx, o, &s, request.n_prompt, &answer);
 }
 

@@ -75,6 +75,7 @@ static calm_status load(calm_ctx *ctx, calm_decoder *d, size_t room)
     CALM_TRY(CALM_NEW(ctx, ctx->out, d->experts, config->n_blocks));
     CALM_TRY(CALM_NEW(ctx, ctx->out, d->ids, room));
     CALM_TRY(CALM_NEW(ctx, ctx->out, d->positions, room));
+    /* Not those of a window that begins at 0: tokens follow others. */
     for (size_t t = 0; t < room; t++)
         d->positions[t] = (uint32_t)t;
     for (size_t i = 0; i < config->n_blocks; i++) {
@@ -160,6 +161,7 @@ calm_status calm_decoder_run(calm_ctx *ctx, calm_decoder *decoder, const uint32_
                          decoder->past.room);
     memcpy(decoder->ids + before, ids, n * sizeof *ids);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, last, decoder->head.hidden));
+    /* Keys that were turned by other tables would not fit. */
     if (before && calm_rope_differs(config, before, before + n))
         decoder->past.n = 0;
     CALM_TRY(run_rows(ctx, decoder, before + n - decoder->past.n, last));
@@ -181,6 +183,7 @@ calm_status calm_decoder_best(calm_ctx *ctx, const float *logits, size_t vocab, 
 
 /* ---- what a token reads ---- */
 
+/* Of the linears that are there. */
 static double weights_bytes(const calm_weight weight[CALM_N_ROLES])
 {
     double bytes = 0;

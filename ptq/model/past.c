@@ -48,6 +48,7 @@ calm_status calm_past_init(calm_ctx *ctx, const calm_config *config, size_t room
     return CALM_OK;
 }
 
+/* As new_rows allocates them. */
 static size_t rows_bytes(size_t room, size_t width)
 {
     return width ? CALM_BYTES(float, room * width) : 0;
