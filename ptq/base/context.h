@@ -21,6 +21,7 @@ struct calm_ctx {
     int n_threads;                     /* workers for calm_parallel_for, of a task its share; >= 1   */
     bool bf16;                         /* products of activations round to bfloat16: calm_multiply  */
     bool ints;                         /* quantized linears are products of whole numbers: ptq/model/int_linear.h */
+    bool decode;                       /* weights stay as they are stored, for few rows: ptq/model/row_linear.h */
     size_t columns;                    /* of lines of text for people; 0: as wide as they come      */
     calm_log_fn *log;                  /* NULL: silent                                              */
     void *log_user;

@@ -93,7 +93,7 @@ void calm_chat_close(calm_chat *chat)
     calm_jinja_free(chat->plain);
     calm_jinja_free(chat->with_tools);
     calm_json_free(chat->settings);
-    *chat = (calm_chat){.model = chat->model};
+    *chat = (calm_chat){.model = chat->model, .prompts = chat->prompts};
 }
 
 /* ---- variables ---- */
@@ -135,7 +135,7 @@ static calm_status set_variables(calm_ctx *ctx, const calm_chat *chat, const cha
     for (void *iter = NULL; calm_json_next(more, &iter, &key, &member);)
         calm_json_set(variables, key, calm_json_copy(member));
     calm_json_set(variables, "messages", messages);
-    calm_json_set_bool(variables, "add_generation_prompt", false);
+    calm_json_set_bool(variables, "add_generation_prompt", chat->prompts);
     CALM_TRY(set_list(ctx, where, document, "tools", variables));
     return set_list(ctx, where, document, "documents", variables);
 }

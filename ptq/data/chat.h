@@ -1,7 +1,7 @@
 /* Chats through the chat template of their model, as apply_chat_template of transformers writes them: the template of
  * chat_template.jinja, chat_template.json, tokenizer_config.json or a GGUF file, of named ones "tool_use" for chats
  * with tools; variables: messages, tools, documents, the members of chat_template_kwargs, special tokens,
- * add_generation_prompt false. */
+ * add_generation_prompt. */
 #ifndef CALM_DATA_CHAT_H
 #define CALM_DATA_CHAT_H
 
@@ -9,9 +9,11 @@
 #include "ptq/data/chat_messages.h"
 #include "ptq/jinja/jinja.h"
 
-/* `model` alone is set to begin with: its directory or GGUF file, borrowed.  Files are read for the first chat. */
+/* `model`, its directory or GGUF file, borrowed, and `prompts` are set to begin with.  Files are read for the first
+ * chat. */
 typedef struct calm_chat {
     const char *model;
+    bool prompts;                     /* texts end where an answer begins: add_generation_prompt      */
     calm_json *settings;              /* tokenizer_config.json, or what a GGUF file says in its place */
     calm_jinja *plain, *with_tools;   /* NULL: there is none */
     bool is_open;

@@ -15,6 +15,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/distance.h"
 #include "ptq/model/layout.h"
+#include "ptq/model/past.h"
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 
@@ -23,6 +24,7 @@ calm_heads calm_heads_of(const calm_block *block, const calm_span *span)
     const calm_config *config = block->config;
     return (calm_heads){.config = config,
                         .span = span,
+                        .before = span->past ? span->past->n : 0,
                         .k_width = config->head_dim,
                         .v_width = config->head_dim,
                         .kv_step = config->head_dim,
@@ -49,7 +51,7 @@ static size_t first_key(const calm_heads *a, size_t t)
     if (!a->window || position(a, t) + 1 <= a->window)
         return 0;
     const size_t least = position(a, t) + 1 - a->window;
-    if (!a->span->positions)
+    if (!a->span->positions || a->span->past)
         return least;
     /* Positions rise but may skip, where padding was dropped: the distance counts, not the index. */
     while (a->span->positions[j] < least)
@@ -61,7 +63,7 @@ static size_t first_key(const calm_heads *a, size_t t)
 static size_t end_key(const calm_heads *a, size_t t)
 {
     const size_t n = a->span->n_tokens;
-    size_t j = t + 1;
+    size_t j = a->before + t + 1;
     if (!a->config->both_ways)
         return j;
     if (!a->window)
@@ -448,6 +450,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
         CALM_TRY(calm_heads_norm(ctx, block, &a));
     CALM_TRY(cache_heads(ctx, block, &a));
     calm_heads_keep_kv(&a);
+    calm_heads_remember(block, &a);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
     if (a.sinks)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a.shares, n * config->n_heads));

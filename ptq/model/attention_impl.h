@@ -10,6 +10,7 @@
 typedef struct calm_heads {
     const calm_config *config;
     const calm_span *span;
+    size_t before;    /* keys of tokens before those of the span, as soon as they are remembered */
     float *q, *k, *v; /* first columns of [T, q_stride] and [T, kv_stride]     */
     float *gate; /* of the context, columns like those of q; NULL: none         */
     size_t q_stride, kv_stride;
@@ -47,6 +48,10 @@ calm_status calm_heads_values(calm_ctx *ctx, const calm_config *config, const ca
 
 /* Hand k and v on to later blocks, where those read them. */
 void calm_heads_keep_kv(const calm_heads *a);
+
+/* Behind the keys and values of tokens before: from here on k and v are of all tokens.  Without a past nothing
+ * changes. */
+void calm_heads_remember(const calm_block *block, calm_heads *a);
 
 /* What k and v of a block take of ctx->scratch; 0 where they are those of another. */
 size_t calm_heads_values_bytes(const calm_config *config, size_t n_tokens);

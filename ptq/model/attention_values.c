@@ -72,7 +72,7 @@ void calm_heads_keep_kv(const calm_heads *a)
     if (config->kv != CALM_KV_KEPT || !carried)
         return;
     for (size_t t = 0; t < a->span->n_tokens; t++) {
-        float *row = carried + t * config->carried + config->kv_at;
+        float *row = carried + (a->before + t) * config->carried + config->kv_at;
         memcpy(row, a->k + t * a->kv_stride, width * sizeof *row);
         memcpy(row + width, a->v + t * a->kv_stride, width * sizeof *row);
     }

@@ -6,6 +6,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
+#include "ptq/model/past.h"
 
 size_t calm_batch_row(const calm_batch *batch, size_t i)
 {
@@ -141,7 +142,8 @@ calm_status calm_batch_get(calm_ctx *ctx, const calm_batch *batch, size_t i, cal
     if (batch->shared.width)
         CALM_TRY(calm_row_store_get(ctx, &batch->shared, row, span->n_tokens, &span->shared));
     CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span->n_tokens, x));
-    span->carried = calm_batch_carried(batch, span, *x);
+    span->carried = batch->past ? batch->past->carried : calm_batch_carried(batch, span, *x);
+    span->past = batch->past;
     return CALM_OK;
 }
 

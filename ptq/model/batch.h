@@ -16,6 +16,7 @@ typedef struct calm_batch {
                                        [T, D], then what is carried [T, C] */
     calm_row_store shared;          /* [rows, D] what both sublayers of a block read (calm_span); width 0: nothing  */
     const char *spill_dir;          /* where more rows may go when hidden is in a file     */
+    struct calm_past *past;         /* of one window: what its tokens follow (calm_span); NULL: nothing */
 } calm_batch;
 
 /* D + C. */

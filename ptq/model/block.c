@@ -6,6 +6,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/past.h"
 #include "ptq/model/tail.h"
 #include "ptq/tensor/rotation.h"
 #include "ptq/tensor/vector.h"
@@ -131,7 +132,10 @@ static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, cal
                                      const calm_rope *rope, const float *h, const calm_span *span, float *out,
                                      const calm_observer *observer)
 {
-    return calm_kind_dense(block->config, sublayer)->run(ctx, block, rope, h, span, out, observer);
+    const calm_kind *kind = calm_kind_dense(block->config, sublayer);
+    if (span->past && kind->replays)
+        return calm_past_replay(ctx, kind, block, rope, h, span, out);
+    return kind->run(ctx, block, rope, h, span, out, observer);
 }
 
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,

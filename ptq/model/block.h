@@ -52,6 +52,8 @@ typedef struct calm_block {
     calm_tail tail;              /* what follows the sublayers */
 } calm_block;
 
+struct calm_past;
+
 /* The tokens of one window. */
 typedef struct calm_span {
     size_t window;                /* its number, for observers                           */
@@ -62,6 +64,9 @@ typedef struct calm_span {
                                    * by others; NULL: nobody reads what a block would write */
     float *shared;                /* [T, D] of a family whose MLP reads what its attention reads: written by the one
                                    * sublayer, read by the other; others: NULL           */
+    struct calm_past *past;       /* what tokens before these have left (past.h), whose positions are those of
+                                   * `positions`, from past->n on; `carried` begins at the first of them; NULL: these
+                                   * are all tokens                                      */
 } calm_span;
 
 /* f of the attention sublayer, without norms and residual: out [T, D] from h [T, D]. */

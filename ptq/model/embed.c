@@ -84,6 +84,8 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
         calm_vec_scale(span->n_tokens * width, config->embedding_scale, out);
     if (config->arch->ends)
         CALM_TRY(finish_encoder(ctx, model, &(lookup){ids, types, span}, out));
-    calm_safetensors_release(calm_model_tensors(model), table);    /* each row touched brings its neighbours in */
+    /* Each row touched brings its neighbours in.  A tied head reads all of them for the next token. */
+    if (!ctx->decode)
+        calm_safetensors_release(calm_model_tensors(model), table);
     return CALM_OK;
 }

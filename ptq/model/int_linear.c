@@ -24,7 +24,9 @@ static void *align(void *memory)
 void calm_int_linear_take(const calm_ctx *ctx, const calm_int_source *source, float *memory, calm_weight *weight)
 {
     weight->ints = NULL;
-    if (!ctx->ints || !calm_actquant_has_codes(weight->act_bits, weight->act_asymmetric, weight->act_rule) ||
+    /* Codes of a float input are for gemv.h. */
+    const bool whole = calm_actquant_has_codes(weight->act_bits, weight->act_asymmetric, weight->act_rule);
+    if (!(weight->act_bits ? ctx->ints && whole : ctx->decode) ||
         source->in < COLUMNS_LEAST || !calm_int_packs(source) ||
         LINE + HEAD + calm_int_weight_bytes(source) > source->out * source->in * sizeof *memory)
         return;

@@ -15,9 +15,10 @@
 #include "ptq/model/weight.h"
 #include "ptq/tensor/int_product.h"
 
-/* Where ctx->ints, the scheme of the input has codes of 8 bits, the weight can be packed, and `memory` [out, in], where
- * the float weight would be, is large enough: pack it there and set weight->ints.  Otherwise weight->ints is NULL, and
- * nothing is written.  The weight says how its input is quantized. */
+/* Where ctx->ints and the scheme of the input has codes of 8 bits, or ctx->decode and the input stays float
+ * (row_linear.h), the weight can be packed, and `memory` [out, in], where the float weight would be, is large enough:
+ * pack it there and set weight->ints.  Otherwise weight->ints is NULL, and nothing is written.  The weight says how its
+ * input is quantized. */
 void calm_int_linear_take(const calm_ctx *ctx, const calm_int_source *source, float *memory, calm_weight *weight);
 
 /* y[i] [T, out] = such linear i of n applied to x [T, in], on ctx's threads.  All quantize it alike

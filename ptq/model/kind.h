@@ -112,6 +112,7 @@ struct calm_kind {
     size_t n_plains;
     const calm_hook *hooks;           /* [n_hooks] besides the inputs of its jobs and the slot's output */
     size_t n_hooks;
+    bool replays;                     /* its memory of tokens before is no cache of keys and values (past.h) */
     bool routed;                      /* a mixture: its jobs are those of the shared expert and of each expert, and
                                          calm_moe_* (moe.h) run it over all windows instead of `run` */
 

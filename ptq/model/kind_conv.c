@@ -262,6 +262,7 @@ static const calm_kind_plain plains[] = {
 const calm_kind calm_kind_conv = {
     .name = "conv",
     .slot = CALM_SUBLAYER_ATTENTION,
+    .replays = true,
     .jobs = jobs,
     .n_jobs = sizeof jobs / sizeof *jobs,
     .words = words,

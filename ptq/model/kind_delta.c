@@ -526,6 +526,7 @@ static const calm_hook hooks[] = {CALM_HOOK_DELTA_GATE, CALM_HOOK_DELTA_DECAY, C
 const calm_kind calm_kind_delta = {
     .name = "delta",
     .slot = CALM_SUBLAYER_ATTENTION,
+    .replays = true,
     .jobs = jobs,
     .n_jobs = sizeof jobs / sizeof *jobs,
     .words = words,

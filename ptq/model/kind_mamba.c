@@ -216,6 +216,7 @@ static const calm_hook hooks[] = {CALM_HOOK_MAMBA_GATE, CALM_HOOK_MAMBA_STEP, CA
 const calm_kind calm_kind_mamba = {
     .name = "mamba",
     .slot = CALM_SUBLAYER_ATTENTION,
+    .replays = true,
     .jobs = jobs,
     .n_jobs = sizeof jobs / sizeof *jobs,
     .words = words,

@@ -11,6 +11,7 @@
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
+#include "ptq/model/row_linear.h"
 #include "ptq/model/transforms.h"
 #include "ptq/model/wrapper.h"
 #include "ptq/model/widen.h"
@@ -95,6 +96,8 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
                  : calm_qformat_check(ctx, model->stored, model->tensors, module, &scheme, out, in);
     CALM_TRY(need_matrix(ctx, model, "", module, out, in, &tensor));
     if (!w)
+        return CALM_OK;
+    if (weight && calm_row_linear_take(ctx, tensor, weight))
         return CALM_OK;
     return calm_widen(ctx, model->tensors, tensor, w);
 }
@@ -386,7 +389,8 @@ static calm_status load_linear(calm_ctx *ctx, const calm_model *model, const cha
 {
     *weight = (calm_weight){.name = module, .out = out, .in = in};
     CALM_TRY(read_linear(ctx, model, module, out, in, w, weight));
-    weight->w = w;
+    if (!weight->w)
+        weight->w = w;
     return bias ? calm_model_read_part(ctx, model, module, "bias", out, &weight->bias) : CALM_OK;
 }
 

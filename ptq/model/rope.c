@@ -139,6 +139,17 @@ calm_status calm_rope_init(calm_ctx *ctx, const calm_config *config, size_t n_po
     return CALM_OK;
 }
 
+bool calm_rope_differs(const calm_config *config, size_t before, size_t length)
+{
+    bool differs = false;
+    for (calm_rope_set set = 0; set < CALM_N_ROPES; set++) {
+        const calm_rope_config *rope = &config->rope[set];
+        differs |= rope->rotary && (has_beyond(rope, before) != has_beyond(rope, length) ||
+                                    (before != length && is_dynamic(rope, length, config->max_positions)));
+    }
+    return differs;
+}
+
 size_t calm_rope_bytes(const calm_config *config, size_t n_positions)
 {
     size_t bytes = 0;

@@ -44,6 +44,9 @@ size_t calm_rope_bytes(const calm_config *config, size_t n_positions);
 calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_config *config, size_t block, size_t length,
                            calm_rope_table *out);
 
+/* Do tokens turn otherwise in a window of length T than in one of `before` tokens that it begins with? */
+bool calm_rope_differs(const calm_config *config, size_t before, size_t length);
+
 /* What that takes of ctx->scratch for a window of length T, in the block that takes the most. */
 size_t calm_rope_scratch_bytes(const calm_config *config, size_t length);
 

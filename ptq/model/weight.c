@@ -7,6 +7,7 @@
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/model/int_linear.h"
+#include "ptq/model/row_linear.h"
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/product.h"
@@ -81,10 +82,12 @@ static calm_status apply_by(product_fn *product, calm_ctx *ctx, const calm_weigh
                             size_t n_tokens, float *y)
 {
     linear_task task = {.weight = weight, .y = y};
-    if (weight->ints)
+    if (weight->ints && weight->act_bits)
         return calm_int_linear_apply(ctx, 1, &weight, x, n_tokens, &y);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
+    if (ctx->decode)
+        return calm_row_linear_product(ctx, weight, x, n_tokens, y);
     /* The product adds to the bias (beta = 1), so y is written once. */
     if (weight->bias)
         CALM_TRY(calm_parallel_rows(ctx, n_tokens, put_bias, &task));
@@ -145,7 +148,7 @@ static calm_status apply_alike(calm_ctx *ctx, const each_task *all, size_t first
     const calm_weight *weight = all->weight[first];
     task.weight += first;
     task.y += first;
-    if (weight->ints)
+    if (weight->ints && weight->act_bits)
         return calm_int_linear_apply(ctx, n, task.weight, task.x, task.n_tokens, task.y);
     /* The memory of a forward pass is planned with one prepared input at a time. */
     CALM_SCOPED_SCRATCH(ctx);
@@ -221,7 +224,7 @@ static calm_status finish_rows(calm_ctx *ctx, size_t first, size_t n, void *user
 calm_status calm_weight_back(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, const float *dy,
                              float *dw, float *dbias, bool add, float *dx)
 {
-    assert(!weight->ints);    /* gradients are of float weights */
+    assert(!weight->ints && !weight->bf16);    /* gradients are of float weights */
     if (dx)
         CALM_TRY(input_back(ctx, weight, n_tokens, dy, add, dx));
     if (!dw && !dbias)

@@ -12,6 +12,7 @@ typedef struct calm_weight {
     size_t out, in;
     const float *w;           /* [out, in]; NULL: there is no such linear; with `ints` no floats */
     const calm_int_weight *ints;    /* the weight as whole numbers (int_linear.h), in the memory of w; or NULL */
+    const void *bf16;         /* [out, in] in place of w's floats (row_linear.h), of any alignment; or NULL */
     const float *bias;        /* [out] or NULL                                             */
     const float *in_scale;    /* [in] or NULL = ones                                       */
     int act_bits;             /* A quantizes each token to this many bits; 0 = not at all    */

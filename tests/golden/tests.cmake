@@ -2,6 +2,7 @@
 calm_test(golden test_model_fixtures calm_test_model_fixture calm_model)
 calm_test(golden test_gradient_fixtures calm_test_model_fixture calm_test_block calm_eval)
 calm_test_of(golden test_gradient_fixtures_doubled test_gradient_fixtures calm_test_doubled)
+calm_test(golden test_decode_fixtures calm_test_model_fixture calm_model)
 calm_test(golden test_forward_fixtures calm_cli)
 calm_test(golden test_quant_fixtures calm_algorithms)
 calm_test(golden test_tokenizer_fixtures calm_tokenizer)

@@ -30,6 +30,8 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   set_tests_properties(readers.adapter_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
   add_test(NAME readers.bos COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/bos.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.bos PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.generate COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/generate.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.generate PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
   add_test(NAME readers.chat_templates
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/chat_templates.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
   set_tests_properties(readers.chat_templates PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)

@@ -48,6 +48,7 @@ small='--model qwen --calib text.txt --samples 10 --seqlen 32 --score-samples 1 
     run verify verify --output-only gptq out.lock.json
     run eval eval -q --model out --reference qwen --text text.txt --samples 1 --seqlen 32 --worst 1 --detail
     run 'eval --tasks' eval -q --model out --reference qwen --tasks tasks.jsonl
+    run generate generate -q --model qwen --prompt 'The history of' --max-tokens 4
     run 'eval, encoder' eval -q --model families/bert --reference families/bert --tokens families/tokens.jsonl
     run ablate ablate $small --schemes w4a16_g128 --algorithms rtn,gptq --guard-samples 2 --probe-samples 1 --eval-samples 2 --seeds 5,6 \
         --eval-text text.txt --output evidence --store calm.db

@@ -1,0 +1,34 @@
+/* Past: what the tokens before those of a span have left for them, so that a text grows without being run again.
+ *
+ * A block of attention keeps keys and values (of latent attention those of all heads, and the shared key).  What has
+ * a memory of another form (calm_kind.replays) keeps its inputs, all of which run again. */
+#ifndef CALM_MODEL_PAST_H
+#define CALM_MODEL_PAST_H
+
+#include "ptq/model/block.h"
+#include "ptq/model/kind.h"
+
+/* Of one block, rows by token; what its mixer does not keep is NULL. */
+typedef struct calm_past_block {
+    float *k, *v;      /* [room, width] as the product with queries and with their weights reads them; latent attention
+                          has both in k, side by side                                                               */
+    float *shared;     /* [room, rope] the part of the key that all heads have */
+    float *inputs;     /* [room, D] what the mixer has read                    */
+} calm_past_block;
+
+/* Of a model. */
+typedef struct calm_past {
+    size_t n, room;             /* tokens that it has, and may have          */
+    float *carried;             /* [room, C] (calm_span); NULL: C is 0       */
+    calm_past_block *blocks;    /* [n_blocks]                                */
+} calm_past;
+
+/* Room for `room` tokens in ctx->out, of which it has none; and what that takes. */
+calm_status calm_past_init(calm_ctx *ctx, const calm_config *config, size_t room, calm_past *out);
+size_t calm_past_bytes(const calm_config *config, size_t room);
+
+/* calm_kind.run for the tokens of a span behind those before it, of a kind that replays. */
+calm_status calm_past_replay(calm_ctx *ctx, const calm_kind *kind, const calm_block *block, const calm_rope *rope,
+                             const float *h, const calm_span *span, float *out);
+
+#endif
