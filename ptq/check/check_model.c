@@ -200,11 +200,13 @@ static calm_status check_tail(calm_checking *c)
 {
     calm_tail_part parts[CALM_TAIL_PARTS];
     for (size_t i = calm_tail_parts(&c->model, parts); i-- > 0;) {
-        char *module;
-        if (!parts[i].outer)
-            continue;
-        CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, parts[i].name));
-        CALM_TRY(need_part(c, module, "weight", parts[i].cols ? 2 : 1, parts[i].rows, parts[i].cols));
+        const size_t n = parts[i].copies;
+        for (size_t k = 0; parts[i].outer && k < (n ? n : 1); k++) {
+            char *module;
+            CALM_TRY(n ? calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s.%zu", c->prefix, parts[i].name, k)
+                       : calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, parts[i].name));
+            CALM_TRY(need_part(c, module, "weight", parts[i].cols ? 2 : 1, parts[i].rows, parts[i].cols));
+        }
     }
     return CALM_OK;
 }

@@ -124,7 +124,8 @@ calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const
 {
     if (config->arch->names->tail)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of %s's blocks, whose values "
-                         "are normalised and which end in a factor", option, config->arch->name);
+                         "are normalised and which %s", option, config->arch->name,
+                         config->streams.n ? "hand on streams of rows" : "end in a factor");
     for (size_t i = 0; i < config->n_blocks; i++)
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
             const calm_kind *kind = calm_kind_at(config, i, s);
