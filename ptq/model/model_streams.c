@@ -62,8 +62,9 @@ static calm_status read_end(calm_ctx *ctx, const calm_model *model, size_t index
     if (streams)
         streams->correct = correct.w;
     CALM_TRY(calm_model_part_name(ctx, model, &index, names->scale, "", &name));
-    if (config->streams.scale)
-        CALM_TRY(calm_model_load_vector(ctx, model, name, config->hidden, streams ? &streams->scale : NULL));
+    /* Checkpoints have it also where it does not count. */
+    CALM_TRY(calm_model_load_vector(ctx, model, name, config->hidden,
+                                    streams && config->streams.scale ? &streams->scale : NULL));
     return index + 1 == config->n_blocks ? read_square(ctx, model, names->merge, streams ? &streams->merge : NULL)
                                          : CALM_OK;
 }
