@@ -1,6 +1,6 @@
 /* Gemma 3n (text): the windows and rotary embeddings of Gemma 3 with plain RMSNorms, unscaled scores, normalised
  * values, shared keys and per-layer inputs as Gemma 4 has them.  A block updates several streams of rows, of which its
- * sublayers see one, with a low-rank branch beside attention (streams.h); widths of MLPs, and what share of the gate's
+ * sublayers see one, with a low-rank branch next to attention (streams.h); widths of MLPs, and what share of the gate's
  * values is cut off (gaussian_top_k.h), are lists over blocks.
  *
  * Reference: transformers' modeling_gemma3n.py. */
@@ -20,8 +20,8 @@ static calm_status need_list(calm_ctx *ctx, const source *from, const char *key,
     *list = calm_json_get(from->root, key);
     CALM_TRY(calm_json_expect(ctx, *list, CALM_JSON_ARRAY, "%s: \"%s\"", from->path, key));
     if (calm_json_size(*list) != config->n_blocks)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": %zu entries, expected %zu (num_hidden_layers)", from->path, key,
-                         calm_json_size(*list), config->n_blocks);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": %zu entries, expected %zu (num_hidden_layers)", from->path,
+                         key, calm_json_size(*list), config->n_blocks);
     return CALM_OK;
 }
 
@@ -79,6 +79,7 @@ static calm_status read_streams(calm_ctx *ctx, const source *from, calm_config *
     CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "altup_active_idx", &(int64_t){0}, 0, n - 1, &active));
     CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "altup_correct_scale", &(bool){true}, &streams->scale));
     CALM_TRY(calm_config_size(ctx, from->path, from->root, "laurel_rank", &(int64_t){64}, &streams->rank));
+    /* Columns of a token's carried row: no dimension is beyond its limit, and the streams are few. */
     streams->n = (size_t)n;
     streams->active = (size_t)active;
     streams->at = config->carried;

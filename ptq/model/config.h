@@ -107,7 +107,7 @@ typedef struct calm_mamba_config {
 typedef struct calm_stream_config {
     size_t n, active;             /* how many (0: the residual is one), and which the sublayers see */
     size_t at;                    /* column of the first in a token's carried row, n D floats    */
-    size_t rank;                  /* of the low-rank branch beside attention                     */
+    size_t rank;                  /* of the low-rank branch next to attention                     */
     bool scale;                   /* a factor stands before the gate of the block's own input    */
 } calm_stream_config;
 

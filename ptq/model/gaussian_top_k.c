@@ -5,7 +5,8 @@
 
 #include "ptq/base/threads.h"
 
-double calm_gaussian_quantile(double share)
+/* z of Phi(z) = share: the inverse of the normal distribution's function. */
+static double quantile(double share)
 {
     /* Beyond 40 the function is 0 or 1 in double; each step halves the interval, so that 64 leave one number. */
     double low = -40, high = 40;
@@ -46,5 +47,5 @@ static calm_status cut_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 calm_status calm_gaussian_top_k(calm_ctx *ctx, float share, size_t n_rows, size_t width, float *x)
 {
     return calm_parallel_rows(ctx, n_rows, cut_rows,
-                              &(cut_task){calm_gaussian_quantile((double)share), width, x});
+                              &(cut_task){quantile((double)share), width, x});
 }

@@ -8,10 +8,7 @@
 
 #include "ptq/base/context.h"
 
-/* z of Phi(z) = share, 0 < share < 1: the inverse of the normal distribution's function. */
-double calm_gaussian_quantile(double share);
-
-/* x [n_rows, width] in place, on ctx's threads. */
+/* x [n_rows, width] in place, 0 < share < 1, on ctx's threads. */
 calm_status calm_gaussian_top_k(calm_ctx *ctx, float share, size_t n_rows, size_t width, float *x);
 
 #endif

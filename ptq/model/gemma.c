@@ -61,8 +61,8 @@ calm_status calm_gemma_read_sharing(calm_ctx *ctx, const char *path, const calm_
                                 &n_shared));
     /* A class's number, which is not in the file, is not checked by its range. */
     if (n_shared >= (int64_t)config->n_blocks)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_kv_shared_layers\": expected 0 to %zu, found %lld (absent)", path,
-                         config->n_blocks - 1, (long long)n_shared);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_kv_shared_layers\": expected 0 to %zu, found %lld (absent)",
+                         path, config->n_blocks - 1, (long long)n_shared);
     /* Two blocks at most hand something on: the last of each type before the first that shares. */
     const size_t first = config->n_blocks - (size_t)n_shared;
     for (size_t i = first; i < config->n_blocks; i++) {

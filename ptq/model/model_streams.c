@@ -26,6 +26,7 @@ static calm_status read_square(calm_ctx *ctx, const calm_model *model, const cha
     const size_t n = model->config.streams.n - 1, hidden = model->config.hidden;
     if (out)
         CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n));
+    /* Numbered from 0, as the second stream has the first. */
     for (size_t i = 0; i < n; i++) {
         char *module;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s.%zu", name, i));
@@ -34,7 +35,7 @@ static calm_status read_square(calm_ctx *ctx, const calm_model *model, const cha
     return CALM_OK;
 }
 
-/* Before and beside attention. */
+/* Before attention and next to it. */
 static calm_status read_begin(calm_ctx *ctx, const calm_model *model, size_t index, calm_streams *streams)
 {
     const calm_config *config = &model->config;

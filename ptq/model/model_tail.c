@@ -27,7 +27,7 @@ calm_status calm_model_read_rows(calm_ctx *ctx, const calm_model *model, const c
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out * in));
     CALM_TRY(calm_tensor_part_to_f32(ctx, tensor, first * in, out * in, w));
     calm_safetensors_release(model->tensors, tensor);
-    *weight = (calm_weight){.name = "a linear beside the sublayers", .out = out, .in = in, .w = w};
+    *weight = (calm_weight){.name = "a linear outside of the sublayers", .out = out, .in = in, .w = w};
     return CALM_OK;
 }
 
@@ -40,7 +40,8 @@ static calm_status read_inputs(calm_ctx *ctx, const calm_model *model, size_t in
     const calm_tensor *table;
     char *name;
     CALM_TRY(calm_model_part_name(ctx, model, NULL, names->table, ".weight", &name));
-    CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){config->per_layer_rows, all}, &table));
+    CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){config->per_layer_rows, all},
+                                          &table));
     CALM_TRY(calm_model_part_name(ctx, model, NULL, names->context, ".weight", &name));
     CALM_TRY(calm_model_read_rows(ctx, model, name, (const size_t[2]){all, config->hidden}, index * width, width,
                        tail ? &tail->context : NULL));

@@ -14,29 +14,6 @@
 /* Least mean square that a projected row is divided by the root of. */
 #define LEAST_SQUARE 1e-5
 
-size_t calm_streams_parts(const calm_config *config, calm_tail_part list[CALM_TAIL_PARTS])
-{
-    const calm_stream_names *names = config->arch->names->streams;
-    const size_t n = config->streams.n, hidden = config->hidden, rank = config->streams.rank;
-    size_t k = 0;
-    if (!names)
-        return 0;
-    list[k++] = (calm_tail_part){CALM_TAIL_NORM, names->router_norm, false, hidden, 0, 0};
-    list[k++] = (calm_tail_part){CALM_TAIL_LINEAR, names->router, false, n, hidden, 0};
-    list[k++] = (calm_tail_part){CALM_TAIL_LINEAR, names->predict, false, n * n, n, 0};
-    list[k++] = (calm_tail_part){CALM_TAIL_LINEAR, names->correct, false, n, n, 0};
-    /* Checkpoints have it whether it counts or not. */
-    list[k++] = (calm_tail_part){CALM_TAIL_TENSOR, names->scale, false, hidden, 0, 0};
-    list[k++] = (calm_tail_part){CALM_TAIL_LINEAR, names->left, false, rank, hidden, 0};
-    list[k++] = (calm_tail_part){CALM_TAIL_LINEAR, names->right, false, hidden, rank, 0};
-    list[k++] = (calm_tail_part){CALM_TAIL_NORM, names->laurel_norm, false, hidden, 0, 0};
-    if (n == 1)
-        return k;
-    list[k++] = (calm_tail_part){CALM_TAIL_LINEAR, names->split, true, hidden, hidden, n - 1};
-    list[k++] = (calm_tail_part){CALM_TAIL_LINEAR, names->merge, true, hidden, hidden, n - 1};
-    return k;
-}
-
 size_t calm_streams_bytes(const calm_config *config, size_t n_tokens)
 {
     const size_t rows = CALM_BYTES(float, n_tokens * config->hidden);
@@ -172,7 +149,7 @@ calm_status calm_streams_before(calm_ctx *ctx, const calm_block *block, calm_sub
     return calm_parallel_rows(ctx, span->n_tokens, predict_rows, &s);
 }
 
-/* ---- beside attention ---- */
+/* ---- next to attention ---- */
 
 /* x += what is in s->rows. */
 static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
@@ -184,7 +161,7 @@ static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
-calm_status calm_streams_beside(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const float *h,
+calm_status calm_streams_branch(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const float *h,
                                 float *x, const calm_span *span)
 {
     const calm_config *config = block->config;
@@ -197,6 +174,7 @@ calm_status calm_streams_beside(calm_ctx *ctx, const calm_block *block, calm_sub
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, narrow, n * config->streams.rank));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.rows, n * config->hidden));
+    /* Two narrow products in place of one square one. */
     CALM_TRY(calm_weight_apply(ctx, &streams->left, h, n, narrow));
     CALM_TRY(calm_weight_apply(ctx, &streams->right, narrow, n, s.rows));
     CALM_TRY(calm_norm_all(ctx, &streams->laurel_norm, s.rows, n, s.rows));
@@ -230,11 +208,13 @@ static calm_status correct_rows(calm_ctx *ctx, size_t first, size_t n, void *use
         const float *active = stream_of(s, t, config->streams.active);
         float m[CALM_STREAMS], *x = s->x + t * hidden, *rows = s->rows + t * hidden;
         modalities(s->block, x, rows, m);
+        /* The difference is kept: the stream that it is from changes too. */
         memcpy(rows, x, hidden * sizeof *rows);
         calm_vec_axpy(hidden, -1, active, rows);
         for (size_t i = 0; i < streams; i++)
             calm_vec_axpy(hidden, (float)(1 + calm_vec_dot(streams, own->correct + i * streams, m)), rows,
                           stream_of(s, t, i));
+        /* From here on the row is what the gate reads. */
         memcpy(rows, active, hidden * sizeof *rows);
         if (own->scale)
             calm_vec_mul(hidden, own->scale, rows);

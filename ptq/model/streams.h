@@ -1,4 +1,4 @@
-/* Streams of a block's residual (Gemma 3n): alternating updates, and a low-rank branch beside attention.
+/* Streams of a block's residual (Gemma 3n): alternating updates, and a low-rank branch next to attention.
  *
  *   S_0 = e, S_i = rms(e) / rms(U_i e) U_i e                 before block 0; e what enters it
  *   m(v) = tanh(R RMSNorm(v) / D)                            [n]
@@ -9,7 +9,7 @@
  *   x = 1/n (S_0 + sum_i rms(S_0) / rms(V_i S_i) V_i S_i)    behind the last block, for the final norm
  *
  * The sublayers' x [T, D] is what other families call the residual: between blocks it is S_k, behind the last one the
- * sum.  All streams are carried beside it (calm_span), from config.streams.at on.  So what holds rows, runs sublayers
+ * sum.  All streams are carried with it (calm_span), from config.streams.at on.  So what holds rows, runs sublayers
  * one by one or scores a block needs to know nothing about them.  rms(U e) is at least 1e-5^1/2.
  *
  * References: arXiv 2301.13310 (AltUp), 2411.07501 (LAuReL); transformers' modeling_gemma3n.py. */
@@ -25,13 +25,10 @@
  * of h [T, D], what IN gave; after the sum of both.  CALM_EARG: the span carries no streams. */
 calm_status calm_streams_before(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *x,
                                 const calm_span *span);
-calm_status calm_streams_beside(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const float *h,
+calm_status calm_streams_branch(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const float *h,
                                 float *x, const calm_span *span);
 calm_status calm_streams_after(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *x,
                                const calm_span *span);
-
-/* Their tensors, to be listed with those of the tail; their number. */
-size_t calm_streams_parts(const calm_config *config, calm_tail_part list[CALM_TAIL_PARTS]);
 
 /* Most of ctx->scratch that a step holds. */
 size_t calm_streams_bytes(const calm_config *config, size_t n_tokens);

@@ -5,28 +5,7 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
-#include "ptq/model/streams.h"
 #include "ptq/tensor/vector.h"
-
-size_t calm_tail_parts(const calm_config *config, calm_tail_part list[CALM_TAIL_PARTS])
-{
-    const calm_tail_names *names = config->arch->names->tail;
-    const size_t width = config->per_layer, all = config->n_blocks * width, hidden = config->hidden;
-    size_t n = calm_streams_parts(config, list);
-    /* Within a block: the factor, and of its input three. */
-    if (names && names->scale)
-        list[n++] = (calm_tail_part){CALM_TAIL_TENSOR, names->scale, false, 1, 0, 0};
-    if (!names || !width)
-        return n;
-    list[n++] = (calm_tail_part){CALM_TAIL_LINEAR, names->gate, false, width, hidden, 0};
-    list[n++] = (calm_tail_part){CALM_TAIL_LINEAR, names->projection, false, hidden, width, 0};
-    list[n++] = (calm_tail_part){CALM_TAIL_NORM, names->norm, false, hidden, 0, 0};
-    /* Of the model: one table and one linear of all blocks. */
-    list[n++] = (calm_tail_part){CALM_TAIL_LINEAR, names->table, true, config->per_layer_rows, all, 0};
-    list[n++] = (calm_tail_part){CALM_TAIL_LINEAR, names->context, true, all, hidden, 0};
-    list[n++] = (calm_tail_part){CALM_TAIL_NORM, names->context_norm, true, width, 0, 0};
-    return n;
-}
 
 /* The rows e [T, D] that enter block 0. */
 static calm_status read_rows(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *e)

@@ -19,20 +19,6 @@ calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, cons
 /* out [T, D] = RMSNorm(projection(act(gate x) * p)) of x [T, D], another array. */
 calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out);
 
-/* One of its tensors: a linear or norm NAME.weight, or a tensor NAME. */
-typedef struct calm_tail_part {
-    enum { CALM_TAIL_TENSOR, CALM_TAIL_LINEAR, CALM_TAIL_NORM } form;
-    const char *name;
-    bool outer;              /* of the whole model, behind the prefix; else within each block */
-    size_t rows, cols;       /* cols 0: a vector */
-    size_t copies;           /* NAME.0 .. NAME.copies - 1; 0: NAME alone */
-} calm_tail_part;
-
-#define CALM_TAIL_PARTS 17
-
-/* All that the model has, those of streams (streams.h) too; their number. */
-size_t calm_tail_parts(const calm_config *config, calm_tail_part list[CALM_TAIL_PARTS]);
-
 /* What calm_tail_run holds of ctx->scratch. */
 size_t calm_tail_scratch_bytes(const calm_config *config, size_t n_tokens);
 

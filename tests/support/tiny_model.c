@@ -174,7 +174,7 @@ static const struct family {
     {"gemma2", "Gemma2ForCausalLM", "gemma2", GEMMA, gemma2, "\"attention_bias\": true", true, NULL},
     {"gemma3", "Gemma3ForCausalLM", "gemma3_text", GEMMA ", \"sliding_window_pattern\": 2", gemma3,
      "\"attention_bias\": true", true, NULL},
-    {"gemma3n", "Gemma3nForCausalLM", "gemma3n_text", GEMMA3N, gemma3n, "\"attention_bias\": false", false, NULL},
+    {"gemma3n", "Gemma3nForCausalLM", "gemma3n_text", GEMMA3N, gemma3n, NULL, false, NULL},
     {"gemma4", "Gemma4ForCausalLM", "gemma4_text", GEMMA4, gemma4, NULL, false, NULL},
     {"phi3", "Phi3ForCausalLM", "phi3", ROTARY, phi3, NULL, true, NULL},
     {"olmo2", "Olmo2ForCausalLM", "olmo2", ROTARY, olmo2, "\"attention_bias\": true", false, NULL},

@@ -1,7 +1,6 @@
 /* Settings of Gemma 3n: streams, lists over blocks, keys that blocks share, inputs of each block, refusals. */
-#include "ptq/model/gaussian_top_k.h"
 #include "ptq/model/kind.h"
-#include "ptq/model/streams.h"
+#include "ptq/model/loose.h"
 #include "ptq/model/tensor_use.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
@@ -103,7 +102,8 @@ TEST(shared_keys)
     config_refuses(G, "num_kv_shared_layers", "2", CALM_EFORMAT, "num_kv_shared_layers");
     config_refuses(G, "num_kv_shared_layers", "1", CALM_EFORMAT, "block 1 has no block of its type before");
     /* The class's 15 when it is absent. */
-    config_refuses(G, "num_kv_shared_layers", NULL, CALM_EFORMAT, "\"num_kv_shared_layers\": expected 0 to 1, found 15 (absent)");
+    config_refuses(G, "num_kv_shared_layers", NULL, CALM_EFORMAT,
+                   "\"num_kv_shared_layers\": expected 0 to 1, found 15 (absent)");
 }
 END_OF_TEST
 
@@ -142,7 +142,7 @@ TEST(numbered_tensors)
                                           "altup_projections.0.bias", "altup_projections..weight",
                                           "altup_projections.99999999999999999999.weight", "altup_projections.0weight"};
     const tiny_model spec = tiny_of(G);
-    calm_tail_part parts[CALM_TAIL_PARTS];
+    calm_loose_part parts[CALM_LOOSE_PARTS];
     calm_model *model;
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
     for (int i = 0; i < 2; i++) {
@@ -154,7 +154,7 @@ TEST(numbered_tensors)
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         ck_assert_int_eq(calm_model_tensor_use(model, test_format("model.%s", foreign[i])), CALM_TENSOR_FOREIGN);
     /* All but the factor that it has not. */
-    ck_assert_uint_eq(calm_tail_parts(calm_model_config(model), parts), CALM_TAIL_PARTS - 1);
+    ck_assert_uint_eq(calm_loose_parts(calm_model_config(model), parts), CALM_LOOSE_PARTS - 1);
     calm_model_close(model);
 }
 END_OF_TEST
