@@ -200,12 +200,12 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
     CALM_TRY(observe_as(observer, ctx, &seen, hook, y, span->n_tokens, width));
     CALM_TRY(calm_block_rows_add(ctx, span->n_tokens, width, y, x));
     CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x));
-    CALM_TRY(calm_streams_after(ctx, block, sublayer, x, span));
+    CALM_TRY(calm_streams_after(ctx, block, sublayer, x, span, observer));
     if (sublayer != calm_block_last_slot(block->config))
         return CALM_OK;
     /* Of streams the tail is part of what follows. */
     if (!block->config->streams.n)
-        CALM_TRY(calm_tail_run(ctx, block, x, span));
+        CALM_TRY(calm_tail_run(ctx, block, x, span, observer));
     return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
 }
 

@@ -327,6 +327,8 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
     for (size_t i = 0; i < n; i++)
         if (lists_hook(all[i], hook))
             return all[i]->hook_width(config, hook, expert);
+    if (hook == CALM_HOOK_LAYER_INPUT)
+        return config->per_layer;
     /* What sublayers and blocks give, and whatever the family has not. */
     return config->hidden;
 }
@@ -336,8 +338,10 @@ bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long exper
     const calm_kind *kind = calm_kind_dense(config, slot);
     if (!kind)
         return false;
-    /* Of the sublayer that completes the block, and of no expert. */
-    if (hook == CALM_HOOK_BLOCK_OUT)
+    /* Of the sublayer that completes the block, and of no expert; of a mixture its own hook points are observed. */
+    if (hook == CALM_HOOK_LAYER_INPUT && (!config->per_layer || calm_config_is_mixture(config)))
+        return false;
+    if (hook == CALM_HOOK_BLOCK_OUT || hook == CALM_HOOK_LAYER_INPUT)
         return slot == calm_block_last_slot(config) && expert == CALM_NO_EXPERT;
     if (hook == calm_sublayer_output(slot))
         return true;

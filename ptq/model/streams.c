@@ -279,7 +279,7 @@ static calm_status merge(calm_ctx *ctx, step *s)
 }
 
 calm_status calm_streams_after(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *x,
-                               const calm_span *span)
+                               const calm_span *span, const calm_observer *observer)
 {
     const calm_config *config = block->config;
     const size_t n = span->n_tokens;
@@ -292,7 +292,7 @@ calm_status calm_streams_after(calm_ctx *ctx, const calm_block *block, calm_subl
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.rows, n * config->hidden));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.more, n * config->hidden));
     CALM_TRY(calm_parallel_rows(ctx, n, correct_rows, &s));
-    CALM_TRY(calm_tail_input(ctx, block, s.rows, span, s.more));
+    CALM_TRY(calm_tail_input(ctx, block, s.rows, span, s.more, observer));
     CALM_TRY(calm_parallel_rows(ctx, n, input_rows, &s));
     return block->index + 1 == config->n_blocks ? merge(ctx, &s) : CALM_OK;
 }

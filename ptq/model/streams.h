@@ -28,7 +28,7 @@ calm_status calm_streams_before(calm_ctx *ctx, const calm_block *block, calm_sub
 calm_status calm_streams_branch(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const float *h,
                                 float *x, const calm_span *span);
 calm_status calm_streams_after(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *x,
-                               const calm_span *span);
+                               const calm_span *span, const calm_observer *observer);
 
 /* Most of ctx->scratch that a step holds. */
 size_t calm_streams_bytes(const calm_config *config, size_t n_tokens);

@@ -67,7 +67,8 @@ static calm_status end_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
-calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out)
+calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out,
+                            const calm_observer *observer)
 {
     const calm_config *config = block->config;
     const calm_tail *tail = &block->tail;
@@ -83,26 +84,31 @@ calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float 
     CALM_TRY(calm_weight_apply(ctx, &tail->gate, x, n, g));
     calm_activate(config->activation, n * width, g);
     calm_vec_mul(n * width, p, g);
+    CALM_TRY(calm_observe(observer, ctx,
+                          &(calm_observation){.hook = CALM_HOOK_LAYER_INPUT, .expert = CALM_NO_EXPERT,
+                                              .window = span->window, .x = g, .n_rows = n, .width = width}));
     CALM_TRY(calm_weight_apply(ctx, &tail->projection, g, n, out));
     return calm_norm_all(ctx, &tail->norm, out, n, out);
 }
 
 /* x += what the block's own input gives. */
-static calm_status add_input(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span)
+static calm_status add_input(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
+                             const calm_observer *observer)
 {
     const size_t n = span->n_tokens, hidden = block->config->hidden;
     float *rows;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, n * hidden));
-    CALM_TRY(calm_tail_input(ctx, block, x, span, rows));
+    CALM_TRY(calm_tail_input(ctx, block, x, span, rows, observer));
     return calm_parallel_rows(ctx, n, end_rows, &(end_task){hidden, 1, rows, x});
 }
 
-calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span)
+calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
+                          const calm_observer *observer)
 {
     const calm_tail *tail = &block->tail;
     if (tail->gate.w)
-        CALM_TRY(add_input(ctx, block, x, span));
+        CALM_TRY(add_input(ctx, block, x, span, observer));
     if (!block->config->arch->names->tail)
         return CALM_OK;
     return calm_parallel_rows(ctx, span->n_tokens, end_rows,

@@ -260,6 +260,9 @@ static void check_block(const model_fixture *f, const calm_model *model, size_t 
         for (size_t i = job->first; i < job->first + job->n && job->expert != CALM_SHARED_EXPERT; i++)
             compare_stats(f, layout->linears[i].module, &stats.at[calm_job_input(job->kind)][job->expert + 1]);
     }
+    if (config->per_layer)
+        compare_stats(f, test_format("%s%s.%zu.%s", calm_model_prefix(model), config->arch->names->blocks, index,
+                                     config->arch->names->tail->projection), &stats.at[CALM_HOOK_LAYER_INPUT][0]);
     if (block.moe.router)
         compare_stats(f, test_format("%s%s.%zu.%s", calm_model_prefix(model), config->arch->names->blocks, index,
                                      config->arch->names->moe.router), &stats.at[CALM_HOOK_GATE_UP_IN][0]);
