@@ -339,7 +339,7 @@ bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long exper
     if (!kind)
         return false;
     /* Of the sublayer that completes the block, and of no expert; of a mixture its own hook points are observed. */
-    if (hook == CALM_HOOK_LAYER_INPUT && (!config->per_layer || calm_config_is_mixture(config)))
+    if (hook == CALM_HOOK_LAYER_INPUT && (!config->per_layer || config->moe.n_experts))
         return false;
     if (hook == CALM_HOOK_BLOCK_OUT || hook == CALM_HOOK_LAYER_INPUT)
         return slot == calm_block_last_slot(config) && expert == CALM_NO_EXPERT;
