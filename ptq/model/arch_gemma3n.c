@@ -155,8 +155,9 @@ const calm_arch calm_arch_gemma3n = {
     .default_rope_theta = 1000000.0,
     .local_theta_key = "rope_local_base_freq",
     .default_local_theta = 10000.0,
-    .keys = "attention_bias final_logit_softcapping sliding_window layer_types num_kv_shared_layers "
-            "hidden_size_per_layer_input vocab_size_per_layer_input altup_num_inputs altup_active_idx "
-            "altup_correct_scale laurel_rank activation_sparsity_pattern",
+    /* Published files have query_pre_attn_scalar, which no code of the family reads: scores are not scaled. */
+    .keys = "query_pre_attn_scalar attention_bias final_logit_softcapping sliding_window layer_types "
+            "num_kv_shared_layers hidden_size_per_layer_input vocab_size_per_layer_input altup_num_inputs "
+            "altup_active_idx altup_correct_scale laurel_rank activation_sparsity_pattern",
     .read_config = read_config,
 };

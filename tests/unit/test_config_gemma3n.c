@@ -23,8 +23,10 @@ TEST(streams)
     ck_assert(!config.streams.scale);
     config = config_with(G, "laurel_rank", NULL);
     ck_assert_uint_eq(config.streams.rank, 64);
-    /* Coefficients are cut in training alone. */
+    /* Of training alone; and what published files have and no code reads. */
     config_with(G, "altup_coef_clip", "3.5");
+    config_with(G, "altup_lr_multiplier", "1.5");
+    ck_assert(config_with(G, "query_pre_attn_scalar", "256").attention_scale == 1);
 }
 END_OF_TEST
 
