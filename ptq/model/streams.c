@@ -31,6 +31,7 @@ typedef struct step {
     const calm_span *span;
     float *x;              /* [T, D] of the sublayers                   */
     float *rows, *more;    /* [T, D] each: what the step needs          */
+    const float *terms;    /* [T, D] that are added to x                */
     size_t stream;         /* which one a step is about, where it is about one */
 } step;
 
@@ -151,13 +152,13 @@ calm_status calm_streams_before(calm_ctx *ctx, const calm_block *block, calm_sub
 
 /* ---- next to attention ---- */
 
-/* x += what is in s->rows. */
+/* x += s->terms. */
 static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const step *s = user;
     const size_t hidden = s->block->config->hidden;
     (void)ctx;
-    calm_vec_add(n * hidden, s->rows + first * hidden, s->x + first * hidden);
+    calm_vec_add(n * hidden, s->terms + first * hidden, s->x + first * hidden);
     return CALM_OK;
 }
 
@@ -178,9 +179,10 @@ calm_status calm_streams_branch(calm_ctx *ctx, const calm_block *block, calm_sub
     CALM_TRY(calm_weight_apply(ctx, &streams->left, h, n, narrow));
     CALM_TRY(calm_weight_apply(ctx, &streams->right, narrow, n, s.rows));
     CALM_TRY(calm_norm_all(ctx, &streams->laurel_norm, s.rows, n, s.rows));
+    s.terms = s.rows;
     CALM_TRY(calm_parallel_rows(ctx, n, add_rows, &s));
     /* And h itself. */
-    s.rows = (float *)(uintptr_t)h;
+    s.terms = h;
     return calm_parallel_rows(ctx, n, add_rows, &s);
 }
 
