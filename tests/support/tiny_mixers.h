@@ -121,7 +121,8 @@ static const char *gemma3n_text(const tiny_model *model)
         shares = test_format("%s%s%s", shares, i ? ", " : "", i % 2 ? "0" : "0.75");
     }
     return test_format(", \"layer_types\": [%s], \"activation_sparsity_pattern\": [%s], "
-                       "\"num_kv_shared_layers\": %zu", types, shares, n_shared(model));
+                       "\"num_kv_shared_layers\": %zu, \"vocab_size_per_layer_input\": %zu", types, shares,
+                       n_shared(model), model->vocab);
 }
 
 #define MAMBA(m, when)                                                                                       \
@@ -171,8 +172,7 @@ static size_t key_dim(const tiny_model *m)
     "\"hidden_activation\": \"gelu_pytorch_tanh\", \"rms_norm_eps\": 1e-6, \"sliding_window\": 12, "            \
     "\"hidden_size_per_layer_input\": 8"
 #define GEMMA3N                                                                                              \
-    GEMMA4 ", \"vocab_size_per_layer_input\": 61, \"altup_num_inputs\": 3, \"altup_active_idx\": 1, "           \
-    "\"laurel_rank\": 8"
+    GEMMA4 ", \"altup_num_inputs\": 3, \"altup_active_idx\": 1, \"laurel_rank\": 8"
 #define CONVS(more)                                                                                          \
     "\"rope_theta\": 10000.0, \"norm_eps\": 1e-6, \"conv_L_cache\": 4" more
 
