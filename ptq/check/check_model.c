@@ -129,12 +129,12 @@ static size_t expect_plains(const calm_config *config, const calm_kind *kind, ca
 /* What follows the sublayers; its number. */
 static size_t expect_tail(const calm_config *config, calm_check_expected *list)
 {
-    calm_tail_part parts[CALM_TAIL_PARTS];
+    calm_loose_part parts[CALM_LOOSE_PARTS];
     size_t n = 0;
-    for (size_t i = 0, all = calm_tail_parts(config, parts); i < all; i++)
+    for (size_t i = 0, all = calm_loose_parts(config, parts); i < all; i++)
         if (!parts[i].outer)
-            list[n++] = (calm_check_expected){.kind = parts[i].form == CALM_TAIL_TENSOR ? CALM_CHECK_PLAIN
-                                                      : parts[i].form == CALM_TAIL_NORM ? CALM_CHECK_NORM
+            list[n++] = (calm_check_expected){.kind = parts[i].form == CALM_LOOSE_TENSOR ? CALM_CHECK_PLAIN
+                                                      : parts[i].form == CALM_LOOSE_NORM ? CALM_CHECK_NORM
                                                                                         : CALM_CHECK_FLOAT,
                                               .part = parts[i].name, .rows = parts[i].rows, .cols = parts[i].cols,
                                               .shape = {parts[i].rows}, .n_dims = 1};
@@ -198,13 +198,15 @@ static calm_status check_block(calm_checking *c, size_t block)
 /* The tables that what follows the sublayers of all blocks reads. */
 static calm_status check_tail(calm_checking *c)
 {
-    calm_tail_part parts[CALM_TAIL_PARTS];
-    for (size_t i = calm_tail_parts(&c->model, parts); i-- > 0;) {
-        char *module;
-        if (!parts[i].outer)
-            continue;
-        CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, parts[i].name));
-        CALM_TRY(need_part(c, module, "weight", parts[i].cols ? 2 : 1, parts[i].rows, parts[i].cols));
+    calm_loose_part parts[CALM_LOOSE_PARTS];
+    for (size_t i = calm_loose_parts(&c->model, parts); i-- > 0;) {
+        const size_t n = parts[i].copies;
+        for (size_t k = 0; parts[i].outer && k < (n ? n : 1); k++) {
+            char *module;
+            CALM_TRY(n ? calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s.%zu", c->prefix, parts[i].name, k)
+                       : calm_strf(c->ctx, c->ctx->scratch, &module, "%s%s", c->prefix, parts[i].name));
+            CALM_TRY(need_part(c, module, "weight", parts[i].cols ? 2 : 1, parts[i].rows, parts[i].cols));
+        }
     }
     return CALM_OK;
 }

@@ -7,7 +7,7 @@
 #include "ptq/io/safetensors.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/qformat.h"
-#include "ptq/model/tail.h"
+#include "ptq/model/loose.h"
 #include "ptq/plan/engines.h"
 
 /* A tensor "model.layers.0.mlp.up_proj.weight_scale" as module and suffix. */
@@ -87,7 +87,7 @@ typedef struct calm_check_expected {
 } calm_check_expected;
 
 /* Most of a block. */
-#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + CALM_N_PLAINS + CALM_TAIL_PARTS + 2)
+#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + CALM_N_PLAINS + CALM_LOOSE_PARTS + 2)
 
 /* What block `block` has of these, norms first; their number. */
 size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED]);

@@ -204,6 +204,12 @@ static bool has_head(const calm_model *model)
     return found;
 }
 
+/* Is it a table by its name?  Linears that lead streams back (streams.h) are none. */
+static bool is_table(const char *name)
+{
+    return strstr(name, "embed") && !strstr(name, "unembed");
+}
+
 calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bool embeddings, const char ***out,
                                size_t *n_out)
 {
@@ -220,7 +226,7 @@ calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bo
         const char *dot = strrchr(tensor->name, '.');
         char *module;
         if (tensor->n_dims != 2 || !dot || strcmp(dot, ".weight") != 0 ||
-            (!embeddings && strstr(tensor->name, "embed")))
+            (!embeddings && is_table(tensor->name)))
             continue;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%.*s", (int)(dot - tensor->name), tensor->name));
         const char *key = module;

@@ -36,10 +36,19 @@ typedef struct calm_ends {
 /* Modules and tensors of what follows the sublayers of a block (tail.h), the first four within the block, the others
  * behind the prefix. */
 typedef struct calm_tail_names {
-    const char *scale;                     /* tensor [1]                                            */
+    const char *scale;                     /* tensor [1]; NULL: there is no factor                  */
     const char *gate, *projection, *norm;  /* linears [P, D] and [D, P]; norm of D                  */
     const char *table, *context, *context_norm;    /* table [V, n_blocks P], linear [n_blocks P, D], norm of P */
 } calm_tail_names;
+
+/* Modules and tensors of streams (streams.h), the last two of the whole model. */
+typedef struct calm_stream_names {
+    const char *router_norm, *router;      /* norm of D, linear [n, D]                              */
+    const char *predict, *correct;         /* linears [n^2, n] and [n, n]                           */
+    const char *scale;                     /* tensor [D]                                            */
+    const char *left, *right, *laurel_norm;    /* linears [R, D] and [D, R], norm of D              */
+    const char *split, *merge;             /* linears [D, D], NAME.0 .. NAME.n-2                    */
+} calm_stream_names;
 
 /* Keys of config.json for the sizes of a family that has its own; NULL: the usual ones. */
 typedef struct calm_size_keys {
@@ -59,6 +68,7 @@ struct calm_names {
     bool bare_start;          /* block 0 has no norm before its attention                      */
     bool up_first;            /* the matrix of gate and up has up in its first half            */
     const calm_tail_names *tail;    /* NULL: the family has none */
+    const calm_stream_names *streams;    /* NULL: a block's residual is one */
     const char *distance;     /* table of what is added to scores by distance, behind the prefix (distance.h) */
     calm_expert_names moe;
 };
@@ -75,6 +85,7 @@ typedef struct calm_arch {
     bool late_qk_norm;         /* behind the rotary embedding instead of before           */
     bool neighbours;           /* rotary pairs: channel 2 c with 2 c + 1                  */
     bool varies;               /* blocks differ in kinds or widths: read_config changes calm_config.shapes */
+    bool inner_list;           /* intermediate_size may be a list, which read_config reads */
     bool latent;               /* the attention of every block is latent (latent.h)     */
     bool parallel;             /* the MLP reads what attention reads, and has no IN norm  */
     bool encoder;              /* no head for the next token: judged by its hidden rows   */

@@ -167,66 +167,27 @@ static calm_status read_ropes(calm_ctx *ctx, const source *from, calm_config *co
 
 /* ---- keys and values that blocks share ---- */
 
-/* The last block of a type before block `first`; n_blocks: there is none. */
-static size_t last_of_type(const calm_config *config, size_t first, bool slide)
-{
-    for (size_t i = first; i > 0; i--)
-        if (slides(config, i - 1) == slide)
-            return i - 1;
-    return config->n_blocks;
-}
-
-/* The last blocks share; what they read is carried with the hidden rows (batch.h). */
+/* A block that shares may have an MLP twice as wide in return. */
 static calm_status read_sharing(calm_ctx *ctx, const source *from, calm_config *config)
 {
-    size_t at[2] = {0, 0};
     bool wide;
-    int64_t n_shared;
-    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "num_kv_shared_layers", &(int64_t){0}, 0,
-                                (int64_t)config->n_blocks - 1, &n_shared));
     CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "use_double_wide_mlp", &(bool){false}, &wide));
-    /* Two blocks at most hand something on: the last of each type before the first that shares. */
-    const size_t first = config->n_blocks - (size_t)n_shared;
-    for (size_t i = first; i < config->n_blocks; i++) {
-        const bool slide = slides(config, i);
-        const size_t maker = last_of_type(config, first, slide);
-        if (maker == config->n_blocks)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_kv_shared_layers\" %lld: block %zu has no block of its type "
-                             "before the first of them, block %zu", from->path, (long long)n_shared, i, first);
-        calm_block_shape *shape = &config->shapes[i], *kept = &config->shapes[maker];
-        if (kept->kv != CALM_KV_KEPT) {
-            kept->kv = CALM_KV_KEPT;
-            kept->kv_at = at[slide] = config->carried;
-            config->carried += 2 * kept->n_kv * kept->head_dim;
-        }
-        /* Its MLP may be twice as wide in return. */
-        shape->kv = CALM_KV_SHARED;
-        shape->kv_at = at[slide];
-        shape->k_is_v = false;
-        shape->inner *= wide ? 2 : 1;
-    }
+    CALM_TRY(calm_gemma_read_sharing(ctx, from->path, from->root, 0, config));
+    for (size_t i = 0; wide && i < config->n_blocks; i++)
+        config->shapes[i].inner *= config->shapes[i].kv == CALM_KV_SHARED ? 2 : 1;
     return CALM_OK;
 }
 
 /* ---- the rest ---- */
 
-/* The width of per-layer inputs. */
+/* Per-layer inputs. */
 static calm_status read_inputs(calm_ctx *ctx, const source *from, calm_config *config)
 {
+    CALM_TRY(calm_gemma_read_inputs(ctx, from->path, from->root, (int64_t)config->vocab, config));
     /* A table of other ids than the embedding has: no published file has it. */
-    int64_t width, rows = (int64_t)config->vocab;
-    /* null is none; absent is the class's width. */
-    const int64_t usual = calm_json_get(from->root, "hidden_size_per_layer_input") ? 0 : 256;
-    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "hidden_size_per_layer_input", &usual, 0,
-                                CALM_SIZE_LIMIT / (int64_t)config->n_blocks, &width));
-    config->per_layer = (size_t)width;
-    if (!width)
-        return CALM_OK;
-    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "vocab_size_per_layer_input", &rows, 1, CALM_SIZE_LIMIT,
-                                &rows));
-    if ((size_t)rows != config->vocab)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"vocab_size_per_layer_input\": found %lld, expected %zu "
-                         "(vocab_size)", from->path, (long long)rows, config->vocab);
+    if (config->per_layer && config->per_layer_rows != config->vocab)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"vocab_size_per_layer_input\": found %zu, expected %zu "
+                         "(vocab_size)", from->path, config->per_layer_rows, config->vocab);
     return CALM_OK;
 }
 

@@ -5,8 +5,10 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/gaussian_top_k.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/past.h"
+#include "ptq/model/streams.h"
 #include "ptq/model/tail.h"
 #include "ptq/tensor/rotation.h"
 #include "ptq/tensor/vector.h"
@@ -118,6 +120,8 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
     float *a, *b;
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, config->hidden));
     CALM_TRY(calm_mlp_project(ctx, config, weight, h, n, calm_weight_apply, &a, &b));
+    if (config->gate_sparsity > 0)
+        CALM_TRY(calm_gaussian_top_k(ctx, config->gate_sparsity, n, inner, a));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE, a, n, inner));
     CALM_TRY(calm_parallel_rows(ctx, n, combine_rows, &(combine_task){config, inner, a, b}));
     CALM_TRY(calm_mlp_transform(ctx, config, n, inner, a));
@@ -200,9 +204,12 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
     CALM_TRY(observe_as(observer, ctx, &seen, hook, y, span->n_tokens, width));
     CALM_TRY(calm_block_rows_add(ctx, span->n_tokens, width, y, x));
     CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x));
+    CALM_TRY(calm_streams_after(ctx, block, sublayer, x, span, observer));
     if (sublayer != calm_block_last_slot(block->config))
         return CALM_OK;
-    CALM_TRY(calm_tail_run(ctx, block, x, span));
+    /* Of streams the tail is part of what follows. */
+    if (!block->config->streams.n)
+        CALM_TRY(calm_tail_run(ctx, block, x, span, observer));
     return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
 }
 
@@ -220,12 +227,14 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     if (!h)
         return calm_fail(ctx, CALM_EARG, "block %zu: its sublayers read the same rows, and have no room for them",
                          block->index);
+    CALM_TRY(calm_streams_before(ctx, block, sublayer, x, span));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out, n));
     if (in->w && !parallel)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n));
     if (in->w)
         CALM_TRY(calm_norm_all(ctx, in, x, span->n_tokens, h));
     CALM_TRY(sublayer_function(ctx, block, sublayer, rope, h, span, out, observer));
+    CALM_TRY(calm_streams_branch(ctx, block, sublayer, h, x, span));
     return calm_block_add(ctx, block, sublayer, out, x, span, observer);
 }
 
@@ -242,7 +251,8 @@ size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublaye
         most = calm_size_max(most, kind ? kind->scratch_bytes(block, n_tokens, prepared) : 0);
     }
     /* The rows of both are there while the tail runs; what f holds is not. */
-    return (own ? 2 : 1) * rows + calm_size_max(most, calm_tail_scratch_bytes(config, n_tokens));
+    const size_t tail = calm_tail_scratch_bytes(config, n_tokens), streams = calm_streams_bytes(config, n_tokens);
+    return (own ? 2 : 1) * rows + calm_size_max(most, calm_size_max(tail, streams));
 }
 
 size_t calm_block_sublayer_helper_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens)

@@ -39,6 +39,16 @@ typedef struct calm_tail {
     const calm_tensor *embed, *table;     /* [V, D], [V, n_blocks P], as they are stored; borrowed */
 } calm_tail;
 
+/* What a block does between its streams (streams.h); of either sublayer its own part alone. */
+typedef struct calm_streams {
+    calm_norm router_norm, laurel_norm;
+    const float *router;                  /* [n, D]                                                */
+    const float *predict, *correct;       /* [n^2, n], [n, n]                                      */
+    const float *scale;                   /* [D]; NULL: there is none                              */
+    calm_weight left, right;              /* [R, D], [D, R]                                        */
+    calm_weight *split, *merge;           /* [n - 1] of [D, D], of the first and the last block; NULL elsewhere */
+} calm_streams;
+
 typedef struct calm_block {
     size_t index;
     const calm_config *config;
@@ -50,6 +60,7 @@ typedef struct calm_block {
     calm_kv_peaks *kv_peaks;     /* that calibrates one; NULL: nobody asks */
     calm_mixture moe;
     calm_tail tail;              /* what follows the sublayers */
+    calm_streams streams;
 } calm_block;
 
 struct calm_past;
@@ -61,7 +72,7 @@ typedef struct calm_span {
     const uint32_t *positions;    /* [T] rising; NULL = 0, 1, ...                        */
     const uint32_t *ids;          /* [T] of families whose blocks read them (tail.h); others: may be NULL */
     float *carried;               /* [T, config.carried] keys and values that blocks share: written by the one, read
-                                   * by others; NULL: nobody reads what a block would write */
+                                   * by others; streams; NULL: nobody reads what a block would write */
     float *shared;                /* [T, D] of a family whose MLP reads what its attention reads: written by the one
                                    * sublayer, read by the other; others: NULL           */
     struct calm_past *past;       /* what tokens before these have left (past.h), whose positions are those of

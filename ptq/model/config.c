@@ -154,7 +154,8 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     const int64_t positions = config->arch->default_positions ? config->arch->default_positions : 2048;
     double value;
     CALM_TRY(calm_config_size(ctx, path, root, keys->hidden, NULL, &config->hidden));
-    CALM_TRY(calm_config_size(ctx, path, root, inner, NULL, &config->inner));
+    if (!config->arch->inner_list || calm_json_typeof(calm_json_get(root, inner)) != CALM_JSON_ARRAY)
+        CALM_TRY(calm_config_size(ctx, path, root, inner, NULL, &config->inner));
     CALM_TRY(read_n_blocks(ctx, path, root, keys, config));
     CALM_TRY(calm_config_size(ctx, path, root, "vocab_size", NULL, &config->vocab));
     CALM_TRY(calm_config_size(ctx, path, root, keys->positions, &positions, &config->max_positions));

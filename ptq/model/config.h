@@ -103,10 +103,19 @@ typedef struct calm_mamba_config {
     calm_activation activation;   /* behind the convolution                                  */
 } calm_mamba_config;
 
+/* Streams of a block's residual (streams.h). */
+typedef struct calm_stream_config {
+    size_t n, active;             /* how many (0: the residual is one), and which the sublayers see */
+    size_t at;                    /* column of the first in a token's carried row, n D floats    */
+    size_t rank;                  /* of the low-rank branch next to attention                     */
+    bool scale;                   /* a factor stands before the gate of the block's own input    */
+} calm_stream_config;
+
 /* What may differ between blocks of a model whose blocks are not alike. */
 typedef struct calm_block_shape {
     const calm_kind *kind[CALM_N_SUBLAYERS];    /* kinds of its sublayers; NULL: it has none in this slot */
     size_t n_heads, n_kv, head_dim, inner;
+    float gate_sparsity;      /* of what the MLP's activation function reads (gaussian_top_k.h); 0: none */
     bool k_is_v;              /* no linear of v: values are what k's gives, before its norm and rotation */
     calm_kv_use kv;
     size_t kv_at;             /* kept and shared: column of the keys in a token's carried row, values behind them */
@@ -153,9 +162,12 @@ struct calm_config {
     calm_kv_use kv;
     size_t kv_at;
     size_t carried;                   /* floats of a token that blocks hand on next to its hidden row: keys and
-                                         values that later blocks share; 0: none                */
+                                         values that later blocks share, streams; 0: none       */
     bool value_norm;                  /* each head of v is divided by the root of its mean square */
     size_t per_layer;                 /* width of the input that each block has of a token's id (tail.h); 0: none */
+    size_t per_layer_rows;            /* of its table; an id beyond has row 0                    */
+    calm_stream_config streams;       /* streams.h                                               */
+    float gate_sparsity;              /* of a block's own config, as in its shape                */
     bool output_gate;                 /* q's linear has of each head d rows of q and d of a gate: o reads the context
                                          times sigmoid(gate)                                    */
     float query_growth;               /* q at position p times 1 + this ln(1 + floor(p / original)); 0: none */

@@ -18,6 +18,7 @@ void calm_config_share(calm_config *config)
         block->n_kv = shape->n_kv;
         block->head_dim = shape->head_dim;
         block->inner = shape->inner;
+        block->gate_sparsity = shape->gate_sparsity;
         block->k_is_v = shape->k_is_v;
         block->kv = shape->kv;
         block->kv_at = shape->kv_at;

@@ -40,3 +40,62 @@ calm_status calm_gemma3_read(calm_ctx *ctx, const char *path, const calm_json *r
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &(int64_t){6}, 1, 4096, &pattern));
     return calm_config_windows(ctx, path, root, 4096, calm_slides_between, pattern, config);
 }
+
+/* ---- keys and values that blocks share ---- */
+
+/* The last block of a type before block `first`; n_blocks: there is none. */
+static size_t last_of_type(const calm_config *config, size_t first, bool slides)
+{
+    for (size_t i = first; i > 0; i--)
+        if ((config->window[i - 1] != 0) == slides)
+            return i - 1;
+    return config->n_blocks;
+}
+
+calm_status calm_gemma_read_sharing(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
+                                    calm_config *config)
+{
+    size_t at[2] = {0, 0};
+    int64_t n_shared;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "num_kv_shared_layers", &usual, 0, (int64_t)config->n_blocks - 1,
+                                &n_shared));
+    /* A class's number, which is not in the file, is not checked by its range. */
+    if (n_shared >= (int64_t)config->n_blocks)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_kv_shared_layers\": expected 0 to %zu, found %lld (absent)",
+                         path, config->n_blocks - 1, (long long)n_shared);
+    /* Two blocks at most hand something on: the last of each type before the first that shares. */
+    const size_t first = config->n_blocks - (size_t)n_shared;
+    for (size_t i = first; i < config->n_blocks; i++) {
+        const bool slides = config->window[i] != 0;
+        const size_t maker = last_of_type(config, first, slides);
+        if (maker == config->n_blocks)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_kv_shared_layers\" %lld: block %zu has no block of its type "
+                             "before the first of them, block %zu", path, (long long)n_shared, i, first);
+        calm_block_shape *shape = &config->shapes[i], *kept = &config->shapes[maker];
+        if (kept->kv != CALM_KV_KEPT) {
+            kept->kv = CALM_KV_KEPT;
+            kept->kv_at = at[slides] = config->carried;
+            config->carried += 2 * kept->n_kv * kept->head_dim;
+        }
+        shape->kv = CALM_KV_SHARED;
+        shape->kv_at = at[slides];
+        shape->k_is_v = false;
+    }
+    return CALM_OK;
+}
+
+/* ---- per-layer inputs ---- */
+
+calm_status calm_gemma_read_inputs(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual_rows,
+                                   calm_config *config)
+{
+    int64_t width;
+    /* null is none; absent is the class's width. */
+    const int64_t usual = calm_json_get(root, "hidden_size_per_layer_input") ? 0 : 256;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "hidden_size_per_layer_input", &usual, 0,
+                                CALM_SIZE_LIMIT / (int64_t)config->n_blocks, &width));
+    config->per_layer = (size_t)width;
+    return width ? calm_config_size(ctx, path, root, "vocab_size_per_layer_input", &usual_rows,
+                                    &config->per_layer_rows)
+                 : CALM_OK;
+}

@@ -21,6 +21,16 @@ calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *ro
 calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
                                 float *out);
 
+/* The last "num_kv_shared_layers" blocks (`usual` when absent) read the keys and values of the last block of their
+ * type before them, which are carried with the hidden rows (batch.h).  After the windows are read.  CALM_EFORMAT:
+ * there is no such block. */
+calm_status calm_gemma_read_sharing(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
+                                    calm_config *config);
+
+/* Width of per-layer inputs (0: none) and rows of their table, `usual_rows` when that key is absent. */
+calm_status calm_gemma_read_inputs(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual_rows,
+                                   calm_config *config);
+
 /* sqrt(D). */
 float calm_gemma_embedding_scale(const calm_config *config);
 

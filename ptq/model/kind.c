@@ -124,7 +124,8 @@ calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const
 {
     if (config->arch->names->tail)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of %s's blocks, whose values "
-                         "are normalised and which end in a factor", option, config->arch->name);
+                         "are normalised and which %s", option, config->arch->name,
+                         config->streams.n ? "hand on streams of rows" : "end in a factor");
     for (size_t i = 0; i < config->n_blocks; i++)
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
             const calm_kind *kind = calm_kind_at(config, i, s);
@@ -326,6 +327,8 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
     for (size_t i = 0; i < n; i++)
         if (lists_hook(all[i], hook))
             return all[i]->hook_width(config, hook, expert);
+    if (hook == CALM_HOOK_LAYER_INPUT)
+        return config->per_layer;
     /* What sublayers and blocks give, and whatever the family has not. */
     return config->hidden;
 }
@@ -335,8 +338,10 @@ bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long exper
     const calm_kind *kind = calm_kind_dense(config, slot);
     if (!kind)
         return false;
-    /* Of the sublayer that completes the block, and of no expert. */
-    if (hook == CALM_HOOK_BLOCK_OUT)
+    /* Of the sublayer that completes the block, and of no expert; of a mixture its own hook points are observed. */
+    if (hook == CALM_HOOK_LAYER_INPUT && (!config->per_layer || config->moe.n_experts))
+        return false;
+    if (hook == CALM_HOOK_BLOCK_OUT || hook == CALM_HOOK_LAYER_INPUT)
         return slot == calm_block_last_slot(config) && expert == CALM_NO_EXPERT;
     if (hook == calm_sublayer_output(slot))
         return true;

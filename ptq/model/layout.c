@@ -62,8 +62,10 @@ static bool can_absorb(const calm_config *config, const calm_job_ref *job)
     case CALM_FOLD_ROWS:
         return true;
     case CALM_FOLD_NORM:
-        /* Where the MLP reads the same rows neither has a norm for itself. */
+        /* Where the MLP, or the branch next to attention (streams.h), reads the same rows neither has a norm for
+         * itself. */
         return !job->halved && job->expert == CALM_NO_EXPERT && !config->arch->parallel &&
+               !(config->streams.n && slot == CALM_SUBLAYER_ATTENTION) &&
                calm_has_norm(config->arch, job->block, slot, CALM_NORM_IN);
     default:
         return false;

@@ -164,6 +164,8 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
         if (config->moe.sparse[i])
             CALM_TRY(calm_model_read_router(ctx, model, i, NULL));
         CALM_TRY(calm_model_read_tail(ctx, model, i, NULL));
+        for (calm_sublayer s = 0; config->streams.n && s < CALM_N_SUBLAYERS; s++)
+            CALM_TRY(calm_model_read_streams(ctx, model, i, s, NULL));
     }
     if (config->arch->names->final_norm) {
         char *name;
@@ -461,6 +463,8 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
         CALM_TRY(calm_distance_load(ctx, model, &out->distance));
     if (sublayer == calm_block_last_slot(out->config))
         CALM_TRY(calm_model_read_tail(ctx, model, index, &out->tail));
+    if (model->config.streams.n)
+        CALM_TRY(calm_model_read_streams(ctx, model, index, sublayer, &out->streams));
     /* Its per-layer inputs are made of the embedding, which is that of block 0. */
     if (out->tail.table)
         CALM_TRY(calm_model_table(ctx, model, false, &out->tail.embed));

@@ -59,6 +59,7 @@ static size_t small_parts_bytes(const calm_model *model, size_t index, calm_subl
     size_t bytes = sublayer == calm_block_last_slot(config) ? calm_model_tail_bytes(config) : 0;
     if (!kind)
         return 0;
+    bytes += calm_model_streams_bytes(config, index, sublayer);
     for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
         bytes += calm_has_norm(config->arch, index, sublayer, place) ? vectors * row : 0;
     if (sublayer == CALM_SUBLAYER_ATTENTION && names->distance)

@@ -41,4 +41,18 @@ calm_status calm_model_read_router(calm_ctx *ctx, const calm_model *model, size_
 calm_status calm_model_read_tail(calm_ctx *ctx, const calm_model *model, size_t index, calm_tail *tail);
 size_t calm_model_tail_bytes(const calm_config *config);
 
+/* What either sublayer has of the block's streams, `streams` NULL: check it alone; and what that leaves. */
+calm_status calm_model_read_streams(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
+                                    calm_streams *streams);
+size_t calm_model_streams_bytes(const calm_config *config, size_t index, calm_sublayer sublayer);
+
+/* Of a block, or with `block` NULL of the whole model: NAME END in ctx->scratch. */
+calm_status calm_model_part_name(calm_ctx *ctx, const calm_model *model, const size_t *block, const char *name,
+                                 const char *end, char **out);
+
+/* Rows first .. first + out - 1 of the tensor `name` of that shape, which is no linear of a job, in ctx->out; `weight`
+ * NULL: check it alone. */
+calm_status calm_model_read_rows(calm_ctx *ctx, const calm_model *model, const char *name, const size_t shape[2],
+                                 size_t first, size_t out, calm_weight *weight);
+
 #endif

@@ -5,9 +5,8 @@
 #include "ptq/model/tail.h"
 #include "ptq/model/widen.h"
 
-/* Of a block, or with `block` NULL of the whole model: NAME END in ctx->scratch. */
-static calm_status full_name(calm_ctx *ctx, const calm_model *model, const size_t *block, const char *name,
-                             const char *end, char **out)
+calm_status calm_model_part_name(calm_ctx *ctx, const calm_model *model, const size_t *block,
+                                 const char *name, const char *end, char **out)
 {
     if (!block)
         return calm_strf(ctx, ctx->scratch, out, "%s%s%s", model->prefix, name, end);
@@ -15,9 +14,8 @@ static calm_status full_name(calm_ctx *ctx, const calm_model *model, const size_
                      name, end);
 }
 
-/* Rows first .. first + weight->out - 1 of a linear that has `rows`; `weight` NULL: check it alone. */
-static calm_status read_rows(calm_ctx *ctx, const calm_model *model, const char *name, const size_t shape[2],
-                             size_t first, size_t out, calm_weight *weight)
+calm_status calm_model_read_rows(calm_ctx *ctx, const calm_model *model, const char *name, const size_t shape[2],
+                                 size_t first, size_t out, calm_weight *weight)
 {
     const size_t in = shape[1];
     const calm_tensor *tensor;
@@ -29,7 +27,7 @@ static calm_status read_rows(calm_ctx *ctx, const calm_model *model, const char 
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out * in));
     CALM_TRY(calm_tensor_part_to_f32(ctx, tensor, first * in, out * in, w));
     calm_safetensors_release(model->tensors, tensor);
-    *weight = (calm_weight){.name = "per-layer input", .out = out, .in = in, .w = w};
+    *weight = (calm_weight){.name = "a linear outside of the sublayers", .out = out, .in = in, .w = w};
     return CALM_OK;
 }
 
@@ -41,12 +39,13 @@ static calm_status read_inputs(calm_ctx *ctx, const calm_model *model, size_t in
     const size_t width = config->per_layer, all = config->n_blocks * width;
     const calm_tensor *table;
     char *name;
-    CALM_TRY(full_name(ctx, model, NULL, names->table, ".weight", &name));
-    CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){config->vocab, all}, &table));
-    CALM_TRY(full_name(ctx, model, NULL, names->context, ".weight", &name));
-    CALM_TRY(read_rows(ctx, model, name, (const size_t[2]){all, config->hidden}, index * width, width,
+    CALM_TRY(calm_model_part_name(ctx, model, NULL, names->table, ".weight", &name));
+    CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){config->per_layer_rows, all},
+                                          &table));
+    CALM_TRY(calm_model_part_name(ctx, model, NULL, names->context, ".weight", &name));
+    CALM_TRY(calm_model_read_rows(ctx, model, name, (const size_t[2]){all, config->hidden}, index * width, width,
                        tail ? &tail->context : NULL));
-    CALM_TRY(full_name(ctx, model, NULL, names->context_norm, "", &name));
+    CALM_TRY(calm_model_part_name(ctx, model, NULL, names->context_norm, "", &name));
     /* Looked up token by token, as the embedding is: it may be larger than all blocks together. */
     if (tail)
         tail->table = table;
@@ -62,30 +61,35 @@ calm_status calm_model_read_tail(calm_ctx *ctx, const calm_model *model, size_t 
     char *name;
     if (!names)
         return CALM_OK;
-    /* Every block has the factor; inputs are for models small enough to need them. */
-    CALM_TRY(full_name(ctx, model, &index, names->scale, "", &name));
-    CALM_TRY(calm_model_load_vector(ctx, model, name, 1, tail ? &scale : NULL));
     if (tail)
-        *tail = (calm_tail){.scale = *scale};
+        *tail = (calm_tail){.scale = 1};
+    /* Every block has the factor; inputs are for models small enough to need them. */
+    if (names->scale) {
+        CALM_TRY(calm_model_part_name(ctx, model, &index, names->scale, "", &name));
+        CALM_TRY(calm_model_load_vector(ctx, model, name, 1, tail ? &scale : NULL));
+        if (tail)
+            tail->scale = *scale;
+    }
     if (!width)
         return CALM_OK;
-    CALM_TRY(full_name(ctx, model, &index, names->gate, ".weight", &name));
-    CALM_TRY(read_rows(ctx, model, name, (const size_t[2]){width, config->hidden}, 0, width,
+    CALM_TRY(calm_model_part_name(ctx, model, &index, names->gate, ".weight", &name));
+    CALM_TRY(calm_model_read_rows(ctx, model, name, (const size_t[2]){width, config->hidden}, 0, width,
                        tail ? &tail->gate : NULL));
-    CALM_TRY(full_name(ctx, model, &index, names->projection, ".weight", &name));
-    CALM_TRY(read_rows(ctx, model, name, (const size_t[2]){config->hidden, width}, 0, config->hidden,
+    CALM_TRY(calm_model_part_name(ctx, model, &index, names->projection, ".weight", &name));
+    CALM_TRY(calm_model_read_rows(ctx, model, name, (const size_t[2]){config->hidden, width}, 0, config->hidden,
                        tail ? &tail->projection : NULL));
-    CALM_TRY(full_name(ctx, model, &index, names->norm, "", &name));
+    CALM_TRY(calm_model_part_name(ctx, model, &index, names->norm, "", &name));
     CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, tail ? &tail->norm : NULL));
     return read_inputs(ctx, model, index, tail);
 }
 
 size_t calm_model_tail_bytes(const calm_config *config)
 {
+    const calm_tail_names *names = config->arch->names->tail;
     const size_t width = config->per_layer, matrix = CALM_BYTES(float, width * config->hidden);
-    if (!config->arch->names->tail)
+    if (!names)
         return 0;
     /* Allocation by allocation, as they are read: the factor, three matrices, two norms. */
-    return CALM_BYTES(float, 1) +
+    return (names->scale ? CALM_BYTES(float, 1) : 0) +
            (width ? 3 * matrix + CALM_BYTES(float, config->hidden) + CALM_BYTES(float, width) : 0);
 }

@@ -50,7 +50,7 @@ const char *calm_hook_name(calm_hook hook)
         "embed",
 #define CALM_HOOK(hook, name, help) name,
 #include "ptq/model/kinds.def"
-        "block_out", "final_norm",
+        "layer_input", "block_out", "final_norm",
     };
     return names[hook];
 }

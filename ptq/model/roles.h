@@ -29,12 +29,13 @@ typedef enum calm_plain {
     CALM_N_PLAINS
 } calm_plain;
 
-/* Places where activations are observed: the embedding's output, what the kinds have, the block's output, and behind
- * the final norm the input of the head. */
+/* Places where activations are observed: the embedding's output, what the kinds have, what a block adds by a token's id
+ * before the last product (tail.h), the block's output, and behind the final norm the input of the head. */
 typedef enum calm_hook {
     CALM_HOOK_EMBED,
 #define CALM_HOOK(hook, name, help) CALM_HOOK_##hook,
 #include "ptq/model/kinds.def"
+    CALM_HOOK_LAYER_INPUT,
     CALM_HOOK_BLOCK_OUT,
     CALM_HOOK_FINAL_NORM,
     CALM_N_HOOKS

@@ -7,26 +7,6 @@
 #include "ptq/model/arch.h"
 #include "ptq/tensor/vector.h"
 
-size_t calm_tail_parts(const calm_config *config, calm_tail_part list[CALM_TAIL_PARTS])
-{
-    const calm_tail_names *names = config->arch->names->tail;
-    const size_t width = config->per_layer, all = config->n_blocks * width, hidden = config->hidden;
-    if (!names)
-        return 0;
-    /* Within a block: the factor, and of its input three. */
-    list[0] = (calm_tail_part){CALM_TAIL_TENSOR, names->scale, false, 1, 0};
-    if (!width)
-        return 1;
-    list[1] = (calm_tail_part){CALM_TAIL_LINEAR, names->gate, false, width, hidden};
-    list[2] = (calm_tail_part){CALM_TAIL_LINEAR, names->projection, false, hidden, width};
-    list[3] = (calm_tail_part){CALM_TAIL_NORM, names->norm, false, hidden, 0};
-    /* Of the model: one table and one linear of all blocks. */
-    list[4] = (calm_tail_part){CALM_TAIL_LINEAR, names->table, true, config->vocab, all};
-    list[5] = (calm_tail_part){CALM_TAIL_LINEAR, names->context, true, all, hidden};
-    list[6] = (calm_tail_part){CALM_TAIL_NORM, names->context_norm, true, width, 0};
-    return CALM_TAIL_PARTS;
-}
-
 /* The rows e [T, D] that enter block 0. */
 static calm_status read_rows(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *e)
 {
@@ -35,7 +15,7 @@ static calm_status read_rows(calm_ctx *ctx, const calm_block *block, const calm_
     if (!span->ids)
         return calm_fail(ctx, CALM_EARG, "block %zu reads the ids of tokens, and has none", block->index);
     for (size_t t = 0; t < span->n_tokens; t++) {
-        /* Of token files, which are untrusted; the table of all blocks has a row for each of them (arch_gemma4.c). */
+        /* Of token files, which are untrusted. */
         if (span->ids[t] >= block->config->vocab)
             return calm_fail(ctx, CALM_EARG, "token id %u, but the vocabulary has %zu", span->ids[t],
                              block->config->vocab);
@@ -58,7 +38,8 @@ static calm_status add_table(calm_ctx *ctx, const calm_block *block, const calm_
     CALM_TRY(calm_norm_all(ctx, &tail->context_norm, p, n, p));
     /* The columns of this block in the row of the token. */
     for (size_t t = 0; t < n; t++) {
-        CALM_TRY(calm_tensor_part_to_f32(ctx, tail->table, span->ids[t] * all + block->index * width, width, row));
+        const size_t id = span->ids[t] < config->per_layer_rows ? span->ids[t] : 0;
+        CALM_TRY(calm_tensor_part_to_f32(ctx, tail->table, id * all + block->index * width, width, row));
         calm_vec_scale(width, (float)sqrt((double)width), row);
         calm_vec_add(width, row, p + t * width);
     }
@@ -86,34 +67,48 @@ static calm_status end_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
-/* x += what the block's own input gives. */
-static calm_status add_input(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span)
+calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out,
+                            const calm_observer *observer)
 {
     const calm_config *config = block->config;
     const calm_tail *tail = &block->tail;
     const size_t n = span->n_tokens, width = config->per_layer;
-    float *rows, *p, *g;
+    float *p, *g;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, n * config->hidden));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, g, n * width));
-    /* `rows` has first what the context's linear reads, then what is added to x. */
-    CALM_TRY(read_rows(ctx, block, span, rows));
-    CALM_TRY(calm_weight_apply(ctx, &tail->context, rows, n, p));
+    /* `out` has first what the context's linear reads. */
+    CALM_TRY(read_rows(ctx, block, span, out));
+    CALM_TRY(calm_weight_apply(ctx, &tail->context, out, n, p));
     CALM_TRY(add_table(ctx, block, span, p));
     CALM_TRY(calm_weight_apply(ctx, &tail->gate, x, n, g));
     calm_activate(config->activation, n * width, g);
     calm_vec_mul(n * width, p, g);
-    CALM_TRY(calm_weight_apply(ctx, &tail->projection, g, n, rows));
-    CALM_TRY(calm_norm_all(ctx, &tail->norm, rows, n, rows));
-    return calm_parallel_rows(ctx, n, end_rows, &(end_task){config->hidden, 1, rows, x});
+    CALM_TRY(calm_observe(observer, ctx,
+                          &(calm_observation){.hook = CALM_HOOK_LAYER_INPUT, .expert = CALM_NO_EXPERT,
+                                              .window = span->window, .x = g, .n_rows = n, .width = width}));
+    CALM_TRY(calm_weight_apply(ctx, &tail->projection, g, n, out));
+    return calm_norm_all(ctx, &tail->norm, out, n, out);
 }
 
-calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span)
+/* x += what the block's own input gives. */
+static calm_status add_input(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
+                             const calm_observer *observer)
+{
+    const size_t n = span->n_tokens, hidden = block->config->hidden;
+    float *rows;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, n * hidden));
+    CALM_TRY(calm_tail_input(ctx, block, x, span, rows, observer));
+    return calm_parallel_rows(ctx, n, end_rows, &(end_task){hidden, 1, rows, x});
+}
+
+calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
+                          const calm_observer *observer)
 {
     const calm_tail *tail = &block->tail;
     if (tail->gate.w)
-        CALM_TRY(add_input(ctx, block, x, span));
+        CALM_TRY(add_input(ctx, block, x, span, observer));
     if (!block->config->arch->names->tail)
         return CALM_OK;
     return calm_parallel_rows(ctx, span->n_tokens, end_rows,

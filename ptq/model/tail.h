@@ -12,22 +12,14 @@
 
 #include "ptq/model/block.h"
 
-/* x [T, D] in place, where the family has a tail.  CALM_EARG: the span has no ids, or one that a table has no row
- * for. */
-calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span);
+/* x [T, D] in place, where the family has a tail; what the projection reads is observed.  CALM_EARG: the span has no
+ * ids, or one that a table has no row for. */
+calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
+                          const calm_observer *observer);
 
-/* One of its tensors: a linear or norm NAME.weight, or a tensor NAME. */
-typedef struct calm_tail_part {
-    enum { CALM_TAIL_TENSOR, CALM_TAIL_LINEAR, CALM_TAIL_NORM } form;
-    const char *name;
-    bool outer;              /* of the whole model, behind the prefix; else within each block */
-    size_t rows, cols;       /* cols 0: a vector */
-} calm_tail_part;
-
-#define CALM_TAIL_PARTS 7
-
-/* All that the model has; their number. */
-size_t calm_tail_parts(const calm_config *config, calm_tail_part list[CALM_TAIL_PARTS]);
+/* out [T, D] = RMSNorm(projection(act(gate x) * p)) of x [T, D], another array. */
+calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out,
+                            const calm_observer *observer);
 
 /* What calm_tail_run holds of ctx->scratch. */
 size_t calm_tail_scratch_bytes(const calm_config *config, size_t n_tokens);

@@ -7,7 +7,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
-#include "ptq/model/tail.h"
+#include "ptq/model/loose.h"
 
 /* Kinds of names that a list holds; behind them it counts. */
 #define MOST_LISTED 24
@@ -71,14 +71,29 @@ static bool is_plain(const names *of, const calm_config *config, const calm_kind
     return false;
 }
 
+/* What follows NAME, or of several copies NAME.0 .. NAME.copies - 1; NULL: it is none of them. */
+static const char *behind_copy(const char *text, const calm_loose_part *part)
+{
+    const char *rest = behind(text, part->name);
+    size_t number = 0;
+    if (!part->copies || !rest)
+        return rest;
+    /* Written without zeros in front; digits end as soon as the number is too large. */
+    if (*rest != '.' || !isdigit((unsigned char)rest[1]) || (rest[1] == '0' && isdigit((unsigned char)rest[2])))
+        return NULL;
+    for (rest++; isdigit((unsigned char)*rest) && number < part->copies; rest++)
+        number = 10 * number + (size_t)(*rest - '0');
+    return number < part->copies ? rest : NULL;
+}
+
 /* Is it of what follows the sublayers, within a block or outside? */
 static bool is_of_tail(const names *of, bool outer, const char *rest)
 {
-    calm_tail_part list[CALM_TAIL_PARTS];
-    for (size_t i = calm_tail_parts(of->config, list); i-- > 0;)
-        if (list[i].outer == outer && (list[i].form == CALM_TAIL_TENSOR ? is(rest, list[i].name)
-                                       : list[i].form == CALM_TAIL_NORM ? is_norm(of, rest, list[i].name)
-                                                                        : is_weight(rest, list[i].name)))
+    calm_loose_part list[CALM_LOOSE_PARTS];
+    for (size_t i = calm_loose_parts(of->config, list); i-- > 0;)
+        if (list[i].outer == outer && (list[i].form == CALM_LOOSE_TENSOR ? is(rest, list[i].name)
+                                       : list[i].form == CALM_LOOSE_NORM ? is_norm(of, rest, list[i].name)
+                                                                        : is(behind_copy(rest, &list[i]), ".weight")))
             return true;
     return false;
 }

@@ -25,6 +25,7 @@ static const wrapper wrappers[] = {
     {"Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text", false, 0, 0},
     {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", "qwen3_5_moe_text", false, 0, 0},
     {"Gemma3ForConditionalGeneration", "gemma3", "gemma3_text", false, 8, 262208},
+    {"Gemma3nForConditionalGeneration", "gemma3n", "gemma3n_text", false, 8, 262400},
     {"Gemma4ForConditionalGeneration", "gemma4", "gemma4_text", false, 8, 262144},
     {"Mistral3ForConditionalGeneration", "mistral3", "mistral", false, 0, 0},
     {"LlavaForConditionalGeneration", "llava", "llama", false, 0, 0},

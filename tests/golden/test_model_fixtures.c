@@ -80,12 +80,15 @@ static bool is_stored(const model_fixture *f, const char *name)
 static double worst_output, worst_hidden;
 static size_t n_routers;
 
-/* Rows of the tokens that are not padding against those of the stored tensor [S, T, width]. */
-static void compare(const model_fixture *f, const char *what, const float *found, size_t width)
+/* Rows of the tokens that are not padding against those of the stored tensor [S, T, width], or of [n, S, T, width] the
+ * part `at`. */
+static void compare_part(const model_fixture *f, const char *what, const float *found, size_t width, size_t at,
+                         size_t n)
 {
     if (!is_stored(f, what))
         return;
-    const float *expected = reference(f, what, f->windows.n * f->length * width);
+    const float *expected = reference(f, what, n * f->windows.n * f->length * width)
+                            + at * f->windows.n * f->length * width;
     double worst = 0, largest = 1;
     for (size_t i = 0; of_family && i < f->windows.n * f->length * width; i++)
         largest = fmax(largest, fabs((double)expected[i]));
@@ -100,6 +103,11 @@ static void compare(const model_fixture *f, const char *what, const float *found
         worst_output = fmax(worst_output, worst / largest);
     ck_assert_msg(worst <= TOLERANCE * largest, "%s: %s: largest difference %g, tolerance %g", f->name, what, worst,
                   TOLERANCE * largest);
+}
+
+static void compare(const model_fixture *f, const char *what, const float *found, size_t width)
+{
+    compare_part(f, what, found, width, 0, 1);
 }
 
 static void compare_stats(const model_fixture *f, const char *module, const input_stats *found)
@@ -209,6 +217,25 @@ static const float *hidden_rows(const calm_batch *batch)
     return copy.hidden.data;
 }
 
+/* All streams of a family that has several, which is what its blocks hand on (streams.h). */
+static void check_streams(const model_fixture *f, const char *what, const calm_config *config, const calm_batch *batch)
+{
+    float *stream;
+    ck_ok(CALM_NEW(ctx, ctx->out, stream, batch->rows * config->hidden));
+    for (size_t i = 0; i < config->streams.n; i++) {
+        for (size_t w = 0; w < batch->n; w++) {
+            const calm_span span = calm_batch_span(batch, w);
+            const size_t row = calm_batch_row(batch, w);
+            const float *from = calm_batch_carried(batch, &span, batch->hidden.data + row * batch->width);
+            for (size_t t = 0; t < span.n_tokens; t++)
+                memcpy(stream + (row + t) * config->hidden,
+                       from + t * config->carried + config->streams.at + i * config->hidden,
+                       config->hidden * sizeof *stream);
+        }
+        compare_part(f, what, stream, config->hidden, i, config->streams.n);
+    }
+}
+
 static void check_block(const model_fixture *f, const calm_model *model, size_t index, const calm_rope *rope,
                         calm_batch *batch)
 {
@@ -224,12 +251,18 @@ static void check_block(const model_fixture *f, const calm_model *model, size_t 
     if (block.moe.router)
         check_router(f, &block, batch->hidden.data);
     ck_ok(calm_batch_sublayer(ctx, &block, CALM_SUBLAYER_MLP, rope, batch, &observer));
-    compare(f, test_format("hidden.%02zu", index), hidden_rows(batch), config->hidden);
+    if (config->streams.n)
+        check_streams(f, test_format("hidden.%02zu", index), config, batch);
+    else
+        compare(f, test_format("hidden.%02zu", index), hidden_rows(batch), config->hidden);
     for (size_t j = layout->block_begin[index]; j < layout->block_begin[index + 1]; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         for (size_t i = job->first; i < job->first + job->n && job->expert != CALM_SHARED_EXPERT; i++)
             compare_stats(f, layout->linears[i].module, &stats.at[calm_job_input(job->kind)][job->expert + 1]);
     }
+    if (config->per_layer)
+        compare_stats(f, test_format("%s%s.%zu.%s", calm_model_prefix(model), config->arch->names->blocks, index,
+                                     config->arch->names->tail->projection), &stats.at[CALM_HOOK_LAYER_INPUT][0]);
     if (block.moe.router)
         compare_stats(f, test_format("%s%s.%zu.%s", calm_model_prefix(model), config->arch->names->blocks, index,
                                      config->arch->names->moe.router), &stats.at[CALM_HOOK_GATE_UP_IN][0]);
@@ -308,7 +341,9 @@ static void check_model(const char *name, const char *dir, const char *source)
     ck_ok(calm_rope_init(ctx, calm_model_config(model), calm_windows_reach(&f.windows), &rope));
     ck_ok(calm_batch_embed(ctx, model, &f.windows, 0, f.windows.n, ctx->out, NULL, &batch));
     ck_ok(calm_batch_share(ctx, calm_model_config(model), ctx->out, &batch));
-    compare(&f, "hidden.embed", hidden_rows(&batch), calm_model_config(model)->hidden);
+    /* The first block makes further streams of it, which what it hands on is compared with. */
+    const size_t streams = calm_model_config(model)->streams.n;
+    compare_part(&f, "hidden.embed", hidden_rows(&batch), calm_model_config(model)->hidden, 0, streams ? streams : 1);
     for (size_t k = 0; k < calm_model_config(model)->n_blocks; k++)
         check_block(&f, model, k, &rope, &batch);
     check_head(&f, model, &batch);

@@ -78,16 +78,17 @@ TEST(every_family_from_end_to_end)
 }
 END_OF_TEST
 
-/* Gemma 4 with blocks that read the keys and values of others, which go with the hidden rows: also in files, behind
- * quantized blocks and in lockstep with float ones.  By eight bits logits move as little as below; by the keys of
- * another block, or unquantized ones next to quantized queries, they would move by their own size. */
-TEST(shared_keys_from_end_to_end)
+/* Gemma 3n and 4 with blocks that read the keys and values of others, and streams of rows, which go with the hidden
+ * rows: also in files, behind quantized blocks and in lockstep with float ones.  By eight bits logits move as little as
+ * below; by the keys of another block, or unquantized ones next to quantized queries, they would move by their own
+ * size. */
+static void check_carried(const char *family)
 {
     static const char scores[] = "SELECT count(*) FROM v_scores WHERE metric = 'rel_mse'";
     static const calm_knobs spilled = {.spill = true, .candidates_at_once = 1, .experts_at_once = 1};
     static const calm_prefix prefixes[] = {CALM_PREFIX_FLOAT, CALM_PREFIX_QUANTIZED, CALM_PREFIX_ASYMMETRIC};
     for (size_t i = 0; i < 3; i++) {
-        tiny_model spec = family_model("gemma4");
+        tiny_model spec = family_model(family);
         spec.n_blocks = 4;
         play first = play_new(&spec, "w8a8", "rtn,gptq,smoothquant");
         first.recipe.prefix = prefixes[i];
@@ -105,6 +106,12 @@ TEST(shared_keys_from_end_to_end)
         ck_assert_uint_eq(play_must_run(&again).cached, 0);
         ck_assert_str_eq(play_digest(first.recipe.output), play_digest(again.recipe.output));
     }
+}
+
+TEST(carried_rows_from_end_to_end)
+{
+    check_carried("gemma3n");
+    check_carried("gemma4");
 }
 END_OF_TEST
 
@@ -294,7 +301,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("pipeline_families", (const TTest *[]){
-        every_family_from_end_to_end, shared_keys_from_end_to_end, eight_bits_are_the_model,
+        every_family_from_end_to_end, carried_rows_from_end_to_end, eight_bits_are_the_model,
         experts_with_too_few_tokens, experts_that_saw_nothing, mixture_killed_and_started_again, one_block_alone,
         blocks_that_are_not_there, NULL});
 }

@@ -383,9 +383,12 @@ END_OF_TEST
 /* Rows with the keys and values of two blocks are several times as wide as hidden ones. */
 TEST(estimates_hold_for_shared_keys)
 {
-    tiny_model spec = tiny_of("gemma4");
-    spec.n_blocks = 4;
-    check_estimates(&spec, "rtn,gptq,smoothquant", "shared");
+    static const char *const families[] = {"gemma3n", "gemma4"};
+    for (size_t f = 0; f < 2; f++) {
+        tiny_model spec = tiny_of(families[f]);
+        spec.n_blocks = 4;
+        check_estimates(&spec, "rtn,gptq,smoothquant", "shared");
+    }
 }
 END_OF_TEST
 

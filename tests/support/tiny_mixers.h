@@ -46,23 +46,42 @@ static const tensor_row lfm2_moe[] = {LFM2, LFM2_MLP("feed_forward", 'M', DENSE)
                                       LFM2_MLP("feed_forward.experts.@", 'e', SPARSE),
                                       {L "feed_forward.expert_bias", 'E', 0, SPARSE}, LFM2_HEAD, {0}};
 
-#define PER_LAYER 8    /* width of an input that a block of Gemma 4 has of each token's id */
+#define PER_LAYER 8    /* width of an input that a block of Gemma 3n or 4 has of each token's id */
+#define STREAMS   3    /* of Gemma 3n */
+
+#define INPUTS                                                                                               \
+    {"model.embed_tokens_per_layer.weight", 'V', 'n', ALWAYS},                                               \
+    {"model.per_layer_model_projection.weight", 'n', 'D', ALWAYS},                                           \
+    {"model.per_layer_projection_norm.weight", 'p', 0, ALWAYS},                                              \
+    {L "per_layer_input_gate.weight", 'p', 'D', ALWAYS}, {L "per_layer_projection.weight", 'D', 'p', ALWAYS}, \
+    {L "post_per_layer_input_norm.weight", 'D', 0, ALWAYS}
 
 static const tensor_row gemma4[] = {
-    EMBED, {"model.embed_tokens_per_layer.weight", 'V', 'n', ALWAYS},
-    {"model.per_layer_model_projection.weight", 'n', 'D', ALWAYS},
-    {"model.per_layer_projection_norm.weight", 'p', 0, ALWAYS}, FOUR_NORMS,
+    EMBED, INPUTS, FOUR_NORMS,
     {L "self_attn.q_norm.weight", 'd', 0, EVEN}, {L "self_attn.k_norm.weight", 'd', 0, EVEN_OWN},
     {L "self_attn.q_proj.weight", 'Q', 'D', EVEN}, {L "self_attn.k_proj.weight", 'K', 'D', EVEN_OWN},
     {L "self_attn.v_proj.weight", 'K', 'D', EVEN_OWN}, {L "self_attn.o_proj.weight", 'D', 'Q', EVEN},
     {L "self_attn.q_norm.weight", 'z', 0, ODD}, {L "self_attn.k_norm.weight", 'z', 0, ODD_OWN},
     {L "self_attn.q_proj.weight", 'X', 'D', ODD}, {L "self_attn.k_proj.weight", 'y', 'D', ODD_OWN},
     {L "self_attn.v_proj.weight", 'y', 'D', ODD_OWN}, {L "self_attn.o_proj.weight", 'D', 'X', ODD},
-    MLP(ALWAYS), {L "layer_scalar", '1', 0, ALWAYS}, {L "per_layer_input_gate.weight", 'p', 'D', ALWAYS},
-    {L "per_layer_projection.weight", 'D', 'p', ALWAYS}, {L "post_per_layer_input_norm.weight", 'D', 0, ALWAYS}, HEAD,
-    {0}};
+    MLP(ALWAYS), {L "layer_scalar", '1', 0, ALWAYS}, HEAD, {0}};
 
-/* Sizes that it alone has. */
+/* Three streams of Gemma 3n. */
+static const tensor_row gemma3n[] = {
+    EMBED, INPUTS, FOUR_NORMS, {L "self_attn.q_norm.weight", 'd', 0, ALWAYS},
+    {L "self_attn.q_proj.weight", 'Q', 'D', ALWAYS}, {L "self_attn.o_proj.weight", 'D', 'Q', ALWAYS},
+    {L "self_attn.k_norm.weight", 'd', 0, EVEN_OWN}, {L "self_attn.k_proj.weight", 'K', 'D', EVEN_OWN},
+    {L "self_attn.v_proj.weight", 'K', 'D', EVEN_OWN}, {L "self_attn.k_norm.weight", 'd', 0, ODD_OWN},
+    {L "self_attn.k_proj.weight", 'K', 'D', ODD_OWN}, {L "self_attn.v_proj.weight", 'K', 'D', ODD_OWN}, MLP(ALWAYS),
+    {L "altup.router_norm.weight", 'D', 0, ALWAYS}, {L "altup.modality_router.weight", 'S', 'D', ALWAYS},
+    {L "altup.prediction_coefs.weight", '9', 'S', ALWAYS}, {L "altup.correction_coefs.weight", 'S', 'S', ALWAYS},
+    {L "altup.correct_output_scale", 'D', 0, ALWAYS}, {L "laurel.linear_left.weight", 'p', 'D', ALWAYS},
+    {L "laurel.linear_right.weight", 'D', 'p', ALWAYS}, {L "laurel.post_laurel_norm.weight", 'D', 0, ALWAYS},
+    {"model.altup_projections.0.weight", 'D', 'D', ALWAYS}, {"model.altup_projections.1.weight", 'D', 'D', ALWAYS},
+    {"model.altup_unembed_projections.0.weight", 'D', 'D', ALWAYS},
+    {"model.altup_unembed_projections.1.weight", 'D', 'D', ALWAYS}, HEAD, {0}};
+
+/* Sizes that those two alone have. */
 static size_t gemma4_size(const tiny_model *m, char size)
 {
     switch (size) {
@@ -71,11 +90,13 @@ static size_t gemma4_size(const tiny_model *m, char size)
     case 'z': return 2 * m->head_dim;
     case 'p': return PER_LAYER;
     case 'n': return m->n_blocks * PER_LAYER;
+    case 'S': return STREAMS;
+    case '9': return STREAMS * STREAMS;
     default: return 0;
     }
 }
 
-/* Blocks of Gemma 4 that share the keys and values of two before them. */
+/* Blocks of Gemma 3n and 4 that share the keys and values of two before them. */
 static size_t n_shared(const tiny_model *model)
 {
     return model->n_blocks < 4 ? 0 : 2;
@@ -89,6 +110,19 @@ static const char *gemma4_text(const tiny_model *model)
         text = test_format("%s%s\"%s\"", text, i ? ", " : "", i % 2 ? "full_attention" : "sliding_attention");
     return test_format("%s], \"global_head_dim\": %zu, \"num_kv_shared_layers\": %zu", text, 2 * model->head_dim,
                        n_shared(model));
+}
+
+/* Which of Gemma 3n slide, and what share of the gate's values each cuts off. */
+static const char *gemma3n_text(const tiny_model *model)
+{
+    const char *types = "", *shares = "";
+    for (size_t i = 0; i < model->n_blocks; i++) {
+        types = test_format("%s%s\"%s\"", types, i ? ", " : "", i % 2 ? "full_attention" : "sliding_attention");
+        shares = test_format("%s%s%s", shares, i ? ", " : "", i % 2 ? "0" : "0.75");
+    }
+    return test_format(", \"layer_types\": [%s], \"activation_sparsity_pattern\": [%s], "
+                       "\"num_kv_shared_layers\": %zu, \"vocab_size_per_layer_input\": %zu", types, shares,
+                       n_shared(model), model->vocab);
 }
 
 #define MAMBA(m, when)                                                                                       \
@@ -137,6 +171,8 @@ static size_t key_dim(const tiny_model *m)
 #define GEMMA4                                                                                               \
     "\"hidden_activation\": \"gelu_pytorch_tanh\", \"rms_norm_eps\": 1e-6, \"sliding_window\": 12, "            \
     "\"hidden_size_per_layer_input\": 8"
+#define GEMMA3N                                                                                              \
+    GEMMA4 ", \"altup_num_inputs\": 3, \"altup_active_idx\": 1, \"laurel_rank\": 8"
 #define CONVS(more)                                                                                          \
     "\"rope_theta\": 10000.0, \"norm_eps\": 1e-6, \"conv_L_cache\": 4" more
 
@@ -178,6 +214,8 @@ static const char *mixers_text(const tiny_model *model, const char *family, cons
         return blocks_text(model, "layers_block_type", "full_attention", "mlp");
     if (strcmp(family, "gemma4") == 0)
         return gemma4_text(model);
+    if (strcmp(family, "gemma3n") == 0)
+        return gemma3n_text(model);
     if (strstr(config, "conv_L_cache"))
         return blocks_text(model, "layer_types", "conv", "full_attention");
     const char *text = blocks_text(model, "layer_types", "linear_attention", "full_attention");

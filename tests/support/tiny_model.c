@@ -174,6 +174,7 @@ static const struct family {
     {"gemma2", "Gemma2ForCausalLM", "gemma2", GEMMA, gemma2, "\"attention_bias\": true", true, NULL},
     {"gemma3", "Gemma3ForCausalLM", "gemma3_text", GEMMA ", \"sliding_window_pattern\": 2", gemma3,
      "\"attention_bias\": true", true, NULL},
+    {"gemma3n", "Gemma3nForCausalLM", "gemma3n_text", GEMMA3N, gemma3n, NULL, false, NULL},
     {"gemma4", "Gemma4ForCausalLM", "gemma4_text", GEMMA4, gemma4, NULL, false, NULL},
     {"phi3", "Phi3ForCausalLM", "phi3", ROTARY, phi3, NULL, true, NULL},
     {"olmo2", "Olmo2ForCausalLM", "olmo2", ROTARY, olmo2, "\"attention_bias\": true", false, NULL},
@@ -244,7 +245,7 @@ const char *const tiny_families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen
                                      "phimoe", "ernie4_5_moe", "gpt_oss", "smollm3", "seed_oss", "olmo3", "exaone4",
                                      "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe", "ministral3",
                                      "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
-                                     "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "gemma4",
+                                     "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "gemma3n", "gemma4",
                                      "granite_hybrid", "granitemoehybrid", "nemotron_h", "nemotron_dense", "bert",
                                      "bert_mlm", NULL};
 
@@ -361,7 +362,7 @@ static const char *full_name(const char *pattern, size_t block, size_t expert)
 static void choose_values(const tiny_model *model, const tensor_row *row, double *mean, double *spread)
 {
     /* Weights that are stored less one; the norm behind a delta rule is not. */
-    const bool less = model->family && (strstr(model->family, "gemma2") || strstr(model->family, "gemma3")
+    const bool less = model->family && (strstr(model->family, "gemma2") || strcmp(model->family, "gemma3") == 0
                                         || strstr(model->family, "embeddinggemma") || strstr(model->family, "qwen3_5")
                                         || strstr(model->family, "qwen3_next"));
     const bool gemma = less && !strstr(row->name, "linear_attn");

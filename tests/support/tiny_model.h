@@ -43,7 +43,7 @@ extern const char *const tiny_families[];
 /* Has calm gradients of its blocks? */
 static inline bool tiny_has_gradients(const char *family)
 {
-    return strcmp(family, "gemma4") != 0;
+    return strcmp(family, "gemma3n") != 0 && strcmp(family, "gemma4") != 0;
 }
 
 /* Encoders without heads, NULL at the end. */

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # calm's families: the folders of transformers whose code they are.
 FOLDERS = {"llama": ["llama"], "mistral": ["mistral"], "qwen2": ["qwen2", "qwen2_vl", "qwen2_5_vl"],
            "qwen3": ["qwen3", "qwen3_vl"], "qwen2_moe": ["qwen2_moe"], "qwen3_moe": ["qwen3_moe", "qwen3_vl_moe"],
-           "gemma2": ["gemma2"], "gemma3": ["gemma3"], "gemma4": ["gemma4"], "phi3": ["phi3"], "olmo2": ["olmo2"],
+           "gemma2": ["gemma2"], "gemma3": ["gemma3"], "gemma3n": ["gemma3n"], "gemma4": ["gemma4"], "phi3": ["phi3"], "olmo2": ["olmo2"],
            "mixtral": ["mixtral"],
            "olmoe": ["olmoe"], "glm4_moe": ["glm4_moe"], "minimax_m2": ["minimax_m2"], "phimoe": ["phimoe"],
            "ernie4_5_moe": ["ernie4_5_moe"], "deepseek_v2": ["deepseek_v2"], "deepseek_v3": ["deepseek_v3"],

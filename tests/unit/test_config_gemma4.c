@@ -1,7 +1,7 @@
 /* Settings of Gemma 4: widths of heads by the type of a block, keys that blocks share, inputs of each block, experts,
  * refusals. */
 #include "ptq/model/kind.h"
-#include "ptq/model/tail.h"
+#include "ptq/model/loose.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
@@ -117,14 +117,14 @@ END_OF_TEST
 
 TEST(inputs_of_blocks)
 {
-    calm_tail_part parts[CALM_TAIL_PARTS];
+    calm_loose_part parts[CALM_LOOSE_PARTS];
     calm_config config = config_with("gemma4", "_", "0");
     ck_assert_uint_eq(config.per_layer, 8);
-    ck_assert_uint_eq(calm_tail_parts(&config, parts), CALM_TAIL_PARTS);
+    ck_assert_uint_eq(calm_loose_parts(&config, parts), 7);
     config = config_with("gemma4", "hidden_size_per_layer_input", NULL);
     ck_assert_uint_eq(config.per_layer, 256);
     config = config_with("gemma4", "hidden_size_per_layer_input", "null");
-    ck_assert_uint_eq(calm_tail_parts(&config, parts), 1);
+    ck_assert_uint_eq(calm_loose_parts(&config, parts), 1);
     config_refuses("gemma4", "hidden_size_per_layer_input", "-1", CALM_EFORMAT, "hidden_size_per_layer_input");
     config_refuses("gemma4", "hidden_size_per_layer_input", "16777216", CALM_EFORMAT, "hidden_size_per_layer_input");
     config_refuses("gemma4", "vocab_size_per_layer_input", "60", CALM_EUNSUPPORTED,

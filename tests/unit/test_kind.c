@@ -196,7 +196,8 @@ static calm_status keep_rows(void *user, calm_ctx *task, const calm_observation 
 static void check_hooks(const calm_kind *kind, calm_sublayer slot, const seen_rows *seen)
 {
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++) {
-        const bool outside = hook == calm_sublayer_output(slot) || hook == CALM_HOOK_BLOCK_OUT;
+        const bool outside = hook == calm_sublayer_output(slot) || hook == CALM_HOOK_BLOCK_OUT ||
+                             hook == CALM_HOOK_LAYER_INPUT;
         ck_assert_msg(seen->n[hook] == (!outside && calm_hook_in_slot(seen->config, slot, CALM_NO_EXPERT, hook)),
                       "%s: %s was seen %zu times", kind->name, calm_hook_name(hook), seen->n[hook]);
         ck_assert(!seen->n[hook] || seen->width[hook] == calm_hook_width(seen->config, hook, CALM_NO_EXPERT));

@@ -16,7 +16,7 @@
 static const calm_model_how plain;
 
 static const char *const legal[] = {"llama", "mistral", "qwen2", "qwen3", "phi3", "qwen2_moe", "qwen3_moe", NULL};
-static const char *const illegal[] = {"gemma2", "gemma3", "olmo2", "bert", "bert_mlm", NULL};
+static const char *const illegal[] = {"gemma2", "gemma3", "gemma3n", "olmo2", "bert", "bert_mlm", NULL};
 
 static const char *rotate(const char *from, calm_rotate_kind kind, calm_dtype dtype)
 {

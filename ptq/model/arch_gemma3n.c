@@ -1,0 +1,163 @@
+/* Gemma 3n (text): the windows and rotary embeddings of Gemma 3 with plain RMSNorms, unscaled scores, normalised
+ * values, shared keys and per-layer inputs as Gemma 4 has them.  A block updates several streams of rows, of which its
+ * sublayers see one, with a low-rank branch next to attention (streams.h); widths of MLPs, and what share of the gate's
+ * values is cut off (gaussian_top_k.h), are lists over blocks.
+ *
+ * Reference: transformers' modeling_gemma3n.py. */
+#include "ptq/model/gemma.h"
+#include "ptq/model/streams.h"
+
+/* Where config.json is, for the functions below. */
+typedef struct source {
+    const char *path;
+    const calm_json *root;
+} source;
+
+/* A list with an entry for each block. */
+static calm_status need_list(calm_ctx *ctx, const source *from, const char *key, const calm_config *config,
+                             const calm_json **list)
+{
+    *list = calm_json_get(from->root, key);
+    CALM_TRY(calm_json_expect(ctx, *list, CALM_JSON_ARRAY, "%s: \"%s\"", from->path, key));
+    if (calm_json_size(*list) != config->n_blocks)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": %zu entries, expected %zu (num_hidden_layers)", from->path,
+                         key, calm_json_size(*list), config->n_blocks);
+    return CALM_OK;
+}
+
+/* Widths of MLPs, where they are listed. */
+static calm_status read_inner(calm_ctx *ctx, const source *from, calm_config *config)
+{
+    static const char key[] = "intermediate_size";
+    const calm_json *list;
+    if (calm_json_typeof(calm_json_get(from->root, key)) != CALM_JSON_ARRAY)
+        return CALM_OK;
+    CALM_TRY(need_list(ctx, from, key, config, &list));
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const calm_json *entry = calm_json_at(list, i);
+        const double width = calm_json_number(entry, 0);
+        if (calm_json_typeof(entry) != CALM_JSON_INT || !(width >= 1 && width <= (double)CALM_SIZE_LIMIT))
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\"[%zu]: expected a whole number from 1 to %lld, found %g",
+                             from->path, key, i, (long long)CALM_SIZE_LIMIT, width);
+        config->shapes[i].inner = (size_t)width;
+        /* Of the model the widest counts. */
+        config->inner = calm_size_max(config->inner, (size_t)width);
+    }
+    return CALM_OK;
+}
+
+/* Shares that are cut off. */
+static calm_status read_sparsity(calm_ctx *ctx, const source *from, calm_config *config)
+{
+    static const char key[] = "activation_sparsity_pattern";
+    const calm_json *list;
+    /* As the class fills it in. */
+    if (calm_json_typeof(calm_json_get(from->root, key)) == CALM_JSON_NULL) {
+        for (size_t i = 0; config->n_blocks > 10 && i < 10; i++)
+            config->shapes[i].gate_sparsity = 0.95F;
+        return CALM_OK;
+    }
+    CALM_TRY(need_list(ctx, from, key, config, &list));
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const float share = (float)calm_json_number(calm_json_at(list, i), -1);
+        /* As a float32, whose quantile the reference takes: that of 1 is infinite. */
+        if (!(share >= 0 && share < 1))
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\"[%zu]: expected a number from 0 to less than 1, found %g",
+                             from->path, key, i, (double)share);
+        config->shapes[i].gate_sparsity = share;
+    }
+    return CALM_OK;
+}
+
+/* Streams; they are carried behind the keys that blocks share. */
+static calm_status read_streams(calm_ctx *ctx, const source *from, calm_config *config)
+{
+    calm_stream_config *streams = &config->streams;
+    int64_t n, active;
+    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "altup_num_inputs", &(int64_t){4}, 1,
+                                (int64_t)CALM_STREAMS, &n));
+    CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "altup_active_idx", &(int64_t){0}, 0, n - 1, &active));
+    CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "altup_correct_scale", &(bool){true}, &streams->scale));
+    CALM_TRY(calm_config_size(ctx, from->path, from->root, "laurel_rank", &(int64_t){64}, &streams->rank));
+    /* Columns of a token's carried row: no dimension is beyond its limit, and the streams are few. */
+    streams->n = (size_t)n;
+    streams->active = (size_t)active;
+    streams->at = config->carried;
+    config->carried += streams->n * config->hidden;
+    return CALM_OK;
+}
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const source from = {path, root};
+    CALM_TRY(calm_gemma_read_cap(ctx, path, root, "final_logit_softcapping", 30, &config->logit_cap));
+    CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
+    config->embedding_scale = calm_gemma_embedding_scale(config);
+    /* The norms of q and k make another one needless. */
+    config->attention_scale = 1;
+    config->value_norm = true;
+    CALM_TRY(calm_config_windows(ctx, path, root, 512, calm_slides_between, 5, config));
+    CALM_TRY(calm_gemma_read_inputs(ctx, path, root, 262144, config));
+    if (!config->per_layer)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"hidden_size_per_layer_input\": expected at least 1, found 0 or null",
+                         path);
+    CALM_TRY(read_inner(ctx, &from, config));
+    CALM_TRY(read_sparsity(ctx, &from, config));
+    CALM_TRY(calm_gemma_read_sharing(ctx, path, root, 15, config));
+    return read_streams(ctx, &from, config);
+}
+
+/* Inputs of blocks (tail.h); there is no factor behind them. */
+static const calm_tail_names tail = {
+    .gate = "per_layer_input_gate",
+    .projection = "per_layer_projection",
+    .norm = "post_per_layer_input_norm",
+    .table = "embed_tokens_per_layer",
+    .context = "per_layer_model_projection",
+    .context_norm = "per_layer_projection_norm",
+};
+
+static const calm_stream_names streams = {
+    .router_norm = "altup.router_norm",
+    .router = "altup.modality_router",
+    .predict = "altup.prediction_coefs",
+    .correct = "altup.correction_coefs",
+    .scale = "altup.correct_output_scale",
+    .left = "laurel.linear_left",
+    .right = "laurel.linear_right",
+    .laurel_norm = "laurel.post_laurel_norm",
+    .split = "altup_projections",
+    .merge = "altup_unembed_projections",
+};
+
+static const calm_names names = {CALM_GEMMA_NAMES, CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"),
+                                 .tail = &tail, .streams = &streams};
+
+static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                                     "max_position_embeddings", NULL, "hidden_activation", NULL};
+
+const calm_arch calm_arch_gemma3n = {
+    .name = "gemma3n",
+    .classes = "Gemma3nForCausalLM",
+    .model_types = "gemma3n_text",
+    .prefixes = CALM_DECODER_PREFIXES,
+    .names = &names,
+    .sizes = &sizes,
+    .norm = CALM_NORM_RMS,
+    .qk_norm = CALM_QK_NORM_HEAD,
+    .varies = true,
+    .inner_list = true,
+    .default_tied = true,
+    .default_kv_heads = 2,
+    .default_head_dim = 256,
+    .default_positions = 32768,
+    .default_activation = "gelu_pytorch_tanh",
+    .default_rope_theta = 1000000.0,
+    .local_theta_key = "rope_local_base_freq",
+    .default_local_theta = 10000.0,
+    /* Published files have query_pre_attn_scalar, which no code of the family reads: scores are not scaled. */
+    .keys = "query_pre_attn_scalar attention_bias final_logit_softcapping sliding_window layer_types "
+            "num_kv_shared_layers hidden_size_per_layer_input vocab_size_per_layer_input altup_num_inputs "
+            "altup_active_idx altup_correct_scale laurel_rank activation_sparsity_pattern",
+    .read_config = read_config,
+};
