@@ -129,6 +129,10 @@ static const tensor_row gpt_oss[] = {EMBED, NORMS, QKV(ALWAYS), LINEAR("self_att
                                      LINEAR("mlp.experts.@.gate_proj", 'M', 'D', ALWAYS, ALWAYS),
                                      LINEAR("mlp.experts.@.up_proj", 'M', 'D', ALWAYS, ALWAYS),
                                      LINEAR("mlp.experts.@.down_proj", 'D', 'M', ALWAYS, ALWAYS), HEAD, {0}};
+static const tensor_row llama4[] = {EMBED, NORMS, QKV(BIASED), O, GATED("feed_forward", 'M', DENSE),
+                                    {L "feed_forward.router.weight", 'E', 'D', SPARSE},
+                                    GATED("feed_forward.experts.@", 'e', SPARSE),
+                                    GATED("feed_forward.shared_expert", 'e', SPARSE), HEAD, {0}};
 static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
@@ -189,6 +193,8 @@ static const struct family {
     {"gpt_oss", "GptOssForCausalLM", "gpt_oss", ROTARY ", \"rope_parameters\": {\"rope_type\": "
      "\"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 16, \"truncate\": false}", gpt_oss, NULL, true,
      "num_local_experts"},
+    {"llama4", "Llama4ForCausalLM", "llama4_text", ROTARY ", \"no_rope_layer_interval\": 2, \"attn_scale\": 0.5, "
+     "\"floor_scale\": 4, \"attention_chunk_size\": 5", llama4, NULL, false, "num_local_experts"},
     {"smollm3", "SmolLM3ForCausalLM", "smollm3", ROTARY ", \"no_rope_layer_interval\": 2", mistral, NULL, false, NULL},
     {"seed_oss", "SeedOssForCausalLM", "seed_oss", ROTARY, seed_oss,
      "\"attention_out_bias\": true, \"mlp_bias\": true", false, NULL},
@@ -241,7 +247,7 @@ static const struct family {
 
 const char *const tiny_families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2",
                                      "gemma3", "phi3", "olmo2", "mixtral", "olmoe", "glm4_moe", "minimax_m2",
-                                     "phimoe", "ernie4_5_moe", "gpt_oss", "smollm3", "seed_oss", "olmo3", "exaone4",
+                                     "phimoe", "ernie4_5_moe", "gpt_oss", "llama4", "smollm3", "seed_oss", "olmo3", "exaone4",
                                      "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe", "ministral3",
                                      "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
                                      "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "gemma4",
@@ -482,6 +488,15 @@ static const char *latent_text(const tiny_model *model, const char *family)
                        model->expert_inner, blocks);
 }
 
+/* The width of Llama 4's experts, and which blocks have them. */
+static const char *llama4_text(const tiny_model *model)
+{
+    const char *text = test_format(", \"intermediate_size\": %zu, \"moe_layers\": [", model->expert_inner);
+    for (size_t i = model->n_dense; i < model->n_blocks; i++)
+        text = test_format("%s%zu%s", text, i, i + 1 < model->n_blocks ? ", " : "");
+    return test_format("%s]", text);
+}
+
 /* The number of experts under the family's key, their width where intermediate_size is not it, and of which blocks the
  * MLP is one of them. */
 static const char *experts_text(const tiny_model *model, const struct family *family)
@@ -498,6 +513,8 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
         rest = test_format("%s, \"moe_intermediate_size\": %zu", rest, model->expert_inner);
     if (strcmp(family->name, "nemotron_h") == 0)
         rest = nemotron_text(model);
+    if (strcmp(family->name, "llama4") == 0)
+        rest = llama4_text(model);
     if (strcmp(family->name, "lfm2_moe") == 0)
         rest = test_format("%s, \"num_dense_layers\": %zu", rest, model->n_dense);
     if (strcmp(family->name, "qwen2_moe") == 0 || strcmp(family->name, "qwen3_5_moe") == 0
@@ -517,7 +534,11 @@ void tiny_model_write_config(const tiny_model *model, const char *dir)
     const struct family *family = find_family(model);
     static const char *const usual[] = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"};
     static const char *const distil[] = {"dim", "hidden_dim", "n_layers", "n_heads"};
-    const char *const *keys = strcmp(family->name, "distilbert") == 0 ? distil : usual;
+    static const char *const llama4_keys[] = {"hidden_size", "intermediate_size_mlp", "num_hidden_layers",
+                                              "num_attention_heads"};
+    const char *const *keys = strcmp(family->name, "distilbert") == 0 ? distil
+                              : strcmp(family->name, "llama4") == 0   ? llama4_keys
+                                                                      : usual;
     const char *dtype = model->dtype == CALM_BF16 ? "bfloat16" : model->dtype == CALM_F16 ? "float16" : "float32";
     const char *text = test_format(
         "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"%s\": %zu, "
