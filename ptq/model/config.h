@@ -173,8 +173,7 @@ struct calm_config {
     size_t down_hadamard;             /* down reads x H, H of this many channels a block (tensor/rotation.h); 0: x */
     size_t *window;                   /* [n_blocks] keys a query sees, 0 = all; both ways: those at a distance below it
                                          on either side */
-    bool chunked;                     /* windows stand still: a query sees the keys of its own chunk of that many
-                                         positions */
+    bool chunked;                     /* windows stand still: a query sees the keys of the chunk that it is in */
     calm_moe_config moe;
     calm_dtype dtype;                 /* as config.json states it                               */
     bool dtype_known;                 /* false: it does not, and dtype is the embedding's       */

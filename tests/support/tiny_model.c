@@ -129,10 +129,6 @@ static const tensor_row gpt_oss[] = {EMBED, NORMS, QKV(ALWAYS), LINEAR("self_att
                                      LINEAR("mlp.experts.@.gate_proj", 'M', 'D', ALWAYS, ALWAYS),
                                      LINEAR("mlp.experts.@.up_proj", 'M', 'D', ALWAYS, ALWAYS),
                                      LINEAR("mlp.experts.@.down_proj", 'D', 'M', ALWAYS, ALWAYS), HEAD, {0}};
-static const tensor_row llama4[] = {EMBED, NORMS, QKV(BIASED), O, GATED("feed_forward", 'M', DENSE),
-                                    {L "feed_forward.router.weight", 'E', 'D', SPARSE},
-                                    GATED("feed_forward.experts.@", 'e', SPARSE),
-                                    GATED("feed_forward.shared_expert", 'e', SPARSE), HEAD, {0}};
 static const tensor_row gemma2[] = {EMBED, FOUR_NORMS, ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row gemma3[] = {EMBED, FOUR_NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(ALWAYS), HEAD, {0}};
 static const tensor_row phi3[] = {EMBED, NORMS, {L "self_attn.qkv_proj.weight", 'W', 'D', ALWAYS}, O,
@@ -247,9 +243,10 @@ static const struct family {
 
 const char *const tiny_families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2",
                                      "gemma3", "phi3", "olmo2", "mixtral", "olmoe", "glm4_moe", "minimax_m2",
-                                     "phimoe", "ernie4_5_moe", "gpt_oss", "llama4", "smollm3", "seed_oss", "olmo3", "exaone4",
-                                     "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe", "ministral3",
-                                     "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
+                                     "phimoe", "ernie4_5_moe", "gpt_oss", "llama4", "smollm3", "seed_oss", "olmo3",
+                                     "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe",
+                                     "ministral3", "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3",
+                                     "glm4_moe_lite",
                                      "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "gemma4",
                                      "granite_hybrid", "granitemoehybrid", "nemotron_h", "nemotron_dense", "bert",
                                      "bert_mlm", NULL};
@@ -486,15 +483,6 @@ static const char *latent_text(const tiny_model *model, const char *family)
                        "%zu, \"v_head_dim\": %zu, \"moe_intermediate_size\": %zu, \"n_shared_experts\": 1, %s", rank,
                        size_of(model, 'l'), model->head_dim + model->head_dim / 2, model->hidden / 2, model->head_dim,
                        model->expert_inner, blocks);
-}
-
-/* The width of Llama 4's experts, and which blocks have them. */
-static const char *llama4_text(const tiny_model *model)
-{
-    const char *text = test_format(", \"intermediate_size\": %zu, \"moe_layers\": [", model->expert_inner);
-    for (size_t i = model->n_dense; i < model->n_blocks; i++)
-        text = test_format("%s%zu%s", text, i, i + 1 < model->n_blocks ? ", " : "");
-    return test_format("%s]", text);
 }
 
 /* The number of experts under the family's key, their width where intermediate_size is not it, and of which blocks the

@@ -255,8 +255,8 @@ static double moe_value(void *state)
 }
 
 /* Without the norm before it, so that the rows that are routed are those that the experts read; with and without a
- * shared expert, that with a gate and without, with weights that are divided by their sum and not, and of the input.  Gradients pass
- * through the weights of the chosen; two of five experts are, so all have tokens. */
+ * shared expert, that with a gate and without, with weights that are divided by their sum and not, and of the input.
+ * Gradients pass through the weights of the chosen; two of five experts are, so all have tokens. */
 TEST(mixtures)
 {
     static const char *const families[] = {"qwen3_moe", "qwen2_moe", "glm4_moe", "llama4"};

@@ -496,7 +496,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("moe",
-                     (const TTest *[]){experts_of_qwen3, shared_expert_of_qwen2, weighted_inputs_of_llama4, choice, logits_that_are_not_numbers,
+                     (const TTest *[]){experts_of_qwen3, shared_expert_of_qwen2, weighted_inputs_of_llama4, choice,
+                                       logits_that_are_not_numbers,
                                        tokens_by_expert, waves_of_any_size, size_of_a_wave, threads_and_files,
                                        experts_nobody_chose, an_expert_that_cannot_be_read,
                                        observers_see_each_expert_its_rows, no_memory, memory, NULL});
