@@ -1,10 +1,10 @@
-/* Llama 4: Llama's block with neighbouring rotary channels.  Blocks that are rotated attend within chunks, and their heads
- * of q and k are normalised behind the rotation without a weight; the others see everything, and their queries grow with
- * the position.  In some blocks or all the MLP is a mixture whose weights multiply what experts read, next to a shared
- * expert.
+/* Llama 4: Llama's block with neighbouring rotary channels.  Blocks that are rotated attend within chunks, and their
+ * heads of q and k are normalised behind the rotation without a weight; the others see everything, and their queries
+ * grow with the position.  In some blocks or all the MLP is a mixture whose weights multiply what experts read, next to
+ * a shared expert.
  *
- *   q, k = rms(rope(q)), rms(rope(k))          or without rope  q *= 1 + attn_scale ln(1 + floor((p + 1) / floor_scale))
- *   w = sigmoid(r) of the largest logits r,    y = sum_e expert_e(w_e h) + shared(h)
+ *   q, k = rms(rope(q)), rms(rope(k)), or without rope q *= 1 + attn_scale ln(1 + floor((p + 1) / floor_scale))
+ *   w = sigmoid(r) of the largest logits r,  y = sum_e expert_e(w_e h) + shared(h)
  *
  * Reference: transformers' modeling_llama4.py. */
 #include "ptq/model/arch.h"

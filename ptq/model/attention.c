@@ -1,7 +1,7 @@
 /* Grouped-query attention over one window, in blocks of query rows.
  *
  *   s[t, j] = scale q_t . k_j, capped if the family caps,  p = softmax(s),  context_t = sum_j p[t, j] v_j
- *   causal: keys j <= t, and of those position_t - position_j < window, or those of the same chunk of `window` positions
+ *   causal: keys j <= t, and of those position_t - position_j < window, or those of one chunk of `window` positions
  *   of families with sinks: p = exp(s) / (sum exp(s) + exp(sink_h)), a learned logit of each head
  *   both ways: all keys, or those with |position_t - position_j| < window; some families add a number for the distance
  *

@@ -77,7 +77,8 @@ calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_h
 bool calm_heads_rotated(const calm_block *block);
 
 /* Rotary embedding of q and k in place, where the block has it, and of families that have it q's growth with the
- * position: calm_rope_rotate, or of their gradients calm_rope_rotate_back.  Tables of a window's own are made in ctx->scratch. */
+ * position: calm_rope_rotate, or of their gradients calm_rope_rotate_back.  Tables of a window's own are made in
+ * ctx->scratch. */
 typedef void calm_rotate_fn(const calm_rope_table *table, float *x, size_t stride, size_t n_tokens, size_t n_heads,
                             size_t head_dim, const uint32_t *positions);
 calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_heads *a,
