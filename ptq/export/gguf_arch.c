@@ -286,12 +286,12 @@ static void add_rope(writer *to, const calm_config *config)
         calm_gguf_add_string(to->keys, key(to, "rope.scaling.type"), rope->kind == CALM_ROPE_YARN ? "yarn" : "linear");
         add_f32(to, "rope.scaling.factor", rope->factor);
     }
-    if (rope->kind == CALM_ROPE_YARN || config->query_growth > 0)
+    if (rope->kind == CALM_ROPE_YARN || config->query_growth.beta > 0)
         add_u32(to, "rope.scaling.original_context_length", (size_t)rope->original);
     if (rope->kind == CALM_ROPE_YARN)
         add_yarn_factors(to, config);
-    if (config->query_growth > 0)
-        add_f32(to, "attention.temperature_scale", (double)config->query_growth);
+    if (config->query_growth.beta > 0)
+        add_f32(to, "attention.temperature_scale", (double)config->query_growth.beta);
     if (is_family(config, "gemma3"))
         add_f32(to, "rope.freq_base_swa", config->rope[CALM_ROPE_LOCAL].theta);
 }

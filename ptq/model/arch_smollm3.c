@@ -3,36 +3,6 @@
  * Reference: transformers' modeling_smollm3.py. */
 #include "ptq/model/arch.h"
 
-/* "no_rope_layers" has 1 for a block that is rotated, and at least one entry for each block. */
-static calm_status read_list(calm_ctx *ctx, const char *path, const calm_json *list, calm_config *config)
-{
-    CALM_TRY(calm_json_expect(ctx, list, CALM_JSON_ARRAY, "%s: \"no_rope_layers\"", path));
-    if (calm_json_size(list) < config->n_blocks)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"no_rope_layers\": %zu entries, expected %zu (num_hidden_layers)",
-                         path, calm_json_size(list), config->n_blocks);
-    for (size_t i = 0; i < config->n_blocks; i++) {
-        const int64_t rotated = calm_json_int(calm_json_at(list, i), -1);
-        if (rotated != 0 && rotated != 1)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"no_rope_layers\"[%zu]: expected 0 or 1", path, i);
-        config->no_rope[i] = !rotated;
-    }
-    return CALM_OK;
-}
-
-/* From the list, else by the interval: every n-th block has no rotary embedding. */
-static calm_status read_no_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_json *list = calm_json_get(root, "no_rope_layers");
-    int64_t interval;
-    CALM_TRY(calm_config_new_no_rope(ctx, config));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "no_rope_layer_interval", &(int64_t){4}, 1, 4096, &interval));
-    if (calm_json_typeof(list) != CALM_JSON_NULL)
-        return read_list(ctx, path, list, config);
-    for (size_t i = 0; i < config->n_blocks; i++)
-        config->no_rope[i] = (i + 1) % (size_t)interval == 0;
-    return CALM_OK;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const bool listed = calm_json_typeof(calm_json_get(root, "layer_types")) != CALM_JSON_NULL;
@@ -40,7 +10,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     bool sliding;
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_config_mlp_biases(ctx, path, root, config));
-    CALM_TRY(read_no_rope(ctx, path, root, config));
+    CALM_TRY(calm_config_no_rope(ctx, path, root, false, config));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "use_sliding_window", &(bool){false}, &sliding));
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window", &(int64_t){0}, 0, 1 << 30, &width));
     CALM_TRY(calm_config_windows(ctx, path, root, 0, NULL, 0, config));

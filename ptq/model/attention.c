@@ -1,7 +1,7 @@
 /* Grouped-query attention over one window, in blocks of query rows.
  *
  *   s[t, j] = scale q_t . k_j, capped if the family caps,  p = softmax(s),  context_t = sum_j p[t, j] v_j
- *   causal: keys j <= t, and of those position_t - position_j < window
+ *   causal: keys j <= t, and of those position_t - position_j < window, or those of one chunk of `window` positions
  *   of families with sinks: p = exp(s) / (sum exp(s) + exp(sink_h)), a learned logit of each head
  *   both ways: all keys, or those with |position_t - position_j| < window; some families add a number for the distance
  *
@@ -35,7 +35,7 @@ calm_heads calm_heads_of(const calm_block *block, const calm_span *span)
 
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads)
 {
-    return config->qk_norm == CALM_QK_NORM_HEAD ? n_heads : 1;
+    return config->qk_norm == CALM_QK_NORM_WHOLE ? 1 : n_heads;
 }
 
 /* Position of token t: windows from which padding was dropped keep the positions of what is left. */
@@ -50,7 +50,7 @@ static size_t first_key(const calm_heads *a, size_t t)
     size_t j = 0;
     if (!a->window || position(a, t) + 1 <= a->window)
         return 0;
-    const size_t least = position(a, t) + 1 - a->window;
+    const size_t at = position(a, t), least = a->config->chunked ? at - at % a->window : at + 1 - a->window;
     if (!a->span->positions || a->span->past)
         return least;
     /* Positions rise but may skip, where padding was dropped: the distance counts, not the index. */
@@ -302,8 +302,9 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
 typedef struct heads_task {
     const calm_block *block;
     const calm_heads *a;
+    calm_norm q_norm, k_norm;
     calm_rope_table table;
-    calm_rotate_fn *rotate;
+    calm_rotate_fn *rotate;    /* NULL: nothing turns, queries grow */
 } heads_task;
 
 /* RMSNorm over each head, or over all of them together; x [n, stride], heads of d from its first column. */
@@ -319,16 +320,37 @@ static calm_status norm_tokens(calm_ctx *ctx, size_t first, size_t n, void *user
     const heads_task *task = user;
     const calm_heads *a = task->a;
     (void)ctx;
-    norm_rows(&task->block->plain[CALM_PLAIN_Q_NORM], a->q + first * a->q_stride, a->q_stride, n,
+    norm_rows(&task->q_norm, a->q + first * a->q_stride, a->q_stride, n,
               calm_heads_norm_parts(a->config, a->config->n_heads));
-    norm_rows(&task->block->plain[CALM_PLAIN_K_NORM], a->k + first * a->kv_stride, a->kv_stride, n,
+    norm_rows(&task->k_norm, a->k + first * a->kv_stride, a->kv_stride, n,
               calm_heads_norm_parts(a->config, a->config->n_kv));
+    return CALM_OK;
+}
+
+bool calm_heads_normed(const calm_block *block)
+{
+    if (block->config->qk_norm == CALM_QK_NORM_BARE)
+        return calm_heads_rotated(block);
+    return block->plain[CALM_PLAIN_Q_NORM].w || block->plain[CALM_PLAIN_K_NORM].w;
+}
+
+calm_status calm_heads_norms(calm_ctx *ctx, const calm_block *block, calm_norm *q, calm_norm *k)
+{
+    *q = block->plain[CALM_PLAIN_Q_NORM];
+    *k = block->plain[CALM_PLAIN_K_NORM];
+    if (block->config->qk_norm != CALM_QK_NORM_BARE || !calm_heads_rotated(block))
+        return CALM_OK;
+    CALM_TRY(calm_heads_bare_norm(ctx, block->config, q));
+    *k = *q;
     return CALM_OK;
 }
 
 calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_heads *a)
 {
-    return calm_parallel_rows(ctx, a->span->n_tokens, norm_tokens, &(heads_task){.block = block, .a = a});
+    heads_task task = {.a = a};
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_heads_norms(ctx, block, &task.q_norm, &task.k_norm));
+    return calm_parallel_rows(ctx, a->span->n_tokens, norm_tokens, &task);
 }
 
 /* What a cache of keys and values makes of them, or what it would have to hold. */
@@ -361,14 +383,12 @@ static calm_status cache_heads(calm_ctx *ctx, const calm_block *block, const cal
 /* A head of q grows with the logarithm of its position, which is the same forward and, for gradients, backward. */
 static void grow_head(const calm_heads *a, float *q)
 {
-    const calm_config *config = a->config;
-    const double original = config->rope[CALM_ROPE_GLOBAL].original;
+    const calm_growth_config *growth = &a->config->query_growth;
     for (size_t t = 0; t < a->span->n_tokens; t++) {
-        const double turns = floor((double)position(a, t) / original);
-        /* Most texts lie within the original length, where the factor is 1. */
+        const double turns = floor((double)(position(a, t) + growth->from_one) / growth->length);
+        /* Most texts lie within the first length, where the factor is 1. */
         if (turns > 0)
-            calm_vec_scale(config->head_dim, (float)(1 + (double)config->query_growth * log1p(turns)),
-                           q + t * a->q_stride);
+            calm_vec_scale(a->config->head_dim, (float)(1 + (double)growth->beta * log1p(turns)), q + t * a->q_stride);
     }
 }
 
@@ -379,12 +399,13 @@ static calm_status rotate_head(calm_ctx *ctx, size_t index, void *user)
     const calm_heads *a = task->a;
     const size_t n = a->span->n_tokens, d = a->k_width + a->shared_width, n_heads = a->config->n_heads;
     (void)ctx;
-    if (index < n_heads)
+    if (index < n_heads && task->rotate)
         task->rotate(&task->table, a->q + index * d + (a->shared ? a->k_width : 0), a->q_stride, n, 1, d,
                      a->span->positions);
-    if (index < n_heads && a->config->query_growth > 0)
+    if (index < n_heads && a->config->query_growth.beta > 0
+        && a->config->query_growth.unrotated == !task->rotate)
         grow_head(a, a->q + index * d);
-    if (index < n_heads)
+    if (index < n_heads || !task->rotate)
         return CALM_OK;
     if (a->shared)
         task->rotate(&task->table, a->shared, a->shared_stride, n, 1, a->shared_width, a->span->positions);
@@ -406,8 +427,12 @@ calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm
     const calm_config *config = block->config;
     const size_t n = a->span->n_tokens;
     heads_task task = {.a = a, .rotate = rotate};
-    if (!calm_heads_rotated(block))
-        return CALM_OK;
+    if (!calm_heads_rotated(block)) {
+        task.rotate = NULL;
+        return config->query_growth.beta > 0 && config->query_growth.unrotated
+                   ? calm_parallel_for(ctx, config->n_heads, rotate_head, &task)
+                   : CALM_OK;
+    }
     /* The table depends on the block and on how far the window reaches. */
     CALM_TRY(calm_rope_find(ctx, rope, config, block->index, n ? position(a, n - 1) + 1 : 0, &task.table));
     const size_t keys = config->kv == CALM_KV_SHARED ? 0 : a->shared ? 1 : config->n_kv;

@@ -17,7 +17,7 @@ static calm_status new_raw(calm_ctx *ctx, const calm_block *block, calm_attentio
 {
     const calm_heads *a = &tape->heads;
     const size_t n = a->span->n_tokens;
-    if (!block->plain[CALM_PLAIN_Q_NORM].w && !block->plain[CALM_PLAIN_K_NORM].w)
+    if (!calm_heads_normed(block))
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_q, n * a->q_stride));
     tape->raw_k = tape->raw_q + (a->k - a->q);
@@ -115,10 +115,11 @@ static calm_status norms_back(calm_ctx *ctx, const calm_block *block, const calm
     const size_t n = d->span->n_tokens;
     const calm_norm_rows_of q = {n, calm_heads_norm_parts(config, config->n_heads), d->q_stride};
     const calm_norm_rows_of k = {n, calm_heads_norm_parts(config, config->n_kv), d->kv_stride};
-    CALM_TRY(calm_norm_back(ctx, &block->plain[CALM_PLAIN_Q_NORM], q, tape->raw_q, d->q,
-                            grads->plain[CALM_PLAIN_Q_NORM], NULL, d->q));
-    return calm_norm_back(ctx, &block->plain[CALM_PLAIN_K_NORM], k, tape->raw_k, d->k,
-                          grads->plain[CALM_PLAIN_K_NORM], NULL, d->k);
+    calm_norm q_norm, k_norm;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_heads_norms(ctx, block, &q_norm, &k_norm));
+    CALM_TRY(calm_norm_back(ctx, &q_norm, q, tape->raw_q, d->q, grads->plain[CALM_PLAIN_Q_NORM], NULL, d->q));
+    return calm_norm_back(ctx, &k_norm, k, tape->raw_k, d->k, grads->plain[CALM_PLAIN_K_NORM], NULL, d->k);
 }
 
 /* Of the gradients of q, with its gate, k and v of a token together. */
@@ -214,8 +215,9 @@ size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tok
     const size_t workers = calm_size_min(n_threads, config->n_heads * calm_heads_query_blocks(n_tokens));
     const size_t attend = workers * calm_heads_attend_bytes(config, n_tokens);
     const size_t o = calm_weight_apply_scratch_bytes(q_width, n_tokens);
+    const size_t norm = config->qk_norm == CALM_QK_NORM_BARE ? CALM_BYTES(float, config->head_dim) : 0;
     return calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
-                         calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(attend, o));
+                         calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(norm, calm_size_max(attend, o)));
 }
 
 size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
@@ -226,7 +228,7 @@ size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, siz
         calm_heads_relate_bytes(config, n_tokens, n_threads));
     const size_t norms = config->qk_norm == CALM_QK_NORM_WHOLE
                              ? calm_norm_back_scratch_bytes(config->n_heads * d, n_tokens)
-                             : calm_norm_back_scratch_bytes(d, n_tokens);
+                             : calm_norm_back_scratch_bytes(d, n_tokens) + CALM_BYTES(float, d);
     const size_t o = calm_weight_back_scratch_bytes(config->n_heads * d, n_tokens);
     const size_t qkv = calm_weight_back_scratch_bytes(config->hidden, n_tokens);
     /* A rotary table of the window's own stays until the end. */

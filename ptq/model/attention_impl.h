@@ -66,14 +66,24 @@ calm_status calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context);
 /* Rows of width d or n_heads d that the norm of q or k sees in a token. */
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads);
 
-/* The norms of q and k in place, where the family has them. */
+/* Has the block norms of q and k? */
+bool calm_heads_normed(const calm_block *block);
+
+/* Those norms; the weight of ones in place of one that is not there is in ctx->scratch. */
+calm_status calm_heads_norms(calm_ctx *ctx, const calm_block *block, calm_norm *q, calm_norm *k);
+
+/* RMSNorm over a head without a weight: one of ones [head_dim], in ctx->scratch. */
+calm_status calm_heads_bare_norm(calm_ctx *ctx, const calm_config *config, calm_norm *out);
+
+/* The norms of q and k in place, where the block has them. */
 calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_heads *a);
 
 /* Is k rotated in this block, and q? */
 bool calm_heads_rotated(const calm_block *block);
 
-/* Rotary embedding of q and k in place, and of families that have it q's growth with the position: calm_rope_rotate, or
- * of their gradients calm_rope_rotate_back.  Tables of a window's own are made in ctx->scratch. */
+/* Rotary embedding of q and k in place, where the block has it, and of families that have it q's growth with the
+ * position: calm_rope_rotate, or of their gradients calm_rope_rotate_back.  Tables of a window's own are made in
+ * ctx->scratch. */
 typedef void calm_rotate_fn(const calm_rope_table *table, float *x, size_t stride, size_t n_tokens, size_t n_heads,
                             size_t head_dim, const uint32_t *positions);
 calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_heads *a,

@@ -47,19 +47,25 @@ static calm_status value_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
-calm_status calm_heads_values(calm_ctx *ctx, const calm_config *config, const calm_heads *a)
+calm_status calm_heads_bare_norm(calm_ctx *ctx, const calm_config *config, calm_norm *out)
 {
     const size_t d = config->head_dim;
-    float *ones = NULL;
+    float *ones;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, ones, d));
+    for (size_t c = 0; c < d; c++)
+        ones[c] = 1;
+    *out = (calm_norm){CALM_NORM_RMS, config->norm_eps, d, ones, NULL};
+    return CALM_OK;
+}
+
+calm_status calm_heads_values(calm_ctx *ctx, const calm_config *config, const calm_heads *a)
+{
+    values_task task = {.config = config, .a = a};
     if (!config->value_norm && !config->k_is_v)
         return CALM_OK;
     CALM_SCOPED_SCRATCH(ctx);
-    /* In place of the weight that this norm has not. */
     if (config->value_norm)
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, ones, d));
-    for (size_t c = 0; ones && c < d; c++)
-        ones[c] = 1;
-    values_task task = {config, a, {CALM_NORM_RMS, config->norm_eps, d, ones, NULL}};
+        CALM_TRY(calm_heads_bare_norm(ctx, config, &task.norm));
     return calm_parallel_rows(ctx, a->span->n_tokens, value_rows, &task);
 }
 

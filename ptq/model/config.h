@@ -33,6 +33,7 @@ typedef enum calm_qk_norm {
     CALM_QK_NORM_NONE,
     CALM_QK_NORM_HEAD,     /* over head_dim of each head of q and k, before RoPE                  */
     CALM_QK_NORM_WHOLE,    /* over the whole projection, before it is split into heads            */
+    CALM_QK_NORM_BARE,     /* over each head, without a weight, in blocks that are rotated        */
 } calm_qk_norm;
 
 typedef enum calm_rope_kind {
@@ -81,6 +82,8 @@ typedef struct calm_moe_config {
     calm_router_score score;      /* router.h has the formulas                               */
     bool bias;                    /* linears of experts have biases                          */
     bool choice_bias;             /* a vector is added to the scores for the choice alone    */
+    bool by_logit;                /* the choice is by logits: scores may be equal where those differ */
+    bool weighs_input;            /* weights multiply what experts read, not what they give  */
     size_t n_groups, top_groups;  /* of experts; 0 or 1: none                                */
     bool group_by_max;            /* a group counts by its largest score, not its two        */
     float sum_plus, sum_min;      /* added to the sum that weights are divided by; its least */
@@ -120,6 +123,14 @@ typedef struct calm_block_shape {
     calm_kv_use kv;
     size_t kv_at;             /* kept and shared: column of the keys in a token's carried row, values behind them */
 } calm_block_shape;
+
+/* q at position p, of some families counted from 1, times 1 + beta ln(1 + floor(p / length)). */
+typedef struct calm_growth_config {
+    float beta;                   /* 0: it does not grow                                     */
+    double length;                /* positions                                               */
+    bool from_one;
+    bool unrotated;               /* in blocks without a rotary embedding; else in those with one */
+} calm_growth_config;
 
 typedef struct calm_config calm_config;
 struct calm_config {
@@ -170,10 +181,11 @@ struct calm_config {
     float gate_sparsity;              /* of a block's own config, as in its shape                */
     bool output_gate;                 /* q's linear has of each head d rows of q and d of a gate: o reads the context
                                          times sigmoid(gate)                                    */
-    float query_growth;               /* q at position p times 1 + this ln(1 + floor(p / original)); 0: none */
+    calm_growth_config query_growth;  /* of queries with their position                         */
     size_t down_hadamard;             /* down reads x H, H of this many channels a block (tensor/rotation.h); 0: x */
     size_t *window;                   /* [n_blocks] keys a query sees, 0 = all; both ways: those at a distance below it
                                          on either side */
+    bool chunked;                     /* windows stand still: a query sees the keys of the chunk that it is in */
     calm_moe_config moe;
     calm_dtype dtype;                 /* as config.json states it                               */
     bool dtype_known;                 /* false: it does not, and dtype is the embedding's       */
@@ -237,6 +249,12 @@ calm_status calm_config_divide(calm_ctx *ctx, calm_config *config);
 
 /* config->no_rope for a family to fill in. */
 calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config);
+
+/* The same from "no_rope_layers", which has 1 for a block that is rotated and at least one entry for each block; where
+ * it is absent, or with `empty` has none, every "no_rope_layer_interval"-th (4) block has no rotary embedding.
+ * CALM_EFORMAT: another length, another entry, an interval below 1. */
+calm_status calm_config_no_rope(calm_ctx *ctx, const char *path, const calm_json *root, bool empty,
+                                calm_config *config);
 
 /* Biases of the three linears of an MLP by "mlp_bias", absent: none. */
 calm_status calm_config_mlp_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);

@@ -10,6 +10,37 @@ calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config)
     return CALM_NEW(ctx, ctx->out, config->no_rope, config->n_blocks);
 }
 
+/* A list of 1 for a block that is rotated and 0 for one that is not. */
+static calm_status read_rotated(calm_ctx *ctx, const char *path, const calm_json *list, calm_config *config)
+{
+    CALM_TRY(calm_json_expect(ctx, list, CALM_JSON_ARRAY, "%s: \"no_rope_layers\"", path));
+    if (calm_json_size(list) < config->n_blocks)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"no_rope_layers\": %zu entries, expected %zu (num_hidden_layers)",
+                         path, calm_json_size(list), config->n_blocks);
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const int64_t rotated = calm_json_int(calm_json_at(list, i), -1);
+        if (rotated != 0 && rotated != 1)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"no_rope_layers\"[%zu]: expected 0 or 1", path, i);
+        config->no_rope[i] = !rotated;
+    }
+    return CALM_OK;
+}
+
+calm_status calm_config_no_rope(calm_ctx *ctx, const char *path, const calm_json *root, bool empty,
+                                calm_config *config)
+{
+    const calm_json *list = calm_json_get(root, "no_rope_layers");
+    const calm_json_type type = calm_json_typeof(list);
+    int64_t interval;
+    CALM_TRY(calm_config_new_no_rope(ctx, config));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "no_rope_layer_interval", &(int64_t){4}, 1, 4096, &interval));
+    if (type != CALM_JSON_NULL && !(empty && type == CALM_JSON_ARRAY && calm_json_size(list) == 0))
+        return read_rotated(ctx, path, list, config);
+    for (size_t i = 0; i < config->n_blocks; i++)
+        config->no_rope[i] = (i + 1) % (size_t)interval == 0;
+    return CALM_OK;
+}
+
 /* ---- biases ---- */
 
 /* Of the linears of one sublayer, or of the other, as most families have them: attention and an MLP. */

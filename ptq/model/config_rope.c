@@ -186,10 +186,10 @@ static calm_status read_llama3(calm_ctx *ctx, const source *from, calm_rope_conf
     CALM_TRY(number(ctx, from, "factor", NULL, 1e-6, FACTOR_MAX, &out->factor));
     CALM_TRY(number(ctx, from, "low_freq_factor", NULL, 1e-6, FACTOR_MAX, &out->low_freq));
     CALM_TRY(number(ctx, from, "high_freq_factor", NULL, 1e-6, FACTOR_MAX, &out->high_freq));
-    /* The blend in rope.c divides by their difference. */
-    if (out->high_freq <= out->low_freq)
+    /* Between the two rope.c goes over from one to the other. */
+    if (out->high_freq < out->low_freq)
         return calm_fail(ctx, CALM_EFORMAT,
-                         "%s: rope settings: high_freq_factor %g, expected more than low_freq_factor %g", from->path,
+                         "%s: rope settings: high_freq_factor %g, expected at least low_freq_factor %g", from->path,
                          out->high_freq, out->low_freq);
     return CALM_OK;
 }

@@ -83,7 +83,7 @@ static void plain_shape(const calm_config *config, calm_plain plain, size_t dims
     /* Over a head every head has the same weights; over the whole projection each channel has its own. */
     dims[0] = (config->qk_norm == CALM_QK_NORM_HEAD ? 1 : heads) * config->head_dim;
     /* Some families switch it in their config. */
-    *n_dims = config->qk_norm != CALM_QK_NORM_NONE;
+    *n_dims = config->qk_norm == CALM_QK_NORM_HEAD || config->qk_norm == CALM_QK_NORM_WHOLE;
 }
 
 /* o reads the heads' weighted sums of v.  Of a fused matrix the rows of v are the last. */

@@ -94,7 +94,9 @@ static void sort_routes(const calm_moe_config *moe, const calm_batch *batch, cal
                 const calm_route *route = &out->routes[row * moe->top_k + k];
                 const size_t at = out->window[route->expert * stride + w + 1]++;
                 out->token[at] = (uint32_t)row;
-                out->weight[at] = route->weight;
+                out->weight[at] = out->input ? 1 : route->weight;
+                if (out->input)
+                    out->input[at] = route->weight;
             }
     }
 }
@@ -104,7 +106,7 @@ size_t calm_moe_route_bytes(const calm_config *config, size_t rows, size_t n_win
     const calm_moe_config *moe = &config->moe;
     const size_t n = rows * moe->top_k;
     return CALM_BYTES(calm_route, n) + CALM_BYTES(size_t, moe->n_experts + 1) + CALM_BYTES(uint32_t, n) +
-           CALM_BYTES(float, n) + CALM_BYTES(size_t, moe->n_experts * (n_windows + 1));
+           (moe->weighs_input ? 2 : 1) * CALM_BYTES(float, n) + CALM_BYTES(size_t, moe->n_experts * (n_windows + 1));
 }
 
 size_t calm_moe_route_scratch_bytes(const calm_config *config, size_t n_tokens)
@@ -127,6 +129,8 @@ calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_ba
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->begin, moe->n_experts + 1));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->token, batch->rows * moe->top_k));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->weight, batch->rows * moe->top_k));
+    if (moe->weighs_input)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->input, batch->rows * moe->top_k));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->window, moe->n_experts * (batch->n + 1)));
     task.routes = out->routes;
     /* Routing is parallel, sorting is one thread: it is a few passes over rows times top_k. */
@@ -147,15 +151,18 @@ typedef struct wave {
     float **outputs;    /* [n] of each expert: [its tokens, D] */
 } wave;
 
-/* Normalised rows of tokens [n] of an expert, gathered from the batch: h [n, D]. */
-static calm_status gather(calm_ctx *ctx, const wave *w, const uint32_t *tokens, size_t n, float *h)
+/* Normalised rows of n routed tokens from `first` on, gathered from the batch, as their expert reads them: h [n, D]. */
+static calm_status gather(calm_ctx *ctx, const wave *w, size_t first, size_t n, float *h)
 {
     const size_t width = w->block->config->hidden;
+    const calm_routing *routing = w->routing;
     for (size_t i = 0; i < n; i++) {
         CALM_SCOPED_SCRATCH(ctx);
         float *x;
-        CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, tokens[i], 1, &x));
+        CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, routing->token[first + i], 1, &x));
         calm_norm_rows(experts_norm(w->block), x, 1, h + i * width);
+        if (routing->input)
+            calm_vec_scale(width, routing->input[first + i], h + i * width);
     }
     return CALM_OK;
 }
@@ -174,7 +181,7 @@ static calm_status run_rows(calm_ctx *ctx, const wave *w, size_t expert, const c
         CALM_SCOPED_SCRATCH(ctx);
         float *h;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * width));
-        CALM_TRY(gather(ctx, w, tokens, n, h));
+        CALM_TRY(gather(ctx, w, begin + at, n, h));
         CALM_TRY(calm_mlp_run(ctx, w->block->config, weight, h, n, out + at * width, w->observer, &seen));
         seen.x = out + at * width;
         CALM_TRY(calm_observe(w->observer, ctx, &seen));

@@ -2,6 +2,7 @@
  *
  *   w = the weights of the experts that the router chooses (router.h)
  *   y = sum_e w_e expert_e(h), by rising e, + sigmoid(h . g) shared(h), without a gate g + shared(h)
+ *   of some families sum_e expert_e(w_e h) instead
  *
  * Experts are read wave by wave, and released: memory holds one wave of them.  Neither the size of a wave nor
  * the number of threads changes a bit. */
@@ -23,6 +24,7 @@ typedef struct calm_routing {
     size_t *begin;         /* [n_experts + 1] tokens of expert e are token[begin[e]] ..      */
     uint32_t *token;       /* [rows top_k] rows of the batch, rising within an expert        */
     float *weight;         /* [rows top_k] what their outputs are multiplied by              */
+    float *input;          /* [rows top_k] what experts' rows are multiplied by; NULL: 1     */
     size_t *window;        /* [n_experts][batch->n + 1] where each window's tokens begin     */
     size_t n_windows;
 } calm_routing;

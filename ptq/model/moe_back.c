@@ -1,6 +1,7 @@
 /* Backward pass of a mixture over one window.
  *
  *   y_t = sum_k w_tk E_k(h_t) + s_t E_s(h_t)      dw_tk = dy_t . E_k(h_t),  dE_k = w_tk dy_t
+ *   y_t = sum_k E_k(w_tk h_t), of some            dw_tk = h_t . dE_k,  dh_t += w_tk dE_k, dE_k of the expert's rows
  *   w_k of the router's rules                        router.h
  *   s_t = sigmoid(h_t . g)                           d(h_t . g) = s_t (1 - s_t) dy_t . E_s(h_t)
  *
@@ -82,13 +83,17 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
     const size_t width = task->block->config->hidden;
     const calm_expert_grads *grads = task->grads->experts ? &task->grads->experts[expert] : &none;
     const uint32_t *token = task->routing->token + begin;
+    const float *input = task->routing->input;
     float *h, *y;
     calm_mlp_tape tape;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * width));
     /* An expert's tokens lie anywhere in the window; its products want them one after the other. */
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         memcpy(h + i * width, task->h + token[i] * width, width * sizeof *h);
+        if (input)
+            calm_vec_scale(width, input[begin + i], h + i * width);
+    }
     CALM_TRY(calm_mlp_forward_tape(ctx, task->block->config, weight, h, n, y, &tape));
     for (size_t i = 0; i < n; i++) {
         const float *dy = task->dy + token[i] * width;
@@ -97,7 +102,12 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
         memcpy(y + i * width, dy, width * sizeof *y);
         calm_vec_scale(width, task->routing->weight[begin + i], y + i * width);
     }
-    return calm_mlp_back(ctx, task->block->config, weight, &tape, y, grads->weight, grads->bias, NULL, rows);
+    CALM_TRY(calm_mlp_back(ctx, task->block->config, weight, &tape, y, grads->weight, grads->bias, NULL, rows));
+    for (size_t i = 0; input && i < n; i++) {
+        task->dweight[begin + i] = (float)calm_vec_dot(width, rows + i * width, task->h + token[i] * width);
+        calm_vec_scale(width, input[begin + i], rows + i * width);
+    }
+    return CALM_OK;
 }
 
 static calm_status expert_back(calm_ctx *ctx, size_t index, void *user)

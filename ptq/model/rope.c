@@ -23,8 +23,8 @@ static float llama3(const calm_rope_config *rope, float f)
         return f / factor;
     if (wavelength < (float)(rope->original / rope->high_freq))
         return f;
-    /* Between the two wavelengths the frequency goes over from stretched to kept. */
-    const float s = (1.0f / wavelength * original - low) / width;
+    /* Between the two wavelengths the frequency goes over from stretched to kept; Llama 4 has one where it changes. */
+    const float s = width > 0 ? (1.0f / wavelength * original - low) / width : 1;
     return (1 - s) * f / factor + s * f;
 }
 

@@ -114,9 +114,12 @@ static void choose_scored(const calm_block *block, float *s, float *c, calm_rout
 {
     const calm_moe_config *moe = &block->config->moe;
     float chosen = 0;
+    if (moe->by_logit)
+        memcpy(c, s, moe->n_experts * sizeof *c);
     to_scores(moe, s);
     /* The bias moves the choice; weights are of the scores without it. */
-    memcpy(c, s, moe->n_experts * sizeof *c);
+    if (!moe->by_logit)
+        memcpy(c, s, moe->n_experts * sizeof *c);
     if (block->moe.choice_bias)
         calm_vec_add(moe->n_experts, block->moe.choice_bias, c);
     if (moe->n_groups > 1)

@@ -2,7 +2,7 @@
  *
  *   r = h R^T + a                      logits, a of the families that have it
  *   s = softmax(r) or sigmoid(r)       scores of all experts
- *   c = s + b                          what the choice is by, b a vector of the checkpoint or 0
+ *   c = s + b, or c = r                what the choice is by, b a vector of the checkpoint or 0
  *   the top k of c; with groups of the E / n experts of one after another only those of the best groups, a group by the
  *   sum of its two largest c or by its largest
  *   w = s of the chosen, with norm_top_k divided by max(their sum + a, m), times a factor

@@ -28,6 +28,7 @@ static const wrapper wrappers[] = {
     {"Gemma3nForConditionalGeneration", "gemma3n", "gemma3n_text", false, 8, 262400},
     {"Gemma4ForConditionalGeneration", "gemma4", "gemma4_text", false, 8, 262144},
     {"Mistral3ForConditionalGeneration", "mistral3", "mistral", false, 0, 0},
+    {"Llama4ForConditionalGeneration", "llama4", "llama4_text", false, 40, 202048},
     {"LlavaForConditionalGeneration", "llava", "llama", false, 0, 0},
 };
 

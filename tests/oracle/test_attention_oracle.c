@@ -27,6 +27,9 @@ typedef struct setting {
     bool distance;     /* a number for the distance is added         */
     bool gaps;         /* positions rise by 1, 2, 3, 1, 2, 3, ...    */
     double sinks;      /* heads have sinks of about this; 0: none    */
+    bool chunked;      /* windows stand still                        */
+    bool bare;         /* the norm is of each head, has no weight and stands behind the rotation */
+    double growth;     /* beta of queries without rotation; 0: none  */
 } setting;
 
 #define NO_ROTARY ((size_t)-1)
@@ -74,10 +77,10 @@ static void new_block(const setting *s, fixture *f)
     const size_t q = s->n_heads * s->head_dim, kv = s->n_kv * s->head_dim;
     const size_t rotary = s->rotary == NO_ROTARY ? 0 : s->rotary ? s->rotary : s->head_dim;
     *f = (fixture){.window = s->window};
-    f->arch = (calm_arch){.name = "oracle"};
+    f->arch = (calm_arch){.name = "oracle", .late_qk_norm = s->bare};
     f->config =
         (calm_config){.arch = &f->arch,
-                      .qk_norm = s->whole ? CALM_QK_NORM_WHOLE : CALM_QK_NORM_HEAD,
+                      .qk_norm = s->bare ? CALM_QK_NORM_BARE : s->whole ? CALM_QK_NORM_WHOLE : CALM_QK_NORM_HEAD,
                       .hidden = s->hidden,
                       .n_heads = s->n_heads,
                       .n_kv = s->n_kv,
@@ -86,6 +89,8 @@ static void new_block(const setting *s, fixture *f)
                       .both_ways = s->encoder,
                       .norm_eps = 1e-6f,
                       .window = &f->window,
+                      .chunked = s->chunked,
+                      .query_growth = {(float)s->growth, 7, true, true},
                       .local_rope = &f->local,
                       .max_positions = MAX_POSITIONS,
                       .attention_scale = (float)(1 / sqrt((double)s->head_dim)),
@@ -126,13 +131,13 @@ static double *project(const calm_weight *weight, const double *x, size_t n_toke
 }
 
 /* RMSNorm of `width` numbers. */
-static void norm(const calm_norm *norm, double *x)
+static void norm(const calm_norm *norm, bool bare, double *x)
 {
     double sumsq = 0;
     for (size_t c = 0; c < norm->width; c++)
         sumsq += x[c] * x[c];
-    for (size_t c = 0; norm->w && c < norm->width; c++)
-        x[c] *= (double)norm->w[c] / sqrt(sumsq / (double)norm->width + (double)norm->eps);
+    for (size_t c = 0; (bare || norm->w) && c < norm->width; c++)
+        x[c] *= (bare ? 1 : (double)norm->w[c]) / sqrt(sumsq / (double)norm->width + (double)norm->eps);
 }
 
 /* Rotation of the first r channels of a head. */
@@ -153,10 +158,23 @@ static void place(const calm_config *config, const calm_norm *weights, double *x
 {
     const size_t d = config->head_dim;
     for (size_t t = 0; t < span->n_tokens; t++) {
-        for (size_t at = 0; at < n * d; at += weights->width)
-            norm(weights, x + t * n * d + at);
+        const bool bare = config->qk_norm == CALM_QK_NORM_BARE;
+        for (size_t at = 0; !bare && at < n * d; at += weights->width)
+            norm(weights, false, x + t * n * d + at);
         for (size_t head = 0; head < n; head++)
             turn(config, x + (t * n + head) * d, span->positions ? span->positions[t] : t);
+        for (size_t at = 0; bare && config->rope[0].rotary && at < n * d; at += d)
+            norm(weights, true, x + t * n * d + at);
+    }
+}
+
+/* Of a block without rotation: longer by the position. */
+static void grow(const calm_config *config, double *q, const calm_span *span)
+{
+    const size_t width = config->n_heads * config->head_dim;
+    for (size_t i = 0; config->rope[0].rotary == 0 && i < span->n_tokens * width; i++) {
+        const size_t at = span->positions ? span->positions[i / width] : i / width;
+        q[i] *= 1 + (double)config->query_growth.beta * log(1 + floor((double)(at + 1) / config->query_growth.length));
     }
 }
 
@@ -166,6 +184,8 @@ static bool sees(const calm_config *config, const calm_span *span, size_t t, siz
     if (!config->both_ways && j > t)
         return false;
     const size_t to = span->positions ? span->positions[j] : j;
+    if (window && config->chunked)
+        return from / window == to / window;
     return !window || (to + window > from && from + window > to);
 }
 
@@ -215,6 +235,7 @@ static double *slow_attention(const calm_block *block, const float *h, const cal
     double *context = new_doubles(n_tokens * config->n_heads * config->head_dim);
     place(config, &block->plain[CALM_PLAIN_Q_NORM], q, span, config->n_heads);
     place(config, &block->plain[CALM_PLAIN_K_NORM], k, span, config->n_kv);
+    grow(config, q, span);
     for (size_t t = 0; t < n_tokens; t++)
         for (size_t head = 0; head < config->n_heads; head++)
             attend(block, q, k, v, span, t, head, scores, context);
@@ -291,6 +312,29 @@ TEST(sliding_windows)
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
         compare_all(
             (setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = windows[i], .norm = true});
+}
+END_OF_TEST
+
+/* A query sees the keys of its own chunk alone. */
+TEST(chunks)
+{
+    static const size_t sizes[] = {1, 2, 7, 64, 127, 128, 129, 299, 300, 1000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int gaps = 0; gaps < 2; gaps++)
+            compare_all((setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = sizes[i],
+                                  .chunked = true, .norm = true, .gaps = gaps});
+}
+END_OF_TEST
+
+/* Llama 4: a norm without a weight behind the rotation; without one queries that grow. */
+TEST(bare_norms_and_growth)
+{
+    compare_all((setting){.hidden = 20, .n_heads = 4, .n_kv = 2, .head_dim = 6, .bare = true, .window = 50,
+                          .chunked = true});
+    compare_all((setting){.hidden = 20, .n_heads = 4, .n_kv = 2, .head_dim = 6, .bare = true, .fused = true});
+    for (int gaps = 0; gaps < 2; gaps++)
+        compare_all((setting){.hidden = 20, .n_heads = 4, .n_kv = 2, .head_dim = 6, .bare = true, .growth = 0.5,
+                              .rotary = NO_ROTARY, .gaps = gaps});
 }
 END_OF_TEST
 
@@ -434,7 +478,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("attention_oracle",
-                     (const TTest *[]){full_attention, grouped_queries, sliding_windows,
+                     (const TTest *[]){full_attention, grouped_queries, sliding_windows, chunks, bare_norms_and_growth,
                                        norms_over_the_whole_projection, one_matrix_for_q_k_and_v, encoders,
                                        windows_both_ways, distances, capped_scores, learned_sinks, shares_of_sinks,
                                        positions_with_gaps, partial_rotation, windows_longer_than_the_tables, NULL});

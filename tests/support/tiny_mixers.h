@@ -1,6 +1,7 @@
-/* Rows of tiny_model.c for families whose blocks mix tokens in more than one way: even blocks have a gated delta net, a
- * short convolution or Mamba-2, odd ones attention; or blocks hold one sublayer each; of Gemma 4 the even ones slide.
- * Only tiny_model.c includes it, after the macros that its rows are made of. */
+/* Rows of tiny_model.c for families whose blocks mix tokens in more than one way: even blocks have a gated delta
+ * net, a short convolution or Mamba-2, odd ones attention; or blocks hold one sublayer each; of Gemma 4 the even
+ * ones slide, of Llama 4 those are rotated.  Only tiny_model.c includes it, after the macros that its rows are made
+ * of. */
 #ifndef CALM_TESTS_TINY_MIXERS_H
 #define CALM_TESTS_TINY_MIXERS_H
 
@@ -55,6 +56,11 @@ static const tensor_row lfm2_moe[] = {LFM2, LFM2_MLP("feed_forward", 'M', DENSE)
     {"model.per_layer_projection_norm.weight", 'p', 0, ALWAYS},                                              \
     {L "per_layer_input_gate.weight", 'p', 'D', ALWAYS}, {L "per_layer_projection.weight", 'D', 'p', ALWAYS}, \
     {L "post_per_layer_input_norm.weight", 'D', 0, ALWAYS}
+
+static const tensor_row llama4[] = {EMBED, NORMS, QKV(BIASED), O, GATED("feed_forward", 'M', DENSE),
+                                    {L "feed_forward.router.weight", 'E', 'D', SPARSE},
+                                    GATED("feed_forward.experts.@", 'e', SPARSE),
+                                    GATED("feed_forward.shared_expert", 'e', SPARSE), HEAD, {0}};
 
 static const tensor_row gemma4[] = {
     EMBED, INPUTS, FOUR_NORMS,
@@ -187,6 +193,15 @@ static size_t key_dim(const tiny_model *m)
      SINGLES ", " MAMBAS("mamba_num_heads", "n_groups", "ssm_state_size")                                    \
      ", \"n_shared_experts\": 1, \"routed_scaling_factor\": 1.5", nemotron_h, NULL, false, "n_routed_experts"}, \
     {"nemotron_dense", "NemotronHForCausalLM", "nemotron_h", SINGLES, nemotron_dense, NULL, false, NULL}
+
+/* The width of Llama 4's experts, and which blocks have them. */
+static const char *llama4_text(const tiny_model *model)
+{
+    const char *text = test_format(", \"intermediate_size\": %zu, \"moe_layers\": [", model->expert_inner);
+    for (size_t i = model->n_dense; i < model->n_blocks; i++)
+        text = test_format("%s%zu%s", text, i, i + 1 < model->n_blocks ? ", " : "");
+    return test_format("%s]", text);
+}
 
 /* Sizes of Nemotron-H that follow from the model's. */
 static const char *nemotron_text(const tiny_model *model)

@@ -190,6 +190,8 @@ static const struct family {
     {"gpt_oss", "GptOssForCausalLM", "gpt_oss", ROTARY ", \"rope_parameters\": {\"rope_type\": "
      "\"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 16, \"truncate\": false}", gpt_oss, NULL, true,
      "num_local_experts"},
+    {"llama4", "Llama4ForCausalLM", "llama4_text", ROTARY ", \"no_rope_layer_interval\": 2, \"attn_scale\": 0.5, "
+     "\"floor_scale\": 4, \"attention_chunk_size\": 5", llama4, NULL, false, "num_local_experts"},
     {"smollm3", "SmolLM3ForCausalLM", "smollm3", ROTARY ", \"no_rope_layer_interval\": 2", mistral, NULL, false, NULL},
     {"seed_oss", "SeedOssForCausalLM", "seed_oss", ROTARY, seed_oss,
      "\"attention_out_bias\": true, \"mlp_bias\": true", false, NULL},
@@ -242,11 +244,11 @@ static const struct family {
 
 const char *const tiny_families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2",
                                      "gemma3", "phi3", "olmo2", "mixtral", "olmoe", "glm4_moe", "minimax_m2",
-                                     "phimoe", "ernie4_5_moe", "gpt_oss", "smollm3", "seed_oss", "olmo3", "exaone4",
-                                     "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe", "ministral3",
-                                     "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
-                                     "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe", "gemma3n", "gemma4",
-                                     "granite_hybrid", "granitemoehybrid", "nemotron_h", "nemotron_dense", "bert",
+                                     "phimoe", "ernie4_5_moe", "gpt_oss", "llama4", "smollm3", "seed_oss", "olmo3",
+                                     "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe",
+                                     "ministral3", "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3",
+                                     "glm4_moe_lite", "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe",
+                                     "gemma3n", "gemma4", "granite_hybrid", "granitemoehybrid", "nemotron_h", "nemotron_dense", "bert",
                                      "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
@@ -499,6 +501,8 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
         rest = test_format("%s, \"moe_intermediate_size\": %zu", rest, model->expert_inner);
     if (strcmp(family->name, "nemotron_h") == 0)
         rest = nemotron_text(model);
+    if (strcmp(family->name, "llama4") == 0)
+        rest = llama4_text(model);
     if (strcmp(family->name, "lfm2_moe") == 0)
         rest = test_format("%s, \"num_dense_layers\": %zu", rest, model->n_dense);
     if (strcmp(family->name, "qwen2_moe") == 0 || strcmp(family->name, "qwen3_5_moe") == 0
@@ -518,7 +522,11 @@ void tiny_model_write_config(const tiny_model *model, const char *dir)
     const struct family *family = find_family(model);
     static const char *const usual[] = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"};
     static const char *const distil[] = {"dim", "hidden_dim", "n_layers", "n_heads"};
-    const char *const *keys = strcmp(family->name, "distilbert") == 0 ? distil : usual;
+    static const char *const llama4_keys[] = {"hidden_size", "intermediate_size_mlp", "num_hidden_layers",
+                                              "num_attention_heads"};
+    const char *const *keys = strcmp(family->name, "distilbert") == 0 ? distil
+                              : strcmp(family->name, "llama4") == 0   ? llama4_keys
+                                                                      : usual;
     const char *dtype = model->dtype == CALM_BF16 ? "bfloat16" : model->dtype == CALM_F16 ? "float16" : "float32";
     const char *text = test_format(
         "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"%s\": %zu, "

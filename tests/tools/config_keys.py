@@ -28,7 +28,7 @@ FOLDERS = {"llama": ["llama"], "mistral": ["mistral"], "qwen2": ["qwen2", "qwen2
            "nemotron_h": ["nemotron_h"], "bert": ["bert"],
            "roberta": ["roberta"], "xlm_roberta": ["xlm_roberta"],
            "distilbert": ["distilbert"], "mpnet": ["mpnet"], "modernbert": ["modernbert"], "nomic_bert": ["nomic_bert"],
-           "gpt_oss": ["gpt_oss"], "gte": ["gte"], "eurobert": ["eurobert"], "embeddinggemma": ["gemma3"]}
+           "gpt_oss": ["gpt_oss"], "llama4": ["llama4"], "gte": ["gte"], "eurobert": ["eurobert"], "embeddinggemma": ["gemma3"]}
 # What every family's forward pass runs through.
 SHARED = ["modeling_rope_utils.py", "masking_utils.py", "cache_utils.py", "modeling_layers.py", "activations.py",
           "integrations/moe.py", "integrations/sdpa_attention.py", "integrations/eager_paged.py",

@@ -51,9 +51,9 @@ static void open_with(const char *family, size_t index, size_t tokens, const uin
     spec.dtype = CALM_F32;
     spec.seed = seed_of(family);
     /* The mixer is what block 0 differs in: no choices of experts behind it. */
-    if (index == 0 && strcmp(family, "qwen3_next") == 0) {
+    if (index == 0 && calm_arch_listed("qwen3_next llama4", ' ', family)) {
         spec.n_dense = 1;
-        spec.extra = "\"mlp_only_layers\": [0]";
+        spec.extra = strcmp(family, "qwen3_next") == 0 ? "\"mlp_only_layers\": [0]" : NULL;
     }
     *f = (fixture){.span = {.window = 3, .n_tokens = tokens, .positions = at}};
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &f->model));
@@ -255,12 +255,12 @@ static double moe_value(void *state)
 }
 
 /* Without the norm before it, so that the rows that are routed are those that the experts read; with and without a
- * shared expert, that with a gate and without, and with weights that are divided by their sum and not.  Gradients pass
- * through the weights of the chosen; two of five experts are, so all have tokens. */
+ * shared expert, that with a gate and without, with weights that are divided by their sum and not, and of the input.
+ * Gradients pass through the weights of the chosen; two of five experts are, so all have tokens. */
 TEST(mixtures)
 {
-    static const char *const families[] = {"qwen3_moe", "qwen2_moe", "glm4_moe"};
-    for (size_t i = 0; i < 3; i++)
+    static const char *const families[] = {"qwen3_moe", "qwen2_moe", "glm4_moe", "llama4"};
+    for (size_t i = 0; i < 4; i++)
         for (int divided = 0; divided < 2; divided++) {
             fixture f;
             double *grads[64] = {NULL};
@@ -325,11 +325,11 @@ static void check_blocks(const char *const *families)
             check_block(families[i], 1);
 }
 
-/* Block 0 of families whose blocks have mixers of several kinds. */
+/* Block 0 of families whose blocks have mixers of several kinds; of Llama 4 the one that is rotated. */
 TEST(other_mixers)
 {
-    static const char *const families[] = {"qwen3_5", "qwen3_next", "lfm2"};
-    for (size_t i = 0; i < 3; i++)
+    static const char *const families[] = {"qwen3_5", "qwen3_next", "lfm2", "llama4"};
+    for (size_t i = 0; i < 4; i++)
         check_block(families[i], 0);
 }
 END_OF_TEST

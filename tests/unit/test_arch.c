@@ -44,7 +44,8 @@ TEST(descriptors)
         for (calm_role role = CALM_ROLE_Q; role <= CALM_ROLE_V; role++)
             ck_assert(!names->role[role] == (fused_qkv || all[i]->latent));
         ck_assert(!names->role[CALM_ROLE_UP] == fused_mlp && !(names->role[CALM_ROLE_GATE] && fused_mlp));
-        ck_assert(!names->plain[CALM_PLAIN_Q_NORM] == (all[i]->qk_norm == CALM_QK_NORM_NONE) &&
+        const bool plain = all[i]->qk_norm == CALM_QK_NORM_HEAD || all[i]->qk_norm == CALM_QK_NORM_WHOLE;
+        ck_assert(!names->plain[CALM_PLAIN_Q_NORM] != plain &&
                   !names->plain[CALM_PLAIN_Q_NORM] == !names->plain[CALM_PLAIN_K_NORM]);
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
             ck_assert(names->norm[s][CALM_NORM_IN] || names->norm[s][CALM_NORM_OUT] ||

@@ -87,14 +87,14 @@ static double dot(const float *w, const double *x, size_t n)
     return sum;
 }
 
-/* y [32] += p expert(h [32]) */
-static void add_expert(const calm_weight *weight, const double *h, double p, double *y)
+/* y [32] += p expert(s h [32]) */
+static void add_expert(const calm_weight *weight, const double *h, double s, double p, double *y)
 {
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     double a[64];
     for (size_t m = 0; m < inner; m++) {
-        const double gate = dot(weight[CALM_ROLE_GATE].w + m * 32, h, 32),
-                     up = dot(weight[CALM_ROLE_UP].w + m * 32, h, 32);
+        const double gate = s * dot(weight[CALM_ROLE_GATE].w + m * 32, h, 32),
+                     up = s * dot(weight[CALM_ROLE_UP].w + m * 32, h, 32);
         a[m] = gate / (1 + exp(-gate)) * up;
     }
     for (size_t i = 0; i < 32; i++)
@@ -123,7 +123,8 @@ static void slow_token(const fixture *f, const float *x, double *out)
         sum += p[e] = exp(dot(f->block.moe.router + e * 32, h, 32));
     for (size_t k = 0; k < moe->top_k; k++) {
         const size_t e = largest(p, moe->n_experts);
-        total += chosen[e] = p[e] / sum;
+        /* exp(r) / (1 + exp(r)) is the sigmoid. */
+        total += chosen[e] = moe->score == CALM_ROUTER_SIGMOID ? p[e] / (1 + p[e]) : p[e] / sum;
         p[e] = -1;
     }
     for (size_t i = 0; i < 32; i++)
@@ -133,10 +134,12 @@ static void slow_token(const fixture *f, const float *x, double *out)
         if (chosen[e] == 0)
             continue;
         ck_ok(f->block.moe.load(f->block.moe.user, ctx, 1, e, weight));
-        add_expert(weight, h, chosen[e] / (moe->norm_top_k ? total : 1), out);
+        const double w = chosen[e] / (moe->norm_top_k ? total : 1);
+        add_expert(weight, h, moe->weighs_input ? w : 1, moe->weighs_input ? 1 : w, out);
     }
+    const float *gate = f->block.moe.shared_gate;
     if (moe->shared_inner)
-        add_expert(f->block.moe.shared, h, 1 / (1 + exp(-dot(f->block.moe.shared_gate, h, 32))), out);
+        add_expert(f->block.moe.shared, h, 1, gate ? 1 / (1 + exp(-dot(gate, h, 32))) : 1, out);
 }
 
 /* Sums of at most 40 products in float32, three of them one after another, and values below 10: 3 x 40 x 2^-24 x 10 =
@@ -177,6 +180,19 @@ TEST(shared_expert_of_qwen2)
     open_fixture("qwen2_moe", "\"norm_topk_prob\": true", &f);
     ck_assert(f.config.moe.norm_top_k);
     compare(&f);
+}
+END_OF_TEST
+
+/* Weights multiply what experts read, and the shared one has no gate. */
+TEST(weighted_inputs_of_llama4)
+{
+    fixture f;
+    for (size_t k = 1; k <= 5; k++) {
+        open_fixture("llama4", NULL, &f);
+        ck_assert(f.config.moe.weighs_input && !f.block.moe.shared_gate);
+        f.config.moe.top_k = k;
+        compare(&f);
+    }
 }
 END_OF_TEST
 
@@ -480,7 +496,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("moe",
-                     (const TTest *[]){experts_of_qwen3, shared_expert_of_qwen2, choice, logits_that_are_not_numbers,
+                     (const TTest *[]){experts_of_qwen3, shared_expert_of_qwen2, weighted_inputs_of_llama4, choice,
+                                       logits_that_are_not_numbers,
                                        tokens_by_expert, waves_of_any_size, size_of_a_wave, threads_and_files,
                                        experts_nobody_chose, an_expert_that_cannot_be_read,
                                        observers_see_each_expert_its_rows, no_memory, memory, NULL});

@@ -148,6 +148,24 @@ TEST(every_rule)
 }
 END_OF_TEST
 
+/* Logits that differ where their sigmoids, in float32 all 1, do not. */
+TEST(choice_by_logit)
+{
+    const float large[EXPERTS] = {20, 31, 25, 40, 39};
+    fixture f;
+    calm_route routes[3];
+    fill(&f);
+    f.config.moe = (calm_moe_config){.n_experts = EXPERTS, .top_k = 3, .scale = 1, .score = CALM_ROUTER_SIGMOID};
+    for (int by_logit = 0; by_logit < 2; by_logit++) {
+        f.config.moe.by_logit = by_logit;
+        ck_ok(calm_router_choose(ctx, &f.block, large, 1, routes));
+        ck_assert_uint_eq(routes[0].expert, by_logit ? 3 : 0);
+        ck_assert(routes[0].weight == 1 && routes[2].weight == 1);
+    }
+    ck_assert(routes[1].expert == 4 && routes[2].expert == 1);
+}
+END_OF_TEST
+
 TEST(sparsemixer)
 {
     fixture f;
@@ -195,5 +213,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("router", (const TTest *[]){every_rule, sparsemixer, ties, not_finite, NULL});
+    return run_tests("router", (const TTest *[]){every_rule, choice_by_logit, sparsemixer, ties, not_finite, NULL});
 }

@@ -56,6 +56,7 @@ TEST(prefixes)
         {"Qwen2_5_VLForConditionalGeneration", "model.", "lm_head", "qwen2"},
         {"Mistral3ForConditionalGeneration", "language_model.model.", "language_model.lm_head", "mistral"},
         {"LlavaForConditionalGeneration", "language_model.model.", "language_model.lm_head", "llama"},
+        {"Llama4ForConditionalGeneration", "language_model.model.", "language_model.lm_head", "llama4"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tiny_model spec = tiny_of(cases[i][3]);
