@@ -21,6 +21,7 @@
         for (size_t k = 0; k < (n); k++)                                                                               \
             (to)[row * (n) + k] = ((const type *)(from))[row * (n) + (order)[k]]
 
+/* Of an array of floats, in ctx->scratch. */
 static calm_status reorder_floats(calm_ctx *ctx, size_t rows, size_t n, const size_t *order, const float *from,
                                   const float **out)
 {
@@ -31,6 +32,7 @@ static calm_status reorder_floats(calm_ctx *ctx, size_t rows, size_t n, const si
     return CALM_OK;
 }
 
+/* The same of one row of doubles. */
 static calm_status reorder_doubles(calm_ctx *ctx, size_t n, const size_t *order, const double *from,
                                    const double **out)
 {
@@ -50,6 +52,7 @@ static calm_status reorder_both(calm_ctx *ctx, size_t n, const size_t *order, co
     return CALM_OK;
 }
 
+/* Numbers of inputs that share a scale. */
 static calm_status reorder_groups(calm_ctx *ctx, const size_t *order, calm_job *job)
 {
     const size_t n = job->linears[0].in;
@@ -63,6 +66,7 @@ static calm_status reorder_groups(calm_ctx *ctx, const size_t *order, calm_job *
     return CALM_OK;
 }
 
+/* Of all linears, whose rows lie under each other afterwards. */
 static calm_status reorder_weights(calm_ctx *ctx, const size_t *order, calm_job *job)
 {
     const size_t n = job->linears[0].in;

@@ -466,8 +466,10 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
         /* What a part keeps stays until the end of the chain; what it holds while it runs does not add up. */
         most = calm_size_max(most, kept + memory.most);
     }
-    const size_t copy = shape->reordered ? calm_ordered_job_bytes(shape, calm_algorithm_needs(algorithm, &scheme, true)) : 0;
-    return copy + calm_size_max(kept + (shape->fixed_inputs ? CALM_BYTES(double, shape->in) : 0), most);
+    const unsigned needs = calm_algorithm_needs(algorithm, &scheme, true);
+    most = calm_size_max(kept + (shape->fixed_inputs ? CALM_BYTES(double, shape->in) : 0), most);
+    /* Besides, the job in its order. */
+    return most + (shape->reordered ? calm_ordered_job_bytes(shape, needs) : 0);
 }
 
 calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)

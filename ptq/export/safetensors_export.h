@@ -78,8 +78,8 @@ calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const
 /* The scales of a linear in float16, transposed: [G, out]. */
 calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear);
 
-/* *out [cols, rows] = in [rows, cols], column c to row order[c] (NULL: c), in ctx->scratch; without `in` every element is
- * `constant` (zeros of symmetric schemes). */
+/* *out [cols, rows] = in [rows, cols], column c to row order[c] (NULL: c), in ctx->scratch; without `in` every element
+ * is `constant` (zeros of symmetric schemes). */
 calm_status calm_export_transpose(calm_ctx *ctx, const uint8_t *in, uint8_t constant, size_t rows, size_t cols,
                                   const uint32_t *order, uint8_t **out);
 

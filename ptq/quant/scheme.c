@@ -11,8 +11,8 @@
     "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w8a8_static, w4a4_g128, w4afp8_g128, nvfp4, "   \
     "fp8a16, fp8_static, float"
 #define SUFFIXES                                                                                                       \
-    "after the bits come _g<columns>, _or<columns>, _orrow, _asym, _actorder, _asymact, _symact, _vllmact, _static and " \
-    "_f16s"
+    "after the bits come _g<columns>, _or<columns>, _orrow, _asym, _actorder, _asymact, _symact, _vllmact, _static "   \
+    "and _f16s"
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define ORDERED "_actorder"
 #define GROUP_MAX (1ul << 24)

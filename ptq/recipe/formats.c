@@ -107,9 +107,9 @@ static calm_status check_schemes(calm_ctx *ctx, const char *format, const calm_e
             continue;
         calm_scheme_name(&job->scheme, name);
         if (job->scheme.act_order && !exporter->orders)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "`formats` %s: %s is %s: groups are of neighbouring columns in this "
-                             "format; gptq says the group of each", format,
-                             calm_model_layout(input->model)->jobs[j].name, name);
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "`formats` %s: %s is %s: groups are of neighbouring columns in this format; gptq says the "
+                             "group of each", format, calm_model_layout(input->model)->jobs[j].name, name);
         if (!job->scheme.family || exporter->families & 1u << job->scheme.family)
             continue;
         return calm_fail(ctx, CALM_EUNSUPPORTED, "`formats` %s: %s is %s, which the format does not hold", format,
@@ -148,8 +148,8 @@ static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, con
         return calm_fail(ctx, CALM_EARG,
                          "`export.%s` %s: tables have schemes for weights alone, as q6_k or w8a16_g32", key, name);
     if (scheme->act_order)
-        return calm_fail(ctx, CALM_EARG, "`export.%s` %s: the columns of tables stay in order; leave _actorder out", key,
-                         name);
+        return calm_fail(ctx, CALM_EARG, "`export.%s` %s: the columns of tables stay in order; leave _actorder out",
+                         key, name);
     if (calm_model_config(model)->arch->encoder)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "`export.%s` %s: the tables of encoders stay float", key, name);
     if (!exporter->check_outer || (exporter->head_alone && table != CALM_OUTER_HEAD))

@@ -2,9 +2,15 @@
 #include "algorithms/act_order.h"
 
 #include <math.h>
+#include "ptq/export/export.h"
+#include "ptq/io/json.h"
+#include "ptq/model/arch.h"
+#include "ptq/plan/assemble.h"
 #include "ptq/quant/qjob.h"
 #include "tests/conformance/all_chains.h"
 #include "tests/conformance/sample_job.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_plan.h"
 
 #define OUT 40
 #define IN  48
@@ -159,8 +165,66 @@ TEST(memory)
 }
 END_OF_TEST
 
+/* The directory that is written has the plan's weights, as its reader computes them. */
+static void check_written(const tiny_plan *p, const char *dir)
+{
+    calm_plan_override override = {p->model, &p->plan};
+    calm_model *written;
+    ck_ok(calm_model_open(ctx, dir, &written));
+    for (size_t i = 0; i < calm_model_config(p->model)->n_blocks; i++) {
+        calm_block found, expected;
+        ck_ok(calm_model_load_block(ctx, written, i, &found));
+        ck_ok(calm_model_load_block(ctx, p->model, i, &expected));
+        ck_ok(calm_plan_apply(&override, ctx, i, &expected));
+        for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+            const calm_weight *f = &found.weight[role], *e = &expected.weight[role];
+            ck_assert(!f->w == !e->w);
+            ck_assert_msg(!f->w || memcmp(f->w, e->w, f->out * f->in * sizeof *f->w) == 0, "%s differs", e->name);
+        }
+    }
+    calm_model_close(written);
+}
+
+/* Alone, next to groups of neighbours, and as the few next to those. */
+TEST(gptq_files)
+{
+    static const struct {
+        const char *schemes[4];
+        size_t n;
+        bool ordered;    /* most weights */
+    } rows[] = {{{"w4a16_g32_actorder"}, 1, true},
+                {{"w3a16_g32_actorder_f16s"}, 1, true},
+                {{"w8a16_g16_asym_actorder"}, 1, true},
+                {{"w4a16_g32_actorder", "w4a16_g32_actorder", "w4a16_g32", "w8a16_g32_actorder"}, 4, true},
+                {{"w4a16_g32_actorder", "w4a16_g32", "w4a16_g32", "float"}, 4, false}};
+    const calm_export_options options = {.asymmetric = true};
+    const calm_exporter *exporter;
+    tiny_model spec = tiny_default;
+    spec.hidden = 64;
+    spec.inner = 96;
+    spec.head_dim = 16;
+    ck_ok(calm_exporter_find(ctx, "gptq", &exporter));
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const char *dir = test_directory();
+        tiny_plan p;
+        calm_json *config;
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        tiny_plan_quantize_all(&p, rows[r].schemes, rows[r].n, TINY_GENERAL);
+        const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
+        ck_ok(exporter->check(ctx, &input));
+        ck_ok(calm_exporter_write(ctx, exporter, &input, dir));
+        check_written(&p, dir);
+        ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 20, &config));
+        const calm_json *entry = calm_json_get(config, "quantization_config");
+        ck_assert(calm_json_bool(calm_json_get(entry, "desc_act"), false) == rows[r].ordered);
+        calm_json_free(config);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("act_order", (const TTest *[]){chains_see_the_job_in_order, like_inputs_share_scales, refusals,
-                                                    memory, NULL});
+                                                    memory, gptq_files, NULL});
 }

@@ -64,12 +64,6 @@ static const char *const *schemes_of(const calm_exporter *exporter, size_t *n)
 static bool takes(const calm_exporter *exporter, const tiny_plan *p)
 {
     const calm_export_input input = input_of(p);
-    bool ordered = false;
-    for (size_t j = 0; j < p->plan.n_jobs; j++)
-        ordered |= p->plan.jobs[j].scheme.act_order;
-    /* As calm_formats_check has it. */
-    if (ordered && !exporter->orders)
-        return false;
     const calm_status status = exporter->check(ctx, &input);
     if (status == CALM_OK)
         return true;
@@ -231,7 +225,6 @@ TEST(one_scheme)
         {"compressed_tensors", {"w8a8", "w4a4_g32", "w8a8_asymact", "w8a8_static", "w8a8_static_f16s",
                                 "fp8_static", "fp8_static_f16s", "w4afp8_g32", "w3afp8"}},
         {"compressed_tensors gptq awq", {"w4a16_g16"}},
-        {"gptq", {"w4a16_g32_actorder", "w3a16_g32_actorder_f16s", "w8a16_g16_asym_actorder"}},
     };
     const tiny_model spec = wide_model();
     for (size_t r = 0, s; r < sizeof rows / sizeof *rows; r++)
@@ -264,8 +257,6 @@ TEST(mixed_schemes)
     static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const fixed[] = {"w8a8", "w8a8_static"},
         *const floats[] = {"fp8", "fp8_static", "w4afp8_g32", "w4a16_g32", "fp8a16"},
         *const same_format[] = {"w4a16_g32", "w2a16_g32", "w8a16"}, *const groups[] = {"w4a16_g32", "w4a16"},
-        *const orders[] = {"w4a16_g32_actorder", "w4a16_g32", "w8a16_g32_actorder", "float"},
-        *const base_in_order[] = {"w4a16_g32", "w4a16_g32", "w4a16_g32_actorder"},
         *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"},
         *const weights[] = {"w4a16_g32", "float", "w8a16_asym", "w3a16_g32"},
         *const four[] = {"w4a16_g32", "float", "w4a16_g32_asym"};
@@ -278,8 +269,6 @@ TEST(mixed_schemes)
     check_plan(&spec, weights, 4, "compressed_tensors gptq mlx");
     check_plan(&spec, four, 3, ALL);
     check_plan(&spec, groups, 2, "compressed_tensors gptq mlx");
-    check_plan(&spec, orders, 4, "gptq");
-    check_plan(&spec, base_in_order, 3, "gptq");
 }
 END_OF_TEST
 

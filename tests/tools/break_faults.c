@@ -231,6 +231,8 @@ const break_fault break_faults[] = {
     {"gptq_dynamic_fused", "gptq", "GQ007", "qkv_proj", BREAK_SET, QC "dynamic", "{\"+:.*qkv_proj$\": {\"bits\": 8}}",
      0, 0},
     {"gptq_dynamic_nothing", "gptq", "GQ008", "dynamic", BREAK_SET, QC "dynamic", "{\"-:lm_tail\": {}}", 0, 0},
+    {"gptq_order_denied", "gptq-order", "GQ003", "model.layers", BREAK_SET, QC "desc_act", "false", 0, 0},
+    {"gptq_order_refused", "gptq-order", "TG012", "quantization_config", BREAK_SET, QC "desc_act", "true", 0, "vllm"},
     {"gptq_index_range", "gptq", "GQ010", UP0, BREAK_POKE, UP0 ".g_idx", "ffff0000", 0, 0},
     {"gptq_scales_missing", "gptq", "TE001", UP0, BREAK_DROP, UP0 ".scales", 0, 0, 0},
 
