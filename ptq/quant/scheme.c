@@ -263,14 +263,15 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
         snprintf(group, sizeof group, "_g%zu", scheme->group);
     if (scheme->group_else > 0)
         snprintf(instead, sizeof instead, "_or%d", scheme->group_else);
-    int length = snprintf(
-        name, CALM_SCHEME_NAME_MAX, "w%da%.3s%s%s%s%s%s%s%s%s", scheme->bits,
-        scheme->act_rule == CALM_ACT_RULE_FP8 ? FP8_INPUTS : inputs, group,
-        scheme->group_else < 0 ? "_orrow" : instead, scheme->symmetric ? "" : "_asym",
-        scheme->act_order ? ORDERED : "",
-        scheme->act_asymmetric ? "_asymact" : "",
-        scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "",
-        scheme->act_rule == CALM_ACT_RULE_STATIC ? STATIC : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
+    /* Groups in activation order stand next to float activations. */
+    const char *acts = scheme->act_order ? ORDERED : scheme->act_asymmetric ? "_asymact" : "",
+               *rule = scheme->act_rule == CALM_ACT_RULE_VLLM     ? "_vllmact"
+                       : scheme->act_rule == CALM_ACT_RULE_STATIC ? STATIC
+                                                                  : "";
+    int length = snprintf(name, CALM_SCHEME_NAME_MAX, "w%da%.3s%s%s%s%s%s%s", scheme->bits,
+                          scheme->act_rule == CALM_ACT_RULE_FP8 ? FP8_INPUTS : inputs, group,
+                          scheme->group_else < 0 ? "_orrow" : instead, scheme->symmetric ? "" : "_asym", acts, rule,
+                          scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);
     (void)length;
 }
