@@ -386,6 +386,7 @@ typedef struct calm_scheme {
     int family;               /* 0: whole numbers; else what calm_scheme_parse makes of a name like "nvfp4" */
     int mix;                  /* 0: the same for every linear; else what it makes of "gguf_q4_k_m"          */
     int group_else;           /* columns per scale where `group` does not divide; -1: one per row; 0: none   */
+    bool act_order;           /* groups are of inputs by falling power, not of neighbours                    */
 } calm_scheme;
 
 /* Parse a name.  CALM_EARG with what is wrong and examples. */
@@ -443,6 +444,7 @@ typedef struct calm_qjob {
     float *mins;         /* [O, G] added to what scales and codes give; NULL = nothing              */
     float global;        /* what stored scales are divided by, where the scheme has such a factor; else 0 */
     float act_global;    /* the same for the scales of activations                                    */
+    uint32_t *order;     /* [I] column k of codes is of input order[k]; NULL: of input k              */
 } calm_qjob;
 
 /* A parsed chain of parts with resolved options; opaque. */

@@ -23,6 +23,7 @@ typedef struct calm_job_shape {
     int family;                         /* of the scheme                                             */
     bool biased;                        /* a linear has a bias                                       */
     bool fixed_inputs;                  /* activations have one scale for all                        */
+    bool reordered;                     /* groups are of inputs by falling power                     */
     bool shared;                        /* chains share the job's H (hessian.h)                      */
     double damp, factor;                /* as that is damped; 0, or as the factor is that they read   */
 } calm_job_shape;

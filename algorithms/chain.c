@@ -360,7 +360,8 @@ unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme
     const bool largest = scheme->act_rule == CALM_ACT_RULE_NVFP4 || scheme->act_rule == CALM_ACT_RULE_FP8_STATIC;
     const unsigned range = scheme->act_rule == CALM_ACT_RULE_STATIC ? CALM_NEEDS_ABSMAX | CALM_NEEDS_SAMPLES
                            : largest                                ? CALM_NEEDS_ABSMAX : 0u;
-    return (algorithm->caps & CALM_NEEDS_DATA) | (corrects && scheme->act_bits ? CALM_NEEDS_SAMPLES : 0u) | range;
+    return (algorithm->caps & CALM_NEEDS_DATA) | (corrects && scheme->act_bits ? CALM_NEEDS_SAMPLES : 0u) |
+           (scheme->act_order ? CALM_NEEDS_SUMS : 0u) | range;
 }
 
 bool calm_algorithm_skips(const calm_step *step, bool absorbs, bool biased)

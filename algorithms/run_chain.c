@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "algorithms/act_order.h"
 #include "algorithms/chain.h"
 #include "algorithms/inverse.h"
 #include "ptq/base/scope.h"
@@ -73,6 +74,7 @@ static calm_status check_statistics(calm_ctx *ctx, const calm_algorithm *algorit
                              "products with those behind float blocks"));
     CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_ABSMAX, stats->absmax, "maxima"));
     CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_SUMS, stats->sumabs, "sums"));
+    CALM_TRY(check_statistic(ctx, algorithm, job, job->scheme.act_order, stats->sumsq, "sums of squares"));
     CALM_TRY(check_statistic(ctx, algorithm, job, corrects, stats->sum, "sums"));
     return check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_SAMPLES, stats->samples, "kept rows");
 }
@@ -324,7 +326,7 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
     const size_t group = calm_scheme_group_size(scheme, in);
     return (calm_job_shape){.out = out, .in = in, .group = group < in ? group : in,
                             .n_groups = calm_scheme_groups(scheme, in), .n_threads = 1, .symmetric = scheme->symmetric,
-                            .family = scheme->family,
+                            .family = scheme->family, .reordered = scheme->act_order,
                             .fixed_inputs = calm_act_rule_is_static(scheme->act_rule)};
 }
 
@@ -436,7 +438,8 @@ static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm
 
 size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
 {
-    const calm_scheme scheme = {.group = shape->group, .symmetric = shape->symmetric, .family = shape->family};
+    const calm_scheme scheme = {.group = shape->group, .symmetric = shape->symmetric, .family = shape->family,
+                                .act_order = shape->reordered};
     const unsigned scaled = algorithm->caps & CALM_SETS_IN_SCALE ? CALM_QJOB_SCALED : 0;
     const unsigned biased = algorithm->caps & CALM_SETS_BIAS && shape->biased ? CALM_QJOB_BIASED : 0;
     return calm_qjob_bytes(&scheme, shape->out, shape->in, scaled | biased);
@@ -444,6 +447,7 @@ size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_
 
 size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape)
 {
+    const calm_scheme scheme = {.act_order = shape->reordered};
     size_t kept = CALM_BYTES(float, shape->out * shape->in), most = 0;
     if (algorithm->caps & CALM_NEEDS_GRAM)
         kept += CALM_BYTES(double, shape->in);
@@ -462,7 +466,10 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
         /* What a part keeps stays until the end of the chain; what it holds while it runs does not add up. */
         most = calm_size_max(most, kept + memory.most);
     }
-    return calm_size_max(kept + (shape->fixed_inputs ? CALM_BYTES(double, shape->in) : 0), most);
+    const unsigned needs = calm_algorithm_needs(algorithm, &scheme, true);
+    most = calm_size_max(kept + (shape->fixed_inputs ? CALM_BYTES(double, shape->in) : 0), most);
+    /* Besides, the job in its order. */
+    return most + (shape->reordered ? calm_ordered_job_bytes(shape, needs) : 0);
 }
 
 calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, calm_qjob *out)
@@ -470,13 +477,10 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
     return calm_algorithm_run_shared(ctx, algorithm, job, NULL, out);
 }
 
-calm_status calm_algorithm_run_shared(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
-                                      const calm_hessian *shared, calm_qjob *out)
+/* The steps, on a job that was checked. */
+static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
+                             const calm_hessian *shared, calm_qjob *out)
 {
-    CALM_ENTER(ctx, algorithm && job && job->name && (job->linears || !job->n_linears) && out);
-    if (algorithm->n_steps == 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s leaves linears as they are", job->name, algorithm->name);
-    CALM_TRY(check_job(ctx, algorithm, job));
     CALM_SCOPED_SCRATCH(ctx);
     calm_problem problem;
     size_t at = 0;
@@ -510,4 +514,22 @@ calm_status calm_algorithm_run_shared(calm_ctx *ctx, const calm_algorithm *algor
     if (out->in_scale)
         memcpy(out->in_scale, problem.in_scale, problem.in * sizeof *out->in_scale);
     return CALM_OK;
+}
+
+calm_status calm_algorithm_run_shared(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
+                                      const calm_hessian *shared, calm_qjob *out)
+{
+    calm_ordered_job ordered;
+    CALM_ENTER(ctx, algorithm && job && job->name && (job->linears || !job->n_linears) && out);
+    if (algorithm->n_steps == 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s leaves linears as they are", job->name, algorithm->name);
+    CALM_TRY(check_job(ctx, algorithm, job));
+    if (!job->scheme.act_order)
+        return run_steps(ctx, algorithm, job, shared, out);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(check_inputs(ctx, job, job->linears[0].in, "the sum of x^2", NULL, job->stats->sumsq, 0));
+    const unsigned needs = calm_algorithm_needs(algorithm, &job->scheme, is_biased(job));
+    CALM_TRY(calm_ordered_job_make(ctx, job, needs, shared, &ordered));
+    CALM_TRY(run_steps(ctx, algorithm, &ordered.job, ordered.shared, out));
+    return calm_ordered_job_restore(ctx, &ordered, job, out);
 }

@@ -139,14 +139,16 @@ calm_status calm_report_evaluation(calm_ctx *ctx, const calm_formats *formats, c
 }
 
 /* Append a line for each format: the command that runs it in its engine, "vllm serve DIR". */
-static calm_status print_engines(calm_ctx *ctx, const calm_formats *formats, const char *output, calm_text *out)
+static calm_status print_engines(calm_ctx *ctx, const calm_recipe *recipe, calm_text *out)
 {
+    const calm_formats *formats = &recipe->formats;
     for (size_t i = 0; i < calm_formats_count(formats); i++) {
         const calm_exporter *exporter = calm_formats_at(formats, i);
         char *place;
-        if (!exporter->serve)
+        /* vLLM takes no groups in activation order. */
+        if (!exporter->serve || (exporter->orders && calm_recipe_orders(recipe)))
             continue;
-        CALM_TRY(calm_outputs_place(ctx, formats, exporter, output, &place));
+        CALM_TRY(calm_outputs_place(ctx, formats, exporter, recipe->output, &place));
         calm_text_printf(out, "        %s ", exporter->serve);
         calm_print_word(out, place);
         calm_text_printf(out, "\n");
@@ -202,7 +204,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
     calm_text_printf(&text, "\n");
     calm_report_evaluation(ctx, &recipe->formats, recipe->output, recipe->model.name, "        ", &text);
     if (ctx->status == CALM_OK && !r->encoder)
-        print_engines(ctx, &recipe->formats, recipe->output, &text);
+        print_engines(ctx, recipe, &text);
     return calm_print_text(ctx, &text);
 }
 

@@ -52,6 +52,10 @@ static calm_status find_format(calm_checking *c)
     const calm_qformat *const *formats = calm_qformats(&n);
     for (size_t i = 0; i < n && !c->format; i++)
         c->format = calm_qformat_detect(formats[i], c->config) ? formats[i] : NULL;
+    /* Where it is read on as what was meant, as vLLM does. */
+    if (c->format && method && strcmp(method, "compressed_tensors") == 0)
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_METHOD_SPELLING, "quantization_config", "quant_method \"%s\"",
+                                method));
     for (size_t i = 0; i < n && !c->format && !method; i++) /* the entry is there without its name */
         c->format = formats[i]->resembles && formats[i]->resembles(c->config) ? formats[i] : NULL;
     if (c->format || !c->config || c->published)

@@ -13,16 +13,16 @@ static const char *const formats[] = {"pack-quantized",       "int-quantized",  
                                       "mxfp4-pack-quantized", "mxfp8-quantized", "marlin-24",
                                       "sparse-24-bitmask",    "sparse-bitmask",  "dense"};
 
-/* Keys that pydantic knows in a group and in its arguments. */
-static calm_status check_keys(calm_checking *c, const char *where, const calm_json *object, const char *const *known,
-                              size_t n)
+/* Keys that pydantic knows, by the rule for those of a group or of its arguments. */
+static calm_status check_keys(calm_checking *c, calm_check_rule rule, const char *where, const calm_json *object,
+                              const char *const *known, size_t n)
 {
     const calm_json *value;
     const char *key;
     char hint[CALM_HINT_MAX];
     for (void *iter = NULL; calm_json_next(object, &iter, &key, &value);)
         if (!calm_check_listed(key, known, n))
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GROUP_KEYS, where, "\"%.64s\" is no key of it%s", key,
+            CALM_TRY(calm_check_say(c, rule, where, "\"%.64s\" is no key of it%s", key,
                                     calm_did_you_mean(hint, key, known, n)));
     return CALM_OK;
 }
@@ -53,7 +53,7 @@ static calm_status check_args(calm_checking *c, const char *where, const calm_js
     const int64_t n_bits = calm_json_int(calm_json_get(args, "num_bits"), 8), size = calm_json_int(group, 0);
     const char *type = calm_json_string(calm_json_get(args, "type"), "int");
     *out = (ct_args){.strategy = ""};
-    CALM_TRY(check_keys(c, where, args, args_keys, COUNT(args_keys)));
+    CALM_TRY(check_keys(c, CALM_CHECK_RULE_ARGS_KEYS, where, args, args_keys, COUNT(args_keys)));
     if (n_bits < 1 || n_bits > 16 ||
         (calm_json_get(args, "num_bits") && calm_json_typeof(calm_json_get(args, "num_bits")) != CALM_JSON_INT))
         return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "num_bits is %lld, expected a whole number from 2 to 8",
@@ -255,7 +255,7 @@ static calm_status check_group(calm_checking *c, const calm_json *entry, calm_ct
     snprintf(where, sizeof where, "config_groups.%.64s", group->name);
     if (calm_json_typeof(group->json) != CALM_JSON_OBJECT)
         return say_no_object(c, where, group->json);
-    CALM_TRY(check_keys(c, where, group->json, keys, COUNT(keys)));
+    CALM_TRY(check_keys(c, CALM_CHECK_RULE_GROUP_KEYS, where, group->json, keys, COUNT(keys)));
     CALM_TRY(check_weights(c, where, group));
     CALM_TRY(check_activations(c, where, group));
     CALM_TRY(check_group_format(c, where, entry, group));
@@ -267,14 +267,17 @@ static calm_status check_group(calm_checking *c, const calm_json *entry, calm_ct
 static calm_status check_global_format(calm_checking *c, const calm_ct_entry *entry)
 {
     const char *global = calm_json_string(calm_json_get(entry->json, "format"), NULL), *first = NULL;
-    bool differ = false;
+    bool differ = false, all = true;
+    for (size_t i = 0; i < entry->n_groups; i++)
+        all &= entry->groups[i].format != NULL;
     for (size_t i = 0; i < entry->n_groups; i++)
         if (entry->groups[i].format) {
             first = first ? first : entry->groups[i].format;
             differ |= strcmp(entry->groups[i].format, first) != 0;
         }
     if (!global || !CALM_CHECK_LISTED(global, formats))
-        return calm_check_say(c, CALM_CHECK_RULE_GLOBAL_FORMAT, "quantization_config", "format is %s%.32s%s",
+        return calm_check_say(c, all && entry->n_groups ? CALM_CHECK_RULE_GLOBAL_UNUSED : CALM_CHECK_RULE_GLOBAL_FORMAT,
+                              "quantization_config", "format is %s%.32s%s",
                               global ? "\"" : "missing", global ? global : "", global ? "\"" : "");
     const bool mixed = strcmp(global, "mixed-precision") == 0;
     if (mixed && !differ && first)

@@ -79,26 +79,37 @@ static bool is_elsewhere(const calm_checking *c)
            || CALM_CHECK_LISTED(calm_json_string(calm_json_get(c->entry, "pack_dtype"), ""), words);
 }
 
+/* desc_act with groups, in the entry or in a rule of dynamic, which has the entry's members where it has none. */
+static calm_status check_order(calm_checking *c, const char *where, const calm_json *of)
+{
+    const calm_json *own = calm_json_get(of, "group_size"), *ordered = calm_json_get(of, "desc_act");
+    const long long group = calm_json_int(own ? own : calm_json_get(c->entry, "group_size"), -1);
+    if (group <= 0 || !calm_json_bool(ordered, false))
+        return CALM_OK;
+    CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DESC_ACT, where, "desc_act is true, group_size %lld", group));
+    return calm_check_say(c, CALM_CHECK_RULE_DESC_ACT_REFUSED, where, "desc_act is true, group_size %lld", group);
+}
+
 static calm_status check(calm_checking *c)
 {
     const calm_json *dynamic = calm_json_get(c->entry, "dynamic"), *value;
     const char *format = calm_json_string(calm_json_get(c->entry, "checkpoint_format"), "gptq"), *key;
-    const bool reordered = calm_json_bool(calm_json_get(c->entry, "desc_act"), false);
     CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_GPTQ_CONFIG, is_elsewhere));
     CALM_TRY(check_two_configs(c));
     if (!calm_json_bool(calm_json_get(c->entry, "sym"), true) && strcmp(format, "gptq") == 0 && !names_new_quantizer(c))
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ASYMMETRIC_V1, "quantization_config",
                                 "sym is false, checkpoint_format is gptq"));
-    if (reordered && calm_json_int(calm_json_get(c->entry, "group_size"), -1) > 0)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DESC_ACT, "quantization_config", "desc_act is true, group_size %lld",
-                                (long long)calm_json_int(calm_json_get(c->entry, "group_size"), -1)));
+    CALM_TRY(check_order(c, "quantization_config", c->entry));
     if (!c->reader)
         return CALM_OK;
     if (c->n_modules && calm_json_size(dynamic) > CALM_CHECK_MATCHES / c->n_modules)
         return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules",
                               calm_json_size(dynamic), c->n_modules);
-    for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &value);)
+    for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &value);) {
         CALM_TRY(check_rule(c, key));
+        if (strncmp(key, "-:", 2) != 0)
+            CALM_TRY(check_order(c, "dynamic", value));
+    }
     if (calm_json_size(dynamic))
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DYNAMIC, "dynamic", "%zu rules", calm_json_size(dynamic)));
     CALM_TRY(calm_check_resolve(c, CALM_CHECK_RULE_GPTQ_CONFIG));
@@ -154,7 +165,7 @@ static calm_status check_index(calm_checking *c, const calm_check_module *module
     if (range)
         return calm_check_say(c, CALM_CHECK_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups",
                               range, module->in, groups);
-    if (order && !calm_json_bool(calm_json_get(c->entry, "desc_act"), false))
+    if (order && !(module->scheme.layout & CALM_GPTQ_ORDERED))
         return calm_check_say(c, CALM_CHECK_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
     return CALM_OK;
 }

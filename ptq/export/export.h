@@ -40,6 +40,7 @@ typedef struct calm_exporter {
     /* The scheme of a table where none is asked for, of a plan whose every job is quantized, most weights at `most`;
      * bits 0: float.  NULL: always float. */
     calm_scheme (*outer)(calm_outer which, const calm_scheme *most, bool tied);
+    bool orders;                /* its files say the group of each input: schemes with act_order                */
     bool parts_apart;           /* its readers take q, k and v as three matrices, which need not share a type */
     bool head_alone;            /* it holds no quantized embedding, and a head where that is its own linear */
     /* Refuse a table's scheme by name; NULL: the format has no quantized tables. */

@@ -34,7 +34,7 @@ static calm_status put_interleaved(calm_ctx *ctx, calm_shards_writer *writer, co
     const size_t n_words = cols * (out / 8);
     uint8_t *transposed;
     uint32_t *words;
-    CALM_TRY(calm_export_transpose(ctx, values, 8, out, cols, &transposed));
+    CALM_TRY(calm_export_transpose(ctx, values, 8, out, cols, NULL, &transposed));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, words, n_words));
     calm_pack_awq(transposed, n_words, words);
     return calm_shards_put(ctx, writer, words, n_words * sizeof *words);

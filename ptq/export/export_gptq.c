@@ -3,6 +3,8 @@
  *   m.weight -> m.qweight I32 [in b / 32, out], packed along in     m.scales F16 [G, out]
  *               m.qzeros I32 [G, out b / 32], packed along out      m.g_idx I32 [in] = i / g
  *
+ * With act_order input order[k] has g_idx k / g, and desc_act is true: rows of qweight stay in the order of inputs.
+ *
  * "gptq" stores (zero - 1) mod 2^b; "gptq_v2", which asymmetric weights need, the zero itself.  The scheme of most
  * weights is the file's; "dynamic" says what differs: other widths, and modules that stay float. */
 #include <string.h>
@@ -30,7 +32,7 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
 static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
 {
     uint8_t *codes;
-    CALM_TRY(calm_export_transpose(ctx, linear->codes, 0, linear->out, linear->in, &codes));
+    CALM_TRY(calm_export_transpose(ctx, linear->codes, 0, linear->out, linear->in, linear->order, &codes));
     return calm_export_put_packed(ctx, writer, codes, linear->in, linear->out, linear->scheme.bits, true);
 }
 
@@ -39,7 +41,7 @@ static calm_status put_zeros(calm_ctx *ctx, calm_shards_writer *writer, const ca
     const int bits = linear->scheme.bits;
     const uint8_t middle = (uint8_t)(1 << (bits - 1));
     uint8_t *zeros;
-    CALM_TRY(calm_export_transpose(ctx, linear->zeros, middle, linear->out, linear->n_groups, &zeros));
+    CALM_TRY(calm_export_transpose(ctx, linear->zeros, middle, linear->out, linear->n_groups, NULL, &zeros));
     for (size_t i = 0; i < linear->n_groups * linear->out && !v2; i++)
         zeros[i] = (uint8_t)((zeros[i] - 1) & ((1 << bits) - 1));
     return calm_export_put_packed(ctx, writer, zeros, linear->n_groups, linear->out, bits, false);
@@ -49,8 +51,8 @@ static calm_status put_g_idx(calm_ctx *ctx, calm_shards_writer *writer, const ca
 {
     int32_t *index;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, index, linear->in));
-    for (size_t i = 0; i < linear->in; i++)
-        index[i] = (int32_t)(i / linear->group);
+    for (size_t k = 0; k < linear->in; k++)
+        index[linear->order ? linear->order[k] : k] = (int32_t)(k / linear->group);
     return calm_shards_put(ctx, writer, index, linear->in * sizeof *index);
 }
 
@@ -75,6 +77,7 @@ static int64_t group_of(const calm_scheme *scheme)
 typedef struct rules {
     calm_json *dynamic;
     const calm_scheme *scheme;
+    bool ordered;    /* what modules have that no rule names */
 } rules;
 
 /* A calm_pattern_fn. */
@@ -87,6 +90,8 @@ static void add_rule(void *user, const char *regex)
     if (to->scheme)
         CALM_EXTEND(values, CALM_KV("bits", (long)to->scheme->bits), CALM_KV("group_size", group_of(to->scheme)),
                     CALM_KV("sym", to->scheme->symmetric));
+    if (to->scheme && to->scheme->act_order != to->ordered)
+        calm_json_set(values, "desc_act", calm_json_of_bool(to->scheme->act_order));
     calm_json_set(to->dynamic, key.data ? key.data : "", values);
 }
 
@@ -120,7 +125,8 @@ static void add_head(const calm_export_input *input, const calm_scheme *base, ru
     const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
     const char *name = calm_model_layout(input->model)->head;
     CALM_SCOPED_TEXT(regex);
-    if (!head || (head->bits == base->bits && head->group == base->group && head->symmetric == base->symmetric))
+    if (!head || (head->bits == base->bits && head->group == base->group && head->symmetric == base->symmetric &&
+                  !base->act_order))
         return;
     calm_append_escaped(&regex, name, strlen(name));
     calm_text_printf(&regex, "$");
@@ -134,7 +140,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
     size_t n, base;
     CALM_TRY(calm_plan_schemes(ctx, input, &schemes, &n, &base));
     calm_json *dynamic = calm_json_new_object(), *quantizer = calm_json_new_array();
-    rules to = {dynamic, NULL};
+    rules to = {dynamic, NULL, schemes[base].act_order};
     calm_module_regexes(input, calm_plan_is_float, NULL, add_rule, &to);
     const calm_status status = add_others(ctx, input, &to);
     for (size_t s = 0; s < n; s++) {
@@ -145,7 +151,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
     add_head(input, &schemes[base], &to);
     CALM_EXTEND(entry, CALM_KV("quant_method", "gptq"), CALM_KV("bits", (long)schemes[base].bits),
                 CALM_KV("group_size", group_of(&schemes[base])), CALM_KV("sym", schemes[base].symmetric),
-                CALM_KV("desc_act", (bool)false),
+                CALM_KV("desc_act", schemes[base].act_order),
                 CALM_KV("lm_head", (bool)(calm_outer_own_head(input->model, input->outer) != NULL)),
                 CALM_KV("checkpoint_format", calm_export_is_asymmetric(input) ? "gptq_v2" : "gptq"),
                 CALM_KV("pack_dtype", "int32"));
@@ -212,6 +218,7 @@ const calm_exporter calm_export_gptq = {
     .serve = "vllm serve",
     .tie = CALM_TIE_BLOCK,
     .head_alone = true,
+    .orders = true,
     .check_outer = check_outer,
     .check = check,
     .form = &(const calm_export_form){.tensors = list_tensors,

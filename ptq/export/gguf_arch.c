@@ -125,7 +125,9 @@ static void compare_blocks(const calm_config *config, bool *widths, bool *ropes,
     }
 }
 
-/* What llama.cpp lacks of latent attention and of what stands next to it; NULL: nothing. */
+/* What llama.cpp lacks of latent attention and of what stands next to it; NULL: nothing.  build_moe_ffn of its
+ * llama-graph.cpp adds up the two largest scores of a group (DeepSeek-V3) wherever there are groups, whatever the
+ * architecture; DeepSeek-V2's group_limited_greedy takes the largest. */
 static const char *lacks_latent(const calm_config *config)
 {
     const bool lite = config->n_blocks == 26 || config->n_blocks == 27;

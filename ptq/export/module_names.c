@@ -64,6 +64,17 @@ void calm_append_escaped(calm_text *text, const char *name, size_t n)
         calm_text_printf(text, "%s%c", name[i] == '.' ? "\\" : "", name[i]);
 }
 
+/* "self_attn", or where engines have another name for it "(conv|short_conv)".  They rename what stands in lists of
+ * modules, but not what patterns say. */
+static void add_parent(calm_text *text, const calm_names *names, const char *parent, size_t n)
+{
+    const bool renamed = names->parent && strlen(names->parent) == n && strncmp(names->parent, parent, n) == 0;
+    calm_text_printf(text, renamed ? "(" : "");
+    calm_append_escaped(text, parent, n);
+    if (renamed)
+        calm_text_printf(text, "|%s)", names->engine_parent);
+}
+
 /* "self_attn\.(q_proj|k_proj|v_proj|qkv_proj)": the modules of a job within its block, as the checkpoint and as fusing
  * engines spell them. */
 static void add_modules(calm_text *text, const calm_names *names, calm_job_kind kind, place where)
@@ -88,7 +99,7 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
     if (parent)
         calm_append_escaped(text, parent, strlen(parent));
     else if (dot)
-        calm_append_escaped(text, stem, (size_t)(dot - stem));
+        add_parent(text, names, stem, (size_t)(dot - stem));
     calm_text_printf(text, where == IN_EXPERTS ? "\\.\\d+\\." : parent || dot ? "\\." : "");
     calm_text_printf(text, n > 1 ? "(%s)" : "%s", words.data ? words.data : "");
 }

@@ -199,7 +199,7 @@ calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, co
 }
 
 calm_status calm_export_transpose(calm_ctx *ctx, const uint8_t *in, uint8_t constant, size_t rows, size_t cols,
-                                  uint8_t **out)
+                                  const uint32_t *order, uint8_t **out)
 {
     const size_t tile = 64;    /* columns whose lines of `out` stay in the cache */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, rows * cols));
@@ -208,7 +208,7 @@ calm_status calm_export_transpose(calm_ctx *ctx, const uint8_t *in, uint8_t cons
     for (size_t first = 0; in && first < cols; first += tile)
         for (size_t r = 0; r < rows; r++)
             for (size_t c = first; c < cols && c < first + tile; c++)
-                (*out)[c * rows + r] = in[r * cols + c];
+                (*out)[(order ? order[c] : c) * rows + r] = in[r * cols + c];
     return CALM_OK;
 }
 

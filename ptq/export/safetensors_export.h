@@ -78,10 +78,10 @@ calm_status calm_export_put_f16(calm_ctx *ctx, calm_shards_writer *writer, const
 /* The scales of a linear in float16, transposed: [G, out]. */
 calm_status calm_export_put_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear);
 
-/* *out [cols, rows] = in [rows, cols], in ctx->scratch; NULL: every element is `constant` (zeros of symmetric
- * schemes). */
+/* *out [cols, rows] = in [rows, cols], column c to row order[c] (NULL: c), in ctx->scratch; without `in` every element
+ * is `constant` (zeros of symmetric schemes). */
 calm_status calm_export_transpose(calm_ctx *ctx, const uint8_t *in, uint8_t constant, size_t rows, size_t cols,
-                                  uint8_t **out);
+                                  const uint32_t *order, uint8_t **out);
 
 /* Codes [rows, cols] in 32-bit words: each row by itself, or each column (calm_pack_rows, calm_pack_columns). */
 calm_status calm_export_put_packed(calm_ctx *ctx, calm_shards_writer *writer, const uint8_t *codes, size_t rows,

@@ -269,6 +269,8 @@ void calm_summary_learning(const calm_result *r, double seconds, calm_text *out)
 {
     const calm_learned_facts *facts = &r->learned;
     const size_t learned = facts->n - facts->kept;
+    if (calm_recipe_orders(r->recipe))    /* learners know neighbouring columns alone */
+        return;
     if (!r->recipe->learn && facts->operations)
         calm_text_printf(out,
                          "  learning     --learn blocks continues from here in about %.0f s; on the bundled model it "

@@ -47,6 +47,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 static const calm_names names = {CALM_USUAL_MODULES,
+    .parent = "self_attn", .engine_parent = "attn",
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
     .plain = {[CALM_PLAIN_SINKS] = "self_attn.sinks", [CALM_PLAIN_ROUTER_BIAS] = "mlp.router.bias"},

@@ -80,6 +80,7 @@ static const char *const experts[CALM_N_ROLES] = {[CALM_ROLE_GATE] = "gate_proj"
 
 static const calm_names names = {
     CALM_USUAL_ENDS,
+    .parent = "mamba", .engine_parent = "mixer",
     .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",
              [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj", CALM_MAMBA_ROLES("mamba."),
              [CALM_ROLE_FUSED_GATE_UP] = "shared_mlp.input_linear", [CALM_ROLE_DOWN] = "shared_mlp.output_linear"},

@@ -47,6 +47,7 @@ calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json 
 /* The modules of both LFM2, for the initialiser of a calm_names. */
 #define CALM_LFM2_MODULES                                                                                              \
     .blocks = "layers", .embed = "embed_tokens", .final_norm = "embedding_norm", .head = "lm_head",                    \
+    .parent = "conv", .engine_parent = "short_conv",                                                                   \
     .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                                   \
              [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.out_proj",                                 \
              [CALM_ROLE_CONV_IN] = "conv.in_proj", [CALM_ROLE_CONV_OUT] = "conv.out_proj",                             \

@@ -119,8 +119,11 @@ bool calm_qformat_detect(const calm_qformat *format, const calm_json *config)
 {
     if (format->detect)
         return format->detect(config);
-    const calm_json *method = calm_json_get(entry_of(format, config), "quant_method");
-    return strcmp(calm_json_string(method, ""), format->label) == 0;
+    const char *method = calm_json_string(calm_json_get(entry_of(format, config), "quant_method"), "");
+    /* vLLM loads files that have the library's name in the place of the method's. */
+    if (strcmp(method, "compressed_tensors") == 0)
+        method = "compressed-tensors";
+    return strcmp(method, format->label) == 0;
 }
 
 calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *config, calm_qformat_reader **out)

@@ -25,6 +25,9 @@ typedef struct calm_qformat_scheme {
     calm_act_rule act_rule;    /* of small floats, or static; else not known */
 } calm_qformat_scheme;
 
+/* Bits of GPTQ's layout: zeros as they are, and groups of columns in any order. */
+enum { CALM_GPTQ_V2 = 1, CALM_GPTQ_ORDERED = 2 };
+
 /* What a tensor of a quantized linear is; INDEX: the group of each column, SHAPE: the weight's,
  * GLOBAL: what all its scales are divided by, ACT_GLOBAL: the same for those of its input, ACT_SCALE: the one of its
  * input. */

@@ -10,8 +10,6 @@
 #include "ptq/model/qformat.h"
 #include "ptq/quant/pack.h"
 
-enum { V2 = 1, DESC_ACT = 2 };    /* calm_qformat_scheme.layout */
-
 typedef struct rule {
     calm_regex *regex;
     bool stays_float;    /* "-:" in front of its pattern */
@@ -37,13 +35,13 @@ static void release(void *self)
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json *entry, calm_qformat_scheme *scheme)
 {
     /* Members that an override does not name are those of the base, which `scheme` holds on entry. */
-    const bool symmetric = scheme->symmetric, reordered = scheme->layout & DESC_ACT;
+    const bool symmetric = scheme->symmetric, reordered = scheme->layout & CALM_GPTQ_ORDERED;
     bool desc_act;
     CALM_TRY(calm_qformat_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
     CALM_TRY(calm_qformat_group(ctx, path, entry, "group_size", scheme->group, &scheme->group));
     CALM_TRY(calm_json_need_bool(ctx, path, entry, "sym", &symmetric, &scheme->symmetric));
     CALM_TRY(calm_json_need_bool(ctx, path, entry, "desc_act", &reordered, &desc_act));
-    scheme->layout = (scheme->layout & V2) | (desc_act ? DESC_ACT : 0);
+    scheme->layout = (scheme->layout & CALM_GPTQ_V2) | (desc_act ? CALM_GPTQ_ORDERED : 0);
     return CALM_OK;
 }
 
@@ -114,7 +112,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
     if (strcmp(dtype, "int32") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.pack_dtype \"%.64s\": int32 is read", path,
                          dtype);
-    out->base = (calm_qformat_scheme){.symmetric = true, .layout = strcmp(format, "gptq_v2") == 0 ? V2 : 0};
+    out->base = (calm_qformat_scheme){.symmetric = true, .layout = strcmp(format, "gptq_v2") == 0 ? CALM_GPTQ_V2 : 0};
     CALM_TRY(read_scheme(ctx, path, entry, &out->base));
     CALM_TRY(read_rules(ctx, path, calm_json_get(entry, "dynamic"), arena, out));
     return read_only(ctx, path, calm_json_get(entry, "modules_in_block_to_quantize"), arena, out);
@@ -160,7 +158,8 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     list[2] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
     /* The index may be left out unless columns are reordered; files of the same group size often have it all the
      * same. */
-    list[3] = (calm_qformat_tensor){CALM_QFORMAT_INDEX, "g_idx", CALM_I32, 1, {in, 0}, !(scheme->layout & DESC_ACT)};
+    list[3] = (calm_qformat_tensor){
+        CALM_QFORMAT_INDEX, "g_idx", CALM_I32, 1, {in, 0}, !(scheme->layout & CALM_GPTQ_ORDERED)};
     *n = 4;
     return CALM_OK;
 }
@@ -180,7 +179,7 @@ static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qfor
                              module, i, (int)(int32_t)group, values->n_groups);
         in_order &= group == i / values->group;
     }
-    if (!in_order && !(scheme->layout & DESC_ACT))
+    if (!in_order && !(scheme->layout & CALM_GPTQ_ORDERED))
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: columns are not in order, as they must be without desc_act",
                          tensor->file, module);
     /* In order the groups are runs of columns, which are multiplied faster. */
@@ -193,7 +192,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
 {
     const size_t out = values->out, groups = values->n_groups;
     /* The first version stores zeros less one, modulo 2^bits: a stored 15 of 4 bits is zero 0. */
-    const unsigned mask = (1u << scheme->bits) - 1, less = scheme->layout & V2 ? 0 : 1;
+    const unsigned mask = (1u << scheme->bits) - 1, less = scheme->layout & CALM_GPTQ_V2 ? 0 : 1;
     CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_BY_COLUMNS, scheme->bits, true, out,
                                 values->in, values->codes));
     CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_ZEROS], CALM_QFORMAT_BY_ROWS, scheme->bits, true, out, groups,

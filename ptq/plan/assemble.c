@@ -59,7 +59,8 @@ static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_
                                                    .zeros = qjob->zeros ? qjob->zeros + row * qjob->n_groups : NULL,
                                                    .mins = qjob->mins ? qjob->mins + row * qjob->n_groups : NULL,
                                                    .global = qjob->global,
-                                                   .act_global = qjob->act_global};
+                                                   .act_global = qjob->act_global,
+                                                   .order = qjob->order};
         if (qjob->bias_delta)
             CALM_TRY(correct_bias(ctx, &weights[linear->role], qjob->bias_delta + row, &out->linear[linear->role]));
         row += linear->out;
@@ -480,7 +481,8 @@ static void dequantize(const calm_qlinear *linear, float *w)
                             .scales = linear->scales,
                             .zeros = (uint8_t *)(uintptr_t)linear->zeros,
                             .mins = linear->mins,
-                            .global = linear->global};
+                            .global = linear->global,
+                            .order = (uint32_t *)(uintptr_t)linear->order};
     calm_qjob_dequantize(&rows, w);
 }
 

@@ -32,6 +32,7 @@ typedef struct calm_qlinear {
     float *w;                /* [out, in] a float linear that folding changed; else NULL */
     float *bias;             /* [out] a bias that folding or a correction changed; else NULL */
     const calm_tensor *source;    /* the float weight that it was made from, for exporters; NULL: not said */
+    const uint32_t *order;   /* [in] column k of codes is of input order[k]; NULL: of input k */
     const float *in_scale;   /* [in] that could not be folded, in a plan that allows it; else NULL */
 } calm_qlinear;
 

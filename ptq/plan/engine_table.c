@@ -33,7 +33,9 @@ static const calm_engine any = {"any", "", "", {{0}}};
 #define MXFP4     B(CALM_FAMILY_MXFP4)
 #define NVFP4     B(CALM_FAMILY_NVFP4)
 
-/* Dense shapes are padded to Marlin's tiles when the weight is prepared.  Widths and zero points that Marlin does not
+/* From 0.32 on it refuses GPTQ's groups in activation order (gptq_utils.py).
+ *
+ * Dense shapes are padded to Marlin's tiles when the weight is prepared.  Widths and zero points that Marlin does not
  * have go to Humming, which pads too.  Experts that do not fit Marlin's go to Triton or Humming, with scales of groups
  * alone. */
 static const calm_engine vllm = {
@@ -101,7 +103,7 @@ static const calm_engine sglang = {
       CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN), .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN),
-       MARLIN_GROUPS, .head_rows = 64, .head_whole = true},
+       MARLIN_GROUPS, .orders = true, .head_rows = 64, .head_whole = true},
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT),
        .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS},
       CALM_TIE_BLOCK},
@@ -143,7 +145,7 @@ static const calm_engine transformers = {
       CALM_TIE_EXPERTS},
      {"gptq",
       {.grouped = WIDTHS(B_STORED, B_STORED), .rowwise = WIDTHS(B_STORED, B_STORED),
-       .groups = {16, 32, 64, 128, 256, 512, 1024}},
+       .groups = {16, 32, 64, 128, 256, 512, 1024}, .orders = true},
       .tie = CALM_TIE_MODEL},
      {"awq",
       {.grouped = WIDTHS(B(4), B(4)), .rowwise = WIDTHS(B(4), B(4)), .groups = {16, 32, 64, 128},

@@ -211,6 +211,8 @@ static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_e
         return CALM_ENGINE_ZEROS;
     if (scheme->group ? !has(&l->grouped, scheme) || !has_size(l, scheme->group) : !has(&l->rowwise, scheme))
         return CALM_ENGINE_GROUP;
+    if (scheme->act_order && !l->orders)
+        return CALM_ENGINE_ORDER;
     if (!divides(scheme->group, linear->in) || (l->fills & FILLS_IN && linear->in % step))
         return CALM_ENGINE_COLUMNS;
     return fills_out(l, scheme) && linear->out % step ? CALM_ENGINE_ROWS : tile_verdict(l, linear, scheme);
@@ -439,6 +441,8 @@ static void print_rule(calm_text *out, const calm_engine_limits *l, calm_engine_
         print_zeros(out, l, scheme);
     else if (rule == CALM_ENGINE_GROUP)
         print_groups(out, l, scheme);
+    else if (rule == CALM_ENGINE_ORDER)
+        calm_text_printf(out, "takes groups of neighbouring columns, none by activation order");
     else if (rule == CALM_ENGINE_COLUMNS || rule == CALM_ENGINE_ROWS)
         print_shape(out, l, rule == CALM_ENGINE_ROWS, linear, scheme);
     else

@@ -25,6 +25,7 @@ typedef enum calm_engine_rule {
     CALM_ENGINE_BITS,        /* no kernel for weights of this many bits             */
     CALM_ENGINE_ZEROS,       /* no kernel for zero points at this many bits         */
     CALM_ENGINE_GROUP,       /* a group size that no kernel has                     */
+    CALM_ENGINE_ORDER,       /* groups that are not of neighbouring columns         */
     CALM_ENGINE_COLUMNS,     /* input columns that kernels or groups do not divide  */
     CALM_ENGINE_ROWS,        /* output rows that the kernels do not divide          */
     CALM_ENGINE_HEAD,        /* what its loader of heads does not put together      */

@@ -40,6 +40,7 @@ typedef struct calm_engine_limits {
     calm_engine_kernels grouped, rowwise;         /* weight-only: scales of groups, one scale per row */
     size_t groups[MAX_GROUPS];        /* sizes that are known, ended by 0; none: every size                        */
     size_t group_multiple;            /* that every size is a multiple of; 0: none                                 */
+    bool orders;                      /* groups may be of columns in any order                                     */
     unsigned fills;
     unsigned families;                /* rows of schemes.def next to the integers, as a set of B(CALM_FAMILY_X),    */
     unsigned act_families;            /* and those whose activations are quantized                                 */

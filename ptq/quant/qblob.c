@@ -15,7 +15,7 @@
 static const char magic[8] = "CALMQJ01", family_magic[8] = "CALMQJ02";
 
 /* Bits of act_form. */
-enum { ASYMMETRIC = 1, VLLM = 2, STATIC = 4, FLOATS = 8 };
+enum { ASYMMETRIC = 1, VLLM = 2, STATIC = 4, FLOATS = 8, ORDERED = 16 };
 
 typedef struct blob_head {
     char magic[8];
@@ -37,7 +37,8 @@ static int32_t form_of(const calm_scheme *scheme)
 {
     return (scheme->act_asymmetric ? ASYMMETRIC : 0) | (scheme->act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0) |
            (calm_act_rule_is_static(scheme->act_rule) ? STATIC : 0) |
-           (!scheme->family && scheme->act_rule == CALM_ACT_RULE_FP8 ? FLOATS : 0);
+           (!scheme->family && scheme->act_rule == CALM_ACT_RULE_FP8 ? FLOATS : 0) |
+           (scheme->act_order ? ORDERED : 0);
 }
 
 /* Back. */
@@ -55,7 +56,7 @@ static calm_act_rule rule_of(const blob_head *head, int family)
 
 /* Bytes of each section; false on overflow. */
 typedef struct sections {
-    size_t family, scales, in_scale, bias_delta, zeros, mins, codes, total;
+    size_t family, scales, in_scale, bias_delta, zeros, mins, order, codes, total;
 } sections;
 
 static bool measure(const blob_head *head, int family, sections *out)
@@ -65,6 +66,7 @@ static bool measure(const blob_head *head, int family, sections *out)
     const size_t rows = head->out, cols = head->in;
     if (!calm_size_mul(&cells, rows, head->n_groups) || !calm_size_mul(&out->scales, cells, sizeof(float)) ||
         !calm_size_mul(&words, rows, calm_pack_words(cols, head->bits)) || !calm_size_mul(&out->codes, words, 4) ||
+        !calm_size_mul(&out->order, head->act_form & ORDERED ? cols : 0, sizeof(uint32_t)) ||
         !calm_size_mul(&out->in_scale, head->extras & CALM_QJOB_SCALED ? cols : 0, sizeof(float)) ||
         !calm_size_mul(&out->bias_delta, head->extras & CALM_QJOB_BIASED ? rows : 0, sizeof(float)))
         return false;
@@ -75,6 +77,7 @@ static bool measure(const blob_head *head, int family, sections *out)
     return calm_size_add(&out->total, out->total, out->scales) && calm_size_add(&out->total, out->total, out->mins) &&
            calm_size_add(&out->total, out->total, out->in_scale) &&
            calm_size_add(&out->total, out->total, out->bias_delta) &&
+           calm_size_add(&out->total, out->total, out->order) &&
            calm_size_add(&out->total, out->total, out->zeros) && calm_size_add(&out->total, out->total, out->codes);
 }
 
@@ -100,7 +103,7 @@ size_t calm_qblob_encode_bytes(const calm_scheme *scheme, size_t out, size_t in,
 
 size_t calm_qblob_decode_scratch_bytes(const calm_scheme *scheme, size_t out, size_t in)
 {
-    return CALM_BYTES(uint8_t, sections_of(scheme, out, in, 0).codes);
+    return CALM_BYTES(uint8_t, sections_of(scheme, out, in, 0).codes) + (scheme->act_order ? CALM_BYTES(bool, in) : 0);
 }
 
 static void put_family(const calm_qjob *qjob, uint8_t *at, size_t bytes)
@@ -142,6 +145,9 @@ calm_status calm_qblob_encode(calm_ctx *ctx, const calm_qjob *qjob, void **bytes
     if (qjob->mins)
         memcpy(at, qjob->mins, size.mins);
     at += size.mins;
+    if (qjob->order)
+        memcpy(at, qjob->order, size.order);
+    at += size.order;
     calm_pack_rows(qjob->codes, qjob->out, qjob->in, qjob->scheme.bits, (uint32_t *)(void *)at);
     return CALM_OK;
 }
@@ -195,7 +201,10 @@ static calm_status check_head(calm_ctx *ctx, const char *name, const blob_head *
         return damaged(ctx, name, "bits, group or zeros that its family does not have");
     if (head->bits < 2 || head->bits > 8 || head->act_bits < 0 || head->act_bits > 8)
         return damaged(ctx, name, "bits out of range");
-    if (head->act_form & ~(ASYMMETRIC | VLLM | STATIC | FLOATS) || (head->act_form && head->act_bits == 0) ||
+    if (head->act_form & ORDERED && (head->act_form != ORDERED || head->act_bits || family))
+        return damaged(ctx, name, "an order of columns that its scheme does not have");
+    if (head->act_form & ~(ASYMMETRIC | VLLM | STATIC | FLOATS | ORDERED) ||
+        (head->act_form & ~ORDERED && head->act_bits == 0) ||
         (fixed && (head->act_form != STATIC || head->act_bits != 8)) ||
         (floats && (head->act_form != FLOATS || head->act_bits != 8)))
         return damaged(ctx, name, "impossible activations");
@@ -232,6 +241,23 @@ static calm_status check_values(calm_ctx *ctx, const char *name, const calm_qjob
     return CALM_OK;
 }
 
+/* Every input once. */
+static calm_status check_order(calm_ctx *ctx, const char *name, const calm_qjob *qjob)
+{
+    bool *seen;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (!qjob->order)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, seen, qjob->in));
+    for (size_t k = 0; k < qjob->in; k++) {
+        const uint32_t j = qjob->order[k];
+        if (j >= qjob->in || seen[j])
+            return damaged(ctx, name, "an order of columns that names one twice, or one that is not there");
+        seen[j] = true;
+    }
+    return CALM_OK;
+}
+
 calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes, size_t n_bytes, calm_qjob *out)
 {
     blob_head head;
@@ -255,6 +281,7 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
                                 .symmetric = head.symmetric != 0, .act_bits = head.act_bits,
                                 .act_asymmetric = (head.act_form & ASYMMETRIC) != 0,
                                 .act_rule = rule_of(&head, family),
+                                .act_order = (head.act_form & ORDERED) != 0,
                                 .scale_dtype = (calm_dtype)head.scale_dtype};
     CALM_TRY(calm_qjob_new(ctx, (unsigned)head.extras, out));
     memcpy(out->scales, at, size.scales);
@@ -271,9 +298,13 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
     if (out->mins)
         memcpy(out->mins, at, size.mins);
     at += size.mins;
+    if (out->order)
+        memcpy(out->order, at, size.order);
+    at += size.order;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, words, size.codes / 4));
     memcpy(words, at, size.codes);
     calm_unpack_rows(words, out->out, out->in, head.bits, out->codes);
+    CALM_TRY(check_order(ctx, name, out));
     return check_values(ctx, name, out);
 }

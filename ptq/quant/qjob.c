@@ -15,6 +15,8 @@ calm_status calm_qjob_new(calm_ctx *ctx, unsigned extras, calm_qjob *qjob)
         CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->zeros, scales));
     if (calm_scheme_has_mins(&qjob->scheme))
         CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->mins, scales));
+    if (qjob->scheme.act_order)
+        CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->order, qjob->in));
     if (extras & CALM_QJOB_SCALED)
         CALM_TRY(CALM_NEW(ctx, ctx->out, qjob->in_scale, qjob->in));
     return extras & CALM_QJOB_BIASED ? CALM_NEW(ctx, ctx->out, qjob->bias_delta, qjob->out) : CALM_OK;
@@ -31,6 +33,7 @@ size_t calm_qjob_bytes(const calm_scheme *scheme, size_t out, size_t in, unsigne
     const size_t zeros = scheme->symmetric ? 0 : CALM_BYTES(uint8_t, scales);
     const size_t mins = calm_scheme_has_mins(scheme) ? CALM_BYTES(float, scales) : 0;
     return CALM_BYTES(uint8_t, out * in) + CALM_BYTES(float, scales) + zeros + mins +
+           (scheme->act_order ? CALM_BYTES(uint32_t, in) : 0) +
            (extras & CALM_QJOB_SCALED ? CALM_BYTES(float, in) : 0) +
            (extras & CALM_QJOB_BIASED ? CALM_BYTES(float, out) : 0);
 }
@@ -54,16 +57,33 @@ calm_qjob calm_qjob_rows(const calm_qjob *qjob, size_t first, size_t n)
     return rows;
 }
 
+/* Columns that are decoded before they go to their places. */
+#define PIECE ((size_t)64)
+
+/* Columns start .. start + n - 1 of the codes of a row, w [I]. */
+static void decode(const calm_qjob *qjob, calm_grid grid, const uint8_t *codes, size_t start, size_t n, float *w)
+{
+    float piece[PIECE];
+    if (!qjob->order) {
+        calm_grid_decode(&qjob->scheme, grid, codes + start, n, w + start);
+        return;
+    }
+    for (size_t at = start, few; at < start + n; at += few) {
+        few = calm_size_min(PIECE, start + n - at);
+        calm_grid_decode(&qjob->scheme, grid, codes + at, few, piece);
+        for (size_t k = 0; k < few; k++)
+            w[qjob->order[at + k]] = piece[k];
+    }
+}
+
 void calm_qjob_dequantize(const calm_qjob *qjob, float *w)
 {
-    for (size_t i = 0; i < qjob->out; i++) {
+    for (size_t i = 0; i < qjob->out; i++)
         for (size_t g = 0; g < qjob->n_groups; g++) {
-            size_t cell = i * qjob->n_groups + g, start = g * qjob->group, left = qjob->in - start;
-            size_t n = left < qjob->group ? left : qjob->group;
-            calm_grid_decode(&qjob->scheme, calm_qjob_grid(qjob, cell), qjob->codes + i * qjob->in + start, n,
-                             w + i * qjob->in + start);
+            const size_t start = g * qjob->group;
+            decode(qjob, calm_qjob_grid(qjob, i * qjob->n_groups + g), qjob->codes + i * qjob->in, start,
+                   calm_size_min(qjob->in - start, qjob->group), w + i * qjob->in);
         }
-    }
 }
 
 void calm_qjob_effective(const calm_qjob *qjob, float *w)

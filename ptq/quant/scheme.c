@@ -1,5 +1,5 @@
-/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_asymact][_vllmact][_static][_f16s], "float", or a
- * family's. */
+/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_actorder][_asymact][_vllmact][_static][_f16s], "float",
+ * or a family's. */
 #include "ptq/quant/mix.h"
 
 #include <assert.h>
@@ -11,8 +11,10 @@
     "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w8a8_static, w4a4_g128, w4afp8_g128, nvfp4, "   \
     "fp8a16, fp8_static, float"
 #define SUFFIXES                                                                                                       \
-    "after the bits come _g<columns>, _or<columns>, _orrow, _asym, _asymact, _symact, _vllmact, _static and _f16s"
+    "after the bits come _g<columns>, _or<columns>, _orrow, _asym, _actorder, _asymact, _symact, _vllmact, _static "   \
+    "and _f16s"
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define ORDERED "_actorder"
 #define GROUP_MAX (1ul << 24)
 #define FLOAT_BITS 16.0
 
@@ -76,6 +78,8 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
                                  "leaves them float");
     if (is_suffix(*at, length, "_asym"))
         out->symmetric = false;
+    else if (is_suffix(*at, length, ORDERED))
+        out->act_order = true;
     else if (is_suffix(*at, length, "_f16s"))
         out->scale_dtype = CALM_F16;
     else if (vllm || fixed)
@@ -190,6 +194,8 @@ static calm_status parse_own(calm_ctx *ctx, const char *name, calm_scheme *out)
                                  "_symact, _vllmact and _static out");
     if (floats)
         out->act_rule = CALM_ACT_RULE_FP8;
+    if (out->act_order && (!out->group || out->act_bits))
+        return refuse(ctx, name, ORDERED " is about groups of columns next to float activations");
     const bool clash = out->act_bits != 8 || out->act_asymmetric || strstr(name, "_vllmact");
     if (out->act_rule == CALM_ACT_RULE_STATIC && clash)
         return refuse(ctx, name, "_static is about symmetric activations of 8 bits, which no rule finds a scale for");
@@ -257,13 +263,15 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
         snprintf(group, sizeof group, "_g%zu", scheme->group);
     if (scheme->group_else > 0)
         snprintf(instead, sizeof instead, "_or%d", scheme->group_else);
-    int length = snprintf(
-        name, CALM_SCHEME_NAME_MAX, "w%da%.3s%s%s%s%s%s%s%s", scheme->bits,
-        scheme->act_rule == CALM_ACT_RULE_FP8 ? FP8_INPUTS : inputs, group,
-        scheme->group_else < 0 ? "_orrow" : instead, scheme->symmetric ? "" : "_asym",
-        scheme->act_asymmetric ? "_asymact" : "",
-        scheme->act_rule == CALM_ACT_RULE_VLLM ? "_vllmact" : "",
-        scheme->act_rule == CALM_ACT_RULE_STATIC ? STATIC : "", scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
+    /* Groups in activation order stand next to float activations. */
+    const char *acts = scheme->act_order ? ORDERED : scheme->act_asymmetric ? "_asymact" : "",
+               *rule = scheme->act_rule == CALM_ACT_RULE_VLLM     ? "_vllmact"
+                       : scheme->act_rule == CALM_ACT_RULE_STATIC ? STATIC
+                                                                  : "";
+    int length = snprintf(name, CALM_SCHEME_NAME_MAX, "w%da%.3s%s%s%s%s%s%s", scheme->bits,
+                          scheme->act_rule == CALM_ACT_RULE_FP8 ? FP8_INPUTS : inputs, group,
+                          scheme->group_else < 0 ? "_orrow" : instead, scheme->symmetric ? "" : "_asym", acts, rule,
+                          scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);
     (void)length;
 }
@@ -285,6 +293,7 @@ calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in)
         return out;
     if (scheme->group_else)
         out.group = scheme->group_else > 0 ? (size_t)scheme->group_else : 0;
+    out.act_order &= out.group > 0;
     if (!instead)
         return out;
     out = calm_scheme_of_type(instead);

@@ -2,6 +2,7 @@
  *
  *   w4a16_g128         int4 weights, a scale per row and 128 input columns, activations stay float
  *   w4a16_g128_asym    the same with a zero point per group
+ *   w4a16_g128_actorder    groups of inputs of like power: the first 128 by falling sum of x^2, the next, ...
  *   w4a16_g128_or32    groups of 32 in linears whose columns 128 does not divide; _orrow: one scale per row there
  *   w8a16, w8a8        one scale per row; a8: activations to int8 per token, dynamically
  *   w4a4_g128          both

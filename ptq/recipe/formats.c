@@ -96,16 +96,22 @@ calm_tie calm_formats_tie(const calm_formats *formats)
     return tie;
 }
 
-/* A format holds integers, and the families that its exporter names. */
-static calm_status check_families(calm_ctx *ctx, const char *format, const calm_exporter *exporter,
+/* A format holds integers, and the families and orders of columns that its exporter names. */
+static calm_status check_schemes(calm_ctx *ctx, const char *format, const calm_exporter *exporter,
                                   const calm_export_input *input)
 {
     for (size_t j = 0; j < input->plan->n_jobs; j++) {
         const calm_plan_job *job = &input->plan->jobs[j];
         char name[CALM_SCHEME_NAME_MAX];
-        if (!job->quantized || !job->scheme.family || exporter->families & 1u << job->scheme.family)
+        if (!job->quantized)
             continue;
         calm_scheme_name(&job->scheme, name);
+        if (job->scheme.act_order && !exporter->orders)
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             "`formats` %s: %s is %s: groups are of neighbouring columns in this format; gptq says the "
+                             "group of each", format, calm_model_layout(input->model)->jobs[j].name, name);
+        if (!job->scheme.family || exporter->families & 1u << job->scheme.family)
+            continue;
         return calm_fail(ctx, CALM_EUNSUPPORTED, "`formats` %s: %s is %s, which the format does not hold", format,
                          calm_model_layout(input->model)->jobs[j].name, name);
     }
@@ -141,6 +147,9 @@ static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, con
     if (scheme->act_bits)
         return calm_fail(ctx, CALM_EARG,
                          "`export.%s` %s: tables have schemes for weights alone, as q6_k or w8a16_g32", key, name);
+    if (scheme->act_order)
+        return calm_fail(ctx, CALM_EARG, "`export.%s` %s: the columns of tables stay in order; leave _actorder out",
+                         key, name);
     if (calm_model_config(model)->arch->encoder)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "`export.%s` %s: the tables of encoders stay float", key, name);
     if (!exporter->check_outer || (exporter->head_alone && table != CALM_OUTER_HEAD))
@@ -235,7 +244,7 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
             return calm_fail(ctx, CALM_EUNSUPPORTED,
                              "`formats` %s: its readers apply no transform before down (r4); take `formats` "
                              "compressed-tensors, or `rotate` r1r2", name);
-        CALM_TRY(check_families(ctx, name, exporter, &input));
+        CALM_TRY(check_schemes(ctx, name, exporter, &input));
         CALM_TRY(exporter->check(ctx, &input));
     }
     return CALM_OK;

@@ -197,6 +197,14 @@ bool calm_recipe_scores_linear(const calm_recipe *recipe)
            (calm_recipe_caps(recipe) & CALM_NEEDS_GRAM);
 }
 
+bool calm_recipe_orders(const calm_recipe *recipe)
+{
+    bool any = false;
+    for (size_t i = 0; i < recipe->n_schemes; i++)
+        any |= recipe->schemes[i].act_order;
+    return any;
+}
+
 bool calm_recipe_needs_rows(const calm_recipe *recipe)
 {
     unsigned needs = 0;

@@ -163,6 +163,9 @@ bool calm_recipe_keeps_rows(const calm_recipe *recipe, bool biased);
 /* Is cka_linear measured?  Where it is wanted; it is of weight-only schemes, and needs the Gram matrix. */
 bool calm_recipe_scores_linear(const calm_recipe *recipe);
 
+/* Are groups of any scheme of inputs by falling power? */
+bool calm_recipe_orders(const calm_recipe *recipe);
+
 /* Does anything of the recipe read what the model's linears read?  Rounding to nearest that is not scored does not. */
 bool calm_recipe_needs_rows(const calm_recipe *recipe);
 

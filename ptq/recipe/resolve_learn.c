@@ -72,6 +72,13 @@ calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spe
     if (recipe->n_budgets > 1)
         return calm_fail(ctx, CALM_EARG, "`learn` %s continues from one result; several of `choice.budget` have none",
                          calm_recipe_learn_name(recipe->learn));
+    for (size_t i = 0; i < recipe->n_schemes; i++) {
+        char name[CALM_SCHEME_NAME_MAX];
+        calm_scheme_name(&recipe->schemes[i], name);
+        if (recipe->schemes[i].act_order)
+            return calm_fail(ctx, CALM_EARG, "`learn` %s knows groups of neighbouring columns alone, and `schemes` has "
+                             "%s; leave one of them out", calm_recipe_learn_name(recipe->learn), name);
+    }
     const bool blocks = recipe->learn != CALM_LEARN_KL;
     if (recipe->learn != CALM_LEARN_BLOCKS) {
         calm_model_kind kind;

@@ -60,7 +60,8 @@ class TaskFigures(c.Structure):
 
 class Scheme(c.Structure):
     _fields_ = _fields((c.c_int, "bits"), (c.c_size_t, "group"), (c.c_bool, "symmetric"), (c.c_int, "act_bits"),
-                       (c.c_bool, "act_asymmetric"), (c.c_int, "act_rule scale_dtype family mix group_else"))
+                       (c.c_bool, "act_asymmetric"), (c.c_int, "act_rule scale_dtype family mix group_else"),
+                       (c.c_bool, "act_order"))
 
 
 class Stats(c.Structure):
@@ -84,7 +85,8 @@ class QuantizedJob(c.Structure):
     _fields_ = _fields((c.c_size_t, "out in_ n_groups group"), (Scheme, "scheme"), (c.POINTER(c.c_uint8), "codes"),
                        (c.POINTER(c.c_float), "scales"), (c.POINTER(c.c_uint8), "zeros"),
                        (c.POINTER(c.c_float), "in_scale bias_delta"), (c.c_double, "damp"),
-                       (c.POINTER(c.c_float), "mins"), (c.c_float, "global_ act_global"))
+                       (c.POINTER(c.c_float), "mins"), (c.c_float, "global_ act_global"),
+                       (c.POINTER(c.c_uint32), "order"))
 
 
 class Scores(c.Structure):

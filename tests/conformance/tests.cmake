@@ -1,6 +1,7 @@
 # calm_test(FOLDER NAME LIBS...) - one line per test
 calm_test(conformance test_algorithms calm_algorithms)
 calm_test(conformance test_hessian calm_algorithms)
+calm_test(conformance test_act_order calm_algorithms calm_test_plan)
 calm_test(conformance test_every_row calm_algorithms)
 calm_test(conformance test_naive_rounding calm_test_naive)
 calm_test(conformance test_exporters calm_test_plan)

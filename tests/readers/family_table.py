@@ -13,9 +13,11 @@ PROGRAMS: the build folder.  WORK: a folder for what is written.  Fixtures are t
   check            calm check finds nothing
   GGUF             llama.cpp loads the float model's file; logits differ from transformers' by this share of their
                    standard deviation (gguf_reader.py), or why there is none
-  vLLM             its CPU build loads the quantized checkpoint; "runs": and gives finite numbers
+  vLLM             its CPU build loads the quantized checkpoint; "runs": and gives finite numbers.  Where it has no
+                   kernel for experts, with those left float: "runs, experts float"
 
-A cell "-" was not run.  Cells are kept in WORK/cells.json, so that a run continues where it was stopped.  --also: those of
+A cell "-" was not run.  Cells are kept in WORK/cells.json, so that a run continues where it was stopped; --write keeps those
+of FILE that were not run.  --also: those of
 runs over other fixtures of the same names (make_families.py --params), for what these are too small for: GGUF where every
 fourth block differs, vLLM, whose CPU attention knows heads of 32 and more.
 """
@@ -28,6 +30,9 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Routed experts, and what vLLM says where it has no kernel for them.
+EXPERTS = r"re:.*\.experts\..*"
+NO_EXPERTS = re.compile(r"MoE backend|MoE.*(support|kernel)")
 COLUMNS = ["logits", "hidden", "router", "W4 read back", "check", "GGUF", "vLLM"]
 
 
@@ -72,11 +77,11 @@ class Family:
     def calm(self, *words):
         return run([f"{self.opts.programs}/calm", *words])
 
-    def quantize(self):
+    def quantize(self, *words):
         code, text = self.calm("quantize", "--model", self.source, "--scheme", self.opts.scheme, "--algorithms", "rtn,gptq",
                                "--tokens", self.tokens, "--samples", "8", "--seqlen", "32", "--guard-samples", "0",
                                "--expert-tokens", "1", "--no-eval", "--quiet", "--force", "--output", self.out,
-                               "--store", self.out + ".db")  # fmt: skip
+                               "--store", self.out + ".db", *words)  # fmt: skip
         return None if code == 0 else short(last_line(text))
 
     def read_back(self):
@@ -122,17 +127,26 @@ class Family:
         found = re.search(r"differ by (\S+) of", text)
         return found[1] if found else short(last_line(text))
 
-    def vllm(self):
-        if not self.opts.vllm:
-            return "-"
-        refused = None if os.path.isdir(self.out) else self.quantize()
-        if refused:
-            return refused
+    def load_vllm(self):
+        """What vLLM says of the checkpoint: runs, loads, or its error."""
         code, text = run([self.opts.vllm, f"{HERE}/vllm_loads.py", self.out, self.tokens], 600)
+        with open(self.out + ".vllm.log", "w", encoding="utf-8") as stream:
+            stream.write(text)
         errors = re.findall(r"\w*Error: .*", text)
         if code == 0:
             return "runs"
         return "loads" if re.search("^loaded$", text, re.M) else short(errors[-1] if errors else last_line(text))
+
+    def vllm(self):
+        if not self.opts.vllm:
+            return "-"
+        refused = self.quantize()
+        said = refused or self.load_vllm()
+        if refused or not NO_EXPERTS.search(said):
+            return said
+        refused = self.quantize("--keep-float", EXPERTS)
+        said = refused or self.load_vllm()
+        return f"{said}, experts float" if said in ("runs", "loads") else said
 
 
 def write_tokens(path):
@@ -157,7 +171,7 @@ def add_cells(cells, others):
         for column in ("GGUF", "vLLM"):
             said = other.get(column, "-")
             mine = cells.setdefault(name, {}).get(column, "-")
-            if mine == "-" or (re.match(r"[\d.]+(e-\d+)?$|loads$|runs$", said) and not re.match(r"[\d.]", mine)):
+            if mine == "-" or (re.match(r"[\d.]+(e-\d+)?$|loads|runs", said) and not re.match(r"[\d.]", mine)):
                 cells[name][column] = said
 
 

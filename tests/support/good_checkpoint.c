@@ -91,6 +91,7 @@ static const good goods[] = {
     {"gptq", "gptq", {"w4a16_g32"}, .untied = true},
     {"gptq-mixed", "gptq", {"w4a16_g32", "w8a16"}, .untied = true},
     {"gptq-asym", "gptq", {"w4a16_g32_asym"}, .untied = true},
+    {"gptq-order", "gptq", {"w4a16_g32_actorder", "w4a16_g32"}, .untied = true},
     {"awq", "awq", {"w4a16_g32_asym"}, .untied = true},
     {"mlx", "mlx", {"w4a16_g32"}, .untied = false},
     {"gguf", "gguf", {"w4a16_g32"}, .untied = false},
@@ -157,6 +158,7 @@ const char *good_write(const char *name)
     ck_abort_msg("there is no good checkpoint %s", name);
 }
 
-const char *const good_names[] = {"ct",     "ct-mixed",     "ct-moe",   "ct-3bit",  "ct-asym",   "ct-w4a4",   "ct-kv",
-                                  "ct-fp8", "ct-fp8-block", "ct-mxfp4", "ct-nvfp4", "ct-shards", "gptq",
-                                  "gptq-mixed", "gptq-asym", "awq",     "mlx",      "gguf",      "gguf-nvfp4", NULL};
+const char *const good_names[] = {
+    "ct", "ct-mixed", "ct-moe", "ct-3bit", "ct-asym", "ct-w4a4", "ct-kv", "ct-fp8", "ct-fp8-block", "ct-mxfp4",
+    "ct-nvfp4", "ct-shards", "gptq", "gptq-mixed", "gptq-asym", "gptq-order", "awq", "mlx", "gguf",
+    "gguf-nvfp4", NULL};

@@ -248,8 +248,8 @@ const char *const tiny_families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen
                                      "exaone4", "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "granitemoe",
                                      "ministral3", "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3",
                                      "glm4_moe_lite", "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe",
-                                     "gemma3n", "gemma4", "granite_hybrid", "granitemoehybrid", "nemotron_h", "nemotron_dense", "bert",
-                                     "bert_mlm", NULL};
+                                     "gemma3n", "gemma4", "granite_hybrid", "granitemoehybrid", "nemotron_h",
+                                     "nemotron_dense", "bert", "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
                                      "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};

@@ -67,6 +67,12 @@ static float draw_scale(const calm_config *config, const calm_job_ref *job, size
     return (float)exp2(kind == TINY_POWERS_OF_TWO ? rint(exponent) : exponent);
 }
 
+/* The input of column k of the codes. */
+static size_t input_of(const calm_qjob *q, size_t k)
+{
+    return q->order ? q->order[k] : k;
+}
+
 /* The grid that spans group `g` of a row, and its weights in `scaled`. */
 static calm_grid span_group(const calm_qjob *q, size_t g, const float *w, double scaled[MOST_COLUMNS], size_t *n)
 {
@@ -75,7 +81,7 @@ static calm_grid span_group(const calm_qjob *q, size_t g, const float *w, double
     *n = q->in - first < q->group ? q->in - first : q->group;
     ck_assert_uint_le(*n, MOST_COLUMNS);
     for (size_t i = 0; i < *n; i++)
-        scaled[i] = (double)w[first + i] * (q->in_scale ? (double)q->in_scale[first + i] : 1);
+        scaled[i] = (double)w[input_of(q, first + i)] * (q->in_scale ? (double)q->in_scale[input_of(q, first + i)] : 1);
     calm_grid_span(&q->scheme, scaled, *n, &lo, &hi);
     return calm_grid_between(&q->scheme, q->global, lo, hi);
 }
@@ -155,6 +161,11 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     ck_ok(CALM_NEW(ctx, ctx->out, q->zeros, q->out * q->n_groups));
     if (calm_scheme_has_mins(&q->scheme))
         ck_ok(CALM_NEW(ctx, ctx->out, q->mins, q->out * q->n_groups));
+    if (q->scheme.act_order)
+        ck_ok(CALM_NEW(ctx, ctx->out, q->order, q->in));
+    /* Evens first, then odds, both backwards: no group holds neighbours. */
+    for (size_t k = 0, half = (q->in + 1) / 2; q->order && k < q->in; k++)
+        q->order[k] = (uint32_t)(k < half ? 2 * (half - 1 - k) : 2 * (q->in - 1 - k) + 1);
     /* Those of the linear before are divided by them. */
     if (job->can_absorb && scales != TINY_UNSCALED && calm_scheme_folds(&q->scheme))
         ck_ok(CALM_NEW(ctx, ctx->out, q->in_scale, q->in));

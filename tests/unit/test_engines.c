@@ -215,6 +215,11 @@ static const example examples[] = {
     {"transformers", "gptq", 7, 32, false, "w8a8", CALM_ENGINE_ACTIVATIONS},
     {"transformers", "gptq", 7, 32, false, "w3a16_g16_asym", CALM_ENGINE_TAKES},
     {"transformers", "gptq", 7, 32, false, "w3a16_g8", CALM_ENGINE_GROUP},
+    {"transformers", "gptq", 7, 32, false, "w4a16_g16_actorder", CALM_ENGINE_TAKES},
+    {"sglang", "gptq", 64, 256, false, "w4a16_g128_actorder", CALM_ENGINE_TAKES},
+    {"vllm", "gptq", 64, 256, false, "w4a16_g128_actorder", CALM_ENGINE_ORDER},
+    {"vllm-cpu", "gptq", 64, 256, false, "w4a16_g128_actorder", CALM_ENGINE_ORDER},
+    {"transformers", NULL, 7, 32, false, "w4a16_g16_actorder", CALM_ENGINE_ORDER},
     {"transformers", "gptq", 7, 32, true, "w4a16_g16", CALM_ENGINE_BITS},
     {"transformers", "awq", 8, 32, false, "w4a16_g16_asym", CALM_ENGINE_TAKES},
     {"transformers", "awq", 8, 512, false, "w4a16_g256_asym", CALM_ENGINE_GROUP},
@@ -405,7 +410,7 @@ END_OF_TEST
 TEST(explanations_name_the_rule)
 {
     static const char *const words[] = {"takes it", "reads", "has no kernel for", "activations", "bits", "", "groups",
-                                        "columns", "rows"};
+                                        "neighbouring columns", "columns", "rows"};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         const example *e = &examples[i];
         const calm_engine_linear linear = {"m", e->out, e->in, e->expert, 0, false};

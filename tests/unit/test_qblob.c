@@ -115,6 +115,41 @@ TEST(static_activations)
 }
 END_OF_TEST
 
+/* Every input once, or the blob is damaged. */
+TEST(order_of_columns)
+{
+    calm_qjob job = random_job(4, 3, 40, 16, false, true, true, 9), back;
+    uint32_t order[40];
+    void *bytes;
+    size_t n;
+    for (uint32_t k = 0; k < 40; k++)
+        order[k] = (7 * k + 3) % 40;
+    job.scheme.act_order = true;
+    job.order = order;
+    round_trip_of(&job);
+    ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+    ck_assert_uint_eq(n, calm_qblob_bytes(&job.scheme, 3, 40, CALM_QJOB_SCALED | CALM_QJOB_BIASED));
+    ck_memory(calm_qblob_decode(ctx, "blob", bytes, n, &back),
+              calm_qjob_bytes(&job.scheme, 3, 40, CALM_QJOB_SCALED | CALM_QJOB_BIASED),
+              calm_qblob_decode_scratch_bytes(&job.scheme, 3, 40));
+    ck_assert(back.scheme.act_order && memcmp(back.order, order, sizeof order) == 0);
+    /* Column k of the codes is input order[k]. */
+    float ordered[3 * 40], plain[3 * 40];
+    calm_qjob in_order = job;
+    in_order.order = NULL;
+    calm_qjob_dequantize(&job, ordered);
+    calm_qjob_dequantize(&in_order, plain);
+    for (size_t i = 0; i < 3 * 40; i++)
+        ck_assert(ordered[i / 40 * 40 + order[i % 40]] == plain[i]);
+    order[7] = order[8];
+    ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+    ck_fails(calm_qblob_decode(ctx, "blob", bytes, n, &back), CALM_EFORMAT, "an order of columns that names one twice");
+    order[7] = 40;
+    ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
+    ck_fails(calm_qblob_decode(ctx, "blob", bytes, n, &back), CALM_EFORMAT, "or one that is not there");
+}
+END_OF_TEST
+
 /* FP8: static, whose scale must be there; next to whole numbers, where act_form alone says so. */
 TEST(small_float_activations)
 {
@@ -228,7 +263,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("qblob", (const TTest *[]){there_and_back, static_activations, small_float_activations, families,
+    return run_tests("qblob", (const TTest *[]){there_and_back, static_activations, small_float_activations,
+                                                order_of_columns, families,
                                                 codes_without_a_level,
                                                 codes_are_packed, memory, impossible_jobs, NULL});
 }

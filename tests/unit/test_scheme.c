@@ -126,6 +126,8 @@ TEST(groups_that_do_not_divide)
         bool divides;
     } rows[] = {{"w4a16_g64_or32", 128, "w4a16_g64", true},  {"w4a16_g64_or32", 96, "w4a16_g32", true},
                 {"w4a16_g64_or32", 40, "w4a16_g32", false},  {"w4a16_g64_orrow_asym", 40, "w4a16_asym", true},
+                {"w4a16_g64_or32_actorder", 96, "w4a16_g32_actorder", true},
+                {"w4a16_g64_orrow_actorder", 96, "w4a16", true},
                 {"w4a16_g64", 96, "w4a16_g64", false},       {"w4a16", 97, "w4a16", true},
                 {"fp8_block", 100, "fp8_block", false},      {"fp8_blocka16", 100, "fp8_blocka16", true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -167,6 +169,9 @@ TEST(bad_names)
     ck_fails(calm_scheme_parse(ctx, "w4a16_g128_asymact", &scheme), CALM_EARG, "leaves them float");
     ck_fails(calm_scheme_parse(ctx, "w4a16_symact", &scheme), CALM_EARG, "leaves them float");
     ck_fails(calm_scheme_parse(ctx, "w4a16_vllmact", &scheme), CALM_EARG, "leaves them float");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_actorder", &scheme), CALM_EARG, "_actorder is about groups");
+    ck_fails(calm_scheme_parse(ctx, "w4a8_g128_actorder", &scheme), CALM_EARG, "next to float activations");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_g128_actorde", &scheme), CALM_EARG, "after the bits");
     ck_fails(calm_scheme_parse(ctx, "w8a8_vllm", &scheme), CALM_EARG, "after the bits");
     ck_fails(calm_scheme_parse(ctx, "w8a16_static", &scheme), CALM_EARG, "leaves them float");
     ck_fails(calm_scheme_parse(ctx, "w4a4_g128_static", &scheme), CALM_EARG, "symmetric activations of 8 bits");
